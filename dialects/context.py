@@ -1,0 +1,40 @@
+"""The one MLIR context of the process, and the parsing of modules into it."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+from iree.compiler import ir
+
+from nabla_mlir.errors import ImportIRError
+
+_PROJECT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+@functools.lru_cache(maxsize=1)
+def context() -> ir.Context:
+    """The context in which all IR of the process lives.
+
+    `ad` and `batch` are known to MLIR only through their IRDL files, so unregistered dialects are allowed;
+    `nabla-verify` checks them instead.
+    """
+    ctx = ir.Context()
+    ctx.allow_unregistered_dialects = True
+    return ctx
+
+
+def parse_module(source: str | bytes, *, filename: str = "<module>") -> ir.Module:
+    """Parses MLIR text or bytecode.
+
+    Raises:
+      ImportIRError: the source is not valid MLIR, with MLIR's own diagnostics.
+    """
+    with context():
+        try:
+            return ir.Module.parse(source)
+        except ir.MLIRError as error:
+            lines = [f"{d.location}: {d.message}" for d in error.error_diagnostics]
+            raise ImportIRError(f"parsing requires valid MLIR, got an error in {filename}.\n" + "\n".join(lines)) from None
+        except (ValueError, RuntimeError) as error:
+            raise ImportIRError(f"parsing requires valid MLIR, got an error in {filename}: {error}") from None

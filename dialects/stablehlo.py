@@ -1,0 +1,247 @@
+"""Emission of operations and the codecs between their attributes and plain Python values.
+
+StableHLO is registered in the compiler's bindings but has no Python classes there, so operations are made by
+name. A codec turns a Python value into an attribute and back: ``decode(encode(v)) == v``.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
+
+
+def emit(
+    name: str,
+    operands: Sequence[ir.Value],
+    *,
+    results: Sequence[ir.Type] | None = None,
+    attributes: Mapping[str, ir.Attribute] | None = None,
+    regions: int = 0,
+) -> ir.Operation:
+    """Makes an operation at the current insertion point. Without `results` MLIR infers their types."""
+    return ir.Operation.create(
+        name,
+        results=results,
+        operands=operands,
+        attributes=attributes,
+        regions=regions,
+        infer_type=results is None,
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def parse_attribute(text: str) -> ir.Attribute:
+    """Parses an attribute; cached, since parsing costs about 100 us."""
+    return ir.Attribute.parse(text, context())
+
+
+def elements(array: np.ndarray) -> ir.Attribute:
+    """The dense attribute that holds `array`; a constant array becomes a splat."""
+    array = np.asarray(array, order="C")
+    with context():
+        if array.dtype == np.bool_:
+            return ir.DenseElementsAttr.get(array)
+        type = tensor_type(array.shape, array.dtype)
+        if array.dtype.name in ("int4", "uint4", "int2", "uint2"):
+            return ir.Attribute.parse(f"dense<{array.astype(int).tolist()}> : {type}")
+        # The bindings read standard formats only; the bits of any other type travel as unsigned integers.
+        raw = array.view(f"u{array.dtype.itemsize}") if array.dtype.kind not in "iufc" else array
+        return ir.DenseElementsAttr.get(raw, type=type)
+
+
+def splat(value: complex | float | int | bool, shape: tuple[int, ...], dtype: np.dtype) -> ir.Attribute:
+    """The dense attribute of `shape` that holds `value` everywhere; its size does not depend on the shape."""
+    return _splat(repr(value), shape, dtype)
+
+
+@functools.lru_cache(maxsize=8192)
+def _splat(text: str, shape: tuple[int, ...], dtype: np.dtype) -> ir.Attribute:
+    # repr separates -0.0 from 0.0 and True from 1, which compare equal as cache keys.
+    value = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}.get(text)
+    if value is None:
+        value = _literal(text)
+    scalar = elements(np.asarray(value).astype(dtype))
+    if not shape:
+        return scalar
+    return ir.Attribute.parse(f"{str(scalar).rsplit(':', 1)[0]}: {tensor_type(shape, dtype)}", context())
+
+
+def _literal(text: str) -> Any:
+    if text in ("True", "False"):
+        return text == "True"
+    try:
+        return int(text)
+    except ValueError:
+        return complex(text) if text.endswith(("j", "j)")) else float(text)
+
+
+def array_of(attribute: ir.Attribute) -> np.ndarray:
+    """The NumPy array that a dense attribute holds (a read-only view of one element for a splat)."""
+    shape, dtype = shape_and_dtype(attribute.type)
+    if dtype.kind in "biuf" and dtype.name not in ("int4", "uint4", "int2", "uint2") and dtype.name in np.sctypeDict:
+        if attribute.is_splat and shape:
+            return np.broadcast_to(np.asarray(splat_value(attribute), dtype), shape)
+        return np.array(attribute).astype(dtype, copy=False).reshape(shape)
+    return _parsed_elements(attribute, shape, dtype)
+
+
+def _parsed_elements(attribute: ir.Attribute, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    # Complex and narrow types have no reader in the bindings; their text is exact (hexadecimal when long).
+    body = str(attribute).removeprefix("dense<").removesuffix(f"> : {attribute.type}")
+    hexadecimal = re.fullmatch(r'"0x([0-9A-Fa-f]*)"', body)
+    if hexadecimal:
+        return np.frombuffer(bytes.fromhex(hexadecimal[1]), dtype).reshape(shape)
+    if dtype.kind == "c":
+        pairs = re.findall(r"\(([^,()]+),([^,()]+)\)", body)
+        flat = np.array([complex(_number(re_, dtype), _number(im, dtype)) for re_, im in pairs]).astype(dtype)
+    else:
+        flat = np.array([_number(n, dtype) for n in re.findall(r"[^\s,\[\]]+", body)]).astype(dtype)
+    return np.broadcast_to(flat.reshape(()), shape) if flat.size == 1 else flat.reshape(shape)
+
+
+def _number(text: str, dtype: np.dtype) -> float:
+    text = text.strip()
+    if not text.startswith("0x"):
+        return float(text)
+    part = {"complex64": np.dtype(np.float32), "complex128": np.dtype(np.float64)}.get(dtype.name, dtype)
+    return float(np.array(int(text, 16), f"u{part.itemsize}").view(part))
+
+
+def splat_value(attribute: ir.Attribute) -> complex | float | int | bool | None:
+    """The value of a splat constant as a Python number, or None if the attribute is not one."""
+    if not isinstance(attribute, ir.DenseElementsAttr):
+        return None
+    return _splat_value(attribute)
+
+
+@functools.lru_cache(maxsize=8192)
+def _splat_value(attribute: ir.DenseElementsAttr) -> complex | float | int | bool | None:
+    if not attribute.is_splat:
+        return None
+    shape, dtype = shape_and_dtype(attribute.type)
+    if 0 in shape:
+        return None
+    if dtype.kind in "biu" or dtype.kind == "f" and dtype.name in np.sctypeDict:
+        value = attribute.get_splat_value().value
+        if dtype.kind == "u" and value < 0:
+            value += 1 << (8 * dtype.itemsize)
+        return value
+    return _parsed_elements(attribute, shape, dtype).reshape(-1)[0].item()
+
+
+@dataclass(frozen=True)
+class Codec:
+    """A Python value <-> an attribute. `decode(encode(v)) == v` (tested for every record)."""
+
+    encode: Callable[[Any], ir.Attribute]
+    decode: Callable[[ir.Attribute], Any]
+
+
+def _i64_array(values: Sequence[int]) -> ir.Attribute:
+    return ir.DenseI64ArrayAttr.get([int(v) for v in values], context())
+
+
+def _enum_encode(kind: str) -> Callable[[str], ir.Attribute]:
+    return lambda word: parse_attribute(f"#stablehlo<{kind} {word}>")
+
+
+@functools.lru_cache(maxsize=1024)
+def _enum_word(text: str) -> str:
+    return text.rstrip(">").split()[-1]
+
+
+def enum(kind: str) -> Codec:
+    """An enumeration such as `#stablehlo<comparison_direction LT>`, as its word."""
+    return Codec(_enum_encode(kind), lambda attribute: _enum_word(str(attribute)))
+
+
+def _integer_type(width: int) -> ir.Type:
+    return ir.IntegerType.get_signless(width, context())
+
+
+I64Array = Codec(_i64_array, lambda a: tuple(a))
+BoolArray = Codec(lambda v: ir.DenseBoolArrayAttr.get([bool(x) for x in v], context()), lambda a: tuple(bool(x) for x in a))
+I64 = Codec(lambda v: ir.IntegerAttr.get(_integer_type(64), int(v)), lambda a: a.value)
+I32 = Codec(lambda v: ir.IntegerAttr.get(_integer_type(32), int(v)), lambda a: a.value)
+Bool = Codec(lambda v: ir.BoolAttr.get(bool(v), context()), lambda a: bool(a.value))
+String = Codec(lambda v: ir.StringAttr.get(v, context()), lambda a: a.value)
+Raw = Codec(lambda v: v, lambda a: a)
+Padding = Codec(
+    lambda v: elements(np.asarray(v, np.int64).reshape(len(v), 2)),
+    lambda a: tuple((int(lo), int(hi)) for lo, hi in array_of(a).reshape(-1, 2)),
+)
+
+
+@dataclass(frozen=True)
+class DimensionNumbers:
+    """Codec of a struct attribute `#stablehlo.<name><field = [..], field = n>` as a dict of tuples and ints.
+
+    Fields that are empty lists (and, for `implicit_one`, scalars) are left out by the printer, so decoding
+    fills them in.
+    """
+
+    name: str
+    lists: tuple[str, ...]
+    scalars: tuple[str, ...] = ()
+
+    def encode(self, value: Mapping[str, Any]) -> ir.Attribute:
+        unknown = set(value) - set(self.lists) - set(self.scalars)
+        if unknown:
+            raise ValueError(f"#stablehlo.{self.name} requires fields {self.lists + self.scalars}, got {sorted(unknown)}.")
+        fields = [f"{k} = {[int(i) for i in value[k]]}" for k in self.lists if len(value.get(k, ()))]
+        fields += [f"{k} = {int(value[k])}" for k in self.scalars]
+        return parse_attribute(f"#stablehlo.{self.name}<{', '.join(fields)}>")
+
+    def decode(self, attribute: ir.Attribute) -> dict[str, Any]:
+        return dict(_struct_fields(str(attribute), self.lists, self.scalars))
+
+
+@functools.lru_cache(maxsize=4096)
+def _struct_fields(text: str, lists: tuple[str, ...], scalars: tuple[str, ...]) -> tuple[tuple[str, Any], ...]:
+    found: dict[str, Any] = {name: () for name in lists} | {name: 0 for name in scalars}
+    for name, items in re.findall(r"(\w+) = \[([^\]]*)\]", text):
+        found[name] = tuple(int(i) for i in items.split(",")) if items.strip() else ()
+    for name, item in re.findall(r"(\w+) = (-?\d+)", text):
+        found[name] = int(item)
+    return tuple(found.items())
+
+
+DotDims = DimensionNumbers(
+    "dot",
+    ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions", "rhs_contracting_dimensions"),
+)
+GatherDims = DimensionNumbers(
+    "gather",
+    ("offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims", "start_index_map"),
+    ("index_vector_dim",),
+)
+ScatterDims = DimensionNumbers(
+    "scatter",
+    ("update_window_dims", "inserted_window_dims", "input_batching_dims", "scatter_indices_batching_dims",
+     "scatter_dims_to_operand_dims"),
+    ("index_vector_dim",),
+)  # fmt: skip
+
+
+def _conv_encode(value: tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]) -> ir.Attribute:
+    lhs, rhs, out = ("[" + ", ".join(str(d) for d in dims) + "]" for dims in value)
+    return parse_attribute(f"#stablehlo.conv<{lhs}x{rhs}->{out}>")
+
+
+@functools.lru_cache(maxsize=1024)
+def _conv_decode(text: str) -> tuple[tuple[Any, ...], ...]:
+    groups = re.findall(r"\[([^\]]*)\]", text)
+    return tuple(tuple(int(d) if d.strip().isdigit() else d.strip() for d in g.split(",")) for g in groups)
+
+
+# ("b", 0, 1, "f"), ("0", 1, "i", "o"), ("b", 0, 1, "f"): what each dimension of lhs, rhs and result is.
+ConvDims = Codec(_conv_encode, lambda a: _conv_decode(str(a)))

@@ -1,0 +1,119 @@
+"""Element types and tensor types: NumPy dtypes on one side, MLIR types on the other."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.context import context
+from nabla_mlir.errors import DtypeError
+
+# MLIR spelling of each element type; unsigned integers keep their sign in StableHLO, signed ones are signless.
+_BUILTIN = {
+    "bool": "i1",
+    "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "uint8": "ui8", "uint16": "ui16", "uint32": "ui32", "uint64": "ui64",
+    "float16": "f16", "float32": "f32", "float64": "f64",
+    "complex64": "complex<f32>", "complex128": "complex<f64>",
+}  # fmt: skip
+# These come from the ml_dtypes package, which is needed only by those who use them.
+_EXTENDED = {
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2", "float8_e4m3fnuz": "f8E4M3FNUZ",
+    "float8_e5m2fnuz": "f8E5M2FNUZ", "float8_e4m3b11fnuz": "f8E4M3B11FNUZ",
+    "int4": "i4", "uint4": "ui4", "int2": "i2", "uint2": "ui2",
+}  # fmt: skip
+_TO_MLIR = _BUILTIN | _EXTENDED
+_FROM_MLIR = {v: k for k, v in _TO_MLIR.items()}
+
+
+def as_dtype(dtype: Any) -> np.dtype:
+    """The NumPy dtype of anything that names one: a dtype, a scalar type, or an MLIR or NumPy name.
+
+    Example:
+      >>> as_dtype("f32")
+      dtype('float32')
+    """
+    if isinstance(dtype, np.dtype):
+        return dtype
+    if isinstance(dtype, str):
+        name = _FROM_MLIR.get(dtype, dtype)
+        if name in _EXTENDED:
+            return _extended_dtype(name)
+        dtype = name
+    try:
+        return np.dtype(dtype)
+    except TypeError:
+        raise DtypeError(f"a dtype is required, got {dtype!r}.") from None
+
+
+@functools.lru_cache(maxsize=None)
+def _extended_dtype(name: str) -> np.dtype:
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise DtypeError(f"{name} requires the package ml_dtypes.", help="pip install ml_dtypes") from None
+    return np.dtype(getattr(ml_dtypes, name))
+
+
+@functools.lru_cache(maxsize=None)
+def element_type(dtype: np.dtype) -> ir.Type:
+    """The MLIR element type of a NumPy dtype. Raises DtypeError if there is none."""
+    text = _TO_MLIR.get(dtype.name)
+    if text is None:
+        raise DtypeError(f"a tensor requires a numeric dtype, got {dtype}.")
+    return ir.Type.parse(text, context())
+
+
+@functools.lru_cache(maxsize=None)
+def dtype_of(element: ir.Type) -> np.dtype:
+    """The NumPy dtype of an MLIR element type. Raises DtypeError if there is none."""
+    name = _FROM_MLIR.get(str(element))
+    if name is None:
+        raise DtypeError(f"an element type with a NumPy counterpart is required, got {element}.")
+    return as_dtype(_FROM_MLIR[str(element)])
+
+
+def tensor_type(shape: tuple[int, ...] | list[int], dtype: np.dtype) -> ir.RankedTensorType:
+    """tensor<shape x dtype>."""
+    return _tensor_type(tuple(shape), dtype)
+
+
+@functools.lru_cache(maxsize=65536)
+def _tensor_type(shape: tuple[int, ...], dtype: np.dtype) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get(shape, element_type(dtype), loc=ir.Location.unknown(context()))
+
+
+@functools.lru_cache(maxsize=65536)
+def shape_and_dtype(type: ir.Type) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and dtype of a ranked tensor type with static shape.
+
+    Raises:
+      DtypeError: the type is not a ranked tensor of static shape.
+    """
+    if not isinstance(type, ir.RankedTensorType) or not type.has_static_shape:
+        raise DtypeError(f"a ranked tensor of static shape is required, got {type}.")
+    return tuple(type.shape), dtype_of(type.element_type)
+
+
+def is_float(dtype: np.dtype) -> bool:
+    """True for real floating-point types, the narrow ones included."""
+    return dtype.kind == "f" or dtype.name == "bfloat16" or dtype.name.startswith("float8")
+
+
+def is_complex(dtype: np.dtype) -> bool:
+    """True for complex types."""
+    return dtype.kind == "c"
+
+
+def is_differentiable(dtype: np.dtype) -> bool:
+    """True for types that carry tangents: real and complex floating point."""
+    return is_float(dtype) or is_complex(dtype)
+
+
+def is_integer(dtype: np.dtype) -> bool:
+    """True for signed and unsigned integers, the narrow ones included; not for bool."""
+    return dtype.kind in "iu" or dtype.name in ("int4", "uint4", "int2", "uint2")

@@ -1,0 +1,110 @@
+"""The exceptions of nabla_mlir and the printer of the user's own source line.
+
+Every message has one form: ``<op> requires <condition>, got <values>.``, then where (the user's line with a
+caret), then what to do. Each class derives also from the builtin a caller would expect. This module imports
+nothing of the project, so that the deployment runtime can use it.
+"""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SourceRange:
+    """A place in the user's source: file, first line, column range (1-based) and the enclosing function."""
+
+    filename: str
+    line: int
+    column: int = 0
+    end_column: int = 0
+    function: str = ""
+
+    def render(self) -> str:
+        """The place and, where the file can be read, its line with the range underlined."""
+        where = f"  --> {self.filename}:{self.line}:{self.column}"
+        if self.function:
+            where += f" in {self.function}"
+        text = linecache.getline(self.filename, self.line).rstrip()
+        if not text:
+            return where
+        number = f"{self.line:5d} | "
+        width = max(1, min(self.end_column, len(text) + 1) - self.column) if self.end_column > self.column else 1
+        caret = " " * (len(number) - 2) + "| " + " " * max(self.column - 1, 0) + "^" * width
+        return f"{where}\n{number}{text}\n{caret}"
+
+
+class NablaError(Exception):
+    """Base of all errors raised by nabla_mlir.
+
+    Args:
+      message: one sentence, ``<op> requires <condition>, got <values>.``
+      where: the user's source line, if it is known.
+      help: what to do about it.
+    """
+
+    def __init__(self, message: str, *, where: SourceRange | None = None, help: str = ""):
+        self.message, self.where, self.help = message, where, help
+        parts = [message]
+        if where is not None:
+            parts.append(where.render())
+        if help:
+            parts.append(f"  help: {help}")
+        super().__init__("\n".join(parts))
+
+
+class ShapeError(NablaError, ValueError, TypeError):
+    """Shapes do not fit the operation."""
+
+
+class DtypeError(NablaError, TypeError):
+    """An element type does not fit the operation."""
+
+
+class TreeError(NablaError, ValueError, TypeError):
+    """A pytree does not have the expected structure."""
+
+
+class TraceError(NablaError, TypeError):
+    """A traced value was used in a way that tracing cannot record."""
+
+
+class LeakedTracerError(TraceError):
+    """A tensor was used after the function or transform that made it had ended."""
+
+
+class ConcretizationError(TraceError):
+    """A concrete value of a traced tensor was asked for (`if`, `while`, `float()`, `np.asarray` ...)."""
+
+
+class RuleMissingError(NablaError, NotImplementedError):
+    """An operation has no rule for the transform that was asked for."""
+
+
+class ImportIRError(NablaError, ValueError):
+    """A module given as text or bytecode is not valid, or is not in the supported set."""
+
+
+class PassError(NablaError, ValueError):
+    """A pass or a pipeline could not do its work."""
+
+
+class VerifyError(PassError):
+    """The IR breaks a rule of one of our dialects."""
+
+
+class TargetError(NablaError, ValueError):
+    """The target is unknown or does not exist on this machine."""
+
+
+class CompileError(NablaError, RuntimeError):
+    """IREE refused or crashed on a module. `reproducer` is a saved file with the input and the command."""
+
+    def __init__(self, message: str, *, where: SourceRange | None = None, help: str = "", reproducer: str = ""):
+        self.reproducer = reproducer
+        super().__init__(message, where=where, help=help)
+
+
+class DeployError(NablaError, ValueError):
+    """An artifact is corrupt, does not fit this runtime, or was called with wrong arguments."""
