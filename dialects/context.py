@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import functools
-import os
 
 from iree.compiler import ir
 
 from nabla_mlir.errors import ImportIRError
-
-_PROJECT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 @functools.lru_cache(maxsize=1)
@@ -35,6 +32,7 @@ def parse_module(source: str | bytes, *, filename: str = "<module>") -> ir.Modul
             return ir.Module.parse(source)
         except ir.MLIRError as error:
             lines = [f"{d.location}: {d.message}" for d in error.error_diagnostics]
-            raise ImportIRError(f"parsing requires valid MLIR, got an error in {filename}.\n" + "\n".join(lines)) from None
+            message = f"parsing requires valid MLIR, got an error in {filename}.\n"
+            raise ImportIRError(message + "\n".join(lines)) from None
         except (ValueError, RuntimeError) as error:
             raise ImportIRError(f"parsing requires valid MLIR, got an error in {filename}: {error}") from None

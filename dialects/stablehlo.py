@@ -72,6 +72,8 @@ def _splat(text: str, shape: tuple[int, ...], dtype: np.dtype) -> ir.Attribute:
     scalar = elements(np.asarray(value).astype(dtype))
     if not shape:
         return scalar
+    if dtype.kind == "c":  # the bindings cannot hand over a parsed complex attribute
+        return elements(np.full(shape, value, dtype))
     return ir.Attribute.parse(f"{str(scalar).rsplit(':', 1)[0]}: {tensor_type(shape, dtype)}", context())
 
 
@@ -116,21 +118,53 @@ def _number(text: str, dtype: np.dtype) -> float:
     return float(np.array(int(text, 16), f"u{part.itemsize}").view(part))
 
 
+def constant_array(op: ir.Operation) -> np.ndarray:
+    """The NumPy array of a `stablehlo.constant`."""
+    return array_of(_value_of(op))
+
+
+def constant_splat(op: ir.Operation) -> complex | float | int | bool | None:
+    """The value of a `stablehlo.constant` that is the same everywhere, as a Python number; else None."""
+    return splat_value(_value_of(op))
+
+
+@dataclass(frozen=True)
+class _ComplexElements:
+    """Stands for a complex dense attribute of parsed IR, which the bindings cannot hand over (3.13)."""
+
+    text: str
+    type: ir.Type
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _value_of(op: ir.Operation) -> Any:
+    type = op.results[0].type
+    if isinstance(type.element_type, ir.ComplexType):
+        text = op.get_asm(large_elements_limit=1 << 40, use_local_scope=True)
+        return _ComplexElements(text[text.index("dense<") :].split(" loc(")[0].strip(), type)
+    return op.attributes["value"]
+
+
 def splat_value(attribute: ir.Attribute) -> complex | float | int | bool | None:
     """The value of a splat constant as a Python number, or None if the attribute is not one."""
-    if not isinstance(attribute, ir.DenseElementsAttr):
+    if not isinstance(attribute, (ir.DenseElementsAttr, _ComplexElements)):
         return None
     return _splat_value(attribute)
 
 
 @functools.lru_cache(maxsize=8192)
-def _splat_value(attribute: ir.DenseElementsAttr) -> complex | float | int | bool | None:
+def _splat_value(attribute: Any) -> complex | float | int | bool | None:
+    shape, dtype = shape_and_dtype(attribute.type)
+    if dtype.kind == "c":
+        array = _parsed_elements(attribute, shape, dtype)
+        return array.flat[0].item() if array.size and (array == array.flat[0]).all() else None
     if not attribute.is_splat:
         return None
-    shape, dtype = shape_and_dtype(attribute.type)
     if 0 in shape:
         return None
-    if dtype.kind in "biu" or dtype.kind == "f" and dtype.name in np.sctypeDict:
+    if dtype.kind in "biu" or (dtype.kind == "f" and dtype.name in np.sctypeDict):
         value = attribute.get_splat_value().value
         if dtype.kind == "u" and value < 0:
             value += 1 << (8 * dtype.itemsize)
@@ -169,7 +203,9 @@ def _integer_type(width: int) -> ir.Type:
 
 
 I64Array = Codec(_i64_array, lambda a: tuple(a))
-BoolArray = Codec(lambda v: ir.DenseBoolArrayAttr.get([bool(x) for x in v], context()), lambda a: tuple(bool(x) for x in a))
+BoolArray = Codec(
+    lambda v: ir.DenseBoolArrayAttr.get([bool(x) for x in v], context()), lambda a: tuple(bool(x) for x in a)
+)
 I64 = Codec(lambda v: ir.IntegerAttr.get(_integer_type(64), int(v)), lambda a: a.value)
 I32 = Codec(lambda v: ir.IntegerAttr.get(_integer_type(32), int(v)), lambda a: a.value)
 Bool = Codec(lambda v: ir.BoolAttr.get(bool(v), context()), lambda a: bool(a.value))
@@ -196,7 +232,8 @@ class DimensionNumbers:
     def encode(self, value: Mapping[str, Any]) -> ir.Attribute:
         unknown = set(value) - set(self.lists) - set(self.scalars)
         if unknown:
-            raise ValueError(f"#stablehlo.{self.name} requires fields {self.lists + self.scalars}, got {sorted(unknown)}.")
+            known = self.lists + self.scalars
+            raise ValueError(f"#stablehlo.{self.name} requires fields {known}, got {sorted(unknown)}.")
         fields = [f"{k} = {[int(i) for i in value[k]]}" for k in self.lists if len(value.get(k, ()))]
         fields += [f"{k} = {int(value[k])}" for k in self.scalars]
         return parse_attribute(f"#stablehlo.{self.name}<{', '.join(fields)}>")
@@ -207,7 +244,7 @@ class DimensionNumbers:
 
 @functools.lru_cache(maxsize=4096)
 def _struct_fields(text: str, lists: tuple[str, ...], scalars: tuple[str, ...]) -> tuple[tuple[str, Any], ...]:
-    found: dict[str, Any] = {name: () for name in lists} | {name: 0 for name in scalars}
+    found: dict[str, Any] = dict.fromkeys(lists, ()) | dict.fromkeys(scalars, 0)
     for name, items in re.findall(r"(\w+) = \[([^\]]*)\]", text):
         found[name] = tuple(int(i) for i in items.split(",")) if items.strip() else ()
     for name, item in re.findall(r"(\w+) = (-?\d+)", text):

@@ -50,7 +50,7 @@ def as_dtype(dtype: Any) -> np.dtype:
         raise DtypeError(f"a dtype is required, got {dtype!r}.") from None
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _extended_dtype(name: str) -> np.dtype:
     try:
         import ml_dtypes
@@ -59,7 +59,7 @@ def _extended_dtype(name: str) -> np.dtype:
     return np.dtype(getattr(ml_dtypes, name))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def element_type(dtype: np.dtype) -> ir.Type:
     """The MLIR element type of a NumPy dtype. Raises DtypeError if there is none."""
     text = _TO_MLIR.get(dtype.name)
@@ -68,7 +68,7 @@ def element_type(dtype: np.dtype) -> ir.Type:
     return ir.Type.parse(text, context())
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def dtype_of(element: ir.Type) -> np.dtype:
     """The NumPy dtype of an MLIR element type. Raises DtypeError if there is none."""
     name = _FROM_MLIR.get(str(element))
