@@ -366,6 +366,7 @@ def _with_payload(source: ir.Region, payload: ir.Type) -> Any:
 
 def _sort_jvp(outs: Any, xs: Any, tangents: Any, dimension: int, is_stable: bool, comparator: Any) -> list[MaybeZero]:
     """Tangents move as their primals do: the sort also carries the positions, which then read the tangents."""
+    dimension %= xs[0].ndim
     position = iota(shape=xs[0].shape, dtype=np.dtype(np.int32), iota_dimension=dimension)
     params = {"dimension": dimension, "is_stable": is_stable}
     if isinstance(comparator, Region):
@@ -395,7 +396,8 @@ def along_axis(x: Tensor, indices: Tensor, axis: int) -> Tensor:
 
 
 def _sort_batch(xs: Any, mapped: Any, size: int, dimension: int, **params: Any) -> list[Tensor]:
-    return sort.apply(all_prefixed(xs, mapped, size), {"dimension": dimension + 1, **params})
+    dimension = dimension + 1 if dimension >= 0 else dimension  # counted from the end it does not move
+    return sort.apply(all_prefixed(xs, mapped, size), {"dimension": dimension, **params})
 
 
 sort = general(

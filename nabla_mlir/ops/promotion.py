@@ -46,7 +46,9 @@ def set_default_dtypes(*, float: Any = None, int: Any = None) -> None:
 
 
 def scalar_dtype(value: Any) -> np.dtype:
-    """The dtype of a Python scalar that meets no tensor."""
+    """The dtype of a Python scalar (or a tensor that stands for one) that meets no other tensor."""
+    if isinstance(value, Tensor):
+        return value.dtype
     if isinstance(value, bool):
         return np.dtype(bool)
     if isinstance(value, int):
@@ -58,17 +60,21 @@ def scalar_dtype(value: Any) -> np.dtype:
 
 def promote_dtypes(operands: Sequence[Any]) -> np.dtype:
     """The dtype in which operands (tensors, arrays, Python scalars) meet."""
-    strong = [x.dtype for x in operands if not isinstance(x, _PYTHON_SCALARS)]
-    weak = [x for x in operands if isinstance(x, _PYTHON_SCALARS)]
+    strong = [x.dtype for x in operands if not is_weak(x)]
+    weak = [scalar_dtype(x) for x in operands if is_weak(x)]
     if not strong:
-        return _promote([scalar_dtype(x) for x in weak])
+        return max(weak, key=_kind)
     result = _promote(strong)
-    for x in weak:
-        kind = _KINDS["b" if isinstance(x, bool) else "i" if isinstance(x, int) else "f" if isinstance(x, float) else "c"]
-        if kind > _kind(result):
-            own = scalar_dtype(x)
-            result = own if kind < 3 else np.promote_types(np.complex64, result if is_differentiable(result) else own)
+    for own in weak:
+        if _kind(own) > _kind(result):
+            both_float = _kind(own) == 3 and is_differentiable(result)
+            result = np.promote_types(np.complex64, result) if both_float else own
     return result
+
+
+def is_weak(x: Any) -> bool:
+    """True for Python scalars, and for tensors that stand for one."""
+    return isinstance(x, _PYTHON_SCALARS) or (isinstance(x, Tensor) and x.weak)
 
 
 def _kind(dtype: np.dtype) -> int:
@@ -168,10 +174,13 @@ def _with_dtype(x: Any) -> Any:
 def _binary(record: Any, name: str, flip: bool = False) -> Any:
     def operator(self: Tensor, other: Any) -> Any:
         if type(other) is Tensor and other.shape == self.shape and other.dtype == self.dtype:
-            return record(other, self) if flip else record(self, other)
-        if not _is_operand(other):
+            out = record(other, self) if flip else record(self, other)
+        elif not _is_operand(other):
             return NotImplemented
-        return record(*promote(name, *((other, self) if flip else (self, other))))
+        else:
+            out = record(*promote(name, *((other, self) if flip else (self, other))))
+        out.weak = self.weak and is_weak(other)
+        return out
 
     operator.__name__ = name
     return operator

@@ -46,7 +46,7 @@ class Tensor:
     dtype of the tensor. It has no numbers: asking for them raises ConcretizationError.
     """
 
-    __slots__ = ("dtype", "scope", "shape", "value")
+    __slots__ = ("dtype", "scope", "shape", "value", "weak")
     __array_priority__ = 1000
     __array_ufunc__ = None  # so that NumPy arrays on the left defer to us
 
@@ -54,6 +54,7 @@ class Tensor:
         self.value = value
         self.shape, self.dtype = shape_and_dtype(value.type)
         self.scope = scope
+        self.weak = False  # a Python scalar that became an argument: it still takes the dtype of others
 
     @property
     def ndim(self) -> int:
@@ -72,6 +73,9 @@ class Tensor:
         if not self.shape:
             raise TypeError("len() of a 0-d tensor")
         return self.shape[0]
+
+    def __nabla_tensor__(self) -> Tensor:
+        return self
 
     def check_open(self) -> None:
         """Raises LeakedTracerError if the function that made this tensor has ended."""
