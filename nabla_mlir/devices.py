@@ -146,7 +146,8 @@ class _Limits(ctypes.Structure):
     _fields_ = [
         ("images", _u32 * 11), ("granularity", ctypes.c_uint64 * 2), ("graphics", _u32 * 38),
         ("maxComputeSharedMemorySize", _u32), ("maxComputeWorkGroupCount", _u32 * 3),
-        ("maxComputeWorkGroupInvocations", _u32), ("maxComputeWorkGroupSize", _u32 * 3), ("rest", ctypes.c_ubyte * 1024),
+        ("maxComputeWorkGroupInvocations", _u32), ("maxComputeWorkGroupSize", _u32 * 3),
+        ("rest", ctypes.c_ubyte * 1024),
     ]  # fmt: skip
 
 
