@@ -14,12 +14,11 @@ from nabla_mlir import pytree
 from nabla_mlir.array import Array
 from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.lowering import compile_lowered, lower_module
-from nabla_mlir.ops.promotion import scalar_dtype
+from nabla_mlir.ops.promotion import is_scalar, scalar_dtype
 from nabla_mlir.stages import as_spec
 from nabla_mlir.targets import CPU
 from nabla_mlir.tracing import Spec, is_tracing, trace_function
 
-_SCALARS = (bool, int, float, complex)
 _executables: dict[str, Callable[[list[Any]], list[Array]]] = {}
 _lock = threading.Lock()
 
@@ -40,7 +39,7 @@ class Program:
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Runs it on the leaves of its arguments."""
-        inputs = [np.asarray(x, d) if isinstance(x, _SCALARS) else x for x, d in zip(leaves, self.dtypes, strict=True)]
+        inputs = [np.asarray(x, d) if is_scalar(x) else x for x, d in zip(leaves, self.dtypes, strict=True)]
         return pytree.unflatten(self.out_spec, self.run([*inputs, *self.captured]))
 
 

@@ -18,7 +18,7 @@ from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
 from nabla_mlir.errors import DtypeError, ShapeError, TraceError, TreeError, user_frame
 from nabla_mlir.lowering import clone_module, compile_lowered, lower_module
-from nabla_mlir.ops.promotion import scalar_dtype
+from nabla_mlir.ops.promotion import is_scalar, scalar_dtype
 from nabla_mlir.targets import Target
 from nabla_mlir.targets import target as as_target
 from nabla_mlir.tracing import Spec, Trace, is_tracing, trace_function
@@ -100,7 +100,7 @@ def _bind(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
 
 
 def _checked(leaf: Any, wanted: Spec, entry: Entry, i: int) -> Any:
-    if isinstance(leaf, (bool, int, float, complex)):
+    if is_scalar(leaf):
         if np.result_type(scalar_dtype(leaf), np.bool_).kind > wanted.dtype.kind and wanted.dtype.kind in "biu":
             raise DtypeError(f"{entry.name}() requires {wanted} for {entry.input_names[i]}, got {leaf!r}.", where=user_frame())
         leaf = np.asarray(leaf, wanted.dtype)
@@ -276,7 +276,7 @@ def trace(f: Callable[..., Any], *specs: Any, name: str | None = None, **kw_spec
 def _output(leaf: Any, path: str) -> Any:
     from nabla_mlir.tracing import checked_output
 
-    if not (pytree.is_array(leaf) or isinstance(leaf, (bool, int, float, complex))):
+    if not (pytree.is_array(leaf) or is_scalar(leaf)):
         raise TraceError(f"a traced function requires arrays as results, got {type(leaf).__name__} at result{path}.",
                          where=user_frame())  # fmt: skip
     return checked_output(leaf)
@@ -286,7 +286,7 @@ def as_spec(leaf: Any) -> Spec:
     """The spec of an argument leaf: itself, or that of an array or a Python scalar (which stays weak)."""
     if isinstance(leaf, Spec):
         return leaf
-    if isinstance(leaf, (bool, int, float, complex)):
+    if is_scalar(leaf):
         return Spec((), scalar_dtype(leaf), weak=True)
     if pytree.is_array(leaf):
         return Spec(tuple(leaf.shape), np.dtype(leaf.dtype))

@@ -44,6 +44,11 @@ class Trace:
     captures: dict[int, Capture] = field(default_factory=dict)
     holders: list[ir.Operation] = field(default_factory=list)
 
+    def keep(self, holder: ir.Operation) -> None:
+        """Takes a holder out of the code and keeps its block, to be cloned from, until the trace ends."""
+        holder.detach_from_parent()
+        self.holders.append(holder)
+
     def capture(self, array: Any, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
         """The argument that stands for an array from outside; the same one for the same array."""
         known = self.captures.get(id(array))
@@ -130,8 +135,8 @@ def trace_function(
                 ir.Operation.create("func.return", operands=[out.value for out in outs])
         finally:
             _current.trace = outer
-        for holder in trace.holders:
-            holder.erase()
+            for holder in reversed(trace.holders):
+                holder.erase()
         inputs = [a.type for a in block.arguments]
         func.attributes["function_type"] = _function_type(inputs, [out.value.type for out in outs])
     return module, [c.array for c in trace.captures.values()]

@@ -17,7 +17,7 @@ from nabla_mlir.dialects import ad, batch
 from nabla_mlir.dialects.types import is_complex, is_differentiable
 from nabla_mlir.errors import DtypeError, ShapeError, TraceError, TreeError, user_frame
 from nabla_mlir.eager import staged
-from nabla_mlir.ops.promotion import as_tensor
+from nabla_mlir.ops.promotion import as_tensor, is_scalar
 from nabla_mlir.ops.registry import Region
 from nabla_mlir.ops.shape import iota, reshape
 from nabla_mlir.ops.elementwise import compare, convert
@@ -154,7 +154,7 @@ def _differentiable(what: str, leaf: Any, path: str, holomorphic: bool = False) 
 
 def _scalar(out: Any, holomorphic: bool) -> Tensor:
     leaves, _ = pytree.flatten(out)
-    if len(leaves) != 1 or not (pytree.is_array(out) or isinstance(out, (int, float, complex))):
+    if len(leaves) != 1 or not (pytree.is_array(out) or is_scalar(out)):
         raise ShapeError(f"grad requires a function with one scalar result, got {type(out).__name__}.", where=user_frame(),
                          help="use jacrev for several results, or has_aux=True for additional ones.")  # fmt: skip
     tensor = as_tensor(out)
@@ -285,7 +285,7 @@ class _Body:
         self.block, holder, self.outs = trace_region(body, specs, f"the function given to {what}")
         trace = current_trace()
         assert trace is not None
-        trace.holders.append(holder)
+        trace.keep(holder)
         self.aux_spec = aux_spec
         self.of = [i for i, out in enumerate(self.outs[: self.count]) if is_differentiable(out.dtype)]
 
@@ -334,7 +334,7 @@ def _seed(what: str, seed: Any, like: Tensor, path: str) -> Tensor | None:
     """A tangent or cotangent as a tensor like its primal; None for a zero or an integer primal."""
     if seed is None or not is_differentiable(like.dtype):
         return None
-    weak = isinstance(seed, (bool, int, float, complex))
+    weak = is_scalar(seed)
     tensor = as_tensor(seed, like.dtype if weak else None)
     if tensor.weak and tensor.dtype != like.dtype:
         tensor = as_tensor(tensor, like.dtype)

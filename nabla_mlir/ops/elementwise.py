@@ -15,7 +15,7 @@ from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.errors import RuleMissingError, user_frame
 from nabla_mlir.ops.kinds import all_prefixed, elementwise, general, prefixed, structural
 from nabla_mlir.ops.registry import ZERO, MaybeZero, Zero, add_any
-from nabla_mlir.ops.samples import Case, booleans, integers, reals
+from nabla_mlir.ops.samples import Case, booleans, integers, reals, whole
 from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of, wrap
 
 
@@ -230,12 +230,12 @@ def _no_partial(name: str, operand: str) -> Any:
 polygamma = elementwise(
     "chlo.polygamma", doc="The n-th derivative of digamma at x.",
     partials=[_no_partial("polygamma", "the order n"), lambda t, z, n, x: t * polygamma(n + 1.0, x)],
-    numpy="scipy.special:polygamma", sample=(integers(1, 3), reals(0.5, 4)),
+    numpy="scipy.special:polygamma", sample=(whole(1, 3), reals(0.5, 4)),
 )  # fmt: skip
 zeta = elementwise(
     "chlo.zeta", doc="Hurwitz zeta function: sum over k of (q + k)**-s.",
     partials=[_no_partial("zeta", "the exponent s"), lambda t, z, s, q: t * (zeta(s + 1.0, q) * -s)],
-    numpy="scipy.special:zeta", sample=(integers(2, 4), reals(0.5, 4)),
+    numpy="scipy.special:zeta", sample=(whole(2, 4), reals(0.5, 4)),
 )  # fmt: skip
 
 
@@ -268,7 +268,7 @@ shift_right_logical = _flat(
 popcnt = _flat("stablehlo.popcnt", "The number of one bits.", np.bitwise_count, (integers(0, 9),))
 count_leading_zeros = _flat(
     "stablehlo.count_leading_zeros", "The number of leading zero bits.",
-    lambda x: np.vectorize(lambda v: 32 - int(v).bit_length())(x), (integers(0, 9),),
+    lambda x: 32 - np.ceil(np.log2(x + 1.0)).astype(np.int32), (integers(0, 9),),
 )  # fmt: skip
 
 compare = elementwise(

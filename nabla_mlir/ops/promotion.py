@@ -19,7 +19,11 @@ from nabla_mlir.ops.shape import broadcast_in_dim, reshape
 from nabla_mlir.ops.tensor import Tensor, constant, full
 
 _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
-_PYTHON_SCALARS = (bool, int, float, complex)
+
+
+def is_scalar(x: Any) -> bool:
+    """True for Python numbers. NumPy's scalars, some of which derive from them, are arrays of a dtype."""
+    return isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic)
 
 
 class Defaults:
@@ -74,7 +78,7 @@ def promote_dtypes(operands: Sequence[Any]) -> np.dtype:
 
 def is_weak(x: Any) -> bool:
     """True for Python scalars, and for tensors that stand for one."""
-    return isinstance(x, _PYTHON_SCALARS) or (isinstance(x, Tensor) and x.weak)
+    return is_scalar(x) or (isinstance(x, Tensor) and x.weak)
 
 
 def _kind(dtype: np.dtype) -> int:
@@ -99,7 +103,7 @@ def as_tensor(x: Any, dtype: np.dtype | None = None) -> Tensor:
     """A tensor of the current trace from a tensor, an array or a Python scalar."""
     if isinstance(x, Tensor):
         return x if dtype is None or x.dtype == dtype else ew.convert(x, dtype=dtype)
-    if isinstance(x, _PYTHON_SCALARS):
+    if is_scalar(x):
         return full((), _weak_value(x, dtype or scalar_dtype(x)), dtype or scalar_dtype(x))
     lift = getattr(x, "__nabla_tensor__", None)
     tensor = lift() if lift is not None else _captured(np.asarray(x))
@@ -156,11 +160,11 @@ def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def promote(name: str, *operands: Any, dtype: np.dtype | None = None) -> list[Tensor]:
     """The operands as tensors of one dtype and one shape."""
-    dtype = dtype or promote_dtypes([x if isinstance(x, _PYTHON_SCALARS) else _with_dtype(x) for x in operands])
-    shape = broadcast_shapes(name, [() if isinstance(x, _PYTHON_SCALARS) else np.shape(x) for x in operands])
+    dtype = dtype or promote_dtypes([x if is_scalar(x) else _with_dtype(x) for x in operands])
+    shape = broadcast_shapes(name, [() if is_scalar(x) else np.shape(x) for x in operands])
     tensors = []
     for x in operands:
-        if isinstance(x, _PYTHON_SCALARS):
+        if is_scalar(x):
             tensors.append(full(shape, _weak_value(x, dtype), dtype))
         else:
             tensors.append(broadcast_to(as_tensor(x, dtype), shape))
@@ -187,7 +191,7 @@ def _binary(record: Any, name: str, flip: bool = False) -> Any:
 
 
 def _is_operand(x: Any) -> bool:
-    return isinstance(x, (Tensor, np.ndarray, np.generic, *_PYTHON_SCALARS)) or hasattr(x, "__nabla_tensor__")
+    return isinstance(x, (Tensor, np.ndarray, np.generic)) or is_scalar(x) or hasattr(x, "__nabla_tensor__")
 
 
 def _negative(self: Tensor) -> Tensor:
@@ -215,7 +219,7 @@ def _true_divide(self: Tensor, other: Any, flip: bool = False) -> Any:
 
 def true_divide(x: Any, y: Any) -> Tensor:
     """x / y; integers are converted to the default float dtype first."""
-    dtype = promote_dtypes([x if isinstance(x, _PYTHON_SCALARS) else _with_dtype(x) for x in (x, y)])
+    dtype = promote_dtypes([x if is_scalar(x) else _with_dtype(x) for x in (x, y)])
     return ew.divide(*promote("divide", x, y, dtype=dtype if is_inexact(dtype) else Defaults.float))
 
 

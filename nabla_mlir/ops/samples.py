@@ -23,6 +23,8 @@ class Domain:
         """An array of the domain."""
         if self.kind == "bool":
             return rng.integers(0, 2, shape).astype(bool)
+        if self.kind == "whole":
+            return rng.integers(int(self.low), int(self.high) + 1, shape).astype(dtype)
         if self.kind == "integer":
             return rng.integers(int(self.low), int(self.high) + 1, shape).astype(dtype)
         x = rng.uniform(self.low, self.high, shape)
@@ -42,6 +44,11 @@ def reals(low: float = -2.0, high: float = 2.0, avoid: Sequence[float] = (), gap
 def integers(low: int = -5, high: int = 5) -> Domain:
     """Integers of [low, high]."""
     return Domain(low, high, kind="integer")
+
+
+def whole(low: int, high: int) -> Domain:
+    """Whole numbers of [low, high] as floating point; the operation is not differentiated in them."""
+    return Domain(low, high, kind="whole")
 
 
 def booleans() -> Domain:
