@@ -9,7 +9,7 @@ import numpy as np
 
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of
-from nabla_mlir.passes.patterns import defining, pattern
+from nabla_mlir.passes.patterns import defining, has_one_use, pattern
 
 
 @pattern("stablehlo.add")
@@ -45,6 +45,42 @@ def subtract_negated(a: Tensor, b: Tensor) -> Tensor | None:
     return ew.add(a, negated[0][0]) if negated else None
 
 
+@pattern("stablehlo.subtract")
+def subtract_from_negated(a: Tensor, b: Tensor) -> Tensor | None:
+    """(-x) - y -> -(x + y), so that the sign can go on to where it disappears."""
+    negated = defining(a, "stablehlo.negate")
+    return ew.negate(ew.add(negated[0][0], b)) if negated and has_one_use(a) else None
+
+
+@pattern("stablehlo.add")
+def add_same_multiple(a: Tensor, b: Tensor) -> Tensor | None:
+    """x * c + x * c -> x * (2 * c) for a constant c."""
+    scaled = _scaled(a) if a.value == b.value and len(list(a.value.uses)) == 2 else None
+    if scaled is None:
+        return None
+    x, c = scaled
+    return ew.multiply(x, full_like(x, c + c)) if np.isfinite(np.add(c, c, dtype=a.dtype)) else None
+
+
+def _scaled(x: Tensor) -> tuple[Tensor, float] | None:
+    """The factors of a floating-point value times a constant."""
+    product = defining(x, "stablehlo.multiply") if x.dtype.kind == "f" else None
+    if product is None:
+        return None
+    for value, factor in (product[0], product[0][::-1]):
+        c = splat_of(factor)
+        if c is not None:
+            return value, c  # type: ignore[return-value]
+    return None
+
+
+@pattern("stablehlo.negate")
+def negate_multiple(x: Tensor) -> Tensor | None:
+    """-(x * c) -> x * (-c) for a constant c."""
+    scaled = _scaled(x) if has_one_use(x) else None
+    return ew.multiply(scaled[0], full_like(x, -scaled[1])) if scaled else None
+
+
 @pattern("stablehlo.multiply")
 def multiply_one(a: Tensor, b: Tensor) -> Tensor | None:
     """x * 1 -> x, x * -1 -> -x; for integers also x * 0 -> 0 (0 * inf is not 0)."""
@@ -63,7 +99,7 @@ def multiply_one(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.multiply")
 def multiply_negated(a: Tensor, b: Tensor) -> Tensor | None:
-    """(-x) * (-y) -> x * y, (-x) * c -> x * (-c) for a constant c."""
+    """(-x) * (-y) -> x * y, (-x) * c -> x * (-c) for a constant c; else the sign goes outwards: -(x * y)."""
     left, right = defining(a, "stablehlo.negate"), defining(b, "stablehlo.negate")
     if left and right:
         return ew.multiply(left[0][0], right[0][0])
@@ -71,6 +107,9 @@ def multiply_negated(a: Tensor, b: Tensor) -> Tensor | None:
         value = splat_of(other) if negated else None
         if negated and value is not None:
             return ew.multiply(negated[0][0], full_like(other, -value))
+    for negated, own, other in ((left, a, b), (right, b, a)):
+        if negated and has_one_use(own):
+            return ew.negate(ew.multiply(negated[0][0], other))
     return None
 
 

@@ -17,6 +17,7 @@ from nabla_mlir.passes.patterns import PATTERNS
 
 FAMILIES = (patterns_arithmetic, patterns_contraction, patterns_shape)
 MAX_SWEEPS = 16
+COMMUTATIVE = {f"stablehlo.{word}" for word in ("add", "multiply", "maximum", "minimum", "and", "or", "xor")}
 
 
 def simplify_block(block: ir.Block) -> None:
@@ -60,7 +61,10 @@ def merge_duplicates(block: ir.Block) -> None:
     for op in [o.operation for o in block.operations]:
         if not len(op.results) or not is_pure(op):
             continue
-        key = (op.name, tuple(op.operands), tuple(r.type for r in op.results), _attributes(op))
+        operands = list(op.operands)
+        if op.name in COMMUTATIVE:
+            operands.sort(key=hash)
+        key = (op.name, tuple(operands), tuple(r.type for r in op.results), _attributes(op))
         twins = seen.setdefault(key, [])
         twin = next((t for t in twins if not len(op.regions) or t.is_structurally_equivalent(op)), None)
         if twin is None:
