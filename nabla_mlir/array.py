@@ -49,11 +49,14 @@ _DTYPE_NAMES = {int(element): name for name, element in _ELEMENT_TYPES.items()} 
 class Device:
     """A device of one of IREE's drivers. There is one object per driver in a process; get it with `device`."""
 
-    __slots__ = ("driver", "hal", "is_host")
+    __slots__ = ("driver", "hal", "is_host", "usage")
 
     def __init__(self, driver: str, hal: HalDevice):
         self.driver, self.hal = driver, hal
         self.is_host = driver.startswith("local")
+        # Vulkan devices that share their memory with the host (integrated ones) let it be mapped if it is asked for.
+        mapping = BufferUsage.MAPPING | BufferUsage.MAPPING_OPTIONAL if driver == "vulkan" else 0
+        self.usage = int(BufferUsage.DEFAULT | mapping)
 
     def __repr__(self) -> str:
         return f"Device({self.driver!r})"
@@ -72,6 +75,9 @@ def device(driver: str | Device = "local-sync") -> Device:
         return driver
     with _device_lock:
         return _open(driver)
+
+
+_device = device  # for functions with a parameter of that name
 
 
 @functools.cache
@@ -109,6 +115,12 @@ def dtype_named(name: str) -> np.dtype:
 
         return np.dtype(getattr(ml_dtypes, name))
     return np.dtype(name)
+
+
+@functools.cache
+def _element_type(dtype: np.dtype) -> HalElementType:
+    dtype_named(dtype.name)
+    return _ELEMENT_TYPES[dtype.name]
 
 
 @functools.cache
@@ -151,16 +163,15 @@ class Array:
         Raises:
           DtypeError: the dtype has no counterpart on the device.
         """
-        where = globals()["device"](device)
+        where = device if type(device) is Device else _device(device)
         array = np.asarray(array)
-        element = _ELEMENT_TYPES.get(array.dtype.name)
-        if element is None:
-            dtype_named(array.dtype.name)
+        element = _element_type(array.dtype)
         if not array.flags.c_contiguous or not array.dtype.isnative:
             array, copy = np.array(array, array.dtype.newbyteorder("="), order="C"), True
-        if where.is_host and array.nbytes:
-            lent = _lend(array, where, element) if not copy else None
-            if lent is None and array.nbytes >= _DIRECT_COPY:
+        size = array.nbytes
+        if where.is_host and size and (not copy or size >= _DIRECT_COPY):
+            lent = None if copy else _lend(array, where, element)
+            if lent is None and size >= _DIRECT_COPY:
                 lent = _lend(_aligned_copy(array), where, element)
             if lent is not None:
                 return cls(lent, where)
@@ -191,7 +202,7 @@ class Array:
 
     def to(self, device: str | Device) -> Array:
         """The array on another device; itself if it is there already."""
-        where = globals()["device"](device)
+        where = _device(device)
         return self if where is self.device else Array.from_numpy(self.numpy(), where)
 
     def item(self) -> Any:
@@ -260,15 +271,12 @@ class Array:
 
 
 def _copied(array: np.ndarray, where: Device, element: HalElementType) -> HalBufferView:
-    usage = (
-        BufferUsage.DEFAULT if where.is_host or where.driver == "cuda" else BufferUsage.DEFAULT | BufferUsage.MAPPING
-    )
+    allocate = where.hal.allocator.allocate_buffer_copy
+    if array.nbytes and array.dtype.kind != "V":
+        return allocate(MemoryType.DEVICE_LOCAL, where.usage, where.hal, array, element)
     # As bytes, since ml_dtypes' types have no buffer protocol; never empty, since a device may have no empty buffer.
-    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.nbytes else np.zeros(1, np.uint8)
-    buffer = where.hal.allocator.allocate_buffer_copy(
-        memory_type=MemoryType.DEVICE_LOCAL, allowed_usage=usage, device=where.hal, buffer=raw
-    )
-    return HalBufferView(buffer, array.shape, element)
+    raw = array.reshape(-1).view(np.uint8) if array.nbytes else np.zeros(1, np.uint8)
+    return HalBufferView(allocate(MemoryType.DEVICE_LOCAL, where.usage, where.hal, raw), array.shape, element)
 
 
 def _aligned_copy(array: np.ndarray) -> np.ndarray:
@@ -304,5 +312,5 @@ def _staged(source: HalBuffer, where: Device) -> HalBuffer:
     where.hal.queue_copy(
         source, target, wait_semaphores=HalFence.create_at(done, 0), signal_semaphores=HalFence.create_at(done, 1)
     )
-    HalFence.create_at(done, 1).wait()
+    done.wait(1)  # not through a fence: that takes 8 ms after a call
     return target
