@@ -11,7 +11,10 @@ from iree.compiler import ir
 from nabla_mlir.dialects.builder import Recording, Val, recording
 from nabla_mlir.errors import PassError
 from nabla_mlir.passes import (
-    legalize_arithmetic,  # noqa: F401  (registers its patterns)
+    legalize_arithmetic,  # noqa: F401  (registers its patterns, as do the others)
+    legalize_indexing,  # noqa: F401
+    legalize_linalg,  # noqa: F401
+    legalize_scatter,  # noqa: F401
 )
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.legalize_pattern import PATTERNS, TARGETS, Replacement, Target
