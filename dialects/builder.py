@@ -189,6 +189,9 @@ def splat(value: Number, x: Val, dtype: Any = None) -> Val:
 
 def full(value: Number, shape: Sequence[int], dtype: Any) -> Val:
     """A constant that is `value` everywhere."""
+    if np.dtype(dtype).kind == "c":
+        part = np.zeros((), dtype).real.dtype
+        return complex_(full(complex(value).real, shape, part), full(complex(value).imag, shape, part))
     return _constant(hlo.splat(_plain(value), tuple(shape), np.dtype(dtype)))
 
 
@@ -197,7 +200,9 @@ def _plain(value: Number) -> Number:
 
 
 def constant(array: np.ndarray) -> Val:
-    """A constant that holds `array`."""
+    """A constant that holds `array`. Complex ones are put together from parts: IREE has trouble with them."""
+    if array.dtype.kind == "c":
+        return complex_(constant(array.real), constant(array.imag))
     return _constant(hlo.elements(array))
 
 
@@ -300,6 +305,8 @@ def minimum(x: Val, y: Val | Number) -> Val:
 
 def real(x: Val) -> Val:
     """The real part."""
+    if x.dtype.kind != "c":
+        return x
     return op("stablehlo.real", x)
 
 

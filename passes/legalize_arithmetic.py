@@ -11,7 +11,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, eq, ne, select, splat
-from nabla_mlir.dialects.types import is_float, is_integer
+from nabla_mlir.dialects.types import is_float
 from nabla_mlir.passes import legalize_formulas as formulas
 from nabla_mlir.passes.legalize_pattern import Pattern, Replacement, Target, operands, pattern
 
@@ -153,7 +153,7 @@ def convert(op: ir.Operation, target: Target) -> Replacement:
     """
     (x,) = operands(op)
     source, dtype = x.dtype, Val(op.results[0]).dtype
-    if is_float(source) and is_integer(dtype) and dtype.itemsize * 8 >= 8 and dtype.name[-1:] != "4":
+    if is_float(source) and dtype.kind in "iu":
         return _saturating(x, dtype)
     if {source.itemsize, dtype.itemsize} in ({1, 2}, {1, 8}) and is_float(source) and is_float(dtype):
         return b.convert(b.convert(x, F32), dtype)
