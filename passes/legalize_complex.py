@@ -10,7 +10,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, complex_, eq, imag, real, select, splat
-from nabla_mlir.passes.legalize_pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.legalize_pattern import Replacement, Target, attributes_of, operands, pattern
 
 
 def _complex(*names: str) -> Callable[[Callable[..., Val]], Callable[..., Val]]:
@@ -204,7 +204,7 @@ def pad(op: ir.Operation, target: Target) -> Replacement:
     x, value = operands(op)
     if x.dtype.kind != "c":
         return None
-    attributes = {a.name: a.attr for a in op.attributes}
+    attributes = attributes_of(op)
     part = b.like(Val(op.results[0]), real(value).dtype)
     parts = [Val(b.make(op.name, [f(x), f(value)], [part], attributes).results[0]) for f in (real, imag)]
     return complex_(*parts)

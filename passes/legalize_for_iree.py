@@ -13,9 +13,13 @@ from nabla_mlir.errors import PassError
 from nabla_mlir.passes import (
     legalize_arithmetic,  # noqa: F401  (registers its patterns, as do the others)
     legalize_complex,  # noqa: F401
+    legalize_fft,  # noqa: F401
     legalize_indexing,  # noqa: F401
     legalize_linalg,  # noqa: F401
+    legalize_misc,  # noqa: F401
+    legalize_reductions,  # noqa: F401
     legalize_scatter,  # noqa: F401
+    legalize_sort,  # noqa: F401
 )
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.legalize_pattern import PATTERNS, TARGETS, Replacement, Target

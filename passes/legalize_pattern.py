@@ -35,3 +35,8 @@ def pattern(*names: str) -> Callable[[P], P]:
 def operands(op: ir.Operation) -> list[Val]:
     """The operands, wrapped."""
     return [Val(v) for v in op.operands]
+
+
+def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
+    """The attributes by name."""
+    return {name: op.attributes[name] for name in op.attributes}

@@ -9,6 +9,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
+from nabla_mlir.passes.legalize_pattern import attributes_of
 
 _NOT_ELEMENTWISE = {
     "stablehlo.dot_general", "stablehlo.gather", "stablehlo.scatter", "stablehlo.sort", "stablehlo.concatenate",
@@ -35,7 +36,7 @@ def apply_elementwise(region: ir.Region, arguments: Sequence[Val]) -> list[Val]:
             values[op.results[0]] = b.splat(hlo.constant_splat(op), shape, result.dtype)
             continue
         operands = [_outer(values, v, shape) for v in op.operands]
-        attributes = {a.name: a.attr for a in op.attributes} if op.name in _WITH_ATTRIBUTES else None
+        attributes = attributes_of(op) if op.name in _WITH_ATTRIBUTES else None
         types = [b.like(shape, Val(r).dtype) for r in op.results]
         made = b.make(op.name, operands, types, attributes)
         values.update(zip(op.results, map(Val, made.results), strict=True))
