@@ -63,7 +63,9 @@ class _Derivative(RegionOp):
             self.require(len(set(indices)) == len(indices), f"distinct indices in '{word}', got {list(indices)}")
             for i in indices:
                 self.require(0 <= i < len(types), f"indices below {len(types)} in '{word}', got {i}")
-                self.require(_differentiable(types[i]), f"a floating-point type at each index of '{word}', got {types[i]}")
+                self.require(
+                    _differentiable(types[i]), f"a floating-point type at each index of '{word}', got {types[i]}"
+                )
         return [arguments[i] for i in self.wrt], [returned[i] for i in self.of]
 
 
@@ -78,7 +80,11 @@ class JvpOp(_Derivative):
 
     @staticmethod
     def build(
-        primals: Sequence[ir.Value], tangents: Sequence[ir.Value], block: ir.Block, wrt: Sequence[int], of: Sequence[int]
+        primals: Sequence[ir.Value],
+        tangents: Sequence[ir.Value],
+        block: ir.Block,
+        wrt: Sequence[int],
+        of: Sequence[int],
     ) -> JvpOp:
         """Makes the operation at the insertion point; `block` is moved into it."""
         outs = [v.type for v in block.operations[len(block.operations) - 1].operation.operands]
@@ -99,7 +105,11 @@ class VjpOp(_Derivative):
 
     @staticmethod
     def build(
-        primals: Sequence[ir.Value], cotangents: Sequence[ir.Value], block: ir.Block, wrt: Sequence[int], of: Sequence[int]
+        primals: Sequence[ir.Value],
+        cotangents: Sequence[ir.Value],
+        block: ir.Block,
+        wrt: Sequence[int],
+        of: Sequence[int],
     ) -> VjpOp:
         """Makes the operation at the insertion point; `block` is moved into it."""
         outs = [v.type for v in block.operations[len(block.operations) - 1].operation.operands]

@@ -39,7 +39,12 @@ class VmapOp(RegionOp):
 
     @staticmethod
     def build(
-        operands: Sequence[ir.Value], block: ir.Block, axes: Sequence[str], sizes: Sequence[int], in_axes: Axes, out_axes: Axes
+        operands: Sequence[ir.Value],
+        block: ir.Block,
+        axes: Sequence[str],
+        sizes: Sequence[int],
+        in_axes: Axes,
+        out_axes: Axes,
     ) -> VmapOp:
         """Makes the operation at the insertion point; `block` is moved into it."""
         outs = [v.type for v in block.operations[len(block.operations) - 1].operation.operands]
@@ -99,7 +104,9 @@ class VmapOp(RegionOp):
         returned = [v.type for v in self.terminator.operands]
         self._verify_side("result", [r.type for r in self.op.results], returned, self.out_axes)
 
-    def _verify_side(self, word: str, outside: list[ir.Type], inside: list[ir.Type], axes: list[tuple[int, ...]]) -> None:
+    def _verify_side(
+        self, word: str, outside: list[ir.Type], inside: list[ir.Type], axes: list[tuple[int, ...]]
+    ) -> None:
         counts = {len(outside), len(inside), len(axes)}
         self.require(
             len(counts) == 1,
@@ -109,7 +116,9 @@ class VmapOp(RegionOp):
             carried = [p for p in places if p != NOT_CARRIED]
             rank = len(shape_and_dtype(body)[0]) + len(carried)
             self.require(
-                len(places) == len(self.sizes) and len(set(carried)) == len(carried) and all(0 <= p < rank for p in carried),
+                len(places) == len(self.sizes)
+                and len(set(carried)) == len(carried)
+                and all(0 <= p < rank for p in carried),
                 f"distinct places below {rank} for the {len(self.sizes)} axes of {word} {i}, got {list(places)}",
             )
             expected = with_axes(body, places, self.sizes)

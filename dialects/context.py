@@ -10,7 +10,6 @@ from iree.compiler import ir
 
 from nabla_mlir.errors import ImportIRError
 
-
 # The bindings look for a module of Python classes whenever they hand over an operation, and do not remember that
 # there is none: an empty one saves that search, which would be most of the time of every pass.
 for _dialect in ("stablehlo", "chlo", "ad", "batch"):

@@ -118,8 +118,11 @@ def jit(
             key = (in_spec, _signature(leaves), tuple(sorted(fixed.items())), tuple(sorted(fixed_names.items())))
             program = programs.get(key)
         except TypeError as error:
-            raise TraceError(f"jit requires static arguments that can be hashed, got {error}.", where=user_frame()) from None
+            raise TraceError(
+                f"jit requires static arguments that can be hashed, got {error}.", where=user_frame()
+            ) from None
         if program is None:
+
             def flat(*dynamic: Any, **named: Any) -> Any:
                 return f(*(fixed.get(i, a) for i, a in enumerate(dynamic)), **named, **fixed_names)
 
@@ -148,6 +151,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
         key = (in_spec, tuple(dynamic), _signature(arrays), repr(static), _defaults())
         program = programs.get(key)
         if program is None:
+
             def flat(*tensors: Any) -> Any:
                 values = [static.get(i) for i in range(len(leaves))]
                 for i, tensor in zip(dynamic, tensors, strict=True):

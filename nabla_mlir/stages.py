@@ -13,15 +13,15 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import pytree
-from nabla_mlir.array import Array
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.errors import DtypeError, ShapeError, TraceError, TreeError, user_frame
 from nabla_mlir.lowering import clone_module, compile_lowered, lower_module
-from nabla_mlir.ops.promotion import is_scalar, scalar_dtype
+from nabla_mlir.ops.promotion import Defaults, is_scalar, scalar_dtype
 from nabla_mlir.targets import Target
 from nabla_mlir.targets import target as as_target
-from nabla_mlir.tracing import Spec, Trace, is_tracing, trace_function
+from nabla_mlir.tracing import Spec, checked_output, trace_function
 
 
 def spec(shape: Sequence[int] | int = (), dtype: Any = None) -> Spec:
@@ -35,9 +35,6 @@ def spec(shape: Sequence[int] | int = (), dtype: Any = None) -> Spec:
       >>> print(spec((2, 3), "f64"))
       float64[2,3]
     """
-    from nabla_mlir.dialects.types import as_dtype
-    from nabla_mlir.ops.promotion import Defaults
-
     lengths = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
     if any(n < 0 for n in lengths):
         raise ShapeError(f"spec requires lengths that are not negative, got {lengths}.", where=user_frame())
@@ -102,7 +99,9 @@ def _bind(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
 def _checked(leaf: Any, wanted: Spec, entry: Entry, i: int) -> Any:
     if is_scalar(leaf):
         if np.result_type(scalar_dtype(leaf), np.bool_).kind > wanted.dtype.kind and wanted.dtype.kind in "biu":
-            raise DtypeError(f"{entry.name}() requires {wanted} for {entry.input_names[i]}, got {leaf!r}.", where=user_frame())
+            raise DtypeError(
+                f"{entry.name}() requires {wanted} for {entry.input_names[i]}, got {leaf!r}.", where=user_frame()
+            )
         leaf = np.asarray(leaf, wanted.dtype)
     if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
         leaf = np.asarray(leaf)
@@ -193,9 +192,9 @@ class Compiled(_Stage):
     @functools.cached_property
     def driver(self) -> str:
         """The runtime driver that suits the module: the synchronous one for little work, threads for much."""
-        from nabla_mlir.cost import suited_driver
+        from nabla_mlir.artifact import manifest_of
 
-        return suited_driver(self.module, self.target)
+        return manifest_of(self).best_driver()
 
     def entry(self, name: str) -> Callable[..., Any]:
         """An entry point as a Python function of pytrees."""
@@ -274,8 +273,6 @@ def trace(f: Callable[..., Any], *specs: Any, name: str | None = None, **kw_spec
 
 
 def _output(leaf: Any, path: str) -> Any:
-    from nabla_mlir.tracing import checked_output
-
     if not (pytree.is_array(leaf) or is_scalar(leaf)):
         raise TraceError(f"a traced function requires arrays as results, got {type(leaf).__name__} at result{path}.",
                          where=user_frame())  # fmt: skip
@@ -324,7 +321,9 @@ def bake_captures(module: ir.Module, count: int, captured: Sequence[Any]) -> Non
     block = func.regions[0].blocks[0]
     with context(), ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
         for argument, array in zip(list(block.arguments)[count:], captured, strict=True):
-            value = stablehlo.emit("stablehlo.constant", [], attributes={"value": stablehlo.elements(np.asarray(array))})
+            value = stablehlo.emit(
+                "stablehlo.constant", [], attributes={"value": stablehlo.elements(np.asarray(array))}
+            )
             argument.replace_all_uses_with(value.results[0])
         for i in reversed(range(count, len(block.arguments))):
             block.erase_argument(i)
@@ -348,13 +347,11 @@ def module(**traced: Traced) -> Traced:
         entries = []
         for name, stage in traced.items():
             if len(stage.entries) != 1:
-                raise TraceError(f"module() requires functions with one entry point, got {stage!r}.", where=user_frame())
+                raise TraceError(
+                    f"module() requires functions with one entry point, got {stage!r}.", where=user_frame()
+                )
             with ir.InsertionPoint(merged.body):
                 func = stage.module.body.operations[0].operation.clone()
             func.attributes["sym_name"] = ir.StringAttr.get(name)
             entries.append(replace(stage.entries[0], name=name))
     return Traced(merged, tuple(entries))
-
-
-__all__ = ["Array", "Compiled", "Entry", "Lowered", "Trace", "Traced", "as_spec", "bake_captures", "is_tracing", "module",
-           "spec", "trace"]  # fmt: skip

@@ -14,7 +14,7 @@ from nabla_mlir.passes.patterns import defining, has_one_use, pattern
 
 @pattern("stablehlo.add")
 def add_zero(a: Tensor, b: Tensor) -> Tensor | None:
-    """x + 0 -> x."""
+    """X + 0 -> x."""
     if a.dtype.kind == "b":
         return None
     return a if splat_of(b) == 0 else b if splat_of(a) == 0 else None
@@ -22,7 +22,7 @@ def add_zero(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.add")
 def add_negated(a: Tensor, b: Tensor) -> Tensor | None:
-    """x + (-y) -> x - y."""
+    """X + (-y) -> x - y."""
     negated = defining(b, "stablehlo.negate")
     if negated:
         return ew.subtract(a, negated[0][0])
@@ -32,7 +32,7 @@ def add_negated(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.subtract")
 def subtract_zero(a: Tensor, b: Tensor) -> Tensor | None:
-    """x - 0 -> x, 0 - x -> -x."""
+    """X - 0 -> x, 0 - x -> -x."""
     if splat_of(b) == 0:
         return a
     return ew.negate(b) if splat_of(a) == 0 else None
@@ -40,7 +40,7 @@ def subtract_zero(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.subtract")
 def subtract_negated(a: Tensor, b: Tensor) -> Tensor | None:
-    """x - (-y) -> x + y."""
+    """X - (-y) -> x + y."""
     negated = defining(b, "stablehlo.negate")
     return ew.add(a, negated[0][0]) if negated else None
 
@@ -54,7 +54,7 @@ def subtract_from_negated(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.add")
 def add_same_multiple(a: Tensor, b: Tensor) -> Tensor | None:
-    """x * c + x * c -> x * (2 * c) for a constant c."""
+    """X * c + x * c -> x * (2 * c) for a constant c."""
     scaled = _scaled(a) if a.value == b.value and len(list(a.value.uses)) == 2 else None
     if scaled is None:
         return None
@@ -83,7 +83,7 @@ def negate_multiple(x: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.multiply")
 def multiply_one(a: Tensor, b: Tensor) -> Tensor | None:
-    """x * 1 -> x, x * -1 -> -x; for integers also x * 0 -> 0 (0 * inf is not 0)."""
+    """X * 1 -> x, x * -1 -> -x; for integers also x * 0 -> 0 (0 * inf is not 0)."""
     for x, y in ((a, b), (b, a)):
         factor = splat_of(y)
         if factor is None:
@@ -134,7 +134,7 @@ def multiply_constants(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.divide")
 def divide_one(a: Tensor, b: Tensor) -> Tensor | None:
-    """x / 1 -> x; x / c -> x * (1 / c) where 1 / c is exact."""
+    """X / 1 -> x; x / c -> x * (1 / c) where 1 / c is exact."""
     divisor = splat_of(b)
     if divisor is None:
         return None
@@ -182,13 +182,13 @@ def convert_same(x: Tensor, dtype: np.dtype) -> Tensor | None:
 
 @pattern("stablehlo.and", "stablehlo.or")
 def logical_neutral(a: Tensor, b: Tensor) -> Tensor | None:
-    """p and p -> p, p or p -> p."""
+    """P and p -> p, p or p -> p."""
     return a if a.value == b.value else None
 
 
 @pattern("stablehlo.and")
 def and_true(a: Tensor, b: Tensor) -> Tensor | None:
-    """p and True -> p, p and False -> False."""
+    """P and True -> p, p and False -> False."""
     for x, y in ((a, b), (b, a)):
         value = splat_of(y)
         if x.dtype.kind == "b" and value is not None:
@@ -198,7 +198,7 @@ def and_true(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.or")
 def or_false(a: Tensor, b: Tensor) -> Tensor | None:
-    """p or False -> p, p or True -> True."""
+    """P or False -> p, p or True -> True."""
     for x, y in ((a, b), (b, a)):
         value = splat_of(y)
         if x.dtype.kind == "b" and value is not None:
@@ -247,7 +247,7 @@ for _name, _function in _FOLD.items():
 
 @pattern("stablehlo.divide")
 def fold_divide(a: Tensor, b: Tensor) -> Tensor | None:
-    """c / d for floating-point constants."""
+    """C / d for floating-point constants."""
     c, d = splat_of(a), splat_of(b)
     if c is None or d is None or a.dtype.kind != "f" or a.dtype.name not in np.sctypeDict or d == 0:
         return None

@@ -130,7 +130,9 @@ def slice_noop(x: Tensor, start_indices: Shape, limit_indices: Shape, strides: S
 
 
 @pattern("stablehlo.pad")
-def pad_noop(x: Tensor, value: Tensor, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape) -> Any:
+def pad_noop(
+    x: Tensor, value: Tensor, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape
+) -> Any:
     """By nothing; that only cuts off is a slice; of zeros by zeros."""
     edges = (*edge_padding_low, *edge_padding_high)
     if not any(edges) and not any(interior_padding):
@@ -141,7 +143,12 @@ def pad_noop(x: Tensor, value: Tensor, edge_padding_low: Shape, edge_padding_hig
         if all(a <= b for a, b in zip(starts, limits, strict=True)):
             return sh.slice_(x, start_indices=starts, limit_indices=limits, strides=(1,) * x.ndim)
     inside, around = splat_of(x), splat_of(value)
-    if inside is None or around is None or inside != around or np.signbit(np.real(inside)) != np.signbit(np.real(around)):
+    if (
+        inside is None
+        or around is None
+        or inside != around
+        or np.signbit(np.real(inside)) != np.signbit(np.real(around))
+    ):
         return None
     shape = tuple(n + (n - 1) * i + lo + hi if n else lo + hi for n, lo, hi, i in
                   zip(x.shape, edge_padding_low, edge_padding_high, interior_padding, strict=True))  # fmt: skip

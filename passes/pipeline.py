@@ -29,8 +29,7 @@ MODULES = (dce, expand, jvp, simplify, stop_gradient, verify, vjp, vmap)
 
 # From a module as it is traced or imported to plain StableHLO.
 LOWER = (
-    "builtin.module(nabla-verify,nabla-dce,nabla-expand,nabla-remove-stop-gradient,nabla-simplify,"
-    "nabla-verify-lowered)"
+    "builtin.module(nabla-verify,nabla-dce,nabla-expand,nabla-remove-stop-gradient,nabla-simplify,nabla-verify-lowered)"
 )
 
 
@@ -105,7 +104,7 @@ def pass_error(error: ir.MLIRError, what: str) -> PassError:
 def _split(text: str, whole: str) -> list[str]:
     items, depth, start = [], 0, 0
     for i, c in enumerate(text):
-        depth += c in "{(" and 1 or c in "})" and -1 or 0
+        depth += (c in "{(" and 1) or (c in "})" and -1) or 0
         if c == "," and depth == 0:
             items.append(text[start:i].strip())
             start = i + 1
@@ -118,7 +117,9 @@ def _parse_pass(text: str) -> Pass | str:
     match = re.fullmatch(r"([\w.-]+)(?:\{(.*)\})?", text, re.S)
     if match is None or match[1] not in PASSES:
         if text.startswith("nabla-"):
-            raise PassError(f"a pipeline requires passes that exist, got {text!r}.", help=f"known: {', '.join(sorted(PASSES))}")
+            raise PassError(
+                f"a pipeline requires passes that exist, got {text!r}.", help=f"known: {', '.join(sorted(PASSES))}"
+            )
         _check_foreign(text)
         return text
     cls = PASSES[match[1]]

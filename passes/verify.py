@@ -25,7 +25,9 @@ def verify_op(op: ir.Operation) -> None:
     if op.name != STOP_GRADIENT:
         raise VerifyError(f"the dialects ad and batch have no operation {op.name!r}.", where=source_of(op.location))
     if [v.type for v in op.operands] != [r.type for r in op.results] or len(op.results) != 1:
-        raise VerifyError("ad.stop_gradient requires one operand and a result of its type.", where=source_of(op.location))
+        raise VerifyError(
+            "ad.stop_gradient requires one operand and a result of its type.", where=source_of(op.location)
+        )
 
 
 @register

@@ -20,10 +20,15 @@ _FIELDS = ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contractin
 
 
 def dims(
-    lhs_contract: Sequence[int], rhs_contract: Sequence[int], lhs_batch: Sequence[int] = (), rhs_batch: Sequence[int] = ()
+    lhs_contract: Sequence[int],
+    rhs_contract: Sequence[int],
+    lhs_batch: Sequence[int] = (),
+    rhs_batch: Sequence[int] = (),
 ) -> Dims:
     """The dimension numbers of a dot_general."""
-    return dict(zip(_FIELDS, (tuple(lhs_batch), tuple(rhs_batch), tuple(lhs_contract), tuple(rhs_contract)), strict=True))
+    return dict(
+        zip(_FIELDS, (tuple(lhs_batch), tuple(rhs_batch), tuple(lhs_contract), tuple(rhs_contract)), strict=True)
+    )
 
 
 def free(ndim: int, batch: Sequence[int], contract: Sequence[int]) -> tuple[int, ...]:

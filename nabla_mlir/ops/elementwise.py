@@ -16,11 +16,11 @@ from nabla_mlir.errors import RuleMissingError, user_frame
 from nabla_mlir.ops.kinds import all_prefixed, elementwise, general, prefixed, structural
 from nabla_mlir.ops.registry import ZERO, MaybeZero, Zero, add_any
 from nabla_mlir.ops.samples import Case, booleans, integers, reals, whole
-from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of, wrap
+from nabla_mlir.ops.tensor import Tensor, full_like, splat_of, wrap
 
 
 def where_zero(condition: Tensor, t: Tensor) -> Tensor:
-    """t where the condition holds, else 0."""
+    """T where the condition holds, else 0."""
     return select(condition, t, full_like(t, 0))
 
 
@@ -42,9 +42,7 @@ divide = elementwise(
     partials=[lambda t, z, x, y: t / y, lambda t, z, x, y: -((t * z) / y)], numpy=np.divide,
     sample=(reals(), reals(0.5, 2)),
 )  # fmt: skip
-negate = elementwise(
-    "stablehlo.negate", doc="-x.", partials=[lambda t, y, x: -t], numpy=np.negative, sample=(reals(),)
-)
+negate = elementwise("stablehlo.negate", doc="-x.", partials=[lambda t, y, x: -t], numpy=np.negative, sample=(reals(),))
 remainder = elementwise(
     "stablehlo.remainder", doc="The remainder of x / y with the sign of x.",
     partials=[lambda t, z, x, y: t, lambda t, z, x, y: -(t * _truncate(x / y))], numpy=np.fmod,

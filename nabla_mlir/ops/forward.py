@@ -78,7 +78,9 @@ def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Any:
     return jvp
 
 
-def recorded(make: Callable[..., list[Tensor]], xs: Sequence[Tensor], params: Params) -> tuple[list[Tensor], list[ir.Operation]]:
+def recorded(
+    make: Callable[..., list[Tensor]], xs: Sequence[Tensor], params: Params
+) -> tuple[list[Tensor], list[ir.Operation]]:
     """Runs a function that emits, and returns its result and the operations it emitted, in order."""
     point = ir.InsertionPoint.current
     holder = ir.Operation.create("ad.mark")

@@ -13,8 +13,8 @@ from nabla_mlir.dialects.stablehlo import I64, Bool, GatherDims, I64Array, Scatt
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import RuleMissingError, user_frame
 from nabla_mlir.ops.elementwise import clamp, compare, convert, logical_and, select, where_zero
-from nabla_mlir.ops.kinds import all_prefixed, general, prefixed, shifted, structural
-from nabla_mlir.ops.reduction import COMBINERS, emit_combiner, read_combiner, reduce
+from nabla_mlir.ops.kinds import all_prefixed, general, shifted, structural
+from nabla_mlir.ops.reduction import emit_combiner, read_combiner, reduce
 from nabla_mlir.ops.registry import ZERO, MaybeZero, Region, Zero, add_any, clone_op, materialize
 from nabla_mlir.ops.samples import Case, integers
 from nabla_mlir.ops.shape import broadcast_in_dim, iota, reshape
@@ -86,7 +86,9 @@ def clamped_starts(
         limits = np.minimum(limits, np.iinfo(indices.dtype).max)
     if len(set(limits.tolist())) == 1:
         return clamp(full((), 0, indices.dtype), indices, full((), int(limits[0]), indices.dtype))
-    upper = broadcast_in_dim(constant(limits.astype(indices.dtype)), shape=indices.shape, broadcast_dimensions=(vector_dim,))
+    upper = broadcast_in_dim(
+        constant(limits.astype(indices.dtype)), shape=indices.shape, broadcast_dimensions=(vector_dim,)
+    )
     return clamp(full_like(indices, 0), indices, upper)
 
 
@@ -231,7 +233,7 @@ def _extremum_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, pa
 
 
 def _product_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, params: Any) -> MaybeZero:
-    """x * prod(u): the product of the others, counted with the zeros apart so that a zero factor is exact."""
+    """X * prod(u): the product of the others, counted with the zeros apart so that a zero factor is exact."""
     x, indices, updates = xs
     total: MaybeZero = ZERO
     if not isinstance(t, Zero):
@@ -245,7 +247,9 @@ def _product_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, par
     others = scatter(x, indices, safe, body="mul", **params)
     count, product = (_read_back(v, indices, updates, params) for v in (zeros, others))
     alone = compare(count, convert(is_zero, dtype=x.dtype), comparison_direction="EQ")
-    return add_any(total, scatter(full_like(x, 0), indices, t_updates * where_zero(alone, product / safe), body="add", **params))
+    return add_any(
+        total, scatter(full_like(x, 0), indices, t_updates * where_zero(alone, product / safe), body="add", **params)
+    )
 
 
 def _scatter_transpose(cts: Any, i: int, xs: Any, body: Any, **params: Any) -> Tensor:
@@ -408,4 +412,3 @@ sort = general(
     sample=[Case(((2, 5),), {"dimension": 1, "is_stable": True, "comparator": "LT"}, numpy=lambda x: np.sort(x, 1)),
             Case(((4, 2),), {"dimension": 0, "is_stable": True, "comparator": "GT"}, numpy=lambda x: -np.sort(-x, 0))],
 )  # fmt: skip
-

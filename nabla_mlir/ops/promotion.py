@@ -218,7 +218,7 @@ def _true_divide(self: Tensor, other: Any, flip: bool = False) -> Any:
 
 
 def true_divide(x: Any, y: Any) -> Tensor:
-    """x / y; integers are converted to the default float dtype first."""
+    """X / y; integers are converted to the default float dtype first."""
     dtype = promote_dtypes([x if is_scalar(x) else _with_dtype(x) for x in (x, y)])
     return ew.divide(*promote("divide", x, y, dtype=dtype if is_inexact(dtype) else Defaults.float))
 

@@ -17,7 +17,7 @@ from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.stablehlo import Codec, DimensionNumbers
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import DtypeError, RuleMissingError, ShapeError, user_frame
-from nabla_mlir.ops.tensor import Tensor, full, set_scope, current_scope, wrap
+from nabla_mlir.ops.tensor import Tensor, current_scope, full, set_scope, wrap
 
 
 class Zero:
@@ -248,7 +248,7 @@ def materialize(tangent: MaybeZero, like: Tensor) -> Tensor:
 
 
 def add_any(a: MaybeZero, b: MaybeZero) -> MaybeZero:
-    """a + b, where either may be a structural zero."""
+    """A + b, where either may be a structural zero."""
     if isinstance(a, Zero):
         return b
     if isinstance(b, Zero):

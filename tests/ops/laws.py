@@ -123,7 +123,9 @@ class Laws:
     def cotangents(self, outs: Sequence[Tensor]) -> list[np.ndarray]:
         rng = np.random.default_rng([11, *self.law.name.encode()])
         return [
-            (rng.uniform(-1, 1, y.shape) + (1j * rng.uniform(-1, 1, y.shape) if y.dtype.kind == "c" else 0)).astype(y.dtype)
+            (rng.uniform(-1, 1, y.shape) + (1j * rng.uniform(-1, 1, y.shape) if y.dtype.kind == "c" else 0)).astype(
+                y.dtype
+            )
             for y in outs
         ]
 
@@ -162,6 +164,7 @@ class Laws:
             out[f"vmap_{name}"] = vmap(lambda *a: self.law.apply(a), axes)(*many)
             out[f"loop_{name}"] = _stacked([self.law.apply(row) for row in rows])
             if floats:
+
                 def derivatives(*a: Tensor) -> Any:
                     f, active = self._function(a, floats), [a[i] for i in self.active]
                     ys, dys = jvp(f, active, t)
