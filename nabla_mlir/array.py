@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import threading
 from typing import Any
 
@@ -90,11 +91,8 @@ def _open(driver: str) -> Device:
 
 def reason(error: Exception) -> str:
     """What an error of IREE says, without the places in IREE's own sources."""
-    text = str(error).split("\n")[0].rstrip("; ")
-    while ": c/" in text or text.startswith("c/"):
-        head, _, tail = text.partition("c/")
-        text = head.removesuffix(": ").strip() and head + tail.partition("; ")[2] or tail.partition("; ")[2]
-    return text.partition("; while ")[0].rstrip(".") or type(error).__name__
+    text = re.split(r"c/[\w/.]+:\d+: [A-Z_]+; ", str(error).split("\n")[0], maxsplit=1)[-1]
+    return text.partition("; while ")[0].rstrip(".; ") or type(error).__name__
 
 
 @functools.cache
