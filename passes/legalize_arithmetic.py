@@ -1,0 +1,174 @@
+"""Legalisation of real elementwise mathematics: exponentials, powers, trigonometry, remainders, conversions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val, eq, ne, select, splat
+from nabla_mlir.dialects.types import is_float
+from nabla_mlir.passes import legalize_formulas as formulas
+from nabla_mlir.passes.legalize_pattern import Pattern, Replacement, Target, operands, pattern
+
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+
+
+def elementwise(
+    formula: Callable[..., Val], *names: str, right: Callable[[np.dtype, Target], bool] = lambda dtype, target: False
+) -> Pattern:
+    """Registers a formula for real operands; `right` tells where IREE needs no help. Narrow floats go by float32."""
+
+    def rewrite(op: ir.Operation, target: Target) -> Replacement:
+        values = operands(op)
+        dtype = values[0].dtype
+        if not is_float(dtype) or right(F32 if dtype.itemsize < 4 else dtype, target):
+            return None
+        if not formulas.has_format(values[0]):
+            wide = [b.convert(v, F32) for v in values]
+            return b.convert(Val(b.make(op.name, wide, [wide[0].type]).results[0]), dtype)
+        return formula(*values)
+
+    rewrite.__doc__ = formula.__doc__
+    return pattern(*names)(rewrite)
+
+
+def _fast_on_cpu(dtype: np.dtype, target: Target) -> bool:
+    return (target == "cpu" and dtype == F32) or target == "cuda"
+
+
+# sine, cosine, tan: the error of f32 is absolute near 0 and grows with |x|, infinite at 1e20; f64 needs a libm.
+elementwise(formulas.sin, "stablehlo.sine")
+elementwise(formulas.cos, "stablehlo.cosine")
+elementwise(formulas.tan, "stablehlo.tan", "chlo.tan")
+# atan2: NaN at (0, 0) and (inf, inf), 40 ulp off elsewhere; f64 needs a libm. The others are made of it.
+elementwise(formulas.atan2, "stablehlo.atan2")
+elementwise(formulas.atan, "chlo.atan")
+elementwise(formulas.asin, "chlo.asin")
+elementwise(formulas.acos, "chlo.acos")
+# f64 exp and log are scalar code on CPU, three to five times slower than ours, and do not compile for Vulkan,
+# where those of f32 are 20 ulp off. f64 tanh needs a libm.
+elementwise(formulas.exp, "stablehlo.exponential", right=_fast_on_cpu)
+elementwise(formulas.log, "stablehlo.log", right=_fast_on_cpu)
+elementwise(formulas.logistic, "stablehlo.logistic", right=_fast_on_cpu)
+elementwise(formulas.tanh, "stablehlo.tanh", right=lambda dtype, target: dtype == F32 or target == "cuda")
+# expm1, log1p: f64 is exp(x) - 1, log(1 + x) on CPU; f32 log1p is so on Vulkan. The hyperbolic ones are made of them.
+elementwise(formulas.expm1, "stablehlo.exponential_minus_one")
+elementwise(formulas.log1p, "stablehlo.log_plus_one")
+elementwise(formulas.sinh, "chlo.sinh")
+elementwise(formulas.cosh, "chlo.cosh")
+elementwise(formulas.asinh, "chlo.asinh")
+elementwise(formulas.acosh, "chlo.acosh")
+elementwise(formulas.atanh, "chlo.atanh")
+
+
+@pattern("stablehlo.cbrt")
+def cbrt(op: ir.Operation, target: Target) -> Replacement:
+    """f64 does not compile; f32 is NaN at infinity."""
+    (x,) = operands(op)
+    if x.dtype == F64:
+        return formulas.cbrt(x)
+    if not is_float(x.dtype):
+        return None
+    return select(eq(abs(x), math.inf), x, b.op("stablehlo.cbrt", x, final=True))
+
+
+@pattern("stablehlo.power")
+def power(op: ir.Operation, target: Target) -> Replacement:
+    """Lowered to exp(y log x): NaN for every negative base and at 0^0, and inaccurate when |y log x| is large."""
+    x, y = operands(op)
+    if not is_float(x.dtype):
+        return None
+    exponent = splat_of(y.value)
+    if exponent is not None:
+        result = _constant_power(x, exponent)
+        if result is not None:
+            return result
+    if not formulas.has_format(x):
+        return b.convert(b.binary("stablehlo.power", b.convert(x, F32), b.convert(y, F32)), x.dtype)
+    return formulas.power(x, y)
+
+
+def _constant_power(x: Val, n: complex) -> Val | None:
+    """x^n by few roundings, or None."""
+    if n in (0.5, -0.5):
+        # x + 0 is 0 for -0.
+        root = select(eq(x, -math.inf), math.inf, b.sqrt(x + 0.0))
+        return root if n == 0.5 else 1.0 / root
+    if not -3 <= n <= 8 or n != int(n):
+        return None
+    if n == 0:
+        return splat(1, x)
+    base = x if n > 0 else 1.0 / x
+    result: Val | None = None
+    for bit in reversed(f"{abs(int(n)):b}"):
+        if bit == "1":
+            result = base if result is None else result * base
+        base = base * base
+    return result
+
+
+def splat_of(value: ir.Value) -> complex | None:
+    """The number that a value is everywhere: a splat constant, maybe broadcast or reshaped. Else None."""
+    while not isinstance(value.owner, ir.Block):
+        op = value.owner
+        if op.name == "stablehlo.constant":
+            return hlo.constant_splat(op)
+        if op.name not in ("stablehlo.broadcast_in_dim", "stablehlo.reshape"):
+            return None
+        value = op.operands[0]
+    return None
+
+
+@pattern("stablehlo.remainder")
+def remainder(op: ir.Operation, target: Target) -> Replacement:
+    """f64 needs a libm on CPU; x rem inf is NaN on Vulkan; narrow floats are reduced in their own precision there."""
+    x, y = operands(op)
+    if not is_float(x.dtype) or (target == "cpu" and x.dtype != F64) or target == "cuda":
+        return None
+    if not formulas.has_format(x):
+        return b.convert(b.binary("stablehlo.remainder", b.convert(x, F32), b.convert(y, F32)), x.dtype)
+    loop = op.parent.name in ("func.func", "stablehlo.while", "stablehlo.if", "stablehlo.case")
+    return formulas.remainder(x, y, loop)
+
+
+@pattern("stablehlo.add")
+def add(op: ir.Operation, target: Target) -> Replacement:
+    """i1 is added modulo 2; StableHLO defines it as or."""
+    if str(op.operands[0].type.element_type) != "i1":
+        return None
+    x, y = operands(op)
+    return x | y
+
+
+@pattern("stablehlo.convert")
+def convert(op: ir.Operation, target: Target) -> Replacement:
+    """From float to integer IREE does not saturate: NaN and values out of range give anything.
+
+    float8 to and from f16 and f64 does not compile (it does by f32).
+    """
+    (x,) = operands(op)
+    source, dtype = x.dtype, Val(op.results[0]).dtype
+    if is_float(source) and dtype.kind in "iu":
+        return _saturating(x, dtype)
+    if {source.itemsize, dtype.itemsize} in ({1, 2}, {1, 8}) and is_float(source) and is_float(dtype):
+        return b.convert(b.convert(x, F32), dtype)
+    return None
+
+
+def _saturating(x: Val, dtype: np.dtype) -> Val:
+    if not formulas.has_format(x):
+        x = b.convert(x, F32)
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    # The largest float that is in range: high itself, or the one below high + 1, which is a power of two.
+    edge = x.dtype.type(high)
+    top = edge if int(edge) == high else np.nextafter(edge, x.dtype.type(0))
+    inside = b.maximum(b.minimum(x, float(top)), float(low))
+    result = b.op("stablehlo.convert", inside, type=b.like(x, dtype), final=True)
+    if int(top) != high:
+        result = select(x >= float(high), high, result)
+    return select(ne(x, x), 0, result)

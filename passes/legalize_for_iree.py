@@ -1,0 +1,82 @@
+"""The last pass before IREE: every operation that IREE gets wrong or cannot compile, in terms of ones it can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.builder import Recording, Val, recording
+from nabla_mlir.errors import PassError
+from nabla_mlir.passes import (
+    legalize_arithmetic,  # noqa: F401  (registers its patterns, as do the others)
+    legalize_complex,  # noqa: F401
+    legalize_fft,  # noqa: F401
+    legalize_indexing,  # noqa: F401
+    legalize_linalg,  # noqa: F401
+    legalize_misc,  # noqa: F401
+    legalize_reductions,  # noqa: F401
+    legalize_scatter,  # noqa: F401
+    legalize_sort,  # noqa: F401
+)
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.legalize_pattern import PATTERNS, TARGETS, Replacement, Target
+
+
+@register
+@dataclass(frozen=True)
+class LegalizeForIreePass(Pass):
+    """Replace what IREE 3.13 computes wrongly or cannot compile by operations that it does right.
+
+    Each replacement is a pattern in one of the modules `legalize_<family>.py`, with the fact about IREE that it
+    answers. Types of results never change. It is the last pass: the decompositions are made for the compiler, and
+    differentiating or batching them would be slow or wrong.
+    Example: tests/filecheck/passes/legalize_for_iree.mlir
+    """
+
+    name: ClassVar = "nabla-legalize-for-iree"
+    target: Target = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
+
+    def __post_init__(self) -> None:
+        if self.target not in TARGETS:
+            raise PassError(f"{self.name} requires a target of {', '.join(TARGETS)}, got {self.target!r}.")
+
+    def run(self, module: ir.Module) -> None:
+        """Rewrites `module` in place."""
+        with recording() as record:
+            found: list[ir.Operation] = []
+
+            def collect(op: ir.Operation) -> ir.WalkResult:
+                if op.name in PATTERNS:
+                    found.append(op.operation)
+                return ir.WalkResult.ADVANCE
+
+            # Post-order, so that the body of a reduction is legal before the reduction itself is rewritten.
+            module.operation.walk(collect, ir.WalkOrder.POST_ORDER)
+            for op in found:
+                self._legalize(op, record)
+
+    def _legalize(self, op: ir.Operation, record: Recording) -> None:
+        worklist = [op]
+        while worklist:
+            op = worklist.pop()
+            for rewrite in PATTERNS[op.name]:
+                record.created.clear()
+                with ir.InsertionPoint(op), op.location:
+                    new = rewrite(op, self.target)
+                if new is not None:
+                    _replace(op, new)
+                    # The last one made is looked at first: bodies before the operations that own them.
+                    worklist += [made for made in record.created if made.name in PATTERNS]
+                    break
+
+
+def _replace(op: ir.Operation, new: Replacement) -> None:
+    values: Sequence[Val] = [new] if isinstance(new, Val) else new or []
+    for old, value in zip(op.results, values, strict=True):
+        if old.type != value.type:
+            raise PassError(f"legalizing {op.name} requires a result of type {old.type}, got {value.type}.")
+        old.replace_all_uses_with(value.value)
+    op.erase()

@@ -1,0 +1,172 @@
+"""Legalisation of products and of the matrix factorisations of StableHLO."""
+
+from __future__ import annotations
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val
+from nabla_mlir.dialects.types import is_float
+from nabla_mlir.passes.legalize_pattern import Replacement, Target, operands, pattern
+
+
+@pattern("stablehlo.dot_general")
+def dot_general(op: ir.Operation, target: Target) -> Replacement:
+    """Contracting a dimension of size 0 kills the compiler; narrow floats are rounded after every addition."""
+    x, y = operands(op)
+    type = op.results[0].type
+    if not (x.static and y.static):
+        return None
+    if 0 in x.shape or 0 in y.shape:
+        return b.full(0, type.shape, Val(op.results[0]).dtype)
+    dtype = Val(op.results[0]).dtype
+    if is_float(dtype) and dtype.itemsize <= 2:
+        attributes = {"dot_dimension_numbers": op.attributes["dot_dimension_numbers"]}
+        wide = b.tensor_type(tuple(type.shape), np.dtype(np.float32))
+        return b.convert(Val(b.make(op.name, [x, y], [wide], attributes).results[0]), dtype)
+    return None
+
+
+BLOCK = 32  # rows that are factored one by one; the rest is matrix products
+
+
+def _adjoint(x: Val) -> Val:
+    return b.swap(b.conj(x))
+
+
+def leading(x: Val) -> Val:
+    """`x` with all dimensions but the last two made one."""
+    return b.reshape(x, (int(np.prod(x.shape[:-2])), *x.shape[-2:]))
+
+
+def _block(x: Val, rows: tuple[int, int], columns: tuple[int, int]) -> Val:
+    return b.slice_(x, [0, rows[0], columns[0]], [x.shape[0], rows[1], columns[1]])
+
+
+def _zeros(x: Val, rows: int, columns: int) -> Val:
+    return b.full(0, (x.shape[0], rows, columns), x.dtype)
+
+
+def _mask(n: int, keep: np.ndarray, like: Val) -> Val:
+    return b.broadcast(b.constant(keep), like.shape, [1, 2])
+
+
+def invert_lower(lower: Val, unit: bool = False) -> Val:
+    """Inverses of stacked lower triangular matrices (batch x n x n); what is above the diagonal is not read.
+
+    By doubling: if X inverts the diagonal blocks of size s and C is what lies below the diagonal within the blocks
+    of size 2 s, then X - X C X inverts the blocks of size 2 s.
+    """
+    n = lower.shape[-1]
+    row, column = np.indices((n, n))
+    diagonal = _mask(n, row == column, lower)
+    inverse = b.select(diagonal, b.splat(1, lower) if unit else 1.0 / lower, 0.0)
+    size = 1
+    while size < n:
+        within = (row // (2 * size) == column // (2 * size)) & (row // size > column // size)
+        below = b.select(_mask(n, within, lower), lower, 0.0)
+        inverse = inverse - b.matmul(inverse, b.matmul(below, inverse))
+        size *= 2
+    return inverse
+
+
+def solve_lower(lower: Val, right: Val, unit: bool = False) -> Val:
+    """X with lower X = right, for stacks of one leading dimension. Diagonal blocks are inverted all at once."""
+    n = lower.shape[-1]
+    bounds = [(i, min(i + BLOCK, n)) for i in range(0, n, BLOCK)]
+    whole = [_block(lower, at, at) for at in bounds if at[1] - at[0] == BLOCK or len(bounds) == 1]
+    batch = lower.shape[0]
+    inverted = invert_lower(b.concat(whole, 0), unit)
+    inverses = [b.cut(inverted, 0, i * batch, (i + 1) * batch) for i in range(len(whole))]
+    if len(whole) < len(bounds):
+        inverses.append(invert_lower(_block(lower, bounds[-1], bounds[-1]), unit))
+    solved: list[Val] = []
+    for (start, stop), inverse in zip(bounds, inverses, strict=True):
+        rest = _block(right, (start, stop), (0, right.shape[-1]))
+        if solved:
+            rest = rest - b.matmul(_block(lower, (start, stop), (0, start)), b.concat(solved, 1))
+        solved.append(b.matmul(inverse, rest))
+    return b.concat(solved, 1)
+
+
+def _cholesky_block(a: Val) -> Val:
+    """The lower factor of small stacked matrices, one column a step; only the lower part of `a` is read."""
+    n = a.shape[-1]
+    row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
+
+    def step(j: Val, a: Val) -> list[Val]:
+        zero = b.full(0, (), np.int32)
+        pivot = b.dynamic_slice(a, [zero, j, j], (a.shape[0], 1, 1))
+        root = b.broadcast(b.sqrt(b.reshape(b.real(pivot), (a.shape[0],))), (a.shape[0], n), [0])
+        below = b.reshape(b.dynamic_slice(a, [zero, zero, j], (a.shape[0], n, 1)), (a.shape[0], n))
+        below = below / root if a.dtype.kind != "c" else b.complex_(b.real(below) / root, b.imag(below) / root)
+        rows, columns = b.broadcast(below, a.shape, [0, 1]), b.broadcast(b.conj(below), a.shape, [0, 2])
+        at = b.broadcast(j, a.shape, [])
+        after = b.select(column > at, a - rows * columns, a)
+        return [b.select(b.eq(column, at), rows, after)]
+
+    (a,) = b.for_loop(n, [a], step)
+    return b.select(row >= column, a, 0.0)
+
+
+def cholesky_lower(a: Val) -> Val:
+    """The lower Cholesky factor of stacked matrices (batch x n x n); only the lower part of `a` is read.
+
+    One panel of BLOCK columns after the other: factor its diagonal block, solve for what is below, and subtract
+    the product from the rest.
+    """
+    n = a.shape[-1]
+    panels = []
+    for start in range(0, n, BLOCK):
+        size = min(BLOCK, a.shape[-1])
+        left = a.shape[-1]
+        factor = _cholesky_block(_block(a, (0, size), (0, size)))
+        panel = [_zeros(a, start, size), factor]
+        if left > size:
+            below = b.matmul(_block(a, (size, left), (0, size)), _adjoint(invert_lower(factor)))
+            panel.append(below)
+            a = _block(a, (size, left), (size, left)) - b.matmul(below, _adjoint(below))
+        panels.append(b.concat(panel, 1))
+    return b.concat(panels, 2)
+
+
+@pattern("stablehlo.cholesky")
+def cholesky(op: ir.Operation, target: Target) -> Replacement:
+    """Does not compile."""
+    (a,) = operands(op)
+    lower = "lower" in op.attributes and hlo.Bool.decode(op.attributes["lower"])
+    if 0 in a.shape:
+        return a
+    stack = leading(a)
+    factor = cholesky_lower(stack if lower else _adjoint(stack))
+    return b.reshape(factor if lower else _adjoint(factor), a.shape)
+
+
+@pattern("stablehlo.triangular_solve")
+def triangular_solve(op: ir.Operation, target: Target) -> Replacement:
+    """Does not compile."""
+    a, right = operands(op)
+    left, lower, unit = (hlo.Bool.decode(op.attributes[name]) for name in ("left_side", "lower", "unit_diagonal"))
+    transpose = hlo.enum("transpose").decode(op.attributes["transpose_a"])
+    if 0 in right.shape:
+        return right
+    return b.reshape(solve_triangular(leading(a), leading(right), left, lower, unit, transpose), right.shape)
+
+
+def solve_triangular(a: Val, right: Val, left: bool, lower: bool, unit: bool, transpose: str) -> Val:
+    """op(a) X = right, or X op(a) = right if not `left`, brought to a lower matrix on the left."""
+    if transpose == "ADJOINT":
+        a = b.conj(a)
+    turned = transpose != "NO_TRANSPOSE"
+    if not left:
+        right, turned = b.swap(right), not turned
+    if turned:
+        a, lower = b.swap(a), not lower
+    if not lower:  # reversing both dimensions turns an upper matrix into a lower one
+        a, right = b.reverse(a, [1, 2]), b.reverse(right, [1])
+    result = solve_lower(a, right, unit)
+    if not lower:
+        result = b.reverse(result, [1])
+    return result if left else b.swap(result)

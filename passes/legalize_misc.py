@@ -1,0 +1,68 @@
+"""Legalisation of what a program for one device does not need, and clear errors for what cannot be compiled."""
+
+from __future__ import annotations
+
+import re
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val
+from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.passes.legalize_pattern import Replacement, Target, operands, pattern
+
+
+@pattern("stablehlo.replica_id", "stablehlo.partition_id")
+def device_id(op: ir.Operation, target: Target) -> Replacement:
+    """Collective operations compile but cannot run; there is one device, number 0."""
+    return b.full(0, (), Val(op.results[0]).dtype)
+
+
+@pattern(
+    "stablehlo.all_reduce", "stablehlo.all_gather", "stablehlo.all_to_all", "stablehlo.reduce_scatter",
+    "stablehlo.collective_broadcast",
+)  # fmt: skip
+def collective(op: ir.Operation, target: Target) -> Replacement:
+    """Collective operations compile but cannot run; on one device they do nothing."""
+    groups = hlo.array_of(op.attributes["replica_groups"])
+    if groups.size > 1:
+        raise RuleMissingError(f"{op.name} requires one device, got groups of {groups.shape[-1]} at {op.location}.")
+    return operands(op)
+
+
+@pattern("stablehlo.collective_permute")
+def collective_permute(op: ir.Operation, target: Target) -> Replacement:
+    """As the other collectives; without a sender the result is zero."""
+    (x,) = operands(op)
+    pairs = hlo.array_of(op.attributes["source_target_pairs"])
+    if pairs.size and pairs.max() > 0:
+        raise RuleMissingError(f"{op.name} requires one device, got {pairs.tolist()} at {op.location}.")
+    return x if pairs.size else b.splat(0, x)
+
+
+_IDENTITIES = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")
+
+
+@pattern("stablehlo.custom_call")
+def custom_call(op: ir.Operation, target: Target) -> Replacement:
+    """No custom call compiles but ApproxTopK."""
+    name = hlo.String.decode(op.attributes["call_target_name"])
+    if name in _IDENTITIES:
+        return operands(op)[: len(op.results)]
+    if name == "ApproxTopK":
+        return None
+    raise RuleMissingError(f"stablehlo.custom_call requires a known target, got {name!r} at {op.location}.")
+
+
+@pattern(
+    "stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv", "stablehlo.create_token",
+    "stablehlo.dynamic_conv", "stablehlo.dynamic_reshape", "stablehlo.dynamic_pad", "stablehlo.dynamic_gather",
+)  # fmt: skip
+def unsupported(op: ir.Operation, target: Target) -> Replacement:
+    """Does not compile."""
+    raise RuleMissingError(f"{op.name} requires a rule for IREE, got {_place(op)}.")
+
+
+def _place(op: ir.Operation) -> str:
+    return re.sub(r"^loc\((.*)\)$", r"\1", str(op.location))

@@ -1,0 +1,146 @@
+"""Bounds of integer values that are visible in the IR, so that indices which cannot leave a buffer are not clamped."""
+
+from __future__ import annotations
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.errors import DtypeError
+
+Range = tuple[int, int]
+_DEPTH = 12
+
+
+def component_range(value: ir.Value, dim: int, component: int, depth: int = _DEPTH) -> Range | None:
+    """Bounds of one component along `dim` (the whole value if `dim` is its rank), or None if they are unknown."""
+    op = _owner(value)
+    rank = value.type.rank
+    if op is None or not depth or dim >= rank:
+        return value_range(value, depth)
+    if op.name == "stablehlo.constant":
+        array = hlo.constant_array(op)
+        return _bounds(np.take(array, component, axis=dim))
+    if op.name == "stablehlo.concatenate" and hlo.I64.decode(op.attributes["dimension"]) == dim:
+        for part in op.operands:
+            if component < part.type.shape[dim]:
+                return component_range(part, dim, component, depth - 1)
+            component -= part.type.shape[dim]
+    if op.name in ("stablehlo.convert", "stablehlo.optimization_barrier"):
+        return _fits(component_range(op.operands[0], dim, component, depth - 1), value)
+    if op.name == "stablehlo.broadcast_in_dim":
+        dims = list(hlo.I64Array.decode(op.attributes["broadcast_dimensions"]))
+        if dim in dims and op.operands[0].type.shape[dims.index(dim)] > 1:
+            return component_range(op.operands[0], dims.index(dim), component, depth - 1)
+    if op.name in ("stablehlo.minimum", "stablehlo.maximum", "stablehlo.add", "stablehlo.multiply"):
+        sides = [component_range(v, dim, component, depth - 1) for v in op.operands]
+        return _fits(_combine(op.name, *sides, value), value)
+    return value_range(value, depth)
+
+
+def value_range(value: ir.Value, depth: int = _DEPTH) -> Range | None:
+    """Bounds of all elements of an integer value, or None if they are unknown."""
+    op = _owner(value)
+    if op is None or not depth:
+        return _type_range(value)
+    name = op.name
+    if name == "stablehlo.constant":
+        return _bounds(hlo.constant_array(op))
+    if name == "stablehlo.iota":
+        return 0, value.type.shape[hlo.I64.decode(op.attributes["iota_dimension"])] - 1
+    if name in _PASSING:
+        return _fits(value_range(op.operands[0], depth - 1), value) or _type_range(value)
+    ranges = lambda: [value_range(v, depth - 1) for v in op.operands]  # noqa: E731
+    if name == "stablehlo.concatenate":
+        return _union(ranges())
+    if name == "stablehlo.select":
+        known = _known_predicate(op.operands[0], depth - 1)
+        chosen = op.operands[1:] if known is None else [op.operands[1 if known else 2]]
+        return _union([value_range(v, depth - 1) for v in chosen])
+    if name == "stablehlo.clamp":
+        low, _, high = ranges()
+        return (low[0], high[1]) if low and high else None
+    if name in ("stablehlo.minimum", "stablehlo.maximum", "stablehlo.add", "stablehlo.multiply", "stablehlo.subtract"):
+        return _fits(_combine(name, *ranges(), value), value) or _type_range(value)
+    if name == "stablehlo.remainder":
+        x, y = ranges()
+        if x and y and y[0] > 0:
+            return (0 if x[0] >= 0 else 1 - y[1]), min(y[1] - 1, max(x[1], 0))
+    if name == "stablehlo.and":
+        tops = [r[1] for r in ranges() if r and r[0] >= 0]
+        return (0, min(tops)) if tops else _type_range(value)
+    return _type_range(value)
+
+
+_PASSING = {
+    "stablehlo.convert", "stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.slice",
+    "stablehlo.reverse", "stablehlo.dynamic_slice", "stablehlo.optimization_barrier", "stablehlo.gather",
+}  # fmt: skip
+
+
+def _owner(value: ir.Value) -> ir.Operation | None:
+    return None if isinstance(value.owner, ir.Block) else value.owner
+
+
+def _bounds(array: np.ndarray) -> Range | None:
+    if not array.size:
+        return 0, 0
+    return (int(array.min()), int(array.max())) if array.dtype.kind in "biu" else None
+
+
+def _union(ranges: list[Range | None]) -> Range | None:
+    known = [r for r in ranges if r is not None]
+    return (min(r[0] for r in known), max(r[1] for r in known)) if known and len(known) == len(ranges) else None
+
+
+def _combine(name: str, x: Range | None, y: Range | None, value: ir.Value) -> Range | None:
+    everything = _type_range(value)
+    if name == "stablehlo.minimum" and everything:
+        x, y = x or everything, y or everything
+        return min(x[0], y[0]), min(x[1], y[1])
+    if name == "stablehlo.maximum" and everything:
+        x, y = x or everything, y or everything
+        return max(x[0], y[0]), max(x[1], y[1])
+    if x is None or y is None:
+        return None
+    if name == "stablehlo.add":
+        return x[0] + y[0], x[1] + y[1]
+    if name == "stablehlo.subtract":
+        return x[0] - y[1], x[1] - y[0]
+    corners = [i * j for i in x for j in y]
+    return min(corners), max(corners)
+
+
+def _fits(found: Range | None, value: ir.Value) -> Range | None:
+    """A range, unless the type of the value cannot hold it: then it may have wrapped."""
+    limits = _type_range(value)
+    return found if found and limits and limits[0] <= found[0] and found[1] <= limits[1] else None
+
+
+def _type_range(value: ir.Value) -> Range | None:
+    try:
+        dtype = shape_and_dtype(value.type)[1]
+    except DtypeError:
+        return None
+    if dtype.kind == "b":
+        return 0, 1
+    return (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)) if dtype.kind in "iu" else None
+
+
+def _known_predicate(value: ir.Value, depth: int) -> bool | None:
+    """The truth of `x < y` and its like where the ranges decide it, as in the wrapping of negative indices."""
+    op = _owner(value)
+    if op is None or op.name != "stablehlo.compare" or not depth:
+        return None
+    x, y = (value_range(v, depth) for v in op.operands)
+    if x is None or y is None:
+        return None
+    word = hlo.enum("comparison_direction").decode(op.attributes["comparison_direction"])
+    if word in ("GT", "GE"):
+        x, y, word = y, x, {"GT": "LT", "GE": "LE"}[word]
+    if word == "LT":
+        return True if x[1] < y[0] else False if x[0] >= y[1] else None
+    if word == "LE":
+        return True if x[1] <= y[0] else False if x[0] > y[1] else None
+    return None

@@ -1,0 +1,167 @@
+"""Legalisation of reductions, windows, convolutions and batch normalisation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val, select
+from nabla_mlir.dialects.types import is_float, tensor_type
+from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.passes.legalize_pattern import Replacement, Target, attributes_of, operands, pattern
+from nabla_mlir.passes.legalize_regions import apply_elementwise, is_elementwise, single_operation
+
+F32 = np.dtype(np.float32)
+
+
+def _is_narrow(dtype: np.dtype) -> bool:
+    return is_float(dtype) and dtype.itemsize <= 2
+
+
+@pattern("stablehlo.reduce", "stablehlo.reduce_window")
+def narrow_sum(op: ir.Operation, target: Target) -> Replacement:
+    """Sums and products of narrow floats are rounded after every term."""
+    if len(op.operands) != 2 or op.results[0].type.element_type not in _narrow_types():
+        return None
+    body = single_operation(op.regions[0])
+    if body not in ("stablehlo.add", "stablehlo.multiply"):
+        return None
+    values = [b.convert(v, F32) for v in operands(op)]
+    type = tensor_type(tuple(op.results[0].type.shape), F32) if Val(op.results[0]).static else None
+    if type is None:
+        type = b.like(Val(op.results[0]), F32)
+    attributes = attributes_of(op)
+    made = b.make(op.name, values, [type], attributes, regions=1, final=True)
+    b.fill_region(made.regions[0], [tensor_type((), F32)] * 2, lambda x, y: b.binary(body, x, y))
+    return b.convert(Val(made.results[0]), Val(op.results[0]).dtype)
+
+
+def _narrow_types() -> tuple[ir.Type, ...]:
+    from iree.compiler.ir import BF16Type, F16Type
+
+    from nabla_mlir.dialects.context import context
+
+    return BF16Type.get(context()), F16Type.get(context())
+
+
+def _spatial(count: int, attributes: ir.OpAttributeMap, name: str, default: int = 1) -> list[int]:
+    return list(attributes[name]) if name in attributes else [default] * count
+
+
+@pattern("stablehlo.convolution")
+def convolution(op: ir.Operation, target: Target) -> Replacement:
+    """Narrow floats are rounded after every addition; on Vulkan grouped ones are all zeros."""
+    x, kernel = operands(op)
+    result = Val(op.results[0])
+    attributes = attributes_of(op)
+    if _is_narrow(result.dtype):
+        made = b.make(op.name, [x, kernel], [b.like(result, F32)], attributes)
+        return b.convert(Val(made.results[0]), result.dtype)
+    if target != "vulkan" or not x.static:
+        return None
+    lhs, rhs, out = hlo.ConvDims.decode(attributes["dimension_numbers"])
+    groups = hlo.I64.decode(attributes["feature_group_count"])
+    batches = hlo.I64.decode(attributes["batch_group_count"])
+    depthwise = groups == x.shape[lhs.index("f")]
+    count = max(groups, batches)
+    if count == 1 or (depthwise and batches == 1):
+        return None
+    attributes |= {name: hlo.I64.encode(1) for name in ("feature_group_count", "batch_group_count")}
+    split = lhs.index("f" if groups > 1 else "b")
+    feature = out.index("f")
+    parts = []
+    for i in range(count):
+        left = _part(x, split, i, count)
+        right = _part(kernel, rhs.index("o"), i, count)
+        shape = [s // count if d == feature else s for d, s in enumerate(result.shape)]
+        parts.append(Val(b.make(op.name, [left, right], [tensor_type(shape, result.dtype)], attributes).results[0]))
+    return b.concat(parts, feature)
+
+
+def _part(x: Val, dim: int, i: int, count: int) -> Val:
+    size = x.shape[dim] // count
+    return b.cut(x, dim, i * size, (i + 1) * size)
+
+
+@pattern("stablehlo.select_and_scatter")
+def select_and_scatter(op: ir.Operation, target: Target) -> Replacement:
+    """Windows that overlap do not compile.
+
+    For each offset in the window, a strided slice holds the operand there; a running choice finds the offset that
+    each window selects, and what it selects goes back through the transpose of that slice.
+    """
+    x, source, initial = operands(op)
+    rank = x.rank
+    window = _spatial(rank, op.attributes, "window_dimensions")
+    strides = _spatial(rank, op.attributes, "window_strides")
+    padding = hlo.Padding.decode(op.attributes["padding"]) if "padding" in op.attributes else ((0, 0),) * rank
+    if all(w <= s for w, s in zip(window, strides, strict=True)) and not any(sum(p) for p in padding):
+        return None
+    choose, combine = op.regions
+    if not (is_elementwise(choose) and is_elementwise(combine)):
+        raise RuleMissingError(f"stablehlo.select_and_scatter requires elementwise bodies, got {op.location}.")
+    padded = b.pad(x, [p[0] for p in padding], [p[1] for p in padding])
+    offsets = list(itertools.product(*(range(w) for w in window)))
+
+    def view(v: Val, offset: Sequence[int]) -> Val:
+        limits = [o + (n - 1) * s + 1 for o, n, s in zip(offset, source.shape, strides, strict=True)]
+        return b.slice_(v, offset, limits, strides)
+
+    padding_free = not any(p != (0, 0) for p in padding)
+    inside = None if padding_free else _inside(x.shape, padding)
+    best, chosen, found = view(padded, offsets[0]), b.full(0, source.shape, np.int32), None
+    if inside is not None:
+        found = view(inside, offsets[0])
+    for i, offset in enumerate(offsets[1:], start=1):
+        value = view(padded, offset)
+        keep = apply_elementwise(choose, [best, value])[0]
+        if found is not None:
+            valid = view(inside, offset)
+            keep = (keep & found) | ~valid
+            found = found | valid
+        best = select(keep, best, value)
+        chosen = select(keep, chosen, i)
+    result = b.broadcast(initial, x.shape, [])
+    adds = single_operation(combine) == "stablehlo.add"
+    for i, offset in enumerate(offsets):
+        here = b.eq(chosen, i)
+        low = [o - p[0] for o, p in zip(offset, padding, strict=True)]
+        inner = [s - 1 for s in strides]
+        used = [(n - 1) * s + 1 for n, s in zip(source.shape, strides, strict=True)]
+        high = [d - u - lo for d, u, lo in zip(x.shape, used, low, strict=True)]
+        update = b.pad(select(here, source, 0), low, high, inner)
+        if adds:
+            result = result + update
+        else:
+            mask = b.pad(here, low, high, inner, value=False)
+            result = select(mask, apply_elementwise(combine, [result, update])[0], result)
+    return result
+
+
+def _inside(shape: Sequence[int], padding: Sequence[tuple[int, int]]) -> Val:
+    """True in the operand, false in its padding."""
+    return b.pad(b.full(True, shape, b.BOOL), [p[0] for p in padding], [p[1] for p in padding], value=False)
+
+
+@pattern("stablehlo.batch_norm_grad")
+def batch_norm_grad(op: ir.Operation, target: Target) -> Replacement:
+    """Does not compile."""
+    x, scale, mean, variance, grad = operands(op)
+    feature = hlo.I64.decode(op.attributes["feature_index"])
+    epsilon = op.attributes["epsilon"].value
+    others = [d for d in range(x.rank) if d != feature]
+    count = math.prod(x.shape[d] for d in others)
+    spread = lambda v: b.broadcast(v, x.shape, [feature])  # noqa: E731
+    inverse = 1.0 / b.sqrt(variance + epsilon)
+    centred = x - spread(mean)
+    grad_sum = b.reduce_sum(grad, others)
+    grad_centred = b.reduce_sum(grad * centred, others)
+    slope = spread(grad_centred * inverse * inverse * (1.0 / count))
+    grad_x = spread(scale * inverse) * (grad - spread(grad_sum * (1.0 / count)) - centred * slope)
+    return [grad_x, grad_centred * inverse, grad_sum]

@@ -1,0 +1,141 @@
+"""Legalisation of sort: stable, of any length, and without overwriting its operands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val, eq, ne, select
+from nabla_mlir.dialects.types import tensor_type
+from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.passes.legalize_pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.legalize_regions import apply_elementwise, is_elementwise
+
+LONGEST = {"cpu": 384, "vulkan": 256, "cuda": 256}  # IREE sorts up to here
+
+
+@pattern("stablehlo.sort")
+def sort(op: ir.Operation, target: Target) -> Replacement:
+    """Equal elements lose their order; a function argument is overwritten in the caller's buffer; the time grows with
+    n^2 on CPU; above 256 elements the result is wrong on Vulkan.
+    """
+    values = operands(op)
+    x = values[0]
+    if not x.static:
+        return None
+    dim = hlo.I64.decode(op.attributes["dimension"]) % x.rank if "dimension" in op.attributes else x.rank - 1
+    stable = "is_stable" in op.attributes and hlo.Bool.decode(op.attributes["is_stable"])
+    n = x.shape[dim]
+    if n <= 1 or 0 in x.shape:
+        return values
+    region = op.regions[0]
+    if not is_elementwise(region):
+        raise RuleMissingError(f"stablehlo.sort requires an elementwise comparator, got {op.location}.")
+    if n > LONGEST[target]:
+        return _bitonic(values, dim, region)
+    ordered = stable and (len(values) > 1 or x.dtype.kind not in "biu")
+    exposed = [_is_argument(v.value) for v in values]
+    if not ordered and not any(exposed):
+        return None
+    position = b.iota(x.shape, dim, np.int32)
+    if any(exposed):  # a reversed copy is a new buffer
+        values = [b.reverse(v, [dim]) for v in values]
+        position = float_free_reverse(position, n)
+    return _sort(values, position if ordered else None, dim, region)
+
+
+def float_free_reverse(position: Val, n: int) -> Val:
+    """N - 1 - position."""
+    return (n - 1) - position
+
+
+def _is_argument(value: ir.Value) -> bool:
+    """True if a value is a block argument, or one seen through operations that move no data."""
+    while not isinstance(value.owner, ir.Block):
+        if value.owner.name not in ("stablehlo.reshape", "stablehlo.bitcast_convert", "stablehlo.optimization_barrier"):
+            return False
+        value = value.owner.operands[value.result_number if "barrier" in value.owner.name else 0]
+    return True
+
+
+def _sort(values: Sequence[Val], position: Val | None, dim: int, region: ir.Region) -> list[Val]:
+    """IREE's sort, with the position as the last key if it is given."""
+    keys = [*values, position] if position is not None else list(values)
+    attributes = {"dimension": hlo.I64.encode(dim), "is_stable": hlo.Bool.encode(False)}
+    made = b.make("stablehlo.sort", keys, [k.type for k in keys], attributes, regions=1, final=True)
+
+    def comes_first(*pairs: Val) -> Val:
+        if position is None:
+            return apply_elementwise(region, pairs)[0]
+        *pairs, p, q = pairs
+        return _before(region, pairs[::2], pairs[1::2], p < q)
+
+    b.fill_region(made.regions[0], [tensor_type((), k.dtype) for k in keys for _ in range(2)], comes_first)
+    return [Val(r) for r in made.results][: len(values)]
+
+
+def _before(region: ir.Region, x: Sequence[Val], y: Sequence[Val], tie: Val) -> Val:
+    """X comes before y by the comparator, or they are equal and `tie` says so."""
+    pairs = [v for pair in zip(x, y, strict=True) for v in pair]
+    swapped = [v for pair in zip(y, x, strict=True) for v in pair]
+    return apply_elementwise(region, pairs)[0] | (~apply_elementwise(region, swapped)[0] & tie)
+
+
+def _bitonic(values: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
+    """A bitonic network, one stage of the loop for each distance between the compared elements.
+
+    The position of each element is the last key, which makes the sort stable and puts the padding last.
+    """
+    rank, shape = values[0].rank, values[0].shape
+    n = shape[dim]
+    length = 1 << (n - 1).bit_length()
+    order = [*(d for d in range(rank) if d != dim), dim]
+    back = sorted(range(rank), key=lambda i: order[i])
+    rows = math.prod(shape) // n
+    flat = [b.reshape(b.transpose(v, order), (rows, n)) for v in values]
+    flat = [_pad(v, length) for v in flat]
+    position = b.iota((rows, length), 1, np.int32)
+    place = b.iota((rows, length), 1, np.int32)
+    distance, block = b.full(1, (), np.int32), b.full(2, (), np.int32)
+
+    def step(distance: Val, block: Val, position: Val, *keys: Val) -> list[Val]:
+        at = lambda scalar: b.broadcast(scalar, (rows, length), [])  # noqa: E731
+        partner = b.iota((length,), 0, np.int32) ^ b.broadcast(distance, (length,), [])
+        others = [_take(k, partner) for k in keys]
+        other = _take(position, partner)
+        real, other_real = position < n, other < n
+        first = (other_real & ~real) | (_before(region, others, keys, other < position) & ~(real & ~other_real))
+        low = eq(place & at(distance), 0)
+        up = eq(place & at(block), 0)
+        take = ne(first, ne(low, up))
+        keys = [select(take, o, k) for o, k in zip(others, keys, strict=True)]
+        position = select(take, other, position)
+        done = eq(distance, 1)
+        return [select(done, block, distance >> 1), select(done, block << 1, block), position, *keys]
+
+    result = b.while_loop([distance, block, position, *flat], lambda d, k, *_: k <= length, step)[3:]
+    result = [b.cut(r, 1, 0, n) for r in result]
+    turned = [shape[d] for d in order]
+    return [b.transpose(b.reshape(r, turned), back) for r in result]
+
+
+def _pad(x: Val, length: int) -> Val:
+    fill = b.full(0, (x.shape[0], length - x.shape[1]), x.dtype) if length > x.shape[1] else None
+    return x if fill is None else b.concat([x, fill], 1)
+
+
+def _take(x: Val, columns: Val) -> Val:
+    """The given columns of a matrix; they are in range."""
+    dims = {"offset_dims": [0], "collapsed_slice_dims": [1], "start_index_map": [1], "index_vector_dim": 1}
+    attributes = {
+        "dimension_numbers": hlo.GatherDims.encode(dims),
+        "slice_sizes": hlo.I64Array.encode([x.shape[0], 1]),
+        "indices_are_sorted": hlo.Bool.encode(False),
+    }
+    indices = b.reshape(columns, (*columns.shape, 1))
+    return Val(b.make("stablehlo.gather", [x, indices], [x.type], attributes, final=True).results[0])
