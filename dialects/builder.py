@@ -145,6 +145,21 @@ def make(
     return made
 
 
+def copy(source: ir.Operation, operands: Sequence[Val]) -> ir.Operation:
+    """A copy of an operation, with its regions, on other operands of the same types."""
+    made = source.clone()
+    for i, v in enumerate(operands):
+        made.operands[i] = v.value
+    if _recording:
+        made.walk(_record_walked)
+    return made
+
+
+def _record_walked(op: ir.Operation) -> ir.WalkResult:
+    _recording[-1].created.append(op.operation)
+    return ir.WalkResult.ADVANCE
+
+
 def op(
     name: str,
     *operands: Val,

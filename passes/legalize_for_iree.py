@@ -12,6 +12,7 @@ from nabla_mlir.dialects.builder import Recording, Val, recording
 from nabla_mlir.errors import PassError
 from nabla_mlir.passes import (
     legalize_arithmetic,  # noqa: F401  (registers its patterns, as do the others)
+    legalize_chlo,  # noqa: F401
     legalize_complex,  # noqa: F401
     legalize_fft,  # noqa: F401
     legalize_indexing,  # noqa: F401
