@@ -17,6 +17,7 @@ from nabla_mlir.passes import (  # each module registers its passes
     dce,
     expand,
     jvp,
+    legalize_for_iree,
     simplify,
     stop_gradient,
     verify,
@@ -25,7 +26,7 @@ from nabla_mlir.passes import (  # each module registers its passes
 )
 from nabla_mlir.passes.base import PASSES, Pass
 
-MODULES = (dce, expand, jvp, simplify, stop_gradient, verify, vjp, vmap)
+MODULES = (dce, expand, jvp, legalize_for_iree, simplify, stop_gradient, verify, vjp, vmap)
 
 # From a module as it is traced or imported to plain StableHLO.
 LOWER = (
@@ -156,7 +157,7 @@ def _read_ints(text: str) -> tuple[int, ...]:
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
-    "bool": _read_bool, "int": int, "str": str, "tuple[int, ...]": _read_ints,
+    "bool": _read_bool, "int": int, "str": str, "Target": str, "tuple[int, ...]": _read_ints,
 }  # fmt: skip
 
 
