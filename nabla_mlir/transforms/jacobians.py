@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -165,4 +166,23 @@ def hvp(f: Callable[..., Any], argnums: int = 0, has_aux: bool = False) -> Calla
 
         return staged(run)(x, v, *rest, **kwargs)
 
-    return functools.wraps(f)(hvp_f)
+    hvp_f.__name__, hvp_f.__doc__ = getattr(f, "__name__", "hvp"), getattr(f, "__doc__", None)
+    hvp_f.__signature__ = _hvp_signature(f, argnums)  # type: ignore[attr-defined]
+    return hvp_f
+
+
+def _hvp_signature(f: Callable[..., Any], argnums: int) -> inspect.Signature:
+    """(x, v, *rest) with the names that `f` gives to x and the rest, so that artifacts have good argument names."""
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    if not argnums < len(parameters):
+        return inspect.Signature.from_callable(lambda x, v, *rest, **kwargs: None)
+    rest = parameters[:argnums] + parameters[argnums + 1 :]
+    taken = {p.name for p in parameters}
+    v = "v" if "v" not in taken else "vector"
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    first = [parameters[argnums].replace(default=inspect.Parameter.empty, kind=kind), inspect.Parameter(v, kind)]
+    required = [p.replace(default=inspect.Parameter.empty) for p in rest]
+    return inspect.Signature([*first, *required])
