@@ -54,6 +54,9 @@ _HOMES: dict[str, str | None] = {
     "vjp": "transforms", "vmap": "transforms",
 }  # fmt: skip
 
+# What runs without the compiler.
+_LIGHT = {"runtime", "array", "targets"}
+
 __all__ = list(_HOMES)  # noqa: PLE0604
 
 
@@ -61,6 +64,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'nabla_mlir' has no attribute {name!r}")
     home = _HOMES[name]
+    if home not in _LIGHT and name not in ("errors", "targets"):
+        importlib.import_module("nabla_mlir.numpy")  # gives tensors and arrays their methods
     if home is None:
         return importlib.import_module(f"nabla_mlir.{name}")
     value = getattr(importlib.import_module(f"nabla_mlir.{home}"), name)
