@@ -6,10 +6,11 @@ from pathlib import Path
 import iree
 import numpy as np
 import pytest
-from conftest import leaf, manifest
+from deploy_support import leaf, manifest
 
 from nabla_mlir import runtime
 from nabla_mlir.array import Array
+from nabla_mlir.devices import VulkanDevice
 from nabla_mlir.errors import DeployError, DtypeError, ShapeError, TreeError
 from nabla_mlir.manifest import Argument, EntryPoint, Manifest, artifact_paths, read_artifact, save_artifact
 from nabla_mlir.runtime import load
@@ -202,6 +203,11 @@ def test_a_target_without_its_device(artifact, monkeypatch):
         load(artifact)
     monkeypatch.setattr(runtime, "vulkan_devices", lambda: [Vulkan("lavapipe").resolve().device])
     with pytest.raises(DeployError, match=r"requires a Vulkan device of subgroup size 32, got 8 \(lavapipe\)"):
+        load(artifact)
+    monkeypatch.setattr(runtime, "vulkan_devices", lambda: [VulkanDevice("old", 32)])
+    with pytest.raises(
+        DeployError, match=r"requires a Vulkan device with b16, b64, b8, fp16, fp64, .* got old without"
+    ):
         load(artifact)
 
 

@@ -6,7 +6,7 @@ import weakref
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import DTYPES, need_vulkan
+from deploy_support import DTYPES, need_vulkan
 
 from nabla_mlir.array import Array, device, dtype_named
 from nabla_mlir.errors import DeployError, DtypeError

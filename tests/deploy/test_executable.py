@@ -2,7 +2,7 @@ import threading
 
 import numpy as np
 import pytest
-from conftest import DTYPES, need_vulkan
+from deploy_support import DTYPES, need_vulkan
 
 from nabla_mlir.array import dtype_named
 from nabla_mlir.errors import DeployError
