@@ -58,7 +58,7 @@ def jax_text(functions: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]]
         text = jax.jit(function, keep_unused=True).lower(*arguments).as_text()
         body = text[text.index("func.func") : text.rindex("}")].replace("public @main", f"@{name}")
         body = re.sub(r"func\.func private @(\w+)", rf"func.func private @{name}_\1", body)
-        parts.append(re.sub(r"call @(\w+)", rf"call @{name}_\1", body))
+        parts.append(re.sub(r"(?<!custom_)call @(\w+)", rf"call @{name}_\1", body))
     return "module {\n" + "\n".join(parts) + "}\n"
 
 
