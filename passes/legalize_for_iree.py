@@ -16,6 +16,7 @@ from nabla_mlir.passes import (
     legalize_complex,  # noqa: F401
     legalize_fft,  # noqa: F401
     legalize_indexing,  # noqa: F401
+    legalize_lapack,  # noqa: F401
     legalize_linalg,  # noqa: F401
     legalize_misc,  # noqa: F401
     legalize_reductions,  # noqa: F401
