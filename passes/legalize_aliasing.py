@@ -25,7 +25,7 @@ def separate_buffers(module: ir.Operation) -> None:
             value = operation.operands[i]
             made_by = getattr(value.owner, "operation", value.owner)
             if isinstance(made_by, ir.Operation) and made_by.name == "stablehlo.constant":
-                key = (value.type, made_by.get_asm(use_local_scope=True).split("=", 1)[1])
+                key = (value.type, made_by.get_asm(use_local_scope=True, large_elements_limit=64).split("=", 1)[1])
                 writes.setdefault(key, []).append((operation, i))
         return ir.WalkResult.ADVANCE
 
