@@ -52,7 +52,8 @@ class VulkanDevice:
     @staticmethod
     def from_json(data: dict[str, Any]) -> VulkanDevice:
         """The device that `to_json` wrote."""
-        return VulkanDevice(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
+        fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in data.items()}
+        return VulkanDevice(**fields)
 
 
 @functools.cache

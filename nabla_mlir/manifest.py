@@ -244,14 +244,14 @@ def _entry_point(data: dict[str, Any]) -> EntryPoint:
     )
 
 
-def _dumps(value: Any, indent: str = "") -> str:
+def _dumps(value: Any, indent: str = "", key: str = "") -> str:
     """JSON with one line for what fits into one, so that people can read it."""
     line = json.dumps(value)
-    if len(indent) + len(line) <= 100 or not isinstance(value, (dict, list)):
+    if len(indent) + len(key) + len(line) <= 99 or not isinstance(value, (dict, list)):
         return line
     inner = indent + "  "
     if isinstance(value, dict):
-        items = [f"{json.dumps(key)}: {_dumps(item, inner)}" for key, item in value.items()]
+        items = [f"{json.dumps(key)}: {_dumps(item, inner, json.dumps(key) + ': ')}" for key, item in value.items()]
     else:
         items = [_dumps(item, inner) for item in value]
     opening, closing = "{}" if isinstance(value, dict) else "[]"

@@ -21,7 +21,7 @@ from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmMod
 from iree.runtime.version import VERSION
 
 from nabla_mlir.array import Array, Device, device, dtype_named, reason
-from nabla_mlir.devices import cpu_features, vulkan_devices
+from nabla_mlir.devices import VulkanDevice, cpu_features, vulkan_devices
 from nabla_mlir.errors import DeployError, DtypeError, ShapeError
 from nabla_mlir.manifest import EntryPoint, Leaf, Manifest, read_artifact, save_artifact
 
@@ -351,19 +351,27 @@ def _check_target(manifest: Manifest) -> None:
                 help="compile it for this CPU: CPU('host') here, or CPU('generic').",
             )
     if name == "vulkan":
-        needed = manifest.target["device"]
         try:
-            sizes = {d.name: d.subgroup_size for d in vulkan_devices()[:1]}
-        except OSError as error:
-            raise DeployError(
-                f"the artifact requires a Vulkan device, got none: {error}.", help="install a Vulkan driver."
-            ) from None
-        if needed["subgroup_size"] not in sizes.values():
-            got = ", ".join(f"{size} ({device})" for device, size in sizes.items())
-            raise DeployError(
-                f"the artifact requires a Vulkan device of subgroup size {needed['subgroup_size']}, got {got}.",
-                help="compile it for this device: Vulkan() here; it would compute wrong numbers.",
-            )
+            needed = VulkanDevice.from_json(manifest.target["device"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise DeployError(f"the manifest requires the description of a Vulkan device, got: {error}.") from None
+        _check_vulkan(needed)
+
+
+def _check_vulkan(needed: VulkanDevice) -> None:
+    try:
+        found = vulkan_devices()[0]
+    except OSError as error:
+        help = "install a Vulkan driver, or compile for the CPU."
+        raise DeployError(f"the artifact requires a Vulkan device, got none: {error}.", help=help) from None
+    help = "it would compute wrong numbers; compile it for this device: Vulkan() here."
+    if needed.subgroup_size != found.subgroup_size:
+        message = f"a Vulkan device of subgroup size {needed.subgroup_size}, got {found.subgroup_size} ({found.name})."
+        raise DeployError(f"the artifact requires {message}", help=help)
+    needs, has = ({*device.compute, *device.storage} for device in (needed, found))
+    if lacking := sorted(needs - has):
+        message = f"a Vulkan device with {', '.join(lacking)}, got {found.name} without."
+        raise DeployError(f"the artifact requires {message}", help=help)
 
 
 def _numbers(version: str) -> tuple[int, int]:

@@ -130,19 +130,21 @@ class CPU(Target):
         return flags
 
 
-_ALL_TYPES = {
-    "compute": ("fp64", "fp32", "fp16", "int64", "int32", "int16", "int8"),
-    "storage": ("b64", "b32", "b16", "b8"),
-}
-_GPU_LIMITS = {"workgroup_size": (1024, 1024, 1024), "invocations": 1024}
+_GPU = VulkanDevice(
+    name="gpu",
+    subgroup_size=32,
+    spirv="1.6",
+    compute=("fp64", "fp32", "fp16", "int64", "int32", "int16", "int8"),
+    storage=("b64", "b32", "b16", "b8"),
+    workgroup_size=(1024, 1024, 1024),
+    invocations=1024,
+    shared_memory=49152,
+)
 VULKAN_PROFILES = {
-    p.name: p
-    for p in [
-        VulkanDevice("nvidia", 32, spirv="1.6", shared_memory=49152, **_ALL_TYPES, **_GPU_LIMITS),
-        VulkanDevice("amd", 64, spirv="1.6", shared_memory=65536, **_ALL_TYPES, **_GPU_LIMITS),
-        VulkanDevice("lavapipe", 8, spirv="1.6", shared_memory=32768, **_ALL_TYPES, **_GPU_LIMITS),
-    ]
-}  # fmt: skip
+    "nvidia": replace(_GPU, name="nvidia"),
+    "amd": replace(_GPU, name="amd", subgroup_size=64, shared_memory=65536),
+    "lavapipe": replace(_GPU, name="lavapipe", subgroup_size=8, shared_memory=32768),
+}
 
 
 @dataclass(frozen=True)
@@ -229,8 +231,8 @@ class CUDA(Target):
         arch = self.resolve().arch
         if arch.rstrip("af") not in _PTX_OF_ARCH:
             return None
-        limits = {**_GPU_LIMITS, "shared_memory": 166912, "workgroup_count": (2**31 - 1, 65535, 65535)}
-        info = _target_info(arch, _PTX_OF_ARCH[arch.rstrip("af")], VulkanDevice(arch, 32, **_ALL_TYPES, **limits))
+        gpu = replace(_GPU, shared_memory=166912, workgroup_count=(2**31 - 1, 65535, 65535))
+        info = _target_info(arch, _PTX_OF_ARCH[arch.rstrip("af")], gpu)
         return _device_target("cuda", "cuda", "cuda-nvptx-fb", info)
 
     def _device_flags(self) -> list[str]:
