@@ -32,7 +32,9 @@ Function = Callable[..., Any]
 
 # ---------------------------------------------------------------- families of functions that are one operation
 def _inexact_unary(name: str, record: Any, doc: str) -> Function:
-    return library(described(name, f"{doc} Integers are converted to the default float dtype.")(lambda x, /: record(inexact(x))))
+    return library(
+        described(name, f"{doc} Integers are converted to the default float dtype.")(lambda x, /: record(inexact(x)))
+    )
 
 
 def _numeric_binary(name: str, record: Any, doc: str, *, ordered: bool = False, bools: bool = True) -> Function:
@@ -76,13 +78,17 @@ rad2deg = degrees = library(described("rad2deg", "Radians to degrees.")(lambda x
 add = _numeric_binary("add", ew.add, "x + y; of truth values: or.")
 subtract = _numeric_binary("subtract", ew.subtract, "x - y.", bools=False)
 multiply = _numeric_binary("multiply", ew.multiply, "x * y; of truth values: and.")
-maximum = _numeric_binary("maximum", ew.maximum, "The larger of x and y; NaN if either is. Ties share the derivative.", ordered=True)
-minimum = _numeric_binary("minimum", ew.minimum, "The smaller of x and y; NaN if either is. Ties share the derivative.", ordered=True)
+maximum = _numeric_binary(
+    "maximum", ew.maximum, "The larger of x and y; NaN if either is. Ties share the derivative.", ordered=True
+)
+minimum = _numeric_binary(
+    "minimum", ew.minimum, "The smaller of x and y; NaN if either is. Ties share the derivative.", ordered=True
+)
 
 
 @library
 def divide(x: Any, y: Any, /) -> Tensor:
-    """x / y; integers are converted to the default float dtype."""
+    """X / y; integers are converted to the default float dtype."""
     return promotion.true_divide(operand(x), operand(y))
 
 
@@ -182,7 +188,7 @@ def sign(x: Any, /) -> Tensor:
 
 @library
 def square(x: Any, /) -> Tensor:
-    """x * x."""
+    """X * x."""
     x = tensor(x)
     return ew.square(x) if is_inexact(x.dtype) else x * x
 
@@ -196,7 +202,7 @@ def reciprocal(x: Any, /) -> Tensor:
 
 @library
 def power(x: Any, y: Any, /) -> Tensor:
-    """x to the power y. A Python integer y is exact: negative bases are fine and no logarithm is taken.
+    """X to the power y. A Python integer y is exact: negative bases are fine and no logarithm is taken.
 
     Raises:
       DtypeError: an integer to the power of a negative Python integer.
@@ -249,7 +255,7 @@ def _by_squaring(x: Tensor, n: int) -> Tensor:
 
 @library
 def float_power(x: Any, y: Any, /) -> Tensor:
-    """x to the power y in floating point."""
+    """X to the power y in floating point."""
     return ew.power(*inexacts("float_power", x, y))
 
 
@@ -270,7 +276,7 @@ fmin = _other_number("fmin", ew.minimum, "LE")
 
 
 def log1p_exp(low: Tensor, high: Tensor) -> Tensor:
-    """high + log1p(exp(low - high)) for low <= high, also where both are infinite."""
+    """High + log1p(exp(low - high)) for low <= high, also where both are infinite."""
     finite = ew.is_finite(high)
     return high + ew.log_plus_one(ew.exponential(low - ew.select(finite, high, full_like(high, 0))))
 
@@ -538,14 +544,14 @@ invert = bitwise_not = bitwise_invert
 
 @library
 def bitwise_left_shift(x: Any, n: Any, /) -> Tensor:
-    """x * 2**n by shifting bits."""
+    """X * 2**n by shifting bits."""
     x, n = meet("bitwise_left_shift", x, n)
     return ew.shift_left(require_integer("bitwise_left_shift", x), n)
 
 
 @library
 def bitwise_right_shift(x: Any, n: Any, /) -> Tensor:
-    """x // 2**n by shifting bits; the sign is kept."""
+    """X // 2**n by shifting bits; the sign is kept."""
     x, n = meet("bitwise_right_shift", x, n)
     unsigned = require_integer("bitwise_right_shift", x).dtype.kind == "u"
     return (ew.shift_right_logical if unsigned else ew.shift_right_arithmetic)(x, n)
@@ -564,7 +570,7 @@ def bitwise_count(x: Any, /) -> Tensor:
 # ---------------------------------------------------------------- choice
 @library
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Tensor:
-    """x where the condition holds, else y.
+    """X where the condition holds, else y.
 
     Raises:
       TraceError: x and y are missing: the number of places found would depend on values.
@@ -578,7 +584,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Tensor:
 
 
 def choose(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """select after broadcasting; a scalar condition stays one."""
+    """Select after broadcasting; a scalar condition stays one."""
     from nabla_mlir.ops.promotion import broadcast_shapes, broadcast_to
 
     shape = broadcast_shapes("where", [condition.shape, x.shape])
