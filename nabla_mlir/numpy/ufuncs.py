@@ -312,11 +312,9 @@ def hypot(x: Any, y: Any, /) -> Tensor:
     x, y = inexacts("hypot", x, y)
     swap = _less(ew.absolute(require_real("hypot", x)), ew.absolute(y))
     large, small = ew.absolute(ew.select(swap, y, x)), ew.select(swap, x, y)
-    trivial = ew.logical_or(ew.compare(large, full_like(large, 0), comparison_direction="EQ"),
-                            ew.compare(large, full_like(large, np.inf), comparison_direction="EQ"))  # fmt: skip
-    one = full_like(large, 1)
-    ratio = small / ew.select(trivial, one, large)
-    return ew.select(trivial, large, large * ew.sqrt(ew.square(ratio) + 1.0))
+    at_zero = ew.compare(large, full_like(large, 0), comparison_direction="EQ")
+    out = large * ew.sqrt(ew.square(small / ew.select(at_zero, full_like(large, 1), large)) + 1.0)
+    return ew.select(ew.logical_or(_is_infinite(x), _is_infinite(y)), full_like(out, np.inf), out)
 
 
 @library
@@ -374,6 +372,10 @@ def _is_nan(x: Tensor) -> Tensor:
     return ew.compare(x, x, comparison_direction="NE")
 
 
+def _is_infinite(x: Tensor) -> Tensor:
+    return ew.compare(ew.absolute(x), full_like(x, np.inf), comparison_direction="EQ")
+
+
 def _parts(x: Tensor) -> tuple[Tensor, ...]:
     return (ew.real(x), ew.imag(x)) if is_complex(x.dtype) else (x,)
 
@@ -392,10 +394,7 @@ def _special(name: str, test: Function, combine: Any, otherwise: bool, doc: str)
 
 isnan = _special("isnan", _is_nan, ew.logical_or, False, "True where x is NaN.")
 isfinite = _special("isfinite", ew.is_finite, ew.logical_and, True, "True where x is neither infinite nor NaN.")
-isinf = _special(
-    "isinf", lambda x: ew.compare(ew.absolute(x), full_like(x, np.inf), comparison_direction="EQ"), ew.logical_or, False,
-    "True where x is infinite.",
-)  # fmt: skip
+isinf = _special("isinf", _is_infinite, ew.logical_or, False, "True where x is infinite.")
 
 
 @library
