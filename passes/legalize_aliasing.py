@@ -41,4 +41,6 @@ def separate_buffers(module: ir.Operation) -> None:
 def _updated(op: ir.Operation) -> range:
     if op.name == "stablehlo.dynamic_update_slice":
         return range(1)
+    if op.name == "stablehlo.while":  # its body may update any carry in place
+        return range(len(op.operands))
     return range((len(op.operands) - 1) // 2) if op.name == "stablehlo.scatter" else range(0)

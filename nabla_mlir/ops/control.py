@@ -19,6 +19,7 @@ from nabla_mlir.ops.loop_reverse import while_vjp
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, materialize, register
 from nabla_mlir.ops.regions import (
+    Kept,
     body_of,
     captures_of,
     clone_body,
@@ -56,7 +57,6 @@ def _while_jvp(op: ir.Operation, tangents: Tangents) -> None:
     inits = [wrap(v) for v in op.operands]
     if not active:
         return
-    seeds = [materialize(tangents.get(op.operands[i], ZERO), inits[i]) for i in active]
     n = len(inits)
 
     def condition(carry: list[Tensor]) -> Tensor:
@@ -70,20 +70,23 @@ def _while_jvp(op: ir.Operation, tangents: Tangents) -> None:
         mapping = {a: c.value for a, c in zip(arguments, carry[:n], strict=True)}
         known = dict(tangents)
         known.update({carry[i].value: t for i, t in zip(active, carry[n:], strict=True)})
-        cloned = clone_body(ops, mapping)
-        push_forward(cloned, known)
-        outs = _returned(returned, mapping)
+        outs = _pushed(ops, returned, mapping, known)
         return [*outs, *(materialize(known.get(outs[i].value, ZERO), outs[i]) for i in active)]
 
     with ir.InsertionPoint(op):
+        seeds = [materialize(tangents.get(op.operands[i], ZERO), inits[i]) for i in active]
         results = emit_while([*inits, *seeds], condition, body)
     for i, tangent in zip(active, results[n:], strict=True):
         tangents[results[i].value] = tangent
     replace(op, results[:n])
 
 
-def _returned(returned: Sequence[ir.Value], mapping: dict[ir.Value, ir.Value]) -> list[Tensor]:
-    return [wrap(mapping.get(v, v)) for v in returned]
+def _pushed(ops: Any, returned: Any, mapping: dict[ir.Value, ir.Value], known: Tangents) -> list[Tensor]:
+    """A copy of a body with its tangents; the values it returns."""
+    cloned = clone_body(ops, mapping)
+    kept = Kept([mapping.get(v, v) for v in returned])
+    push_forward(cloned, known)
+    return [wrap(v) for v in kept.release()]
 
 
 def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
@@ -193,8 +196,7 @@ def _case_jvp(op: ir.Operation, tangents: Tangents) -> None:
         def make() -> list[Tensor]:
             mapping: dict[ir.Value, ir.Value] = {}
             known = dict(tangents)
-            push_forward(clone_body(ops, mapping), known)
-            outs = _returned(returned, mapping)
+            outs = _pushed(ops, returned, mapping, known)
             return [*outs, *(materialize(known.get(outs[i].value, ZERO), outs[i]) for i in active)]
 
         return make

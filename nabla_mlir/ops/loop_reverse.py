@@ -7,7 +7,7 @@ results of expensive operations. Values that do not change from one iteration to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from iree.compiler import ir
@@ -16,7 +16,7 @@ from nabla_mlir.ops.elementwise import add, compare, minimum, multiply, subtract
 from nabla_mlir.ops.forward import carries_tangent
 from nabla_mlir.ops.loops import Counter, find_counter, invariant_carries
 from nabla_mlir.ops.registry import ZERO, MaybeZero, add_any, materialize, zeros
-from nabla_mlir.ops.regions import body_of, captures_of, clone_body, emit_while, replace
+from nabla_mlir.ops.regions import Kept, body_of, captures_of, clone_body, emit_while, replace
 from nabla_mlir.ops.reverse import PLACEHOLDER, Cotangents, active_values, pull_back
 from nabla_mlir.ops.shape import dynamic_slice, dynamic_update_slice, reshape
 from nabla_mlir.ops.tensor import Tensor, full, wrap
@@ -43,7 +43,6 @@ class _Backward:
     stored: dict[ir.Value, ir.Value]  # placeholder -> value of the original body it stands for
     cts: list[int]  # carries whose cotangent is carried
     sums: list[ir.Value]  # captured values whose cotangent is summed
-    outs: list[ir.Value] = field(default_factory=list)
 
 
 def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
@@ -87,6 +86,8 @@ def _trace_backward(op: ir.Operation, carries: list[int], sums: list[ir.Value], 
             if i not in invariant:
                 backward.stored[mapping[argument]] = argument
         cloned = clone_body(ops, mapping)
+        # Pulling back through an inner loop replaces it by one with tapes; these follow it.
+        results = {i: Kept(list(c.results)) for i, c in enumerate(cloned) if len(c.regions)}
         roots = [mapping[arguments[i]] for i in carries] + sums
         active = active_values(cloned, roots)
         cotangents: Cotangents = {}
@@ -102,9 +103,9 @@ def _trace_backward(op: ir.Operation, carries: list[int], sums: list[ir.Value], 
             summed = add_any(total, cotangents.get(value, ZERO))
             assert isinstance(summed, Tensor)
             outs.append(summed)
-        backward.outs = [o.value for o in outs]
-        ir.Operation.create("stablehlo.return", operands=backward.outs)
-    _choose_stored(backward, ops, cloned)
+        ir.Operation.create("stablehlo.return", operands=[o.value for o in outs])
+    copies = [results[i].release() if i in results else list(c.results) for i, c in enumerate(cloned)]
+    _choose_stored(backward, ops, copies)
     return backward
 
 
@@ -112,28 +113,33 @@ def _placeholder(type: ir.Type) -> ir.Value:
     return ir.Operation.create(PLACEHOLDER, results=[type]).results[0]
 
 
-def _choose_stored(backward: _Backward, ops: list[ir.Operation], cloned: list[ir.Operation]) -> None:
-    """Replaces expensive operations that the backward body still needs by placeholders for their stored results."""
-    _erase_unused(backward.block)
-    alive = {o.operation for o in backward.block.operations}
-    for original, copy in zip(reversed(ops), reversed(cloned), strict=True):
-        if copy not in alive or copy.name not in _EXPENSIVE:
+def _choose_stored(backward: _Backward, ops: list[ir.Operation], copies: list[list[ir.Value]]) -> None:
+    """Replaces expensive operations that the backward body still needs by placeholders for their stored results.
+
+    Each is held by one use until it is its turn, so that none disappears while the list is walked backwards.
+    """
+    with ir.InsertionPoint.at_block_terminator(backward.block):
+        held = [Kept(c) if o.name in _EXPENSIVE else None for o, c in zip(ops, copies, strict=True)]
+    for original, kept in zip(reversed(ops), reversed(held), strict=True):
+        _erase_unused(backward.block)
+        if kept is None:
             continue
-        with ir.InsertionPoint(copy):
-            for old, new in zip(original.results, list(copy.results), strict=True):
+        results = list(kept.mark.operands)
+        kept.mark.erase()
+        with ir.InsertionPoint.at_block_begin(backward.block):
+            for old, new in zip(original.results, results, strict=True):
                 if next(iter(new.uses), None) is not None:
                     holder = _placeholder(new.type)
                     backward.stored[holder] = old
                     new.replace_all_uses_with(holder)
-        _erase_unused(backward.block)
-        alive = {o.operation for o in backward.block.operations}
+    _erase_unused(backward.block)
     used = {o.operation.results[0] for o in backward.block.operations if o.operation.name == PLACEHOLDER}
     backward.stored = {p: v for p, v in backward.stored.items() if p in used}
 
 
 def _erase_unused(block: ir.Block) -> None:
     for op in reversed([o.operation for o in block.operations]):
-        if op.name != "stablehlo.return" and all(next(iter(r.uses), None) is None for r in op.results):
+        if len(op.results) and all(next(iter(r.uses), None) is None for r in op.results):
             op.erase()
 
 

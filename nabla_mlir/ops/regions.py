@@ -97,6 +97,19 @@ def clone_body(ops: Iterable[ir.Operation], mapping: dict[ir.Value, ir.Value]) -
     return [clone_op(op, mapping) for op in ops]
 
 
+class Kept:
+    """Values that are followed through replacements: what stands for them is read at the end."""
+
+    def __init__(self, values: Sequence[ir.Value]):
+        self.mark = ir.Operation.create("ad.mark", operands=list(values))
+
+    def release(self) -> list[ir.Value]:
+        """What the values have become."""
+        values = list(self.mark.operands)
+        self.mark.erase()
+        return values
+
+
 def replace(op: ir.Operation, results: Sequence[Tensor]) -> None:
     """Replaces an operation by values and drops it."""
     for old, new in zip(op.results, results, strict=True):
