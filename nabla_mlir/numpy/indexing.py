@@ -228,12 +228,14 @@ def get(x: Tensor, plan: Plan) -> Tensor:
 
 
 def _static_part(x: Tensor, windows: Sequence[Window]) -> Tensor:
-    if any(w != Window(0, n) for w, n in zip(windows, x.shape, strict=True)):
-        steps = tuple(abs(w.step) for w in windows)
-        stops = tuple(w.low + (w.length - 1) * s + 1 for w, s in zip(windows, steps, strict=True))
-        if not all((w.low, stop, s) == (0, n, 1) for w, stop, s, n in zip(windows, stops, steps, x.shape, strict=True)):
-            x = sh.slice_(x, start_indices=tuple(w.low for w in windows), limit_indices=stops, strides=steps)
-    return reversed_along(x, [d for d, w in enumerate(windows) if w.step < 0])
+    # Reversed first: IREE 3.13 does not compile the reverse of a slice with strides along an inner axis.
+    x = reversed_along(x, [d for d, w in enumerate(windows) if w.step < 0])
+    starts = tuple(w.start if w.step > 0 else n - 1 - w.start for w, n in zip(windows, x.shape, strict=True))
+    steps = tuple(abs(w.step) for w in windows)
+    stops = tuple(i + (w.length - 1) * k + 1 for i, w, k in zip(starts, windows, steps, strict=True))
+    if all(t == (0, n, 1) for t, n in zip(zip(starts, stops, steps, strict=True), x.shape, strict=True)):
+        return x
+    return sh.slice_(x, start_indices=starts, limit_indices=stops, strides=steps)
 
 
 def _undropped(x: Tensor, plan: Plan) -> tuple[Tensor, dict[int, Any]]:
