@@ -274,14 +274,9 @@ def _places(x: Tensor, computed: dict[int, Any], place: int) -> tuple[Tensor, di
 def put(x: Tensor, index: Any, value: Any, combiner: str) -> Tensor:
     """`x` with `value` combined into the places of an index: "set", "add", "mul", "min" or "max"."""
     plan = read_index(x.shape, index)
-    value = convert(as_tensor(value), x.dtype) if not is_scalar(value) else as_tensor(value, x.dtype)
-    if len(plan.shape) < value.ndim or broadcast_shapes("x.at[...]", [plan.shape, value.shape]) != plan.shape:
-        raise ShapeError(
-            f"x.at[...] requires a value that broadcasts to {plan.shape}, got {value.shape}.", where=user_frame()
-        )
     if 0 in plan.shape:
         return x
-    value = broadcast_to(value, plan.shape)
+    value = full(plan.shape, value, x.dtype) if is_scalar(value) else _spread(convert(as_tensor(value), x.dtype), plan.shape)
     if not plan.computed:
         return _put_static(x, plan, value, combiner)
     if plan.is_scalar and all(
@@ -295,6 +290,12 @@ def put(x: Tensor, index: Any, value: Any, combiner: str) -> Tensor:
         outer = Plan(plan.windows, (), {}, 0, part.shape)
         return _put_static(x, outer, _scatter(part, inner, value, combiner), "set")
     return _scatter(x, plan, value, combiner)
+
+
+def _spread(value: Tensor, shape: Shape) -> Tensor:
+    if value.ndim > len(shape) or any(n not in (1, m) for n, m in zip(value.shape[::-1], shape[::-1], strict=False)):
+        raise ShapeError(f"x.at[...] requires a value that broadcasts to {shape}, got {value.shape}.", where=user_frame())
+    return broadcast_to(value, shape)
 
 
 def _put_static(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:

@@ -119,8 +119,10 @@ INDICES = {
 PUT = {}
 for _index, _get in INDICES.items():
     for _how in "set add subtract multiply divide power min max".split():
-        if (_index, _how) == ("[[0, 2]]", "power"):
-            continue  # IREE 3.13 does not compile gather, pow and scatter at the same constant places
+        if (_index, _how) in (("[[0, 2]]", "power"), ("[i, ::-2]", "power")):
+            # IREE 3.13 compiles neither gather, square and scatter at the same constant places, nor a reversed and
+            # strided slice fused with a gather.
+            continue
         if _how == "divide" and _index not in ("[2]", "[i]"):
             continue
         PUT[f"x.at{_index}.{_how}"] = lambda xp, a, g=_get, h=_how: updated(xp, a.x, g(a), 2.0, h)
@@ -149,7 +151,7 @@ def test_against_numpy(group, name):
 
 def ops_of(f, *specs):
     """The operations of the traced function, constants left out."""
-    names = re.findall(r"(?:stablehlo|chlo)\.(\w+)", nm.trace(f, *specs).mlir())
+    names = re.findall(r"(?<!#)(?:stablehlo|chlo)\.(\w+)", nm.trace(f, *specs).mlir())
     return [n for n in names if n not in ("constant",)]
 
 
@@ -168,7 +170,7 @@ MATRIX = nm.spec((5, 6))
         (lambda x: x[4:1:-2], ["reverse", "slice"]),
         (lambda x: x[np.array([0, 2])], ["gather"]),
         (lambda x: x[0, np.array([0, 2])], ["slice", "reshape", "gather"]),
-        (lambda x: x.at[2].set(0.0), ["dynamic_update_slice"]),
+        (lambda x: x.at[2:3].set(0.0), ["dynamic_update_slice"]),
         (lambda x: x.at[1:3].add(1.0), ["pad", "add"]),
         (lambda x: x.at[...].set(0.0), []),
         (lambda x: x.T, ["transpose"]),
