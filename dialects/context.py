@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import functools
+import sys
+import types
 
 from iree.compiler import ir
 
 from nabla_mlir.errors import ImportIRError
+
+# The bindings look for a module of Python classes whenever they hand over an operation, and do not remember that
+# there is none: an empty one saves that search, which would be most of the time of every pass.
+for _dialect in ("stablehlo", "chlo", "ad", "batch"):
+    sys.modules.setdefault(f"iree.compiler.dialects.{_dialect}", types.ModuleType(_dialect))
 
 
 @functools.lru_cache(maxsize=1)

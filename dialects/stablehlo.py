@@ -60,6 +60,8 @@ def elements(array: np.ndarray) -> ir.Attribute:
 
 def splat(value: complex | float | int | bool, shape: tuple[int, ...], dtype: np.dtype) -> ir.Attribute:
     """The dense attribute of `shape` that holds `value` everywhere; its size does not depend on the shape."""
+    if isinstance(value, np.generic):
+        value = value.item()
     return _splat(repr(value), shape, dtype)
 
 

@@ -1,1 +1,77 @@
-"""nabla_mlir: differentiable programs as StableHLO, compiled ahead of time by IREE."""
+"""nabla_mlir: differentiable programs as StableHLO, compiled ahead of time by IREE.
+
+Names are imported when they are first used, so that `nabla_mlir.runtime` runs where only `iree-base-runtime` and
+NumPy are installed, and starts in a fraction of the time.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nabla_mlir import errors as errors
+    from nabla_mlir import nn as nn
+    from nabla_mlir import numpy as numpy
+    from nabla_mlir import targets as targets
+    from nabla_mlir.array import Array as Array
+    from nabla_mlir.eager import jit as jit
+    from nabla_mlir.importing import from_stablehlo as from_stablehlo
+    from nabla_mlir.ops.promotion import set_default_dtypes as set_default_dtypes
+    from nabla_mlir.ops.tensor import Tensor as Tensor
+    from nabla_mlir.pytree import register_dataclass as register_dataclass
+    from nabla_mlir.runtime import load as load
+    from nabla_mlir.stages import Compiled as Compiled
+    from nabla_mlir.stages import Lowered as Lowered
+    from nabla_mlir.stages import Traced as Traced
+    from nabla_mlir.stages import module as module
+    from nabla_mlir.stages import spec as spec
+    from nabla_mlir.stages import trace as trace
+    from nabla_mlir.targets import CPU as CPU
+    from nabla_mlir.targets import CUDA as CUDA
+    from nabla_mlir.targets import Vulkan as Vulkan
+    from nabla_mlir.transforms import grad as grad
+    from nabla_mlir.transforms import hessian as hessian
+    from nabla_mlir.transforms import hvp as hvp
+    from nabla_mlir.transforms import jacfwd as jacfwd
+    from nabla_mlir.transforms import jacrev as jacrev
+    from nabla_mlir.transforms import jvp as jvp
+    from nabla_mlir.transforms import linearize as linearize
+    from nabla_mlir.transforms import stop_gradient as stop_gradient
+    from nabla_mlir.transforms import value_and_grad as value_and_grad
+    from nabla_mlir.transforms import vjp as vjp
+    from nabla_mlir.transforms import vmap as vmap
+
+# Where each public name is defined; None for a module of that name. A test holds that this is what the block above says.
+_HOMES: dict[str, str | None] = {
+    "errors": None, "nn": None, "numpy": None, "targets": None,
+    "Array": "array", "jit": "eager", "from_stablehlo": "importing", "set_default_dtypes": "ops.promotion",
+    "Tensor": "ops.tensor", "register_dataclass": "pytree", "load": "runtime",
+    "Compiled": "stages", "Lowered": "stages", "Traced": "stages", "module": "stages", "spec": "stages", "trace": "stages",
+    "CPU": "targets", "CUDA": "targets", "Vulkan": "targets",
+    "grad": "transforms", "hessian": "transforms", "hvp": "transforms", "jacfwd": "transforms", "jacrev": "transforms",
+    "jvp": "transforms", "linearize": "transforms", "stop_gradient": "transforms", "value_and_grad": "transforms",
+    "vjp": "transforms", "vmap": "transforms",
+}  # fmt: skip
+
+# What runs without the compiler.
+_LIGHT = {"runtime", "array", "targets"}
+
+__all__ = list(_HOMES)  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'nabla_mlir' has no attribute {name!r}")
+    home = _HOMES[name]
+    if home not in _LIGHT and name not in ("errors", "targets"):
+        importlib.import_module("nabla_mlir.numpy")  # gives tensors and arrays their methods
+    if home is None:
+        return importlib.import_module(f"nabla_mlir.{name}")
+    value = getattr(importlib.import_module(f"nabla_mlir.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -7,7 +7,11 @@ nothing of the project, so that the deployment runtime can use it.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import linecache
+import os
+import sys
 from dataclasses import dataclass
 
 
@@ -108,3 +112,35 @@ class CompileError(NablaError, RuntimeError):
 
 class DeployError(NablaError, ValueError):
     """An artifact is corrupt, does not fit this runtime, or was called with wrong arguments."""
+
+
+def user_frame() -> SourceRange | None:
+    """The innermost frame of the Python stack that is not in nabla_mlir: the user's own line."""
+    frame = sys._getframe(1)
+    while frame is not None and is_internal(frame.f_code.co_filename):
+        frame = frame.f_back  # type: ignore[assignment]
+    if frame is None:
+        return None
+    code = frame.f_code
+    positions = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), (None, None, None, None))
+    line, end_line, column, end_column = positions
+    if column is None or end_column is None or end_line != line:
+        return SourceRange(code.co_filename, frame.f_lineno, function=code.co_name)
+    return SourceRange(code.co_filename, frame.f_lineno, column + 1, end_column + 1, code.co_name)
+
+
+@functools.cache
+def is_internal(filename: str) -> bool:
+    """True for files of nabla_mlir, of the libraries it calls users through, and of the standard library's glue."""
+    path = os.path.realpath(filename)
+    return path.startswith(INTERNAL_FOLDERS) or filename.startswith("<frozen") or os.sep + "optree" + os.sep in path
+
+
+def _internal_folders() -> tuple[str, ...]:
+    package = os.path.dirname(os.path.realpath(__file__))
+    root = os.path.dirname(package)
+    # dialects/ and passes/ stand beside the package in a checkout and inside it in a wheel.
+    return tuple(os.path.join(p, "") for p in (package, os.path.join(root, "dialects"), os.path.join(root, "passes")))
+
+
+INTERNAL_FOLDERS = _internal_folders()

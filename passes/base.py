@@ -19,7 +19,7 @@ class Pass:
 
     name: ClassVar[str] = ""
 
-    def run(self, module: ir.Module) -> None:
+    def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
         raise NotImplementedError
 

@@ -24,6 +24,7 @@ from nabla_mlir.passes import (
     legalize_sort,  # noqa: F401
 )
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.legalize_aliasing import separate_buffers
 from nabla_mlir.passes.legalize_pattern import PATTERNS, TARGETS, Replacement, Target
 
 
@@ -59,6 +60,7 @@ class LegalizeForIreePass(Pass):
             module.operation.walk(collect, ir.WalkOrder.POST_ORDER)
             for op in found:
                 self._legalize(op, record)
+        separate_buffers(module.operation)
 
     def _legalize(self, op: ir.Operation, record: Recording) -> None:
         worklist = [op]

@@ -1,0 +1,23 @@
+"""The rule table. Importing this package loads every record; an incomplete one fails here."""
+
+from nabla_mlir.ops import (
+    autodiff as autodiff,
+)
+from nabla_mlir.ops import (
+    contraction as contraction,
+)
+from nabla_mlir.ops import (
+    elementwise as elementwise,
+)
+from nabla_mlir.ops import (
+    indexing as indexing,
+)
+from nabla_mlir.ops import (
+    promotion as promotion,
+)
+from nabla_mlir.ops import (
+    reduction as reduction,
+)
+from nabla_mlir.ops import (
+    shape as shape,
+)

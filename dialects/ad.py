@@ -1,0 +1,131 @@
+"""The dialect `ad`: differentiate this region. See ad.irdl.mlir for its definition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.regions import RegionOp, create
+from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
+
+
+def _i64s(values: Sequence[int]) -> ir.Attribute:
+    return ir.DenseI64ArrayAttr.get(list(values), context())
+
+
+def _differentiable(type: ir.Type) -> bool:
+    return is_differentiable(shape_and_dtype(type)[1])
+
+
+class _Derivative(RegionOp):
+    """What jvp and vjp share: `wrt` names the active arguments, `of` the differentiated results."""
+
+    @property
+    def wrt(self) -> tuple[int, ...]:
+        """The indices of the arguments that are differentiated."""
+        return self.integers("wrt")
+
+    @property
+    def of(self) -> tuple[int, ...]:
+        """The indices of the results that are differentiated."""
+        return self.integers("of")
+
+    @property
+    def primals(self) -> list[ir.Value]:
+        """The operands that become the arguments of the body."""
+        return list(self.op.operands)[: len(self.block.arguments)]
+
+    @property
+    def seeds(self) -> list[ir.Value]:
+        """The operands behind the primals: tangents or cotangents."""
+        return list(self.op.operands)[len(self.block.arguments) :]
+
+    def _verify(self, seeds: list[ir.Type], seed_word: str, derivatives: list[ir.Type]) -> None:
+        arguments = [a.type for a in self.block.arguments]
+        operands = [v.type for v in self.op.operands]
+        self.require(
+            operands[: len(arguments)] == arguments,
+            f"one operand for each of the {len(arguments)} arguments of its body, of the same type, got {_text(operands)}",
+        )
+        got = operands[len(arguments) :]
+        self.require(got == seeds, f"{seed_word} of types {_text(seeds)}, got {_text(got)}")
+        results = [r.type for r in self.op.results]
+        expected = [v.type for v in self.terminator.operands] + derivatives
+        self.require(results == expected, f"results of types {_text(expected)}, got {_text(results)}")
+
+    def _verify_indices(self) -> tuple[list[ir.Type], list[ir.Type]]:
+        self.verify_body()
+        arguments = [a.type for a in self.block.arguments]
+        returned = [v.type for v in self.terminator.operands]
+        for word, indices, types in (("wrt", self.wrt, arguments), ("of", self.of, returned)):
+            self.require(len(set(indices)) == len(indices), f"distinct indices in '{word}', got {list(indices)}")
+            for i in indices:
+                self.require(0 <= i < len(types), f"indices below {len(types)} in '{word}', got {i}")
+                self.require(
+                    _differentiable(types[i]), f"a floating-point type at each index of '{word}', got {types[i]}"
+                )
+        return [arguments[i] for i in self.wrt], [returned[i] for i in self.of]
+
+
+def _text(types: Sequence[ir.Type]) -> str:
+    return "(" + ", ".join(map(str, types)) + ")"
+
+
+class JvpOp(_Derivative):
+    """``ad.jvp``: (primals, tangents of wrt) -> (results, tangents of `of`)."""
+
+    name = "ad.jvp"
+
+    @staticmethod
+    def build(
+        primals: Sequence[ir.Value],
+        tangents: Sequence[ir.Value],
+        block: ir.Block,
+        wrt: Sequence[int],
+        of: Sequence[int],
+    ) -> JvpOp:
+        """Makes the operation at the insertion point; `block` is moved into it."""
+        outs = [v.type for v in block.operations[len(block.operations) - 1].operation.operands]
+        results = outs + [outs[i] for i in of]
+        attributes = {"wrt": _i64s(wrt), "of": _i64s(of)}
+        return JvpOp(create("ad.jvp", [*primals, *tangents], results, attributes, block))
+
+    def verify(self) -> None:
+        """Raises VerifyError unless operands, results and attributes fit the body."""
+        active, differentiated = self._verify_indices()
+        self._verify(active, "tangents", differentiated)
+
+
+class VjpOp(_Derivative):
+    """``ad.vjp``: (primals, cotangents of `of`) -> (results, cotangents of wrt)."""
+
+    name = "ad.vjp"
+
+    @staticmethod
+    def build(
+        primals: Sequence[ir.Value],
+        cotangents: Sequence[ir.Value],
+        block: ir.Block,
+        wrt: Sequence[int],
+        of: Sequence[int],
+    ) -> VjpOp:
+        """Makes the operation at the insertion point; `block` is moved into it."""
+        outs = [v.type for v in block.operations[len(block.operations) - 1].operation.operands]
+        results = outs + [primals[i].type for i in wrt]
+        attributes = {"wrt": _i64s(wrt), "of": _i64s(of)}
+        return VjpOp(create("ad.vjp", [*primals, *cotangents], results, attributes, block))
+
+    def verify(self) -> None:
+        """Raises VerifyError unless operands, results and attributes fit the body."""
+        active, differentiated = self._verify_indices()
+        self._verify(differentiated, "cotangents", active)
+
+
+STOP_GRADIENT = "ad.stop_gradient"
+
+
+def stop_gradient(x: ir.Value) -> ir.Value:
+    """``ad.stop_gradient``: the value itself, whose tangent is zero."""
+    return ir.Operation.create(STOP_GRADIENT, operands=[x], results=[x.type]).results[0]

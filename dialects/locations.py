@@ -1,0 +1,41 @@
+"""From an MLIR location back to the user's source line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from iree.compiler import ir
+
+from nabla_mlir.errors import SourceRange, is_internal
+
+
+def source_of(location: ir.Location) -> SourceRange | None:
+    """The user's line that a location stands for: its innermost frame outside nabla_mlir."""
+    for place in _places(location, ""):
+        if not is_internal(place.filename):
+            return place
+    return None
+
+
+def _places(location: ir.Location, function: str) -> Iterator[SourceRange]:
+    if isinstance(location, ir.FileLineColLoc):
+        yield SourceRange(
+            location.filename.value if hasattr(location.filename, "value") else str(location.filename),
+            location.start_line,
+            location.start_col,
+            location.end_col,
+            function,
+        )
+    elif isinstance(location, ir.NameLoc):
+        yield from _places(location.child_loc, location.name_str)
+    elif isinstance(location, ir.CallSiteLoc):
+        yield from _places(location.callee, function)
+        yield from _places(location.caller, function)
+    elif isinstance(location, ir.FusedLoc):
+        for part in location.locations:
+            yield from _places(part, function)
+
+
+def named(name: str, location: ir.Location) -> ir.Location:
+    """The location of an operation that the transform `name` made for the operation at `location`."""
+    return ir.Location.name(name, childLoc=location)

@@ -1,0 +1,89 @@
+"""What the operations of `ad` and `batch` have in common: one region that ends in `stablehlo.return`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.errors import VerifyError
+
+
+class RegionOp:
+    """A typed view of an operation that owns the function it transforms as a region."""
+
+    name = ""
+
+    def __init__(self, op: ir.Operation):
+        if op.name != self.name:
+            raise TypeError(f"a view of {self.name} requires that operation, got {op.name}.")
+        self.op = op
+
+    @property
+    def block(self) -> ir.Block:
+        """The body."""
+        return self.op.regions[0].blocks[0]
+
+    @property
+    def arguments(self) -> list[ir.Value]:
+        """The arguments of the body."""
+        return list(self.block.arguments)
+
+    @property
+    def body(self) -> list[ir.Operation]:
+        """The operations of the body without its terminator."""
+        return [op.operation for op in self.block.operations][:-1]
+
+    @property
+    def terminator(self) -> ir.Operation:
+        """The `stablehlo.return` of the body."""
+        operations = self.block.operations
+        return operations[len(operations) - 1].operation
+
+    def require(self, condition: bool, what: str) -> None:
+        """Raises VerifyError unless the condition holds."""
+        if not condition:
+            raise VerifyError(f"{self.name} requires {what}.", where=source_of(self.op.location))
+
+    def verify_body(self) -> None:
+        """Checks the shape of the region."""
+        self.require(len(self.op.regions) == 1, f"one region, got {len(self.op.regions)}")
+        blocks = len(self.op.regions[0].blocks)
+        self.require(blocks == 1, f"a region of one block, got {blocks}")
+        operations = self.block.operations
+        self.require(
+            len(operations) > 0 and self.terminator.name == "stablehlo.return",
+            "a body that ends in stablehlo.return",
+        )
+
+    def integers(self, attribute: str) -> tuple[int, ...]:
+        """A required `array<i64: ...>` attribute."""
+        attributes = self.op.attributes
+        self.require(attribute in attributes, f"the attribute '{attribute}'")
+        value = attributes[attribute]
+        self.require(isinstance(value, ir.DenseI64ArrayAttr), f"'{attribute}' as array<i64: ...>, got {value}")
+        return tuple(value)
+
+
+def create(
+    name: str, operands: Sequence[ir.Value], results: Sequence[ir.Type], attributes: dict[str, ir.Attribute],
+    block: ir.Block, location: ir.Location | None = None,
+) -> ir.Operation:  # fmt: skip
+    """Makes a region operation at the insertion point and moves `block` into it."""
+    op = ir.Operation.create(
+        name, operands=operands, results=results, attributes=attributes, regions=1, loc=location
+    )  # fmt: skip
+    block.append_to(op.regions[0])
+    return op
+
+
+def nested(op: ir.Operation) -> Iterator[ir.Operation]:
+    """The operations in the regions of `op`, inner ones before the operation that holds them."""
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in list(block.operations):
+                operation = inner.operation
+                if len(operation.regions):
+                    yield from nested(operation)
+                yield operation

@@ -1,0 +1,316 @@
+"""Arrays in the memory of a device, and the devices of this process. Needs only NumPy and IREE's runtime."""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from typing import Any
+
+import numpy as np
+from iree.runtime import (
+    BufferUsage,
+    HalBuffer,
+    HalBufferView,
+    HalDevice,
+    HalElementType,
+    HalFence,
+    MemoryType,
+    get_device,
+)
+
+from nabla_mlir.errors import DeployError, DtypeError
+
+DRIVERS = ("local-sync", "local-task", "vulkan", "cuda")
+_ALIGNMENT = 64  # of buffers in host memory: generated code relies on it
+_DIRECT_COPY = 1 << 20  # bytes from which a copy made by NumPy and then lent to IREE is the faster one
+
+_ELEMENT_TYPES = {
+    "bool": HalElementType.BOOL_8,
+    "int8": HalElementType.INT_8, "int16": HalElementType.INT_16,
+    "int32": HalElementType.INT_32, "int64": HalElementType.INT_64,
+    "uint8": HalElementType.UINT_8, "uint16": HalElementType.UINT_16,
+    "uint32": HalElementType.UINT_32, "uint64": HalElementType.UINT_64,
+    "float16": HalElementType.FLOAT_16, "float32": HalElementType.FLOAT_32, "float64": HalElementType.FLOAT_64,
+    "complex64": HalElementType.COMPLEX_64, "complex128": HalElementType.COMPLEX_128,
+    "bfloat16": HalElementType.BFLOAT_16,
+    "float8_e4m3fn": HalElementType.FLOAT_8_E4M3_FN, "float8_e4m3fnuz": HalElementType.FLOAT_8_E4M3_FNUZ,
+    "float8_e5m2": HalElementType.FLOAT_8_E5M2, "float8_e5m2fnuz": HalElementType.FLOAT_8_E5M2_FNUZ,
+}  # fmt: skip
+_SIGNED = {
+    HalElementType.SINT_8: "int8", HalElementType.SINT_16: "int16",
+    HalElementType.SINT_32: "int32", HalElementType.SINT_64: "int64",
+}  # fmt: skip
+_DTYPE_NAMES = {int(element): name for name, element in _ELEMENT_TYPES.items()} | {
+    int(k): v for k, v in _SIGNED.items()
+}
+
+
+class Device:
+    """A device of one of IREE's drivers. There is one object per driver in a process; get it with `device`."""
+
+    __slots__ = ("driver", "hal", "is_host", "usage")
+
+    def __init__(self, driver: str, hal: HalDevice):
+        self.driver, self.hal = driver, hal
+        self.is_host = driver.startswith("local")
+        # Vulkan devices that share their memory with the host (integrated ones) let it be mapped if it is asked for.
+        mapping = BufferUsage.MAPPING | BufferUsage.MAPPING_OPTIONAL if driver == "vulkan" else 0
+        self.usage = int(BufferUsage.DEFAULT | mapping)
+
+    def __repr__(self) -> str:
+        return f"Device({self.driver!r})"
+
+
+_device_lock = threading.Lock()
+
+
+def device(driver: str | Device = "local-sync") -> Device:
+    """The device of a driver: local-sync or local-task (this CPU, on the calling thread or on a pool), vulkan, cuda.
+
+    Raises:
+      DeployError: there is no such driver, or it finds no device on this machine.
+    """
+    if isinstance(driver, Device):
+        return driver
+    with _device_lock:
+        return _open(driver)
+
+
+_device = device  # for functions with a parameter of that name
+
+
+@functools.cache
+def _open(driver: str) -> Device:
+    if driver.partition(":")[0] not in DRIVERS:
+        raise DeployError(
+            f"a device requires a known driver, got {driver!r}.", help=f"use one of {', '.join(DRIVERS)}."
+        )
+    try:
+        return Device(driver, get_device(driver))
+    except (RuntimeError, ValueError, OSError) as error:
+        raise DeployError(
+            f"driver {driver} requires a device of its kind, got none: {reason(error)}.",
+            help="install the device's driver, or compile for the CPU.",
+        ) from None
+
+
+def reason(error: Exception) -> str:
+    """What an error of IREE says, without the places in IREE's own sources."""
+    text = re.split(r"c/[\w/.]+:\d+: [A-Z_]+; ", str(error).split("\n")[0], maxsplit=1)[-1]
+    return text.partition("; while ")[0].rstrip(".; ") or type(error).__name__
+
+
+@functools.cache
+def dtype_named(name: str) -> np.dtype:
+    """The NumPy dtype of a name such as "float32" or "bfloat16". The narrow types come from ml_dtypes.
+
+    Raises:
+      DtypeError: there is none that a device array can have.
+    """
+    if name not in _ELEMENT_TYPES:
+        raise DtypeError(f"an array requires a numeric dtype, got {name}.", help=f"one of {', '.join(_ELEMENT_TYPES)}.")
+    if name == "bfloat16" or name.startswith("float8"):
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, name))
+    return np.dtype(name)
+
+
+@functools.cache
+def _element_type(dtype: np.dtype) -> HalElementType:
+    dtype_named(dtype.name)
+    return _ELEMENT_TYPES[dtype.name]
+
+
+@functools.cache
+def _dtype_of(element_type: int) -> np.dtype:
+    if element_type not in _DTYPE_NAMES:
+        raise DtypeError(f"an array requires an element type with a NumPy counterpart, got {element_type:#x}.")
+    return dtype_named(_DTYPE_NAMES[element_type])
+
+
+class Array:
+    """An immutable array in the memory of a device.
+
+    It converts to NumPy without a copy where the host can see the memory; that view is read-only. Make one with
+    `Array.from_numpy`; calls of compiled functions return them.
+
+    Example:
+      >>> Array.from_numpy(np.arange(3, dtype=np.float32))
+      Array([0., 1., 2.], dtype=float32, device='local-sync')
+    """
+
+    __slots__ = ("__weakref__", "_host", "_view", "device", "dtype", "shape")
+
+    def __init__(self, view: HalBufferView, device: Device):
+        self._view, self.device = view, device
+        self.shape: tuple[int, ...] = tuple(view.shape)
+        self.dtype: np.dtype = _dtype_of(int(view.element_type))
+        self._host: np.ndarray | None = None
+
+    @classmethod
+    def from_numpy(cls, array: Any, device: str | Device = "local-sync", *, copy: bool = True) -> Array:
+        """A device array with the values of a NumPy array.
+
+        Args:
+          array: anything NumPy makes an array of; its dtype is kept.
+          device: the device or the name of its driver.
+          copy: False lends the memory instead of copying it, where it is the host's, contiguous, writable and aligned
+            to 64 bytes (else it is copied after all). Whoever lends it must not write to it as long as the array or
+            anything computed from it lives; the memory itself is kept alive.
+
+        Raises:
+          DtypeError: the dtype has no counterpart on the device.
+        """
+        where = device if type(device) is Device else _device(device)
+        array = np.asarray(array)
+        element = _element_type(array.dtype)
+        if not array.flags.c_contiguous or not array.dtype.isnative:
+            array, copy = np.array(array, array.dtype.newbyteorder("="), order="C"), True
+        size = array.nbytes
+        if where.is_host and size and (not copy or size >= _DIRECT_COPY):
+            lent = None if copy else _lend(array, where, element)
+            if lent is None and size >= _DIRECT_COPY:
+                lent = _lend(_aligned_copy(array), where, element)
+            if lent is not None:
+                return cls(lent, where)
+        return cls(_copied(array, where, element), where)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        size = 1
+        for extent in self.shape:
+            size *= extent
+        return size
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def numpy(self) -> np.ndarray:
+        """The values as a read-only NumPy array; a view of the device's memory where the host can see it."""
+        if self._host is None:
+            host = self._read()
+            host.flags.writeable = False
+            self._host = host
+        return self._host
+
+    def to(self, device: str | Device) -> Array:
+        """The array on another device; itself if it is there already."""
+        where = _device(device)
+        return self if where is self.device else Array.from_numpy(self.numpy(), where)
+
+    def item(self) -> Any:
+        """The value of an array of size 1 as a Python scalar. Raises ValueError for other sizes."""
+        if self.size != 1:
+            raise ValueError(f"item requires an array of size 1, got shape {self.shape}.")
+        return self.numpy().item()
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python scalars, or one scalar if the array has no dimension."""
+        return self.numpy().tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        host = self.numpy()
+        if dtype is None or np.dtype(dtype) == self.dtype:
+            return host.copy() if copy else host
+        if copy is False:
+            raise ValueError(f"an array of another dtype requires a copy, got copy=False, {self.dtype} to {dtype}.")
+        return host.astype(dtype)
+
+    def __dlpack__(self, *, max_version: tuple[int, int] | None = None, **options: Any) -> Any:
+        # Only DLPack 1.0 can say "read-only"; who speaks an older one gets a copy to do with as he likes.
+        if max_version is not None and max_version >= (1, 0):
+            return self.numpy().__dlpack__(max_version=max_version, **options)
+        return self.numpy().copy().__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # the host: other devices are read through it
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() requires an array with a dimension, got shape ().")
+        return self.shape[0]
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __index__(self) -> int:
+        if self.shape or self.dtype.kind not in "iu":
+            raise TypeError(f"an index requires an integer array of shape (), got {self.dtype} of shape {self.shape}.")
+        return int(self.item())
+
+    def __repr__(self) -> str:
+        values = np.array2string(self.numpy(), separator=", ", prefix="Array(", threshold=64)
+        return f"Array({values}, dtype={self.dtype}, device={self.device.driver!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Array.from_numpy, (np.array(self.numpy()), self.device.driver)
+
+    def _read(self) -> np.ndarray:
+        if not self.size:
+            return np.empty(self.shape, self.dtype)
+        buffer = self._view.get_buffer()
+        if _is_mappable(buffer):
+            return self._view.map().asarray(self.shape, self.dtype)
+        return _staged(buffer, self.device).map().asarray(self.shape, self.dtype)
+
+
+def _copied(array: np.ndarray, where: Device, element: HalElementType) -> HalBufferView:
+    allocate = where.hal.allocator.allocate_buffer_copy
+    if array.nbytes and array.dtype.kind != "V":
+        return allocate(MemoryType.DEVICE_LOCAL, where.usage, where.hal, array, element)
+    # As bytes, since ml_dtypes' types have no buffer protocol; never empty, since a device may have no empty buffer.
+    raw = array.reshape(-1).view(np.uint8) if array.nbytes else np.zeros(1, np.uint8)
+    return HalBufferView(allocate(MemoryType.DEVICE_LOCAL, where.usage, where.hal, raw), array.shape, element)
+
+
+def _aligned_copy(array: np.ndarray) -> np.ndarray:
+    raw = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT
+    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    np.copyto(copy, array)
+    return copy
+
+
+def _lend(array: np.ndarray, where: Device, element: HalElementType) -> HalBufferView | None:
+    """The memory itself as a buffer, kept alive by it; None if the runtime cannot take it."""
+    if not array.flags.writeable or array.ctypes.data % _ALIGNMENT:
+        return None
+    # DLPack, because `import_host_allocation` forgets its owner once the buffer is wrapped in a view.
+    view = where.hal.from_dlpack_capsule(array.reshape(-1).view(np.uint8).__dlpack__())
+    return HalBufferView(view.get_buffer(), array.shape, element)
+
+
+def _is_mappable(buffer: HalBuffer) -> bool:
+    memory, usage = int(MemoryType.HOST_VISIBLE), int(BufferUsage.MAPPING_SCOPED)
+    return buffer.memory_type() & memory == memory and buffer.allowed_usage() & usage == usage
+
+
+def _staged(source: HalBuffer, where: Device) -> HalBuffer:
+    """A copy of a buffer in memory that the host can map."""
+    target = where.hal.allocator.allocate_buffer(
+        memory_type=MemoryType.HOST_LOCAL | MemoryType.DEVICE_VISIBLE,
+        allowed_usage=BufferUsage.TRANSFER_TARGET | BufferUsage.MAPPING_SCOPED,
+        allocation_size=source.byte_length(),
+    )
+    done = where.hal.create_semaphore(0)
+    where.hal.queue_copy(
+        source, target, wait_semaphores=HalFence.create_at(done, 0), signal_semaphores=HalFence.create_at(done, 1)
+    )
+    done.wait(1)  # not through a fence: that takes 8 ms after a call
+    return target

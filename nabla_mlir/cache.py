@@ -1,0 +1,102 @@
+"""The disk cache of compiled modules: content-checked, bounded, safe with many writers and after crashes.
+
+An entry is a file named by its key; it holds the SHA-256 of the payload, then the payload. It is written to a
+temporary file and moved into place, so a reader sees all of it or nothing; an entry that does not match its checksum
+counts as absent. Reading an entry marks it as used, and writing one removes the least recently used beyond the bound.
+
+Environment:
+  NABLA_MLIR_CACHE_DIR: the folder; ~/.cache/nabla_mlir by default.
+  NABLA_MLIR_CACHE_SIZE: the bound in bytes, with K, M or G allowed; 2G by default, 0 keeps nothing on disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+_DIGEST = hashlib.sha256().digest_size
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def cache_dir() -> Path:
+    """The folder of the cache, whether it exists or not."""
+    return Path(os.environ.get("NABLA_MLIR_CACHE_DIR") or Path.home() / ".cache" / "nabla_mlir").expanduser()
+
+
+def cache_size() -> int:
+    """The bound of the cache in bytes.
+
+    Raises:
+      ValueError: NABLA_MLIR_CACHE_SIZE is not a size.
+    """
+    text = os.environ.get("NABLA_MLIR_CACHE_SIZE", "2G").strip().upper().removesuffix("B")
+    try:
+        return int(float(text[:-1]) * _UNITS[text[-1]]) if text[-1:] in _UNITS else int(text)
+    except ValueError:
+        raise ValueError(f"NABLA_MLIR_CACHE_SIZE requires a size such as 500M, got {text!r}.") from None
+
+
+def read(key: str) -> bytes | None:
+    """The payload under the key, or None if it is absent or damaged. A damaged entry is removed."""
+    path = _path(key)
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    payload = data[_DIGEST:]
+    if hashlib.sha256(payload).digest() != data[:_DIGEST]:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)
+    return payload
+
+
+def write(key: str, payload: bytes) -> None:
+    """Stores the payload. A disk that is full or read-only is no error: the cache then stays as it was."""
+    bound = cache_size()
+    if len(payload) + _DIGEST > bound:
+        return
+    with contextlib.suppress(OSError):
+        write_atomically(_path(key), hashlib.sha256(payload).digest() + payload)
+        _evict(bound)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Writes a file so that other processes see the old content or all of the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".tmp-{os.getpid()}-{secrets.token_hex(8)}"
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def _path(key: str) -> Path:
+    return cache_dir() / "vmfb" / key[:2] / key
+
+
+def _evict(bound: int) -> None:
+    """Removes the least recently used entries until the rest fits, and temporary files that a crash left behind."""
+    entries = []
+    for path in (cache_dir() / "vmfb").glob("*/*"):
+        with contextlib.suppress(OSError):
+            stat = path.stat()
+            entries.append((stat.st_mtime, stat.st_size, path))
+    entries.sort(key=lambda entry: entry[:2], reverse=True)
+    total, newest = 0, entries[0][0] if entries else 0.0
+    for used, size, path in entries:
+        total += size
+        abandoned = path.name.startswith(".tmp-") and newest - used > 3600
+        if total > bound or abandoned:
+            total -= size
+            with contextlib.suppress(OSError):
+                path.unlink()

@@ -1,0 +1,171 @@
+"""From a StableHLO module to the bytes of a .vmfb, by IREE's compiler in a process of its own.
+
+Whatever the compiler does there (it crashes on some modules) reaches the caller as a `CompileError` with the useful
+lines of its output and a saved reproducer. Results are kept in a dictionary and in the disk cache (`nabla_mlir.cache`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+import signal
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from nabla_mlir import cache as disk
+from nabla_mlir.errors import CompileError, SourceRange
+from nabla_mlir.targets import Target, merge_flags
+from nabla_mlir.targets import target as as_target
+from nabla_mlir.toolchain import Finished, compiler_version, iree_compile, run_compiler
+
+_KEY_VERSION = 1  # of what the key and the entry consist of
+_MEMORY_ENTRIES = 64
+_memory: OrderedDict[str, bytes] = OrderedDict()
+_lock = threading.Lock()
+
+
+def compile_module(
+    source: bytes | str,
+    target: str | Target = "cpu",
+    *,
+    flags: Sequence[str] = (),
+    cache: bool = True,
+    timeout: float | None = 1800.0,
+) -> bytes:
+    """Compiles a module and returns the artifact.
+
+    Args:
+      source: the module as MLIR text or bytecode. Locations in it appear in errors and not in the artifact, but they
+        are part of the cache key: leave them out of the source if a moved line should still hit the cache.
+      target: a target or its name.
+      flags: further flags of iree-compile; they win over those of the target.
+      cache: look for the result in the cache and put it there.
+      timeout: seconds after which the compiler is stopped.
+
+    Raises:
+      CompileError: the compiler refused the module, crashed, took too long or is not installed.
+      TargetError: the target is unknown or cannot be described on this machine.
+    """
+    if isinstance(source, str):
+        source = source.encode()
+    arguments = merge_flags(as_target(target).flags(), list(flags))
+    if not cache:
+        return _compile(source, arguments, timeout)
+    key = cache_key(source, arguments)
+    if (artifact := _remembered(key)) is not None:
+        return artifact
+    artifact = disk.read(key)
+    if artifact is None:
+        artifact = _compile(source, arguments, timeout)
+        disk.write(key, artifact)
+    _remember(key, artifact)
+    return artifact
+
+
+def cache_key(source: bytes, arguments: Sequence[str]) -> str:
+    """The key of a module in the cache: a hash of the source, all flags (they describe the target) and the compiler."""
+    header = json.dumps([_KEY_VERSION, compiler_version(), list(arguments)])
+    return hashlib.sha256(header.encode() + b"\0" + source).hexdigest()
+
+
+def clear_memory() -> None:
+    """Forgets the modules that this process has compiled; those on disk stay."""
+    with _lock:
+        _memory.clear()
+
+
+def _remembered(key: str) -> bytes | None:
+    with _lock:
+        if key in _memory:
+            _memory.move_to_end(key)
+        return _memory.get(key)
+
+
+def _remember(key: str, artifact: bytes) -> None:
+    with _lock:
+        _memory[key] = artifact
+        while len(_memory) > _MEMORY_ENTRIES:
+            _memory.popitem(last=False)
+
+
+def _compile(source: bytes, arguments: list[str], timeout: float | None) -> bytes:
+    result = run_compiler([*arguments, "-", "-o", "-"], source, timeout=timeout)
+    if result.returncode == 0 and result.stdout:
+        return result.stdout
+    raise _error(result, source, arguments, timeout)
+
+
+def _error(result: Finished, source: bytes, arguments: list[str], timeout: float | None) -> CompileError:
+    reproducer = _save_reproducer(source, arguments, result.stderr)
+    where = None
+    if result.timed_out:
+        message = f"compiling requires that the compiler ends within {timeout:g} s, got no result in that time."
+    elif result.returncode < 0:
+        message = f"compiling requires a module that IREE can handle, got a crash of the compiler ({_signal(result)})."
+        message += _indented(_frames(result.stderr))
+    else:
+        errors = _errors(result.stderr)
+        message = (
+            f"compiling requires a module that IREE accepts, got {len(errors) or 'an unknown number of'} error(s)."
+        )
+        message += _indented(errors or result.stderr.splitlines()[-5:])
+        where = _place(result.stderr)
+    return CompileError(message, where=where, help=_help(result, reproducer), reproducer=reproducer)
+
+
+def _help(result: Finished, reproducer: str) -> str:
+    if symbols := sorted(set(re.findall(r"undefined symbol: (\w+)", result.stderr))):
+        return f"the embedded format has no {', '.join(symbols)}: use CPU(link_embedded=False), or compute in f32."
+    if not reproducer:
+        return "no reproducer could be saved: set NABLA_MLIR_CACHE_DIR to a folder that can be written."
+    return f"run `sh {reproducer}` to see it again, with the compiler's full output."
+
+
+def _signal(result: Finished) -> str:
+    try:
+        return signal.Signals(-result.returncode).name
+    except ValueError:
+        return f"signal {-result.returncode}"
+
+
+def _errors(stderr: str) -> list[str]:
+    """The lines that say what is wrong, each once, at most eight of them and none longer than a screen line or two."""
+    lines = [line.strip() for line in stderr.splitlines() if re.search(r"(^|\s|:)error:", line)]
+    lines = [line.replace("<stdin>:", "module:") for line in dict.fromkeys(lines)]
+    return [line if len(line) <= 240 else line[:237] + "..." for line in lines[:8]]
+
+
+def _frames(stderr: str) -> list[str]:
+    """The passes in which the compiler crashed, innermost first, or else its functions."""
+    passes = re.findall(r"(\w+Pass)::runOnOperation\(", stderr)
+    functions = re.findall(r"^\s*#\d+ 0x[0-9a-f]+ (mlir::[\w:]+\w)\(", stderr, re.MULTILINE)
+    return [f"in {name}" for name in dict.fromkeys(passes[:2] or functions[:3])]
+
+
+def _place(stderr: str) -> SourceRange | None:
+    """The user's line of the first error, if the module knows it."""
+    match = re.search(r"^(?!<stdin>)(.+?):(\d+):(\d+): error:", stderr, re.MULTILINE)
+    return SourceRange(match[1], int(match[2]), int(match[3])) if match else None
+
+
+def _indented(lines: Sequence[str]) -> str:
+    return "".join(f"\n    {line}" for line in lines)
+
+
+def _save_reproducer(source: bytes, arguments: list[str], stderr: str) -> str:
+    """Saves the input, the output and a script with the command; returns the script's path, or "" if that fails."""
+    folder = disk.cache_dir() / "reproducers"
+    name = cache_key(source, arguments)[:16]
+    suffix = "mlirbc" if source[:4] == b"ML\xefR" else "mlir"
+    command = shlex.join([str(iree_compile()), *arguments, f"{name}.{suffix}", "-o", "/dev/null"])
+    script = f'#!/bin/sh\n# IREE compiler {compiler_version()}\ncd "$(dirname "$0")" && {command}\n'
+    try:
+        disk.write_atomically(folder / f"{name}.{suffix}", source)
+        disk.write_atomically(folder / f"{name}.stderr", stderr.encode())
+        disk.write_atomically(folder / f"{name}.sh", script.encode())
+    except OSError:
+        return ""
+    return str(folder / f"{name}.sh")

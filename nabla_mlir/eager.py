@@ -1,0 +1,170 @@
+"""Functions on concrete arrays: traced, compiled once, and run."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import pytree
+from nabla_mlir.array import Array
+from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.lowering import compile_lowered, lower_module
+from nabla_mlir.ops.promotion import is_scalar, scalar_dtype
+from nabla_mlir.stages import as_spec
+from nabla_mlir.targets import CPU
+from nabla_mlir.tracing import Spec, is_tracing, trace_function
+
+_executables: dict[str, Callable[[list[Any]], list[Array]]] = {}
+_lock = threading.Lock()
+
+
+class Program:
+    """A function compiled for arguments of fixed structure, shapes and dtypes."""
+
+    def __init__(self, f: Callable[..., Any], in_spec: pytree.TreeSpec, specs: Sequence[Spec], name: str):
+        def flat(*tensors: Any) -> list[Any]:
+            args, kwargs = pytree.unflatten(in_spec, tensors)
+            leaves, self.out_spec = pytree.flatten(f(*args, **kwargs))
+            return leaves
+
+        module, self.captured = trace_function(flat, specs, name)
+        lower_module(module)
+        self.run = _executable(module, name)
+        self.dtypes = [s.dtype for s in specs]
+
+    def __call__(self, leaves: Sequence[Any]) -> Any:
+        """Runs it on the leaves of its arguments."""
+        inputs = [np.asarray(x, d) if is_scalar(x) else x for x, d in zip(leaves, self.dtypes, strict=True)]
+        return pytree.unflatten(self.out_spec, self.run([*inputs, *self.captured]))
+
+
+def _executable(module: Any, name: str) -> Callable[[list[Any]], list[Array]]:
+    """Compiles a lowered module, or finds it: equal code is compiled once per process."""
+    from nabla_mlir.runtime import Executable
+
+    key = hashlib.sha256(str(module).encode()).hexdigest()
+    with _lock:
+        known = _executables.get(key)
+    if known is None:
+        vmfb = compile_lowered(module, CPU())
+        known = Executable.load(vmfb, "local-sync").function(name)
+        with _lock:
+            known = _executables.setdefault(key, known)
+    return known
+
+
+def _signature(leaves: Sequence[Any]) -> tuple[Spec, ...]:
+    return tuple(as_spec(leaf) for leaf in leaves)
+
+
+def staged(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself inside a trace; outside, each call is traced anew, compiled (once per code) and run.
+
+    Tracing anew makes it safe for functions that close over values which change.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_tracing():
+            return f(*args, **kwargs)
+        leaves, in_spec = pytree.flatten((args, kwargs))
+        return Program(f, in_spec, _signature(leaves), "main")(leaves)
+
+    return call
+
+
+def jit(
+    f: Callable[..., Any], static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()
+) -> Callable[..., Any]:
+    """The same function, compiled once for each structure, shape and dtype of its arguments.
+
+    Args:
+      f: a function of pytrees of arrays; it is run only to trace it, so it must not depend on anything else that
+        changes.
+      static_argnums: positions of arguments that are not arrays; the function is compiled anew for each value,
+        which must be hashable.
+      static_argnames: the same for keyword arguments.
+
+    Inside another traced function the call becomes part of that one.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> square = nm.jit(lambda x: x * x)
+      >>> square(np.array([1.0, 2.0])).tolist()
+      [1.0, 4.0]
+    """
+    static_nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    static_names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    programs: dict[Any, Program] = {}
+
+    @functools.wraps(f)
+    def jit_f(*args: Any, **kwargs: Any) -> Any:
+        if is_tracing():
+            return f(*args, **kwargs)
+        if static_nums or static_names:
+            chosen = {i % len(args) for i in static_nums if -len(args) <= i < len(args)}
+            fixed = {i: args[i] for i in chosen}
+            fixed_names = {n: kwargs[n] for n in static_names if n in kwargs}
+            args = tuple(None if i in chosen else a for i, a in enumerate(args))
+            kwargs = {n: v for n, v in kwargs.items() if n not in fixed_names}
+        else:
+            fixed, fixed_names = {}, {}
+        leaves, in_spec = pytree.flatten((args, kwargs))
+        try:
+            key = (in_spec, _signature(leaves), tuple(sorted(fixed.items())), tuple(sorted(fixed_names.items())))
+            program = programs.get(key)
+        except TypeError as error:
+            raise TraceError(
+                f"jit requires static arguments that can be hashed, got {error}.", where=user_frame()
+            ) from None
+        if program is None:
+
+            def flat(*dynamic: Any, **named: Any) -> Any:
+                return f(*(fixed.get(i, a) for i, a in enumerate(dynamic)), **named, **fixed_names)
+
+            program = programs[key] = Program(flat, in_spec, key[1], "main")
+        return program(leaves)
+
+    return jit_f
+
+
+def library(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator of the functions of our own namespaces: on concrete arrays they are compiled once and cached.
+
+    Arrays among the arguments are inputs; everything else (Python scalars, shapes, axes, dtypes, strings) is part
+    of the code.
+    """
+    programs: dict[Any, Program] = {}
+
+    @functools.wraps(f)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_tracing():
+            return f(*args, **kwargs)
+        leaves, in_spec = pytree.flatten((args, kwargs))
+        dynamic = [i for i, x in enumerate(leaves) if pytree.is_array(x)]
+        static = {i: x for i, x in enumerate(leaves) if i not in set(dynamic)}
+        arrays = [leaves[i] for i in dynamic]
+        key = (in_spec, tuple(dynamic), _signature(arrays), repr(static), _defaults())
+        program = programs.get(key)
+        if program is None:
+
+            def flat(*tensors: Any) -> Any:
+                values = [static.get(i) for i in range(len(leaves))]
+                for i, tensor in zip(dynamic, tensors, strict=True):
+                    values[i] = tensor
+                inner_args, inner_kwargs = pytree.unflatten(in_spec, values)
+                return f(*inner_args, **inner_kwargs)
+
+            _, flat_spec = pytree.flatten((tuple(arrays), {}))
+            program = programs[key] = Program(flat, flat_spec, key[2], "main")
+        return program(arrays)
+
+    return call
+
+
+def _defaults() -> tuple[np.dtype, np.dtype]:
+    return scalar_dtype(1.0), scalar_dtype(1)

@@ -1,0 +1,64 @@
+"""From traced IR to StableHLO to an artifact: the fixed pipelines, and the call of the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from iree.compiler import ir
+
+from nabla_mlir.compiler import compile_module
+from nabla_mlir.dialects.context import context
+from nabla_mlir.errors import CompileError
+from nabla_mlir.passes.pipeline import LOWER, Pipeline
+from nabla_mlir.targets import Target
+
+_LOWER = Pipeline.parse(LOWER)
+
+
+# Faults of IREE 3.13 itself on valid modules, by their message, and the flags that avoid them (at some cost in speed,
+# so they are not the default). Two scatters into one constant whose results meet again give the first.
+_FAULTS = {
+    "'stream.yield' op used resource not listed": ["--iree-stream-partitioning-favor=debug"],
+}
+
+
+def clone_module(module: ir.Module) -> ir.Module:
+    """A copy."""
+    with context(), ir.Location.unknown():
+        copy = ir.Module.create()
+        with ir.InsertionPoint(copy.body):
+            for op in module.body.operations:
+                op.operation.clone()
+        for name in module.operation.attributes:
+            copy.operation.attributes[name] = module.operation.attributes[name]
+    return copy
+
+
+def lower_module(module: ir.Module) -> None:
+    """Expands all transforms in place; what is left is plain StableHLO."""
+    _LOWER.run(module)
+
+
+def legalize(module: ir.Module, target: Target) -> ir.Module:
+    """A copy in which everything that IREE cannot do, or does wrong, on the target is written otherwise."""
+    legal = clone_module(module)
+    Pipeline.parse(f"builtin.module(nabla-legalize-for-iree{{target={target.name}}})").run(legal)
+    return legal
+
+
+def compile_lowered(module: ir.Module, target: Target, *, flags: Sequence[str] = (), cache: bool = True) -> bytes:
+    """Legalises a lowered module for the target and compiles it."""
+    legal = legalize(module, target)
+    # Without locations: a moved source line must not miss the cache, and an artifact holds no paths.
+    try:
+        return compile_module(str(legal), target, flags=flags, cache=cache)
+    except CompileError as error:
+        for fault, remedy in _FAULTS.items():
+            if fault in str(error):
+                return compile_module(str(legal), target, flags=[*flags, *remedy], cache=cache)
+        if error.where is not None:
+            raise
+        # The error is worth a second run, with locations, to say which line of the user's is meant.
+        located = legal.operation.get_asm(enable_debug_info=True)
+        compile_module(located, target, flags=flags, cache=False)
+        raise

@@ -1,0 +1,12 @@
+"""Records of the operations of the dialect `ad` that rules may meet inside a region."""
+
+from __future__ import annotations
+
+from nabla_mlir.ops.kinds import nondifferentiable
+from nabla_mlir.ops.samples import Case
+
+stop_gradient = nondifferentiable(
+    "ad.stop_gradient", doc="The value itself, whose tangent is zero.",
+    result=lambda x: [(x.shape, x.dtype)], batch=lambda xs, mapped, size: [stop_gradient(xs[0])],
+    sample=[Case(((3, 2),), numpy=lambda x: x, smooth=False)],
+)  # fmt: skip

@@ -1,0 +1,54 @@
+"""Batching of a straight line of operations: the mapped axis leads in every value that carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.locations import named
+from nabla_mlir.ops.registry import UNSUPPORTED, Region, clone_op, missing_rule, record_of
+from nabla_mlir.ops.tensor import Tensor, wrap
+
+# Mapped values by the value they had inside the map; a value that does not vary has no entry.
+Mapped = dict[ir.Value, Tensor]
+
+
+def batch_ops(ops: Iterable[ir.Operation], mapped: Mapped, size: int, *, unmapped: dict[ir.Value, ir.Value]) -> None:
+    """Emits `ops` at the insertion point with one mapped axis of `size` in front.
+
+    Args:
+      ops: in order; they are not changed.
+      mapped: the values that carry the axis; extended with the results.
+      unmapped: replacements for values that do not vary; an operation all of whose operands do not vary is cloned
+        as it is and extends this one.
+    """
+    for op in ops:
+        operands = list(op.operands)
+        if not any(v in mapped for v in operands) and not captures_any(op, mapped):
+            clone_op(op, unmapped)
+            continue
+        record = record_of(op, "vmap")
+        if isinstance(record.batch, UNSUPPORTED):
+            raise missing_rule(op, "vmap", record.batch.reason)
+        if record.kind != "control" and captures_any(op, mapped):
+            raise missing_rule(op, "vmap", "its region uses a value from outside that varies over the mapped axis")
+        with named("vmap", op.location):
+            xs = [mapped[v] if v in mapped else wrap(unmapped.get(v, v)) for v in operands]
+            params = record.read(op)
+            for name in record.regions:
+                if isinstance(params[name], Region):
+                    params[name].captures = unmapped
+            outs = record.batch(xs, tuple(v in mapped for v in operands), size, **params)
+        for old, new in zip(op.results, outs, strict=True):
+            mapped[old] = new
+
+
+def captures_any(op: ir.Operation, mapped: Mapped) -> bool:
+    """True if a region of `op` uses a mapped value from outside."""
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                if any(v in mapped for v in inner.operation.operands) or captures_any(inner.operation, mapped):
+                    return True
+    return False

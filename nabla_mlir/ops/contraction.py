@@ -1,0 +1,129 @@
+"""Products of tensors: dot_general (convolution has a file of its own)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.stablehlo import DotDims, Raw
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.ops.kinds import contraction, shifted
+from nabla_mlir.ops.samples import Case
+from nabla_mlir.ops.shape import move_axis, transpose
+from nabla_mlir.ops.tensor import Tensor
+
+Dims = dict[str, tuple[int, ...]]
+_FIELDS = ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions",
+           "rhs_contracting_dimensions")  # fmt: skip
+
+
+def dims(
+    lhs_contract: Sequence[int],
+    rhs_contract: Sequence[int],
+    lhs_batch: Sequence[int] = (),
+    rhs_batch: Sequence[int] = (),
+) -> Dims:
+    """The dimension numbers of a dot_general."""
+    return dict(
+        zip(_FIELDS, (tuple(lhs_batch), tuple(rhs_batch), tuple(lhs_contract), tuple(rhs_contract)), strict=True)
+    )
+
+
+def free(ndim: int, batch: Sequence[int], contract: Sequence[int]) -> tuple[int, ...]:
+    """The axes of an operand that are neither batching nor contracting."""
+    return tuple(d for d in range(ndim) if d not in batch and d not in contract)
+
+
+def _result(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, dtype: np.dtype, **_: Any) -> list[Any]:
+    lb, rb, lc, rc = (dot_dimension_numbers[f] for f in _FIELDS)
+    shape = [lhs.shape[d] for d in lb] + [lhs.shape[d] for d in free(lhs.ndim, lb, lc)]
+    shape += [rhs.shape[d] for d in free(rhs.ndim, rb, rc)]
+    return [(tuple(shape), np.dtype(dtype))]
+
+
+def _transpose(
+    cts: Any, i: int, xs: Any, dot_dimension_numbers: Dims, dtype: np.dtype, precision_config: Any, algorithm: Any
+) -> Tensor:
+    """The cotangent of one factor is the product of the other factor with the cotangent.
+
+    Result axes: batch, free of lhs, free of rhs. The new product contracts the other factor's free axes, and its
+    own result is ordered (batch, mine, theirs' contracted) or the other way round: the one that needs no
+    transposition is taken.
+    """
+    ct = cts[0]
+    lb, rb, lc, rc = (dot_dimension_numbers[f] for f in _FIELDS)
+    if i == 0:
+        mine, other = xs
+        mb, ob, mc, oc = lb, rb, lc, rc
+        ct_mine = tuple(range(len(lb), len(lb) + mine.ndim - len(mb) - len(mc)))
+        ct_other = tuple(range(len(lb) + len(ct_mine), ct.ndim))
+    else:
+        other, mine = xs
+        ob, mb, oc, mc = lb, rb, lc, rc
+        ct_other = tuple(range(len(lb), len(lb) + other.ndim - len(ob) - len(oc)))
+        ct_mine = tuple(range(len(lb) + len(ct_other), ct.ndim))
+    other_free = free(other.ndim, ob, oc)
+    batch = tuple(range(len(lb)))
+    mine_free = free(mine.ndim, mb, mc)
+    # The contracted axes of `other` come out in its own order; paired, that is this order of the axes of mine.
+    mine_contract = tuple(mc[k] for k in np.argsort(oc)) if oc else ()
+    params = {"dtype": mine.dtype, "precision_config": precision_config, "algorithm": algorithm}
+    other_first = (*mb, *mine_contract, *mine_free)
+    if other_first == tuple(range(mine.ndim)):
+        return dot_general(other, ct, dot_dimension_numbers=dims(other_free, ct_other, ob, batch), **params)
+    out = dot_general(ct, other, dot_dimension_numbers=dims(ct_other, other_free, batch, ob), **params)
+    order = (*mb, *mine_free, *mine_contract)  # axis of `mine` at each place of the result
+    if order == tuple(range(mine.ndim)):
+        return out
+    return transpose(out, permutation=tuple(int(k) for k in np.argsort(order)))
+
+
+def _batch(xs: Any, mapped: Any, size: int, dot_dimension_numbers: Dims, **params: Any) -> list[Tensor]:
+    lhs, rhs = xs
+    lb, rb, lc, rc = (dot_dimension_numbers[f] for f in _FIELDS)
+    if mapped[0] and mapped[1]:
+        numbers = dims(shifted(lc), shifted(rc), (0, *shifted(lb)), (0, *shifted(rb)))
+        return [dot_general(lhs, rhs, dot_dimension_numbers=numbers, **params)]
+    # A factor that does not vary keeps its shape: the mapped axis is a free axis of the other one.
+    if mapped[0]:
+        out = dot_general(lhs, rhs, dot_dimension_numbers=dims(shifted(lc), rc, shifted(lb), rb), **params)
+        return [move_axis(out, len(lb), 0)]
+    numbers = dims(lc, shifted(rc), lb, shifted(rb))
+    lhs_free = lhs.ndim - len(lb) - len(lc)
+    rhs_free = rhs.ndim - 1 - len(rb) - len(rc)
+    if lhs_free and not rhs_free and not _mixed(lhs, rhs, params):
+        # A shared matrix times mapped vectors: with the factors exchanged the mapped axis leads by itself.
+        flipped = dims(shifted(rc), lc, shifted(rb), lb)
+        return [move_axis(dot_general(rhs, lhs, dot_dimension_numbers=flipped, **params), len(lb), 0)]
+    out = dot_general(lhs, rhs, dot_dimension_numbers=numbers, **params)
+    return [move_axis(out, len(lb) + lhs_free, 0)]
+
+
+def _mixed(lhs: Tensor, rhs: Tensor, params: Any) -> bool:
+    # Precision and algorithm attributes are per operand; exchanging the operands would exchange them too.
+    return params.get("algorithm") is not None or lhs.dtype != rhs.dtype
+
+
+dot_general = contraction(
+    "stablehlo.dot_general", doc="Sum of products over the contracting axes; batching axes are paired.",
+    attributes={"dot_dimension_numbers": DotDims, "precision_config": Raw, "algorithm": Raw},
+    defaults={"precision_config": None, "algorithm": None},
+    result=_result, result_params=lambda op: {"dtype": shape_and_dtype(op.results[0].type)[1]},
+    transpose=_transpose, batch=_batch,
+    sample=[
+        Case(((2, 3), (3, 4)), {"dot_dimension_numbers": dims((1,), (0,)), "dtype": None}, numpy=np.matmul),
+        Case(((3, 2), (4, 3)), {"dot_dimension_numbers": dims((0,), (1,)), "dtype": None}, numpy=lambda a, b: a.T @ b.T),
+        Case(((3,), (3,)), {"dot_dimension_numbers": dims((0,), (0,)), "dtype": None}, numpy=np.dot),
+        Case(((2, 3), (3,)), {"dot_dimension_numbers": dims((1,), (0,)), "dtype": None}, numpy=np.dot),
+        Case(((2,), (3,)), {"dot_dimension_numbers": dims((), ()), "dtype": None}, numpy=np.outer),
+        Case(((2, 3, 4), (5, 2, 4)), {"dot_dimension_numbers": dims((2,), (2,), (0,), (1,)), "dtype": None},
+             numpy=lambda a, b: np.einsum("bij,kbj->bik", a, b)),
+        Case(((3, 2, 4), (4, 5, 2)), {"dot_dimension_numbers": dims((1, 2), (2, 0)), "dtype": None},
+             numpy=lambda a, b: np.einsum("ijk,klj->il", a, b)),
+        Case(((2, 3, 4, 2), (4, 2, 3, 5)), {"dot_dimension_numbers": dims((2,), (0,), (1, 3), (2, 1)), "dtype": None},
+             numpy=lambda a, b: np.einsum("ibjc,jcbk->bcik", a, b)),
+        Case(((2, 0), (0, 3)), {"dot_dimension_numbers": dims((1,), (0,)), "dtype": None}, numpy=np.matmul),
+    ],
+)  # fmt: skip

@@ -1,0 +1,101 @@
+"""Forward mode over a straight line of operations: tangents pushed through each by its record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.locations import named
+from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
+from nabla_mlir.ops.registry import UNSUPPORTED, ZERO, MaybeZero, Params, Zero, missing_rule, record_of
+from nabla_mlir.ops.tensor import Tensor, wrap
+
+Tangents = dict[ir.Value, Tensor]
+
+
+def carries_tangent(value: ir.Value) -> bool:
+    """True if the element type of a value is differentiable."""
+    return is_differentiable(shape_and_dtype(value.type)[1])
+
+
+def push_forward(ops: Iterable[ir.Operation], tangents: Tangents) -> None:
+    """Extends `tangents` (keyed by primal value) over the results of `ops`, emitting behind each operation.
+
+    Structural zeros have no entry: an operation none of whose operands has one is left alone.
+    """
+    for op in ops:
+        operands = list(op.operands)
+        if not any(v in tangents for v in operands):
+            continue
+        if not any(carries_tangent(r) for r in op.results):
+            continue
+        record = record_of(op, "jvp")
+        if isinstance(record.jvp, Zero):
+            continue
+        if isinstance(record.jvp, UNSUPPORTED):
+            raise missing_rule(op, "jvp", record.jvp.reason)
+        with named("jvp", op.location), ir.InsertionPoint.after(op):
+            outs = tangents_of(op, [tangents_get(tangents, v) for v in operands])
+        for value, tangent in outs:
+            if not isinstance(tangent, Zero) and carries_tangent(value):
+                tangents[value] = tangent
+
+
+def tangents_get(tangents: Tangents, value: ir.Value) -> MaybeZero:
+    """The tangent of a value, or ZERO."""
+    return tangents.get(value, ZERO)
+
+
+def tangents_of(op: ir.Operation, tangents: Sequence[MaybeZero]) -> list[tuple[ir.Value, MaybeZero]]:
+    """The results of an operation with their tangents, emitted at the insertion point.
+
+    A rule may replace a result by one that it computes together with the tangent (`outs[i] = ...`).
+    """
+    record = record_of(op, "jvp")
+    outs = [wrap(r) for r in op.results]
+    old = list(outs)
+    out_tangents = record.jvp(outs, [wrap(v) for v in op.operands], tangents, **record.read(op))
+    for before, after in zip(old, outs, strict=True):
+        if after is not before:
+            before.value.replace_all_uses_with(after.value)
+    return [(out.value, t) for out, t in zip(outs, out_tangents, strict=True)]
+
+
+def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Any:
+    """The jvp rule of an operation that is defined by others: the tangents of those.
+
+    The primal operation stays; what its definition computes only for the value is dead code.
+    """
+
+    def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
+        defined, emitted = recorded(decompose, xs, params)
+        known = {x.value: t for x, t in zip(xs, tangents, strict=True) if not isinstance(t, Zero)}
+        push_forward(emitted, known)
+        return [tangents_get(known, y.value) for y in defined]
+
+    return jvp
+
+
+def recorded(
+    make: Callable[..., list[Tensor]], xs: Sequence[Tensor], params: Params
+) -> tuple[list[Tensor], list[ir.Operation]]:
+    """Runs a function that emits, and returns its result and the operations it emitted, in order."""
+    point = ir.InsertionPoint.current
+    holder = ir.Operation.create("ad.mark")
+    outs = make(xs, **params)
+    end = ir.Operation.create("ad.mark")
+    emitted: list[ir.Operation] = []
+    collecting = False
+    for op in point.block.operations:
+        operation = op.operation
+        if operation == holder:
+            collecting = True
+        elif operation == end:
+            break
+        elif collecting:
+            emitted.append(operation)
+    holder.erase()
+    end.erase()
+    return outs, emitted

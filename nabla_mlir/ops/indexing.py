@@ -1,0 +1,414 @@
+"""Operations whose places are data: gather, scatter, sort."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.stablehlo import I64, Bool, GatherDims, I64Array, ScatterDims
+from nabla_mlir.dialects.types import tensor_type
+from nabla_mlir.errors import RuleMissingError, user_frame
+from nabla_mlir.ops.elementwise import clamp, compare, convert, logical_and, select, where_zero
+from nabla_mlir.ops.kinds import all_prefixed, general, shifted, structural
+from nabla_mlir.ops.reduction import emit_combiner, read_combiner, reduce
+from nabla_mlir.ops.registry import ZERO, MaybeZero, Region, Zero, add_any, clone_op, materialize
+from nabla_mlir.ops.samples import Case, integers
+from nabla_mlir.ops.shape import broadcast_in_dim, iota, reshape
+from nabla_mlir.ops.tensor import Tensor, constant, full, full_like
+
+Dims = dict[str, Any]
+
+# ---------------------------------------------------------------- gather
+
+
+def _gather_result(x: Tensor, indices: Tensor, dimension_numbers: Dims, slice_sizes: Any, **_: Any) -> list[Any]:
+    dims = dimension_numbers
+    window = [n for d, n in enumerate(slice_sizes)
+              if d not in dims["collapsed_slice_dims"] and d not in dims["operand_batching_dims"]]  # fmt: skip
+    batch = [n for d, n in enumerate(indices.shape) if d != dims["index_vector_dim"]]
+    rank = len(window) + len(batch)
+    shape, windows, batches = [], iter(window), iter(batch)
+    for d in range(rank):
+        shape.append(next(windows) if d in dims["offset_dims"] else next(batches))
+    return [(tuple(shape), x.dtype)]
+
+
+def _gather_transpose(
+    cts: Any, i: int, xs: Any, dimension_numbers: Dims, slice_sizes: tuple[int, ...], indices_are_sorted: bool
+) -> Tensor:
+    x, indices = xs
+    places = clamped_starts(indices, x.shape, dimension_numbers["start_index_map"], slice_sizes,
+                            dimension_numbers["index_vector_dim"])  # fmt: skip
+    return scatter(
+        full_like(x, 0), places, cts[0], scatter_dimension_numbers=scatter_of(dimension_numbers),
+        indices_are_sorted=indices_are_sorted, unique_indices=False, body="add",
+    )  # fmt: skip
+
+
+def scatter_of(dims: Dims) -> Dims:
+    """The dimension numbers of the scatter that writes where a gather reads."""
+    return {
+        "update_window_dims": dims["offset_dims"], "inserted_window_dims": dims["collapsed_slice_dims"],
+        "input_batching_dims": dims["operand_batching_dims"],
+        "scatter_indices_batching_dims": dims["start_indices_batching_dims"],
+        "scatter_dims_to_operand_dims": dims["start_index_map"], "index_vector_dim": dims["index_vector_dim"],
+    }  # fmt: skip
+
+
+def gather_of(dims: Dims) -> Dims:
+    """The dimension numbers of the gather that reads where a scatter writes."""
+    return {
+        "offset_dims": dims["update_window_dims"], "collapsed_slice_dims": dims["inserted_window_dims"],
+        "operand_batching_dims": dims["input_batching_dims"],
+        "start_indices_batching_dims": dims["scatter_indices_batching_dims"],
+        "start_index_map": dims["scatter_dims_to_operand_dims"], "index_vector_dim": dims["index_vector_dim"],
+    }  # fmt: skip
+
+
+def clamped_starts(
+    indices: Tensor, shape: Sequence[int], index_map: Sequence[int], sizes: Sequence[int], vector_dim: int
+) -> Tensor:
+    """The starts a gather really reads at: moved inside the operand. Constants that lie inside stay as they are."""
+    if not index_map:
+        return indices
+    limits = np.array([shape[d] - sizes[d] for d in index_map], np.int64)
+    axes = [1] * indices.ndim
+    if vector_dim < indices.ndim:
+        axes[vector_dim] = len(index_map)
+    given = _constant_of(indices)
+    if given is not None and np.all(given >= 0) and np.all(given <= limits.reshape(axes)):
+        return indices
+    if limits.size and np.iinfo(indices.dtype).max < limits.max():
+        limits = np.minimum(limits, np.iinfo(indices.dtype).max)
+    if len(set(limits.tolist())) == 1:
+        return clamp(full((), 0, indices.dtype), indices, full((), int(limits[0]), indices.dtype))
+    upper = broadcast_in_dim(
+        constant(limits.astype(indices.dtype)), shape=indices.shape, broadcast_dimensions=(vector_dim,)
+    )
+    return clamp(full_like(indices, 0), indices, upper)
+
+
+def _constant_of(x: Tensor) -> np.ndarray | None:
+    owner = x.value.owner
+    op = getattr(owner, "operation", owner)
+    if not isinstance(op, ir.Operation) or op.name != "stablehlo.constant":
+        return None
+    return stablehlo.constant_array(op)
+
+
+def _gather_batch(
+    xs: Any, mapped: Any, size: int, dimension_numbers: Dims, slice_sizes: tuple[int, ...], indices_are_sorted: bool
+) -> list[Tensor]:
+    x, indices = xs
+    dims = dict(dimension_numbers)
+    if mapped[0] and mapped[1]:
+        for field in ("collapsed_slice_dims", "start_index_map", "offset_dims"):
+            dims[field] = shifted(dims[field])
+        dims["operand_batching_dims"] = (0, *shifted(dims["operand_batching_dims"]))
+        dims["start_indices_batching_dims"] = (0, *shifted(dims["start_indices_batching_dims"]))
+        dims["index_vector_dim"] += 1
+        slice_sizes = (1, *slice_sizes)
+        indices_are_sorted = False
+    elif mapped[0]:
+        # The mapped axis is read whole: one more window axis, the first of the result.
+        for field in ("collapsed_slice_dims", "start_index_map", "operand_batching_dims"):
+            dims[field] = shifted(dims[field])
+        dims["offset_dims"] = (0, *shifted(dims["offset_dims"]))
+        slice_sizes = (size, *slice_sizes)
+    else:
+        dims["offset_dims"] = shifted(dims["offset_dims"])
+        dims["start_indices_batching_dims"] = shifted(dims["start_indices_batching_dims"])
+        dims["index_vector_dim"] += 1
+        indices_are_sorted = False
+    return [gather(x, indices, dimension_numbers=dims, slice_sizes=slice_sizes, indices_are_sorted=indices_are_sorted)]
+
+
+def gather_dims(**fields: Any) -> Dims:
+    """Dimension numbers of a gather; fields that are left out are empty."""
+    return {"offset_dims": (), "collapsed_slice_dims": (), "operand_batching_dims": (),
+            "start_indices_batching_dims": (), "start_index_map": (), "index_vector_dim": 0, **fields}  # fmt: skip
+
+
+def scatter_dims(**fields: Any) -> Dims:
+    """Dimension numbers of a scatter; fields that are left out are empty."""
+    return {"update_window_dims": (), "inserted_window_dims": (), "input_batching_dims": (),
+            "scatter_indices_batching_dims": (), "scatter_dims_to_operand_dims": (), "index_vector_dim": 0, **fields}  # fmt: skip
+
+
+_ROWS = gather_dims(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,), index_vector_dim=1)
+_ROWS_SCATTER = scatter_of(_ROWS)
+_PAIRED = gather_dims(collapsed_slice_dims=(1,), operand_batching_dims=(0,), start_indices_batching_dims=(0,),
+                      start_index_map=(1,), index_vector_dim=2)  # fmt: skip
+_WINDOW = gather_dims(offset_dims=(0, 1), start_index_map=(1, 0), index_vector_dim=0)
+
+gather = structural(
+    "stablehlo.gather", doc="Slices of the operand at computed places; places outside are moved inside.",
+    attributes={"dimension_numbers": GatherDims, "slice_sizes": I64Array, "indices_are_sorted": Bool},
+    defaults={"indices_are_sorted": False},
+    result=_gather_result, transpose=_gather_transpose, batch=_gather_batch,
+    sample=[
+        Case(((4, 3), (5, 1)), {"dimension_numbers": _ROWS, "slice_sizes": (1, 3)}, (None, integers(0, 3)),
+             numpy=lambda x, i: x[i[:, 0]]),
+        Case(((4, 3), (5, 1)), {"dimension_numbers": _ROWS, "slice_sizes": (1, 3)}, (None, integers(-3, 8)),
+             numpy=lambda x, i: x[np.clip(i[:, 0], 0, 3)]),
+        Case(((2, 5), (2, 3, 1)), {"dimension_numbers": _PAIRED, "slice_sizes": (1, 1)}, (None, integers(0, 4)),
+             numpy=lambda x, i: np.take_along_axis(x, i[..., 0], 1)),
+        Case(((4, 5), (2,)), {"dimension_numbers": _WINDOW, "slice_sizes": (2, 2)}, (None, integers(0, 2)),
+             numpy=lambda x, i: x[i[1] : i[1] + 2, i[0] : i[0] + 2]),
+    ],
+)  # fmt: skip
+
+# ---------------------------------------------------------------- scatter
+
+
+def _scatter_result(x: Tensor, *rest: Tensor, **_: Any) -> list[Any]:
+    operands = (x, *rest)[: (len(rest) + 1) // 2]
+    return [(o.shape, o.dtype) for o in operands]
+
+
+def _scatter_linear(xs: Any, body: Any, **_: Any) -> tuple[int, ...]:
+    return (0, 2) if len(xs) == 3 and body in ("add", "set") else ()
+
+
+def _scatter_jvp(outs: Any, xs: Any, tangents: Any, body: Any, **params: Any) -> list[MaybeZero]:
+    if len(xs) != 3 or not isinstance(body, str):
+        raise RuleMissingError("the derivative of scatter requires one operand and a named body.", where=user_frame())
+    x, indices, updates = xs
+    t, t_updates = tangents[0], tangents[2]
+    if isinstance(t, Zero) and isinstance(t_updates, Zero):
+        return [ZERO]
+    if body == "add":
+        return [scatter(materialize(t, x), indices, materialize(t_updates, updates), body="add", **params)]
+    if body == "set":
+        if not params["unique_indices"]:
+            # With duplicates only the update that was written last counts; its tangent alone is written.
+            t_updates = where_zero(_winners(x, indices, updates, params), materialize(t_updates, updates))
+            cleared = scatter(materialize(t, x), indices, full_like(updates, 0), body="set", **params)
+            return [scatter(cleared, indices, t_updates, body="add", **params)]
+        return [scatter(materialize(t, x), indices, materialize(t_updates, updates), body="set", **params)]
+    if body in ("max", "min"):
+        return [_extremum_tangent(outs[0], xs, t, t_updates, params)]
+    if body == "mul":
+        return [_product_tangent(outs[0], xs, t, t_updates, params)]
+    return [ZERO]
+
+
+def _read_back(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
+    """For each update the element of `x` that it was written to."""
+    dims = params["scatter_dimension_numbers"]
+    sizes = _window_sizes(x, updates, dims)
+    return gather(x, indices, dimension_numbers=gather_of(dims), slice_sizes=sizes,
+                  indices_are_sorted=params["indices_are_sorted"])  # fmt: skip
+
+
+def _window_sizes(x: Tensor, updates: Tensor, dims: Dims) -> tuple[int, ...]:
+    windows = iter(updates.shape[d] for d in dims["update_window_dims"])
+    absent = {*dims["inserted_window_dims"], *dims["input_batching_dims"]}
+    return tuple(1 if d in absent else next(windows) for d in range(x.ndim))
+
+
+def _winners(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
+    """True for each update that is the one left standing in its place."""
+    number = np.dtype(np.int32)
+    own = reshape(iota(shape=(updates.size,), dtype=number, iota_dimension=0), shape=updates.shape)
+    standing = scatter(full(x.shape, -1, number), indices, own, body="set", **params)
+    return compare(own, _read_back(standing, indices, updates, params), comparison_direction="EQ")
+
+
+def _extremum_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, params: Any) -> Tensor:
+    """Everything that attains the extremum of its place shares the tangent equally."""
+    x, indices, updates = xs
+    mine = compare(x, y, comparison_direction="EQ")
+    theirs = compare(updates, _read_back(y, indices, updates, params), comparison_direction="EQ")
+    count = scatter(convert(mine, dtype=x.dtype), indices, convert(theirs, dtype=x.dtype), body="add", **params)
+    total = scatter(
+        where_zero(mine, materialize(t, x)), indices, where_zero(theirs, materialize(t_updates, updates)),
+        body="add", **params,
+    )  # fmt: skip
+    return total / count
+
+
+def _product_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, params: Any) -> MaybeZero:
+    """X * prod(u): the product of the others, counted with the zeros apart so that a zero factor is exact."""
+    x, indices, updates = xs
+    total: MaybeZero = ZERO
+    if not isinstance(t, Zero):
+        ones = scatter(full_like(x, 1), indices, updates, body="mul", **params)
+        total = t * ones
+    if isinstance(t_updates, Zero):
+        return total
+    is_zero = compare(updates, full_like(updates, 0), comparison_direction="EQ")
+    zeros = scatter(full_like(x, 0), indices, convert(is_zero, dtype=x.dtype), body="add", **params)
+    safe = select(is_zero, full_like(updates, 1), updates)
+    others = scatter(x, indices, safe, body="mul", **params)
+    count, product = (_read_back(v, indices, updates, params) for v in (zeros, others))
+    alone = compare(count, convert(is_zero, dtype=x.dtype), comparison_direction="EQ")
+    return add_any(
+        total, scatter(full_like(x, 0), indices, t_updates * where_zero(alone, product / safe), body="add", **params)
+    )
+
+
+def _scatter_transpose(cts: Any, i: int, xs: Any, body: Any, **params: Any) -> Tensor:
+    x, indices, updates = xs
+    ct = cts[0]
+    if i == 0:
+        return ct if body == "add" else scatter(ct, indices, full_like(updates, 0), body="set", **params)
+    read = where_zero(_inside(x, indices, updates, params), _read_back(ct, indices, updates, params))
+    if body == "set" and not params["unique_indices"]:
+        read = where_zero(_winners(x, indices, updates, params), read)
+    return read
+
+
+def _inside(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
+    """True for each update whose window lies inside the operand: the others were dropped."""
+    dims = params["scatter_dimension_numbers"]
+    sizes = _window_sizes(x, updates, dims)
+    index_map, vector_dim = dims["scatter_dims_to_operand_dims"], dims["index_vector_dim"]
+    limits = np.array([x.shape[d] - sizes[d] for d in index_map], np.int64)
+    given = _constant_of(indices)
+    axes = [1] * indices.ndim
+    if vector_dim < indices.ndim:
+        axes[vector_dim] = len(index_map)
+    if not index_map or (given is not None and np.all(given >= 0) and np.all(given <= limits.reshape(axes))):
+        return full(updates.shape, True, np.dtype(bool))
+    upper = constant(np.broadcast_to(limits.reshape(axes), indices.shape).astype(indices.dtype)) \
+        if len(set(limits.tolist())) > 1 else full_like(indices, int(limits[0]))  # fmt: skip
+    fits = logical_and(
+        compare(indices, full_like(indices, 0), comparison_direction="GE"),
+        compare(indices, upper, comparison_direction="LE"),
+    )
+    if vector_dim < indices.ndim:
+        fits = reduce(fits, full((), True, np.dtype(bool)), dimensions=(vector_dim,), body="and")
+    windows = set(dims["update_window_dims"])
+    own = tuple(d for d in range(updates.ndim) if d not in windows)
+    return broadcast_in_dim(fits, shape=updates.shape, broadcast_dimensions=own)
+
+
+def _scatter_batch(xs: Any, mapped: Any, size: int, body: Any, **params: Any) -> list[Tensor]:
+    count = (len(xs) - 1) // 2
+    operands, indices, updates = xs[:count], xs[count], xs[count + 1 :]
+    dims = dict(params["scatter_dimension_numbers"])
+    operands = all_prefixed(operands, mapped[:count], size)
+    updates = all_prefixed(updates, mapped[count + 1 :], size)
+    for field in ("inserted_window_dims", "scatter_dims_to_operand_dims"):
+        dims[field] = shifted(dims[field])
+    if mapped[count]:
+        dims["update_window_dims"] = shifted(dims["update_window_dims"])
+        dims["input_batching_dims"] = (0, *shifted(dims["input_batching_dims"]))
+        dims["scatter_indices_batching_dims"] = (0, *shifted(dims["scatter_indices_batching_dims"]))
+        dims["index_vector_dim"] += 1
+        params["indices_are_sorted"] = False
+    else:
+        dims["update_window_dims"] = (0, *shifted(dims["update_window_dims"]))
+        dims["input_batching_dims"] = shifted(dims["input_batching_dims"])
+    params["scatter_dimension_numbers"] = dims
+    return scatter.apply([*operands, indices, *updates], {**params, "body": body})
+
+
+def _scatter_numpy(ufunc: Any) -> Any:
+    def run(x: Any, i: Any, u: Any) -> Any:
+        x = x.copy()
+        for row, update in zip(i[:, 0], u, strict=True):
+            if 0 <= row < len(x):
+                x[row] = ufunc(x[row], update)
+        return x
+
+    return run
+
+
+_SCATTER = {"scatter_dimension_numbers": _ROWS_SCATTER, "indices_are_sorted": False, "unique_indices": False}
+_SHAPES = ((4, 3), (5, 1), (5, 3))
+scatter = general(
+    "stablehlo.scatter",
+    doc="The operand with updates combined into computed places; updates outside are dropped, the last of several wins.",
+    attributes={"scatter_dimension_numbers": ScatterDims, "indices_are_sorted": Bool, "unique_indices": Bool},
+    defaults={"indices_are_sorted": False, "unique_indices": False},
+    regions=("body",), emit_region=emit_combiner, read_region=read_combiner, result=_scatter_result,
+    jvp=_scatter_jvp, linear=_scatter_linear, transpose=_scatter_transpose, batch=_scatter_batch,
+    sample=[
+        Case(_SHAPES, {**_SCATTER, "body": "add"}, (None, integers(0, 3)), numpy=_scatter_numpy(np.add)),
+        Case(_SHAPES, {**_SCATTER, "body": "add"}, (None, integers(-2, 6)), numpy=_scatter_numpy(np.add)),
+        Case(_SHAPES, {**_SCATTER, "body": "set"}, (None, integers(0, 3)), numpy=_scatter_numpy(lambda a, b: b)),
+        Case(_SHAPES, {**_SCATTER, "body": "max"}, (None, integers(0, 3)), numpy=_scatter_numpy(np.maximum)),
+        Case(_SHAPES, {**_SCATTER, "body": "min"}, (None, integers(0, 3)), numpy=_scatter_numpy(np.minimum)),
+        Case(_SHAPES, {**_SCATTER, "body": "mul"}, (None, integers(0, 3)), numpy=_scatter_numpy(np.multiply)),
+    ],
+)  # fmt: skip
+
+# ---------------------------------------------------------------- sort
+
+
+def emit_comparator(region: ir.Region, direction: str, operands: Sequence[Tensor]) -> None:
+    """Fills a region with the comparison of the first operand's elements; floats in total order."""
+    types = [tensor_type((), x.dtype) for x in operands for _ in range(2)]
+    block = ir.Block.create_at_start(region, types, [ir.Location.unknown()] * len(types))
+    with ir.InsertionPoint(block):
+        a, b = (Tensor(v) for v in block.arguments[:2])
+        kind = "TOTALORDER" if a.dtype.kind not in "biu" else None
+        less = compare(a, b, comparison_direction=direction, compare_type=kind)
+        stablehlo.emit("stablehlo.return", [less.value], results=[])
+
+
+def _with_payload(source: Region, payload: ir.Type) -> Any:
+    """The comparator with two more arguments that it does not look at."""
+
+    def emit(region: ir.Region, _: Any, __: Any) -> None:
+        block = source.source.blocks[0]
+        types = [*(a.type for a in block.arguments), payload, payload]
+        new = ir.Block.create_at_start(region, types, [ir.Location.unknown()] * len(types))
+        mapping = {**source.captures, **dict(zip(block.arguments, list(new.arguments)[:-2], strict=True))}
+        with ir.InsertionPoint(new):
+            for op in block.operations:
+                clone_op(op.operation, mapping)
+
+    return emit
+
+
+def _sort_jvp(outs: Any, xs: Any, tangents: Any, dimension: int, is_stable: bool, comparator: Any) -> list[MaybeZero]:
+    """Tangents move as their primals do: the sort also carries the positions, which then read the tangents."""
+    dimension %= xs[0].ndim
+    position = iota(shape=xs[0].shape, dtype=np.dtype(np.int32), iota_dimension=dimension)
+    params = {"dimension": dimension, "is_stable": is_stable}
+    if isinstance(comparator, Region):
+        operands = [*xs, position]
+        op = stablehlo.emit(
+            "stablehlo.sort", [o.value for o in operands], results=[o.value.type for o in operands], regions=1,
+            attributes={k: sort.attributes[k].encode(v) for k, v in params.items()},
+        )  # fmt: skip
+        _with_payload(comparator, tensor_type((), position.dtype))(op.regions[0], None, None)
+        results = [Tensor(r) for r in op.results]
+    else:
+        results = sort.apply([*xs, position], {**params, "comparator": comparator})
+    *values, order = results
+    outs[:] = values
+    return [t if isinstance(t, Zero) else along_axis(t, order, dimension) for t in tangents]
+
+
+def along_axis(x: Tensor, indices: Tensor, axis: int) -> Tensor:
+    """``take_along_axis``: element indices[.., i, ..] along `axis`; all other axes are paired."""
+    others = tuple(d for d in range(x.ndim) if d != axis)
+    numbers = gather_dims(
+        collapsed_slice_dims=(axis,), operand_batching_dims=others, start_indices_batching_dims=others,
+        start_index_map=(axis,), index_vector_dim=x.ndim,
+    )  # fmt: skip
+    places = reshape(indices, shape=(*indices.shape, 1))
+    return gather(x, places, dimension_numbers=numbers, slice_sizes=(1,) * x.ndim)
+
+
+def _sort_batch(xs: Any, mapped: Any, size: int, dimension: int, **params: Any) -> list[Tensor]:
+    dimension = dimension + 1 if dimension >= 0 else dimension  # counted from the end it does not move
+    return sort.apply(all_prefixed(xs, mapped, size), {"dimension": dimension, **params})
+
+
+sort = general(
+    "stablehlo.sort", doc="The operands reordered together along `dimension` by a comparator.",
+    attributes={"dimension": I64, "is_stable": Bool}, defaults={"dimension": -1, "is_stable": False},
+    regions=("comparator",), emit_region=emit_comparator,
+    result=lambda *xs, **_: [(x.shape, x.dtype) for x in xs], jvp=_sort_jvp, batch=_sort_batch, multi=True,
+    sample=[Case(((2, 5),), {"dimension": 1, "is_stable": True, "comparator": "LT"}, numpy=lambda x: np.sort(x, 1)),
+            Case(((4, 2),), {"dimension": 0, "is_stable": True, "comparator": "GT"}, numpy=lambda x: -np.sort(-x, 0))],
+)  # fmt: skip

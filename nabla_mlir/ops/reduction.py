@@ -1,0 +1,224 @@
+"""Reductions over whole axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.stablehlo import I64Array
+from nabla_mlir.dialects.types import is_float, tensor_type
+from nabla_mlir.errors import RuleMissingError, user_frame
+from nabla_mlir.ops.batching import batch_ops
+from nabla_mlir.ops.elementwise import compare, convert, select
+from nabla_mlir.ops.forward import jvp_by_decomposition
+from nabla_mlir.ops.kinds import all_prefixed, general, prefixed, shifted
+from nabla_mlir.ops.registry import REGISTRY, ZERO, MaybeZero, Region, Zero, add_any
+from nabla_mlir.ops.samples import Case, booleans, integers
+from nabla_mlir.ops.shape import concatenate, element_count, expand, reshape, slice_, transpose
+from nabla_mlir.ops.tensor import Tensor, full, full_like, wrap
+
+# The combiners that have a name; every other body is carried as a Region.
+COMBINERS = {
+    "add": "stablehlo.add", "mul": "stablehlo.multiply", "max": "stablehlo.maximum", "min": "stablehlo.minimum",
+    "and": "stablehlo.and", "or": "stablehlo.or", "xor": "stablehlo.xor",
+}  # fmt: skip
+_NAMES = {v: k for k, v in COMBINERS.items()}
+
+
+def identity_of(combiner: str, dtype: np.dtype) -> Any:
+    """The neutral element of a combiner."""
+    if combiner in ("add", "or", "xor"):
+        return False if dtype.kind == "b" else 0
+    if combiner == "mul":
+        return 1
+    if combiner == "and":
+        return True if dtype.kind == "b" else -1
+    if dtype.kind == "b":
+        return combiner == "min"
+    if is_float(dtype):
+        return -np.inf if combiner == "max" else np.inf
+    info = np.iinfo(dtype)
+    return int(info.min if combiner == "max" else info.max)
+
+
+def emit_combiner(region: ir.Region, combiner: str, operands: Sequence[Tensor]) -> None:
+    """Fills a region with ``(a, b) -> combiner(a, b)`` on scalars of the first operand's dtype."""
+    scalar = tensor_type((), operands[0].dtype)
+    block = ir.Block.create_at_start(region, [scalar, scalar], [ir.Location.unknown()] * 2)
+    with ir.InsertionPoint(block):
+        a, b = block.arguments
+        out = b if combiner == "set" else stablehlo.emit(COMBINERS[combiner], [a, b]).results[0]
+        stablehlo.emit("stablehlo.return", [out], results=[])
+
+
+def read_combiner(region: ir.Region) -> str | None:
+    """The name of the combiner in a region, or None if it has none."""
+    block = region.blocks[0]
+    if len(block.arguments) != 2:
+        return None
+    a, b = block.arguments
+    first, *rest = (op.operation for op in block.operations)
+    if not rest:
+        return "set" if first.operands[0] == b else None
+    returned = rest[0]
+    if len(rest) != 1 or returned.operands[0] != first.results[0]:
+        return None
+    if {first.operands[0], first.operands[-1]} != {a, b} or first.results[0].type != a.type:
+        return None
+    return _NAMES.get(first.name)
+
+
+def _result(*operands: Tensor, dimensions: Sequence[int], body: Any) -> list[Any]:
+    inputs = operands[: len(operands) // 2]
+    return [(tuple(n for d, n in enumerate(x.shape) if d not in set(dimensions)), i.dtype)
+            for x, i in zip(inputs, operands[len(inputs) :], strict=True)]  # fmt: skip
+
+
+def _jvp(outs: Any, xs: Any, tangents: Any, dimensions: tuple[int, ...], body: Any) -> list[MaybeZero]:
+    count = len(xs) // 2
+    if all(isinstance(t, Zero) for t in tangents):
+        return [ZERO] * count
+    if count > 1 or body not in ("add", "max", "min", "and", "or", "xor"):
+        return jvp_by_decomposition(tree)(outs, xs, tangents, dimensions=dimensions, body=body)
+    x, init = xs
+    t, t_init = tangents
+    if body == "add":
+        total = ZERO if isinstance(t, Zero) else reduce_sum(t, dimensions)
+        return [add_any(total, expand_scalar(t_init, outs[0]))]
+    if body in ("max", "min"):
+        if not isinstance(t_init, Zero):
+            return jvp_by_decomposition(tree)(outs, xs, tangents, dimensions=dimensions, body=body)
+        return [_extremum_tangent(outs[0], x, t, dimensions)]
+    return [ZERO]
+
+
+def expand_scalar(t: MaybeZero, like: Tensor) -> MaybeZero:
+    """A scalar tangent repeated to the shape of `like`."""
+    if isinstance(t, Zero) or t.shape == like.shape:
+        return t
+    return expand(t, like.shape, tuple(range(like.ndim)))
+
+
+def _extremum_tangent(y: Tensor, x: Tensor, t: MaybeZero, dimensions: tuple[int, ...]) -> MaybeZero:
+    """Every element that attains the extremum shares the tangent equally."""
+    attained = compare(x, expand(y, x.shape, dimensions), comparison_direction="EQ")
+    count = reduce_sum(convert(attained, dtype=x.dtype), dimensions)
+    return reduce_sum(select(attained, t, full_like(x, 0)), dimensions) / count
+
+
+def tree(xs: Sequence[Tensor], dimensions: tuple[int, ...], body: Any) -> list[Tensor]:
+    """The same reduction as a balanced tree: the body applied to halves as whole vectors, log2(n) times.
+
+    It defines the derivative of every reduction that is neither a sum nor an extremum. It divides by nothing, so a
+    product with zeros among its factors is exact; and its size grows with log(n).
+    """
+    count = len(xs) // 2
+    inputs, inits = xs[:count], xs[count:]
+    kept = tuple(d for d in range(inputs[0].ndim) if d not in set(dimensions))
+    order = (*dimensions, *kept)
+    shape = tuple(inputs[0].shape[d] for d in kept)
+    n = element_count(tuple(inputs[0].shape[d] for d in dimensions))
+    values = [_reduced_first(x, order, (n, *shape)) for x in inputs]
+    # An initial value is a scalar, or has one axis: the prefix, which is the first of the kept axes.
+    start = [expand(i, (1, *shape), tuple(d for d in range(len(shape) + 1) if not 1 <= d <= i.ndim)) for i in inits]
+    while n > 1:
+        half = n // 2
+        low, high = ([_rows(v, a, b) for v in values] for a, b in ((0, half), (half, 2 * half)))
+        combined = combine(body, low, high)
+        if n % 2:
+            combined = [concatenate(c, _rows(v, n - 1, n), dimension=0) for c, v in zip(combined, values, strict=True)]
+        values, n = combined, half + n % 2
+    final = combine(body, start, values) if n else start
+    return [reshape(v, shape=shape) for v in final]
+
+
+def _reduced_first(x: Tensor, order: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
+    x = x if order == tuple(range(x.ndim)) else transpose(x, permutation=order)
+    return x if x.shape == shape else reshape(x, shape=shape)
+
+
+def _rows(x: Tensor, start: int, stop: int) -> Tensor:
+    rest = x.shape[1:]
+    return slice_(x, start_indices=(start, *(0 for _ in rest)), limit_indices=(stop, *rest), strides=(1,) * x.ndim)
+
+
+def combine(body: Any, low: Sequence[Tensor], high: Sequence[Tensor]) -> list[Tensor]:
+    """The body of a reduction on whole arrays, element by element."""
+    if isinstance(body, str):
+        return [REGISTRY[COMBINERS[body]](low[0], high[0])]
+    shape = low[0].shape
+    size = element_count(shape)
+    arguments = [reshape(v, shape=(size,)) for v in (*low, *high)]
+    outs = apply_body(body, arguments, size)
+    return [reshape(v, shape=shape) for v in outs]
+
+
+def apply_body(body: Region, arguments: Sequence[Tensor], size: int) -> list[Tensor]:
+    """A region on scalars applied to vectors of `size`, entry by entry."""
+    block = body.source.blocks[0]
+    ops = [op.operation for op in block.operations]
+    mapped = dict(zip(block.arguments, arguments, strict=True))
+    unmapped: dict[ir.Value, ir.Value] = {}
+    batch_ops(ops[:-1], mapped, size, unmapped=unmapped)
+    return [mapped[v] if v in mapped else prefixed(wrap(unmapped.get(v, v)), size) for v in ops[-1].operands]
+
+
+def _transpose(cts: Any, i: int, xs: Any, dimensions: tuple[int, ...], body: Any) -> MaybeZero:
+    if body != "add" or len(xs) != 2:
+        raise RuleMissingError("transposing stablehlo.reduce requires a sum, got another body.", where=user_frame())
+    if i == 1:
+        return reduce_sum(cts[0], tuple(range(cts[0].ndim)))
+    return expand(cts[0], xs[0].shape, dimensions)
+
+
+def _batch(xs: Any, mapped: Any, size: int, dimensions: tuple[int, ...], body: Any) -> list[Tensor]:
+    count = len(xs) // 2
+    inputs, inits = xs[:count], xs[count:]
+    if any(mapped[count:]):
+        return _batch_mapped_init(xs, mapped, size, dimensions, body)
+    inputs = all_prefixed(inputs, mapped[:count], size)
+    return list(reduce.apply([*inputs, *inits], {"dimensions": shifted(dimensions), "body": body}))
+
+
+def _batch_mapped_init(xs: Any, mapped: Any, size: int, dimensions: tuple[int, ...], body: Any) -> list[Tensor]:
+    """A start value per entry is combined afterwards, which the specification allows: init may enter anywhere."""
+    count = len(xs) // 2
+    if not isinstance(body, str):
+        return tree(all_prefixed(xs, mapped, size), shifted(dimensions), body)
+    x = xs[0] if mapped[0] else prefixed(xs[0], size)
+    neutral = full((), identity_of(body, x.dtype), x.dtype)
+    reduced = reduce(x, neutral, dimensions=shifted(dimensions), body=body)
+    init = expand(xs[count], reduced.shape, tuple(range(1, reduced.ndim)))
+    return [REGISTRY[COMBINERS[body]](init, reduced)]
+
+
+reduce = general(
+    "stablehlo.reduce", doc="The elements along `dimensions` combined into one, starting from init.",
+    attributes={"dimensions": I64Array}, regions=("body",), emit_region=emit_combiner, read_region=read_combiner,
+    result=_result, jvp=_jvp, transpose=_transpose, batch=_batch,
+    linear=lambda xs, dimensions, body: (0, 1) if body == "add" and len(xs) == 2 else (),
+    sample=[
+        Case(((2, 3, 4), ()), {"dimensions": (1,), "body": "add"}, values=(None, np.array(0.0)), numpy=lambda x, i: x.sum(1)),
+        Case(((2, 3, 4), ()), {"dimensions": (0, 2), "body": "add"}, numpy=lambda x, i: x.sum((0, 2)) + i),
+        Case(((2, 3), ()), {"dimensions": (1,), "body": "mul"}, numpy=lambda x, i: x.prod(1) * i),
+        Case(((2, 5), ()), {"dimensions": (0,), "body": "mul"}, values=(None, np.array(1.0)), numpy=lambda x, i: x.prod(0)),
+        Case(((2, 3), ()), {"dimensions": (1,), "body": "max"}, values=(None, np.array(-np.inf)), numpy=lambda x, i: x.max(1)),
+        Case(((2, 3), ()), {"dimensions": (0, 1), "body": "min"}, values=(None, np.array(np.inf)), numpy=lambda x, i: x.min()),
+        Case(((2, 3), ()), {"dimensions": (1,), "body": "and"}, (booleans(),), (None, np.array(True)), numpy=lambda x, i: x.all(1)),
+        Case(((2, 3), ()), {"dimensions": (1,), "body": "or"}, (booleans(),), (None, np.array(False)), numpy=lambda x, i: x.any(1)),
+        Case(((2, 3), ()), {"dimensions": (1,), "body": "xor"}, (integers(),), (None, np.array(0, np.int32)),
+             numpy=lambda x, i: np.bitwise_xor.reduce(x, 1)),
+        Case(((0, 3), ()), {"dimensions": (0,), "body": "add"}, values=(None, np.array(0.0)), numpy=lambda x, i: x.sum(0)),
+    ],
+)  # fmt: skip
+
+
+def reduce_sum(x: Tensor, dimensions: Sequence[int]) -> Tensor:
+    """The sum over `dimensions`; `x` itself if there are none."""
+    if not dimensions:
+        return x
+    return reduce(x, full((), 0, x.dtype), dimensions=tuple(dimensions), body="add")

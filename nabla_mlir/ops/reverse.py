@@ -1,0 +1,152 @@
+"""Reverse mode over a straight line of operations: cotangents pulled back through each by its record.
+
+There is no third rule set. An elementwise operation multiplies the cotangent by its partials; an operation that is
+linear in its active operands is transposed; any other is linearised by its jvp rule and what that emitted, which
+is linear in the tangents, is transposed in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.locations import named
+from nabla_mlir.ops.forward import carries_tangent, recorded
+from nabla_mlir.ops.registry import (
+    UNSUPPORTED,
+    ZERO,
+    MaybeZero,
+    OpDef,
+    Params,
+    Zero,
+    add_any,
+    materialize,
+    missing_rule,
+    record_of,
+)
+from nabla_mlir.ops.tensor import Tensor, wrap
+
+Cotangents = dict[ir.Value, Tensor]
+
+
+def active_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
+    """The values that depend differentiably on `roots`, the roots included."""
+    active = set(roots)
+    for op in ops:
+        if not any(v in active for v in op.operands):
+            continue
+        record = record_of(op, "vjp") if any(carries_tangent(r) for r in op.results) else None
+        if record is None or isinstance(record.jvp, Zero):
+            continue
+        active.update(r for r in op.results if carries_tangent(r))
+    return active
+
+
+def pull_back(ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Cotangents) -> None:
+    """Extends `cotangents` (keyed by primal value) from the results of `ops` to their active operands.
+
+    Everything is emitted at the current insertion point, which must be behind `ops`. Cotangents of one value are
+    summed; a value that receives none has no entry.
+    """
+    for op in reversed(ops):
+        results = list(op.results)
+        if not any(r in cotangents for r in results):
+            continue
+        cts: list[MaybeZero] = [cotangents.pop(r, ZERO) for r in results]
+        operands = list(op.operands)
+        if not any(v in active for v in operands):
+            continue
+        with named("vjp", op.location):
+            for value, ct in zip(operands, _operand_cotangents(op, operands, active, cts), strict=True):
+                if isinstance(ct, Zero) or value not in active:
+                    continue
+                total = add_any(cotangents.get(value, ZERO), ct)
+                assert isinstance(total, Tensor)
+                cotangents[value] = total
+
+
+def _operand_cotangents(
+    op: ir.Operation, operands: list[ir.Value], active: set[ir.Value], cts: list[MaybeZero]
+) -> list[MaybeZero]:
+    record = record_of(op, "vjp")
+    if isinstance(record.jvp, Zero):
+        return [ZERO] * len(operands)
+    if isinstance(record.jvp, UNSUPPORTED):
+        raise missing_rule(op, "vjp", record.jvp.reason)
+    params = record.read(op)
+    xs = [wrap(v) for v in operands]
+    is_active = [v in active for v in operands]
+    if record.partials is not None:
+        return _scaled(record, op, xs, is_active, cts[0], params)
+    linear = record.linear_operands(xs, params)
+    if all(i in linear for i, a in enumerate(is_active) if a):
+        return _transposed(record, op, xs, is_active, cts, params)
+    return _linearized(record, op, xs, is_active, cts, params)
+
+
+def _scaled(
+    record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], ct: MaybeZero, params: Params
+) -> list[MaybeZero]:
+    assert record.partials is not None
+    y = wrap(op.results[0])
+    return [
+        ZERO if isinstance(ct, Zero) or isinstance(partial, Zero) or not a else partial(ct, y, *xs, **params)
+        for partial, a in zip(record.partials, is_active, strict=True)
+    ]
+
+
+def _transposed(
+    record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], cts: list[MaybeZero], params: Params
+) -> list[MaybeZero]:
+    if isinstance(record.transpose, UNSUPPORTED):
+        raise missing_rule(op, "transpose", record.transpose.reason)
+    if record.multi:
+        cts = [materialize(ct, wrap(r)) for ct, r in zip(cts, op.results, strict=True)]
+    if isinstance(cts[0], Zero):
+        return [ZERO] * len(xs)
+    return [record.transpose(cts, i, xs, **params) if a else ZERO for i, a in enumerate(is_active)]
+
+
+def _linearized(
+    record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], cts: list[MaybeZero], params: Params
+) -> list[MaybeZero]:
+    """Emits the jvp on placeholders for the tangents, and transposes it; the placeholders are dead afterwards."""
+    holders = {i: _placeholder(x) for i, (x, a) in enumerate(zip(xs, is_active, strict=True)) if a}
+    outs = [wrap(r) for r in op.results]
+    old = list(outs)
+
+    def run(_: Sequence[Tensor]) -> list[MaybeZero]:
+        return record.jvp(outs, xs, [holders.get(i, ZERO) for i in range(len(xs))], **params)
+
+    tangents, emitted = recorded(run, xs, {})  # type: ignore[arg-type]
+    for before, after in zip(old, outs, strict=True):
+        if after is not before:
+            _hoist(emitted, op)
+            before.value.replace_all_uses_with(after.value)
+    inner: Cotangents = {}
+    for tangent, ct in zip(tangents, cts, strict=True):
+        if isinstance(tangent, Zero) or isinstance(ct, Zero):
+            continue
+        total = add_any(inner.get(tangent.value, ZERO), ct)
+        assert isinstance(total, Tensor)
+        inner[tangent.value] = total
+    active = active_values(emitted, [h.value for h in holders.values()])
+    pull_back(emitted, active, inner)
+    results = [inner.get(holders[i].value, ZERO) if i in holders else ZERO for i in range(len(xs))]
+    return results
+
+
+def _hoist(emitted: Sequence[ir.Operation], op: ir.Operation) -> None:
+    # A result that replaces a primal must stand where the primal did, before its users.
+    anchor = op
+    for new in emitted:
+        new.move_after(anchor)
+        anchor = new
+
+
+PLACEHOLDER = "ad.placeholder"
+
+
+def _placeholder(like: Tensor) -> Tensor:
+    return wrap(ir.Operation.create(PLACEHOLDER, results=[like.value.type]).results[0])

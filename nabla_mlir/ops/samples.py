@@ -1,0 +1,82 @@
+"""What the law tests feed to a record: domains for elementwise operations, cases for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Real numbers of [low, high] that keep `gap` away from each of `avoid`; or integers of that range."""
+
+    low: float
+    high: float
+    avoid: tuple[float, ...] = ()
+    gap: float = 0.1
+    kind: str = "real"
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """An array of the domain."""
+        if self.kind == "bool":
+            return rng.integers(0, 2, shape).astype(bool)
+        if self.kind == "whole":
+            return rng.integers(int(self.low), int(self.high) + 1, shape).astype(dtype)
+        if self.kind == "integer":
+            return rng.integers(int(self.low), int(self.high) + 1, shape).astype(dtype)
+        x = rng.uniform(self.low, self.high, shape)
+        for point in self.avoid:
+            near = np.abs(x - point) < self.gap
+            x = np.where(near, point + np.where(x >= point, 1, -1) * (self.gap + np.abs(x - point)), x)
+        if dtype.kind == "c":
+            x = x + 1j * rng.uniform(self.low, self.high, shape)
+        return np.asarray(x).astype(dtype)
+
+
+def reals(low: float = -2.0, high: float = 2.0, avoid: Sequence[float] = (), gap: float = 0.1) -> Domain:
+    """Real numbers away from the points where the operation is not smooth."""
+    return Domain(low, high, tuple(avoid), gap)
+
+
+def integers(low: int = -5, high: int = 5) -> Domain:
+    """Integers of [low, high]."""
+    return Domain(low, high, kind="integer")
+
+
+def whole(low: int, high: int) -> Domain:
+    """Whole numbers of [low, high] as floating point; the operation is not differentiated in them."""
+    return Domain(low, high, kind="whole")
+
+
+def booleans() -> Domain:
+    """Truth values."""
+    return Domain(0, 1, kind="bool")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of a record: the shape (and domain, if not real) of each operand, and the parameters.
+
+    Attributes:
+      values: operands given as they are (indices, for instance); None where they are drawn.
+    """
+
+    shapes: tuple[tuple[int, ...], ...]
+    params: dict[str, Any] = field(default_factory=dict)
+    domains: tuple[Domain | None, ...] = ()
+    values: tuple[Any, ...] = ()
+    numpy: Any = None
+    smooth: bool = True
+
+    def draw(self, rng: np.random.Generator, dtype: np.dtype) -> list[np.ndarray]:
+        """The operands."""
+        drawn = []
+        for i, shape in enumerate(self.shapes):
+            given = self.values[i] if i < len(self.values) else None
+            domain = (self.domains[i] if i < len(self.domains) else None) or reals()
+            kind = np.dtype(np.int32) if domain.kind == "integer" else dtype
+            drawn.append(np.asarray(given) if given is not None else domain.draw(rng, shape, kind))
+        return drawn

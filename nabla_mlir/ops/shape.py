@@ -1,0 +1,315 @@
+"""Operations that move elements: reshape, transpose, broadcast, slice, pad, concatenate, and their like."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.stablehlo import I64, I64Array
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.ops.kinds import all_prefixed, nondifferentiable, prefixed, shifted, structural
+from nabla_mlir.ops.registry import MaybeZero
+from nabla_mlir.ops.samples import Case, integers
+from nabla_mlir.ops.tensor import Tensor, full, full_like
+
+Shape = tuple[int, ...]
+
+
+def inverse(permutation: Sequence[int]) -> Shape:
+    """The permutation that undoes `permutation`."""
+    return tuple(int(i) for i in np.argsort(permutation))
+
+
+transpose = structural(
+    "stablehlo.transpose", doc="Axes permuted: result axis i is operand axis permutation[i].",
+    attributes={"permutation": I64Array},
+    transpose=lambda cts, i, xs, permutation: transpose(cts[0], permutation=inverse(permutation)),
+    batch=lambda xs, mapped, size, permutation: [transpose(xs[0], permutation=(0, *shifted(permutation)))],
+    sample=[Case(((2, 3, 4),), {"permutation": (2, 0, 1)}, numpy=lambda x: x.transpose(2, 0, 1)),
+            Case(((0, 3),), {"permutation": (1, 0)}, numpy=np.transpose)],
+)  # fmt: skip
+
+reshape = structural(
+    "stablehlo.reshape", doc="The same elements in row-major order under another shape.",
+    result=lambda x, shape: [(tuple(shape), x.dtype)],
+    result_params=lambda op: {"shape": shape_and_dtype(op.results[0].type)[0]},
+    transpose=lambda cts, i, xs, shape: reshape(cts[0], shape=xs[0].shape),
+    batch=lambda xs, mapped, size, shape: [reshape(xs[0], shape=(size, *shape))],
+    sample=[Case(((2, 6),), {"shape": (3, 4)}, numpy=lambda x: x.reshape(3, 4)),
+            Case(((1,),), {"shape": ()}, numpy=lambda x: x.reshape(())),
+            Case(((0, 3),), {"shape": (3, 0, 2)}, numpy=lambda x: x.reshape(3, 0, 2))],
+)  # fmt: skip
+
+
+def _broadcast_transpose(cts: Any, i: int, xs: Any, shape: Shape, broadcast_dimensions: Shape) -> Tensor:
+    from nabla_mlir.ops.reduction import reduce_sum
+
+    ct, x = cts[0], xs[0]
+    kept = {d: axis for axis, d in enumerate(broadcast_dimensions) if x.shape[axis] == shape[d]}
+    ct = reduce_sum(ct, tuple(d for d in range(len(shape)) if d not in kept))
+    order = tuple(axis for d, axis in sorted(kept.items()))  # the axes of x that are left, as ct has them
+    if list(order) != sorted(order):
+        by_axis = tuple(int(j) for j in np.argsort(order))
+        ct = transpose(ct, permutation=by_axis)
+    return ct if ct.shape == x.shape else reshape(ct, shape=x.shape)
+
+
+broadcast_in_dim = structural(
+    "stablehlo.broadcast_in_dim",
+    doc="Operand axis i becomes result axis broadcast_dimensions[i]; every other element is a copy.",
+    attributes={"broadcast_dimensions": I64Array},
+    result=lambda x, shape, broadcast_dimensions: [(tuple(shape), x.dtype)],
+    result_params=lambda op: {"shape": shape_and_dtype(op.results[0].type)[0]},
+    transpose=_broadcast_transpose,
+    batch=lambda xs, mapped, size, shape, broadcast_dimensions: [
+        broadcast_in_dim(xs[0], shape=(size, *shape), broadcast_dimensions=(0, *shifted(broadcast_dimensions)))
+    ],
+    sample=[Case(((3,),), {"shape": (2, 3), "broadcast_dimensions": (1,)}, numpy=lambda x: np.broadcast_to(x, (2, 3))),
+            Case(((3,),), {"shape": (3, 2), "broadcast_dimensions": (0,)},
+                 numpy=lambda x: np.broadcast_to(x[:, None], (3, 2))),
+            Case(((1, 3),), {"shape": (4, 3), "broadcast_dimensions": (0, 1)}, numpy=lambda x: np.broadcast_to(x, (4, 3))),
+            Case(((1, 3),), {"shape": (3, 2, 4), "broadcast_dimensions": (2, 0)},
+                 numpy=lambda x: np.broadcast_to(x.T.reshape(3, 1, 1), (3, 2, 4))),
+            Case(((2, 3),), {"shape": (3, 2), "broadcast_dimensions": (1, 0)}, numpy=np.transpose),
+            Case(((),), {"shape": (2, 0), "broadcast_dimensions": ()}, numpy=lambda x: np.broadcast_to(x, (2, 0)))],
+)  # fmt: skip
+
+
+def _slice_transpose(cts: Any, i: int, xs: Any, start_indices: Shape, limit_indices: Shape, strides: Shape) -> Tensor:
+    ct, x = cts[0], xs[0]
+    covered = [s + (n - 1) * k + 1 if n else s for s, n, k in zip(start_indices, ct.shape, strides, strict=True)]
+    return pad(
+        ct, full((), 0, ct.dtype), edge_padding_low=start_indices,
+        edge_padding_high=tuple(n - c for n, c in zip(x.shape, covered, strict=True)),
+        interior_padding=tuple(k - 1 for k in strides),
+    )  # fmt: skip
+
+
+slice_ = structural(
+    "stablehlo.slice", doc="Every strides-th element from start_indices up to limit_indices, per axis.",
+    attributes={"start_indices": I64Array, "limit_indices": I64Array, "strides": I64Array},
+    transpose=_slice_transpose,
+    batch=lambda xs, mapped, size, start_indices, limit_indices, strides: [
+        slice_(xs[0], start_indices=(0, *start_indices), limit_indices=(size, *limit_indices), strides=(1, *strides))
+    ],
+    sample=[Case(((5, 4),), {"start_indices": (1, 0), "limit_indices": (5, 3), "strides": (2, 1)},
+                 numpy=lambda x: x[1:5:2, 0:3]),
+            Case(((5,),), {"start_indices": (2,), "limit_indices": (2,), "strides": (1,)}, numpy=lambda x: x[2:2])],
+)  # fmt: skip
+
+
+def _pad_transpose(
+    cts: Any, i: int, xs: Any, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape
+) -> Tensor:
+    from nabla_mlir.ops.reduction import reduce_sum
+
+    ct, (x, value) = cts[0], xs
+    if i == 0:
+        return _unpad(ct, x, edge_padding_low, edge_padding_high, interior_padding)
+    # The padding value receives what falls on padding: everything, less what falls on the operand.
+    everything = reduce_sum(ct, tuple(range(ct.ndim)))
+    if 0 in x.shape:
+        return everything
+    own = _unpad(ct, x, edge_padding_low, edge_padding_high, interior_padding)
+    return everything - reduce_sum(own, tuple(range(own.ndim)))
+
+
+def _unpad(ct: Tensor, x: Tensor, low: Shape, high: Shape, interior: Shape) -> Tensor:
+    # Undo the edges (a negative edge cut elements off, which get zero), then the interior.
+    ct = pad(
+        ct, full((), 0, ct.dtype), edge_padding_low=tuple(-n for n in low), edge_padding_high=tuple(-n for n in high),
+        interior_padding=(0,) * ct.ndim,
+    ) if any(low) or any(high) else ct  # fmt: skip
+    if not any(interior):
+        return ct
+    return slice_(
+        ct, start_indices=(0,) * ct.ndim, limit_indices=ct.shape, strides=tuple(n + 1 for n in interior)
+    ) if 0 not in x.shape else full_like(x, 0)  # fmt: skip
+
+
+def _pad_batch(
+    xs: Any, mapped: Any, size: int, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape
+) -> list[Tensor]:
+    x, value = xs
+    params = {"edge_padding_low": (0, *edge_padding_low), "edge_padding_high": (0, *edge_padding_high),
+              "interior_padding": (0, *interior_padding)}  # fmt: skip
+    x = x if mapped[0] else prefixed(x, size)
+    if not mapped[1]:
+        return [pad(x, value, **params)]
+    # One padding value per entry: pad with zeros, and put the values where a padded mask is false.
+    from nabla_mlir.ops.elementwise import select
+
+    padded = pad(x, full((), 0, x.dtype), **params)
+    inside = pad(full(x.shape[1:], True, np.dtype(bool)), full((), False, np.dtype(bool)),
+                 **{k: v[1:] for k, v in params.items()})  # fmt: skip
+    values = broadcast_in_dim(value, shape=padded.shape, broadcast_dimensions=(0,))
+    return [select(prefixed(inside, size), padded, values)]
+
+
+def _pad_numpy(low: Shape, high: Shape) -> Any:
+    return lambda x, v: np.pad(x, list(zip(low, high, strict=True)), constant_values=v)
+
+
+pad = structural(
+    "stablehlo.pad", doc="The operand with `value` around and between its elements; negative edges cut elements off.",
+    linear=(0, 1),
+    attributes={"edge_padding_low": I64Array, "edge_padding_high": I64Array, "interior_padding": I64Array},
+    transpose=_pad_transpose, batch=_pad_batch,
+    sample=[Case(((2, 3), ()), {"edge_padding_low": (1, 0), "edge_padding_high": (2, 1), "interior_padding": (0, 0)},
+                 numpy=_pad_numpy((1, 0), (2, 1))),
+            Case(((5,), ()), {"edge_padding_low": (-1,), "edge_padding_high": (-2,), "interior_padding": (0,)},
+                 numpy=lambda x, v: x[1:3]),
+            Case(((3,), ()), {"edge_padding_low": (-1,), "edge_padding_high": (1,), "interior_padding": (2,)},
+                 numpy=lambda x, v: np.array([v, v, x[1], v, v, x[2], v]))],
+)  # fmt: skip
+
+
+def _concatenate_transpose(cts: Any, i: int, xs: Any, dimension: int) -> Tensor:
+    ct, start = cts[0], sum(x.shape[dimension] for x in xs[:i])
+    starts, limits = [0] * ct.ndim, list(ct.shape)
+    starts[dimension], limits[dimension] = start, start + xs[i].shape[dimension]
+    return slice_(ct, start_indices=tuple(starts), limit_indices=tuple(limits), strides=(1,) * ct.ndim)
+
+
+concatenate = structural(
+    "stablehlo.concatenate", doc="The operands behind each other along `dimension`.", linear="all",
+    attributes={"dimension": I64}, transpose=_concatenate_transpose,
+    batch=lambda xs, mapped, size, dimension: [concatenate(*all_prefixed(xs, mapped, size), dimension=dimension + 1)],
+    sample=[Case(((2, 3), (2, 1)), {"dimension": 1}, numpy=lambda *xs: np.concatenate(xs, 1)),
+            Case(((2,), (0,), (3,)), {"dimension": 0}, numpy=lambda *xs: np.concatenate(xs, 0))],
+)  # fmt: skip
+
+reverse = structural(
+    "stablehlo.reverse", doc="The order of elements reversed along `dimensions`.", attributes={"dimensions": I64Array},
+    transpose=lambda cts, i, xs, dimensions: reverse(cts[0], dimensions=dimensions),
+    batch=lambda xs, mapped, size, dimensions: [reverse(xs[0], dimensions=shifted(dimensions))],
+    sample=[Case(((2, 3),), {"dimensions": (1,)}, numpy=lambda x: x[:, ::-1])],
+)  # fmt: skip
+
+iota = nondifferentiable(
+    "stablehlo.iota", doc="0, 1, 2, ... along one axis.", attributes={"iota_dimension": I64},
+    result=lambda shape, dtype, iota_dimension: [(tuple(shape), np.dtype(dtype))],
+    result_params=lambda op: dict(zip(("shape", "dtype"), shape_and_dtype(op.results[0].type), strict=True)),
+    batch=lambda xs, mapped, size, **params: [prefixed(iota(**params), size)],
+    sample=[Case((), {"shape": (2, 3), "dtype": np.dtype(np.int32), "iota_dimension": 1},
+                 numpy=lambda: np.broadcast_to(np.arange(3, dtype=np.int32), (2, 3)))],
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------- slices whose place is computed
+
+
+def _dynamic_slice_transpose(cts: Any, i: int, xs: Any, slice_sizes: Shape) -> Tensor:
+    return dynamic_update_slice(full_like(xs[0], 0), cts[0], *xs[1:])
+
+
+def _dynamic_slice_batch(xs: Any, mapped: Any, size: int, slice_sizes: Shape) -> list[Tensor]:
+    x, *starts = xs
+    if not any(mapped[1:]):
+        return [dynamic_slice(x, full_like(starts[0], 0) if starts else full((), 0, np.dtype(np.int32)), *starts,
+                              slice_sizes=(size, *slice_sizes))]  # fmt: skip
+    from nabla_mlir.ops.indexing import gather
+
+    n = len(slice_sizes)
+    rows = _start_rows(starts, mapped[1:], size, x.shape[1:] if mapped[0] else x.shape, slice_sizes)
+    if mapped[0]:
+        return [gather(
+            x, rows,
+            dimension_numbers={"offset_dims": tuple(range(1, n + 1)), "collapsed_slice_dims": (),
+                               "operand_batching_dims": (0,), "start_indices_batching_dims": (0,),
+                               "start_index_map": tuple(range(1, n + 1)), "index_vector_dim": 1},
+            slice_sizes=(1, *slice_sizes))]  # fmt: skip
+    return [gather(
+        x, rows,
+        dimension_numbers={"offset_dims": tuple(range(1, n + 1)), "collapsed_slice_dims": (),
+                           "operand_batching_dims": (), "start_indices_batching_dims": (),
+                           "start_index_map": tuple(range(n)), "index_vector_dim": 1},
+        slice_sizes=tuple(slice_sizes))]  # fmt: skip
+
+
+def _start_rows(starts: Sequence[Tensor], mapped: Sequence[bool], size: int, shape: Shape, sizes: Shape) -> Tensor:
+    # One row of start indices per entry, clamped as dynamic slices are.
+    from nabla_mlir.ops.elementwise import clamp
+
+    columns = []
+    for start, is_mapped, extent, width in zip(starts, mapped, shape, sizes, strict=True):
+        clamped = clamp(full((), 0, start.dtype), start, full((), extent - width, start.dtype))
+        column = clamped if is_mapped else prefixed(clamped, size)
+        columns.append(reshape(column, shape=(size, 1)))
+    return concatenate(*columns, dimension=1) if len(columns) > 1 else columns[0]
+
+
+_PLACES = (None, integers(0, 3), integers(0, 3))
+dynamic_slice = structural(
+    "stablehlo.dynamic_slice", doc="A slice of slice_sizes at a computed start, moved inside the operand if needed.",
+    attributes={"slice_sizes": I64Array}, transpose=_dynamic_slice_transpose, batch=_dynamic_slice_batch,
+    result=lambda x, *starts, slice_sizes: [(tuple(slice_sizes), x.dtype)],
+    sample=[Case(((4, 5), (), ()), {"slice_sizes": (2, 3)}, _PLACES,
+                 numpy=lambda x, i, j: x[min(i, 2) : min(i, 2) + 2, min(j, 2) : min(j, 2) + 3])],
+)  # fmt: skip
+
+
+def _update_transpose(cts: Any, i: int, xs: Any) -> MaybeZero:
+    ct, update, starts = cts[0], xs[1], xs[2:]
+    if i == 0:
+        return dynamic_update_slice(ct, full_like(update, 0), *starts)
+    return dynamic_slice(ct, *starts, slice_sizes=update.shape)
+
+
+def _update_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
+    x, update, *starts = xs
+    if not any(mapped[2:]):
+        x, update = all_prefixed([x, update], mapped[:2], size)
+        first = full_like(starts[0], 0) if starts else full((), 0, np.dtype(np.int32))
+        return [dynamic_update_slice(x, update, first, *starts)]
+    from nabla_mlir.ops.indexing import scatter
+
+    n = update.ndim - mapped[1]
+    x, update = all_prefixed([x, update], mapped[:2], size)
+    rows = _start_rows(starts, mapped[2:], size, x.shape[1:], update.shape[1:])
+    return [scatter(
+        x, rows, update,
+        scatter_dimension_numbers={"update_window_dims": tuple(range(1, n + 1)), "inserted_window_dims": (),
+                                   "input_batching_dims": (0,), "scatter_indices_batching_dims": (0,),
+                                   "scatter_dims_to_operand_dims": tuple(range(1, n + 1)), "index_vector_dim": 1},
+        indices_are_sorted=False, unique_indices=True, body="set")]  # fmt: skip
+
+
+def _update_numpy(x: Any, update: Any, i: int, j: int) -> Any:
+    x = x.copy()
+    i, j = min(i, 2), min(j, 2)
+    x[i : i + 2, j : j + 3] = update
+    return x
+
+
+dynamic_update_slice = structural(
+    "stablehlo.dynamic_update_slice", doc="The operand with `update` written at a computed start.", linear=(0, 1),
+    transpose=_update_transpose, batch=_update_batch,
+    sample=[Case(((4, 5), (2, 3), (), ()), {}, (None, *_PLACES), numpy=_update_numpy)],
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------- words used by rules
+
+
+def expand(x: Tensor, shape: Shape, axes: Sequence[int]) -> Tensor:
+    """`x` repeated along `axes` of the result shape; its own axes keep their order in the others."""
+    kept = tuple(d for d in range(len(shape)) if d not in set(axes))
+    return broadcast_in_dim(x, shape=shape, broadcast_dimensions=kept)
+
+
+def move_axis(x: Tensor, source: int, destination: int) -> Tensor:
+    """`x` with one axis moved; nothing is emitted if it stands there already."""
+    if source == destination:
+        return x
+    order = [d for d in range(x.ndim) if d != source]
+    order.insert(destination, source)
+    return transpose(x, permutation=tuple(order))
+
+
+def element_count(shape: Shape) -> int:
+    """The number of elements of a shape."""
+    return math.prod(shape)

@@ -1,0 +1,149 @@
+"""Tensor: an SSA value with a shape, a dtype and operators. Rules and users write with the same class."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NoReturn
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.errors import ConcretizationError, LeakedTracerError, user_frame
+
+
+class Scope:
+    """The region a tensor was made in. A tensor must not be used after its scope has closed."""
+
+    __slots__ = ("open", "what")
+
+    def __init__(self, what: str):
+        self.what, self.open = what, True
+
+
+class _State(threading.local):
+    scope: Scope | None = None
+
+
+_state = _State()
+
+
+def current_scope() -> Scope | None:
+    """The innermost open scope of this thread: None in passes and outside any trace."""
+    return _state.scope
+
+
+def set_scope(scope: Scope | None) -> None:
+    """Makes `scope` the innermost one of this thread."""
+    _state.scope = scope
+
+
+class Tensor:
+    """A traced array: a value in the IR under construction.
+
+    Arithmetic follows NumPy: shapes broadcast, mixed dtypes promote by NumPy's table, Python scalars take the
+    dtype of the tensor. It has no numbers: asking for them raises ConcretizationError.
+    """
+
+    __slots__ = ("dtype", "scope", "shape", "value", "weak")
+    __array_priority__ = 1000
+    __array_ufunc__ = None  # so that NumPy arrays on the left defer to us
+
+    def __init__(self, value: ir.Value, scope: Scope | None = None):
+        self.value = value
+        self.shape, self.dtype = shape_and_dtype(value.type)
+        self.scope = scope
+        self.weak = False  # a Python scalar that became an argument: it still takes the dtype of others
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.dtype}[{','.join(map(str, self.shape))}])"
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self.shape[0]
+
+    def __nabla_tensor__(self) -> Tensor:
+        return self
+
+    def check_open(self) -> None:
+        """Raises LeakedTracerError if the function that made this tensor has ended."""
+        if self.scope is not None and not self.scope.open:
+            raise LeakedTracerError(
+                f"a tensor requires that the trace that made it is still open, got {self!r} from {self.scope.what},"
+                " which has ended.",
+                where=user_frame(),
+                help="return the value from the function instead of storing it outside (global, attribute, list).",
+            )
+
+    def _no_value(self, wanted: str, advice: str) -> NoReturn:
+        raise ConcretizationError(
+            f"{wanted} requires a concrete value, got the traced tensor {self!r}.", where=user_frame(), help=advice
+        )
+
+    def __bool__(self) -> bool:
+        self._no_value("bool()", "in `if` use nm.numpy.where or nm.cond; in `while` use nm.while_loop.")
+
+    def __int__(self) -> int:
+        self._no_value("int()", "pass the number as a static argument (jit(f, static_argnums=...)).")
+
+    def __index__(self) -> int:
+        self._no_value("an index or a shape", "pass the number as a static argument (jit(f, static_argnums=...)).")
+
+    def __float__(self) -> float:
+        self._no_value("float()", "keep it a tensor, or return it from the function.")
+
+    def __complex__(self) -> complex:
+        self._no_value("complex()", "keep it a tensor, or return it from the function.")
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        self._no_value("a NumPy function", "use the function of the same name in nabla_mlir.numpy.")
+
+    def item(self) -> Any:
+        """Not available on a traced tensor."""
+        self._no_value("item()", "keep it a tensor, or return it from the function.")
+
+    tolist = item
+
+
+def wrap(value: ir.Value) -> Tensor:
+    """A tensor of the current scope."""
+    return Tensor(value, _state.scope)
+
+
+def full(shape: tuple[int, ...], value: complex, dtype: np.dtype) -> Tensor:
+    """A constant of `shape` that holds `value` everywhere; a splat, whatever the size."""
+    attribute = stablehlo.splat(value, shape, dtype)
+    return wrap(stablehlo.emit("stablehlo.constant", [], attributes={"value": attribute}).results[0])
+
+
+def constant(array: np.ndarray) -> Tensor:
+    """A constant that holds `array`."""
+    attribute = stablehlo.elements(array)
+    return wrap(stablehlo.emit("stablehlo.constant", [], attributes={"value": attribute}).results[0])
+
+
+def full_like(x: Tensor, value: complex) -> Tensor:
+    """A constant of the shape and dtype of `x`."""
+    return full(x.shape, value, x.dtype)
+
+
+def splat_of(x: Tensor) -> complex | float | int | bool | None:
+    """The Python number if `x` is a constant that is the same everywhere, else None."""
+    owner = x.value.owner
+    if not isinstance(owner, ir.Operation):
+        owner = getattr(owner, "operation", None)
+    if owner is None or owner.name != "stablehlo.constant":
+        return None
+    return stablehlo.constant_splat(owner)

@@ -1,0 +1,107 @@
+"""Pytrees: nested containers of arrays, flattened by optree."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import optree
+
+from nabla_mlir.errors import TreeError, user_frame
+
+NAMESPACE = "nabla_mlir"
+T = TypeVar("T", bound=type)
+
+TreeSpec = optree.PyTreeSpec
+
+
+def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
+    """The leaves of a pytree and its structure; None is an empty container."""
+    leaves, spec = optree.tree_flatten(tree, namespace=NAMESPACE)
+    return list(leaves), spec
+
+
+def unflatten(spec: TreeSpec, leaves: Sequence[Any]) -> Any:
+    """The pytree of a structure with these leaves."""
+    return optree.tree_unflatten(spec, leaves)
+
+
+def paths(spec: TreeSpec) -> list[str]:
+    """The place of each leaf as text, such as ``['w'][0]``."""
+    return ["".join(_step(entry) for entry in accessor) for accessor in spec.accessors()]
+
+
+def _step(entry: Any) -> str:
+    if isinstance(entry, (optree.GetAttrEntry, optree.DataclassEntry)):
+        return f".{entry.entry}"
+    return f"[{entry.entry!r}]"
+
+
+def flatten_like(spec: TreeSpec, tree: Any, what: str, like: str) -> list[Any]:
+    """The leaves of `tree`, which must have the structure `spec`; None may stand for a leaf.
+
+    Raises:
+      TreeError: the structures differ; the message shows both.
+    """
+    try:
+        return list(spec.flatten_up_to(tree))
+    except (ValueError, TypeError):
+        raise TreeError(
+            f"{what} requires the structure of {like}, got {optree.tree_structure(tree, namespace=NAMESPACE)}"
+            f" instead of {spec}.", where=user_frame(),
+        ) from None  # fmt: skip
+
+
+def broadcast_prefix(prefix: Any, spec: TreeSpec, what: str) -> list[Any]:
+    """One value per leaf of `spec` from a prefix of that tree (an int or None at a node holds for all below).
+
+    Raises:
+      TreeError: `prefix` is not a prefix of the tree.
+    """
+    if prefix is None or isinstance(prefix, int):
+        return [prefix] * spec.num_leaves
+    tree = unflatten(spec, [0] * spec.num_leaves)
+    try:
+        return list(optree.broadcast_prefix(prefix, tree, none_is_leaf=True, namespace=NAMESPACE))
+    except (ValueError, TypeError) as error:
+        raise TreeError(
+            f"{what} requires a prefix of the structure {spec}, got {prefix!r}: {error}", where=user_frame()
+        ) from None
+
+
+def register_dataclass(cls: T) -> T:
+    """Class decorator: makes a dataclass a pytree node whose children are its fields.
+
+    Example:
+      >>> @register_dataclass
+      ... @dataclasses.dataclass
+      ... class Point:
+      ...     x: float
+      ...     y: float
+      >>> flatten(Point(1.0, 2.0))[0]
+      [1.0, 2.0]
+    """
+    names = [f.name for f in dataclasses.fields(cls)]
+
+    def flatten_node(node: Any) -> tuple[tuple[Any, ...], None, tuple[str, ...]]:
+        return tuple(getattr(node, n) for n in names), None, tuple(names)
+
+    def unflatten_node(_: None, children: Any) -> Any:
+        node = object.__new__(cls)  # children may be anything while a tree is rebuilt: no __post_init__
+        for name, child in zip(names, children, strict=True):
+            object.__setattr__(node, name, child)
+        return node
+
+    optree.register_pytree_node(
+        cls, flatten_node, unflatten_node, path_entry_type=optree.GetAttrEntry, namespace=NAMESPACE
+    )
+    return cls
+
+
+def is_array(x: Any) -> bool:
+    """True for what holds numbers: tensors, device arrays, NumPy arrays and scalars."""
+    return isinstance(x, (np.ndarray, np.generic)) or hasattr(x, "__nabla_tensor__") or (
+        hasattr(x, "shape") and hasattr(x, "dtype")
+    )  # fmt: skip

@@ -1,0 +1,379 @@
+"""Running artifacts: load a .vmfb, call its functions on arrays. Needs only NumPy and IREE's runtime.
+
+    module = load("hvp.vmfb")
+    print(module)
+    y = module.hvp(params, v, data)
+
+`Module` checks and flattens what a user passes, by the manifest. `Executable` below it takes flat lists of arrays.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmModule, VmVariantList, create_hal_module
+from iree.runtime.version import VERSION
+
+from nabla_mlir.array import Array, Device, device, dtype_named, reason
+from nabla_mlir.devices import VulkanDevice, cpu_features, vulkan_devices
+from nabla_mlir.errors import DeployError, DtypeError, ShapeError
+from nabla_mlir.manifest import EntryPoint, Leaf, Manifest, read_artifact, save_artifact
+
+__all__ = ["Array", "Device", "Executable", "Function", "Module", "device", "load", "save_artifact"]
+
+
+@functools.cache
+def _instance() -> VmInstance:
+    return VmInstance()
+
+
+class Function:
+    """A function of an executable: takes a flat sequence of arrays, returns a list of `Array`."""
+
+    __slots__ = ("_context", "_lock", "_vm", "device", "name")
+
+    def __init__(self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock, device: Device):
+        self.name, self._vm, self._context, self._lock, self.device = name, vm, context, lock, device
+
+    def __call__(self, arguments: Sequence[Array | np.ndarray]) -> list[Array]:
+        """Calls the function.
+
+        Raises:
+          DeployError: the module refuses the arguments (their number, a shape or a dtype), or fails.
+        """
+        where = self.device
+        inputs, outputs = VmVariantList(len(arguments)), VmVariantList(4)
+        for argument in arguments:
+            if type(argument) is not Array:
+                argument = Array.from_numpy(argument, where)
+            elif argument.device is not where:
+                argument = argument.to(where)
+            inputs.push_ref(argument._view)
+        try:
+            with self._lock:
+                self._context.invoke(self._vm, inputs, outputs)
+        except (ValueError, RuntimeError, IndexError) as error:
+            raise DeployError(
+                f"{self.name} requires the arguments it was compiled for, got: {reason(error)}."
+            ) from None
+        return [Array(outputs.get_as_object(i, HalBufferView), where) for i in range(len(outputs))]
+
+    @property
+    def declaration(self) -> str:
+        """The function's signature in MLIR's words, where the module has it."""
+        return self._vm.reflection.get("iree.abi.declaration", self.name)
+
+    def __repr__(self) -> str:
+        return f"<function {self.declaration} on {self.device.driver}>"
+
+
+class Executable:
+    """A compiled module in a context of its own, which holds the module's state (its global variables).
+
+    Threads: any number may call. IREE asks that the calls into one context do not overlap, so a lock puts them in a
+    row, during which Python's global lock is free. For calls side by side give each thread a `clone()`; it shares the
+    code and has its own state.
+    """
+
+    def __init__(self, module: VmModule, driver: str | Device):
+        self.device = device(driver)
+        self._module = module
+        self._lock = threading.Lock()
+        self._functions: dict[str, Function] = {}
+        try:
+            hal = create_hal_module(_instance(), self.device.hal)
+            self._context = VmContext(_instance(), modules=[hal, module])
+        except (ValueError, RuntimeError) as error:
+            raise DeployError(
+                f"loading requires a module compiled for the driver {self.driver}, got: {reason(error)}.",
+                help="load it with the driver of its target (cpu: local-sync or local-task, vulkan, cuda).",
+            ) from None
+
+    @staticmethod
+    def load(source: bytes | str | os.PathLike[str], driver: str | None = None) -> Executable:
+        """Loads a .vmfb from bytes or from a file.
+
+        Args:
+          source: the content or the path.
+          driver: local-sync, local-task, vulkan or cuda; None is local-sync.
+
+        Raises:
+          DeployError: the content is damaged, or does not fit the driver or this machine.
+        """
+        if not isinstance(source, bytes):
+            path = Path(source)
+            if not path.exists():
+                raise DeployError(
+                    f"load requires an artifact, got {path}, which does not exist.", help="check the path."
+                )
+            source = path.read_bytes()
+        try:
+            module = VmModule.copy_buffer(_instance(), source)
+        except (ValueError, RuntimeError) as error:
+            raise DeployError(
+                f"loading requires a complete .vmfb file, got {len(source)} bytes: {reason(error)}.",
+                help="the file is truncated or damaged, or another version of IREE wrote it: compile it again.",
+            ) from None
+        return Executable(module, driver or "local-sync")
+
+    @property
+    def driver(self) -> str:
+        """The driver it runs on."""
+        return self.device.driver
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The names of the functions it offers."""
+        return tuple(name for name in self._module.function_names if not name.startswith("__"))
+
+    def function(self, name: str) -> Function:
+        """The function of that name.
+
+        Raises:
+          DeployError: there is none; the message lists those that exist.
+        """
+        if name not in self._functions:
+            vm = self._module.lookup_function(name)
+            if vm is None:
+                raise DeployError(f"function requires one of {', '.join(self.functions) or 'none'}, got {name!r}.")
+            self._functions[name] = Function(name, vm, self._context, self._lock, self.device)
+        return self._functions[name]
+
+    def clone(self) -> Executable:
+        """The same code with fresh state and a lock of its own, on the same device."""
+        return Executable(self._module, self.device)
+
+    def __repr__(self) -> str:
+        return f"<Executable {', '.join(self.functions)} on {self.driver}>"
+
+
+class Module:
+    """A loaded artifact: its entry points are attributes and items, and take and return trees of arrays.
+
+    Example:
+      module = load("hvp.vmfb")
+      module.hvp(params, v, data)
+      module["hvp"](params=params, v=v, data=data)
+    """
+
+    def __init__(self, executable: Executable, manifest: Manifest):
+        self.executable, self.manifest = executable, manifest
+        self._entries = {e.name: _Entry(e, executable.function(e.function or e.name)) for e in manifest.entry_points}
+
+    @property
+    def entry_points(self) -> dict[str, EntryPoint]:
+        """What each entry point takes and returns, by name."""
+        return {e.name: e for e in self.manifest.entry_points}
+
+    @property
+    def driver(self) -> str:
+        """The driver it runs on."""
+        return self.executable.driver
+
+    def clone(self) -> Module:
+        """The same code with fresh state: one for each thread lets them run side by side."""
+        return Module(self.executable.clone(), self.manifest)
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        try:
+            return self._entries[name]
+        except KeyError:
+            raise DeployError(f"an entry point requires one of {', '.join(self._entries)}, got {name!r}.") from None
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        entries = self.__dict__.get("_entries", {})
+        if name in entries:
+            return entries[name]
+        raise AttributeError(f"this module has the entry points {', '.join(entries) or 'none'}, not {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._entries]
+
+    def __repr__(self) -> str:
+        target = self.manifest.target
+        details = " ".join(str(target[k]) for k in ("cpu", "arch") if k in target)
+        lines = [f"Module for {' '.join(filter(None, [target.get('name', '?'), details]))}, on {self.driver}"]
+        for entry in self.manifest.entry_points:
+            lines.append(f"  {entry}")
+            if entry.doc:
+                lines.append(f"      {entry.doc.strip().splitlines()[0]}")
+            for argument in entry.arguments:
+                if argument.tree.kind != "leaf":
+                    lines += [f"      {leaf.name}: {leaf}" for leaf in argument.leaves]
+            if entry.result.kind != "leaf":
+                lines += [f"      -> {leaf.name}: {leaf}" for leaf in entry.result_leaves]
+        return "\n".join(lines)
+
+
+class _Entry:
+    """An entry point as a callable: binds, flattens and checks the arguments, and builds the result."""
+
+    def __init__(self, spec: EntryPoint, function: Function):
+        self.spec, self._function = spec, function
+        self.__name__, self.__doc__ = spec.name, f"{spec}\n\n{spec.doc}"
+        self._names = [argument.name for argument in spec.arguments]
+        self._checks = [[(leaf.shape, dtype_named(leaf.dtype), leaf) for leaf in a.leaves] for a in spec.arguments]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls it with positional or keyword arguments by the names in the manifest.
+
+        Raises:
+          TreeError: an argument has another structure.
+          ShapeError, DtypeError: an array has another shape or dtype; nothing is cast.
+          DeployError: an argument is missing, unknown or given twice, or the call fails.
+        """
+        leaves: list[Array | np.ndarray] = []
+        problems: list[tuple[type[Exception], str]] = []
+        for value, argument, checks in zip(self._bind(args, kwargs), self.spec.arguments, self._checks, strict=True):
+            for leaf, (shape, dtype, spec) in zip(argument.tree.flatten(value, argument.name), checks, strict=True):
+                if type(leaf) is not Array:
+                    leaf = _as_array(leaf, spec, dtype, problems)
+                if leaf.shape != shape or leaf.dtype != dtype:
+                    problems.append(_mismatch(leaf, spec))
+                leaves.append(leaf)
+        if problems:
+            self._refuse(problems)
+        return self.spec.result.unflatten(self._function(leaves))
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
+        names = self._names
+        if not kwargs and len(args) == len(names):
+            return args
+        problems = []
+        if len(args) > len(names):
+            problems.append(f"{len(args)} positional arguments")
+        given = dict(zip(names, args, strict=False))
+        problems += [f"{name} twice" for name in kwargs if name in given]
+        problems += [f"an unknown argument {name}" for name in kwargs if name not in names]
+        problems += [f"no {name}" for name in names if name not in given and name not in kwargs]
+        if problems:
+            message = f"{self.spec.name} requires the arguments ({', '.join(names)}), got {', '.join(problems)}."
+            raise DeployError(message, help=f"call {self.spec}.")
+        given |= kwargs
+        return [given[name] for name in names]
+
+    def _refuse(self, problems: list[tuple[type[Exception], str]]) -> None:
+        kind = problems[0][0]
+        lines = [text for _, text in problems]
+        if len(lines) > 8:
+            lines = [*lines[:8], f"and {len(lines) - 8} more"]
+        head = f"{self.spec.name} requires the arrays it was compiled for, got {len(problems)} other(s)."
+        message = "\n    ".join([head, *lines])
+        if issubclass(kind, DtypeError):
+            raise DeployDtypeError(
+                message, help="convert explicitly, such as x.astype(np.float32): nothing is cast here."
+            )
+        raise DeployShapeError(message, help="the shapes of an artifact are fixed when it is compiled.")
+
+    def __repr__(self) -> str:
+        return f"<entry point {self.spec}>"
+
+
+class DeployShapeError(DeployError, ShapeError):
+    """An array passed to an artifact has another shape than it was compiled for."""
+
+
+class DeployDtypeError(DeployError, DtypeError):
+    """An array passed to an artifact has another dtype than it was compiled for."""
+
+
+_SCALARS = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
+
+
+def _as_array(value: Any, spec: Leaf, dtype: np.dtype, problems: list[tuple[type[Exception], str]]) -> Any:
+    """The leaf as a NumPy array. A Python scalar takes the declared dtype if that has its kind and range."""
+    kinds = _SCALARS.get(type(value))
+    if kinds is None:
+        try:
+            return np.asarray(value)
+        except (TypeError, ValueError):
+            problems.append((DtypeError, f"{spec.name} requires {spec}, got {type(value).__name__}"))
+            return np.zeros(spec.shape, dtype)
+    kind = "f" if dtype.kind == "V" else dtype.kind
+    if kind in kinds:
+        try:
+            return np.array(value, dtype)
+        except OverflowError:
+            problems.append((DtypeError, f"{spec.name} requires {spec}, got {value}, which is out of its range"))
+    else:
+        problems.append((DtypeError, f"{spec.name} requires {spec}, got a Python {type(value).__name__}"))
+    return np.zeros(spec.shape, dtype)
+
+
+def _mismatch(leaf: Any, spec: Leaf) -> tuple[type[Exception], str]:
+    got = Leaf(spec.name, leaf.shape, leaf.dtype.name)
+    kind: type[Exception] = DtypeError if got.dtype != spec.dtype else ShapeError
+    return kind, f"{spec.name} requires {spec}, got {got}"
+
+
+def load(path: str | os.PathLike[str], driver: str | None = None) -> Module:
+    """Loads an artifact that `save_artifact` wrote.
+
+    Args:
+      path: the .vmfb, the .json, or their common stem.
+      driver: where to run it; None takes what the manifest states, or chooses by the sizes of the arrays.
+
+    Raises:
+      DeployError: a file is missing or damaged, or needs another runtime or another machine. The message says what
+        to do.
+    """
+    vmfb, manifest = read_artifact(path)
+    _check_version(manifest)
+    _check_target(manifest)
+    return Module(Executable.load(vmfb, driver or manifest.best_driver()), manifest)
+
+
+def _check_version(manifest: Manifest) -> None:
+    first, last = (_numbers(version) for version in manifest.iree_range)
+    if not first <= _numbers(VERSION) < last:
+        low, high = manifest.iree_range
+        raise DeployError(
+            f"the artifact requires an IREE runtime from {low} to before {high}, got {VERSION}.",
+            help=f'pip install "iree-base-runtime>={low},<{high}", or compile it again with this version.',
+        )
+
+
+def _check_target(manifest: Manifest) -> None:
+    """Refuses what would not fail by itself but crash or compute wrong numbers."""
+    name = manifest.target.get("name")
+    if name == "cpu":
+        has = cpu_features()
+        needs = [f[1:] for f in str(manifest.target.get("features", "")).split(",") if f.startswith("+")]
+        if lacking := [feature for feature in needs if has.get(feature) is False]:
+            raise DeployError(
+                f"the artifact requires a CPU with {', '.join(lacking)}, got one without.",
+                help="compile it for this CPU: CPU('host') here, or CPU('generic').",
+            )
+    if name == "vulkan":
+        try:
+            needed = VulkanDevice.from_json(manifest.target["device"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise DeployError(f"the manifest requires the description of a Vulkan device, got: {error}.") from None
+        _check_vulkan(needed)
+
+
+def _check_vulkan(needed: VulkanDevice) -> None:
+    try:
+        found = vulkan_devices()[0]
+    except OSError as error:
+        help = "install a Vulkan driver, or compile for the CPU."
+        raise DeployError(f"the artifact requires a Vulkan device, got none: {error}.", help=help) from None
+    help = "it would compute wrong numbers; compile it for this device: Vulkan() here."
+    if needed.subgroup_size != found.subgroup_size:
+        message = f"a Vulkan device of subgroup size {needed.subgroup_size}, got {found.subgroup_size} ({found.name})."
+        raise DeployError(f"the artifact requires {message}", help=help)
+    needs, has = ({*device.compute, *device.storage} for device in (needed, found))
+    if lacking := sorted(needs - has):
+        message = f"a Vulkan device with {', '.join(lacking)}, got {found.name} without."
+        raise DeployError(f"the artifact requires {message}", help=help)
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")[:2]
+    return int(major), int("".join(c for c in minor if c.isdigit()) or 0)

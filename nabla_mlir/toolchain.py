@@ -1,0 +1,92 @@
+"""Finding and running IREE's compiler. It always runs in a process of its own; nothing is imported from it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from nabla_mlir.errors import CompileError
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a process ended: its exit code (negative: the signal that killed it), or `timed_out`."""
+
+    returncode: int
+    stdout: bytes
+    stderr: str
+    timed_out: bool = False
+
+
+@functools.cache
+def iree_compile() -> Path:
+    """The path of the `iree-compile` program.
+
+    Raises:
+      CompileError: the compiler is not installed.
+    """
+    try:
+        spec = importlib.util.find_spec("iree.compiler")
+    except ModuleNotFoundError:
+        spec = None
+    if spec is not None and spec.submodule_search_locations:
+        suffix = ".exe" if sys.platform == "win32" else ""
+        path = Path(next(iter(spec.submodule_search_locations))) / "_mlir_libs" / f"iree-compile{suffix}"
+        if path.exists():
+            return path
+    raise CompileError(
+        "compiling requires IREE's compiler, got an environment without it.",
+        help="pip install iree-base-compiler (an artifact that is already compiled needs only iree-base-runtime).",
+    )
+
+
+@functools.cache
+def compiler_version() -> str:
+    """The version of the installed compiler with its source revision.
+
+    Example:
+      >>> compiler_version()
+      '3.13.0rc20261016 @ 89ece87b89852100c0a4ac3d515e14842d090967'
+    """
+    text = run_compiler(["--version"], b"").stdout.decode()
+    match = re.search(r"IREE compiler version (.+)", text)
+    return match[1].strip() if match else text.strip()
+
+
+def run_compiler(arguments: list[str], stdin: bytes, *, timeout: float | None = None) -> Finished:
+    """Runs `iree-compile` to its end; whatever happens to it happens to it alone.
+
+    The process has its own session, so that a timeout or an interrupt also ends the linker it may have started.
+    """
+    process = subprocess.Popen(
+        [iree_compile(), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        stdout, stderr = process.communicate(stdin, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        _kill(process)
+        return Finished(process.returncode, b"", "", timed_out=True)
+    except BaseException:
+        _kill(process)
+        raise
+    return Finished(process.returncode, stdout, stderr.decode(errors="replace"))
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.communicate()

@@ -1,0 +1,16 @@
+"""Transforms of Python functions. Each emits a region operation; the passes do the work.
+
+Inside a trace a transform emits into it; outside, the whole call is traced, compiled and run.
+"""
+
+from nabla_mlir.transforms.gradients import grad as grad
+from nabla_mlir.transforms.gradients import stop_gradient as stop_gradient
+from nabla_mlir.transforms.gradients import value_and_grad as value_and_grad
+from nabla_mlir.transforms.jacobians import hessian as hessian
+from nabla_mlir.transforms.jacobians import hvp as hvp
+from nabla_mlir.transforms.jacobians import jacfwd as jacfwd
+from nabla_mlir.transforms.jacobians import jacrev as jacrev
+from nabla_mlir.transforms.linear import jvp as jvp
+from nabla_mlir.transforms.linear import linearize as linearize
+from nabla_mlir.transforms.linear import vjp as vjp
+from nabla_mlir.transforms.vectorize import vmap as vmap

@@ -1,0 +1,78 @@
+"""What the transforms share: choosing, checking and replacing arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nabla_mlir import pytree
+from nabla_mlir.dialects.types import is_complex, is_differentiable
+from nabla_mlir.errors import DtypeError, ShapeError, TraceError, user_frame
+from nabla_mlir.ops.promotion import as_tensor, is_scalar
+from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.tracing import Spec
+
+Argnums = int | Sequence[int]
+
+
+def active_arguments(
+    what: str, args: tuple[Any, ...], argnums: Argnums
+) -> tuple[list[int], list[Any], pytree.TreeSpec]:
+    """The positions of the differentiated arguments, and their leaves and structure as one tuple."""
+    wanted = [argnums] if isinstance(argnums, int) else list(argnums)
+    for i in wanted:
+        if not -len(args) <= i < len(args):
+            raise TraceError(
+                f"{what} requires argnums among the {len(args)} positional arguments, got {i}.", where=user_frame(),
+                help="pass the argument by position, not by keyword.",
+            )  # fmt: skip
+    chosen = [i % len(args) for i in wanted]
+    leaves, spec = pytree.flatten(tuple(args[i] for i in chosen))
+    return chosen, leaves, spec
+
+
+def with_arguments(args: tuple[Any, ...], chosen: Sequence[int], values: Sequence[Any]) -> list[Any]:
+    """The arguments with those at `chosen` replaced."""
+    replaced = list(args)
+    for i, value in zip(chosen, values, strict=True):
+        replaced[i] = value
+    return replaced
+
+
+def differentiable(what: str, leaf: Any, path: str, holomorphic: bool = False) -> Tensor:
+    """A leaf as a tensor that can be differentiated. Raises DtypeError, naming the place of the leaf."""
+    tensor = as_tensor(leaf)
+    if not is_differentiable(tensor.dtype):
+        raise DtypeError(
+            f"{what} requires arguments of floating point, got {tensor.dtype} at argument {path}.", where=user_frame(),
+            help="convert it with astype, or leave it out of argnums.",
+        )  # fmt: skip
+    if is_complex(tensor.dtype) and not holomorphic and what == "grad":
+        raise DtypeError(
+            f"{what} requires real arguments, got {tensor.dtype} at argument {path}.", where=user_frame(),
+            help="pass holomorphic=True for a complex-differentiable function; for others differentiate with respect "
+            "to the real and imaginary parts.",
+        )  # fmt: skip
+    return tensor
+
+
+def specs_of(tensors: Sequence[Tensor]) -> list[Spec]:
+    """Their shapes and dtypes."""
+    return [Spec(t.shape, t.dtype, t.weak) for t in tensors]
+
+
+def seed_of(what: str, seed: Any, like: Tensor, path: str) -> Tensor | None:
+    """A tangent or cotangent as a tensor like its primal; None for a zero or an integer primal."""
+    if seed is None or not is_differentiable(like.dtype):
+        return None
+    weak = is_scalar(seed)
+    tensor = as_tensor(seed, like.dtype if weak else None)
+    if tensor.weak and tensor.dtype != like.dtype:
+        tensor = as_tensor(tensor, like.dtype)
+    if tensor.shape != like.shape:
+        raise ShapeError(f"a {what} requires the shape of its primal, got {tensor.shape} for {like.shape} at {path}.",
+                         where=user_frame())  # fmt: skip
+    if tensor.dtype != like.dtype:
+        raise DtypeError(f"a {what} requires the dtype of its primal, got {tensor.dtype} for {like.dtype} at {path}.",
+                         where=user_frame(), help="convert it with astype.")  # fmt: skip
+    return tensor

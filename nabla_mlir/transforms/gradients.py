@@ -1,0 +1,143 @@
+"""Gradients, and the end of differentiation."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from nabla_mlir import pytree
+from nabla_mlir.dialects import ad
+from nabla_mlir.dialects.types import is_complex, is_differentiable
+from nabla_mlir.eager import staged
+from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame
+from nabla_mlir.ops.autodiff import stop_gradient as stop_gradient_op
+from nabla_mlir.ops.promotion import as_tensor, is_scalar
+from nabla_mlir.ops.tensor import Tensor, full
+from nabla_mlir.tracing import results_of, trace_region
+from nabla_mlir.transforms.arguments import Argnums, active_arguments, differentiable, specs_of, with_arguments
+
+
+def value_and_grad(
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """The function ``x -> (f(x), df/dx)``, in reverse mode.
+
+    Args:
+      f: a function whose result is a scalar of floating point (with `has_aux`: a pair of that and anything).
+      argnums: the positional argument(s) to differentiate; a sequence gives a tuple of gradients.
+      has_aux: whether `f` returns ``(value, aux)``; the new function then returns ``((value, aux), gradient)``.
+      holomorphic: whether `f` is complex-differentiable; needed for complex arguments and results.
+
+    Raises:
+      ShapeError: the result is not a scalar.
+      DtypeError: an argument or the result is not of floating point.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> value, slope = nm.value_and_grad(lambda x: x ** 2)(3.0)
+      >>> float(value), float(slope)
+      (9.0, 6.0)
+    """
+
+    @functools.wraps(f)
+    def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return _value_and_grad(f, argnums, has_aux, holomorphic, args, kwargs)
+
+        return staged(run)(*args, **kwargs)
+
+    return value_and_grad_f
+
+
+def grad(
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """The function ``x -> df/dx``; see `value_and_grad`. With `has_aux` it returns ``(gradient, aux)``.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> float(nm.grad(nm.grad(lambda x: x ** 3))(2.0))
+      12.0
+    """
+    both = value_and_grad(f, argnums, has_aux, holomorphic)
+
+    @functools.wraps(f)
+    def grad_f(*args: Any, **kwargs: Any) -> Any:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            value, gradient = both(*args, **kwargs)
+            return (gradient, value[1]) if has_aux else gradient
+
+        return staged(run)(*args, **kwargs)
+
+    return grad_f
+
+
+def _value_and_grad(
+    f: Callable[..., Any],
+    argnums: Argnums,
+    has_aux: bool,
+    holomorphic: bool,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    chosen, leaves, spec = active_arguments("grad", args, argnums)
+    tensors = [
+        differentiable("grad", leaf, path, holomorphic) for leaf, path in zip(leaves, pytree.paths(spec), strict=True)
+    ]
+    box: dict[str, Any] = {}
+
+    def body(*inner: Tensor) -> list[Any]:
+        out = f(*with_arguments(args, chosen, pytree.unflatten(spec, inner)), **kwargs)
+        if has_aux:
+            if not isinstance(out, tuple) or len(out) != 2:
+                raise TreeError("has_aux requires that the function returns (value, aux), "
+                                f"got {type(out).__name__}.", where=user_frame())  # fmt: skip
+            out, aux = out
+            aux_leaves, box["aux"] = pytree.flatten(aux)
+        else:
+            aux_leaves = []
+        return [_scalar(out, holomorphic), *(as_tensor(a) for a in aux_leaves)]
+
+    block, holder, outs = trace_region(body, specs_of(tensors), "the function given to grad")
+    seed = full((), 1, outs[0].dtype)
+    op = ad.VjpOp.build([t.value for t in tensors], [seed.value], block, range(len(tensors)), [0]).op
+    holder.erase()
+    results = results_of(op)
+    gradients = pytree.unflatten(spec, results[len(outs) :])
+    gradients = gradients if not isinstance(argnums, int) else gradients[0]
+    value = results[0]
+    return ((value, pytree.unflatten(box["aux"], results[1 : len(outs)])) if has_aux else value), gradients
+
+
+def _scalar(out: Any, holomorphic: bool) -> Tensor:
+    leaves, _ = pytree.flatten(out)
+    if len(leaves) != 1 or not (pytree.is_array(out) or is_scalar(out)):
+        raise ShapeError(f"grad requires a function with one scalar result, got {type(out).__name__}.", where=user_frame(),
+                         help="use jacrev for several results, or has_aux=True for additional ones.")  # fmt: skip
+    tensor = as_tensor(out)
+    if tensor.shape != ():
+        raise ShapeError(f"grad requires a scalar result, got shape {tensor.shape}.", where=user_frame(),
+                         help="reduce it (sum, mean), or use jacrev or vjp.")  # fmt: skip
+    if not is_differentiable(tensor.dtype):
+        raise DtypeError(f"grad requires a result of floating point, got {tensor.dtype}.", where=user_frame())
+    if is_complex(tensor.dtype) and not holomorphic:
+        raise DtypeError(f"grad requires a real result, got {tensor.dtype}.", where=user_frame(),
+                         help="take the real part or the modulus, or pass holomorphic=True.")  # fmt: skip
+    return tensor
+
+
+def stop_gradient(x: Any) -> Any:
+    """The value itself, whose derivative is zero; on every leaf of a pytree.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> float(nm.grad(lambda x: x * nm.stop_gradient(x))(3.0))
+      3.0
+    """
+
+    def run(x: Any) -> Any:
+        leaves, spec = pytree.flatten(x)
+        return pytree.unflatten(spec, [stop_gradient_op(as_tensor(leaf)) for leaf in leaves])
+
+    return staged(run)(x)

@@ -1,0 +1,144 @@
+"""Vectorisation of a function: vmap."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+from nabla_mlir import pytree
+from nabla_mlir.dialects import batch
+from nabla_mlir.eager import staged
+from nabla_mlir.errors import ShapeError, TreeError, user_frame
+from nabla_mlir.ops.promotion import as_tensor
+from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.tracing import Spec, results_of, trace_region
+
+
+def vmap(
+    f: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_size: int | None = None,
+    axis_name: str | None = None,
+) -> Callable[..., Any]:
+    """The function that applies `f` to each entry along an axis of its arguments.
+
+    Args:
+      f: any function of arrays.
+      in_axes: the mapped axis of each positional argument: an int (negative counts from the end) or None (not
+        mapped, shared by all entries), or a tuple of ints, None and pytrees of them that are prefixes of the
+        arguments. Keyword arguments are mapped over axis 0.
+      out_axes: where the mapped axis stands in the results; None for a result that does not vary.
+      axis_size: the size, needed where no argument is mapped.
+      axis_name: a name for the axis.
+
+    Raises:
+      ShapeError: mapped axes have different sizes; each argument is listed with its own.
+      TreeError: in_axes or out_axes do not fit.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> nm.vmap(lambda x, y: x * y, in_axes=(0, None))(np.arange(3.0), 2.0).tolist()
+      [0.0, 2.0, 4.0]
+    """
+
+    @functools.wraps(f)
+    def vmap_f(*args: Any, **kwargs: Any) -> Any:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return _vmap(f, in_axes, out_axes, axis_size, axis_name, args, kwargs)
+
+        return staged(run)(*args, **kwargs)
+
+    return vmap_f
+
+
+def _vmap(
+    f: Callable[..., Any], in_axes: Any, out_axes: Any, axis_size: int | None, axis_name: str | None,
+    args: tuple[Any, ...], kwargs: dict[str, Any],
+) -> Any:  # fmt: skip
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+        raise TreeError(f"vmap requires one entry of in_axes per positional argument, got {len(in_axes)} for "
+                        f"{len(args)}.", where=user_frame())  # fmt: skip
+    leaves, spec = pytree.flatten((args, kwargs))
+    per_args = pytree.broadcast_prefix(in_axes, pytree.flatten(args)[1], "in_axes")
+    per_kwargs = [0] * (len(leaves) - len(per_args))
+    tensors = [as_tensor(leaf) for leaf in leaves]
+    names = [_argument_name(f, path) for path in pytree.paths(spec)]
+    places = [_place(axis, t, name) for axis, t, name in zip([*per_args, *per_kwargs], tensors, names, strict=True)]
+    size = _common_size(places, tensors, names, axis_size)
+    mapped = [i for i, place in enumerate(places) if place is not None]
+    inner_specs = [Spec(_without(tensors[i].shape, places[i]), tensors[i].dtype) for i in mapped]
+    box: dict[str, Any] = {}
+
+    def body(*inner: Tensor) -> list[Any]:
+        values: list[Any] = list(tensors)
+        for i, value in zip(mapped, inner, strict=True):
+            values[i] = value
+        inner_args, inner_kwargs = pytree.unflatten(spec, values)
+        out_leaves, box["spec"] = pytree.flatten(f(*inner_args, **inner_kwargs))
+        return out_leaves
+
+    block, holder, outs = trace_region(body, inner_specs, "the function given to vmap")
+    per_out = pytree.broadcast_prefix(out_axes, box["spec"], "out_axes")
+    out_places = [_out_place(axis, out) for axis, out in zip(per_out, outs, strict=True)]
+    in_places = [[place] for place in places if place is not None]
+    op = batch.VmapOp.build(
+        [tensors[i].value for i in mapped], block, [axis_name or "i"], [size], in_places, [[p] for p in out_places]
+    ).op
+    holder.erase()
+    return pytree.unflatten(box["spec"], results_of(op))
+
+
+def _argument_name(f: Callable[..., Any], path: str) -> str:
+    match = re.match(r"\[0\]\[(\d+)\](.*)", path)
+    if match is None:
+        return path.removeprefix("[1]")
+    try:
+        names = list(inspect.signature(f).parameters)
+    except (TypeError, ValueError):
+        names = []
+    i = int(match[1])
+    return (names[i] if i < len(names) else f"argument {i}") + match[2]
+
+
+def _place(axis: Any, x: Tensor, name: str) -> int | None:
+    if axis is None:
+        return None
+    if not isinstance(axis, int) or isinstance(axis, bool):
+        raise TreeError(f"in_axes requires ints and None, got {axis!r} for {name}.", where=user_frame())
+    if not -x.ndim <= axis < x.ndim:
+        raise ShapeError(f"vmap requires an axis of its argument, got axis {axis} for {name} of shape {x.shape}.",
+                         where=user_frame())  # fmt: skip
+    return axis % x.ndim
+
+
+def _common_size(places: list[int | None], tensors: list[Tensor], names: list[str], axis_size: int | None) -> int:
+    sizes = {n: t.shape[p] for n, t, p in zip(names, tensors, places, strict=True) if p is not None}
+    if axis_size is not None:
+        sizes["axis_size"] = axis_size
+    if not sizes:
+        raise ShapeError("vmap requires a mapped argument or axis_size, got neither.", where=user_frame())
+    if len(set(sizes.values())) > 1:
+        listed = ", ".join(f"{name}: {n}" for name, n in sizes.items())
+        raise ShapeError(f"vmap requires mapped axes of one size, got {listed}.", where=user_frame(),
+                         help="give None in in_axes for arguments that all entries share.")  # fmt: skip
+    return next(iter(sizes.values()))
+
+
+def _without(shape: tuple[int, ...], place: int | None) -> tuple[int, ...]:
+    assert place is not None
+    return shape[:place] + shape[place + 1 :]
+
+
+def _out_place(axis: Any, out: Tensor) -> int:
+    if axis is None:
+        return batch.NOT_CARRIED
+    rank = out.ndim + 1
+    if not isinstance(axis, int) or not -rank <= axis < rank:
+        raise ShapeError(f"out_axes requires an axis of a result of rank {rank}, got {axis!r}.", where=user_frame())
+    return axis % rank

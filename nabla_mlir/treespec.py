@@ -1,0 +1,238 @@
+"""Trees of arrays without optree: the structure of arguments and results as JSON, and flattening by it.
+
+The JSON of a node is one of
+
+    "*"                                              a leaf
+    null                                             None, which has no leaves
+    {"tuple": [child, ...]}   {"list": [child, ...]}
+    {"dict": [[key, child], ...]}                    sorted by key
+    {"namedtuple": "Name", "fields": [[field, child], ...]}
+    {"custom": "module.Type", "entries": [[entry, child], ...]}
+
+A namedtuple is taken as any namedtuple or dict with these fields and returned as a namedtuple. A custom node (a
+registered dataclass, say) is taken as a dict or as an object with these attributes and returned as a dict: the type
+itself does not exist where an artifact is deployed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import namedtuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nabla_mlir.errors import TreeError
+
+_SEQUENCES = {"tuple": tuple, "list": list}
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class TreeSpec:
+    """The structure of a tree.
+
+    Args:
+      kind: leaf, none, tuple, list, dict, namedtuple or custom.
+      children: the structures below.
+      keys: the key of each child, for the kinds that have keys.
+      type_name: the name of a namedtuple or custom type.
+
+    Example:
+      >>> spec = TreeSpec.from_json({"dict": [["b", "*"], ["w", {"tuple": ["*", None]}]]})
+      >>> spec.paths("params")
+      ["params['b']", "params['w'][0]"]
+      >>> spec.unflatten([1, 2])
+      {'b': 1, 'w': (2, None)}
+    """
+
+    kind: str
+    children: tuple[TreeSpec, ...] = ()
+    keys: tuple[Any, ...] = ()
+    type_name: str = ""
+
+    @functools.cached_property
+    def num_leaves(self) -> int:
+        """How many leaves the tree has."""
+        return 1 if self.kind == "leaf" else sum(child.num_leaves for child in self.children)
+
+    def paths(self, name: str = "") -> list[str]:
+        """The path of each leaf as Python would write it, below `name`."""
+        if self.kind == "leaf":
+            return [name]
+        return [path for key, child in self._items() for path in child.paths(name + self._step(key))]
+
+    def flatten(self, tree: Any, name: str = "tree") -> list[Any]:
+        """The leaves of a tree that has this structure.
+
+        Args:
+          tree: the tree.
+          name: what the tree is called in errors.
+
+        Raises:
+          TreeError: the structure differs; the message names each place and shows both structures.
+        """
+        leaves: list[Any] = []
+        problems: list[str] = []
+        self._flatten(tree, name, leaves, problems)
+        if not problems:
+            return leaves
+        shown = [*problems[:8], *([f"and {len(problems) - 8} more"] if len(problems) > 8 else [])]
+        message = f"{name} requires the structure {self}, got {describe(tree)}."
+        raise TreeError("\n    ".join([message, *shown]))
+
+    def unflatten(self, leaves: Sequence[Any]) -> Any:
+        """The tree of this structure with these leaves.
+
+        Raises:
+          TreeError: their number is wrong.
+        """
+        if len(leaves) != self.num_leaves:
+            raise TreeError(f"unflatten requires {self.num_leaves} leaves for {self}, got {len(leaves)}.")
+        return self._unflatten(iter(leaves))
+
+    def to_json(self) -> Any:
+        """The structure as JSON values."""
+        pairs = [[key, child.to_json()] for key, child in zip(self.keys, self.children, strict=False)]
+        match self.kind:
+            case "leaf":
+                return "*"
+            case "none":
+                return None
+            case "tuple" | "list":
+                return {self.kind: [child.to_json() for child in self.children]}
+            case "dict":
+                return {"dict": pairs}
+            case "namedtuple":
+                return {"namedtuple": self.type_name, "fields": pairs}
+        return {"custom": self.type_name, "entries": pairs}
+
+    @staticmethod
+    def from_json(data: Any) -> TreeSpec:
+        """The structure that `to_json` wrote.
+
+        Raises:
+          TreeError: the JSON is none of the forms above.
+        """
+        if data == "*":
+            return LEAF
+        if data is None:
+            return NONE
+        try:
+            for kind in _SEQUENCES:
+                if kind in data:
+                    return TreeSpec(kind, tuple(TreeSpec.from_json(child) for child in data[kind]))
+            for kind, children in (("dict", "dict"), ("namedtuple", "fields"), ("custom", "entries")):
+                if kind in data:
+                    keys = tuple(key for key, _ in data[children])
+                    specs = tuple(TreeSpec.from_json(child) for _, child in data[children])
+                    return TreeSpec(kind, specs, keys, "" if kind == "dict" else data[kind])
+        except (TypeError, KeyError, ValueError):
+            pass
+        raise TreeError(f"a tree specification requires a known form, got {data!r}.")
+
+    def __str__(self) -> str:
+        items = [str(child) for child in self.children]
+        match self.kind:
+            case "leaf":
+                return "*"
+            case "none":
+                return "None"
+            case "tuple":
+                return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+            case "list":
+                return f"[{', '.join(items)}]"
+            case "dict":
+                return "{" + ", ".join(f"{key!r}: {c}" for key, c in zip(self.keys, items, strict=True)) + "}"
+        fields = ", ".join(f"{key}={c}" for key, c in zip(self.keys, items, strict=True))
+        return f"{self.type_name.rpartition('.')[2]}({fields})"
+
+    def _items(self) -> Iterator[tuple[Any, TreeSpec]]:
+        return zip(self.keys or range(len(self.children)), self.children, strict=True)
+
+    def _step(self, key: Any) -> str:
+        return f".{key}" if self.kind in ("namedtuple", "custom") and isinstance(key, str) else f"[{key!r}]"
+
+    def _flatten(self, tree: Any, path: str, leaves: list[Any], problems: list[str]) -> None:
+        if self.kind == "leaf":
+            if tree is None or isinstance(tree, (tuple, list, dict)):
+                problems.append(f"{path} requires an array, got {describe(tree)}")
+            leaves.append(tree)
+            return
+        values = self._children_of(tree, path, problems)
+        if values is None:
+            return
+        for (key, child), value in zip(self._items(), values, strict=True):
+            if value is not _MISSING:
+                child._flatten(value, path + self._step(key), leaves, problems)
+
+    def _children_of(self, tree: Any, path: str, problems: list[str]) -> list[Any] | None:
+        """The values below the node in the order of the children, or None after a problem was noted."""
+        if self.kind == "none":
+            if tree is not None:
+                problems.append(f"{path} requires None, got {describe(tree)}")
+            return []
+        if self.kind in _SEQUENCES:
+            fits = type(tree) is _SEQUENCES[self.kind]
+            if fits and len(tree) == len(self.children):
+                return list(tree)
+            got = f"{self.kind} of {len(tree)}" if fits else describe(tree)
+            problems.append(f"{path} requires a {self.kind} of {len(self.children)}, got {got}")
+            return None
+        values = tree
+        if self.kind == "namedtuple" and isinstance(tree, tuple) and hasattr(tree, "_fields"):
+            values = dict(zip(tree._fields, tree, strict=True))
+        elif self.kind == "custom" and not isinstance(tree, dict) and all(hasattr(tree, str(k)) for k in self.keys):
+            values = {key: getattr(tree, str(key)) for key in self.keys}
+        if not isinstance(values, dict):
+            problems.append(f"{path} requires a {self.type_name or self.kind}, got {describe(tree)}")
+            return None
+        problems.extend(f"{path}{self._step(key)} is missing" for key in self.keys if key not in values)
+        problems.extend(f"{path}{self._step(key)} is unexpected" for key in values if key not in self.keys)
+        return [values.get(key, _MISSING) for key in self.keys]
+
+    def _unflatten(self, leaves: Iterator[Any]) -> Any:
+        if self.kind == "leaf":
+            return next(leaves)
+        if self.kind == "none":
+            return None
+        children = [child._unflatten(leaves) for child in self.children]
+        if self.kind in _SEQUENCES:
+            return _SEQUENCES[self.kind](children)
+        if self.kind == "namedtuple":
+            return _named_tuple(self.type_name, self.keys)(*children)
+        return dict(zip(self.keys, children, strict=True))
+
+
+LEAF = TreeSpec("leaf")
+NONE = TreeSpec("none")
+
+
+def spec_of(tree: Any) -> TreeSpec:
+    """The structure of a tree of tuples, lists, dicts, namedtuples and None; everything else is a leaf.
+
+    Example:
+      >>> print(spec_of({"w": (1, 2), "b": None}))
+      {'b': None, 'w': (*, *)}
+    """
+    if tree is None:
+        return NONE
+    if isinstance(tree, dict):
+        keys = tuple(sorted(tree, key=lambda key: (type(key).__name__, key)))
+        return TreeSpec("dict", tuple(spec_of(tree[key]) for key in keys), keys)
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return TreeSpec("namedtuple", tuple(map(spec_of, tree)), tuple(tree._fields), type(tree).__name__)
+    if isinstance(tree, (tuple, list)):
+        return TreeSpec("tuple" if isinstance(tree, tuple) else "list", tuple(map(spec_of, tree)))
+    return LEAF
+
+
+def describe(tree: Any) -> str:
+    """The structure of a value for an error; a lone leaf is named by its type."""
+    spec = spec_of(tree)
+    return str(spec) if spec.kind != "leaf" else type(tree).__name__
+
+
+@functools.cache
+def _named_tuple(name: str, fields: tuple[str, ...]) -> type:
+    return namedtuple(name.rpartition(".")[2], fields)

@@ -1,0 +1,72 @@
+"""Dead code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.passes.base import Pass, register
+
+# Everything of these dialects is free of effects, but for these operations.
+_PURE_DIALECTS = ("stablehlo.", "chlo.", "ad.", "batch.")
+_EFFECTS = {
+    "stablehlo.return", "stablehlo.custom_call", "stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send",
+    "stablehlo.recv", "stablehlo.rng",
+}  # fmt: skip
+
+
+def is_pure(op: ir.Operation) -> bool:
+    """True if the operation may be removed when no result is used."""
+    name = op.name
+    if name == "stablehlo.custom_call":
+        attributes = op.attributes
+        return "has_side_effect" not in attributes or not attributes["has_side_effect"].value
+    if not name.startswith(_PURE_DIALECTS) or name in _EFFECTS:
+        return False
+    return not any(
+        not is_pure(inner.operation) and inner.operation.name != "stablehlo.return"
+        for region in op.regions
+        for block in region.blocks
+        for inner in block.operations
+    )
+
+
+def is_unused(value: ir.Value) -> bool:
+    """True if nothing reads the value."""
+    return next(iter(value.uses), None) is None
+
+
+def erase_dead(ops: Iterable[ir.Operation]) -> None:
+    """Erases those of `ops` (in order of the block) whose results nothing uses."""
+    for op in reversed(list(ops)):
+        if is_pure(op) and all(is_unused(r) for r in op.results):
+            op.erase()
+
+
+def erase_dead_in(block: ir.Block) -> None:
+    """Erases dead operations of a block and of the regions in it."""
+    for op in reversed([o.operation for o in block.operations]):
+        if is_pure(op) and len(op.results) and all(is_unused(r) for r in op.results):
+            op.erase()
+            continue
+        for region in op.regions:
+            for inner in region.blocks:
+                erase_dead_in(inner)
+
+
+@register
+@dataclass(frozen=True)
+class DcePass(Pass):
+    """Remove operations without effects whose results are not used.
+
+    MLIR's own passes leave `ad` and `batch` operations alone; this one knows them.
+    Example: tests/filecheck/passes/dce.mlir
+    """
+
+    name: ClassVar[str] = "nabla-dce"
+
+    def run(self, module: ir.Operation) -> None:
+        erase_dead_in(module.regions[0].blocks[0])

@@ -1,0 +1,47 @@
+"""Forward mode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.ad import JvpOp
+from nabla_mlir.ops.forward import Tangents, push_forward
+from nabla_mlir.ops.registry import ZERO, materialize
+from nabla_mlir.ops.tensor import wrap
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.inline import expand_all, inline_region
+
+
+def expand_jvp(op: ir.Operation) -> None:
+    """Replaces one `ad.jvp` by its body and the tangents of it.
+
+    Tangents are keyed by the arguments of the body until the expansion is done: a value that is an argument and
+    is also captured is active only as the argument.
+    """
+    view = JvpOp(op)
+    view.verify()
+    arguments = view.arguments
+    tangents: Tangents = {arguments[i]: wrap(t) for i, t in zip(view.wrt, view.seeds, strict=True)}
+    push_forward(view.body, tangents)
+    outs = list(view.terminator.operands)
+    with ir.InsertionPoint(view.terminator):
+        out_tangents = [materialize(tangents.get(outs[i], ZERO), wrap(outs[i])).value for i in view.of]
+    inline_region(view, view.primals, [*outs, *out_tangents])
+
+
+@register
+@dataclass(frozen=True)
+class JvpPass(Pass):
+    """Replace each `ad.jvp` by its body and the tangents of its results.
+
+    Structural zeros emit nothing. Bodies must be free of other transforms (see nabla-expand).
+    Example: tests/filecheck/passes/jvp.mlir
+    """
+
+    name: ClassVar[str] = "nabla-jvp"
+
+    def run(self, module: ir.Operation) -> None:
+        expand_all(module, "ad.jvp", expand_jvp, self.name)

@@ -1,0 +1,52 @@
+"""What a simplification pattern is, and the table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from iree.compiler import ir
+
+from nabla_mlir.ops.registry import REGISTRY, Params
+from nabla_mlir.ops.tensor import Tensor, wrap
+
+# (operands, params) -> what replaces the only result, or None. Emits at the operation it replaces.
+Pattern = Callable[..., Tensor | None]
+PATTERNS: dict[str, list[Pattern]] = {}
+
+
+def pattern(*names: str) -> Callable[[Pattern], Pattern]:
+    """Registers a pattern for operations of these names. Patterns of one operation are tried in order."""
+
+    def add(function: Pattern) -> Pattern:
+        for name in names:
+            PATTERNS.setdefault(name, []).append(function)
+        return function
+
+    return add
+
+
+def defining(x: Tensor, name: str) -> tuple[list[Tensor], Params] | None:
+    """Operands and parameters of the operation that made `x`, if it is called `name`."""
+    op = owner(x)
+    if op is None or op.name != name:
+        return None
+    return [wrap(v) for v in op.operands], REGISTRY[name].read(op)
+
+
+def owner(x: Tensor) -> ir.Operation | None:
+    """The operation that made `x`, or None for an argument."""
+    made_by: Any = x.value.owner
+    operation = getattr(made_by, "operation", made_by)
+    return operation if isinstance(operation, ir.Operation) else None
+
+
+def has_one_use(x: Tensor) -> bool:
+    """True if exactly one operand reads `x`."""
+    uses = iter(x.value.uses)
+    return next(uses, None) is not None and next(uses, None) is None
+
+
+def is_identity(permutation: Sequence[int]) -> bool:
+    """True for 0, 1, 2, ..."""
+    return list(permutation) == list(range(len(permutation)))

@@ -1,0 +1,223 @@
+"""Simplifications of operations that move elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops.reduction import reduce
+from nabla_mlir.ops.tensor import Tensor, full, splat_of
+from nabla_mlir.passes.patterns import defining, is_identity, pattern
+
+Shape = tuple[int, ...]
+
+
+@pattern("stablehlo.broadcast_in_dim")
+def broadcast_noop(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> Tensor | None:
+    """To the own shape; of a constant; that only adds axes of size 1."""
+    if x.shape == shape and is_identity(broadcast_dimensions):
+        return x
+    value = splat_of(x)
+    if value is not None:
+        return full(shape, value, x.dtype)
+    if sh.element_count(shape) == x.size and list(broadcast_dimensions) == sorted(broadcast_dimensions):
+        return sh.reshape(x, shape=shape)
+    return None
+
+
+@pattern("stablehlo.broadcast_in_dim")
+def broadcast_of_broadcast(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> Tensor | None:
+    """Two broadcasts are one."""
+    inner = defining(x, "stablehlo.broadcast_in_dim")
+    if inner is None:
+        return None
+    (source,), params = inner
+    dims = tuple(broadcast_dimensions[d] for d in params["broadcast_dimensions"])
+    return sh.broadcast_in_dim(source, shape=shape, broadcast_dimensions=dims)
+
+
+@pattern("stablehlo.broadcast_in_dim")
+def broadcast_of_reshape(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> Tensor | None:
+    """A reshape that only adds or drops axes of size 1 is part of the broadcast behind it."""
+    inner = defining(x, "stablehlo.reshape")
+    if inner is None:
+        return None
+    source = inner[0][0]
+    real = [d for d, n in enumerate(source.shape) if n != 1]
+    kept = [d for d, n in enumerate(x.shape) if n != 1]
+    if len(real) != len(kept) or [source.shape[d] for d in real] != [x.shape[d] for d in kept]:
+        return None
+    if len(real) != source.ndim:  # axes of size 1 need a place of their own; only the reshape gives it
+        return None
+    return sh.broadcast_in_dim(
+        source, shape=shape, broadcast_dimensions=tuple(broadcast_dimensions[d] for d in kept)
+    )  # fmt: skip
+
+
+@pattern("stablehlo.transpose")
+def transpose_noop(x: Tensor, permutation: Shape) -> Tensor | None:
+    """The identity; of a constant; that moves only axes of size 1."""
+    if is_identity(permutation):
+        return x
+    shape = tuple(x.shape[d] for d in permutation)
+    value = splat_of(x)
+    if value is not None:
+        return full(shape, value, x.dtype)
+    moved = [d for d in permutation if x.shape[d] != 1]
+    return sh.reshape(x, shape=shape) if moved == sorted(moved) else None
+
+
+@pattern("stablehlo.transpose")
+def transpose_of_transpose(x: Tensor, permutation: Shape) -> Tensor | None:
+    """Two transposes are one."""
+    inner = defining(x, "stablehlo.transpose")
+    if inner is None:
+        return None
+    (source,), params = inner
+    return sh.transpose(source, permutation=tuple(params["permutation"][d] for d in permutation))
+
+
+@pattern("stablehlo.transpose")
+def transpose_of_broadcast(x: Tensor, permutation: Shape) -> Tensor | None:
+    """A broadcast can put its axes in place by itself, if their order does not change."""
+    inner = defining(x, "stablehlo.broadcast_in_dim")
+    if inner is None:
+        return None
+    (source,), params = inner
+    place = sh.inverse(permutation)
+    dims = tuple(place[d] for d in params["broadcast_dimensions"])
+    if list(dims) != sorted(dims):
+        return None
+    return sh.broadcast_in_dim(source, shape=tuple(x.shape[d] for d in permutation), broadcast_dimensions=dims)
+
+
+@pattern("stablehlo.reshape")
+def reshape_noop(x: Tensor, shape: Shape) -> Tensor | None:
+    """To the own shape; of a constant; of a reshape; of a broadcast from one element."""
+    if x.shape == shape:
+        return x
+    value = splat_of(x)
+    if value is not None:
+        return full(shape, value, x.dtype)
+    inner = defining(x, "stablehlo.reshape")
+    if inner is not None:
+        return sh.reshape(inner[0][0], shape=shape)
+    spread = defining(x, "stablehlo.broadcast_in_dim")
+    if spread is not None and spread[0][0].ndim == 0:
+        return sh.broadcast_in_dim(spread[0][0], shape=shape, broadcast_dimensions=())
+    return None
+
+
+@pattern("stablehlo.slice")
+def slice_noop(x: Tensor, start_indices: Shape, limit_indices: Shape, strides: Shape) -> Tensor | None:
+    """Of everything; of a constant; of a slice."""
+    shape = tuple(-((a - b) // s) for a, b, s in zip(start_indices, limit_indices, strides, strict=True))
+    if shape == x.shape:
+        return x
+    value = splat_of(x)
+    if value is not None:
+        return full(shape, value, x.dtype)
+    inner = defining(x, "stablehlo.slice")
+    if inner is None:
+        return None
+    (source,), p = inner
+    starts = tuple(a + b * k for a, b, k in zip(p["start_indices"], start_indices, p["strides"], strict=True))
+    steps = tuple(a * b for a, b in zip(p["strides"], strides, strict=True))
+    limits = tuple(a + (n - 1) * k + 1 if n else a for a, n, k in zip(starts, shape, steps, strict=True))
+    return sh.slice_(source, start_indices=starts, limit_indices=limits, strides=steps)
+
+
+@pattern("stablehlo.pad")
+def pad_noop(
+    x: Tensor, value: Tensor, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape
+) -> Any:
+    """By nothing; that only cuts off is a slice; of zeros by zeros."""
+    edges = (*edge_padding_low, *edge_padding_high)
+    if not any(edges) and not any(interior_padding):
+        return x
+    if not any(interior_padding) and all(e <= 0 for e in edges) and 0 not in x.shape:
+        limits = tuple(n + e for n, e in zip(x.shape, edge_padding_high, strict=True))
+        starts = tuple(-e for e in edge_padding_low)
+        if all(a <= b for a, b in zip(starts, limits, strict=True)):
+            return sh.slice_(x, start_indices=starts, limit_indices=limits, strides=(1,) * x.ndim)
+    inside, around = splat_of(x), splat_of(value)
+    if (
+        inside is None
+        or around is None
+        or inside != around
+        or np.signbit(np.real(inside)) != np.signbit(np.real(around))
+    ):
+        return None
+    shape = tuple(n + (n - 1) * i + lo + hi if n else lo + hi for n, lo, hi, i in
+                  zip(x.shape, edge_padding_low, edge_padding_high, interior_padding, strict=True))  # fmt: skip
+    return full(shape, inside, x.dtype)
+
+
+@pattern("stablehlo.concatenate")
+def concatenate_one(*xs: Tensor, dimension: int) -> Tensor | None:
+    """Of one operand; operands of size 0 are dropped."""
+    kept = [x for x in xs if x.shape[dimension] != 0]
+    if len(kept) == 1:
+        return kept[0]
+    if kept and len(kept) < len(xs):
+        return sh.concatenate(*kept, dimension=dimension)
+    return None
+
+
+@pattern("stablehlo.reverse")
+def reverse_noop(x: Tensor, dimensions: Shape) -> Tensor | None:
+    """Along axes of size 1 or none; of a reverse; of a constant."""
+    if splat_of(x) is not None:
+        return x
+    real = tuple(d for d in dimensions if x.shape[d] > 1)
+    if len(real) == len(dimensions):
+        inner = defining(x, "stablehlo.reverse")
+        return inner[0][0] if inner and set(inner[1]["dimensions"]) == set(dimensions) else None
+    return sh.reverse(x, dimensions=real) if real else x
+
+
+@pattern("stablehlo.reduce")
+def reduce_unit_axes(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
+    """Over axes of size 1 only: a reshape, if the start value is neutral; over no axis: the operand."""
+    from nabla_mlir.ops.reduction import COMBINERS, identity_of
+
+    if len(xs) != 2 or body not in COMBINERS or body == "xor":
+        return None
+    x, init = xs
+    if any(x.shape[d] != 1 for d in dimensions) or splat_of(init) != identity_of(body, x.dtype):
+        return None
+    return sh.reshape(x, shape=tuple(n for d, n in enumerate(x.shape) if d not in dimensions))
+
+
+@pattern("stablehlo.reduce")
+def sum_of_broadcast(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
+    """The sum of copies is a multiple: sum over broadcast axes -> x * n; reshapes before a full sum fall away."""
+    if len(xs) != 2 or body != "add" or splat_of(xs[1]) != 0 or xs[0].dtype.kind not in "fc":
+        return None
+    inner = defining(xs[0], "stablehlo.broadcast_in_dim")
+    if inner is not None:
+        return _sum_of_copies(xs[0], inner[0][0], inner[1]["broadcast_dimensions"], dimensions)
+    if len(dimensions) != xs[0].ndim:
+        return None
+    for name in ("stablehlo.reshape", "stablehlo.transpose", "stablehlo.reverse"):
+        moved = defining(xs[0], name)
+        if moved is not None:
+            source = moved[0][0]
+            return reduce(source, xs[1], dimensions=tuple(range(source.ndim)), body="add") if source.ndim else source
+    return None
+
+
+def _sum_of_copies(x: Tensor, source: Tensor, placed: Shape, dimensions: Shape) -> Tensor | None:
+    copied = [d for d in range(x.ndim) if d not in placed]
+    summed = [d for d in dimensions if d in copied]
+    if not summed or any(source.shape[i] != x.shape[d] for i, d in enumerate(placed)):
+        return None
+    rest = [d for d in range(x.ndim) if d not in summed]
+    smaller = sh.broadcast_in_dim(
+        source, shape=tuple(x.shape[d] for d in rest), broadcast_dimensions=tuple(rest.index(d) for d in placed)
+    )  # fmt: skip
+    left = tuple(rest.index(d) for d in dimensions if d not in summed)
+    total = smaller if not left else reduce(smaller, full((), 0, x.dtype), dimensions=left, body="add")
+    return total * float(sh.element_count(tuple(x.shape[d] for d in summed)))

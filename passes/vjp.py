@@ -1,0 +1,55 @@
+"""Reverse mode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.ad import VjpOp
+from nabla_mlir.ops.registry import ZERO, add_any, materialize
+from nabla_mlir.ops.reverse import Cotangents, active_values, pull_back
+from nabla_mlir.ops.tensor import Tensor, wrap
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.inline import expand_all, inline_region
+
+
+def expand_vjp(op: ir.Operation) -> None:
+    """Replaces one `ad.vjp` by its body and the cotangents of its arguments.
+
+    Residuals are the values of the body themselves. What is emitted is again differentiable.
+    """
+    view = VjpOp(op)
+    view.verify()
+    arguments, body = view.arguments, view.body
+    roots = [arguments[i] for i in view.wrt]
+    active = active_values(body, roots)
+    outs = list(view.terminator.operands)
+    cotangents: Cotangents = {}
+    with ir.InsertionPoint(view.terminator):
+        for i, seed in zip(view.of, view.seeds, strict=True):
+            if outs[i] in active:
+                total = add_any(cotangents[outs[i]], wrap(seed)) if outs[i] in cotangents else wrap(seed)
+                assert isinstance(total, Tensor)
+                cotangents[outs[i]] = total
+        pull_back(body, active, cotangents)
+        results = [materialize(cotangents.get(root, ZERO), wrap(root)).value for root in roots]
+    # Read again: a rule may have replaced a primal by one that it computes with its derivative.
+    inline_region(view, view.primals, [*view.terminator.operands, *results])
+
+
+@register
+@dataclass(frozen=True)
+class VjpPass(Pass):
+    """Replace each `ad.vjp` by its body and the cotangents of its arguments.
+
+    Built from the jvp and transpose rules of the one table. Only what depends on `wrt` and reaches `of` is pulled
+    back. Bodies must be free of other transforms (see nabla-expand).
+    Example: tests/filecheck/passes/vjp.mlir
+    """
+
+    name: ClassVar[str] = "nabla-vjp"
+
+    def run(self, module: ir.Operation) -> None:
+        expand_all(module, "ad.vjp", expand_vjp, self.name)

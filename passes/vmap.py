@@ -1,0 +1,121 @@
+"""Vectorisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
+from nabla_mlir.errors import PassError
+from nabla_mlir.ops.batching import Mapped, batch_ops
+from nabla_mlir.ops.shape import expand, move_axis
+from nabla_mlir.ops.tensor import Tensor, wrap
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.inline import expand_all
+
+
+def expand_vmap(op: ir.Operation) -> None:
+    """Replaces one `batch.vmap` by its body on values with leading batch axes.
+
+    Values that do not vary stay as they are. Several axes are taken one after the other, the innermost first.
+    """
+    view = VmapOp(op)
+    view.verify()
+    with ir.InsertionPoint(op):
+        if len(view.axes) > 1:
+            op = _nest(view).op
+            (inner,) = (o.operation for o in VmapOp(op).block.operations if o.operation.name == "batch.vmap")
+            expand_vmap(inner)
+            expand_vmap(op)
+            return
+        _expand_axis(view)
+
+
+def _nest(view: VmapOp) -> VmapOp:
+    """A map over several axes as a map over the first one of a map over the others."""
+    outer_in, outer_out = ([a[0] for a in axes] for axes in (view.in_axes, view.out_axes))
+    inner_in, inner_out = ([_without_first(a) for a in axes] for axes in (view.in_axes, view.out_axes))
+    types = [_drop_axis(v.type, p) for v, p in zip(view.op.operands, outer_in, strict=True)]
+    holder = ir.Operation.create("ad.mark", regions=1)
+    block = ir.Block.create_at_start(holder.regions[0], types, [view.op.location] * len(types))
+    names, sizes = view.axes, view.sizes
+    with ir.InsertionPoint(block), view.op.location:
+        inner = VmapOp.build(list(block.arguments), view.block, names[1:], sizes[1:], inner_in, inner_out)
+        ir.Operation.create("stablehlo.return", operands=list(inner.op.results))
+    with view.op.location:
+        outer = VmapOp.build(
+            list(view.op.operands), block, names[:1], sizes[:1], [[p] for p in outer_in], [[p] for p in outer_out]
+        )
+    for old, new in zip(view.op.results, outer.op.results, strict=True):
+        old.replace_all_uses_with(new)
+    view.op.erase()
+    holder.erase()
+    return outer
+
+
+def _without_first(places: tuple[int, ...]) -> tuple[int, ...]:
+    first, rest = places[0], places[1:]
+    return tuple(p - 1 if first != NOT_CARRIED and p > first else p for p in rest)
+
+
+def _drop_axis(type: ir.Type, place: int) -> ir.Type:
+    shape, dtype = shape_and_dtype(type)
+    return type if place == NOT_CARRIED else tensor_type(shape[:place] + shape[place + 1 :], dtype)
+
+
+def _expand_axis(view: VmapOp) -> None:
+    op, size = view.op, view.sizes[0]
+    mapped: Mapped = {}
+    unmapped: dict[ir.Value, ir.Value] = {}
+    with op.location:
+        for argument, operand, (place,) in zip(view.arguments, op.operands, view.in_axes, strict=True):
+            if place == NOT_CARRIED:
+                unmapped[argument] = operand
+            else:
+                mapped[argument] = move_axis(wrap(operand), place, 0)
+    body = view.body
+    batch_ops(body, mapped, size, unmapped=unmapped)
+    with op.location:
+        outs = [
+            _result(view, i, mapped[v] if v in mapped else None, unmapped.get(v, v), place, size).value
+            for i, (v, (place,)) in enumerate(zip(view.terminator.operands, view.out_axes, strict=True))
+        ]
+    for result, value in zip(op.results, outs, strict=True):
+        result.replace_all_uses_with(value)
+    op.erase()
+
+
+def _result(view: VmapOp, i: int, mapped: Tensor | None, same: ir.Value, place: int, size: int) -> Tensor:
+    if place == NOT_CARRIED:
+        if mapped is not None:
+            raise PassError(
+                f"batch.vmap requires a place for every axis that a result varies over, got -1 for axis "
+                f"'{view.axes[0]}' of result {i}, which does vary.",
+                where=source_of(view.op.location), help="give this result an out axis, or reduce over the axis.",
+            )  # fmt: skip
+        return wrap(same)
+    if mapped is not None:
+        return move_axis(mapped, 0, place)
+    x = wrap(same)
+    shape = (*x.shape[:place], size, *x.shape[place:])
+    return expand(x, shape, (place,))
+
+
+@register
+@dataclass(frozen=True)
+class VmapPass(Pass):
+    """Replace each `batch.vmap` by its body with a leading batch prefix on every value that varies.
+
+    Values that do not vary are neither prefixed nor copied; results that do not vary are broadcast at the end.
+    Bodies must be free of other transforms (see nabla-expand).
+    Example: tests/filecheck/passes/vmap.mlir
+    """
+
+    name: ClassVar[str] = "nabla-vmap"
+
+    def run(self, module: ir.Operation) -> None:
+        expand_all(module, "batch.vmap", expand_vmap, self.name)

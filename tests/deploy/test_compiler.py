@@ -1,0 +1,157 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nabla_mlir import compiler, toolchain
+from nabla_mlir.compiler import clear_memory, compile_module
+from nabla_mlir.errors import CompileError
+from nabla_mlir.targets import CPU
+
+
+def module(type, operation):
+    return f"func.func @f(%x: {type}) -> {type} {{\n  %0 = {operation}\n  return %0 : {type}\n}}"
+
+
+TINY = module("tensor<2xf32>", "stablehlo.add %x, %x : tensor<2xf32>")
+CRASH = module("tensor<2xf32>", '"ad.no"(%x) : (tensor<2xf32>) -> tensor<2xf32>')
+REFUSED = module("tensor<4x4xf32>", "stablehlo.cholesky %x : tensor<4x4xf32>")
+SINE = module("tensor<2xf64>", "stablehlo.sine %x : tensor<2xf64>")
+
+
+def located(source, file, line, column):
+    return source.replace("\n  return", f' loc("{file}":{line}:{column})\n  return')
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("NABLA_MLIR_CACHE_DIR", str(tmp_path / "cache"))
+    clear_memory()
+    yield tmp_path / "cache"
+    clear_memory()
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """The compiler runs so far."""
+    seen = []
+
+    def run(arguments, stdin, **options):
+        seen.append(arguments)
+        return toolchain.run_compiler(arguments, stdin, **options)
+
+    monkeypatch.setattr(compiler, "run_compiler", run)
+    return seen
+
+
+def test_a_crash_of_the_compiler_is_an_error_with_a_reproducer(own_cache):
+    with pytest.raises(CompileError, match=r"got a crash of the compiler \(SIGSEGV\)") as error:
+        compile_module(CRASH)
+    script = Path(error.value.reproducer)
+    assert script.with_suffix(".mlir").read_text() == CRASH
+    assert "PrintStackTrace" in script.with_suffix(".stderr").read_text()
+    assert f"sh {script}" in str(error.value)
+    assert "in FormDispatchRegionsPass" in str(error.value)
+    again = subprocess.run(["sh", script], capture_output=True, check=False)
+    assert again.returncode != 0
+
+
+def test_a_refused_module_shows_the_useful_lines_and_the_users_place(own_cache, tmp_path):
+    user = tmp_path / "model.py"
+    user.write_text("import x\nL = cholesky(K)\n")
+    with pytest.raises(CompileError) as error:
+        compile_module(located(REFUSED, user, 2, 5))
+    lines = str(error.value).splitlines()
+    assert lines[0] == "compiling requires a module that IREE accepts, got 1 error(s)."
+    assert "failed to legalize operation 'stablehlo.cholesky'" in lines[1]
+    assert f"--> {user}:2:5" in lines[2]
+    assert "L = cholesky(K)" in lines[3]
+    assert not any("see current operation" in line for line in lines)
+
+
+def test_a_missing_function_of_the_c_library_says_what_to_do(own_cache):
+    with pytest.raises(CompileError, match=r"embedded format has no sin: use CPU\(link_embedded=False\)"):
+        compile_module(SINE)
+    assert compile_module(SINE, CPU(link_embedded=False))
+
+
+def test_invalid_text_is_an_error(own_cache):
+    with pytest.raises(CompileError, match=r"module:1:1: error: custom op 'nonsense' is unknown"):
+        compile_module("nonsense")
+
+
+def test_a_timeout_is_an_error(own_cache):
+    with pytest.raises(CompileError, match=r"ends within 0.01 s") as error:
+        compile_module(TINY, timeout=0.01)
+    assert Path(error.value.reproducer).exists()
+
+
+def test_without_a_compiler(monkeypatch):
+    toolchain.iree_compile.cache_clear()
+    monkeypatch.setattr(toolchain.importlib.util, "find_spec", lambda name: None)
+    try:
+        with pytest.raises(CompileError, match="pip install iree-base-compiler"):
+            toolchain.iree_compile()
+    finally:
+        toolchain.iree_compile.cache_clear()
+
+
+def test_the_cache_saves_runs_and_damage_only_costs_one(own_cache, runs):
+    first = compile_module(TINY)
+    assert compile_module(TINY) == first
+    clear_memory()
+    assert compile_module(TINY) == first
+    assert len(runs) == 1
+    (entry,) = (path for path in (own_cache / "vmfb").glob("*/*"))
+    for damaged in (entry.read_bytes()[:100], b"", entry.read_bytes()[:-1] + b"?"):
+        entry.write_bytes(damaged)
+        clear_memory()
+        before = len(runs)
+        assert compile_module(TINY) == first
+        assert len(runs) == before + 1
+
+
+def test_flags_and_targets_have_entries_of_their_own(own_cache, runs):
+    compile_module(TINY)
+    compile_module(TINY, CPU("generic"))
+    compile_module(TINY, flags=["--iree-opt-level=O1"])
+    compile_module(TINY, cache=False)
+    assert len(runs) == 4
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch, runs):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NABLA_MLIR_CACHE_DIR", str(tmp_path / "file"))
+    clear_memory()
+    assert compile_module(TINY)
+    with pytest.raises(CompileError, match="no reproducer could be saved") as error:
+        compile_module("nonsense")
+    assert error.value.reproducer == ""
+    clear_memory()
+
+
+def test_artifacts_are_the_same_bytes_wherever_they_are_built(tmp_path):
+    """Neither the place of the user's source nor the folder of the process gets into the artifact."""
+    program = (
+        "import sys; from nabla_mlir.compiler import compile_module; from nabla_mlir.targets import CPU\n"
+        "sys.stdout.buffer.write(compile_module(sys.argv[1], CPU('generic'), cache=False))"
+    )
+    built = []
+    for name in ("here/a.py", "over/there/and/further/b.py"):
+        folder = tmp_path / Path(name).parent
+        folder.mkdir(parents=True)
+        arguments = [sys.executable, "-c", program, located(TINY, tmp_path / name, 1, 1)]
+        built.append(subprocess.run(arguments, cwd=folder, capture_output=True, check=True).stdout)
+    assert built[0] == built[1]
+    assert b".py" not in built[0]
+
+
+def test_bytecode_and_text_compile_alike(mlir, vmfb):
+    import io
+
+    from nabla_mlir.dialects.context import parse_module
+
+    buffer = io.BytesIO()
+    parse_module(mlir).operation.write_bytecode(buffer)
+    assert compile_module(buffer.getvalue()) == vmfb

@@ -1,0 +1,95 @@
+import json
+
+import pytest
+
+from nabla_mlir import targets
+from nabla_mlir.compiler import compile_module
+from nabla_mlir.devices import VulkanDevice, cpu_features
+from nabla_mlir.errors import TargetError
+from nabla_mlir.targets import CPU, CUDA, Target, Vulkan, available, merge_flags, target
+
+
+@pytest.mark.parametrize(
+    "t", [CPU("generic"), CPU(), CUDA(), CUDA("sm_90"), Vulkan("nvidia"), Vulkan("lavapipe")], ids=repr
+)
+def test_json_round_trip_and_common_flags(t):
+    again = Target.from_json(json.loads(json.dumps(t.to_json())))
+    assert again == t.resolve()
+    assert again.flags() == t.flags()
+    assert "--iree-input-demote-f64-to-f32=false" in t.flags()
+    assert "--iree-opt-level=O3" in t.flags()
+
+
+def test_host_is_written_out():
+    t = CPU().resolve()
+    assert t.cpu not in ("host", "")
+    assert "host" not in " ".join(CPU().flags())
+    assert all(feature[0] in "+-" for feature in t.features.split(","))
+    assert CPU().to_json() == t.to_json()
+    lacking = {name for name, has in cpu_features().items() if not has}
+    assert not lacking & {feature[1:] for feature in t.features.split(",") if feature[0] == "+"}
+
+
+def test_names_resolve_and_unknown_ones_list_what_exists():
+    assert target("cpu") == CPU()
+    assert target("CUDA") == CUDA()
+    assert target(t := Vulkan("nvidia")) is t
+    for unknown in ("tpu", 3, None):
+        with pytest.raises(TargetError, match=r"requires a known target(.|\n)*'cpu' or CPU\(...\), 'vulkan'"):
+            target(unknown)
+
+
+def test_errors():
+    with pytest.raises(TargetError, match="requires an architecture such as sm_80, got 'hopper'"):
+        CUDA("hopper").flags()
+    with pytest.raises(TargetError, match="requires a known device, got 'gameboy'") as error:
+        Vulkan("gameboy").flags()
+    assert "host, nvidia, amd, lavapipe" in str(error.value)
+    with pytest.raises(TargetError, match="requires a CPU name for another architecture"):
+        CPU(triple="aarch64-linux-gnu").flags()
+    with pytest.raises(TargetError, match="requires known fields, got speed"):
+        Target.from_json({"name": "cpu", "speed": 11})
+
+
+def test_vulkan_without_a_device(monkeypatch):
+    def none():
+        raise OSError("the library libvulkan.so.1 is not installed")
+
+    monkeypatch.setattr(targets, "vulkan_devices", none)
+    with pytest.raises(TargetError, match=r"got none: the library libvulkan\.so\.1 is not installed") as error:
+        Vulkan().flags()
+    assert "mesa-vulkan-drivers" in str(error.value)
+    assert next(a for a in available() if a.name == "vulkan").runs is False
+
+
+def test_vulkan_describes_the_device_in_the_module():
+    device = VulkanDevice("custom", 16, compute=("fp32", "int32"), storage=("b32",))
+    text = Vulkan(device).device_targets()
+    assert "subgroup_size_choices = [16]" in text
+    assert "compute = fp32|int32, storage = b32, subgroup = shuffle|arithmetic" in text
+    assert any(text in flag for flag in Vulkan(device).flags())
+
+
+def test_available_names_each_target_once_with_a_detail():
+    found = available()
+    assert [a.name for a in found] == list(targets.TARGETS)
+    assert found[0].runs
+    assert all(a.detail for a in found)
+
+
+def test_flags_given_last_win():
+    assert merge_flags(["--a=1", "--b"], ["--a=2"]) == ["--b", "--a=2"]
+    assert "--iree-opt-level=O1" in CPU("generic", options=("--iree-opt-level=O1",)).flags()
+    assert "--iree-opt-level=O3" not in CPU("generic", options=("--iree-opt-level=O1",)).flags()
+
+
+SMALL = """func.func @f(%x: tensor<64xf32>) -> tensor<f32> {
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [0]
+       : (tensor<64xf32>, tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32> }"""
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_cuda_compiles_for(arch):
+    assert f".target {arch}".encode() in compile_module(SMALL, CUDA(arch))

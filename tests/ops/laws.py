@@ -1,0 +1,205 @@
+"""The laws that every record obeys, as one traced function per case; checked in test_laws.py.
+
+All functions of one kind of record are compiled into one module: compiling is what takes time.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import is_differentiable
+from nabla_mlir.ops.registry import REGISTRY, OpDef
+from nabla_mlir.ops.samples import Case, Domain
+from nabla_mlir.ops.shape import concatenate, reshape, slice_
+from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.transforms import jvp, vjp, vmap
+
+STEP = 1e-4  # of the central differences; their error is of order STEP**4 in f64
+COPIES = 2  # entries of a mapped axis
+
+
+@dataclass(frozen=True)
+class LawCase:
+    """One record with one sample."""
+
+    record: OpDef
+    case: Case
+    number: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.record.name.replace('.', '_')}_{self.number}"
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return {**self.record.defaults, **self.case.params}
+
+    def draw(self, seed: int = 0) -> list[np.ndarray]:
+        rng = np.random.default_rng([seed, *self.name.encode()])
+        return self.case.draw(rng, np.dtype(np.float64))
+
+    def apply(self, xs: Sequence[Tensor]) -> list[Tensor]:
+        params = dict(self.params)
+        if params.get("dtype", 0) is None:  # the dtype of a product is that of its factors
+            params["dtype"] = xs[0].dtype
+        return self.record.apply(xs, params)
+
+    def reference(self, xs: Sequence[np.ndarray]) -> Any:
+        function = self.case.numpy or self.record.numpy
+        if isinstance(function, str):
+            module, _, attribute = function.partition(":")
+            function = getattr(importlib.import_module(module), attribute)
+        return function(*xs)
+
+
+def law_cases() -> list[LawCase]:
+    """Every sample of every record; elementwise records are sampled at rank 2, and with an axis of size 0 and 1."""
+    cases = []
+    for record in REGISTRY.values():
+        samples = record.sample
+        if samples is None:
+            continue
+        if all(isinstance(s, Domain) for s in samples):
+            samples = [Case((shape,) * len(samples), domains=tuple(samples)) for shape in ((3, 2), (), (1, 0))]
+        cases += [LawCase(record, sample, i) for i, sample in enumerate(samples)]
+    return cases
+
+
+def active_operands(law: LawCase, xs: Sequence[np.ndarray]) -> list[int]:
+    """The operands that carry tangents."""
+    if not law.case.smooth:
+        return []
+    kinds = law.case.domains
+    return [
+        i for i, x in enumerate(xs)
+        if is_differentiable(x.dtype)
+        and not (i < len(kinds) and kinds[i] is not None and kinds[i].kind != "real")
+        and not (i < len(law.case.values) and law.case.values[i] is not None)
+    ]  # fmt: skip
+
+
+class Laws:
+    """The quantities of one case, computed in one trace from its operands."""
+
+    def __init__(self, law: LawCase):
+        self.law = law
+        self.xs = law.draw()
+        self.active = active_operands(law, self.xs)
+        rng = np.random.default_rng([7, *law.name.encode()])
+        self.t = [rng.uniform(-1, 1, self.xs[i].shape) for i in self.active]
+        self.u = [rng.uniform(-1, 1, self.xs[i].shape) for i in self.active]
+        self.ct_seed = rng
+
+    def inputs(self) -> list[np.ndarray]:
+        return [*self.xs, *self.t, *self.u]
+
+    def trace(self, *tensors: Tensor) -> dict[str, Any]:
+        """All quantities; their names are what test_laws.py checks."""
+        n, k = len(self.xs), len(self.active)
+        xs, t, u = tensors[:n], tensors[n : n + k], tensors[n + k :]
+        out: dict[str, Any] = {"value": self.law.apply(xs)}
+        floats = [i for i, y in enumerate(out["value"]) if is_differentiable(y.dtype)]
+        if k and floats:
+            out |= self._derivatives(xs, t, u, floats)
+        out |= self._batches(xs, t, floats if k else [])
+        return out
+
+    def _function(self, xs: Sequence[Tensor], floats: Sequence[int]) -> Any:
+        def f(*active: Tensor) -> list[Tensor]:
+            full = list(xs)
+            for i, x in zip(self.active, active, strict=True):
+                full[i] = x
+            outs = self.law.apply(full)
+            return [outs[i] for i in floats]
+
+        return f
+
+    def cotangents(self, outs: Sequence[Tensor]) -> list[np.ndarray]:
+        rng = np.random.default_rng([11, *self.law.name.encode()])
+        return [
+            (rng.uniform(-1, 1, y.shape) + (1j * rng.uniform(-1, 1, y.shape) if y.dtype.kind == "c" else 0)).astype(
+                y.dtype
+            )
+            for y in outs
+        ]
+
+    def _derivatives(self, xs: Any, t: Any, u: Any, floats: Sequence[int]) -> dict[str, Any]:
+        f = self._function(xs, floats)
+        active = [xs[i] for i in self.active]
+        ys, dys = jvp(f, active, t)
+        cts = self.cotangents(ys)
+
+        def pulled(*a: Tensor) -> Any:
+            return vjp(f, *a)[1](list(cts))
+
+        def moved(scale: float) -> list[Tensor]:
+            return [a + b * scale for a, b in zip(active, t, strict=True)]
+
+        _, hvp = jvp(pulled, active, t)
+        _, hvu = jvp(pulled, active, u)
+        _, pull_twice = vjp(pulled, *active)
+        _, twice = jvp(lambda *a: jvp(f, a, t)[1], active, t)
+        return {
+            "jvp": dys, "vjp": pulled(*active), "cts": [*cts], "hvp": hvp, "hvu": hvu, "vjp_vjp": pull_twice(tuple(u)),
+            "jvp_jvp": twice, "pulled": [pulled(*moved(s * STEP)) for s in (-2, -1, 1, 2)],
+            "pushed": [jvp(f, moved(s * STEP), t)[1] for s in (-2, -1, 1, 2)],
+            "moved": [f(*moved(s * STEP)) for s in (-2, -1, 1, 2)],
+        }  # fmt: skip
+
+    def _batches(self, xs: Any, t: Any, floats: Sequence[int]) -> dict[str, Any]:
+        """For every choice of mapped operands: vmap beside the stacked loop, of the value and of derivatives."""
+        out: dict[str, Any] = {}
+        subsets = [s for r in range(1, len(xs) + 1) for s in itertools.combinations(range(len(xs)), r)]
+        for subset in subsets[:7]:
+            axes = tuple(0 if i in subset else None for i in range(len(xs)))
+            many = [_copies(x, COPIES) if i in subset else x for i, x in enumerate(xs)]
+            rows = [[_row(x, b) if i in subset else x for i, x in enumerate(many)] for b in range(COPIES)]
+            name = "".join(map(str, subset))
+            out[f"vmap_{name}"] = vmap(lambda *a: self.law.apply(a), axes)(*many)
+            out[f"loop_{name}"] = _stacked([self.law.apply(row) for row in rows])
+            if floats:
+
+                def derivatives(*a: Tensor) -> Any:
+                    f, active = self._function(a, floats), [a[i] for i in self.active]
+                    ys, dys = jvp(f, active, t)
+                    pulled = lambda *b: vjp(f, *b)[1](self.cotangents(ys))  # noqa: E731
+                    return dys, pulled(*active), jvp(pulled, active, t)[1]
+
+                out[f"vmap_d_{name}"] = vmap(derivatives, axes)(*many)
+                out[f"loop_d_{name}"] = _stacked([derivatives(*row) for row in rows])
+            nested = vmap(vmap(lambda *a: self.law.apply(a), axes), axes)
+            deep = [_copies(x, COPIES) if i in subset else x for i, x in enumerate(many)]
+            out[f"vmap2_{name}"] = nested(*deep)
+            out[f"loop2_{name}"] = _stacked([
+                vmap(lambda *a: self.law.apply(a), axes)(*(_row(x, b) if i in subset else x for i, x in enumerate(deep)))
+                for b in range(COPIES)
+            ])  # fmt: skip
+        return out
+
+
+def _copies(x: Tensor, n: int) -> Tensor:
+    """`n` different entries made of x: itself, and itself in reverse order of elements."""
+    from nabla_mlir.ops.shape import reverse
+
+    turned = x if not x.shape else reverse(x, dimensions=tuple(range(x.ndim)))
+    return concatenate(*(reshape(x if i % 2 == 0 else turned, shape=(1, *x.shape)) for i in range(n)), dimension=0)
+
+
+def _row(x: Tensor, i: int) -> Tensor:
+    rest = x.shape[1:]
+    row = slice_(x, start_indices=(i, *(0 for _ in rest)), limit_indices=(i + 1, *rest), strides=(1,) * x.ndim)
+    return reshape(row, shape=rest)
+
+
+def _stacked(rows: Sequence[Any]) -> Any:
+    import optree
+
+    return optree.tree_map(
+        lambda *leaves: concatenate(*(reshape(x, shape=(1, *x.shape)) for x in leaves), dimension=0), *rows
+    )
