@@ -9,10 +9,11 @@ from typing import Any
 import iree.compiler
 import iree.runtime
 import numpy as np
-import pytest
 
+from nabla_mlir.compiler import compile_module
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.passes.legalize_for_iree import LegalizeForIreePass
+from nabla_mlir.targets import Vulkan
 
 CPU_FLAGS = [
     "--iree-hal-target-device=local",
@@ -36,23 +37,37 @@ def legalized(text: str, target: str = "cpu") -> str:
 class Program:
     """The functions of a compiled module, on NumPy arrays."""
 
-    def __init__(self, text: str, flags: list[str] = CPU_FLAGS, driver: str = "local-sync"):
-        config = iree.runtime.Config(driver)
-        binary = iree.compiler.compile_str(text, extra_args=flags)
+    def __init__(self, text: str, target: str = "cpu"):
+        config = iree.runtime.Config("local-sync" if target == "cpu" else target)
+        if target == "cpu":
+            binary = iree.compiler.compile_str(text, extra_args=CPU_FLAGS)
+        else:
+            binary = compile_module(text, Vulkan(), cache=False)
         self._module = iree.runtime.load_vm_module(
             iree.runtime.VmModule.copy_buffer(config.vm_instance, binary), config
         )
 
     def __call__(self, name: str, *arguments: Any) -> Any:
-        result = self._module[name](*map(np.asarray, arguments))
+        result = self._module[name](*map(_aligned, arguments))
         host = lambda r: np.array(r.to_host())  # noqa: E731
         return tuple(map(host, result)) if isinstance(result, (tuple, list)) else host(result)
+
+
+def _aligned(argument: Any, alignment: int = 4096) -> np.ndarray:
+    """A copy that starts on a page, which Vulkan drivers ask for."""
+    array = np.asarray(argument)
+    raw = np.empty(array.nbytes + 2 * alignment, np.uint8)
+    start = -raw.ctypes.data % alignment
+    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def jax_text(functions: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]]) -> str:
     """One module with each function as JAX lowers it for the given arguments."""
     import jax
 
+    jax.config.update("jax_enable_x64", True)
     parts = []
     for name, (function, arguments) in functions.items():
         text = jax.jit(function, keep_unused=True).lower(*arguments).as_text()
@@ -62,14 +77,16 @@ def jax_text(functions: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]]
     return "module {\n" + "\n".join(parts) + "}\n"
 
 
-def check_against_jax(functions: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]], tolerance: float) -> None:
+def check_against_jax(
+    functions: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]], tolerance: float, target: str = "cpu"
+) -> None:
     """Legalises, compiles and runs all functions, and compares with JAX on the same arguments.
 
     The tolerance is relative to the largest magnitude of each result, and times 1e-9 in double precision.
     """
     import jax
 
-    program = Program(legalized(jax_text(functions)))
+    program = Program(legalized(jax_text(functions), target), target)
     wrong = []
     for name, (function, arguments) in functions.items():
         wants = jax.tree.leaves(jax.jit(function)(*arguments))
@@ -98,10 +115,3 @@ def ulps(got: np.ndarray, want: np.ndarray) -> np.ndarray:
     tiny = np.finfo(got.dtype).tiny
     same = (got == rounded) | (np.isnan(got) & np.isnan(rounded)) | ((np.abs(rounded) < tiny) & (np.abs(got) <= tiny))
     return np.where(same, 0.0, np.where(np.isfinite(got) & np.isfinite(rounded), error, np.inf))
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _double_precision() -> None:
-    import jax
-
-    jax.config.update("jax_enable_x64", True)
