@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -39,6 +40,7 @@ class Program:
 
     def __init__(self, text: str, target: str = "cpu"):
         config = iree.runtime.Config("local-sync" if target == "cpu" else target)
+        self._device = None if target == "cpu" else config.device
         if target == "cpu":
             binary = iree.compiler.compile_str(text, extra_args=CPU_FLAGS)
         else:
@@ -48,19 +50,34 @@ class Program:
         )
 
     def __call__(self, name: str, *arguments: Any) -> Any:
-        result = self._module[name](*map(_aligned, arguments))
-        host = lambda r: np.array(r.to_host())  # noqa: E731
+        place = np.asarray if self._device is None else functools.partial(_on_device, device=self._device)
+        result = self._module[name](*map(place, arguments))
+        host = (lambda r: np.array(r.to_host())) if self._device is None else self._to_host
         return tuple(map(host, result)) if isinstance(result, (tuple, list)) else host(result)
 
+    def _to_host(self, result: iree.runtime.DeviceArray) -> np.ndarray:
+        """By way of memory that the host can map, for the same reason as `_on_device`."""
+        source, device = result._buffer_view.get_buffer(), self._device
+        memory, usage = iree.runtime.MemoryType, iree.runtime.BufferUsage
+        copy = device.allocator.allocate_buffer(
+            memory_type=memory.HOST_LOCAL | memory.DEVICE_VISIBLE,
+            allowed_usage=usage.TRANSFER_TARGET | usage.MAPPING_SCOPED,
+            allocation_size=source.byte_length(),
+        )
+        done = device.create_semaphore(0)
+        fences = (iree.runtime.HalFence.create_at(done, i) for i in (0, 1))
+        device.queue_copy(source, copy, *fences)
+        done.wait(1)
+        return copy.map().asarray(result.shape, result.dtype).copy()
 
-def _aligned(argument: Any, alignment: int = 4096) -> np.ndarray:
-    """A copy that starts on a page, which Vulkan drivers ask for."""
-    array = np.asarray(argument)
-    raw = np.empty(array.nbytes + 2 * alignment, np.uint8)
-    start = -raw.ctypes.data % alignment
-    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
+
+def _on_device(argument: Any, device: iree.runtime.HalDevice) -> iree.runtime.DeviceArray:
+    """A copy of an array on the device; the runtime's own way asks Vulkan for memory that starts on a page."""
+    array = np.asarray(argument, order="C")
+    usage = iree.runtime.BufferUsage.DEFAULT | iree.runtime.BufferUsage.MAPPING
+    element = iree.runtime.array_interop.map_dtype_to_element_type(array.dtype)
+    view = device.allocator.allocate_buffer_copy(iree.runtime.MemoryType.DEVICE_LOCAL, usage, device, array, element)
+    return iree.runtime.DeviceArray(device, view, implicit_host_transfer=True)
 
 
 def jax_text(functions: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]]) -> str:
