@@ -56,8 +56,8 @@ def test_structured() -> None:
     check_against_jax(
         {
             "sort": (jnp.sort, (x,)),
-            "cholesky": (lambda a: lax.linalg.cholesky(a @ a.T + 40 * jnp.eye(40, dtype=a.dtype)), (a,)),
-            "solve": (jnp.linalg.solve, (a, a[:, :3])),
+            # Small: lavapipe takes a minute to compile the shaders of a larger one.
+            "cholesky": (lambda a: lax.linalg.cholesky(a @ a.T + 4 * jnp.eye(4, dtype=a.dtype)), (a[:4, :4],)),
             "fft": (jnp.fft.fft, (x[:12].astype(np.complex64),)),
             "grouped": (grouped, (image, kernel)),
             "gather": (lambda a: jnp.take(a, np.array([50, -3, 7]), axis=0, mode="clip"), (a,)),
