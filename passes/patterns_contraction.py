@@ -68,10 +68,10 @@ def dot_of_broadcast(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
         if copied != [own[0]] if own else True:
             continue
         where = {d: i for i, d in enumerate(placed)}
-        rest = lambda ds: tuple(where[d] for d in ds if d in where)  # noqa: E731
+        own_dims = [tuple(where[d] for d in ds if d in where) for ds in ((lb, lc) if side == 0 else (rb, rc))]
         if side == 0:
-            return _unbatched(rhs, source, (rb, rc), (rest(lb), rest(lc)), flip=False, params=params)
-        return _unbatched(lhs, source, (lb, lc), (rest(rb), rest(rc)), flip=True, params=params)
+            return _unbatched(rhs, source, (rb, rc), own_dims, flip=False, params=params)
+        return _unbatched(lhs, source, (lb, lc), own_dims, flip=True, params=params)
     return None
 
 

@@ -274,8 +274,8 @@ compare = elementwise(
     attributes={"comparison_direction": enum("comparison_direction"), "compare_type": enum("comparison_type")},
     defaults={"compare_type": None},
     sample=[Case(((3, 2), (3, 2)), {"comparison_direction": d, "compare_type": None}, (integers(), integers()), numpy=f)
-            for d, f in dict(EQ=np.equal, NE=np.not_equal, LT=np.less, LE=np.less_equal, GT=np.greater,
-                             GE=np.greater_equal).items()],
+            for d, f in {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater,
+                         "GE": np.greater_equal}.items()],
 )  # fmt: skip
 reduce_precision = elementwise(
     "stablehlo.reduce_precision", doc="x rounded to a format with fewer bits; differentiated as the identity.",
@@ -371,12 +371,16 @@ def _full_bound(bound: Tensor, mapped: bool, x: Tensor, size: int) -> Tensor:
     return broadcast_in_dim(own, shape=x.shape, broadcast_dimensions=(0,))
 
 
+def _clip(low: Any, x: Any, high: Any) -> Any:
+    return np.clip(x, low, high)
+
+
 clamp = general(
     "stablehlo.clamp", doc="min(max(x, low), high); scalar bounds hold for every element. Zero derivative at a bound.",
     jvp=_clamp_jvp, batch=_clamp_batch,
     result=lambda low, x, high: [(x.shape, x.dtype)],
-    sample=[Case(((), (4, 2), ()), domains=(reals(-1, -0.5), None, reals(0.5, 1)), numpy=lambda a, x, b: np.clip(x, a, b)),
-            Case(((4,), (4,), (4,)), domains=(reals(-1, -0.5), None, reals(0.5, 1)), numpy=lambda a, x, b: np.clip(x, a, b))],
+    sample=[Case(((), (4, 2), ()), domains=(reals(-1, -0.5), None, reals(0.5, 1)), numpy=_clip),
+            Case(((4,), (4,), (4,)), domains=(reals(-1, -0.5), None, reals(0.5, 1)), numpy=_clip)],
 )  # fmt: skip
 
 
@@ -433,7 +437,8 @@ real = structural(
 )  # fmt: skip
 imag = structural(
     "stablehlo.imag", doc="The imaginary part.", result=_real_result,
-    transpose=lambda cts, i, xs: make_complex(full_like(cts[0], 0), -cts[0]) if is_complex(xs[0].dtype) else full_like(xs[0], 0),
+    transpose=lambda cts, i, xs: (
+        make_complex(full_like(cts[0], 0), -cts[0]) if is_complex(xs[0].dtype) else full_like(xs[0], 0)),
     batch=_elementwise_batch(lambda: imag), sample=[Case(((3, 2),), numpy=np.imag)],
 )  # fmt: skip
 conj = structural(

@@ -182,7 +182,7 @@ class OpDef:
             set_scope(scope)
 
     def read(self, op: ir.Operation) -> Params:
-        """The parameters of an operation of this record: ``apply(operands, read(op))`` makes it again."""
+        """The parameters of an operation of this record; with them `apply` makes it again."""
         present = op.attributes
         params = {
             name: codec.decode(present[name]) if name in present else self.defaults.get(name)

@@ -133,8 +133,7 @@ def _linearized(
         inner[tangent.value] = total
     active = active_values(emitted, [h.value for h in holders.values()])
     pull_back(emitted, active, inner)
-    results = [inner.get(holders[i].value, ZERO) if i in holders else ZERO for i in range(len(xs))]
-    return results
+    return [inner.get(holders[i].value, ZERO) if i in holders else ZERO for i in range(len(xs))]
 
 
 def _hoist(emitted: Sequence[ir.Operation], op: ir.Operation) -> None:

@@ -70,7 +70,8 @@ broadcast_in_dim = structural(
     sample=[Case(((3,),), {"shape": (2, 3), "broadcast_dimensions": (1,)}, numpy=lambda x: np.broadcast_to(x, (2, 3))),
             Case(((3,),), {"shape": (3, 2), "broadcast_dimensions": (0,)},
                  numpy=lambda x: np.broadcast_to(x[:, None], (3, 2))),
-            Case(((1, 3),), {"shape": (4, 3), "broadcast_dimensions": (0, 1)}, numpy=lambda x: np.broadcast_to(x, (4, 3))),
+            Case(((1, 3),), {"shape": (4, 3), "broadcast_dimensions": (0, 1)},
+                 numpy=lambda x: np.broadcast_to(x, (4, 3))),
             Case(((1, 3),), {"shape": (3, 2, 4), "broadcast_dimensions": (2, 0)},
                  numpy=lambda x: np.broadcast_to(x.T.reshape(3, 1, 1), (3, 2, 4))),
             Case(((2, 3),), {"shape": (3, 2), "broadcast_dimensions": (1, 0)}, numpy=np.transpose),
@@ -106,7 +107,7 @@ def _pad_transpose(
 ) -> Tensor:
     from nabla_mlir.ops.reduction import reduce_sum
 
-    ct, (x, value) = cts[0], xs
+    ct, (x, _) = cts[0], xs
     if i == 0:
         return _unpad(ct, x, edge_padding_low, edge_padding_high, interior_padding)
     # The padding value receives what falls on padding: everything, less what falls on the operand.
