@@ -148,7 +148,9 @@ def compare(text: str, file: str, found: Sequence[Diagnostic]) -> list[Diagnosti
         problems.append(Diagnostic("error", message, diagnostic.file, diagnostic.line, diagnostic.column))
     for e in wanted:
         if not e.met:
-            problems.append(Diagnostic("error", f'expected {e.severity} "{e.text}" was not produced', file, e.written_at))
+            problems.append(
+                Diagnostic("error", f'expected {e.severity} "{e.text}" was not produced', file, e.written_at)
+            )
     return problems
 
 

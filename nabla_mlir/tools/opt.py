@@ -1,7 +1,7 @@
 """nabla-opt: runs passes on a file of IR, with the flags of mlir-opt.
 
-    nabla-opt model.mlir --pass-pipeline='builtin.module(nabla-expand,nabla-simplify)'
-    nabla-opt model.mlir --nabla-expand --nabla-legalize-for-iree=target=vulkan --mlir-print-ir-after-all
+nabla-opt model.mlir --pass-pipeline='builtin.module(nabla-expand,nabla-simplify)'
+nabla-opt model.mlir --nabla-expand --nabla-legalize-for-iree=target=vulkan --mlir-print-ir-after-all
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import lit.formats
 
-config = config  # noqa: F821, PLW0127  (lit defines it)
+config = config  # noqa: F821  (lit defines it)
 ROOT = Path(__file__).resolve().parents[2]
 
 config.name = "nabla-mlir"
