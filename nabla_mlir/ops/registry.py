@@ -44,16 +44,21 @@ ResultTypes = Callable[..., list[tuple[tuple[int, ...], np.dtype]]]
 
 @dataclass
 class Region:
-    """A region that a record carries as a parameter: the source to clone from."""
+    """A region that a record carries as a parameter: the source to clone from.
+
+    Attributes:
+      captures: replacements for values that the region uses from outside.
+    """
 
     source: ir.Region
+    captures: Mapping[ir.Value, ir.Value] = field(default_factory=dict)
 
     def clone_into(self, target: ir.Region) -> None:
         """Copies the (single) block of the source into the empty region `target`."""
         block = self.source.blocks[0]
         types = [a.type for a in block.arguments]
         new = ir.Block.create_at_start(target, types, [ir.Location.unknown()] * len(types))
-        mapping = dict(zip(block.arguments, new.arguments, strict=True))
+        mapping = {**self.captures, **dict(zip(block.arguments, new.arguments, strict=True))}
         with ir.InsertionPoint(new):
             for op in block.operations:
                 clone_op(op.operation, mapping)
@@ -101,6 +106,8 @@ class OpDef:
         jointly if `joint`, else each on its own.
       batch: ``(operands, mapped, size, **params) -> results`` with the mapped axis leading in every operand that
         is mapped and in every result, or UNSUPPORTED.
+      vjp: only for control flow, whose rules get the operation itself: ``jvp(op, tangents)`` and
+        ``batch(op, mapped, size, unmapped)`` extend the tables, ``vjp(op, active, cotangents)`` returns one.
       numpy: reference implementation for the law tests.
       sample: argument generator(s) for the law tests.
     """
@@ -122,6 +129,7 @@ class OpDef:
     batch: Any = None
     multi: bool = False
     partials: tuple[Any, ...] | None = None
+    vjp: Any = None
     numpy: Callable[..., Any] | None = None
     sample: Any = None
 
