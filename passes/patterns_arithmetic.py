@@ -132,6 +132,18 @@ def multiply_constants(a: Tensor, b: Tensor) -> Tensor | None:
     return None
 
 
+@pattern("stablehlo.multiply")
+def multiply_twice(a: Tensor, b: Tensor) -> Tensor | None:
+    """(x + x) * c -> x * (2 * c) for a constant c of floating point: the half of a sum of squares is gone."""
+    for total, other in ((a, b), (b, a)):
+        c = splat_of(other) if a.dtype.kind == "f" and has_one_use(total) else None
+        added = defining(total, "stablehlo.add") if c is not None else None
+        if added is not None and added[0][0].value == added[0][1].value:
+            twice = np.multiply(c, 2, dtype=a.dtype)
+            return ew.multiply(added[0][0], full_like(a, twice.item())) if np.isfinite(twice) else None
+    return None
+
+
 @pattern("stablehlo.divide")
 def divide_one(a: Tensor, b: Tensor) -> Tensor | None:
     """X / 1 -> x; x / c -> x * (1 / c) where 1 / c is exact."""

@@ -167,6 +167,17 @@ func.func @multiply_constants_overflow(%x: tensor<3xf32>) -> tensor<3xf32> {
   return %1 : tensor<3xf32>
 }
 
+// The derivative of half a square has no factor.
+// CHECK-LABEL: func.func @multiply_twice
+// CHECK-SAME: (%[[X:.*]]: tensor<3xf32>)
+// CHECK-NEXT: return %[[X]]
+func.func @multiply_twice(%x: tensor<3xf32>) -> tensor<3xf32> {
+  %half = stablehlo.constant dense<0.5> : tensor<3xf32>
+  %0 = stablehlo.add %x, %x : tensor<3xf32>
+  %1 = stablehlo.multiply %half, %0 : tensor<3xf32>
+  return %1 : tensor<3xf32>
+}
+
 // By 4 it is an exact multiplication; by 3 it is not, and stays.
 // CHECK-LABEL: func.func @divide_one
 // CHECK-SAME: (%[[X:.*]]: tensor<3xf32>)
