@@ -17,7 +17,6 @@ from nabla_mlir.ops.forward import Tangents, carries_tangent, push_forward
 from nabla_mlir.ops.kinds import prefixed
 from nabla_mlir.ops.loop_reverse import while_vjp
 from nabla_mlir.ops.reduction import reduce
-from nabla_mlir.ops.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, materialize, register
 from nabla_mlir.ops.regions import (
     Kept,
     body_of,
@@ -28,6 +27,7 @@ from nabla_mlir.ops.regions import (
     emit_while,
     replace,
 )
+from nabla_mlir.ops.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, materialize, register
 from nabla_mlir.ops.reverse import Cotangents, active_values, pull_back
 from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.ops.tensor import Tensor, full, wrap

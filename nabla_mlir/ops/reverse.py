@@ -13,6 +13,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.locations import named
 from nabla_mlir.ops.forward import carries_tangent, recorded
+from nabla_mlir.ops.regions import reads_of
 from nabla_mlir.ops.registry import (
     UNSUPPORTED,
     ZERO,
@@ -25,7 +26,6 @@ from nabla_mlir.ops.registry import (
     missing_rule,
     record_of,
 )
-from nabla_mlir.ops.regions import reads_of
 from nabla_mlir.ops.tensor import Tensor, wrap
 
 Cotangents = dict[ir.Value, Tensor]
