@@ -21,8 +21,11 @@ def run() -> int:
     targets = [[a.name, "yes" if a.runs else "no", a.detail] for a in available()]
     print_table("Targets", ["target", "runs here", "device, or why not"], targets)
     files, size = _cache_content()
-    print_table("Cache", ["folder", "files", "MB", "limit MB"],
-                [[str(cache.cache_dir()), str(files), f"{size / 1e6:.1f}", f"{cache.cache_size() / 1e6:.0f}"]])  # fmt: skip
+    print_table(
+        "Cache",
+        ["folder", "files", "MB", "limit MB"],
+        [[str(cache.cache_dir()), str(files), f"{size / 1e6:.1f}", f"{cache.cache_size() / 1e6:.0f}"]],
+    )
     start = time.perf_counter()
     result = self_test()
     seconds = f"{time.perf_counter() - start:.2f}"

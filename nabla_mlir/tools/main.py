@@ -29,23 +29,43 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--traceback", action="store_true", help="show where in the program an error came from")
     parser = argparse.ArgumentParser(
-        prog="nabla-mlir", description=__doc__, epilog=_EXAMPLES, parents=[shared],
+        prog="nabla-mlir",
+        description=__doc__,
+        epilog=_EXAMPLES,
+        parents=[shared],
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     compile = commands.add_parser(
-        "compile", parents=[shared], help="a function, maybe transformed, to a file", epilog=_EXAMPLES,
+        "compile",
+        parents=[shared],
+        help="a function, maybe transformed, to a file",
+        epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     compile.add_argument("model", metavar="MODEL", help="model.py:function, or a StableHLO module model.mlir[:entry]")
-    compile.add_argument("--spec", action="append", default=[], metavar="SPEC",
-                         help="an argument in order, or by name: f32[128,4], data=f32[10], a Python tree of them")  # fmt: skip
-    compile.add_argument("--transform", action="append", default=[], metavar="NAME{OPTION=VALUE}",
-                         help="grad, value_and_grad, hvp, jvp, vjp, jacfwd, jacrev, hessian, vmap; in order")  # fmt: skip
+    compile.add_argument(
+        "--spec",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        help="an argument in order, or by name: f32[128,4], data=f32[10], a Python tree of them",
+    )
+    compile.add_argument(
+        "--transform",
+        action="append",
+        default=[],
+        metavar="NAME{OPTION=VALUE}",
+        help="grad, value_and_grad, hvp, jvp, vjp, jacfwd, jacrev, hessian, vmap; in order",
+    )
     compile.add_argument("--target", default="cpu", metavar="NAME{OPTION=VALUE}", help="cpu (default), vulkan, cuda")
-    compile.add_argument("--emit", choices=["mlir", "stablehlo", "vmfb"], default="vmfb",
-                         help="the traced IR, plain StableHLO, or the artifact (default)")  # fmt: skip
+    compile.add_argument(
+        "--emit",
+        choices=["mlir", "stablehlo", "vmfb"],
+        default="vmfb",
+        help="the traced IR, plain StableHLO, or the artifact (default)",
+    )
     compile.add_argument("--name", help="the name of the entry point; that of the function by default")
     compile.add_argument("-o", dest="output", metavar="FILE", help="NAME.vmfb by default; text goes to standard output")
     compile.add_argument("--flag", action="append", default=[], metavar="FLAG", help="a further flag of iree-compile")
@@ -60,10 +80,22 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     run = commands.add_parser("run", parents=[shared], help="call an entry point of an artifact")
     run.add_argument("file", help="the .vmfb or the .json beside it")
     run.add_argument("entry", nargs="?", help="the entry point; may be left out if there is one")
-    run.add_argument("--input", action="append", default=[], metavar="VALUE", dest="inputs",
-                     help="for each array in the order of `info`, or NAME=VALUE: a .npy file, 3.5, [1, 2, 3]")  # fmt: skip
-    run.add_argument("--output", action="append", default=[], metavar="FILE.npy", dest="outputs",
-                     help="where to write each result, in order; results are printed otherwise")  # fmt: skip
+    run.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="VALUE",
+        dest="inputs",
+        help="for each array in the order of `info`, or NAME=VALUE: a .npy file, 3.5, [1, 2, 3]",
+    )
+    run.add_argument(
+        "--output",
+        action="append",
+        default=[],
+        metavar="FILE.npy",
+        dest="outputs",
+        help="where to write each result, in order; results are printed otherwise",
+    )
     run.add_argument("--driver", help="local-sync, local-task, vulkan or cuda; chosen by the manifest by default")
     run.set_defaults(action=run_command)
 
@@ -126,7 +158,8 @@ def _check_arguments(function: Any, positional: list[Any], named: dict[str, Any]
         return
     except TypeError as error:
         raise RequestError(
-            f"compile requires one --spec for each argument of {signature}, got {len(positional) + len(named)}: {error}."
+            f"compile requires one --spec for each argument of {signature}, "
+            f"got {len(positional) + len(named)}: {error}."
         ) from None
 
 
@@ -163,11 +196,14 @@ def _properties(manifest: Manifest, size: int) -> list[list[str]]:
     shown = target.pop("name", "?")
     details = ", ".join(f"{key}={_short(value)}" for key, value in target.items() if key != "device")
     return [
-        ["target", f"{shown} ({details})" if details else shown], ["driver", manifest.best_driver()],
-        ["bytes", str(size)], ["sha256", manifest.sha256], ["compiled by", f"IREE {manifest.iree}"],
+        ["target", f"{shown} ({details})" if details else shown],
+        ["driver", manifest.best_driver()],
+        ["bytes", str(size)],
+        ["sha256", manifest.sha256],
+        ["compiled by", f"IREE {manifest.iree}"],
         ["written by", f"nabla_mlir {manifest.nabla_mlir}"],
         ["runs on", f"IREE runtime >= {manifest.iree_range[0]}, < {manifest.iree_range[1]}"],
-    ]  # fmt: skip
+    ]
 
 
 def _short(value: Any) -> str:

@@ -39,14 +39,14 @@ def parse_spec(text: str) -> tuple[str, Any]:
     body = re.sub(r"(?<=\w)\[\s*\]", "", body).strip()  # f32[] is f32
     try:
         return name, _spec_of(ast.parse(body, mode="eval").body)
-    except (SyntaxError, _NotASpec):
+    except (SyntaxError, _NotASpecError):
         raise RequestError(
             f"--spec requires a type such as f32[128,4] or a tree of them, got {text!r}.",
             help="""trees are written as in Python: --spec '{"w": f32[3,4], "b": f32[4]}'""",
         ) from None
 
 
-class _NotASpec(Exception):
+class _NotASpecError(Exception):
     pass
 
 
@@ -66,13 +66,13 @@ def _spec_of(node: ast.expr) -> Any:
             return list(map(_spec_of, items))
         case ast.Constant(value=None):
             return None
-    raise _NotASpec
+    raise _NotASpecError
 
 
 def _length(node: ast.expr) -> int:
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
-    raise _NotASpec
+    raise _NotASpecError
 
 
 # ---------------------------------------------------------------- names with options
