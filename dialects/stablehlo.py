@@ -232,6 +232,7 @@ class DimensionNumbers:
     scalars: tuple[str, ...] = ()
 
     def encode(self, value: Mapping[str, Any]) -> ir.Attribute:
+        """The attribute with these fields."""
         unknown = set(value) - set(self.lists) - set(self.scalars)
         if unknown:
             known = self.lists + self.scalars
@@ -241,6 +242,7 @@ class DimensionNumbers:
         return parse_attribute(f"#stablehlo.{self.name}<{', '.join(fields)}>")
 
     def decode(self, attribute: ir.Attribute) -> dict[str, Any]:
+        """The fields of the attribute."""
         return dict(_struct_fields(str(attribute), self.lists, self.scalars))
 
 

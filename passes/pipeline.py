@@ -18,15 +18,15 @@ from nabla_mlir.passes import (  # each module registers its passes
     expand,
     jvp,
     legalize_for_iree,
+    remove_stop_gradient,
     simplify,
-    stop_gradient,
     verify,
     vjp,
     vmap,
 )
 from nabla_mlir.passes.base import PASSES, Pass
 
-MODULES = (dce, expand, jvp, legalize_for_iree, simplify, stop_gradient, verify, vjp, vmap)
+MODULES = (dce, expand, jvp, legalize_for_iree, remove_stop_gradient, simplify, verify, vjp, vmap)
 
 # From a module as it is traced or imported to plain StableHLO.
 LOWER = (
