@@ -116,7 +116,8 @@ def _number(text: str, dtype: np.dtype) -> float:
     text = text.strip()
     if not text.startswith("0x"):
         return float(text)
-    part = {"complex64": np.dtype(np.float32), "complex128": np.dtype(np.float64)}.get(dtype.name, dtype)
+    parts: dict[str, np.dtype] = {"complex64": np.dtype(np.float32), "complex128": np.dtype(np.float64)}
+    part = parts.get(dtype.name, dtype)
     return float(np.array(int(text, 16), f"u{part.itemsize}").view(part))
 
 

@@ -23,7 +23,7 @@ _FRAMES = 32  # of the Python stack that are searched for the user's own lines
 SMALL = 16  # elements up to which a captured array is part of the code
 
 for _folder in INTERNAL_FOLDERS:
-    _mlir.globals.register_traceback_file_exclusion(_folder)
+    _mlir.globals.register_traceback_file_exclusion(_folder)  # type: ignore[attr-defined]  # not in the stubs
 
 HOLDER = "ad.holder"  # holds a block while it is traced, and until its last use
 

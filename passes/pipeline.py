@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from iree.compiler import ir, passmanager
+from iree.compiler import ir, passmanager  # type: ignore[attr-defined]  # not in the stubs
 
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of

@@ -5,6 +5,7 @@ A loop's derivative and its batch are again one loop; an `if` stays one unless i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -273,7 +274,8 @@ def _case_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.V
         mapped.update(zip(op.results, results, strict=True))
         return
     wanted = [any(b[1][i] in dependents(b[0], captured) for b in branches) for i in range(len(op.results))]
-    results = emit_case(wrap(unmapped.get(index, index)), [lambda b=b: run(*b, wanted) for b in branches])
+    bodies = [functools.partial(run, ops, returned, wanted) for ops, returned in branches]
+    results = emit_case(wrap(unmapped.get(index, index)), bodies)
     for old, new, is_mapped in zip(op.results, results, wanted, strict=True):
         if is_mapped:
             mapped[old] = new

@@ -378,7 +378,7 @@ def _sort_jvp(outs: Any, xs: Any, tangents: Any, dimension: int, is_stable: bool
         operands = [*xs, position]
         op = stablehlo.emit(
             "stablehlo.sort", [o.value for o in operands], results=[o.value.type for o in operands], regions=1,
-            attributes={k: sort.attributes[k].encode(v) for k, v in params.items()},
+            attributes={k: sort.attributes[k].encode(v) for k, v in params.items()},  # type: ignore[arg-type]
         )  # fmt: skip
         _with_payload(comparator, tensor_type((), position.dtype))(op.regions[0], None, None)
         results = [Tensor(r) for r in op.results]

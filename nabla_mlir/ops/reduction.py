@@ -103,7 +103,7 @@ def expand_scalar(t: MaybeZero, like: Tensor) -> MaybeZero:
     return expand(t, like.shape, tuple(range(like.ndim)))
 
 
-def _extremum_tangent(y: Tensor, x: Tensor, t: MaybeZero, dimensions: tuple[int, ...]) -> MaybeZero:
+def _extremum_tangent(y: Tensor, x: Tensor, t: Tensor, dimensions: tuple[int, ...]) -> MaybeZero:
     """Every element that attains the extremum shares the tangent equally."""
     attained = compare(x, expand(y, x.shape, dimensions), comparison_direction="EQ")
     count = reduce_sum(convert(attained, dtype=x.dtype), dimensions)

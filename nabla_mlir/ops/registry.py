@@ -207,7 +207,7 @@ class OpDef:
         """The indices of the operands in which an operation with these parameters is linear."""
         if callable(self.linear):
             return tuple(self.linear(xs, **params))
-        return tuple(range(len(xs))) if self.linear == "all" else tuple(self.linear)  # type: ignore[arg-type]
+        return tuple(range(len(xs))) if self.linear == "all" else tuple(self.linear)
 
 
 def _first_line(error: Exception) -> str:

@@ -221,7 +221,7 @@ def load_function(text: str) -> Callable[..., Any]:
         value = getattr(value, part, None)
     if not callable(value):
         raise RequestError(f"MODEL requires a function of {file}, got {name!r}.")
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def _import_file(path: Path) -> Any:
