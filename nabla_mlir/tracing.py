@@ -25,7 +25,7 @@ SMALL = 16  # elements up to which a captured array is part of the code
 
 # The folders as they are, and as this process imports them: they differ behind symbolic links.
 for _folder in {*INTERNAL_FOLDERS, os.path.join(os.path.dirname(os.path.abspath(__file__)), "")}:
-    _mlir.globals.register_traceback_file_exclusion(_folder)
+    _mlir.globals.register_traceback_file_exclusion(_folder)  # type: ignore[attr-defined]  # not in the stubs
 
 HOLDER = "ad.holder"  # holds a block while it is traced, and until its last use
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from iree.compiler import ir, passmanager
+from iree.compiler import ir, passmanager  # type: ignore[attr-defined]  # not in the stubs
 
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
@@ -19,15 +19,15 @@ from nabla_mlir.passes import (  # each module registers its passes
     expand,
     jvp,
     legalize_for_iree,
+    remove_stop_gradient,
     simplify,
-    stop_gradient,
     verify,
     vjp,
     vmap,
 )
 from nabla_mlir.passes.base import PASSES, Pass
 
-MODULES = (canonicalize_batch, dce, expand, jvp, legalize_for_iree, simplify, stop_gradient, verify, vjp, vmap)
+MODULES = (canonicalize_batch, dce, expand, jvp, legalize_for_iree, remove_stop_gradient, simplify, verify, vjp, vmap)
 
 # From a module as it is traced or imported to plain StableHLO.
 LOWER = (

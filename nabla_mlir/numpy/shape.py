@@ -352,9 +352,9 @@ def _pad_constant(x: Tensor, widths: list[tuple[int, int]], values: Any) -> Tens
         return x
     if not any(w for pair in widths for w in pair):
         return x
-    low, high = (tuple(side) for side in zip(*widths, strict=True))
+    lows, highs = (tuple(side) for side in zip(*widths, strict=True))
     value = convert(as_tensor(values), x.dtype) if not promotion.is_scalar(values) else full((), values, x.dtype)
-    return sh.pad(x, value, edge_padding_low=low, edge_padding_high=high, interior_padding=(0,) * x.ndim)
+    return sh.pad(x, value, edge_padding_low=lows, edge_padding_high=highs, interior_padding=(0,) * x.ndim)
 
 
 def _rearranged(x: Tensor, axis: int, order: np.ndarray) -> Tensor:

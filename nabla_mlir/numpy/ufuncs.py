@@ -239,6 +239,7 @@ def _constant_power(x: Tensor, n: Any) -> Tensor | None:
     if is_float(x.dtype):
         # One operation, whose derivatives n * x**(n-1) are one as well; the compiler gets multiplications.
         return ew.power(x, full_like(x, n))
+    n = int(n)
     return _by_squaring(x, n) if n > 0 else full_like(x, 1) / _by_squaring(x, -n)
 
 

@@ -7,6 +7,9 @@ from nabla_mlir.ops import (
     contraction as contraction,
 )
 from nabla_mlir.ops import (
+    control as control,
+)
+from nabla_mlir.ops import (
     elementwise as elementwise,
 )
 from nabla_mlir.ops import (
@@ -20,7 +23,4 @@ from nabla_mlir.ops import (
 )
 from nabla_mlir.ops import (
     shape as shape,
-)
-from nabla_mlir.ops import (
-    control as control,
 )

@@ -9,8 +9,8 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.locations import named
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
-from nabla_mlir.ops.registry import UNSUPPORTED, ZERO, MaybeZero, Params, Zero, missing_rule, record_of
 from nabla_mlir.ops.regions import reads_of
+from nabla_mlir.ops.registry import UNSUPPORTED, ZERO, MaybeZero, Params, Zero, missing_rule, record_of
 from nabla_mlir.ops.tensor import Tensor, wrap
 
 Tangents = dict[ir.Value, Tensor]

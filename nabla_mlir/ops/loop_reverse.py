@@ -15,8 +15,8 @@ from iree.compiler import ir
 from nabla_mlir.ops.elementwise import add, compare, minimum, multiply, subtract
 from nabla_mlir.ops.forward import carries_tangent
 from nabla_mlir.ops.loops import Counter, find_counter, invariant_carries
-from nabla_mlir.ops.registry import ZERO, MaybeZero, add_any, materialize, zeros
 from nabla_mlir.ops.regions import Kept, body_of, captures_of, clone_body, emit_while, replace
+from nabla_mlir.ops.registry import ZERO, MaybeZero, add_any, materialize, zeros
 from nabla_mlir.ops.reverse import PLACEHOLDER, Cotangents, active_values, pull_back
 from nabla_mlir.ops.shape import dynamic_slice, dynamic_update_slice, reshape
 from nabla_mlir.ops.tensor import Tensor, full, wrap

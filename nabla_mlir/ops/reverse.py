@@ -13,6 +13,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.locations import named
 from nabla_mlir.ops.forward import carries_tangent, recorded
+from nabla_mlir.ops.regions import reads_of
 from nabla_mlir.ops.registry import (
     UNSUPPORTED,
     ZERO,
@@ -25,7 +26,6 @@ from nabla_mlir.ops.registry import (
     missing_rule,
     record_of,
 )
-from nabla_mlir.ops.regions import reads_of
 from nabla_mlir.ops.tensor import Tensor, wrap
 
 Cotangents = dict[ir.Value, Tensor]
@@ -141,8 +141,7 @@ def _linearized(
         inner[tangent.value] = total
     active = active_values(emitted, [h.value for h in holders.values()])
     pull_back(emitted, active, inner)
-    results = [inner.get(holders[i].value, ZERO) if i in holders else ZERO for i in range(len(xs))]
-    return results
+    return [inner.get(holders[i].value, ZERO) if i in holders else ZERO for i in range(len(xs))]
 
 
 def _hoist(emitted: Sequence[ir.Operation], op: ir.Operation) -> None:

@@ -154,6 +154,7 @@ class _Body:
 
 
 def linearized(f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
+    """`linearize` inside a trace: f(x) and the function of tangents, each call of which emits an `ad.jvp`."""
     body = _Body(f, primals, has_aux, "jvp")
 
     def push(*tangents: Any) -> Any:
@@ -172,6 +173,7 @@ def linearized(f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -
 
 
 def pullback(f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
+    """`vjp` inside a trace: f(x) and the pullback, each call of which emits an `ad.vjp`."""
     body = _Body(f, primals, has_aux, "vjp")
 
     def pull(cotangent: Any) -> Any:
