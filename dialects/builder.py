@@ -197,7 +197,13 @@ def splat(value: Number, x: Val, dtype: Any = None) -> Val:
     dtype = x.dtype if dtype is None else np.dtype(dtype)
     if x.static:
         return full(value, x.shape, dtype)
-    shape = x if x.dtype == dtype else convert(x, dtype)
+    if dtype.kind == "u":  # IREE loses the dynamic sizes of unsigned values
+        signed = np.dtype(f"i{dtype.itemsize}")
+        return bitcast(splat(int(np.array(value, dtype).view(signed)), x, signed), dtype)
+    shape = x
+    if x.dtype != dtype:
+        shape = bitcast(x, f"i{x.dtype.itemsize}") if x.dtype.kind == "u" else x
+        shape = convert(shape, dtype)
     scalar = str(hlo.splat(_plain(value), (), dtype)).removeprefix("dense<").replace("> : tensor<", " : ").rstrip(">")
     return op("chlo.constant_like", shape, type=shape.type, value=hlo.parse_attribute(scalar))
 

@@ -95,7 +95,7 @@ def inline_calls(module: ir.Module) -> None:
     """Puts the body of each called function in place of the call, and drops private functions."""
     from nabla_mlir.passes.pipeline import Pipeline
 
-    Pipeline.parse("builtin.module(inline,symbol-dce)").run(module)
+    Pipeline.parse("builtin.module(inline{default-pipeline=},symbol-dce)").run(module)
 
 
 def _entry(module: ir.Module, name: str | None) -> ir.Operation:

@@ -16,6 +16,7 @@ from nabla_mlir.passes import (
     legalize_complex,  # noqa: F401
     legalize_fft,  # noqa: F401
     legalize_indexing,  # noqa: F401
+    legalize_lapack,  # noqa: F401
     legalize_linalg,  # noqa: F401
     legalize_misc,  # noqa: F401
     legalize_reductions,  # noqa: F401
@@ -23,6 +24,7 @@ from nabla_mlir.passes import (
     legalize_sort,  # noqa: F401
 )
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.legalize_aliasing import separate_buffers
 from nabla_mlir.passes.legalize_pattern import PATTERNS, TARGETS, Replacement, Target
 
 
@@ -58,6 +60,7 @@ class LegalizeForIreePass(Pass):
             module.operation.walk(collect, ir.WalkOrder.POST_ORDER)
             for op in found:
                 self._legalize(op, record)
+        separate_buffers(module.operation)
 
     def _legalize(self, op: ir.Operation, record: Recording) -> None:
         worklist = [op]

@@ -23,7 +23,6 @@ from nabla_mlir.dialects.builder import (
     maximum,
     minimum,
     ne,
-    op,
     reduce_any,
     select,
     splat,
@@ -39,6 +38,9 @@ _TWO_OVER_PI = (
     "835339F49C845F8BBDF9283B1FF897FFDE05980FEF2F118B5A0A6D1F6D367ECF27CB09B74F46"
     "3F669E5FEA2D7527BAC7EBE5F17B3D0739F78A5292EA6BFB5FB11F8D5D0856033046FC7B6BAB"
 )
+
+# The cube root from 2^-1.5 to 2^1.5, to 1 %.
+_CBRT = (0.5068079255708303, 0.6576729089262948, -0.19248042619989061, 0.02603992540852949)
 
 
 @dataclass(frozen=True)
@@ -475,21 +477,21 @@ def atanh(x: Val) -> Val:
 
 
 def cbrt(x: Val) -> Val:
-    """The cube root of a float64 value, from the float32 one by one step of Newton's method."""
+    """The cube root: a polynomial, and steps of Halley's method, which treble the digits."""
     form = format_of(x)
     ax = abs(x)
     normal, extra = _normal(ax)
-    third, _ = nearest_integer((_split_log(normal)[0]) * (1 / 3))
-    _, k = nearest_integer(third)
-    m = scale_by_power(normal, -3 * k)
-    # The float32 root has half of the digits, so its square is exact.
-    y = convert(op("stablehlo.cbrt", convert(m, np.float32), final=True), x.dtype)
-    cube = y * y * y
-    y = y + y * ((m - cube) / (cube + cube + m))
-    tiny_root = select(extra < 0.0, splat(2.0 ** (-(form.mantissa + 2) / 3), x), 1.0)
-    root = scale_by_power(y, k) * tiny_root
-    root = select(ax > 0.0, root, ax)
-    return with_sign(select(ax < math.inf, root, ax), sign_of(x))
+    _, k = nearest_integer(_split_log(normal)[0] * (1 / 3))
+    m = scale_by_power(normal, k * -3)
+    y = horner(m, _CBRT)
+    for last in (False, True):
+        y = upper_half(y) if last else y  # then its square is exact
+        cube = y * y * y
+        y = y + y * ((m - cube) / (cube + cube + m))
+    # A denormal number was multiplied by 2^(mantissa + 2).
+    root = scale_by_power(y, k) * select(extra < 0.0, splat(2.0 ** (-(form.mantissa + 2) / 3), x), 1.0)
+    root = select((ax > 0.0) & (ax < math.inf), root, ax)
+    return with_sign(root, sign_of(x))
 
 
 def power(x: Val, y: Val) -> Val:

@@ -32,7 +32,8 @@ def dot_general(op: ir.Operation, target: Target) -> Replacement:
 BLOCK = 32  # rows that are factored one by one; the rest is matrix products
 
 
-def _adjoint(x: Val) -> Val:
+def adjoint(x: Val) -> Val:
+    """The conjugate transposes of stacked matrices."""
     return b.swap(b.conj(x))
 
 
@@ -49,7 +50,8 @@ def _zeros(x: Val, rows: int, columns: int) -> Val:
     return b.full(0, (x.shape[0], rows, columns), x.dtype)
 
 
-def _mask(n: int, keep: np.ndarray, like: Val) -> Val:
+def mask(keep: np.ndarray, like: Val) -> Val:
+    """A constant matrix of booleans for each matrix of a stack."""
     return b.broadcast(b.constant(keep), like.shape, [1, 2])
 
 
@@ -61,12 +63,12 @@ def invert_lower(lower: Val, unit: bool = False) -> Val:
     """
     n = lower.shape[-1]
     row, column = np.indices((n, n))
-    diagonal = _mask(n, row == column, lower)
+    diagonal = mask(row == column, lower)
     inverse = b.select(diagonal, b.splat(1, lower) if unit else 1.0 / lower, 0.0)
     size = 1
     while size < n:
         within = (row // (2 * size) == column // (2 * size)) & (row // size > column // size)
-        below = b.select(_mask(n, within, lower), lower, 0.0)
+        below = b.select(mask(within, lower), lower, 0.0)
         inverse = inverse - b.matmul(inverse, b.matmul(below, inverse))
         size *= 2
     return inverse
@@ -125,9 +127,9 @@ def cholesky_lower(a: Val) -> Val:
         factor = _cholesky_block(_block(a, (0, size), (0, size)))
         panel = [_zeros(a, start, size), factor]
         if left > size:
-            below = b.matmul(_block(a, (size, left), (0, size)), _adjoint(invert_lower(factor)))
+            below = b.matmul(_block(a, (size, left), (0, size)), adjoint(invert_lower(factor)))
             panel.append(below)
-            a = _block(a, (size, left), (size, left)) - b.matmul(below, _adjoint(below))
+            a = _block(a, (size, left), (size, left)) - b.matmul(below, adjoint(below))
         panels.append(b.concat(panel, 1))
     return b.concat(panels, 2)
 
@@ -140,8 +142,8 @@ def cholesky(op: ir.Operation, target: Target) -> Replacement:
     if 0 in a.shape:
         return a
     stack = leading(a)
-    factor = cholesky_lower(stack if lower else _adjoint(stack))
-    return b.reshape(factor if lower else _adjoint(factor), a.shape)
+    factor = cholesky_lower(stack if lower else adjoint(stack))
+    return b.reshape(factor if lower else adjoint(factor), a.shape)
 
 
 @pattern("stablehlo.triangular_solve")

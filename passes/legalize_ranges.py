@@ -131,8 +131,11 @@ def _type_range(value: ir.Value) -> Range | None:
 def _known_predicate(value: ir.Value, depth: int) -> bool | None:
     """The truth of `x < y` and its like where the ranges decide it, as in the wrapping of negative indices."""
     op = _owner(value)
-    if op is None or op.name != "stablehlo.compare" or not depth:
+    if op is None or not depth:
         return None
+    if op.name != "stablehlo.compare":
+        found = value_range(value, depth)
+        return bool(found[0]) if found and found[0] == found[1] else None
     x, y = (value_range(v, depth) for v in op.operands)
     if x is None or y is None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from iree.compiler import ir
 
@@ -25,12 +25,21 @@ def is_elementwise(region: ir.Region) -> bool:
     return True
 
 
-def apply_elementwise(region: ir.Region, arguments: Sequence[Val]) -> list[Val]:
-    """The operations of a scalar body on tensors of one shape; `is_elementwise` must hold."""
+def apply_elementwise(region: ir.Region, arguments: Sequence[Val | None], only: int | None = None) -> list[Val]:
+    """The operations of a scalar body on tensors of one shape; `is_elementwise` must hold.
+
+    With `only`, that one result alone is made; arguments that it does not depend on may be None.
+    """
     block = region.blocks[0]
-    shape = arguments[0]
-    values: dict[ir.Value, Val] = dict(zip(block.arguments, arguments, strict=True))
+    returned = list(_terminator(region).operands)
+    returned = returned if only is None else [returned[only]]
+    needed = _needed(returned)
+    shape = next(a for a in arguments if a is not None)
+    pairs = zip(block.arguments, arguments, strict=True)
+    values: dict[ir.Value, Val] = {inner: outer for inner, outer in pairs if outer is not None}
     for op in _body(region):
+        if not any(r in needed for r in op.results):
+            continue
         if op.name == "stablehlo.constant":
             result = Val(op.results[0])
             values[op.results[0]] = b.splat(hlo.constant_splat(op), shape, result.dtype)
@@ -40,7 +49,18 @@ def apply_elementwise(region: ir.Region, arguments: Sequence[Val]) -> list[Val]:
         types = [b.like(shape, Val(r).dtype) for r in op.results]
         made = b.make(op.name, operands, types, attributes)
         values.update(zip(op.results, map(Val, made.results), strict=True))
-    return [_outer(values, v, shape) for v in block.operations[len(block.operations) - 1].operands]
+    return [_outer(values, v, shape) for v in returned]
+
+
+def _needed(values: Sequence[ir.Value]) -> set[ir.Value]:
+    """The values and all that they are computed from."""
+    needed, pending = set(), list(values)
+    while pending:
+        value = pending.pop()
+        if value not in needed:
+            needed.add(value)
+            pending += [] if isinstance(value.owner, ir.Block) else value.owner.operands
+    return needed
 
 
 _WITH_ATTRIBUTES = {"stablehlo.compare", "stablehlo.reduce_precision", "chlo.constant_like"}
@@ -50,16 +70,16 @@ def _body(region: ir.Region) -> list[ir.Operation]:
     return [op.operation for op in region.blocks[0].operations][:-1]
 
 
+def _terminator(region: ir.Region) -> ir.Operation:
+    operations = region.blocks[0].operations
+    return operations[len(operations) - 1]
+
+
 def _outer(values: dict[ir.Value, Val], value: ir.Value, shape: Val) -> Val:
     """The tensor for a scalar; one captured from outside the body is repeated."""
     if value not in values:
         values[value] = b.broadcast(Val(value), shape.shape, [])
     return values[value]
-
-
-def copy_body(region: ir.Region) -> Callable[..., list[Val]]:
-    """A function that makes the operations of an elementwise scalar body again on other scalars."""
-    return lambda *arguments: apply_elementwise(region, arguments)
 
 
 def single_operation(region: ir.Region) -> str | None:
@@ -78,12 +98,5 @@ def depends_only_on(region: ir.Region, result: int, arguments: Sequence[int]) ->
     """True if one result of a body is a function of the given arguments alone."""
     block = region.blocks[0]
     allowed = {block.arguments[i] for i in arguments}
-    pending = [block.operations[len(block.operations) - 1].operands[result]]
-    while pending:
-        value = pending.pop()
-        if isinstance(value.owner, ir.Block):
-            if value.owner == block and value not in allowed:
-                return False
-        else:
-            pending += value.owner.operands
-    return True
+    needed = _needed([_terminator(region).operands[result]])
+    return all(a in allowed or a not in needed for a in block.arguments)

@@ -18,7 +18,6 @@ from nabla_mlir.passes.legalize_pattern import Replacement, Target, operands, pa
 from nabla_mlir.passes.legalize_ranges import component_range
 from nabla_mlir.passes.legalize_regions import (
     apply_elementwise,
-    copy_body,
     depends_only_on,
     is_elementwise,
     single_operation,
@@ -215,8 +214,9 @@ def _points(form: _Scatter, x: Val, indices: Val, updates: Val, i: int) -> Val:
     scalar = b.tensor_type((), x.dtype)
 
     def body(old: Val, new: Val) -> Val:
-        arguments = [old] * n + [new] * n
-        return copy_body(form.body)(*arguments)[i]
+        arguments: list[Val | None] = [None] * (2 * n)
+        arguments[i], arguments[n + i] = old, new
+        return apply_elementwise(form.body, arguments, only=i)[0]
 
     b.fill_region(made.regions[0], [scalar, scalar], body)
     return Val(made.results[0])

@@ -39,19 +39,22 @@ def sort(op: ir.Operation, target: Target) -> Replacement:
     if n > LONGEST[target]:
         return _bitonic(values, dim, region)
     ordered = stable and (len(values) > 1 or x.dtype.kind not in "biu")
-    exposed = [_is_argument(v.value) for v in values]
-    if not ordered and not any(exposed):
+    exposed = any(_is_argument(v.value) for v in values)
+    if not ordered and not exposed:
         return None
-    position = b.iota(x.shape, dim, np.int32)
-    if any(exposed):  # a reversed copy is a new buffer
-        values = [b.reverse(v, [dim]) for v in values]
-        position = float_free_reverse(position, n)
-    return _sort(values, position if ordered else None, dim, region)
+    if ordered:
+        # An operand that counts already serves as the last key: the same one twice does not compile.
+        counters = [v for v in values if _counts(v.value, dim)]
+        position = counters[0] if counters else b.iota(x.shape, dim, np.int32)
+        return _sort(values, [position], dim, region, exposed)
+    return _sort(values, [], dim, region, exposed)
 
 
-def float_free_reverse(position: Val, n: int) -> Val:
-    """N - 1 - position."""
-    return (n - 1) - position
+def _counts(value: ir.Value, dim: int) -> bool:
+    op = value.owner
+    if isinstance(op, ir.Block) or op.name != "stablehlo.iota":
+        return False
+    return hlo.I64.decode(op.attributes["iota_dimension"]) == dim and value.type.element_type.width >= 32
 
 
 def _is_argument(value: ir.Value) -> bool:
@@ -59,24 +62,27 @@ def _is_argument(value: ir.Value) -> bool:
     while not isinstance(value.owner, ir.Block):
         if value.owner.name not in ("stablehlo.reshape", "stablehlo.bitcast_convert", "stablehlo.optimization_barrier"):
             return False
-        value = value.owner.operands[value.result_number if "barrier" in value.owner.name else 0]
+        value = value.owner.operands[ir.OpResult(value).result_number]
     return True
 
 
-def _sort(values: Sequence[Val], position: Val | None, dim: int, region: ir.Region) -> list[Val]:
-    """IREE's sort, with the position as the last key if it is given."""
-    keys = [*values, position] if position is not None else list(values)
+def _sort(values: Sequence[Val], last: Sequence[Val], dim: int, region: ir.Region, copy: bool) -> list[Val]:
+    """IREE's sort by the comparator and then by the `last` key, on copies of the operands if `copy`."""
+    keys = {v.value: v for v in (*values, *last)}  # each value once
+    where = {value: i for i, value in enumerate(keys)}
+    sorted_ = [b.reverse(v, [dim]) if copy else v for v in keys.values()]  # a reversed copy is a new buffer
     attributes = {"dimension": hlo.I64.encode(dim), "is_stable": hlo.Bool.encode(False)}
-    made = b.make("stablehlo.sort", keys, [k.type for k in keys], attributes, regions=1, final=True)
+    made = b.make("stablehlo.sort", sorted_, [k.type for k in sorted_], attributes, regions=1, final=True)
 
     def comes_first(*pairs: Val) -> Val:
-        if position is None:
-            return apply_elementwise(region, pairs)[0]
-        *pairs, p, q = pairs
-        return _before(region, pairs[::2], pairs[1::2], p < q)
+        x, y = ([pairs[2 * where[v.value] + side] for v in values] for side in (0, 1))
+        if not last:
+            return apply_elementwise(region, [v for pair in zip(x, y, strict=True) for v in pair])[0]
+        p, q = (pairs[2 * where[last[0].value] + side] for side in (0, 1))
+        return _before(region, x, y, p < q)
 
-    b.fill_region(made.regions[0], [tensor_type((), k.dtype) for k in keys for _ in range(2)], comes_first)
-    return [Val(r) for r in made.results][: len(values)]
+    b.fill_region(made.regions[0], [tensor_type((), k.dtype) for k in sorted_ for _ in range(2)], comes_first)
+    return [Val(made.results[where[v.value]]) for v in values]
 
 
 def _before(region: ir.Region, x: Sequence[Val], y: Sequence[Val], tie: Val) -> Val:

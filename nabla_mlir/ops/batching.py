@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from iree.compiler import ir
 
 from nabla_mlir.dialects.locations import named
-from nabla_mlir.ops.registry import UNSUPPORTED, clone_op, missing_rule, record_of
+from nabla_mlir.ops.registry import UNSUPPORTED, Region, clone_op, missing_rule, record_of
 from nabla_mlir.ops.tensor import Tensor, wrap
 
 # Mapped values by the value they had inside the map; a value that does not vary has no entry.
@@ -31,9 +31,15 @@ def batch_ops(ops: Iterable[ir.Operation], mapped: Mapped, size: int, *, unmappe
         record = record_of(op, "vmap")
         if isinstance(record.batch, UNSUPPORTED):
             raise missing_rule(op, "vmap", record.batch.reason)
+        if record.kind != "control" and captures_any(op, mapped):
+            raise missing_rule(op, "vmap", "its region uses a value from outside that varies over the mapped axis")
         with named("vmap", op.location):
             xs = [mapped[v] if v in mapped else wrap(unmapped.get(v, v)) for v in operands]
-            outs = record.batch(xs, tuple(v in mapped for v in operands), size, **record.read(op))
+            params = record.read(op)
+            for name in record.regions:
+                if isinstance(params[name], Region):
+                    params[name].captures = unmapped
+            outs = record.batch(xs, tuple(v in mapped for v in operands), size, **params)
         for old, new in zip(op.results, outs, strict=True):
             mapped[old] = new
 

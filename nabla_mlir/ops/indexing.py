@@ -353,14 +353,14 @@ def emit_comparator(region: ir.Region, direction: str, operands: Sequence[Tensor
         stablehlo.emit("stablehlo.return", [less.value], results=[])
 
 
-def _with_payload(source: ir.Region, payload: ir.Type) -> Any:
+def _with_payload(source: Region, payload: ir.Type) -> Any:
     """The comparator with two more arguments that it does not look at."""
 
     def emit(region: ir.Region, _: Any, __: Any) -> None:
-        block = source.blocks[0]
+        block = source.source.blocks[0]
         types = [*(a.type for a in block.arguments), payload, payload]
         new = ir.Block.create_at_start(region, types, [ir.Location.unknown()] * len(types))
-        mapping = dict(zip(block.arguments, list(new.arguments)[:-2], strict=True))
+        mapping = {**source.captures, **dict(zip(block.arguments, list(new.arguments)[:-2], strict=True))}
         with ir.InsertionPoint(new):
             for op in block.operations:
                 clone_op(op.operation, mapping)
@@ -379,7 +379,7 @@ def _sort_jvp(outs: Any, xs: Any, tangents: Any, dimension: int, is_stable: bool
             "stablehlo.sort", [o.value for o in operands], results=[o.value.type for o in operands], regions=1,
             attributes={k: sort.attributes[k].encode(v) for k, v in params.items()},
         )  # fmt: skip
-        _with_payload(comparator.source, tensor_type((), position.dtype))(op.regions[0], None, None)
+        _with_payload(comparator, tensor_type((), position.dtype))(op.regions[0], None, None)
         results = [Tensor(r) for r in op.results]
     else:
         results = sort.apply([*xs, position], {**params, "comparator": comparator})

@@ -44,16 +44,21 @@ ResultTypes = Callable[..., list[tuple[tuple[int, ...], np.dtype]]]
 
 @dataclass
 class Region:
-    """A region that a record carries as a parameter: the source to clone from."""
+    """A region that a record carries as a parameter: the source to clone from.
+
+    Attributes:
+      captures: replacements for values that the region uses from outside.
+    """
 
     source: ir.Region
+    captures: Mapping[ir.Value, ir.Value] = field(default_factory=dict)
 
     def clone_into(self, target: ir.Region) -> None:
         """Copies the (single) block of the source into the empty region `target`."""
         block = self.source.blocks[0]
         types = [a.type for a in block.arguments]
         new = ir.Block.create_at_start(target, types, [ir.Location.unknown()] * len(types))
-        mapping = dict(zip(block.arguments, new.arguments, strict=True))
+        mapping = {**self.captures, **dict(zip(block.arguments, new.arguments, strict=True))}
         with ir.InsertionPoint(new):
             for op in block.operations:
                 clone_op(op.operation, mapping)

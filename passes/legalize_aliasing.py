@@ -1,0 +1,44 @@
+"""Buffers that IREE would share although several operations write to them."""
+
+from __future__ import annotations
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.stablehlo import emit
+
+Write = tuple[ir.Operation, int]  # an operation that updates its operand of this index in place
+
+
+def separate_buffers(module: ir.Operation) -> None:
+    """Gives each update of a constant a copy of its own, where several operations update equal ones.
+
+    IREE 3.13 merges equal constants and lets scatters and dynamic_update_slices change the one buffer in place: the
+    second one starts from the first one's result (a wrong number, silently), or the compiler stops with
+    "'stream.yield' op used resource not listed in explicit captures". It does not look through an
+    optimization_barrier.
+    """
+    writes: dict[object, list[Write]] = {}
+
+    def collect(op: ir.Operation) -> ir.WalkResult:
+        operation = op.operation
+        for i in _updated(operation):
+            value = operation.operands[i]
+            made_by = getattr(value.owner, "operation", value.owner)
+            if isinstance(made_by, ir.Operation) and made_by.name == "stablehlo.constant":
+                key = (value.type, made_by.get_asm(use_local_scope=True).split("=", 1)[1])
+                writes.setdefault(key, []).append((operation, i))
+        return ir.WalkResult.ADVANCE
+
+    module.walk(collect, ir.WalkOrder.POST_ORDER)
+    for group in writes.values():
+        for operation, i in group if len(group) > 1 else ():
+            value = operation.operands[i]
+            with ir.InsertionPoint(operation), operation.location:
+                own = emit("stablehlo.optimization_barrier", [value], results=[value.type])
+            operation.operands[i] = own.results[0]
+
+
+def _updated(op: ir.Operation) -> range:
+    if op.name == "stablehlo.dynamic_update_slice":
+        return range(1)
+    return range((len(op.operands) - 1) // 2) if op.name == "stablehlo.scatter" else range(0)

@@ -1,0 +1,107 @@
+"""Compiles small modules with IREE and runs them: what the tests of legalisation have in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import iree.compiler
+import iree.runtime
+import numpy as np
+import pytest
+
+from nabla_mlir.dialects.context import parse_module
+from nabla_mlir.passes.legalize_for_iree import LegalizeForIreePass
+
+CPU_FLAGS = [
+    "--iree-hal-target-device=local",
+    "--iree-hal-local-target-device-backends=llvm-cpu",
+    "--iree-llvmcpu-target-cpu=host",
+    "--iree-input-demote-f64-to-f32=false",
+    "--iree-opt-level=O3",
+    "--iree-dispatch-creation-enable-aggressive-fusion=false",
+    "--iree-global-opt-enable-warn-on-uninitialized-values=false",
+]
+
+
+def legalized(text: str, target: str = "cpu") -> str:
+    """The module after the pass, as text; the result is verified."""
+    module = parse_module(text)
+    LegalizeForIreePass(target=target).run(module)
+    assert module.operation.verify()
+    return str(module)
+
+
+class Program:
+    """The functions of a compiled module, on NumPy arrays."""
+
+    def __init__(self, text: str, flags: list[str] = CPU_FLAGS, driver: str = "local-sync"):
+        config = iree.runtime.Config(driver)
+        binary = iree.compiler.compile_str(text, extra_args=flags)
+        self._module = iree.runtime.load_vm_module(
+            iree.runtime.VmModule.copy_buffer(config.vm_instance, binary), config
+        )
+
+    def __call__(self, name: str, *arguments: Any) -> Any:
+        result = self._module[name](*map(np.asarray, arguments))
+        host = lambda r: np.array(r.to_host())  # noqa: E731
+        return tuple(map(host, result)) if isinstance(result, (tuple, list)) else host(result)
+
+
+def jax_text(functions: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]]) -> str:
+    """One module with each function as JAX lowers it for the given arguments."""
+    import jax
+
+    parts = []
+    for name, (function, arguments) in functions.items():
+        text = jax.jit(function, keep_unused=True).lower(*arguments).as_text()
+        body = text[text.index("func.func") : text.rindex("}")].replace("public @main", f"@{name}")
+        body = re.sub(r"func\.func private @(\w+)", rf"func.func private @{name}_\1", body)
+        parts.append(re.sub(r"(?<!custom_)call @(\w+)", rf"call @{name}_\1", body))
+    return "module {\n" + "\n".join(parts) + "}\n"
+
+
+def check_against_jax(functions: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]], tolerance: float) -> None:
+    """Legalises, compiles and runs all functions, and compares with JAX on the same arguments.
+
+    The tolerance is relative to the largest magnitude of each result, and times 1e-9 in double precision.
+    """
+    import jax
+
+    program = Program(legalized(jax_text(functions)))
+    wrong = []
+    for name, (function, arguments) in functions.items():
+        wants = jax.tree.leaves(jax.jit(function)(*arguments))
+        gots = program(name, *jax.tree.leaves(arguments))
+        for got, want in zip(gots if isinstance(gots, tuple) else (gots,), wants, strict=True):
+            want = np.asarray(want)
+            assert (got.shape, got.dtype) == (want.shape, want.dtype), name
+            if want.dtype.kind not in "fc" and want.dtype.name != "bfloat16":
+                good = np.array_equal(got, want)
+            else:
+                wide = np.complex128 if want.dtype.kind == "c" else np.float64
+                finite = np.abs(want[np.isfinite(want)].astype(wide))
+                scale = tolerance * (1e-9 if want.dtype in (np.float64, np.complex128) else 1.0)
+                atol = scale * float(finite.max(initial=0.0))
+                good = np.allclose(got.astype(wide), want.astype(wide), rtol=0, atol=atol, equal_nan=True)
+            if not good:
+                wrong.append(name)
+    assert not wrong
+
+
+def ulps(got: np.ndarray, want: np.ndarray) -> np.ndarray:
+    """The error in units in the last place; 0 for equal values, both NaN, or what is flushed to zero; else inf."""
+    rounded = want.astype(got.dtype)
+    with np.errstate(all="ignore"):
+        error = np.abs(got.astype(np.longdouble) - want) / np.spacing(np.abs(rounded)).astype(np.longdouble)
+    tiny = np.finfo(got.dtype).tiny
+    same = (got == rounded) | (np.isnan(got) & np.isnan(rounded)) | ((np.abs(rounded) < tiny) & (np.abs(got) <= tiny))
+    return np.where(same, 0.0, np.where(np.isfinite(got) & np.isfinite(rounded), error, np.inf))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _double_precision() -> None:
+    import jax
+
+    jax.config.update("jax_enable_x64", True)

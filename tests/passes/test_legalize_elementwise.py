@@ -1,0 +1,226 @@
+"""Real elementwise functions: a few ulp from NumPy everywhere, and what IREE does without help."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import Program, legalized, ulps
+
+COUNT = 20_000
+# Operation, NumPy function, largest error in ulp.
+UNARY = {
+    "stablehlo.sine": (np.sin, 2),
+    "stablehlo.cosine": (np.cos, 2),
+    "stablehlo.tan": (np.tan, 3),
+    "stablehlo.tanh": (np.tanh, 4),
+    "stablehlo.exponential": (np.exp, 2),
+    "stablehlo.log": (np.log, 2),
+    "stablehlo.exponential_minus_one": (np.expm1, 2),
+    "stablehlo.log_plus_one": (np.log1p, 2),
+    "stablehlo.logistic": (lambda x: 1 / (1 + np.exp(-x)), 3),
+    "stablehlo.cbrt": (np.cbrt, 2),
+    "chlo.sinh": (np.sinh, 3),
+    "chlo.cosh": (np.cosh, 2),
+    "chlo.asinh": (np.arcsinh, 3),
+    "chlo.acosh": (np.arccosh, 3),
+    "chlo.atanh": (np.arctanh, 3),
+    "chlo.atan": (np.arctan, 2),
+    "chlo.asin": (np.arcsin, 3),
+    "chlo.acos": (np.arccos, 4),
+}
+BINARY = {
+    "stablehlo.power": (np.power, 1),
+    "stablehlo.atan2": (np.arctan2, 3),
+    "stablehlo.remainder": (np.fmod, 0),
+}
+DTYPES = {"f32": np.float32, "f64": np.float64}
+
+
+def function(name: str, op: str, types: list[str], result: str) -> str:
+    arguments = ", ".join(f"%{i}: {t}" for i, t in enumerate(types))
+    names = ", ".join(f"%{i}" for i in range(len(types)))
+    return f"""func.func @{name}({arguments}) -> {result} {{
+      %r = "{op}"({names}) : ({", ".join(types)}) -> {result}
+      return %r : {result}
+    }}\n"""
+
+
+def module(ops: list[tuple[str, int]], dtypes: list[str], count: int = COUNT) -> str:
+    text = ""
+    for dtype in dtypes:
+        type = f"tensor<{count}x{dtype}>"
+        text += "".join(function(f"{op.split('.')[1]}_{dtype}", op, [type] * arity, type) for op, arity in ops)
+    return text
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return Program(legalized(module([(op, 1) for op in UNARY] + [(op, 2) for op in BINARY], ["f32", "f64"])))
+
+
+def values(dtype: type, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Random numbers on many scales, and all pairs of special ones."""
+    rng = np.random.default_rng(seed)
+    info = np.finfo(dtype)
+    top = int(np.log10(info.max)) - 1
+    special = [0.0, 1.0, 0.5, 2.0, 3.0, 1 / 3, 1e-30, 1e-5, 5e5, np.inf, np.pi / 4, np.pi, 22.0, info.max, info.tiny]
+    special = np.array([np.nan, *special, *(-s for s in special)], dtype)
+    # The numbers next to a multiple of pi/2.
+    hard = dtype(16367173 * 2.0**72) if dtype is np.float32 else dtype(6381956970095103 * 2.0**797)
+    special = np.array([*special, np.nextafter(dtype(1), dtype(0)), np.nextafter(dtype(1), dtype(2)), hard], dtype)
+    n = (COUNT - len(special) ** 2) // 6
+
+    def wide(low: float, high: float) -> np.ndarray:
+        return 10 ** rng.uniform(low, high, n) * rng.choice([-1, 1], n)
+
+    def numbers() -> np.ndarray:
+        parts = [rng.normal(size=n), rng.uniform(-1, 1, n), rng.normal(size=n) * 50, wide(-top, top), wide(-8, 8)]
+        random = np.concatenate([*parts, 1 + rng.normal(size=n) * 1e-3]).astype(dtype)
+        return rng.permutation(random)
+
+    x = np.concatenate([np.repeat(special, len(special)), numbers()])
+    y = np.concatenate([np.tile(special, len(special)), numbers()])
+    return np.resize(x, COUNT), np.resize(y, COUNT)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", [*UNARY, *BINARY])
+def test_error_in_ulp(program: Program, op: str, dtype: str) -> None:
+    x, y = values(DTYPES[dtype], 0)
+    if op == "stablehlo.remainder":  # next to the smallest normal number the halves of the divisor are flushed
+        y = np.where(np.abs(y) < np.finfo(y.dtype).tiny / np.finfo(y.dtype).eps, y.dtype.type(1.5), y)
+    arguments = (x,) if op in UNARY else (x, y)
+    reference, most = (UNARY | BINARY)[op]
+    with np.errstate(all="ignore"):
+        want = reference(*(a.astype(np.longdouble) for a in arguments))
+        domain = reference(*(a.astype(np.float64) for a in arguments))
+    want = np.where(np.isnan(domain), np.nan, want)
+    got = program(f"{op.split('.')[1]}_{dtype}", *arguments)
+    with np.errstate(all="ignore"):
+        error = ulps(got, want)
+        zeros = (got == 0) & (want.astype(got.dtype) == 0)
+    worst = int(np.argmax(error))
+    assert error[worst] <= most, [a[worst] for a in arguments]
+    assert np.array_equal(np.signbit(got[zeros]), np.signbit(want[zeros])), "sign of zero"
+
+
+def test_narrow_floats_go_by_float32() -> None:
+    import ml_dtypes
+
+    text = module([("stablehlo.power", 2), ("stablehlo.sine", 1)], ["f16", "bf16"], 8)
+    program = Program(legalized(text))
+    for name, dtype in (("f16", np.dtype(np.float16)), ("bf16", np.dtype(ml_dtypes.bfloat16))):
+        x = np.array([-2, 0, 3, 30000, -1, 5, 7, np.inf], dtype)
+        y = np.array([3, 0, -1, 0.5, 4, 1.5, 2, -1], dtype)
+        wide = x.astype(np.float32), y.astype(np.float32)
+        with np.errstate(all="ignore"):
+            for got, want in (
+                (program(f"power_{name}", x, y), np.power(*wide)),
+                (program(f"sine_{name}", x), np.sin(wide[0])),
+            ):
+                np.testing.assert_array_equal(got.astype(np.float32), want.astype(dtype).astype(np.float32))
+
+
+CONVERSIONS = [("f32", np.float32, "i32", np.int32), ("f64", np.float64, "i64", np.int64),
+               ("f64", np.float64, "ui8", np.uint8), ("f32", np.float32, "ui64", np.uint64)]  # fmt: skip
+
+
+def test_float_to_integer_saturates() -> None:
+    text = "".join(
+        function(f"{s}_{d}", "stablehlo.convert", [f"tensor<8x{s}>"], f"tensor<8x{d}>") for s, _, d, _ in CONVERSIONS
+    )
+    program = Program(legalized(text))
+    for source, source_dtype, dest, dest_dtype in CONVERSIONS:
+        x = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, 3.7, -3.7, 200], source_dtype)
+        info = np.iinfo(dest_dtype)
+        want = [0, info.max, info.min, info.max, info.min, 3, max(-3, info.min), 200]
+        np.testing.assert_array_equal(program(f"{source}_{dest}", x), np.array(want, dest_dtype))
+
+
+def test_boolean_addition_is_or() -> None:
+    program = Program(legalized(function("f", "stablehlo.add", ["tensor<4xi1>"] * 2, "tensor<4xi1>")))
+    got = program("f", np.array([True, True, False, False]), np.array([True, False, True, False]))
+    assert got.tolist() == [True, True, True, False]
+
+
+CONSTANT_POWER = """func.func @f(%x: tensor<6xf64>) -> tensor<6xf64> {{
+  %n = stablehlo.constant dense<{n}> : tensor<6xf64>
+  %r = stablehlo.power %x, %n : tensor<6xf64>
+  return %r : tensor<6xf64>
+}}"""
+
+
+def test_constant_power_is_lean() -> None:
+    assert legalized(CONSTANT_POWER.format(n="3.0")).count("stablehlo.multiply") == 2
+    assert "stablehlo.divide" in legalized(CONSTANT_POWER.format(n="-1.0"))
+    text = "".join(
+        CONSTANT_POWER.format(n=f"{n:.1f}").replace("@f", f"@f{i}") for i, n in enumerate((0, 0.5, -0.5, -3, 5, 7.5))
+    )
+    program = Program(legalized(text))
+    x = np.array([-0.0, 2.0, -3.0, np.inf, -np.inf, np.nan])
+    for i, n in enumerate((0, 0.5, -0.5, -3, 5, 7.5)):
+        with np.errstate(all="ignore"):
+            want = np.power(x, np.full_like(x, n))  # np.power(x, 0.5) is np.sqrt(x)
+        np.testing.assert_allclose(program(f"f{i}", x), want, rtol=1e-15)
+
+
+RIGHT_ALREADY = """func.func @f(%x: tensor<4xf32>, %i: tensor<4xi32>) -> (tensor<4xf32>, tensor<4xi32>) {
+  %0 = stablehlo.exponential %x : tensor<4xf32>
+  %1 = stablehlo.log %0 : tensor<4xf32>
+  %2 = stablehlo.tanh %1 : tensor<4xf32>
+  %3 = stablehlo.add %2, %x : tensor<4xf32>
+  %4 = chlo.erf %3 : tensor<4xf32> -> tensor<4xf32>
+  %5 = stablehlo.power %i, %i : tensor<4xi32>
+  %6 = stablehlo.remainder %5, %i : tensor<4xi32>
+  return %4, %6 : tensor<4xf32>, tensor<4xi32>
+}"""
+
+
+def test_leaves_alone_what_is_right() -> None:
+    from nabla_mlir.dialects.context import parse_module
+
+    assert legalized(RIGHT_ALREADY) == str(parse_module(RIGHT_ALREADY))
+
+
+def test_dynamic_shapes() -> None:
+    text = function("f", "stablehlo.sine", ["tensor<?xf64>"], "tensor<?xf64>")
+    x = np.linspace(-30, 30, 11)
+    np.testing.assert_allclose(Program(legalized(text))("f", x), np.sin(x), rtol=1e-15, atol=1e-16)
+
+
+@pytest.fixture(scope="module")
+def original() -> Program:
+    """The operations as IREE does them, where f64 links."""
+    ops = [("stablehlo.sine", 1), ("stablehlo.power", 2), ("stablehlo.atan2", 2), ("stablehlo.cbrt", 1)]
+    text = module(ops, ["f32"], 2) + module(
+        [("stablehlo.exponential_minus_one", 1), ("stablehlo.log_plus_one", 1)], ["f64"], 2
+    )
+    text += function("convert", "stablehlo.convert", ["tensor<2xf32>"], "tensor<2xi32>")
+    return Program(text + function("add", "stablehlo.add", ["tensor<2xi1>"] * 2, "tensor<2xi1>"))
+
+
+WRONG = {
+    "sine_f32": ((np.float32([1e5, 1e20]),), lambda x: np.sin(x.astype(np.float64))),
+    "power_f32": ((np.float32([-8, 0]), np.float32([3, 0])), np.power),
+    "atan2_f32": ((np.float32([0, 0]), np.float32([-0.0, 0])), np.arctan2),
+    "cbrt_f32": ((np.float32([np.inf, 1]),), np.cbrt),
+    "exponential_minus_one_f64": ((np.array([1e-12, 1e-20]),), np.expm1),
+    "log_plus_one_f64": ((np.array([1e-12, 1e-20]),), np.log1p),
+    "add": ((np.array([True, False]), np.array([True, False])), np.logical_or),
+    "convert": ((np.float32([np.nan, 1e20]),), lambda x: np.array([0, 2**31 - 1])),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_iree_still_needs_it(original: Program, name: str) -> None:
+    arguments, reference = WRONG[name]
+    got = original(name, *arguments)
+    assert not np.allclose(got, reference(*arguments), rtol=1e-6, atol=0), "IREE is right: drop the pattern"
+
+
+@pytest.mark.parametrize("op", ["stablehlo.sine", "stablehlo.tanh", "stablehlo.atan2", "stablehlo.cbrt"])
+def test_iree_still_cannot_link(op: str) -> None:
+    import iree.compiler
+
+    with pytest.raises(iree.compiler.CompilerToolError):
+        Program(module([(op, 2 if op.endswith("2") else 1)], ["f64"], 2))
