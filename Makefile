@@ -27,7 +27,7 @@ $(BIN)/pip:
 	@command -v $(PYTHON) >/dev/null || { echo "make requires Python 3.11 or later, got no $(PYTHON): PYTHON=/path/to/python3 chooses another." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and f"make requires Python 3.11 or later, got {v[0]}.{v[1]}: PYTHON=python3.12 chooses another.")'
 	@echo "Making a virtual environment in $(VENV) ..."
-	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "make requires Python's venv module with pip: on Debian and Ubuntu, apt install python3-venv." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "make requires Python's venv module with pip: on Debian and Ubuntu, apt install python3-venv." >&2; exit 1; }
 
 clean:
-	rm -rf build out *.egg-info nabla_mlir.egg-info $(VENV)
+	rm -rf .venv build out bench/results *.egg-info

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import optree
-from display import Display
+from display import Display, duration
 from iree import _runtime_libs
 from network import digits, initial_params, loss, predict
 from scipy.optimize import minimize
@@ -73,7 +73,9 @@ def build(show: Display, measured: dict[str, float], out: Path, params: Any, dat
         say(f"{len(compiled.vmfb):,} bytes for {compiled.target.resolve().cpu}")
     with show.step("Save") as say:
         path = compiled.save(out / "hvp.vmfb")
-        say(f"{path}, its manifest {path.with_suffix('.json')} and its StableHLO {lowered.save(path.with_suffix('.mlir'))}")
+        say(
+            f"{path}, its manifest {path.with_suffix('.json')} and its StableHLO {lowered.save_mlir(path.with_suffix('.mlir'))}"
+        )
     return path
 
 
@@ -133,9 +135,16 @@ def run_deployed(path: Path, inputs: dict[str, np.ndarray], point: Any) -> tuple
     """The result of a process of its own, its time from the first line on, and with Python's own start."""
     given, found = path.parent / "inputs.npz", path.parent / "outputs.npz"
     np.savez(given, **inputs)
-    command = [sys.executable, str(Path(__file__).with_name("deployed.py")), str(path), point.name, str(given), str(found)]
+    command = [
+        sys.executable,
+        str(Path(__file__).with_name("deployed.py")),
+        str(path),
+        point.name,
+        str(given),
+        str(found),
+    ]
     start = time.perf_counter()
-    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    result = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     seconds = time.perf_counter() - start
     with np.load(found) as file:
         return np.concatenate([file[leaf.name].ravel() for leaf in point.result_leaves]), float(result.stdout), seconds
@@ -180,11 +189,12 @@ def report(show: Display, measured: dict[str, float], module: Any, path: Path, p
     x, resident = optree.tree_map(lambda a: runtime.Array.from_numpy(np.asarray(a), device), (params, data))
     times = {name: _time(lambda name=name, first=first: module[name](*first, *resident))
              for name, first in {"value": (x,), "gradient": (x,), "hvp": (x, x)}.items()}  # fmt: skip
-    rows = [(f"{name}", f"{seconds:.2f} s") for name, seconds in measured.items()]
+    rows = [(name, duration(seconds)) for name, seconds in (measured | times).items()]
     rows.insert(2, ("artifact", f"{path.stat().st_size:,} bytes"))
-    rows += [(name, f"{seconds * 1e6:,.0f} µs") for name, seconds in times.items()]
     rows.append(("hvp / gradient", f"{times['hvp'] / times['gradient']:.2f}"))
-    show.table(f"Measured in this run ({module.driver}, f64, {len(data[0])} images, {_flat(params).size} parameters)", rows)
+    show.table(
+        f"Measured in this run ({module.driver}, f64, {len(data[0])} images, {_flat(params).size} parameters)", rows
+    )
 
 
 def _flat(tree: Any) -> np.ndarray:

@@ -34,7 +34,7 @@ class Display:
 
             yield say
         detail = f": {said[0]}" if said[0] else ""
-        self.console.print(f"  [green]✓[/green] {text}{detail} [dim]({_seconds(time.perf_counter() - start)})[/dim]")
+        self.console.print(f"  [green]✓[/green] {text}{detail} [dim]({duration(time.perf_counter() - start)})[/dim]")
 
     def proof(self, text: str, error: float, bound: float) -> None:
         """States that an error is below a bound; a failure is remembered."""
@@ -59,5 +59,8 @@ class Display:
         self.console.print(*args)
 
 
-def _seconds(t: float) -> str:
+def duration(t: float) -> str:
+    """Seconds in the unit that suits them."""
+    if t < 1e-3:
+        return f"{t * 1e6:,.0f} µs"
     return f"{t:.2f} s" if t >= 0.1 else f"{t * 1e3:.1f} ms"
