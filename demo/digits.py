@@ -73,9 +73,8 @@ def build(show: Display, measured: dict[str, float], out: Path, params: Any, dat
         say(f"{len(compiled.vmfb):,} bytes for {compiled.target.resolve().cpu}")
     with show.step("Save") as say:
         path = compiled.save(out / "hvp.vmfb")
-        say(
-            f"{path}, its manifest {path.with_suffix('.json')} and its StableHLO {lowered.save_mlir(path.with_suffix('.mlir'))}"
-        )
+        text = lowered.save_mlir(path.with_suffix(".mlir"))
+        say(f"{path}, its manifest {path.with_suffix('.json')}, its StableHLO {text}")
     return path
 
 
