@@ -135,7 +135,7 @@ def trace_function(
                 ir.Operation.create("func.return", operands=[out.value for out in outs])
         finally:
             _current.trace = outer
-            for holder in reversed(trace.holders):
+            for holder in trace.holders:  # inner ones, which use values of the outer ones, come first
                 holder.erase()
         inputs = [a.type for a in block.arguments]
         func.attributes["function_type"] = _function_type(inputs, [out.value.type for out in outs])
@@ -174,7 +174,7 @@ def trace_region(
             outs = [checked_output(out) for out in function(*arguments)]
             stablehlo.emit("stablehlo.return", [out.value for out in outs], results=[])
     except BaseException:
-        holder.erase()  # the user may catch the error and go on with the outer trace
+        trace.keep(holder)  # the user may catch the error and go on with the outer trace
         raise
     return block, holder, outs
 
