@@ -21,3 +21,6 @@ from nabla_mlir.ops import (
 from nabla_mlir.ops import (
     shape as shape,
 )
+from nabla_mlir.ops import (
+    control as control,
+)
