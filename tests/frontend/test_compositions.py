@@ -69,7 +69,7 @@ LAYERS = {
     "vmap of rows": lambda m, f: lambda x: m.np.sum(m.vmap(f)(x[:, None] * WEIGHTS), axis=0),
     "vmap of columns": lambda m, f: lambda x: m.np.sum(m.vmap(f, in_axes=1, out_axes=1)(x[:, None] * WEIGHTS), axis=1),
     "vmap out to the end": lambda m, f: lambda x: m.vmap(f, out_axes=-1)(MATRIX * x) @ x,
-    "vmap with a shared argument": lambda m, f: lambda x: m.vmap(lambda a, b: f(a) * b, in_axes=(0, None))(MATRIX, x)[1],
+    "vmap with a shared argument": lambda m, f: lambda x: m.vmap(lambda a, b: f(a) * b, (0, None))(MATRIX, x)[1],
     "vmap of what does not vary": lambda m, f: lambda x: m.np.sum(m.vmap(lambda s: f(x))(x), axis=0),
     "vmap of a scalar each": lambda m, f: lambda x: m.vmap(lambda s, r: s * m.np.sum(f(r)))(x, MATRIX * x),
     "jacfwd": lambda m, f: lambda x: m.jacfwd(f)(x) @ x,
