@@ -35,7 +35,7 @@ def _types(tensors: Sequence[Tensor]) -> list[ir.Type]:
 
 
 def _describe(spec: pytree.TreeSpec, tensors: Sequence[Tensor]) -> str:
-    leaves = [f"{t.dtype}[{','.join(map(str, t.shape))}]" for t in tensors]
+    leaves = [str(Spec(t.shape, t.dtype)) for t in tensors]
     return str(pytree.unflatten(spec, leaves)).replace("'", "")
 
 
