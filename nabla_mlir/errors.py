@@ -66,6 +66,10 @@ class DtypeError(NablaError, TypeError):
     """An element type does not fit the operation."""
 
 
+class IndexingError(NablaError, IndexError):
+    """An index lies outside the array, or there are too many."""
+
+
 class TreeError(NablaError, ValueError, TypeError):
     """A pytree does not have the expected structure."""
 

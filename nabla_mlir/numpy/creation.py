@@ -1,0 +1,292 @@
+"""Arrays from nothing: constants, ranges, patterns of zeros and ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import pytree
+from nabla_mlir.array import Array
+from nabla_mlir.dialects.types import as_dtype, is_float
+from nabla_mlir.eager import library
+from nabla_mlir.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.numpy.common import axes_of, convert, inexact_dtype, padded, reshaped, shape_of, tensor, transposed
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops.promotion import Defaults, as_tensor, broadcast_to, is_scalar, promote_dtypes, scalar_dtype
+from nabla_mlir.ops.tensor import Tensor, constant
+from nabla_mlir.ops.tensor import full as splat
+from nabla_mlir.tracing import is_tracing
+
+_TABLE = 4096  # numbers up to which linspace is a table, exact as NumPy's; longer ones are computed
+
+
+def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None) -> Any:
+    """`x` as an array. Python numbers, also in lists, take the default dtypes; NumPy arrays keep theirs.
+
+    Args:
+      x: an array, a number, or nested lists of those.
+      dtype: of the result; decided by `x` if not given.
+      copy: accepted for compatibility; arrays cannot be written to.
+
+    Example:
+      >>> asarray([1.0, 2.0]).dtype
+      dtype('float32')
+    """
+    del copy
+    dtype = None if dtype is None else as_dtype(dtype)
+    leaves = pytree.flatten(x)[0] if isinstance(x, (list, tuple)) else [x]
+    if is_tracing() and any(isinstance(leaf, Tensor) for leaf in leaves):
+        out = _stacked(x)
+        return out if dtype is None else convert(out, dtype)
+    if isinstance(x, Tensor):
+        x.check_open()
+    if isinstance(x, Array) and not is_tracing():
+        return x if dtype in (None, x.dtype) else _astype(x, dtype)
+    host = _host(x, leaves, dtype)
+    return as_tensor(host) if is_tracing() else Array.from_numpy(host)
+
+
+def _host(x: Any, leaves: Sequence[Any], dtype: np.dtype | None) -> np.ndarray:
+    try:
+        host = np.asarray(x)
+    except ValueError:
+        raise ShapeError("asarray requires nested lists of equal lengths, got ragged ones.", where=user_frame()) from None
+    if host.dtype.kind not in "biufcV":
+        raise DtypeError(f"asarray requires numbers, got {host.dtype}.", where=user_frame())
+    if dtype is None:
+        # A list of Python numbers is as weak as the numbers are.
+        weak = all(is_scalar(leaf) for leaf in leaves)
+        dtype = (max((scalar_dtype(leaf) for leaf in leaves), key=lambda d: "biufc".find(d.kind), default=Defaults.float)
+                 if weak else promote_dtypes(leaves))  # fmt: skip
+    if dtype.kind in "iu" and host.dtype.kind in "iu" and host.size:
+        info = np.iinfo(dtype)
+        if host.min() < info.min or host.max() > info.max:
+            raise DtypeError(f"asarray requires integers in the range of {dtype}, got {host.min()} to {host.max()}.",
+                             where=user_frame(), help="pass a wider dtype.")  # fmt: skip
+    return host.astype(dtype, copy=False)
+
+
+@library
+def _astype(x: Any, dtype: Any) -> Tensor:
+    return convert(as_tensor(x), dtype)
+
+
+def _stacked(x: Any) -> Tensor:
+    from nabla_mlir.numpy.joining import stack
+
+    return stack([_stacked(e) for e in x]) if isinstance(x, (list, tuple)) else as_tensor(x)
+
+
+array = asarray
+
+
+@library
+def full(shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
+    """An array of `shape` with `fill_value` (broadcast) in every place; dtype that of the value."""
+    shape = shape_of("full", shape)
+    if is_scalar(fill_value):
+        return splat(shape, fill_value, scalar_dtype(fill_value) if dtype is None else as_dtype(dtype))
+    value = tensor(fill_value)
+    return broadcast_to(value if dtype is None else convert(value, dtype), shape)
+
+
+@library
+def zeros(shape: Any, dtype: Any = None) -> Tensor:
+    """An array of zeros; of the default float dtype if none is given."""
+    return splat(shape_of("zeros", shape), 0, Defaults.float if dtype is None else as_dtype(dtype))
+
+
+@library
+def ones(shape: Any, dtype: Any = None) -> Tensor:
+    """An array of ones; of the default float dtype if none is given."""
+    return splat(shape_of("ones", shape), 1, Defaults.float if dtype is None else as_dtype(dtype))
+
+
+@library
+def empty(shape: Any, dtype: Any = None) -> Tensor:
+    """An array of zeros: nothing here is left without a value."""
+    return splat(shape_of("empty", shape), 0, Defaults.float if dtype is None else as_dtype(dtype))
+
+
+def _like(x: Any, shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype]:
+    if isinstance(x, (list, tuple)) or is_scalar(x):
+        x = tensor(x)
+    return tuple(x.shape) if shape is None else shape_of("full_like", shape), as_dtype(x.dtype if dtype is None else dtype)
+
+
+@library
+def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Tensor:
+    """As `full`, with the shape and dtype of `x` where they are not given."""
+    like, dtype = _like(x, shape, dtype)
+    if is_scalar(fill_value):
+        return splat(like, fill_value, dtype)
+    return broadcast_to(convert(tensor(fill_value), dtype), like)
+
+
+@library
+def zeros_like(x: Any, dtype: Any = None, shape: Any = None) -> Tensor:
+    """Zeros of the shape and dtype of `x`."""
+    like, dtype = _like(x, shape, dtype)
+    return splat(like, 0, dtype)
+
+
+@library
+def ones_like(x: Any, dtype: Any = None, shape: Any = None) -> Tensor:
+    """Ones of the shape and dtype of `x`."""
+    like, dtype = _like(x, shape, dtype)
+    return splat(like, 1, dtype)
+
+
+@library
+def empty_like(x: Any, dtype: Any = None, shape: Any = None) -> Tensor:
+    """Zeros of the shape and dtype of `x`."""
+    like, dtype = _like(x, shape, dtype)
+    return splat(like, 0, dtype)
+
+
+def iota(shape: Sequence[int], axis: int, dtype: Any = np.int32) -> Tensor:
+    """0, 1, 2, ... along one axis."""
+    return sh.iota(shape=tuple(shape), dtype=as_dtype(dtype), iota_dimension=axis)
+
+
+@library
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
+    """start, start + step, ... below stop; ``arange(n)`` counts from 0.
+
+    Raises:
+      DtypeError: a bound is traced (the length of the result would depend on values).
+    """
+    if stop is None:
+        start, stop = 0, start
+    if any(isinstance(v, Tensor) for v in (start, stop, step)):
+        raise DtypeError("arange requires concrete bounds, got a traced tensor.", where=user_frame(),
+                         help="pass the length as a static argument, or scale arange(n) with a fixed n.")  # fmt: skip
+    bounds = [v.item() if hasattr(v, "item") else v for v in (start, stop, step)]
+    start, stop, step = bounds
+    if step == 0:
+        raise ShapeError("arange requires a step that is not 0, got 0.", where=user_frame())
+    dtype = promote_dtypes(bounds) if dtype is None else as_dtype(dtype)
+    n = max(0, math.ceil((stop - start) / step))
+    if n <= 1:
+        return splat((n,), start, dtype)
+    out = iota((n,), 0, dtype)
+    out = out if step == 1 else out * (step if is_float(dtype) else int(step))
+    return out if start == 0 else out + (start if is_float(dtype) else int(start))
+
+
+@library
+def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None) -> Tensor:
+    """`num` numbers at equal distances from start to stop, which is the last one unless `endpoint` is False."""
+    if num < 0:
+        raise ShapeError(f"linspace requires num of at least 0, got {num}.", where=user_frame())
+    wanted = inexact_dtype(promote_dtypes([start, stop]))
+    final = wanted if dtype is None else as_dtype(dtype)
+    if is_scalar(start) and is_scalar(stop) and num <= _TABLE:
+        return constant(np.linspace(start, stop, num, endpoint=endpoint).astype(final))
+    first, last = (convert(tensor(v), wanted) for v in (start, stop))
+    part = iota((num,), 0, wanted) / max(num - 1 if endpoint else num, 1)
+    part = reshaped(part, (num, *(1,) * max(first.ndim, last.ndim)))
+    # Weighted so that both ends are exact.
+    return convert(first * (1.0 - part) + last * part, final)
+
+
+@library
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
+    """N times M, with ones on the k-th diagonal and zeros elsewhere."""
+    return convert(_diagonal_mask(N, N if M is None else M, k, "EQ"), Defaults.float if dtype is None else dtype)
+
+
+@library
+def identity(n: int, dtype: Any = None) -> Tensor:
+    """The unit matrix."""
+    return convert(_diagonal_mask(n, n, 0, "EQ"), Defaults.float if dtype is None else dtype)
+
+
+@library
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
+    """N times M, with ones on and below the k-th diagonal."""
+    return convert(_diagonal_mask(N, N if M is None else M, k, "GE"), Defaults.float if dtype is None else dtype)
+
+
+def _diagonal_mask(rows: int, columns: int, k: int, direction: str) -> Tensor:
+    row, column = iota((rows, columns), 0), iota((rows, columns), 1)
+    return ew.compare(row + k if k else row, column, comparison_direction=direction)
+
+
+def _matrices(name: str, x: Any) -> Tensor:
+    x = tensor(x)
+    if x.ndim < 2:
+        raise ShapeError(f"{name} requires at least 2 axes, got shape {x.shape}.", where=user_frame())
+    return x
+
+
+def _masked(x: Tensor, k: int, keep_lower: bool) -> Tensor:
+    mask = broadcast_to(_diagonal_mask(*x.shape[-2:], k, "GE" if keep_lower else "LT"), x.shape)
+    return ew.select(mask, x, splat(x.shape, 0, x.dtype))
+
+
+@library
+def tril(x: Any, k: int = 0) -> Tensor:
+    """The lower triangle of the last two axes, with zeros above the k-th diagonal."""
+    return _masked(_matrices("tril", x), k, True)
+
+
+@library
+def triu(x: Any, k: int = 0) -> Tensor:
+    """The upper triangle of the last two axes, with zeros below the k-th diagonal."""
+    return _masked(_matrices("triu", x), k - 1, False)
+
+
+@library
+def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """The elements x[i, i + offset] of two axes, which become one, the last."""
+    x = _matrices("diagonal", x)
+    axis1, axis2 = axes_of("diagonal", (axis1, axis2), x.ndim)
+    rest = [d for d in range(x.ndim) if d not in (axis1, axis2)]
+    x = transposed(x, (*rest, axis1, axis2))
+    lead, (m, n) = x.shape[:-2], x.shape[-2:]
+    length = max(0, min(m, n - offset) if offset >= 0 else min(m + offset, n))
+    if not length or not math.prod(lead):
+        return splat((*lead, length), 0, x.dtype)
+    # In row-major order the diagonal lies n + 1 elements apart.
+    start = offset if offset >= 0 else -offset * n
+    flat = reshaped(x, (*lead, m * n))
+    return sh.slice_(
+        flat, start_indices=(*(0,) * len(lead), start), limit_indices=(*lead, start + (length - 1) * (n + 1) + 1),
+        strides=(*(1,) * len(lead), n + 1),
+    )  # fmt: skip
+
+
+@library
+def diag(x: Any, k: int = 0) -> Tensor:
+    """The k-th diagonal of a matrix; of a vector, the matrix that has it as k-th diagonal."""
+    x = tensor(x)
+    if x.ndim == 2:
+        return diagonal(x, k)
+    if x.ndim != 1:
+        raise ShapeError(f"diag requires a vector or a matrix, got shape {x.shape}.", where=user_frame())
+    n = x.shape[0] + abs(k)
+    row = padded(x, 0, max(k, 0), max(-k, 0)) if k else x
+    spread = sh.broadcast_in_dim(row, shape=(n, n), broadcast_dimensions=(1,))
+    return ew.select(_diagonal_mask(n, n, k, "EQ"), spread, splat((n, n), 0, x.dtype))
+
+
+@library
+def meshgrid(*xs: Any, indexing: str = "xy") -> list[Tensor]:
+    """The coordinates of a grid: each vector repeated along the axes of the others ("ij" in order, "xy" swaps 0 and 1)."""
+    vectors = [reshaped(v, (v.size,)) for v in map(tensor, xs)]
+    if indexing not in ("xy", "ij"):
+        raise ShapeError(f"meshgrid requires indexing 'xy' or 'ij', got {indexing!r}.", where=user_frame())
+    order = list(range(len(vectors)))
+    if indexing == "xy" and len(order) > 1:
+        order[:2] = [1, 0]
+    shape = [0] * len(order)
+    for v, d in zip(vectors, order, strict=True):
+        shape[d] = v.size
+    return [sh.broadcast_in_dim(v, shape=tuple(shape), broadcast_dimensions=(d,)) for v, d in zip(vectors, order, strict=True)]
+
+

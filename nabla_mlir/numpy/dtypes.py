@@ -1,0 +1,55 @@
+"""Dtypes and constants. The dtypes are NumPy's own; bfloat16 and the 8-bit floats come from ml_dtypes when asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import as_dtype
+from nabla_mlir.ops.promotion import promote_dtypes
+
+bool_ = np.bool_
+int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
+uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
+float16, float32, float64 = np.float16, np.float32, np.float64
+complex64, complex128 = np.complex64, np.complex128
+iinfo = np.iinfo
+pi, e, euler_gamma, inf, nan, newaxis = np.pi, np.e, np.euler_gamma, np.inf, np.nan, None
+
+
+def dtype(name: Any) -> np.dtype:
+    """The NumPy dtype that a name (NumPy's or MLIR's), a scalar type or a dtype stands for."""
+    return as_dtype(name)
+
+
+def finfo(dtype: Any) -> Any:
+    """Limits of a floating-point dtype, the narrow ones included."""
+    found = as_dtype(getattr(dtype, "dtype", dtype))
+    if found.kind == "V":
+        import ml_dtypes
+
+        return ml_dtypes.finfo(found)
+    return np.finfo(found)
+
+
+def result_type(*xs: Any) -> np.dtype:
+    """The dtype in which arrays, dtypes and Python scalars meet; Python scalars are weak."""
+    return promote_dtypes([np.empty((), as_dtype(x)) if isinstance(x, (str, type, np.dtype)) else x for x in xs])
+
+
+def promote_types(a: Any, b: Any) -> np.dtype:
+    """The dtype in which two dtypes meet: NumPy's table."""
+    return np.promote_types(as_dtype(a), as_dtype(b))
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """True if a dtype is of a kind: a dtype, or one of the words of the array API standard."""
+    return bool(np.isdtype(as_dtype(dtype), kind))
+
+
+def extended(name: str) -> Any:
+    """The scalar type of a narrow dtype such as bfloat16. Raises AttributeError if there is none of that name."""
+    if name != "bfloat16" and not name.startswith("float8_"):
+        raise AttributeError(f"module 'nabla_mlir.numpy' has no attribute {name!r}")
+    return as_dtype(name).type

@@ -1,0 +1,168 @@
+"""Functions that put arrays together and take them apart."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from nabla_mlir.eager import library
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.common import axis_of, common_dtype, convert, joined, reshaped, sliced, tensor
+from nabla_mlir.ops.tensor import Tensor
+
+
+def _tensors(name: str, xs: Sequence[Any], dtype: Any = None) -> list[Tensor]:
+    if isinstance(xs, Tensor):
+        xs = unstack(xs)
+    if not len(xs):
+        raise ShapeError(f"{name} requires at least one array, got none.", where=user_frame())
+    dtype = common_dtype(xs) if dtype is None else dtype
+    return [convert(tensor(x), dtype) for x in xs]
+
+
+@library
+def concatenate(xs: Sequence[Any], axis: int | None = 0, dtype: Any = None) -> Tensor:
+    """The arrays behind each other along `axis`; flattened first if it is None.
+
+    Raises:
+      ShapeError: the lengths of the other axes differ.
+
+    Example:
+      >>> import numpy as np
+      >>> concatenate([np.array([1.0]), np.array([2.0, 3.0])]).tolist()
+      [1.0, 2.0, 3.0]
+    """
+    tensors = _tensors("concatenate", xs, dtype)
+    if axis is None:
+        tensors, axis = [reshaped(x, (x.size,)) for x in tensors], 0
+    return _joined("concatenate", tensors, axis)
+
+
+concat = concatenate
+
+
+def _joined(name: str, xs: Sequence[Tensor], axis: int) -> Tensor:
+    axis = axis_of(name, axis, xs[0].ndim)
+    others = {x.shape[:axis] + x.shape[axis + 1 :] if x.ndim == xs[0].ndim else x.shape for x in xs}
+    if len(others) > 1:
+        raise ShapeError(
+            f"{name} requires arrays whose shapes differ in axis {axis} only, got {' and '.join(str(x.shape) for x in xs)}.",
+            where=user_frame(),
+        )
+    return joined(xs, axis)
+
+
+@library
+def stack(xs: Sequence[Any], axis: int = 0, dtype: Any = None) -> Tensor:
+    """Arrays of one shape joined along a new axis.
+
+    Raises:
+      ShapeError: the shapes differ.
+    """
+    tensors = _tensors("stack", xs, dtype)
+    if len({x.shape for x in tensors}) > 1:
+        raise ShapeError(f"stack requires arrays of one shape, got {' and '.join(str(x.shape) for x in tensors)}.", where=user_frame())
+    shape = tensors[0].shape
+    axis = axis_of("stack", axis, len(shape) + 1)
+    return joined([reshaped(x, (*shape[:axis], 1, *shape[axis:])) for x in tensors], axis)
+
+
+@library
+def vstack(xs: Sequence[Any], dtype: Any = None) -> Tensor:
+    """The arrays below each other; vectors are rows."""
+    tensors = [reshaped(x, (1, x.size)) if x.ndim < 2 else x for x in _tensors("vstack", xs, dtype)]
+    return _joined("vstack", tensors, 0)
+
+
+@library
+def hstack(xs: Sequence[Any], dtype: Any = None) -> Tensor:
+    """The arrays side by side; vectors behind each other."""
+    tensors = [reshaped(x, (1,)) if x.ndim == 0 else x for x in _tensors("hstack", xs, dtype)]
+    return _joined("hstack", tensors, 0 if tensors[0].ndim == 1 else 1)
+
+
+@library
+def dstack(xs: Sequence[Any], dtype: Any = None) -> Tensor:
+    """The arrays joined along a third axis."""
+    from nabla_mlir.numpy.shape import atleast_3d
+
+    return _joined("dstack", [atleast_3d(x) for x in _tensors("dstack", xs, dtype)], 2)
+
+
+@library
+def column_stack(xs: Sequence[Any]) -> Tensor:
+    """The arrays side by side; vectors are columns."""
+    tensors = [reshaped(x, (x.size, 1)) if x.ndim < 2 else x for x in _tensors("column_stack", xs)]
+    return _joined("column_stack", tensors, 1)
+
+
+def _cut(x: Tensor, axis: int, places: Sequence[int]) -> list[Tensor]:
+    n = x.shape[axis]
+    bounds = [slice(a, b).indices(n)[:2] for a, b in zip([0, *places], [*places, n], strict=True)]
+    return [sliced(x, axis, a, max(a, b)) for a, b in bounds]
+
+
+@library
+def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
+    """`x` cut along `axis` into so many equal parts, or at the places of a list.
+
+    Raises:
+      ShapeError: the length is not a multiple of the number of parts.
+    """
+    x = tensor(x)
+    at = axis_of("split", axis, x.ndim)
+    n = x.shape[at]
+    if isinstance(indices_or_sections, (list, tuple)):
+        return _cut(x, at, [operator.index(i) for i in indices_or_sections])
+    parts = operator.index(indices_or_sections)
+    if parts <= 0 or n % parts:
+        raise ShapeError(f"split requires a number of parts that divides the length {n}, got {parts}.", where=user_frame(),
+                         help="use array_split for parts of unequal lengths.")  # fmt: skip
+    return _cut(x, at, range(n // parts, n, n // parts) if n else [0] * (parts - 1))
+
+
+@library
+def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
+    """As `split`, but the first parts may be longer by one."""
+    if isinstance(indices_or_sections, (list, tuple)):
+        return split(x, indices_or_sections, axis)
+    x = tensor(x)
+    at, parts = axis_of("array_split", axis, x.ndim), operator.index(indices_or_sections)
+    size, longer = divmod(x.shape[at], parts)
+    return _cut(x, at, [i * size + min(i, longer) for i in range(1, parts)])
+
+
+@library
+def unstack(x: Any, axis: int = 0) -> list[Tensor]:
+    """The slices of `x` along `axis`, without that axis."""
+    x = tensor(x)
+    at = axis_of("unstack", axis, x.ndim)
+    rest = x.shape[:at] + x.shape[at + 1 :]
+    return [reshaped(sliced(x, at, i, i + 1), rest) for i in range(x.shape[at])]
+
+
+@library
+def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
+    """The differences between neighbours along `axis`, n times."""
+    from nabla_mlir.numpy.ufuncs import not_equal
+
+    x = tensor(x)
+    at = axis_of("diff", axis, x.ndim)
+    ends = [None if e is None else _end(x, at, e) for e in (prepend, append)]
+    if ends != [None, None]:
+        x = concatenate([e for e in (ends[0], x, ends[1]) if e is not None], at)
+    for _ in range(n):
+        length = x.shape[at]
+        high, low = sliced(x, at, min(1, length), length), sliced(x, at, 0, max(length - 1, 0))
+        x = not_equal(high, low) if x.dtype.kind == "b" else high - low
+    return x
+
+
+def _end(x: Tensor, axis: int, end: Any) -> Tensor:
+    end = tensor(end)
+    if end.ndim:
+        return end
+    from nabla_mlir.ops.promotion import broadcast_to
+
+    return broadcast_to(end, tuple(1 if d == axis else n for d, n in enumerate(x.shape)))

@@ -1,0 +1,116 @@
+"""The methods and operators of Tensor and Array: functions of this namespace under the names of NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from nabla_mlir.array import Array
+from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.numpy import creation, indexing, joining, products, reductions, shape, sorting, ufuncs
+from nabla_mlir.pytree import is_array
+from nabla_mlir.ops.promotion import is_scalar
+
+_BINARY = {
+    "add": ufuncs.add, "sub": ufuncs.subtract, "mul": ufuncs.multiply, "truediv": ufuncs.divide,
+    "floordiv": ufuncs.floor_divide, "mod": ufuncs.remainder, "divmod": ufuncs.divmod, "pow": ufuncs.power,
+    "matmul": products.matmul, "and": ufuncs.bitwise_and, "or": ufuncs.bitwise_or, "xor": ufuncs.bitwise_xor,
+    "lshift": ufuncs.bitwise_left_shift, "rshift": ufuncs.bitwise_right_shift,
+}  # fmt: skip
+_COMPARISONS = {
+    "eq": ufuncs.equal, "ne": ufuncs.not_equal, "lt": ufuncs.less, "le": ufuncs.less_equal, "gt": ufuncs.greater,
+    "ge": ufuncs.greater_equal,
+}  # fmt: skip
+_UNARY = {"neg": ufuncs.negative, "pos": ufuncs.positive, "abs": ufuncs.absolute, "invert": ufuncs.bitwise_invert}
+_METHODS = {
+    "sum": reductions.sum, "prod": reductions.prod, "mean": reductions.mean, "var": reductions.var,
+    "std": reductions.std, "max": reductions.max, "min": reductions.min, "argmax": reductions.argmax,
+    "argmin": reductions.argmin, "any": reductions.any, "all": reductions.all, "cumsum": reductions.cumsum,
+    "cumprod": reductions.cumprod, "ptp": reductions.ptp, "ravel": shape.ravel, "flatten": shape.ravel,
+    "squeeze": shape.squeeze, "astype": shape.astype, "swapaxes": shape.swapaxes, "repeat": shape.repeat,
+    "dot": products.dot, "trace": products.trace, "diagonal": creation.diagonal, "clip": ufuncs.clip,
+    "round": ufuncs.round, "conj": ufuncs.conj, "conjugate": ufuncs.conj, "sort": sorting.sort,
+    "argsort": sorting.argsort, "take": indexing.take, "searchsorted": sorting.searchsorted,
+}  # fmt: skip
+
+
+def _binary(f: Callable[..., Any], name: str, flip: bool) -> Callable[..., Any]:
+    def operator(self: Any, other: Any) -> Any:
+        if not (is_scalar(other) or is_array(other)):
+            return NotImplemented
+        return f(other, self) if flip else f(self, other)
+
+    operator.__name__ = name
+    return operator
+
+
+def _unary(f: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def operator(self: Any) -> Any:
+        return f(self)
+
+    operator.__name__ = name
+    return operator
+
+
+def _reshape(self: Any, *shape_: Any) -> Any:
+    """The same elements under another shape, given as one tuple or as numbers; one may be -1."""
+    return shape.reshape(self, shape_[0] if len(shape_) == 1 else shape_)
+
+
+def _transpose(self: Any, *axes: Any) -> Any:
+    """The axes permuted, reversed if no order is given."""
+    return shape.transpose(self, (axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes) or None)
+
+
+def _iterate(self: Any) -> Iterator[Any]:
+    if not self.shape:
+        raise TypeError("iteration requires an array with an axis, got one of shape ().")
+    return iter(joining.unstack(self))
+
+
+def _namespace(self: Any, *, api_version: str | None = None) -> Any:
+    """The module that has the functions for arrays of this kind."""
+    import nabla_mlir.numpy
+
+    return nabla_mlir.numpy
+
+
+def _copy(self: Any) -> Any:
+    """The array itself: it cannot be written to."""
+    return self
+
+
+def _get(self: Any, index: Any) -> Any:
+    return indexing.get_index(self, index)
+
+
+def install(cls: type) -> None:
+    """Gives a class of arrays its operators, methods and properties; what it has already stays."""
+
+    def give(name: str, value: Any) -> None:
+        if name not in cls.__dict__:
+            setattr(cls, name, value)
+
+    for name, f in _BINARY.items():
+        give(f"__{name}__", _binary(f, name, flip=False))
+        give(f"__r{name}__", _binary(f, name, flip=True))
+    for name, f in _COMPARISONS.items():
+        # `object` has these, and a hash that would no longer go with them.
+        setattr(cls, f"__{name}__", _binary(f, name, flip=False))
+    cls.__hash__ = None  # type: ignore[assignment]
+    for name, f in _UNARY.items():
+        give(f"__{name}__", _unary(f, name))
+    for name, f in _METHODS.items():
+        give(name, f)
+    for name, method in {"reshape": _reshape, "transpose": _transpose, "copy": _copy, "__getitem__": _get,
+                         "__iter__": _iterate, "__array_namespace__": _namespace}.items():  # fmt: skip
+        give(name, method)
+    give("T", property(lambda x: shape.transpose(x), doc="The axes in reversed order."))
+    give("mT", property(lambda x: shape.matrix_transpose(x), doc="The last two axes exchanged."))
+    give("real", property(lambda x: ufuncs.real(x), doc="The real part."))
+    give("imag", property(lambda x: ufuncs.imag(x), doc="The imaginary part."))
+    give("at", property(indexing.IndexUpdate, doc="Functional updates: ``x.at[index].set(value)``."))
+
+
+for _cls in (Tensor, Array):
+    install(_cls)

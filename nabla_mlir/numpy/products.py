@@ -1,0 +1,352 @@
+"""Products of arrays; all are contractions of labelled axes."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.eager import library
+from nabla_mlir.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.numpy.common import axes_of, axis_of, common_dtype, convert, meet, reshaped, tensor, transposed
+from nabla_mlir.numpy.creation import diagonal
+from nabla_mlir.numpy.reductions import fold
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops.contraction import dims, dot_general
+from nabla_mlir.ops.tensor import Tensor
+
+_BOOL = np.dtype(bool)
+
+
+# ---------------------------------------------------------------- contraction of two arrays with labelled axes
+def contract(a: Tensor, la: str, b: Tensor, lb: str, out: str) -> tuple[Tensor, str]:
+    """The product of two arrays, summed over the labels that are not in `out`.
+
+    Every label stands for one length; none is there twice in an operand. The result has the labels of `out` in the
+    order that costs no transposition if there is one.
+
+    Returns:
+      The product and its labels.
+    """
+    a, la = _sum_out(a, la, lb + out)
+    b, lb = _sum_out(b, lb, la + out)
+    shared = [c for c in la if c in lb]
+    batch = sorted((c for c in shared if c in out), key=out.index)
+    inner = [c for c in shared if c not in out]
+    if not inner:
+        return _outer(a, la, b, lb, out), out
+    free_a, free_b = ([c for c in own if c not in shared] for own in (la, lb))
+    swap = [*batch, *free_a, *free_b] != list(out) and [*batch, *free_b, *free_a] == list(out)
+    if swap:
+        a, la, free_a, b, lb, free_b = b, lb, free_b, a, la, free_a
+    numbers = dims(*([own.index(c) for c in labels] for labels, own in ((inner, la), (inner, lb), (batch, la), (batch, lb))))
+    if a.dtype == _BOOL:
+        counts = dot_general(*(convert(x, np.int32) for x in (a, b)), dot_dimension_numbers=numbers, dtype=np.dtype(np.int32))
+        return convert(counts, _BOOL), "".join([*batch, *free_a, *free_b])
+    return dot_general(a, b, dot_dimension_numbers=numbers, dtype=a.dtype), "".join([*batch, *free_a, *free_b])
+
+
+def _sum_out(x: Tensor, labels: str, wanted: str) -> tuple[Tensor, str]:
+    gone = tuple(d for d, c in enumerate(labels) if c not in wanted)
+    return (fold(x, gone, _adder(x)), "".join(c for c in labels if c in wanted)) if gone else (x, labels)
+
+
+def _adder(x: Tensor) -> str:
+    return "or" if x.dtype == _BOOL else "add"
+
+
+def _outer(a: Tensor, la: str, b: Tensor, lb: str, out: str) -> Tensor:
+    """Nothing is summed: an elementwise product after broadcasting."""
+    lengths = dict(zip(la + lb, a.shape + b.shape, strict=True))
+    shape = tuple(lengths[c] for c in out)
+    placed = (_place(x, own, out, shape) for x, own in ((a, la), (b, lb)))
+    return ew.multiply(*placed)
+
+
+def _place(x: Tensor, labels: str, out: str, shape: tuple[int, ...]) -> Tensor:
+    order = sorted(range(len(labels)), key=lambda d: out.index(labels[d]))
+    x = transposed(x, order)
+    if x.shape == shape:
+        return x
+    return sh.broadcast_in_dim(x, shape=shape, broadcast_dimensions=tuple(out.index(labels[d]) for d in order))
+
+
+def ordered(x: Tensor, labels: str, out: str) -> Tensor:
+    """`x` with its axes in the order of `out`."""
+    return transposed(x, [labels.index(c) for c in out])
+
+
+def _product(a: Tensor, la: str, b: Tensor, lb: str, out: str) -> Tensor:
+    """`contract` with NumPy's broadcasting: an axis of size 1 goes with any length of its label."""
+    lengths = dict(zip(la, a.shape, strict=True))
+    for c, n in zip(lb, b.shape, strict=True):
+        lengths[c] = n if lengths.get(c, 1) == 1 else lengths[c]
+    (a, la), (b, lb) = _without_units(a, la, lengths), _without_units(b, lb, lengths)
+    return ordered(*contract(a, la, b, lb, out), out)
+
+
+def _without_units(x: Tensor, labels: str, lengths: dict[str, int]) -> tuple[Tensor, str]:
+    """An axis of size 1 that stands for a longer one is dropped: the other operand has it."""
+    kept = [d for d, c in enumerate(labels) if x.shape[d] == lengths[c]]
+    return reshaped(x, tuple(x.shape[d] for d in kept)), "".join(labels[d] for d in kept)
+
+
+def _pair(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    dtype = common_dtype([a, b])
+    return convert(tensor(a), dtype), convert(tensor(b), dtype)
+
+
+def _labels(n: int, start: int = 0) -> str:
+    return string.ascii_letters[start : start + n]
+
+
+# ---------------------------------------------------------------- products
+@library
+def matmul(a: Any, b: Any, /) -> Tensor:
+    """The matrix product of the last two axes; axes before them broadcast, vectors are rows on the left, columns on the right.
+
+    Raises:
+      ShapeError: the inner lengths differ, or an operand is a scalar.
+
+    Example:
+      >>> import numpy as np
+      >>> matmul(np.eye(2), np.array([1.0, 2.0])).tolist()
+      [1.0, 2.0]
+    """
+    a, b = _pair("matmul", a, b)
+    if not a.ndim or not b.ndim:
+        raise ShapeError(f"matmul requires operands with axes, got {a.shape} and {b.shape}.", where=user_frame(), help="use *.")
+    if a.shape[-1] != b.shape[-min(b.ndim, 2)]:
+        raise ShapeError(
+            f"matmul requires equal inner lengths, got {a.shape} and {b.shape}.", where=user_frame(),
+            help="transpose one of them (x.T, x.mT) if its axes are the other way round.",
+        )  # fmt: skip
+    batch_a, batch_b = a.shape[:-2], b.shape[:-2]
+    from nabla_mlir.ops.promotion import broadcast_shapes
+
+    rank = len(broadcast_shapes("matmul", [batch_a, batch_b]))
+    letters = _labels(rank)
+    rows, columns = "X" if a.ndim > 1 else "", "Z" if b.ndim > 1 else ""
+    la = letters[rank - len(batch_a) :] + rows + "Y"
+    lb = letters[rank - len(batch_b) :] + "Y" + columns
+    return _product(a, la, b, lb, letters + rows + columns)
+
+
+@library
+def dot(a: Any, b: Any, /) -> Tensor:
+    """The sum of products over the last axis of a and the second but last (of a vector: the only) axis of b."""
+    a, b = _pair("dot", a, b)
+    if not a.ndim or not b.ndim:
+        return ew.multiply(*meet("dot", a, b))
+    return _tensordot("dot", a, b, (a.ndim - 1,), (max(b.ndim - 2, 0),))
+
+
+@library
+def inner(a: Any, b: Any, /) -> Tensor:
+    """The sum of products over the last axes."""
+    a, b = _pair("inner", a, b)
+    if not a.ndim or not b.ndim:
+        return ew.multiply(*meet("inner", a, b))
+    return _tensordot("inner", a, b, (a.ndim - 1,), (b.ndim - 1,))
+
+
+@library
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
+    """The sum of products over pairs of axes: the last n of a with the first n of b, or two lists of axes.
+
+    Raises:
+      ShapeError: paired axes have different lengths.
+    """
+    a, b = _pair("tensordot", a, b)
+    if isinstance(axes, (list, tuple)):
+        left, right = (axes_of("tensordot", part if isinstance(part, (list, tuple)) else (part,), x.ndim)
+                       for part, x in zip(axes, (a, b), strict=True))  # fmt: skip
+    else:
+        if axes > min(a.ndim, b.ndim):
+            raise ShapeError(f"tensordot requires {axes} axes in both operands, got {a.shape} and {b.shape}.", where=user_frame())
+        left, right = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
+    return _tensordot("tensordot", a, b, left, right)
+
+
+def _tensordot(name: str, a: Tensor, b: Tensor, left: Sequence[int], right: Sequence[int]) -> Tensor:
+    if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
+        raise ShapeError(f"{name} requires equal lengths of the axes {tuple(left)} and {tuple(right)}, got shapes "
+                         f"{a.shape} and {b.shape}.", where=user_frame())  # fmt: skip
+    la, lb = _labels(a.ndim), list(_labels(b.ndim, a.ndim))
+    for i, j in zip(left, right, strict=True):
+        lb[j] = la[i]
+    out = [c for c in la if c not in lb] + [c for c in lb if c not in la]
+    return ordered(*contract(a, la, b, "".join(lb), "".join(out)), "".join(out))
+
+
+@library
+def vdot(a: Any, b: Any, /) -> Tensor:
+    """The sum of conj(a) * b over all elements."""
+    a, b = _pair("vdot", a, b)
+    a, b = reshaped(a, (a.size,)), reshaped(b, (b.size,))
+    return _tensordot("vdot", ew.conj(a) if a.dtype.kind == "c" else a, b, (0,), (0,))
+
+
+@library
+def vecdot(a: Any, b: Any, /, *, axis: int = -1) -> Tensor:
+    """The sum of conj(a) * b along one axis; the others broadcast."""
+    a, b = meet("vecdot", a, b)
+    at = axis_of("vecdot", axis, a.ndim)
+    labels = _labels(a.ndim)
+    out = labels[:at] + labels[at + 1 :]
+    return ordered(*contract(ew.conj(a) if a.dtype.kind == "c" else a, labels, b, labels, out), out)
+
+
+@library
+def outer(a: Any, b: Any, /) -> Tensor:
+    """All products of an element of a with one of b, as a matrix."""
+    a, b = _pair("outer", a, b)
+    return _outer(reshaped(a, (a.size,)), "i", reshaped(b, (b.size,)), "j", "ij")
+
+
+@library
+def kron(a: Any, b: Any, /) -> Tensor:
+    """The Kronecker product: a with every element replaced by its product with b."""
+    a, b = _pair("kron", a, b)
+    n = max(a.ndim, b.ndim)
+    a, b = (reshaped(x, (1,) * (n - x.ndim) + x.shape) for x in (a, b))
+    la, lb = _labels(n), _labels(n, n)
+    out = "".join(c for pair in zip(la, lb, strict=True) for c in pair)
+    return reshaped(_outer(a, la, b, lb, out), tuple(i * j for i, j in zip(a.shape, b.shape, strict=True)))
+
+
+@library
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """The sum of a diagonal."""
+    from nabla_mlir.numpy.reductions import sum
+
+    return sum(diagonal(x, offset, axis1, axis2), -1)
+
+
+@library
+def cross(a: Any, b: Any, axis: int = -1) -> Tensor:
+    """The vector product of vectors with three elements along `axis`; the other axes broadcast."""
+    a, b = meet("cross", a, b)
+    at = axis_of("cross", axis, a.ndim)
+    if a.shape[at] != 3:
+        raise ShapeError(f"cross requires axes of length 3, got {a.shape} and {b.shape}.", where=user_frame())
+    from nabla_mlir.numpy.shape import roll
+
+    # (a x b)[i] = a[i+1] b[i+2] - a[i+2] b[i+1] = roll(a * roll(b, -1) - roll(a, -1) * b, -1)
+    return roll(a * roll(b, -1, at) - roll(a, -1, at) * b, -1, at)
+
+
+# ---------------------------------------------------------------- einsum
+@library
+def einsum(subscripts: str, /, *operands: Any, optimize: Any = "auto") -> Tensor:
+    """A sum of products in Einstein's notation, such as ``"ij,jk->ik"``.
+
+    Args:
+      subscripts: a label per axis of each operand, then ``->`` and the labels of the result; without it the labels
+        that are there once, in alphabetical order. A label twice in an operand takes the diagonal; ``...`` stands
+        for axes that broadcast.
+      *operands: the arrays.
+      optimize: "auto" contracts more than two operands in the order that costs least, False from left to right.
+
+    Raises:
+      ShapeError: the subscripts do not fit the shapes.
+    """
+    inputs, output = _parse(subscripts, [np.shape(x) for x in operands])
+    dtype = common_dtype(operands)
+    tensors = [convert(tensor(x), dtype) for x in operands]
+    lengths = _lengths(subscripts, inputs, tensors)
+    parts = [_without_repeats(*_without_units(x, own, lengths)) for x, own in zip(tensors, inputs, strict=True)]
+    for pair in _order(inputs, output, tensors, optimize):
+        taken = [parts.pop(i) for i in sorted(pair, reverse=True)][::-1]
+        rest = output + "".join(own for _, own in parts)
+        if len(taken) == 1:
+            parts.append(_sum_out(*taken[0], rest))
+            continue
+        (a, la), (b, lb) = taken
+        kept = output if not parts else "".join(dict.fromkeys(c for c in la + lb if c in rest))
+        parts.append(contract(a, la, b, lb, "".join(c for c in kept if c in la + lb)))
+    x, labels = parts[0]
+    x, labels = _sum_out(x, labels, output)
+    missing = [c for c in output if c not in labels]  # axes of size 1 that nothing has any more
+    x = reshaped(x, (*(1 for _ in missing), *x.shape))
+    return ordered(x, "".join(missing) + labels, output)
+
+
+def _parse(subscripts: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str], str]:
+    """The labels of each operand and of the result; the axes of an ellipsis get capital letters of their own."""
+    text = subscripts.replace(" ", "")
+    left, arrow, output = text.partition("->")
+    inputs = left.split(",")
+    allowed = set(string.ascii_letters)
+    pieces = [*inputs, output]
+    if any(set(p.replace("...", "", 1)) - allowed for p in pieces) or len(inputs) != len(shapes):
+        raise ShapeError(f"einsum requires letters, '...', ',' and '->', and {len(shapes)} operands, got {subscripts!r}.",
+                         where=user_frame())  # fmt: skip
+    ranks = []
+    for own, shape in zip(inputs, shapes, strict=True):
+        named = len(own.replace("...", ""))
+        if named > len(shape) or (named != len(shape) and "..." not in own):
+            raise ShapeError(f"einsum requires a label for each axis, got {own!r} for shape {shape} in {subscripts!r}.", where=user_frame())
+        ranks.append(len(shape) - named if "..." in own else 0)
+    unused = [c for c in string.ascii_uppercase[::-1] + string.ascii_lowercase[::-1] if c not in text]
+    dots = "".join(unused[: max(ranks, default=0)])
+    expanded = [own.replace("...", dots[len(dots) - n :]) for own, n in zip(inputs, ranks, strict=True)]
+    if arrow:
+        output = output.replace("...", dots)
+    else:
+        letters = left.replace(",", "").replace("...", "")
+        output = dots + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    bad = [c for c in output if output.count(c) > 1 or not any(c in own for own in expanded)]
+    if bad:
+        raise ShapeError(f"einsum requires each label of the result once, and in an operand, got {subscripts!r}.", where=user_frame())
+    return expanded, output
+
+
+def _lengths(subscripts: str, inputs: Sequence[str], tensors: Sequence[Tensor]) -> dict[str, int]:
+    lengths: dict[str, int] = {}
+    for own, x in zip(inputs, tensors, strict=True):
+        for c, n in zip(own, x.shape, strict=True):
+            if lengths.get(c, n) not in (n, 1) and n != 1:
+                shapes = " and ".join(str(t.shape) for t in tensors)
+                raise ShapeError(f"einsum requires one length for label {c!r} in {subscripts!r}, got shapes {shapes}.", where=user_frame())
+            lengths[c] = n if lengths.get(c, 1) == 1 else lengths[c]
+    return lengths
+
+
+def _without_repeats(x: Tensor, labels: str) -> tuple[Tensor, str]:
+    for c in dict.fromkeys(labels):
+        while labels.count(c) > 1:
+            first = labels.index(c)
+            second = labels.index(c, first + 1)
+            x = diagonal(x, 0, first, second)
+            labels = "".join(k for d, k in enumerate(labels) if d not in (first, second)) + c
+    return x, labels
+
+
+def _order(inputs: Sequence[str], output: str, tensors: Sequence[Tensor], optimize: Any) -> list[tuple[int, ...]]:
+    n = len(inputs)
+    if n <= 2:
+        return [tuple(range(n))]
+    if not optimize:
+        return [(0, 1)] + [(0, n - 1 - k) for k in range(1, n - 1)]
+    if len(set("".join(inputs))) > 52:
+        raise TraceError("einsum requires at most 52 labels, got more.", where=user_frame())
+    dummies = [np.broadcast_to(np.empty((), np.float32), x.shape) for x in tensors]  # shapes only: no memory
+    path, _ = np.einsum_path(f"{','.join(inputs)}->{output}", *dummies, optimize="optimal" if n <= 5 else "greedy")
+    pairs: list[tuple[int, ...]] = []
+    left = n
+    for step in path[1:]:  # NumPy may take several at once; they are taken two by two from the end
+        step = tuple(step)
+        while len(step) > 2:
+            high, low = sorted(step)[-1], sorted(step)[-2]
+            pairs.append((low, high))
+            left -= 1
+            step = (*sorted(step)[:-2], left - 1)
+        pairs.append(step)
+        left -= len(step) - 1
+    return pairs
+
+

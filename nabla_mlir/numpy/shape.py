@@ -1,0 +1,372 @@
+"""Functions that change the shape of an array or the order of its elements."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.eager import library
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.common import (
+    Axis,
+    Shape,
+    axes_of,
+    axis_of,
+    convert,
+    joined,
+    padded,
+    reshaped,
+    shape_of,
+    sliced,
+    tensor,
+    transposed,
+)
+from nabla_mlir.ops import promotion
+from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops.promotion import as_tensor, broadcast_shapes
+from nabla_mlir.ops.tensor import Tensor, full
+
+
+@library
+def astype(x: Any, dtype: Any, *, copy: bool = True) -> Tensor:
+    """`x` in another dtype; from floating point to integers by cutting off the fraction."""
+    del copy
+    return convert(tensor(x), dtype)
+
+
+@library
+def reshape(x: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Tensor:
+    """The same elements, in row-major order, under another shape; one length may be -1: what is left.
+
+    Raises:
+      ShapeError: the numbers of elements differ.
+    """
+    del copy
+    x = tensor(x)
+    if order != "C":
+        raise ShapeError(f"reshape requires order 'C', got {order!r}.", where=user_frame(), help="transpose before and after.")
+    lengths = shape if isinstance(shape, (tuple, list)) else (shape,)
+    lengths = tuple(operator.index(n) for n in lengths)
+    known = math.prod(n for n in lengths if n != -1)
+    if lengths.count(-1) == 1 and known and x.size % known == 0:
+        lengths = tuple(x.size // known if n == -1 else n for n in lengths)
+    if any(n < 0 for n in lengths) or math.prod(lengths) != x.size:
+        raise ShapeError(f"reshape requires the same number of elements, got {x.shape} ({x.size}) to {tuple(shape) if isinstance(shape, (tuple, list)) else shape}.",
+                         where=user_frame())  # fmt: skip
+    return reshaped(x, lengths)
+
+
+@library
+def ravel(x: Any, order: str = "C") -> Tensor:
+    """The elements as a vector, in row-major order."""
+    return reshape(x, (-1,), order) if tensor(x).size else reshaped(tensor(x), (0,))
+
+
+@library
+def transpose(x: Any, axes: Sequence[int] | None = None) -> Tensor:
+    """The axes permuted, reversed if no order is given: result axis i is axis axes[i] of `x`."""
+    x = tensor(x)
+    order = tuple(reversed(range(x.ndim))) if axes is None else axes_of("transpose", tuple(axes), x.ndim)
+    if len(order) != x.ndim:
+        raise ShapeError(f"transpose requires all {x.ndim} axes, got {axes}.", where=user_frame())
+    return transposed(x, order)
+
+
+permute_dims = transpose
+
+
+@library
+def matrix_transpose(x: Any) -> Tensor:
+    """The last two axes exchanged."""
+    x = tensor(x)
+    if x.ndim < 2:
+        raise ShapeError(f"matrix_transpose requires at least 2 axes, got shape {x.shape}.", where=user_frame())
+    return swapaxes(x, -1, -2)
+
+
+@library
+def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
+    """Two axes exchanged."""
+    x = tensor(x)
+    a, b = axis_of("swapaxes", axis1, x.ndim), axis_of("swapaxes", axis2, x.ndim)
+    order = list(range(x.ndim))
+    order[a], order[b] = b, a
+    return transposed(x, order)
+
+
+@library
+def moveaxis(x: Any, source: Axis, destination: Axis) -> Tensor:
+    """Axes `source` moved to the places `destination`; the others keep their order."""
+    x = tensor(x)
+    sources, destinations = axes_of("moveaxis", source, x.ndim), axes_of("moveaxis", destination, x.ndim)
+    if len(sources) != len(destinations):
+        raise ShapeError(f"moveaxis requires as many sources as destinations, got {source} and {destination}.", where=user_frame())
+    order = [d for d in range(x.ndim) if d not in sources]
+    for place, axis in sorted(zip(destinations, sources, strict=True)):
+        order.insert(place, axis)
+    return transposed(x, order)
+
+
+@library
+def squeeze(x: Any, axis: Axis = None) -> Tensor:
+    """The axes of size 1 dropped, all of them or those named.
+
+    Raises:
+      ShapeError: a named axis has another size.
+    """
+    x = tensor(x)
+    axes = tuple(d for d, n in enumerate(x.shape) if n == 1) if axis is None else axes_of("squeeze", axis, x.ndim)
+    if any(x.shape[d] != 1 for d in axes):
+        raise ShapeError(f"squeeze requires axes of size 1, got axis {axis} of shape {x.shape}.", where=user_frame())
+    return reshaped(x, tuple(n for d, n in enumerate(x.shape) if d not in axes))
+
+
+@library
+def expand_dims(x: Any, axis: Axis) -> Tensor:
+    """New axes of size 1, at the places `axis` of the result."""
+    x = tensor(x)
+    ndim = x.ndim + (len(axis) if isinstance(axis, (tuple, list)) else 1)
+    axes, lengths = axes_of("expand_dims", axis, ndim), iter(x.shape)
+    return reshaped(x, tuple(1 if d in axes else next(lengths) for d in range(ndim)))
+
+
+@library
+def broadcast_to(x: Any, shape: Any) -> Tensor:
+    """`x` repeated by NumPy's rules to another shape.
+
+    Raises:
+      ShapeError: the shape is not one that `x` broadcasts to.
+    """
+    x, shape = tensor(x), shape_of("broadcast_to", shape)
+    if len(shape) < x.ndim or broadcast_shapes("broadcast_to", [x.shape, shape]) != shape:
+        raise ShapeError(f"broadcast_to requires a shape that {x.shape} broadcasts to, got {shape}.", where=user_frame())
+    return promotion.broadcast_to(x, shape)
+
+
+@library
+def broadcast_arrays(*xs: Any) -> list[Tensor]:
+    """All arrays broadcast to their common shape."""
+    tensors = [tensor(x) for x in xs]
+    shape = broadcast_shapes("broadcast_arrays", [t.shape for t in tensors]) if tensors else ()
+    return [promotion.broadcast_to(t, shape) for t in tensors]
+
+
+def atleast_1d(*xs: Any) -> Any:
+    """Each array with at least one axis."""
+    return _at_least(xs, lambda x: (1,))
+
+
+def atleast_2d(*xs: Any) -> Any:
+    """Each array with at least two axes; a vector becomes a row."""
+    return _at_least(xs, lambda x: (1, *x.shape) if x.ndim else (1, 1))
+
+
+def atleast_3d(*xs: Any) -> Any:
+    """Each array with at least three axes; a vector (n,) becomes (1, n, 1), a matrix (m, n) becomes (m, n, 1)."""
+    return _at_least(xs, lambda x: [(1, 1, 1), (1, x.size, 1), (*x.shape, 1)][x.ndim], 3)
+
+
+def _at_least(xs: Sequence[Any], shape: Any, ndim: int = 0) -> Any:
+    ndim = ndim or len(shape(_Scalar))
+    run = library(lambda x: reshaped(x, shape(x)) if (x := tensor(x)).ndim < ndim else x)
+    out = [run(x) for x in xs]
+    return out[0] if len(out) == 1 else out
+
+
+class _Scalar:
+    ndim, shape, size = 0, (), 1
+
+
+@library
+def flip(x: Any, axis: Axis = None) -> Tensor:
+    """The order of elements reversed along `axis`, all axes if None."""
+    x = tensor(x)
+    return reversed_along(x, axes_of("flip", axis, x.ndim))
+
+
+def reversed_along(x: Tensor, axes: Sequence[int]) -> Tensor:
+    """The order reversed along `axes`; those of size 1 or 0 are left alone."""
+    axes = tuple(d for d in sorted(axes) if x.shape[d] > 1)
+    return sh.reverse(x, dimensions=axes) if axes else x
+
+
+@library
+def fliplr(x: Any) -> Tensor:
+    """The columns in reversed order."""
+    return flip(x, 1)
+
+
+@library
+def flipud(x: Any) -> Tensor:
+    """The rows in reversed order."""
+    return flip(x, 0)
+
+
+@library
+def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
+    """Turned k times by 90 degrees in the plane of two axes, from the first towards the second."""
+    x = tensor(x)
+    a, b = axes_of("rot90", tuple(axes), x.ndim)
+    if k % 4 == 2:
+        return reversed_along(x, (a, b))
+    if k % 4 == 1:
+        return swapaxes(reversed_along(x, (b,)), a, b)
+    return reversed_along(swapaxes(x, a, b), (b,)) if k % 4 else x
+
+
+@library
+def roll(x: Any, shift: Any, axis: Axis = None) -> Tensor:
+    """The elements moved by `shift` along `axis`; what leaves at one end enters at the other.
+
+    Args:
+      x: an array.
+      shift: how far; a number, or one for each axis. Python integers; a traced one is allowed for a single axis.
+      axis: along which axes; if None the flattened array is moved.
+    """
+    x = tensor(x)
+    if axis is None:
+        return reshaped(roll(reshaped(x, (x.size,)), shift, 0), x.shape)
+    axes = tuple(axis_of("roll", a, x.ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+    shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+    if len(shifts) != len(axes):
+        raise ShapeError(f"roll requires one shift for each axis, got {shift} for {axis}.", where=user_frame())
+    for by, d in zip(shifts, axes, strict=True):
+        n = x.shape[d]
+        if not n:
+            continue
+        if isinstance(by, Tensor):
+            x = _roll_traced(x, by, d)
+            continue
+        start = -operator.index(by) % n
+        x = joined([sliced(x, d, start, n), sliced(x, d, 0, start)], d)
+    return x
+
+
+def _roll_traced(x: Tensor, by: Tensor, axis: int) -> Tensor:
+    # The window of length n that starts at -by in two copies behind each other.
+    from nabla_mlir.numpy.ufuncs import remainder
+
+    start = remainder(-by, x.shape[axis])
+    starts = [start if d == axis else full((), 0, start.dtype) for d in range(x.ndim)]
+    return sh.dynamic_slice(sh.concatenate(x, x, dimension=axis), *starts, slice_sizes=x.shape)
+
+
+@library
+def tile(x: Any, reps: Any) -> Tensor:
+    """`x` repeated as a whole, reps[i] times along axis i."""
+    x, counts = tensor(x), shape_of("tile", reps)
+    ndim = max(x.ndim, len(counts))
+    shape = (1,) * (ndim - x.ndim) + x.shape
+    counts = (1,) * (ndim - len(counts)) + counts
+    if all(k == 1 for k in counts):
+        return reshaped(x, shape)
+    spread = sh.broadcast_in_dim(
+        x, shape=tuple(n for pair in zip(counts, shape, strict=True) for n in pair),
+        broadcast_dimensions=tuple(2 * d + 1 for d in range(ndim - x.ndim, ndim)),
+    )  # fmt: skip
+    return reshaped(spread, tuple(k * n for k, n in zip(counts, shape, strict=True)))
+
+
+@library
+def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
+    """Each element repeated, `repeats` times or, with a list, repeats[i] times for the i-th; static numbers."""
+    x = tensor(x)
+    if axis is None:
+        x, axis = reshaped(x, (x.size,)), 0
+    axis = axis_of("repeat", axis, x.ndim)
+    if isinstance(repeats, Tensor):
+        from nabla_mlir.numpy.common import dynamic_shape
+
+        dynamic_shape("repeat", "pass the repeats as Python integers.")
+    counts = np.asarray(repeats)
+    if counts.ndim and counts.size > 1:
+        from nabla_mlir.numpy.indexing import take
+
+        return take(x, np.repeat(np.arange(x.shape[axis]), counts), axis)
+    k = int(counts.reshape(()))
+    shape = (*x.shape[: axis + 1], k, *x.shape[axis + 1 :])
+    spread = sh.broadcast_in_dim(x, shape=shape, broadcast_dimensions=tuple(d + (d > axis) for d in range(x.ndim)))
+    return reshaped(spread, (*x.shape[:axis], x.shape[axis] * k, *x.shape[axis + 1 :]))
+
+
+# ---------------------------------------------------------------- padding
+_MODES = ("edge", "reflect", "symmetric", "wrap")
+
+
+@library
+def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Tensor:
+    """`x` with elements added at the ends of its axes.
+
+    Args:
+      x: an array.
+      pad_width: a number, (before, after), or a pair for each axis.
+      mode: "constant", "edge" (the last element), "reflect" (mirrored at it), "symmetric" (mirrored behind it) or
+        "wrap" (from the other end).
+      constant_values: what is added in mode "constant": a number, or as `pad_width`.
+
+    Raises:
+      ShapeError: the mode is unknown, the widths do not fit the axes, or an empty axis has nothing to add.
+    """
+    x = tensor(x)
+    widths = _pairs("pad", pad_width, x.ndim)
+    if any(w < 0 for pair in widths for w in pair):
+        raise ShapeError(f"pad requires widths that are not negative, got {pad_width}.", where=user_frame(), help="slice instead.")
+    if mode == "constant":
+        return _pad_constant(x, widths, constant_values)
+    if mode not in _MODES:
+        raise ShapeError(f"pad requires mode constant, {', '.join(_MODES)}, got {mode!r}.", where=user_frame())
+    for d, (low, high) in enumerate(widths):
+        if low or high:
+            if not x.shape[d]:
+                raise ShapeError(f"pad in mode {mode} requires elements along axis {d}, got shape {x.shape}.", where=user_frame())
+            x = _rearranged(x, d, np.pad(np.arange(x.shape[d]), (low, high), mode=mode))  # type: ignore[call-overload]
+    return x
+
+
+def _pairs(name: str, widths: Any, ndim: int) -> list[tuple[Any, Any]]:
+    try:
+        return [tuple(pair) for pair in np.broadcast_to(np.asarray(widths), (ndim, 2)).tolist()]
+    except ValueError:
+        raise ShapeError(f"{name} requires a number, a pair, or a pair for each of {ndim} axes, got {widths}.",
+                         where=user_frame()) from None  # fmt: skip
+
+
+def _pad_constant(x: Tensor, widths: list[tuple[int, int]], values: Any) -> Tensor:
+    if isinstance(values, (list, tuple)):
+        for d, ((low, high), (before, after)) in enumerate(zip(widths, _pairs("pad", values, x.ndim), strict=True)):
+            x = padded(padded(x, d, low, 0, before) if low else x, d, 0, high, after) if low or high else x
+        return x
+    if not any(w for pair in widths for w in pair):
+        return x
+    low, high = (tuple(side) for side in zip(*widths, strict=True))
+    value = convert(as_tensor(values), x.dtype) if not promotion.is_scalar(values) else full((), values, x.dtype)
+    return sh.pad(x, value, edge_padding_low=low, edge_padding_high=high, interior_padding=(0,) * x.ndim)
+
+
+def _rearranged(x: Tensor, axis: int, order: np.ndarray) -> Tensor:
+    """``take(x, order, axis)`` for an order that consists of few runs: slices, reversed or repeated, joined."""
+    pieces, start = [], 0
+    while start < len(order):
+        stop = start + 1
+        step = int(order[stop] - order[start]) if stop < len(order) and abs(order[stop] - order[start]) <= 1 else 0
+        while stop < len(order) and order[stop] - order[stop - 1] == step:
+            stop += 1
+        pieces.append(_run(x, axis, int(order[start]), stop - start, step))
+        start = stop
+    return joined(pieces, axis)
+
+
+def _run(x: Tensor, axis: int, first: int, length: int, step: int) -> Tensor:
+    if step == 0:
+        one = sliced(x, axis, first, first + 1)
+        if length == 1:
+            return one
+        shape: Shape = tuple(length if d == axis else n for d, n in enumerate(x.shape))
+        return promotion.broadcast_to(one, shape)
+    if step == 1:
+        return sliced(x, axis, first, first + length)
+    return reversed_along(sliced(x, axis, first - length + 1, first + 1), (axis,))

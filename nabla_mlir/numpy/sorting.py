@@ -1,0 +1,84 @@
+"""Sorting and searching."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from nabla_mlir.eager import library
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.common import axis_of, dynamic_shape, meet, require_real, reshaped, sliced, tensor
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import indexing as ix
+from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops.promotion import Defaults
+from nabla_mlir.ops.tensor import Tensor
+
+
+def _along(name: str, x: Any, axis: int | None) -> tuple[Tensor, int]:
+    x = require_real(name, tensor(x))
+    if axis is None:
+        return reshaped(x, (x.size,)), 0
+    return x, axis_of(name, axis, x.ndim)
+
+
+@library
+def sort(x: Any, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
+    """The elements in order along `axis` (of the flattened array if None); NaN last, or first if descending."""
+    x, axis = _along("sort", x, axis)
+    if x.shape[axis] < 2:
+        return x
+    return ix.sort(x, dimension=axis, is_stable=stable, comparator="GT" if descending else "LT")[0]
+
+
+@library
+def argsort(x: Any, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
+    """The places from which `sort` takes its elements."""
+    x, axis = _along("argsort", x, axis)
+    places = sh.iota(shape=x.shape, dtype=Defaults.int, iota_dimension=axis)
+    return ix.sort(x, places, dimension=axis, is_stable=stable, comparator="GT" if descending else "LT")[1]
+
+
+@library
+def top_k(x: Any, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
+    """The k largest elements along `axis`, the largest first, and their places.
+
+    Raises:
+      ShapeError: there are fewer than k elements.
+    """
+    x, axis = _along("top_k", x, axis)
+    if not 0 <= k <= x.shape[axis]:
+        raise ShapeError(f"top_k requires 0 <= k <= {x.shape[axis]}, got {k}.", where=user_frame())
+    places = sh.iota(shape=x.shape, dtype=Defaults.int, iota_dimension=axis)
+    values, order = ix.sort(x, places, dimension=axis, is_stable=True, comparator="GT")
+    return sliced(values, axis, 0, k), sliced(order, axis, 0, k)
+
+
+@library
+def searchsorted(a: Any, v: Any, side: str = "left") -> Tensor:
+    """The places in the sorted vector `a` at which elements `v` can enter and keep the order.
+
+    Compares every pair: for vectors `a` that are not long.
+    """
+    a, v = tensor(a), tensor(v)
+    if a.ndim != 1 or side not in ("left", "right"):
+        raise ShapeError(f"searchsorted requires a vector and side 'left' or 'right', got {a.shape} and {side!r}.", where=user_frame())
+    from nabla_mlir.numpy.reductions import count_nonzero
+
+    a, v = meet("searchsorted", a, reshaped(v, (*v.shape, 1)))
+    return count_nonzero(ew.compare(a, v, comparison_direction="LT" if side == "left" else "LE"), -1)
+
+
+def _no_shape(name: str, advice: str) -> Any:
+    def f(*_: Any, **__: Any) -> NoReturn:
+        dynamic_shape(name, advice)
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = f"Not available: the shape of the result would depend on values ({advice})"
+    return f
+
+
+unique = _no_shape("unique", "sort, and compare neighbours.")
+unique_values = _no_shape("unique_values", "sort, and compare neighbours.")
+nonzero = _no_shape("nonzero", "use where with three arguments, or argsort of the mask.")
+flatnonzero = _no_shape("flatnonzero", "use where with three arguments, or argsort of the mask.")
+argwhere = _no_shape("argwhere", "use where with three arguments, or argsort of the mask.")

@@ -1,0 +1,633 @@
+"""Elementwise functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import is_complex, is_float, is_integer
+from nabla_mlir.eager import library
+from nabla_mlir.errors import DtypeError, user_frame
+from nabla_mlir.numpy.common import (
+    convert,
+    described,
+    inexact,
+    inexacts,
+    meet,
+    operand,
+    require_integer,
+    require_real,
+    tensor,
+)
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import promotion
+from nabla_mlir.ops.promotion import is_inexact, is_scalar
+from nabla_mlir.ops.tensor import Tensor, full, full_like
+
+Function = Callable[..., Any]
+
+
+# ---------------------------------------------------------------- families of functions that are one operation
+def _inexact_unary(name: str, record: Any, doc: str) -> Function:
+    return library(described(name, f"{doc} Integers are converted to the default float dtype.")(lambda x, /: record(inexact(x))))
+
+
+def _numeric_binary(name: str, record: Any, doc: str, *, ordered: bool = False, bools: bool = True) -> Function:
+    @described(name, doc)
+    def f(x: Any, y: Any, /) -> Tensor:
+        x, y = meet(name, x, y)
+        if ordered:
+            require_real(name, x)
+        if x.dtype.kind == "b" and not bools:
+            raise DtypeError(f"{name} requires numbers, got bool.", where=user_frame(), help="use logical_xor.")
+        return record(x, y)
+
+    return library(f)
+
+
+sin = _inexact_unary("sin", ew.sine, "The sine.")
+cos = _inexact_unary("cos", ew.cosine, "The cosine.")
+tan = _inexact_unary("tan", ew.tan, "The tangent.")
+arcsin = asin = _inexact_unary("arcsin", ew.asin, "The inverse sine.")
+arccos = acos = _inexact_unary("arccos", ew.acos, "The inverse cosine.")
+arctan = atan = _inexact_unary("arctan", ew.atan, "The inverse tangent.")
+sinh = _inexact_unary("sinh", ew.sinh, "The hyperbolic sine.")
+cosh = _inexact_unary("cosh", ew.cosh, "The hyperbolic cosine.")
+tanh = _inexact_unary("tanh", ew.tanh, "The hyperbolic tangent.")
+arcsinh = asinh = _inexact_unary("arcsinh", ew.asinh, "The inverse hyperbolic sine.")
+arccosh = acosh = _inexact_unary("arccosh", ew.acosh, "The inverse hyperbolic cosine.")
+arctanh = atanh = _inexact_unary("arctanh", ew.atanh, "The inverse hyperbolic tangent.")
+exp = _inexact_unary("exp", ew.exponential, "e to the power x.")
+expm1 = _inexact_unary("expm1", ew.exponential_minus_one, "exp(x) - 1, accurate near 0.")
+log = _inexact_unary("log", ew.log, "The natural logarithm.")
+log1p = _inexact_unary("log1p", ew.log_plus_one, "log(1 + x), accurate near 0.")
+sqrt = _inexact_unary("sqrt", ew.sqrt, "The square root; NaN for negative numbers.")
+rsqrt = _inexact_unary("rsqrt", ew.rsqrt, "1 / sqrt(x).")
+cbrt = _inexact_unary("cbrt", ew.cbrt, "The real cube root.")
+exp2 = library(described("exp2", "2 to the power x.")(lambda x, /: ew.exponential(inexact(x) * math.log(2))))
+log2 = library(described("log2", "The logarithm to base 2.")(lambda x, /: ew.log(inexact(x)) * (1 / math.log(2))))
+log10 = library(described("log10", "The logarithm to base 10.")(lambda x, /: ew.log(inexact(x)) * (1 / math.log(10))))
+deg2rad = radians = library(described("deg2rad", "Degrees to radians.")(lambda x, /: inexact(x) * (math.pi / 180)))
+rad2deg = degrees = library(described("rad2deg", "Radians to degrees.")(lambda x, /: inexact(x) * (180 / math.pi)))
+
+add = _numeric_binary("add", ew.add, "x + y; of truth values: or.")
+subtract = _numeric_binary("subtract", ew.subtract, "x - y.", bools=False)
+multiply = _numeric_binary("multiply", ew.multiply, "x * y; of truth values: and.")
+maximum = _numeric_binary("maximum", ew.maximum, "The larger of x and y; NaN if either is. Ties share the derivative.", ordered=True)
+minimum = _numeric_binary("minimum", ew.minimum, "The smaller of x and y; NaN if either is. Ties share the derivative.", ordered=True)
+
+
+@library
+def divide(x: Any, y: Any, /) -> Tensor:
+    """x / y; integers are converted to the default float dtype."""
+    return promotion.true_divide(operand(x), operand(y))
+
+
+true_divide = divide
+
+
+@library
+def fmod(x: Any, y: Any, /) -> Tensor:
+    """The remainder of x / y with the sign of x."""
+    x, y = meet("fmod", x, y)
+    return ew.remainder(require_real("fmod", x), y)
+
+
+@library
+def remainder(x: Any, y: Any, /) -> Tensor:
+    """The remainder of floor_divide, which has the sign of y."""
+    x, y = meet("remainder", x, y)
+    return _modulo(require_real("remainder", x), y)
+
+
+mod = remainder
+
+
+def _modulo(x: Tensor, y: Tensor) -> Tensor:
+    rest = ew.remainder(x, y)
+    if x.dtype.kind in "ub":
+        return rest
+    zero = full_like(rest, 0)
+    differs = ew.compare(_less(rest, zero), _less(y, zero), comparison_direction="NE")
+    wrong = ew.logical_and(differs, ew.compare(rest, zero, comparison_direction="NE"))
+    return ew.select(wrong, rest + y, rest)
+
+
+def _less(x: Tensor, y: Tensor) -> Tensor:
+    return ew.compare(x, y, comparison_direction="LT")
+
+
+@library
+def floor_divide(x: Any, y: Any, /) -> Tensor:
+    """The largest integer not above x / y, so that ``x == floor_divide(x, y) * y + remainder(x, y)``."""
+    x, y = meet("floor_divide", x, y)
+    return _quotient(require_real("floor_divide", x), y)
+
+
+def _quotient(x: Tensor, y: Tensor) -> Tensor:
+    if x.dtype.kind == "u":
+        return ew.divide(x, y)
+    if is_float(x.dtype):
+        return ew.round_nearest_even((x - _modulo(x, y)) / y)
+    quotient, zero = ew.divide(x, y), full_like(x, 0)  # rounded towards zero
+    opposite = ew.compare(_less(x, zero), _less(y, zero), comparison_direction="NE")
+    inexact_ = ew.compare(quotient * y, x, comparison_direction="NE")
+    return ew.select(ew.logical_and(opposite, inexact_), quotient - 1, quotient)
+
+
+@library
+def divmod(x: Any, y: Any, /) -> tuple[Tensor, Tensor]:
+    """``(floor_divide(x, y), remainder(x, y))``."""
+    x, y = meet("divmod", x, y)
+    return _quotient(require_real("divmod", x), y), _modulo(x, y)
+
+
+@library
+def negative(x: Any, /) -> Tensor:
+    """-x."""
+    return -tensor(x)
+
+
+@library
+def positive(x: Any, /) -> Tensor:
+    """+x: the value itself."""
+    return tensor(x)
+
+
+@library
+def absolute(x: Any, /) -> Tensor:
+    """The absolute value; of a complex number its modulus. Derivative 0 at 0."""
+    x = tensor(x)
+    return x if x.dtype.kind in "ub" else ew.absolute(x)
+
+
+abs = absolute
+
+
+@library
+def fabs(x: Any, /) -> Tensor:
+    """The absolute value in floating point."""
+    return ew.absolute(require_real("fabs", inexact(x)))
+
+
+@library
+def sign(x: Any, /) -> Tensor:
+    """-1, 0 or 1; of a complex number z / abs(z)."""
+    x = tensor(x)
+    return convert(x, x.dtype) if x.dtype.kind == "b" else ew.sign(x)
+
+
+@library
+def square(x: Any, /) -> Tensor:
+    """x * x."""
+    x = tensor(x)
+    return ew.square(x) if is_inexact(x.dtype) else x * x
+
+
+@library
+def reciprocal(x: Any, /) -> Tensor:
+    """1 / x."""
+    x = inexact(x)
+    return 1.0 / x
+
+
+@library
+def power(x: Any, y: Any, /) -> Tensor:
+    """x to the power y. A Python integer y is exact: negative bases are fine and no logarithm is taken.
+
+    Raises:
+      DtypeError: an integer to the power of a negative Python integer.
+    """
+    if is_scalar(y) and not is_scalar(x):
+        special = _constant_power(tensor(x), y)
+        if special is not None:
+            return special
+    x, y = meet("power", x, y)
+    if x.dtype.kind == "b":
+        x, y = convert(x, np.int8), convert(y, np.int8)
+    return ew.power(x, y)
+
+
+pow = power
+
+
+def _constant_power(x: Tensor, n: Any) -> Tensor | None:
+    if isinstance(n, bool) or x.dtype.kind == "b":
+        return None
+    if n == 0.5 and is_inexact(x.dtype):
+        return ew.sqrt(x)
+    if not isinstance(n, int) and not (isinstance(n, float) and n == 2 and is_inexact(x.dtype)):
+        return None
+    if n < 0 and not is_inexact(x.dtype):
+        raise DtypeError(f"power requires an exponent of at least 0 for {x.dtype}, got {n}.", where=user_frame(),
+                         help="convert the base to floating point with astype.")  # fmt: skip
+    if n == 0:
+        return full_like(x, 1)
+    if n == -1:
+        return full_like(x, 1) / x
+    if n in (1, 2):
+        return x if n == 1 else square(x)
+    if is_float(x.dtype):
+        # One operation, whose derivatives n * x**(n-1) are one as well; the compiler gets multiplications.
+        return ew.power(x, full_like(x, n))
+    return _by_squaring(x, n) if n > 0 else full_like(x, 1) / _by_squaring(x, -n)
+
+
+def _by_squaring(x: Tensor, n: int) -> Tensor:
+    result: Tensor | None = None
+    while n:
+        if n & 1:
+            result = x if result is None else result * x
+        n >>= 1
+        x = x * x if n else x
+    assert result is not None
+    return result
+
+
+@library
+def float_power(x: Any, y: Any, /) -> Tensor:
+    """x to the power y in floating point."""
+    return ew.power(*inexacts("float_power", x, y))
+
+
+def _other_number(name: str, record: Any, direction: str) -> Function:
+    @described(name, f"As {name.replace('f', '')}imum of x and y, but a NaN gives way to a number.")
+    def f(x: Any, y: Any, /) -> Tensor:
+        x, y = meet(name, x, y)
+        if not is_float(require_real(name, x).dtype):
+            return record(x, y)
+        first = ew.logical_or(ew.compare(x, y, comparison_direction=direction), _is_nan(y))
+        return ew.select(first, x, y)
+
+    return library(f)
+
+
+fmax = _other_number("fmax", ew.maximum, "GE")
+fmin = _other_number("fmin", ew.minimum, "LE")
+
+
+def log1p_exp(low: Tensor, high: Tensor) -> Tensor:
+    """high + log1p(exp(low - high)) for low <= high, also where both are infinite."""
+    finite = ew.is_finite(high)
+    return high + ew.log_plus_one(ew.exponential(low - ew.select(finite, high, full_like(high, 0))))
+
+
+@library
+def logaddexp(x: Any, y: Any, /) -> Tensor:
+    """log(exp(x) + exp(y)) without overflow; its derivatives of every order are right at x = y too."""
+    x, y = inexacts("logaddexp", x, y)
+    first = ew.compare(require_real("logaddexp", x), y, comparison_direction="GT")
+    return log1p_exp(ew.select(first, y, x), ew.select(first, x, y))
+
+
+@library
+def logaddexp2(x: Any, y: Any, /) -> Tensor:
+    """log2(2**x + 2**y) without overflow."""
+    x, y = inexacts("logaddexp2", x, y)
+    return logaddexp(x * math.log(2), y * math.log(2)) * (1 / math.log(2))
+
+
+@library
+def arctan2(y: Any, x: Any, /) -> Tensor:
+    """The angle of the point (x, y), in (-pi, pi]."""
+    y, x = inexacts("arctan2", y, x)
+    return ew.atan2(require_real("arctan2", y), x)
+
+
+atan2 = arctan2
+
+
+@library
+def hypot(x: Any, y: Any, /) -> Tensor:
+    """sqrt(x**2 + y**2) without overflow; derivative 0 at the origin."""
+    x, y = inexacts("hypot", x, y)
+    swap = _less(ew.absolute(require_real("hypot", x)), ew.absolute(y))
+    large, small = ew.absolute(ew.select(swap, y, x)), ew.select(swap, x, y)
+    trivial = ew.logical_or(ew.compare(large, full_like(large, 0), comparison_direction="EQ"),
+                            ew.compare(large, full_like(large, np.inf), comparison_direction="EQ"))  # fmt: skip
+    one = full_like(large, 1)
+    ratio = small / ew.select(trivial, one, large)
+    return ew.select(trivial, large, large * ew.sqrt(ew.square(ratio) + 1.0))
+
+
+@library
+def sinc(x: Any, /) -> Tensor:
+    """sin(pi x) / (pi x), and 1 at 0, smoothly."""
+    x = inexact(x) * math.pi
+    at_zero = ew.compare(x, full_like(x, 0), comparison_direction="EQ")
+    safe = ew.select(at_zero, full_like(x, 1), x)
+    # At 0 the series 1 - x**2 / 6 has the value and the first two derivatives.
+    return ew.select(at_zero, 1.0 - ew.square(x) * (1 / 6), ew.sine(safe) / safe)
+
+
+@library
+def heaviside(x: Any, y: Any, /) -> Tensor:
+    """0 for x < 0, y for x = 0, 1 for x > 0."""
+    x, y = inexacts("heaviside", x, y)
+    zero = full_like(x, 0)
+    step = ew.select(_less(zero, x), full_like(x, 1), ew.select(_is_nan(x), x, zero))
+    return ew.select(ew.compare(x, zero, comparison_direction="EQ"), y, step)
+
+
+# ---------------------------------------------------------------- rounding
+def _rounding(name: str, record: Any, doc: str) -> Function:
+    @described(name, f"{doc} Integers stay as they are.")
+    def f(x: Any, /) -> Tensor:
+        x = require_real(name, tensor(x))
+        return record(x) if is_float(x.dtype) else x
+
+    return library(f)
+
+
+floor = _rounding("floor", ew.floor, "The largest integer not above x.")
+ceil = _rounding("ceil", ew.ceil, "The smallest integer not below x.")
+rint = _rounding("rint", ew.round_nearest_even, "The nearest integer, ties to even.")
+trunc = fix = _rounding(
+    "trunc", lambda x: ew.select(_less(x, full_like(x, 0)), ew.ceil(x), ew.floor(x)), "The integer part of x."
+)
+
+
+@library
+def round(x: Any, decimals: int = 0) -> Tensor:
+    """The nearest number with `decimals` digits after the point, ties to even."""
+    x = require_real("round", tensor(x))
+    if not is_float(x.dtype):
+        if decimals < 0:
+            raise DtypeError(f"round requires floating point for decimals below 0, got {x.dtype}.", where=user_frame())
+        return x
+    if not decimals:
+        return ew.round_nearest_even(x)
+    return ew.round_nearest_even(x * 10.0**decimals) / 10.0**decimals
+
+
+# ---------------------------------------------------------------- tests for special values
+def _is_nan(x: Tensor) -> Tensor:
+    return ew.compare(x, x, comparison_direction="NE")
+
+
+def _parts(x: Tensor) -> tuple[Tensor, ...]:
+    return (ew.real(x), ew.imag(x)) if is_complex(x.dtype) else (x,)
+
+
+def _special(name: str, test: Function, combine: Any, otherwise: bool, doc: str) -> Function:
+    @described(name, doc)
+    def f(x: Any, /) -> Tensor:
+        x = tensor(x)
+        if not is_inexact(x.dtype):
+            return full(x.shape, otherwise, np.dtype(bool))
+        first, *rest = (test(part) for part in _parts(x))
+        return combine(first, rest[0]) if rest else first
+
+    return library(f)
+
+
+isnan = _special("isnan", _is_nan, ew.logical_or, False, "True where x is NaN.")
+isfinite = _special("isfinite", ew.is_finite, ew.logical_and, True, "True where x is neither infinite nor NaN.")
+isinf = _special(
+    "isinf", lambda x: ew.compare(ew.absolute(x), full_like(x, np.inf), comparison_direction="EQ"), ew.logical_or, False,
+    "True where x is infinite.",
+)  # fmt: skip
+
+
+@library
+def isposinf(x: Any, /) -> Tensor:
+    """True where x is +inf."""
+    x = inexact(x)
+    return ew.compare(x, full_like(x, np.inf), comparison_direction="EQ")
+
+
+@library
+def isneginf(x: Any, /) -> Tensor:
+    """True where x is -inf."""
+    x = inexact(x)
+    return ew.compare(x, full_like(x, -np.inf), comparison_direction="EQ")
+
+
+@library
+def signbit(x: Any, /) -> Tensor:
+    """True where the sign of x is minus, -0.0 included."""
+    x = require_real("signbit", tensor(x))
+    if not is_float(x.dtype):
+        return _less(x, full_like(x, 0)) if x.dtype.kind == "i" else full(x.shape, False, np.dtype(bool))
+    # 1/x separates the zeros.
+    zero = full_like(x, 0)
+    at_zero = ew.compare(x, zero, comparison_direction="EQ")
+    return _less(ew.select(at_zero, full_like(x, 1) / x, x), zero)
+
+
+@library
+def copysign(x: Any, y: Any, /) -> Tensor:
+    """The magnitude of x with the sign of y."""
+    x, y = inexacts("copysign", x, y)
+    magnitude = ew.absolute(require_real("copysign", x))
+    return ew.select(signbit(y), -magnitude, magnitude)
+
+
+@library
+def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """`x` with NaN replaced by `nan`, and the infinities by the largest finite numbers if nothing is given for them."""
+    x = tensor(x)
+    if not is_inexact(x.dtype):
+        return x
+    if is_complex(x.dtype):
+        return ew.make_complex(*(nan_to_num(part, nan, posinf, neginf) for part in _parts(x)))
+    largest = float(np.finfo(x.dtype).max)
+    high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
+    x = ew.select(_is_nan(x), full_like(x, nan), x)
+    x = ew.select(ew.compare(x, full_like(x, np.inf), comparison_direction="EQ"), full_like(x, high), x)
+    return ew.select(ew.compare(x, full_like(x, -np.inf), comparison_direction="EQ"), full_like(x, low), x)
+
+
+# ---------------------------------------------------------------- complex numbers
+@library
+def real(x: Any, /) -> Tensor:
+    """The real part."""
+    x = tensor(x)
+    return ew.real(x) if is_complex(x.dtype) else x
+
+
+@library
+def imag(x: Any, /) -> Tensor:
+    """The imaginary part; 0 for real numbers."""
+    x = tensor(x)
+    return ew.imag(x) if is_complex(x.dtype) else full_like(x, 0)
+
+
+@library
+def conj(x: Any, /) -> Tensor:
+    """The complex conjugate."""
+    x = tensor(x)
+    return ew.conj(x) if is_complex(x.dtype) else x
+
+
+conjugate = conj
+
+
+@library
+def angle(z: Any) -> Tensor:
+    """The angle of a complex number, in (-pi, pi]."""
+    z = inexact(z)
+    return ew.atan2(ew.imag(z), ew.real(z)) if is_complex(z.dtype) else ew.atan2(full_like(z, 0), z)
+
+
+# ---------------------------------------------------------------- comparisons and logic
+def _comparison(name: str, direction: str, symbol: str) -> Function:
+    @described(name, f"True where x {symbol} y.")
+    def f(x: Any, y: Any, /) -> Tensor:
+        x, y = meet(name, x, y)
+        if direction not in ("EQ", "NE"):
+            require_real(name, x)
+        return ew.compare(x, y, comparison_direction=direction)
+
+    return library(f)
+
+
+equal = _comparison("equal", "EQ", "==")
+not_equal = _comparison("not_equal", "NE", "!=")
+less = _comparison("less", "LT", "<")
+less_equal = _comparison("less_equal", "LE", "<=")
+greater = _comparison("greater", "GT", ">")
+greater_equal = _comparison("greater_equal", "GE", ">=")
+
+
+def _logical(name: str, record: Any, word: str) -> Function:
+    @described(name, f"x {word} y, as truth values: every number but 0 is true.")
+    def f(x: Any, y: Any, /) -> Tensor:
+        return record(*meet(name, convert(tensor(x), bool), convert(tensor(y), bool)))
+
+    return library(f)
+
+
+logical_and = _logical("logical_and", ew.logical_and, "and")
+logical_or = _logical("logical_or", ew.logical_or, "or")
+logical_xor = _logical("logical_xor", ew.logical_xor, "exclusive or")
+
+
+@library
+def logical_not(x: Any, /) -> Tensor:
+    """True where x is 0 or False."""
+    x = tensor(x)
+    return ew.logical_not(x) if x.dtype.kind == "b" else ew.compare(x, full_like(x, 0), comparison_direction="EQ")
+
+
+def _bitwise(name: str, record: Any, word: str) -> Function:
+    @described(name, f"The bits of x {word} those of y.")
+    def f(x: Any, y: Any, /) -> Tensor:
+        x, y = meet(name, x, y)
+        return record(require_integer(name, x, bools=True), y)
+
+    return library(f)
+
+
+bitwise_and = _bitwise("bitwise_and", ew.logical_and, "and")
+bitwise_or = _bitwise("bitwise_or", ew.logical_or, "or")
+bitwise_xor = _bitwise("bitwise_xor", ew.logical_xor, "exclusive or")
+
+
+@library
+def bitwise_invert(x: Any, /) -> Tensor:
+    """The complement of the bits of x; of truth values: not."""
+    return ew.logical_not(require_integer("bitwise_invert", tensor(x), bools=True))
+
+
+invert = bitwise_not = bitwise_invert
+
+
+@library
+def bitwise_left_shift(x: Any, n: Any, /) -> Tensor:
+    """x * 2**n by shifting bits."""
+    x, n = meet("bitwise_left_shift", x, n)
+    return ew.shift_left(require_integer("bitwise_left_shift", x), n)
+
+
+@library
+def bitwise_right_shift(x: Any, n: Any, /) -> Tensor:
+    """x // 2**n by shifting bits; the sign is kept."""
+    x, n = meet("bitwise_right_shift", x, n)
+    unsigned = require_integer("bitwise_right_shift", x).dtype.kind == "u"
+    return (ew.shift_right_logical if unsigned else ew.shift_right_arithmetic)(x, n)
+
+
+left_shift, right_shift = bitwise_left_shift, bitwise_right_shift
+
+
+@library
+def bitwise_count(x: Any, /) -> Tensor:
+    """The number of one bits in the absolute value of x."""
+    x = require_integer("bitwise_count", tensor(x))
+    return convert(ew.popcnt(x if x.dtype.kind == "u" else ew.absolute(x)), np.uint8)
+
+
+# ---------------------------------------------------------------- choice
+@library
+def where(condition: Any, x: Any = None, y: Any = None, /) -> Tensor:
+    """x where the condition holds, else y.
+
+    Raises:
+      TraceError: x and y are missing: the number of places found would depend on values.
+    """
+    if x is None or y is None:
+        from nabla_mlir.numpy.common import dynamic_shape
+
+        dynamic_shape("where with one argument", "give x and y, or multiply by the mask.")
+    x, y = meet("where", x, y)
+    return choose(convert(tensor(condition), bool), x, y)
+
+
+def choose(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """select after broadcasting; a scalar condition stays one."""
+    from nabla_mlir.ops.promotion import broadcast_shapes, broadcast_to
+
+    shape = broadcast_shapes("where", [condition.shape, x.shape])
+    if condition.ndim:
+        condition = broadcast_to(condition, shape)
+    return ew.select(condition, broadcast_to(x, shape), broadcast_to(y, shape))
+
+
+@library
+def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
+    """`x` moved into [min, max]; a bound that is None does not hold. Zero derivative outside and at the bounds."""
+    x = require_real("clip", tensor(x))
+    bounds = [b for b in (min, max) if b is not None]
+    if is_integer(x.dtype) and all(is_scalar(b) and isinstance(b, int) for b in bounds):
+        info = np.iinfo(x.dtype)  # a bound beyond the dtype holds by itself
+        min = None if min is None or min <= info.min else min
+        max = None if max is None or max >= info.max else max
+    if min is None and max is None:
+        return x
+    if min is None or max is None:
+        return maximum(x, min) if max is None else minimum(x, max)
+    if all(is_scalar(b) for b in (min, max)):
+        x, low, high = _with_scalar_bounds(x, min, max)
+        return ew.clamp(low, x, high)
+    x, low, high = meet("clip", x, min, max)
+    return ew.clamp(low, x, high)
+
+
+def _with_scalar_bounds(x: Tensor, low: Any, high: Any) -> tuple[Tensor, Tensor, Tensor]:
+    from nabla_mlir.ops.promotion import promote_dtypes
+
+    dtype = promote_dtypes([x, low, high])
+    return convert(x, dtype), full((), low, dtype), full((), high, dtype)
+
+
+@library
+def select(conditions: Any, choices: Any, default: Any = 0) -> Tensor:
+    """For each element the choice of the first condition that holds, else `default`."""
+    *values, out = meet("select", *choices, default)
+    for condition, value in reversed(list(zip(conditions, values, strict=True))):
+        out = choose(convert(tensor(condition), bool), value, out)
+    return out
+
+
+@library
+def isclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """True where abs(x - y) <= atol + rtol * abs(y), or both are the same infinity."""
+    x, y = inexacts("isclose", x, y)
+    near = ew.compare(ew.absolute(x - y), ew.absolute(y) * rtol + atol, comparison_direction="LE")
+    near = ew.logical_and(near, isfinite(y))
+    out = ew.logical_or(near, ew.compare(x, y, comparison_direction="EQ"))
+    return ew.logical_or(out, ew.logical_and(_is_nan(x), _is_nan(y))) if equal_nan else out
