@@ -7,6 +7,9 @@ from nabla_mlir.ops import (
     contraction as contraction,
 )
 from nabla_mlir.ops import (
+    convolution as convolution,
+)
+from nabla_mlir.ops import (
     elementwise as elementwise,
 )
 from nabla_mlir.ops import (
@@ -20,4 +23,7 @@ from nabla_mlir.ops import (
 )
 from nabla_mlir.ops import (
     shape as shape,
+)
+from nabla_mlir.ops import (
+    windows as windows,
 )
