@@ -4,6 +4,12 @@ from nabla_mlir.ops import (
     autodiff as autodiff,
 )
 from nabla_mlir.ops import (
+    chlo as chlo,
+)
+from nabla_mlir.ops import (
+    composites as composites,
+)
+from nabla_mlir.ops import (
     contraction as contraction,
 )
 from nabla_mlir.ops import (
@@ -13,7 +19,16 @@ from nabla_mlir.ops import (
     elementwise as elementwise,
 )
 from nabla_mlir.ops import (
+    fourier as fourier,
+)
+from nabla_mlir.ops import (
     indexing as indexing,
+)
+from nabla_mlir.ops import (
+    linalg as linalg,
+)
+from nabla_mlir.ops import (
+    misc as misc,
 )
 from nabla_mlir.ops import (
     promotion as promotion,
