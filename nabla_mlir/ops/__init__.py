@@ -25,6 +25,9 @@ from nabla_mlir.ops import (
     indexing as indexing,
 )
 from nabla_mlir.ops import (
+    lapack as lapack,
+)
+from nabla_mlir.ops import (
     linalg as linalg,
 )
 from nabla_mlir.ops import (
