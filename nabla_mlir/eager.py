@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -139,11 +140,16 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
     of the code.
     """
     programs: dict[Any, Program] = {}
+    static_at = [i for i, name in enumerate(inspect.signature(f).parameters) if name in _STATIC]
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
         if is_tracing():
             return f(*args, **kwargs)
+        if static_at and len(args) > static_at[0]:
+            args = tuple(_plain(x) if i in static_at else x for i, x in enumerate(args))
+        if kwargs:
+            kwargs = {name: _plain(x) if name in _STATIC else x for name, x in kwargs.items()}
         leaves, in_spec = pytree.flatten((args, kwargs))
         dynamic = [i for i, x in enumerate(leaves) if pytree.is_array(x)]
         static = {i: x for i, x in enumerate(leaves) if i not in set(dynamic)}
@@ -164,6 +170,19 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
         return program(arrays)
 
     return call
+
+
+# Parameters that decide shapes: an integer of NumPy there is a plain number.
+_STATIC = frozenset(
+    "shape axis axes axis1 axis2 source destination offset k n N M num reps repeats pad_width indices_or_sections sizes"
+    " num_classes ddof correction decimals".split()
+)
+
+
+def _plain(x: Any) -> Any:
+    if isinstance(x, (tuple, list)):
+        return type(x)(map(_plain, x))
+    return x.item() if isinstance(x, np.generic) or (pytree.is_array(x) and not np.shape(x)) else x
 
 
 def _defaults() -> tuple[np.dtype, np.dtype]:

@@ -64,7 +64,7 @@ def hard_sigmoid(x: Any) -> Tensor:
 
 @library
 def hard_silu(x: Any) -> Tensor:
-    """x * hard_sigmoid(x)."""
+    """X * hard_sigmoid(x)."""
     x = inexact(x)
     return x * hard_sigmoid(x)
 
@@ -86,7 +86,7 @@ def tanh(x: Any) -> Tensor:
 
 @library
 def silu(x: Any) -> Tensor:
-    """x * sigmoid(x)."""
+    """X * sigmoid(x)."""
     x = inexact(x)
     return x * ew.logistic(x)
 
@@ -115,7 +115,7 @@ def log_sigmoid(x: Any) -> Tensor:
 
 @library
 def gelu(x: Any, approximate: bool = True) -> Tensor:
-    """x times the normal distribution function of x, exactly or by the usual approximation with tanh."""
+    """X times the normal distribution function of x, exactly or by the usual approximation with tanh."""
     x = inexact(x)
     if approximate:
         inner = (x + x * ew.square(x) * 0.044715) * math.sqrt(2 / math.pi)
@@ -131,7 +131,7 @@ def _negative_part(x: Tensor) -> tuple[Tensor, Tensor]:
 
 @library
 def elu(x: Any, alpha: float = 1.0) -> Tensor:
-    """x for x > 0, else alpha * (exp(x) - 1)."""
+    """X for x > 0, else alpha * (exp(x) - 1)."""
     x = inexact(x)
     negative, low = _negative_part(x)
     return ew.select(negative, ew.exponential_minus_one(low) * alpha, x)
@@ -139,7 +139,7 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
 
 @library
 def celu(x: Any, alpha: float = 1.0) -> Tensor:
-    """x for x > 0, else alpha * (exp(x / alpha) - 1)."""
+    """X for x > 0, else alpha * (exp(x / alpha) - 1)."""
     x = inexact(x)
     negative, low = _negative_part(x)
     return ew.select(negative, ew.exponential_minus_one(low / alpha) * alpha, x)
@@ -147,13 +147,13 @@ def celu(x: Any, alpha: float = 1.0) -> Tensor:
 
 @library
 def selu(x: Any) -> Tensor:
-    """elu scaled so that it keeps mean 0 and variance 1."""
+    """Elu scaled so that it keeps mean 0 and variance 1."""
     return elu(x, 1.6732632423543772) * 1.0507009873554805
 
 
 @library
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
-    """x for x > 0, else negative_slope * x."""
+    """X for x > 0, else negative_slope * x."""
     x = inexact(x)
     return ew.select(ew.compare(x, full_like(x, 0), comparison_direction="GE"), x, x * negative_slope)
 
@@ -191,7 +191,7 @@ def softmax(x: Any, axis: Axis = -1) -> Tensor:
 
 @library
 def log_softmax(x: Any, axis: Axis = -1) -> Tensor:
-    """x - logsumexp(x) over `axis`, without overflow."""
+    """X - logsumexp(x) over `axis`, without overflow."""
     shifted, axes = _shifted("log_softmax", x, axis)
     return shifted - spread(ew.log(fold(ew.exponential(shifted), axes, "add")), shifted.shape, axes)
 
@@ -235,7 +235,7 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, axis: Axis = -1, eps
 
 @library
 def rms_norm(x: Any, scale: Any = None, axis: Axis = -1, epsilon: float = 1e-6) -> Tensor:
-    """x / sqrt(mean(x**2) + epsilon) over `axis`, times scale."""
+    """X / sqrt(mean(x**2) + epsilon) over `axis`, times scale."""
     x = inexact(x)
     axes = axes_of("rms_norm", axis, x.ndim)
     power = fold(ew.square(x), axes, "add") / count(x.shape, axes)
@@ -252,7 +252,9 @@ def _same_shapes(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
     shapes = tensor(a).shape, tensor(b).shape
     if shapes[0] != shapes[1]:
         # Broadcasting here is nearly always a mistake, (n, 1) against (n,), and silently wrong.
-        raise ShapeError(f"{name} requires two arrays of one shape, got {shapes[0]} and {shapes[1]}.", where=user_frame())
+        raise ShapeError(
+            f"{name} requires two arrays of one shape, got {shapes[0]} and {shapes[1]}.", where=user_frame()
+        )
     first, second = inexacts(name, a, b)
     return first, second
 

@@ -103,5 +103,5 @@ def register_dataclass(cls: T) -> T:
 def is_array(x: Any) -> bool:
     """True for what holds numbers: tensors, device arrays, NumPy arrays and scalars."""
     return isinstance(x, (np.ndarray, np.generic)) or hasattr(x, "__nabla_tensor__") or (
-        hasattr(x, "shape") and hasattr(x, "dtype")
+        hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, type)  # NumPy's scalar types have both
     )  # fmt: skip

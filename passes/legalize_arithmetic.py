@@ -163,3 +163,18 @@ def _saturating(x: Val, dtype: np.dtype) -> Val:
     if int(top) != high:
         result = select(x >= float(high), high, result)
     return select(ne(x, x), 0, result)
+
+
+@pattern("stablehlo.count_leading_zeros")
+def count_leading_zeros(op: ir.Operation, target: Target) -> Replacement:
+    """On Vulkan only 32 bits compile."""
+    (x,) = operands(op)
+    bits = 8 * x.dtype.itemsize
+    if target != "vulkan" or bits == 32:
+        return None
+    unsigned = b.bitcast(x, np.dtype(f"u{x.dtype.itemsize}")) if x.dtype.kind == "i" else x
+    count = lambda v: b.unary("stablehlo.count_leading_zeros", b.convert(v, np.uint32))  # noqa: E731
+    if bits < 32:
+        return b.convert(count(unsigned) - (32 - bits), x.dtype)
+    high = count(unsigned >> 32)
+    return b.convert(select(eq(high, 32), count(unsigned) + 32, high), x.dtype)

@@ -15,6 +15,7 @@ from nabla_mlir.passes import (
     legalize_chlo,  # noqa: F401
     legalize_complex,  # noqa: F401
     legalize_fft,  # noqa: F401
+    legalize_formulas,
     legalize_indexing,  # noqa: F401
     legalize_lapack,  # noqa: F401
     legalize_linalg,  # noqa: F401
@@ -48,7 +49,7 @@ class LegalizeForIreePass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrites `module` in place."""
-        with recording() as record:
+        with recording() as record, legalize_formulas.for_target(self.target):
             found: list[ir.Operation] = []
 
             def collect(op: ir.Operation) -> ir.WalkResult:

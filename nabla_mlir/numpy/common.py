@@ -85,7 +85,9 @@ def require_real(name: str, x: Tensor) -> Tensor:
 def require_integer(name: str, x: Tensor, *, bools: bool = False) -> Tensor:
     """`x`, or DtypeError unless its elements are integers (or, if allowed, truth values)."""
     if not is_integer(x.dtype) and not (bools and x.dtype.kind == "b"):
-        raise DtypeError(f"{name} requires integers{' or truth values' if bools else ''}, got {x.dtype}.", where=user_frame())
+        raise DtypeError(
+            f"{name} requires integers{' or truth values' if bools else ''}, got {x.dtype}.", where=user_frame()
+        )
     return x
 
 
@@ -113,7 +115,9 @@ def axes_of(name: str, axis: Axis, ndim: int) -> Shape:
 def shape_of(name: str, shape: Any) -> Shape:
     """A shape from an int or a sequence of ints, none of them negative."""
     try:
-        lengths = tuple(operator.index(n) for n in shape) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
+        lengths = (
+            tuple(operator.index(n) for n in shape) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
+        )
     except TypeError:
         raise ShapeError(f"{name} requires a shape of integers, got {shape!r}.", where=user_frame()) from None
     if any(n < 0 for n in lengths):
@@ -175,5 +179,3 @@ def dynamic_shape(name: str, advice: str) -> NoReturn:
     """Raises TraceError: the result's shape would depend on values."""
     raise TraceError(f"{name} requires a result whose shape does not depend on values, got a traced array.",
                      where=user_frame(), help=advice)  # fmt: skip
-
-

@@ -54,7 +54,9 @@ def _host(x: Any, leaves: Sequence[Any], dtype: np.dtype | None) -> np.ndarray:
     try:
         host = np.asarray(x)
     except ValueError:
-        raise ShapeError("asarray requires nested lists of equal lengths, got ragged ones.", where=user_frame()) from None
+        raise ShapeError(
+            "asarray requires nested lists of equal lengths, got ragged ones.", where=user_frame()
+        ) from None
     if host.dtype.kind not in "biufcV":
         raise DtypeError(f"asarray requires numbers, got {host.dtype}.", where=user_frame())
     if dtype is None:
@@ -115,7 +117,9 @@ def empty(shape: Any, dtype: Any = None) -> Tensor:
 def _like(x: Any, shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype]:
     if isinstance(x, (list, tuple)) or is_scalar(x):
         x = tensor(x)
-    return tuple(x.shape) if shape is None else shape_of("full_like", shape), as_dtype(x.dtype if dtype is None else dtype)
+    return tuple(x.shape) if shape is None else shape_of("full_like", shape), as_dtype(
+        x.dtype if dtype is None else dtype
+    )
 
 
 @library
@@ -287,6 +291,7 @@ def meshgrid(*xs: Any, indexing: str = "xy") -> list[Tensor]:
     shape = [0] * len(order)
     for v, d in zip(vectors, order, strict=True):
         shape[d] = v.size
-    return [sh.broadcast_in_dim(v, shape=tuple(shape), broadcast_dimensions=(d,)) for v, d in zip(vectors, order, strict=True)]
-
-
+    return [
+        sh.broadcast_in_dim(v, shape=tuple(shape), broadcast_dimensions=(d,))
+        for v, d in zip(vectors, order, strict=True)
+    ]

@@ -138,7 +138,9 @@ def _plain(item: Any) -> Any:
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
     if isinstance(item, (list, tuple)):
-        item = operand(item) if any(isinstance(e, Tensor) for e in item) else np.asarray(item, None if item else np.intp)
+        item = (
+            operand(item) if any(isinstance(e, Tensor) for e in item) else np.asarray(item, None if item else np.intp)
+        )
     if isinstance(item, Array):
         item = item.numpy()
     if isinstance(item, bool) or not (hasattr(item, "dtype") or hasattr(item, "__index__")):
@@ -272,13 +274,17 @@ def put(x: Tensor, index: Any, value: Any, combiner: str) -> Tensor:
     plan = read_index(x.shape, index)
     value = convert(as_tensor(value), x.dtype) if not is_scalar(value) else as_tensor(value, x.dtype)
     if len(plan.shape) < value.ndim or broadcast_shapes("x.at[...]", [plan.shape, value.shape]) != plan.shape:
-        raise ShapeError(f"x.at[...] requires a value that broadcasts to {plan.shape}, got {value.shape}.", where=user_frame())
+        raise ShapeError(
+            f"x.at[...] requires a value that broadcasts to {plan.shape}, got {value.shape}.", where=user_frame()
+        )
     if 0 in plan.shape:
         return x
     value = broadcast_to(value, plan.shape)
     if not plan.computed:
         return _put_static(x, plan, value, combiner)
-    if plan.is_scalar and all(w == Window(0, n) for d, (w, n) in enumerate(zip(plan.windows, x.shape, strict=True)) if d not in plan.computed):
+    if plan.is_scalar and all(
+        w == Window(0, n) for d, (w, n) in enumerate(zip(plan.windows, x.shape, strict=True)) if d not in plan.computed
+    ):
         return _put_block(x, plan, value, combiner)
     if any(w != Window(0, n) for w, n in zip(plan.windows, x.shape, strict=True)):
         # The static part is taken out, changed by the computed one, and put back.
@@ -497,7 +503,9 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
         x, axis = reshaped(x, (x.size,)), 0
     axis = axis_of("take_along_axis", axis, x.ndim)
     if np.ndim(indices) != x.ndim:
-        raise ShapeError(f"take_along_axis requires as many axes in both, got {x.shape} and {np.shape(indices)}.", where=user_frame())
+        raise ShapeError(
+            f"take_along_axis requires as many axes in both, got {x.shape} and {np.shape(indices)}.", where=user_frame()
+        )
     indices = as_tensor(_wrapped(indices, x.shape[axis], axis))
     rest = broadcast_shapes("take_along_axis", [s[:axis] + s[axis + 1 :] for s in (x.shape, indices.shape)])
     x, indices = (broadcast_to(v, (*rest[:axis], v.shape[axis], *rest[axis:])) for v in (x, indices))
@@ -510,7 +518,11 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
 def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> Tensor:
     """The block of the given sizes at computed starts, moved inside the array where it would reach beyond."""
     x = tensor(x)
-    if len(starts) != x.ndim or len(sizes) != x.ndim or any(not 0 <= k <= n for k, n in zip(sizes, x.shape, strict=True)):
+    if (
+        len(starts) != x.ndim
+        or len(sizes) != x.ndim
+        or any(not 0 <= k <= n for k, n in zip(sizes, x.shape, strict=True))
+    ):
         raise ShapeError(f"dynamic_slice requires a start and a size within {x.shape} for each axis, got sizes {tuple(sizes)}.",
                          where=user_frame())  # fmt: skip
     return sh.dynamic_slice(x, *_scalars(starts), slice_sizes=tuple(sizes))
@@ -531,5 +543,3 @@ def _scalars(starts: Sequence[Any]) -> list[Tensor]:
     tensors = [tensor(s) for s in starts]
     dtype = np.result_type(*(t.dtype for t in tensors)) if tensors else _INT32
     return [convert(t, dtype) for t in tensors]
-
-

@@ -62,7 +62,10 @@ def stack(xs: Sequence[Any], axis: int = 0, dtype: Any = None) -> Tensor:
     """
     tensors = _tensors("stack", xs, dtype)
     if len({x.shape for x in tensors}) > 1:
-        raise ShapeError(f"stack requires arrays of one shape, got {' and '.join(str(x.shape) for x in tensors)}.", where=user_frame())
+        raise ShapeError(
+            f"stack requires arrays of one shape, got {' and '.join(str(x.shape) for x in tensors)}.",
+            where=user_frame(),
+        )
     shape = tensors[0].shape
     axis = axis_of("stack", axis, len(shape) + 1)
     return joined([reshaped(x, (*shape[:axis], 1, *shape[axis:])) for x in tensors], axis)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from nabla_mlir.array import Array
-from nabla_mlir.ops.tensor import Tensor
 from nabla_mlir.numpy import creation, indexing, joining, products, reductions, shape, sorting, ufuncs
-from nabla_mlir.pytree import is_array
 from nabla_mlir.ops.promotion import is_scalar
+from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.pytree import is_array
 
 _BINARY = {
     "add": ufuncs.add, "sub": ufuncs.subtract, "mul": ufuncs.multiply, "truediv": ufuncs.divide,

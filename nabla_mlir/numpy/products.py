@@ -42,9 +42,13 @@ def contract(a: Tensor, la: str, b: Tensor, lb: str, out: str) -> tuple[Tensor, 
     swap = [*batch, *free_a, *free_b] != list(out) and [*batch, *free_b, *free_a] == list(out)
     if swap:
         a, la, free_a, b, lb, free_b = b, lb, free_b, a, la, free_a
-    numbers = dims(*([own.index(c) for c in labels] for labels, own in ((inner, la), (inner, lb), (batch, la), (batch, lb))))
+    numbers = dims(
+        *([own.index(c) for c in labels] for labels, own in ((inner, la), (inner, lb), (batch, la), (batch, lb)))
+    )
     if a.dtype == _BOOL:
-        counts = dot_general(*(convert(x, np.int32) for x in (a, b)), dot_dimension_numbers=numbers, dtype=np.dtype(np.int32))
+        counts = dot_general(
+            *(convert(x, np.int32) for x in (a, b)), dot_dimension_numbers=numbers, dtype=np.dtype(np.int32)
+        )
         return convert(counts, _BOOL), "".join([*batch, *free_a, *free_b])
     return dot_general(a, b, dot_dimension_numbers=numbers, dtype=a.dtype), "".join([*batch, *free_a, *free_b])
 
@@ -118,7 +122,9 @@ def matmul(a: Any, b: Any, /) -> Tensor:
     """
     a, b = _pair("matmul", a, b)
     if not a.ndim or not b.ndim:
-        raise ShapeError(f"matmul requires operands with axes, got {a.shape} and {b.shape}.", where=user_frame(), help="use *.")
+        raise ShapeError(
+            f"matmul requires operands with axes, got {a.shape} and {b.shape}.", where=user_frame(), help="use *."
+        )
     if a.shape[-1] != b.shape[-min(b.ndim, 2)]:
         raise ShapeError(
             f"matmul requires equal inner lengths, got {a.shape} and {b.shape}.", where=user_frame(),
@@ -166,7 +172,9 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
                        for part, x in zip(axes, (a, b), strict=True))  # fmt: skip
     else:
         if axes > min(a.ndim, b.ndim):
-            raise ShapeError(f"tensordot requires {axes} axes in both operands, got {a.shape} and {b.shape}.", where=user_frame())
+            raise ShapeError(
+                f"tensordot requires {axes} axes in both operands, got {a.shape} and {b.shape}.", where=user_frame()
+            )
         left, right = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
     return _tensordot("tensordot", a, b, left, right)
 
@@ -289,7 +297,10 @@ def _parse(subscripts: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str
     for own, shape in zip(inputs, shapes, strict=True):
         named = len(own.replace("...", ""))
         if named > len(shape) or (named != len(shape) and "..." not in own):
-            raise ShapeError(f"einsum requires a label for each axis, got {own!r} for shape {shape} in {subscripts!r}.", where=user_frame())
+            raise ShapeError(
+                f"einsum requires a label for each axis, got {own!r} for shape {shape} in {subscripts!r}.",
+                where=user_frame(),
+            )
         ranks.append(len(shape) - named if "..." in own else 0)
     unused = [c for c in string.ascii_uppercase[::-1] + string.ascii_lowercase[::-1] if c not in text]
     dots = "".join(unused[: max(ranks, default=0)])
@@ -301,7 +312,9 @@ def _parse(subscripts: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str
         output = dots + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
     bad = [c for c in output if output.count(c) > 1 or not any(c in own for own in expanded)]
     if bad:
-        raise ShapeError(f"einsum requires each label of the result once, and in an operand, got {subscripts!r}.", where=user_frame())
+        raise ShapeError(
+            f"einsum requires each label of the result once, and in an operand, got {subscripts!r}.", where=user_frame()
+        )
     return expanded, output
 
 
@@ -311,7 +324,10 @@ def _lengths(subscripts: str, inputs: Sequence[str], tensors: Sequence[Tensor]) 
         for c, n in zip(own, x.shape, strict=True):
             if lengths.get(c, n) not in (n, 1) and n != 1:
                 shapes = " and ".join(str(t.shape) for t in tensors)
-                raise ShapeError(f"einsum requires one length for label {c!r} in {subscripts!r}, got shapes {shapes}.", where=user_frame())
+                raise ShapeError(
+                    f"einsum requires one length for label {c!r} in {subscripts!r}, got shapes {shapes}.",
+                    where=user_frame(),
+                )
             lengths[c] = n if lengths.get(c, 1) == 1 else lengths[c]
     return lengths
 
@@ -348,5 +364,3 @@ def _order(inputs: Sequence[str], output: str, tensors: Sequence[Tensor], optimi
         pairs.append(step)
         left -= len(step) - 1
     return pairs
-
-

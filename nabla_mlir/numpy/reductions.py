@@ -37,7 +37,9 @@ from nabla_mlir.ops.tensor import Tensor, full, full_like
 def fold(x: Tensor, axes: Shape, combiner: str, keepdims: bool = False) -> Tensor:
     """The elements along `axes` combined; `x` itself if there are none to combine."""
     if axes:
-        out = reduce(x, full((), identity_of(combiner, x.dtype), x.dtype), dimensions=tuple(sorted(axes)), body=combiner)
+        out = reduce(
+            x, full((), identity_of(combiner, x.dtype), x.dtype), dimensions=tuple(sorted(axes)), body=combiner
+        )
     else:
         out = x
     return keep(out, x.shape, axes) if keepdims else out
@@ -74,7 +76,9 @@ def _masked(x: Tensor, where: Any, neutral: Any) -> Tensor:
 
 # ---------------------------------------------------------------- sums and products
 @library
-def sum(x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
+def sum(
+    x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Tensor:
     """The sum over `axis` (an int, several, or None for all).
 
     Args:
@@ -97,7 +101,9 @@ def sum(x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False, in
 
 
 @library
-def prod(x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
+def prod(
+    x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Tensor:
     """The product over `axis`; arguments as for `sum`."""
     x = tensor(x)
     x = _masked(convert(x, sum_dtype(x.dtype) if dtype is None else dtype), where, 1)
@@ -339,7 +345,9 @@ def nanmin(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 # ---------------------------------------------------------------- running sums
-def _running(name: str, record: Any, neutral: int, x: Any, axis: int | None, dtype: Any, include_initial: bool) -> Tensor:
+def _running(
+    name: str, record: Any, neutral: int, x: Any, axis: int | None, dtype: Any, include_initial: bool
+) -> Tensor:
     x = tensor(x)
     x = convert(x, sum_dtype(x.dtype) if dtype is None else as_dtype(dtype))
     if axis is None:
@@ -389,7 +397,9 @@ def quantile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False) -> Tenso
     kept = tuple(d for d in range(x.ndim) if d not in axes)
     n = count(x.shape, axes)
     if not n or not 0 <= q <= 1:
-        raise ShapeError(f"quantile requires elements and 0 <= q <= 1, got shape {x.shape} and q = {q}.", where=user_frame())
+        raise ShapeError(
+            f"quantile requires elements and 0 <= q <= 1, got shape {x.shape} and q = {q}.", where=user_frame()
+        )
     flat = reshaped(transposed(x, (*kept, *axes)), (*(x.shape[d] for d in kept), n))
     ordered = sort(flat)
     low = math.floor(q * (n - 1))

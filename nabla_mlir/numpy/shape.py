@@ -48,7 +48,9 @@ def reshape(x: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
     del copy
     x = tensor(x)
     if order != "C":
-        raise ShapeError(f"reshape requires order 'C', got {order!r}.", where=user_frame(), help="transpose before and after.")
+        raise ShapeError(
+            f"reshape requires order 'C', got {order!r}.", where=user_frame(), help="transpose before and after."
+        )
     lengths = shape if isinstance(shape, (tuple, list)) else (shape,)
     lengths = tuple(operator.index(n) for n in lengths)
     known = math.prod(n for n in lengths if n != -1)
@@ -104,7 +106,9 @@ def moveaxis(x: Any, source: Axis, destination: Axis) -> Tensor:
     x = tensor(x)
     sources, destinations = axes_of("moveaxis", source, x.ndim), axes_of("moveaxis", destination, x.ndim)
     if len(sources) != len(destinations):
-        raise ShapeError(f"moveaxis requires as many sources as destinations, got {source} and {destination}.", where=user_frame())
+        raise ShapeError(
+            f"moveaxis requires as many sources as destinations, got {source} and {destination}.", where=user_frame()
+        )
     order = [d for d in range(x.ndim) if d not in sources]
     for place, axis in sorted(zip(destinations, sources, strict=True)):
         order.insert(place, axis)
@@ -143,7 +147,9 @@ def broadcast_to(x: Any, shape: Any) -> Tensor:
     """
     x, shape = tensor(x), shape_of("broadcast_to", shape)
     if len(shape) < x.ndim or broadcast_shapes("broadcast_to", [x.shape, shape]) != shape:
-        raise ShapeError(f"broadcast_to requires a shape that {x.shape} broadcasts to, got {shape}.", where=user_frame())
+        raise ShapeError(
+            f"broadcast_to requires a shape that {x.shape} broadcasts to, got {shape}.", where=user_frame()
+        )
     return promotion.broadcast_to(x, shape)
 
 
@@ -314,7 +320,9 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
     x = tensor(x)
     widths = _pairs("pad", pad_width, x.ndim)
     if any(w < 0 for pair in widths for w in pair):
-        raise ShapeError(f"pad requires widths that are not negative, got {pad_width}.", where=user_frame(), help="slice instead.")
+        raise ShapeError(
+            f"pad requires widths that are not negative, got {pad_width}.", where=user_frame(), help="slice instead."
+        )
     if mode == "constant":
         return _pad_constant(x, widths, constant_values)
     if mode not in _MODES:
@@ -322,7 +330,9 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
     for d, (low, high) in enumerate(widths):
         if low or high:
             if not x.shape[d]:
-                raise ShapeError(f"pad in mode {mode} requires elements along axis {d}, got shape {x.shape}.", where=user_frame())
+                raise ShapeError(
+                    f"pad in mode {mode} requires elements along axis {d}, got shape {x.shape}.", where=user_frame()
+                )
             x = _rearranged(x, d, np.pad(np.arange(x.shape[d]), (low, high), mode=mode))  # type: ignore[call-overload]
     return x
 

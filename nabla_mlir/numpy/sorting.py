@@ -61,7 +61,10 @@ def searchsorted(a: Any, v: Any, side: str = "left") -> Tensor:
     """
     a, v = tensor(a), tensor(v)
     if a.ndim != 1 or side not in ("left", "right"):
-        raise ShapeError(f"searchsorted requires a vector and side 'left' or 'right', got {a.shape} and {side!r}.", where=user_frame())
+        raise ShapeError(
+            f"searchsorted requires a vector and side 'left' or 'right', got {a.shape} and {side!r}.",
+            where=user_frame(),
+        )
     from nabla_mlir.numpy.reductions import count_nonzero
 
     a, v = meet("searchsorted", a, reshaped(v, (*v.shape, 1)))

@@ -32,7 +32,9 @@ Function = Callable[..., Any]
 
 # ---------------------------------------------------------------- families of functions that are one operation
 def _inexact_unary(name: str, record: Any, doc: str) -> Function:
-    return library(described(name, f"{doc} Integers are converted to the default float dtype.")(lambda x, /: record(inexact(x))))
+    return library(
+        described(name, f"{doc} Integers are converted to the default float dtype.")(lambda x, /: record(inexact(x)))
+    )
 
 
 def _numeric_binary(name: str, record: Any, doc: str, *, ordered: bool = False, bools: bool = True) -> Function:
@@ -76,13 +78,17 @@ rad2deg = degrees = library(described("rad2deg", "Radians to degrees.")(lambda x
 add = _numeric_binary("add", ew.add, "x + y; of truth values: or.")
 subtract = _numeric_binary("subtract", ew.subtract, "x - y.", bools=False)
 multiply = _numeric_binary("multiply", ew.multiply, "x * y; of truth values: and.")
-maximum = _numeric_binary("maximum", ew.maximum, "The larger of x and y; NaN if either is. Ties share the derivative.", ordered=True)
-minimum = _numeric_binary("minimum", ew.minimum, "The smaller of x and y; NaN if either is. Ties share the derivative.", ordered=True)
+maximum = _numeric_binary(
+    "maximum", ew.maximum, "The larger of x and y; NaN if either is. Ties share the derivative.", ordered=True
+)
+minimum = _numeric_binary(
+    "minimum", ew.minimum, "The smaller of x and y; NaN if either is. Ties share the derivative.", ordered=True
+)
 
 
 @library
 def divide(x: Any, y: Any, /) -> Tensor:
-    """x / y; integers are converted to the default float dtype."""
+    """X / y; integers are converted to the default float dtype."""
     return promotion.true_divide(operand(x), operand(y))
 
 
@@ -182,7 +188,7 @@ def sign(x: Any, /) -> Tensor:
 
 @library
 def square(x: Any, /) -> Tensor:
-    """x * x."""
+    """X * x."""
     x = tensor(x)
     return ew.square(x) if is_inexact(x.dtype) else x * x
 
@@ -196,7 +202,7 @@ def reciprocal(x: Any, /) -> Tensor:
 
 @library
 def power(x: Any, y: Any, /) -> Tensor:
-    """x to the power y. A Python integer y is exact: negative bases are fine and no logarithm is taken.
+    """X to the power y. A Python integer y is exact: negative bases are fine and no logarithm is taken.
 
     Raises:
       DtypeError: an integer to the power of a negative Python integer.
@@ -249,7 +255,7 @@ def _by_squaring(x: Tensor, n: int) -> Tensor:
 
 @library
 def float_power(x: Any, y: Any, /) -> Tensor:
-    """x to the power y in floating point."""
+    """X to the power y in floating point."""
     return ew.power(*inexacts("float_power", x, y))
 
 
@@ -270,7 +276,7 @@ fmin = _other_number("fmin", ew.minimum, "LE")
 
 
 def log1p_exp(low: Tensor, high: Tensor) -> Tensor:
-    """high + log1p(exp(low - high)) for low <= high, also where both are infinite."""
+    """High + log1p(exp(low - high)) for low <= high, also where both are infinite."""
     finite = ew.is_finite(high)
     return high + ew.log_plus_one(ew.exponential(low - ew.select(finite, high, full_like(high, 0))))
 
@@ -306,11 +312,9 @@ def hypot(x: Any, y: Any, /) -> Tensor:
     x, y = inexacts("hypot", x, y)
     swap = _less(ew.absolute(require_real("hypot", x)), ew.absolute(y))
     large, small = ew.absolute(ew.select(swap, y, x)), ew.select(swap, x, y)
-    trivial = ew.logical_or(ew.compare(large, full_like(large, 0), comparison_direction="EQ"),
-                            ew.compare(large, full_like(large, np.inf), comparison_direction="EQ"))  # fmt: skip
-    one = full_like(large, 1)
-    ratio = small / ew.select(trivial, one, large)
-    return ew.select(trivial, large, large * ew.sqrt(ew.square(ratio) + 1.0))
+    at_zero = ew.compare(large, full_like(large, 0), comparison_direction="EQ")
+    out = large * ew.sqrt(ew.square(small / ew.select(at_zero, full_like(large, 1), large)) + 1.0)
+    return ew.select(ew.logical_or(_is_infinite(x), _is_infinite(y)), full_like(out, np.inf), out)
 
 
 @library
@@ -368,6 +372,10 @@ def _is_nan(x: Tensor) -> Tensor:
     return ew.compare(x, x, comparison_direction="NE")
 
 
+def _is_infinite(x: Tensor) -> Tensor:
+    return ew.compare(ew.absolute(x), full_like(x, np.inf), comparison_direction="EQ")
+
+
 def _parts(x: Tensor) -> tuple[Tensor, ...]:
     return (ew.real(x), ew.imag(x)) if is_complex(x.dtype) else (x,)
 
@@ -386,10 +394,7 @@ def _special(name: str, test: Function, combine: Any, otherwise: bool, doc: str)
 
 isnan = _special("isnan", _is_nan, ew.logical_or, False, "True where x is NaN.")
 isfinite = _special("isfinite", ew.is_finite, ew.logical_and, True, "True where x is neither infinite nor NaN.")
-isinf = _special(
-    "isinf", lambda x: ew.compare(ew.absolute(x), full_like(x, np.inf), comparison_direction="EQ"), ew.logical_or, False,
-    "True where x is infinite.",
-)  # fmt: skip
+isinf = _special("isinf", _is_infinite, ew.logical_or, False, "True where x is infinite.")
 
 
 @library
@@ -538,14 +543,14 @@ invert = bitwise_not = bitwise_invert
 
 @library
 def bitwise_left_shift(x: Any, n: Any, /) -> Tensor:
-    """x * 2**n by shifting bits."""
+    """X * 2**n by shifting bits."""
     x, n = meet("bitwise_left_shift", x, n)
     return ew.shift_left(require_integer("bitwise_left_shift", x), n)
 
 
 @library
 def bitwise_right_shift(x: Any, n: Any, /) -> Tensor:
-    """x // 2**n by shifting bits; the sign is kept."""
+    """X // 2**n by shifting bits; the sign is kept."""
     x, n = meet("bitwise_right_shift", x, n)
     unsigned = require_integer("bitwise_right_shift", x).dtype.kind == "u"
     return (ew.shift_right_logical if unsigned else ew.shift_right_arithmetic)(x, n)
@@ -564,7 +569,7 @@ def bitwise_count(x: Any, /) -> Tensor:
 # ---------------------------------------------------------------- choice
 @library
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Tensor:
-    """x where the condition holds, else y.
+    """X where the condition holds, else y.
 
     Raises:
       TraceError: x and y are missing: the number of places found would depend on values.
@@ -578,7 +583,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Tensor:
 
 
 def choose(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """select after broadcasting; a scalar condition stays one."""
+    """Select after broadcasting; a scalar condition stays one."""
     from nabla_mlir.ops.promotion import broadcast_shapes, broadcast_to
 
     shape = broadcast_shapes("where", [condition.shape, x.shape])

@@ -13,7 +13,13 @@ from nabla_mlir.ops import (
     contraction as contraction,
 )
 from nabla_mlir.ops import (
+    control as control,
+)
+from nabla_mlir.ops import (
     convolution as convolution,
+)
+from nabla_mlir.ops import (
+    custom_call as custom_call,
 )
 from nabla_mlir.ops import (
     elementwise as elementwise,

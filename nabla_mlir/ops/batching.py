@@ -33,7 +33,11 @@ def batch_ops(ops: Iterable[ir.Operation], mapped: Mapped, size: int, *, unmappe
         record = record_of(op, "vmap")
         if isinstance(record.batch, UNSUPPORTED):
             raise missing_rule(op, "vmap", record.batch.reason)
-        if record.kind != "control" and captures_any(op, mapped):
+        if record.kind == "control":
+            with named("vmap", op.location):
+                record.batch(op, mapped, size, unmapped)
+            continue
+        if captures_any(op, mapped):
             raise missing_rule(op, "vmap", "its region uses a value from outside that varies over the mapped axis")
         with named("vmap", op.location):
             xs = [mapped[v] if v in mapped else wrap(unmapped.get(v, v)) for v in operands]

@@ -10,6 +10,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.locations import named
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.ops.registry import UNSUPPORTED, ZERO, MaybeZero, Params, Zero, missing_rule, record_of
+from nabla_mlir.ops.regions import reads_of
 from nabla_mlir.ops.tensor import Tensor, wrap
 
 Tangents = dict[ir.Value, Tensor]
@@ -26,12 +27,17 @@ def push_forward(ops: Iterable[ir.Operation], tangents: Tangents) -> None:
     Structural zeros have no entry: an operation none of whose operands has one is left alone.
     """
     for op in ops:
-        operands = list(op.operands)
+        operands = reads_of(op)
         if not any(v in tangents for v in operands):
             continue
         if not any(carries_tangent(r) for r in op.results):
             continue
         record = record_of(op, "jvp")
+        if record.kind == "control":
+            with named("jvp", op.location):
+                record.jvp(op, tangents)
+            continue
+        operands = list(op.operands)
         if isinstance(record.jvp, Zero):
             continue
         if isinstance(record.jvp, UNSUPPORTED):

@@ -104,7 +104,9 @@ def as_tensor(x: Any, dtype: np.dtype | None = None) -> Tensor:
     if isinstance(x, Tensor):
         return x if dtype is None or x.dtype == dtype else ew.convert(x, dtype=dtype)
     if is_scalar(x):
-        return full((), _weak_value(x, dtype or scalar_dtype(x)), dtype or scalar_dtype(x))
+        tensor = full((), _weak_value(x, dtype or scalar_dtype(x)), dtype or scalar_dtype(x))
+        tensor.weak = dtype is None
+        return tensor
     lift = getattr(x, "__nabla_tensor__", None)
     tensor = lift() if lift is not None else _captured(np.asarray(x))
     return tensor if dtype is None or tensor.dtype == dtype else ew.convert(tensor, dtype=dtype)

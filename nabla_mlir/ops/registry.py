@@ -106,6 +106,8 @@ class OpDef:
         jointly if `joint`, else each on its own.
       batch: ``(operands, mapped, size, **params) -> results`` with the mapped axis leading in every operand that
         is mapped and in every result, or UNSUPPORTED.
+      vjp: only for control flow, whose rules get the operation itself: ``jvp(op, tangents)`` and
+        ``batch(op, mapped, size, unmapped)`` extend the tables, ``vjp(op, active, cotangents)`` returns one.
       numpy: reference implementation for the law tests.
       sample: argument generator(s) for the law tests.
     """
@@ -127,6 +129,7 @@ class OpDef:
     batch: Any = None
     multi: bool = False
     partials: tuple[Any, ...] | None = None
+    vjp: Any = None
     numpy: Callable[..., Any] | None = None
     sample: Any = None
 

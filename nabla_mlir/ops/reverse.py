@@ -25,6 +25,7 @@ from nabla_mlir.ops.registry import (
     missing_rule,
     record_of,
 )
+from nabla_mlir.ops.regions import reads_of
 from nabla_mlir.ops.tensor import Tensor, wrap
 
 Cotangents = dict[ir.Value, Tensor]
@@ -34,7 +35,7 @@ def active_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set
     """The values that depend differentiably on `roots`, the roots included."""
     active = set(roots)
     for op in ops:
-        if not any(v in active for v in op.operands):
+        if not any(v in active for v in reads_of(op)):
             continue
         record = record_of(op, "vjp") if any(carries_tangent(r) for r in op.results) else None
         if record is None or isinstance(record.jvp, Zero):
@@ -54,11 +55,18 @@ def pull_back(ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Co
         if not any(r in cotangents for r in results):
             continue
         cts: list[MaybeZero] = [cotangents.pop(r, ZERO) for r in results]
-        operands = list(op.operands)
+        operands = reads_of(op)
         if not any(v in active for v in operands):
             continue
         with named("vjp", op.location):
-            for value, ct in zip(operands, _operand_cotangents(op, operands, active, cts), strict=True):
+            record = record_of(op, "vjp")
+            if record.kind == "control":
+                found = record.vjp(op, active, cts)
+                operands, pulled = list(found), list(found.values())
+            else:
+                operands = list(op.operands)
+                pulled = _operand_cotangents(op, operands, active, cts)
+            for value, ct in zip(operands, pulled, strict=True):
                 if isinstance(ct, Zero) or value not in active:
                     continue
                 total = add_any(cotangents.get(value, ZERO), ct)

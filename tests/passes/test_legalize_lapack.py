@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 import numpy as np
 import pytest
-from conftest import check_against_jax, jax_text, legalized
 from jax import lax
+from legalize_support import check_against_jax, jax_text, legalized
 
 from nabla_mlir.errors import RuleMissingError
 

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import Program, check_against_jax, jax_text, legalized
 from jax import lax
+from legalize_support import Program, check_against_jax, jax_text, legalized
 
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import RuleMissingError

@@ -1,0 +1,313 @@
+"""Control flow: while, if and case. Their rules rewrite regions, so they get the operation itself.
+
+A loop's derivative and its batch are again one loop; an `if` stays one unless its predicate is batched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.ops.batching import Mapped, batch_ops
+from nabla_mlir.ops.elementwise import clamp, compare, logical_not, select
+from nabla_mlir.ops.forward import Tangents, carries_tangent, push_forward
+from nabla_mlir.ops.kinds import prefixed
+from nabla_mlir.ops.loop_reverse import while_vjp
+from nabla_mlir.ops.reduction import reduce
+from nabla_mlir.ops.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, materialize, register
+from nabla_mlir.ops.regions import (
+    Kept,
+    body_of,
+    captures_of,
+    clone_body,
+    dependents,
+    emit_case,
+    emit_while,
+    replace,
+)
+from nabla_mlir.ops.reverse import Cotangents, active_values, pull_back
+from nabla_mlir.ops.shape import broadcast_in_dim
+from nabla_mlir.ops.tensor import Tensor, full, wrap
+
+BOOL = np.dtype(bool)
+
+
+def active_carries(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
+    """The carries that vary differentiably with `roots` (initial values or captures): a fixed point over the body."""
+    arguments, ops, returned = body_of(op.regions[1])
+    active = {i for i, init in enumerate(op.operands) if init in roots and carries_tangent(init)}
+    captured = [v for v in captures_of(op) if v in roots]
+    while True:
+        varying = active_values(ops, [*(arguments[i] for i in active), *captured])
+        grown = active | {i for i, r in enumerate(returned) if r in varying and carries_tangent(r)}
+        if grown == active:
+            return sorted(active)
+        active = grown
+
+
+# ---------------------------------------------------------------- while
+
+
+def _while_jvp(op: ir.Operation, tangents: Tangents) -> None:
+    """One loop that carries each primal and the tangents of those that vary."""
+    active = active_carries(op, set(tangents))
+    inits = [wrap(v) for v in op.operands]
+    if not active:
+        return
+    n = len(inits)
+
+    def condition(carry: list[Tensor]) -> Tensor:
+        arguments, ops, (predicate,) = body_of(op.regions[0])
+        mapping = {a: c.value for a, c in zip(arguments, carry[:n], strict=True)}
+        clone_body(ops, mapping)
+        return wrap(mapping.get(predicate, predicate))
+
+    def body(carry: list[Tensor]) -> list[Tensor]:
+        arguments, ops, returned = body_of(op.regions[1])
+        mapping = {a: c.value for a, c in zip(arguments, carry[:n], strict=True)}
+        known = dict(tangents)
+        known.update({carry[i].value: t for i, t in zip(active, carry[n:], strict=True)})
+        outs = _pushed(ops, returned, mapping, known)
+        return [*outs, *(materialize(known.get(outs[i].value, ZERO), outs[i]) for i in active)]
+
+    with ir.InsertionPoint(op):
+        seeds = [materialize(tangents.get(op.operands[i], ZERO), inits[i]) for i in active]
+        results = emit_while([*inits, *seeds], condition, body)
+    for i, tangent in zip(active, results[n:], strict=True):
+        tangents[results[i].value] = tangent
+    replace(op, results[:n])
+
+
+def _pushed(ops: Any, returned: Any, mapping: dict[ir.Value, ir.Value], known: Tangents) -> list[Tensor]:
+    """A copy of a body with its tangents; the values it returns."""
+    cloned = clone_body(ops, mapping)
+    kept = Kept([mapping.get(v, v) for v in returned])
+    push_forward(cloned, known)
+    return [wrap(v) for v in kept.release()]
+
+
+def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
+    """An unmapped predicate keeps one loop with batched bodies; a mapped one runs until every entry is done."""
+    arguments, ops, returned = body_of(op.regions[1])
+    tests, test_ops, (predicate,) = body_of(op.regions[0])
+    captured = [v for v in captures_of(op) if v in mapped]
+    varying = {i for i, v in enumerate(op.operands) if v in mapped}
+    changing = {i for i, (a, r) in enumerate(zip(arguments, returned, strict=True)) if a != r}
+    while True:
+        inside = dependents(ops, [*(arguments[i] for i in varying), *captured])
+        grown = varying | {i for i, r in enumerate(returned) if r in inside}
+        per_entry = predicate in dependents(test_ops, [*(tests[i] for i in grown), *captured])
+        if per_entry:
+            grown |= changing  # an entry that is done keeps its own value
+        if grown == varying:
+            break
+        varying = grown
+    inits = [mapped[v] if v in mapped else wrap(unmapped.get(v, v)) for v in op.operands]
+    inits = [prefixed(x, size) if i in varying and op.operands[i] not in mapped else x for i, x in enumerate(inits)]
+
+    def run(region_ops: Any, region_arguments: Any, carry: Sequence[Tensor]) -> Callable[[ir.Value, bool], Tensor]:
+        inner: Mapped = dict(mapped)
+        same = dict(unmapped)
+        for i, (a, c) in enumerate(zip(region_arguments, carry, strict=True)):
+            if i in varying:
+                inner[a] = c
+            else:
+                same[a] = c.value
+        batch_ops(region_ops, inner, size, unmapped=same)
+
+        def value(v: ir.Value, wanted: bool) -> Tensor:
+            if v in inner:
+                return inner[v]
+            x = wrap(same.get(v, v))
+            return prefixed(x, size) if wanted else x
+
+        return value
+
+    def test(carry: Sequence[Tensor]) -> Tensor:
+        return run(test_ops, tests, carry)(predicate, per_entry)
+
+    def step(carry: Sequence[Tensor]) -> list[Tensor]:
+        value = run(ops, arguments, carry)
+        return [value(r, i in varying) for i, r in enumerate(returned)]
+
+    if not per_entry:
+        results = emit_while(inits, test, step)
+    else:
+        results = _while_per_entry(inits, varying, changing, test, step)
+    for i, (old, new) in enumerate(zip(op.results, results, strict=True)):
+        if i in varying:
+            mapped[old] = new
+        else:
+            unmapped[old] = new.value
+
+
+def _while_per_entry(inits: Any, varying: set[int], changing: set[int], test: Any, step: Any) -> list[Tensor]:
+    """Runs while any entry's predicate holds; an entry that is done keeps its exact values.
+
+    The predicate is a carry, so that it is computed once per iteration.
+    """
+
+    def any_left(carry: list[Tensor]) -> Tensor:
+        return reduce(carry[-1], full((), False, BOOL), dimensions=(0,), body="or")
+
+    def body(carry: list[Tensor]) -> list[Tensor]:
+        *state, alive = carry
+        new = step(state)
+        kept = [
+            _choose(alive, a, b) if i in varying and i in changing else a
+            for i, (a, b) in enumerate(zip(new, state, strict=True))
+        ]
+        return [*kept, logical_and_alive(alive, test(kept))]
+
+    return emit_while([*inits, test(inits)], any_left, body)[:-1]
+
+
+def logical_and_alive(alive: Tensor, still: Tensor) -> Tensor:
+    """An entry that has ended does not start again."""
+    from nabla_mlir.ops.elementwise import logical_and
+
+    return logical_and(alive, still)
+
+
+def _choose(pred: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Per entry a or b; `pred` has the mapped axis alone."""
+    if a.ndim > 1:
+        pred = broadcast_in_dim(pred, shape=a.shape, broadcast_dimensions=(0,))
+    return select(pred, a, b)
+
+
+# ---------------------------------------------------------------- if and case
+
+
+def _branches(op: ir.Operation) -> list[tuple[list[ir.Operation], list[ir.Value]]]:
+    return [body_of(region)[1:] for region in op.regions]
+
+
+def _case_jvp(op: ir.Operation, tangents: Tangents) -> None:
+    """The same choice, of results and tangents together."""
+    active = _active_results(op, set(tangents))
+    if not active:
+        return
+
+    def branch(ops: Any, returned: Any) -> Callable[[], list[Tensor]]:
+        def make() -> list[Tensor]:
+            mapping: dict[ir.Value, ir.Value] = {}
+            known = dict(tangents)
+            outs = _pushed(ops, returned, mapping, known)
+            return [*outs, *(materialize(known.get(outs[i].value, ZERO), outs[i]) for i in active)]
+
+        return make
+
+    with ir.InsertionPoint(op):
+        results = emit_case(wrap(op.operands[0]), [branch(*b) for b in _branches(op)])
+    n = len(op.results)
+    for i, tangent in zip(active, results[n:], strict=True):
+        tangents[results[i].value] = tangent
+    replace(op, results[:n])
+
+
+def _active_results(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
+    found: set[int] = set()
+    for ops, returned in _branches(op):
+        varying = active_values(ops, roots)
+        found |= {i for i, r in enumerate(returned) if r in varying and carries_tangent(r)}
+    return sorted(found)
+
+
+def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
+    """A second choice by the same index: each branch is run again and pulled back.
+
+    What a branch computes is known only inside it, so it is computed anew; the compiler shares nothing between the
+    two choices.
+    """
+    captured = [v for v in captures_of(op) if v in active]
+
+    def branch(ops: Any, returned: Any) -> Callable[[], list[Tensor]]:
+        def make() -> list[Tensor]:
+            mapping: dict[ir.Value, ir.Value] = {}
+            cloned = clone_body(ops, mapping)
+            varying = active_values(cloned, captured)
+            found: Cotangents = {}
+            seed(found, [mapping.get(r, r) for r in returned], cts, varying)
+            pull_back(cloned, varying, found)
+            return [materialize(found.get(v, ZERO), wrap(v)) for v in captured]
+
+        return make
+
+    if not captured:
+        return {}
+    results = emit_case(wrap(op.operands[0]), [branch(*b) for b in _branches(op)])
+    return dict(zip(captured, results, strict=True))
+
+
+def seed(found: Cotangents, values: Sequence[ir.Value], cts: Sequence[MaybeZero], active: set[ir.Value]) -> None:
+    """Puts cotangents on values; one value may be returned several times."""
+    from nabla_mlir.ops.registry import add_any
+
+    for value, ct in zip(values, cts, strict=True):
+        total = add_any(found.get(value, ZERO), ct) if value in active else ZERO
+        if isinstance(total, Tensor):
+            found[value] = total
+
+
+def _case_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
+    """With an unmapped index one choice of batched branches; with a mapped one every branch, and a selection."""
+    index = op.operands[0]
+    branches = _branches(op)
+    captured = [v for v in captures_of(op) if v in mapped]
+
+    def run(ops: Any, returned: Any, wanted: Sequence[bool]) -> list[Tensor]:
+        inner, same = dict(mapped), dict(unmapped)
+        batch_ops(ops, inner, size, unmapped=same)
+        outs = []
+        for r, m in zip(returned, wanted, strict=True):
+            x = inner[r] if r in inner else wrap(same.get(r, r))
+            outs.append(prefixed(x, size) if m and r not in inner else x)
+        return outs
+
+    if index in mapped:
+        results = _choose_entries(mapped[index], [run(*b, [True] * len(op.results)) for b in branches])
+        mapped.update(zip(op.results, results, strict=True))
+        return
+    wanted = [any(b[1][i] in dependents(b[0], captured) for b in branches) for i in range(len(op.results))]
+    results = emit_case(wrap(unmapped.get(index, index)), [lambda b=b: run(*b, wanted) for b in branches])
+    for old, new, is_mapped in zip(op.results, results, wanted, strict=True):
+        if is_mapped:
+            mapped[old] = new
+        else:
+            unmapped[old] = new.value
+
+
+def _choose_entries(index: Tensor, branches: list[list[Tensor]]) -> list[Tensor]:
+    if index.dtype == BOOL:
+        return [_choose(index, a, b) for a, b in zip(*branches, strict=True)]
+    last = len(branches) - 1
+    # An index outside chooses the last branch (StableHLO specification, case).
+    inside = clamp(full((), 0, index.dtype), index, full((), last, index.dtype))
+    outside = compare(inside, index, comparison_direction="NE")
+    index = select(outside, full(index.shape, last, index.dtype), index)
+    results = branches[last]
+    for i in reversed(range(last)):
+        is_it = compare(index, full(index.shape, i, index.dtype), comparison_direction="EQ")
+        results = [_choose(is_it, a, b) for a, b in zip(branches[i], results, strict=True)]
+    return results
+
+
+def _control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any) -> OpDef:
+    record = OpDef(
+        name=name, kind="control", doc=doc, jvp=jvp, batch=batch, multi=True, vjp=vjp,
+        transpose=UNSUPPORTED("control flow is transposed by its own vjp rule"),
+    )  # fmt: skip
+    return register(record)
+
+
+while_ = _control(
+    "stablehlo.while", "The body repeated while the condition holds.", _while_jvp, while_vjp, _while_batch
+)
+if_ = _control("stablehlo.if", "One of two branches, by a truth value.", _case_jvp, _case_vjp, _case_batch)
+case = _control("stablehlo.case", "One of several branches, by an integer.", _case_jvp, _case_vjp, _case_batch)
+
+__all__ = ["case", "if_", "logical_not", "while_"]

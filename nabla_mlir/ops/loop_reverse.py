@@ -1,0 +1,304 @@
+"""Reverse mode of loops: a forward loop that fills tapes, and a loop that runs backwards over them.
+
+What the backward body needs of an iteration is either cheap and computed again, or stored: the carries, and the
+results of expensive operations. Values that do not change from one iteration to the next are never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.ops.elementwise import add, compare, minimum, multiply, subtract
+from nabla_mlir.ops.forward import carries_tangent
+from nabla_mlir.ops.loops import Counter, find_counter, invariant_carries
+from nabla_mlir.ops.registry import ZERO, MaybeZero, add_any, materialize, zeros
+from nabla_mlir.ops.regions import Kept, body_of, captures_of, clone_body, emit_while, replace
+from nabla_mlir.ops.reverse import PLACEHOLDER, Cotangents, active_values, pull_back
+from nabla_mlir.ops.shape import dynamic_slice, dynamic_update_slice, reshape
+from nabla_mlir.ops.tensor import Tensor, full, wrap
+
+INDEX = np.dtype(np.int32)
+CHUNK = 512  # iterations that a loop of unknown length keeps at a time
+
+# Worth storing rather than computing again.
+_EXPENSIVE = {
+    "stablehlo.dot_general", "stablehlo.convolution", "stablehlo.while", "stablehlo.sort", "stablehlo.reduce",
+    "stablehlo.reduce_window", "stablehlo.gather", "stablehlo.scatter", "stablehlo.cholesky",
+    "stablehlo.triangular_solve", "stablehlo.fft", "stablehlo.tanh", "stablehlo.exponential", "stablehlo.logistic",
+    "stablehlo.sine", "stablehlo.cosine", "stablehlo.log", "stablehlo.power", "stablehlo.if", "stablehlo.case",
+    "stablehlo.custom_call",
+}  # fmt: skip
+
+
+@dataclass
+class _Backward:
+    """The body of the backward loop, before it is known which values come from tapes."""
+
+    holder: ir.Operation
+    block: ir.Block
+    stored: dict[ir.Value, ir.Value]  # placeholder -> value of the original body it stands for
+    cts: list[int]  # carries whose cotangent is carried
+    sums: list[ir.Value]  # captured values whose cotangent is summed
+
+
+def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
+    """The cotangents of initial values and captures, emitted at the insertion point; `op` itself gains tapes."""
+    from nabla_mlir.ops.control import active_carries
+
+    invariant = set(invariant_carries(op))
+    carries = [i for i in active_carries(op, active) if i not in invariant]
+    inits = list(op.operands)
+    sums = [v for v in captures_of(op) if v in active]
+    sums += [inits[i] for i in sorted(invariant) if inits[i] in active and inits[i] not in sums]
+    seeds = [materialize(cts[i], wrap(op.results[i])) for i in carries]
+    passed: list[tuple[ir.Value, MaybeZero]] = [(inits[i], cts[i]) for i in sorted(invariant)]
+    backward = _trace_backward(op, carries, sums, invariant)
+    counter = find_counter(op)
+    if counter is not None:
+        found = _counted(op, backward, counter, seeds)
+    else:
+        found = _uncounted(op, backward, seeds)
+    passed += [(inits[i], ct) for i, ct in zip(carries, found[: len(carries)], strict=True)]
+    passed += list(zip(sums, found[len(carries) :], strict=True))
+    result: Cotangents = {}
+    for value, ct in passed:
+        total = add_any(result.get(value, ZERO), ct) if value in active else ZERO
+        if isinstance(total, Tensor):
+            result[value] = total
+    return result
+
+
+def _trace_backward(op: ir.Operation, carries: list[int], sums: list[ir.Value], invariant: set[int]) -> _Backward:
+    """One iteration backwards, on placeholders for everything that the forward iteration knows."""
+    arguments, ops, returned = body_of(op.regions[1])
+    types = [arguments[i].type for i in carries] + [v.type for v in sums]
+    holder = ir.Operation.create("ad.holder", regions=1)
+    block = ir.Block.create_at_start(holder.regions[0], types, [ir.Location.unknown()] * len(types))
+    backward = _Backward(holder, block, {}, carries, sums)
+    with ir.InsertionPoint(block):
+        mapping: dict[ir.Value, ir.Value] = {}
+        for i, argument in enumerate(arguments):
+            mapping[argument] = op.operands[i] if i in invariant else _placeholder(argument.type)
+            if i not in invariant:
+                backward.stored[mapping[argument]] = argument
+        cloned = clone_body(ops, mapping)
+        # Pulling back through an inner loop replaces it by one with tapes; these follow it.
+        results = {i: Kept(list(c.results)) for i, c in enumerate(cloned) if len(c.regions)}
+        roots = [mapping[arguments[i]] for i in carries] + sums
+        active = active_values(cloned, roots)
+        cotangents: Cotangents = {}
+        incoming = [wrap(a) for a in block.arguments]
+        for i, ct in zip(carries, incoming[: len(carries)], strict=True):
+            value = mapping.get(returned[i], returned[i])
+            total = add_any(cotangents.get(value, ZERO), ct) if value in active else ZERO
+            if isinstance(total, Tensor):
+                cotangents[value] = total
+        pull_back(cloned, active, cotangents)
+        outs = [materialize(cotangents.get(mapping[arguments[i]], ZERO), wrap(arguments[i])) for i in carries]
+        for value, total in zip(sums, incoming[len(carries) :], strict=True):
+            summed = add_any(total, cotangents.get(value, ZERO))
+            assert isinstance(summed, Tensor)
+            outs.append(summed)
+        ir.Operation.create("stablehlo.return", operands=[o.value for o in outs])
+    copies = [results[i].release() if i in results else list(c.results) for i, c in enumerate(cloned)]
+    _choose_stored(backward, ops, copies)
+    return backward
+
+
+def _placeholder(type: ir.Type) -> ir.Value:
+    return ir.Operation.create(PLACEHOLDER, results=[type]).results[0]
+
+
+def _choose_stored(backward: _Backward, ops: list[ir.Operation], copies: list[list[ir.Value]]) -> None:
+    """Replaces expensive operations that the backward body still needs by placeholders for their stored results.
+
+    Each is held by one use until it is its turn, so that none disappears while the list is walked backwards.
+    """
+    with ir.InsertionPoint.at_block_terminator(backward.block):
+        held = [Kept(c) if o.name in _EXPENSIVE else None for o, c in zip(ops, copies, strict=True)]
+    for original, kept in zip(reversed(ops), reversed(held), strict=True):
+        _erase_unused(backward.block)
+        if kept is None:
+            continue
+        results = list(kept.mark.operands)
+        kept.mark.erase()
+        with ir.InsertionPoint.at_block_begin(backward.block):
+            for old, new in zip(original.results, results, strict=True):
+                if next(iter(new.uses), None) is not None:
+                    holder = _placeholder(new.type)
+                    backward.stored[holder] = old
+                    new.replace_all_uses_with(holder)
+    _erase_unused(backward.block)
+    used = {o.operation.results[0] for o in backward.block.operations if o.operation.name == PLACEHOLDER}
+    backward.stored = {p: v for p, v in backward.stored.items() if p in used}
+
+
+def _erase_unused(block: ir.Block) -> None:
+    for op in reversed([o.operation for o in block.operations]):
+        if len(op.results) and all(next(iter(r.uses), None) is None for r in op.results):
+            op.erase()
+
+
+def _step_back(backward: _Backward, carry: Sequence[Tensor], known: dict[ir.Value, Tensor]) -> list[Tensor]:
+    """Emits one iteration backwards; `known` gives the values of the forward iteration."""
+    mapping = {a: c.value for a, c in zip(backward.block.arguments, carry, strict=True)}
+    *ops, terminator = (o.operation for o in backward.block.operations)
+    for holder, value in backward.stored.items():
+        mapping[holder] = known[value].value
+    clone_body([o for o in ops if o.name != PLACEHOLDER], mapping)
+    return [wrap(mapping.get(v, v)) for v in terminator.operands]
+
+
+def _write(tape: Tensor, value: Tensor, index: Tensor) -> Tensor:
+    zero = full((), 0, INDEX)
+    row = reshape(value, shape=(1, *value.shape))
+    return dynamic_update_slice(tape, row, index, *([zero] * value.ndim))
+
+
+def _read(tape: Tensor, index: Tensor) -> Tensor:
+    zero = full((), 0, INDEX)
+    rest = tape.shape[1:]
+    return reshape(dynamic_slice(tape, index, *([zero] * len(rest)), slice_sizes=(1, *rest)), shape=rest)
+
+
+def _tapes(backward: _Backward, length: int, derived: set[ir.Value]) -> tuple[list[ir.Value], list[Tensor]]:
+    """The values that are stored, each once, and their empty tapes."""
+    values = [v for v in dict.fromkeys(backward.stored.values()) if v not in derived]
+    likes = [wrap(v) for v in values]
+    return values, [full((length, *x.shape), 0, x.dtype) for x in likes]
+
+
+def _forward(
+    op: ir.Operation, start: Sequence[Tensor], index: Tensor, stop: Tensor | None, offset: Tensor | None,
+    stored: list[ir.Value], tapes: list[Tensor],
+) -> tuple[list[Tensor], Tensor, list[Tensor]]:  # fmt: skip
+    """The loop from a state on, counting and filling tapes.
+
+    Args:
+      stop: the index before which it ends; None for the loop's own condition.
+      offset: the index of the first row of the tapes; None for 0.
+    """
+    n = len(start)
+
+    def condition(carry: list[Tensor]) -> Tensor:
+        if stop is not None:
+            return compare(carry[n], stop, comparison_direction="LT")
+        arguments, ops, (predicate,) = body_of(op.regions[0])
+        mapping = {a: c.value for a, c in zip(arguments, carry[:n], strict=True)}
+        clone_body(ops, mapping)
+        return wrap(mapping.get(predicate, predicate))
+
+    def body(carry: list[Tensor]) -> list[Tensor]:
+        state, i, rows = carry[:n], carry[n], carry[n + 1 :]
+        arguments, ops, returned = body_of(op.regions[1])
+        mapping = {a: c.value for a, c in zip(arguments, state, strict=True)}
+        clone_body(ops, mapping)
+        row = i if offset is None else subtract(i, offset)
+        filled = [_write(tape, wrap(mapping.get(v, v)), row) for tape, v in zip(rows, stored, strict=True)]
+        new = [wrap(mapping.get(v, v)) for v in returned]
+        return [*new, add(i, full((), 1, INDEX)), *filled]
+
+    results = emit_while([*start, index, *tapes], condition, body)
+    return results[:n], results[n], results[n + 1 :]
+
+
+def _backward_loop(
+    backward: _Backward, seeds: Sequence[Tensor], first: Tensor, last: Tensor, known_at: object
+) -> list[Tensor]:
+    """Runs iterations first, first - 1, ..., last backwards from the cotangents `seeds`."""
+
+    def condition(carry: list[Tensor]) -> Tensor:
+        return compare(carry[0], last, comparison_direction="GE")
+
+    def body(carry: list[Tensor]) -> list[Tensor]:
+        i = carry[0]
+        return [subtract(i, full((), 1, INDEX)), *_step_back(backward, carry[1:], known_at(i))]  # type: ignore[operator]
+
+    return emit_while([first, *seeds], condition, body)[1:]
+
+
+def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: list[Tensor]) -> list[Tensor]:
+    """The number of trips is a constant: tapes of that length."""
+    sums = [zeros(wrap(v)) for v in backward.sums]
+    arguments = body_of(op.regions[1])[0]
+    counting = arguments[counter.carry]
+    if counter.trips == 0:
+        backward.holder.erase()
+        return [*seeds, *sums]
+    with ir.InsertionPoint(op):
+        stored, empty = _tapes(backward, counter.trips, {counting})
+        if stored:
+            state, _, tapes = _forward(op, [wrap(v) for v in op.operands], full((), 0, INDEX), None, None, stored, empty)
+        else:
+            state, tapes = [wrap(r) for r in op.results], []
+    dtype = wrap(counting).dtype
+
+    def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
+        known = {v: _read(tape, i) for v, tape in zip(stored, tapes, strict=True)}
+        known[counting] = _count(i, counter, dtype)
+        return known
+
+    results = _backward_loop(backward, [*seeds, *sums], full((), counter.trips - 1, INDEX), full((), 0, INDEX), known_at)
+    backward.holder.erase()
+    if stored:
+        replace(op, state)
+    return results
+
+
+def _count(i: Tensor, counter: Counter, dtype: np.dtype) -> Tensor:
+    from nabla_mlir.ops.elementwise import convert
+
+    value = i if dtype == INDEX else convert(i, dtype=dtype)
+    if counter.step != 1:
+        value = multiply(value, full((), counter.step, dtype))
+    return value if counter.start == 0 else add(value, full((), counter.start, dtype))
+
+
+def _uncounted(op: ir.Operation, backward: _Backward, seeds: list[Tensor]) -> list[Tensor]:
+    """The number of trips is found by running the loop; iterations are then kept CHUNK at a time.
+
+    A loop of up to CHUNK trips runs forward twice. A longer one runs from the start again for each chunk: memory
+    stays bounded, and the extra work grows with (trips / CHUNK) ** 2.
+    """
+    sums = [zeros(wrap(v)) for v in backward.sums]
+    zero, one = full((), 0, INDEX), full((), 1, INDEX)
+    with ir.InsertionPoint(op):
+        inits = [wrap(v) for v in op.operands]
+        state, trips, _ = _forward(op, inits, full((), 0, INDEX), None, None, [], [])
+    chunk = full((), CHUNK, INDEX)
+    stored, empty = _tapes(backward, CHUNK, set())
+
+    def back_chunk(carry: list[Tensor]) -> list[Tensor]:
+        first, cts = carry[0], carry[1:]  # first: the first iteration of the chunk
+        start, _, _ = _forward(op, inits, zero, first, None, [], [])
+        stop = minimum(add(first, chunk), trips)
+        _, _, tapes = _forward(op, start, first, stop, first, stored, empty)
+
+        def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
+            row = subtract(i, first)
+            return {v: _read(tape, row) for v, tape in zip(stored, tapes, strict=True)}
+
+        results = _backward_loop(backward, cts, subtract(stop, one), first, known_at)
+        return [subtract(first, chunk), *results]
+
+    from nabla_mlir.ops.elementwise import divide
+
+    last_chunk = multiply(divide(subtract(trips, one), chunk), chunk)
+    results = emit_while(
+        [last_chunk, *seeds, *sums], lambda carry: compare(carry[0], zero, comparison_direction="GE"), back_chunk
+    )[1:]
+    # A loop that ran no iteration has nothing to pull back: the start of its last chunk is 0 as well.
+    ran = compare(trips, zero, comparison_direction="GT")
+    from nabla_mlir.ops.elementwise import select
+
+    results = [select(ran, r, s) for r, s in zip(results, [*seeds, *sums], strict=True)]
+    backward.holder.erase()
+    replace(op, state)
+    return results
+
+
+__all__ = ["carries_tangent", "while_vjp"]
