@@ -58,10 +58,7 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     passed: list[tuple[ir.Value, MaybeZero]] = [(inits[i], cts[i]) for i in sorted(invariant)]
     backward = _trace_backward(op, carries, sums, invariant)
     counter = find_counter(op)
-    if counter is not None:
-        found = _counted(op, backward, counter, seeds)
-    else:
-        found = _uncounted(op, backward, seeds)
+    found = _counted(op, backward, counter, seeds) if counter is not None else _uncounted(op, backward, seeds)
     passed += [(inits[i], ct) for i, ct in zip(carries, found[: len(carries)], strict=True)]
     passed += list(zip(sums, found[len(carries) :], strict=True))
     result: Cotangents = {}
