@@ -5,8 +5,8 @@ compiler is not imported; `CPU("host")` asks it, in a process of its own, what t
 
 Common to all targets: f64 stays f64 (IREE's default would turn it into f32), optimisation level 3 without the
 aggressive fusion that breaks some valid modules, and without two rewrites of matrix products and transposes, each of
-which gives wrong numbers for some Hessians (tests/frontend/test_compositions.py: seeds 35 and 88), and no debug information (artifacts are byte-identical wherever they
-were built).
+which gives wrong numbers for some Hessians (tests/frontend/test_compositions.py holds that), and no debug information
+(artifacts are byte-identical wherever they were built).
 """
 
 from __future__ import annotations
