@@ -49,13 +49,15 @@ if TYPE_CHECKING:
     from nabla_mlir.transforms import vjp as vjp
     from nabla_mlir.transforms import vmap as vmap
 
-# Where each public name is defined; None for a module of that name. A test holds that this is what the block above says.
+# Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
     "errors": None, "nn": None, "numpy": None, "targets": None,
     "associative_scan": "control", "cond": "control", "fori_loop": "control", "map": "control", "scan": "control",
-    "switch": "control", "while_loop": "control", "Array": "array", "jit": "eager", "from_stablehlo": "importing", "set_default_dtypes": "ops.promotion",
+    "switch": "control", "while_loop": "control", "Array": "array", "jit": "eager", "from_stablehlo": "importing",
+    "set_default_dtypes": "ops.promotion",
     "Tensor": "ops.tensor", "register_dataclass": "pytree", "load": "runtime",
-    "Compiled": "stages", "Lowered": "stages", "Traced": "stages", "module": "stages", "spec": "stages", "trace": "stages",
+    "Compiled": "stages", "Lowered": "stages", "Traced": "stages", "module": "stages", "spec": "stages",
+    "trace": "stages",
     "CPU": "targets", "CUDA": "targets", "Vulkan": "targets",
     "grad": "transforms", "hessian": "transforms", "hvp": "transforms", "jacfwd": "transforms", "jacrev": "transforms",
     "jvp": "transforms", "linearize": "transforms", "stop_gradient": "transforms", "value_and_grad": "transforms",
@@ -65,7 +67,7 @@ _HOMES: dict[str, str | None] = {
 # What runs without the compiler.
 _LIGHT = {"runtime", "array", "targets"}
 
-__all__ = list(_HOMES)  # noqa: PLE0604
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

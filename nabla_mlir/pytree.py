@@ -95,8 +95,8 @@ def register_dataclass(cls: T) -> T:
     def flatten_node(node: Any) -> tuple[tuple[Any, ...], None, tuple[str, ...]]:
         return tuple(getattr(node, n) for n in names), None, tuple(names)
 
-    def unflatten_node(_: None, children: Any) -> Any:
-        node = object.__new__(cls)  # children may be anything while a tree is rebuilt: no __post_init__
+    def unflatten_node(_: Any, children: Any) -> Any:
+        node: Any = object.__new__(cls)  # children may be anything while a tree is rebuilt: no __post_init__
         for name, child in zip(names, children, strict=True):
             object.__setattr__(node, name, child)
         return node

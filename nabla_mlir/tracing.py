@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,8 +23,9 @@ from nabla_mlir.ops.tensor import Scope, Tensor, constant, current_scope, set_sc
 _FRAMES = 32  # of the Python stack that are searched for the user's own lines
 SMALL = 16  # elements up to which a captured array is part of the code
 
-for _folder in INTERNAL_FOLDERS:
-    _mlir.globals.register_traceback_file_exclusion(_folder)
+# The folders as they are, and as this process imports them: they differ behind symbolic links.
+for _folder in {*INTERNAL_FOLDERS, os.path.join(os.path.dirname(os.path.abspath(__file__)), "")}:
+    _mlir.globals.register_traceback_file_exclusion(_folder)  # type: ignore[attr-defined]  # not in the stubs
 
 HOLDER = "ad.holder"  # holds a block while it is traced, and until its last use
 

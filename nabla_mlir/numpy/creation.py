@@ -229,7 +229,8 @@ def _matrices(name: str, x: Any) -> Tensor:
 
 
 def _masked(x: Tensor, k: int, keep_lower: bool) -> Tensor:
-    mask = broadcast_to(_diagonal_mask(*x.shape[-2:], k, "GE" if keep_lower else "LT"), x.shape)
+    rows, columns = x.shape[-2:]
+    mask = broadcast_to(_diagonal_mask(rows, columns, k, "GE" if keep_lower else "LT"), x.shape)
     return ew.select(mask, x, splat(x.shape, 0, x.dtype))
 
 

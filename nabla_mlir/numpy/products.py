@@ -347,7 +347,7 @@ def _order(inputs: Sequence[str], output: str, tensors: Sequence[Tensor], optimi
     if n <= 2:
         return [tuple(range(n))]
     if not optimize:
-        return [(0, 1)] + [(0, n - 1 - k) for k in range(1, n - 1)]
+        return [(0, 1), *((0, n - 1 - k) for k in range(1, n - 1))]
     if len(set("".join(inputs))) > 52:
         raise TraceError("einsum requires at most 52 labels, got more.", where=user_frame())
     dummies = [np.broadcast_to(np.empty((), np.float32), x.shape) for x in tensors]  # shapes only: no memory

@@ -15,8 +15,8 @@ from iree.compiler import ir
 from nabla_mlir.ops.elementwise import add, compare, minimum, multiply, subtract
 from nabla_mlir.ops.forward import carries_tangent
 from nabla_mlir.ops.loops import Counter, find_counter, invariant_carries
-from nabla_mlir.ops.registry import ZERO, MaybeZero, add_any, materialize, zeros
 from nabla_mlir.ops.regions import Kept, body_of, captures_of, clone_body, emit_while, replace
+from nabla_mlir.ops.registry import ZERO, MaybeZero, add_any, materialize, zeros
 from nabla_mlir.ops.reverse import PLACEHOLDER, Cotangents, active_values, pull_back
 from nabla_mlir.ops.shape import dynamic_slice, dynamic_update_slice, reshape
 from nabla_mlir.ops.tensor import Tensor, full, wrap
@@ -58,10 +58,7 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     passed: list[tuple[ir.Value, MaybeZero]] = [(inits[i], cts[i]) for i in sorted(invariant)]
     backward = _trace_backward(op, carries, sums, invariant)
     counter = find_counter(op)
-    if counter is not None:
-        found = _counted(op, backward, counter, seeds)
-    else:
-        found = _uncounted(op, backward, seeds)
+    found = _counted(op, backward, counter, seeds) if counter is not None else _uncounted(op, backward, seeds)
     passed += [(inits[i], ct) for i, ct in zip(carries, found[: len(carries)], strict=True)]
     passed += list(zip(sums, found[len(carries) :], strict=True))
     result: Cotangents = {}

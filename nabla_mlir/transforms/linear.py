@@ -175,12 +175,13 @@ def pushed(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any
 
 
 def linearized(f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
-    """The result of `f`, and the function from tangents of its arguments to that of the result."""
+    """`linearize` inside a trace: f(x) and the function of tangents, each call of which emits an `ad.jvp`."""
     body = _Body(f, primals, has_aux, "jvp")
     return body.value(), lambda *tangents: body.push(tangents)[1]
 
 
 def pullback(f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
+    """`vjp` inside a trace: f(x) and the pullback, each call of which emits an `ad.vjp`."""
     body = _Body(f, primals, has_aux, "vjp")
 
     def pull(cotangent: Any) -> Any:

@@ -55,19 +55,19 @@ CREATION = {
 }
 
 REDUCTIONS = {}
-for name in "sum prod mean var std max min any all argmax argmin".split():
+for name in ["sum", "prod", "mean", "var", "std", "max", "min", "any", "all", "argmax", "argmin"]:
     for label, kwargs in {"": {}, " 0": {"axis": 0}, " -1": {"axis": -1}, " 1 keep": {"axis": 1, "keepdims": True}}.items():
         REDUCTIONS[f"{name}{label}"] = lambda xp, a, n=name, k=kwargs: getattr(xp, n)(a.x, **k)
-for name in "sum prod mean max min any argmax".split():
-    for data in "i u8 b".split():
+for name in ["sum", "prod", "mean", "max", "min", "any", "argmax"]:
+    for data in ["i", "u8", "b"]:
         if data == "b" and name in ("max", "min"):
             continue
         REDUCTIONS[f"{name} of {data}"] = lambda xp, a, n=name, d=data: getattr(xp, n)(getattr(a, d), axis=1)
-for name in "sum mean max std cumsum cumprod".split():
+for name in ["sum", "mean", "max", "std", "cumsum", "cumprod"]:
     REDUCTIONS[f"{name} of f32"] = lambda xp, a, n=name: getattr(xp, n)(a.f32, axis=1)
-for name in "sum mean prod var".split():
+for name in ["sum", "mean", "prod", "var"]:
     REDUCTIONS[f"{name} of c"] = lambda xp, a, n=name: getattr(xp, n)(a.c, axis=0)
-for name in "max min argmax argmin nansum nanprod nanmean nanmax nanmin sum".split():
+for name in ["max", "min", "argmax", "argmin", "nansum", "nanprod", "nanmean", "nanmax", "nanmin", "sum"]:
     REDUCTIONS[f"{name} of nans"] = lambda xp, a, n=name: getattr(xp, n)(a.nans, axis=0)
 REDUCTIONS |= {
     "sum of two axes": lambda xp, a: xp.sum(a.cube, axis=(0, -1)),
@@ -174,7 +174,7 @@ SHAPES = {
     "searchsorted": lambda xp, a: xp.searchsorted(xp.sort(a.v), a.x),
     "searchsorted right": lambda xp, a: xp.searchsorted(xp.arange(5), a.i, side="right"),
 }
-for mode in "edge reflect symmetric wrap".split():
+for mode in ["edge", "reflect", "symmetric", "wrap"]:
     SHAPES[f"pad {mode}"] = lambda xp, a, m=mode: xp.pad(a.x, ((1, 2), (2, 1)), mode=m)
     SHAPES[f"pad {mode} far"] = lambda xp, a, m=mode: xp.pad(a.v, (7, 11), mode=m)
 
