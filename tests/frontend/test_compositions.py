@@ -102,7 +102,7 @@ POINT = np.array([0.3, -0.8, 1.1])
 
 
 def compare(seeds):
-    """All compositions as one module, so that the compiler starts once."""
+    """Several compositions as one module, since the start of the compiler costs more than a small program."""
     everything = nm.jit(lambda x: {str(s): composed(NABLA, *composition(s))(x) for s in seeds})
     found, wrong = everything(POINT), []
     with jax.enable_x64(True):
@@ -112,7 +112,7 @@ def compare(seeds):
                 assert_same(found[str(seed)], wanted, rtol=1e-8)
             except AssertionError as error:
                 steps, layers = composition(seed)
-                wrong.append(f"seed {seed}: {' > '.join(layers)} of {' > '.join(steps)}\n{error}")
+                wrong.append(f"seed {seed}: {' > '.join(reversed(layers))} of {' > '.join(steps)}\n{error}")
     assert not wrong, "\n".join(wrong)
 
 
@@ -121,11 +121,17 @@ def test_each_layer_is_drawn(layer):
     assert any(layer in composition(seed)[1] for seed in range(40))
 
 
-def test_some_compositions():
-    compare(range(40))
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_some_compositions(first):
+    compare(range(first, first + 10))
+
+
+# Each gave wrong numbers with the rewrites of IREE that nabla_mlir.targets switches off.
+def test_compositions_that_iree_got_wrong():
+    compare([35, 57, 88, 129])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(6))
-def test_many_compositions(block):
-    compare(range(40 + 40 * block, 80 + 40 * block))
+@pytest.mark.parametrize("first", range(40, 200, 10))
+def test_many_compositions(first):
+    compare(range(first, first + 10))
