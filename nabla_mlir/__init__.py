@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 _HOMES: dict[str, str | None] = {
     "errors": None, "nn": None, "numpy": None, "targets": None,
     "associative_scan": "control", "cond": "control", "fori_loop": "control", "map": "control", "scan": "control",
-    "switch": "control", "while_loop": "control", "Array": "array", "jit": "eager", "from_stablehlo": "importing", "set_default_dtypes": "ops.promotion",
-    "Tensor": "ops.tensor", "register_dataclass": "pytree", "load": "runtime",
+    "switch": "control", "while_loop": "control", "Array": "array", "jit": "eager", "from_stablehlo": "importing",
+    "set_default_dtypes": "ops.promotion", "Tensor": "ops.tensor", "register_dataclass": "pytree", "load": "runtime",
     "Compiled": "stages", "Lowered": "stages", "Traced": "stages", "module": "stages", "spec": "stages",
     "trace": "stages",
     "CPU": "targets", "CUDA": "targets", "Vulkan": "targets",

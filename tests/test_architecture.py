@@ -269,7 +269,8 @@ def test_wheel_holds_the_tree(tmp_path: Path) -> None:
 
 def test_ruff() -> None:
     pytest.importorskip("ruff")
-    done = subprocess.run([sys.executable, "-m", "ruff", "check", "-q", "--output-format=concise", "."], cwd=ROOT, capture_output=True, text=True)
+    command = [sys.executable, "-m", "ruff", "check", "-q", "--output-format=concise", "."]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 

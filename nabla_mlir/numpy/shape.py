@@ -57,7 +57,8 @@ def reshape(x: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
     if lengths.count(-1) == 1 and known and x.size % known == 0:
         lengths = tuple(x.size // known if n == -1 else n for n in lengths)
     if any(n < 0 for n in lengths) or math.prod(lengths) != x.size:
-        raise ShapeError(f"reshape requires the same number of elements, got {x.shape} ({x.size}) to {tuple(shape) if isinstance(shape, (tuple, list)) else shape}.",
+        wanted = tuple(shape) if isinstance(shape, (tuple, list)) else shape
+        raise ShapeError(f"reshape requires the same number of elements, got {x.shape} ({x.size}) to {wanted}.",
                          where=user_frame())  # fmt: skip
     return reshaped(x, lengths)
 

@@ -134,10 +134,7 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
         value = run(ops, arguments, carry)
         return [value(r, i in varying) for i, r in enumerate(returned)]
 
-    if not per_entry:
-        results = emit_while(inits, test, step)
-    else:
-        results = _while_per_entry(inits, varying, changing, test, step)
+    results = _while_per_entry(inits, varying, changing, test, step) if per_entry else emit_while(inits, test, step)
     for i, (old, new) in enumerate(zip(op.results, results, strict=True)):
         if i in varying:
             mapped[old] = new
