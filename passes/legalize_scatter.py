@@ -64,7 +64,7 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
         for k, d in enumerate(dims["scatter_dims_to_operand_dims"])
     )
     partial = any(window[d] != x.shape[d] and d not in skipped for d in range(x.rank))
-    if inside and n == 1 and not partial:
+    if inside and n == 1 and not partial and _leads(dims["scatter_dims_to_operand_dims"]):
         return None
     if not all(updates.shape):
         return values[:n]
@@ -77,6 +77,11 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
     if n > 1 and not all(depends_only_on(form.body, i, (i, n + i)) for i in range(n)):
         return _loop(form, valid)
     return [_masked(form, i, valid) for i in range(n)]
+
+
+def _leads(indexed: Sequence[int]) -> bool:
+    """Several indexed dimensions that are not the first ones do not compile; a single one does."""
+    return len(indexed) < 2 or sorted(indexed) == list(range(len(indexed)))
 
 
 def _inside(found: tuple[int, int] | None, limit: int) -> bool:
@@ -199,6 +204,8 @@ def _points(form: _Scatter, x: Val, indices: Val, updates: Val, i: int) -> Val:
     indices = b.concat([b.reshape(c, (total, 1)) for c in columns], 1)
     order = [0, *(1 + d for d in wide), *(1 + d for d in range(x.rank) if d not in wide)]
     updates = b.reshape(b.transpose(updates, order), (total, *(x.shape[d] for d in whole)))
+    lead = list(range(x.rank)) if _leads(indexed) else [*indexed, *whole]
+    x, indexed = b.transpose(x, lead), [lead.index(d) for d in indexed]
     dims = {
         "update_window_dims": range(1, updates.rank),
         "inserted_window_dims": indexed,
@@ -219,4 +226,4 @@ def _points(form: _Scatter, x: Val, indices: Val, updates: Val, i: int) -> Val:
         return apply_elementwise(form.body, arguments, only=i)[0]
 
     b.fill_region(made.regions[0], [scalar, scalar], body)
-    return Val(made.results[0])
+    return b.transpose(Val(made.results[0]), [lead.index(d) for d in range(x.rank)])

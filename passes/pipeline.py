@@ -14,6 +14,7 @@ from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.errors import PassError
 from nabla_mlir.passes import (  # each module registers its passes
+    canonicalize_batch,
     dce,
     expand,
     jvp,
@@ -26,11 +27,11 @@ from nabla_mlir.passes import (  # each module registers its passes
 )
 from nabla_mlir.passes.base import PASSES, Pass
 
-MODULES = (dce, expand, jvp, legalize_for_iree, remove_stop_gradient, simplify, verify, vjp, vmap)
+MODULES = (canonicalize_batch, dce, expand, jvp, legalize_for_iree, remove_stop_gradient, simplify, verify, vjp, vmap)
 
 # From a module as it is traced or imported to plain StableHLO.
 LOWER = (
-    "builtin.module(nabla-verify,nabla-dce,nabla-expand,nabla-remove-stop-gradient,nabla-simplify,nabla-verify-lowered)"
+    "builtin.module(nabla-verify,nabla-dce,nabla-canonicalize-batch,nabla-expand,nabla-remove-stop-gradient,nabla-simplify,nabla-verify-lowered)"
 )
 
 

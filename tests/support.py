@@ -35,15 +35,20 @@ class Group:
 
     def __init__(self, inputs: Mapping[str, np.ndarray], cases: Mapping[str, Case], tolerance: float = 1e-10):
         self.inputs, self.cases, self.tolerance = dict(inputs), dict(cases), tolerance
-        self._results: dict[str, Any] | None = None
+        self._results: dict[str, Any] | Exception | None = None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.cases)
 
     def run(self) -> dict[str, Any]:
         if self._results is None:
-            with default_dtypes(np.float64, np.int64):
-                self._results = jit(self._all)(self.inputs)
+            try:
+                with default_dtypes(np.float64, np.int64):
+                    self._results = jit(self._all)(self.inputs)
+            except Exception as error:  # kept: a module that fails is not compiled anew for every case
+                self._results = error
+        if isinstance(self._results, Exception):
+            raise self._results
         return self._results
 
     def _all(self, inputs: Any) -> dict[str, Any]:

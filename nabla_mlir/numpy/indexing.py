@@ -230,12 +230,14 @@ def get(x: Tensor, plan: Plan) -> Tensor:
 
 
 def _static_part(x: Tensor, windows: Sequence[Window]) -> Tensor:
-    if any(w != Window(0, n) for w, n in zip(windows, x.shape, strict=True)):
-        steps = tuple(abs(w.step) for w in windows)
-        stops = tuple(w.low + (w.length - 1) * s + 1 for w, s in zip(windows, steps, strict=True))
-        if not all((w.low, stop, s) == (0, n, 1) for w, stop, s, n in zip(windows, stops, steps, x.shape, strict=True)):
-            x = sh.slice_(x, start_indices=tuple(w.low for w in windows), limit_indices=stops, strides=steps)
-    return reversed_along(x, [d for d, w in enumerate(windows) if w.step < 0])
+    # Reversed first: IREE 3.13 does not compile the reverse of a slice with strides along an inner axis.
+    x = reversed_along(x, [d for d, w in enumerate(windows) if w.step < 0])
+    starts = tuple(w.start if w.step > 0 else n - 1 - w.start for w, n in zip(windows, x.shape, strict=True))
+    steps = tuple(abs(w.step) for w in windows)
+    stops = tuple(i + (w.length - 1) * k + 1 for i, w, k in zip(starts, windows, steps, strict=True))
+    if all(t == (0, n, 1) for t, n in zip(zip(starts, stops, steps, strict=True), x.shape, strict=True)):
+        return x
+    return sh.slice_(x, start_indices=starts, limit_indices=stops, strides=steps)
 
 
 def _undropped(x: Tensor, plan: Plan) -> tuple[Tensor, dict[int, Any]]:
@@ -274,14 +276,9 @@ def _places(x: Tensor, computed: dict[int, Any], place: int) -> tuple[Tensor, di
 def put(x: Tensor, index: Any, value: Any, combiner: str) -> Tensor:
     """`x` with `value` combined into the places of an index: "set", "add", "mul", "min" or "max"."""
     plan = read_index(x.shape, index)
-    value = convert(as_tensor(value), x.dtype) if not is_scalar(value) else as_tensor(value, x.dtype)
-    if len(plan.shape) < value.ndim or broadcast_shapes("x.at[...]", [plan.shape, value.shape]) != plan.shape:
-        raise ShapeError(
-            f"x.at[...] requires a value that broadcasts to {plan.shape}, got {value.shape}.", where=user_frame()
-        )
     if 0 in plan.shape:
         return x
-    value = broadcast_to(value, plan.shape)
+    value = full(plan.shape, value, x.dtype) if is_scalar(value) else _spread(convert(as_tensor(value), x.dtype), plan.shape)
     if not plan.computed:
         return _put_static(x, plan, value, combiner)
     if plan.is_scalar and all(
@@ -295,6 +292,12 @@ def put(x: Tensor, index: Any, value: Any, combiner: str) -> Tensor:
         outer = Plan(plan.windows, (), {}, 0, part.shape)
         return _put_static(x, outer, _scatter(part, inner, value, combiner), "set")
     return _scatter(x, plan, value, combiner)
+
+
+def _spread(value: Tensor, shape: Shape) -> Tensor:
+    if value.ndim > len(shape) or any(n not in (1, m) for n, m in zip(value.shape[::-1], shape[::-1], strict=False)):
+        raise ShapeError(f"x.at[...] requires a value that broadcasts to {shape}, got {value.shape}.", where=user_frame())
+    return broadcast_to(value, shape)
 
 
 def _put_static(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
