@@ -229,7 +229,8 @@ def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: lis
     with ir.InsertionPoint(op):
         stored, empty = _tapes(backward, counter.trips, {counting})
         if stored:
-            state, _, tapes = _forward(op, [wrap(v) for v in op.operands], full((), 0, INDEX), None, None, stored, empty)
+            operands = [wrap(v) for v in op.operands]
+            state, _, tapes = _forward(op, operands, full((), 0, INDEX), None, None, stored, empty)
         else:
             state, tapes = [wrap(r) for r in op.results], []
     dtype = wrap(counting).dtype
@@ -239,7 +240,8 @@ def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: lis
         known[counting] = _count(i, counter, dtype)
         return known
 
-    results = _backward_loop(backward, [*seeds, *sums], full((), counter.trips - 1, INDEX), full((), 0, INDEX), known_at)
+    last, first = full((), counter.trips - 1, INDEX), full((), 0, INDEX)
+    results = _backward_loop(backward, [*seeds, *sums], last, first, known_at)
     backward.holder.erase()
     if stored:
         replace(op, state)
