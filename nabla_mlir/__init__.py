@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from nabla_mlir import numpy as numpy
     from nabla_mlir import targets as targets
     from nabla_mlir.array import Array as Array
+    from nabla_mlir.control import associative_scan as associative_scan
+    from nabla_mlir.control import cond as cond
+    from nabla_mlir.control import fori_loop as fori_loop
+    from nabla_mlir.control import map as map
+    from nabla_mlir.control import scan as scan
+    from nabla_mlir.control import switch as switch
+    from nabla_mlir.control import while_loop as while_loop
     from nabla_mlir.eager import jit as jit
     from nabla_mlir.importing import from_stablehlo as from_stablehlo
     from nabla_mlir.ops.promotion import set_default_dtypes as set_default_dtypes
@@ -42,12 +49,14 @@ if TYPE_CHECKING:
     from nabla_mlir.transforms import vjp as vjp
     from nabla_mlir.transforms import vmap as vmap
 
-# Where each public name is defined; None for a module of that name. A test holds that this is what the block above says.
+# Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
     "errors": None, "nn": None, "numpy": None, "targets": None,
-    "Array": "array", "jit": "eager", "from_stablehlo": "importing", "set_default_dtypes": "ops.promotion",
-    "Tensor": "ops.tensor", "register_dataclass": "pytree", "load": "runtime",
-    "Compiled": "stages", "Lowered": "stages", "Traced": "stages", "module": "stages", "spec": "stages", "trace": "stages",
+    "associative_scan": "control", "cond": "control", "fori_loop": "control", "map": "control", "scan": "control",
+    "switch": "control", "while_loop": "control", "Array": "array", "jit": "eager", "from_stablehlo": "importing",
+    "set_default_dtypes": "ops.promotion", "Tensor": "ops.tensor", "register_dataclass": "pytree", "load": "runtime",
+    "Compiled": "stages", "Lowered": "stages", "Traced": "stages", "module": "stages", "spec": "stages",
+    "trace": "stages",
     "CPU": "targets", "CUDA": "targets", "Vulkan": "targets",
     "grad": "transforms", "hessian": "transforms", "hvp": "transforms", "jacfwd": "transforms", "jacrev": "transforms",
     "jvp": "transforms", "linearize": "transforms", "stop_gradient": "transforms", "value_and_grad": "transforms",
@@ -57,7 +66,7 @@ _HOMES: dict[str, str | None] = {
 # What runs without the compiler.
 _LIGHT = {"runtime", "array", "targets"}
 
-__all__ = list(_HOMES)  # noqa: PLE0604
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

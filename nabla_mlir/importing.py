@@ -54,7 +54,9 @@ class ImportedFunction:
             shape, dtype = shape_and_dtype(parameter.type)
             tensor = as_tensor(arg, dtype if isinstance(arg, (bool, int, float, complex)) else None)
             if tensor.shape != shape:
-                raise ShapeError(f"{name} requires shape {shape} for argument {i}, got {tensor.shape}.", where=user_frame())
+                raise ShapeError(
+                    f"{name} requires shape {shape} for argument {i}, got {tensor.shape}.", where=user_frame()
+                )
             if tensor.dtype != dtype:
                 raise DtypeError(f"{name} requires {dtype} for argument {i}, got {tensor.dtype}.", where=user_frame())
             mapping[parameter] = tensor.value
@@ -110,7 +112,9 @@ def _entry(module: ir.Module, name: str | None) -> ir.Operation:
     public = [f for f in functions.values() if "sym_visibility" not in f.attributes
               or f.attributes["sym_visibility"].value == "public"]  # fmt: skip
     if len(public) != 1:
-        raise ImportIRError(f"importing requires one public function, got {sorted(functions)}.", help="give entry=name.")
+        raise ImportIRError(
+            f"importing requires one public function, got {sorted(functions)}.", help="give entry=name."
+        )
     return public[0]
 
 

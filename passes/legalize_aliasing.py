@@ -38,9 +38,21 @@ def separate_buffers(module: ir.Operation) -> None:
             operation.operands[i] = own.results[0]
 
 
-def _updated(op: ir.Operation) -> range:
+def _updated(op: ir.Operation) -> list[int]:
+    """The operands whose buffer the operation writes to; for a loop the carries that its body updates in place."""
     if op.name == "stablehlo.dynamic_update_slice":
-        return range(1)
-    if op.name == "stablehlo.while":  # its body may update any carry in place
-        return range(len(op.operands))
-    return range((len(op.operands) - 1) // 2) if op.name == "stablehlo.scatter" else range(0)
+        return [0]
+    if op.name == "stablehlo.scatter":
+        return list(range((len(op.operands) - 1) // 2))
+    if op.name != "stablehlo.while":
+        return []
+    written: set[ir.Type] = set()
+
+    def collect(inner: ir.Operation) -> ir.WalkResult:
+        if inner.operation.name in ("stablehlo.dynamic_update_slice", "stablehlo.scatter"):
+            written.update(r.type for r in inner.operation.results)
+        return ir.WalkResult.ADVANCE
+
+    for inner in op.regions[1].blocks[0].operations:
+        inner.operation.walk(collect, ir.WalkOrder.POST_ORDER)
+    return [i for i, v in enumerate(op.operands) if v.type in written]

@@ -10,7 +10,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
-from nabla_mlir.dialects.builder import Val, eq, ne, select, splat
+from nabla_mlir.dialects.builder import BOOL, Val, eq, ne, select, splat
 from nabla_mlir.dialects.types import is_float
 from nabla_mlir.passes import legalize_formulas as formulas
 from nabla_mlir.passes.legalize_pattern import Pattern, Replacement, Target, operands, pattern
@@ -90,7 +90,7 @@ def _constant_power(x: Val, n: complex) -> Val | None:
         # x + 0 is 0 for -0.
         root = select(eq(x, -math.inf), math.inf, b.sqrt(x + 0.0))
         return root if n == 0.5 else 1.0 / root
-    if not -3 <= n <= 8 or n != int(n):
+    if isinstance(n, complex) or not -3 <= n <= 8 or n != int(n):
         return None
     if n == 0:
         return splat(1, x)
@@ -130,9 +130,10 @@ def remainder(op: ir.Operation, target: Target) -> Replacement:
 @pattern("stablehlo.add")
 def add(op: ir.Operation, target: Target) -> Replacement:
     """i1 is added modulo 2; StableHLO defines it as or."""
-    if str(op.operands[0].type.element_type) != "i1":
+    x = Val(op.operands[0])
+    if x.dtype != BOOL:
         return None
-    x, y = operands(op)
+    y = Val(op.operands[1])
     return x | y
 
 
@@ -163,3 +164,18 @@ def _saturating(x: Val, dtype: np.dtype) -> Val:
     if int(top) != high:
         result = select(x >= float(high), high, result)
     return select(ne(x, x), 0, result)
+
+
+@pattern("stablehlo.count_leading_zeros")
+def count_leading_zeros(op: ir.Operation, target: Target) -> Replacement:
+    """On Vulkan only 32 bits compile."""
+    (x,) = operands(op)
+    bits = 8 * x.dtype.itemsize
+    if target != "vulkan" or bits == 32:
+        return None
+    unsigned = b.bitcast(x, np.dtype(f"u{x.dtype.itemsize}")) if x.dtype.kind == "i" else x
+    count = lambda v: b.unary("stablehlo.count_leading_zeros", b.convert(v, np.uint32))  # noqa: E731
+    if bits < 32:
+        return b.convert(count(unsigned) - (32 - bits), x.dtype)
+    high = count(unsigned >> 32)
+    return b.convert(select(eq(high, 32), count(unsigned) + 32, high), x.dtype)

@@ -1,14 +1,17 @@
 """Elementary functions of float32 and float64 values in terms of arithmetic on them and on their bits.
 
 None branches, so all of them vectorise and also work in the body of a reduction. They rely on IEEE arithmetic
-without reassociation, and stay right if a product and a sum are contracted into one rounding. Coefficients are
+and stay right if a product and a sum are contracted into one rounding. Vulkan drivers also reassociate (Mesa turns
+(a + b) - b into a): what must be rounded as written goes through `_rounded` there. Coefficients are
 near-minimax (Chebyshev) fits made with mpmath to less than 1/20 ulp.
 """
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,6 +122,24 @@ F64 = Format(
 )  # fmt: skip
 
 
+_reassociates = contextvars.ContextVar("reassociates", default=False)
+
+
+@contextlib.contextmanager
+def for_target(target: str) -> Iterator[None]:
+    """Within it formulas are written for a kind of target."""
+    token = _reassociates.set(target == "vulkan")
+    try:
+        yield
+    finally:
+        _reassociates.reset(token)
+
+
+def _rounded(x: Val) -> Val:
+    """`x`, out of sight of the algebra of the compiler."""
+    return maximum(x, -float(np.finfo(x.dtype).max)) if _reassociates.get() else x
+
+
 def format_of(x: Val) -> Format:
     """The format of a float32 or float64 value."""
     return F64 if x.dtype == F64.dtype else F32
@@ -182,7 +203,7 @@ def sar(x: Val, bits: int) -> Val:
 def nearest_integer(x: Val) -> tuple[Val, Val]:
     """`x` rounded to an integer, as a float and as a signed integer of the same width. |x| < 2^(mantissa - 1)."""
     form = format_of(x)
-    shifted = x + form.magic
+    shifted = _rounded(x + form.magic)
     integer = bitcast(shifted, form.signed) - int(np.asarray(form.magic, form.dtype).view(form.signed))
     return shifted - form.magic, integer
 
@@ -193,7 +214,7 @@ def _exp_parts(x: Val, low: Val | None = None) -> tuple[Val, Val]:
     k_float, k = nearest_integer(x * (1 / LN2))
     high = x - k_float * form.ln2_high
     tail = k_float * form.ln2_low if low is None else k_float * form.ln2_low - low
-    r = high - tail
+    r = _rounded(high - tail)
     lost = (high - r) - tail
     p = r + (r * r * (0.5 + r * horner(r, form.exp)) + lost)
     return p, k
@@ -260,7 +281,7 @@ def log(x: Val) -> Val:
 
 def log1p(x: Val) -> Val:
     """log(1 + x), accurate near 0."""
-    u = 1.0 + x
+    u = _rounded(1.0 + x)
     lost = select(x > 1.0, 1.0 - (u - x), x - (u - 1.0)) / u
     result = _log_specials(_log_normal(u, 0.0, lost), u)
     return select(eq(u, 1.0), x, result)
@@ -273,7 +294,7 @@ def sin_cos_parts(x: Val) -> tuple[Val, Val, Val]:
     z = r * r
     sin = r + r * z * horner(z, form.sin)
     half = 0.5 * z
-    cos = 1.0 - half
+    cos = _rounded(1.0 - half)
     cos = cos + (((1.0 - cos) - half) + z * z * horner(z, form.cos))
     return sin, cos, q
 

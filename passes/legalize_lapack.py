@@ -89,18 +89,18 @@ def _spread(x: Val, shape: tuple[int, ...], *dims: int) -> Val:
 # LU
 
 
-def _panel_lu(panel: Val, order: Val) -> tuple[Val, Val, Val]:
+def _panel_lu(panel: Val) -> tuple[Val, Val, Val]:
     """LU with row exchanges of a stack of tall panels: the factors, the rows' new order, and the pivots."""
     batch, m, n = panel.shape
     row, column = b.iota(panel.shape, 1, np.int32), b.iota(panel.shape, 2, np.int32)
     rows, steps = b.iota((batch, m), 1, np.int32), b.iota((batch, n), 1, np.int32)
 
     def exchange(x: Val, j: Val, p: Val) -> Val:
-        """Rows j and p (of each matrix) exchanged; `x` has rows in dimension 1."""
+        """Rows j and p (of each matrix) exchanged."""
         index = b.iota(x.shape, 1, np.int32)
+        row_j = _spread(_at(x, j, 1), x.shape, 0, 2)
+        row_p = b.broadcast(_take_rows(x, b.reshape(p, (batch, 1))), x.shape, [0, 1, 2])
         at_j, at_p = eq(index, _spread(j, x.shape)), eq(index, _spread(p, x.shape, 0))
-        others = [d for d in range(x.rank) if d != 1]
-        row_j, row_p = (_spread(b.reduce_sum(select(at, x, 0), [1]), x.shape, *others) for at in (at_j, at_p))
         return select(at_j, row_p, select(at_p, row_j, x))
 
     def step(j: Val, a: Val, order: Val, pivots: Val) -> list[Val]:
@@ -121,7 +121,9 @@ def _panel_lu(panel: Val, order: Val) -> tuple[Val, Val, Val]:
         pivots = select(eq(steps, _spread(j, steps.shape)), _spread(p, steps.shape, 0), pivots)
         return [a, order, pivots]
 
-    return tuple(b.for_loop(min(m, n), [panel, order, b.full(0, (batch, n), np.int32)], step))
+    order, pivots = b.iota((batch, m, 1), 1, np.int32), b.full(0, (batch, n), np.int32)
+    panel, order, pivots = b.for_loop(min(m, n), [panel, order, pivots], step)
+    return panel, b.reshape(order, (batch, m)), pivots
 
 
 def _diagonal_entry(a: Val, j: Val) -> Val:
@@ -152,7 +154,7 @@ def _getrf(op: ir.Operation, a: Val) -> list[Val]:
     for start in range(0, k, BLOCK):
         stop = min(start + BLOCK, k)
         panel = b.slice_(a, [0, start, start], [batch, m, stop])
-        panel, order, pivot = _panel_lu(panel, b.iota((batch, m - start), 1, np.int32))
+        panel, order, pivot = _panel_lu(panel)
         pivots.append(pivot + start)
         left = _take_rows(b.slice_(a, [0, start, 0], [batch, m, start]), order) if start else None
         parts = [panel] if left is None else [left, panel]

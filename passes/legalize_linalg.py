@@ -14,7 +14,11 @@ from nabla_mlir.passes.legalize_pattern import Replacement, Target, operands, pa
 
 @pattern("stablehlo.dot_general")
 def dot_general(op: ir.Operation, target: Target) -> Replacement:
-    """Contracting a dimension of size 0 kills the compiler; narrow floats are rounded after every addition."""
+    """Contracting a dimension of size 0 kills the compiler; narrow floats are rounded after every addition.
+
+    A product with a complex constant of real entries is wrong (the unit matrix acts as 1 + i), and complex products
+    are not vectorised: they become four real ones.
+    """
     x, y = operands(op)
     type = op.results[0].type
     if not (x.static and y.static):
@@ -22,6 +26,15 @@ def dot_general(op: ir.Operation, target: Target) -> Replacement:
     if 0 in x.shape or 0 in y.shape:
         return b.full(0, type.shape, Val(op.results[0]).dtype)
     dtype = Val(op.results[0]).dtype
+    if x.dtype.kind == "c" and y.dtype == x.dtype == dtype:
+        attributes = {"dot_dimension_numbers": op.attributes["dot_dimension_numbers"]}
+        part = b.tensor_type(tuple(type.shape), b.real(x).dtype)
+
+        def product(left: Val, right: Val) -> Val:
+            return Val(b.make(op.name, [left, right], [part], attributes).results[0])
+
+        (xr, xi), (yr, yi) = ((b.real(v), b.imag(v)) for v in (x, y))
+        return b.complex_(product(xr, yr) - product(xi, yi), product(xr, yi) + product(xi, yr))
     if is_float(dtype) and dtype.itemsize <= 2:
         attributes = {"dot_dimension_numbers": op.attributes["dot_dimension_numbers"]}
         wide = b.tensor_type(tuple(type.shape), np.dtype(np.float32))
@@ -76,20 +89,24 @@ def invert_lower(lower: Val, unit: bool = False) -> Val:
 
 def solve_lower(lower: Val, right: Val, unit: bool = False) -> Val:
     """X with lower X = right, for stacks of one leading dimension. Diagonal blocks are inverted all at once."""
-    n = lower.shape[-1]
+    batch, n = lower.shape[0], lower.shape[-1]
     bounds = [(i, min(i + BLOCK, n)) for i in range(0, n, BLOCK)]
-    whole = [_block(lower, at, at) for at in bounds if at[1] - at[0] == BLOCK or len(bounds) == 1]
-    batch = lower.shape[0]
-    inverted = invert_lower(b.concat(whole, 0), unit)
-    inverses = [b.cut(inverted, 0, i * batch, (i + 1) * batch) for i in range(len(whole))]
-    if len(whole) < len(bounds):
-        inverses.append(invert_lower(_block(lower, bounds[-1], bounds[-1]), unit))
+    blocks = [_block(lower, at, at) for at in bounds]
+    rest = BLOCK - blocks[-1].shape[-1]
+    if len(blocks) > 1 and rest:  # the last one gets the size of the others, with ones on the diagonal
+        size = BLOCK - rest
+        corner = b.broadcast(b.constant(np.eye(rest).astype(lower.dtype)), (batch, rest, rest), [1, 2])
+        corner = b.pad(corner, [0, size, size], [0, 0, 0])
+        blocks[-1] = b.pad(blocks[-1], [0, 0, 0], [0, rest, rest]) + corner
+    inverses = invert_lower(b.concat(blocks, 0), unit)
     solved: list[Val] = []
-    for (start, stop), inverse in zip(bounds, inverses, strict=True):
-        rest = _block(right, (start, stop), (0, right.shape[-1]))
+    for i, (start, stop) in enumerate(bounds):
+        size = stop - start
+        inverse = b.slice_(inverses, [i * batch, 0, 0], [(i + 1) * batch, size, size])
+        known = _block(right, (start, stop), (0, right.shape[-1]))
         if solved:
-            rest = rest - b.matmul(_block(lower, (start, stop), (0, start)), b.concat(solved, 1))
-        solved.append(b.matmul(inverse, rest))
+            known = known - b.matmul(_block(lower, (start, stop), (0, start)), b.concat(solved, 1))
+        solved.append(b.matmul(inverse, known))
     return b.concat(solved, 1)
 
 

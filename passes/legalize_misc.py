@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects import builder as b
@@ -42,6 +43,18 @@ def collective_permute(op: ir.Operation, target: Target) -> Replacement:
 
 
 _IDENTITIES = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")
+
+
+@pattern("stablehlo.convert")
+def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
+    """The compiler moves scalar arithmetic on loop counters to the host, whose VM cannot convert integers to f64."""
+    (x,) = operands(op)
+    made_by = getattr(x.value.owner, "operation", x.value.owner)
+    name = made_by.name if isinstance(made_by, ir.Operation) else ""
+    hidden = name in ("stablehlo.optimization_barrier", "stablehlo.constant")
+    if x.rank or x.dtype.kind not in "iu" or Val(op.results[0]).dtype != np.float64 or hidden:
+        return None
+    return b.convert(b.op("stablehlo.optimization_barrier", x), np.float64)
 
 
 @pattern("stablehlo.custom_call")

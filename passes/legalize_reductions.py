@@ -56,13 +56,23 @@ def _spatial(count: int, attributes: ir.OpAttributeMap, name: str, default: int 
 
 @pattern("stablehlo.convolution")
 def convolution(op: ir.Operation, target: Target) -> Replacement:
-    """Narrow floats are rounded after every addition; on Vulkan grouped ones are all zeros."""
+    """Narrow floats are rounded after every addition; on Vulkan grouped ones are all zeros.
+
+    A depthwise kernel is not turned round where window_reversal asks for it: it is turned round beforehand.
+    """
     x, kernel = operands(op)
     result = Val(op.results[0])
     attributes = attributes_of(op)
     if _is_narrow(result.dtype):
         made = b.make(op.name, [x, kernel], [b.like(result, F32)], attributes)
         return b.convert(Val(made.results[0]), result.dtype)
+    turned = [k for k, r in enumerate(hlo.BoolArray.decode(attributes["window_reversal"])) if r] \
+        if "window_reversal" in attributes else []  # fmt: skip
+    if turned and hlo.I64.decode(attributes["feature_group_count"]) > 1:
+        places = hlo.ConvDims.decode(attributes["dimension_numbers"])[1]
+        kernel = b.reverse(kernel, [places.index(k) for k in turned])
+        attributes["window_reversal"] = hlo.BoolArray.encode([False] * (len(places) - 2))
+        return Val(b.make(op.name, [x, kernel], [op.results[0].type], attributes).results[0])
     if target != "vulkan" or not x.static:
         return None
     lhs, rhs, out = hlo.ConvDims.decode(attributes["dimension_numbers"])
@@ -121,7 +131,7 @@ def select_and_scatter(op: ir.Operation, target: Target) -> Replacement:
     for i, offset in enumerate(offsets[1:], start=1):
         value = view(padded, offset)
         keep = apply_elementwise(choose, [best, value])[0]
-        if found is not None:
+        if found is not None and inside is not None:
             valid = view(inside, offset)
             keep = (keep & found) | ~valid
             found = found | valid

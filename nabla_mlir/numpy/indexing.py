@@ -127,7 +127,8 @@ def _expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
         plain += _masks(item) if _is_mask(item) else [_plain(item)]
     used = len(plain) - sum(i is None or i is Ellipsis for i in plain)
     if used > len(shape) or sum(i is Ellipsis for i in plain) > 1:
-        raise IndexingError(f"indexing requires at most {len(shape)} indices and one ellipsis, got {len(items)} for shape {shape}.",
+        raise IndexingError(f"indexing requires at most {len(shape)} indices and one ellipsis, got {len(items)} for "
+                            f"shape {shape}.",
                             where=user_frame())  # fmt: skip
     at = next((k for k, i in enumerate(plain) if i is Ellipsis), len(plain))
     rest = [slice(None)] * (len(shape) - used)
@@ -195,7 +196,8 @@ def _wrapped(i: Any, n: int, axis: int) -> Any:
     """An index array with negative numbers counted from the end."""
     if not isinstance(i, Tensor):
         if i.size and not (-n <= i.min() and i.max() < n):
-            raise IndexingError(f"indexing requires indices from {-n} to {n - 1} along axis {axis}, got {i.min()} to {i.max()}.",
+            raise IndexingError(f"indexing requires indices from {-n} to {n - 1} along axis {axis}, got {i.min()} to "
+                                f"{i.max()}.",
                                 where=user_frame())  # fmt: skip
         return np.where(i < 0, i + n, i).astype(_INT32 if n < 2**31 else np.int64)
     if i.dtype.itemsize < 4:
@@ -526,7 +528,8 @@ def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> Tensor
         or len(sizes) != x.ndim
         or any(not 0 <= k <= n for k, n in zip(sizes, x.shape, strict=True))
     ):
-        raise ShapeError(f"dynamic_slice requires a start and a size within {x.shape} for each axis, got sizes {tuple(sizes)}.",
+        raise ShapeError(f"dynamic_slice requires a start and a size within {x.shape} for each axis, got sizes "
+                         f"{tuple(sizes)}.",
                          where=user_frame())  # fmt: skip
     return sh.dynamic_slice(x, *_scalars(starts), slice_sizes=tuple(sizes))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.locations import named
+from nabla_mlir.dialects.locations import blaming, named
+from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.ops.registry import UNSUPPORTED, Region, clone_op, missing_rule, record_of
 from nabla_mlir.ops.tensor import Tensor, wrap
 
@@ -32,12 +34,12 @@ def batch_ops(ops: Iterable[ir.Operation], mapped: Mapped, size: int, *, unmappe
         if isinstance(record.batch, UNSUPPORTED):
             raise missing_rule(op, "vmap", record.batch.reason)
         if record.kind == "control":
-            with named("vmap", op.location):
+            with blaming(op), named("vmap", op.location):
                 record.batch(op, mapped, size, unmapped)
             continue
         if captures_any(op, mapped):
             raise missing_rule(op, "vmap", "its region uses a value from outside that varies over the mapped axis")
-        with named("vmap", op.location):
+        with blaming(op), named("vmap", op.location):
             xs = [mapped[v] if v in mapped else wrap(unmapped.get(v, v)) for v in operands]
             params = record.read(op)
             for name in record.regions:
@@ -46,6 +48,35 @@ def batch_ops(ops: Iterable[ir.Operation], mapped: Mapped, size: int, *, unmappe
             outs = record.batch(xs, tuple(v in mapped for v in operands), size, **params)
         for old, new in zip(op.results, outs, strict=True):
             mapped[old] = new
+
+
+def batch_by_decomposition(define: Callable[..., list[Tensor]]) -> Any:
+    """The batch rule of an operation that is defined by others: the batches of those.
+
+    The definition is written once for operands without the mapped axis, aside, and then batched.
+    """
+
+    def batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
+        from nabla_mlir.ops.kinds import prefixed
+
+        inner = [tensor_type(x.shape[1:] if m else x.shape, x.dtype) for x, m in zip(xs, mapped, strict=True)]
+        holder = ir.Operation.create("ad.aside", regions=1)
+        block = ir.Block.create_at_start(holder.regions[0], inner, [ir.Location.unknown()] * len(inner))
+        with ir.InsertionPoint(block):
+            defined = [y.value for y in define([wrap(a) for a in block.arguments], **params)]
+        varying: Mapped = {}
+        fixed: dict[ir.Value, ir.Value] = {}
+        for argument, x, m in zip(block.arguments, xs, mapped, strict=True):
+            if m:
+                varying[argument] = x
+            else:
+                fixed[argument] = x.value
+        batch_ops([op.operation for op in block.operations], varying, size, unmapped=fixed)
+        outs = [varying[y] if y in varying else prefixed(wrap(fixed.get(y, y)), size) for y in defined]
+        holder.erase()
+        return outs
+
+    return batch
 
 
 def captures_any(op: ir.Operation, mapped: Mapped) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nabla_mlir.ops.batching import batch_by_decomposition
+from nabla_mlir.ops.forward import jvp_by_decomposition
 from nabla_mlir.ops.registry import (
     UNSUPPORTED,
     ZERO,
@@ -129,6 +131,21 @@ def contraction(name: str, *, linear: tuple[int, ...] = (0, 1), **fields: Any) -
 def nondifferentiable(name: str, **fields: Any) -> OpDef:
     """An operation whose result carries no tangent (integers, comparisons, random bits)."""
     record = OpDef(name=name, kind="nondifferentiable", jvp=ZERO, **fields)
+    return register(record)
+
+
+def composite(name: str, *, define: Callable[..., list[Tensor]], **fields: Any) -> OpDef:
+    """An operation that others define: its rules are the rules of those.
+
+    The operation itself stays in the IR; what its definition computes only for its value is dead code.
+
+    Args:
+      define: ``(xs, **params) -> results``, written with operations of the table.
+    """
+    fields.setdefault("jvp", jvp_by_decomposition(define))
+    fields.setdefault("batch", batch_by_decomposition(define))
+    fields.setdefault("transpose", UNSUPPORTED("the operation is transposed through what defines it"))
+    record = OpDef(name=name, kind="composite", **fields)
     return register(record)
 
 

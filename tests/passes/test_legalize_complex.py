@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import Program, legalized
+from legalize_support import Program, legalized
 
 COUNT = 2000
 UNARY = {

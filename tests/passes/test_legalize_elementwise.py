@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import Program, legalized, ulps
+from legalize_support import Program, legalized, ulps
 
 COUNT = 20_000
 # Operation, NumPy function, largest error in ulp.

@@ -7,8 +7,8 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from conftest import Program, check_against_jax, jax_text, legalized
 from jax import lax
+from legalize_support import Program, check_against_jax, jax_text, legalized
 
 from nabla_mlir.dialects.context import parse_module
 

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from conftest import Program, check_against_jax, legalized
+from legalize_support import Program, check_against_jax, legalized
 
 TYPES = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64", np.dtype(np.complex64): "complex<f32>",
          np.dtype(np.complex128): "complex<f64>"}  # fmt: skip

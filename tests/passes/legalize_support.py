@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import iree.compiler
 import iree.runtime
 import numpy as np
-import pytest
 
+from nabla_mlir.compiler import compile_module
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.passes.legalize_for_iree import LegalizeForIreePass
+from nabla_mlir.targets import Vulkan
 
 CPU_FLAGS = [
     "--iree-hal-target-device=local",
@@ -36,23 +38,53 @@ def legalized(text: str, target: str = "cpu") -> str:
 class Program:
     """The functions of a compiled module, on NumPy arrays."""
 
-    def __init__(self, text: str, flags: list[str] = CPU_FLAGS, driver: str = "local-sync"):
-        config = iree.runtime.Config(driver)
-        binary = iree.compiler.compile_str(text, extra_args=flags)
+    def __init__(self, text: str, target: str = "cpu"):
+        config = iree.runtime.Config("local-sync" if target == "cpu" else target)
+        self._device = None if target == "cpu" else config.device
+        if target == "cpu":
+            binary = iree.compiler.compile_str(text, extra_args=CPU_FLAGS)
+        else:
+            binary = compile_module(text, Vulkan(), cache=False)
         self._module = iree.runtime.load_vm_module(
             iree.runtime.VmModule.copy_buffer(config.vm_instance, binary), config
         )
 
     def __call__(self, name: str, *arguments: Any) -> Any:
-        result = self._module[name](*map(np.asarray, arguments))
-        host = lambda r: np.array(r.to_host())  # noqa: E731
+        place = np.asarray if self._device is None else functools.partial(_on_device, device=self._device)
+        result = self._module[name](*map(place, arguments))
+        host = (lambda r: np.array(r.to_host())) if self._device is None else self._to_host
         return tuple(map(host, result)) if isinstance(result, (tuple, list)) else host(result)
+
+    def _to_host(self, result: iree.runtime.DeviceArray) -> np.ndarray:
+        """By way of memory that the host can map, for the same reason as `_on_device`."""
+        source, device = result._buffer_view.get_buffer(), self._device
+        memory, usage = iree.runtime.MemoryType, iree.runtime.BufferUsage
+        copy = device.allocator.allocate_buffer(
+            memory_type=memory.HOST_LOCAL | memory.DEVICE_VISIBLE,
+            allowed_usage=usage.TRANSFER_TARGET | usage.MAPPING_SCOPED,
+            allocation_size=source.byte_length(),
+        )
+        done = device.create_semaphore(0)
+        fences = (iree.runtime.HalFence.create_at(done, i) for i in (0, 1))
+        device.queue_copy(source, copy, *fences)
+        done.wait(1)
+        return copy.map().asarray(result.shape, result.dtype).copy()
+
+
+def _on_device(argument: Any, device: iree.runtime.HalDevice) -> iree.runtime.DeviceArray:
+    """A copy of an array on the device; the runtime's own way asks Vulkan for memory that starts on a page."""
+    array = np.asarray(argument, order="C")
+    usage = iree.runtime.BufferUsage.DEFAULT | iree.runtime.BufferUsage.MAPPING
+    element = iree.runtime.array_interop.map_dtype_to_element_type(array.dtype)
+    view = device.allocator.allocate_buffer_copy(iree.runtime.MemoryType.DEVICE_LOCAL, usage, device, array, element)
+    return iree.runtime.DeviceArray(device, view, implicit_host_transfer=True)
 
 
 def jax_text(functions: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]]) -> str:
     """One module with each function as JAX lowers it for the given arguments."""
     import jax
 
+    jax.config.update("jax_enable_x64", True)
     parts = []
     for name, (function, arguments) in functions.items():
         text = jax.jit(function, keep_unused=True).lower(*arguments).as_text()
@@ -62,14 +94,16 @@ def jax_text(functions: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]]
     return "module {\n" + "\n".join(parts) + "}\n"
 
 
-def check_against_jax(functions: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]], tolerance: float) -> None:
+def check_against_jax(
+    functions: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]], tolerance: float, target: str = "cpu"
+) -> None:
     """Legalises, compiles and runs all functions, and compares with JAX on the same arguments.
 
     The tolerance is relative to the largest magnitude of each result, and times 1e-9 in double precision.
     """
     import jax
 
-    program = Program(legalized(jax_text(functions)))
+    program = Program(legalized(jax_text(functions), target), target)
     wrong = []
     for name, (function, arguments) in functions.items():
         wants = jax.tree.leaves(jax.jit(function)(*arguments))
@@ -98,10 +132,3 @@ def ulps(got: np.ndarray, want: np.ndarray) -> np.ndarray:
     tiny = np.finfo(got.dtype).tiny
     same = (got == rounded) | (np.isnan(got) & np.isnan(rounded)) | ((np.abs(rounded) < tiny) & (np.abs(got) <= tiny))
     return np.where(same, 0.0, np.where(np.isfinite(got) & np.isfinite(rounded), error, np.inf))
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _double_precision() -> None:
-    import jax
-
-    jax.config.update("jax_enable_x64", True)

@@ -1,0 +1,280 @@
+"""Operations of CHLO that are not plain elementwise functions, and those that broadcast as NumPy does."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.stablehlo import I64, Codec, DimensionNumbers, I64Array, Raw, parse_attribute
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.errors import RuleMissingError, user_frame
+from nabla_mlir.ops.contraction import dims as dot_dims
+from nabla_mlir.ops.contraction import dot_general
+from nabla_mlir.ops.elementwise import absolute, compare, logical_and, rsqrt, select, sign
+from nabla_mlir.ops.indexing import along_axis
+from nabla_mlir.ops.kinds import composite, elementwise, general
+from nabla_mlir.ops.reduction import reduce_sum
+from nabla_mlir.ops.registry import REGISTRY, ZERO, MaybeZero, OpDef, Zero
+from nabla_mlir.ops.samples import Case, booleans, integers, reals
+from nabla_mlir.ops.shape import broadcast_in_dim, expand, iota, move_axis
+from nabla_mlir.ops.tensor import Tensor, full, full_like
+
+Shape = tuple[int, ...]
+
+# ---------------------------------------------------------------- elementwise
+is_inf = elementwise("chlo.is_inf", doc="True for infinite x.", partials=ZERO, numpy=np.isinf, sample=(reals(),))
+is_pos_inf = elementwise(
+    "chlo.is_pos_inf", doc="True for positive infinity.", partials=ZERO, numpy=np.isposinf, sample=(reals(),)
+)
+is_neg_inf = elementwise(
+    "chlo.is_neg_inf", doc="True for negative infinity.", partials=ZERO, numpy=np.isneginf, sample=(reals(),)
+)
+next_after = elementwise(
+    "chlo.next_after", doc="The float next to x in the direction of y; differentiated as x.",
+    partials=[lambda t, z, x, y: t, ZERO], numpy=np.nextafter, sample=(reals(), reals()),
+)  # fmt: skip
+mulhi = elementwise(
+    "chlo.mulhi", doc="The high half of the product of two integers.", partials=ZERO,
+    numpy=lambda a, b: ((a.astype(np.int64) * b.astype(np.int64)) >> 32).astype(np.int32),
+    sample=(integers(), integers()),
+)  # fmt: skip
+constant_like = elementwise(
+    "chlo.constant_like", doc="A constant of the shape of x.", partials=ZERO, attributes={"value": Raw}
+)
+
+
+@functools.cache
+def _i0e_series() -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Chebyshev coefficients of exp(-x) I0(x) in x/4 - 1 up to 8, and of sqrt(x) exp(-x) I0(x) in 16/x - 1 beyond."""
+    from numpy.polynomial.chebyshev import chebinterpolate
+
+    angles = (np.arange(4096) + 0.5) * np.pi / 4096
+
+    def i0e(x: Any) -> Any:  # the mean of exp(x (cos(angle) - 1)), which the midpoint rule gives to rounding
+        return np.exp(np.multiply.outer(x, np.cos(angles) - 1)).mean(-1)
+
+    near = chebinterpolate(lambda u: i0e(4 * (u + 1)), 29)
+    far = chebinterpolate(lambda u: np.sqrt(16 / (u + 1)) * i0e(16 / (u + 1)), 24)
+    return tuple(near.tolist()), tuple(far.tolist())
+
+
+def _chebyshev(u: Tensor, coefficients: Sequence[float]) -> Tensor:
+    twice, last, before = u + u, full_like(u, coefficients[-1]), full_like(u, 0)
+    for c in coefficients[-2:0:-1]:
+        last, before = twice * last - before + c, last
+    return u * last - before + coefficients[0]
+
+
+def i0e(x: Tensor) -> Tensor:
+    """Exp(-|x|) times the modified Bessel function I0."""
+    size = absolute(x)
+    near, far = _i0e_series()
+    small = compare(size, full_like(size, 8), comparison_direction="LE")
+    one = full_like(size, 8)
+    inner, outer = select(small, size, one), select(small, one, size)
+    return select(small, _chebyshev(inner * 0.25 - 1.0, near), _chebyshev(16.0 / outer - 1.0, far) * rsqrt(outer))
+
+
+def _i1e_partial(t: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    # The quotient y / x is 1/2 at 0.
+    at_zero = compare(x, full_like(x, 0), comparison_direction="EQ")
+    safe = select(at_zero, full_like(x, 1), x)
+    return t * select(at_zero, full_like(x, 0.5), i0e(x) - y * (sign(x) + 1.0 / safe))
+
+
+bessel_i1e = elementwise(
+    "chlo.bessel_i1e", doc="exp(-|x|) times the modified Bessel function I1.", partials=[_i1e_partial],
+    numpy="scipy.special:i1e", sample=(reals(-12, 12, avoid=[-8, 0, 8]),),
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------- top_k
+
+
+def _top_k_jvp(outs: Any, xs: Any, tangents: Any, *, k: int) -> list[MaybeZero]:
+    t = tangents[0]
+    return [ZERO if isinstance(t, Zero) else along_axis(t, outs[1], t.ndim - 1), ZERO]
+
+
+def _top_k_numpy(x: Any, k: int = 2) -> Any:
+    order = np.argsort(-x, -1, kind="stable")[..., :k]
+    return [np.take_along_axis(x, order, -1), order]
+
+
+top_k = general(
+    "chlo.top_k", doc="The k largest elements along the last axis, and where they stand.", attributes={"k": I64},
+    result=lambda x, k: [((*x.shape[:-1], k), x.dtype), ((*x.shape[:-1], k), np.dtype(np.int32))],
+    jvp=_top_k_jvp, batch=lambda xs, mapped, size, k: top_k.apply(xs, {"k": k}), multi=True,
+    sample=[Case(((3, 4),), {"k": 2}, numpy=_top_k_numpy)],
+)  # fmt: skip
+
+# ---------------------------------------------------------------- ragged_dot
+
+RaggedDims = DimensionNumbers(
+    "ragged_dot",
+    ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions", "rhs_contracting_dimensions",
+     "lhs_ragged_dimensions", "rhs_group_dimensions"),
+)  # fmt: skip
+
+
+def _ragged_text(numbers: Any) -> str:
+    fields = [f"{k} = {[int(i) for i in numbers[k]]}" for k in RaggedDims.lists if len(numbers[k])]
+    return f"#chlo.ragged_dot<{', '.join(fields)}>"
+
+
+def _ragged_numbers(numbers: Any) -> tuple[Shape, Shape, Shape, Shape, int, Shape]:
+    lb, rb, lc, rc, ragged, group = (tuple(numbers[k]) for k in RaggedDims.lists)
+    return lb, rb, lc, rc, ragged[0], group
+
+
+def _ragged_result(
+    lhs: Tensor, rhs: Tensor, sizes: Tensor, *, ragged_dot_dimension_numbers: Any, dtype: np.dtype, **_: Any
+) -> list[Any]:
+    lb, rb, lc, rc, ragged, group = _ragged_numbers(ragged_dot_dimension_numbers)
+    shape = [lhs.shape[d] for d in lb] + [n for d, n in enumerate(lhs.shape) if d not in (*lb, *lc)]
+    shape += [n for d, n in enumerate(rhs.shape) if d not in (*rb, *rc, *group)]
+    return [(((sizes.shape[-1],) if ragged in lc else ()) + tuple(shape), np.dtype(dtype))]
+
+
+def _ragged_dot(
+    xs: Sequence[Tensor], *, ragged_dot_dimension_numbers: Any, precision_config: Any, dtype: np.dtype
+) -> list[Tensor]:
+    """One dense product: lhs once for each group, with zeros where the row is of another group."""
+    lhs, rhs, sizes = xs
+    lb, rb, lc, rc, ragged, group = _ragged_numbers(ragged_dot_dimension_numbers)
+    if sizes.ndim != 1:
+        raise RuleMissingError(
+            "the derivative of chlo.ragged_dot requires group sizes of one axis, got "
+            f"{sizes.ndim}.", where=user_frame(),
+        )  # fmt: skip
+    mask = _membership(sizes, lhs.shape[ragged])  # groups x rows
+    shape = (mask.shape[0], *lhs.shape)
+    own = broadcast_in_dim(mask, shape=shape, broadcast_dimensions=(0, ragged + 1))
+    spread = select(own, expand(lhs, shape, (0,)), full(shape, 0, lhs.dtype))
+    params = {"precision_config": None, "dtype": np.dtype(dtype)}
+    up = lambda axes: tuple(d + 1 for d in axes)  # noqa: E731
+    if group:  # the group of the row selects the matrix: the groups are contracted too
+        return [
+            dot_general(spread, rhs, dot_dimension_numbers=dot_dims((0, *up(lc)), (*group, *rc), up(lb), rb), **params)
+        ]
+    out = dot_general(spread, rhs, dot_dimension_numbers=dot_dims(up(lc), rc, up(lb), rb), **params)
+    out = move_axis(out, len(lb), 0)  # batch, groups, ... -> groups, batch, ...
+    # Rows that are batched are of one group each: its product is the only one that is not zero.
+    return [out if ragged in lc else reduce_sum(out, (0,))]
+
+
+def _membership(sizes: Tensor, rows: int) -> Tensor:
+    """For each group and row whether the row is of the group."""
+    n = sizes.shape[0]
+    shape = (n, n)
+    earlier = compare(
+        iota(shape=shape, dtype=sizes.dtype, iota_dimension=1), iota(shape=shape, dtype=sizes.dtype, iota_dimension=0),
+        comparison_direction="LT",
+    )  # fmt: skip
+    counted = select(earlier, expand(sizes, shape, (0,)), full(shape, 0, sizes.dtype))
+    start = reduce_sum(counted, (1,))
+    row = iota(shape=(n, rows), dtype=sizes.dtype, iota_dimension=1)
+    low, high = (expand(v, (n, rows), (1,)) for v in (start, start + sizes))
+    return logical_and(compare(row, low, comparison_direction="GE"), compare(row, high, comparison_direction="LT"))
+
+
+_RAGGED_ROWS = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (1,), "lhs_ragged_dimensions": (0,),
+                "rhs_group_dimensions": (0,)}  # fmt: skip
+_RAGGED_SUM = {"lhs_contracting_dimensions": (0,), "rhs_contracting_dimensions": (0,), "lhs_ragged_dimensions": (0,)}
+
+
+def _ragged_rows_numpy(x: Any, w: Any, sizes: Any) -> Any:
+    return np.concatenate([a @ w[i] for i, a in enumerate(np.split(x, np.cumsum(sizes)[:-1]))])
+
+
+def _ragged_sum_numpy(x: Any, w: Any, sizes: Any) -> Any:
+    cuts = np.cumsum(sizes)[:-1]
+    return np.stack([a.T @ b for a, b in zip(np.split(x, cuts), np.split(w, cuts), strict=True)])
+
+
+def _filled(numbers: Any) -> Any:
+    return dict.fromkeys(RaggedDims.lists, ()) | numbers
+
+
+ragged_dot = composite(
+    "chlo.ragged_dot", doc="Products of groups of rows with the matrix of their group.", define=_ragged_dot,
+    attributes={"ragged_dot_dimension_numbers": Codec(lambda v: parse_attribute(_ragged_text(v)), RaggedDims.decode),
+                 "precision_config": Raw},
+    defaults={"precision_config": None},
+    result=_ragged_result, result_params=lambda op: {"dtype": shape_and_dtype(op.results[0].type)[1]},
+    sample=[
+        Case(((5, 3), (2, 3, 2), (2,)), {"ragged_dot_dimension_numbers": _filled(_RAGGED_ROWS), "dtype": None},
+             values=(None, None, np.array([2, 3], np.int32)), numpy=_ragged_rows_numpy),
+        Case(((5, 3), (5, 2), (2,)), {"ragged_dot_dimension_numbers": _filled(_RAGGED_SUM), "dtype": None},
+             values=(None, None, np.array([4, 1], np.int32)), numpy=_ragged_sum_numpy),
+    ],
+)  # fmt: skip
+
+# ---------------------------------------------------------------- implicit broadcasting
+
+
+def _chlo_enum(kind: str) -> Codec:
+    return Codec(lambda word: parse_attribute(f"#chlo<{kind} {word}>"), lambda a: str(a).rstrip(">").split()[-1])
+
+
+def broadcast_shape(shapes: Sequence[Shape], broadcast_dimensions: Shape | None) -> Shape:
+    """The shape of the result; the operand of lower rank has its axes at broadcast_dimensions, else at the end."""
+    if broadcast_dimensions is None or len(shapes[0]) == len(shapes[1]):
+        return np.broadcast_shapes(*shapes)
+    small, large = sorted(shapes, key=len)
+    wide = [1] * len(large)
+    for axis, d in enumerate(broadcast_dimensions):
+        wide[d] = small[axis]
+    return np.broadcast_shapes(tuple(wide), large)
+
+
+def _spread(x: Tensor, shape: Shape, broadcast_dimensions: Shape | None) -> Tensor:
+    if x.shape == shape:
+        return x
+    axes = tuple(range(len(shape) - x.ndim, len(shape)))
+    if broadcast_dimensions is not None and len(broadcast_dimensions) == x.ndim:
+        axes = broadcast_dimensions
+    return broadcast_in_dim(x, shape=shape, broadcast_dimensions=axes)
+
+
+def _broadcasting(name: str, base: OpDef, sample: Any, **attributes: Codec) -> OpDef:
+    def result(*xs: Tensor, broadcast_dimensions: Shape | None = None, **_: Any) -> list[Any]:
+        dtype = xs[-1].dtype
+        if name == "compare":
+            dtype = np.dtype(bool)
+        elif name == "complex":
+            dtype = np.result_type(dtype, np.complex64)
+        return [(broadcast_shape([x.shape for x in xs], broadcast_dimensions), dtype)]
+
+    def define(xs: Sequence[Tensor], *, broadcast_dimensions: Shape | None = None, **params: Any) -> list[Tensor]:
+        shape = broadcast_shape([x.shape for x in xs], broadcast_dimensions)
+        return base.apply([_spread(x, shape, broadcast_dimensions) for x in xs], params)
+
+    own = {} if name == "select" else {"broadcast_dimensions": I64Array}
+    return composite(
+        f"chlo.broadcast_{name}", doc=f"{base.name.split('.')[1]} of operands that broadcast as in NumPy.",
+        define=define, attributes={**own, **attributes},
+        defaults=dict.fromkeys([*own, *(k for k in attributes if k == "compare_type")]), result=result, sample=sample,
+    )  # fmt: skip
+
+
+_INTEGERS = ("and", "or", "xor", "shift_left", "shift_right_arithmetic", "shift_right_logical")
+for _name in (
+    "add", "atan2", "complex", "divide", "maximum", "minimum", "multiply", "next_after", "polygamma", "power",
+    "remainder", "subtract", "zeta", *_INTEGERS,
+):  # fmt: skip
+    _base = REGISTRY.get(f"stablehlo.{_name}") or REGISTRY[f"chlo.{_name}"]
+    _domains = () if _name == "complex" else tuple(_base.sample)
+    _reference = (lambda a, b: a + 1j * b) if _name == "complex" else _base.numpy
+    _cases = [Case(((3, 2), (2,)), domains=_domains, numpy=_reference)]
+    globals()[f"broadcast_{_name}"] = _broadcasting(_name, _base, _cases)
+
+broadcast_compare = _broadcasting(
+    "compare", compare,
+    [Case(((3, 2), (2,)), {"comparison_direction": "LT", "compare_type": None}, numpy=np.less)],
+    comparison_direction=_chlo_enum("comparison_direction"), compare_type=_chlo_enum("comparison_type"),
+)  # fmt: skip
+broadcast_select = _broadcasting("select", select, [Case(((2,), (3, 1), ()), domains=(booleans(),), numpy=np.where)])

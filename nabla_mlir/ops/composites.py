@@ -1,0 +1,281 @@
+"""Operations that others define: older products, batch normalisation, selection of rows, map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.stablehlo import I64, Codec, I64Array, Raw, String
+from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.ops.contraction import dims as dot_dims
+from nabla_mlir.ops.contraction import dot_general
+from nabla_mlir.ops.elementwise import rsqrt, select
+from nabla_mlir.ops.indexing import gather, gather_dims
+from nabla_mlir.ops.kinds import composite
+from nabla_mlir.ops.reduction import apply_body, reduce_sum
+from nabla_mlir.ops.registry import REGISTRY, Region
+from nabla_mlir.ops.samples import Case, integers, reals
+from nabla_mlir.ops.shape import broadcast_in_dim, expand, iota, reshape, transpose
+from nabla_mlir.ops.tensor import Tensor, full_like
+
+Shape = tuple[int, ...]
+F32 = Codec(lambda v: ir.FloatAttr.get(ir.F32Type.get(context()), float(v)), lambda a: a.value)
+
+
+# ---------------------------------------------------------------- broadcast, dot, einsum
+
+
+def _broadcast(xs: Sequence[Tensor], *, broadcast_sizes: Shape) -> list[Tensor]:
+    shape = (*broadcast_sizes, *xs[0].shape)
+    return [expand(xs[0], shape, tuple(range(len(broadcast_sizes))))]
+
+
+broadcast = composite(
+    "stablehlo.broadcast", doc="The operand repeated along new leading axes.", define=_broadcast,
+    attributes={"broadcast_sizes": I64Array},
+    result=lambda x, broadcast_sizes: [((*broadcast_sizes, *x.shape), x.dtype)],
+    sample=[Case(((3,),), {"broadcast_sizes": (2, 1)}, numpy=lambda x: np.broadcast_to(x, (2, 1, 3)))],
+)  # fmt: skip
+
+
+def _dtype_of_result(op: ir.Operation) -> dict[str, Any]:
+    return {"dtype": shape_and_dtype(op.results[0].type)[1]}
+
+
+def _dot(xs: Sequence[Tensor], *, dtype: np.dtype, **params: Any) -> list[Tensor]:
+    numbers = dot_dims((xs[0].ndim - 1,), (0,))
+    return [dot_general(*xs, dot_dimension_numbers=numbers, dtype=np.dtype(dtype), **params)]
+
+
+dot = composite(
+    "stablehlo.dot", doc="The product of matrices and vectors.", define=_dot, attributes={"precision_config": Raw},
+    defaults={"precision_config": None},
+    result=lambda x, y, dtype, **_: [(x.shape[:-1] + y.shape[1:], np.dtype(dtype))], result_params=_dtype_of_result,
+    sample=[Case(shapes, {"dtype": None}, numpy=np.dot) for shapes in (((2, 3), (3, 4)), ((2, 3), (3,)), ((3,), (3,)))],
+)  # fmt: skip
+
+
+def parse_einsum(config: str, shapes: Sequence[Shape]) -> tuple[list[str], str]:
+    """The letters of the axes of each operand and of the result; an ellipsis stands for letters of its own."""
+    inputs, arrow, output = config.replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    if not arrow or len(terms) != len(shapes):
+        raise ShapeError(f"einsum requires terms for {len(shapes)} operands, got {config!r}.", where=user_frame())
+    wildcards = [len(s) - len(t.replace("...", "")) if "..." in t else 0 for s, t in zip(shapes, terms, strict=True)]
+    named = set(config)
+    free = [c for c in map(chr, range(0x21, 0x17F)) if c not in named][: max(wildcards, default=0)]
+    terms = [t.replace("...", "".join(free[len(free) - n :])) for t, n in zip(terms, wildcards, strict=True)]
+    return terms, output.replace("...", "".join(free))
+
+
+def _einsum_shape(config: str, shapes: Sequence[Shape]) -> Shape:
+    terms, output = parse_einsum(config, shapes)
+    sizes = {c: n for term, shape in zip(terms, shapes, strict=True) for c, n in zip(term, shape, strict=True)}
+    return tuple(sizes[c] for c in output)
+
+
+def _diagonal(x: Tensor, term: str) -> tuple[Tensor, str]:
+    """Axes with the same letter become one: what is off their diagonal is dropped, and then summed away."""
+    for letter in term:
+        while term.count(letter) > 1:
+            first, second = term.index(letter), term.rindex(letter)
+            index = np.dtype(np.int32)
+            at, other = (iota(shape=x.shape, dtype=index, iota_dimension=d) for d in (first, second))
+            on = REGISTRY["stablehlo.compare"](at, other, comparison_direction="EQ")
+            x = reduce_sum(select(on, x, full_like(x, 0)), (second,))
+            term = term[:second] + term[second + 1 :]
+    return x, term
+
+
+def _summed(x: Tensor, term: str, kept: set[str]) -> tuple[Tensor, str]:
+    gone = tuple(d for d, c in enumerate(term) if c not in kept)
+    return reduce_sum(x, gone), "".join(c for c in term if c in kept)
+
+
+def _arranged(x: Tensor, term: str, output: str) -> Tensor:
+    return x if term == output else transpose(x, permutation=tuple(term.index(c) for c in output))
+
+
+def _einsum(xs: Sequence[Tensor], *, einsum_config: str, dtype: Any = None) -> list[Tensor]:
+    terms, output = parse_einsum(einsum_config, [x.shape for x in xs])
+    parts = []
+    for i, (x, term) in enumerate(zip(xs, terms, strict=True)):
+        others = set(output).union(*(t for j, t in enumerate(terms) if j != i))
+        parts.append(_summed(*_diagonal(x, term), others))
+    if len(parts) == 1:
+        return [_arranged(*parts[0], output)]
+    (x, left), (y, right) = parts
+    both = [c for c in left if c in right]
+    batch, contract = [c for c in both if c in output], [c for c in both if c not in output]
+    places = [tuple(t.index(c) for c in letters) for letters in (contract, batch) for t in (left, right)]
+    out = dot_general(x, y, dot_dimension_numbers=dot_dims(*places), dtype=np.dtype(dtype or x.dtype))
+    term = "".join([*batch, *(c for c in left if c not in both), *(c for c in right if c not in both)])
+    return [_arranged(out, term, output)]
+
+
+einsum = composite(
+    "stablehlo.einsum", doc="The product of two tensors by Einstein's convention.", define=_einsum,
+    attributes={"einsum_config": String},
+    result=lambda x, y, einsum_config, dtype: [(_einsum_shape(einsum_config, [x.shape, y.shape]), np.dtype(dtype))],
+    result_params=_dtype_of_result,
+    sample=[Case(shapes, {"einsum_config": config, "dtype": None}, numpy=lambda x, y, c=config: np.einsum(c, x, y))
+            for config, shapes in (("ij,jk->ki", ((2, 3), (3, 4))), ("bij,bj->bi", ((2, 3, 4), (2, 4))),
+                                   ("i,j->ij", ((2,), (3,))), ("ij,ij->", ((2, 3), (2, 3))))],
+)  # fmt: skip
+unary_einsum = composite(
+    "stablehlo.unary_einsum", doc="Transposition, diagonal and sums by Einstein's convention.", define=_einsum,
+    attributes={"einsum_config": String},
+    result=lambda x, einsum_config: [(_einsum_shape(einsum_config, [x.shape]), x.dtype)],
+    sample=[Case((shape,), {"einsum_config": config}, numpy=lambda x, c=config: np.einsum(c, x))
+            for config, shape in (("ij->ji", (2, 3)), ("ijk->k", (2, 3, 4)))],
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------- batch normalisation
+
+
+def _over_features(v: Tensor, x: Tensor, feature_index: int) -> Tensor:
+    return broadcast_in_dim(v, shape=x.shape, broadcast_dimensions=(feature_index,))
+
+
+def _others(x: Tensor, feature_index: int) -> tuple[int, ...]:
+    return tuple(d for d in range(x.ndim) if d != feature_index)
+
+
+def _mean(x: Tensor, feature_index: int) -> Tensor:
+    axes = _others(x, feature_index)
+    return reduce_sum(x, axes) / float(math.prod(x.shape[d] for d in axes))
+
+
+def _normalize(xs: Sequence[Tensor], *, epsilon: float, feature_index: int) -> list[Tensor]:
+    x, scale, offset, mean, variance = xs
+    factor = scale * rsqrt(variance + epsilon)
+    centred = x - _over_features(mean, x, feature_index)
+    return [centred * _over_features(factor, x, feature_index) + _over_features(offset, x, feature_index)]
+
+
+def _train(xs: Sequence[Tensor], *, epsilon: float, feature_index: int) -> list[Tensor]:
+    x, scale, offset = xs
+    mean = _mean(x, feature_index)
+    centred = x - _over_features(mean, x, feature_index)
+    variance = _mean(centred * centred, feature_index)
+    params = {"epsilon": epsilon, "feature_index": feature_index}
+    return [*_normalize([x, scale, offset, mean, variance], **params), mean, variance]
+
+
+def _train_gradient(xs: Sequence[Tensor], *, epsilon: float, feature_index: int) -> list[Tensor]:
+    x, scale, mean, variance, ct = xs
+    axes = _others(x, feature_index)
+    inverse = rsqrt(variance + epsilon)
+    normal = (x - _over_features(mean, x, feature_index)) * _over_features(inverse, x, feature_index)
+    scale_ct, offset_ct = reduce_sum(ct * normal, axes), reduce_sum(ct, axes)
+    count = float(math.prod(x.shape[d] for d in axes))
+    own = ct - _over_features(offset_ct / count, x, feature_index)
+    own = own - normal * _over_features(scale_ct / count, x, feature_index)
+    return [own * _over_features(scale * inverse, x, feature_index), scale_ct, offset_ct]
+
+
+def _train_numpy(x: Any, scale: Any, offset: Any) -> Any:
+    mean, variance = x.mean((0, 2)), x.var((0, 2))
+    wide = lambda v: v[:, None]  # noqa: E731
+    return [(x - wide(mean)) / np.sqrt(wide(variance) + 0.125) * wide(scale) + wide(offset), mean, variance]
+
+
+def _gradient_numpy(x: Any, scale: Any, mean: Any, variance: Any, ct: Any) -> Any:
+    wide = lambda v: v[:, None]  # noqa: E731
+    inverse = 1 / np.sqrt(variance + 0.125)
+    normal = (x - wide(mean)) * wide(inverse)
+    s, o = (ct * normal).sum((0, 2)), ct.sum((0, 2))
+    return [wide(scale * inverse) * (ct - wide(o) / 8 - normal * wide(s) / 8), s, o]
+
+
+_NORM = {"attributes": {"epsilon": F32, "feature_index": I64}}
+_PARAMS = {"epsilon": 0.125, "feature_index": 1}
+_POSITIVE = (None, None, None, reals(0.5, 2))
+
+
+def _norm_results(x: Tensor, scale: Tensor, *_: Tensor, **__: Any) -> list[Any]:
+    return [(x.shape, x.dtype), (scale.shape, scale.dtype), (scale.shape, scale.dtype)]
+
+
+batch_norm_training = composite(
+    "stablehlo.batch_norm_training", doc="Normalisation over all axes but one, with the mean and variance found.",
+    define=_train, result=_norm_results, multi=True, **_NORM,
+    sample=[Case(((2, 3, 4), (3,), (3,)), _PARAMS, numpy=_train_numpy)],
+)  # fmt: skip
+batch_norm_inference = composite(
+    "stablehlo.batch_norm_inference", doc="Normalisation by a mean and a variance that are given.", define=_normalize,
+    result=lambda x, *_, **__: [(x.shape, x.dtype)], **_NORM,
+    sample=[Case(((2, 3, 4), (3,), (3,), (3,), (3,)), _PARAMS, (*_POSITIVE[:3], None, reals(0.5, 2)),
+                 numpy=lambda x, s, o, m, v: (x - m[:, None]) / np.sqrt(v[:, None] + 0.125) * s[:, None] + o[:, None])],
+)  # fmt: skip
+batch_norm_grad = composite(
+    "stablehlo.batch_norm_grad", doc="The cotangents of batch_norm_training for a cotangent of its first result.",
+    define=_train_gradient, result=_norm_results, multi=True, **_NORM,
+    sample=[Case(((2, 3, 4), (3,), (3,), (3,), (2, 3, 4)), _PARAMS, _POSITIVE, numpy=_gradient_numpy)],
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------- rows, bodies
+
+
+def _index_select(xs: Sequence[Tensor], *, dim: int, batch_dims: int) -> list[Tensor]:
+    x, index = xs
+    free = index.ndim - batch_dims
+    batch = tuple(range(batch_dims))
+    windows = tuple(d for d in range(x.ndim) if d != dim and d >= batch_dims)
+    numbers = gather_dims(
+        offset_dims=tuple(d if d < dim else d - 1 + free for d in windows), collapsed_slice_dims=(dim,),
+        operand_batching_dims=batch, start_indices_batching_dims=batch, start_index_map=(dim,),
+        index_vector_dim=index.ndim,
+    )  # fmt: skip
+    sizes = tuple(n if d in windows else 1 for d, n in enumerate(x.shape))
+    return [gather(x, index, dimension_numbers=numbers, slice_sizes=sizes)]
+
+
+torch_index_select = composite(
+    "stablehlo.torch_index_select", doc="The slices of the operand along `dim` that an index chooses.",
+    define=_index_select, attributes={"dim": I64, "batch_dims": I64},
+    result=lambda x, i, dim, batch_dims: [((*x.shape[:dim], *i.shape[batch_dims:], *x.shape[dim + 1 :]), x.dtype)],
+    sample=[Case(((3, 4), (5,)), {"dim": 1, "batch_dims": 0}, (None, integers(0, 3)), numpy=lambda x, i: x[:, i]),
+            Case(((2, 4, 3), (2, 5)), {"dim": 1, "batch_dims": 1}, (None, integers(0, 3)),
+                 numpy=lambda x, i: np.stack([a[j] for a, j in zip(x, i, strict=True)]))],
+)  # fmt: skip
+
+
+def _map(xs: Sequence[Tensor], *, dimensions: Shape, computation: Any) -> list[Tensor]:
+    if not isinstance(computation, Region):
+        return [REGISTRY[computation](*xs)]
+    shape, size = xs[0].shape, xs[0].size
+    outs = apply_body(computation, [reshape(x, shape=(size,)) for x in xs], size)
+    return [reshape(y, shape=shape) for y in outs]
+
+
+def _emit_scalar(region: ir.Region, name: str, operands: Sequence[Tensor]) -> None:
+    types = [tensor_type((), x.dtype) for x in operands]
+    block = ir.Block.create_at_start(region, types, [ir.Location.unknown()] * len(types))
+    with ir.InsertionPoint(block):
+        y = REGISTRY[name](*(Tensor(a) for a in block.arguments))
+        stablehlo.emit("stablehlo.return", [y.value], results=[])
+
+
+map_ = composite(
+    "stablehlo.map", doc="A function of scalars applied to each element.", define=_map,
+    attributes={"dimensions": I64Array}, regions=("computation",), emit_region=_emit_scalar,
+    result=lambda *xs, dimensions, computation: [(xs[0].shape, _map_dtype(xs, computation))],
+    sample=[Case(((3, 2), (3, 2)), {"dimensions": (0, 1), "computation": "stablehlo.multiply"}, numpy=np.multiply)],
+)  # fmt: skip
+
+
+def _map_dtype(xs: Sequence[Tensor], computation: Any) -> np.dtype:
+    if not isinstance(computation, Region):
+        return xs[0].dtype
+    *_, last = computation.source.blocks[0].operations
+    return shape_and_dtype(last.operation.operands[0].type)[1]

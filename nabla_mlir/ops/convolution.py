@@ -1,0 +1,272 @@
+"""Convolution in full: any dimension numbers, strides, padding, dilations, window reversal and groups.
+
+The dimension numbers are turned into positions: `lhs` and `out` as (batch, feature, *spatial) and `rhs` as (output
+feature, input feature, *spatial). Both transposes are convolutions again, with these roles exchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.stablehlo import I64, BoolArray, ConvDims, I64Array, Padding, Raw
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.ops.elementwise import convert
+from nabla_mlir.ops.kinds import contraction
+from nabla_mlir.ops.samples import Case
+from nabla_mlir.ops.shape import move_axis, reshape, reverse
+from nabla_mlir.ops.tensor import Tensor, full_like
+
+Positions = tuple[int, ...]
+_LETTERS = (("b", "f"), ("o", "i"), ("b", "f"))
+
+
+def positions(dimension_numbers: Any) -> tuple[Positions, ...]:
+    """Where the two named axes and each spatial axis of lhs, rhs and result stand."""
+    return tuple(
+        tuple(dims.index(key) for key in (*letters, *range(len(dims) - 2)))
+        for dims, letters in zip(dimension_numbers, _LETTERS, strict=True)
+    )
+
+
+def numbers(*places: Positions) -> Any:
+    """The dimension numbers with these positions of lhs, rhs and result."""
+    out = []
+    for place, letters in zip(places, _LETTERS, strict=True):
+        keys: list[Any] = [None] * len(place)
+        for position, key in zip(place, (*letters, *range(len(place) - 2)), strict=True):
+            keys[position] = key
+        out.append(tuple(keys))
+    return tuple(out)
+
+
+def _spread(n: int, dilation: int) -> int:
+    return 0 if n == 0 else (n - 1) * dilation + 1
+
+
+def _result_params(op: Any) -> dict[str, Any]:
+    """The dtype, and what is trivial and therefore absent."""
+    shape, dtype = shape_and_dtype(op.results[0].type)
+    trivial = conv_params(len(shape) - 2)
+    del trivial["dimension_numbers"]
+    return {name: value for name, value in trivial.items() if name not in op.attributes} | {"dtype": dtype}
+
+
+def _result(
+    lhs: Tensor, rhs: Tensor, *, dimension_numbers: Any, window_strides: Positions, padding: Any,
+    lhs_dilation: Positions, rhs_dilation: Positions, batch_group_count: int, dtype: np.dtype, **_: Any,
+) -> list[Any]:  # fmt: skip
+    (lb, _lf, *ls), (ro, _ri, *rs), (ob, of, *os) = positions(dimension_numbers)
+    shape = [0] * lhs.ndim
+    shape[ob], shape[of] = lhs.shape[lb] // batch_group_count, rhs.shape[ro]
+    for k, position in enumerate(os):
+        room = _spread(lhs.shape[ls[k]], lhs_dilation[k]) + sum(padding[k])
+        window = _spread(rhs.shape[rs[k]], rhs_dilation[k])
+        shape[position] = 0 if room < window or room <= 0 else (room - window) // window_strides[k] + 1
+    return [(tuple(shape), np.dtype(dtype))]
+
+
+# ---------------------------------------------------------------- axes folded into others
+
+
+def _merge(x: Tensor, source: int, target: int) -> Tensor:
+    """Axis `source` folded into axis `target`, in front of what `target` counts; positions without `source`."""
+    target -= target > source
+    x = move_axis(x, source, target)
+    return reshape(x, shape=(*x.shape[:target], x.shape[target] * x.shape[target + 1], *x.shape[target + 2 :]))
+
+
+def _split(x: Tensor, axis: int, outer: int) -> Tensor:
+    """`axis` as two axes (outer, inner)."""
+    return reshape(x, shape=(*x.shape[:axis], outer, x.shape[axis] // outer, *x.shape[axis + 1 :]))
+
+
+def _fold(x: Tensor, axis: int, groups: int) -> Tensor:
+    """The leading axis folded into `axis` (numbered without it): inside its groups, outside of what they count."""
+    if groups == 1:
+        return _merge(x, 0, axis + 1)
+    size = x.shape[0]
+    x = move_axis(_split(x, axis + 1, groups), 0, axis + 1)  # ..., groups, size, inner, ...
+    return reshape(x, shape=(*x.shape[:axis], groups * size * x.shape[axis + 2], *x.shape[axis + 3 :]))
+
+
+def _unfold(x: Tensor, axis: int, groups: int, size: int) -> Tensor:
+    """Undoes `_fold`."""
+    inner = x.shape[axis] // (groups * size)
+    x = reshape(x, shape=(*x.shape[:axis], groups, size, inner, *x.shape[axis + 1 :]))
+    x = move_axis(x, axis + 1, 0)
+    return reshape(x, shape=(size, *x.shape[1 : axis + 1], groups * inner, *x.shape[axis + 3 :]))
+
+
+# ---------------------------------------------------------------- transposes
+
+
+def _transpose(cts: Any, i: int, xs: Any, **params: Any) -> Tensor:
+    ct, mine, other = cts[0], xs[i], xs[1 - i]
+    if 0 in (ct.size, mine.size, other.size):
+        return full_like(mine, 0)
+    if other.dtype != ct.dtype:
+        other = convert(other, dtype=ct.dtype)
+    params |= {"dtype": ct.dtype}
+    out = _lhs_cotangent(ct, mine, other, **params) if i == 0 else _rhs_cotangent(ct, other, mine, **params)
+    return out if out.dtype == mine.dtype else convert(out, dtype=mine.dtype)
+
+
+def _lhs_cotangent(
+    ct: Tensor, lhs: Tensor, rhs: Tensor, *, dimension_numbers: Any, window_strides: Positions, padding: Any,
+    lhs_dilation: Positions, rhs_dilation: Positions, window_reversal: Any, feature_group_count: int,
+    batch_group_count: int, **params: Any,
+) -> Tensor:  # fmt: skip
+    """The cotangent, spread by the strides, under the window turned round, with the kernel's features exchanged."""
+    left, (ro, ri, *rs), out = positions(dimension_numbers)
+    groups = max(feature_group_count, batch_group_count)
+    if groups > 1:  # the groups move from the output features of the kernel to its input features
+        split = _split(rhs, ro, groups)
+        source, target = ro, ri + (ri > ro)
+        rhs = _merge(split, source, target)
+    around = []
+    for k, s in enumerate(rs):
+        window = _spread(rhs.shape[s], rhs_dilation[k])
+        low = window - 1 - padding[k][0]
+        room = _spread(lhs.shape[left[2 + k]], lhs_dilation[k]) + window - 1
+        around.append((low, room - _spread(ct.shape[out[2 + k]], window_strides[k]) - low))
+    x = convolution(
+        ct, rhs, dimension_numbers=numbers(out, (ri, ro, *rs), left), window_strides=lhs_dilation,
+        padding=tuple(around), lhs_dilation=window_strides, rhs_dilation=rhs_dilation,
+        window_reversal=tuple(not r for r in window_reversal), feature_group_count=groups, batch_group_count=1,
+        **params,
+    )  # fmt: skip
+    if batch_group_count > 1:  # the groups move from the features of the result to its batch
+        lb, lf = left[:2]
+        x = _merge(_split(x, lf, groups), lf, lb + (lb > lf))
+    return x
+
+
+def _rhs_cotangent(
+    ct: Tensor, lhs: Tensor, rhs: Tensor, *, dimension_numbers: Any, window_strides: Positions, padding: Any,
+    lhs_dilation: Positions, rhs_dilation: Positions, window_reversal: Any, feature_group_count: int,
+    batch_group_count: int, **params: Any,
+) -> Tensor:  # fmt: skip
+    """The input under the cotangent as the window: batch and features exchanged, and with them their groups."""
+    (lb, lf, *ls), (ro, ri, *rs), (ob, of, *os) = positions(dimension_numbers)
+    around = []
+    for k, s in enumerate(rs):
+        low = padding[k][0]
+        room = _spread(rhs.shape[s], rhs_dilation[k]) + _spread(ct.shape[os[k]], window_strides[k]) - 1
+        around.append((low, room - _spread(lhs.shape[ls[k]], lhs_dilation[k]) - low))
+    kernel = convolution(
+        lhs, ct, dimension_numbers=numbers((lf, lb, *ls), (of, ob, *os), (ri, ro, *rs)), window_strides=rhs_dilation,
+        padding=tuple(around), lhs_dilation=lhs_dilation, rhs_dilation=window_strides,
+        window_reversal=(False,) * len(rs), feature_group_count=batch_group_count,
+        batch_group_count=feature_group_count, **params,
+    )  # fmt: skip
+    turned = tuple(s for s, r in zip(rs, window_reversal, strict=True) if r)
+    return reverse(kernel, dimensions=turned) if turned else kernel
+
+
+# ---------------------------------------------------------------- batch
+
+
+def _batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
+    """One-sided: the mapped axis is a part of lhs's batch, or of rhs's output features. Both: one more group."""
+    lhs, rhs = xs
+    (lb, lf, *_), (ro, *_), (ob, of, *_) = positions(params["dimension_numbers"])
+    features, batches = params["feature_group_count"], params["batch_group_count"]
+    if mapped[0] and mapped[1]:
+        group = "batch_group_count" if batches > 1 else "feature_group_count"
+        lhs = _merge(lhs, 0, 1 + (lb if batches > 1 else lf))
+        out = convolution(lhs, _merge(rhs, 0, 1 + ro), **{**params, group: size * params[group]})
+        return [_unfold(out, of, 1, size)]
+    if mapped[0]:
+        return [_unfold(convolution(_fold(lhs, lb, batches), rhs, **params), ob, 1, size)]
+    groups = max(features, batches)
+    return [_unfold(convolution(lhs, _fold(rhs, ro, groups), **params), of, groups, size)]
+
+
+# ---------------------------------------------------------------- samples
+
+
+def _numpy(**params: Any) -> Any:
+    """The definition of a convolution, one element of the result after the other."""
+
+    def run(lhs: Any, rhs: Any) -> Any:
+        left, right, place = positions(params["dimension_numbers"])
+        x, w = lhs.transpose(left), rhs.transpose(right)  # n i *spatial, o i *window
+        for axis, (low, high) in enumerate(params["padding"], 2):
+            x = _widened(x, axis, params["lhs_dilation"][axis - 2], low, high)
+            w = _widened(w, axis, params["rhs_dilation"][axis - 2], 0, 0)
+            w = np.flip(w, axis) if params["window_reversal"][axis - 2] else w
+        features, batches = params["feature_group_count"], params["batch_group_count"]
+        xs = np.split(x, features, 1) if features > 1 else np.split(x, batches, 0)
+        ws = np.split(w, max(features, batches), 0)
+        parts = [_windows_product(a, b, params["window_strides"]) for a, b in zip(xs, ws, strict=True)]
+        return np.concatenate(parts, 1).transpose(np.argsort(place))
+
+    return run
+
+
+def _widened(x: Any, axis: int, dilation: int, low: int, high: int) -> Any:
+    spread = np.zeros((*x.shape[:axis], _spread(x.shape[axis], dilation), *x.shape[axis + 1 :]), x.dtype)
+    spread[(slice(None),) * axis + (slice(None, None, dilation),)] = x
+    pads = [(0, 0)] * x.ndim
+    pads[axis] = (max(low, 0), max(high, 0))
+    padded = np.pad(spread, pads)
+    return padded.take(range(max(-low, 0), padded.shape[axis] + min(high, 0)), axis)
+
+
+def _windows_product(x: Any, w: Any, strides: Positions) -> Any:
+    counts = [max(0, (n - k) // s + 1) for n, k, s in zip(x.shape[2:], w.shape[2:], strides, strict=True)]
+    out = np.zeros((x.shape[0], w.shape[0], *counts))
+    axes = tuple(range(1, x.ndim))
+    for at in np.ndindex(*counts):
+        here = tuple(slice(i * s, i * s + k) for i, s, k in zip(at, strides, w.shape[2:], strict=True))
+        out[(slice(None), slice(None), *at)] = np.tensordot(x[(slice(None), slice(None), *here)], w, (axes, axes))
+    return out
+
+
+def conv_params(rank: int, **given: Any) -> dict[str, Any]:
+    """Parameters of a convolution of `rank` spatial axes: batch and features lead, and nothing is dilated."""
+    spatial = tuple(range(rank))
+    lead = ("b", "f", *spatial)
+    return {
+        "dimension_numbers": (lead, ("o", "i", *spatial), lead), "window_strides": (1,) * rank,
+        "padding": ((0, 0),) * rank, "lhs_dilation": (1,) * rank, "rhs_dilation": (1,) * rank,
+        "window_reversal": (False,) * rank, "feature_group_count": 1, "batch_group_count": 1, **given,
+    }  # fmt: skip
+
+
+def _sample(lhs: Sequence[int], rhs: Sequence[int], **given: Any) -> Case:
+    params = conv_params(len(lhs) - 2, **given)
+    return Case((tuple(lhs), tuple(rhs)), {**params, "dtype": None}, numpy=_numpy(**params))
+
+
+_NHWC = (("b", 0, 1, "f"), (0, 1, "i", "o"), ("b", 0, 1, "f"))
+_MIXED = ((1, "f", 0, "b"), ("i", 1, "o", 0), ("f", 0, "b", 1))
+
+convolution = contraction(
+    "stablehlo.convolution", doc="Sums of products of the windows of lhs with the kernel rhs.",
+    attributes={"dimension_numbers": ConvDims, "window_strides": I64Array, "padding": Padding,
+                "lhs_dilation": I64Array, "rhs_dilation": I64Array, "window_reversal": BoolArray,
+                "feature_group_count": I64, "batch_group_count": I64, "precision_config": Raw},
+    defaults={"precision_config": None},
+    result=_result, result_params=_result_params,
+    transpose=_transpose, batch=_batch,
+    sample=[
+        _sample((2, 3, 6), (4, 3, 3)),
+        _sample((2, 2, 7), (3, 2, 2), window_strides=(2,), padding=((1, 2),), rhs_dilation=(3,)),
+        _sample((1, 2, 4), (3, 2, 3), padding=((-1, 4),), lhs_dilation=(2,), window_reversal=(True,)),
+        _sample((2, 5, 6, 2), (3, 2, 2, 3), dimension_numbers=_NHWC, padding=((1, 1), (0, 1)), window_strides=(2, 1)),
+        _sample((4, 2, 5, 3), (2, 3, 2, 2), dimension_numbers=_MIXED, rhs_dilation=(2, 1),
+                window_reversal=(True, False)),
+        _sample((2, 4, 5), (6, 2, 2), feature_group_count=2, padding=((0, 1),)),
+        _sample((1, 3, 5), (6, 1, 2), feature_group_count=3, window_strides=(2,)),
+        _sample((4, 2, 5), (6, 2, 3), batch_group_count=2, padding=((2, -1),), lhs_dilation=(2,), window_strides=(3,)),
+        _sample((4, 3, 5, 4), (2, 2, 2, 6), dimension_numbers=_NHWC, feature_group_count=2,
+                window_reversal=(False, True)),
+        _sample((1, 2, 3, 3, 4), (2, 2, 2, 1, 2), padding=((1, 0), (0, 0), (0, 1)), window_strides=(1, 2, 2)),
+        _sample((2, 3), (4, 3)),
+        _sample((1, 2, 2), (2, 2, 3)),
+    ],
+)  # fmt: skip

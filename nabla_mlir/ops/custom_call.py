@@ -1,0 +1,120 @@
+"""Custom calls: one record that looks its rules up by the name of the target.
+
+The rules of LAPACK's routines, as JAX calls them, are in `lapack.py`; users add theirs with `register_custom_call`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.stablehlo import Raw, String
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.errors import RuleMissingError, user_frame
+from nabla_mlir.ops.kinds import all_prefixed, general
+from nabla_mlir.ops.registry import ZERO, MaybeZero, Zero
+from nabla_mlir.ops.tensor import Tensor
+
+# What a call carries besides its target. Layouts and aliases speak of the shapes of this one call.
+_FIXED = (
+    "operand_layouts",
+    "result_layouts",
+    "output_operand_aliases",
+    "sdy.sharding_rule",
+    "mhlo.frontend_attributes",
+)
+_OTHERS = ("backend_config", "mhlo.backend_config", "api_version", "has_side_effect", "called_computations",
+           "custom_call_schedule", "mhlo.sharding")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of one target; None for one that does not exist."""
+
+    jvp: Callable[..., list[MaybeZero]] | None
+    batch: Callable[..., list[Tensor]] | None
+
+
+_rules: dict[str, Rules] = {}
+
+
+def register_custom_call(
+    target: str,
+    *,
+    jvp: Callable[..., list[MaybeZero]] | None = None,
+    batch: Callable[..., list[Tensor]] | str | None = None,
+) -> None:
+    """Adds the rules of a custom call.
+
+    Args:
+      target: the name that the calls give as `call_target_name`.
+      jvp: ``(results, operands, tangents, **attributes) -> [tangent of each result]``; a tangent may be `ZERO`, and
+        must be linear in those given. Reverse mode is its transpose.
+      batch: ``(operands, mapped, size, **attributes) -> results`` with the mapped axis leading in the operands that
+        are mapped and in every result; "leading" if the target itself takes any number of leading axes.
+
+    Example:
+      >>> from nabla_mlir.ops.custom_call import register_custom_call
+      >>> register_custom_call("my_double", jvp=lambda outs, xs, ts, **_: [ts[0] + ts[0]], batch="leading")
+    """
+    _rules[target] = Rules(jvp, batch_of_leading_axes if batch == "leading" else batch)  # type: ignore[arg-type]
+
+
+def _rule(params: Any, transform: str) -> Any:
+    target = params["call_target_name"]
+    rules = _rules.get(target)
+    rule = getattr(rules, transform) if rules is not None else None
+    if rule is None:
+        name = {"batch": "vmap"}.get(transform, transform)
+        raise RuleMissingError(
+            f"{name} requires a rule for every custom call, got the target {target!r}, which has none.",
+            where=user_frame(), help="add it with nabla_mlir.ops.custom_call.register_custom_call.",
+        )  # fmt: skip
+    return rule
+
+
+def _jvp(outs: Any, xs: Any, tangents: Any, **params: Any) -> list[MaybeZero]:
+    if all(isinstance(t, Zero) for t in tangents):
+        return [ZERO] * len(outs)
+    return list(_rule(params, "jvp")(outs, xs, tangents, **params))
+
+
+def _batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
+    return list(_rule(params, "batch")(xs, mapped, size, **params))
+
+
+def batch_of_leading_axes(xs: Any, mapped: Any, size: int, *, results: Any, **params: Any) -> list[Tensor]:
+    """The batch rule of a target that takes any number of leading axes."""
+    params |= dict.fromkeys(_FIXED)
+    wide = [((size, *shape), dtype) for shape, dtype in results]
+    return custom_call.apply(all_prefixed(xs, mapped, size), {**params, "results": wide})
+
+
+def call(
+    target: str, xs: Sequence[Tensor], results: Sequence[tuple[tuple[int, ...], np.dtype]], **attributes: Any
+) -> list[Tensor]:
+    """Emits a custom call."""
+    absent = dict.fromkeys([*_FIXED, *_OTHERS])
+    return custom_call.apply(xs, {**absent, **attributes, "call_target_name": target, "results": list(results)})
+
+
+custom_call = general(
+    "stablehlo.custom_call", doc="A call of something outside; its rules are looked up by the name of its target.",
+    attributes={"call_target_name": String} | dict.fromkeys((*_FIXED, *_OTHERS), Raw),
+    result=lambda *xs, results, **_: results,
+    result_params=lambda op: {"results": [shape_and_dtype(r.type) for r in op.results]},
+    jvp=_jvp, batch=_batch, multi=True,
+)  # fmt: skip
+
+
+def _identity(name: str) -> None:
+    register_custom_call(
+        name, jvp=lambda outs, xs, ts, **_: list(ts), batch=lambda xs, mapped, size, **_: all_prefixed(xs, mapped, size)
+    )
+
+
+for _name in ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement"):
+    _identity(_name)

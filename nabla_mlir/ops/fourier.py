@@ -1,0 +1,50 @@
+"""Fourier transforms. Their transposes are plain (nothing is conjugated), as for every operation here."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.stablehlo import I64Array, enum
+from nabla_mlir.ops.elementwise import conj
+from nabla_mlir.ops.kinds import structural
+from nabla_mlir.ops.samples import Case
+from nabla_mlir.ops.tensor import Tensor, constant
+
+Shape = tuple[int, ...]
+
+
+def _transpose(cts: Any, i: int, xs: Any, *, fft_type: str, fft_length: Shape) -> Tensor:
+    """The matrices of FFT and IFFT are symmetric; the real transforms are each other's transposes up to weights.
+
+    Of the spectrum of a real signal only one half is kept: its inner frequencies stand for two.
+    """
+    ct = cts[0]
+    if fft_type in ("FFT", "IFFT"):
+        return fft(ct, fft_type=fft_type, fft_length=fft_length)
+    n, size = fft_length[-1], math.prod(fft_length)
+    twice = np.full(n // 2 + 1, 2.0)
+    twice[0] = 1
+    if n % 2 == 0:
+        twice[-1] = 1
+    if fft_type == "RFFT":
+        return fft(conj(ct) * _weights(size / twice, ct), fft_type="IRFFT", fft_length=fft_length)
+    spectrum = fft(ct, fft_type="RFFT", fft_length=fft_length)
+    return conj(spectrum * _weights(twice / size, spectrum))
+
+
+def _weights(row: np.ndarray, like: Tensor) -> Tensor:
+    from nabla_mlir.ops.shape import broadcast_in_dim
+
+    return broadcast_in_dim(constant(row.astype(like.dtype)), shape=like.shape, broadcast_dimensions=(like.ndim - 1,))
+
+
+fft = structural(
+    "stablehlo.fft", doc="Discrete Fourier transform over the last axes: FFT, IFFT, RFFT or IRFFT.",
+    attributes={"fft_type": enum("fft_type"), "fft_length": I64Array},
+    transpose=_transpose, batch=lambda xs, mapped, size, **params: [fft(xs[0], **params)],
+    sample=[Case(((2, 5),), {"fft_type": "RFFT", "fft_length": (5,)}, numpy=np.fft.rfft),
+            Case(((2, 3, 4),), {"fft_type": "RFFT", "fft_length": (3, 4)}, numpy=np.fft.rfft2)],
+)  # fmt: skip

@@ -1,0 +1,315 @@
+"""Derivatives and batches of LAPACK's routines, as JAX's custom calls name them.
+
+The formulas follow from differentiating the factorisation and splitting what results into its triangles, as in Giles
+(2008) for the general method and Murray (2016) for Cholesky. All take stacks of matrices.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder
+from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.ops.custom_call import batch_of_leading_axes, call, register_custom_call
+from nabla_mlir.ops.elementwise import compare, convert, imag, logical_and, make_complex, real, select
+from nabla_mlir.ops.indexing import along_axis
+from nabla_mlir.ops.linalg import adjoint, cholesky_tangent, matmul, symmetric_part, triangular_solve, tril
+from nabla_mlir.ops.linalg import weighted as masked
+from nabla_mlir.ops.reduction import reduce_sum
+from nabla_mlir.ops.registry import REGISTRY, ZERO, MaybeZero, Zero
+from nabla_mlir.ops.shape import broadcast_in_dim, iota, pad, slice_
+from nabla_mlir.ops.tensor import Tensor, constant, full, full_like, wrap
+
+# ---------------------------------------------------------------- words
+
+
+def _option(config: ir.Attribute, key: str) -> str:
+    """A one-letter option of LAPACK."""
+    return chr(config[key].value & 0xFF)
+
+
+def _config(**options: str) -> ir.Attribute:
+    text = ", ".join(f"{k} = {ord(v)} : ui8" for k, v in options.items())
+    return ir.Attribute.parse(f"{{{text}}}", context())
+
+
+def _block(x: Tensor, rows: tuple[int, int], columns: tuple[int, int]) -> Tensor:
+    if rows == (0, x.shape[-2]) and columns == (0, x.shape[-1]):
+        return x
+    stack = x.shape[:-2]
+    return slice_(
+        x, start_indices=(*(0 for _ in stack), rows[0], columns[0]), limit_indices=(*stack, rows[1], columns[1]),
+        strides=(1,) * x.ndim,
+    )  # fmt: skip
+
+
+def _padded(x: Tensor, rows: int, columns: int) -> Tensor:
+    """`x` in the upper left corner of zeros."""
+    if x.shape[-2:] == (rows, columns):
+        return x
+    none = (0,) * (x.ndim - 2)
+    return pad(
+        x, full((), 0, x.dtype), edge_padding_low=(0,) * x.ndim,
+        edge_padding_high=(*none, rows - x.shape[-2], columns - x.shape[-1]), interior_padding=(0,) * x.ndim,
+    )  # fmt: skip
+
+
+def _constant(x: np.ndarray, like: Tensor) -> Tensor:
+    shape = (*like.shape[:-2], *x.shape)
+    return broadcast_in_dim(
+        constant(x.astype(like.dtype)), shape=shape, broadcast_dimensions=(len(shape) - 2, len(shape) - 1)
+    )
+
+
+def _columns(v: Tensor, rows: int) -> Tensor:
+    """Entry j of a vector in the whole column j."""
+    return broadcast_in_dim(v, shape=(*v.shape[:-1], rows, v.shape[-1]),
+                            broadcast_dimensions=(*range(v.ndim - 1), v.ndim))  # fmt: skip
+
+
+def _rows(v: Tensor, columns: int) -> Tensor:
+    """Entry i of a vector in the whole row i."""
+    return broadcast_in_dim(v, shape=(*v.shape, columns), broadcast_dimensions=tuple(range(v.ndim)))
+
+
+def _diagonal(x: Tensor) -> Tensor:
+    n = x.shape[-1]
+    return reduce_sum(masked(x, np.eye(n)), (x.ndim - 1,))
+
+
+def _as(x: Tensor, dtype: np.dtype) -> Tensor:
+    return x if x.dtype == dtype else convert(x, dtype=dtype)
+
+
+def _real(x: Tensor) -> Tensor:
+    return real(x) if is_complex(x.dtype) else x
+
+
+def _imaginary(x: Tensor) -> Tensor:
+    """I times the imaginary part."""
+    return make_complex(full_like(real(x), 0), imag(x))
+
+
+def _inverse_or_zero(x: Tensor) -> Tensor:
+    """1/x, and 0 where x is 0."""
+    at_zero = compare(x, full_like(x, 0), comparison_direction="EQ")
+    return select(at_zero, full_like(x, 0), 1.0 / select(at_zero, full_like(x, 1), x))
+
+
+# ---------------------------------------------------------------- Cholesky, triangular systems
+
+
+def _potrf(outs: Any, xs: Any, tangents: Any, *, config: Any, **_: Any) -> list[MaybeZero]:
+    return [cholesky_tangent(outs[0], tangents[0], _option(config, "uplo") == "L"), ZERO]
+
+
+def _solve_params(config: Any) -> dict[str, Any]:
+    turned = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}[_option(config, "trans_x")]
+    return {"left_side": _option(config, "side") == "L", "lower": _option(config, "uplo") == "L",
+            "unit_diagonal": _option(config, "diag") == "U", "transpose_a": turned}  # fmt: skip
+
+
+def _trsm(outs: Any, xs: Any, tangents: Any, *, config: Any, **_: Any) -> list[MaybeZero]:
+    return triangular_solve.jvp(outs, xs, tangents, **_solve_params(config))
+
+
+def _trsm_batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
+    return triangular_solve.batch(xs, mapped, size, **_solve_params(params["mhlo.backend_config"]))
+
+
+# ---------------------------------------------------------------- LU
+
+
+def _getrf(outs: Any, xs: Any, tangents: Any, **_: Any) -> list[MaybeZero]:
+    """From P A = L U: inv(L) P A' inv(U) = inv(L) L' + U' inv(U), whose terms are its two triangles."""
+    lu, pivots = outs[:2]
+    m, n = lu.shape[-2:]
+    k = min(m, n)
+    # L and U are made square: what is added is a unit matrix.
+    low = _padded(_block(tril(lu, diagonal=0.0), (0, m), (0, k)), m, m) + _constant(np.eye(m), lu)
+    up = _padded(_block(tril(lu, lower=False), (0, k), (0, n)), n, n) + _constant(np.diag(np.arange(n) >= k), lu)
+    moved = _permuted(tangents[0], pivots)
+    inner = triangular_solve(low, moved, left_side=True, lower=True, unit_diagonal=True, transpose_a="NO_TRANSPOSE")
+    inner = triangular_solve(up, inner, left_side=False, lower=False, unit_diagonal=False, transpose_a="NO_TRANSPOSE")
+    below, above = tril(inner, diagonal=0.0), tril(inner, lower=False)
+    return [matmul(low, below) + matmul(above, up), ZERO, ZERO]
+
+
+def _permuted(x: Tensor, pivots: Tensor) -> Tensor:
+    """The rows of `x` exchanged as LAPACK's pivots say: row i with row pivots[i] (counted from 1), in order."""
+    m, axis = x.shape[-2], pivots.ndim - 1
+    index = iota(shape=(*pivots.shape[:-1], m), dtype=pivots.dtype, iota_dimension=axis)
+
+    def exchange(step: Any, order: Any) -> list[Any]:
+        here, order = wrap(step.value), wrap(order.value)
+        zero = full_like(here, 0)
+        start = [*(zero for _ in range(axis)), here]
+        other = REGISTRY["stablehlo.dynamic_slice"](pivots, *start, slice_sizes=(*pivots.shape[:-1], 1))
+        other = broadcast_in_dim(other - 1, shape=index.shape, broadcast_dimensions=tuple(range(index.ndim)))
+        mine = compare(index, broadcast_in_dim(_as(here, index.dtype), shape=index.shape, broadcast_dimensions=()),
+                       comparison_direction="EQ")  # fmt: skip
+        theirs = compare(index, other, comparison_direction="EQ")
+        row, column = (_spread_entry(order, at) for at in (mine, theirs))
+        return [builder.Val(select(mine, column, select(theirs, row, order)).value)]
+
+    (order,) = builder.for_loop(pivots.shape[-1], [builder.Val(index.value)], exchange)
+    places = _rows(wrap(order.value), x.shape[-1])
+    return along_axis(x, places, x.ndim - 2)
+
+
+def _spread_entry(x: Tensor, at: Tensor) -> Tensor:
+    """The one entry of each row of `x` that is marked, in all places of the row."""
+    entry = reduce_sum(select(at, x, full_like(x, 0)), (x.ndim - 1,))
+    return broadcast_in_dim(entry, shape=x.shape, broadcast_dimensions=tuple(range(x.ndim - 1)))
+
+
+# ---------------------------------------------------------------- QR
+# geqrf gives R and the reflectors of Q in one array, and orgqr makes Q of them. The tangent of Q is Q times a
+# skew-Hermitian matrix, which is determined by its part below the diagonal: that part stands in the tangent of the
+# packed array in the place of the reflectors, which only orgqr reads. (For complex matrices the imaginary diagonal
+# is the tangent of the factors tau.)
+
+
+def _orthogonal(target: str, packed: Tensor, taus: Tensor) -> Tensor:
+    """All m columns of Q."""
+    m, k = packed.shape[-2], taus.shape[-1]
+    reflectors = _padded(_block(packed, (0, m), (0, k)), m, m)
+    name = target.replace("geqrf", "ungqr" if is_complex(packed.dtype) else "orgqr")
+    return call(name, [reflectors, taus], [(reflectors.shape, reflectors.dtype)], **{"mhlo.backend_config": _config()})[
+        0
+    ]
+
+
+def _geqrf(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[MaybeZero]:
+    packed, taus = outs
+    m, n = packed.shape[-2:]
+    k = min(m, n)
+    q = _orthogonal(target, packed, taus)
+    turned = matmul(adjoint(q), tangents[0])
+    r = tril(_block(packed, (0, k), (0, k)), lower=False)
+    inner = triangular_solve(
+        r, _block(turned, (0, m), (0, k)), left_side=False, lower=False, unit_diagonal=False, transpose_a="NO_TRANSPOSE"
+    )
+    below = tril(inner, diagonal=0.0)  # of the rotation, m x k
+    rotation = _skew(below, m)
+    diagonal: MaybeZero = ZERO
+    if is_complex(packed.dtype):
+        diagonal = _imaginary(_diagonal(_block(inner, (0, k), (0, k))))
+        rotation = rotation + _padded(masked(_rows(diagonal, k), np.eye(k)), m, m)
+    upper = _padded(tril(_block(packed, (0, k), (0, n)), lower=False), m, n)
+    dr = tril(turned - matmul(rotation, upper), lower=False)
+    return [dr + _padded(below, m, n), diagonal]
+
+
+def _skew(below: Tensor, m: int) -> Tensor:
+    square = _padded(below, m, m)
+    return square - adjoint(square)
+
+
+def _orgqr(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[MaybeZero]:
+    packed, taus = xs
+    m, columns, k = packed.shape[-2], packed.shape[-1], taus.shape[-1]
+    if isinstance(tangents[0], Zero):
+        return [ZERO]
+    q = (
+        outs[0]
+        if columns == m
+        else _orthogonal(target.replace("orgqr", "geqrf").replace("ungqr", "geqrf"), packed, taus)
+    )
+    rotation = _skew(tril(_block(tangents[0], (0, m), (0, k)), diagonal=0.0), m)
+    if not isinstance(tangents[1], Zero):
+        rotation = rotation + _padded(masked(_rows(tangents[1], k), np.eye(k)), m, m)
+    return [_block(matmul(q, rotation), (0, m), (0, columns))]
+
+
+# ---------------------------------------------------------------- eigenvalues, singular values
+
+
+def _syevd(outs: Any, xs: Any, tangents: Any, *, config: Any, **_: Any) -> list[MaybeZero]:
+    """With P = V^H A' V: the eigenvalues move by its diagonal, the vectors by V (P_ij / (w_j - w_i))."""
+    v, w = outs[:2]
+    n = w.shape[-1]
+    inner = matmul(matmul(adjoint(v), symmetric_part(tangents[0], _option(config, "uplo") == "L")), v)
+    gaps = _inverse_or_zero(_columns(w, n) - _rows(w, n))
+    return [matmul(v, inner * _as(gaps, v.dtype)), _real(_diagonal(inner)), ZERO]
+
+
+def _gesdd(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: Any) -> list[MaybeZero]:
+    """With P = U^H A' V: the singular values move by the real part of its diagonal, U and V by rotations."""
+    a, da = xs[0], tangents[0]
+    m, n = a.shape[-2:]
+    k = min(m, n)
+    s, u, vt = outs[1:4]
+    if _option(config, "mode") == "N":  # the vectors were not computed
+        stack = a.shape[:-2]
+        shapes = [(a.shape, a.dtype), (s.shape, s.dtype), ((*stack, m, k), a.dtype), ((*stack, k, n), a.dtype),
+                  (stack, np.dtype(np.int32))]  # fmt: skip
+        again = call(target, [a], shapes, **{"mhlo.backend_config": _config(mode="S")})
+        u, vt = again[2:4]
+        inner = matmul(matmul(adjoint(u), da), adjoint(vt))
+        return [ZERO, _real(_diagonal(inner)), ZERO, ZERO, ZERO]
+    thin_u, v = _block(u, (0, m), (0, k)), adjoint(_block(vt, (0, k), (0, n)))
+    turned = matmul(adjoint(thin_u), da)
+    inner = matmul(turned, v)
+    columns, rows = _columns(s, k), _rows(s, k)
+    apart = compare(rows, columns, comparison_direction="NE")
+    off = logical_and(apart, _constant_mask(1 - np.eye(k), apart))
+    squares = (columns - rows) * (columns + rows)
+    gaps = _as(select(off, _inverse_or_zero(squares), full_like(squares, 0)), a.dtype)
+    scale_columns, scale_rows = _as(columns, a.dtype), _as(rows, a.dtype)
+    left = inner * scale_columns
+    right = scale_rows * inner
+    rotate_u = gaps * (left + adjoint(left))
+    rotate_v = gaps * (right + adjoint(right))
+    inverse = _inverse_or_zero(s)
+    if is_complex(a.dtype):
+        phase = _imaginary(_diagonal(inner)) * _as(inverse, a.dtype)
+        rotate_u = rotate_u + masked(_rows(phase, k), np.eye(k))
+    du, dv = matmul(thin_u, rotate_u), matmul(v, rotate_v)
+    if m > k:
+        outside = matmul(da, v)
+        du = du + (outside - matmul(thin_u, inner)) * _as(_columns(inverse, m), a.dtype)
+    if n > k:
+        outside = matmul(adjoint(da), thin_u)
+        dv = dv + (outside - matmul(v, adjoint(inner))) * _as(_columns(inverse, n), a.dtype)
+    du, dv = _completed(u, du, k), _completed(adjoint(vt), dv, k)
+    return [ZERO, _real(_diagonal(inner)), du, adjoint(dv), ZERO]
+
+
+def _constant_mask(x: np.ndarray, like: Tensor) -> Tensor:
+    return broadcast_in_dim(
+        constant(x.astype(bool)), shape=like.shape, broadcast_dimensions=(like.ndim - 2, like.ndim - 1)
+    )
+
+
+def _completed(u: Tensor, du: Tensor, k: int) -> Tensor:
+    """The tangent of all columns from that of the first k: the others stay orthogonal to them."""
+    rows, columns = u.shape[-2:]
+    if columns == k:
+        return du
+    first, others = _block(u, (0, rows), (0, k)), _block(u, (0, rows), (k, columns))
+    turned = -matmul(first, matmul(adjoint(du), others))
+    return REGISTRY["stablehlo.concatenate"](du, turned, dimension=u.ndim - 1)
+
+
+# ---------------------------------------------------------------- registration
+
+
+def _register(routine: str, rule: Any, batch: Any = batch_of_leading_axes) -> None:
+    for letter in "sdcz":
+        target = f"lapack_{letter}{routine}_ffi"
+
+        def jvp(outs: Any, xs: Any, tangents: Any, _target: str = target, **params: Any) -> list[MaybeZero]:
+            return rule(outs, xs, tangents, config=params["mhlo.backend_config"], target=_target)
+
+        register_custom_call(target, jvp=jvp, batch=batch)
+
+
+for _routine, _jvp in (("potrf", _potrf), ("getrf", _getrf), ("geqrf", _geqrf), ("orgqr", _orgqr), ("ungqr", _orgqr),
+                       ("syevd", _syevd), ("heevd", _syevd), ("gesdd", _gesdd)):  # fmt: skip
+    _register(_routine, _jvp)
+_register("trsm", _trsm, _trsm_batch)

@@ -1,0 +1,195 @@
+"""Cholesky factorisation and triangular solves, and the words in which rules of linear algebra are written.
+
+Matrices are the last two axes; all axes in front of them are stacked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.stablehlo import Bool, enum
+from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.ops.contraction import dims, dot_general
+from nabla_mlir.ops.elementwise import conj, select
+from nabla_mlir.ops.kinds import general, prefixed
+from nabla_mlir.ops.registry import ZERO, MaybeZero, Zero
+from nabla_mlir.ops.samples import Case, Domain, reals
+from nabla_mlir.ops.shape import broadcast_in_dim, move_axis, reshape, transpose
+from nabla_mlir.ops.tensor import Tensor, constant, full_like
+
+# ---------------------------------------------------------------- words
+
+
+def matrix_transpose(x: Tensor) -> Tensor:
+    """The last two axes exchanged."""
+    return transpose(x, permutation=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+def adjoint(x: Tensor) -> Tensor:
+    """The conjugate of the transpose."""
+    turned = matrix_transpose(x)
+    return conj(turned) if is_complex(x.dtype) else turned
+
+
+def matmul(x: Tensor, y: Tensor) -> Tensor:
+    """The product of stacked matrices."""
+    stack = tuple(range(x.ndim - 2))
+    return dot_general(x, y, dot_dimension_numbers=dims((x.ndim - 1,), (y.ndim - 2,), stack, stack), dtype=x.dtype)
+
+
+def weighted(x: Tensor, weights: np.ndarray) -> Tensor:
+    """`x` times a constant matrix, where that is 0 exactly 0 (even for what is not finite), where 1 unchanged."""
+    inside = broadcast_in_dim(constant(weights != 0), shape=x.shape, broadcast_dimensions=(x.ndim - 2, x.ndim - 1))
+    if not np.isin(weights, (0, 1)).all():
+        factor = constant(weights.astype(x.dtype))
+        x = x * broadcast_in_dim(factor, shape=x.shape, broadcast_dimensions=(x.ndim - 2, x.ndim - 1))
+    return select(inside, x, full_like(x, 0))
+
+
+def triangle(rows: int, columns: int, lower: bool, *, diagonal: float = 1.0) -> np.ndarray:
+    """Ones below (or above) the diagonal, zeros on the other side, and a value on it."""
+    row, column = np.indices((rows, columns))
+    return np.where(row == column, diagonal, (row > column) if lower else (row < column)).astype(float)
+
+
+def tril(x: Tensor, lower: bool = True, *, diagonal: float = 1.0) -> Tensor:
+    """One triangle of `x`, its diagonal times `diagonal`."""
+    return weighted(x, triangle(x.shape[-2], x.shape[-1], lower, diagonal=diagonal))
+
+
+def symmetric_part(x: Tensor, lower: bool) -> Tensor:
+    """The Hermitian matrix of which one triangle is that of `x`: what routines see that read only one."""
+    half = tril(x, lower, diagonal=0.5)
+    return half + adjoint(half)
+
+
+# ---------------------------------------------------------------- triangular_solve
+
+_TURNED = {"NO_TRANSPOSE": "TRANSPOSE", "TRANSPOSE": "NO_TRANSPOSE"}
+
+
+def _solve_jvp(
+    outs: Any, xs: Any, tangents: Any, *, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str
+) -> list[MaybeZero]:
+    """Op(A) X = B gives op(A) X' = B' - op(A') X: one more solve. Only the triangle of A' that is read counts."""
+    a, (da, db), x = xs[0], tangents, outs[0]
+    params = {"left_side": left_side, "lower": lower, "unit_diagonal": unit_diagonal, "transpose_a": transpose_a}
+    right: MaybeZero = db
+    if not isinstance(da, Zero):
+        read = tril(da, lower, diagonal=0.0 if unit_diagonal else 1.0)
+        read = {"NO_TRANSPOSE": lambda v: v, "TRANSPOSE": matrix_transpose, "ADJOINT": adjoint}[transpose_a](read)
+        moved = matmul(read, x) if left_side else matmul(x, read)
+        right = -moved if isinstance(db, Zero) else db - moved
+    return [ZERO if isinstance(right, Zero) else triangular_solve(a, right, **params)]
+
+
+def _solve_transpose(cts: Any, i: int, xs: Any, *, transpose_a: str, **params: Any) -> Tensor:
+    a = xs[0]
+    if transpose_a == "ADJOINT":  # the transpose of inv(A^H) is inv(conj(A))
+        return triangular_solve(conj(a) if is_complex(a.dtype) else a, cts[0], transpose_a="NO_TRANSPOSE", **params)
+    return triangular_solve(a, cts[0], transpose_a=_TURNED[transpose_a], **params)
+
+
+def _solve_batch(xs: Any, mapped: Any, size: int, *, left_side: bool, **params: Any) -> list[Tensor]:
+    a, b = xs
+    if mapped[0]:
+        b = b if mapped[1] else prefixed(b, size)
+        return [triangular_solve(a, b, left_side=left_side, **params)]
+    # One matrix for all entries: they become more right-hand sides of it.
+    free = b.ndim - 1 if left_side else b.ndim - 2
+    wide = move_axis(b, 0, free - 1)
+    n = wide.shape[free]
+    solved = triangular_solve(a, _joined(wide, free - 1), left_side=left_side, **params)
+    at = free - 1
+    return [move_axis(reshape(solved, shape=(*solved.shape[:at], size, n, *solved.shape[at + 1 :])), at, 0)]
+
+
+def _joined(x: Tensor, axis: int) -> Tensor:
+    return reshape(x, shape=(*x.shape[:axis], x.shape[axis] * x.shape[axis + 1], *x.shape[axis + 2 :]))
+
+
+def _solve_numpy(*, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str) -> Any:
+    def run(a: Any, b: Any) -> Any:
+        a = np.tril(a) if lower else np.triu(a)
+        if unit_diagonal:
+            a = a - a * np.eye(a.shape[-1]) + np.eye(a.shape[-1])
+        a = a if transpose_a == "NO_TRANSPOSE" else np.swapaxes(a, -1, -2)
+        if left_side:
+            return np.linalg.solve(a, b)
+        return np.swapaxes(np.linalg.solve(np.swapaxes(a, -1, -2), np.swapaxes(b, -1, -2)), -1, -2)
+
+    return run
+
+
+def _solve_sample(shapes: Any, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str) -> Case:
+    params = {"left_side": left_side, "lower": lower, "unit_diagonal": unit_diagonal, "transpose_a": transpose_a}
+    return Case(shapes, params, (reals(0.5, 2),), numpy=_solve_numpy(**params))
+
+
+triangular_solve = general(
+    "stablehlo.triangular_solve", doc="X with op(a) X = b or X op(a) = b, of a triangular matrix a.",
+    attributes={"left_side": Bool, "lower": Bool, "unit_diagonal": Bool, "transpose_a": enum("transpose")},
+    result=lambda a, b, **_: [(b.shape, b.dtype)],
+    jvp=_solve_jvp, linear=(1,), transpose=_solve_transpose, batch=_solve_batch,
+    sample=[
+        _solve_sample(((3, 3), (3, 2)), True, True, False, "NO_TRANSPOSE"),
+        _solve_sample(((3, 3), (2, 3)), False, True, False, "TRANSPOSE"),
+        _solve_sample(((2, 3, 3), (2, 3, 2)), True, False, False, "ADJOINT"),
+        _solve_sample(((3, 3), (2, 3)), False, False, True, "NO_TRANSPOSE"),
+        _solve_sample(((3, 3), (3, 1)), True, False, True, "TRANSPOSE"),
+    ],
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------- cholesky
+
+
+def cholesky_tangent(factor: Tensor, dx: Tensor, lower: bool) -> Tensor:
+    """The tangent of a Cholesky factor (Murray 2016): L phi(inv(L) A' inv(L)^H), phi the triangle, diagonal halved.
+
+    Args:
+      factor: L, or its adjoint if not lower; its other triangle is not read.
+      dx: the tangent of A, of which only one triangle counts.
+    """
+    low = tril(factor, lower)
+    low = low if lower else adjoint(low)
+    solve = {"lower": True, "unit_diagonal": False}
+    inner = triangular_solve(low, symmetric_part(dx, lower), left_side=True, transpose_a="NO_TRANSPOSE", **solve)
+    inner = triangular_solve(low, inner, left_side=False, transpose_a="ADJOINT", **solve)
+    out = matmul(low, tril(inner, diagonal=0.5))
+    return out if lower else adjoint(out)
+
+
+def _cholesky_jvp(outs: Any, xs: Any, tangents: Any, *, lower: bool) -> list[MaybeZero]:
+    dx = tangents[0]
+    return [ZERO if isinstance(dx, Zero) else cholesky_tangent(outs[0], dx, lower)]
+
+
+@dataclass(frozen=True)
+class Definite(Domain):
+    """Positive definite matrices; they are not symmetric, since only one triangle is read."""
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        x = rng.uniform(-1, 1, shape)
+        return (x + 3 * shape[-1] * np.eye(shape[-1])).astype(dtype)
+
+
+def _cholesky_numpy(lower: bool) -> Any:
+    def run(x: Any) -> Any:
+        x = x if lower else np.swapaxes(x, -1, -2)
+        factor = np.linalg.cholesky(x)
+        return factor if lower else np.swapaxes(factor, -1, -2)
+
+    return run
+
+
+cholesky = general(
+    "stablehlo.cholesky", doc="The triangular factor of a positive definite matrix; one triangle is read.",
+    attributes={"lower": Bool}, result=lambda x, lower: [(x.shape, x.dtype)],
+    defaults={"lower": False}, jvp=_cholesky_jvp, batch=lambda xs, mapped, size, lower: [cholesky(xs[0], lower=lower)],
+    sample=[Case((shape,), {"lower": lower}, (Definite(0, 0),), numpy=_cholesky_numpy(lower))
+            for shape, lower in (((3, 3), True), ((2, 3, 3), False))],
+)  # fmt: skip

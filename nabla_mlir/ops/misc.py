@@ -1,0 +1,133 @@
+"""Bits, barriers and random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects import builder
+from nabla_mlir.dialects.stablehlo import enum
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.ops.elementwise import convert
+from nabla_mlir.ops.kinds import all_prefixed, general, nondifferentiable
+from nabla_mlir.ops.registry import ZERO, MaybeZero, Zero, add_any
+from nabla_mlir.ops.samples import Case
+from nabla_mlir.ops.shape import broadcast_in_dim
+from nabla_mlir.ops.tensor import Tensor, constant, full, wrap
+
+Shape = tuple[int, ...]
+
+bitcast_convert = nondifferentiable(
+    "stablehlo.bitcast_convert", doc="The same bits as another element type; its derivative is zero, as in JAX.",
+    result=lambda x, shape, dtype: [(tuple(shape), np.dtype(dtype))],
+    result_params=lambda op: dict(zip(("shape", "dtype"), shape_and_dtype(op.results[0].type), strict=True)),
+    batch=lambda xs, mapped, size, shape, dtype: [bitcast_convert(xs[0], shape=(size, *shape), dtype=dtype)],
+    sample=[Case(((3, 2),), {"shape": (3, 2), "dtype": np.dtype(np.int64)}, numpy=lambda x: x.view(np.int64)),
+            Case(((3,),), {"shape": (3, 2), "dtype": np.dtype(np.int32)},
+                 numpy=lambda x: x.view(np.int32).reshape(3, 2)),
+            Case(((3, 2),), {"shape": (3,), "dtype": np.dtype(np.int32)},
+                 values=(np.arange(6, dtype=np.int16).reshape(3, 2),),
+                 numpy=lambda x: np.ascontiguousarray(x).view(np.int32)[:, 0])],
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------- optimization_barrier
+
+
+def _barrier_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
+    varying = [t for t in tangents if not isinstance(t, Zero)]
+    held = iter(optimization_barrier(*varying)) if varying else iter(())
+    return [ZERO if isinstance(t, Zero) else next(held) for t in tangents]
+
+
+def _barrier_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
+    return all_prefixed(optimization_barrier(*xs), mapped, size)
+
+
+optimization_barrier = general(
+    "stablehlo.optimization_barrier", doc="The operands themselves; nothing is moved across.", multi=True, linear="all",
+    result=lambda *xs: [(x.shape, x.dtype) for x in xs],
+    jvp=_barrier_jvp, transpose=lambda cts, i, xs: cts[i], batch=_barrier_batch,
+    sample=[Case(((3, 2), (2,)), numpy=lambda x, y: [x, y]), Case(((2,),), numpy=lambda x: x)],
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------- random numbers
+
+
+def _rng_jvp(outs: Any, xs: Any, tangents: Any, *, rng_distribution: str) -> list[MaybeZero]:
+    """The draw held fixed: a number is a + (b - a) u, or mean + deviation * z, with the same u or z."""
+    y, (a, b, _) = outs[0], xs
+    spread = lambda v: broadcast_in_dim(v, shape=y.shape, broadcast_dimensions=())  # noqa: E731
+    from_a = spread(a)
+    share = (y - from_a) / (spread(b) - from_a if rng_distribution == "UNIFORM" else spread(b))
+    total: MaybeZero = ZERO
+    if not isinstance(tangents[0], Zero):
+        t = spread(tangents[0])
+        total = t * (1.0 - share) if rng_distribution == "UNIFORM" else t
+    if not isinstance(tangents[1], Zero):
+        total = add_any(total, spread(tangents[1]) * share)
+    return [total]
+
+
+def _rng_batch(xs: Any, mapped: Any, size: int, *, rng_distribution: str) -> list[Tensor]:
+    """Each entry has numbers of its own: standard ones are drawn for all of them, then moved to their parameters."""
+    from nabla_mlir.dialects.stablehlo import constant_array
+
+    a, b, shape = xs
+    dims = constant_array(shape.value.owner)
+    wide = constant(np.asarray([size, *dims], dims.dtype))
+    kind = np.dtype(np.float64 if a.dtype == np.float64 else np.float32)
+    drawn = rng(full((), 0, kind), full((), 1, kind), wide, rng_distribution=rng_distribution)
+    low, high = (
+        convert(broadcast_in_dim(v, shape=drawn.shape, broadcast_dimensions=(0,) if m else ()), dtype=kind)
+        for v, m in zip((a, b), mapped[:2], strict=True)
+    )
+    moved = low + drawn * (high - low if rng_distribution == "UNIFORM" else high)
+    return [convert(moved, dtype=a.dtype) if a.dtype != kind else moved]
+
+
+def _rng_result(a: Tensor, b: Tensor, shape: Tensor, **_: Any) -> list[Any]:
+    from nabla_mlir.dialects.stablehlo import constant_array
+
+    return [(tuple(int(n) for n in constant_array(shape.value.owner)), a.dtype)]
+
+
+rng = general(
+    "stablehlo.rng", doc="Random numbers between two bounds, or of a mean and a deviation; the draw is held fixed.",
+    attributes={"rng_distribution": enum("rng_distribution")}, result=_rng_result, jvp=_rng_jvp, batch=_rng_batch,
+)  # fmt: skip
+
+
+def _bits_result(state: Tensor, *, shape: Shape, dtype: np.dtype, rng_algorithm: str) -> list[Any]:
+    return [(state.shape, state.dtype), (tuple(shape), np.dtype(dtype))]
+
+
+def _bits_batch(xs: Sequence[Tensor], mapped: Any, size: int, **params: Any) -> list[Tensor]:
+    """Each entry draws from its own state, one after the other, so that it gets the bits it gets alone."""
+    (states,) = xs
+    bits = full((size, *params["shape"]), 0, np.dtype(params["dtype"]))
+    zero = builder.full(0, (), np.int32)
+
+    def draw(i: Any, states: Any, bits: Any) -> list[Any]:
+        row = builder.reshape(builder.dynamic_slice(states, [i, zero], [1, *states.shape[1:]]), states.shape[1:])
+        outs = [builder.Val(y.value) for y in rng_bit_generator.apply([wrap(row.value)], params)]
+        return [
+            builder.dynamic_update_slice(
+                old, builder.reshape(new, (1, *new.shape)), [i, *(builder.full(0, (), np.int32) for _ in new.shape)]
+            )
+            for old, new in zip((states, bits), outs, strict=True)
+        ]
+
+    carried = [builder.Val(states.value), builder.Val(bits.value)]
+    return [wrap(v.value) for v in builder.for_loop(size, carried, draw)]
+
+
+rng_bit_generator = nondifferentiable(
+    "stablehlo.rng_bit_generator", doc="Random bits and the next state of the generator.", multi=True,
+    attributes={"rng_algorithm": enum("rng_algorithm")}, result=_bits_result,
+    result_params=lambda op: dict(zip(("shape", "dtype"), shape_and_dtype(op.results[1].type), strict=True)),
+    batch=_bits_batch,
+)  # fmt: skip

@@ -1,0 +1,105 @@
+"""The LAPACK calls of JAX: what does not depend on signs is compared, the rest is multiplied together again."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+import numpy as np
+import pytest
+from jax import lax
+from legalize_support import check_against_jax, jax_text, legalized
+
+from nabla_mlir.errors import RuleMissingError
+
+rng = np.random.default_rng(0)
+
+
+def _random(*shape: int, dtype: type = np.float64) -> np.ndarray:
+    return (rng.normal(size=shape) + (1j * rng.normal(size=shape) if dtype().dtype.kind == "c" else 0)).astype(dtype)
+
+
+def _adjoint(a):
+    return jnp.conj(jnp.swapaxes(a, -1, -2))
+
+
+def _hermitian(a):
+    return a + np.conj(np.swapaxes(a, -1, -2))
+
+
+def test_lu_and_solves() -> None:
+    check_against_jax(
+        {
+            "lu": (jsl.lu_factor, (_random(70, 70),)),
+            "complex": (lambda a: lax.linalg.lu(a)[1], (_random(2, 37, 37, dtype=np.complex64),)),
+            "tall": (lambda a: lax.linalg.lu(a)[:2], (_random(40, 7),)),
+            "wide": (lambda a: lax.linalg.lu(a)[:2], (_random(7, 40),)),
+            "solve": (jnp.linalg.solve, (_random(40, 40), _random(40, 3))),
+            "det": (jnp.linalg.det, (_random(2, 6, 6),)),
+            "singular": (lambda a: lax.linalg.lu(a)[:2], (np.ones((3, 3)),)),
+            "cholesky": (jnp.linalg.cholesky, (_hermitian(_random(40, 40)) + 40 * np.eye(40),)),
+            "not_positive": (jnp.linalg.cholesky, (-np.eye(3),)),
+            "triangular": (
+                lambda a, b: jsl.solve_triangular(a, b, lower=True, trans=1),
+                (_random(6, 6) + 6 * np.eye(6), _random(6, 2)),
+            ),
+        },
+        1e-3,
+    )
+
+
+def test_qr() -> None:
+    check_against_jax(
+        {
+            "tall": (jnp.linalg.qr, (_random(7, 4),)),
+            "wide": (jnp.linalg.qr, (_random(4, 7),)),
+            "complete": (lambda a: jnp.linalg.qr(a, mode="complete"), (_random(7, 4),)),
+            "complex": (jnp.linalg.qr, (_random(2, 5, 5, dtype=np.complex128),)),
+            "zero": (jnp.linalg.qr, (np.zeros((3, 2)),)),
+        },
+        1e-5,
+    )
+
+
+def test_eigh() -> None:
+    def again(a):
+        w, v = jnp.linalg.eigh(a)
+        return w, (v * w[..., None, :]) @ _adjoint(v), _adjoint(v) @ v
+
+    check_against_jax(
+        {
+            "single": (again, (_hermitian(_random(10, 10, dtype=np.float32)),)),
+            "complex": (again, (_hermitian(_random(2, 9, 9, dtype=np.complex128)),)),
+            "one": (again, (np.ones((1, 1)),)),
+            "zero": (again, (np.zeros((4, 4)),)),
+            "equal": (again, (np.ones((6, 6)) + 2 * np.eye(6),)),
+        },
+        2e-5,
+    )
+
+
+def test_svd() -> None:
+    def again(full: bool):
+        def function(a):
+            u, s, vt = jnp.linalg.svd(a, full_matrices=full)
+            k = s.shape[-1]
+            return s, (u[..., :k] * s[..., None, :]) @ vt[..., :k, :], _adjoint(u) @ u, vt @ _adjoint(vt)
+
+        return function
+
+    check_against_jax(
+        {
+            "tall": (again(False), (_random(7, 5),)),
+            "wide": (again(False), (_random(2, 4, 9, dtype=np.complex128),)),
+            "full": (again(True), (_random(7, 4, dtype=np.complex64),)),
+            "rank": (again(True), (_random(8, 2) @ _random(2, 6),)),
+            "zero": (again(False), (np.zeros((3, 3)),)),
+            "values": (lambda a: jnp.linalg.svd(a, compute_uv=False), (_random(2, 5, 7),)),
+            "pseudo_inverse": (jnp.linalg.pinv, (_random(5, 5),)),
+        },
+        2e-5,
+    )
+
+
+def test_other_routines_are_an_error() -> None:
+    with pytest.raises(RuleMissingError, match="lapack_dgeev_ffi"):
+        legalized(jax_text({"f": (jnp.linalg.eig, (_random(3, 3),))}))

@@ -1,0 +1,79 @@
+"""The patterns that Vulkan alone needs, or needs differently."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from legalize_support import Program, check_against_jax, legalized, ulps
+from test_legalize_elementwise import BINARY, UNARY, function, module, values
+
+from nabla_mlir.devices import vulkan_devices
+
+pytestmark = pytest.mark.vulkan
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _device() -> None:
+    try:
+        vulkan_devices()
+    except Exception as error:  # no loader, no driver or no device
+        pytest.skip(f"no Vulkan device: {error}")
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_elementwise(dtype: str) -> None:
+    program = Program(
+        legalized(module([(op, 1) for op in UNARY] + [(op, 2) for op in BINARY], [dtype]), "vulkan"), "vulkan"
+    )
+    x, y = values({"f32": np.float32, "f64": np.float64}[dtype], 1)
+    y = np.where(np.abs(y) < np.finfo(y.dtype).tiny / np.finfo(y.dtype).eps, y.dtype.type(1.5), y)
+    wrong = []
+    for op, (reference, most) in (UNARY | BINARY).items():
+        arguments = (x,) if op in UNARY else (x, y)
+        with np.errstate(all="ignore"):
+            want = reference(*(a.astype(np.longdouble) for a in arguments))
+            domain = reference(*(a.astype(np.float64) for a in arguments))
+            want = np.where(np.isnan(domain), np.nan, want)
+            error = ulps(program(f"{op.split('.')[1]}_{dtype}", *arguments), want)
+        i = int(np.argmax(error))
+        if error[i] > most + 1:
+            wrong.append((op, error[i], [a[i] for a in arguments]))
+    assert not wrong
+
+
+def test_structured() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=1000).astype(np.float32)
+    a = rng.normal(size=(40, 40)).astype(np.float32)
+    image, kernel = rng.normal(size=(2, 6, 6, 4)).astype(np.float32), rng.normal(size=(3, 3, 2, 6)).astype(np.float32)
+
+    def grouped(x, k):
+        dims = ("NHWC", "HWIO", "NHWC")
+        return lax.conv_general_dilated(x, k, (1, 1), "SAME", dimension_numbers=dims, feature_group_count=2)
+
+    check_against_jax(
+        {
+            "sort": (jnp.sort, (x,)),
+            # Small: lavapipe takes a minute to compile the shaders of a larger one.
+            "cholesky": (lambda a: lax.linalg.cholesky(a @ a.T + 4 * jnp.eye(4, dtype=a.dtype)), (a[:4, :4],)),
+            "fft": (jnp.fft.fft, (x[:12].astype(np.complex64),)),
+            "grouped": (grouped, (image, kernel)),
+            "gather": (lambda a: jnp.take(a, np.array([50, -3, 7]), axis=0, mode="clip"), (a,)),
+        },
+        2e-5,
+        "vulkan",
+    )
+
+
+def test_count_leading_zeros() -> None:
+    types = [("i64", np.int64), ("i8", np.int8)]
+    text = "".join(
+        function(f"f_{t}", "stablehlo.count_leading_zeros", [f"tensor<4x{t}>"], f"tensor<4x{t}>") for t, _ in types
+    )
+    program = Program(legalized(text, "vulkan"), "vulkan")
+    for name, dtype in types:
+        bits = np.iinfo(dtype).bits
+        got = program(f"f_{name}", np.array([0, 1, -1, 2 ** (bits - 3)], dtype))
+        assert got.tolist() == [bits, bits - 1, 0, 2]
