@@ -2,63 +2,83 @@
 
 from __future__ import annotations
 
+import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.dialects.stablehlo import emit
+from nabla_mlir.dialects.stablehlo import I64Array, constant_splat, emit, splat
+from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 
 Write = tuple[ir.Operation, int]  # an operation that updates its operand of this index in place
 
 
 def separate_buffers(module: ir.Operation) -> None:
-    """Gives each update of a constant a copy of its own, where several operations update equal ones.
+    """Computes each constant that is updated for that update alone, where equal constants have other uses.
 
-    IREE 3.13 merges equal constants and lets scatters and dynamic_update_slices change the one buffer in place: the
-    second one starts from the first one's result (a wrong number, silently), or the compiler stops with
-    "'stream.yield' op used resource not listed in explicit captures". It does not look through an
-    optimization_barrier.
+    IREE 3.13 merges equal constants and lets scatters and dynamic_update_slices change the one buffer in place: what
+    else reads it, another update or the caller, sees the changed values (a wrong number, silently), or the compiler
+    stops with "'stream.yield' op used resource not listed in explicit captures". An optimization_barrier of the whole
+    constant is no cure: the buffer is still the same. One of a scalar that the constant is computed from is.
     """
     writes: dict[object, list[Write]] = {}
+    uses: dict[object, int] = {}
 
     def collect(op: ir.Operation) -> ir.WalkResult:
         operation = op.operation
+        if operation.name == "stablehlo.constant":
+            key = _key(operation)
+            uses[key] = uses.get(key, 0) + sum(1 for _ in operation.results[0].uses)
         for i in _updated(operation):
             value = operation.operands[i]
             made_by = getattr(value.owner, "operation", value.owner)
             if isinstance(made_by, ir.Operation) and made_by.name == "stablehlo.constant":
-                key = (value.type, made_by.get_asm(use_local_scope=True, large_elements_limit=64).split("=", 1)[1])
-                writes.setdefault(key, []).append((operation, i))
+                writes.setdefault(_key(made_by), []).append((operation, i))
         return ir.WalkResult.ADVANCE
 
     module.walk(collect, ir.WalkOrder.POST_ORDER)
-    for group in writes.values():
-        for operation, i in group if len(group) > 1 else ():
-            value = operation.operands[i]
+    for key, group in writes.items():
+        for operation, i in group if uses[key] > 1 else ():
             with ir.InsertionPoint(operation), operation.location:
-                own = emit("stablehlo.optimization_barrier", [value], results=[value.type])
-            operation.operands[i] = own.results[0]
+                operation.operands[i] = _computed(operation.operands[i])
 
 
-def materialize_unique_updates(module: ir.Operation) -> None:
-    """Computes the updates of scatters with unique indices apart from them.
+def _computed(constant: ir.Value) -> ir.Value:
+    """The same values, as something that IREE does not know to be constant."""
+    shape, dtype = shape_and_dtype(constant.type)
+    value = constant_splat(constant.owner)
+    if value is not None:
+        return _hidden_splat(value, shape, dtype)
+    if dtype.kind == "b":
+        return emit("stablehlo.or", [constant, _hidden_splat(False, shape, dtype)]).results[0]
+    neutral = 0 if dtype.kind in "iu" else -0.0 if dtype.kind != "c" else complex(-0.0, -0.0)
+    return emit("stablehlo.add", [constant, _hidden_splat(neutral, shape, dtype)]).results[0]
 
-    IREE 3.13 fuses what computes the updates into such a scatter, and may then stop with "write affecting operations
-    on global resources are restricted to workgroup distributed contexts" (a gather, a product, a scatter).
+
+def _hidden_splat(value: complex, shape: tuple[int, ...], dtype: np.dtype) -> ir.Value:
+    scalar = emit("stablehlo.constant", [], attributes={"value": splat(value, (), dtype)}).results[0]
+    hidden = emit("stablehlo.optimization_barrier", [scalar], results=[scalar.type]).results[0]
+    dims = {"broadcast_dimensions": I64Array.encode(())}
+    return emit("stablehlo.broadcast_in_dim", [hidden], results=[tensor_type(shape, dtype)], attributes=dims).results[0]
+
+
+def _key(constant: ir.Operation) -> object:
+    text = constant.get_asm(use_local_scope=True, large_elements_limit=64)
+    return constant.results[0].type, text.split("=", 1)[1]
+
+
+def forget_unique_indices(module: ir.Operation) -> None:
+    """Lets no scatter say that its indices are unique.
+
+    IREE 3.13 then distributes the scatter otherwise than what it is fused with, and may stop with "write affecting
+    operations on global resources are restricted to workgroup distributed contexts" (a gather, a product, a scatter).
     """
-    scatters: list[ir.Operation] = []
 
-    def collect(op: ir.Operation) -> ir.WalkResult:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         operation = op.operation
-        if operation.name == "stablehlo.scatter" and _says_unique(operation):
-            scatters.append(operation)
+        if operation.name == "stablehlo.scatter":
+            operation.attributes["unique_indices"] = ir.BoolAttr.get(False, operation.context)
         return ir.WalkResult.ADVANCE
 
-    module.walk(collect, ir.WalkOrder.POST_ORDER)
-    for operation in scatters:
-        for i in range((len(operation.operands) - 1) // 2 + 1, len(operation.operands)):
-            value = operation.operands[i]
-            with ir.InsertionPoint(operation), operation.location:
-                own = emit("stablehlo.optimization_barrier", [value], results=[value.type])
-            operation.operands[i] = own.results[0]
+    module.walk(visit, ir.WalkOrder.POST_ORDER)
 
 
 def _updated(op: ir.Operation) -> list[int]:
@@ -79,7 +99,3 @@ def _updated(op: ir.Operation) -> list[int]:
     for inner in op.regions[1].blocks[0].operations:
         inner.operation.walk(collect, ir.WalkOrder.POST_ORDER)
     return [i for i, v in enumerate(op.operands) if v.type in written]
-
-
-def _says_unique(op: ir.Operation) -> bool:
-    return "unique_indices" in op.attributes and bool(op.attributes["unique_indices"].value)

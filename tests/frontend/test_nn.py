@@ -134,9 +134,10 @@ def test_against_jax(results, name):
     value, gradient, product, products = results[name]
     f = PAIRS[name][1]
     loss = loss_of(f, jax.numpy.sum)
-    assert_same(value, f(X), 1e-9)
-    assert_same(gradient, jax.grad(loss)(X), 1e-8)
-    wanted = [jax.jvp(jax.grad(loss), (X,), (v,))[1] for v in (V, X)]
+    x = jax.numpy.asarray(X)
+    assert_same(value, f(x), 1e-9)
+    assert_same(gradient, jax.grad(loss)(x), 1e-8)
+    wanted = [jax.jvp(jax.grad(loss), (x,), (jax.numpy.asarray(v),))[1] for v in (V, X)]
     assert_same(product, wanted[0], 1e-7)
     assert_same(products, np.stack(wanted), 1e-7)
 
