@@ -243,3 +243,21 @@ def test_places_outside():
     x, i = jnp.arange(4.0), np.array([1, 9, -9])
     assert nm.jit(lambda x, i: x[i])(x, i).tolist() == [1, 3, 0]  # moved inside
     assert nm.jit(lambda x, i: x.at[i].set(7.0))(x, i).tolist() == [0, 7, 2, 3]  # dropped
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, np.complex64])
+def test_constants_that_are_updated_and_returned(dtype):
+    """IREE 3.13 merges equal constants and updates them in place: each result must have a buffer of its own."""
+    table = np.arange(6).reshape(2, 3).astype(dtype)
+
+    def f(i, value):
+        zeros, numbers = jnp.zeros(3, dtype), jnp.asarray(table)
+        updated = [zeros.at[i].add(value), zeros.at[i].set(value), numbers.at[0, i].add(value), numbers.at[1, i].set(value)]
+        return [*updated, zeros, numbers]
+
+    i, value = np.array([0, 2]), np.array([5, 7]).astype(dtype)
+    first, second = table.copy(), table.copy()
+    first[0, i] += value
+    second[1, i] = value
+    for got, want in zip(nm.jit(f)(i, value), [[5, 0, 7], [5, 0, 7], first, second, [0, 0, 0], table], strict=True):
+        np.testing.assert_array_equal(got, np.asarray(want, dtype))

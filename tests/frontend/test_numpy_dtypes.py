@@ -1,0 +1,118 @@
+"""Promotion, default dtypes, and errors of the array namespace."""
+
+import itertools
+
+import numpy as np
+import pytest
+from support import default_dtypes
+
+import nabla_mlir as nm
+import nabla_mlir.numpy as jnp
+from nabla_mlir.errors import DtypeError, ShapeError, TraceError
+
+DTYPES = [np.dtype(d) for d in "? i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16".split()]
+
+
+def dtype_of(f, *dtypes):
+    out = []
+    nm.trace(lambda *xs: out.append(f(*xs)) or out[0], *(nm.spec((2,), d) for d in dtypes))
+    return out[0].dtype
+
+
+def test_arrays_promote_by_numpys_table():
+    for a, b in itertools.product(DTYPES, repeat=2):
+        assert dtype_of(jnp.add, a, b) == np.promote_types(a, b), (a, b)
+
+
+@pytest.mark.parametrize("scalar", [True, 2, 2.5, 1j])
+def test_python_scalars_are_weak(scalar):
+    for dtype in DTYPES:
+        want = np.result_type(dtype, scalar)
+        if dtype.kind in "biu" and isinstance(scalar, float):
+            want = np.dtype(np.float32)  # the default float, where NumPy has float64 (for bool and integers)
+        if dtype.kind in "biu" and isinstance(scalar, complex):
+            want = np.dtype(np.complex64)
+        if dtype.kind == "b" and type(scalar) is int:
+            want = np.dtype(np.int32)
+        assert dtype_of(lambda x: x * scalar, dtype) == want, dtype  # noqa: B023
+
+
+def test_bfloat16():
+    assert dtype_of(lambda x: x * 2.5 + 1, "bf16").name == "bfloat16"
+    assert dtype_of(jnp.add, "bf16", "f32") == np.float32
+    assert jnp.finfo(jnp.bfloat16).bits == 16
+    assert jnp.ones(2, jnp.bfloat16).dtype.name == "bfloat16"
+
+
+def test_default_dtypes():
+    def made():
+        return [a.dtype.name for a in (jnp.zeros(2), jnp.arange(3), jnp.array([1, 2]), jnp.array([1.0]), jnp.sin(np.arange(2)),
+                                       jnp.arange(2) / 2, jnp.argmax(np.zeros(2)), jnp.full(2, 1.5), jnp.array([1j]))]  # fmt: skip
+
+    assert made() == ["float32", "int32", "int32", "float32", "float32", "float32", "int32", "float32", "complex64"]
+    with default_dtypes(np.float64, np.int64):
+        assert made() == ["float64", "int64", "int64", "float64", "float64", "float64", "int64", "float64", "complex128"]
+
+
+def test_numpy_arrays_keep_their_dtype():
+    assert jnp.asarray(np.arange(3)).dtype == np.int64
+    assert jnp.sum(np.ones(3)).dtype == np.float64
+    assert jnp.sum(np.ones(3, np.int8)).dtype == np.int32
+    assert jnp.sum(np.ones(3, np.uint8)).dtype == np.uint32
+    assert (np.float32(1) + jnp.ones(2)).dtype == np.float32
+    assert (np.float64(1) + jnp.ones(2)).dtype == np.float64
+
+
+def test_namespace_of_arrays():
+    assert jnp.ones(2).__array_namespace__() is jnp
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(jnp.ones(2))
+
+
+MATRIX, CUBE = nm.spec((3, 4)), nm.spec((2, 4, 3))
+
+
+@pytest.mark.parametrize(
+    ("f", "error", "message"),
+    [
+        (lambda x, y: x @ x, ShapeError, r"matmul requires equal inner lengths, got \(3, 4\) and \(3, 4\)(.|\n)*transpose"),
+        (lambda x, y: x @ y[0, 0, 0], ShapeError, r"matmul requires operands with axes, got \(3, 4\) and \(\)"),
+        (lambda x, y: jnp.concatenate([x, x.T]), ShapeError, r"differ in axis 0 only, got \(3, 4\) and \(4, 3\)"),
+        (lambda x, y: jnp.concatenate([]), ShapeError, r"at least one array, got none"),
+        (lambda x, y: jnp.stack([x, y]), ShapeError, r"one shape, got \(3, 4\) and \(2, 4, 3\)"),
+        (lambda x, y: x.reshape(5, 2), ShapeError, r"same number of elements, got \(3, 4\) \(12\) to \(5, 2\)"),
+        (lambda x, y: x.reshape(5, -1), ShapeError, r"\(5, -1\)"),
+        (lambda x, y: x + y, ShapeError, r"add requires shapes that broadcast together, got \(3, 4\) and \(2, 4, 3\)"),
+        (lambda x, y: jnp.einsum("ij,jk->ik", x, x), ShapeError, r"one length for label 'j'(.|\n)*\(3, 4\) and \(3, 4\)"),
+        (lambda x, y: jnp.einsum("ij,jk->ik", x), ShapeError, r"1 operands, got 'ij,jk->ik'"),
+        (lambda x, y: jnp.einsum("ijk->ik", x), ShapeError, r"label for each axis, got 'ijk' for shape \(3, 4\)"),
+        (lambda x, y: jnp.einsum("ij->ik", x), ShapeError, r"each label of the result once"),
+        (lambda x, y: jnp.tensordot(x, y, 1), ShapeError, r"\(3, 4\) and \(2, 4, 3\)"),
+        (lambda x, y: x.sum(axis=2), ShapeError, r"sum requires an axis of an array with 2 axes, got 2"),
+        (lambda x, y: x.sum(axis=(0, -2)), ShapeError, r"different axes, got \(0, -2\)"),
+        (lambda x, y: x.sum(axis="a"), ShapeError, r"integer as axis, got 'a'"),
+        (lambda x, y: x.transpose(0), ShapeError, r"all 2 axes"),
+        (lambda x, y: jnp.squeeze(x, 0), ShapeError, r"axes of size 1, got axis 0 of shape \(3, 4\)"),
+        (lambda x, y: jnp.broadcast_to(x, (3, 5)), ShapeError, r"\(3, 4\)(.|\n)*\(3, 5\)"),
+        (lambda x, y: jnp.split(x, 2), ShapeError, r"divides the length 3, got 2"),
+        (lambda x, y: jnp.pad(x, -1), ShapeError, r"widths that are not negative, got -1"),
+        (lambda x, y: jnp.pad(x, 1, mode="magic"), ShapeError, r"got 'magic'"),
+        (lambda x, y: jnp.zeros((-1,)), ShapeError, r"lengths that are not negative, got \(-1,\)"),
+        (lambda x, y: jnp.max(x[:0]), ShapeError, r"max requires at least one element, got shape \(0, 4\)"),
+        (lambda x, y: x & 1, DtypeError, r"bitwise_and requires integers or truth values, got float32"),
+        (lambda x, y: -(x > 0), DtypeError, r"negation requires numbers, got bool"),
+        (lambda x, y: jnp.sort(x * 1j), DtypeError, r"sort requires real numbers, got complex64"),
+        (lambda x, y: (x * 1j) < x, DtypeError, r"less requires real numbers"),
+        (lambda x, y: jnp.arange(3, dtype="i8") + 300, DtypeError, r"Python integer requires the range of int8, got 300"),
+        (lambda x, y: jnp.arange(3) ** -2, DtypeError, r"exponent of at least 0 for int32, got -2"),
+        (lambda x, y: jnp.array([300], dtype=np.int8), DtypeError, r"range of int8, got 300"),
+        (lambda x, y: jnp.arange(x[0, 0]), DtypeError, r"concrete bounds"),
+        (lambda x, y: jnp.sin("a"), TraceError, r"requires arrays or numbers, got 'a'"),
+        (lambda x, y: jnp.where(x > 0), TraceError, r"does not depend on values(.|\n)*give x and y"),
+        (lambda x, y: jnp.unique(x), TraceError, r"unique requires a result whose shape"),
+    ],
+)
+def test_errors_name_the_user_line(f, error, message):
+    with pytest.raises(error, match=message) as caught:
+        nm.trace(f, MATRIX, CUBE)
+    assert caught.value.where.filename == __file__
