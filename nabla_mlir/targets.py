@@ -5,8 +5,8 @@ compiler is not imported; `CPU("host")` asks it, in a process of its own, what t
 
 Common to all targets: f64 stays f64 (IREE's default would turn it into f32), optimisation level 3 without the
 aggressive fusion that breaks some valid modules and without the generalisation of matrix products that loses a sign in
-some (tests/frontend/test_compositions.py, seed 35), and no debug information (artifacts are byte-identical wherever they
-were built).
+some (tests/frontend/test_compositions.py, seed 35), and no debug information (artifacts are byte-identical wherever
+they were built).
 """
 
 from __future__ import annotations
