@@ -79,7 +79,7 @@ def _same(a: ir.Value, b: ir.Value, assumed: set[tuple[ir.Value, ir.Value]], kno
 def _dead(op: ir.Operation, dropped: set[int]) -> set[int]:
     """The carries that reach neither a used result nor the condition."""
     arguments, ops, returned = body_of(op.regions[1])
-    tests, test_ops, predicate = body_of(op.regions[0])
+    tests, _, predicate = body_of(op.regions[0])
     live = {i for i, r in enumerate(op.results) if not is_unused(r)}
     live |= {i for i, t in enumerate(tests) if t in predicate or not is_unused(t)}
     producers = {r: o for o in ops for r in o.results}

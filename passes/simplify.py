@@ -57,9 +57,12 @@ def _rewrite(op: ir.Operation) -> bool:
 
 
 def merge_duplicates(block: ir.Block) -> None:
-    """Replaces an operation by an equal one that stands before it in the same block."""
+    """Replaces an operation by an equal one that stands before it in the same block; also in the regions in it."""
     seen: dict[object, list[ir.Operation]] = {}
     for op in [o.operation for o in block.operations]:
+        for region in op.regions:
+            for inner in region.blocks:
+                merge_duplicates(inner)
         if not len(op.results) or not is_pure(op):
             continue
         operands = list(op.operands)

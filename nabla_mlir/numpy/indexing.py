@@ -278,7 +278,8 @@ def put(x: Tensor, index: Any, value: Any, combiner: str) -> Tensor:
     plan = read_index(x.shape, index)
     if 0 in plan.shape:
         return x
-    value = full(plan.shape, value, x.dtype) if is_scalar(value) else _spread(convert(as_tensor(value), x.dtype), plan.shape)
+    scalar = is_scalar(value)
+    value = full(plan.shape, value, x.dtype) if scalar else _spread(convert(as_tensor(value), x.dtype), plan.shape)
     if not plan.computed:
         return _put_static(x, plan, value, combiner)
     if plan.is_scalar and all(
@@ -296,7 +297,9 @@ def put(x: Tensor, index: Any, value: Any, combiner: str) -> Tensor:
 
 def _spread(value: Tensor, shape: Shape) -> Tensor:
     if value.ndim > len(shape) or any(n not in (1, m) for n, m in zip(value.shape[::-1], shape[::-1], strict=False)):
-        raise ShapeError(f"x.at[...] requires a value that broadcasts to {shape}, got {value.shape}.", where=user_frame())
+        raise ShapeError(
+            f"x.at[...] requires a value that broadcasts to {shape}, got {value.shape}.", where=user_frame()
+        )
     return broadcast_to(value, shape)
 
 

@@ -134,7 +134,7 @@ def test_fori_map_and_associative_scan() -> None:
     xs = np.arange(1.0, 8.0)
     check(lambda xs: nm.map(nnp.sin, xs), np.sin(xs), xs)
     for reverse in (False, True):
-        check(lambda xs: nm.associative_scan(nnp.multiply, xs, reverse=reverse),
+        check(lambda xs, reverse=reverse: nm.associative_scan(nnp.multiply, xs, reverse=reverse),
               jax.lax.associative_scan(jnp.multiply, xs, reverse=reverse), xs)  # fmt: skip
 
 
@@ -148,7 +148,7 @@ def test_loops_run_on_iree() -> None:
 def test_errors_name_both_types() -> None:
     with pytest.raises(errors.TreeError, match=r"carry of while_loop requires .* float32\[2\].* instead of .*float32\[\]"):
         nm.trace(lambda x: nm.while_loop(lambda c: c.sum() < 3.0, lambda c: nnp.stack([c, c]), x), nm.spec(()))
-    with pytest.raises(errors.TreeError, match="the branches of cond require|the branches of cond requires"):
+    with pytest.raises(errors.TreeError, match="the branches of cond requires"):
         nm.trace(lambda x: nm.cond(x > 0, lambda: x, lambda: (x, x)), nm.spec(()))
     with pytest.raises(errors.ShapeError, match="leading axes of one size"):
         nm.trace(lambda a, b: nm.scan(lambda c, x: (c, c), 0.0, (a, b)), nm.spec(3), nm.spec(4))
