@@ -52,7 +52,7 @@ SMOOTH = ACTIVATIONS | {
     ),
 }  # fmt: skip
 
-I, J = np.array([0, 2, 1, 2]), np.array([1, 3, 3, 0])
+ROWS, COLUMNS = np.array([0, 2, 1, 2]), np.array([1, 3, 3, 0])
 # The same text for both: xp is our namespace or jax.numpy.
 COMPOSITES = {
     "cumsum": lambda xp, x: xp.cumsum(x, axis=1) ** 2,
@@ -62,10 +62,10 @@ COMPOSITES = {
     "prod": lambda xp, x: xp.prod(x, axis=0),
     "var": lambda xp, x: xp.var(x, axis=1),
     "std": lambda xp, x: xp.std(x),
-    "index": lambda xp, x: x[I, J] ** 3,
+    "index": lambda xp, x: x[ROWS, COLUMNS] ** 3,
     "negative step": lambda xp, x: x[::-1, ::2] ** 3,
-    "mixed index": lambda xp, x: x[1:, J] ** 2,
-    "add": lambda xp, x: x.at[I, J].add(x[0] ** 2) ** 2,
+    "mixed index": lambda xp, x: x[1:, COLUMNS] ** 2,
+    "add": lambda xp, x: x.at[ROWS, COLUMNS].add(x[0] ** 2) ** 2,
     "set": lambda xp, x: x.at[1].set(x[0] ** 2) ** 2,
     "set rows": lambda xp, x: x.at[np.array([2, 0])].set(x[:2] ** 2) * x,
     "multiply": lambda xp, x: x.at[:, 1].multiply(x[:, 0]) ** 2,
@@ -95,9 +95,7 @@ COMPOSITES = {
     "squeeze": lambda xp, x: xp.squeeze(x[None]) * xp.expand_dims(x[0], 0),
     "relu at 0": lambda xp, x: xp.maximum(x, 0.25 * x),
 }
-PAIRS = SMOOTH | {
-    name: (lambda x, f=f: f(jnp, x), lambda x, f=f: f(jax.numpy, x)) for name, f in COMPOSITES.items()
-}
+PAIRS = SMOOTH | {name: (lambda x, f=f: f(jnp, x), lambda x, f=f: f(jax.numpy, x)) for name, f in COMPOSITES.items()}
 
 
 def loss_of(f, total):
@@ -144,7 +142,9 @@ def test_against_jax(results, name):
 
 def test_conventions():
     kinks = np.array([-1.0, 0.0, 2.0, np.nan, np.inf, -np.inf])
-    f = nm.jit(lambda x: (nn.relu(x), nm.vmap(nm.grad(nn.relu))(x), nn.softplus(x), nn.sigmoid(x), nn.softmax(x[:3] * 1e4)))
+    f = nm.jit(
+        lambda x: (nn.relu(x), nm.vmap(nm.grad(nn.relu))(x), nn.softplus(x), nn.sigmoid(x), nn.softmax(x[:3] * 1e4))
+    )
     relu, slope, softplus, sigmoid, softmax = (np.asarray(r) for r in f(kinks))
     np.testing.assert_array_equal(relu, [0, 0, 2, np.nan, np.inf, 0])
     np.testing.assert_array_equal(slope[:3], [0, 0, 1])

@@ -34,7 +34,7 @@ def test_python_scalars_are_weak(scalar):
             want = np.dtype(np.complex64)
         if dtype.kind == "b" and type(scalar) is int:
             want = np.dtype(np.int32)
-        assert dtype_of(lambda x: x * scalar, dtype) == want, dtype  # noqa: B023
+        assert dtype_of(lambda x: x * scalar, dtype) == want, dtype
 
 
 def test_bfloat16():
@@ -51,7 +51,17 @@ def test_default_dtypes():
 
     assert made() == ["float32", "int32", "int32", "float32", "float32", "float32", "int32", "float32", "complex64"]
     with default_dtypes(np.float64, np.int64):
-        assert made() == ["float64", "int64", "int64", "float64", "float64", "float64", "int64", "float64", "complex128"]
+        assert made() == [
+            "float64",
+            "int64",
+            "int64",
+            "float64",
+            "float64",
+            "float64",
+            "int64",
+            "float64",
+            "complex128",
+        ]
 
 
 def test_numpy_arrays_keep_their_dtype():
@@ -75,7 +85,11 @@ MATRIX, CUBE = nm.spec((3, 4)), nm.spec((2, 4, 3))
 @pytest.mark.parametrize(
     ("f", "error", "message"),
     [
-        (lambda x, y: x @ x, ShapeError, r"matmul requires equal inner lengths, got \(3, 4\) and \(3, 4\)(.|\n)*transpose"),
+        (
+            lambda x, y: x @ x,
+            ShapeError,
+            r"matmul requires equal inner lengths, got \(3, 4\) and \(3, 4\)(.|\n)*transpose",
+        ),
         (lambda x, y: x @ y[0, 0, 0], ShapeError, r"matmul requires operands with axes, got \(3, 4\) and \(\)"),
         (lambda x, y: jnp.concatenate([x, x.T]), ShapeError, r"differ in axis 0 only, got \(3, 4\) and \(4, 3\)"),
         (lambda x, y: jnp.concatenate([]), ShapeError, r"at least one array, got none"),
@@ -83,7 +97,11 @@ MATRIX, CUBE = nm.spec((3, 4)), nm.spec((2, 4, 3))
         (lambda x, y: x.reshape(5, 2), ShapeError, r"same number of elements, got \(3, 4\) \(12\) to \(5, 2\)"),
         (lambda x, y: x.reshape(5, -1), ShapeError, r"\(5, -1\)"),
         (lambda x, y: x + y, ShapeError, r"add requires shapes that broadcast together, got \(3, 4\) and \(2, 4, 3\)"),
-        (lambda x, y: jnp.einsum("ij,jk->ik", x, x), ShapeError, r"one length for label 'j'(.|\n)*\(3, 4\) and \(3, 4\)"),
+        (
+            lambda x, y: jnp.einsum("ij,jk->ik", x, x),
+            ShapeError,
+            r"one length for label 'j'(.|\n)*\(3, 4\) and \(3, 4\)",
+        ),
         (lambda x, y: jnp.einsum("ij,jk->ik", x), ShapeError, r"1 operands, got 'ij,jk->ik'"),
         (lambda x, y: jnp.einsum("ijk->ik", x), ShapeError, r"label for each axis, got 'ijk' for shape \(3, 4\)"),
         (lambda x, y: jnp.einsum("ij->ik", x), ShapeError, r"each label of the result once"),
@@ -103,7 +121,11 @@ MATRIX, CUBE = nm.spec((3, 4)), nm.spec((2, 4, 3))
         (lambda x, y: -(x > 0), DtypeError, r"negation requires numbers, got bool"),
         (lambda x, y: jnp.sort(x * 1j), DtypeError, r"sort requires real numbers, got complex64"),
         (lambda x, y: (x * 1j) < x, DtypeError, r"less requires real numbers"),
-        (lambda x, y: jnp.arange(3, dtype="i8") + 300, DtypeError, r"Python integer requires the range of int8, got 300"),
+        (
+            lambda x, y: jnp.arange(3, dtype="i8") + 300,
+            DtypeError,
+            r"Python integer requires the range of int8, got 300",
+        ),
         (lambda x, y: jnp.arange(3) ** -2, DtypeError, r"exponent of at least 0 for int32, got -2"),
         (lambda x, y: jnp.array([300], dtype=np.int8), DtypeError, r"range of int8, got 300"),
         (lambda x, y: jnp.arange(x[0, 0]), DtypeError, r"concrete bounds"),

@@ -257,7 +257,12 @@ def test_constants_that_are_updated_and_returned(dtype):
 
     def f(i, value):
         zeros, numbers = jnp.zeros(3, dtype), jnp.asarray(table)
-        updated = [zeros.at[i].add(value), zeros.at[i].set(value), numbers.at[0, i].add(value), numbers.at[1, i].set(value)]
+        updated = [
+            zeros.at[i].add(value),
+            zeros.at[i].set(value),
+            numbers.at[0, i].add(value),
+            numbers.at[1, i].set(value),
+        ]
         return [*updated, zeros, numbers]
 
     i, value = np.array([0, 2]), np.array([5, 7]).astype(dtype)
