@@ -8,7 +8,7 @@ numbers that are computed wrap if they are negative, and are then moved inside t
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,7 @@ from nabla_mlir.numpy.shape import reversed_along
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import indexing as ix
 from nabla_mlir.ops import shape as sh
-from nabla_mlir.ops.promotion import as_tensor, broadcast_shapes, broadcast_to, is_scalar
-from nabla_mlir.ops.reduction import identity_of
+from nabla_mlir.ops.promotion import as_tensor, broadcast_shapes, broadcast_to
 from nabla_mlir.ops.tensor import Tensor, constant, full, full_like
 
 _INT32 = np.dtype(np.int32)
@@ -217,19 +216,19 @@ def get(x: Tensor, plan: Plan) -> Tensor:
     """What a plan reads."""
     if 0 in plan.shape:
         return full(plan.shape, 0, x.dtype)
-    x = _static_part(x, plan.windows)
+    x = static_part(x, plan.windows)
     if plan.computed and plan.is_scalar:
         sizes = tuple(1 if d in plan.computed else n for d, n in enumerate(x.shape))
-        return reshaped(sh.dynamic_slice(x, *_starts(plan, x.ndim), slice_sizes=sizes), plan.shape)
+        return reshaped(sh.dynamic_slice(x, *starts(plan, x.ndim), slice_sizes=sizes), plan.shape)
     if plan.computed:
-        x, computed = _undropped(x, plan)
-        indices, dims = _places(x, computed, plan.place)
+        x, computed = undropped(x, plan)
+        indices, dims = places(x, computed, plan.place)
         sizes = tuple(1 if d in computed else n for d, n in enumerate(x.shape))
         x = ix.gather(x, indices, dimension_numbers=dims, slice_sizes=sizes)
     return reshaped(x, plan.shape)
 
 
-def _static_part(x: Tensor, windows: Sequence[Window]) -> Tensor:
+def static_part(x: Tensor, windows: Sequence[Window]) -> Tensor:
     # Reversed first: IREE 3.13 does not compile the reverse of a slice with strides along an inner axis.
     x = reversed_along(x, [d for d, w in enumerate(windows) if w.step < 0])
     starts = tuple(w.start if w.step > 0 else n - 1 - w.start for w, n in zip(windows, x.shape, strict=True))
@@ -240,20 +239,20 @@ def _static_part(x: Tensor, windows: Sequence[Window]) -> Tensor:
     return sh.slice_(x, start_indices=starts, limit_indices=stops, strides=steps)
 
 
-def _undropped(x: Tensor, plan: Plan) -> tuple[Tensor, dict[int, Any]]:
+def undropped(x: Tensor, plan: Plan) -> tuple[Tensor, dict[int, Any]]:
     """The array without the axes that integers took, and the computed indices by its axes."""
     left = [d for d in range(x.ndim) if d not in plan.dropped]
     x = reshaped(x, tuple(x.shape[d] for d in left))
     return x, {left.index(d): i for d, i in plan.computed.items()}
 
 
-def _starts(plan: Plan, ndim: int) -> list[Tensor]:
+def starts(plan: Plan, ndim: int) -> list[Tensor]:
     scalars = [i for i in plan.computed.values() if isinstance(i, Tensor)]
     dtype = np.result_type(*(i.dtype for i in scalars)) if scalars else _INT32
     return [as_tensor(plan.computed[d], dtype) if d in plan.computed else full((), 0, dtype) for d in range(ndim)]
 
 
-def _places(x: Tensor, computed: dict[int, Any], place: int) -> tuple[Tensor, dict[str, Any]]:
+def places(x: Tensor, computed: dict[int, Any], place: int) -> tuple[Tensor, dict[str, Any]]:
     """The index vectors of a gather, and its dimension numbers: the axes of the index arrays stand at `place`."""
     arrays = list(computed.values())
     shape = broadcast_shapes("indexing", [np.shape(i) for i in arrays])
@@ -270,175 +269,6 @@ def _places(x: Tensor, computed: dict[int, Any], place: int) -> tuple[Tensor, di
         start_index_map=tuple(computed), index_vector_dim=len(shape),
     )  # fmt: skip
     return indices, dims
-
-
-# ---------------------------------------------------------------- setting
-def put(x: Tensor, index: Any, value: Any, combiner: str) -> Tensor:
-    """`x` with `value` combined into the places of an index: "set", "add", "mul", "min" or "max"."""
-    plan = read_index(x.shape, index)
-    if 0 in plan.shape:
-        return x
-    scalar = is_scalar(value)
-    value = full(plan.shape, value, x.dtype) if scalar else _spread(convert(as_tensor(value), x.dtype), plan.shape)
-    if not plan.computed:
-        return _put_static(x, plan, value, combiner)
-    if plan.is_scalar and all(
-        w == Window(0, n) for d, (w, n) in enumerate(zip(plan.windows, x.shape, strict=True)) if d not in plan.computed
-    ):
-        return _put_block(x, plan, value, combiner)
-    if any(w != Window(0, n) for w, n in zip(plan.windows, x.shape, strict=True)):
-        # The static part is taken out, changed by the computed one, and put back.
-        part = _static_part(x, plan.windows)
-        inner = Plan(tuple(Window(0, n) for n in part.shape), plan.dropped, plan.computed, plan.place, plan.shape)
-        outer = Plan(plan.windows, (), {}, 0, part.shape)
-        return _put_static(x, outer, _scatter(part, inner, value, combiner), "set")
-    return _scatter(x, plan, value, combiner)
-
-
-def _spread(value: Tensor, shape: Shape) -> Tensor:
-    if value.ndim > len(shape) or any(n not in (1, m) for n, m in zip(value.shape[::-1], shape[::-1], strict=False)):
-        raise ShapeError(
-            f"x.at[...] requires a value that broadcasts to {shape}, got {value.shape}.", where=user_frame()
-        )
-    return broadcast_to(value, shape)
-
-
-def _put_static(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
-    lengths = tuple(w.length for w in plan.windows)
-    value = reversed_along(reshaped(value, lengths), [d for d, w in enumerate(plan.windows) if w.step < 0])
-    if lengths == x.shape and combiner == "set":
-        return value
-    lows, steps = [w.low for w in plan.windows], [abs(w.step) for w in plan.windows]
-    dense = all(s == 1 for s in steps)
-    if combiner == "add" or not dense:
-        around = _around(x, plan, lows, steps)
-        if combiner == "set":
-            inside = sh.pad(full(lengths, True, np.dtype(bool)), full((), False, np.dtype(bool)), **around)
-            return ew.select(inside, sh.pad(value, full((), 0, x.dtype), **around), x)
-        neutral = full((), identity_of(combiner, x.dtype), x.dtype)
-        return _combine(combiner, x, sh.pad(value, neutral, **around))
-    if combiner != "set":
-        value = _combine(combiner, _static_part(x, [Window(w.low, w.length) for w in plan.windows]), value)
-    return sh.dynamic_update_slice(x, value, *(full((), low, _INT32) for low in lows))
-
-
-def _around(x: Tensor, plan: Plan, lows: list[int], steps: list[int]) -> dict[str, Any]:
-    covered = [low + (w.length - 1) * s + 1 for low, w, s in zip(lows, plan.windows, steps, strict=True)]
-    return {"edge_padding_low": tuple(lows), "interior_padding": tuple(s - 1 for s in steps),
-            "edge_padding_high": tuple(n - c for n, c in zip(x.shape, covered, strict=True))}  # fmt: skip
-
-
-def _combine(combiner: str, x: Tensor, y: Tensor) -> Tensor:
-    return {"add": ew.add, "mul": ew.multiply, "min": ew.minimum, "max": ew.maximum}[combiner](x, y)
-
-
-def _put_block(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
-    sizes = tuple(1 if d in plan.computed else n for d, n in enumerate(x.shape))
-    starts, value = _starts(plan, x.ndim), reshaped(value, sizes)
-    if combiner != "set":
-        value = _combine(combiner, sh.dynamic_slice(x, *starts, slice_sizes=sizes), value)
-    return sh.dynamic_update_slice(x, value, *starts)
-
-
-def _scatter(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
-    shape = x.shape
-    x, computed = _undropped(x, plan)
-    indices, dims = _places(x, computed, plan.place)
-    arrays = indices.shape[:-1]
-    windows = [n for d, n in enumerate(x.shape) if d not in computed]
-    updates = reshaped(value, (*windows[: plan.place], *arrays, *windows[plan.place :]))
-    out = ix.scatter(x, indices, updates, scatter_dimension_numbers=ix.scatter_of(dims),
-                     unique_indices=_are_unique(computed), body=combiner)  # fmt: skip
-    return reshaped(out, shape)
-
-
-def _are_unique(computed: dict[int, Any]) -> bool:
-    """True if the index arrays are known and name no place twice."""
-    if any(isinstance(i, Tensor) for i in computed.values()):
-        return False
-    rows = np.stack([i.reshape(-1) for i in np.broadcast_arrays(*computed.values())], -1)
-    return len(np.unique(rows, axis=0)) == len(rows)
-
-
-class IndexUpdate:
-    """``x.at``: ``x.at[index].set(value)`` is `x` with the elements at the index replaced; `x` itself does not change.
-
-    An index array may name a place several times: `add` and its like combine all values, of `set` one of them stays,
-    unspecified which. Values for computed places outside the array are dropped; a computed scalar index is moved
-    inside.
-
-    Example:
-      >>> import nabla_mlir.numpy as jnp
-      >>> jnp.zeros(3).at[1].set(5.0).tolist()
-      [0.0, 5.0, 0.0]
-    """
-
-    __slots__ = ("_x",)
-
-    def __init__(self, x: Any):
-        self._x = x
-
-    def __getitem__(self, index: Any) -> IndexedUpdate:
-        return IndexedUpdate(self._x, index)
-
-
-class IndexedUpdate:
-    """The places of an array that an index names, to be read or replaced."""
-
-    __slots__ = ("_index", "_x")
-
-    def __init__(self, x: Any, index: Any):
-        self._x, self._index = x, index
-
-    def _put(self, value: Any, combiner: str) -> Any:
-        return _put_index(self._x, static_index(self._index), operand(value), combiner)
-
-    def get(self) -> Any:
-        """The elements: ``x[index]``."""
-        return get_index(self._x, self._index)
-
-    def set(self, value: Any) -> Any:
-        """`x` with the elements replaced."""
-        return self._put(value, "set")
-
-    def add(self, value: Any) -> Any:
-        """`x` with `value` added to the elements."""
-        return self._put(value, "add")
-
-    def subtract(self, value: Any) -> Any:
-        """`x` with `value` subtracted from the elements."""
-        return self._put(-operand(value), "add")
-
-    def multiply(self, value: Any) -> Any:
-        """`x` with the elements multiplied by `value`."""
-        return self._put(value, "mul")
-
-    mul = multiply
-
-    def divide(self, value: Any) -> Any:
-        """`x` with the elements divided by `value`; each place at most once."""
-        return self.apply(lambda old: old / operand(value))
-
-    def power(self, value: Any) -> Any:
-        """`x` with the elements raised to the power `value`; each place at most once."""
-        return self.apply(lambda old: old ** operand(value))
-
-    def min(self, value: Any) -> Any:
-        """`x` with the smaller of the elements and `value`."""
-        return self._put(value, "min")
-
-    def max(self, value: Any) -> Any:
-        """`x` with the larger of the elements and `value`."""
-        return self._put(value, "max")
-
-    def apply(self, f: Callable[[Any], Any]) -> Any:
-        """`x` with f(elements) in their place."""
-        return self.set(f(self.get()))
-
-
-@library
-def _put_index(x: Any, index: Any, value: Any, combiner: str) -> Tensor:
-    return put(as_tensor(x), index, value, combiner)
 
 
 @library

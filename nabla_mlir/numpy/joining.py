@@ -149,7 +149,7 @@ def unstack(x: Any, axis: int = 0) -> list[Tensor]:
 @library
 def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
     """The differences between neighbours along `axis`, n times."""
-    from nabla_mlir.numpy.ufuncs import not_equal
+    from nabla_mlir.numpy.logic import not_equal
 
     x = tensor(x)
     at = axis_of("diff", axis, x.ndim)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from nabla_mlir.array import Array
-from nabla_mlir.numpy import creation, indexing, joining, products, reductions, shape, sorting, ufuncs
+from nabla_mlir.numpy import creation, indexing, joining, logic, products, reductions, shape, sorting, ufuncs, updates
 from nabla_mlir.ops.promotion import is_scalar
 from nabla_mlir.ops.tensor import Tensor
 from nabla_mlir.pytree import is_array
@@ -14,21 +14,21 @@ from nabla_mlir.pytree import is_array
 _BINARY = {
     "add": ufuncs.add, "sub": ufuncs.subtract, "mul": ufuncs.multiply, "truediv": ufuncs.divide,
     "floordiv": ufuncs.floor_divide, "mod": ufuncs.remainder, "divmod": ufuncs.divmod, "pow": ufuncs.power,
-    "matmul": products.matmul, "and": ufuncs.bitwise_and, "or": ufuncs.bitwise_or, "xor": ufuncs.bitwise_xor,
-    "lshift": ufuncs.bitwise_left_shift, "rshift": ufuncs.bitwise_right_shift,
+    "matmul": products.matmul, "and": logic.bitwise_and, "or": logic.bitwise_or, "xor": logic.bitwise_xor,
+    "lshift": logic.bitwise_left_shift, "rshift": logic.bitwise_right_shift,
 }  # fmt: skip
 _COMPARISONS = {
-    "eq": ufuncs.equal, "ne": ufuncs.not_equal, "lt": ufuncs.less, "le": ufuncs.less_equal, "gt": ufuncs.greater,
-    "ge": ufuncs.greater_equal,
+    "eq": logic.equal, "ne": logic.not_equal, "lt": logic.less, "le": logic.less_equal, "gt": logic.greater,
+    "ge": logic.greater_equal,
 }  # fmt: skip
-_UNARY = {"neg": ufuncs.negative, "pos": ufuncs.positive, "abs": ufuncs.absolute, "invert": ufuncs.bitwise_invert}
+_UNARY = {"neg": ufuncs.negative, "pos": ufuncs.positive, "abs": ufuncs.absolute, "invert": logic.bitwise_invert}
 _METHODS = {
     "sum": reductions.sum, "prod": reductions.prod, "mean": reductions.mean, "var": reductions.var,
     "std": reductions.std, "max": reductions.max, "min": reductions.min, "argmax": reductions.argmax,
     "argmin": reductions.argmin, "any": reductions.any, "all": reductions.all, "cumsum": reductions.cumsum,
     "cumprod": reductions.cumprod, "ptp": reductions.ptp, "ravel": shape.ravel, "flatten": shape.ravel,
     "squeeze": shape.squeeze, "astype": shape.astype, "swapaxes": shape.swapaxes, "repeat": shape.repeat,
-    "dot": products.dot, "trace": products.trace, "diagonal": creation.diagonal, "clip": ufuncs.clip,
+    "dot": products.dot, "trace": products.trace, "diagonal": creation.diagonal, "clip": logic.clip,
     "round": ufuncs.round, "conj": ufuncs.conj, "conjugate": ufuncs.conj, "sort": sorting.sort,
     "argsort": sorting.argsort, "take": indexing.take, "searchsorted": sorting.searchsorted,
 }  # fmt: skip
@@ -109,7 +109,7 @@ def install(cls: type) -> None:
     give("mT", property(lambda x: shape.matrix_transpose(x), doc="The last two axes exchanged."))
     give("real", property(lambda x: ufuncs.real(x), doc="The real part."))
     give("imag", property(lambda x: ufuncs.imag(x), doc="The imaginary part."))
-    give("at", property(indexing.IndexUpdate, doc="Functional updates: ``x.at[index].set(value)``."))
+    give("at", property(updates.IndexUpdate, doc="Functional updates: ``x.at[index].set(value)``."))
 
 
 for _cls in (Tensor, Array):

@@ -270,7 +270,7 @@ def array_equal(x: Any, y: Any) -> Tensor:
 @library
 def allclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """True if all elements are close; see `isclose`."""
-    from nabla_mlir.numpy.ufuncs import isclose
+    from nabla_mlir.numpy.logic import isclose
 
     return all(isclose(x, y, rtol, atol, equal_nan))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.dialects.types import is_complex, is_float, is_integer
+from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.eager import library
 from nabla_mlir.errors import DtypeError, user_frame
 from nabla_mlir.numpy.common import (
@@ -18,7 +18,6 @@ from nabla_mlir.numpy.common import (
     inexacts,
     meet,
     operand,
-    require_integer,
     require_real,
     tensor,
 )
@@ -266,7 +265,7 @@ def _other_number(name: str, record: Any, direction: str) -> Function:
         x, y = meet(name, x, y)
         if not is_float(require_real(name, x).dtype):
             return record(x, y)
-        first = ew.logical_or(ew.compare(x, y, comparison_direction=direction), _is_nan(y))
+        first = ew.logical_or(ew.compare(x, y, comparison_direction=direction), is_nan(y))
         return ew.select(first, x, y)
 
     return library(f)
@@ -333,7 +332,7 @@ def heaviside(x: Any, y: Any, /) -> Tensor:
     """0 for x < 0, y for x = 0, 1 for x > 0."""
     x, y = inexacts("heaviside", x, y)
     zero = full_like(x, 0)
-    step = ew.select(_less(zero, x), full_like(x, 1), ew.select(_is_nan(x), x, zero))
+    step = ew.select(_less(zero, x), full_like(x, 1), ew.select(is_nan(x), x, zero))
     return ew.select(ew.compare(x, zero, comparison_direction="EQ"), y, step)
 
 
@@ -369,7 +368,7 @@ def round(x: Any, decimals: int = 0) -> Tensor:
 
 
 # ---------------------------------------------------------------- tests for special values
-def _is_nan(x: Tensor) -> Tensor:
+def is_nan(x: Tensor) -> Tensor:
     return ew.compare(x, x, comparison_direction="NE")
 
 
@@ -393,7 +392,7 @@ def _special(name: str, test: Function, combine: Any, otherwise: bool, doc: str)
     return library(f)
 
 
-isnan = _special("isnan", _is_nan, ew.logical_or, False, "True where x is NaN.")
+isnan = _special("isnan", is_nan, ew.logical_or, False, "True where x is NaN.")
 isfinite = _special("isfinite", ew.is_finite, ew.logical_and, True, "True where x is neither infinite nor NaN.")
 isinf = _special("isinf", _is_infinite, ew.logical_or, False, "True where x is infinite.")
 
@@ -442,7 +441,7 @@ def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: fl
         return ew.make_complex(*(nan_to_num(part, nan, posinf, neginf) for part in _parts(x)))
     largest = float(np.finfo(x.dtype).max)
     high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
-    x = ew.select(_is_nan(x), full_like(x, nan), x)
+    x = ew.select(is_nan(x), full_like(x, nan), x)
     x = ew.select(ew.compare(x, full_like(x, np.inf), comparison_direction="EQ"), full_like(x, high), x)
     return ew.select(ew.compare(x, full_like(x, -np.inf), comparison_direction="EQ"), full_like(x, low), x)
 
@@ -477,163 +476,3 @@ def angle(z: Any) -> Tensor:
     """The angle of a complex number, in (-pi, pi]."""
     z = inexact(z)
     return ew.atan2(ew.imag(z), ew.real(z)) if is_complex(z.dtype) else ew.atan2(full_like(z, 0), z)
-
-
-# ---------------------------------------------------------------- comparisons and logic
-def _comparison(name: str, direction: str, symbol: str) -> Function:
-    @described(name, f"True where x {symbol} y.")
-    def f(x: Any, y: Any, /) -> Tensor:
-        x, y = meet(name, x, y)
-        if direction not in ("EQ", "NE"):
-            require_real(name, x)
-        return ew.compare(x, y, comparison_direction=direction)
-
-    return library(f)
-
-
-equal = _comparison("equal", "EQ", "==")
-not_equal = _comparison("not_equal", "NE", "!=")
-less = _comparison("less", "LT", "<")
-less_equal = _comparison("less_equal", "LE", "<=")
-greater = _comparison("greater", "GT", ">")
-greater_equal = _comparison("greater_equal", "GE", ">=")
-
-
-def _logical(name: str, record: Any, word: str) -> Function:
-    @described(name, f"x {word} y, as truth values: every number but 0 is true.")
-    def f(x: Any, y: Any, /) -> Tensor:
-        return record(*meet(name, convert(tensor(x), bool), convert(tensor(y), bool)))
-
-    return library(f)
-
-
-logical_and = _logical("logical_and", ew.logical_and, "and")
-logical_or = _logical("logical_or", ew.logical_or, "or")
-logical_xor = _logical("logical_xor", ew.logical_xor, "exclusive or")
-
-
-@library
-def logical_not(x: Any, /) -> Tensor:
-    """True where x is 0 or False."""
-    x = tensor(x)
-    return ew.logical_not(x) if x.dtype.kind == "b" else ew.compare(x, full_like(x, 0), comparison_direction="EQ")
-
-
-def _bitwise(name: str, record: Any, word: str) -> Function:
-    @described(name, f"The bits of x {word} those of y.")
-    def f(x: Any, y: Any, /) -> Tensor:
-        x, y = meet(name, x, y)
-        return record(require_integer(name, x, bools=True), y)
-
-    return library(f)
-
-
-bitwise_and = _bitwise("bitwise_and", ew.logical_and, "and")
-bitwise_or = _bitwise("bitwise_or", ew.logical_or, "or")
-bitwise_xor = _bitwise("bitwise_xor", ew.logical_xor, "exclusive or")
-
-
-@library
-def bitwise_invert(x: Any, /) -> Tensor:
-    """The complement of the bits of x; of truth values: not."""
-    return ew.logical_not(require_integer("bitwise_invert", tensor(x), bools=True))
-
-
-invert = bitwise_not = bitwise_invert
-
-
-@library
-def bitwise_left_shift(x: Any, n: Any, /) -> Tensor:
-    """X * 2**n by shifting bits."""
-    x, n = meet("bitwise_left_shift", x, n)
-    return ew.shift_left(require_integer("bitwise_left_shift", x), n)
-
-
-@library
-def bitwise_right_shift(x: Any, n: Any, /) -> Tensor:
-    """X // 2**n by shifting bits; the sign is kept."""
-    x, n = meet("bitwise_right_shift", x, n)
-    unsigned = require_integer("bitwise_right_shift", x).dtype.kind == "u"
-    return (ew.shift_right_logical if unsigned else ew.shift_right_arithmetic)(x, n)
-
-
-left_shift, right_shift = bitwise_left_shift, bitwise_right_shift
-
-
-@library
-def bitwise_count(x: Any, /) -> Tensor:
-    """The number of one bits in the absolute value of x."""
-    x = require_integer("bitwise_count", tensor(x))
-    return convert(ew.popcnt(x if x.dtype.kind == "u" else ew.absolute(x)), np.uint8)
-
-
-# ---------------------------------------------------------------- choice
-@library
-def where(condition: Any, x: Any = None, y: Any = None, /) -> Tensor:
-    """X where the condition holds, else y.
-
-    Raises:
-      TraceError: x and y are missing: the number of places found would depend on values.
-    """
-    if x is None or y is None:
-        from nabla_mlir.numpy.common import dynamic_shape
-
-        dynamic_shape("where with one argument", "give x and y, or multiply by the mask.")
-    x, y = meet("where", x, y)
-    return choose(convert(tensor(condition), bool), x, y)
-
-
-def choose(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Select after broadcasting; a scalar condition stays one."""
-    from nabla_mlir.ops.promotion import broadcast_shapes, broadcast_to
-
-    shape = broadcast_shapes("where", [condition.shape, x.shape])
-    if condition.ndim:
-        condition = broadcast_to(condition, shape)
-    return ew.select(condition, broadcast_to(x, shape), broadcast_to(y, shape))
-
-
-@library
-def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
-    """`x` moved into [min, max]; a bound that is None does not hold. Zero derivative outside and at the bounds."""
-    x = require_real("clip", tensor(x))
-    bounds = [b for b in (min, max) if b is not None]
-    if is_integer(x.dtype) and all(is_scalar(b) and isinstance(b, int) for b in bounds):
-        info = np.iinfo(x.dtype)  # a bound beyond the dtype holds by itself
-        min = None if min is None or min <= info.min else min
-        max = None if max is None or max >= info.max else max
-    if min is None and max is None:
-        return x
-    if min is None or max is None:
-        return maximum(x, min) if max is None else minimum(x, max)
-    if all(is_scalar(b) for b in (min, max)):
-        x, low, high = _with_scalar_bounds(x, min, max)
-        return ew.clamp(low, x, high)
-    x, low, high = meet("clip", x, min, max)
-    return ew.clamp(low, x, high)
-
-
-def _with_scalar_bounds(x: Tensor, low: Any, high: Any) -> tuple[Tensor, Tensor, Tensor]:
-    from nabla_mlir.ops.promotion import promote_dtypes
-
-    dtype = promote_dtypes([x, low, high])
-    return convert(x, dtype), full((), low, dtype), full((), high, dtype)
-
-
-@library
-def select(conditions: Any, choices: Any, default: Any = 0) -> Tensor:
-    """For each element the choice of the first condition that holds, else `default`."""
-    *values, out = meet("select", *choices, default)
-    for condition, value in reversed(list(zip(conditions, values, strict=True))):
-        out = choose(convert(tensor(condition), bool), value, out)
-    return out
-
-
-@library
-def isclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
-    """True where abs(x - y) <= atol + rtol * abs(y), or both are the same infinity."""
-    x, y = inexacts("isclose", x, y)
-    near = ew.compare(ew.absolute(x - y), ew.absolute(y) * rtol + atol, comparison_direction="LE")
-    near = ew.logical_and(near, isfinite(y))
-    out = ew.logical_or(near, ew.compare(x, y, comparison_direction="EQ"))
-    return ew.logical_or(out, ew.logical_and(_is_nan(x), _is_nan(y))) if equal_nan else out

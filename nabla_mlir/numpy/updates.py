@@ -1,0 +1,200 @@
+"""``x.at[...]``: arrays with some of their elements replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.eager import library
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.common import Shape, convert, operand, reshaped
+from nabla_mlir.numpy.indexing import (
+    Plan,
+    Window,
+    get_index,
+    places,
+    read_index,
+    starts,
+    static_index,
+    static_part,
+    undropped,
+)
+from nabla_mlir.numpy.shape import reversed_along
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import indexing as ix
+from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops.promotion import as_tensor, broadcast_to, is_scalar
+from nabla_mlir.ops.reduction import identity_of
+from nabla_mlir.ops.tensor import Tensor, full
+
+_INT32 = np.dtype(np.int32)
+
+
+def put(x: Tensor, index: Any, value: Any, combiner: str) -> Tensor:
+    """`x` with `value` combined into the places of an index: "set", "add", "mul", "min" or "max"."""
+    plan = read_index(x.shape, index)
+    if 0 in plan.shape:
+        return x
+    scalar = is_scalar(value)
+    value = full(plan.shape, value, x.dtype) if scalar else _spread(convert(as_tensor(value), x.dtype), plan.shape)
+    if not plan.computed:
+        return _put_static(x, plan, value, combiner)
+    if plan.is_scalar and all(
+        w == Window(0, n) for d, (w, n) in enumerate(zip(plan.windows, x.shape, strict=True)) if d not in plan.computed
+    ):
+        return _put_block(x, plan, value, combiner)
+    if any(w != Window(0, n) for w, n in zip(plan.windows, x.shape, strict=True)):
+        # The static part is taken out, changed by the computed one, and put back.
+        part = static_part(x, plan.windows)
+        inner = Plan(tuple(Window(0, n) for n in part.shape), plan.dropped, plan.computed, plan.place, plan.shape)
+        outer = Plan(plan.windows, (), {}, 0, part.shape)
+        return _put_static(x, outer, _scatter(part, inner, value, combiner), "set")
+    return _scatter(x, plan, value, combiner)
+
+
+def _spread(value: Tensor, shape: Shape) -> Tensor:
+    if value.ndim > len(shape) or any(n not in (1, m) for n, m in zip(value.shape[::-1], shape[::-1], strict=False)):
+        raise ShapeError(
+            f"x.at[...] requires a value that broadcasts to {shape}, got {value.shape}.", where=user_frame()
+        )
+    return broadcast_to(value, shape)
+
+
+def _put_static(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
+    lengths = tuple(w.length for w in plan.windows)
+    value = reversed_along(reshaped(value, lengths), [d for d, w in enumerate(plan.windows) if w.step < 0])
+    if lengths == x.shape and combiner == "set":
+        return value
+    lows, steps = [w.low for w in plan.windows], [abs(w.step) for w in plan.windows]
+    dense = all(s == 1 for s in steps)
+    if combiner == "add" or not dense:
+        around = _around(x, plan, lows, steps)
+        if combiner == "set":
+            inside = sh.pad(full(lengths, True, np.dtype(bool)), full((), False, np.dtype(bool)), **around)
+            return ew.select(inside, sh.pad(value, full((), 0, x.dtype), **around), x)
+        neutral = full((), identity_of(combiner, x.dtype), x.dtype)
+        return _combine(combiner, x, sh.pad(value, neutral, **around))
+    if combiner != "set":
+        value = _combine(combiner, static_part(x, [Window(w.low, w.length) for w in plan.windows]), value)
+    return sh.dynamic_update_slice(x, value, *(full((), low, _INT32) for low in lows))
+
+
+def _around(x: Tensor, plan: Plan, lows: list[int], steps: list[int]) -> dict[str, Any]:
+    covered = [low + (w.length - 1) * s + 1 for low, w, s in zip(lows, plan.windows, steps, strict=True)]
+    return {"edge_padding_low": tuple(lows), "interior_padding": tuple(s - 1 for s in steps),
+            "edge_padding_high": tuple(n - c for n, c in zip(x.shape, covered, strict=True))}  # fmt: skip
+
+
+def _combine(combiner: str, x: Tensor, y: Tensor) -> Tensor:
+    return {"add": ew.add, "mul": ew.multiply, "min": ew.minimum, "max": ew.maximum}[combiner](x, y)
+
+
+def _put_block(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
+    sizes = tuple(1 if d in plan.computed else n for d, n in enumerate(x.shape))
+    at, value = starts(plan, x.ndim), reshaped(value, sizes)
+    if combiner != "set":
+        value = _combine(combiner, sh.dynamic_slice(x, *at, slice_sizes=sizes), value)
+    return sh.dynamic_update_slice(x, value, *at)
+
+
+def _scatter(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
+    shape = x.shape
+    x, computed = undropped(x, plan)
+    indices, dims = places(x, computed, plan.place)
+    arrays = indices.shape[:-1]
+    windows = [n for d, n in enumerate(x.shape) if d not in computed]
+    updates = reshaped(value, (*windows[: plan.place], *arrays, *windows[plan.place :]))
+    out = ix.scatter(x, indices, updates, scatter_dimension_numbers=ix.scatter_of(dims),
+                     unique_indices=_are_unique(computed), body=combiner)  # fmt: skip
+    return reshaped(out, shape)
+
+
+def _are_unique(computed: dict[int, Any]) -> bool:
+    """True if the index arrays are known and name no place twice."""
+    if any(isinstance(i, Tensor) for i in computed.values()):
+        return False
+    rows = np.stack([i.reshape(-1) for i in np.broadcast_arrays(*computed.values())], -1)
+    return len(np.unique(rows, axis=0)) == len(rows)
+
+
+class IndexUpdate:
+    """``x.at``: ``x.at[index].set(value)`` is `x` with the elements at the index replaced; `x` itself does not change.
+
+    An index array may name a place several times: `add` and its like combine all values, of `set` one of them stays,
+    unspecified which. Values for computed places outside the array are dropped; a computed scalar index is moved
+    inside.
+
+    Example:
+      >>> import nabla_mlir.numpy as jnp
+      >>> jnp.zeros(3).at[1].set(5.0).tolist()
+      [0.0, 5.0, 0.0]
+    """
+
+    __slots__ = ("_x",)
+
+    def __init__(self, x: Any):
+        self._x = x
+
+    def __getitem__(self, index: Any) -> IndexedUpdate:
+        return IndexedUpdate(self._x, index)
+
+
+class IndexedUpdate:
+    """The places of an array that an index names, to be read or replaced."""
+
+    __slots__ = ("_index", "_x")
+
+    def __init__(self, x: Any, index: Any):
+        self._x, self._index = x, index
+
+    def _put(self, value: Any, combiner: str) -> Any:
+        return _put_index(self._x, static_index(self._index), operand(value), combiner)
+
+    def get(self) -> Any:
+        """The elements: ``x[index]``."""
+        return get_index(self._x, self._index)
+
+    def set(self, value: Any) -> Any:
+        """`x` with the elements replaced."""
+        return self._put(value, "set")
+
+    def add(self, value: Any) -> Any:
+        """`x` with `value` added to the elements."""
+        return self._put(value, "add")
+
+    def subtract(self, value: Any) -> Any:
+        """`x` with `value` subtracted from the elements."""
+        return self._put(-operand(value), "add")
+
+    def multiply(self, value: Any) -> Any:
+        """`x` with the elements multiplied by `value`."""
+        return self._put(value, "mul")
+
+    mul = multiply
+
+    def divide(self, value: Any) -> Any:
+        """`x` with the elements divided by `value`; each place at most once."""
+        return self.apply(lambda old: old / operand(value))
+
+    def power(self, value: Any) -> Any:
+        """`x` with the elements raised to the power `value`; each place at most once."""
+        return self.apply(lambda old: old ** operand(value))
+
+    def min(self, value: Any) -> Any:
+        """`x` with the smaller of the elements and `value`."""
+        return self._put(value, "min")
+
+    def max(self, value: Any) -> Any:
+        """`x` with the larger of the elements and `value`."""
+        return self._put(value, "max")
+
+    def apply(self, f: Callable[[Any], Any]) -> Any:
+        """`x` with f(elements) in their place."""
+        return self.set(f(self.get()))
+
+
+@library
+def _put_index(x: Any, index: Any, value: Any, combiner: str) -> Tensor:
+    return put(as_tensor(x), index, value, combiner)
