@@ -229,6 +229,7 @@ def get(x: Tensor, plan: Plan) -> Tensor:
 
 
 def static_part(x: Tensor, windows: Sequence[Window]) -> Tensor:
+    """The elements that the static part of an index reads."""
     # Reversed first: IREE 3.13 does not compile the reverse of a slice with strides along an inner axis.
     x = reversed_along(x, [d for d, w in enumerate(windows) if w.step < 0])
     starts = tuple(w.start if w.step > 0 else n - 1 - w.start for w, n in zip(windows, x.shape, strict=True))
@@ -247,6 +248,7 @@ def undropped(x: Tensor, plan: Plan) -> tuple[Tensor, dict[int, Any]]:
 
 
 def starts(plan: Plan, ndim: int) -> list[Tensor]:
+    """The start of the block that scalar indices name, along every axis."""
     scalars = [i for i in plan.computed.values() if isinstance(i, Tensor)]
     dtype = np.result_type(*(i.dtype for i in scalars)) if scalars else _INT32
     return [as_tensor(plan.computed[d], dtype) if d in plan.computed else full((), 0, dtype) for d in range(ndim)]

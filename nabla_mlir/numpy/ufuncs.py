@@ -369,6 +369,7 @@ def round(x: Any, decimals: int = 0) -> Tensor:
 
 # ---------------------------------------------------------------- tests for special values
 def is_nan(x: Tensor) -> Tensor:
+    """True where x is NaN."""
     return ew.compare(x, x, comparison_direction="NE")
 
 
