@@ -71,8 +71,11 @@ def parse(source: str | bytes) -> ir.Module:
         return from_portable(parse_module(source))
     except ImportIRError as error:
         if isinstance(source, bytes) and "'sdy'" in error.message:
-            error.add_note("help: shardings of JAX (sdy) have no portable form here; export with jax.config.update("
-                           "'jax_use_shardy_partitioner', False), or use nm.from_jax.")  # fmt: skip
+            raise ImportIRError(
+                error.message,
+                help="shardings of JAX (sdy) have no portable form that the compiler reads; export with "
+                "jax.config.update('jax_use_shardy_partitioner', False), or use nm.from_jax.",
+            ) from None
         raise
 
 
@@ -86,7 +89,7 @@ def from_portable(module: ir.Module) -> ir.Module:
     for function in operations:
         for op in list(nested(function)):
             if op.name.startswith("vhlo.composite_"):
-                _replace_by_call(op)
+                _remade(op, "vhlo.call_v1", {"callee": op.attributes["decomposition"]})
     done = run_compiler(
         ["--iree-input-type=auto", "--compile-to=input", "--mlir-print-ir-after-all", "--mlir-print-ir-module-scope",
          "--mlir-disable-threading", "-", "-o", "-"],
@@ -100,29 +103,25 @@ def from_portable(module: ir.Module) -> ir.Module:
     return parse_module(text[: text.index("\n}\n") + 3])  # the module; what follows are other dumps
 
 
-def _replace_by_call(op: ir.Operation) -> None:
-    with context(), ir.Location.unknown(), ir.InsertionPoint(op):
-        made = ir.Operation.create(
-            "vhlo.call_v1", results=[r.type for r in op.results], operands=list(op.operands),
-            attributes={"callee": op.attributes["decomposition"]},
-        )  # fmt: skip
-    _replace(op, list(made.results))
-
-
 # ---------------------------------------------------------------- before calls are inlined
 
 
-def composites_to_calls(module: ir.Module) -> None:
-    """Every composite becomes a call of the function that defines it."""
+def prepare_calls(module: ir.Module) -> None:
+    """Every composite becomes a call of the function that defines it; functions return as MLIR's do."""
     for op in list(nested(module.operation)):
-        if op.name != "stablehlo.composite":
-            continue
-        with context(), op.location, ir.InsertionPoint(op):
-            made = ir.Operation.create(
-                "func.call", results=[r.type for r in op.results], operands=list(op.operands),
-                attributes={"callee": op.attributes["decomposition"]},
-            )  # fmt: skip
-        _replace(op, list(made.results))
+        if op.name == "stablehlo.composite":
+            _remade(op, "func.call", {"callee": op.attributes["decomposition"]})
+        elif op.name == "stablehlo.return" and op.parent.name == "func.func":
+            _remade(op, "func.return", {})
+
+
+def _remade(op: ir.Operation, name: str, attributes: dict[str, ir.Attribute]) -> None:
+    """The same operands and results under another name."""
+    with context(), op.location, ir.InsertionPoint(op):
+        made = ir.Operation.create(
+            name, results=[r.type for r in op.results], operands=list(op.operands), attributes=attributes
+        )
+    _replace(op, list(made.results))
 
 
 # ---------------------------------------------------------------- afterwards
