@@ -22,10 +22,8 @@ def separate_buffers(module: ir.Operation) -> None:
     def collect(op: ir.Operation) -> ir.WalkResult:
         operation = op.operation
         for i in _updated(operation):
-            value = operation.operands[i]
-            made_by = getattr(value.owner, "operation", value.owner)
-            if isinstance(made_by, ir.Operation) and made_by.name == "stablehlo.constant":
-                key = (value.type, made_by.get_asm(use_local_scope=True, large_elements_limit=64).split("=", 1)[1])
+            key = _constant_key(operation.operands[i])
+            if key is not None:
                 writes.setdefault(key, []).append((operation, i))
         return ir.WalkResult.ADVANCE
 
@@ -36,6 +34,22 @@ def separate_buffers(module: ir.Operation) -> None:
             with ir.InsertionPoint(operation), operation.location:
                 own = emit("stablehlo.optimization_barrier", [value], results=[value.type])
             operation.operands[i] = own.results[0]
+
+
+_FOLDED = ("stablehlo.complex", "stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert")
+
+
+def _constant_key(value: ir.Value) -> object:
+    """What is equal for values that are equal constants, also where IREE is the one that folds them; else None."""
+    made_by = getattr(value.owner, "operation", value.owner)
+    if not isinstance(made_by, ir.Operation):
+        return None
+    if made_by.name == "stablehlo.constant":
+        return value.type, made_by.get_asm(use_local_scope=True, large_elements_limit=64).split("=", 1)[1]
+    if made_by.name not in _FOLDED:
+        return None
+    parts = tuple(_constant_key(v) for v in made_by.operands)
+    return None if None in parts else (made_by.name, value.type, parts)
 
 
 def _updated(op: ir.Operation) -> list[int]:
