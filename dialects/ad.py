@@ -47,7 +47,8 @@ class _Derivative(RegionOp):
         operands = [v.type for v in self.op.operands]
         self.require(
             operands[: len(arguments)] == arguments,
-            f"one operand for each of the {len(arguments)} arguments of its body, of the same type, got {_text(operands)}",
+            f"one operand for each of the {len(arguments)} arguments of its body, of the same type, "
+            f"got {_text(operands)}",
         )
         got = operands[len(arguments) :]
         self.require(got == seeds, f"{seed_word} of types {_text(seeds)}, got {_text(got)}")

@@ -110,7 +110,8 @@ class VmapOp(RegionOp):
         counts = {len(outside), len(inside), len(axes)}
         self.require(
             len(counts) == 1,
-            f"as many {word}s as the body has and as axes are given for, got {len(outside)}, {len(inside)}, {len(axes)}",
+            f"as many {word}s as the body has and as axes are given for, "
+            f"got {len(outside)}, {len(inside)}, {len(axes)}",
         )
         for i, (out, body, places) in enumerate(zip(outside, inside, axes, strict=True)):
             carried = [p for p in places if p != NOT_CARRIED]

@@ -25,7 +25,7 @@ class Recording:
     """The operations made while it is active, and the splat constants of each block."""
 
     def __init__(self) -> None:
-        self.created: list[ir.Operation] = []
+        self.created: list[tuple[str, ir.Operation]] = []
         self.constants: dict[tuple[ir.Block, ir.Attribute], ir.Value] = {}
 
 
@@ -48,10 +48,14 @@ class Val:
 
     __slots__ = ("dtype", "type", "value")
 
-    def __init__(self, value: ir.Value):
+    def __init__(self, value: ir.Value, like: Val | None = None):
+        """Wraps a value; `like` is one of the same type, if there is one at hand (asking MLIR takes a microsecond)."""
         self.value = value
-        self.type = value.type
-        self.dtype = dtype_of(self.type.element_type)
+        if like is None:
+            self.type = value.type
+            self.dtype = dtype_of(self.type.element_type)
+        else:
+            self.type, self.dtype = like.type, like.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -141,7 +145,7 @@ def make(
     """Makes an operation and records it, unless it is `final`: then no pattern will look at it again."""
     made = hlo.emit(name, [v.value for v in operands], results=results, attributes=attributes, regions=regions)
     if _recording and not final:
-        _recording[-1].created.append(made)
+        _recording[-1].created.append((name, made))
     return made
 
 
@@ -156,7 +160,7 @@ def copy(source: ir.Operation, operands: Sequence[Val]) -> ir.Operation:
 
 
 def _record_walked(op: ir.Operation) -> ir.WalkResult:
-    _recording[-1].created.append(op.operation)
+    _recording[-1].created.append((op.name, op.operation))
     return ir.WalkResult.ADVANCE
 
 
@@ -173,14 +177,14 @@ def op(
 
 def unary(name: str, x: Val) -> Val:
     """An elementwise operation with the type of `x`."""
-    return Val(make(name, (x,), (x.type,)).results[0])
+    return Val(make(name, (x,), (x.type,)).result, x)
 
 
 def binary(name: str, x: Val, y: Val | Number) -> Val:
     """An elementwise operation with the type of `x`; a number becomes a constant of that type."""
     if not isinstance(y, Val):
         y = splat(y, x)
-    return Val(make(name, (x, y), (x.type,)).results[0])
+    return Val(make(name, (x, y), (x.type,)).result, x)
 
 
 def like(x: Val, dtype: Any) -> ir.Type:
@@ -274,7 +278,7 @@ def select(predicate: Val, x: Val | Number, y: Val | Number) -> Val:
         x = splat(x, y)
     elif not isinstance(y, Val):
         y = splat(y, x)
-    return Val(make("stablehlo.select", (predicate, x, y), (x.type,)).results[0])
+    return Val(make("stablehlo.select", (predicate, x, y), (x.type,)).result, x)
 
 
 def convert(x: Val, dtype: Any) -> Val:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from iree.compiler import ir
 
 from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.types import is_static_tensor
 from nabla_mlir.errors import VerifyError
 
 
@@ -56,6 +57,8 @@ class RegionOp:
             len(operations) > 0 and self.terminator.name == "stablehlo.return",
             "a body that ends in stablehlo.return",
         )
+        for value in [*self.op.operands, *self.op.results, *self.arguments, *self.terminator.operands]:
+            self.require(is_static_tensor(value.type), f"tensors of static shape, got {value.type}")
 
     def integers(self, attribute: str) -> tuple[int, ...]:
         """A required `array<i64: ...>` attribute."""

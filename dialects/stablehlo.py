@@ -116,7 +116,8 @@ def _number(text: str, dtype: np.dtype) -> float:
     text = text.strip()
     if not text.startswith("0x"):
         return float(text)
-    part = {"complex64": np.dtype(np.float32), "complex128": np.dtype(np.float64)}.get(dtype.name, dtype)
+    parts: dict[str, np.dtype] = {"complex64": np.dtype(np.float32), "complex128": np.dtype(np.float64)}
+    part = parts.get(dtype.name, dtype)
     return float(np.array(int(text, 16), f"u{part.itemsize}").view(part))
 
 
@@ -232,6 +233,7 @@ class DimensionNumbers:
     scalars: tuple[str, ...] = ()
 
     def encode(self, value: Mapping[str, Any]) -> ir.Attribute:
+        """The attribute with these fields."""
         unknown = set(value) - set(self.lists) - set(self.scalars)
         if unknown:
             known = self.lists + self.scalars
@@ -241,6 +243,7 @@ class DimensionNumbers:
         return parse_attribute(f"#stablehlo.{self.name}<{', '.join(fields)}>")
 
     def decode(self, attribute: ir.Attribute) -> dict[str, Any]:
+        """The fields of the attribute."""
         return dict(_struct_fields(str(attribute), self.lists, self.scalars))
 
 

@@ -99,6 +99,15 @@ def shape_and_dtype(type: ir.Type) -> tuple[tuple[int, ...], np.dtype]:
     return tuple(type.shape), dtype_of(type.element_type)
 
 
+def is_static_tensor(type: ir.Type) -> bool:
+    """True for a ranked tensor of static shape whose elements have a NumPy counterpart."""
+    try:
+        shape_and_dtype(type)
+    except DtypeError:
+        return False
+    return True
+
+
 def is_float(dtype: np.dtype) -> bool:
     """True for real floating-point types, the narrow ones included."""
     return dtype.kind == "f" or dtype.name == "bfloat16" or dtype.name.startswith("float8")

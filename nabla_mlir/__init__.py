@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from nabla_mlir.transforms import vjp as vjp
     from nabla_mlir.transforms import vmap as vmap
 
-# Where each public name is defined; None for a module of that name. A test holds that this is what the block above says.
+# Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
     "errors": None, "nn": None, "numpy": None, "targets": None,
     "associative_scan": "control", "cond": "control", "fori_loop": "control", "map": "control", "scan": "control",
@@ -67,7 +67,7 @@ _HOMES: dict[str, str | None] = {
 # What runs without the compiler.
 _LIGHT = {"runtime", "array", "targets"}
 
-__all__ = list(_HOMES)  # noqa: PLE0604
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

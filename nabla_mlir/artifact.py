@@ -31,7 +31,7 @@ def tree_spec(spec: OptreeSpec) -> TreeSpec:
         return TreeSpec("dict", children, keys)
     assert kind is not None
     if optree.is_namedtuple_class(kind):
-        return TreeSpec("namedtuple", children, kind._fields, kind.__name__)
+        return TreeSpec("namedtuple", children, kind._fields, kind.__name__)  # type: ignore[attr-defined]  # a named tuple
     return TreeSpec("custom", children, keys, f"{kind.__module__}.{kind.__qualname__}")
 
 

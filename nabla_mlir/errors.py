@@ -137,7 +137,8 @@ def user_frame() -> SourceRange | None:
 def is_internal(filename: str) -> bool:
     """True for files of nabla_mlir, of the libraries it calls users through, and of the standard library's glue."""
     path = os.path.realpath(filename)
-    return path.startswith(INTERNAL_FOLDERS) or filename.startswith("<frozen") or os.sep + "optree" + os.sep in path
+    ours = path.startswith(INTERNAL_FOLDERS) and path.endswith(".py")  # a file of IR in our folders is the user's
+    return ours or filename.startswith("<frozen") or os.sep + "optree" + os.sep in path
 
 
 def _internal_folders() -> tuple[str, ...]:

@@ -60,15 +60,22 @@ def broadcast_prefix(prefix: Any, spec: TreeSpec, what: str) -> list[Any]:
     Raises:
       TreeError: `prefix` is not a prefix of the tree.
     """
-    if prefix is None or isinstance(prefix, int):
-        return [prefix] * spec.num_leaves
-    tree = unflatten(spec, [0] * spec.num_leaves)
     try:
-        return list(optree.broadcast_prefix(prefix, tree, none_is_leaf=True, namespace=NAMESPACE))
-    except (ValueError, TypeError) as error:
+        return _spread(prefix, spec)
+    except ValueError:
         raise TreeError(
-            f"{what} requires a prefix of the structure {spec}, got {prefix!r}: {error}", where=user_frame()
+            f"{what} requires a prefix of the structure {spec}, got {prefix!r}.", where=user_frame()
         ) from None
+
+
+def _spread(prefix: Any, spec: TreeSpec) -> list[Any]:
+    # Not optree.broadcast_prefix: None is a value here and an empty node there.
+    if prefix is None or optree.tree_is_leaf(prefix, namespace=NAMESPACE):
+        return [prefix] * spec.num_leaves
+    children, _, entries, _ = optree.tree_flatten_one_level(prefix, namespace=NAMESPACE)
+    if spec.type is not type(prefix) or list(entries) != spec.entries():
+        raise ValueError
+    return [value for child, below in zip(children, spec.children(), strict=True) for value in _spread(child, below)]
 
 
 def register_dataclass(cls: T) -> T:
@@ -88,8 +95,8 @@ def register_dataclass(cls: T) -> T:
     def flatten_node(node: Any) -> tuple[tuple[Any, ...], None, tuple[str, ...]]:
         return tuple(getattr(node, n) for n in names), None, tuple(names)
 
-    def unflatten_node(_: None, children: Any) -> Any:
-        node = object.__new__(cls)  # children may be anything while a tree is rebuilt: no __post_init__
+    def unflatten_node(_: Any, children: Any) -> Any:
+        node: Any = object.__new__(cls)  # children may be anything while a tree is rebuilt: no __post_init__
         for name, child in zip(names, children, strict=True):
             object.__setattr__(node, name, child)
         return node

@@ -287,8 +287,10 @@ def as_spec(leaf: Any) -> Spec:
         return Spec((), scalar_dtype(leaf), weak=True)
     if pytree.is_array(leaf):
         return Spec(tuple(leaf.shape), np.dtype(leaf.dtype))
-    raise TraceError(f"an argument requires arrays, scalars or nm.spec, got {type(leaf).__name__}.", where=user_frame(),
-                     help="pass other values as static arguments (functools.partial, or jit(static_argnums=...)).")  # fmt: skip
+    raise TraceError(
+        f"an argument requires arrays, scalars or nm.spec, got {type(leaf).__name__}.", where=user_frame(),
+        help="pass other values as static arguments (functools.partial, or jit(static_argnums=...)).",
+    )  # fmt: skip
 
 
 def entry_name_of(f: Callable[..., Any]) -> str:

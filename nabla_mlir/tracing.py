@@ -25,7 +25,7 @@ SMALL = 16  # elements up to which a captured array is part of the code
 
 # The folders as they are, and as this process imports them: they differ behind symbolic links.
 for _folder in {*INTERNAL_FOLDERS, os.path.join(os.path.dirname(os.path.abspath(__file__)), "")}:
-    _mlir.globals.register_traceback_file_exclusion(_folder)
+    _mlir.globals.register_traceback_file_exclusion(_folder)  # type: ignore[attr-defined]  # not in the stubs
 
 HOLDER = "ad.holder"  # holds a block while it is traced, and until its last use
 
@@ -137,7 +137,7 @@ def trace_function(
                 ir.Operation.create("func.return", operands=[out.value for out in outs])
         finally:
             _current.trace = outer
-            for holder in reversed(trace.holders):
+            for holder in trace.holders:  # inner ones, which use values of the outer ones, come first
                 holder.erase()
         inputs = [a.type for a in block.arguments]
         func.attributes["function_type"] = _function_type(inputs, [out.value.type for out in outs])
@@ -168,12 +168,16 @@ def trace_region(
     holder = ir.Operation.create(HOLDER, regions=1)
     types = [tensor_type(s.shape, s.dtype) for s in specs]
     block = ir.Block.create_at_start(holder.regions[0], types, [ir.Location.unknown()] * len(types))
-    with ir.InsertionPoint(block), _scope(what) as scope:
-        arguments = [Tensor(a, scope) for a in block.arguments]
-        for argument, spec in zip(arguments, specs, strict=True):
-            argument.weak = spec.weak
-        outs = [checked_output(out) for out in function(*arguments)]
-        stablehlo.emit("stablehlo.return", [out.value for out in outs], results=[])
+    try:
+        with ir.InsertionPoint(block), _scope(what) as scope:
+            arguments = [Tensor(a, scope) for a in block.arguments]
+            for argument, spec in zip(arguments, specs, strict=True):
+                argument.weak = spec.weak
+            outs = [checked_output(out) for out in function(*arguments)]
+            stablehlo.emit("stablehlo.return", [out.value for out in outs], results=[])
+    except BaseException:
+        trace.keep(holder)  # the user may catch the error and go on with the outer trace
+        raise
     return block, holder, outs
 
 

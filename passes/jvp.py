@@ -8,6 +8,7 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.ad import JvpOp
+from nabla_mlir.dialects.locations import named
 from nabla_mlir.ops.forward import Tangents, push_forward
 from nabla_mlir.ops.registry import ZERO, materialize
 from nabla_mlir.ops.tensor import wrap
@@ -27,7 +28,7 @@ def expand_jvp(op: ir.Operation) -> None:
     tangents: Tangents = {arguments[i]: wrap(t) for i, t in zip(view.wrt, view.seeds, strict=True)}
     push_forward(view.body, tangents)
     outs = list(view.terminator.operands)
-    with ir.InsertionPoint(view.terminator):
+    with ir.InsertionPoint(view.terminator), named("jvp", op.location):
         out_tangents = [materialize(tangents.get(outs[i], ZERO), wrap(outs[i])).value for i in view.of]
     inline_region(view, view.primals, [*outs, *out_tangents])
 

@@ -10,7 +10,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
-from nabla_mlir.dialects.builder import Val, eq, ne, select, splat
+from nabla_mlir.dialects.builder import BOOL, Val, eq, ne, select, splat
 from nabla_mlir.dialects.types import is_float
 from nabla_mlir.passes import legalize_formulas as formulas
 from nabla_mlir.passes.legalize_pattern import Pattern, Replacement, Target, operands, pattern
@@ -90,7 +90,7 @@ def _constant_power(x: Val, n: complex) -> Val | None:
         # x + 0 is 0 for -0.
         root = select(eq(x, -math.inf), math.inf, b.sqrt(x + 0.0))
         return root if n == 0.5 else 1.0 / root
-    if not -3 <= n <= 8 or n != int(n):
+    if isinstance(n, complex) or not -3 <= n <= 8 or n != int(n):
         return None
     if n == 0:
         return splat(1, x)
@@ -130,9 +130,10 @@ def remainder(op: ir.Operation, target: Target) -> Replacement:
 @pattern("stablehlo.add")
 def add(op: ir.Operation, target: Target) -> Replacement:
     """i1 is added modulo 2; StableHLO defines it as or."""
-    if str(op.operands[0].type.element_type) != "i1":
+    x = Val(op.operands[0])
+    if x.dtype != BOOL:
         return None
-    x, y = operands(op)
+    y = Val(op.operands[1])
     return x | y
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from iree.compiler import ir, passmanager
+from iree.compiler import ir, passmanager  # type: ignore[attr-defined]  # not in the stubs
 
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val

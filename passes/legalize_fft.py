@@ -45,7 +45,8 @@ def fft(op: ir.Operation, target: Target) -> Replacement:
         return parts[0]
     parts = _along(parts, x.rank - 1, inverse)
     if kind == "RFFT":
-        parts = tuple(b.cut(p, -1, 0, lengths[-1] // 2 + 1) for p in _both(parts))
+        re, im = (b.cut(p, -1, 0, lengths[-1] // 2 + 1) for p in _both(parts))
+        parts = re, im
     for axis in others:
         parts = _along(parts, axis, inverse)
     return b.complex_(*_both(parts))
@@ -58,9 +59,9 @@ def _both(parts: Parts) -> tuple[Val, Val]:
 def _whole_spectrum(parts: Parts, n: int) -> Parts:
     """All n values of the spectrum of a real signal, of which the second half mirrors the first."""
     re, im = _both(parts)
-    mirror = [b.reverse(b.cut(p, -1, 1, (n + 1) // 2), [p.rank - 1]) if n > 2 else None for p in (re, im)]
+    mirror = [b.reverse(b.cut(p, -1, 1, (n + 1) // 2), [p.rank - 1]) for p in (re, im) if n > 2]
     re, im = (b.cut(p, -1, 0, n // 2 + 1) for p in (re, im))
-    if mirror[0] is None:
+    if not mirror:
         return re, im
     return b.concat([re, mirror[0]], re.rank - 1), b.concat([im, -mirror[1]], im.rank - 1)
 
@@ -111,12 +112,12 @@ def _transform(re: Val, im: Val | None) -> tuple[Val, Val]:
     if n1 == n:
         return _dense(re, im, 1)
     n2 = n // n1
-    split = lambda p: None if p is None else b.reshape(p, (rows, n1, n2))  # noqa: E731
-    re, im = _dense(split(re), split(im), 1)  # rows, t2, k1
-    re, im = _multiply_roots(re, im, n)
-    re, im = (b.reshape(b.transpose(p, [0, 2, 1]), (rows * n1, n2)) for p in (re, im))
-    re, im = _transform(re, im)
-    return tuple(b.reshape(b.transpose(b.reshape(p, (rows, n1, n2)), [0, 2, 1]), (rows, n)) for p in (re, im))
+    columns = None if im is None else b.reshape(im, (rows, n1, n2))
+    both = _multiply_roots(*_dense(b.reshape(re, (rows, n1, n2)), columns, 1), n)  # rows, t2, k1
+    re, im = (b.reshape(b.transpose(p, [0, 2, 1]), (rows * n1, n2)) for p in both)
+    both = _transform(re, im)
+    re, im = (b.reshape(b.transpose(b.reshape(p, (rows, n1, n2)), [0, 2, 1]), (rows, n)) for p in both)
+    return re, im
 
 
 def _dense(re: Val, im: Val | None, axis: int) -> tuple[Val, Val]:

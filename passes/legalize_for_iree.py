@@ -9,7 +9,7 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.builder import Recording, Val, recording
-from nabla_mlir.errors import PassError
+from nabla_mlir.errors import PassError, RuleMissingError
 from nabla_mlir.passes import (
     legalize_arithmetic,  # noqa: F401  (registers its patterns, as do the others)
     legalize_chlo,  # noqa: F401
@@ -25,7 +25,7 @@ from nabla_mlir.passes import (
     legalize_sort,  # noqa: F401
 )
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.legalize_aliasing import separate_buffers
+from nabla_mlir.passes.legalize_aliasing import materialize_unique_updates, separate_buffers
 from nabla_mlir.passes.legalize_pattern import PATTERNS, TARGETS, Replacement, Target
 
 
@@ -51,31 +51,59 @@ class LegalizeForIreePass(Pass):
         """Rewrites `module` in place."""
         with recording() as record, legalize_formulas.for_target(self.target):
             found: list[ir.Operation] = []
+            calls: list[ir.Operation] = []
 
             def collect(op: ir.Operation) -> ir.WalkResult:
-                if op.name in PATTERNS:
+                name = op.name
+                if name in PATTERNS:
                     found.append(op.operation)
+                elif name == "func.call":
+                    calls.append(op.operation)
                 return ir.WalkResult.ADVANCE
 
             # Post-order, so that the body of a reduction is legal before the reduction itself is rewritten.
             module.operation.walk(collect, ir.WalkOrder.POST_ORDER)
+            _refuse_recursion(calls)
             for op in found:
                 self._legalize(op, record)
         separate_buffers(module.operation)
+        materialize_unique_updates(module.operation)
 
     def _legalize(self, op: ir.Operation, record: Recording) -> None:
-        worklist = [op]
+        worklist = [(op.name, op)]
         while worklist:
-            op = worklist.pop()
-            for rewrite in PATTERNS[op.name]:
+            name, op = worklist.pop()
+            for rewrite in PATTERNS[name]:
                 record.created.clear()
                 with ir.InsertionPoint(op), op.location:
                     new = rewrite(op, self.target)
                 if new is not None:
                     _replace(op, new)
                     # The last one made is looked at first: bodies before the operations that own them.
-                    worklist += [made for made in record.created if made.name in PATTERNS]
+                    worklist += [made for made in record.created if made[0] in PATTERNS]
                     break
+
+
+def _refuse_recursion(calls: Sequence[ir.Operation]) -> None:
+    """The compiler never ends on a function that calls itself."""
+    graph: dict[str, dict[str, ir.Operation]] = {}
+    for call in calls:
+        function = call.parent
+        while function.name != "func.func":
+            function = function.parent
+        caller = function.attributes["sym_name"].value
+        graph.setdefault(caller, {})[call.attributes["callee"].value] = call
+    # Functions that call none are removed until none is left; in what remains there is a cycle.
+    while graph:
+        ended = [caller for caller, callees in graph.items() if not any(c in graph for c in callees)]
+        if not ended:
+            caller, callees = next(iter(graph.items()))
+            place = next(call for callee, call in callees.items() if callee in graph)
+            raise RuleMissingError(
+                f"func.call requires functions without recursion, got @{caller} at {place.location}."
+            )
+        for caller in ended:
+            del graph[caller]
 
 
 def _replace(op: ir.Operation, new: Replacement) -> None:

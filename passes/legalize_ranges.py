@@ -35,7 +35,7 @@ def component_range(value: ir.Value, dim: int, component: int, depth: int = _DEP
             return component_range(op.operands[0], dims.index(dim), component, depth - 1)
     if op.name in ("stablehlo.minimum", "stablehlo.maximum", "stablehlo.add", "stablehlo.multiply"):
         sides = [component_range(v, dim, component, depth - 1) for v in op.operands]
-        return _fits(_combine(op.name, *sides, value), value)
+        return _fits(_combine(op.name, sides[0], sides[1], value), value)
     return value_range(value, depth)
 
 
@@ -62,7 +62,8 @@ def value_range(value: ir.Value, depth: int = _DEPTH) -> Range | None:
         low, _, high = ranges()
         return (low[0], high[1]) if low and high else None
     if name in ("stablehlo.minimum", "stablehlo.maximum", "stablehlo.add", "stablehlo.multiply", "stablehlo.subtract"):
-        return _fits(_combine(name, *ranges(), value), value) or _type_range(value)
+        left, right = ranges()
+        return _fits(_combine(name, left, right, value), value) or _type_range(value)
     if name == "stablehlo.remainder":
         x, y = ranges()
         if x and y and y[0] > 0:

@@ -131,7 +131,7 @@ def select_and_scatter(op: ir.Operation, target: Target) -> Replacement:
     for i, offset in enumerate(offsets[1:], start=1):
         value = view(padded, offset)
         keep = apply_elementwise(choose, [best, value])[0]
-        if found is not None:
+        if found is not None and inside is not None:
             valid = view(inside, offset)
             keep = (keep & found) | ~valid
             found = found | valid

@@ -42,7 +42,9 @@ def apply_elementwise(region: ir.Region, arguments: Sequence[Val | None], only: 
             continue
         if op.name == "stablehlo.constant":
             result = Val(op.results[0])
-            values[op.results[0]] = b.splat(hlo.constant_splat(op), shape, result.dtype)
+            number = hlo.constant_splat(op)
+            assert number is not None  # a scalar
+            values[op.results[0]] = b.splat(number, shape, result.dtype)
             continue
         operands = [_outer(values, v, shape) for v in op.operands]
         attributes = attributes_of(op) if op.name in _WITH_ATTRIBUTES else None

@@ -119,7 +119,7 @@ def _bitonic(values: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
         low = eq(place & at(distance), 0)
         up = eq(place & at(block), 0)
         take = ne(first, ne(low, up))
-        keys = [select(take, o, k) for o, k in zip(others, keys, strict=True)]
+        keys = tuple(select(take, o, k) for o, k in zip(others, keys, strict=True))
         position = select(take, other, position)
         done = eq(distance, 1)
         return [select(done, block, distance >> 1), select(done, block << 1, block), position, *keys]

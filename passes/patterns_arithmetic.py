@@ -121,7 +121,7 @@ def multiply_constants(a: Tensor, b: Tensor) -> Tensor | None:
     for product, other in ((a, b), (b, a)):
         d = splat_of(other)
         inner = defining(product, "stablehlo.multiply") if d is not None else None
-        if inner is None:
+        if inner is None or d is None:
             continue
         for x, y in (inner[0], inner[0][::-1]):
             c = splat_of(y)
@@ -129,6 +129,18 @@ def multiply_constants(a: Tensor, b: Tensor) -> Tensor | None:
                 folded = np.multiply(c, d, dtype=a.dtype)
                 if np.isfinite(folded) and folded != 0:
                     return ew.multiply(x, full_like(a, folded.item()))
+    return None
+
+
+@pattern("stablehlo.multiply")
+def multiply_twice(a: Tensor, b: Tensor) -> Tensor | None:
+    """(x + x) * c -> x * (2 * c) for a constant c of floating point: the half of a sum of squares is gone."""
+    for total, other in ((a, b), (b, a)):
+        c = splat_of(other) if a.dtype.kind == "f" and has_one_use(total) else None
+        added = defining(total, "stablehlo.add") if c is not None else None
+        if c is not None and added is not None and added[0][0].value == added[0][1].value:
+            twice = np.add(c, c, dtype=a.dtype)
+            return ew.multiply(added[0][0], full_like(a, twice.item())) if np.isfinite(twice) else None
     return None
 
 
@@ -258,9 +270,11 @@ def fold_divide(a: Tensor, b: Tensor) -> Tensor | None:
 def fold_convert(x: Tensor, dtype: np.dtype) -> Tensor | None:
     """A conversion of a constant; to integers only where the value fits."""
     value = splat_of(x)
-    if value is None or (dtype.kind in "iu" and (isinstance(value, complex) or not np.isfinite(value))):
+    if value is None:
         return None
     if dtype.kind in "iu":
+        if isinstance(value, complex) or not np.isfinite(value):
+            return None
         value = int(value)
         info = np.iinfo(dtype) if dtype.name in np.sctypeDict else None
         if info is None or not info.min <= value <= info.max:

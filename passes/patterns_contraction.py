@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.contraction import dims, dot_general, free
-from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.ops.tensor import Tensor, full_like, splat_of
 from nabla_mlir.passes.patterns import defining, has_one_use, pattern
 
 _FIELDS = ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions",
@@ -29,6 +32,16 @@ def dot_of_transpose(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
         if side == 0:
             return dot_general(source, rhs, dot_dimension_numbers=dims(contract, rc, batch, rb), **params)
         return dot_general(lhs, source, dot_dimension_numbers=dims(lc, contract, lb, batch), **params)
+    return None
+
+
+@pattern("stablehlo.dot_general")
+def dot_of_scalar(lhs: Tensor, rhs: Tensor, dtype: np.dtype, **params: Any) -> Tensor | None:
+    """A product with one constant number is elementwise: what the gradient of a dot product of vectors starts with."""
+    for factor, x in ((lhs, rhs), (rhs, lhs)):
+        value = splat_of(factor)
+        if factor.ndim == 0 and value is not None and x.dtype == factor.dtype == dtype:
+            return ew.multiply(x, full_like(x, value))
     return None
 
 
@@ -68,10 +81,10 @@ def dot_of_broadcast(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
         if copied != [own[0]] if own else True:
             continue
         where = {d: i for i, d in enumerate(placed)}
-        rest = lambda ds: tuple(where[d] for d in ds if d in where)  # noqa: E731
+        own_dims = [tuple(where[d] for d in ds if d in where) for ds in ((lb, lc) if side == 0 else (rb, rc))]
         if side == 0:
-            return _unbatched(rhs, source, (rb, rc), (rest(lb), rest(lc)), flip=False, params=params)
-        return _unbatched(lhs, source, (lb, lc), (rest(rb), rest(rc)), flip=True, params=params)
+            return _unbatched(rhs, source, (rb, rc), own_dims, flip=False, params=params)
+        return _unbatched(lhs, source, (lb, lc), own_dims, flip=True, params=params)
     return None
 
 

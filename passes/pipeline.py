@@ -8,29 +8,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from iree.compiler import ir, passmanager
+from iree.compiler import ir, passmanager  # type: ignore[attr-defined]  # not in the stubs
 
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.errors import PassError
 from nabla_mlir.passes import (  # each module registers its passes
+    canonicalize_batch,
     dce,
     expand,
     jvp,
     legalize_for_iree,
+    remove_stop_gradient,
     simplify,
-    stop_gradient,
     verify,
     vjp,
     vmap,
 )
 from nabla_mlir.passes.base import PASSES, Pass
 
-MODULES = (dce, expand, jvp, legalize_for_iree, simplify, stop_gradient, verify, vjp, vmap)
+MODULES = (canonicalize_batch, dce, expand, jvp, legalize_for_iree, remove_stop_gradient, simplify, verify, vjp, vmap)
 
 # From a module as it is traced or imported to plain StableHLO.
 LOWER = (
-    "builtin.module(nabla-verify,nabla-dce,nabla-expand,nabla-remove-stop-gradient,nabla-simplify,nabla-verify-lowered)"
+    "builtin.module(nabla-verify,nabla-dce,nabla-canonicalize-batch,nabla-expand,nabla-remove-stop-gradient,nabla-simplify,nabla-verify-lowered)"
 )
 
 

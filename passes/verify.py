@@ -10,6 +10,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.ad import STOP_GRADIENT
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.types import is_static_tensor
 from nabla_mlir.errors import VerifyError
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.inline import TRANSFORMS
@@ -24,10 +25,12 @@ def verify_op(op: ir.Operation) -> None:
         return
     if op.name != STOP_GRADIENT:
         raise VerifyError(f"the dialects ad and batch have no operation {op.name!r}.", where=source_of(op.location))
-    if [v.type for v in op.operands] != [r.type for r in op.results] or len(op.results) != 1:
+    types = [v.type for v in [*op.operands, *op.results]]
+    if len(op.operands) != 1 or len(op.results) != 1 or types[0] != types[1] or not is_static_tensor(types[0]):
         raise VerifyError(
-            "ad.stop_gradient requires one operand and a result of its type.", where=source_of(op.location)
-        )
+            f"{op.name} requires one operand, a tensor of static shape, and a result of its type, "
+            f"got {', '.join(map(str, types))}.", where=source_of(op.location),
+        )  # fmt: skip
 
 
 @register

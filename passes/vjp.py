@@ -8,6 +8,7 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.ad import VjpOp
+from nabla_mlir.dialects.locations import named
 from nabla_mlir.ops.registry import ZERO, add_any, materialize
 from nabla_mlir.ops.reverse import Cotangents, active_values, pull_back
 from nabla_mlir.ops.tensor import Tensor, wrap
@@ -27,7 +28,7 @@ def expand_vjp(op: ir.Operation) -> None:
     active = active_values(body, roots)
     outs = list(view.terminator.operands)
     cotangents: Cotangents = {}
-    with ir.InsertionPoint(view.terminator):
+    with ir.InsertionPoint(view.terminator), named("vjp", op.location):
         for i, seed in zip(view.of, view.seeds, strict=True):
             if outs[i] in active:
                 total = add_any(cotangents[outs[i]], wrap(seed)) if outs[i] in cotangents else wrap(seed)

@@ -81,7 +81,7 @@ def _expand_axis(view: VmapOp) -> None:
     batch_ops(body, mapped, size, unmapped=unmapped)
     with op.location:
         outs = [
-            _result(view, i, mapped[v] if v in mapped else None, unmapped.get(v, v), place, size).value
+            _result(view, i, mapped.get(v), unmapped.get(v, v), place, size).value
             for i, (v, (place,)) in enumerate(zip(view.terminator.operands, view.out_axes, strict=True))
         ]
     for result, value in zip(op.results, outs, strict=True):

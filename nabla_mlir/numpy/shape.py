@@ -57,7 +57,8 @@ def reshape(x: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
     if lengths.count(-1) == 1 and known and x.size % known == 0:
         lengths = tuple(x.size // known if n == -1 else n for n in lengths)
     if any(n < 0 for n in lengths) or math.prod(lengths) != x.size:
-        raise ShapeError(f"reshape requires the same number of elements, got {x.shape} ({x.size}) to {tuple(shape) if isinstance(shape, (tuple, list)) else shape}.",
+        wanted = tuple(shape) if isinstance(shape, (tuple, list)) else shape
+        raise ShapeError(f"reshape requires the same number of elements, got {x.shape} ({x.size}) to {wanted}.",
                          where=user_frame())  # fmt: skip
     return reshaped(x, lengths)
 
@@ -352,9 +353,9 @@ def _pad_constant(x: Tensor, widths: list[tuple[int, int]], values: Any) -> Tens
         return x
     if not any(w for pair in widths for w in pair):
         return x
-    low, high = (tuple(side) for side in zip(*widths, strict=True))
+    lows, highs = (tuple(side) for side in zip(*widths, strict=True))
     value = convert(as_tensor(values), x.dtype) if not promotion.is_scalar(values) else full((), values, x.dtype)
-    return sh.pad(x, value, edge_padding_low=low, edge_padding_high=high, interior_padding=(0,) * x.ndim)
+    return sh.pad(x, value, edge_padding_low=lows, edge_padding_high=highs, interior_padding=(0,) * x.ndim)
 
 
 def _rearranged(x: Tensor, axis: int, order: np.ndarray) -> Tensor:

@@ -128,7 +128,7 @@ def _less(x: Tensor, y: Tensor) -> Tensor:
 
 @library
 def floor_divide(x: Any, y: Any, /) -> Tensor:
-    """The largest integer not above x / y, so that ``x == floor_divide(x, y) * y + remainder(x, y)``."""
+    """The largest integer not above x / y; `remainder` is what is left."""
     x, y = meet("floor_divide", x, y)
     return _quotient(require_real("floor_divide", x), y)
 
@@ -239,6 +239,7 @@ def _constant_power(x: Tensor, n: Any) -> Tensor | None:
     if is_float(x.dtype):
         # One operation, whose derivatives n * x**(n-1) are one as well; the compiler gets multiplications.
         return ew.power(x, full_like(x, n))
+    n = int(n)
     return _by_squaring(x, n) if n > 0 else full_like(x, 1) / _by_squaring(x, -n)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from nabla_mlir.ops.kinds import nondifferentiable
+from nabla_mlir.ops.registry import OpDef
 from nabla_mlir.ops.samples import Case
 
-stop_gradient = nondifferentiable(
+stop_gradient: OpDef = nondifferentiable(
     "ad.stop_gradient", doc="The value itself, whose tangent is zero.",
     result=lambda x: [(x.shape, x.dtype)], batch=lambda xs, mapped, size: [stop_gradient(xs[0])],
     sample=[Case(((3, 2),), numpy=lambda x: x, smooth=False)],

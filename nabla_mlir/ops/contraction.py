@@ -114,7 +114,8 @@ dot_general = contraction(
     transpose=_transpose, batch=_batch,
     sample=[
         Case(((2, 3), (3, 4)), {"dot_dimension_numbers": dims((1,), (0,)), "dtype": None}, numpy=np.matmul),
-        Case(((3, 2), (4, 3)), {"dot_dimension_numbers": dims((0,), (1,)), "dtype": None}, numpy=lambda a, b: a.T @ b.T),
+        Case(((3, 2), (4, 3)), {"dot_dimension_numbers": dims((0,), (1,)), "dtype": None},
+             numpy=lambda a, b: a.T @ b.T),
         Case(((3,), (3,)), {"dot_dimension_numbers": dims((0,), (0,)), "dtype": None}, numpy=np.dot),
         Case(((2, 3), (3,)), {"dot_dimension_numbers": dims((1,), (0,)), "dtype": None}, numpy=np.dot),
         Case(((2,), (3,)), {"dot_dimension_numbers": dims((), ()), "dtype": None}, numpy=np.outer),

@@ -5,6 +5,7 @@ A loop's derivative and its batch are again one loop; an `if` stays one unless i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,6 @@ from nabla_mlir.ops.forward import Tangents, carries_tangent, push_forward
 from nabla_mlir.ops.kinds import prefixed
 from nabla_mlir.ops.loop_reverse import while_vjp
 from nabla_mlir.ops.reduction import reduce
-from nabla_mlir.ops.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, materialize, register
 from nabla_mlir.ops.regions import (
     Kept,
     body_of,
@@ -28,6 +28,7 @@ from nabla_mlir.ops.regions import (
     emit_while,
     replace,
 )
+from nabla_mlir.ops.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, materialize, register
 from nabla_mlir.ops.reverse import Cotangents, active_values, pull_back
 from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.ops.tensor import Tensor, full, wrap
@@ -133,10 +134,7 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
         value = run(ops, arguments, carry)
         return [value(r, i in varying) for i, r in enumerate(returned)]
 
-    if not per_entry:
-        results = emit_while(inits, test, step)
-    else:
-        results = _while_per_entry(inits, varying, changing, test, step)
+    results = _while_per_entry(inits, varying, changing, test, step) if per_entry else emit_while(inits, test, step)
     for i, (old, new) in enumerate(zip(op.results, results, strict=True)):
         if i in varying:
             mapped[old] = new
@@ -273,7 +271,8 @@ def _case_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.V
         mapped.update(zip(op.results, results, strict=True))
         return
     wanted = [any(b[1][i] in dependents(b[0], captured) for b in branches) for i in range(len(op.results))]
-    results = emit_case(wrap(unmapped.get(index, index)), [lambda b=b: run(*b, wanted) for b in branches])
+    bodies = [functools.partial(run, ops, returned, wanted) for ops, returned in branches]
+    results = emit_case(wrap(unmapped.get(index, index)), bodies)
     for old, new, is_mapped in zip(op.results, results, wanted, strict=True):
         if is_mapped:
             mapped[old] = new

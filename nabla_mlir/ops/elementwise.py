@@ -14,7 +14,7 @@ from nabla_mlir.dialects.stablehlo import I32, enum
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.errors import RuleMissingError, user_frame
 from nabla_mlir.ops.kinds import all_prefixed, elementwise, general, prefixed, structural
-from nabla_mlir.ops.registry import ZERO, MaybeZero, Zero, add_any
+from nabla_mlir.ops.registry import ZERO, MaybeZero, OpDef, Zero, add_any
 from nabla_mlir.ops.samples import Case, booleans, integers, reals, whole
 from nabla_mlir.ops.tensor import Tensor, full_like, splat_of, wrap
 
@@ -146,7 +146,7 @@ square = elementwise(
 sine = elementwise(
     "stablehlo.sine", doc="Sine.", partials=[lambda t, y, x: t * cosine(x)], numpy=np.sin, sample=(reals(-3, 3),)
 )
-cosine = elementwise(
+cosine: OpDef = elementwise(
     "stablehlo.cosine", doc="Cosine.", partials=[lambda t, y, x: -(t * sine(x))], numpy=np.cos, sample=(reals(-3, 3),)
 )
 tan = elementwise(
@@ -174,7 +174,7 @@ atan = elementwise(
 cosh = elementwise(
     "chlo.cosh", doc="Hyperbolic cosine.", partials=[lambda t, y, x: t * sinh(x)], numpy=np.cosh, sample=(reals(),)
 )
-sinh = elementwise(
+sinh: OpDef = elementwise(
     "chlo.sinh", doc="Hyperbolic sine.", partials=[lambda t, y, x: t * cosh(x)], numpy=np.sinh, sample=(reals(),)
 )
 acosh = elementwise(
@@ -209,7 +209,7 @@ lgamma = elementwise(
     "chlo.lgamma", doc="log |gamma(x)|.", partials=[lambda t, y, x: t * digamma(x)], numpy="scipy.special:gammaln",
     sample=(reals(0.5, 4),),
 )  # fmt: skip
-digamma = elementwise(
+digamma: OpDef = elementwise(
     "chlo.digamma", doc="Derivative of lgamma.", partials=[lambda t, y, x: t * polygamma(full_like(x, 1), x)],
     numpy="scipy.special:digamma", sample=(reals(0.5, 4),),
 )  # fmt: skip
@@ -225,12 +225,12 @@ def _no_partial(name: str, operand: str) -> Any:
     return partial
 
 
-polygamma = elementwise(
+polygamma: OpDef = elementwise(
     "chlo.polygamma", doc="The n-th derivative of digamma at x.",
     partials=[_no_partial("polygamma", "the order n"), lambda t, z, n, x: t * polygamma(n + 1.0, x)],
     numpy="scipy.special:polygamma", sample=(whole(1, 3), reals(0.5, 4)),
 )  # fmt: skip
-zeta = elementwise(
+zeta: OpDef = elementwise(
     "chlo.zeta", doc="Hurwitz zeta function: sum over k of (q + k)**-s.",
     partials=[_no_partial("zeta", "the exponent s"), lambda t, z, s, q: t * (zeta(s + 1.0, q) * -s)],
     numpy="scipy.special:zeta", sample=(whole(2, 4), reals(0.5, 4)),
@@ -274,10 +274,10 @@ compare = elementwise(
     attributes={"comparison_direction": enum("comparison_direction"), "compare_type": enum("comparison_type")},
     defaults={"compare_type": None},
     sample=[Case(((3, 2), (3, 2)), {"comparison_direction": d, "compare_type": None}, (integers(), integers()), numpy=f)
-            for d, f in dict(EQ=np.equal, NE=np.not_equal, LT=np.less, LE=np.less_equal, GT=np.greater,
-                             GE=np.greater_equal).items()],
+            for d, f in {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater,
+                         "GE": np.greater_equal}.items()],
 )  # fmt: skip
-reduce_precision = elementwise(
+reduce_precision: OpDef = elementwise(
     "stablehlo.reduce_precision", doc="x rounded to a format with fewer bits; differentiated as the identity.",
     partials=[lambda t, y, x, **params: reduce_precision(t, **params)],
     attributes={"exponent_bits": I32, "mantissa_bits": I32},
@@ -371,12 +371,16 @@ def _full_bound(bound: Tensor, mapped: bool, x: Tensor, size: int) -> Tensor:
     return broadcast_in_dim(own, shape=x.shape, broadcast_dimensions=(0,))
 
 
+def _clip(low: Any, x: Any, high: Any) -> Any:
+    return np.clip(x, low, high)
+
+
 clamp = general(
     "stablehlo.clamp", doc="min(max(x, low), high); scalar bounds hold for every element. Zero derivative at a bound.",
     jvp=_clamp_jvp, batch=_clamp_batch,
     result=lambda low, x, high: [(x.shape, x.dtype)],
-    sample=[Case(((), (4, 2), ()), domains=(reals(-1, -0.5), None, reals(0.5, 1)), numpy=lambda a, x, b: np.clip(x, a, b)),
-            Case(((4,), (4,), (4,)), domains=(reals(-1, -0.5), None, reals(0.5, 1)), numpy=lambda a, x, b: np.clip(x, a, b))],
+    sample=[Case(((), (4, 2), ()), domains=(reals(-1, -0.5), None, reals(0.5, 1)), numpy=_clip),
+            Case(((4,), (4,), (4,)), domains=(reals(-1, -0.5), None, reals(0.5, 1)), numpy=_clip)],
 )  # fmt: skip
 
 
@@ -391,7 +395,7 @@ def _convert_transpose(cts: Any, i: int, xs: Any, *, dtype: np.dtype) -> Tensor:
     return convert(ct, dtype=xs[0].dtype) if ct.dtype != xs[0].dtype else ct
 
 
-convert = structural(
+convert: OpDef = structural(
     "stablehlo.convert", doc="x in another element type.",
     result=lambda x, dtype: [(x.shape, np.dtype(dtype))],
     result_params=lambda op: {"dtype": wrap(op.results[0]).dtype},
@@ -410,7 +414,7 @@ def _elementwise_batch(record: Any) -> Any:
     return lambda xs, mapped, size, **params: record().apply(all_prefixed(xs, mapped, size), params)
 
 
-make_complex = structural(
+make_complex: OpDef = structural(
     "stablehlo.complex", doc="re + i*im.", linear=(0, 1),
     transpose=lambda cts, i, xs: real(cts[0]) if i == 0 else -imag(cts[0]),
     batch=_elementwise_batch(lambda: make_complex),
@@ -426,17 +430,18 @@ def _part_transpose(make: Any) -> Any:
     return lambda cts, i, xs: make(cts[0]) if is_complex(xs[0].dtype) else cts[0]
 
 
-real = structural(
+real: OpDef = structural(
     "stablehlo.real", doc="The real part.", result=_real_result,
     transpose=_part_transpose(lambda ct: make_complex(ct, full_like(ct, 0))), batch=_elementwise_batch(lambda: real),
     sample=[Case(((3, 2),), numpy=np.real)],
 )  # fmt: skip
-imag = structural(
+imag: OpDef = structural(
     "stablehlo.imag", doc="The imaginary part.", result=_real_result,
-    transpose=lambda cts, i, xs: make_complex(full_like(cts[0], 0), -cts[0]) if is_complex(xs[0].dtype) else full_like(xs[0], 0),
+    transpose=lambda cts, i, xs: (
+        make_complex(full_like(cts[0], 0), -cts[0]) if is_complex(xs[0].dtype) else full_like(xs[0], 0)),
     batch=_elementwise_batch(lambda: imag), sample=[Case(((3, 2),), numpy=np.imag)],
 )  # fmt: skip
-conj = structural(
+conj: OpDef = structural(
     "chlo.conj", doc="The complex conjugate.", transpose=lambda cts, i, xs: conj(cts[0]),
     batch=_elementwise_batch(lambda: conj), sample=[Case(((3, 2),), numpy=np.conj)],
 )  # fmt: skip
@@ -455,7 +460,7 @@ def _absolute_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
     return [real(t * direction)]
 
 
-absolute = general(
+absolute: OpDef = general(
     "stablehlo.abs", doc="Absolute value; of a complex number its modulus. Derivative sign(x), 0 at 0.",
     result=_real_result, jvp=_absolute_jvp, batch=_elementwise_batch(lambda: absolute),
     sample=[Case(((3, 2),), domains=(reals(avoid=[0]),), numpy=np.abs)],

@@ -136,7 +136,8 @@ def gather_dims(**fields: Any) -> Dims:
 def scatter_dims(**fields: Any) -> Dims:
     """Dimension numbers of a scatter; fields that are left out are empty."""
     return {"update_window_dims": (), "inserted_window_dims": (), "input_batching_dims": (),
-            "scatter_indices_batching_dims": (), "scatter_dims_to_operand_dims": (), "index_vector_dim": 0, **fields}  # fmt: skip
+            "scatter_indices_batching_dims": (), "scatter_dims_to_operand_dims": (), "index_vector_dim": 0,
+            **fields}  # fmt: skip
 
 
 _ROWS = gather_dims(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,), index_vector_dim=1)
@@ -324,7 +325,7 @@ _SCATTER = {"scatter_dimension_numbers": _ROWS_SCATTER, "indices_are_sorted": Fa
 _SHAPES = ((4, 3), (5, 1), (5, 3))
 scatter = general(
     "stablehlo.scatter",
-    doc="The operand with updates combined into computed places; updates outside are dropped, the last of several wins.",
+    doc="The operand with updates combined into computed places; those outside are dropped, the last of several wins.",
     attributes={"scatter_dimension_numbers": ScatterDims, "indices_are_sorted": Bool, "unique_indices": Bool},
     defaults={"indices_are_sorted": False, "unique_indices": False},
     regions=("body",), emit_region=emit_combiner, read_region=read_combiner, result=_scatter_result,
@@ -377,7 +378,7 @@ def _sort_jvp(outs: Any, xs: Any, tangents: Any, dimension: int, is_stable: bool
         operands = [*xs, position]
         op = stablehlo.emit(
             "stablehlo.sort", [o.value for o in operands], results=[o.value.type for o in operands], regions=1,
-            attributes={k: sort.attributes[k].encode(v) for k, v in params.items()},
+            attributes={k: sort.attributes[k].encode(v) for k, v in params.items()},  # type: ignore[arg-type]
         )  # fmt: skip
         _with_payload(comparator, tensor_type((), position.dtype))(op.regions[0], None, None)
         results = [Tensor(r) for r in op.results]

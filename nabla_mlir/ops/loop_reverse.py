@@ -15,8 +15,8 @@ from iree.compiler import ir
 from nabla_mlir.ops.elementwise import add, compare, minimum, multiply, subtract
 from nabla_mlir.ops.forward import carries_tangent
 from nabla_mlir.ops.loops import Counter, find_counter, invariant_carries
-from nabla_mlir.ops.registry import ZERO, MaybeZero, add_any, materialize, zeros
 from nabla_mlir.ops.regions import Kept, body_of, captures_of, clone_body, emit_while, replace
+from nabla_mlir.ops.registry import ZERO, MaybeZero, add_any, materialize, zeros
 from nabla_mlir.ops.reverse import PLACEHOLDER, Cotangents, active_values, pull_back
 from nabla_mlir.ops.shape import dynamic_slice, dynamic_update_slice, reshape
 from nabla_mlir.ops.tensor import Tensor, full, wrap
@@ -25,7 +25,7 @@ INDEX = np.dtype(np.int32)
 CHUNK = 512  # iterations that a loop of unknown length keeps at a time
 
 # Worth storing rather than computing again.
-_EXPENSIVE = {
+EXPENSIVE = {
     "stablehlo.dot_general", "stablehlo.convolution", "stablehlo.while", "stablehlo.sort", "stablehlo.reduce",
     "stablehlo.reduce_window", "stablehlo.gather", "stablehlo.scatter", "stablehlo.cholesky",
     "stablehlo.triangular_solve", "stablehlo.fft", "stablehlo.tanh", "stablehlo.exponential", "stablehlo.logistic",
@@ -58,10 +58,7 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     passed: list[tuple[ir.Value, MaybeZero]] = [(inits[i], cts[i]) for i in sorted(invariant)]
     backward = _trace_backward(op, carries, sums, invariant)
     counter = find_counter(op)
-    if counter is not None:
-        found = _counted(op, backward, counter, seeds)
-    else:
-        found = _uncounted(op, backward, seeds)
+    found = _counted(op, backward, counter, seeds) if counter is not None else _uncounted(op, backward, seeds)
     passed += [(inits[i], ct) for i, ct in zip(carries, found[: len(carries)], strict=True)]
     passed += list(zip(sums, found[len(carries) :], strict=True))
     result: Cotangents = {}
@@ -119,7 +116,7 @@ def _choose_stored(backward: _Backward, ops: list[ir.Operation], copies: list[li
     Each is held by one use until it is its turn, so that none disappears while the list is walked backwards.
     """
     with ir.InsertionPoint.at_block_terminator(backward.block):
-        held = [Kept(c) if o.name in _EXPENSIVE else None for o, c in zip(ops, copies, strict=True)]
+        held = [Kept(c) if o.name in EXPENSIVE else None for o, c in zip(ops, copies, strict=True)]
     for original, kept in zip(reversed(ops), reversed(held), strict=True):
         _erase_unused(backward.block)
         if kept is None:
@@ -232,7 +229,8 @@ def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: lis
     with ir.InsertionPoint(op):
         stored, empty = _tapes(backward, counter.trips, {counting})
         if stored:
-            state, _, tapes = _forward(op, [wrap(v) for v in op.operands], full((), 0, INDEX), None, None, stored, empty)
+            operands = [wrap(v) for v in op.operands]
+            state, _, tapes = _forward(op, operands, full((), 0, INDEX), None, None, stored, empty)
         else:
             state, tapes = [wrap(r) for r in op.results], []
     dtype = wrap(counting).dtype
@@ -242,7 +240,8 @@ def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: lis
         known[counting] = _count(i, counter, dtype)
         return known
 
-    results = _backward_loop(backward, [*seeds, *sums], full((), counter.trips - 1, INDEX), full((), 0, INDEX), known_at)
+    last, first = full((), counter.trips - 1, INDEX), full((), 0, INDEX)
+    results = _backward_loop(backward, [*seeds, *sums], last, first, known_at)
     backward.holder.erase()
     if stored:
         replace(op, state)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo
-from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.regions import body_of
+from nabla_mlir.ops.registry import REGISTRY
 
 _FLIPPED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "NE": "NE", "EQ": "EQ"}
 

@@ -202,13 +202,13 @@ def _negative(self: Tensor) -> Tensor:
     return ew.negate(self)
 
 
-Tensor.__add__ = _binary(ew.add, "add")  # type: ignore[attr-defined]
-Tensor.__radd__ = _binary(ew.add, "add", flip=True)  # type: ignore[attr-defined]
-Tensor.__sub__ = _binary(ew.subtract, "subtract")  # type: ignore[attr-defined]
-Tensor.__rsub__ = _binary(ew.subtract, "subtract", flip=True)  # type: ignore[attr-defined]
-Tensor.__mul__ = _binary(ew.multiply, "multiply")  # type: ignore[attr-defined]
-Tensor.__rmul__ = _binary(ew.multiply, "multiply", flip=True)  # type: ignore[attr-defined]
-Tensor.__neg__ = _negative  # type: ignore[attr-defined]
+Tensor.__add__ = _binary(ew.add, "add")  # type: ignore[method-assign]
+Tensor.__radd__ = _binary(ew.add, "add", flip=True)  # type: ignore[method-assign]
+Tensor.__sub__ = _binary(ew.subtract, "subtract")  # type: ignore[method-assign]
+Tensor.__rsub__ = _binary(ew.subtract, "subtract", flip=True)  # type: ignore[method-assign]
+Tensor.__mul__ = _binary(ew.multiply, "multiply")  # type: ignore[method-assign]
+Tensor.__rmul__ = _binary(ew.multiply, "multiply", flip=True)  # type: ignore[method-assign]
+Tensor.__neg__ = _negative  # type: ignore[method-assign]
 
 
 def _true_divide(self: Tensor, other: Any, flip: bool = False) -> Any:
@@ -230,5 +230,5 @@ def is_inexact(dtype: np.dtype) -> bool:
     return is_differentiable(dtype) or is_complex(dtype)
 
 
-Tensor.__truediv__ = _true_divide  # type: ignore[attr-defined]
-Tensor.__rtruediv__ = lambda self, other: _true_divide(self, other, flip=True)  # type: ignore[attr-defined]
+Tensor.__truediv__ = _true_divide  # type: ignore[method-assign]
+Tensor.__rtruediv__ = lambda self, other: _true_divide(self, other, flip=True)  # type: ignore[method-assign]

@@ -84,7 +84,7 @@ def _jvp(outs: Any, xs: Any, tangents: Any, dimensions: tuple[int, ...], body: A
         return [ZERO] * count
     if count > 1 or body not in ("add", "max", "min", "and", "or", "xor"):
         return jvp_by_decomposition(tree)(outs, xs, tangents, dimensions=dimensions, body=body)
-    x, init = xs
+    x, _ = xs
     t, t_init = tangents
     if body == "add":
         total = ZERO if isinstance(t, Zero) else reduce_sum(t, dimensions)
@@ -103,7 +103,7 @@ def expand_scalar(t: MaybeZero, like: Tensor) -> MaybeZero:
     return expand(t, like.shape, tuple(range(like.ndim)))
 
 
-def _extremum_tangent(y: Tensor, x: Tensor, t: MaybeZero, dimensions: tuple[int, ...]) -> MaybeZero:
+def _extremum_tangent(y: Tensor, x: Tensor, t: Tensor, dimensions: tuple[int, ...]) -> MaybeZero:
     """Every element that attains the extremum shares the tangent equally."""
     attained = compare(x, expand(y, x.shape, dimensions), comparison_direction="EQ")
     count = reduce_sum(convert(attained, dtype=x.dtype), dimensions)
@@ -202,17 +202,24 @@ reduce = general(
     result=_result, jvp=_jvp, transpose=_transpose, batch=_batch,
     linear=lambda xs, dimensions, body: (0, 1) if body == "add" and len(xs) == 2 else (),
     sample=[
-        Case(((2, 3, 4), ()), {"dimensions": (1,), "body": "add"}, values=(None, np.array(0.0)), numpy=lambda x, i: x.sum(1)),
+        Case(((2, 3, 4), ()), {"dimensions": (1,), "body": "add"}, values=(None, np.array(0.0)),
+             numpy=lambda x, i: x.sum(1)),
         Case(((2, 3, 4), ()), {"dimensions": (0, 2), "body": "add"}, numpy=lambda x, i: x.sum((0, 2)) + i),
         Case(((2, 3), ()), {"dimensions": (1,), "body": "mul"}, numpy=lambda x, i: x.prod(1) * i),
-        Case(((2, 5), ()), {"dimensions": (0,), "body": "mul"}, values=(None, np.array(1.0)), numpy=lambda x, i: x.prod(0)),
-        Case(((2, 3), ()), {"dimensions": (1,), "body": "max"}, values=(None, np.array(-np.inf)), numpy=lambda x, i: x.max(1)),
-        Case(((2, 3), ()), {"dimensions": (0, 1), "body": "min"}, values=(None, np.array(np.inf)), numpy=lambda x, i: x.min()),
-        Case(((2, 3), ()), {"dimensions": (1,), "body": "and"}, (booleans(),), (None, np.array(True)), numpy=lambda x, i: x.all(1)),
-        Case(((2, 3), ()), {"dimensions": (1,), "body": "or"}, (booleans(),), (None, np.array(False)), numpy=lambda x, i: x.any(1)),
+        Case(((2, 5), ()), {"dimensions": (0,), "body": "mul"}, values=(None, np.array(1.0)),
+             numpy=lambda x, i: x.prod(0)),
+        Case(((2, 3), ()), {"dimensions": (1,), "body": "max"}, values=(None, np.array(-np.inf)),
+             numpy=lambda x, i: x.max(1)),
+        Case(((2, 3), ()), {"dimensions": (0, 1), "body": "min"}, values=(None, np.array(np.inf)),
+             numpy=lambda x, i: x.min()),
+        Case(((2, 3), ()), {"dimensions": (1,), "body": "and"}, (booleans(),), (None, np.array(True)),
+             numpy=lambda x, i: x.all(1)),
+        Case(((2, 3), ()), {"dimensions": (1,), "body": "or"}, (booleans(),), (None, np.array(False)),
+             numpy=lambda x, i: x.any(1)),
         Case(((2, 3), ()), {"dimensions": (1,), "body": "xor"}, (integers(),), (None, np.array(0, np.int32)),
              numpy=lambda x, i: np.bitwise_xor.reduce(x, 1)),
-        Case(((0, 3), ()), {"dimensions": (0,), "body": "add"}, values=(None, np.array(0.0)), numpy=lambda x, i: x.sum(0)),
+        Case(((0, 3), ()), {"dimensions": (0,), "body": "add"}, values=(None, np.array(0.0)),
+             numpy=lambda x, i: x.sum(0)),
     ],
 )  # fmt: skip
 

@@ -84,7 +84,9 @@ def emit_case(index: Tensor, branches: Sequence[Callable[[], Sequence[Tensor]]])
     name = "stablehlo.if" if index.dtype.kind == "b" else "stablehlo.case"
     # The result types are those of the first branch, which is traced into a holder to learn them.
     holder = ir.Operation.create("ad.holder", regions=len(branches))
-    outs = [fill(region, [], lambda _, b=branch: b()) for region, branch in zip(holder.regions, branches, strict=True)]
+    outs = []
+    for region, branch in zip(holder.regions, branches, strict=True):
+        outs.append(fill(region, [], lambda _, b=branch: b()))  # type: ignore[misc]  # mypy has no type for `b`
     op = stablehlo.emit(name, [index.value], results=[o.value.type for o in outs[0]], regions=len(branches))
     for old, new in zip(holder.regions, op.regions, strict=True):
         old.blocks[0].append_to(new)

@@ -190,7 +190,7 @@ class OpDef:
             set_scope(scope)
 
     def read(self, op: ir.Operation) -> Params:
-        """The parameters of an operation of this record: ``apply(operands, read(op))`` makes it again."""
+        """The parameters of an operation of this record; with them `apply` makes it again."""
         present = op.attributes
         params = {
             name: codec.decode(present[name]) if name in present else self.defaults.get(name)
@@ -207,7 +207,7 @@ class OpDef:
         """The indices of the operands in which an operation with these parameters is linear."""
         if callable(self.linear):
             return tuple(self.linear(xs, **params))
-        return tuple(range(len(xs))) if self.linear == "all" else tuple(self.linear)  # type: ignore[arg-type]
+        return tuple(range(len(xs))) if self.linear == "all" else tuple(self.linear)
 
 
 def _first_line(error: Exception) -> str:

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.locations import named
+from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.ops.forward import carries_tangent, recorded
+from nabla_mlir.ops.regions import reads_of
 from nabla_mlir.ops.registry import (
     UNSUPPORTED,
     ZERO,
@@ -25,7 +26,6 @@ from nabla_mlir.ops.registry import (
     missing_rule,
     record_of,
 )
-from nabla_mlir.ops.regions import reads_of
 from nabla_mlir.ops.tensor import Tensor, wrap
 
 Cotangents = dict[ir.Value, Tensor]
@@ -58,7 +58,7 @@ def pull_back(ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Co
         operands = reads_of(op)
         if not any(v in active for v in operands):
             continue
-        with named("vjp", op.location):
+        with blaming(op), named("vjp", op.location):
             record = record_of(op, "vjp")
             if record.kind == "control":
                 found = record.vjp(op, active, cts)
@@ -141,8 +141,7 @@ def _linearized(
         inner[tangent.value] = total
     active = active_values(emitted, [h.value for h in holders.values()])
     pull_back(emitted, active, inner)
-    results = [inner.get(holders[i].value, ZERO) if i in holders else ZERO for i in range(len(xs))]
-    return results
+    return [inner.get(holders[i].value, ZERO) if i in holders else ZERO for i in range(len(xs))]
 
 
 def _hoist(emitted: Sequence[ir.Operation], op: ir.Operation) -> None:

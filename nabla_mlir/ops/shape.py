@@ -11,7 +11,7 @@ import numpy as np
 from nabla_mlir.dialects.stablehlo import I64, I64Array
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.kinds import all_prefixed, nondifferentiable, prefixed, shifted, structural
-from nabla_mlir.ops.registry import MaybeZero
+from nabla_mlir.ops.registry import MaybeZero, OpDef
 from nabla_mlir.ops.samples import Case, integers
 from nabla_mlir.ops.tensor import Tensor, full, full_like
 
@@ -23,7 +23,7 @@ def inverse(permutation: Sequence[int]) -> Shape:
     return tuple(int(i) for i in np.argsort(permutation))
 
 
-transpose = structural(
+transpose: OpDef = structural(
     "stablehlo.transpose", doc="Axes permuted: result axis i is operand axis permutation[i].",
     attributes={"permutation": I64Array},
     transpose=lambda cts, i, xs, permutation: transpose(cts[0], permutation=inverse(permutation)),
@@ -32,7 +32,7 @@ transpose = structural(
             Case(((0, 3),), {"permutation": (1, 0)}, numpy=np.transpose)],
 )  # fmt: skip
 
-reshape = structural(
+reshape: OpDef = structural(
     "stablehlo.reshape", doc="The same elements in row-major order under another shape.",
     result=lambda x, shape: [(tuple(shape), x.dtype)],
     result_params=lambda op: {"shape": shape_and_dtype(op.results[0].type)[0]},
@@ -57,7 +57,7 @@ def _broadcast_transpose(cts: Any, i: int, xs: Any, shape: Shape, broadcast_dime
     return ct if ct.shape == x.shape else reshape(ct, shape=x.shape)
 
 
-broadcast_in_dim = structural(
+broadcast_in_dim: OpDef = structural(
     "stablehlo.broadcast_in_dim",
     doc="Operand axis i becomes result axis broadcast_dimensions[i]; every other element is a copy.",
     attributes={"broadcast_dimensions": I64Array},
@@ -70,7 +70,8 @@ broadcast_in_dim = structural(
     sample=[Case(((3,),), {"shape": (2, 3), "broadcast_dimensions": (1,)}, numpy=lambda x: np.broadcast_to(x, (2, 3))),
             Case(((3,),), {"shape": (3, 2), "broadcast_dimensions": (0,)},
                  numpy=lambda x: np.broadcast_to(x[:, None], (3, 2))),
-            Case(((1, 3),), {"shape": (4, 3), "broadcast_dimensions": (0, 1)}, numpy=lambda x: np.broadcast_to(x, (4, 3))),
+            Case(((1, 3),), {"shape": (4, 3), "broadcast_dimensions": (0, 1)},
+                 numpy=lambda x: np.broadcast_to(x, (4, 3))),
             Case(((1, 3),), {"shape": (3, 2, 4), "broadcast_dimensions": (2, 0)},
                  numpy=lambda x: np.broadcast_to(x.T.reshape(3, 1, 1), (3, 2, 4))),
             Case(((2, 3),), {"shape": (3, 2), "broadcast_dimensions": (1, 0)}, numpy=np.transpose),
@@ -88,7 +89,7 @@ def _slice_transpose(cts: Any, i: int, xs: Any, start_indices: Shape, limit_indi
     )  # fmt: skip
 
 
-slice_ = structural(
+slice_: OpDef = structural(
     "stablehlo.slice", doc="Every strides-th element from start_indices up to limit_indices, per axis.",
     attributes={"start_indices": I64Array, "limit_indices": I64Array, "strides": I64Array},
     transpose=_slice_transpose,
@@ -106,7 +107,7 @@ def _pad_transpose(
 ) -> Tensor:
     from nabla_mlir.ops.reduction import reduce_sum
 
-    ct, (x, value) = cts[0], xs
+    ct, (x, _) = cts[0], xs
     if i == 0:
         return _unpad(ct, x, edge_padding_low, edge_padding_high, interior_padding)
     # The padding value receives what falls on padding: everything, less what falls on the operand.
@@ -174,7 +175,7 @@ def _concatenate_transpose(cts: Any, i: int, xs: Any, dimension: int) -> Tensor:
     return slice_(ct, start_indices=tuple(starts), limit_indices=tuple(limits), strides=(1,) * ct.ndim)
 
 
-concatenate = structural(
+concatenate: OpDef = structural(
     "stablehlo.concatenate", doc="The operands behind each other along `dimension`.", linear="all",
     attributes={"dimension": I64}, transpose=_concatenate_transpose,
     batch=lambda xs, mapped, size, dimension: [concatenate(*all_prefixed(xs, mapped, size), dimension=dimension + 1)],
@@ -182,14 +183,14 @@ concatenate = structural(
             Case(((2,), (0,), (3,)), {"dimension": 0}, numpy=lambda *xs: np.concatenate(xs, 0))],
 )  # fmt: skip
 
-reverse = structural(
+reverse: OpDef = structural(
     "stablehlo.reverse", doc="The order of elements reversed along `dimensions`.", attributes={"dimensions": I64Array},
     transpose=lambda cts, i, xs, dimensions: reverse(cts[0], dimensions=dimensions),
     batch=lambda xs, mapped, size, dimensions: [reverse(xs[0], dimensions=shifted(dimensions))],
     sample=[Case(((2, 3),), {"dimensions": (1,)}, numpy=lambda x: x[:, ::-1])],
 )  # fmt: skip
 
-iota = nondifferentiable(
+iota: OpDef = nondifferentiable(
     "stablehlo.iota", doc="0, 1, 2, ... along one axis.", attributes={"iota_dimension": I64},
     result=lambda shape, dtype, iota_dimension: [(tuple(shape), np.dtype(dtype))],
     result_params=lambda op: dict(zip(("shape", "dtype"), shape_and_dtype(op.results[0].type), strict=True)),

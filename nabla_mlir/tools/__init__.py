@@ -1,0 +1,1 @@
+"""The commands: nabla-mlir for users, nabla-opt for IR."""

@@ -113,8 +113,10 @@ def _value_and_grad(
 def _scalar(out: Any, holomorphic: bool) -> Tensor:
     leaves, _ = pytree.flatten(out)
     if len(leaves) != 1 or not (pytree.is_array(out) or is_scalar(out)):
-        raise ShapeError(f"grad requires a function with one scalar result, got {type(out).__name__}.", where=user_frame(),
-                         help="use jacrev for several results, or has_aux=True for additional ones.")  # fmt: skip
+        raise ShapeError(
+            f"grad requires a function with one scalar result, got {type(out).__name__}.", where=user_frame(),
+            help="use jacrev for several results, or has_aux=True for additional ones.",
+        )  # fmt: skip
     tensor = as_tensor(out)
     if tensor.shape != ():
         raise ShapeError(f"grad requires a scalar result, got shape {tensor.shape}.", where=user_frame(),

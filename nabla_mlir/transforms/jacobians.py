@@ -17,7 +17,7 @@ from nabla_mlir.ops.shape import iota, reshape
 from nabla_mlir.ops.tensor import Tensor
 from nabla_mlir.transforms.arguments import Argnums, active_arguments, differentiable, with_arguments
 from nabla_mlir.transforms.gradients import grad
-from nabla_mlir.transforms.linear import linearized, pullback
+from nabla_mlir.transforms.linear import linearized, pullback, pushed
 from nabla_mlir.transforms.vectorize import vmap
 
 
@@ -161,8 +161,7 @@ def hvp(f: Callable[..., Any], argnums: int = 0, has_aux: bool = False) -> Calla
                 out = grad(f, argnums, has_aux)(*args, **kwargs)
                 return out[0] if has_aux else out
 
-            _, push = linearized(gradient, (x,), False)
-            return push(v)
+            return pushed(gradient, (x,), (v,), False)[1]
 
         return staged(run)(x, v, *rest, **kwargs)
 

@@ -40,9 +40,8 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], 
     """
 
     def run(primals: Any, tangents: Any) -> Any:
-        out, push = linearized(f, tuple(primals), has_aux)
-        aux = (out[1],) if has_aux else ()
-        return (out[0] if has_aux else out, push(*tangents), *aux)
+        out, tangent = pushed(f, primals, tangents, has_aux)
+        return (out[0], tangent, out[1]) if has_aux else (out, tangent)
 
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise TreeError("jvp requires primals and tangents as tuples of arguments, got "
@@ -145,33 +144,44 @@ class _Body:
         block, holder = self.clone()
         op = ad.JvpOp.build(self.primals(), [], block, [], []).op
         holder.erase()
-        results = results_of(op)
-        out = pytree.unflatten(self.out_spec, results[: self.count])
+        return self.result(results_of(op))
+
+    def result(self, outs: Sequence[Tensor]) -> Any:
+        """The result of the function, or (result, aux), from the leaves of both."""
+        out = pytree.unflatten(self.out_spec, outs[: self.count])
         if not self.has_aux:
             return out
         assert self.aux_spec is not None
-        return out, pytree.unflatten(self.aux_spec, results[self.count :])
+        return out, pytree.unflatten(self.aux_spec, outs[self.count : len(self.outs)])
+
+    def push(self, tangents: Any) -> Any:
+        """The result, and the tangents of it for tangents of the arguments."""
+        given = pytree.flatten_like(self.in_spec, tuple(tangents), "tangents", "the primals")
+        seeds = {i: seed_of("tangent", given[i], self.tensors[i], p)
+                 for i, p in enumerate(pytree.paths(self.in_spec))}  # fmt: skip
+        wrt = [k for k, i in enumerate(self.active) if seeds[i] is not None]
+        block, holder = self.clone()
+        values = [seeds[self.active[k]].value for k in wrt]  # type: ignore[union-attr]
+        op = ad.JvpOp.build(self.primals(), values, block, wrt, self.of).op
+        holder.erase()
+        results = results_of(op)
+        found = dict(zip(self.of, results[len(self.outs) :], strict=True))
+        return self.result(results), pytree.unflatten(self.out_spec, [found.get(i) for i in range(self.count)])
+
+
+def pushed(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool) -> Any:
+    """The result of `f` and its tangent, by one operation."""
+    return _Body(f, tuple(primals), has_aux, "jvp").push(tangents)
 
 
 def linearized(f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
+    """`linearize` inside a trace: f(x) and the function of tangents, each call of which emits an `ad.jvp`."""
     body = _Body(f, primals, has_aux, "jvp")
-
-    def push(*tangents: Any) -> Any:
-        given = pytree.flatten_like(body.in_spec, tuple(tangents), "tangents", "the primals")
-        seeds = {i: seed_of("tangent", given[i], body.tensors[i], p)
-                 for i, p in enumerate(pytree.paths(body.in_spec))}  # fmt: skip
-        wrt = [k for k, i in enumerate(body.active) if seeds[i] is not None]
-        block, holder = body.clone()
-        values = [seeds[body.active[k]].value for k in wrt]  # type: ignore[union-attr]
-        op = ad.JvpOp.build(body.primals(), values, block, wrt, body.of).op
-        holder.erase()
-        found = dict(zip(body.of, results_of(op)[len(body.outs) :], strict=True))
-        return pytree.unflatten(body.out_spec, [found.get(i) for i in range(body.count)])
-
-    return body.value(), push
+    return body.value(), lambda *tangents: body.push(tangents)[1]
 
 
 def pullback(f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
+    """`vjp` inside a trace: f(x) and the pullback, each call of which emits an `ad.vjp`."""
     body = _Body(f, primals, has_aux, "vjp")
 
     def pull(cotangent: Any) -> Any:

@@ -81,14 +81,15 @@ def _vmap(
             values[i] = value
         inner_args, inner_kwargs = pytree.unflatten(spec, values)
         out_leaves, box["spec"] = pytree.flatten(f(*inner_args, **inner_kwargs))
-        return out_leaves
+        outs = [as_tensor(leaf) for leaf in out_leaves]
+        per_out = pytree.broadcast_prefix(out_axes, box["spec"], "out_axes")
+        box["places"] = [_out_place(axis, out) for axis, out in zip(per_out, outs, strict=True)]
+        return outs
 
-    block, holder, outs = trace_region(body, inner_specs, "the function given to vmap")
-    per_out = pytree.broadcast_prefix(out_axes, box["spec"], "out_axes")
-    out_places = [_out_place(axis, out) for axis, out in zip(per_out, outs, strict=True)]
+    block, holder, _ = trace_region(body, inner_specs, "the function given to vmap")
     in_places = [[place] for place in places if place is not None]
     op = batch.VmapOp.build(
-        [tensors[i].value for i in mapped], block, [axis_name or "i"], [size], in_places, [[p] for p in out_places]
+        [tensors[i].value for i in mapped], block, [axis_name or "i"], [size], in_places, [[p] for p in box["places"]]
     ).op
     holder.erase()
     return pytree.unflatten(box["spec"], results_of(op))

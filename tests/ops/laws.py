@@ -168,7 +168,10 @@ class Laws:
                 def derivatives(*a: Tensor) -> Any:
                     f, active = self._function(a, floats), [a[i] for i in self.active]
                     ys, dys = jvp(f, active, t)
-                    pulled = lambda *b: vjp(f, *b)[1](self.cotangents(ys))  # noqa: E731
+
+                    def pulled(*inner: Tensor) -> Any:
+                        return vjp(f, *inner)[1](self.cotangents(ys))
+
                     return dys, pulled(*active), jvp(pulled, active, t)[1]
 
                 out[f"vmap_d_{name}"] = vmap(derivatives, axes)(*many)
@@ -177,7 +180,9 @@ class Laws:
             deep = [_copies(x, COPIES) if i in subset else x for i, x in enumerate(many)]
             out[f"vmap2_{name}"] = nested(*deep)
             out[f"loop2_{name}"] = _stacked([
-                vmap(lambda *a: self.law.apply(a), axes)(*(_row(x, b) if i in subset else x for i, x in enumerate(deep)))
+                vmap(lambda *a: self.law.apply(a), axes)(
+                    *(_row(x, b) if i in subset else x for i, x in enumerate(deep))
+                )
                 for b in range(COPIES)
             ])  # fmt: skip
         return out

@@ -151,3 +151,16 @@ def test_what_cannot_be_compiled_is_an_error() -> None:
     }"""
     with pytest.raises(RuleMissingError, match="mystery"):
         legalized(text)
+
+
+def test_recursion_is_an_error() -> None:
+    text = """func.func @f(%x: tensor<f32>) -> tensor<f32> {
+      %0 = func.call @g(%x) : (tensor<f32>) -> tensor<f32>
+      return %0 : tensor<f32>
+    }
+    func.func private @g(%x: tensor<f32>) -> tensor<f32> {
+      %0 = func.call @f(%x) : (tensor<f32>) -> tensor<f32>
+      return %0 : tensor<f32>
+    }"""
+    with pytest.raises(RuleMissingError, match="without recursion"):
+        legalized(text)

@@ -1,28 +1,72 @@
-// RUN: nabla-opt %s --pass-pipeline='builtin.module(nabla-legalize-for-iree{target=cpu})' | filecheck %s
+// RUN: nabla-opt %s --nabla-legalize-for-iree | filecheck %s --check-prefixes=CHECK,CPU
+// RUN: nabla-opt %s --nabla-legalize-for-iree=target=vulkan | filecheck %s --check-prefixes=CHECK,VULKAN
 
 // A cube is two products: IREE would compute exp(3 log x), which is NaN for a negative x.
 // CHECK-LABEL: func.func @cube
+// CHECK-SAME: (%[[X:.*]]: tensor<4xf64>)
+// CHECK-NOT: stablehlo.power
+// CHECK: %[[SQUARE:.*]] = stablehlo.multiply %[[X]], %[[X]]
+// CHECK: stablehlo.multiply %[[SQUARE]], %[[X]]
+// CHECK-NEXT: return
 func.func @cube(%x: tensor<4xf64>) -> tensor<4xf64> {
-  // CHECK-NOT: stablehlo.power
-  // CHECK: %[[SQUARE:.*]] = stablehlo.multiply %arg0, %arg0
-  // CHECK: stablehlo.multiply %[[SQUARE]], %arg0
   %n = stablehlo.constant dense<3.0> : tensor<4xf64>
   %r = stablehlo.power %x, %n : tensor<4xf64>
   return %r : tensor<4xf64>
 }
 
-// i1 is added modulo 2 by IREE; StableHLO says or.
-// CHECK-LABEL: func.func @either
-func.func @either(%x: tensor<4xi1>, %y: tensor<4xi1>) -> tensor<4xi1> {
-  // CHECK: stablehlo.or %arg0, %arg1
-  %r = stablehlo.add %x, %y : tensor<4xi1>
-  return %r : tensor<4xi1>
+// IREE adds i1 modulo 2; StableHLO defines it as or.
+// CHECK-LABEL: func.func @add_of_truth_values
+// CHECK-NEXT: stablehlo.or
+// CHECK-NEXT: return
+func.func @add_of_truth_values(%p: tensor<3xi1>, %q: tensor<3xi1>) -> tensor<3xi1> {
+  %0 = stablehlo.add %p, %q : tensor<3xi1>
+  return %0 : tensor<3xi1>
 }
 
-// What IREE does right stays.
+// From float to integer the value is clamped first, and NaN becomes 0.
+// CHECK-LABEL: func.func @saturating_conversion
+// CHECK: stablehlo.minimum
+// CHECK: stablehlo.maximum
+// CHECK: stablehlo.convert {{.*}} : (tensor<3xf32>) -> tensor<3xi32>
+// CHECK: stablehlo.compare NE
+// CHECK: stablehlo.select
+// CHECK: return
+func.func @saturating_conversion(%x: tensor<3xf32>) -> tensor<3xi32> {
+  %0 = stablehlo.convert %x : (tensor<3xf32>) -> tensor<3xi32>
+  return %0 : tensor<3xi32>
+}
+
+// The f32 exponential of the CPU is good; that of Vulkan is 20 ulp off and is replaced.
+// CHECK-LABEL: func.func @exponential
+// CPU-NEXT: stablehlo.exponential
+// VULKAN-NOT: stablehlo.exponential
+// CHECK: return
+func.func @exponential(%x: tensor<3xf32>) -> tensor<3xf32> {
+  %0 = stablehlo.exponential %x : tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
+
+// The body of a reduction is legalised as well.
+// CHECK-LABEL: func.func @in_a_body
+// CHECK-NOT: stablehlo.add {{.*}}i1
+// CHECK: return
+func.func @in_a_body(%p: tensor<3xi1>) -> tensor<i1> {
+  %false = stablehlo.constant dense<false> : tensor<i1>
+  %0 = stablehlo.reduce(%p init: %false) across dimensions = [0] : (tensor<3xi1>, tensor<i1>) -> tensor<i1>
+    reducer(%a: tensor<i1>, %b: tensor<i1>) {
+      %1 = stablehlo.add %a, %b : tensor<i1>
+      stablehlo.return %1 : tensor<i1>
+    }
+  return %0 : tensor<i1>
+}
+
+// What IREE does right is left alone.
 // CHECK-LABEL: func.func @right
-func.func @right(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // CHECK: stablehlo.exponential %arg0
-  %r = stablehlo.exponential %x : tensor<4xf32>
-  return %r : tensor<4xf32>
+// CHECK-NEXT: stablehlo.dot_general
+// CHECK-NEXT: stablehlo.multiply
+// CHECK-NEXT: return
+func.func @right(%a: tensor<2x3xf32>, %b: tensor<3x2xf32>) -> tensor<2x2xf32> {
+  %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<2x2xf32>
+  %1 = stablehlo.multiply %0, %0 : tensor<2x2xf32>
+  return %1 : tensor<2x2xf32>
 }

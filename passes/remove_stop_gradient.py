@@ -14,10 +14,10 @@ from nabla_mlir.passes.base import Pass, register
 
 @register
 @dataclass(frozen=True)
-class StopGradientPass(Pass):
+class RemoveStopGradientPass(Pass):
     """Remove `ad.stop_gradient`, which is the identity once every derivative has been expanded.
 
-    Example: tests/filecheck/passes/stop_gradient.mlir
+    Example: tests/filecheck/passes/remove_stop_gradient.mlir
     """
 
     name: ClassVar[str] = "nabla-remove-stop-gradient"

@@ -1,0 +1,33 @@
+# Each command does its own set-up: a virtual environment with this package in it, made once.
+#   make demo | test | bench        PYTHON=python3.12 chooses the interpreter, ARGS="..." goes to the command
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test bench clean
+
+demo: $(VENV)/.demo
+	$(BIN)/python demo/digits.py $(ARGS)
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -q $(ARGS)
+
+bench: $(VENV)/.bench
+	$(BIN)/python bench/run.py $(ARGS)
+
+# A stamp for each extra of pyproject.toml, so that a second run starts at once.
+$(VENV)/.%: pyproject.toml | $(BIN)/pip
+	@echo "Installing nabla-mlir[$*] into $(VENV) ..."
+	@$(PIP) install --quiet --editable '.[$*]'
+	@touch $@
+
+$(BIN)/pip:
+	@command -v $(PYTHON) >/dev/null || { echo "make requires Python 3.11 or later, got no $(PYTHON): PYTHON=/path/to/python3 chooses another." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and f"make requires Python 3.11 or later, got {v[0]}.{v[1]}: PYTHON=python3.12 chooses another.")'
+	@echo "Making a virtual environment in $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV) || { echo "make requires Python's venv module with pip: on Debian and Ubuntu, apt install python3-venv." >&2; exit 1; }
+
+clean:
+	rm -rf .venv build out bench/results *.egg-info

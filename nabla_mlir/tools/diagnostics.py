@@ -1,0 +1,160 @@
+"""Diagnostics of the command line tools: collected from MLIR and from our errors, printed as MLIR does, expected."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.errors import NablaError
+
+PARSED = "-"  # the file name that MLIR gives to text from memory
+_ATTACHED_OP = "see current operation"
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """An error, warning, remark or note with the place that it is about; line 0 is no place."""
+
+    severity: str
+    message: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    notes: tuple[Diagnostic, ...] = ()
+
+    def render(self, sources: dict[str, str]) -> str:
+        """The diagnostic in MLIR's form, with the line of the source and a caret where it is known."""
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else "<unknown>:0"
+        lines = [f"{place}: {self.severity}: {self.message}"]
+        text = sources.get(self.file, "").splitlines()[self.line - 1 : self.line] if self.line else []
+        if text and self.column:
+            lines += [text[0], " " * (self.column - 1) + "^"]
+        return "\n".join([*lines, *(note.render(sources) for note in self.notes)])
+
+
+def from_mlir(diagnostic: ir.Diagnostic | ir.DiagnosticInfo, file: str) -> Diagnostic:
+    """A copy of MLIR's diagnostic; text parsed from memory is called `file`."""
+    severity = diagnostic.severity.name.lower()
+    notes = tuple(from_mlir(note, file) for note in diagnostic.notes)
+    return _placed(severity, diagnostic.message, diagnostic.location, file, notes)
+
+
+def _placed(
+    severity: str, message: str, location: ir.Location, file: str, notes: tuple[Diagnostic, ...] = ()
+) -> Diagnostic:
+    where = source_of(location)
+    if where is None:
+        return Diagnostic(severity, message, notes=notes)
+    name = file if where.filename == PARSED else where.filename
+    return Diagnostic(severity, message, name, where.line, where.column, notes)
+
+
+def from_error(error: NablaError, file: str) -> Diagnostic:
+    """One of our errors; its help is a note."""
+    where = error.where
+    place = ("", 0, 0)
+    if where is not None:
+        place = (file if where.filename == PARSED else where.filename, where.line, where.column)
+    notes = (Diagnostic("note", error.help, *place),) if error.help else ()
+    return Diagnostic("error", error.message, *place, notes)
+
+
+@contextlib.contextmanager
+def collected(file: str) -> Iterator[list[Diagnostic]]:
+    """Collects what MLIR reports inside the `with`, instead of printing it."""
+    found: list[Diagnostic] = []
+    ctx = context()
+    before = ctx.emit_error_diagnostics
+
+    def handler(diagnostic: ir.Diagnostic) -> bool:
+        found.append(from_mlir(diagnostic, file))
+        return True
+
+    handle = ctx.attach_diagnostic_handler(handler)
+    ctx.emit_error_diagnostics = True  # otherwise errors travel in the exception only
+    try:
+        yield found
+    finally:
+        ctx.emit_error_diagnostics = before
+        handle.detach()
+
+
+# ---------------------------------------------------------------- expected diagnostics
+
+_EXPECTED = re.compile(
+    r"expected-(?P<severity>error|warning|remark|note)(?P<re>-re)? *"
+    r"(?P<at>@(?:[+-]\d+|above|below|unknown))? *\{\{(?P<text>.*)\}\}\s*$"
+)
+
+
+@dataclass
+class Expectation:
+    """An annotation such as ``// expected-error@+1 {{text}}``."""
+
+    severity: str
+    line: int
+    text: str
+    is_regex: bool
+    written_at: int
+    met: bool = field(default=False)
+
+    def fits(self, diagnostic: Diagnostic) -> bool:
+        """True if the diagnostic is the expected one."""
+        if self.severity != diagnostic.severity or self.line != diagnostic.line:
+            return False
+        if not self.is_regex:
+            return self.text in diagnostic.message
+        parts = re.split(r"\{\{(.*?)\}\}", self.text)
+        pattern = "".join(part if i % 2 else re.escape(part) for i, part in enumerate(parts))
+        return re.search(pattern, diagnostic.message) is not None
+
+
+def expectations(text: str) -> list[Expectation]:
+    """The annotations of a source. `above` and `below` skip lines that hold annotations themselves."""
+    lines = text.splitlines()
+    matches = {i: m for i, line in enumerate(lines, 1) if (m := _EXPECTED.search(line))}
+    found = []
+    for number, match in matches.items():
+        at = match["at"] or "@+0"
+        if at == "@unknown":
+            line = 0
+        elif at in ("@above", "@below"):
+            step = 1 if at == "@below" else -1
+            line = number + step
+            while line in matches:
+                line += step
+        else:
+            line = number + int(at[1:])
+        found.append(Expectation(match["severity"], line, match["text"], bool(match["re"]), number))
+    return found
+
+
+def compare(text: str, file: str, found: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """What differs between the annotations of a source and the diagnostics it gave; empty if nothing does."""
+    wanted = expectations(text)
+    problems = []
+    for diagnostic in _flat(found):
+        expectation = next((e for e in wanted if not e.met and e.fits(diagnostic)), None)
+        if expectation is not None:
+            expectation.met = True
+            continue
+        message = f"unexpected {diagnostic.severity}: {diagnostic.message}"
+        problems.append(Diagnostic("error", message, diagnostic.file, diagnostic.line, diagnostic.column))
+    for e in wanted:
+        if not e.met:
+            problems.append(
+                Diagnostic("error", f'expected {e.severity} "{e.text}" was not produced', file, e.written_at)
+            )
+    return problems
+
+
+def _flat(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
+    for diagnostic in found:
+        yield diagnostic
+        yield from _flat([note for note in diagnostic.notes if not note.message.startswith(_ATTACHED_OP)])

@@ -1,0 +1,321 @@
+"""nabla-mlir: compiles derivatives to files, shows what a file offers, runs it, and looks after the installation."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nabla_mlir.errors import DeployError, NablaError, is_internal
+from nabla_mlir.tools.terminal import Progress, print_table
+
+if TYPE_CHECKING:
+    from nabla_mlir.manifest import EntryPoint, Leaf, Manifest
+
+_EXAMPLES = """examples:
+  nabla-mlir compile model.py:loss --spec f32[128] --transform hvp -o hvp.vmfb
+  nabla-mlir compile model.py:loss --spec '{"w": f32[3,4], "b": f32[4]}' --spec data=f32[10,3] --transform grad
+  nabla-mlir compile model.mlir --transform grad --target 'cpu{cpu=generic}' --emit stablehlo
+  nabla-mlir run hvp.vmfb loss --input x.npy --input v.npy
+"""
+
+
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """Reads the command line; `action` is the function that does the work."""
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--traceback", action="store_true", help="show where in the program an error came from")
+    parser = argparse.ArgumentParser(
+        prog="nabla-mlir",
+        description=__doc__,
+        epilog=_EXAMPLES,
+        parents=[shared],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    compile = commands.add_parser(
+        "compile",
+        parents=[shared],
+        help="a function, maybe transformed, to a file",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    compile.add_argument("model", metavar="MODEL", help="model.py:function, or a StableHLO module model.mlir[:entry]")
+    compile.add_argument(
+        "--spec",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        help="an argument in order, or by name: f32[128,4], data=f32[10], a Python tree of them",
+    )
+    compile.add_argument(
+        "--transform",
+        action="append",
+        default=[],
+        metavar="NAME{OPTION=VALUE}",
+        help="grad, value_and_grad, hvp, jvp, vjp, jacfwd, jacrev, hessian, vmap; in order",
+    )
+    compile.add_argument("--target", default="cpu", metavar="NAME{OPTION=VALUE}", help="cpu (default), vulkan, cuda")
+    compile.add_argument(
+        "--emit",
+        choices=["mlir", "stablehlo", "vmfb"],
+        default="vmfb",
+        help="the traced IR, plain StableHLO, or the artifact (default)",
+    )
+    compile.add_argument("--name", help="the name of the entry point; that of the function by default")
+    compile.add_argument("-o", dest="output", metavar="FILE", help="NAME.vmfb by default; text goes to standard output")
+    compile.add_argument("--flag", action="append", default=[], metavar="FLAG", help="a further flag of iree-compile")
+    compile.add_argument("--no-cache", action="store_true", help="do not use the cache of compiled modules")
+    compile.set_defaults(action=compile_command)
+
+    info = commands.add_parser("info", parents=[shared], help="what an artifact offers")
+    info.add_argument("file", help="the .vmfb or the .json beside it")
+    info.add_argument("--json", action="store_true", help="print the manifest itself")
+    info.set_defaults(action=info_command)
+
+    run = commands.add_parser("run", parents=[shared], help="call an entry point of an artifact")
+    run.add_argument("file", help="the .vmfb or the .json beside it")
+    run.add_argument("entry", nargs="?", help="the entry point; may be left out if there is one")
+    run.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="VALUE",
+        dest="inputs",
+        help="for each array in the order of `info`, or NAME=VALUE: a .npy file, 3.5, [1, 2, 3]",
+    )
+    run.add_argument(
+        "--output",
+        action="append",
+        default=[],
+        metavar="FILE.npy",
+        dest="outputs",
+        help="where to write each result, in order; results are printed otherwise",
+    )
+    run.add_argument("--driver", help="local-sync, local-task, vulkan or cuda; chosen by the manifest by default")
+    run.set_defaults(action=run_command)
+
+    doctor = commands.add_parser("doctor", parents=[shared], help="versions, devices, cache, a self test")
+    doctor.set_defaults(action=doctor_command)
+    return parser.parse_args(argv)
+
+
+# ---------------------------------------------------------------- compile
+
+
+def compile_command(options: argparse.Namespace) -> int:
+    """Traces, lowers and compiles; writes what `--emit` asks for."""
+    progress = Progress()
+    with progress.step("loading"):
+        from nabla_mlir.stages import trace
+        from nabla_mlir.tools.requests import apply_transforms, load_function, parse_spec, parse_target
+
+        target = parse_target(options.target)
+        specs = [parse_spec(text) for text in options.spec]
+        original = load_function(options.model)
+        function = apply_transforms(original, options.transform)
+    if not specs:
+        specs = [("", s) for s in _imported_specs(original, options.transform)]
+    positional, named = [s for name, s in specs if not name], {name: s for name, s in specs if name}
+    _check_arguments(function, positional, named)
+    with progress.step("tracing"):
+        stage: Any = trace(function, *positional, name=options.name, **named)
+    if options.emit != "mlir":
+        with progress.step("differentiating and simplifying" if options.transform else "simplifying"):
+            stage = stage.lower()
+    if options.emit != "vmfb":
+        return _write_text(stage, options.output)
+    with progress.step(f"compiling for {target.name}"):
+        stage = stage.compile(target, flags=options.flag, cache=not options.no_cache)
+    path = stage.save(options.output or f"{stage.entries[0].name}.vmfb")
+    progress.say(f"{path} ({path.stat().st_size} bytes), {path.with_suffix('.json')}\n{stage.describe()}")
+    return 0
+
+
+def _imported_specs(function: Any, transforms: Sequence[str]) -> list[Any]:
+    """The specs of an imported module, which knows them; a transform must not change the arguments."""
+    from nabla_mlir.stages import spec
+
+    keep = ("grad", "value_and_grad", "hessian", "jacfwd", "jacrev")
+    if not hasattr(function, "inputs") or any(t.partition("{")[0] not in keep for t in transforms):
+        return []
+    return [spec(shape, dtype) for shape, dtype in function.inputs]
+
+
+def _check_arguments(function: Any, positional: list[Any], named: dict[str, Any]) -> None:
+    import inspect
+
+    from nabla_mlir.tools.requests import RequestError
+
+    try:
+        signature = inspect.signature(function)
+        signature.bind(*positional, **named)
+    except ValueError:  # a builtin has no signature; the trace will tell
+        return
+    except TypeError as error:
+        raise RequestError(
+            f"compile requires one --spec for each argument of {signature}, "
+            f"got {len(positional) + len(named)}: {error}."
+        ) from None
+
+
+def _write_text(stage: Any, output: str | None) -> int:
+    if output is None or output == "-":
+        print(stage.mlir(), end="")
+    else:
+        stage.save_mlir(output)
+    return 0
+
+
+# ---------------------------------------------------------------- info, run, doctor
+
+
+def info_command(options: argparse.Namespace) -> int:
+    """Prints the manifest of an artifact."""
+    from nabla_mlir.manifest import read_artifact
+
+    vmfb, manifest = read_artifact(options.file)
+    if options.json:
+        print(manifest.to_json(), end="")
+        return 0
+    print_table(str(options.file), ["property", "value"], _properties(manifest, len(vmfb)))
+    for entry in manifest.entry_points:
+        rows = [["argument", leaf.name, str(leaf)] for leaf in _inputs(entry)]
+        rows += [["result", leaf.name, str(leaf)] for leaf in entry.result_leaves]
+        title = f"\n{entry.name}" + (f": {entry.doc.splitlines()[0]}" if entry.doc else "")
+        print_table(title, ["", "name", "type"], rows)
+    return 0
+
+
+def _properties(manifest: Manifest, size: int) -> list[list[str]]:
+    target = {key: value for key, value in manifest.target.items() if value not in ("", None, [])}
+    shown = target.pop("name", "?")
+    details = ", ".join(f"{key}={_short(value)}" for key, value in target.items() if key != "device")
+    return [
+        ["target", f"{shown} ({details})" if details else shown],
+        ["driver", manifest.best_driver()],
+        ["bytes", str(size)],
+        ["sha256", manifest.sha256],
+        ["compiled by", f"IREE {manifest.iree}"],
+        ["written by", f"nabla_mlir {manifest.nabla_mlir}"],
+        ["runs on", f"IREE runtime >= {manifest.iree_range[0]}, < {manifest.iree_range[1]}"],
+    ]
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:30]}... ({len(text.split(','))} in --json)"
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Calls an entry point and prints or writes its results."""
+    import numpy as np
+
+    from nabla_mlir.runtime import load
+
+    module = load(options.file, options.driver)
+    entries = module.entry_points
+    if options.entry is None and len(entries) > 1:
+        raise DeployError(f"run requires an entry point, got none: choose among {', '.join(entries)}.")
+    name = options.entry or next(iter(entries))
+    call = module[name]
+    entry = entries[name]
+    leaves = _bind(options.inputs, _inputs(entry), entry.name)
+    arguments, start = [], 0
+    for argument in entry.arguments:
+        stop = start + len(argument.leaves)
+        arguments.append(argument.tree.unflatten(leaves[start:stop]))
+        start = stop
+    results = entry.result.flatten(call(*arguments), "result")
+    if len(options.outputs) > len(results):
+        raise DeployError(f"{name} requires at most {len(results)} --output, got {len(options.outputs)}.")
+    for i, (leaf, value) in enumerate(zip(entry.result_leaves, results, strict=True)):
+        if i < len(options.outputs):
+            np.save(options.outputs[i], np.asarray(value))
+        else:
+            print(f"{leaf.name}: {leaf} =\n{np.asarray(value)}")
+    return 0
+
+
+def _inputs(entry: EntryPoint) -> list[Leaf]:
+    return [leaf for argument in entry.arguments for leaf in argument.leaves]
+
+
+def _bind(texts: Sequence[str], leaves: Sequence[Leaf], entry: str) -> list[Any]:
+    """The value of each leaf: those given by name, then the others in order."""
+    names = {leaf.name: i for i, leaf in enumerate(leaves)}
+    values: list[Any] = [None] * len(leaves)
+    for text in texts:
+        name, separator, value = text.partition("=")
+        named = bool(separator) and name in names
+        free = [i for i, v in enumerate(values) if v is None]
+        if not named and not free:
+            raise DeployError(f"{entry} requires {len(leaves)} inputs, got {len(texts)}.")
+        i = names[name] if named else free[0]
+        values[i] = _read_value(value if named else text, leaves[i])
+    missing = [leaf.name for leaf, value in zip(leaves, values, strict=True) if value is None]
+    if missing:
+        raise DeployError(f"{entry} requires an --input for each array, got none for {', '.join(missing)}.")
+    return values
+
+
+def _read_value(text: str, leaf: Leaf) -> Any:
+    import numpy as np
+
+    from nabla_mlir.array import dtype_named
+
+    if text.endswith(".npy"):
+        try:
+            return np.load(text)
+        except (OSError, ValueError) as error:
+            raise DeployError(f"--input requires a NumPy file for {leaf.name}, got {text}: {error}.") from None
+    try:
+        return np.asarray(ast.literal_eval(text)).astype(dtype_named(leaf.dtype), casting="same_kind")
+    except (ValueError, SyntaxError, TypeError):
+        raise DeployError(
+            f"--input requires a .npy file, a number or a list for {leaf.name}: {leaf}, got {text!r}."
+        ) from None
+
+
+def doctor_command(options: argparse.Namespace) -> int:
+    """Prints versions, devices and the cache, and tests the installation."""
+    from nabla_mlir.tools import doctor
+
+    return doctor.run()
+
+
+# ---------------------------------------------------------------- the command
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The entry point of the command; returns the exit code."""
+    options = parse_arguments(sys.argv[1:] if argv is None else argv)
+    try:
+        return int(options.action(options))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return 1
+    except Exception as error:
+        if options.traceback:
+            raise
+        print(f"nabla-mlir: {_describe(error)}", file=sys.stderr)
+        return 1
+
+
+def _describe(error: Exception) -> str:
+    """One of our errors, or what the user's own program raised, with its line."""
+    if isinstance(error, NablaError):
+        return f"error: {error}"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).exists()]
+    own = [f for f in frames if not is_internal(f.filename) and "importlib" not in f.filename]
+    where = f"\n  --> {own[-1].filename}:{own[-1].lineno}\n      {own[-1].line}" if own else ""
+    return f"error: {type(error).__name__}: {error}{where}\n  help: --traceback shows all of it."
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,330 @@
+"""nabla-opt: runs passes on a file of IR, with the flags of mlir-opt.
+
+nabla-opt model.mlir --pass-pipeline='builtin.module(nabla-expand,nabla-simplify)'
+nabla-opt model.mlir --nabla-expand --nabla-legalize-for-iree=target=vulkan --mlir-print-ir-after-all
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.errors import ImportIRError, NablaError, PassError
+from nabla_mlir.passes.base import PASSES, Pass
+from nabla_mlir.passes.pipeline import Pipeline
+from nabla_mlir.passes.verify import OWN_DIALECTS, VerifyPass
+from nabla_mlir.tools.diagnostics import PARSED, Diagnostic, collected, compare, from_error
+
+_MARKER = "// -----"
+_BYTECODE = b"ML\xefR"
+# Flags that are true or false: `--flag`, `--flag=false`.
+_SWITCHES = {
+    "split-input-file": "process each part of the input between lines '// -----' on its own",
+    "verify-diagnostics": "compare the diagnostics with '// expected-error@+1 {{text}}' annotations in the input",
+    "verify-each": "verify the IR after each pass (the default)",
+    "no-verify": "do not check operations of ad and batch after parsing",
+    "allow-unregistered-dialect": "accept operations of dialects that are not known",
+    "emit-bytecode": "write bytecode instead of text",
+    "list-passes": "print the passes with their options, and stop",
+    "dump-pass-pipeline": "print the pipeline that will be run",
+    "mlir-print-ir-before-all": "print the IR before each pass",
+    "mlir-print-ir-after-all": "print the IR after each pass",
+    "mlir-print-ir-after-change": "print the IR after each pass that changes it",
+    "mlir-print-ir-module-scope": "print the whole module also for passes on functions",
+    "mlir-print-op-generic": "print operations in the generic form",
+    "mlir-print-debuginfo": "print locations",
+    "mlir-print-local-scope": "print locations and attributes inline, without aliases",
+    "mlir-timing": "print the time that each pass takes",
+    "mlir-disable-threading": "accepted for compatibility; threads are never used",
+}
+
+
+class UsageError(NablaError, ValueError):
+    """The command line is wrong."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}. Try: '{self.prog} --help'")
+
+
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """Reads the command line. `passes` holds the text of the pipeline.
+
+    Raises:
+      UsageError: a flag is neither ours nor the name of a pass.
+    """
+    summary = (__doc__ or "").split("\n\n")[0]
+    parser = _Parser(
+        prog="nabla-opt", description=summary, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="The name of every pass is a flag too: --nabla-vmap, --nabla-expand=simplify=false, --cse.",
+    )  # fmt: skip
+    parser.add_argument("file", nargs="?", default="-", help="MLIR text or bytecode; '-' is the standard input")
+    parser.add_argument("-o", dest="output", default="-", metavar="FILE", help="where to write; '-' is standard output")
+    parser.add_argument("--pass-pipeline", metavar="TEXT", help="such as 'builtin.module(nabla-expand,cse)'")
+    parser.add_argument("--mlir-elide-elementsattrs-if-larger", type=int, metavar="N", dest="elide",
+                        help="leave out constants of more than N elements")  # fmt: skip
+    for flag, help in _SWITCHES.items():
+        parser.add_argument(f"--{flag}", action="store_true", help=help, default=flag == "verify-each")
+    switched_off, normal = [], []
+    for argument in map(_with_two_dashes, argv):
+        match = re.fullmatch(r"--([\w-]+)=(true|false|1|0)", argument)
+        if match is None or match[1] not in _SWITCHES:
+            normal.append(argument)
+        elif match[2] in ("true", "1"):
+            normal.append(f"--{match[1]}")
+        else:
+            switched_off.append(match[1])
+    options, rest = parser.parse_known_args(normal)
+    for flag in switched_off:
+        setattr(options, flag.replace("-", "_"), False)
+    flags = [_pass_flag(argument) for argument in rest]
+    if flags and options.pass_pipeline is not None:
+        raise UsageError("'--pass-pipeline' cannot be combined with flags of single passes")
+    options.passes = f"builtin.module({','.join(flags)})" if options.pass_pipeline is None else options.pass_pipeline
+    return options
+
+
+def _with_two_dashes(argument: str) -> str:
+    # LLVM's tools take one dash as well.
+    return "-" + argument if re.match(r"-[a-z]{2}", argument) and not argument.startswith("-o") else argument
+
+
+def _pass_flag(argument: str) -> str:
+    match = re.fullmatch(r"--([\w-]+)(?:=(.*))?", argument, re.S)
+    item = match and match[1] + (f"{{{match[2].strip('{}')}}}" if match[2] else "")
+    if item is None or (item.startswith("nabla-") and match[1] not in PASSES):  # type: ignore[index]
+        raise UsageError(f"unknown command line argument '{argument}'. Try: 'nabla-opt --help'")
+    try:
+        Pipeline.parse(item)
+    except PassError as error:
+        if item.startswith("nabla-") or "no such option" in str(error):
+            raise
+        raise UsageError(f"unknown command line argument '{argument}'. Try: 'nabla-opt --help'") from None
+    return item
+
+
+def list_passes() -> str:
+    """The name, the summary and the options of each pass."""
+    lines = ["Passes of nabla_mlir (those of MLIR, such as cse, canonicalize and symbol-dce, can be used as well):", ""]
+    for name, cls in sorted(PASSES.items()):
+        lines.append(f"  --{name:28} - {summary_of(cls)}")
+        lines += [f"    --{o.name:28} - {o.help} ({o.type}, default {o.default})" for o in options_of(cls)]
+    return "\n".join(lines)
+
+
+def summary_of(cls: type[Pass]) -> str:
+    """The first sentence of the documentation of a pass."""
+    return (inspect.getdoc(cls) or "").split("\n")[0].rstrip(".")
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """An option of a pass as the documentation shows it."""
+
+    name: str
+    type: str
+    default: str
+    help: str
+
+
+def options_of(cls: type[Pass]) -> list[Option]:
+    """The options of a pass: its fields; the comment behind a field is its help."""
+    source = inspect.getsource(cls)
+    options = []
+    for f in dataclasses.fields(cls):
+        comment = re.search(rf"^    {f.name}: [^#\n]*#\s*(.*)$", source, re.M)
+        default = str(f.default).lower() if isinstance(f.default, bool) else str(f.default)
+        options.append(Option(f.name.replace("_", "-"), str(f.type), default, comment[1] if comment else ""))
+    return options
+
+
+# ---------------------------------------------------------------- one part of the input
+
+
+def process(text: str | bytes, pipeline: Pipeline, options: argparse.Namespace) -> ir.Module:
+    """Parses, verifies and transforms one module.
+
+    Raises:
+      NablaError: our dialects or passes refuse it.
+      MLIRError: MLIR refuses it; the diagnostics have been reported.
+    """
+    with context() as ctx:
+        ctx.enable_multithreading(False)  # passes are Python, and printing at module scope requires it
+        # From the file itself, locations bear its name.
+        from_file = options.file != "-" and not options.split_input_file
+        module = ir.Module.parseFile(options.file) if from_file else ir.Module.parse(text)
+        if not options.allow_unregistered_dialect:
+            _check_registered(module, ctx)
+        if not options.no_verify:
+            VerifyPass().run(module.operation)
+        manager = pipeline.manager(_checked if options.verify_each else None)
+        manager.enable_verifier(options.verify_each)
+        before, change = options.mlir_print_ir_before_all, options.mlir_print_ir_after_change
+        after = options.mlir_print_ir_after_all or change
+        if before or after:
+            manager.enable_ir_printing(
+                print_before_all=before, print_after_all=after, print_after_change=change,
+                print_module_scope=options.mlir_print_ir_module_scope, large_elements_limit=options.elide,
+                enable_debug_info=options.mlir_print_debuginfo, print_generic_op_form=options.mlir_print_op_generic,
+            )  # fmt: skip
+        if options.mlir_timing:
+            manager.enable_timing()
+        manager.run(module.operation)
+    return module
+
+
+def _check_registered(module: ir.Module, ctx: ir.Context) -> None:
+    for op in nested(module.operation):
+        if not op.name.startswith(OWN_DIALECTS) and not ctx.is_registered_operation(op.name):
+            raise ImportIRError(
+                f"an operation requires a dialect that is registered, got '{op.name}'.",
+                where=source_of(op.location), help="use --allow-unregistered-dialect if this is intended.",
+            )  # fmt: skip
+
+
+def _checked(item: Pass) -> Callable[..., None]:
+    """The pass with what MLIR's own verification between passes cannot do: that of our dialects."""
+
+    def run(op: Any, _: Any) -> None:
+        with context(), ir.Location.unknown():
+            item.run(op.operation)
+            try:
+                VerifyPass().run(op.operation)
+            except NablaError as error:
+                raise PassError(f"{item.name} left invalid IR: {error.message}", where=error.where) from None
+
+    return run
+
+
+def diagnose(
+    text: str | bytes, file: str, pipeline: Pipeline, options: argparse.Namespace
+) -> tuple[ir.Module | None, list[Diagnostic]]:
+    """The transformed module, or None if there was an error, and everything that was reported."""
+    with collected(file) as found:
+        try:
+            return process(text, pipeline, options), found
+        except NablaError as error:
+            found.append(from_error(error, file))
+        except ir.MLIRError as error:
+            if not any(d.severity == "error" for d in found):
+                found.append(Diagnostic("error", str(error)))
+    return None, found
+
+
+def print_module(module: ir.Module, file: str, options: argparse.Namespace) -> str:
+    """The text of a module as the flags ask for it."""
+    text = module.operation.get_asm(
+        enable_debug_info=options.mlir_print_debuginfo, print_generic_op_form=options.mlir_print_op_generic,
+        use_local_scope=options.mlir_print_local_scope, large_elements_limit=options.elide,
+    )  # fmt: skip
+    return str(text).replace(f'loc("{PARSED}":', f'loc("{file}":').rstrip("\n") + "\n"
+
+
+def split(text: str) -> list[str]:
+    """The parts between '// -----' lines, each behind as many empty lines as keep its line numbers."""
+    parts: list[str] = []
+    start = 0
+    lines = text.splitlines(keepends=True)
+    for i, line in enumerate([*lines, _MARKER]):
+        if line.strip() == _MARKER:
+            parts.append("\n" * start + "".join(lines[start:i]))
+            start = i + 1
+    return parts
+
+
+# ---------------------------------------------------------------- the command
+
+
+def run(options: argparse.Namespace) -> int:
+    """Does what the command line asks for; returns the exit code."""
+    if options.list_passes:
+        print(list_passes())
+        return 0
+    pipeline = Pipeline.parse(options.passes)
+    if options.dump_pass_pipeline:
+        print(f"Pass Manager with {len(pipeline.passes)} passes:\n{pipeline}", file=sys.stderr)
+    source = _read(options.file)
+    file = "<stdin>" if options.file == "-" else options.file
+    parts = split(source) if options.split_input_file and isinstance(source, str) else [source]
+    printed, failed = [], False
+    for part in parts:
+        module, found = diagnose(part, file, pipeline, options)
+        text = "" if isinstance(part, bytes) else part
+        if options.verify_diagnostics:
+            found = compare(text, file, found)
+            failed |= bool(found)
+        else:
+            failed |= module is None
+        for diagnostic in found:
+            print(diagnostic.render({file: text}), file=sys.stderr)
+        if module is not None and options.emit_bytecode:
+            printed.append(_bytecode(module))
+        elif module is not None:
+            printed.append(print_module(module, file, options).encode())
+    _write(options.output, f"{_MARKER}\n".encode().join(printed))
+    return int(failed)
+
+
+def _bytecode(module: ir.Module) -> bytes:
+    chunks: list[bytes] = []
+
+    class Sink:
+        def write(self, data: bytes) -> None:
+            chunks.append(bytes(data))
+
+    module.operation.write_bytecode(Sink())
+    return b"".join(chunks)
+
+
+def _read(file: str) -> str | bytes:
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot open input file '{file}': {error.strerror}") from None
+    if data.startswith(_BYTECODE):
+        return data
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"input file '{file}' is neither text nor bytecode") from None
+
+
+def _write(file: str, data: bytes) -> None:
+    if file == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+        return
+    try:
+        Path(file).write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"cannot open output file '{file}': {error.strerror}") from None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The entry point of the command; returns the exit code."""
+    try:
+        return run(parse_arguments(sys.argv[1:] if argv is None else argv))
+    except UsageError as error:
+        print(f"nabla-opt: {error.message}", file=sys.stderr)
+    except NablaError as error:
+        print(f"nabla-opt: error: {error}", file=sys.stderr)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has had enough; so says mlir-opt: nothing
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""Writes the reference pages passes/README.md and dialects/README.md from what the program itself says.
+
+python -m nabla_mlir.tools.reference [ROOT]
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nabla_mlir.dialects.ad import JvpOp, VjpOp
+from nabla_mlir.dialects.batch import VmapOp
+from nabla_mlir.dialects.context import parse_module
+from nabla_mlir.ops.registry import REGISTRY, UNSUPPORTED, OpDef, Zero
+from nabla_mlir.passes import patterns_arithmetic, patterns_contraction, patterns_shape
+from nabla_mlir.passes.base import PASSES, Pass
+from nabla_mlir.passes.patterns import PATTERNS
+from nabla_mlir.passes.pipeline import LOWER, Pipeline
+from nabla_mlir.tools.opt import options_of
+
+_GENERATED = "<!-- Written by python -m nabla_mlir.tools.reference; do not edit. -->\n"
+_DIALECTS = """\
+A module is StableHLO (and CHLO) with region operations of two dialects: `ad` differentiates a region, `batch` maps one
+over axes. A region ends in `stablehlo.return` and may use values from outside it; those are constants of the transform.
+The IRDL files define both for the stock `iree-opt --irdl-file=`; what IRDL cannot say is checked by `nabla-verify`."""
+_RECORDS = """\
+One record for each operation that can be differentiated and batched (`nabla_mlir/ops`). *jvp*: `partials` (one
+derivative per operand, read backwards in reverse mode), `linear` (the operation itself on the tangents, and its
+transpose backwards), `multilinear` (the product rule), `rule` (a function), `zero` (the derivative is zero), or why
+there is none. *linear in*: the operands in which it can be transposed."""
+_FAMILIES = (patterns_arithmetic, patterns_shape, patterns_contraction)
+
+
+def pages(root: Path) -> dict[Path, str]:
+    """The text of each generated page by its path."""
+    return {root / "passes" / "README.md": passes_page(root), root / "dialects" / "README.md": dialects_page(root)}
+
+
+# ---------------------------------------------------------------- passes
+
+
+def passes_page(root: Path) -> str:
+    """The reference of all passes."""
+    names = sorted(PASSES)
+    lines = [
+        "# Passes", "", _GENERATED,
+        "IR to IR: each module here is a pass, or a family of patterns of one. Run them on a file with `nabla-opt`,",
+        "in a pipeline together with MLIR's own:", "",
+        "    nabla-opt model.mlir --pass-pipeline='builtin.module(nabla-expand,nabla-simplify,cse)'", "",
+        "Everything that is traced or imported goes through", "", "    " + LOWER, "",
+        "and, on the way to IREE, through `nabla-legalize-for-iree`.", "", "| pass | what it does |", "|---|---|",
+    ]  # fmt: skip
+    lines += [f"| [`{name}`](#{name}) | {_cell(_doc(PASSES[name])[0])} |" for name in names]
+    for name in names:
+        lines += ["", f"## {name}", "", *_pass_section(root, PASSES[name])]
+    return "\n".join(lines) + "\n"
+
+
+def _doc(cls: type[Pass]) -> tuple[str, str, str]:
+    """The summary, the description and the path of the example in the docstring of a pass."""
+    summary, _, rest = (inspect.getdoc(cls) or "").partition("\n")
+    description, _, example = rest.partition("Example:")
+    return summary, description.strip(), example.strip()
+
+
+def _pass_section(root: Path, cls: type[Pass]) -> list[str]:
+    summary, description, example = _doc(cls)
+    lines = [summary, ""] + ([description, ""] if description else [])
+    if options := options_of(cls):
+        lines += ["| option | type | default | meaning |", "|---|---|---|---|"]
+        lines += [f"| `{o.name}` | {o.type} | {o.default} | {_cell(o.help)} |" for o in options] + [""]
+    if cls.name == "nabla-simplify":
+        lines += _patterns_table()
+    before = example_of((root / example).read_text())
+    after = _after(cls, before)
+    lines += [f"Example (the first of [{Path(example).name}](../{example})):", "", "```mlir", before, "```"]
+    return [*lines, "", "becomes", "", "```mlir", after, "```"] if after else lines
+
+
+def _after(cls: type[Pass], text: str) -> str:
+    """What the pass makes of an example; "" if it leaves it as it is."""
+    module = parse_module(re.sub(r"^//.*\n", "", text, flags=re.M))
+    before = str(module)
+    Pipeline((cls(),)).run(module.operation)
+    return "" if str(module) == before else str(module.body.operations[0])
+
+
+def example_of(text: str) -> str:
+    """The first function of a test file with the sentence above it; what lit and filecheck read is left out."""
+    kept = []
+    for line in text.splitlines():
+        if re.match(r"\s*// (RUN|[A-Z-]+(?:-[A-Z]+)?):|\s*// expected-", line):
+            continue
+        if line.startswith("// -----"):
+            break
+        kept.append(line)
+        if line == "}":
+            break
+    start = next(i for i, line in enumerate(kept) if "func.func" in line)
+    while start and kept[start - 1].startswith("//"):
+        start -= 1
+    return "\n".join(kept[start:])
+
+
+def _patterns_table() -> list[str]:
+    lines = ["| operation | pattern | rewrites |", "|---|---|---|"]
+    for family in _FAMILIES:
+        for operation, patterns in PATTERNS.items():
+            lines += [
+                f"| `{operation}` | `{p.__name__}` | {_cell((inspect.getdoc(p) or '').splitlines()[0])} |"
+                for p in patterns if p.__module__ == family.__name__
+            ]  # fmt: skip
+    return [*lines, ""]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*")
+
+
+# ---------------------------------------------------------------- dialects
+
+
+def dialects_page(root: Path) -> str:
+    """The reference of the dialects and of the rule table."""
+    lines = [
+        "# Dialects", "", _GENERATED,
+        _DIALECTS, "",
+    ]  # fmt: skip
+    for dialect, views in (("ad", (JvpOp, VjpOp)), ("batch", (VmapOp,))):
+        source = (root / "dialects" / f"{dialect}.irdl.mlir").read_text()
+        errors = (root / "tests" / "filecheck" / "errors" / f"{dialect}.mlir").read_text()
+        lines += [f"## {dialect}", "", *_irdl_sections(source, {view.name: view for view in views}, errors)]
+    return "\n".join([*lines, *_table()]) + "\n"
+
+
+def _irdl_sections(source: str, views: dict[str, Any], errors: str) -> list[str]:
+    """A section for each operation of an IRDL file: its comment, its definition, and what the verifier demands."""
+    dialect = re.search(r"irdl\.dialect @(\w+)", source)
+    assert dialect is not None
+    lines = []
+    for comment, definition, name in re.findall(
+        r"((?:^  //[^\n]*\n)+)(^  irdl\.operation @(\w+) \{\n.*?^  \})", source, re.M | re.S
+    ):
+        full = f"{dialect[1]}.{name}"
+        words = [line.strip().removeprefix("//").strip() for line in comment.splitlines()]
+        lines += [f"### {full}", "", *words, "", "```mlir", inspect.cleandoc(definition), "```", ""]
+        if full in views:
+            lines += [inspect.getdoc(views[full]) or "", ""]
+        demands = re.findall(rf"expected-error@below \{{\{{({full} requires [^\n]*?)(?:, got [^\n]*)?\}}\}}", errors)
+        if demands:
+            lines += ["The verifier's messages, each with what it got instead:", ""]
+            lines += [f"- {demand}" for demand in dict.fromkeys(demands)] + [""]
+    return lines
+
+
+def _table() -> list[str]:
+    lines = [
+        "## The rule table", "",
+        _RECORDS, "",
+        "| operation | kind | what it is | jvp | linear in | attributes |", "|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for name in sorted(REGISTRY):
+        record = REGISTRY[name]
+        attributes = ", ".join(f"`{a}`" for a in [*record.attributes, *record.regions])
+        lines.append(
+            f"| `{name}` | {record.kind} | {_cell(record.doc)} | {_jvp_word(record)} | {_linear_word(record)} "
+            f"| {attributes} |"
+        )
+    return lines
+
+
+def _jvp_word(record: OpDef) -> str:
+    if isinstance(record.jvp, Zero):
+        return "zero"
+    if isinstance(record.jvp, UNSUPPORTED):
+        return f"none: {_cell(record.jvp.reason)}"
+    if record.partials is not None:
+        return "partials"
+    if callable(record.linear) or not record.linear:
+        return "rule"
+    return "linear" if record.joint else "multilinear"
+
+
+def _linear_word(record: OpDef) -> str:
+    if callable(record.linear):
+        return "depends on the attributes"
+    if isinstance(record.linear, str):
+        return record.linear
+    return ", ".join(map(str, record.linear)) + ("" if record.joint or not record.linear else " (each)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Writes the pages into the checkout that is the first argument, or else the current folder."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    for path, text in pages(Path(arguments[0] if arguments else ".").resolve()).items():
+        path.write_text(text)
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,235 @@
+"""What a user asks for in words: specs, transforms and targets of the command line."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from nabla_mlir import transforms
+from nabla_mlir.errors import NablaError, TargetError
+from nabla_mlir.importing import from_stablehlo
+from nabla_mlir.stages import spec
+from nabla_mlir.targets import TARGETS, Target
+
+
+class RequestError(NablaError, ValueError):
+    """An argument of the command cannot be understood."""
+
+
+# ---------------------------------------------------------------- specs
+
+
+def parse_spec(text: str) -> tuple[str, Any]:
+    """The name (or "") and the pytree of specs that a text such as ``data=f32[128,4]`` describes.
+
+    Example:
+      >>> parse_spec('{"w": f32[3,4], "b": (f64, None)}')[1]["b"]
+      (Spec(shape=(), dtype=dtype('float64'), weak=False), None)
+    """
+    name, body = "", text
+    if match := re.match(r"\s*([A-Za-z_]\w*)\s*=(?!=)", text):
+        name, body = match[1], text[match.end() :]
+    body = re.sub(r"(?<=\w)\[\s*\]", "", body).strip()  # f32[] is f32
+    try:
+        return name, _spec_of(ast.parse(body, mode="eval").body)
+    except (SyntaxError, _NotASpecError):
+        raise RequestError(
+            f"--spec requires a type such as f32[128,4] or a tree of them, got {text!r}.",
+            help="""trees are written as in Python: --spec '{"w": f32[3,4], "b": f32[4]}'""",
+        ) from None
+
+
+class _NotASpecError(Exception):
+    pass
+
+
+def _spec_of(node: ast.expr) -> Any:
+    match node:
+        case ast.Name(id=dtype):
+            return spec((), dtype)
+        case ast.Subscript(value=ast.Name(id=dtype), slice=ast.Tuple(elts=lengths)):
+            return spec([_length(n) for n in lengths], dtype)
+        case ast.Subscript(value=ast.Name(id=dtype), slice=length):
+            return spec([_length(length)], dtype)
+        case ast.Dict(keys=keys, values=values) if all(isinstance(k, ast.Constant) for k in keys):
+            return {k.value: _spec_of(v) for k, v in zip(keys, values, strict=True)}  # type: ignore[union-attr]
+        case ast.Tuple(elts=items):
+            return tuple(map(_spec_of, items))
+        case ast.List(elts=items):
+            return list(map(_spec_of, items))
+        case ast.Constant(value=None):
+            return None
+    raise _NotASpecError
+
+
+def _length(node: ast.expr) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    raise _NotASpecError
+
+
+# ---------------------------------------------------------------- names with options
+
+
+def parse_options(text: str, what: str) -> tuple[str, dict[str, Any]]:
+    """A name and its options.
+
+    Example:
+      >>> parse_options("vmap{in_axes=(0, None) out_axes=1}", "--transform")
+      ('vmap', {'in_axes': (0, None), 'out_axes': 1})
+    """
+    match = re.fullmatch(r"\s*([\w-]+)\s*(?:\{(.*)\})?\s*", text, re.S)
+    if match is None:
+        raise RequestError(f"{what} requires the form name{{option=value ...}}, got {text!r}.")
+    options = {}
+    # A value may hold commas and spaces; a new option begins where a name and an equals sign do.
+    for item in re.split(r"[,\s]\s*(?=\w+=)", match[2] or ""):
+        key, separator, value = item.partition("=")
+        if not separator and item.strip():
+            raise RequestError(f"{what} requires options of the form name=value, got {item!r} in {text!r}.")
+        if separator:
+            options[key.strip()] = _value(value.strip().rstrip(","))
+    return match[1], options
+
+
+def _value(text: str) -> Any:
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def parse_target(text: str) -> Target:
+    """The target that a text such as ``cpu{cpu=generic}`` means.
+
+    Example:
+      >>> parse_target("cuda{arch=sm_90}")
+      CUDA(options=(), arch='sm_90')
+    """
+    name, options = parse_options(text, "--target")
+    if name not in TARGETS:
+        raise TargetError(f"--target requires one of {', '.join(TARGETS)}, got {name!r}.")
+    known = [f.name for f in dataclasses.fields(TARGETS[name])]
+    if unknown := sorted(set(options) - set(known)):
+        raise TargetError(f"target {name} requires options among {', '.join(known)}, got {', '.join(unknown)}.")
+    if isinstance(options.get("options"), str):
+        options["options"] = tuple(options["options"].split())
+    return TARGETS[name](**options)
+
+
+# ---------------------------------------------------------------- transforms
+
+
+def jvp_of(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+    """``(*args, *tangents of the arguments argnums) -> (f(*args), tangent)``."""
+    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+    def jvp_f(*args: Any) -> Any:
+        primals, tangents = args[: -len(chosen)], args[-len(chosen) :]
+        return transforms.jvp(_with_rest(f, primals, chosen), [primals[i] for i in chosen], tangents)
+
+    return _signed(jvp_f, f, [f"{name}_dot" for i, name in enumerate(_names(f)) if i in chosen])
+
+
+def vjp_of(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+    """``(*args, cotangent of the result) -> (f(*args), cotangents of the arguments argnums)``."""
+    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+    def vjp_f(*args: Any) -> Any:
+        *primals, ct = args
+        out, pull = transforms.vjp(_with_rest(f, primals, chosen), *(primals[i] for i in chosen))
+        return out, (pull(ct)[0] if isinstance(argnums, int) else pull(ct))
+
+    return _signed(vjp_f, f, ["ct"])
+
+
+def _with_rest(f: Callable[..., Any], args: Sequence[Any], chosen: tuple[int, ...]) -> Callable[..., Any]:
+    def g(*active: Any) -> Any:
+        given = dict(zip(chosen, active, strict=True))
+        return f(*(given.get(i, x) for i, x in enumerate(args)))
+
+    return g
+
+
+def _names(f: Callable[..., Any]) -> list[str]:
+    try:
+        return list(inspect.signature(f).parameters)
+    except (TypeError, ValueError):
+        return []
+
+
+def _signed(new: Callable[..., Any], f: Callable[..., Any], more: list[str]) -> Callable[..., Any]:
+    """`new` under the name of `f`, and with its argument names and some more: they become those of the artifact."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    names = dict.fromkeys([*_names(f), *more])
+    signature = inspect.Signature([inspect.Parameter(n, kind) for n in names])
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return new(*signature.bind(*args, **kwargs).args)
+
+    call.__name__, call.__doc__ = getattr(f, "__name__", "main"), getattr(f, "__doc__", None)
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
+
+
+TRANSFORMS: dict[str, Callable[..., Callable[..., Any]]] = {
+    "grad": transforms.grad, "value_and_grad": transforms.value_and_grad, "hvp": transforms.hvp,
+    "hessian": transforms.hessian, "jacfwd": transforms.jacfwd, "jacrev": transforms.jacrev,
+    "vmap": transforms.vmap, "jvp": jvp_of, "vjp": vjp_of,
+}  # fmt: skip
+
+
+def apply_transforms(f: Callable[..., Any], texts: Sequence[str]) -> Callable[..., Any]:
+    """`f` with transforms such as ``hvp{argnums=0}`` applied, the first one first."""
+    for text in texts:
+        name, options = parse_options(text, "--transform")
+        if name not in TRANSFORMS:
+            raise RequestError(f"--transform requires one of {', '.join(TRANSFORMS)}, got {name!r}.")
+        known = list(inspect.signature(TRANSFORMS[name]).parameters)[1:]
+        if unknown := sorted(set(options) - set(known)):
+            raise RequestError(f"{name} requires options among {', '.join(known)}, got {', '.join(unknown)}.")
+        f = TRANSFORMS[name](f, **options)
+    return f
+
+
+# ---------------------------------------------------------------- models
+
+
+def load_function(text: str) -> Callable[..., Any]:
+    """The function that ``model.py:function`` or ``model.mlir[:entry]`` names."""
+    file, _, name = text.partition(":")
+    path = Path(file)
+    if not path.is_file():
+        raise RequestError(f"MODEL requires a file, got {file!r}, which does not exist.",
+                           help="write model.py:function or model.mlir:entry.")  # fmt: skip
+    if path.suffix in (".mlir", ".mlirbc"):
+        source = path.read_bytes()
+        return from_stablehlo(source if path.suffix == ".mlirbc" else source.decode(), name or None)
+    if not name:
+        raise RequestError(f"MODEL requires a function, got {text!r}.", help=f"write {file}:function.")
+    value: Any = _import_file(path)
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    if not callable(value):
+        raise RequestError(f"MODEL requires a function of {file}, got {name!r}.")
+    return value
+
+
+def _import_file(path: Path) -> Any:
+    sys.path.insert(0, str(path.resolve().parent))  # for what the file imports from beside it
+    loader = importlib.util.spec_from_file_location(path.stem, path)
+    if loader is None or loader.loader is None:
+        raise RequestError(f"MODEL requires a .py, .mlir or .mlirbc file, got {str(path)!r}.")
+    module = importlib.util.module_from_spec(loader)
+    sys.modules[path.stem] = module
+    loader.loader.exec_module(module)
+    return module

@@ -1,0 +1,64 @@
+"""What the commands print: pretty on a terminal where rich is installed, plain when piped."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+
+def _console(stream: object) -> object | None:
+    """A console of rich if it is installed and the stream is a terminal."""
+    if not getattr(stream, "isatty", lambda: False)():
+        return None
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(file=stream)  # type: ignore[arg-type]
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on standard output; aligned columns without a frame when piped."""
+    console = _console(sys.stdout)
+    if console is not None:
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table(title=title, title_justify="left", title_style="bold", header_style="dim")
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*map(escape, row))
+        console.print(table)  # type: ignore[attr-defined]
+        return
+    print(title)
+    widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
+    for row in [columns, *rows]:
+        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+class Progress:
+    """The steps of a long command on standard error: shown on a terminal, silent when piped."""
+
+    def __init__(self) -> None:
+        self._console = _console(sys.stderr)
+        self._shown = self._console is not None or sys.stderr.isatty()
+
+    @contextlib.contextmanager
+    def step(self, what: str) -> Iterator[None]:
+        """Shows a step while it runs, and how long it took."""
+        start = time.perf_counter()
+        if self._console is not None:
+            with self._console.status(f"{what} ..."):  # type: ignore[attr-defined]
+                yield
+        else:
+            yield
+        if self._shown:
+            self.say(f"{what:40} {time.perf_counter() - start:6.2f} s")
+
+    def say(self, text: str) -> None:
+        """A line, if anybody watches."""
+        if self._shown:
+            print(text, file=sys.stderr)

@@ -1,0 +1,35 @@
+// RUN: %roundtrip | filecheck %s
+// RUN: iree-opt --irdl-file=%dialects/ad.irdl.mlir %s | filecheck %s
+
+// Printed, parsed and printed again; and the same through IREE's own tool, which knows the dialect from its IRDL file.
+// CHECK-LABEL: func.func @jvp
+// CHECK: "ad.jvp"(%{{.*}}, %{{.*}}) ({
+// CHECK-NEXT: ^bb0(%{{.*}}: tensor<3xf32>):
+// CHECK: }) {of = array<i64: 0>, wrt = array<i64: 0>} : (tensor<3xf32>, tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>)
+func.func @jvp(%x: tensor<3xf32>, %t: tensor<3xf32>) -> tensor<3xf32> {
+  %y, %dy = "ad.jvp"(%x, %t) ({
+  ^bb0(%a: tensor<3xf32>):
+    %b = stablehlo.sine %a : tensor<3xf32>
+    stablehlo.return %b : tensor<3xf32>
+  }) {wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<3xf32>, tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>)
+  return %dy : tensor<3xf32>
+}
+
+// CHECK-LABEL: func.func @vjp
+// CHECK: "ad.vjp"(%{{.*}}, %{{.*}}, %{{.*}})
+// CHECK: }) {of = array<i64: 0>, wrt = array<i64: 1>} : (tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
+func.func @vjp(%x: tensor<f32>, %w: tensor<f32>, %ct: tensor<f32>) -> tensor<f32> {
+  %y, %dw = "ad.vjp"(%x, %w, %ct) ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %c = stablehlo.multiply %a, %b : tensor<f32>
+    stablehlo.return %c : tensor<f32>
+  }) {wrt = array<i64: 1>, of = array<i64: 0>} : (tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
+  return %dw : tensor<f32>
+}
+
+// CHECK-LABEL: func.func @stop_gradient
+// CHECK: "ad.stop_gradient"(%{{.*}}) : (tensor<3xf32>) -> tensor<3xf32>
+func.func @stop_gradient(%x: tensor<3xf32>) -> tensor<3xf32> {
+  %y = "ad.stop_gradient"(%x) : (tensor<3xf32>) -> tensor<3xf32>
+  return %y : tensor<3xf32>
+}

@@ -1,0 +1,61 @@
+// RUN: nabla-opt %s --nabla-simplify | filecheck %s
+// One function for each pattern of passes/patterns_contraction.py, with the name of the pattern.
+
+// A transposed factor is read as it stands.
+// CHECK-LABEL: func.func @dot_of_transpose
+// CHECK-SAME: (%[[A:.*]]: tensor<3x2xf32>, %[[B:.*]]: tensor<4x3xf32>)
+// CHECK-NEXT: stablehlo.dot_general %[[A]], %[[B]], contracting_dims = [0] x [1]
+// CHECK-NEXT: return
+func.func @dot_of_transpose(%a: tensor<3x2xf32>, %b: tensor<4x3xf32>) -> tensor<2x4xf32> {
+  %0 = stablehlo.transpose %a, dims = [1, 0] : (tensor<3x2xf32>) -> tensor<2x3xf32>
+  %1 = stablehlo.transpose %b, dims = [1, 0] : (tensor<4x3xf32>) -> tensor<3x4xf32>
+  %2 = stablehlo.dot_general %0, %1, contracting_dims = [1] x [0] : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+  return %2 : tensor<2x4xf32>
+}
+
+// Not if the free axes would come out in another order.
+// CHECK-LABEL: func.func @dot_of_transpose_of_free_axes
+// CHECK: stablehlo.transpose
+// CHECK: stablehlo.dot_general
+func.func @dot_of_transpose_of_free_axes(%a: tensor<2x5x3xf32>, %b: tensor<3xf32>) -> tensor<5x2xf32> {
+  %0 = stablehlo.transpose %a, dims = [1, 0, 2] : (tensor<2x5x3xf32>) -> tensor<5x2x3xf32>
+  %1 = stablehlo.dot_general %0, %b, contracting_dims = [2] x [0] : (tensor<5x2x3xf32>, tensor<3xf32>) -> tensor<5x2xf32>
+  return %1 : tensor<5x2xf32>
+}
+
+// A transposed product is the product of the exchanged factors.
+// CHECK-LABEL: func.func @transpose_of_dot
+// CHECK-SAME: (%[[A:.*]]: tensor<2x3xf32>, %[[B:.*]]: tensor<3x4xf32>)
+// CHECK-NEXT: stablehlo.dot_general %[[B]], %[[A]], contracting_dims = [0] x [1] : {{.*}} -> tensor<4x2xf32>
+// CHECK-NEXT: return
+func.func @transpose_of_dot(%a: tensor<2x3xf32>, %b: tensor<3x4xf32>) -> tensor<4x2xf32> {
+  %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+  %1 = stablehlo.transpose %0, dims = [1, 0] : (tensor<2x4xf32>) -> tensor<4x2xf32>
+  return %1 : tensor<4x2xf32>
+}
+
+// A factor that is copied along a batching axis is used once: the axis becomes free in the other factor.
+// CHECK-LABEL: func.func @dot_of_broadcast
+// CHECK-SAME: (%[[X:.*]]: tensor<5x3xf32>, %[[W:.*]]: tensor<3x4xf32>)
+// CHECK-NEXT: stablehlo.dot_general %[[X]], %[[W]], contracting_dims = [1] x [0] : {{.*}} -> tensor<5x4xf32>
+// CHECK-NEXT: return
+func.func @dot_of_broadcast(%x: tensor<5x3xf32>, %w: tensor<3x4xf32>) -> tensor<5x4xf32> {
+  %0 = stablehlo.broadcast_in_dim %w, dims = [1, 2] : (tensor<3x4xf32>) -> tensor<5x3x4xf32>
+  %1 = stablehlo.dot_general %x, %0, batching_dims = [0] x [0], contracting_dims = [1] x [1]
+    : (tensor<5x3xf32>, tensor<5x3x4xf32>) -> tensor<5x4xf32>
+  return %1 : tensor<5x4xf32>
+}
+
+// With a constant number it is elementwise.
+// CHECK-LABEL: func.func @dot_of_scalar
+// CHECK-SAME: (%[[X:.*]]: tensor<2x3xf32>)
+// CHECK-NEXT: %[[TWO:.*]] = stablehlo.constant dense<2.0{{.*}}> : tensor<2x3xf32>
+// CHECK-NEXT: %[[Y:.*]] = stablehlo.multiply %[[X]], %[[TWO]]
+// CHECK-NEXT: return %[[X]], %[[Y]]
+func.func @dot_of_scalar(%x: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>) {
+  %one = stablehlo.constant dense<1.0> : tensor<f32>
+  %two = stablehlo.constant dense<2.0> : tensor<f32>
+  %0 = stablehlo.dot_general %one, %x, contracting_dims = [] x [] : (tensor<f32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %1 = stablehlo.dot_general %x, %two, contracting_dims = [] x [] : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  return %0, %1 : tensor<2x3xf32>, tensor<2x3xf32>
+}

@@ -1,0 +1,157 @@
+// RUN: nabla-opt %s --nabla-simplify | filecheck %s
+// One function for each pattern of passes/patterns_shape.py, with the name of the pattern.
+
+// CHECK-LABEL: func.func @broadcast_noop
+// CHECK-SAME: (%[[X:.*]]: tensor<3xf32>)
+// CHECK-DAG: %[[C:.*]] = stablehlo.constant dense<2.0{{.*}}> : tensor<2x3xf32>
+// CHECK-DAG: %[[R:.*]] = stablehlo.reshape %[[X]] : (tensor<3xf32>) -> tensor<1x3xf32>
+// CHECK: return %[[X]], %[[C]], %[[R]]
+func.func @broadcast_noop(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<2x3xf32>, tensor<1x3xf32>) {
+  %c = stablehlo.constant dense<2.0> : tensor<f32>
+  %0 = stablehlo.broadcast_in_dim %x, dims = [0] : (tensor<3xf32>) -> tensor<3xf32>
+  %1 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> tensor<2x3xf32>
+  %2 = stablehlo.broadcast_in_dim %x, dims = [1] : (tensor<3xf32>) -> tensor<1x3xf32>
+  return %0, %1, %2 : tensor<3xf32>, tensor<2x3xf32>, tensor<1x3xf32>
+}
+
+// CHECK-LABEL: func.func @broadcast_of_broadcast
+// CHECK-SAME: (%[[X:.*]]: tensor<3xf32>)
+// CHECK-NEXT: stablehlo.broadcast_in_dim %[[X]], dims = [2] : (tensor<3xf32>) -> tensor<4x2x3xf32>
+// CHECK-NEXT: return
+func.func @broadcast_of_broadcast(%x: tensor<3xf32>) -> tensor<4x2x3xf32> {
+  %0 = stablehlo.broadcast_in_dim %x, dims = [1] : (tensor<3xf32>) -> tensor<2x3xf32>
+  %1 = stablehlo.broadcast_in_dim %0, dims = [1, 2] : (tensor<2x3xf32>) -> tensor<4x2x3xf32>
+  return %1 : tensor<4x2x3xf32>
+}
+
+// CHECK-LABEL: func.func @broadcast_of_reshape
+// CHECK-SAME: (%[[X:.*]]: tensor<3xf32>)
+// CHECK-NEXT: stablehlo.broadcast_in_dim %[[X]], dims = [0] : (tensor<3xf32>) -> tensor<3x4xf32>
+// CHECK-NEXT: return
+func.func @broadcast_of_reshape(%x: tensor<3xf32>) -> tensor<3x4xf32> {
+  %0 = stablehlo.reshape %x : (tensor<3xf32>) -> tensor<3x1xf32>
+  %1 = stablehlo.broadcast_in_dim %0, dims = [0, 1] : (tensor<3x1xf32>) -> tensor<3x4xf32>
+  return %1 : tensor<3x4xf32>
+}
+
+// CHECK-LABEL: func.func @transpose_noop
+// CHECK-SAME: (%[[X:.*]]: tensor<2x1xf32>)
+// CHECK-NEXT: %[[R:.*]] = stablehlo.reshape %[[X]] : (tensor<2x1xf32>) -> tensor<1x2xf32>
+// CHECK-NEXT: return %[[X]], %[[R]]
+func.func @transpose_noop(%x: tensor<2x1xf32>) -> (tensor<2x1xf32>, tensor<1x2xf32>) {
+  %0 = stablehlo.transpose %x, dims = [0, 1] : (tensor<2x1xf32>) -> tensor<2x1xf32>
+  %1 = stablehlo.transpose %x, dims = [1, 0] : (tensor<2x1xf32>) -> tensor<1x2xf32>
+  return %0, %1 : tensor<2x1xf32>, tensor<1x2xf32>
+}
+
+// CHECK-LABEL: func.func @transpose_of_transpose
+// CHECK-SAME: (%[[X:.*]]: tensor<2x3x4xf32>)
+// CHECK-NEXT: stablehlo.transpose %[[X]], dims = [2, 0, 1]
+// CHECK-NEXT: return
+func.func @transpose_of_transpose(%x: tensor<2x3x4xf32>) -> tensor<4x2x3xf32> {
+  %0 = stablehlo.transpose %x, dims = [1, 2, 0] : (tensor<2x3x4xf32>) -> tensor<3x4x2xf32>
+  %1 = stablehlo.transpose %0, dims = [1, 2, 0] : (tensor<3x4x2xf32>) -> tensor<4x2x3xf32>
+  return %1 : tensor<4x2x3xf32>
+}
+
+// CHECK-LABEL: func.func @transpose_of_broadcast
+// CHECK-SAME: (%[[X:.*]]: tensor<3xf32>)
+// CHECK-NEXT: stablehlo.broadcast_in_dim %[[X]], dims = [0] : (tensor<3xf32>) -> tensor<3x4xf32>
+// CHECK-NEXT: return
+func.func @transpose_of_broadcast(%x: tensor<3xf32>) -> tensor<3x4xf32> {
+  %0 = stablehlo.broadcast_in_dim %x, dims = [1] : (tensor<3xf32>) -> tensor<4x3xf32>
+  %1 = stablehlo.transpose %0, dims = [1, 0] : (tensor<4x3xf32>) -> tensor<3x4xf32>
+  return %1 : tensor<3x4xf32>
+}
+
+// CHECK-LABEL: func.func @reshape_noop
+// CHECK-SAME: (%[[X:.*]]: tensor<2x3xf32>, %[[S:.*]]: tensor<f32>)
+// CHECK-DAG: %[[R:.*]] = stablehlo.reshape %[[X]] : (tensor<2x3xf32>) -> tensor<3x2xf32>
+// CHECK-DAG: %[[B:.*]] = stablehlo.broadcast_in_dim %[[S]], dims = [] : (tensor<f32>) -> tensor<6xf32>
+// CHECK: return %[[R]], %[[B]]
+func.func @reshape_noop(%x: tensor<2x3xf32>, %s: tensor<f32>) -> (tensor<3x2xf32>, tensor<6xf32>) {
+  %0 = stablehlo.reshape %x : (tensor<2x3xf32>) -> tensor<6xf32>
+  %1 = stablehlo.reshape %0 : (tensor<6xf32>) -> tensor<3x2xf32>
+  %2 = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<2x3xf32>
+  %3 = stablehlo.reshape %2 : (tensor<2x3xf32>) -> tensor<6xf32>
+  return %1, %3 : tensor<3x2xf32>, tensor<6xf32>
+}
+
+// CHECK-LABEL: func.func @slice_noop
+// CHECK-SAME: (%[[X:.*]]: tensor<10xf32>)
+// CHECK-NEXT: %[[S:.*]] = stablehlo.slice %[[X]] [3:8:4]
+// CHECK-NEXT: return %[[X]], %[[S]]
+func.func @slice_noop(%x: tensor<10xf32>) -> (tensor<10xf32>, tensor<2xf32>) {
+  %0 = stablehlo.slice %x [0:10] : (tensor<10xf32>) -> tensor<10xf32>
+  %1 = stablehlo.slice %x [1:10:2] : (tensor<10xf32>) -> tensor<5xf32>
+  %2 = stablehlo.slice %1 [1:5:2] : (tensor<5xf32>) -> tensor<2xf32>
+  return %0, %2 : tensor<10xf32>, tensor<2xf32>
+}
+
+// Negative padding only cuts off: that is a slice.
+// CHECK-LABEL: func.func @pad_noop
+// CHECK-SAME: (%[[X:.*]]: tensor<5xf32>)
+// CHECK-DAG: %[[ZEROS:.*]] = stablehlo.constant dense<0.0{{.*}}> : tensor<7xf32>
+// CHECK-DAG: %[[S:.*]] = stablehlo.slice %[[X]] [1:4]
+// CHECK-NEXT: return %[[X]], %[[S]], %[[ZEROS]]
+func.func @pad_noop(%x: tensor<5xf32>) -> (tensor<5xf32>, tensor<3xf32>, tensor<7xf32>) {
+  %c = stablehlo.constant dense<0.0> : tensor<f32>
+  %zeros = stablehlo.constant dense<0.0> : tensor<5xf32>
+  %0 = stablehlo.pad %x, %c, low = [0], high = [0], interior = [0] : (tensor<5xf32>, tensor<f32>) -> tensor<5xf32>
+  %1 = stablehlo.pad %x, %c, low = [-1], high = [-1], interior = [0] : (tensor<5xf32>, tensor<f32>) -> tensor<3xf32>
+  %2 = stablehlo.pad %zeros, %c, low = [1], high = [1], interior = [0] : (tensor<5xf32>, tensor<f32>) -> tensor<7xf32>
+  return %0, %1, %2 : tensor<5xf32>, tensor<3xf32>, tensor<7xf32>
+}
+
+// CHECK-LABEL: func.func @concatenate_one
+// CHECK-SAME: (%[[X:.*]]: tensor<3xf32>, %{{.*}}: tensor<0xf32>)
+// CHECK-NEXT: return %[[X]], %[[X]]
+func.func @concatenate_one(%x: tensor<3xf32>, %empty: tensor<0xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
+  %0 = stablehlo.concatenate %x, dim = 0 : (tensor<3xf32>) -> tensor<3xf32>
+  %1 = stablehlo.concatenate %empty, %x, dim = 0 : (tensor<0xf32>, tensor<3xf32>) -> tensor<3xf32>
+  return %0, %1 : tensor<3xf32>, tensor<3xf32>
+}
+
+// CHECK-LABEL: func.func @reverse_noop
+// CHECK-SAME: (%[[X:.*]]: tensor<1x3xf32>)
+// CHECK-NEXT: return %[[X]], %[[X]]
+func.func @reverse_noop(%x: tensor<1x3xf32>) -> (tensor<1x3xf32>, tensor<1x3xf32>) {
+  %0 = stablehlo.reverse %x, dims = [0] : tensor<1x3xf32>
+  %1 = stablehlo.reverse %x, dims = [1] : tensor<1x3xf32>
+  %2 = stablehlo.reverse %1, dims = [1] : tensor<1x3xf32>
+  return %0, %2 : tensor<1x3xf32>, tensor<1x3xf32>
+}
+
+// With a start value that is not neutral it is no reshape.
+// CHECK-LABEL: func.func @reduce_unit_axes
+// CHECK-SAME: (%[[X:.*]]: tensor<1x3xf32>)
+// CHECK-DAG: %[[R:.*]] = stablehlo.reshape %[[X]] : (tensor<1x3xf32>) -> tensor<3xf32>
+// CHECK-DAG: %[[S:.*]] = stablehlo.reduce(%[[X]] init:
+// CHECK: return %[[R]], %[[S]]
+func.func @reduce_unit_axes(%x: tensor<1x3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %one = stablehlo.constant dense<1.0> : tensor<f32>
+  %0 = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0]
+    : (tensor<1x3xf32>, tensor<f32>) -> tensor<3xf32>
+  %1 = stablehlo.reduce(%x init: %one) applies stablehlo.add across dimensions = [0]
+    : (tensor<1x3xf32>, tensor<f32>) -> tensor<3xf32>
+  return %0, %1 : tensor<3xf32>, tensor<3xf32>
+}
+
+// The sum of four copies is four times the value; before a full sum the order of the elements does not matter.
+// CHECK-LABEL: func.func @sum_of_broadcast
+// CHECK-SAME: (%[[X:.*]]: tensor<3xf32>, %[[Y:.*]]: tensor<2x3xf32>)
+// CHECK-DAG: %[[FOUR:.*]] = stablehlo.constant dense<4.0{{.*}}> : tensor<3xf32>
+// CHECK-DAG: %[[A:.*]] = stablehlo.multiply %[[X]], %[[FOUR]]
+// CHECK-DAG: %[[B:.*]] = stablehlo.reduce(%[[Y]] init: {{.*}}) applies stablehlo.add across dimensions = [0, 1]
+// CHECK: return %[[A]], %[[B]]
+func.func @sum_of_broadcast(%x: tensor<3xf32>, %y: tensor<2x3xf32>) -> (tensor<3xf32>, tensor<f32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.broadcast_in_dim %x, dims = [1] : (tensor<3xf32>) -> tensor<4x3xf32>
+  %1 = stablehlo.reduce(%0 init: %zero) applies stablehlo.add across dimensions = [0]
+    : (tensor<4x3xf32>, tensor<f32>) -> tensor<3xf32>
+  %2 = stablehlo.transpose %y, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  %3 = stablehlo.reduce(%2 init: %zero) applies stablehlo.add across dimensions = [0, 1]
+    : (tensor<3x2xf32>, tensor<f32>) -> tensor<f32>
+  return %1, %3 : tensor<3xf32>, tensor<f32>
+}

@@ -1,0 +1,313 @@
+"""What holds the house together: who imports whom, one stem per pass, no dead checks, what a wheel contains, ..."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import nabla_mlir
+from nabla_mlir.passes import pipeline
+from nabla_mlir.passes.base import PASSES
+from nabla_mlir.passes.patterns import PATTERNS
+from nabla_mlir.tools import reference
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted(p for folder in ("nabla_mlir", "dialects", "passes") for p in (ROOT / folder).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+LIT_FILES = sorted((ROOT / "tests" / "filecheck").rglob("*.mlir"))
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def module_name(path: Path) -> str:
+    """nabla_mlir.passes.vmap for passes/vmap.py."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts if parts[0] == "nabla_mlir" else ("nabla_mlir", *parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = [module_name(path) for path in SOURCES]
+
+# ---------------------------------------------------------------- imports point one way
+
+# A module may import from its own layer and from those below it; a longer name wins over a shorter one.
+LAYERS = {
+    "nabla_mlir.errors": 0,
+    "nabla_mlir.dialects": 1,
+    "nabla_mlir.ops": 2,
+    "nabla_mlir.passes": 3,
+    "nabla_mlir": 4,  # stages, transforms, numpy, nn and what they are made of
+    "nabla_mlir.tools": 5,
+}
+# What is deployed: it must run where neither the compiler nor optree is installed.
+RUNTIME = {f"nabla_mlir.{name}" for name in ("runtime", "array", "devices", "manifest", "treespec", "errors")}
+# What runs the compiler in another process; it knows no IR.
+COMPILER = {f"nabla_mlir.{name}" for name in ("compiler", "toolchain", "cache", "targets")}
+
+
+def layer(module: str) -> int:
+    return LAYERS[max((name for name in LAYERS if f"{module}.".startswith(f"{name}.")), key=len)]
+
+
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    """The modules of the project that a file imports, also inside functions, but not for type checkers only."""
+    tree = ast.parse(path.read_text())
+    skipped = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for body in node.body
+        for inner in ast.walk(body)
+    }
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield (inner if inner in MODULES else node.module), node.lineno
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_imports_point_one_way(path: Path) -> None:
+    module = module_name(path)
+    for imported, line in imports(path):
+        if not f"{imported}.".startswith("nabla_mlir."):
+            continue
+        where = f"{relative(path)}:{line} imports {imported}"
+        assert layer(imported) <= layer(module), f"{where}, which is of a higher layer"
+        if module in RUNTIME:
+            assert imported in RUNTIME, f"{where}, which is not deployed"
+        if module in COMPILER:
+            assert imported in RUNTIME | COMPILER, f"{where}, which knows IR"
+
+
+def test_the_runtime_stands_apart() -> None:
+    code = "import nabla_mlir.runtime, sys; print([m for m in sys.modules if m.startswith(('iree.compiler', 'jax'))"
+    code += " or m in ('optree', 'nabla_mlir.ops', 'nabla_mlir.passes', 'nabla_mlir.dialects', 'nabla_mlir.tracing')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["dialects", "passes"])
+def test_a_second_copy_is_refused(name: str) -> None:
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import {name}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"ImportError: '{name}' is a second copy of nabla_mlir.{name}" in done.stderr
+
+
+# ---------------------------------------------------------------- one stem per pass
+
+
+@pytest.mark.parametrize("name", sorted(PASSES))
+def test_one_stem_names_a_pass(name: str) -> None:
+    cls = PASSES[name]
+    stem = name.removeprefix("nabla-").replace("-", "_")
+    assert cls.__name__ == "".join(word.capitalize() for word in stem.split("_")) + "Pass"
+    # A file may hold a pass and a variant of it, which is named after it.
+    home = cls.__module__.rpartition(".")[2]
+    assert stem == home or stem.startswith(f"{home}_"), f"{name} stands in passes/{home}.py"
+    example = inspect.getdoc(cls).partition("Example:")[2].strip()  # type: ignore[union-attr]
+    assert example == f"tests/filecheck/passes/{stem}.mlir"
+    assert (ROOT / example).exists()
+    assert f"\n## {name}\n" in (ROOT / "passes" / "README.md").read_text()
+
+
+def test_every_module_of_a_pass_is_loaded() -> None:
+    registering = {p.stem for p in (ROOT / "passes").glob("*.py") if re.search(r"^@register$", p.read_text(), re.M)}
+    assert registering == {module.__name__.rpartition(".")[2] for module in pipeline.MODULES}
+
+
+def test_every_pattern_of_simplify_has_a_test() -> None:
+    text = "".join(path.read_text() for path in (ROOT / "tests/filecheck/passes").glob("simplify*.mlir"))
+    names = {p.__name__ for patterns in PATTERNS.values() for p in patterns}
+    assert not [name for name in sorted(names) if f"func.func @{name}(" not in text]
+
+
+def test_reference_pages_are_up_to_date() -> None:
+    for path, text in reference.pages(ROOT).items():
+        assert path.read_text() == text, f"{relative(path)}: run python -m nabla_mlir.tools.reference"
+
+
+# ---------------------------------------------------------------- tests that test something
+
+SUFFIXES = "LABEL|NEXT|SAME|NOT|DAG|EMPTY|COUNT-[0-9]+"
+
+
+@pytest.mark.parametrize("path", LIT_FILES, ids=relative)
+def test_no_check_is_dead(path: Path) -> None:
+    require_live_checks(path.read_text())
+
+
+RUN = "// RUN: nabla-opt %s | filecheck %s\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "// CHECK: x",  # no RUN line
+        RUN.replace(":", "") + "// CHECK: x",  # nor here
+        RUN,  # nothing is checked
+        RUN + "// CHECK: x\n// CHECKK: y",
+        RUN + "// CHECK: x\n// CHECK-NXT: y",
+        RUN + "// CHECK: x\n// CHECK y",
+        RUN + "// CHECK: x\n// OTHER: y",  # no RUN line passes this prefix
+        RUN.replace("%s\n", "%s --check-prefixes=A,B\n") + "// A: x",  # and here nothing uses one that is passed
+        RUN + "// CHECK: x\n// expected-error@+1 {{y}}",  # nothing verifies it
+        "// RUN: nabla-opt --list-passes | filecheck %S/other\n// CHECK: x",  # does not read the file
+    ],
+)
+def test_dead_checks_are_found(text: str) -> None:
+    with pytest.raises(AssertionError):
+        require_live_checks(text)
+
+
+def require_live_checks(text: str) -> None:
+    """Fails unless every line of an .mlir test that looks like a check is read by some RUN line."""
+    runs = re.findall(r"^// RUN: (.*)$", text, re.M)
+    assert runs, "no RUN line"
+    assert not re.findall(r"^\s*//\s*RUN(?!: ).*$", text, re.M), "a RUN line that lit does not read"
+    passed: set[str] = set()
+    for run in runs:
+        assert any(word in run for word in ("%s", "%t", "%roundtrip")), f"{run!r} does not read the file"
+        for call in re.findall(r"filecheck (.*?)(?:\||$)", run):
+            prefixes = re.search(r"--check-prefix(?:es)?[= ](\S+)", call)
+            passed |= set(prefixes[1].split(",")) if prefixes else {"CHECK"}
+    used = set(re.findall(rf"^\s*// ([A-Z]+)(?:-(?:{SUFFIXES}))?:", text, re.M)) - {"RUN"}
+    assert used == passed, f"prefixes in the file {sorted(used)}, prefixes of filecheck {sorted(passed)}"
+    known = re.compile(rf"// (?:RUN|{'|'.join(passed) or 'RUN'})(?:-(?:{SUFFIXES}))?: ")
+    for line in text.splitlines():
+        comment = line.strip()
+        if re.match(r"//\s*[A-Z]{3,}[A-Z0-9_-]*\s*:", comment):  # CHECKK:, CHECK-NXT:, CHECK :, CHECK:x
+            assert known.match(comment), f"{comment!r} looks like a check and is none"
+        if re.match(r"//\s*(CHECK|RUN)\b", comment):
+            assert known.match(comment), f"{comment!r} looks like a check and is none"
+    expects = "expected-" in text
+    assert expects <= any("--verify-diagnostics" in run for run in runs), "annotations that no RUN line verifies"
+    assert expects or passed, "no check at all"
+
+
+@pytest.mark.parametrize("path", TESTS, ids=relative)
+def test_no_test_is_defined_twice(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    for scope in [n for n in ast.walk(tree) if isinstance(n, (ast.Module, ast.ClassDef))]:
+        names = [n.name for n in scope.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
+        assert len(names) == len(set(names)), f"defined twice: {sorted({n for n in names if names.count(n) > 1})}"
+
+
+# ---------------------------------------------------------------- public names and their documentation
+
+
+def test_public_names() -> None:
+    tree = ast.parse((ROOT / "nabla_mlir" / "__init__.py").read_text())
+    (block,) = [n for n in tree.body if isinstance(n, ast.If)]
+    declared: dict[str, str | None] = {}
+    for statement in block.body:
+        assert isinstance(statement, ast.ImportFrom)
+        (alias,) = statement.names
+        assert alias.asname == alias.name
+        home = (statement.module or "").removeprefix("nabla_mlir").removeprefix(".")
+        declared[alias.name] = home or None
+    assert declared == nabla_mlir._HOMES
+    assert sorted(nabla_mlir.__all__) == sorted(declared)
+    for name in declared:
+        assert getattr(nabla_mlir, name) is not None
+        assert name in dir(nabla_mlir)
+
+
+def public_objects(module: ModuleType) -> Iterator[tuple[str, object]]:
+    """The public functions and classes that a module defines, with the public methods of the classes."""
+    for name, value in vars(module).items():
+        if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
+            continue
+        if inspect.isfunction(value):
+            yield name, value
+        elif inspect.isclass(value):
+            yield name, value
+            for method, function in vars(value).items():
+                if inspect.isfunction(function) and not method.startswith("_"):
+                    yield f"{name}.{method}", getattr(value, method)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_public_functions_are_documented(name: str) -> None:
+    module = importlib.import_module(name)
+    if not name.endswith("__init__"):
+        assert module.__doc__ or not vars(module).get("__all__", True), "the module has no docstring"
+    missing = [path for path, value in public_objects(module) if not inspect.getdoc(value)]
+    assert not missing
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings(name: str) -> None:
+    results = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert results.failed == 0, "see the output above"
+
+
+def test_modules_are_all_found() -> None:
+    found = {m.name for m in pkgutil.walk_packages(nabla_mlir.__path__, "nabla_mlir.")}
+    assert found | {"nabla_mlir"} == set(MODULES)
+
+
+# ---------------------------------------------------------------- the package
+
+
+def test_wheel_holds_the_tree(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools")
+    # Built from a copy: setuptools leaves a build folder in the tree, and takes what an older one holds.
+    tracked = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    if tracked.returncode:
+        pytest.skip("needs git")
+    for name in tracked.stdout.split():
+        if (ROOT / name).is_file():
+            target = tmp_path / "source" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes((ROOT / name).read_bytes())
+    build = f"from setuptools import build_meta; build_meta.build_wheel({str(tmp_path)!r})"
+    done = subprocess.run([sys.executable, "-c", build], cwd=tmp_path / "source", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    wanted = {f"nabla_mlir/{relative(p)}".replace("nabla_mlir/nabla_mlir/", "nabla_mlir/") for p in SOURCES}
+    wanted |= {f"nabla_mlir/dialects/{p.name}" for p in (ROOT / "dialects").glob("*.irdl.mlir")}
+    assert held == wanted | {"nabla_mlir/py.typed"}
+
+
+# ---------------------------------------------------------------- tools of the trade
+
+
+def test_ruff() -> None:
+    pytest.importorskip("ruff")
+    command = [sys.executable, "-m", "ruff", "check", "-q", "--output-format=concise", "."]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_mypy() -> None:
+    pytest.importorskip("mypy")
+    location = importlib.util.spec_from_file_location("link_tree", ROOT / "tests" / "link_tree.py")
+    assert location is not None
+    assert location.loader is not None
+    module = importlib.util.module_from_spec(location)
+    location.loader.exec_module(module)
+    module.link_tree(ROOT)
+    done = subprocess.run([sys.executable, "-m", "mypy"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

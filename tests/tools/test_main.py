@@ -1,0 +1,168 @@
+"""The command nabla-mlir: what it writes, prints and says when something is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nabla_mlir.tools import main as tool
+from nabla_mlir.tools.requests import parse_options, parse_spec
+
+MODEL = '''
+import nabla_mlir.numpy as np
+
+def cube(x):
+    """The sum of cubes."""
+    return (x ** 3).sum()
+
+def squares(params, data):
+    return ((data @ params["w"] + params["b"]) ** 2).sum()
+
+def wrong(x):
+    return x + np.zeros((7,))
+
+def broken(x):
+    raise RuntimeError("no such luck")
+
+number = 3
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "model.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert tool.main(arguments) == 1
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    return error
+
+
+class TestCompile:
+    def test_to_a_file_that_runs(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        arguments = ["--spec", "f32[3]", "--spec", "v=f32[3]", "--transform", "hvp", "-o", "hvp.vmfb"]
+        assert tool.main(["compile", "model.py:cube", *arguments]) == 0
+        captured = capsys.readouterr()
+        assert captured.out == captured.err == ""  # silent when nobody watches
+        np.save("x.npy", np.array([1, 2, 3], np.float32))
+        assert tool.main(["run", "hvp.vmfb", "cube", "--input", "x.npy", "--input", "v=[1, 1, 1]"]) == 0
+        assert "[ 6. 12. 18.]" in capsys.readouterr().out
+        assert tool.main(["run", "hvp", "--input", "x.npy", "--input", "x.npy", "--output", "y.npy"]) == 0
+        assert capsys.readouterr().out == ""
+        assert np.load("y.npy").tolist() == [6.0, 24.0, 54.0]
+        assert tool.main(["info", "hvp.vmfb"]) == 0
+        text = capsys.readouterr().out
+        assert "cube: The sum of cubes." in text
+        assert "argument  v       float32[3]" in text
+        assert tool.main(["info", "hvp.json", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["entry_points"][0]["name"] == "cube"
+
+    def test_stages_as_text(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        arguments = ["compile", "model.py:cube", "--spec", "f64[4]", "--transform", "grad", "--name", "slope"]
+        assert tool.main([*arguments, "--emit", "mlir"]) == 0
+        assert "ad.vjp" in capsys.readouterr().out
+        assert tool.main([*arguments, "--emit", "stablehlo", "-o", "out.mlir"]) == 0
+        text = Path("out.mlir").read_text()
+        assert "ad.vjp" not in text
+        assert "func.func @slope(%arg0: tensor<4xf64>) -> tensor<4xf64>" in text
+
+    @pytest.mark.parametrize(
+        ("transforms", "specs", "result"),
+        [
+            (["jvp"], ["f32[3]", "x_dot=f32[3]"], "(tensor<f32>, tensor<f32>)"),
+            (["vjp"], ["f32[3]", "f32"], "(tensor<f32>, tensor<3xf32>)"),
+            (["hessian{mode=rev_fwd}"], ["f32[3]"], "tensor<3x3xf32>"),
+            (["grad", "vmap{in_axes=1, out_axes=1}"], ["f32[3,5]"], "tensor<3x5xf32>"),
+            (["hvp", "vmap{in_axes=(None, 0)}"], ["f32[3]", "f32[5,3]"], "tensor<5x3xf32>"),
+        ],
+    )
+    def test_transforms_in_order(
+        self, folder: Path, capsys: pytest.CaptureFixture[str], transforms: list[str], specs: list[str], result: str
+    ) -> None:
+        arguments = [f"--transform={t}" for t in transforms] + [f"--spec={s}" for s in specs]
+        assert tool.main(["compile", "model.py:cube", "--emit=stablehlo", *arguments]) == 0
+        assert f"-> {result} {{" in capsys.readouterr().out
+
+    def test_trees(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        specs = ["--spec", '{"w": f32[3,4], "b": f32[4]}', "--spec", "data=f32[10,3]"]
+        assert tool.main(["compile", "model.py:squares", *specs, "--transform", "grad", "--emit", "stablehlo"]) == 0
+        assert "-> (tensor<4xf32>, tensor<3x4xf32>)" in capsys.readouterr().out
+
+    def test_a_module_knows_its_arguments(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        text = "func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> { return %x : tensor<3xf32> }"
+        Path("model.mlir").write_text(text)
+        assert tool.main(["compile", "model.mlir:f", "--transform", "jacfwd", "--emit", "stablehlo"]) == 0
+        assert "-> tensor<3x3xf32>" in capsys.readouterr().out
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["nowhere.py:f"], "MODEL requires a file, got 'nowhere.py', which does not exist."),
+            (["model.py"], "MODEL requires a function, got 'model.py'."),
+            (["model.py:number"], "MODEL requires a function of model.py, got 'number'."),
+            (["model.py:cube"], "one --spec for each argument of (x), got 0: missing a required argument: 'x'."),
+            (["model.py:cube", "--spec=f32[3"], "--spec requires a type such as f32[128,4] or a tree of them"),
+            (["model.py:cube", "--spec=f32[n]"], "--spec requires a type such as f32[128,4] or a tree of them"),
+            (["model.py:cube", "--spec=f33[3]"], "a dtype is required, got 'f33'."),
+            (["model.py:cube", "--transform=gradient"], "--transform requires one of grad, value_and_grad, hvp"),
+            (["model.py:cube", "--transform=grad{"], "--transform requires the form name{option=value ...}"),
+            (["model.py:cube", "--transform=grad{0}"], "--transform requires options of the form name=value"),
+            (["model.py:cube", "--transform=grad{n=0}"], "grad requires options among argnums, has_aux, holomorphic"),
+            (["model.py:cube", "--target=tpu"], "--target requires one of cpu, vulkan, cuda, got 'tpu'."),
+            (["model.py:cube", "--target=cpu{arch=x}"], "target cpu requires options among options, cpu, features"),
+        ],
+    )
+    def test_requests(
+        self, folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+    ) -> None:
+        assert message in fails(capsys, "compile", *arguments)
+
+    def test_the_line_of_the_user(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        error = fails(capsys, "compile", "model.py:wrong", "--spec", "f32[3]")
+        assert "model.py:12:12 in wrong" in error
+        assert "^^^^^^" in error
+        error = fails(capsys, "compile", "model.py:broken", "--spec", "f32[3]")
+        assert "error: RuntimeError: no such luck" in error
+        assert "model.py:15" in error
+
+    def test_the_traceback_on_request(self, folder: Path) -> None:
+        with pytest.raises(RuntimeError, match="no such luck"):
+            tool.main(["compile", "model.py:broken", "--spec", "f32[3]", "--traceback"])
+
+    def test_run(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert "which does not exist" in fails(capsys, "run", "nothing.vmfb")
+        assert "which does not exist" in fails(capsys, "info", "nothing.vmfb")
+        assert tool.main(["compile", "model.py:cube", "--spec", "f32[3]"]) == 0
+        assert "no --input" not in fails(capsys, "run", "cube.vmfb", "sphere")
+        assert "got none for x." in fails(capsys, "run", "cube.vmfb")
+        assert "requires 1 inputs, got 2." in fails(capsys, "run", "cube.vmfb", "--input=[1,2,3]", "--input=0")
+        assert "got 'y.npy'" in fails(capsys, "run", "cube.vmfb", "--input=y.npy").replace("y.npy:", "'y.npy'")
+        assert "a number or a list for x: float32[3]" in fails(capsys, "run", "cube.vmfb", "--input=x+y")
+        assert "float32[3], got float32[2]" in fails(capsys, "run", "cube.vmfb", "--input=[1, 2]")
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tool.main(["doctor"]) == 0
+    text = capsys.readouterr().out
+    assert "iree-base-compiler" in text
+    assert "passed" in text
+
+
+def test_specs_and_options_are_read_as_written() -> None:
+    assert str(parse_spec("x=f32")[1]) == "float32[]"
+    name, tree = parse_spec("[f32[2], (i32[], {'a': None})]")
+    assert name == ""
+    assert [str(tree[0]), str(tree[1][0]), tree[1][1]] == ["float32[2]", "int32[]", {"a": None}]
+    assert parse_options("cpu{cpu=generic,link_embedded=false}", "t") == (
+        "cpu", {"cpu": "generic", "link_embedded": False}
+    )  # fmt: skip
+    assert parse_options("hvp", "t") == ("hvp", {})

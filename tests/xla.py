@@ -1,0 +1,47 @@
+"""XLA as a second executor of StableHLO in tests: it compiles small programs in milliseconds, where IREE needs seconds.
+
+The laws are about the IR that rules emit, not about the compiler that runs it, so most of them run here; that IREE
+computes each operation right is tested apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src import compiler as jax_compiler
+from jax._src.lib import xla_client
+
+from nabla_mlir import pytree
+from nabla_mlir.lowering import lower_module
+from nabla_mlir.tracing import Spec, trace_function
+
+jax.config.update("jax_enable_x64", True)
+
+
+def run_module(text: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Runs the function `main` of a StableHLO module."""
+    client = jax.devices("cpu")[0].client
+    options = jax_compiler.get_compile_options(num_replicas=1, num_partitions=1)
+    devices = xla_client.DeviceList(tuple(jax.devices("cpu")[:1]))
+    public = text.replace("func.func @main", "func.func public @main")
+    executable = client.compile_and_load(public, devices, options)
+    results = executable.execute_sharded([jax.device_put(np.asarray(x)) for x in inputs])
+    return [np.asarray(parts[0]) for parts in results.disassemble_into_single_device_arrays()]
+
+
+def run_traced(function: Any, inputs: Sequence[np.ndarray]) -> Any:
+    """Traces a function of flat arrays that returns a pytree, lowers it with our passes and runs it on XLA."""
+    box: dict[str, Any] = {}
+
+    def flat(*tensors: Any) -> list[Any]:
+        leaves, box["spec"] = pytree.flatten(function(*tensors))
+        return leaves
+
+    arrays = [np.asarray(x) for x in inputs]
+    module, captured = trace_function(flat, [Spec(x.shape, x.dtype) for x in arrays], "main")
+    lower_module(module)
+    outs = run_module(str(module), [*arrays, *captured])
+    return pytree.unflatten(box["spec"], outs)
