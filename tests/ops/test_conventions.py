@@ -6,6 +6,7 @@ import numpy as np
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
+from nabla_mlir.ops.chlo import RaggedDims, ragged_dot
 from nabla_mlir.ops.custom_call import call
 from nabla_mlir.ops.fourier import fft
 from nabla_mlir.ops.lapack import _config
@@ -112,3 +113,33 @@ def test_a_draw_held_fixed_moves_with_its_bounds() -> None:
     one = np.float32(1)
     y, t = nm.jit(lambda a, b: nm.jvp(f, (a, b), (one, one * 3)))(np.float32(0), np.float32(2))
     np.testing.assert_allclose(t, 1 + np.asarray(y), rtol=1e-5)  # a' + (b' - a') (y - a) / (b - a)
+
+
+def test_ragged_products_are_products_of_their_groups() -> None:
+    x, w, v = RNG.normal(size=(5, 3)), RNG.normal(size=(2, 3, 2)), RNG.normal(size=(5, 2))
+    sizes, t = np.array([2, 3], np.int32), RNG.normal(size=(5, 3))
+    rows = dict.fromkeys(RaggedDims.lists, ()) | {
+        "lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (1,), "lhs_ragged_dimensions": (0,),
+        "rhs_group_dimensions": (0,)}  # fmt: skip
+    sums = rows | {"lhs_contracting_dimensions": (0,), "rhs_contracting_dimensions": (0,), "rhs_group_dimensions": ()}
+
+    def product(x: nm.Tensor, w: nm.Tensor, numbers: dict) -> nm.Tensor:
+        return ragged_dot(x, w, nnp.asarray(sizes), ragged_dot_dimension_numbers=numbers, dtype=np.dtype(np.float64))
+
+    def by_rows(x: np.ndarray) -> np.ndarray:
+        return np.concatenate([x[:2] @ w[0], x[2:] @ w[1]])
+
+    def by_sums(x: np.ndarray) -> np.ndarray:
+        return np.stack([x[:2].T @ v[:2], x[2:].T @ v[2:]])
+
+    def all_of(x: nm.Tensor, w: nm.Tensor, v: nm.Tensor, t: nm.Tensor) -> list[nm.Tensor]:
+        first, second = (lambda x: product(x, w, rows)), (lambda x: product(x, v, sums))
+        pairs = [nm.jvp(f, (x,), (t,)) for f in (first, second)]
+        many = nm.vmap(lambda x: nm.vjp(first, x)[1](first(x))[0])(nnp.stack([x, t]))
+        return [*pairs[0], *pairs[1], many]
+
+    outs = nm.jit(all_of)(x, w, v, t)
+    for got, wanted in zip(outs, [by_rows(x), by_rows(t), by_sums(x), by_sums(t)], strict=False):
+        np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12)
+    back = [np.concatenate([by_rows(a)[:2] @ w[0].T, by_rows(a)[2:] @ w[1].T]) for a in (x, t)]
+    np.testing.assert_allclose(outs[4], back, rtol=1e-12, atol=1e-12)

@@ -112,3 +112,23 @@ def test_rules_of_users_for_a_custom_call() -> None:
       return %0 : tensor<3xf32> }"""
     f = nm.from_stablehlo(text, "f")
     np.testing.assert_allclose(nm.jit(lambda x: nm.jvp(f, (x,), (x,))[1])(X), 3 * X)
+
+
+def test_unary_einsum_and_broadcasting_select() -> None:
+    text = """func.func @f(%x: tensor<2x3xf32>) -> tensor<3x2xf32> {
+      %p = stablehlo.constant dense<[true, false]> : tensor<2xi1>
+      %z = stablehlo.constant dense<5.0> : tensor<f32>
+      %0 = "stablehlo.unary_einsum"(%x) {einsum_config = "ij->ji"} : (tensor<2x3xf32>) -> tensor<3x2xf32>
+      %1 = chlo.broadcast_select %p, %0, %z : (tensor<2xi1>, tensor<3x2xf32>, tensor<f32>) -> tensor<3x2xf32>
+      return %1 : tensor<3x2xf32> }"""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(nm.jit(nm.from_stablehlo(text, "f"))(x), np.where([True, False], x.T, 5))
+    np.testing.assert_array_equal(gradient(text, x), [[1, 1, 1], [0, 0, 0]])
+
+
+def test_constant_like_under_a_map() -> None:
+    f = nm.from_stablehlo("""func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %0 = "chlo.constant_like"(%x) {value = 2.0 : f32} : (tensor<3xf32>) -> tensor<3xf32>
+      %1 = stablehlo.multiply %0, %x : tensor<3xf32>
+      return %1 : tensor<3xf32> }""")
+    np.testing.assert_array_equal(nm.jit(nm.vmap(f))(np.stack([X, -X])), 2 * np.stack([X, -X]))
