@@ -14,7 +14,7 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError, TraceError, user_frame
 from nabla_mlir.lowering import lower_module
-from nabla_mlir.normalizing import composites_to_calls, normalize, parse, refused
+from nabla_mlir.normalizing import normalize, parse, prepare_calls, refused
 from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.registry import REGISTRY, clone_op
 from nabla_mlir.ops.tensor import wrap
@@ -88,7 +88,7 @@ def from_stablehlo(source: str | bytes, entry: str | None = None) -> Callable[..
       1.0
     """
     module = parse(source)
-    composites_to_calls(module)
+    prepare_calls(module)
     inline_calls(module)
     func = _entry(module, entry)
     normalize(func)

@@ -22,9 +22,11 @@ from nabla_mlir.dialects.types import dtype_of
 from nabla_mlir.errors import DtypeError, ImportIRError
 from nabla_mlir.ops.chlo import broadcast_shape
 from nabla_mlir.ops.composites import unary_einsum
+from nabla_mlir.ops.reduction import reduce, tree
 from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.shape import broadcast_in_dim, pad, reshape, slice_
 from nabla_mlir.ops.tensor import Tensor, constant, wrap
+from nabla_mlir.ops.windows import folded, reduce_window
 
 _COLLECTIVE = "it speaks of several devices; there is one"
 _CHANNEL = "it speaks to the outside while it runs"
@@ -71,8 +73,11 @@ def parse(source: str | bytes) -> ir.Module:
         return from_portable(parse_module(source))
     except ImportIRError as error:
         if isinstance(source, bytes) and "'sdy'" in error.message:
-            error.add_note("help: shardings of JAX (sdy) have no portable form here; export with jax.config.update("
-                           "'jax_use_shardy_partitioner', False), or use nm.from_jax.")  # fmt: skip
+            raise ImportIRError(
+                error.message,
+                help="shardings of JAX (sdy) have no portable form that the compiler reads; export with "
+                "jax.config.update('jax_use_shardy_partitioner', False), or use nm.from_jax.",
+            ) from None
         raise
 
 
@@ -86,7 +91,7 @@ def from_portable(module: ir.Module) -> ir.Module:
     for function in operations:
         for op in list(nested(function)):
             if op.name.startswith("vhlo.composite_"):
-                _replace_by_call(op)
+                _remade(op, "vhlo.call_v1", {"callee": op.attributes["decomposition"]})
     done = run_compiler(
         ["--iree-input-type=auto", "--compile-to=input", "--mlir-print-ir-after-all", "--mlir-print-ir-module-scope",
          "--mlir-disable-threading", "-", "-o", "-"],
@@ -100,29 +105,25 @@ def from_portable(module: ir.Module) -> ir.Module:
     return parse_module(text[: text.index("\n}\n") + 3])  # the module; what follows are other dumps
 
 
-def _replace_by_call(op: ir.Operation) -> None:
-    with context(), ir.Location.unknown(), ir.InsertionPoint(op):
-        made = ir.Operation.create(
-            "vhlo.call_v1", results=[r.type for r in op.results], operands=list(op.operands),
-            attributes={"callee": op.attributes["decomposition"]},
-        )  # fmt: skip
-    _replace(op, list(made.results))
-
-
 # ---------------------------------------------------------------- before calls are inlined
 
 
-def composites_to_calls(module: ir.Module) -> None:
-    """Every composite becomes a call of the function that defines it."""
+def prepare_calls(module: ir.Module) -> None:
+    """Every composite becomes a call of the function that defines it; functions return as MLIR's do."""
     for op in list(nested(module.operation)):
-        if op.name != "stablehlo.composite":
-            continue
-        with context(), op.location, ir.InsertionPoint(op):
-            made = ir.Operation.create(
-                "func.call", results=[r.type for r in op.results], operands=list(op.operands),
-                attributes={"callee": op.attributes["decomposition"]},
-            )  # fmt: skip
-        _replace(op, list(made.results))
+        if op.name == "stablehlo.composite":
+            _remade(op, "func.call", {"callee": op.attributes["decomposition"]})
+        elif op.name == "stablehlo.return" and op.parent.name == "func.func":
+            _remade(op, "func.return", {})
+
+
+def _remade(op: ir.Operation, name: str, attributes: dict[str, ir.Attribute]) -> None:
+    """The same operands and results under another name."""
+    with context(), op.location, ir.InsertionPoint(op):
+        made = ir.Operation.create(
+            name, results=[r.type for r in op.results], operands=list(op.operands), attributes=attributes
+        )
+    _replace(op, list(made.results))
 
 
 # ---------------------------------------------------------------- afterwards
@@ -255,6 +256,28 @@ def _custom_call(op: ir.Operation) -> list[ir.Value] | None:
     return [y.value for y in record.apply([wrap(v) for v in op.operands], params)]
 
 
+def _window_body(op: ir.Operation) -> list[ir.Value] | None:
+    """A body without a name is applied to whole slices: IREE's windows take one operation, and n * window steps."""
+    params = reduce_window.read(op)
+    if isinstance(params["body"], str) or any(_is_dynamic(r.type) for r in op.results):
+        return None
+    return [y.value for y in folded([wrap(v) for v in op.operands], **params)]
+
+
+_SIMPLE = {f"stablehlo.{name}" for name in (
+    "add", "subtract", "multiply", "maximum", "minimum", "negate", "abs", "and", "or", "xor", "not", "compare",
+    "select", "convert", "constant", "return",
+)}  # fmt: skip
+
+
+def _reduction_body(op: ir.Operation) -> list[ir.Value] | None:
+    """A body of other than simple operations is applied to whole halves, where those operations are legalised."""
+    names = {inner.operation.name for inner in op.regions[0].blocks[0].operations}
+    if names <= _SIMPLE or any(_is_dynamic(r.type) for r in op.results):
+        return None
+    return [y.value for y in tree([wrap(v) for v in op.operands], **reduce.read(op))]
+
+
 # ---------------------------------------------------------------- computed shapes
 
 
@@ -367,7 +390,8 @@ def _set_size(op: ir.Operation, x: Tensor) -> Tensor:
 _REWRITES: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
     "stablehlo.get_tuple_element": _element, "chlo.constant": _plain_constant,
     "chlo.broadcast_select": _broadcast_select, "stablehlo.unary_einsum": _unary_einsum,
-    "stablehlo.dynamic_iota": _dynamic_iota,
+    "stablehlo.dynamic_iota": _dynamic_iota, "stablehlo.reduce_window": _window_body,
+    "stablehlo.reduce": _reduction_body,
     "stablehlo.dynamic_broadcast_in_dim": _static(_dynamic_broadcast),
     "stablehlo.dynamic_reshape": _static(lambda op, x: reshape(x, shape=_numbers(op, 1))),
     "stablehlo.dynamic_pad": _static(_dynamic_pad), "stablehlo.dynamic_gather": _static(_dynamic_gather),

@@ -28,21 +28,22 @@ def separate_buffers(module: ir.Operation) -> None:
             key = _key(operation)
             uses[key] = uses.get(key, 0) + sum(1 for _ in operation.results[0].uses)
         for i in _updated(operation):
-            value = operation.operands[i]
-            made_by = getattr(value.owner, "operation", value.owner)
-            if isinstance(made_by, ir.Operation) and made_by.name == "stablehlo.constant":
-                writes.setdefault(_key(made_by), []).append((operation, i))
+            key = _constant_key(operation.operands[i])
+            if key is not None:
+                writes.setdefault(key, []).append((operation, i))
         return ir.WalkResult.ADVANCE
 
     module.walk(collect, ir.WalkOrder.POST_ORDER)
     for key, group in writes.items():
-        for operation, i in group if uses[key] > 1 else ():
+        for operation, i in group if max(uses.get(key, 0), len(group)) > 1 else ():
             with ir.InsertionPoint(operation), operation.location:
                 operation.operands[i] = _computed(operation.operands[i])
 
 
 def _computed(constant: ir.Value) -> ir.Value:
     """The same values, as something that IREE does not know to be constant."""
+    if constant.owner.name != "stablehlo.constant":  # one that IREE folds, of complex parts for instance
+        return emit("stablehlo.optimization_barrier", [constant], results=[constant.type]).results[0]
     shape, dtype = shape_and_dtype(constant.type)
     value = constant_splat(constant.owner)
     if value is not None:
@@ -63,6 +64,22 @@ def _hidden_splat(value: complex, shape: tuple[int, ...], dtype: np.dtype) -> ir
 def _key(constant: ir.Operation) -> object:
     text = constant.get_asm(use_local_scope=True, large_elements_limit=64)
     return constant.results[0].type, text.split("=", 1)[1]
+
+
+_FOLDED = ("stablehlo.complex", "stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert")
+
+
+def _constant_key(value: ir.Value) -> object:
+    """What is equal for values that are equal constants, also where IREE is the one that folds them; else None."""
+    made_by = getattr(value.owner, "operation", value.owner)
+    if not isinstance(made_by, ir.Operation):
+        return None
+    if made_by.name == "stablehlo.constant":
+        return _key(made_by)
+    if made_by.name not in _FOLDED:
+        return None
+    parts = tuple(_constant_key(v) for v in made_by.operands)
+    return None if None in parts else (made_by.name, value.type, parts)
 
 
 def forget_unique_indices(module: ir.Operation) -> None:

@@ -26,7 +26,10 @@ from nabla_mlir.ops.shape import broadcast_in_dim, expand, iota, reshape, transp
 from nabla_mlir.ops.tensor import Tensor, full_like
 
 Shape = tuple[int, ...]
-F32 = Codec(lambda v: ir.FloatAttr.get(ir.F32Type.get(context()), float(v)), lambda a: a.value)
+F32 = Codec(
+    lambda v: ir.FloatAttr.get(ir.F32Type.get(context()), float(v), loc=ir.Location.unknown(context())),
+    lambda a: a.value,
+)
 
 
 # ---------------------------------------------------------------- broadcast, dot, einsum
@@ -133,8 +136,7 @@ unary_einsum = composite(
     "stablehlo.unary_einsum", doc="Transposition, diagonal and sums by Einstein's convention.", define=_einsum,
     attributes={"einsum_config": String},
     result=lambda x, einsum_config: [(_einsum_shape(einsum_config, [x.shape]), x.dtype)],
-    sample=[Case((shape,), {"einsum_config": config}, numpy=lambda x, c=config: np.einsum(c, x))
-            for config, shape in (("ij->ji", (2, 3)), ("ijk->k", (2, 3, 4)))],
+    sample=[],  # no compiler takes it; it is rewritten at import, where it is tested
 )  # fmt: skip
 
 

@@ -106,7 +106,7 @@ custom_call = general(
     attributes={"call_target_name": String} | dict.fromkeys((*_FIXED, *_OTHERS), Raw),
     result=lambda *xs, results, **_: results,
     result_params=lambda op: {"results": [shape_and_dtype(r.type) for r in op.results]},
-    jvp=_jvp, batch=_batch, multi=True,
+    jvp=_jvp, batch=_batch, multi=True, sample=[],
 )  # fmt: skip
 
 

@@ -98,6 +98,7 @@ def _rng_result(a: Tensor, b: Tensor, shape: Tensor, **_: Any) -> list[Any]:
 rng = general(
     "stablehlo.rng", doc="Random numbers between two bounds, or of a mean and a deviation; the draw is held fixed.",
     attributes={"rng_distribution": enum("rng_distribution")}, result=_rng_result, jvp=_rng_jvp, batch=_rng_batch,
+    sample=[],  # random: tested by what holds for every draw
 )  # fmt: skip
 
 
@@ -129,5 +130,5 @@ rng_bit_generator = nondifferentiable(
     "stablehlo.rng_bit_generator", doc="Random bits and the next state of the generator.", multi=True,
     attributes={"rng_algorithm": enum("rng_algorithm")}, result=_bits_result,
     result_params=lambda op: dict(zip(("shape", "dtype"), shape_and_dtype(op.results[1].type), strict=True)),
-    batch=_bits_batch,
+    batch=_bits_batch, sample=[],
 )  # fmt: skip

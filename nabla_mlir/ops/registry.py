@@ -42,7 +42,7 @@ Params = dict[str, Any]
 ResultTypes = Callable[..., list[tuple[tuple[int, ...], np.dtype]]]
 
 
-@dataclass
+@dataclass(eq=False)
 class Region:
     """A region that a record carries as a parameter: the source to clone from.
 

@@ -63,7 +63,7 @@ def law_cases() -> list[LawCase]:
     cases = []
     for record in REGISTRY.values():
         samples = record.sample
-        if samples is None:
+        if not samples:
             continue
         if all(isinstance(s, Domain) for s in samples):
             samples = [Case((shape,) * len(samples), domains=tuple(samples)) for shape in ((3, 2), (), (1, 0))]

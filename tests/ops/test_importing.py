@@ -1,0 +1,134 @@
+"""Imports: what is rewritten gives the right numbers and derivatives, and what is refused is named."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nabla_mlir as nm
+from nabla_mlir.errors import ImportIRError, RuleMissingError
+
+X = np.array([0.5, -1.0, 2.0], np.float32)
+
+
+def gradient(text: str, x: np.ndarray = X) -> np.ndarray:
+    """The pullback of ones."""
+    f = nm.from_stablehlo(text, "f")
+    return np.asarray(nm.jit(lambda x: nm.vjp(f, x)[1](f(x) * 0 + 1)[0])(x))
+
+
+def test_tuples_are_flattened() -> None:
+    f = nm.from_stablehlo("""func.func @f(%x: tensor<3xf32>) -> tuple<tensor<3xf32>, tensor<3xf32>> {
+      %t = stablehlo.tuple %x, %x : tuple<tensor<3xf32>, tensor<3xf32>>
+      %a = stablehlo.get_tuple_element %t[1] : (tuple<tensor<3xf32>, tensor<3xf32>>) -> tensor<3xf32>
+      %b = stablehlo.sine %a : tensor<3xf32>
+      %r = stablehlo.tuple %b, %a : tuple<tensor<3xf32>, tensor<3xf32>>
+      return %r : tuple<tensor<3xf32>, tensor<3xf32>> }""")
+    y, x = nm.jit(f)(X)
+    np.testing.assert_allclose(y, np.sin(X), rtol=1e-6)
+    np.testing.assert_array_equal(x, X)
+
+
+def test_composite_is_what_defines_it() -> None:
+    text = """
+    func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %0 = stablehlo.composite "my.square" %x {decomposition = @impl} : (tensor<3xf32>) -> tensor<3xf32>
+      return %0 : tensor<3xf32> }
+    func.func private @impl(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %0 = stablehlo.multiply %x, %x : tensor<3xf32>
+      return %0 : tensor<3xf32> }"""
+    np.testing.assert_allclose(gradient(text), 2 * X, rtol=1e-6)
+
+
+def test_shapes_that_are_constants_are_resolved() -> None:
+    text = """func.func @f(%x: tensor<3xf32>) -> tensor<?x?xf32> {
+      %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<3xf32>) -> tensor<i32>
+      %m = stablehlo.constant dense<2> : tensor<1xi32>
+      %a = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+      %s = stablehlo.concatenate %m, %a, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+      %y = stablehlo.dynamic_broadcast_in_dim %x, %s, dims = [1] : (tensor<3xf32>, tensor<2xi32>) -> tensor<?x?xf32>
+      %z = stablehlo.sine %y : tensor<?x?xf32>
+      return %z : tensor<?x?xf32> }"""
+    np.testing.assert_allclose(gradient(text), 2 * np.cos(X), rtol=1e-6)
+
+
+def test_bodies_without_a_name() -> None:
+    body = """^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %p = stablehlo.multiply %a, %b : tensor<f32>
+        %s = stablehlo.add %a, %b : tensor<f32>
+        %r = stablehlo.add %s, %p : tensor<f32>
+        stablehlo.return %r : tensor<f32>"""
+    window = f"""func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> {{
+      %z = stablehlo.constant dense<0.0> : tensor<f32>
+      %0 = "stablehlo.reduce_window"(%x, %z) ({{ {body} }}) {{window_dimensions = array<i64: 3>,
+        padding = dense<[[2, 0]]> : tensor<1x2xi64>}} : (tensor<3xf32>, tensor<f32>) -> tensor<3xf32>
+      return %0 : tensor<3xf32> }}"""
+    # a + b + a b = (1 + a)(1 + b) - 1: a cumulative product of 1 + x.
+    f = nm.from_stablehlo(window, "f")
+    np.testing.assert_allclose(nm.jit(f)(X), np.cumprod(1 + X) - 1, rtol=1e-6)
+    parts = [sum(np.prod(np.delete(1 + X[:n], i)) for n in range(i + 1, 4)) for i in range(3)]
+    np.testing.assert_allclose(gradient(window), parts, rtol=1e-6)
+
+
+def test_map_and_older_names() -> None:
+    text = """func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %0 = "stablehlo.map"(%x) ({ ^bb0(%a: tensor<f32>):
+        %c = stablehlo.constant dense<2.0> : tensor<f32>
+        %s = stablehlo.sine %a : tensor<f32>
+        %m = stablehlo.multiply %s, %c : tensor<f32>
+        stablehlo.return %m : tensor<f32> }) {dimensions = array<i64: 0>} : (tensor<3xf32>) -> tensor<3xf32>
+      %1 = stablehlo.custom_call @mhlo.sinh(%0) : (tensor<3xf32>) -> tensor<3xf32>
+      return %1 : tensor<3xf32> }"""
+    np.testing.assert_allclose(gradient(text), np.cosh(2 * np.sin(X)) * 2 * np.cos(X), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("%0 = stablehlo.replica_id : tensor<ui32>", "stablehlo.replica_id"),
+        ('%0 = "foo.bar"(%x) : (tensor<3xf32>) -> tensor<3xf32>', "foo.bar"),
+        ("%0 = stablehlo.create_token : !stablehlo.token", "stablehlo.create_token"),
+        ("%0 = stablehlo.custom_call @strange(%x) : (tensor<3xf32>) -> tensor<?xf32>", "tensor<?xf32>"),
+    ],
+)
+def test_refusals_name_the_operation(text: str, named: str) -> None:
+    with pytest.raises(ImportIRError, match=named.replace("?", r"\?")):
+        nm.from_stablehlo(f"func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> {{ {text} return %x : tensor<3xf32> }}")
+
+
+def test_an_unknown_custom_call_is_named() -> None:
+    text = """func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %0 = stablehlo.custom_call @my_target(%x) : (tensor<3xf32>) -> tensor<3xf32> return %0 : tensor<3xf32> }"""
+    with pytest.raises(RuleMissingError, match="my_target"):
+        gradient(text)
+
+
+def test_rules_of_users_for_a_custom_call() -> None:
+    from nabla_mlir.ops.custom_call import register_custom_call
+
+    register_custom_call("Sharding_like", jvp=lambda outs, xs, ts, **_: [ts[0] * 3.0], batch="leading")
+    text = """func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %0 = stablehlo.custom_call @Sharding_like(%x) : (tensor<3xf32>) -> tensor<3xf32>
+      return %0 : tensor<3xf32> }"""
+    f = nm.from_stablehlo(text, "f")
+    np.testing.assert_allclose(nm.jit(lambda x: nm.jvp(f, (x,), (x,))[1])(X), 3 * X)
+
+
+def test_unary_einsum_and_broadcasting_select() -> None:
+    text = """func.func @f(%x: tensor<2x3xf32>) -> tensor<3x2xf32> {
+      %p = stablehlo.constant dense<[true, false]> : tensor<2xi1>
+      %z = stablehlo.constant dense<5.0> : tensor<f32>
+      %0 = "stablehlo.unary_einsum"(%x) {einsum_config = "ij->ji"} : (tensor<2x3xf32>) -> tensor<3x2xf32>
+      %1 = chlo.broadcast_select %p, %0, %z : (tensor<2xi1>, tensor<3x2xf32>, tensor<f32>) -> tensor<3x2xf32>
+      return %1 : tensor<3x2xf32> }"""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(nm.jit(nm.from_stablehlo(text, "f"))(x), np.where([True, False], x.T, 5))
+    np.testing.assert_array_equal(gradient(text, x), [[1, 1, 1], [0, 0, 0]])
+
+
+def test_constant_like_under_a_map() -> None:
+    f = nm.from_stablehlo("""func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %0 = "chlo.constant_like"(%x) {value = 2.0 : f32} : (tensor<3xf32>) -> tensor<3xf32>
+      %1 = stablehlo.multiply %0, %x : tensor<3xf32>
+      return %1 : tensor<3xf32> }""")
+    np.testing.assert_array_equal(nm.jit(nm.vmap(f))(np.stack([X, -X])), 2 * np.stack([X, -X]))
