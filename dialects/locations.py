@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 from iree.compiler import ir
 
-from nabla_mlir.errors import SourceRange, is_internal
+from nabla_mlir.errors import NablaError, SourceRange, is_internal
 
 
 def source_of(location: ir.Location) -> SourceRange | None:
@@ -34,6 +35,20 @@ def _places(location: ir.Location, function: str) -> Iterator[SourceRange]:
     elif isinstance(location, ir.FusedLoc):
         for part in location.locations:
             yield from _places(part, function)
+
+
+@contextlib.contextmanager
+def blaming(op: ir.Operation) -> Iterator[None]:
+    """Gives errors of a rule the place in the user's program of the operation that it was applied to."""
+    try:
+        yield
+    except NablaError as error:
+        place = source_of(op.location)
+        if place is None or getattr(error, "placed", False):
+            raise
+        located = type(error)(error.message, where=place, help=error.help)
+        located.placed = True  # type: ignore[attr-defined]  # an outer operation does not move it
+        raise located from None
 
 
 def named(name: str, location: ir.Location) -> ir.Location:

@@ -89,7 +89,7 @@ class Executable:
         try:
             hal = create_hal_module(_instance(), self.device.hal)
             self._context = VmContext(_instance(), modules=[hal, module])
-        except (ValueError, RuntimeError) as error:
+        except (ValueError, RuntimeError, IndexError) as error:
             raise DeployError(
                 f"loading requires a module compiled for the driver {self.driver}, got: {reason(error)}.",
                 help="load it with the driver of its target (cpu: local-sync or local-task, vulkan, cuda).",

@@ -4,9 +4,9 @@ A target knows its compiler flags, the runtime drivers that run its artifacts, a
 compiler is not imported; `CPU("host")` asks it, in a process of its own, what the host is called.
 
 Common to all targets: f64 stays f64 (IREE's default would turn it into f32), optimisation level 3 without the
-aggressive fusion that breaks some valid modules and without the generalisation of matrix products that loses a sign in
-some (tests/frontend/test_compositions.py, seed 35), and no debug information (artifacts are byte-identical wherever
-they were built).
+aggressive fusion that breaks some valid modules, and without two rewrites of matrix products and transposes, each of
+which gives wrong numbers for some Hessians (tests/frontend/test_compositions.py holds that), and no debug information
+(artifacts are byte-identical wherever they were built).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _COMMON_FLAGS = (
     "--iree-opt-level=O3",
     "--iree-dispatch-creation-enable-aggressive-fusion=false",
     "--iree-opt-generalize-matmul=false",
+    "--iree-opt-aggressively-propagate-transposes=false",
     "--iree-vm-bytecode-module-strip-source-map",
 )
 

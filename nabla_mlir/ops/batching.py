@@ -7,7 +7,7 @@ from typing import Any
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.locations import named
+from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.ops.registry import UNSUPPORTED, Region, clone_op, missing_rule, record_of
 from nabla_mlir.ops.tensor import Tensor, wrap
@@ -34,12 +34,12 @@ def batch_ops(ops: Iterable[ir.Operation], mapped: Mapped, size: int, *, unmappe
         if isinstance(record.batch, UNSUPPORTED):
             raise missing_rule(op, "vmap", record.batch.reason)
         if record.kind == "control":
-            with named("vmap", op.location):
+            with blaming(op), named("vmap", op.location):
                 record.batch(op, mapped, size, unmapped)
             continue
         if captures_any(op, mapped):
             raise missing_rule(op, "vmap", "its region uses a value from outside that varies over the mapped axis")
-        with named("vmap", op.location):
+        with blaming(op), named("vmap", op.location):
             xs = [mapped[v] if v in mapped else wrap(unmapped.get(v, v)) for v in operands]
             params = record.read(op)
             for name in record.regions:

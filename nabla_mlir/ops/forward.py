@@ -7,7 +7,7 @@ from typing import Any
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.locations import named
+from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.ops.regions import reads_of
 from nabla_mlir.ops.registry import UNSUPPORTED, ZERO, MaybeZero, Params, Zero, missing_rule, record_of
@@ -34,7 +34,7 @@ def push_forward(ops: Iterable[ir.Operation], tangents: Tangents) -> None:
             continue
         record = record_of(op, "jvp")
         if record.kind == "control":
-            with named("jvp", op.location):
+            with blaming(op), named("jvp", op.location):
                 record.jvp(op, tangents)
             continue
         operands = list(op.operands)
@@ -42,7 +42,7 @@ def push_forward(ops: Iterable[ir.Operation], tangents: Tangents) -> None:
             continue
         if isinstance(record.jvp, UNSUPPORTED):
             raise missing_rule(op, "jvp", record.jvp.reason)
-        with named("jvp", op.location), ir.InsertionPoint.after(op):
+        with blaming(op), named("jvp", op.location), ir.InsertionPoint.after(op):
             outs = tangents_of(op, [tangents_get(tangents, v) for v in operands])
         for value, tangent in outs:
             if not isinstance(tangent, Zero) and carries_tangent(value):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.locations import named
+from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.ops.forward import carries_tangent, recorded
 from nabla_mlir.ops.regions import reads_of
 from nabla_mlir.ops.registry import (
@@ -58,7 +58,7 @@ def pull_back(ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Co
         operands = reads_of(op)
         if not any(v in active for v in operands):
             continue
-        with named("vjp", op.location):
+        with blaming(op), named("vjp", op.location):
             record = record_of(op, "vjp")
             if record.kind == "control":
                 found = record.vjp(op, active, cts)

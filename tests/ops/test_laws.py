@@ -12,10 +12,10 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
-from laws import STEP, LawCase, Laws, law_cases  # noqa: E402
-from xla import run_traced  # noqa: E402
+from laws import STEP, LawCase, Laws, law_cases
+from xla import run_traced
 
-from nabla_mlir.ops.registry import REGISTRY  # noqa: E402
+from nabla_mlir.ops.registry import REGISTRY
 
 CASES = law_cases()
 
