@@ -52,7 +52,7 @@ SMOOTH = ACTIVATIONS | {
     ),
 }  # fmt: skip
 
-I, J = np.array([0, 2, 1, 2]), np.array([1, 3, 3, 0])  # noqa: E741  (the identity)
+I, J = np.array([0, 2, 1, 2]), np.array([1, 3, 3, 0])  # noqa: E741
 # The same text for both: xp is our namespace or jax.numpy.
 COMPOSITES = {
     "cumsum": lambda xp, x: xp.cumsum(x, axis=1) ** 2,
