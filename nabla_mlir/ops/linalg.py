@@ -76,7 +76,8 @@ def _solve_jvp(
 ) -> list[MaybeZero]:
     """Op(A) X = B gives op(A) X' = B' - op(A') X: one more solve. Only the triangle of A' that is read counts."""
     a, (da, db), x = xs[0], tangents, outs[0]
-    params: dict[str, Any] = {"left_side": left_side, "lower": lower, "unit_diagonal": unit_diagonal, "transpose_a": transpose_a}
+    params: dict[str, Any] = {"left_side": left_side, "lower": lower, "unit_diagonal": unit_diagonal}
+    params["transpose_a"] = transpose_a
     right: MaybeZero = db
     if not isinstance(da, Zero):
         read = tril(da, lower, diagonal=0.0 if unit_diagonal else 1.0)
@@ -125,7 +126,8 @@ def _solve_numpy(*, left_side: bool, lower: bool, unit_diagonal: bool, transpose
 
 
 def _solve_sample(shapes: Any, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str) -> Case:
-    params: dict[str, Any] = {"left_side": left_side, "lower": lower, "unit_diagonal": unit_diagonal, "transpose_a": transpose_a}
+    params: dict[str, Any] = {"left_side": left_side, "lower": lower, "unit_diagonal": unit_diagonal}
+    params["transpose_a"] = transpose_a
     return Case(shapes, params, (reals(0.5, 2),), numpy=_solve_numpy(**params))
 
 

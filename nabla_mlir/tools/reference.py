@@ -16,7 +16,6 @@ from nabla_mlir.dialects.ad import JvpOp, VjpOp
 from nabla_mlir.dialects.batch import VmapOp
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.ops.registry import REGISTRY, UNSUPPORTED, OpDef, Zero
-from nabla_mlir.passes import patterns_arithmetic, patterns_contraction, patterns_shape
 from nabla_mlir.passes.base import PASSES, Pass
 from nabla_mlir.passes.patterns import PATTERNS
 from nabla_mlir.passes.pipeline import LOWER, Pipeline
@@ -32,7 +31,6 @@ One record for each operation that can be differentiated and batched (`nabla_mli
 derivative per operand, read backwards in reverse mode), `linear` (the operation itself on the tangents, and its
 transpose backwards), `multilinear` (the product rule), `rule` (a function), `zero` (the derivative is zero), or why
 there is none. *linear in*: the operands in which it can be transposed."""
-_FAMILIES = (patterns_arithmetic, patterns_shape, patterns_contraction)
 
 
 def pages(root: Path) -> dict[Path, str]:
@@ -108,11 +106,11 @@ def example_of(text: str) -> str:
 
 def _patterns_table() -> list[str]:
     lines = ["| operation | pattern | rewrites |", "|---|---|---|"]
-    for family in _FAMILIES:
+    for family in dict.fromkeys(p.__module__ for patterns in PATTERNS.values() for p in patterns):
         for operation, patterns in PATTERNS.items():
             lines += [
                 f"| `{operation}` | `{p.__name__}` | {_cell((inspect.getdoc(p) or '').splitlines()[0])} |"
-                for p in patterns if p.__module__ == family.__name__
+                for p in patterns if p.__module__ == family
             ]  # fmt: skip
     return [*lines, ""]
 

@@ -1,0 +1,31 @@
+// RUN: nabla-opt %s --nabla-simplify | filecheck %s
+// One function for each pattern of passes/patterns_pieces.py, with the name of the pattern.
+
+// The gradient of a function of x[:-1] and x[1:] is a sum of two padded pieces: one concatenation, with one sum where
+// they overlap.
+// CHECK-LABEL: func.func @sum_of_pieces
+// CHECK-SAME: (%[[A:.*]]: tensor<3xf32>, %[[B:.*]]: tensor<3xf32>)
+// CHECK-NOT: stablehlo.pad
+// CHECK: %[[SUM:.*]] = stablehlo.add %{{.*}} : tensor<2xf32>
+// CHECK-NOT: stablehlo.pad
+// CHECK: %[[C:.*]] = stablehlo.concatenate %{{.*}}, %[[SUM]], %{{.*}}, dim = 0
+// CHECK-NEXT: return %[[C]]
+func.func @sum_of_pieces(%a: tensor<3xf32>, %b: tensor<3xf32>) -> tensor<4xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.pad %a, %zero, low = [0], high = [1], interior = [0] : (tensor<3xf32>, tensor<f32>) -> tensor<4xf32>
+  %1 = stablehlo.pad %b, %zero, low = [1], high = [0], interior = [0] : (tensor<3xf32>, tensor<f32>) -> tensor<4xf32>
+  %2 = stablehlo.add %0, %1 : tensor<4xf32>
+  return %2 : tensor<4xf32>
+}
+
+// With another padding value the padding takes part in the sum.
+// CHECK-LABEL: func.func @sum_of_pieces_around_ones
+// CHECK-COUNT-2: stablehlo.pad
+// CHECK: stablehlo.add %{{.*}} : tensor<4xf32>
+func.func @sum_of_pieces_around_ones(%a: tensor<3xf32>, %b: tensor<3xf32>) -> tensor<4xf32> {
+  %one = stablehlo.constant dense<1.0> : tensor<f32>
+  %0 = stablehlo.pad %a, %one, low = [0], high = [1], interior = [0] : (tensor<3xf32>, tensor<f32>) -> tensor<4xf32>
+  %1 = stablehlo.pad %b, %one, low = [1], high = [0], interior = [0] : (tensor<3xf32>, tensor<f32>) -> tensor<4xf32>
+  %2 = stablehlo.add %0, %1 : tensor<4xf32>
+  return %2 : tensor<4xf32>
+}
