@@ -39,10 +39,12 @@ def _describe(spec: pytree.TreeSpec, tensors: Sequence[Tensor]) -> str:
     return str(pytree.unflatten(spec, leaves)).replace("'", "")
 
 
-def _same(what: str, spec: pytree.TreeSpec, tensors: Sequence[Tensor], other: pytree.TreeSpec, got: Sequence[Tensor]) -> None:
+def _same(
+    what: str, spec: pytree.TreeSpec, tensors: Sequence[Tensor], other: pytree.TreeSpec, got: Sequence[Tensor]
+) -> None:
     if spec != other or _types(tensors) != _types(got):
-        raise TreeError(f"{what} requires the same structure, shapes and dtypes, got {_describe(other, got)} instead of "
-                        f"{_describe(spec, tensors)}.", where=user_frame(),
+        raise TreeError(f"{what} requires the same structure, shapes and dtypes, got {_describe(other, got)} "
+                        f"instead of {_describe(spec, tensors)}.", where=user_frame(),
                         help="convert with astype or reshape so that both agree.")  # fmt: skip
 
 
@@ -320,7 +322,9 @@ def _scan_types(f: Any, c_spec: Any, carry: list[Tensor], x_spec: Any, rows: lis
         state, entry = values[: len(carry)], values[len(carry) :]
         out = f(pytree.unflatten(c_spec, state), pytree.unflatten(x_spec, entry))
         if not isinstance(out, tuple) or len(out) != 2:
-            raise TreeError(f"scan requires a step that returns (carry, y), got {type(out).__name__}.", where=user_frame())
+            raise TreeError(
+                f"scan requires a step that returns (carry, y), got {type(out).__name__}.", where=user_frame()
+            )
         c, box["c_spec"] = pytree.flatten(out[0])
         y, box["y_spec"] = pytree.flatten(out[1])
         box["count"] = len(c)
@@ -339,7 +343,8 @@ def _scan_types(f: Any, c_spec: Any, carry: list[Tensor], x_spec: Any, rows: lis
         (o.shape, o.dtype) for o in new
     ]:
         raise TreeError(f"the carry of scan requires the same structure, shapes and dtypes, got "
-                        f"{_describe(box['c_spec'], new)} instead of {_describe(c_spec, carry)}.", where=user_frame())  # fmt: skip
+                        f"{_describe(box['c_spec'], new)} instead of {_describe(c_spec, carry)}.",
+                        where=user_frame())  # fmt: skip
     return carry, [Spec(y.shape, y.dtype) for y in outs[box["count"] :]], box["y_spec"]
 
 

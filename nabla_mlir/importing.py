@@ -8,12 +8,13 @@ from typing import Any
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.context import context, parse_module
+from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError, TraceError, user_frame
 from nabla_mlir.lowering import lower_module
+from nabla_mlir.normalizing import composites_to_calls, normalize, parse, refused
 from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.registry import REGISTRY, clone_op
 from nabla_mlir.ops.tensor import wrap
@@ -71,7 +72,8 @@ def from_stablehlo(source: str | bytes, entry: str | None = None) -> Callable[..
     """A function from a StableHLO module.
 
     Args:
-      source: MLIR text or bytecode; it may hold `ad` and `batch` regions and calls to private functions.
+      source: MLIR text, bytecode, or a portable artifact as `jax.export` writes it; it may hold `ad` and `batch`
+        regions, calls to private functions, tuples and composites.
       entry: the name of the function; may be left out if only one is public.
 
     Raises:
@@ -85,9 +87,11 @@ def from_stablehlo(source: str | bytes, entry: str | None = None) -> Callable[..
       >>> float(nm.grad(f)(0.0))
       1.0
     """
-    module = parse_module(source)
+    module = parse(source)
+    composites_to_calls(module)
     inline_calls(module)
     func = _entry(module, entry)
+    normalize(func)
     _check(func)
     lower_module(module)
     return ImportedFunction(module, _entry(module, str(func.attributes["sym_name"].value)))
@@ -124,8 +128,7 @@ def _check(func: ir.Operation) -> None:
     name = func.attributes["sym_name"].value
     for op in nested(func):
         if op.name not in REGISTRY and op.name not in _ALLOWED and not op.name.startswith(("ad.", "batch.")):
-            raise ImportIRError(f"importing requires operations of the table, got {op.name} in {name}.",
-                                where=source_of(op.location))  # fmt: skip
+            raise refused(op, name)
         for value in [*op.operands, *op.results]:
             try:
                 shape_and_dtype(value.type)

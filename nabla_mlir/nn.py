@@ -276,7 +276,7 @@ def mse(predictions: Any, targets: Any) -> Tensor:
 
 @library
 def huber(predictions: Any, targets: Any, delta: float = 1.0) -> Tensor:
-    """d**2 / 2 for abs(d) <= delta, else delta * (abs(d) - delta / 2); d = predictions - targets; element by element."""
+    """d**2 / 2 for abs(d) <= delta, else delta * (abs(d) - delta / 2); d = predictions - targets, elementwise."""
     predictions, targets = _same_shapes("huber", predictions, targets)
     difference = predictions - targets
     size = ew.absolute(difference)
@@ -306,8 +306,8 @@ def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any, axis: in
     logits, labels = inexact(logits), tensor(labels)
     axis = axis_of(name, axis, logits.ndim)
     if labels.shape != logits.shape[:axis] + logits.shape[axis + 1 :]:
-        raise ShapeError(f"{name} requires labels in the shape of the logits without axis {axis}, got {logits.shape} and "
-                         f"{labels.shape}.", where=user_frame())  # fmt: skip
+        raise ShapeError(f"{name} requires labels in the shape of the logits without axis {axis}, got {logits.shape} "
+                         f"and {labels.shape}.", where=user_frame())  # fmt: skip
     # The label's logit by comparison: its derivative is a mask, where that of a gather would be a scatter.
     shifted, axes = _shifted(name, logits, axis)
     mine = ew.select(_is_label(name, labels, logits.shape[axis], axis), shifted, full_like(shifted, 0))
@@ -316,7 +316,7 @@ def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any, axis: in
 
 @library
 def binary_cross_entropy_with_logits(logits: Any, labels: Any) -> Tensor:
-    """-labels * log(sigmoid(logits)) - (1 - labels) * log(1 - sigmoid(logits)), element by element, without overflow."""
+    """-labels * log(sigmoid(logits)) - (1 - labels) * log(1 - sigmoid(logits)), elementwise, without overflow."""
     logits, labels = _same_shapes("binary_cross_entropy_with_logits", logits, labels)
     return _softplus(logits) - labels * logits
 

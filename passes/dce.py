@@ -9,7 +9,6 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.loops import WHILE, trim_carries
 
 # Everything of these dialects is free of effects, but for these operations.
 _PURE_DIALECTS = ("stablehlo.", "chlo.", "ad.", "batch.")
@@ -53,8 +52,6 @@ def erase_dead_in(block: ir.Block) -> None:
         if is_pure(op) and len(op.results) and all(is_unused(r) for r in op.results):
             op.erase()
             continue
-        if op.name == WHILE:
-            op = trim_carries(op, is_pure)
         for region in op.regions:
             for inner in region.blocks:
                 erase_dead_in(inner)
@@ -63,7 +60,7 @@ def erase_dead_in(block: ir.Block) -> None:
 @register
 @dataclass(frozen=True)
 class DcePass(Pass):
-    """Remove operations without effects whose results are not used, and what loops carry in vain.
+    """Remove operations without effects whose results are not used.
 
     MLIR's own passes leave `ad` and `batch` operations alone; this one knows them.
     Example: tests/filecheck/passes/dce.mlir

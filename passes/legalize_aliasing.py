@@ -38,6 +38,29 @@ def separate_buffers(module: ir.Operation) -> None:
             operation.operands[i] = own.results[0]
 
 
+def materialize_unique_updates(module: ir.Operation) -> None:
+    """Computes the updates of scatters with unique indices apart from them.
+
+    IREE 3.13 fuses what computes the updates into such a scatter, and may then stop with "write affecting operations
+    on global resources are restricted to workgroup distributed contexts" (a gather, a product, a scatter).
+    """
+    scatters: list[ir.Operation] = []
+
+    def collect(op: ir.Operation) -> ir.WalkResult:
+        operation = op.operation
+        if operation.name == "stablehlo.scatter" and _says_unique(operation):
+            scatters.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.walk(collect, ir.WalkOrder.POST_ORDER)
+    for operation in scatters:
+        for i in range((len(operation.operands) - 1) // 2 + 1, len(operation.operands)):
+            value = operation.operands[i]
+            with ir.InsertionPoint(operation), operation.location:
+                own = emit("stablehlo.optimization_barrier", [value], results=[value.type])
+            operation.operands[i] = own.results[0]
+
+
 def _updated(op: ir.Operation) -> list[int]:
     """The operands whose buffer the operation writes to; for a loop the carries that its body updates in place."""
     if op.name == "stablehlo.dynamic_update_slice":
@@ -56,3 +79,7 @@ def _updated(op: ir.Operation) -> list[int]:
     for inner in op.regions[1].blocks[0].operations:
         inner.operation.walk(collect, ir.WalkOrder.POST_ORDER)
     return [i for i, v in enumerate(op.operands) if v.type in written]
+
+
+def _says_unique(op: ir.Operation) -> bool:
+    return "unique_indices" in op.attributes and bool(op.attributes["unique_indices"].value)

@@ -208,3 +208,12 @@ def pad(op: ir.Operation, target: Target) -> Replacement:
     part = b.like(Val(op.results[0]), real(value).dtype)
     parts = [Val(b.make(op.name, [f(x), f(value)], [part], attributes).results[0]) for f in (real, imag)]
     return complex_(*parts)
+
+
+@pattern("stablehlo.select")
+def select_parts(op: ir.Operation, target: Target) -> Replacement:
+    """A choice between complex constants is folded to a wrong one: 1 and 0 become 1 + i and 0."""
+    predicate, x, y = operands(op)
+    if x.dtype.kind != "c":
+        return None
+    return complex_(select(predicate, real(x), real(y)), select(predicate, imag(x), imag(y)))

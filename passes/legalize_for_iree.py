@@ -25,7 +25,7 @@ from nabla_mlir.passes import (
     legalize_sort,  # noqa: F401
 )
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.legalize_aliasing import separate_buffers
+from nabla_mlir.passes.legalize_aliasing import materialize_unique_updates, separate_buffers
 from nabla_mlir.passes.legalize_pattern import PATTERNS, TARGETS, Replacement, Target
 
 
@@ -67,6 +67,7 @@ class LegalizeForIreePass(Pass):
             for op in found:
                 self._legalize(op, record)
         separate_buffers(module.operation)
+        materialize_unique_updates(module.operation)
 
     def _legalize(self, op: ir.Operation, record: Recording) -> None:
         worklist = [(op.name, op)]

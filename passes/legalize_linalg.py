@@ -14,7 +14,11 @@ from nabla_mlir.passes.legalize_pattern import Replacement, Target, operands, pa
 
 @pattern("stablehlo.dot_general")
 def dot_general(op: ir.Operation, target: Target) -> Replacement:
-    """Contracting a dimension of size 0 kills the compiler; narrow floats are rounded after every addition."""
+    """Contracting a dimension of size 0 kills the compiler; narrow floats are rounded after every addition.
+
+    A product with a complex constant of real entries is wrong (the unit matrix acts as 1 + i), and complex products
+    are not vectorised: they become four real ones.
+    """
     x, y = operands(op)
     type = op.results[0].type
     if not (x.static and y.static):
@@ -22,6 +26,15 @@ def dot_general(op: ir.Operation, target: Target) -> Replacement:
     if 0 in x.shape or 0 in y.shape:
         return b.full(0, type.shape, Val(op.results[0]).dtype)
     dtype = Val(op.results[0]).dtype
+    if x.dtype.kind == "c" and y.dtype == x.dtype == dtype:
+        attributes = {"dot_dimension_numbers": op.attributes["dot_dimension_numbers"]}
+        part = b.tensor_type(tuple(type.shape), b.real(x).dtype)
+
+        def product(left: Val, right: Val) -> Val:
+            return Val(b.make(op.name, [left, right], [part], attributes).results[0])
+
+        (xr, xi), (yr, yi) = ((b.real(v), b.imag(v)) for v in (x, y))
+        return b.complex_(product(xr, yr) - product(xi, yi), product(xr, yi) + product(xi, yr))
     if is_float(dtype) and dtype.itemsize <= 2:
         attributes = {"dot_dimension_numbers": op.attributes["dot_dimension_numbers"]}
         wide = b.tensor_type(tuple(type.shape), np.dtype(np.float32))

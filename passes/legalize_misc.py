@@ -50,7 +50,8 @@ def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
     """The compiler moves scalar arithmetic on loop counters to the host, whose VM cannot convert integers to f64."""
     (x,) = operands(op)
     made_by = getattr(x.value.owner, "operation", x.value.owner)
-    hidden = isinstance(made_by, ir.Operation) and made_by.name in ("stablehlo.optimization_barrier", "stablehlo.constant")
+    name = made_by.name if isinstance(made_by, ir.Operation) else ""
+    hidden = name in ("stablehlo.optimization_barrier", "stablehlo.constant")
     if x.rank or x.dtype.kind not in "iu" or Val(op.results[0]).dtype != np.float64 or hidden:
         return None
     return b.convert(b.op("stablehlo.optimization_barrier", x), np.float64)

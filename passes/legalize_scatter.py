@@ -64,7 +64,7 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
         for k, d in enumerate(dims["scatter_dims_to_operand_dims"])
     )
     partial = any(window[d] != x.shape[d] and d not in skipped for d in range(x.rank))
-    if inside and n == 1 and not partial and _leads(dims["scatter_dims_to_operand_dims"]):
+    if inside and n == 1 and not partial and _leads((*dims["input_batching_dims"], *dims["scatter_dims_to_operand_dims"])):
         return None
     if not all(updates.shape):
         return values[:n]

@@ -1,132 +1,157 @@
-"""What a loop carries in vain: values that nothing reads in the end, and values that always equal another one."""
+"""Simplification of loops: carries that do not change, that nobody needs, or that are equal; work that can go before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import nested
+from nabla_mlir.ops.loop_reverse import EXPENSIVE
+from nabla_mlir.ops.regions import body_of, reads_of
+from nabla_mlir.passes.dce import is_unused
 
-WHILE = "stablehlo.while"
+
+def simplify_loop(op: ir.Operation) -> bool:
+    """Simplifies one `stablehlo.while`; returns whether anything changed (the operation may have been replaced)."""
+    hoisted = _hoist_expensive(op)
+    dropped = _shared_invariants(op) | _merged_equals(op)
+    dropped |= _dead(op, dropped)
+    if dropped:
+        _without(op, dropped)
+    return hoisted or bool(dropped)
 
 
-def trim_carries(op: ir.Operation, is_pure: Callable[[ir.Operation], bool]) -> ir.Operation:
-    """The loop without the carries that nothing needs; the operation itself if all are needed.
+def _shared_invariants(op: ir.Operation) -> set[int]:
+    """A carry that the body hands on as it is needs no carrying: its initial value is used from outside."""
+    arguments, _, returned = body_of(op.regions[1])
+    tests = body_of(op.regions[0])[0]
+    found = set()
+    for i, (argument, value) in enumerate(zip(arguments, returned, strict=True)):
+        if value == argument:
+            init = op.operands[i]
+            argument.replace_all_uses_with(init)
+            tests[i].replace_all_uses_with(init)
+            op.results[i].replace_all_uses_with(init)
+            found.add(i)
+    return found
 
-    What was computed only for them is dead in the new body.
-    """
-    _merge_twins(op)
-    live = _live(op, is_pure)
-    if len(live) == len(op.results):
-        return op
-    condition, body = (region.blocks[0] for region in op.regions)
-    results, operands = list(op.results), list(op.operands)
-    with ir.InsertionPoint(op), op.location:
-        new = ir.Operation.create(
-            WHILE, [results[i].type for i in live], [operands[i] for i in live],
-            {a.name: a.attr for a in _named(op)}, regions=2,
-        )  # fmt: skip
-    condition.append_to(new.regions[0])
-    body.append_to(new.regions[1])
-    terminator = body.operations[len(body.operations) - 1].operation
-    with ir.InsertionPoint(terminator), terminator.location:
-        ir.Operation.create("stablehlo.return", operands=[terminator.operands[i] for i in live])
-    terminator.erase()
-    for new_result, i in zip(new.results, live, strict=True):
-        results[i].replace_all_uses_with(new_result)
-    op.erase()
-    condition, body = (region.blocks[0] for region in new.regions)
-    _erase_for_dead(body, set(range(len(results))) - set(live))
-    for block in (condition, body):
-        for i in reversed(range(len(results))):
+
+def _merged_equals(op: ir.Operation) -> set[int]:
+    """Two carries that start equal and change equally are one (by induction over the iterations)."""
+    arguments, _, returned = body_of(op.regions[1])
+    tests = body_of(op.regions[0])[0]
+    inits = list(op.operands)
+    dropped: set[int] = set()
+    for j in range(1, len(inits)):
+        for i in range(j):
+            if i in dropped or inits[i] != inits[j] or returned[i] == arguments[i]:
+                continue
+            if _same(returned[i], returned[j], {(arguments[i], arguments[j])}, {}):
+                arguments[j].replace_all_uses_with(arguments[i])
+                tests[j].replace_all_uses_with(tests[i])
+                op.results[j].replace_all_uses_with(op.results[i])
+                dropped.add(j)
+                break
+    return dropped
+
+
+def _same(a: ir.Value, b: ir.Value, assumed: set[tuple[ir.Value, ir.Value]], known: dict[object, bool]) -> bool:
+    """True if a and b are computed alike from the same values, given the assumed equalities."""
+    if a == b or (a, b) in assumed:
+        return True
+    if (a, b) in known:
+        return known[a, b]
+    left, right = (getattr(v.owner, "operation", v.owner) for v in (a, b))
+    equal = (
+        isinstance(left, ir.Operation)
+        and isinstance(right, ir.Operation)
+        and left.name == right.name
+        and not len(left.regions)
+        and not len(right.regions)
+        and left.results[0].type == right.results[0].type
+        and list(left.results).index(a) == list(right.results).index(b)
+        and {n: left.attributes[n] for n in left.attributes} == {n: right.attributes[n] for n in right.attributes}
+        and len(left.operands) == len(right.operands)
+        and all(_same(x, y, assumed, known) for x, y in zip(left.operands, right.operands, strict=True))
+    )
+    known[a, b] = equal
+    return equal
+
+
+def _dead(op: ir.Operation, dropped: set[int]) -> set[int]:
+    """The carries that reach neither a used result nor the condition."""
+    arguments, ops, returned = body_of(op.regions[1])
+    tests, _, predicate = body_of(op.regions[0])
+    live = {i for i, r in enumerate(op.results) if not is_unused(r)}
+    live |= {i for i, t in enumerate(tests) if t in predicate or not is_unused(t)}
+    producers = {r: o for o in ops for r in o.results}
+    work = [returned[i] for i in live]
+    seen: set[ir.Value] = set()
+    while work:
+        value = work.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if value in arguments:
+            i = arguments.index(value)
             if i not in live:
-                block.erase_argument(i)
-    return new
+                live.add(i)
+                work.append(returned[i])
+        elif value in producers:
+            work += reads_of(producers[value])
+    return {i for i in range(len(arguments)) if i not in live and i not in dropped}
 
 
-def _named(op: ir.Operation) -> list[ir.NamedAttribute]:
-    return [op.attributes[i] for i in range(len(op.attributes))]
+def _without(op: ir.Operation, dropped: set[int]) -> None:
+    """Replaces the loop by one without some carries, which nothing reads any more but each other."""
+    kept = [i for i in range(len(op.operands)) if i not in dropped]
+    operands, types = [op.operands[i] for i in kept], [op.results[i].type for i in kept]
+    with op.location, ir.InsertionPoint(op):
+        new = ir.Operation.create("stablehlo.while", operands=operands, results=types, regions=2)
+    body = op.regions[1].blocks[0]
+    terminator = body.operations[len(body.operations) - 1].operation
+    with terminator.location, ir.InsertionPoint(terminator):
+        ir.Operation.create("stablehlo.return", operands=[terminator.operands[i] for i in kept])
+    terminator.erase()
+    _erase_readers(body)
+    for old, target in zip(op.regions, new.regions, strict=True):
+        block = old.blocks[0]
+        for i in sorted(dropped, reverse=True):
+            block.erase_argument(i)
+        block.append_to(target)
+    for k, i in enumerate(kept):
+        op.results[i].replace_all_uses_with(new.results[k])
+    op.erase()
 
 
-def _erase_for_dead(body: ir.Block, dead: set[int]) -> None:
-    """Erases what depends on dead carries: by construction nothing else reads it."""
-    depends = _dependences(body)
-    for op in reversed([o.operation for o in body.operations]):
-        if any(depends.get(r, set()) & dead for r in op.results):
+def _erase_readers(block: ir.Block) -> None:
+    for op in reversed([o.operation for o in block.operations]):
+        if len(op.results) and all(is_unused(r) for r in op.results):
             op.erase()
 
 
-def _dependences(body: ir.Block) -> dict[ir.Value, set[int]]:
-    """For each value of the body, the carries it is computed from."""
-    depends = {argument: {i} for i, argument in enumerate(body.arguments)}
-    for op in body.operations:
-        read = [v for inner in (op.operation, *nested(op.operation)) for v in inner.operands]
-        union = set().union(*(depends.get(v, set()) for v in read))
-        depends.update(dict.fromkeys(op.operation.results, union))
-    return depends
+def _hoist_expensive(op: ir.Operation) -> bool:
+    """Moves expensive operations that are the same in every iteration before the loop, with what they need."""
+    arguments, ops, _ = body_of(op.regions[1])
+    varying = set(arguments)
+    fixed: dict[ir.Value, ir.Operation] = {}
+    expensive = []
+    for inner in ops:
+        if any(v in varying for v in reads_of(inner)):
+            varying.update(inner.results)
+            continue
+        fixed.update((r, inner) for r in inner.results)
+        if inner.name in EXPENSIVE:
+            expensive.append(inner)
+    moved: set[ir.Operation] = set()
 
+    def move(inner: ir.Operation) -> None:
+        if inner in moved:
+            return
+        moved.add(inner)
+        for value in reads_of(inner):
+            if value in fixed:
+                move(fixed[value])
+        inner.move_before(op)
 
-def _live(op: ir.Operation, is_pure: Callable[[ir.Operation], bool]) -> list[int]:
-    condition, body = (region.blocks[0] for region in op.regions)
-    depends = _dependences(body)
-    returned = list(body.operations[len(body.operations) - 1].operands)
-    pending = [i for i, r in enumerate(op.results) if _is_used(r) or _is_used(condition.arguments[i])]
-    for inner in list(body.operations)[:-1]:
-        if not is_pure(inner.operation):
-            read = [v for o in (inner.operation, *nested(inner.operation)) for v in o.operands]
-            pending += set().union(*(depends.get(v, set()) for v in read))
-    live: set[int] = set()
-    while pending:
-        i = pending.pop()
-        if i not in live:
-            live.add(i)
-            pending += depends.get(returned[i], set())
-    return sorted(live)
-
-
-def _is_used(value: ir.Value) -> bool:
-    return next(iter(value.uses), None) is not None
-
-
-def _merge_twins(op: ir.Operation) -> None:
-    """Two carries that start equal and are stepped alike (counters of two derivatives) become one."""
-    condition, body = (region.blocks[0] for region in op.regions)
-    inits, steps = list(op.operands), list(body.operations[len(body.operations) - 1].operands)
-    for j in range(len(inits)):
-        for i in range(j):
-            if inits[i] == inits[j] and _alike(steps[i], steps[j], body.arguments[i], body.arguments[j]):
-                for twin, kept in ((body.arguments[j], body.arguments[i]), (op.results[j], op.results[i]),
-                                   (condition.arguments[j], condition.arguments[i])):  # fmt: skip
-                    twin.replace_all_uses_with(kept)
-                break
-
-
-def _alike(a: ir.Value, b: ir.Value, x: ir.Value, y: ir.Value) -> bool:
-    """True if `b` is what `a` is, with `y` for `x`."""
-    if a == b:
-        return True
-    one, other = a.owner, b.owner
-    if isinstance(one, ir.Block) or isinstance(other, ir.Block):
-        return (a, b) == (x, y)
-    one, other = one.operation, other.operation
-    return (
-        one.name == other.name
-        and not len(one.regions)
-        and len(one.results) == 1
-        and str(one.attributes) == str(other.attributes)
-        and a.type == b.type
-        and len(one.operands) == len(other.operands)
-        and all(
-            u == v or (u, v) == (x, y) or _same_constant(u, v)
-            for u, v in zip(one.operands, other.operands, strict=True)
-        )
-    )
-
-
-def _same_constant(a: ir.Value, b: ir.Value) -> bool:
-    owners = [v.owner for v in (a, b)]
-    if any(isinstance(owner, ir.Block) for owner in owners):
-        return False
-    one, other = (owner.operation for owner in owners)
-    return one.name == other.name == "stablehlo.constant" and one.attributes["value"] == other.attributes["value"]
+    for inner in expensive:
+        move(inner)
+    return bool(expensive)

@@ -10,12 +10,13 @@ from iree.compiler import ir
 from nabla_mlir.dialects.locations import named
 from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.tensor import wrap
-from nabla_mlir.passes import patterns_arithmetic, patterns_contraction, patterns_shape
+from nabla_mlir.passes import patterns_arithmetic, patterns_contraction, patterns_pieces, patterns_shape
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import erase_dead_in, is_pure, is_unused
+from nabla_mlir.passes.loops import simplify_loop
 from nabla_mlir.passes.patterns import PATTERNS
 
-FAMILIES = (patterns_arithmetic, patterns_contraction, patterns_shape)
+FAMILIES = (patterns_arithmetic, patterns_contraction, patterns_pieces, patterns_shape)
 MAX_SWEEPS = 16
 COMMUTATIVE = {f"stablehlo.{word}" for word in ("add", "multiply", "maximum", "minimum", "and", "or", "xor")}
 
@@ -36,7 +37,7 @@ def _sweep(block: ir.Block) -> bool:
         for region in op.regions:
             for inner in region.blocks:
                 changed |= _sweep(inner)
-        changed |= _rewrite(op)
+        changed |= simplify_loop(op) if op.name == "stablehlo.while" else _rewrite(op)
     return changed
 
 

@@ -154,7 +154,34 @@ SUFFIXES = "LABEL|NEXT|SAME|NOT|DAG|EMPTY|COUNT-[0-9]+"
 
 @pytest.mark.parametrize("path", LIT_FILES, ids=relative)
 def test_no_check_is_dead(path: Path) -> None:
-    text = path.read_text()
+    require_live_checks(path.read_text())
+
+
+RUN = "// RUN: nabla-opt %s | filecheck %s\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "// CHECK: x",  # no RUN line
+        RUN.replace(":", "") + "// CHECK: x",  # nor here
+        RUN,  # nothing is checked
+        RUN + "// CHECK: x\n// CHECKK: y",
+        RUN + "// CHECK: x\n// CHECK-NXT: y",
+        RUN + "// CHECK: x\n// CHECK y",
+        RUN + "// CHECK: x\n// OTHER: y",  # no RUN line passes this prefix
+        RUN.replace("%s\n", "%s --check-prefixes=A,B\n") + "// A: x",  # and here nothing uses one that is passed
+        RUN + "// CHECK: x\n// expected-error@+1 {{y}}",  # nothing verifies it
+        "// RUN: nabla-opt --list-passes | filecheck %S/other\n// CHECK: x",  # does not read the file
+    ],
+)
+def test_dead_checks_are_found(text: str) -> None:
+    with pytest.raises(AssertionError):
+        require_live_checks(text)
+
+
+def require_live_checks(text: str) -> None:
+    """Fails unless every line of an .mlir test that looks like a check is read by some RUN line."""
     runs = re.findall(r"^// RUN: (.*)$", text, re.M)
     assert runs, "no RUN line"
     assert not re.findall(r"^\s*//\s*RUN(?!: ).*$", text, re.M), "a RUN line that lit does not read"

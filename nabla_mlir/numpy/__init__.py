@@ -28,7 +28,7 @@ from nabla_mlir.numpy.creation import tril as tril
 from nabla_mlir.numpy.creation import triu as triu
 from nabla_mlir.numpy.creation import zeros as zeros
 from nabla_mlir.numpy.creation import zeros_like as zeros_like
-from nabla_mlir.numpy.dtypes import bool_ as bool  # noqa: F401  (NumPy's own name)
+from nabla_mlir.numpy.dtypes import bool_ as bool  # noqa: F401  (NumPy has both names)
 from nabla_mlir.numpy.dtypes import bool_ as bool_
 from nabla_mlir.numpy.dtypes import complex64 as complex64
 from nabla_mlir.numpy.dtypes import complex128 as complex128

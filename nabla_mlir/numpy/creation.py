@@ -62,8 +62,8 @@ def _host(x: Any, leaves: Sequence[Any], dtype: np.dtype | None) -> np.ndarray:
     if dtype is None:
         # A list of Python numbers is as weak as the numbers are.
         weak = all(is_scalar(leaf) for leaf in leaves)
-        dtype = (max((scalar_dtype(leaf) for leaf in leaves), key=lambda d: "biufc".find(d.kind), default=Defaults.float)
-                 if weak else promote_dtypes(leaves))  # fmt: skip
+        widest = lambda: max(map(scalar_dtype, leaves), key=lambda d: "biufc".find(d.kind), default=Defaults.float)  # noqa: E731
+        dtype = widest() if weak else promote_dtypes(leaves)
     if dtype.kind in "iu" and host.dtype.kind in "iu" and host.size:
         info = np.iinfo(dtype)
         if host.min() < info.min or host.max() > info.max:
@@ -282,7 +282,7 @@ def diag(x: Any, k: int = 0) -> Tensor:
 
 @library
 def meshgrid(*xs: Any, indexing: str = "xy") -> list[Tensor]:
-    """The coordinates of a grid: each vector repeated along the axes of the others ("ij" in order, "xy" swaps 0 and 1)."""
+    """The coordinates of a grid: each vector along the axes of the others ("ij" in order, "xy" swaps 0 and 1)."""
     vectors = [reshaped(v, (v.size,)) for v in map(tensor, xs)]
     if indexing not in ("xy", "ij"):
         raise ShapeError(f"meshgrid requires indexing 'xy' or 'ij', got {indexing!r}.", where=user_frame())

@@ -1,4 +1,4 @@
-"""Dtypes and constants. The dtypes are NumPy's own; bfloat16 and the 8-bit floats come from ml_dtypes when asked for."""
+"""Dtypes and constants. The dtypes are NumPy's own; bfloat16 and the 8-bit floats come from ml_dtypes on demand."""
 
 from __future__ import annotations
 

@@ -127,7 +127,8 @@ def _expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
         plain += _masks(item) if _is_mask(item) else [_plain(item)]
     used = len(plain) - sum(i is None or i is Ellipsis for i in plain)
     if used > len(shape) or sum(i is Ellipsis for i in plain) > 1:
-        raise IndexingError(f"indexing requires at most {len(shape)} indices and one ellipsis, got {len(items)} for shape {shape}.",
+        raise IndexingError(f"indexing requires at most {len(shape)} indices and one ellipsis, got {len(items)} for "
+                            f"shape {shape}.",
                             where=user_frame())  # fmt: skip
     at = next((k for k, i in enumerate(plain) if i is Ellipsis), len(plain))
     rest = [slice(None)] * (len(shape) - used)
@@ -195,7 +196,8 @@ def _wrapped(i: Any, n: int, axis: int) -> Any:
     """An index array with negative numbers counted from the end."""
     if not isinstance(i, Tensor):
         if i.size and not (-n <= i.min() and i.max() < n):
-            raise IndexingError(f"indexing requires indices from {-n} to {n - 1} along axis {axis}, got {i.min()} to {i.max()}.",
+            raise IndexingError(f"indexing requires indices from {-n} to {n - 1} along axis {axis}, got {i.min()} to "
+                                f"{i.max()}.",
                                 where=user_frame())  # fmt: skip
         return np.where(i < 0, i + n, i).astype(_INT32 if n < 2**31 else np.int64)
     if i.dtype.itemsize < 4:
@@ -276,7 +278,8 @@ def put(x: Tensor, index: Any, value: Any, combiner: str) -> Tensor:
     plan = read_index(x.shape, index)
     if 0 in plan.shape:
         return x
-    value = full(plan.shape, value, x.dtype) if is_scalar(value) else _spread(convert(as_tensor(value), x.dtype), plan.shape)
+    scalar = is_scalar(value)
+    value = full(plan.shape, value, x.dtype) if scalar else _spread(convert(as_tensor(value), x.dtype), plan.shape)
     if not plan.computed:
         return _put_static(x, plan, value, combiner)
     if plan.is_scalar and all(
@@ -294,7 +297,9 @@ def put(x: Tensor, index: Any, value: Any, combiner: str) -> Tensor:
 
 def _spread(value: Tensor, shape: Shape) -> Tensor:
     if value.ndim > len(shape) or any(n not in (1, m) for n, m in zip(value.shape[::-1], shape[::-1], strict=False)):
-        raise ShapeError(f"x.at[...] requires a value that broadcasts to {shape}, got {value.shape}.", where=user_frame())
+        raise ShapeError(
+            f"x.at[...] requires a value that broadcasts to {shape}, got {value.shape}.", where=user_frame()
+        )
     return broadcast_to(value, shape)
 
 
@@ -526,7 +531,8 @@ def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> Tensor
         or len(sizes) != x.ndim
         or any(not 0 <= k <= n for k, n in zip(sizes, x.shape, strict=True))
     ):
-        raise ShapeError(f"dynamic_slice requires a start and a size within {x.shape} for each axis, got sizes {tuple(sizes)}.",
+        raise ShapeError(f"dynamic_slice requires a start and a size within {x.shape} for each axis, got sizes "
+                         f"{tuple(sizes)}.",
                          where=user_frame())  # fmt: skip
     return sh.dynamic_slice(x, *_scalars(starts), slice_sizes=tuple(sizes))
 

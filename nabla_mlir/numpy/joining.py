@@ -47,7 +47,8 @@ def _joined(name: str, xs: Sequence[Tensor], axis: int) -> Tensor:
     others = {x.shape[:axis] + x.shape[axis + 1 :] if x.ndim == xs[0].ndim else x.shape for x in xs}
     if len(others) > 1:
         raise ShapeError(
-            f"{name} requires arrays whose shapes differ in axis {axis} only, got {' and '.join(str(x.shape) for x in xs)}.",
+            f"{name} requires arrays whose shapes differ in axis {axis} only, "
+            f"got {' and '.join(str(x.shape) for x in xs)}.",
             where=user_frame(),
         )
     return joined(xs, axis)
@@ -120,8 +121,8 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
         return _cut(x, at, [operator.index(i) for i in indices_or_sections])
     parts = operator.index(indices_or_sections)
     if parts <= 0 or n % parts:
-        raise ShapeError(f"split requires a number of parts that divides the length {n}, got {parts}.", where=user_frame(),
-                         help="use array_split for parts of unequal lengths.")  # fmt: skip
+        raise ShapeError(f"split requires a number of parts that divides the length {n}, got {parts}.",
+                         where=user_frame(), help="use array_split for parts of unequal lengths.")  # fmt: skip
     return _cut(x, at, range(n // parts, n, n // parts) if n else [0] * (parts - 1))
 
 

@@ -110,7 +110,9 @@ def _labels(n: int, start: int = 0) -> str:
 # ---------------------------------------------------------------- products
 @library
 def matmul(a: Any, b: Any, /) -> Tensor:
-    """The matrix product of the last two axes; axes before them broadcast, vectors are rows on the left, columns on the right.
+    """The matrix product of the last two axes; those before them broadcast.
+
+    A vector on the left is a row, one on the right a column.
 
     Raises:
       ShapeError: the inner lengths differ, or an operand is a scalar.
@@ -291,7 +293,8 @@ def _parse(subscripts: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str
     allowed = set(string.ascii_letters)
     pieces = [*inputs, output]
     if any(set(p.replace("...", "", 1)) - allowed for p in pieces) or len(inputs) != len(shapes):
-        raise ShapeError(f"einsum requires letters, '...', ',' and '->', and {len(shapes)} operands, got {subscripts!r}.",
+        raise ShapeError(f"einsum requires letters, '...', ',' and '->', and {len(shapes)} operands, "
+                         f"got {subscripts!r}.",
                          where=user_frame())  # fmt: skip
     ranks = []
     for own, shape in zip(inputs, shapes, strict=True):

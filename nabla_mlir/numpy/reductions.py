@@ -36,12 +36,10 @@ from nabla_mlir.ops.tensor import Tensor, full, full_like
 # ---------------------------------------------------------------- words
 def fold(x: Tensor, axes: Shape, combiner: str, keepdims: bool = False) -> Tensor:
     """The elements along `axes` combined; `x` itself if there are none to combine."""
-    if axes:
-        out = reduce(
-            x, full((), identity_of(combiner, x.dtype), x.dtype), dimensions=tuple(sorted(axes)), body=combiner
-        )
-    else:
-        out = x
+    if not axes:
+        return x
+    start = full((), identity_of(combiner, x.dtype), x.dtype)
+    out = reduce(x, start, dimensions=tuple(sorted(axes)), body=combiner)
     return keep(out, x.shape, axes) if keepdims else out
 
 

@@ -128,7 +128,7 @@ def _less(x: Tensor, y: Tensor) -> Tensor:
 
 @library
 def floor_divide(x: Any, y: Any, /) -> Tensor:
-    """The largest integer not above x / y; x is that times y plus the remainder."""
+    """The largest integer not above x / y; `remainder` is what is left."""
     x, y = meet("floor_divide", x, y)
     return _quotient(require_real("floor_divide", x), y)
 

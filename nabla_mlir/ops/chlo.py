@@ -104,7 +104,7 @@ def _top_k_numpy(x: Any, k: int = 2) -> Any:
     return [np.take_along_axis(x, order, -1), order]
 
 
-top_k = general(
+top_k: OpDef = general(
     "chlo.top_k", doc="The k largest elements along the last axis, and where they stand.", attributes={"k": I64},
     result=lambda x, k: [((*x.shape[:-1], k), x.dtype), ((*x.shape[:-1], k), np.dtype(np.int32))],
     jvp=_top_k_jvp, batch=lambda xs, mapped, size, k: top_k.apply(xs, {"k": k}), multi=True,

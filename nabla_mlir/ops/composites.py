@@ -166,7 +166,7 @@ def _train(xs: Sequence[Tensor], *, epsilon: float, feature_index: int) -> list[
     mean = _mean(x, feature_index)
     centred = x - _over_features(mean, x, feature_index)
     variance = _mean(centred * centred, feature_index)
-    params = {"epsilon": epsilon, "feature_index": feature_index}
+    params: dict[str, Any] = {"epsilon": epsilon, "feature_index": feature_index}
     return [*_normalize([x, scale, offset, mean, variance], **params), mean, variance]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from nabla_mlir.dialects.stablehlo import I64Array, enum
 from nabla_mlir.ops.elementwise import conj
 from nabla_mlir.ops.kinds import structural
+from nabla_mlir.ops.registry import OpDef
 from nabla_mlir.ops.samples import Case
 from nabla_mlir.ops.tensor import Tensor, constant
 
@@ -41,7 +42,7 @@ def _weights(row: np.ndarray, like: Tensor) -> Tensor:
     return broadcast_in_dim(constant(row.astype(like.dtype)), shape=like.shape, broadcast_dimensions=(like.ndim - 1,))
 
 
-fft = structural(
+fft: OpDef = structural(
     "stablehlo.fft", doc="Discrete Fourier transform over the last axes: FFT, IFFT, RFFT or IRFFT.",
     attributes={"fft_type": enum("fft_type"), "fft_length": I64Array},
     transpose=_transpose, batch=lambda xs, mapped, size, **params: [fft(xs[0], **params)],

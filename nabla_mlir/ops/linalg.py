@@ -15,7 +15,7 @@ from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.ops.contraction import dims, dot_general
 from nabla_mlir.ops.elementwise import conj, select
 from nabla_mlir.ops.kinds import general, prefixed
-from nabla_mlir.ops.registry import ZERO, MaybeZero, Zero
+from nabla_mlir.ops.registry import ZERO, MaybeZero, OpDef, Zero
 from nabla_mlir.ops.samples import Case, Domain, reals
 from nabla_mlir.ops.shape import broadcast_in_dim, move_axis, reshape, transpose
 from nabla_mlir.ops.tensor import Tensor, constant, full_like
@@ -76,7 +76,7 @@ def _solve_jvp(
 ) -> list[MaybeZero]:
     """Op(A) X = B gives op(A) X' = B' - op(A') X: one more solve. Only the triangle of A' that is read counts."""
     a, (da, db), x = xs[0], tangents, outs[0]
-    params = {"left_side": left_side, "lower": lower, "unit_diagonal": unit_diagonal, "transpose_a": transpose_a}
+    params: dict[str, Any] = {"left_side": left_side, "lower": lower, "unit_diagonal": unit_diagonal, "transpose_a": transpose_a}
     right: MaybeZero = db
     if not isinstance(da, Zero):
         read = tril(da, lower, diagonal=0.0 if unit_diagonal else 1.0)
@@ -125,7 +125,7 @@ def _solve_numpy(*, left_side: bool, lower: bool, unit_diagonal: bool, transpose
 
 
 def _solve_sample(shapes: Any, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str) -> Case:
-    params = {"left_side": left_side, "lower": lower, "unit_diagonal": unit_diagonal, "transpose_a": transpose_a}
+    params: dict[str, Any] = {"left_side": left_side, "lower": lower, "unit_diagonal": unit_diagonal, "transpose_a": transpose_a}
     return Case(shapes, params, (reals(0.5, 2),), numpy=_solve_numpy(**params))
 
 
@@ -186,7 +186,7 @@ def _cholesky_numpy(lower: bool) -> Any:
     return run
 
 
-cholesky = general(
+cholesky: OpDef = general(
     "stablehlo.cholesky", doc="The triangular factor of a positive definite matrix; one triangle is read.",
     attributes={"lower": Bool}, result=lambda x, lower: [(x.shape, x.dtype)],
     defaults={"lower": False}, jvp=_cholesky_jvp, batch=lambda xs, mapped, size, lower: [cholesky(xs[0], lower=lower)],

@@ -25,7 +25,7 @@ INDEX = np.dtype(np.int32)
 CHUNK = 512  # iterations that a loop of unknown length keeps at a time
 
 # Worth storing rather than computing again.
-_EXPENSIVE = {
+EXPENSIVE = {
     "stablehlo.dot_general", "stablehlo.convolution", "stablehlo.while", "stablehlo.sort", "stablehlo.reduce",
     "stablehlo.reduce_window", "stablehlo.gather", "stablehlo.scatter", "stablehlo.cholesky",
     "stablehlo.triangular_solve", "stablehlo.fft", "stablehlo.tanh", "stablehlo.exponential", "stablehlo.logistic",
@@ -116,7 +116,7 @@ def _choose_stored(backward: _Backward, ops: list[ir.Operation], copies: list[li
     Each is held by one use until it is its turn, so that none disappears while the list is walked backwards.
     """
     with ir.InsertionPoint.at_block_terminator(backward.block):
-        held = [Kept(c) if o.name in _EXPENSIVE else None for o, c in zip(ops, copies, strict=True)]
+        held = [Kept(c) if o.name in EXPENSIVE else None for o, c in zip(ops, copies, strict=True)]
     for original, kept in zip(reversed(ops), reversed(held), strict=True):
         _erase_unused(backward.block)
         if kept is None:
@@ -229,7 +229,8 @@ def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: lis
     with ir.InsertionPoint(op):
         stored, empty = _tapes(backward, counter.trips, {counting})
         if stored:
-            state, _, tapes = _forward(op, [wrap(v) for v in op.operands], full((), 0, INDEX), None, None, stored, empty)
+            operands = [wrap(v) for v in op.operands]
+            state, _, tapes = _forward(op, operands, full((), 0, INDEX), None, None, stored, empty)
         else:
             state, tapes = [wrap(r) for r in op.results], []
     dtype = wrap(counting).dtype
@@ -239,7 +240,8 @@ def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: lis
         known[counting] = _count(i, counter, dtype)
         return known
 
-    results = _backward_loop(backward, [*seeds, *sums], full((), counter.trips - 1, INDEX), full((), 0, INDEX), known_at)
+    last, first = full((), counter.trips - 1, INDEX), full((), 0, INDEX)
+    results = _backward_loop(backward, [*seeds, *sums], last, first, known_at)
     backward.holder.erase()
     if stored:
         replace(op, state)

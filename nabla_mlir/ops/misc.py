@@ -12,14 +12,14 @@ from nabla_mlir.dialects.stablehlo import enum
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.elementwise import convert
 from nabla_mlir.ops.kinds import all_prefixed, general, nondifferentiable
-from nabla_mlir.ops.registry import ZERO, MaybeZero, Zero, add_any
+from nabla_mlir.ops.registry import ZERO, MaybeZero, OpDef, Zero, add_any
 from nabla_mlir.ops.samples import Case
 from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.ops.tensor import Tensor, constant, full, wrap
 
 Shape = tuple[int, ...]
 
-bitcast_convert = nondifferentiable(
+bitcast_convert: OpDef = nondifferentiable(
     "stablehlo.bitcast_convert", doc="The same bits as another element type; its derivative is zero, as in JAX.",
     result=lambda x, shape, dtype: [(tuple(shape), np.dtype(dtype))],
     result_params=lambda op: dict(zip(("shape", "dtype"), shape_and_dtype(op.results[0].type), strict=True)),

@@ -158,7 +158,7 @@ def folded(
     values = fold(values, window_dimensions, window_strides, window_dilations, join)
     if isinstance(body, str) and splat_of(inits[0]) == identity_of(body, inits[0].dtype):
         return values
-    return join([expand_scalar(i, v) for i, v in zip(inits, values, strict=True)], values)  # type: ignore[misc]
+    return join([expand_scalar(i, v) for i, v in zip(inits, values, strict=True)], values)
 
 
 # ---------------------------------------------------------------- reduce_window
@@ -195,7 +195,7 @@ def _sum_tangent(xs: Any, tangents: Any, params: Params) -> MaybeZero:
     # init also stands between and around the elements: it enters once, and once for each place that holds no element.
     held = reduce_window(full_like(x, 1), full((), 0, x.dtype), body="add", **params)
     entered = full_like(held, 1 + int(np.prod(params["window_dimensions"]))) - held
-    return add_any(total, expand_scalar(t_init, held) * entered)  # type: ignore[operator]
+    return add_any(total, expand_scalar(t_init, held) * entered)
 
 
 def _extremum_tangent(xs: Any, t: Tensor, body: str, params: Params) -> Tensor:

@@ -13,8 +13,10 @@ from nabla_mlir.errors import DtypeError, IndexingError, ShapeError, TraceError
 rng = np.random.default_rng(2)
 INPUTS = {
     "x": rng.normal(size=(5, 6)), "cube": rng.normal(size=(3, 4, 5)), "v": rng.normal(size=7), "s": np.array(2.0),
-    "i": np.array([0, 2, 1]), "j": np.array([1, -1, 3]), "grid": np.array([[0, 1], [-2, 2]]), "k": np.array(1), "neg": np.array(-1),
-    "u8": np.array([1, 2], np.uint8), "empty": np.zeros((0, 3)), "deep": rng.normal(size=(2, 3, 4, 5)), "row": rng.normal(size=6),
+    "i": np.array([0, 2, 1]), "j": np.array([1, -1, 3]), "grid": np.array([[0, 1], [-2, 2]]), "k": np.array(1),
+    "neg": np.array(-1),
+    "u8": np.array([1, 2], np.uint8), "empty": np.zeros((0, 3)), "deep": rng.normal(size=(2, 3, 4, 5)),
+    "row": rng.normal(size=6),
     "dup": np.array([1, 1, 4, 1]), "four": rng.normal(size=4), "i32": rng.integers(0, 9, (4, 4)).astype(np.int32),
 }  # fmt: skip
 
@@ -90,7 +92,8 @@ def updated(xp, x, index, value, how="set"):
     elif how == "power":
         out[index] = out[index] ** value
     else:
-        name = {"add": "add", "subtract": "subtract", "multiply": "multiply", "divide": "divide", "min": "minimum", "max": "maximum"}
+        name = {"add": "add", "subtract": "subtract", "multiply": "multiply", "divide": "divide", "min": "minimum",
+                "max": "maximum"}  # fmt: skip
         getattr(np, name[how]).at(out, index, value)
     return out
 
@@ -118,7 +121,7 @@ INDICES = {
 }
 PUT = {}
 for _index, _get in INDICES.items():
-    for _how in "set add subtract multiply divide power min max".split():
+    for _how in ("set", "add", "subtract", "multiply", "divide", "power", "min", "max"):
         if (_index, _how) in (("[[0, 2]]", "power"), ("[i, ::-2]", "power")):
             # IREE 3.13 compiles neither gather, square and scatter at the same constant places, nor a reversed and
             # strided slice fused with a gather.
@@ -144,7 +147,9 @@ PUT |= {
 GROUPS = [Group(INPUTS, dict(list(c.items())[i : i + 60])) for c in (GET, PUT) for i in range(0, len(c), 60)]
 
 
-@pytest.mark.parametrize(("group", "name"), [(g, n) for g in GROUPS for n in g], ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("group", "name"), [(g, n) for g in GROUPS for n in g], ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_against_numpy(group, name):
     group.check(name)
 

@@ -9,17 +9,19 @@ SPECIAL = np.array([0.0, -0.0, 1.0, -1.5, 2.5, 3.5, np.inf, -np.inf, np.nan, 1e-
 INPUTS = {
     "f32": rng.normal(size=(3, 4)).astype(np.float32), "f64": rng.normal(size=(3, 4)), "row": rng.normal(size=4),
     "column": rng.normal(size=(3, 1)), "i32": rng.integers(-9, 9, (3, 4)).astype(np.int32),
-    "i64": rng.integers(1, 9, (3, 4)), "negative": -rng.integers(1, 9, (3, 4)), "u8": rng.integers(1, 9, 4).astype(np.uint8),
+    "i64": rng.integers(1, 9, (3, 4)), "negative": -rng.integers(1, 9, (3, 4)),
+    "u8": rng.integers(1, 9, 4).astype(np.uint8),
     "b": rng.integers(0, 2, (3, 4)).astype(bool), "b2": rng.integers(0, 2, 4).astype(bool),
-    "c": (rng.normal(size=(3, 4)) + 1j * rng.normal(size=(3, 4))).astype(np.complex64), "unit": rng.uniform(-0.9, 0.9, (3, 4)),
+    "c": (rng.normal(size=(3, 4)) + 1j * rng.normal(size=(3, 4))).astype(np.complex64),
+    "unit": rng.uniform(-0.9, 0.9, (3, 4)),
     "positive": rng.uniform(0.5, 3, (3, 4)), "above": rng.uniform(1.1, 3, (3, 4)), "special": SPECIAL,
     "specials": np.roll(SPECIAL, 5), "none": np.zeros((0, 4)), "scalar": np.array(0.7),
 }  # fmt: skip
 
 CASES = {}
 for domain, names in {
-    "f64": "sin cos tan sinh cosh tanh arctan arcsinh exp exp2 expm1 cbrt deg2rad rad2deg negative absolute sign square "
-    "floor ceil rint trunc isfinite isnan isinf signbit fabs sinc positive",
+    "f64": "sin cos tan sinh cosh tanh arctan arcsinh exp exp2 expm1 cbrt deg2rad rad2deg negative absolute sign "
+    "square floor ceil rint trunc isfinite isnan isinf signbit fabs sinc positive",
     "unit": "arcsin arccos arctanh",
     "positive": "log log2 log10 log1p sqrt reciprocal",
     "above": "arccosh",
@@ -34,12 +36,12 @@ for domain, names in {
         CASES[f"{name}({domain})"] = lambda xp, a, n=name, d=domain: getattr(xp, n)(getattr(a, d))
 
 for pair, names in {
-    ("f64", "row"): "add subtract multiply divide maximum minimum fmax fmin arctan2 hypot logaddexp logaddexp2 copysign fmod "
-    "remainder floor_divide divmod equal less greater_equal logical_and heaviside",
+    ("f64", "row"): "add subtract multiply divide maximum minimum fmax fmin arctan2 hypot logaddexp logaddexp2 "
+    "copysign fmod remainder floor_divide divmod equal less greater_equal logical_and heaviside",
     ("column", "row"): "add power_ maximum less",
     ("special", "specials"): "maximum minimum fmax fmin logaddexp hypot copysign equal less not_equal heaviside",
-    ("i32", "i64"): "add subtract multiply divide floor_divide remainder fmod divmod maximum power left_shift right_shift "
-    "bitwise_and bitwise_or bitwise_xor greater",
+    ("i32", "i64"): "add subtract multiply divide floor_divide remainder fmod divmod maximum power left_shift "
+    "right_shift bitwise_and bitwise_or bitwise_xor greater",
     ("i32", "negative"): "floor_divide remainder fmod",
     ("f32", "i32"): "add divide maximum less",
     ("f32", "f64"): "add multiply",
@@ -56,7 +58,8 @@ for pair, names in {
         if name == "power_":
             CASES["power of positive"] = lambda xp, a: xp.power(xp.absolute(a.column), a.row)
             continue
-        CASES[f"{name}({', '.join(pair)})"] = lambda xp, a, n=name, p=pair: getattr(xp, n)(getattr(a, p[0]), getattr(a, p[1]))
+        case = lambda xp, a, n=name, p=pair: getattr(xp, n)(getattr(a, p[0]), getattr(a, p[1]))  # noqa: E731
+        CASES[f"{name}({', '.join(pair)})"] = case
 
 CASES |= {
     "x + 1": lambda xp, a: a.f32 + 1,
@@ -122,6 +125,8 @@ for _i, _name in enumerate(CASES):
 GROUPS = [Group(INPUTS, cases, 1e-9) for cases in GROUPS.values()]
 
 
-@pytest.mark.parametrize(("group", "name"), [(g, n) for g in GROUPS for n in g], ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("group", "name"), [(g, n) for g in GROUPS for n in g], ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_against_numpy(group, name):
     group.check(name)

@@ -1,0 +1,376 @@
+"""What an imported module may hold and the table does not: rewritten to operations of the table, or refused.
+
+Portable artifacts become StableHLO, composites calls of what defines them, tuples their elements, and operations with
+computed shapes those with static ones, as far as the shapes are constants.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.context import context, parse_module
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.stablehlo import ConvDims, GatherDims, I64Array, String
+from nabla_mlir.dialects.types import dtype_of
+from nabla_mlir.errors import DtypeError, ImportIRError
+from nabla_mlir.ops.chlo import broadcast_shape
+from nabla_mlir.ops.composites import unary_einsum
+from nabla_mlir.ops.registry import REGISTRY
+from nabla_mlir.ops.shape import broadcast_in_dim, pad, reshape, slice_
+from nabla_mlir.ops.tensor import Tensor, constant, wrap
+
+_COLLECTIVE = "it speaks of several devices; there is one"
+_CHANNEL = "it speaks to the outside while it runs"
+# Operations that no record will have, with the reason that the user is told.
+REFUSED: dict[str, str] = {
+    **dict.fromkeys(
+        ["stablehlo.all_gather", "stablehlo.all_reduce", "stablehlo.all_to_all", "stablehlo.collective_broadcast",
+         "stablehlo.collective_permute", "stablehlo.collective_reduce", "stablehlo.partition_id",
+         "stablehlo.reduce_scatter", "stablehlo.replica_id", "stablehlo.cross-replica-sum"], _COLLECTIVE),
+    **dict.fromkeys(
+        ["stablehlo.after_all", "stablehlo.create_token", "stablehlo.infeed", "stablehlo.outfeed", "stablehlo.recv",
+         "stablehlo.send"], _CHANNEL),
+    **dict.fromkeys(["stablehlo.async_start", "stablehlo.async_done"], "asynchronous calls have no derivative"),
+    **dict.fromkeys(["stablehlo.uniform_quantize", "stablehlo.uniform_dequantize"],
+                    "quantised types have no NumPy counterpart"),
+    "chlo._asin_acos_kernel": "it is a part of the expansion of complex asin and acos; import the module before it",
+    "chlo.scan": "no exporter writes it; write a stablehlo.while",
+}  # fmt: skip
+# Operations that are rewritten when a module is imported.
+REWRITTEN = (
+    "stablehlo.tuple", "stablehlo.get_tuple_element", "stablehlo.composite", "chlo.constant", "chlo.broadcast_select",
+    "stablehlo.unary_einsum", "stablehlo.dynamic_broadcast_in_dim", "stablehlo.dynamic_reshape",
+    "stablehlo.dynamic_iota", "stablehlo.dynamic_pad", "stablehlo.dynamic_gather", "stablehlo.dynamic_conv",
+    "stablehlo.real_dynamic_slice", "stablehlo.get_dimension_size", "stablehlo.set_dimension_size",
+)  # fmt: skip
+
+
+def refused(op: ir.Operation, function: str) -> ImportIRError:
+    """The error for an operation that cannot be imported; it is named, with the reason if there is one."""
+    reason = REFUSED.get(op.name)
+    return ImportIRError(
+        f"importing requires operations of the table, got {op.name} in {function}"
+        + (f": {reason}." if reason else "."),
+        where=source_of(op.location),
+    )
+
+
+# ---------------------------------------------------------------- portable artifacts
+
+
+def parse(source: str | bytes) -> ir.Module:
+    """A module of StableHLO from text, bytecode or a portable artifact."""
+    try:
+        return from_portable(parse_module(source))
+    except ImportIRError as error:
+        if isinstance(source, bytes) and "'sdy'" in error.message:
+            error.add_note("help: shardings of JAX (sdy) have no portable form here; export with jax.config.update("
+                           "'jax_use_shardy_partitioner', False), or use nm.from_jax.")  # fmt: skip
+        raise
+
+
+def from_portable(module: ir.Module) -> ir.Module:
+    """StableHLO from a portable artifact (VHLO), which only the compiler's own conversion reads."""
+    operations = [op.operation for op in module.body.operations]
+    if not any(op.name.startswith("vhlo.") for op in operations):
+        return module
+    from nabla_mlir.toolchain import run_compiler
+
+    for function in operations:
+        for op in list(nested(function)):
+            if op.name.startswith("vhlo.composite_"):
+                _replace_by_call(op)
+    done = run_compiler(
+        ["--iree-input-type=auto", "--compile-to=input", "--mlir-print-ir-after-all", "--mlir-print-ir-module-scope",
+         "--mlir-disable-threading", "-", "-o", "-"],
+        str(module).encode(),
+    )  # fmt: skip
+    found = re.search(r"IR Dump After VhloLegalizeToStablehloPass(.*)\n", done.stderr)
+    if found is None or "Failed" in found[1]:
+        first = next((line for line in done.stderr.splitlines() if "error:" in line), "no conversion took place")
+        raise ImportIRError(f"importing requires a portable artifact that converts to StableHLO, got {first}")
+    text = done.stderr[found.end() :]
+    return parse_module(text[: text.index("\n}\n") + 3])  # the module; what follows are other dumps
+
+
+def _replace_by_call(op: ir.Operation) -> None:
+    with context(), ir.Location.unknown(), ir.InsertionPoint(op):
+        made = ir.Operation.create(
+            "vhlo.call_v1", results=[r.type for r in op.results], operands=list(op.operands),
+            attributes={"callee": op.attributes["decomposition"]},
+        )  # fmt: skip
+    _replace(op, list(made.results))
+
+
+# ---------------------------------------------------------------- before calls are inlined
+
+
+def composites_to_calls(module: ir.Module) -> None:
+    """Every composite becomes a call of the function that defines it."""
+    for op in list(nested(module.operation)):
+        if op.name != "stablehlo.composite":
+            continue
+        with context(), op.location, ir.InsertionPoint(op):
+            made = ir.Operation.create(
+                "func.call", results=[r.type for r in op.results], operands=list(op.operands),
+                attributes={"callee": op.attributes["decomposition"]},
+            )  # fmt: skip
+        _replace(op, list(made.results))
+
+
+# ---------------------------------------------------------------- afterwards
+
+
+def normalize(function: ir.Operation) -> None:
+    """Rewrites the body of a function to operations of the table, with static shapes."""
+    block = function.regions[0].blocks[0]
+    with context(), ir.Location.unknown():
+        _normalize_block(block)
+        _flatten_results(function)
+
+
+def _normalize_block(block: ir.Block) -> None:
+    for item in list(block.operations):
+        op = item.operation
+        for region in op.regions:
+            for inner in region.blocks:
+                _normalize_block(inner)
+        rewrite = _REWRITES.get(op.name) or (_custom_call if op.name == "stablehlo.custom_call" else None)
+        if rewrite is None and any(_is_dynamic(r.type) for r in op.results):
+            rewrite = _again
+        if rewrite is None:
+            continue
+        with op.location, ir.InsertionPoint(op):
+            values = rewrite(op)
+        if values is not None:
+            _replace(op, values)
+
+
+def _replace(op: ir.Operation, values: list[ir.Value]) -> None:
+    for old, new in zip(op.results, values, strict=True):
+        old.replace_all_uses_with(new)
+    op.erase()
+
+
+def _is_dynamic(type: ir.Type) -> bool:
+    return isinstance(type, ir.RankedTensorType) and not type.has_static_shape
+
+
+def _again(op: ir.Operation) -> list[ir.Value] | None:
+    """The same operation on operands whose shapes are static by now."""
+    record = REGISTRY.get(op.name)
+    if record is None or any(_is_dynamic(v.type) for v in op.operands):
+        return None
+    try:
+        params = record.read(op)
+    except DtypeError:
+        return None  # its shape stands in its result type alone
+    return [y.value for y in record.apply([wrap(v) for v in op.operands], params)]
+
+
+def _flatten_results(function: ir.Operation) -> None:
+    """The function's type as its body has it now; a tuple that is returned becomes several results."""
+    block = function.regions[0].blocks[0]
+    *_, last = block.operations
+    values: list[ir.Value] = []
+    for value in last.operation.operands:
+        values += _elements(value) if _is_tuple(value.type) else [value]
+    if values != list(last.operation.operands):
+        with ir.InsertionPoint(last):
+            ir.Operation.create(last.operation.name, operands=values)
+        last.operation.erase()
+        for name in ("res_attrs",):
+            if name in function.attributes:
+                del function.attributes[name]
+    for item in reversed(list(block.operations)):
+        if item.operation.name == "stablehlo.tuple" and not any(True for _ in item.operation.results[0].uses):
+            item.operation.erase()
+    type = ir.FunctionType.get([a.type for a in block.arguments], [v.type for v in values])
+    function.attributes["function_type"] = ir.TypeAttr.get(type)
+
+
+# ---------------------------------------------------------------- tuples, constants, older names
+
+
+def _is_tuple(type: ir.Type) -> bool:
+    return isinstance(type, ir.TupleType)
+
+
+def _elements(value: ir.Value) -> list[ir.Value]:
+    owner = getattr(value.owner, "operation", None)
+    if owner is None or owner.name != "stablehlo.tuple":
+        raise ImportIRError(f"importing requires tuples that are made in the module, got an argument {value.type}.")
+    return [e for v in owner.operands for e in (_elements(v) if _is_tuple(v.type) else [v])]
+
+
+def _element(op: ir.Operation) -> list[ir.Value]:
+    owner = getattr(op.operands[0].owner, "operation", None)
+    if owner is None or owner.name != "stablehlo.tuple":
+        raise ImportIRError(f"importing requires tuples that are made in the module, got {op.operands[0].type}.",
+                            where=source_of(op.location))  # fmt: skip
+    return [owner.operands[op.attributes["index"].value]]
+
+
+def _plain_constant(op: ir.Operation) -> list[ir.Value]:
+    return [stablehlo.emit("stablehlo.constant", [], attributes={"value": op.attributes["value"]}).results[0]]
+
+
+def _broadcast_select(op: ir.Operation) -> list[ir.Value]:
+    xs = [wrap(v) for v in op.operands]
+    shape = (
+        broadcast_shape([x.shape for x in xs], None) if len(xs) == 2 else np.broadcast_shapes(*(x.shape for x in xs))
+    )
+    spread = [
+        x if x.shape == shape else broadcast_in_dim(
+            x, shape=shape, broadcast_dimensions=tuple(range(len(shape) - x.ndim, len(shape))))
+        for x in xs
+    ]  # fmt: skip
+    return [REGISTRY["stablehlo.select"](*spread).value]
+
+
+def _unary_einsum(op: ir.Operation) -> list[ir.Value]:
+    from nabla_mlir.ops.composites import _einsum
+
+    return [y.value for y in _einsum([wrap(op.operands[0])], **unary_einsum.read(op))]
+
+
+def _custom_call(op: ir.Operation) -> list[ir.Value] | None:
+    """The names under which older exporters wrote operations of CHLO."""
+    target = String.decode(op.attributes["call_target_name"])
+    name = f"chlo.{target.removeprefix('mhlo.')}"
+    if not target.startswith("mhlo.") or name not in REGISTRY:
+        return None
+    record = REGISTRY[name]
+    params: dict[str, Any] = dict(record.defaults)
+    if "mhlo.attributes" in op.attributes:
+        given = op.attributes["mhlo.attributes"]
+        params |= {k: record.attributes[k].decode(given[k]) for k in record.attributes if k in given}
+    return [y.value for y in record.apply([wrap(v) for v in op.operands], params)]
+
+
+# ---------------------------------------------------------------- computed shapes
+
+
+def _known(value: ir.Value) -> np.ndarray | None:
+    """The number that a value always has, found by folding what shapes are computed with."""
+    owner = getattr(value.owner, "operation", None)
+    if owner is None:
+        return None
+    if owner.name in ("stablehlo.constant", "arith.constant"):
+        return stablehlo.constant_array(owner) if owner.name.startswith("stablehlo") else None
+    fold = _FOLDS.get(owner.name)
+    if fold is None:
+        return None
+    xs = [_known(v) for v in owner.operands]
+    return None if any(x is None for x in xs) else fold(owner, *xs)
+
+
+def _cast(op: ir.Operation, x: Any) -> np.ndarray:
+    return np.asarray(x).astype(dtype_of(op.results[0].type.element_type))
+
+
+_FOLDS: dict[str, Callable[..., np.ndarray]] = {
+    "stablehlo.convert": _cast,
+    "stablehlo.reshape": lambda op, x: x.reshape(tuple(op.results[0].type.shape)),
+    "stablehlo.concatenate": lambda op, *xs: np.concatenate(xs, op.attributes["dimension"].value),
+    "stablehlo.broadcast_in_dim": lambda op, x: np.broadcast_to(x, tuple(op.results[0].type.shape)),
+    "stablehlo.slice": lambda op, x: x[tuple(
+        slice(*bounds) for bounds in zip(*(I64Array.decode(op.attributes[k]) for k in (
+            "start_indices", "limit_indices", "strides")), strict=True))],
+    "stablehlo.add": lambda op, x, y: x + y, "stablehlo.subtract": lambda op, x, y: x - y,
+    "stablehlo.multiply": lambda op, x, y: x * y, "stablehlo.maximum": lambda op, x, y: np.maximum(x, y),
+    "stablehlo.minimum": lambda op, x, y: np.minimum(x, y), "stablehlo.negate": lambda op, x: -x,
+    "stablehlo.divide": lambda op, x, y: _cast(op, np.trunc(x / y)),
+}  # fmt: skip
+
+
+def _numbers(op: ir.Operation, index: int) -> tuple[int, ...]:
+    known = _known(op.operands[index])
+    if known is None:
+        raise ImportIRError(
+            f"importing requires shapes that are constants, got a computed operand {index} of {op.name}.",
+            where=source_of(op.location),
+        )  # fmt: skip
+    return tuple(int(n) for n in known.ravel())
+
+
+def _static(make: Callable[..., Tensor]) -> Callable[[ir.Operation], list[ir.Value]]:
+    def rewrite(op: ir.Operation) -> list[ir.Value]:
+        try:
+            return [make(op, wrap(op.operands[0])).value]
+        except DtypeError as error:
+            raise ImportIRError(f"importing requires static shapes, got {op.operands[0].type} at {op.name}.",
+                                where=source_of(op.location)) from error  # fmt: skip
+
+    return rewrite
+
+
+def _dynamic_broadcast(op: ir.Operation, x: Tensor) -> Tensor:
+    dims = I64Array.decode(op.attributes["broadcast_dimensions"])
+    return broadcast_in_dim(x, shape=_numbers(op, 1), broadcast_dimensions=dims)
+
+
+def _dynamic_iota(op: ir.Operation) -> list[ir.Value]:
+    dtype = dtype_of(op.results[0].type.element_type)
+    iota = REGISTRY["stablehlo.iota"]
+    return [iota(shape=_numbers(op, 0), dtype=dtype, iota_dimension=op.attributes["iota_dimension"].value).value]
+
+
+def _dynamic_pad(op: ir.Operation, x: Tensor) -> Tensor:
+    low, high, interior = (_numbers(op, i) for i in (2, 3, 4))
+    return pad(x, wrap(op.operands[1]), edge_padding_low=low, edge_padding_high=high, interior_padding=interior)
+
+
+def _dynamic_gather(op: ir.Operation, x: Tensor) -> Tensor:
+    return REGISTRY["stablehlo.gather"](
+        x, wrap(op.operands[1]), dimension_numbers=GatherDims.decode(op.attributes["dimension_numbers"]),
+        slice_sizes=_numbers(op, 2), indices_are_sorted="indices_are_sorted" in op.attributes
+        and bool(op.attributes["indices_are_sorted"].value),
+    )  # fmt: skip
+
+
+def _dynamic_conv(op: ir.Operation, x: Tensor) -> Tensor:
+    from nabla_mlir.ops.convolution import conv_params, convolution
+
+    given = _numbers(op, 2)
+    params = conv_params(x.ndim - 2) | {"precision_config": None}
+    params |= {k: c.decode(op.attributes[k]) for k, c in convolution.attributes.items() if k in op.attributes}
+    params["dimension_numbers"] = ConvDims.decode(op.attributes["dimension_numbers"])
+    params["padding"] = tuple(zip(given[::2], given[1::2], strict=True))
+    return convolution(x, wrap(op.operands[1]), dtype=dtype_of(op.results[0].type.element_type), **params)
+
+
+def _dynamic_slice(op: ir.Operation, x: Tensor) -> Tensor:
+    start, limit, strides = (_numbers(op, i) for i in (1, 2, 3))
+    return slice_(x, start_indices=start, limit_indices=limit, strides=strides)
+
+
+def _dimension_size(op: ir.Operation, x: Tensor) -> Tensor:
+    return constant(np.asarray(x.shape[op.attributes["dimension"].value], np.int32))
+
+
+def _set_size(op: ir.Operation, x: Tensor) -> Tensor:
+    size, dimension = _numbers(op, 1)[0], op.attributes["dimension"].value
+    if size != x.shape[dimension]:
+        raise ImportIRError(f"importing requires static shapes, got {op.name} of axis {dimension} to {size}.",
+                            where=source_of(op.location))  # fmt: skip
+    return x
+
+
+_REWRITES: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
+    "stablehlo.get_tuple_element": _element, "chlo.constant": _plain_constant,
+    "chlo.broadcast_select": _broadcast_select, "stablehlo.unary_einsum": _unary_einsum,
+    "stablehlo.dynamic_iota": _dynamic_iota,
+    "stablehlo.dynamic_broadcast_in_dim": _static(_dynamic_broadcast),
+    "stablehlo.dynamic_reshape": _static(lambda op, x: reshape(x, shape=_numbers(op, 1))),
+    "stablehlo.dynamic_pad": _static(_dynamic_pad), "stablehlo.dynamic_gather": _static(_dynamic_gather),
+    "stablehlo.dynamic_conv": _static(_dynamic_conv), "stablehlo.real_dynamic_slice": _static(_dynamic_slice),
+    "stablehlo.get_dimension_size": _static(_dimension_size), "stablehlo.set_dimension_size": _static(_set_size),
+}  # fmt: skip

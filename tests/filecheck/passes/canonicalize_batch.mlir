@@ -1,0 +1,57 @@
+// RUN: nabla-opt %s --nabla-canonicalize-batch | filecheck %s
+
+// The prefix leads: axes that stand elsewhere are moved at the boundary of the map.
+// CHECK-LABEL: func.func @leading_prefix
+// CHECK-NEXT: %[[IN:.*]] = stablehlo.transpose %{{.*}}, dims = [1, 0]
+// CHECK-NEXT: %[[M:.*]] = "batch.vmap"(%[[IN]])
+// CHECK: in_axes = [array<i64: 0>], out_axes = [array<i64: 0>]
+// CHECK-NEXT: %[[OUT:.*]] = stablehlo.transpose %[[M]], dims = [1, 0]
+// CHECK-NEXT: return %[[OUT]]
+func.func @leading_prefix(%xs: tensor<3x5xf32>) -> tensor<3x5xf32> {
+  %y = "batch.vmap"(%xs) ({
+  ^bb0(%x: tensor<3xf32>):
+    %0 = stablehlo.sine %x : tensor<3xf32>
+    stablehlo.return %0 : tensor<3xf32>
+  }) {axes = ["i"], sizes = array<i64: 5>, in_axes = [array<i64: 1>], out_axes = [array<i64: 1>]}
+    : (tensor<3x5xf32>) -> tensor<3x5xf32>
+  return %y : tensor<3x5xf32>
+}
+
+// What no mapped argument reaches is computed once, before the map; what is shared is not passed into it.
+// CHECK-LABEL: func.func @hoisted
+// CHECK-SAME: (%[[X:.*]]: tensor<3xf32>, %[[S:.*]]: tensor<5x3xf32>)
+// CHECK-NEXT: %[[Y:.*]] = stablehlo.sine %[[X]]
+// CHECK-NEXT: "batch.vmap"(%[[S]])
+// CHECK-NEXT: ^bb0(%[[B:.*]]: tensor<3xf32>):
+// CHECK-NEXT: stablehlo.multiply %[[Y]], %[[B]]
+func.func @hoisted(%x: tensor<3xf32>, %s: tensor<5x3xf32>) -> tensor<5x3xf32> {
+  %y = "batch.vmap"(%x, %s) ({
+  ^bb0(%a: tensor<3xf32>, %b: tensor<3xf32>):
+    %0 = stablehlo.sine %a : tensor<3xf32>
+    %1 = stablehlo.multiply %0, %b : tensor<3xf32>
+    stablehlo.return %1 : tensor<3xf32>
+  }) {axes = ["i"], sizes = array<i64: 5>, in_axes = [array<i64: -1>, array<i64: 0>], out_axes = [array<i64: 0>]}
+    : (tensor<3xf32>, tensor<5x3xf32>) -> tensor<5x3xf32>
+  return %y : tensor<5x3xf32>
+}
+
+// A map of a map is one map over both axes. They keep their identity, also when they have one name and one size.
+// CHECK-LABEL: func.func @merged
+// CHECK-NEXT: "batch.vmap"(%{{.*}})
+// CHECK-NEXT: ^bb0(%{{.*}}: tensor<f32>):
+// CHECK-NOT: batch.vmap
+// CHECK: axes = ["i", "i_1"], in_axes = [array<i64: 0, 1>], out_axes = [array<i64: 0, 1>], sizes = array<i64: 2, 2>
+func.func @merged(%xs: tensor<2x2xf32>) -> tensor<2x2xf32> {
+  %z = "batch.vmap"(%xs) ({
+  ^bb0(%x: tensor<2xf32>):
+    %row = "batch.vmap"(%x) ({
+    ^bb0(%e: tensor<f32>):
+      %d = stablehlo.sine %e : tensor<f32>
+      stablehlo.return %d : tensor<f32>
+    }) {axes = ["i"], sizes = array<i64: 2>, in_axes = [array<i64: 0>], out_axes = [array<i64: 0>]}
+      : (tensor<2xf32>) -> tensor<2xf32>
+    stablehlo.return %row : tensor<2xf32>
+  }) {axes = ["i"], sizes = array<i64: 2>, in_axes = [array<i64: 0>], out_axes = [array<i64: 0>]}
+    : (tensor<2x2xf32>) -> tensor<2x2xf32>
+  return %z : tensor<2x2xf32>
+}

@@ -1,0 +1,70 @@
+// RUN: nabla-opt %s --pass-pipeline='builtin.module(nabla-simplify)' | filecheck %s
+// Loops: carries that nobody needs, that run alike, that do not change; work that can go before the loop.
+
+// A carry that only feeds itself goes with what computes it, and of two counters that run alike one is enough.
+// CHECK-LABEL: func.func @carries
+// CHECK: %[[R:.*]]:2 = stablehlo.while(%[[I:.*]] = %{{.*}}, %[[A:.*]] = %{{.*}})
+// CHECK-NOT: stablehlo.sine
+// CHECK: %[[S:.*]] = stablehlo.multiply %[[A]], %[[I]]
+// CHECK: stablehlo.return %{{.*}}, %[[S]]
+// CHECK: return %[[R]]#1
+func.func @carries(%x: tensor<f32>, %n: tensor<f32>) -> tensor<f32> {
+  %r:4 = "stablehlo.while"(%n, %x, %x, %n) ({
+  ^bb0(%i: tensor<f32>, %dead: tensor<f32>, %a: tensor<f32>, %j: tensor<f32>):
+    %go = stablehlo.compare GT, %i, %x : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %go : tensor<i1>
+  }, {
+  ^bb0(%i: tensor<f32>, %dead: tensor<f32>, %a: tensor<f32>, %j: tensor<f32>):
+    %one = stablehlo.constant dense<1.0> : tensor<f32>
+    %i1 = stablehlo.subtract %i, %one : tensor<f32>
+    %j1 = stablehlo.subtract %j, %one : tensor<f32>
+    %dead1 = stablehlo.sine %dead : tensor<f32>
+    %a1 = stablehlo.multiply %a, %j : tensor<f32>
+    stablehlo.return %i1, %dead1, %a1, %j1 : tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>
+  }) : (tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>)
+  return %r#2 : tensor<f32>
+}
+
+// What two carries share is live as long as one of them is.
+// CHECK-LABEL: func.func @crossed
+// CHECK: stablehlo.while({{.*}}, {{.*}}, {{.*}})
+// CHECK: stablehlo.sine
+// CHECK: stablehlo.cosine
+func.func @crossed(%x: tensor<f32>, %n: tensor<f32>) -> tensor<f32> {
+  %r:3 = "stablehlo.while"(%n, %x, %x) ({
+  ^bb0(%i: tensor<f32>, %a: tensor<f32>, %b: tensor<f32>):
+    %go = stablehlo.compare GT, %i, %x : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %go : tensor<i1>
+  }, {
+  ^bb0(%i: tensor<f32>, %a: tensor<f32>, %b: tensor<f32>):
+    %one = stablehlo.constant dense<1.0> : tensor<f32>
+    %i1 = stablehlo.subtract %i, %one : tensor<f32>
+    %a1 = stablehlo.sine %b : tensor<f32>
+    %b1 = stablehlo.cosine %a : tensor<f32>
+    stablehlo.return %i1, %a1, %b1 : tensor<f32>, tensor<f32>, tensor<f32>
+  }) : (tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>, tensor<f32>)
+  return %r#1 : tensor<f32>
+}
+
+// A carry that never changes is used from outside, and a product of such values is computed once, before the loop.
+// CHECK-LABEL: func.func @invariant
+// CHECK: stablehlo.dot_general
+// CHECK: stablehlo.while(%{{.*}} = %{{.*}}, %{{.*}} = %{{.*}})
+// CHECK-NOT: stablehlo.dot_general
+// CHECK: return
+func.func @invariant(%x: tensor<2xf32>, %w: tensor<2x2xf32>, %n: tensor<f32>) -> tensor<2xf32> {
+  %r:3 = "stablehlo.while"(%n, %x, %w) ({
+  ^bb0(%i: tensor<f32>, %a: tensor<2xf32>, %m: tensor<2x2xf32>):
+    %zero = stablehlo.constant dense<0.0> : tensor<f32>
+    %go = stablehlo.compare GT, %i, %zero : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %go : tensor<i1>
+  }, {
+  ^bb0(%i: tensor<f32>, %a: tensor<2xf32>, %m: tensor<2x2xf32>):
+    %one = stablehlo.constant dense<1.0> : tensor<f32>
+    %i1 = stablehlo.subtract %i, %one : tensor<f32>
+    %p = stablehlo.dot_general %m, %x, contracting_dims = [1] x [0] : (tensor<2x2xf32>, tensor<2xf32>) -> tensor<2xf32>
+    %a1 = stablehlo.multiply %a, %p : tensor<2xf32>
+    stablehlo.return %i1, %a1, %m : tensor<f32>, tensor<2xf32>, tensor<2x2xf32>
+  }) : (tensor<f32>, tensor<2xf32>, tensor<2x2xf32>) -> (tensor<f32>, tensor<2xf32>, tensor<2x2xf32>)
+  return %r#1 : tensor<2xf32>
+}

@@ -1,0 +1,156 @@
+"""Control flow against JAX: values, forward, reverse, second order and batches; loops stay loops."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from xla import run_traced
+
+import nabla_mlir as nm
+from nabla_mlir import errors
+from nabla_mlir import numpy as nnp
+
+rng = np.random.default_rng(0)
+W, U = rng.normal(size=(4, 4)) / 2, rng.normal(size=(3, 4)) / 2
+H, XS = rng.normal(size=(2, 4)), rng.normal(size=(6, 2, 3))
+
+
+def rnn(scan: Any, tanh: Any) -> Callable[..., Any]:
+    def f(w: Any, h: Any, xs: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            h = tanh(h @ w + x @ U)
+            return h, h
+
+        last, hs = scan(step, h, xs)
+        return (hs**2).sum() + last.sum()
+
+    return f
+
+
+OURS, THEIRS = rnn(nm.scan, nnp.tanh), rnn(jax.lax.scan, jnp.tanh)
+
+
+def check(ours: Callable[..., Any], expected: Any, *inputs: Any, tolerance: float = 1e-9) -> None:
+    got = jax.tree.leaves(run_traced(ours, inputs))
+    wanted = [np.asarray(x) for x in jax.tree.leaves(expected)]
+    assert [x.shape for x in got] == [x.shape for x in wanted]
+    for a, b in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+def test_scan_value_and_gradients() -> None:
+    check(OURS, THEIRS(W, H, XS), W, H, XS)
+    check(nm.grad(OURS, (0, 1, 2)), jax.grad(THEIRS, (0, 1, 2))(W, H, XS), W, H, XS)
+
+
+def test_scan_second_order_in_every_mode() -> None:
+    expected = jax.hessian(lambda h: THEIRS(W, h, XS))(H)
+    for mode in ("fwd_rev", "rev_rev", "rev_fwd", "fwd_fwd"):
+        check(nm.hessian(lambda h: OURS(W, h, XS), mode=mode), expected, H)
+
+
+def test_scan_batched() -> None:
+    many = np.stack([H, 2 * H, -H])
+    expected = jax.vmap(jax.grad(THEIRS, 1), (None, 0, None))(W, many, XS)
+    check(nm.vmap(nm.grad(OURS, 1), (None, 0, None)), expected, W, many, XS)
+
+
+def test_hvp_of_a_scan_is_two_loops_at_any_length() -> None:
+    texts = [
+        str(nm.trace(nm.hvp(OURS), *(nm.spec(s, "f64") for s in ((4, 4), (4, 4), (2, 4), (n, 2, 3)))).lower())
+        for n in (50, 5000)
+    ]
+    assert [t.count("stablehlo.while") for t in texts] == [2, 2]
+    assert len(texts[0].splitlines()) == len(texts[1].splitlines())
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("unroll", [1, 2, 7])
+def test_scan_directions_and_unrolling(reverse: bool, unroll: int) -> None:
+    def step(c: Any, x: Any) -> Any:
+        return c * x, {"sum": c + x}
+
+    xs = np.arange(1.0, 6.0)
+    check(lambda xs: nm.scan(step, 1.0, xs, reverse=reverse, unroll=unroll), jax.lax.scan(step, 1.0, xs, reverse=reverse), xs)
+
+
+def test_scan_of_no_steps() -> None:
+    check(lambda c: nm.scan(lambda c, _: (c, c), c, None, length=0), (H, np.zeros((0, 2, 4))), H)
+
+
+def doubling(loop: Any) -> Callable[..., Any]:
+    return lambda x: loop(lambda c: c[0] < 10.0, lambda c: (c[0] * c[1], c[1] * 1.1), (x, x))[1]
+
+
+def test_data_dependent_loops_in_forward_and_reverse() -> None:
+    x = np.float64(1.3)
+    slope = lambda x: jax.jvp(doubling(jax.lax.while_loop), (x,), (1.0,))[1]  # noqa: E731
+    check(nm.grad(doubling(nm.while_loop)), slope(x), x)
+    check(nm.grad(nm.grad(doubling(nm.while_loop))), jax.jvp(slope, (x,), (1.0,))[1], x)
+    many = np.array([1.3, 2.0, 5.0, 11.0])  # 11 runs no iteration
+    check(nm.vmap(doubling(nm.while_loop)), jax.vmap(doubling(jax.lax.while_loop))(many), many)
+    check(nm.vmap(nm.grad(doubling(nm.while_loop))), jax.vmap(slope)(many), many)
+
+
+def test_more_iterations_than_a_chunk_in_reverse() -> None:
+    def loop(lib: Any) -> Callable[..., Any]:
+        return lambda x: lib.while_loop(lambda c: c[0] < 1200.0, lambda c: (c[0] + 1.0, c[1] * x + 0.1), (0.0 * x, x))[1]
+
+    x = np.float64(0.999)
+    check(nm.grad(loop(nm)), jax.jvp(loop(jax.lax), (x,), (1.0,))[1], x)
+
+
+def test_conditionals() -> None:
+    def choice(cond: Any) -> Callable[..., Any]:
+        return lambda x: cond(x > 0, lambda y: y * y, lambda y: -y, x)
+
+    xs = np.array([1.0, -2.0])
+    check(nm.vmap(nm.grad(choice(nm.cond))), jax.vmap(jax.grad(choice(jax.lax.cond)))(xs), xs)
+    check(nm.grad(nm.grad(choice(nm.cond))), 2.0, np.float64(3.0))
+
+    def pick(switch: Any, lib: Any) -> Callable[..., Any]:
+        return lambda i, x: switch(i, [lambda x: x, lib.sin, lib.cos], x)
+
+    for i in (-1, 0, 1, 2, 9):
+        check(lambda x, i=i: nm.grad(pick(nm.switch, nnp), 1)(i, x), jax.grad(pick(jax.lax.switch, jnp), 1)(i, 0.3), np.float64(0.3))
+    index = np.array([0, 2, 5, -3], np.int32)
+    check(nm.vmap(pick(nm.switch, nnp), (0, None)), jax.vmap(pick(jax.lax.switch, jnp), (0, None))(index, 0.3), index, np.float64(0.3))
+
+
+def test_fori_map_and_associative_scan() -> None:
+    x = np.float64(0.3)
+    ours = lambda x: nm.fori_loop(0, 5, lambda i, c: nnp.sin(c) * x + i, x)  # noqa: E731
+    theirs = lambda x: jax.lax.fori_loop(0, 5, lambda i, c: jnp.sin(c) * x + i, x)  # noqa: E731
+    check(nm.grad(ours), jax.grad(theirs)(x), x)
+    xs = np.arange(1.0, 8.0)
+    check(lambda xs: nm.map(nnp.sin, xs), np.sin(xs), xs)
+    for reverse in (False, True):
+        check(lambda xs, reverse=reverse: nm.associative_scan(nnp.multiply, xs, reverse=reverse),
+              jax.lax.associative_scan(jnp.multiply, xs, reverse=reverse), xs)  # fmt: skip
+
+
+def test_loops_run_on_iree() -> None:
+    run = nm.jit(lambda w, h, xs: (OURS(w, h, xs), nm.grad(OURS)(w, h, xs)))
+    value, gradient = run(W, H, XS)
+    np.testing.assert_allclose(value, THEIRS(W, H, XS), rtol=1e-12)
+    np.testing.assert_allclose(gradient, jax.grad(THEIRS)(W, H, XS), rtol=1e-10)
+
+
+def test_errors_name_both_types() -> None:
+    with pytest.raises(errors.TreeError, match=r"carry of while_loop requires .* float32\[2\].* instead of .*float32\[\]"):
+        nm.trace(lambda x: nm.while_loop(lambda c: c.sum() < 3.0, lambda c: nnp.stack([c, c]), x), nm.spec(()))
+    with pytest.raises(errors.TreeError, match="the branches of cond requires"):
+        nm.trace(lambda x: nm.cond(x > 0, lambda: x, lambda: (x, x)), nm.spec(()))
+    with pytest.raises(errors.ShapeError, match="leading axes of one size"):
+        nm.trace(lambda a, b: nm.scan(lambda c, x: (c, c), 0.0, (a, b)), nm.spec(3), nm.spec(4))
+    with pytest.raises(errors.ConcretizationError, match="bool"):
+        nm.trace(lambda x: x if x > 0 else -x, nm.spec(()))
