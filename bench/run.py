@@ -114,15 +114,16 @@ def _error(found: np.ndarray, wanted: np.ndarray) -> float:
 
 
 def interleaved(calls: dict[str, Callable[[], Any]], rounds: int, length: float) -> dict[str, float]:
-    """The best time of each call, in rounds that take turns so that a disturbance of the machine meets all of them."""
+    """The median time of each call in its best round; rounds take turns, so that a disturbance meets all calls."""
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(rounds):
         for name, call in calls.items():
             call()
-            end = time.perf_counter() + length
-            while (start := time.perf_counter()) < end:
+            times, end = [], time.perf_counter() + length
+            while (start := time.perf_counter()) < end or len(times) < 3:
                 call()
-                best[name] = min(best[name], time.perf_counter() - start)
+                times.append(time.perf_counter() - start)
+            best[name] = min(best[name], float(np.median(times)))
     return best
 
 
