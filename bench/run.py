@@ -114,20 +114,16 @@ def _error(found: np.ndarray, wanted: np.ndarray) -> float:
 
 
 def interleaved(calls: dict[str, Callable[[], Any]], rounds: int, length: float) -> dict[str, float]:
-    """The time of each call: the best of many rounds, which take turns so that a disturbance meets all of them."""
-    counts = {}
-    for name, call in calls.items():
-        call()
-        start = time.perf_counter()
-        call()
-        counts[name] = max(1, int(length / (time.perf_counter() - start)))
+    """The median time of each call in its best round; rounds take turns, so that a disturbance meets all calls."""
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(rounds):
         for name, call in calls.items():
-            start = time.perf_counter()
-            for _ in range(counts[name]):
+            call()
+            times, end = [], time.perf_counter() + length
+            while (start := time.perf_counter()) < end or len(times) < 3:
                 call()
-            best[name] = min(best[name], (time.perf_counter() - start) / counts[name])
+                times.append(time.perf_counter() - start)
+            best[name] = min(best[name], float(np.median(times)))
     return best
 
 

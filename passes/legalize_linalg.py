@@ -42,6 +42,19 @@ def dot_general(op: ir.Operation, target: Target) -> Replacement:
     return None
 
 
+@pattern("stablehlo.dot_general")
+def matrix_times_vector(op: ir.Operation, target: Target) -> Replacement:
+    """A matrix is copied to transpose it, unless the vector stands on the side of the contracted dimension."""
+    x, y = operands(op)
+    if (x.rank, y.rank) not in ((1, 2), (2, 1)) or "algorithm" in op.attributes:
+        return None
+    numbers = hlo.DotDims.decode(op.attributes["dot_dimension_numbers"])
+    left, right = list(numbers["lhs_contracting_dimensions"]), list(numbers["rhs_contracting_dimensions"])
+    if numbers["lhs_batching_dimensions"] or (left != [0] if x.rank == 2 else right != [1]):
+        return None
+    return b.dot(y, x, (right, left), dtype=Val(op.results[0]).dtype)
+
+
 BLOCK = 32  # rows that are factored one by one; the rest is matrix products
 
 
