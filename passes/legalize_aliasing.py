@@ -37,13 +37,25 @@ def separate_buffers(module: ir.Operation) -> None:
     for key, group in writes.items():
         for operation, i in group if max(uses.get(key, 0), len(group)) > 1 else ():
             with ir.InsertionPoint(operation), operation.location:
-                operation.operands[i] = _computed(operation.operands[i])
+                value = operation.operands[i]
+                # Each way was seen to fail, with a wrong number, where the other one works: a loop needs a barrier
+                # on the whole value, a single update one that is computed.
+                operation.operands[i] = _kept(value) if operation.name == "stablehlo.while" else _computed(value)
+
+
+def _kept(value: ir.Value) -> ir.Value:
+    """The same value behind a barrier."""
+    return emit("stablehlo.optimization_barrier", [value], results=[value.type]).results[0]
 
 
 def _computed(constant: ir.Value) -> ir.Value:
     """The same values, as something that IREE does not know to be constant."""
     if constant.owner.name != "stablehlo.constant":  # one that IREE folds, of complex parts for instance
-        return emit("stablehlo.optimization_barrier", [constant], results=[constant.type]).results[0]
+        parts = [_computed(part) for part in constant.owner.operands]
+        again = constant.owner.clone().operation
+        for i, part in enumerate(parts):
+            again.operands[i] = part
+        return again.results[0]
     shape, dtype = shape_and_dtype(constant.type)
     value = constant_splat(constant.owner)
     if value is not None:
