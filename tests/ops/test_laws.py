@@ -77,4 +77,9 @@ def test_codecs_round_trip(record: Any) -> None:
             if value is None:
                 continue
             decoded = codec.decode(codec.encode(value))
-            assert decoded == value or dict(decoded) == {**decoded, **dict(value)}
+            if isinstance(value, dict):  # fields that are left out are empty
+                assert decoded == {**decoded, **value}
+            elif isinstance(value, float):
+                assert decoded == pytest.approx(value)  # attributes of f32 round
+            else:
+                assert decoded == value
