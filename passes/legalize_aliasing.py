@@ -16,8 +16,9 @@ def separate_buffers(module: ir.Operation) -> None:
 
     IREE 3.13 merges equal constants and lets scatters and dynamic_update_slices change the one buffer in place: what
     else reads it, another update or the caller, sees the changed values (a wrong number, silently), or the compiler
-    stops with "'stream.yield' op used resource not listed in explicit captures". An optimization_barrier of the whole
-    constant is no cure: the buffer is still the same. One of a scalar that the constant is computed from is.
+    stops with "'stream.yield' op used resource not listed in explicit captures". For a single
+    update an optimization_barrier of the whole constant is no cure, and one of a scalar that it is computed from is;
+    for the initial value of a loop it is the other way round.
     """
     writes: dict[object, list[Write]] = {}
     uses: dict[object, int] = {}

@@ -9,9 +9,9 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.ad import VjpOp
 from nabla_mlir.dialects.locations import named
-from nabla_mlir.ops.registry import ZERO, add_any, materialize
-from nabla_mlir.ops.reverse import Cotangents, active_values, pull_back
-from nabla_mlir.ops.tensor import Tensor, wrap
+from nabla_mlir.ops.registry import ZERO, materialize
+from nabla_mlir.ops.reverse import Cotangents, accumulate, active_values, pull_back
+from nabla_mlir.ops.tensor import wrap
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.inline import expand_all, inline_region
 
@@ -30,10 +30,7 @@ def expand_vjp(op: ir.Operation) -> None:
     cotangents: Cotangents = {}
     with ir.InsertionPoint(view.terminator), named("vjp", op.location):
         for i, seed in zip(view.of, view.seeds, strict=True):
-            if outs[i] in active:
-                total = add_any(cotangents[outs[i]], wrap(seed)) if outs[i] in cotangents else wrap(seed)
-                assert isinstance(total, Tensor)
-                cotangents[outs[i]] = total
+            accumulate(cotangents, outs[i], wrap(seed), active)
         pull_back(body, active, cotangents)
         results = [materialize(cotangents.get(root, ZERO), wrap(root)).value for root in roots]
     # Read again: a rule may have replaced a primal by one that it computes with its derivative.

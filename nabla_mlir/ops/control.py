@@ -13,7 +13,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.ops.batching import Mapped, batch_ops
-from nabla_mlir.ops.elementwise import clamp, compare, logical_not, select
+from nabla_mlir.ops.elementwise import clamp, compare, logical_and, select
 from nabla_mlir.ops.forward import Tangents, carries_tangent, push_forward
 from nabla_mlir.ops.kinds import prefixed
 from nabla_mlir.ops.loop_reverse import while_vjp
@@ -29,7 +29,7 @@ from nabla_mlir.ops.regions import (
     replace,
 )
 from nabla_mlir.ops.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, materialize, register
-from nabla_mlir.ops.reverse import Cotangents, active_values, pull_back
+from nabla_mlir.ops.reverse import Cotangents, accumulate, active_values, pull_back
 from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.ops.tensor import Tensor, full, wrap
 
@@ -158,16 +158,10 @@ def _while_per_entry(inits: Any, varying: set[int], changing: set[int], test: An
             _choose(alive, a, b) if i in varying and i in changing else a
             for i, (a, b) in enumerate(zip(new, state, strict=True))
         ]
-        return [*kept, logical_and_alive(alive, test(kept))]
+        # An entry that has ended does not start again.
+        return [*kept, logical_and(alive, test(kept))]
 
     return emit_while([*inits, test(inits)], any_left, body)[:-1]
-
-
-def logical_and_alive(alive: Tensor, still: Tensor) -> Tensor:
-    """An entry that has ended does not start again."""
-    from nabla_mlir.ops.elementwise import logical_and
-
-    return logical_and(alive, still)
 
 
 def _choose(pred: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -229,7 +223,8 @@ def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
             cloned = clone_body(ops, mapping)
             varying = active_values(cloned, captured)
             found: Cotangents = {}
-            seed(found, [mapping.get(r, r) for r in returned], cts, varying)
+            for r, ct in zip(returned, cts, strict=True):
+                accumulate(found, mapping.get(r, r), ct, varying)
             pull_back(cloned, varying, found)
             return [materialize(found.get(v, ZERO), wrap(v)) for v in captured]
 
@@ -239,16 +234,6 @@ def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
         return {}
     results = emit_case(wrap(op.operands[0]), [branch(*b) for b in _branches(op)])
     return dict(zip(captured, results, strict=True))
-
-
-def seed(found: Cotangents, values: Sequence[ir.Value], cts: Sequence[MaybeZero], active: set[ir.Value]) -> None:
-    """Puts cotangents on values; one value may be returned several times."""
-    from nabla_mlir.ops.registry import add_any
-
-    for value, ct in zip(values, cts, strict=True):
-        total = add_any(found.get(value, ZERO), ct) if value in active else ZERO
-        if isinstance(total, Tensor):
-            found[value] = total
 
 
 def _case_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
@@ -308,5 +293,3 @@ while_ = _control(
 )
 if_ = _control("stablehlo.if", "One of two branches, by a truth value.", _case_jvp, _case_vjp, _case_batch)
 case = _control("stablehlo.case", "One of several branches, by an integer.", _case_jvp, _case_vjp, _case_batch)
-
-__all__ = ["case", "if_", "logical_not", "while_"]

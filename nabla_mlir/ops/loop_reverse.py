@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.ops.elementwise import add, compare, minimum, multiply, subtract
-from nabla_mlir.ops.forward import carries_tangent
+from nabla_mlir.ops.elementwise import add, compare, convert, divide, minimum, multiply, select, subtract
 from nabla_mlir.ops.loops import Counter, find_counter, invariant_carries
 from nabla_mlir.ops.regions import Kept, body_of, captures_of, clone_body, emit_while, replace
 from nabla_mlir.ops.registry import ZERO, MaybeZero, add_any, materialize, zeros
-from nabla_mlir.ops.reverse import PLACEHOLDER, Cotangents, active_values, pull_back
+from nabla_mlir.ops.reverse import PLACEHOLDER, Cotangents, accumulate, active_values, pull_back
 from nabla_mlir.ops.shape import dynamic_slice, dynamic_update_slice, reshape
 from nabla_mlir.ops.tensor import Tensor, full, wrap
 
@@ -63,9 +62,7 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     passed += list(zip(sums, found[len(carries) :], strict=True))
     result: Cotangents = {}
     for value, ct in passed:
-        total = add_any(result.get(value, ZERO), ct) if value in active else ZERO
-        if isinstance(total, Tensor):
-            result[value] = total
+        accumulate(result, value, ct, active)
     return result
 
 
@@ -90,10 +87,7 @@ def _trace_backward(op: ir.Operation, carries: list[int], sums: list[ir.Value], 
         cotangents: Cotangents = {}
         incoming = [wrap(a) for a in block.arguments]
         for i, ct in zip(carries, incoming[: len(carries)], strict=True):
-            value = mapping.get(returned[i], returned[i])
-            total = add_any(cotangents.get(value, ZERO), ct) if value in active else ZERO
-            if isinstance(total, Tensor):
-                cotangents[value] = total
+            accumulate(cotangents, mapping.get(returned[i], returned[i]), ct, active)
         pull_back(cloned, active, cotangents)
         outs = [materialize(cotangents.get(mapping[arguments[i]], ZERO), wrap(arguments[i])) for i in carries]
         for value, total in zip(sums, incoming[len(carries) :], strict=True):
@@ -249,8 +243,6 @@ def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: lis
 
 
 def _count(i: Tensor, counter: Counter, dtype: np.dtype) -> Tensor:
-    from nabla_mlir.ops.elementwise import convert
-
     value = i if dtype == INDEX else convert(i, dtype=dtype)
     if counter.step != 1:
         value = multiply(value, full((), counter.step, dtype))
@@ -284,20 +276,13 @@ def _uncounted(op: ir.Operation, backward: _Backward, seeds: list[Tensor]) -> li
         results = _backward_loop(backward, cts, subtract(stop, one), first, known_at)
         return [subtract(first, chunk), *results]
 
-    from nabla_mlir.ops.elementwise import divide
-
     last_chunk = multiply(divide(subtract(trips, one), chunk), chunk)
     results = emit_while(
         [last_chunk, *seeds, *sums], lambda carry: compare(carry[0], zero, comparison_direction="GE"), back_chunk
     )[1:]
     # A loop that ran no iteration has nothing to pull back: the start of its last chunk is 0 as well.
     ran = compare(trips, zero, comparison_direction="GT")
-    from nabla_mlir.ops.elementwise import select
-
     results = [select(ran, r, s) for r, s in zip(results, [*seeds, *sums], strict=True)]
     backward.holder.erase()
     replace(op, state)
     return results
-
-
-__all__ = ["carries_tangent", "while_vjp"]

@@ -44,6 +44,13 @@ def active_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set
     return active
 
 
+def accumulate(cotangents: Cotangents, value: ir.Value, ct: MaybeZero, active: set[ir.Value]) -> None:
+    """Adds to the cotangent of a value, if it is active; a structural zero leaves no entry."""
+    total = add_any(cotangents.get(value, ZERO), ct) if value in active else ZERO
+    if isinstance(total, Tensor):
+        cotangents[value] = total
+
+
 def pull_back(ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Cotangents) -> None:
     """Extends `cotangents` (keyed by primal value) from the results of `ops` to their active operands.
 
