@@ -27,7 +27,9 @@ _FUNCTIONS = {f"stablehlo.{name}" for name in ("divide", "power", "sqrt", "rsqrt
               "exponential_minus_one", "log_plus_one", "logistic", "sine", "cosine", "tan", "atan2", "remainder")}  # fmt: skip
 _MOVES = {f"stablehlo.{name}" for name in ("reduce", "concatenate", "pad", "transpose", "reverse", "gather",
           "reduce_window", "dynamic_slice", "dynamic_update_slice", "fft")}  # fmt: skip
-_ONE_BY_ONE = {f"stablehlo.{name}" for name in ("scatter", "sort", "select_and_scatter", "cholesky", "triangular_solve")}
+_ONE_BY_ONE = {
+    f"stablehlo.{name}" for name in ("scatter", "sort", "select_and_scatter", "cholesky", "triangular_solve")
+}
 _UNKNOWN_TRIPS = 100
 
 

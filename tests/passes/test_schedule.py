@@ -79,9 +79,16 @@ def _square(w, x, y):
     return jnp.sum(jnp.tanh(w.T @ w) @ x * y)
 
 
+def _neighbours(w, x, y):
+    z = jnp.concatenate([w.ravel(), x])
+    for _ in range(2):  # slices of slices, and with steps
+        z = jnp.where(z[1:] > 0, z[1:] * z[:-1], z[:-1] - 2.0)
+    return jnp.sum(z[::2] ** 2) + jnp.sum(z[3:100] * y[0])
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_programs(dtype):
-    functions = [_layer, _two_ways, _loop, _square]
+    functions = [_layer, _two_ways, _loop, _square, _neighbours]
     args = [rng.normal(size=s).astype(dtype) / 8 for s in ((200, 96), (96,), (96,))]
     directions = tuple(rng.normal(size=a.shape).astype(dtype) for a in args)
 
