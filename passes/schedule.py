@@ -11,7 +11,7 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.schedule_convolutions import split_by_position
 from nabla_mlir.passes.schedule_products import schedule_products
-from nabla_mlir.passes.schedule_slices import push_up_slices
+from nabla_mlir.passes.schedule_slices import fold_reshapes, push_up_slices, stacks_as_choices
 
 
 @register
@@ -36,4 +36,6 @@ class SchedulePass(Pass):
             for region in owner.regions:
                 for block in region.blocks:
                     push_up_slices(block)
+                    stacks_as_choices(block)
+                    fold_reshapes(block)
         schedule_products([op for op in nested(module) if op.name == "stablehlo.dot_general"], self.vector_bytes)

@@ -103,3 +103,30 @@ func.func @needed_whole(%x: tensor<100000xf32>) -> (tensor<100000xf32>, tensor<5
   %b = stablehlo.slice %z [0:5] : (tensor<100000xf32>) -> tensor<5xf32>
   return %y, %a, %b : tensor<100000xf32>, tensor<5xf32>, tensor<5xf32>
 }
+
+// Parts of a stack that stand together are taken from there, and what remains of it is a choice by index.
+// CHECK-LABEL: func.func @pairs
+// CHECK-NOT: stablehlo.concatenate
+// CHECK: stablehlo.iota dim = 1
+// CHECK: %[[S:.*]] = stablehlo.select
+// CHECK: %[[N:.*]] = stablehlo.negate %{{.*}} : tensor<64x1xf32>
+// CHECK-NOT: stablehlo.slice
+// CHECK: %[[P:.*]] = stablehlo.reshape %[[N]] : (tensor<64x1xf32>) -> tensor<64xf32>
+// CHECK: return %[[S]], %[[P]]
+func.func @pairs(%x: tensor<64xf32>, %y: tensor<64xf32>) -> (tensor<64x2xf32>, tensor<64xf32>) {
+  %a = stablehlo.reshape %x : (tensor<64xf32>) -> tensor<64x1xf32>
+  %b = stablehlo.reshape %y : (tensor<64xf32>) -> tensor<64x1xf32>
+  %s = stablehlo.concatenate %a, %b, dim = 1 : (tensor<64x1xf32>, tensor<64x1xf32>) -> tensor<64x2xf32>
+  %n = stablehlo.negate %s : tensor<64x2xf32>
+  %p = stablehlo.slice %n [0:64, 0:1] : (tensor<64x2xf32>) -> tensor<64x1xf32>
+  %q = stablehlo.reshape %p : (tensor<64x1xf32>) -> tensor<64xf32>
+  return %s, %q : tensor<64x2xf32>, tensor<64xf32>
+}
+
+// Long parts are copied well.
+// CHECK-LABEL: func.func @long_parts
+// CHECK: stablehlo.concatenate
+func.func @long_parts(%x: tensor<1x500xf32>, %y: tensor<1x500xf32>) -> tensor<2x500xf32> {
+  %s = stablehlo.concatenate %x, %y, dim = 0 : (tensor<1x500xf32>, tensor<1x500xf32>) -> tensor<2x500xf32>
+  return %s : tensor<2x500xf32>
+}
