@@ -9,6 +9,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.loop_kernels import loops_as_kernels
 from nabla_mlir.passes.schedule_convolutions import split_by_position
 from nabla_mlir.passes.schedule_products import schedule_products
 from nabla_mlir.passes.schedule_slices import fold_reshapes, push_up_slices, stacks_as_choices
@@ -28,6 +29,7 @@ class SchedulePass(Pass):
 
     name: ClassVar = "nabla-schedule"
     vector_bytes: int = 64  # width of the CPU's vector registers
+    kernels: bool = True  # run small loops as kernels of our own code
 
     def run(self, module: ir.Operation) -> None:
         for op in [op for op in nested(module) if op.name == "stablehlo.convolution"]:
@@ -38,4 +40,6 @@ class SchedulePass(Pass):
                     push_up_slices(block)
                     stacks_as_choices(block)
                     fold_reshapes(block)
+        if self.kernels:
+            loops_as_kernels(module, self.vector_bytes)
         schedule_products([op for op in nested(module) if op.name == "stablehlo.dot_general"], self.vector_bytes)
