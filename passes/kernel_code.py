@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nabla_mlir.passes.kernel_graph import Node
-from nabla_mlir.passes.kernel_index import LANE, ZERO, Affine, Index, linear, reads, symbol
+from nabla_mlir.passes.kernel_index import LANE, ZERO, Affine, Index, NeedsBuffer, linear, origin, reads, symbol
 from nabla_mlir.passes.kernel_plan import Nest, Reduction, Store
 from nabla_mlir.passes.kernel_scalars import (
     BYTES,
-    CONVERSIONS,
     DIRECTIONS,
     ELEMENTWISE,
     VECTOR_COMBINATIONS,
+    conversion,
     kind_of,
     literal,
     neutral,
@@ -57,15 +57,21 @@ class NestWriter:
 
     def at(self, node: Node, index: Index, lanes: int) -> Code:
         """The element of `node` at `index`, or `lanes` of them; a scalar if they are all the same."""
+        self.writer.ranges[LANE] = (0, max(lanes, 1) - 1)
         work = [(node, index)]
         while work:
             part, place = work[-1]
             if self._known(part, place, lanes) is None:
                 value = self.values.get(part)
                 if isinstance(value, Buffer):
-                    self._remember(part, place, lanes, self.writer.load(value, linear(place, part.shape), lanes))
+                    self._remember(part, place, lanes, self._load(part, linear(place, part.shape), lanes))
                 elif value is None:
-                    sources = reads(part, place, self.writer.ranges, self._start)
+                    try:
+                        sources = reads(part, place, self.writer.ranges, self._start)
+                    except NeedsBuffer as need:
+                        # A reshape: the same memory, with other sizes.
+                        self._remember(part, place, lanes, self._load(need.node, linear(place, part.shape), lanes))
+                        continue
                     codes = [self._known(n, i, lanes) for n, i in sources]
                     missing = [s for s, c in zip(sources, codes, strict=True) if c is None]
                     if missing:
@@ -79,7 +85,12 @@ class NestWriter:
 
     def scalar(self, node: Node) -> Code:
         """The only element of `node`."""
-        return self.at(node, (ZERO,) * len(node.shape), 0)
+        return self.at(node, origin(node), 0)
+
+    def _load(self, node: Node, place: Affine, lanes: int) -> Code:
+        buffer = self.values[node]
+        assert isinstance(buffer, Buffer)
+        return self.writer.load(buffer, place, lanes)
 
     def _key(self, node: Node, index: Index, lanes: int) -> object:
         return node, index, lanes if any(i.lane for i in index) else 0
@@ -102,7 +113,7 @@ class NestWriter:
             return self._constant(literal(node.attributes["value"], node.dtype), node.dtype)
         if node.name == "iota":
             return self._iota(index[node.attributes["iota_dimension"]], node.dtype, lanes)
-        if node.name not in ELEMENTWISE and node.name != "convert":
+        if node.name not in ELEMENTWISE and node.name not in ("convert", "bitcast_convert"):
             return operands[0]
         return self._apply(node.name, operands, node.dtype, node.attributes.get("direction", ""))
 
@@ -112,22 +123,29 @@ class NestWriter:
         source, result = operands[-1].type, vector_type(dtype, lanes)
         names = [c.name for c in operands]
         if name == "convert":
-            text = f"{CONVERSIONS[operands[0].dtype, dtype]} {names[0]} : {source} to {result}"
+            word = conversion(operands[0].dtype, dtype)
+            if not word:
+                return Code(names[0], dtype, lanes)
+            text = f"{word} {names[0]} : {source} to {result}"
+        elif name == "bitcast_convert":
+            if source == result:
+                return Code(names[0], dtype, lanes)
+            text = f"arith.bitcast {names[0]} : {source} to {result}"
         else:
             kind = operands[-1].dtype
-            word = DIRECTIONS["f" if kind[0] == "f" else "i"][direction] if direction else ""
+            word = DIRECTIONS[kind[0]][direction] if direction else ""
             chosen = f"{operands[0].type}, {source}" if name == "select" and lanes else source
             text = ELEMENTWISE[name].text(kind).format(*names, t=chosen, d=word)
         return self.writer.code(text, operands, dtype, lanes)
 
     def _constant(self, text: str, dtype: str) -> Code:
-        kind = "" if dtype == "i1" else f" : {dtype}"
+        kind = "" if dtype == "i1" else f" : {vector_type(dtype, 0)}"
         return self.writer.code(f"arith.constant {text}{kind}", (), dtype, 0)
 
     def _iota(self, place: Affine, dtype: str, lanes: int) -> Code:
-        kind = dtype if dtype[0] == "i" else "i32"
+        kind = dtype if dtype[0] in "iu" else "i32"
         base = self.writer.index(place.scalar())
-        code = Code(self.writer.pure(f"arith.index_cast {base} : index to {kind}", [base]), kind)
+        code = Code(self.writer.pure(f"arith.index_cast {base} : index to {vector_type(kind, 0)}", [base]), kind)
         if place.lane:
             steps = [place.lane * k for k in range(lanes)]
             vector = vector_type(kind, lanes)
@@ -143,6 +161,9 @@ class NestWriter:
             self._reduce(nest.items[0].target)
             return
         space, sizes = nest.space, nest.space.loops
+        for item in nest.items:
+            if isinstance(item, Store):
+                self._buffer(item.target)
         sums = [item.target for item in nest.items if isinstance(item, Reduction)]
         lanes = min(self._lanes(item.source, sizes[-1]) for item in nest.items) if sizes else 0
         has_tail = bool(sizes) and sizes[-1] % lanes > 0
@@ -166,7 +187,7 @@ class NestWriter:
             self.values[target] = self._end(target, totals[i * each : (i + 1) * each], 0)
         for item in nest.items:
             if isinstance(item, Store):
-                self.values[item.target] = self._buffer(item.target)
+                self.values[item.target] = self.buffers[item.target]
 
     def _lanes(self, node: Node, length: int) -> int:
         return min(length, self._vector_bytes // max(4, BYTES[node.dtype]))
@@ -180,7 +201,7 @@ class NestWriter:
         starts = [Affine((), s) if isinstance(s, int) else self._start(*s) for s in item.starts]
         values = [self.at(item.source, place, lanes) for place in places]
         targets = [linear([s + i for s, i in zip(starts, place, strict=True)], item.whole) for place in places]
-        self.writer.store(self._buffer(item.target), targets, values, lanes)
+        self.writer.store(self.buffers[item.target], targets, values, lanes)
 
     def _each(self, sizes: Sequence[int], lanes: int, loops: list[Affine], carried: list[Code], body: Body) -> list[Code]:
         """The loops of some sizes, the last along vectors."""
@@ -201,7 +222,6 @@ class NestWriter:
         self, count: int, step: int, unrolled: int, carried: list[Code], body: Callable[[Affine, list[Code]], list[Code]]
     ) -> list[Code]:
         """`body` at 0, step, ...: a loop, unless there are few."""
-        self.writer.ranges[LANE] = (0, step - 1)
         if count > unrolled:
             return self.writer.loop(count, step, carried, body)
         for i in range(count):
@@ -237,7 +257,7 @@ class NestWriter:
         kind = kind_of(vector.dtype)
         word = VECTOR_COMBINATIONS[target.attributes["combine"]][kind]
         order = " fastmath<reassoc>" if kind == "f" and word in ("add", "mul") else ""
-        text = f"vector.reduction <{word}>, {vector.name}{order} : {vector.type} into {vector.dtype}"
+        text = f"vector.reduction <{word}>, {vector.name}{order} : {vector.type} into {vector_type(vector.dtype, 0)}"
         return self.writer.code(text, (vector,), vector.dtype, 0)
 
     def _end(self, target: Node, sums: Sequence[Code], lanes: int) -> Code:

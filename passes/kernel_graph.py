@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.stablehlo import DotDims, constant_splat
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.passes.kernel_scalars import CONVERSIONS, DTYPES, ELEMENTWISE
+from nabla_mlir.passes.kernel_scalars import BYTES, DTYPES, ELEMENTWISE, conversion
 
 Shape = tuple[int, ...]
 
@@ -36,7 +36,7 @@ class Node:
         # Whether it changes while a loop runs, and whether its elements come from memory.
         self.fixed = self.name not in ("argument", "result") and all(n.fixed for n in self.operands)
         self.from_memory = self.name in ("input", "argument", "result") or any(n.from_memory for n in self.operands)
-        is_computed = self.name in ELEMENTWISE or self.name in ("convert", "reduce")
+        is_computed = self.name in ELEMENTWISE or self.name in ("convert", "bitcast_convert", "reduce")
         self.is_work = self.size > 1 and self.from_memory and is_computed
 
 
@@ -107,11 +107,10 @@ class Reader:
         dialect, _, name = op.name.partition(".")
         if dialect not in ("stablehlo", "chlo") or len(op.results) != 1:
             raise NotSupported(op.name)
-        if op.name == "chlo.square":
-            x = self._node(op.operands[0])
-            return Node("multiply", (x, x), x.shape, x.dtype)
         shape, dtype = _type(op.results[0])
         operands = tuple(self._node(v) for v in op.operands)
+        if name in _COMPOSITES:
+            return _COMPOSITES[name](*operands)
         if name == "constant":
             splat = _splat(op)
             if splat is None:
@@ -123,9 +122,11 @@ class Reader:
             return _product(op, operands, shape, dtype)
         if name == "reduce":
             return _reduction(op, operands, shape, dtype)
-        if name == "convert":
-            if (operands[0].dtype, dtype) not in CONVERSIONS:
-                raise NotSupported(f"convert {operands[0].dtype} to {dtype}")
+        if name == "convert" and conversion(operands[0].dtype, dtype) is None:
+            raise NotSupported(f"convert {operands[0].dtype} to {dtype}")
+        if name == "bitcast_convert" and (shape != operands[0].shape or "i1" in (dtype, operands[0].dtype)):
+            raise NotSupported("a bitcast to another width")
+        if name in ("convert", "bitcast_convert"):
             return Node(name, operands, shape, dtype)
         if name in ELEMENTWISE:
             kind = operands[-1].dtype
@@ -145,6 +146,54 @@ class Reader:
                 raise NotSupported("a pad between elements")
             return Node(name, operands, shape, dtype, attributes)
         raise NotSupported(op.name)
+
+
+def _full(value: float, like: Node, dtype: str = "") -> Node:
+    return Node("constant", (), like.shape, dtype or like.dtype, {"value": value})
+
+
+def _not(x: Node) -> Node:
+    ones = (1 << 8 * BYTES[x.dtype]) - 1 if x.dtype[0] == "u" else -1
+    return Node("xor", (x, _full(True if x.dtype == "i1" else ones, x)), x.shape, x.dtype)
+
+
+def _negative(x: Node) -> Node:
+    if x.dtype[0] == "f":
+        return Node("negate", (x,), x.shape, x.dtype)
+    return Node("subtract", (_full(0, x), x), x.shape, x.dtype)
+
+
+def _clamped(low: Node, x: Node, high: Node) -> Node:
+    return Node("minimum", (Node("maximum", (x, low), x.shape, x.dtype), high), x.shape, x.dtype)
+
+
+def _logistic(x: Node) -> Node:
+    one = _full(1.0, x)
+    power = Node("exponential", (_negative(x),), x.shape, x.dtype)
+    return Node("divide", (one, Node("add", (one, power), x.shape, x.dtype)), x.shape, x.dtype)
+
+
+def _shifted(name: str) -> Callable[[Node, Node], Node]:
+    """A shift: by as many bits as there are, or more, nothing is left (of a signed number, the sign)."""
+
+    def make(x: Node, n: Node) -> Node:
+        bits = 8 * BYTES[x.dtype]
+        amount = Node("bitcast_convert", (n,), n.shape, f"ui{bits}")
+        if name == "shift_right_arithmetic":
+            most = Node("minimum", (amount, _full(bits - 1, amount)), n.shape, amount.dtype)
+            return Node(name, (x, most), x.shape, x.dtype)
+        small = Node("compare", (amount, _full(bits, amount)), x.shape, "i1", {"direction": "LT"})
+        return Node("select", (small, Node(name, (x, n), x.shape, x.dtype), _full(0, x)), x.shape, x.dtype)
+
+    return make
+
+
+# Operations that are others, put together.
+_COMPOSITES: dict[str, Callable[..., Node]] = {
+    "square": lambda x: Node("multiply", (x, x), x.shape, x.dtype),
+    "not": _not, "negate": _negative, "clamp": _clamped, "logistic": _logistic,
+    **{name: _shifted(name) for name in ("shift_left", "shift_right_logical", "shift_right_arithmetic")},
+}  # fmt: skip
 
 
 def _type(value: ir.Value) -> tuple[Shape, str]:

@@ -57,8 +57,13 @@ Index = tuple[Affine, ...]
 Start = Callable[[Node, int], Affine]
 
 
+def origin(node: Node) -> Index:
+    """The index of the first element."""
+    return (ZERO,) * len(node.shape)
+
+
 class NeedsBuffer(Exception):  # noqa: N818 - asks the planner for something
-    """The element of `node` at an index is not one of its operands' elements: it has to be in memory."""
+    """An element of a value cannot be named by affine indices, unless `node`, it or its operand, is in memory."""
 
     def __init__(self, node: Node):
         super().__init__(node.name)
@@ -155,7 +160,7 @@ def _padded(node: Node, index: Index, ranges: Mapping[str, Range]) -> tuple[Node
     for place, n in zip(source, operand.shape, strict=True):
         low, high = place.range(ranges)
         if high < 0 or low >= n:
-            return padding, ()
+            return padding, origin(padding)
         inside = inside and 0 <= low and high < n
     if not inside:
         raise NeedsBuffer(node)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nabla_mlir.passes.kernel_graph import Loop, Node, NotSupported, Shape
-from nabla_mlir.passes.kernel_index import LANE, ZERO, Affine, Index, NeedsBuffer, Range, reads, symbol
+from nabla_mlir.passes.kernel_index import LANE, ZERO, Affine, Index, NeedsBuffer, Range, origin, reads, symbol
 
 # A last dimension of at most this size is written out, and vectors lie along the one before.
 SHORT = 4
@@ -175,7 +175,7 @@ class _Steps:
 
     def require(self, node: Node) -> None:
         """Adds what a scalar needs, or a value in memory."""
-        for needed in _visit([(node, ())], self.planner, set())[1]:
+        for needed in _visit([(node, origin(node))], self.planner, set())[1]:
             self._provide(needed)
 
     def shared(self) -> list[Node]:
@@ -248,13 +248,13 @@ def _iteration(domain: Shape) -> list[Index]:
 
 def _roots(item: Item) -> list[tuple[Node, Index]]:
     if isinstance(item, Store):
-        starts = [(s[0], ()) for s in item.starts if not isinstance(s, int)]
+        starts = [(s[0], origin(s[0])) for s in item.starts if not isinstance(s, int)]
         return [*starts, *((item.source, index) for index in _iteration(item.domain))]
     if item.target.size == 1:
         indices = _iteration(item.domain)
     else:
         indices = [tuple(symbol(f"d{i}") if n > 1 else ZERO for i, n in enumerate(item.domain))]
-    return [*((item.source, index) for index in indices), (item.target.operands[1], ())]
+    return [*((item.source, index) for index in indices), (item.target.operands[1], origin(item.target.operands[1]))]
 
 
 def _visit(
@@ -269,7 +269,7 @@ def _visit(
     def start(scalar: Node, places: int) -> Affine:
         if places == 1:
             return ZERO
-        work.append((scalar, ()))
+        work.append((scalar, origin(scalar)))
         name = f"start{id(scalar)}.{places}"
         ranges[name] = (0, places - 1)
         return symbol(name)
@@ -293,7 +293,15 @@ def _visit(
         if node.name == "broadcast_in_dim" and node.size > SHORT * node.operands[0].size and node.operands[0].is_work:
             if planner.source(node.operands[0]) is None and not planner.is_known(node.operands[0]):
                 raise NeedsBuffer(node.operands[0])
-        work += reads(node, index, ranges, start)
+        try:
+            work += reads(node, index, ranges, start)
+        except NeedsBuffer as need:
+            if need.node is node:
+                raise
+            if not planner.is_known(need.node):
+                if planner.source(need.node) is None:
+                    raise
+                needed.setdefault(need.node, set()).add(())
     return seen, needed
 
 
@@ -301,7 +309,7 @@ def _ranges(roots: Sequence[tuple[Node, Index]]) -> dict[str, Range]:
     """The ranges of the symbols of loops, from the sizes of the dimensions that they run along."""
     found: dict[str, Range] = {}
     for node, index in roots:
-        for place, n in zip(index, node.shape, strict=bool(index)):
+        for place, n in zip(index, node.shape, strict=True):
             for name, _ in place.terms:
                 if name != LANE:
                     found[name] = (0, n - 1)

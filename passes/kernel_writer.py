@@ -52,6 +52,7 @@ class _Block:
 
 def vector_type(element: str, lanes: int) -> str:
     """The type of a scalar or of a vector."""
+    element = element.removeprefix("u")
     return f"vector<{lanes}x{element}>" if lanes else element
 
 
@@ -132,7 +133,7 @@ class Writer:
         if places == 1:
             return ZERO
         zero, last = self.integer(0), self.integer(places - 1)
-        name = self.pure(f"arith.index_cast {start.name} : {start.dtype} to index", [start.name])
+        name = self.pure(f"arith.index_cast {start.name} : {start.type} to index", [start.name])
         name = self.pure(f"arith.maxsi {name}, {zero} : index", [name])
         name = self.pure(f"arith.minsi {name}, {last} : index", [name])
         self.ranges[name] = (0, places - 1)
@@ -167,7 +168,7 @@ class Writer:
         kind = f", {vector_type(stored, lanes)}" if lanes else ""
         text = f"{'vector' if lanes else 'memref'}.load {buffer.name}[{at}] : {buffer.type}{kind}"
         name = self.pure(text, [buffer.name, at], buffer.floor)
-        if stored != buffer.dtype:
+        if buffer.dtype == "i1":
             to = f"{vector_type(stored, lanes)} to {vector_type(buffer.dtype, lanes)}"
             name = self.pure(f"arith.trunci {name} : {to}", [name])
         return Code(name, buffer.dtype, lanes)
@@ -189,7 +190,7 @@ class Writer:
                 continue
             vector = self.widened(x, lanes)
             for k in range(lanes):
-                text = f"vector.extract {vector.name}[{k}] : {x.dtype} from {vector.type}"
+                text = f"vector.extract {vector.name}[{k}] : {vector_type(x.dtype, 0)} from {vector.type}"
                 element = self.code(text, (vector,), x.dtype, 0)
                 self._store(buffer, place.scalar() + k * place.lane, element)
 
@@ -203,7 +204,7 @@ class Writer:
 
     def _store(self, buffer: Buffer, place: Affine, x: Code) -> None:
         stored, name = DTYPES[buffer.dtype], x.name
-        if stored != x.dtype:
+        if x.dtype == "i1":
             to = f"{x.type} to {vector_type(stored, x.lanes)}"
             name = self.pure(f"arith.extui {name} : {to}", [name])
         at = self.index(place + buffer.offset)

@@ -34,6 +34,8 @@ def _replace(op: ir.Operation, body: ir.Block, name: str, vector_bytes: int) -> 
     wanted = [i for i, r in enumerate(op.results) if not is_unused(r)]
     if not wanted:
         return
+    if any(n.dtype[0] == "u" for n in (*reader.inputs.values(), *loop.inits)):
+        raise NotSupported("an unsigned value between operations")
     text, spare = Kernel(vector_bytes).write(name, loop, list(reader.inputs.values()), wanted)
     open("/tmp/k.mlir","w").write(text)
     executable = ir.Module.parse(text)
