@@ -25,8 +25,9 @@ Point = tuple[dict[int, Affine], int]  # an element of a result: the place along
 
 # At most so many vectors of a short dimension are written one after the other, without a loop.
 _UNROLLED = 4
-# The rows and vectors of columns of a product that are summed at once, in registers.
-_ROWS, _COLUMNS = 8, 2
+# Of a product, so many rows are summed at once, each as many vectors long as registers allow.
+_ROWS = 8
+_REGISTERS = {64: 16, 32: 8, 16: 8}  # for sums, by their bytes: half of all
 _STACK_BYTES = 16384  # IREE allows 32768
 
 
@@ -203,7 +204,9 @@ class NestWriter:
         targets = [linear([s + i for s, i in zip(starts, place, strict=True)], item.whole) for place in places]
         self.writer.store(self.buffers[item.target], targets, values, lanes)
 
-    def _each(self, sizes: Sequence[int], lanes: int, loops: list[Affine], carried: list[Code], body: Body) -> list[Code]:
+    def _each(
+        self, sizes: Sequence[int], lanes: int, loops: list[Affine], carried: list[Code], body: Body
+    ) -> list[Code]:
         """The loops of some sizes, the last along vectors."""
         if not sizes:
             return body(loops, 0, carried)
@@ -219,7 +222,12 @@ class NestWriter:
         return carried
 
     def _repeat(
-        self, count: int, step: int, unrolled: int, carried: list[Code], body: Callable[[Affine, list[Code]], list[Code]]
+        self,
+        count: int,
+        step: int,
+        unrolled: int,
+        carried: list[Code],
+        body: Callable[[Affine, list[Code]], list[Code]],
     ) -> list[Code]:
         """`body` at 0, step, ...: a loop, unless there are few."""
         if count > unrolled:
@@ -241,7 +249,10 @@ class NestWriter:
         if lanes == sums[0].lanes:
             return [self._add(target, place, lanes, sums[0]), *sums[1:]]
         element = self.writer.widened(self.at(target.operands[0], place, lanes), lanes)
-        return [sums[0], self._apply(target.attributes["combine"], (sums[1], self._within(target, element)), target.dtype)]
+        return [
+            sums[0],
+            self._apply(target.attributes["combine"], (sums[1], self._within(target, element)), target.dtype),
+        ]
 
     def _add(self, target: Node, place: Index, lanes: int, total: Code) -> Code:
         source, combine = target.operands[0], target.attributes["combine"]
@@ -277,18 +288,25 @@ class NestWriter:
         lane = long[-1] if lane is None else lane
         lanes = self._lanes(target.operands[0], shape[lane])
         self._buffer(target)
+        outer = [d for d in long if d not in reduced and d != lane]
+        rows = min(_ROWS, shape[outer[-1]]) if outer else 1
 
         def kept(dimensions: list[int], points: list[Point]) -> None:
             if not dimensions:
                 self._sum(target, points, reduced, lane, lanes)
                 return
             d, *rest = dimensions
-            width, most = (lanes, _COLUMNS) if d == lane else (1, _ROWS if not rest or rest == [lane] else 1)
+            width, most = (
+                (lanes, max(_REGISTERS[self._vector_bytes] // rows, 1))
+                if d == lane
+                else (1, rows if d == outer[-1] else 1)
+            )
             vector = symbol(LANE) if d == lane else ZERO
             many, left = divmod(shape[d], width * most)
 
             def tile(first: Affine, carried: list[Code]) -> list[Code]:
-                kept(rest, [(p | {d: first + k * width + vector}, max(w, width if d == lane else 0)) for p, w in points for k in range(most)])
+                places = [first + k * width + vector for k in range(most)]
+                kept(rest, [(p | {d: place}, width if d == lane else w) for p, w in points for place in places])
                 return carried
 
             self._repeat(many, width * most, 1, [], tile)
@@ -297,7 +315,7 @@ class NestWriter:
                 with self.writer.block(None):
                     kept(rest, [(p | {d: vector + low}, n if d == lane else w) for p, w in points for low, n in ends])
 
-        kept([d for d in long if d not in reduced and d != lane] + [lane] * (lane not in reduced), [({}, 0)])
+        kept(outer + [lane] * (lane not in reduced), [({}, 0)])
         self.values[target] = self.buffers[target]
 
     def _sum(self, target: Node, points: Sequence[Point], reduced: list[int], lane: int, lanes: int) -> None:
@@ -317,10 +335,7 @@ class NestWriter:
 
         sizes = [shape[d] for d in order]
         starts = [c for _, w in points for c in self._begin(target, lanes if across else w, has_tail)]
-        if across:
-            sums = self._each(sizes, lanes, [], starts, body)
-        else:
-            sums = self._scalars(sizes, [], starts, body)
+        sums = self._each(sizes, lanes, [], starts, body) if across else self._scalars(sizes, [], starts, body)
         for i, (place, w) in enumerate(points):
             value = self._end(target, sums[i * each : (i + 1) * each], w)
             index = [place.get(d, ZERO) for d in range(len(shape)) if d not in dimensions]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects.stablehlo import DotDims, constant_splat
@@ -244,7 +243,9 @@ def _product(op: ir.Operation, operands: Sequence[Node], shape: Shape, dtype: st
     for n, p in zip(operands, places, strict=True):
         if lane in packed and lane in p and p[-1] != lane:
             order = (*(d for d in range(len(p)) if p[d] != lane), p.index(lane))
-            n = Node("transpose", (n,), tuple(n.shape[d] for d in order), dtype, {"permutation": order, "in_memory": True})
+            n = Node(
+                "transpose", (n,), tuple(n.shape[d] for d in order), dtype, {"permutation": order, "in_memory": True}
+            )
             p = tuple(p[d] for d in order)
         factors.append(Node("broadcast_in_dim", (n,), sizes, dtype, {"broadcast_dimensions": p}))
     terms = Node("multiply", tuple(factors), sizes, dtype)
@@ -284,4 +285,6 @@ def _reduction(op: ir.Operation, operands: tuple[Node, ...], shape: Shape, dtype
         raise NotSupported("a reduction of another kind")
     if not ELEMENTWISE[body[0]].supports(dtype):
         raise NotSupported(f"a reduction by {body[0]} of {dtype}")
-    return Node("reduce", operands, shape, dtype, {"dimensions": tuple(op.attributes["dimensions"]), "combine": body[0]})
+    return Node(
+        "reduce", operands, shape, dtype, {"dimensions": tuple(op.attributes["dimensions"]), "combine": body[0]}
+    )

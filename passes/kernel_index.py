@@ -93,14 +93,16 @@ def reads(node: Node, index: Index, ranges: Mapping[str, Range], start: Start) -
     if node.name == "broadcast_in_dim":
         source = tuple(index[d] for d in node.attributes["broadcast_dimensions"])
     elif node.name == "transpose":
-        places = {d: i for d, i in zip(node.attributes["permutation"], index, strict=True)}
+        places = dict(zip(node.attributes["permutation"], index, strict=True))
         source = tuple(places[d] for d in range(len(index)))
     elif node.name == "slice":
         steps = zip(index, node.attributes["start_indices"], node.attributes["strides"], strict=True)
         source = tuple(i * stride + first for i, first, stride in steps)
     elif node.name == "reverse":
         turned = node.attributes["dimensions"]
-        source = tuple(i * -1 + (n - 1) if d in turned else i for d, (i, n) in enumerate(zip(index, node.shape, strict=True)))
+        source = tuple(
+            i * -1 + (n - 1) if d in turned else i for d, (i, n) in enumerate(zip(index, node.shape, strict=True))
+        )
     elif node.name == "dynamic_slice":
         whole = operands[0].shape
         source = tuple(i + start(operands[d + 1], whole[d] - node.shape[d] + 1) for d, i in enumerate(index))
@@ -161,7 +163,7 @@ def _padded(node: Node, index: Index, ranges: Mapping[str, Range]) -> tuple[Node
         low, high = place.range(ranges)
         if high < 0 or low >= n:
             return padding, origin(padding)
-        inside = inside and 0 <= low and high < n
+        inside = inside and low >= 0 and high < n
     if not inside:
         raise NeedsBuffer(node)
     return operand, _inside(source, operand.shape)

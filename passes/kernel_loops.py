@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from nabla_mlir.passes.kernel_code import NestWriter
 from nabla_mlir.passes.kernel_graph import Loop, Node, NotSupported, Region
@@ -28,22 +29,18 @@ class Kernel(NestWriter):
         for i, node in enumerate(inputs):
             self.values[node] = self._binding(f"%in{i}", node)
         outputs = {i: self._binding(f"%out{i}", loop.results[i]) for i in wanted}
-        for step in Planner([loop], self.values.__contains__).plan([], [], [loop.results[0]]):
-            if isinstance(step, Loop):
-                self.loop(step, outputs)
-            else:
-                self.nest(step)
-        stores = []
-        for i, buffer in outputs.items():
-            if self.values[loop.results[i]] is not buffer:
-                stores.append(self._slot(loop.results[i], buffer))
-        self._run([], stores)
+        self._steps(Planner([loop], self.values.__contains__), [], [], [loop.results[0]], outputs)
+        found = self.values
+        apart = [
+            i for i, b in outputs.items() if not isinstance(v := found[loop.results[i]], Buffer) or v.name != b.name
+        ]
+        self._run([], [self._slot(loop.results[i], outputs[i]) for i in apart])
         if len(inputs) + len(outputs) >= MAX_BINDINGS:
             raise NotSupported("more than 30 buffers")
         bound = [b for n in inputs if isinstance(b := self.values[n], Buffer)]
         return self._function(name, bound, list(outputs.values()))
 
-    def loop(self, loop: Loop, outputs: dict[int, Buffer]) -> None:
+    def loop(self, loop: Loop, outputs: Mapping[int, Buffer]) -> None:
         """Writes a loop; `outputs` are memory for some of its results."""
         writer = self.writer
         scalars = [i for i, n in enumerate(loop.inits) if n.size == 1]
@@ -96,7 +93,13 @@ class Kernel(NestWriter):
             self.values[loop.results[i]] = self._copy(loop.inits[i], memory[i], i in in_place, last)
 
     def _body(
-        self, loop: Loop, scalars: list[int], arrays: list[int], in_place: set[int], memory: dict[int, Buffer], parity: Code
+        self,
+        loop: Loop,
+        scalars: list[int],
+        arrays: list[int],
+        in_place: set[int],
+        memory: dict[int, Buffer],
+        parity: Code,
     ) -> None:
         region = loop.body
         planner = Planner(region.loops, self.values.__contains__)
@@ -109,6 +112,7 @@ class Kernel(NestWriter):
                 if is_read:
                     update = Node("reshape", (update,), update.shape, update.dtype)
                     planner.keep(update)
+                    wanted.append(update)
                 slot = self._slot(update, memory[i], new.shape, starts_of(new))
                 (last if is_read else stores).append(slot)
                 continue
@@ -125,10 +129,13 @@ class Kernel(NestWriter):
     def _run(self, loops: Sequence[Loop], stores: Sequence[Store], wanted: Sequence[Node] = ()) -> None:
         self._steps(Planner(loops, self.values.__contains__), stores, [], wanted)
 
-    def _steps(self, planner: Planner, stores: Sequence[Store], last: Sequence[Store], wanted: Sequence[Node]) -> None:
+    def _steps(
+        self, planner: Planner, stores: Sequence[Store], last: Sequence[Store], wanted: Sequence[Node],
+        outputs: Mapping[int, Buffer] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         for step in planner.plan(stores, last, wanted):
             if isinstance(step, Loop):
-                self.loop(step, {})
+                self.loop(step, outputs)
             else:
                 self.nest(step)
 
@@ -162,7 +169,8 @@ class Kernel(NestWriter):
             flag = " flags(ReadOnly)" if binding < len(inputs) else ""
             start = self.writer.fresh()
             lines.append(f"{start} = arith.constant {offset} : index")
-            lines.append(f"{buffer.name} = hal.interface.binding.subspan layout(#layout) binding({binding}) offset({start}){flag} : {buffer.type}")
+            memory = f"hal.interface.binding.subspan layout(#layout) binding({binding}) offset({start}){flag}"
+            lines.append(f"{buffer.name} = {memory} : {buffer.type}")
         lines += self.writer.blocks[0].lines
         return _EXECUTABLE.format(name=name, kinds=kinds, lines="\n".join(f"      {line}" for line in lines)), end
 
@@ -208,4 +216,3 @@ def _uses(loop: Loop, node: Node) -> int:
                 count += sum(o is node for o in n.operands)
                 nodes += n.operands
     return count
-

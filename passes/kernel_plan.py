@@ -143,7 +143,8 @@ def _items(node: Node) -> Iterable[Item]:
         if min((*low, *high)) < 0:
             raise NotSupported("a pad that cuts")
         operand, padding = node.operands
-        yield Store(Node("broadcast_in_dim", (padding,), node.shape, node.dtype, {"broadcast_dimensions": ()}), node, node.shape, here)
+        everywhere = Node("broadcast_in_dim", (padding,), node.shape, node.dtype, {"broadcast_dimensions": ()})
+        yield Store(everywhere, node, node.shape, here)
         yield Store(operand, node, node.shape, low)
     elif node.name == "dynamic_update_slice":
         operand, update, *_ = node.operands
@@ -290,9 +291,8 @@ def _visit(
         if index in seen.setdefault(node, set()):
             continue
         seen[node].add(index)
-        if node.name == "broadcast_in_dim" and node.size > SHORT * node.operands[0].size and node.operands[0].is_work:
-            if planner.source(node.operands[0]) is None and not planner.is_known(node.operands[0]):
-                raise NeedsBuffer(node.operands[0])
+        if _is_read_often(node) and planner.source(node.operands[0]) is None and not planner.is_known(node.operands[0]):
+            raise NeedsBuffer(node.operands[0])
         try:
             work += reads(node, index, ranges, start)
         except NeedsBuffer as need:
@@ -303,6 +303,11 @@ def _visit(
                     raise
                 needed.setdefault(need.node, set()).add(())
     return seen, needed
+
+
+def _is_read_often(node: Node) -> bool:
+    """True of a broadcast of something computed, to many places."""
+    return node.name == "broadcast_in_dim" and node.operands[0].is_work and node.size > SHORT * node.operands[0].size
 
 
 def _ranges(roots: Sequence[tuple[Node, Index]]) -> dict[str, Range]:

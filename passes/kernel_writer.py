@@ -160,7 +160,9 @@ class Writer:
                 return self.shuffled(whole, [first.constant % step + step * i for i in range(lanes)])
         parts = [self._load(buffer, first + step * i, 0) for i in range(lanes)]
         kind = vector_type(parts[0].dtype, lanes)
-        return self.code(f"vector.from_elements {', '.join(p.name for p in parts)} : {kind}", parts, buffer.dtype, lanes)
+        return self.code(
+            f"vector.from_elements {', '.join(p.name for p in parts)} : {kind}", parts, buffer.dtype, lanes
+        )
 
     def _load(self, buffer: Buffer, place: Affine, lanes: int) -> Code:
         stored = DTYPES[buffer.dtype]
@@ -175,7 +177,9 @@ class Writer:
 
     def shuffled(self, x: Code, order: Sequence[int]) -> Code:
         """Some lanes of a vector."""
-        return self.code(f"vector.shuffle {x.name}, {x.name} {list(order)} : {x.type}, {x.type}", (x,), x.dtype, len(order))
+        return self.code(
+            f"vector.shuffle {x.name}, {x.name} {list(order)} : {x.type}, {x.type}", (x,), x.dtype, len(order)
+        )
 
     def store(self, buffer: Buffer, places: Sequence[Affine], values: Sequence[Code], lanes: int) -> None:
         """Writes each of `values` at its place, the lanes `place.lane` apart."""
