@@ -19,15 +19,21 @@ from nabla_mlir.passes import (  # each module registers its passes
     expand,
     jvp,
     legalize_for_iree,
+    normalize,
+    prepare_calls,
     remove_stop_gradient,
     simplify,
+    transform,
     verify,
     vjp,
     vmap,
 )
 from nabla_mlir.passes.base import PASSES, Pass
 
-MODULES = (canonicalize_batch, dce, expand, jvp, legalize_for_iree, remove_stop_gradient, simplify, verify, vjp, vmap)
+MODULES = (
+    canonicalize_batch, dce, expand, jvp, legalize_for_iree, normalize, prepare_calls, remove_stop_gradient, simplify,
+    transform, verify, vjp, vmap,
+)  # fmt: skip
 
 # From a module as it is traced or imported to plain StableHLO.
 LOWER = (

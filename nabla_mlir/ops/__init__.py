@@ -17,11 +17,12 @@ from nabla_mlir.ops import (
     promotion,
     reduction,
     shape,
+    sorting,
     windows,
 )
 
 # The modules that hold records, one family each, and the operators of Tensor.
 FAMILIES = (
     autodiff, chlo, composites, contraction, control, convolution, custom_call, elementwise, fourier, indexing,
-    lapack, linalg, misc, promotion, reduction, shape, windows,
+    lapack, linalg, misc, promotion, reduction, shape, sorting, windows,
 )  # fmt: skip

@@ -6,8 +6,8 @@ import pytest
 
 import nabla_mlir.ops  # noqa: F401
 from nabla_mlir.dialects.context import context
-from nabla_mlir.normalizing import REFUSED, REWRITTEN
 from nabla_mlir.ops.registry import REGISTRY, UNSUPPORTED
+from nabla_mlir.passes.normalize import REFUSED, REWRITTEN
 
 # The operations of the specifications (and the older ones that the dialects still hold).
 _STABLEHLO = """
