@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nabla_mlir.control import while_loop as while_loop
     from nabla_mlir.eager import jit as jit
     from nabla_mlir.exporters import from_jax as from_jax
+    from nabla_mlir.exporters import from_torch as from_torch
     from nabla_mlir.importing import from_stablehlo as from_stablehlo
     from nabla_mlir.ops.promotion import set_default_dtypes as set_default_dtypes
     from nabla_mlir.ops.tensor import Tensor as Tensor
@@ -55,6 +56,7 @@ _HOMES: dict[str, str | None] = {
     "errors": None, "nn": None, "numpy": None, "targets": None,
     "associative_scan": "control", "cond": "control", "fori_loop": "control", "map": "control", "scan": "control",
     "switch": "control", "while_loop": "control", "Array": "array", "jit": "eager", "from_jax": "exporters",
+    "from_torch": "exporters",
     "from_stablehlo": "importing", "set_default_dtypes": "ops.promotion",
     "Tensor": "ops.tensor", "register_dataclass": "pytree", "load": "runtime",
     "Compiled": "stages", "Lowered": "stages", "Traced": "stages", "module": "stages", "spec": "stages", "trace": "stages",

@@ -352,7 +352,7 @@ def _set_size(op: ir.Operation, x: Tensor) -> Tensor:
 
 
 _REWRITES: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
-    "stablehlo.get_tuple_element": _element, "chlo.constant": _plain_constant,
+    "stablehlo.get_tuple_element": _element, "chlo.constant": _plain_constant, "arith.constant": _plain_constant,
     "chlo.broadcast_select": _broadcast_select, "stablehlo.unary_einsum": _unary_einsum,
     "stablehlo.dynamic_iota": _dynamic_iota, "stablehlo.reduce_window": _window_body,
     "stablehlo.reduce": _reduction_body,
