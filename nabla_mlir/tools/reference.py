@@ -42,6 +42,32 @@ table, and what rules emit is in the table again, so that second order follows; 
 against differences. The targets are measured by `python -m nabla_mlir.tools.coverage` on the samples of the records:
 compiled for all three, run on CPU and on Vulkan, the numbers compared with NumPy's."""
 
+_CONVENTIONS = """\
+Where a derivative does not exist, or formulas give 0 * inf, these hold (`tests/ops/test_kinks.py`); as in JAX unless it
+says otherwise.
+
+- **Ties.** Equal operands of maximum and minimum share the tangent by halves; all elements that attain the max or min of
+  a reduction share it equally, and so do updates of a scatter; of a window, the first that attains it takes it. An element
+  of a sort keeps its own. At a bound of clamp the derivative is zero; if the bounds cross, the upper one holds.
+- **Kinks.** |x| has derivative 1 at 0 (complex: 0), sign, floor and round have 0, `nm.nn.relu` has 0, and
+  maximum(x, 0) one half.
+- **Powers.** x**y at x = 0: the derivative in x is y x**(y-1), 0 if y = 0 (JAX: NaN); in y it is 0. For negative x it is
+  exact in x, and NaN in y. x**n with a constant n has the derivative of the polynomial.
+- **Products with zeros** are exact: a reduction of products divides by nothing.
+- **where.** What a selection does not take has no influence on the derivative, even if it is infinite or NaN there:
+  ``where(x > 0, log(x), 0)`` has derivative 0 at x = 0 (JAX: NaN). The mask is the predicate, carried backwards through
+  elementwise operations, broadcasts and sums; a cotangent that merely happens to be 0 is not masked, since it may have a
+  tangent.
+- **Roots.** sqrt has an infinite derivative at 0, so that a cotangent of 0 that no selection explains gives NaN;
+  `numpy.linalg.norm` has derivative 0 at 0 (JAX: NaN).
+- **Infinities and NaN** follow from the formulas; where a max is NaN, so are the shares.
+- **Integers and truth values** have no tangent: `jvp` takes and gives None for them, `vjp` gives None, and `grad` refuses.
+- **Complex numbers.** The transpose is plain (nothing is conjugated), the pairing Re(ct * t): the `vjp` of |z|^2 is
+  2 conj(z). `grad` and the Jacobians of complex arguments need ``holomorphic=True`` and then give the complex derivative.
+- **Random numbers** are held fixed: `rng` moves with its bounds, random bits have no tangent. Under `vmap` each entry of
+  a mapped `rng_bit_generator` draws from its own state, as it would alone; a mapped `rng` draws new numbers for each
+  entry; what is not mapped is drawn once."""
+
 
 def pages(root: Path) -> dict[Path, str]:
     """The text of each generated page by its path."""
@@ -233,7 +259,8 @@ def operations_page(root: Path) -> str:
         for word, rule in (("jvp", record.jvp), ("batch", record.batch)):
             if isinstance(rule, UNSUPPORTED):
                 reasons[name] = f"{word}: {rule.reason}"
-    return "\n".join([*lines, *(f"- `{name}` {_cell(reason)}" for name, reason in reasons.items())]) + "\n"
+    lines += [f"- `{name}` {_cell(reason)}" for name, reason in reasons.items()]
+    return "\n".join([*lines, "", "## Conventions", "", _CONVENTIONS]) + "\n"
 
 
 def rule_words(name: str) -> list[str]:
