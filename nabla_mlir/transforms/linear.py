@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import pytree
 from nabla_mlir.dialects import ad
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.eager import jit, staged
+from nabla_mlir.eager import Halves, staged
 from nabla_mlir.errors import TreeError, user_frame
-from nabla_mlir.ops.promotion import as_tensor
+from nabla_mlir.lowering import lower_module
+from nabla_mlir.ops.promotion import as_tensor, is_scalar
 from nabla_mlir.ops.registry import Region
-from nabla_mlir.ops.tensor import Tensor
-from nabla_mlir.tracing import HOLDER, current_trace, results_of, trace_region
-from nabla_mlir.transforms.arguments import seed_of, specs_of
+from nabla_mlir.ops.tensor import Tensor, full
+from nabla_mlir.stages import as_spec
+from nabla_mlir.tracing import HOLDER, Spec, current_trace, is_tracing, results_of, trace_function, trace_region
+from nabla_mlir.transforms.arguments import seed_array, seed_of, specs_of
 
 
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
@@ -52,6 +55,9 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], 
 def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """``f(x)`` and the linear function ``t -> df/dx · t`` at that x, which can be called many times.
 
+    Outside a trace f runs once: what the linear function needs of x is kept on the device, and each call runs only
+    what depends on t (see the pass nabla-split).
+
     Example:
       >>> import nabla_mlir as nm
       >>> y, push = nm.linearize(lambda x: x * x, 3.0)
@@ -60,11 +66,11 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     """
     if current_trace() is not None:
         return linearized(f, primals, has_aux)
-    return _eager_pair(linearized, f, primals, has_aux)
+    return _at_point("jvp", f, primals, has_aux)
 
 
 def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """``f(x)`` and the pullback ``ct -> ct · df/dx``, which can be called many times.
+    """``f(x)`` and the pullback ``ct -> ct · df/dx``, which can be called many times; as with `linearize`, f runs once.
 
     Args:
       f: any function of arrays.
@@ -80,18 +86,64 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
       >>> [float(ct) for ct in pull(1.0)]
       [4.0, 3.0]
     """
-    if current_trace() is not None:
-        out, pull = pullback(f, primals, has_aux)
-        return (out[0], pull, out[1]) if has_aux else (out, pull)
-    out, pull = _eager_pair(pullback, f, primals, has_aux)
+    traced = current_trace() is not None
+    out, pull = pullback(f, primals, has_aux) if traced else _at_point("vjp", f, primals, has_aux)
     return (out[0], pull, out[1]) if has_aux else (out, pull)
 
 
-def _eager_pair(make: Callable[..., Any], f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
-    """Outside a trace: the value now, and a compiled function of primals and seed for every later call."""
-    out = staged(lambda *primals: make(f, primals, has_aux)[0])(*primals)
-    apply = jit(lambda primals, seeds: make(f, primals, has_aux)[1](*seeds))
-    return out, lambda *seeds: apply(primals, seeds)
+class _Seed:
+    """Stands for a tangent or cotangent while a function is traced; an argument of its own for each."""
+
+
+def _at_point(what: str, f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
+    """`linearize` or `vjp` outside a trace: the value now, and a compiled linear function for later calls."""
+    leaves, in_spec = pytree.flatten(tuple(primals))
+    specs = [as_spec(leaf) for leaf in leaves]
+
+    def flat(*tensors: Tensor) -> list[Tensor]:
+        nonlocal body, out_spec, count, likes, linear_spec
+        trace = current_trace()
+        assert trace is not None
+        body = _Body(f, pytree.unflatten(in_spec, tensors), has_aux, what)
+        outs, out_spec = pytree.flatten(body.value())
+        active = {i: body.tensors[i] for i in body.active} if what == "jvp" else {i: body.outs[i] for i in body.of}
+        likes = {i: Spec(t.shape, t.dtype) for i, t in active.items()}
+        seeds = {i: trace.capture(_Seed(), like.shape, like.dtype) for i, like in likes.items()}
+        spec = in_spec if what == "jvp" else body.out_spec
+        given = pytree.unflatten(spec, [seeds.get(i) for i in range(spec.num_leaves)])
+        linear, linear_spec = pytree.flatten(body.push(given)[1] if what == "jvp" else body.pull(given))
+        count = len(outs)
+        return [*outs, *linear]
+
+    body: Any = None
+    out_spec, linear_spec, count, likes = in_spec, in_spec, 0, dict[int, Spec]()
+    module, captured = trace_function(flat, specs, "main")
+    lower_module(module)
+    is_known = [True] * len(leaves) + [not isinstance(c, _Seed) for c in captured]
+    halves = Halves(module, [i for i, known in enumerate(is_known) if known])
+    inputs = [np.asarray(x, s.dtype) if is_scalar(x) else x for x, s in zip(leaves, specs, strict=True)]
+    point = halves.at([*inputs, *(c for c in captured if not isinstance(c, _Seed))])
+
+    def apply(*seeds: Any) -> Any:
+        if what == "jvp":
+            given = pytree.flatten_like(in_spec, seeds, "tangents", "the primals")
+            word, paths = "tangent", pytree.paths(in_spec)
+        else:
+            given = pytree.flatten_like(body.out_spec, *seeds, "a cotangent", "the result")
+            word, paths = "cotangent", pytree.paths(body.out_spec)
+        arrays = [_seed(word, given[i], like, paths[i]) for i, like in likes.items()]
+        results = point(arrays)
+        return pytree.unflatten(linear_spec, [results[count + k] for k in range(linear_spec.num_leaves)])
+
+    return pytree.unflatten(out_spec, [point.early[i] for i in range(count)]), apply
+
+
+def _seed(what: str, seed: Any, like: Spec, path: str) -> Any:
+    """A tensor inside a trace, and an array outside."""
+    if not is_tracing():
+        return seed_array(what, seed, like, path)
+    tensor = seed_of(what, seed, like, path)
+    return full(like.shape, 0, like.dtype) if tensor is None else tensor
 
 
 class _Body:
@@ -168,6 +220,19 @@ class _Body:
         found = dict(zip(self.of, results[len(self.outs) :], strict=True))
         return self.result(results), pytree.unflatten(self.out_spec, [found.get(i) for i in range(self.count)])
 
+    def pull(self, cotangent: Any) -> Any:
+        """The cotangents of the arguments for a cotangent of the result."""
+        given = pytree.flatten_like(self.out_spec, cotangent, "a cotangent", "the result")
+        places = pytree.paths(self.out_spec)
+        seeds = {i: seed_of("cotangent", given[i], self.outs[i], places[i]) for i in self.of}
+        of = [i for i in self.of if seeds[i] is not None]
+        block, holder = self.clone()
+        values = [seeds[i].value for i in of]  # type: ignore[union-attr]
+        op = ad.VjpOp.build(self.primals(), values, block, range(len(self.active)), of).op
+        holder.erase()
+        found = dict(zip(self.active, results_of(op)[len(self.outs) :], strict=True))
+        return pytree.unflatten(self.in_spec, [found.get(i) for i in range(len(self.tensors))])
+
 
 def pushed(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool) -> Any:
     """The result of `f` and its tangent, by one operation."""
@@ -183,17 +248,4 @@ def linearized(f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -
 def pullback(f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
     """`vjp` inside a trace: f(x) and the pullback, each call of which emits an `ad.vjp`."""
     body = _Body(f, primals, has_aux, "vjp")
-
-    def pull(cotangent: Any) -> Any:
-        given = pytree.flatten_like(body.out_spec, cotangent, "a cotangent", "the result")
-        places = pytree.paths(body.out_spec)
-        seeds = {i: seed_of("cotangent", given[i], body.outs[i], places[i]) for i in body.of}
-        of = [i for i in body.of if seeds[i] is not None]
-        block, holder = body.clone()
-        values = [seeds[i].value for i in of]  # type: ignore[union-attr]
-        op = ad.VjpOp.build(body.primals(), values, block, range(len(body.active)), of).op
-        holder.erase()
-        found = dict(zip(body.active, results_of(op)[len(body.outs) :], strict=True))
-        return pytree.unflatten(body.in_spec, [found.get(i) for i in range(len(body.tensors))])
-
-    return body.value(), pull
+    return body.value(), body.pull
