@@ -19,8 +19,7 @@ from nabla_mlir.dialects.context import context
 from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.lowering import compile_lowered, lower_module
 from nabla_mlir.ops.promotion import as_tensor, is_scalar, scalar_dtype
-from nabla_mlir.ops.registry import clone_op
-from nabla_mlir.ops.tensor import Tensor, wrap
+from nabla_mlir.ops.regions import emit_call
 from nabla_mlir.passes.split import split_function
 from nabla_mlir.stages import as_spec
 from nabla_mlir.targets import CPU
@@ -104,17 +103,11 @@ class Point:
         split = self.halves.split
         if not split.late:
             return dict(self.early)
-        late = self._emitted(others) if is_tracing() else self.halves.second([*self.residuals, *others])
+        if is_tracing():
+            late: list[Any] = emit_call(split.rest, [*(as_tensor(r) for r in self.residuals), *others])
+        else:
+            late = self.halves.second([*self.residuals, *others])
         return {**self.early, **dict(zip(split.late, late, strict=True))}
-
-    def _emitted(self, others: list[Tensor]) -> list[Tensor]:
-        block = self.halves.split.rest.regions[0].blocks[0]
-        inputs = [*(as_tensor(r) for r in self.residuals), *others]
-        mapping = {a: x.value for a, x in zip(block.arguments, inputs, strict=True)}
-        *ops, terminator = (op.operation for op in block.operations)
-        for op in ops:
-            clone_op(op, mapping)
-        return [wrap(mapping[v]) for v in terminator.operands]
 
 
 def _alone(func: ir.Operation) -> ir.Module:

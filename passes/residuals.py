@@ -142,8 +142,8 @@ class Residuals:
     nbytes: int
 
 
-def needed_by(ops: Iterable[ir.Operation], results: Iterable[ir.Value], division: Division) -> list[ir.Value]:
-    """The known values that late operations read, and those known that are among the `results`."""
+def needed_by(ops: Iterable[ir.Operation], division: Division) -> list[ir.Value]:
+    """The known values that late operations read."""
     found: dict[ir.Value, None] = {}
 
     def need(values: Iterable[ir.Value]) -> None:
@@ -167,7 +167,6 @@ def needed_by(ops: Iterable[ir.Operation], results: Iterable[ir.Value], division
                     visit(body)
 
     visit(ops)
-    need(results)
     return list(found)
 
 

@@ -75,12 +75,12 @@ def split_function(func: ir.Operation, known: Sequence[int], max_residual_bytes:
     arguments, outs = list(block.arguments), list(terminator.operands)
     unknown = [a for i, a in enumerate(arguments) if i not in set(known)]
     division = divide(ops, unknown)
-    residuals = _residuals(ops, outs, division, max_residual_bytes)
+    residuals = _residuals(ops, division, max_residual_bytes)
     if residuals is None:  # tapes may be what is too large
         division = divide(ops, unknown, regions=False)
-        residuals = _residuals(ops, outs, division, max_residual_bytes)
+        residuals = _residuals(ops, division, max_residual_bytes)
     if residuals is None:
-        least = choose(needed_by(ops, outs, division), division, priced(division, 0.0)).nbytes
+        least = choose(needed_by(ops, division), division, priced(division, 0.0)).nbytes
         raise PassError(
             f"nabla-split requires max-residual-bytes of at least {least}, got {max_residual_bytes}.",
             where=source_of(func.location),
@@ -113,11 +113,9 @@ def split_function(func: ir.Operation, known: Sequence[int], max_residual_bytes:
     return split
 
 
-def _residuals(
-    ops: Sequence[ir.Operation], outs: Sequence[ir.Value], division: Division, limit: int | None
-) -> Residuals | None:
+def _residuals(ops: Sequence[ir.Operation], division: Division, limit: int | None) -> Residuals | None:
     """The residuals that cost least, within the limit: the dearer storing is, the more is computed again."""
-    needed = needed_by(ops, outs, division)
+    needed = needed_by(ops, division)
     best = choose(needed, division, only_reads(division))
     if limit is None or best.nbytes <= limit:
         return best

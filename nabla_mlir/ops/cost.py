@@ -11,7 +11,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.convolution import positions
 from nabla_mlir.ops.loops import find_counter
-from nabla_mlir.ops.regions import body_of
+from nabla_mlir.ops.regions import body_of, reads_of
 from nabla_mlir.ops.registry import REGISTRY
 
 # They move or name elements: bytes, and no arithmetic.
@@ -85,3 +85,56 @@ def _flops(op: ir.Operation) -> int:
     if op.name == "stablehlo.cholesky":
         return size_of(op.operands[0]) * shape_and_dtype(op.operands[0].type)[0][-1] // 3
     return max(map(size_of, [*op.operands, *op.results]))
+
+
+@dataclass(frozen=True)
+class FunctionCost:
+    """The cost of a call of a function, as its IR says it; fusion makes the bytes and the peak smaller.
+
+    Attributes:
+      flops: floating-point operations.
+      bytes: read and written by its operations, one after the other.
+      state_bytes: of the state that it reads and writes.
+      peak_bytes: of the values that are alive at the same time: arguments, state, intermediate values and results.
+    """
+
+    flops: int
+    bytes: int
+    state_bytes: int
+    peak_bytes: int
+
+
+def cost_of_function(func: ir.Operation) -> FunctionCost:
+    """The cost of a `func.func` of plain StableHLO, with state in `util.global` or without."""
+    block = func.regions[0].blocks[0]
+    ops = [op.operation for op in block.operations]
+    total = cost_of_all(op for op in ops if op.name.startswith(("stablehlo.", "chlo.")))
+    state = {op.attributes["global"].value: v for op in ops if op.name in _STATE for v in [*op.operands, *op.results]}
+    return FunctionCost(total.flops, total.bytes, sum(map(_bytes_or_zero, state.values())), _peak(block))
+
+
+_STATE = ("util.global.load", "util.global.store")
+
+
+def _bytes_or_zero(value: ir.Value) -> int:
+    return bytes_of(value) if isinstance(value.type, ir.RankedTensorType) else 0
+
+
+def _peak(block: ir.Block) -> int:
+    """The most bytes alive at a time in a block, those of regions while their operation runs included."""
+    ops = [op.operation for op in block.operations]
+    last = {value: i for i, op in enumerate(ops) for value in reads_of(op)}
+    alive = peak = sum(map(_bytes_or_zero, block.arguments))
+    for i, op in enumerate(ops):
+        made = 0 if op.name in FREE else sum(map(_bytes_or_zero, op.results))
+        inner = max((_peak(b) for region in op.regions for b in region.blocks), default=0)
+        peak = max(peak, alive + made + inner)
+        alive += made
+        ended = [v for v in dict.fromkeys(reads_of(op)) if last[v] == i]
+        alive -= sum(_bytes_or_zero(v) for v in ended if _is_counted(v))
+    return peak
+
+
+def _is_counted(value: ir.Value) -> bool:
+    owner = getattr(value.owner, "operation", value.owner)
+    return not isinstance(owner, ir.Operation) or owner.name not in FREE

@@ -66,7 +66,8 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     """
     if current_trace() is not None:
         return linearized(f, primals, has_aux)
-    return _at_point("jvp", f, primals, has_aux)
+    at = _AtPoint("jvp", f, primals, has_aux)
+    return at.value, at.push
 
 
 def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -86,8 +87,11 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
       >>> [float(ct) for ct in pull(1.0)]
       [4.0, 3.0]
     """
-    traced = current_trace() is not None
-    out, pull = pullback(f, primals, has_aux) if traced else _at_point("vjp", f, primals, has_aux)
+    if current_trace() is not None:
+        out, pull = pullback(f, primals, has_aux)
+    else:
+        at = _AtPoint("vjp", f, primals, has_aux)
+        out, pull = at.value, at.pull
     return (out[0], pull, out[1]) if has_aux else (out, pull)
 
 
@@ -95,47 +99,55 @@ class _Seed:
     """Stands for a tangent or cotangent while a function is traced; an argument of its own for each."""
 
 
-def _at_point(what: str, f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
+class _AtPoint:
     """`linearize` or `vjp` outside a trace: the value now, and a compiled linear function for later calls."""
-    leaves, in_spec = pytree.flatten(tuple(primals))
-    specs = [as_spec(leaf) for leaf in leaves]
 
-    def flat(*tensors: Tensor) -> list[Tensor]:
-        nonlocal body, out_spec, count, likes, linear_spec
+    def __init__(self, what: str, f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool):
+        self.forward = what == "jvp"
+        leaves, in_spec = pytree.flatten(tuple(primals))
+        specs = [as_spec(leaf) for leaf in leaves]
+
+        def flat(*tensors: Tensor) -> list[Tensor]:
+            return self._traced(_Body(f, pytree.unflatten(in_spec, tensors), has_aux, what))
+
+        module, captured = trace_function(flat, specs, "main")
+        lower_module(module)
+        arrays = [np.asarray(x, s.dtype) if is_scalar(x) else x for x, s in zip(leaves, specs, strict=True)]
+        inputs = [*arrays, *captured]
+        known = [i for i, x in enumerate(inputs) if not isinstance(x, _Seed)]
+        self._point = Halves(module, known).at([inputs[i] for i in known])
+
+    def _traced(self, body: _Body) -> list[Tensor]:
+        """The leaves of the value and of the linear function of seeds, which are arguments of the trace."""
         trace = current_trace()
         assert trace is not None
-        body = _Body(f, pytree.unflatten(in_spec, tensors), has_aux, what)
-        outs, out_spec = pytree.flatten(body.value())
-        active = {i: body.tensors[i] for i in body.active} if what == "jvp" else {i: body.outs[i] for i in body.of}
-        likes = {i: Spec(t.shape, t.dtype) for i, t in active.items()}
-        seeds = {i: trace.capture(_Seed(), like.shape, like.dtype) for i, like in likes.items()}
-        spec = in_spec if what == "jvp" else body.out_spec
-        given = pytree.unflatten(spec, [seeds.get(i) for i in range(spec.num_leaves)])
-        linear, linear_spec = pytree.flatten(body.push(given)[1] if what == "jvp" else body.pull(given))
-        count = len(outs)
+        outs, self.out_spec = pytree.flatten(body.value())
+        self.count = len(outs)
+        self.seed_spec = body.in_spec if self.forward else body.out_spec
+        primals = {i: body.tensors[i] for i in body.active} if self.forward else {i: body.outs[i] for i in body.of}
+        self.likes = {i: Spec(t.shape, t.dtype) for i, t in primals.items()}
+        seeds = {i: trace.capture(_Seed(), like.shape, like.dtype) for i, like in self.likes.items()}
+        given = pytree.unflatten(self.seed_spec, [seeds.get(i) for i in range(self.seed_spec.num_leaves)])
+        linear, self.linear_spec = pytree.flatten(body.push(given)[1] if self.forward else body.pull(given))
         return [*outs, *linear]
 
-    body: Any = None
-    out_spec, linear_spec, count, likes = in_spec, in_spec, 0, dict[int, Spec]()
-    module, captured = trace_function(flat, specs, "main")
-    lower_module(module)
-    is_known = [True] * len(leaves) + [not isinstance(c, _Seed) for c in captured]
-    halves = Halves(module, [i for i, known in enumerate(is_known) if known])
-    inputs = [np.asarray(x, s.dtype) if is_scalar(x) else x for x, s in zip(leaves, specs, strict=True)]
-    point = halves.at([*inputs, *(c for c in captured if not isinstance(c, _Seed))])
+    @property
+    def value(self) -> Any:
+        """The result of the function, or (result, aux)."""
+        return pytree.unflatten(self.out_spec, [self._point.early[i] for i in range(self.count)])
 
-    def apply(*seeds: Any) -> Any:
-        if what == "jvp":
-            given = pytree.flatten_like(in_spec, seeds, "tangents", "the primals")
-            word, paths = "tangent", pytree.paths(in_spec)
-        else:
-            given = pytree.flatten_like(body.out_spec, *seeds, "a cotangent", "the result")
-            word, paths = "cotangent", pytree.paths(body.out_spec)
-        arrays = [_seed(word, given[i], like, paths[i]) for i, like in likes.items()]
-        results = point(arrays)
-        return pytree.unflatten(linear_spec, [results[count + k] for k in range(linear_spec.num_leaves)])
+    def push(self, *tangents: Any) -> Any:
+        """The tangents of the result."""
+        return self._apply("tangent", pytree.flatten_like(self.seed_spec, tangents, "tangents", "the primals"))
 
-    return pytree.unflatten(out_spec, [point.early[i] for i in range(count)]), apply
+    def pull(self, cotangent: Any) -> Any:
+        """The cotangents of the arguments."""
+        return self._apply("cotangent", pytree.flatten_like(self.seed_spec, cotangent, "a cotangent", "the result"))
+
+    def _apply(self, word: str, given: list[Any]) -> Any:
+        paths = pytree.paths(self.seed_spec)
+        results = self._point([_seed(word, given[i], like, paths[i]) for i, like in self.likes.items()])
+        return pytree.unflatten(self.linear_spec, [results[self.count + k] for k in range(self.linear_spec.num_leaves)])
 
 
 def _seed(what: str, seed: Any, like: Spec, path: str) -> Any:
