@@ -22,6 +22,7 @@ from nabla_mlir.ops.tapes import INDEX, count_at, read_row, write_row
 from nabla_mlir.ops.tensor import Tensor, full, wrap
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.expand import EXPANSIONS, ExpandPass
+from nabla_mlir.passes.factor import factor
 from nabla_mlir.passes.remove_stop_gradient import RemoveStopGradientPass
 from nabla_mlir.passes.residuals import (
     Choice,
@@ -58,7 +59,9 @@ class Split:
     nbytes: int
 
 
-def split_function(func: ir.Operation, known: Sequence[int], max_residual_bytes: int | None = None) -> Split:
+def split_function(
+    func: ir.Operation, known: Sequence[int], max_residual_bytes: int | None = None, collect_factors: bool = True
+) -> Split:
     """Divides a function of plain StableHLO into two that are put behind it in the module; it then calls them.
 
     Args:
@@ -66,14 +69,19 @@ def split_function(func: ir.Operation, known: Sequence[int], max_residual_bytes:
       known: the indices of the known arguments.
       max_residual_bytes: what the residuals may take; without a limit nothing that the known arguments decide is
         computed in the rest, but for constants, views and reads of tapes.
+      collect_factors: multiply known factors of unknown values with each other first.
 
     Raises:
       PassError: the residuals cannot be made as small as that.
     """
     block = func.regions[0].blocks[0]
-    *ops, terminator = (op.operation for op in block.operations)
-    arguments, outs = list(block.arguments), list(terminator.operands)
+    arguments = list(block.arguments)
     unknown = [a for i, a in enumerate(arguments) if i not in set(known)]
+    if collect_factors:
+        factor(block, divide([op.operation for op in block.operations], unknown))
+        simplify_block(block)
+    *ops, terminator = (op.operation for op in block.operations)
+    outs = list(terminator.operands)
     division = divide(ops, unknown)
     residuals = _residuals(ops, division, max_residual_bytes)
     if residuals is None:  # tapes may be what is too large
@@ -320,6 +328,7 @@ class SplitPass(Pass):
     name: ClassVar[str] = "nabla-split"
     known: tuple[int, ...] = ()  # indices of the known arguments
     function: str = ""  # the function to divide; the only public one if not given
+    collect_factors: bool = True  # multiply known factors with each other first: fewer residuals, other rounding
     max_residual_bytes: int = -1  # compute again in the rest what does not fit; -1 for no limit
 
     def run(self, module: ir.Operation) -> None:
@@ -336,7 +345,8 @@ class SplitPass(Pass):
                 f"{self.name} requires known arguments among the {arguments} of the function, got {list(self.known)}.",
                 where=source_of(func.location),
             )  # fmt: skip
-        split_function(func, self.known, None if self.max_residual_bytes < 0 else self.max_residual_bytes)
+        limit = None if self.max_residual_bytes < 0 else self.max_residual_bytes
+        split_function(func, self.known, limit, self.collect_factors)
 
     def _chosen(self, module: ir.Operation) -> ir.Operation:
         functions = [o.operation for o in module.regions[0].blocks[0].operations if o.operation.name == "func.func"]
