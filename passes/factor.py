@@ -28,7 +28,7 @@ def factor(block: ir.Block, division: Division) -> None:
     """Rewrites a block and those in the divided operations in it."""
     _factor_block(block, division)
     for op in [o.operation for o in block.operations]:
-        if op in division.parts:
+        if division.part(op) is not None:
             for region in op.regions:
                 factor(region.blocks[0], division)
 
@@ -36,21 +36,24 @@ def factor(block: ir.Block, division: Division) -> None:
 def _factor_block(block: ir.Block, division: Division) -> None:
     found: dict[ir.Value, Terms] = {}
     for op in [o.operation for o in block.operations]:
-        if op not in division.late or op.name not in _RULES or not _is_float(op.results[0]):
+        if not division.is_late(op) or op.name not in _RULES or not _is_float(op.results[0]):
             continue
         with named("factor", op.location), ir.InsertionPoint(op):
             terms = _RULES[op.name](op, found, division)
             if terms is not None and (len(terms) == 1 or _uses(op.results[0]) == 1):
                 found[op.results[0]] = terms
-    inner = {made_by(value) for value in found}
     for value, terms in found.items():
-        if any(getattr(use.owner, "operation", use.owner) not in inner for use in value.uses):
+        if not all(_is_made_by(use.owner, found) for use in value.uses):
             op = made_by(value)
             assert op is not None
             with named("factor", op.location), ir.InsertionPoint(op):
                 total = _sum_of(terms).value
             value.replace_all_uses_with(total)
             division.unknown.add(total)
+
+
+def _is_made_by(user: ir.Operation, found: dict[ir.Value, Terms]) -> bool:
+    return len(user.results) == 1 and user.results[0] in found
 
 
 def _is_float(value: ir.Value) -> bool:

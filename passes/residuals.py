@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.errors import PassError
 from nabla_mlir.ops.cost import FREE, bytes_of, cost_of
 from nabla_mlir.ops.loops import Counter, find_counter
 from nabla_mlir.ops.regions import body_of, reads_of
@@ -45,18 +47,28 @@ class Division:
       late: the operations that read unknown values, and are not divided themselves.
       parts: the operations with regions that are divided.
       within: the divided operations around a value in the regions of one, the outermost first.
+
+    Operations are known by their first result: the hash of an operation changes with its operands.
     """
 
     unknown: set[ir.Value]
-    late: set[ir.Operation] = field(default_factory=set)
-    parts: dict[ir.Operation, Loop | Choice] = field(default_factory=dict)
-    within: dict[ir.Value, tuple[ir.Operation, ...]] = field(default_factory=dict)
+    late: set[ir.Value] = field(default_factory=set)
+    parts: dict[ir.Value, Loop | Choice] = field(default_factory=dict)
+    within: dict[ir.Value, tuple[ir.Value, ...]] = field(default_factory=dict)
+
+    def is_late(self, op: ir.Operation) -> bool:
+        """Whether an operation reads unknown values, and is not divided."""
+        return len(op.results) > 0 and op.results[0] in self.late
+
+    def part(self, op: ir.Operation) -> Loop | Choice | None:
+        """How an operation is divided, if it is."""
+        return self.parts.get(op.results[0]) if len(op.results) else None
 
     def copies(self, value: ir.Value) -> int:
         """How many values it stands for: one for each iteration of the loops around it."""
         count = 1
-        for op in self.within.get(value, ()):
-            part = self.parts[op]
+        for key in self.within.get(value, ()):
+            part = self.parts[key]
             count *= part.counter.trips if isinstance(part, Loop) else 1
         return count
 
@@ -77,16 +89,20 @@ def _divide(ops: Iterable[ir.Operation], division: Division, regions: bool = Tru
     for op in ops:
         if not any(v in division.unknown for v in reads_of(op)):
             continue
+        if not len(op.results):
+            raise PassError(
+                f"nabla-split requires operations with results, got {op.name}.", where=source_of(op.location)
+            )
         part: Loop | Choice | None = None
         if op.name == "stablehlo.while" and regions:
             part = _divide_loop(op, division)
         elif op.name in CHOICES and regions and op.operands[0] not in division.unknown:
             part = _divide_choice(op, division)
         if part is None:
-            division.late.add(op)
+            division.late.add(op.results[0])
             division.unknown.update(op.results)
         else:
-            division.parts[op] = part
+            division.parts[op.results[0]] = part
             division.unknown.update(op.results[i] for i in part.unknown)
 
 
@@ -115,13 +131,13 @@ def _divide_choice(op: ir.Operation, division: Division) -> Choice:
     return Choice(tuple(sorted(unknown)))
 
 
-def _place(ops: Iterable[ir.Operation], division: Division, around: tuple[ir.Operation, ...]) -> None:
+def _place(ops: Iterable[ir.Operation], division: Division, around: tuple[ir.Value, ...]) -> None:
     for op in ops:
         if around:
             division.within.update((result, around) for result in op.results)
-        if op not in division.parts:
+        if division.part(op) is None:
             continue
-        inner = (*around, op)
+        inner = (*around, op.results[0])
         for region in list(op.regions)[-1:] if op.name == "stablehlo.while" else op.regions:
             arguments, body, _ = body_of(region)
             division.within.update((argument, inner) for argument in arguments)
@@ -151,8 +167,8 @@ def needed_by(ops: Iterable[ir.Operation], division: Division) -> list[ir.Value]
 
     def visit(ops: Iterable[ir.Operation]) -> None:
         for op in ops:
-            part = division.parts.get(op)
-            if op in division.late:
+            part = division.part(op)
+            if division.is_late(op):
                 need(reads_of(op))
             elif isinstance(part, Loop):
                 _, body, returned = body_of(op.regions[1])
@@ -214,7 +230,7 @@ def _price_of(value: ir.Value, division: Division, price: Price) -> int | None:
     op = made_by(value)
     if op is None:
         return 0 if is_counter(value, division) else None
-    if op in division.parts:
+    if division.part(op) is not None:
         return None
     again = price(op)
     return None if again is None else again * division.copies(value)
@@ -231,8 +247,9 @@ def is_counter(value: ir.Value, division: Division) -> bool:
     around = division.within.get(value)
     if not around:
         return False
-    part = division.parts[around[-1]]
-    return isinstance(part, Loop) and value == body_of(around[-1].regions[1])[0][part.counter.carry]
+    part, op = division.parts[around[-1]], made_by(around[-1])
+    assert op is not None
+    return isinstance(part, Loop) and value == body_of(op.regions[1])[0][part.counter.carry]
 
 
 def only_reads(division: Division) -> Price:

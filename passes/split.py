@@ -78,7 +78,7 @@ def split_function(
     arguments = list(block.arguments)
     unknown = [a for i, a in enumerate(arguments) if i not in set(known)]
     if collect_factors:
-        factor(block, divide([op.operation for op in block.operations], unknown))
+        factor(block, divide([op.operation for op in block.operations][:-1], unknown))
         simplify_block(block)
     *ops, terminator = (op.operation for op in block.operations)
     outs = list(terminator.operands)
@@ -151,8 +151,8 @@ class _Halves:
     def known(self, ops: Iterable[ir.Operation], mapping: Mapping) -> None:
         """What is known; a stored value in the region of an operation is mapped to its tape or slot behind that."""
         for op in ops:
-            part = self.division.parts.get(op)
-            if op in self.division.late:
+            part = self.division.part(op)
+            if self.division.is_late(op):
                 continue
             with named("split", op.location):
                 if isinstance(part, Loop):
@@ -165,23 +165,23 @@ class _Halves:
     def rest(self, ops: Iterable[ir.Operation], mapping: Mapping) -> None:
         """What is not known, and what is computed again; stored values are in the mapping."""
         for op in ops:
-            part = self.division.parts.get(op)
+            part = self.division.part(op)
             with named("split", op.location):
                 if isinstance(part, Loop):
                     self._rest_loop(op, part, mapping)
                 elif isinstance(part, Choice):
                     self._rest_choice(op, part, mapping)
-                elif op in self.division.late or any(r in self.residuals.again for r in op.results):
+                elif self.division.is_late(op) or any(r in self.residuals.again for r in op.results):
                     clone_op(op, mapping)  # type: ignore[arg-type]
 
     def stored_in(self, op: ir.Operation) -> list[ir.Value]:
         """The stored values in the regions of a divided operation."""
-        return [v for v in self.residuals.stored if op in self.division.within.get(v, ())]
+        return [v for v in self.residuals.stored if op.results[0] in self.division.within.get(v, ())]
 
     def empty(self, value: ir.Value, op: ir.Operation) -> Tensor:
         """Zeros for what stands behind a divided operation for a stored value in it: a row for each iteration."""
         around = self.division.within[value]
-        parts = [self.division.parts[o] for o in around[around.index(op) :]]
+        parts = [self.division.parts[o] for o in around[around.index(op.results[0]) :]]
         shape, dtype = shape_and_dtype(value.type)
         return full((*(p.counter.trips for p in parts if isinstance(p, Loop)), *shape), 0, dtype)
 
