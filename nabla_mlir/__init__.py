@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from nabla_mlir.eager import jit as jit
     from nabla_mlir.exporters import from_jax as from_jax
     from nabla_mlir.importing import from_stablehlo as from_stablehlo
+    from nabla_mlir.operators import HessianOperator as HessianOperator
+    from nabla_mlir.operators import JacobianOperator as JacobianOperator
     from nabla_mlir.ops.promotion import set_default_dtypes as set_default_dtypes
     from nabla_mlir.ops.tensor import Tensor as Tensor
     from nabla_mlir.prepared import empirical_fisher_module as empirical_fisher_module
@@ -64,6 +66,7 @@ _HOMES: dict[str, str | None] = {
     "errors": None, "nn": None, "numpy": None, "targets": None,
     "associative_scan": "control", "cond": "control", "fori_loop": "control", "map": "control", "scan": "control",
     "switch": "control", "while_loop": "control", "Array": "array", "check_hvp": "checks", "jit": "eager", "from_jax": "exporters",
+    "HessianOperator": "operators", "JacobianOperator": "operators",
     "from_stablehlo": "importing", "set_default_dtypes": "ops.promotion",
     "Tensor": "ops.tensor", "register_dataclass": "pytree", "load": "runtime",
     "empirical_fisher_module": "prepared", "fisher_module": "prepared", "ggnvp_module": "prepared",
