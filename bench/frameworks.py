@@ -44,12 +44,12 @@ def _count(mlir: str) -> int:
 
 
 def nabla() -> Any:
-    """Our names for what the workloads use. Raises AttributeError for what does not exist yet."""
+    """Our names for what the workloads use."""
     import nabla_mlir as nm
     import nabla_mlir.numpy as nnp
     from nabla_mlir import nn
 
-    return SimpleNamespace(np=nnp, nn=nn, scan=nm.scan, conv=getattr(nn, "conv", None))
+    return SimpleNamespace(np=nnp, nn=nn, scan=nm.scan, conv=nn.conv)
 
 
 def build_nabla(function: Callable[..., Any], args: tuple[Any, ...], v: Any, path: Path) -> Built:

@@ -154,11 +154,11 @@ def _together(a: Tensor, b: Tensor, binary: OpDef) -> Tensor | None:
     small = [_broadcast(x) for x in (a, b)]
     if (small[0] is None and p is None) or (small[1] is None and q is None):
         return binary(a, b)
-    inner = [None if s is None else (s[0].shape, s[1]) for s in small]
-    if None not in inner and inner[0] != inner[1]:
+    places = {(s[0].shape, s[1]) for s in small if s is not None}
+    if len(places) > 1:
         return None
-    shape, dims = next(i for i in inner if i is not None)
-    x, y = (full(shape, splat_of(t), t.dtype) if s is None else s[0] for t, s in zip((a, b), small, strict=True))
+    ((shape, dims),) = places
+    x, y = (full(shape, splat_of(t) or 0, t.dtype) if s is None else s[0] for t, s in zip((a, b), small, strict=True))
     return broadcast_in_dim(binary(x, y), shape=a.shape, broadcast_dimensions=dims)
 
 

@@ -20,6 +20,7 @@ from nabla_mlir.passes import (  # each module registers its passes
     jvp,
     legalize_for_iree,
     remove_stop_gradient,
+    schedule,
     simplify,
     split,
     verify,
@@ -29,7 +30,8 @@ from nabla_mlir.passes import (  # each module registers its passes
 from nabla_mlir.passes.base import PASSES, Pass
 
 MODULES = (
-    canonicalize_batch, dce, expand, jvp, legalize_for_iree, remove_stop_gradient, simplify, split, verify, vjp, vmap
+    canonicalize_batch, dce, expand, jvp, legalize_for_iree, remove_stop_gradient, schedule, simplify, split, verify,
+    vjp, vmap,
 )  # fmt: skip
 
 # From a module as it is traced or imported to plain StableHLO.
