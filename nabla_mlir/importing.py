@@ -16,8 +16,8 @@ from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError, TraceError,
 from nabla_mlir.lowering import lower_module
 from nabla_mlir.normalizing import normalize, parse, prepare_calls, refused
 from nabla_mlir.ops.promotion import as_tensor
-from nabla_mlir.ops.registry import REGISTRY, clone_op
-from nabla_mlir.ops.tensor import wrap
+from nabla_mlir.ops.regions import emit_call
+from nabla_mlir.ops.registry import REGISTRY
 
 _ALLOWED = {"stablehlo.return", "func.return", "func.func", "stablehlo.constant", "builtin.module"}
 
@@ -50,7 +50,7 @@ class ImportedFunction:
         name = self.__name__
         if len(args) != len(block.arguments):
             raise TraceError(f"{name} requires {len(block.arguments)} arguments, got {len(args)}.", where=user_frame())
-        mapping: dict[ir.Value, ir.Value] = {}
+        tensors = []
         for i, (parameter, arg) in enumerate(zip(block.arguments, args, strict=True)):
             shape, dtype = shape_and_dtype(parameter.type)
             tensor = as_tensor(arg, dtype if isinstance(arg, (bool, int, float, complex)) else None)
@@ -60,11 +60,8 @@ class ImportedFunction:
                 )
             if tensor.dtype != dtype:
                 raise DtypeError(f"{name} requires {dtype} for argument {i}, got {tensor.dtype}.", where=user_frame())
-            mapping[parameter] = tensor.value
-        operations = [op.operation for op in block.operations]
-        for op in operations[:-1]:
-            clone_op(op, mapping)
-        results = tuple(wrap(mapping[v]) for v in operations[-1].operands)
+            tensors.append(tensor)
+        results = tuple(emit_call(self.func, tensors))
         return results[0] if len(results) == 1 else results
 
 

@@ -14,6 +14,8 @@ from nabla_mlir.targets import CPU, Target
 
 _LOWER = Pipeline.parse(LOWER)
 
+# At this optimisation level IREE drops assertions: reads of state that was never written would not fail.
+_STATEFUL = ("--iree-opt-strip-assertions=false",)
 
 # Faults of IREE 3.13 itself on valid modules, by their message, and the flags that avoid them (at some cost in speed,
 # so they are not the default). Two scatters into one constant whose results meet again give the first.
@@ -52,6 +54,8 @@ def legalize(module: ir.Module, target: Target) -> ir.Module:
 def compile_lowered(module: ir.Module, target: Target, *, flags: Sequence[str] = (), cache: bool = True) -> bytes:
     """Legalises a lowered module for the target and compiles it."""
     legal = legalize(module, target)
+    if any(op.operation.name == "util.global" for op in legal.body.operations):
+        flags = [*_STATEFUL, *flags]
     # Without locations: a moved source line must not miss the cache, and an artifact holds no paths.
     try:
         return compile_module(str(legal), target, flags=flags, cache=cache)

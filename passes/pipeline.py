@@ -22,13 +22,17 @@ from nabla_mlir.passes import (  # each module registers its passes
     remove_stop_gradient,
     schedule,
     simplify,
+    split,
     verify,
     vjp,
     vmap,
 )
 from nabla_mlir.passes.base import PASSES, Pass
 
-MODULES = (canonicalize_batch, dce, expand, jvp, legalize_for_iree, remove_stop_gradient, schedule, simplify, verify, vjp, vmap)
+MODULES = (
+    canonicalize_batch, dce, expand, jvp, legalize_for_iree, remove_stop_gradient, schedule, simplify, split, verify,
+    vjp, vmap,
+)  # fmt: skip
 
 # From a module as it is traced or imported to plain StableHLO.
 LOWER = (

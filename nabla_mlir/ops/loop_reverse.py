@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.ops.elementwise import add, compare, convert, divide, minimum, multiply, select, subtract
+from nabla_mlir.ops.elementwise import add, compare, divide, minimum, multiply, select, subtract
 from nabla_mlir.ops.loops import Counter, find_counter, invariant_carries
 from nabla_mlir.ops.regions import Kept, body_of, captures_of, clone_body, emit_while, replace
 from nabla_mlir.ops.registry import ZERO, MaybeZero, add_any, materialize, zeros
 from nabla_mlir.ops.reverse import PLACEHOLDER, Cotangents, accumulate, active_values, pull_back
-from nabla_mlir.ops.shape import dynamic_slice, dynamic_update_slice, reshape
+from nabla_mlir.ops.tapes import INDEX, count_at, empty_tape, read_row, write_row
 from nabla_mlir.ops.tensor import Tensor, full, wrap
 
-INDEX = np.dtype(np.int32)
 CHUNK = 512  # iterations that a loop of unknown length keeps at a time
 
 # Worth storing rather than computing again.
@@ -144,23 +142,10 @@ def _step_back(backward: _Backward, carry: Sequence[Tensor], known: dict[ir.Valu
     return [wrap(mapping.get(v, v)) for v in terminator.operands]
 
 
-def _write(tape: Tensor, value: Tensor, index: Tensor) -> Tensor:
-    zero = full((), 0, INDEX)
-    row = reshape(value, shape=(1, *value.shape))
-    return dynamic_update_slice(tape, row, index, *([zero] * value.ndim))
-
-
-def _read(tape: Tensor, index: Tensor) -> Tensor:
-    zero = full((), 0, INDEX)
-    rest = tape.shape[1:]
-    return reshape(dynamic_slice(tape, index, *([zero] * len(rest)), slice_sizes=(1, *rest)), shape=rest)
-
-
 def _tapes(backward: _Backward, length: int, derived: set[ir.Value]) -> tuple[list[ir.Value], list[Tensor]]:
     """The values that are stored, each once, and their empty tapes."""
     values = [v for v in dict.fromkeys(backward.stored.values()) if v not in derived]
-    likes = [wrap(v) for v in values]
-    return values, [full((length, *x.shape), 0, x.dtype) for x in likes]
+    return values, [empty_tape(length, wrap(v)) for v in values]
 
 
 def _forward(
@@ -189,7 +174,7 @@ def _forward(
         mapping = {a: c.value for a, c in zip(arguments, state, strict=True)}
         clone_body(ops, mapping)
         row = i if offset is None else subtract(i, offset)
-        filled = [_write(tape, wrap(mapping.get(v, v)), row) for tape, v in zip(rows, stored, strict=True)]
+        filled = [write_row(tape, wrap(mapping.get(v, v)), row) for tape, v in zip(rows, stored, strict=True)]
         new = [wrap(mapping.get(v, v)) for v in returned]
         return [*new, add(i, full((), 1, INDEX)), *filled]
 
@@ -230,8 +215,8 @@ def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: lis
     dtype = wrap(counting).dtype
 
     def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
-        known = {v: _read(tape, i) for v, tape in zip(stored, tapes, strict=True)}
-        known[counting] = _count(i, counter, dtype)
+        known = {v: read_row(tape, i) for v, tape in zip(stored, tapes, strict=True)}
+        known[counting] = count_at(i, counter, dtype)
         return known
 
     last, first = full((), counter.trips - 1, INDEX), full((), 0, INDEX)
@@ -240,13 +225,6 @@ def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: lis
     if stored:
         replace(op, state)
     return results
-
-
-def _count(i: Tensor, counter: Counter, dtype: np.dtype) -> Tensor:
-    value = i if dtype == INDEX else convert(i, dtype=dtype)
-    if counter.step != 1:
-        value = multiply(value, full((), counter.step, dtype))
-    return value if counter.start == 0 else add(value, full((), counter.start, dtype))
 
 
 def _uncounted(op: ir.Operation, backward: _Backward, seeds: list[Tensor]) -> list[Tensor]:
@@ -271,7 +249,7 @@ def _uncounted(op: ir.Operation, backward: _Backward, seeds: list[Tensor]) -> li
 
         def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
             row = subtract(i, first)
-            return {v: _read(tape, row) for v, tape in zip(stored, tapes, strict=True)}
+            return {v: read_row(tape, row) for v, tape in zip(stored, tapes, strict=True)}
 
         results = _backward_loop(backward, cts, subtract(stop, one), first, known_at)
         return [subtract(first, chunk), *results]
