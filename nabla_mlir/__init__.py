@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from nabla_mlir.control import scan as scan
     from nabla_mlir.control import switch as switch
     from nabla_mlir.control import while_loop as while_loop
+    from nabla_mlir.custom import custom_jvp as custom_jvp
+    from nabla_mlir.custom import custom_vjp as custom_vjp
     from nabla_mlir.eager import jit as jit
     from nabla_mlir.exporters import from_jax as from_jax
+    from nabla_mlir.implicit import custom_linear_solve as custom_linear_solve
+    from nabla_mlir.implicit import custom_root as custom_root
     from nabla_mlir.importing import from_stablehlo as from_stablehlo
     from nabla_mlir.ops.promotion import set_default_dtypes as set_default_dtypes
     from nabla_mlir.ops.tensor import Tensor as Tensor
@@ -54,7 +58,9 @@ if TYPE_CHECKING:
 _HOMES: dict[str, str | None] = {
     "errors": None, "nn": None, "numpy": None, "targets": None,
     "associative_scan": "control", "cond": "control", "fori_loop": "control", "map": "control", "scan": "control",
-    "switch": "control", "while_loop": "control", "Array": "array", "jit": "eager", "from_jax": "exporters",
+    "switch": "control", "while_loop": "control", "custom_jvp": "custom", "custom_vjp": "custom",
+    "Array": "array", "jit": "eager", "from_jax": "exporters",
+    "custom_linear_solve": "implicit", "custom_root": "implicit",
     "from_stablehlo": "importing", "set_default_dtypes": "ops.promotion",
     "Tensor": "ops.tensor", "register_dataclass": "pytree", "load": "runtime",
     "Compiled": "stages", "Lowered": "stages", "Traced": "stages", "module": "stages", "spec": "stages", "trace": "stages",

@@ -13,7 +13,7 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError, TraceError, user_frame
-from nabla_mlir.lowering import lower_module
+from nabla_mlir.lowering import expand_module
 from nabla_mlir.normalizing import normalize, parse, prepare_calls, refused
 from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.registry import REGISTRY, clone_op
@@ -93,7 +93,7 @@ def from_stablehlo(source: str | bytes, entry: str | None = None) -> Callable[..
     func = _entry(module, entry)
     normalize(func)
     _check(func)
-    lower_module(module)
+    expand_module(module)
     return ImportedFunction(module, _entry(module, str(func.attributes["sym_name"].value)))
 
 

@@ -8,11 +8,13 @@ from nabla_mlir.ops import (
     control,
     convolution,
     custom_call,
+    custom_rules,
     elementwise,
     fourier,
     indexing,
     lapack,
     linalg,
+    linear_solve,
     misc,
     promotion,
     reduction,
@@ -22,6 +24,6 @@ from nabla_mlir.ops import (
 
 # The modules that hold records, one family each, and the operators of Tensor.
 FAMILIES = (
-    autodiff, chlo, composites, contraction, control, convolution, custom_call, elementwise, fourier, indexing,
-    lapack, linalg, misc, promotion, reduction, shape, windows,
+    autodiff, chlo, composites, contraction, control, convolution, custom_call, custom_rules,
+    elementwise, fourier, indexing, lapack, linalg, linear_solve, misc, promotion, reduction, shape, windows,
 )  # fmt: skip

@@ -280,7 +280,8 @@ def _choose_entries(index: Tensor, branches: list[list[Tensor]]) -> list[Tensor]
     return results
 
 
-def _control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any) -> OpDef:
+def control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any) -> OpDef:
+    """A record whose rules get the operation itself, since they rewrite its regions."""
     record = OpDef(
         name=name, kind="control", doc=doc, jvp=jvp, batch=batch, multi=True, vjp=vjp,
         transpose=UNSUPPORTED("control flow is transposed by its own vjp rule"),
@@ -288,8 +289,6 @@ def _control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any) -> OpDef:
     return register(record)
 
 
-while_ = _control(
-    "stablehlo.while", "The body repeated while the condition holds.", _while_jvp, while_vjp, _while_batch
-)
-if_ = _control("stablehlo.if", "One of two branches, by a truth value.", _case_jvp, _case_vjp, _case_batch)
-case = _control("stablehlo.case", "One of several branches, by an integer.", _case_jvp, _case_vjp, _case_batch)
+while_ = control("stablehlo.while", "The body repeated while the condition holds.", _while_jvp, while_vjp, _while_batch)
+if_ = control("stablehlo.if", "One of two branches, by a truth value.", _case_jvp, _case_vjp, _case_batch)
+case = control("stablehlo.case", "One of several branches, by an integer.", _case_jvp, _case_vjp, _case_batch)
