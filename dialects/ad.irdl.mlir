@@ -92,4 +92,26 @@ irdl.dialect @ad {
     %transpose_solve = irdl.region with size 1
     irdl.regions(matvec: %matvec, solve: %solve, transpose_solve: %transpose_solve)
   }
+
+  // The results of the body, which has no arguments; reverse mode computes its values again, except for what
+  // `policies` allow to keep.
+  irdl.operation @checkpoint {
+    %tensor = irdl.base "!builtin.tensor"
+    %policies = irdl.base "#builtin.array"
+    %prevent_cse = irdl.base "#builtin.integer"
+    %recompute = irdl.base "#builtin.integer"
+    irdl.results(outputs: variadic %tensor)
+    irdl.attributes { "policies" = %policies, "prevent_cse" = %prevent_cse, "recompute" = %recompute }
+    %body = irdl.region with size 1
+    irdl.regions(body: %body)
+  }
+
+  // The value itself, with a name for policies.
+  irdl.operation @name {
+    %tensor = irdl.base "!builtin.tensor"
+    %name = irdl.base "#builtin.string"
+    irdl.operands(input: %tensor)
+    irdl.results(output: %tensor)
+    irdl.attributes { "name" = %name }
+  }
 }

@@ -121,11 +121,66 @@ class LinearSolveOp(RuleOp):
             self.verify_types(region, operands, operands)
 
 
+POLICIES = (
+    "nothing_saveable", "everything_saveable", "dots_saveable", "dots_with_no_batch_dims_saveable",
+    "save_only_these_names", "save_any_names_but_these", "save_anything_except_these_names",
+)  # fmt: skip
+
+
+class CheckpointOp(RuleOp):
+    """``ad.checkpoint``: a region without arguments that reverse mode computes again instead of keeping its values.
+
+    ``policies`` is a list of lists of words, the first of which names a policy and the others its arguments; what any
+    of them allows is kept. ``recompute`` marks the region of a backward pass; unless ``prevent_cse`` is false its
+    inputs are held apart from the forward pass when it is inlined.
+    """
+
+    name = "ad.checkpoint"
+    region_names = ("body",)
+
+    @property
+    def policies(self) -> list[list[str]]:
+        """The policies, each a word and its arguments."""
+        value = self.op.attributes.get("policies")
+        lists = [list(words) if isinstance(words, ir.ArrayAttr) else [] for words in value or []]
+        fits = isinstance(value, ir.ArrayAttr) and all(
+            words and all(isinstance(word, ir.StringAttr) for word in words) for words in lists
+        )
+        self.require(fits, f"'policies' as a list of lists of words, got {value}")
+        return [[word.value for word in words] for words in lists]
+
+    @property
+    def prevent_cse(self) -> bool:
+        """Whether the recomputation is held apart from the forward pass."""
+        return self._flag("prevent_cse")
+
+    @property
+    def recompute(self) -> bool:
+        """Whether this is the region of a backward pass."""
+        return self._flag("recompute")
+
+    def _flag(self, name: str) -> bool:
+        value = self.op.attributes.get(name)
+        self.require(isinstance(value, ir.BoolAttr), f"the attribute '{name}' as true or false, got {value}")
+        return bool(value.value)
+
+    def verify(self) -> None:
+        """Raises VerifyError unless results and attributes fit."""
+        operands, results = self.verify_regions()
+        self.require(not operands, f"no operands, got {types_text(operands)}")
+        self.verify_types("body", [], results)
+        for word, *_ in self.policies:
+            self.require(word in POLICIES, f"policies among {', '.join(POLICIES)}, got {word}")
+        self._flag("prevent_cse")
+        self._flag("recompute")
+
+
 CUSTOM: dict[str, type[CustomJvpOp] | type[CustomVjpOp]] = {"ad.custom_jvp": CustomJvpOp, "ad.custom_vjp": CustomVjpOp}
 
-RULES: dict[str, type[CustomJvpOp] | type[CustomVjpOp] | type[LinearSolveOp]] = {
+RULES: dict[str, type[CustomJvpOp] | type[CustomVjpOp] | type[LinearSolveOp] | type[CheckpointOp]] = {
     **CUSTOM,
     LinearSolveOp.name: LinearSolveOp,
+    CheckpointOp.name: CheckpointOp,
 }
 
 

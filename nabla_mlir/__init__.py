@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from nabla_mlir import numpy as numpy
     from nabla_mlir import targets as targets
     from nabla_mlir.array import Array as Array
+    from nabla_mlir.checkpointing import checkpoint as checkpoint
+    from nabla_mlir.checkpointing import checkpoint_name as checkpoint_name
+    from nabla_mlir.checkpointing import checkpoint_policies as checkpoint_policies
+    from nabla_mlir.checkpointing import remat as remat
     from nabla_mlir.control import associative_scan as associative_scan
     from nabla_mlir.control import cond as cond
     from nabla_mlir.control import fori_loop as fori_loop
@@ -57,8 +61,9 @@ if TYPE_CHECKING:
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
     "errors": None, "nn": None, "numpy": None, "targets": None,
-    "associative_scan": "control", "cond": "control", "fori_loop": "control", "map": "control", "scan": "control",
-    "switch": "control", "while_loop": "control", "custom_jvp": "custom", "custom_vjp": "custom",
+    "checkpoint": "checkpointing", "checkpoint_name": "checkpointing", "checkpoint_policies": "checkpointing",
+    "remat": "checkpointing", "associative_scan": "control", "cond": "control", "fori_loop": "control", "map": "control",
+    "scan": "control", "switch": "control", "while_loop": "control", "custom_jvp": "custom", "custom_vjp": "custom",
     "Array": "array", "jit": "eager", "from_jax": "exporters",
     "custom_linear_solve": "implicit", "custom_root": "implicit",
     "from_stablehlo": "importing", "set_default_dtypes": "ops.promotion",

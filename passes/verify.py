@@ -30,7 +30,7 @@ def verify_op(op: ir.Operation) -> None:
     if op.name == RECUR:
         verify_recur(op)
         return
-    if op.name != STOP_GRADIENT:
+    if op.name not in (STOP_GRADIENT, "ad.name"):
         raise VerifyError(f"the dialects ad and batch have no operation {op.name!r}.", where=source_of(op.location))
     types = [v.type for v in [*op.operands, *op.results]]
     if len(op.operands) != 1 or len(op.results) != 1 or types[0] != types[1] or not is_static_tensor(types[0]):

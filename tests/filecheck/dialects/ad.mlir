@@ -89,3 +89,15 @@ func.func @linear_solve(%a: tensor<f32>, %b: tensor<f32>) -> tensor<f32> {
   }) {transposable = true} : (tensor<f32>) -> tensor<f32>
   return %x : tensor<f32>
 }
+
+// CHECK-LABEL: func.func @checkpoint
+// CHECK: "ad.checkpoint"() ({
+// CHECK: "ad.name"(%{{.*}}) {name = "a"} : (tensor<f32>) -> tensor<f32>
+// CHECK: }) {policies = {{\[\[}}"save_only_these_names", "a"{{\]\]}}, prevent_cse = true, recompute = false} : () -> tensor<f32>
+func.func @checkpoint(%x: tensor<f32>) -> tensor<f32> {
+  %y = "ad.checkpoint"() ({
+    %a = "ad.name"(%x) {name = "a"} : (tensor<f32>) -> tensor<f32>
+    stablehlo.return %a : tensor<f32>
+  }) {policies = [["save_only_these_names", "a"]], prevent_cse = true, recompute = false} : () -> tensor<f32>
+  return %y : tensor<f32>
+}

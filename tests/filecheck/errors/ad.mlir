@@ -244,3 +244,33 @@ func.func @recur_types(%x: tensor<f32>) -> tensor<f32> {
   }) {name = "f", wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<f32>) -> tensor<f32>
   return %y : tensor<f32>
 }
+
+// -----
+
+func.func @policy_unknown(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@below {{ad.checkpoint requires policies among nothing_saveable, everything_saveable, dots_saveable, dots_with_no_batch_dims_saveable, save_only_these_names, save_any_names_but_these, save_anything_except_these_names, got all.}}
+  %y = "ad.checkpoint"() ({
+    stablehlo.return %x : tensor<f32>
+  }) {policies = [["all"]], prevent_cse = true, recompute = false} : () -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @policy_form(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@below {{ad.checkpoint requires 'policies' as a list of lists of words, got ["nothing_saveable"].}}
+  %y = "ad.checkpoint"() ({
+    stablehlo.return %x : tensor<f32>
+  }) {policies = ["nothing_saveable"], prevent_cse = true, recompute = false} : () -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @checkpoint_flag(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@below {{ad.checkpoint requires the attribute 'recompute' as true or false, got 1 : i32.}}
+  %y = "ad.checkpoint"() ({
+    stablehlo.return %x : tensor<f32>
+  }) {policies = [["nothing_saveable"]], prevent_cse = true, recompute = 1 : i32} : () -> tensor<f32>
+  return %y : tensor<f32>
+}

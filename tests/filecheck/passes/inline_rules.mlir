@@ -39,3 +39,23 @@ func.func @solver(%a: tensor<f32>, %b: tensor<f32>) -> tensor<f32> {
   }) {transposable = false} : (tensor<f32>) -> tensor<f32>
   return %x : tensor<f32>
 }
+
+// A recomputation of reverse mode stays one: its inputs pass a barrier. Names are dropped.
+// CHECK-LABEL: func.func @recomputed
+// CHECK-SAME: (%[[X:.*]]: tensor<f32>)
+// CHECK-NEXT: %[[Y:.*]] = stablehlo.sine %[[X]]
+// CHECK-NEXT: %[[HELD:.*]] = stablehlo.optimization_barrier %[[X]]
+// CHECK-NEXT: %[[AGAIN:.*]] = stablehlo.sine %[[HELD]]
+// CHECK-NEXT: return %[[Y]], %[[AGAIN]]
+func.func @recomputed(%x: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
+  %y = "ad.checkpoint"() ({
+    %a = stablehlo.sine %x : tensor<f32>
+    %b = "ad.name"(%a) {name = "b"} : (tensor<f32>) -> tensor<f32>
+    stablehlo.return %b : tensor<f32>
+  }) {policies = [["nothing_saveable"]], prevent_cse = true, recompute = false} : () -> tensor<f32>
+  %z = "ad.checkpoint"() ({
+    %a = stablehlo.sine %x : tensor<f32>
+    stablehlo.return %a : tensor<f32>
+  }) {policies = [["nothing_saveable"]], prevent_cse = true, recompute = true} : () -> tensor<f32>
+  return %y, %z : tensor<f32>, tensor<f32>
+}
