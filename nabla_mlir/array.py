@@ -203,7 +203,11 @@ class Array:
     def to(self, device: str | Device) -> Array:
         """The array on another device; itself if it is there already."""
         where = _device(device)
-        return self if where is self.device else Array.from_numpy(self.numpy(), where)
+        if where is self.device:
+            return self
+        if where.is_host and self.device.is_host:
+            return Array(self._view, where)  # both drivers of a CPU work on the same memory
+        return Array.from_numpy(self.numpy(), where)
 
     def item(self) -> Any:
         """The value of an array of size 1 as a Python scalar. Raises ValueError for other sizes."""

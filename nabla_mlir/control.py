@@ -355,9 +355,11 @@ def _scan_types(f: Any, c_spec: Any, carry: list[Tensor], x_spec: Any, rows: lis
     ]
     if any(a is not c for a, c in zip(adapted, carry, strict=False)):
         return _scan_types(f, c_spec, adapted, x_spec, rows)
-    if len(new) != len(carry) or c_spec != box["c_spec"] or [(a.shape, a.dtype) for a in carry] != [
-        (o.shape, o.dtype) for o in new
-    ]:
+    if (
+        len(new) != len(carry)
+        or c_spec != box["c_spec"]
+        or [(a.shape, a.dtype) for a in carry] != [(o.shape, o.dtype) for o in new]
+    ):
         raise TreeError(f"the carry of scan requires the same structure, shapes and dtypes, got "
                         f"{_describe(box['c_spec'], new)} instead of {_describe(c_spec, carry)}.",
                         where=user_frame())  # fmt: skip

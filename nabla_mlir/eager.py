@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from nabla_mlir import pytree
 from nabla_mlir.array import Array
 from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.estimates import estimate
 from nabla_mlir.lowering import compile_lowered, lower_module
 from nabla_mlir.ops.promotion import is_scalar, scalar_dtype
 from nabla_mlir.stages import as_spec
@@ -53,7 +55,9 @@ def _executable(module: Any, name: str) -> Callable[[list[Any]], list[Array]]:
         known = _executables.get(key)
     if known is None:
         vmfb = compile_lowered(module, CPU())
-        known = Executable.load(vmfb, "local-sync").function(name)
+        # Arrays cross between the two drivers of a CPU without a copy, so each program has the one that suits it.
+        gain = estimate(module.body.operations[0].operation).gain(os.cpu_count() or 1)
+        known = Executable.load(vmfb, "local-task" if gain > 0 else "local-sync").function(name)
         with _lock:
             known = _executables.setdefault(key, known)
     return known
@@ -174,8 +178,30 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
 
 # Parameters that decide shapes: an integer of NumPy there is a plain number.
 _STATIC = frozenset(
-    ["shape", "axis", "axes", "axis1", "axis2", "source", "destination", "offset", "k", "n", "N", "M", "num", "reps",
-     "repeats", "pad_width", "indices_or_sections", "sizes", "num_classes", "ddof", "correction", "decimals"]
+    [
+        "shape",
+        "axis",
+        "axes",
+        "axis1",
+        "axis2",
+        "source",
+        "destination",
+        "offset",
+        "k",
+        "n",
+        "N",
+        "M",
+        "num",
+        "reps",
+        "repeats",
+        "pad_width",
+        "indices_or_sections",
+        "sizes",
+        "num_classes",
+        "ddof",
+        "correction",
+        "decimals",
+    ]
 )
 
 

@@ -10,7 +10,7 @@ from nabla_mlir.compiler import compile_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.errors import CompileError
 from nabla_mlir.passes.pipeline import EXPAND, LOWER, Pipeline
-from nabla_mlir.targets import Target
+from nabla_mlir.targets import CPU, Target
 
 _LOWER, _EXPAND = Pipeline.parse(LOWER), Pipeline.parse(EXPAND)
 
@@ -47,7 +47,10 @@ def expand_module(module: ir.Module) -> None:
 def legalize(module: ir.Module, target: Target) -> ir.Module:
     """A copy in which everything that IREE cannot do, or does wrong, on the target is written otherwise."""
     legal = clone_module(module)
-    Pipeline.parse(f"builtin.module(nabla-legalize-for-iree{{target={target.name}}})").run(legal)
+    passes = [f"nabla-legalize-for-iree{{target={target.name}}}"]
+    if isinstance(target, CPU) and target.reassociate:
+        passes.append(f"nabla-schedule{{vector-bytes={target.vector_bytes()}}}")
+    Pipeline.parse(f"builtin.module({','.join(passes)})").run(legal)
     return legal
 
 

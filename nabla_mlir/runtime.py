@@ -317,7 +317,7 @@ def load(path: str | os.PathLike[str], driver: str | None = None) -> Module:
 
     Args:
       path: the .vmfb, the .json, or their common stem.
-      driver: where to run it; None takes what the manifest states, or chooses by the sizes of the arrays.
+      driver: where to run it; None takes what the manifest states, or chooses by its estimates.
 
     Raises:
       DeployError: a file is missing or damaged, or needs another runtime or another machine. The message says what

@@ -21,6 +21,7 @@ from nabla_mlir.passes import (  # each module registers its passes
     jvp,
     legalize_for_iree,
     remove_stop_gradient,
+    schedule,
     simplify,
     verify,
     vjp,
@@ -28,7 +29,10 @@ from nabla_mlir.passes import (  # each module registers its passes
 )
 from nabla_mlir.passes.base import PASSES, Pass
 
-MODULES = (canonicalize_batch, dce, expand, inline_rules, jvp, legalize_for_iree, remove_stop_gradient, simplify, verify, vjp, vmap)
+MODULES = (
+    canonicalize_batch, dce, expand, inline_rules, jvp, legalize_for_iree, remove_stop_gradient, schedule, simplify, verify,
+    vjp, vmap,
+)  # fmt: skip
 
 # Everything but what ends differentiation: for modules that are called from others.
 EXPAND = "builtin.module(nabla-verify,nabla-dce,nabla-canonicalize-batch,nabla-expand,nabla-simplify)"
