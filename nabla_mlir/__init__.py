@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from nabla_mlir import numpy as numpy
     from nabla_mlir import targets as targets
     from nabla_mlir.array import Array as Array
+    from nabla_mlir.checkpointing import checkpoint as checkpoint
+    from nabla_mlir.checkpointing import checkpoint_name as checkpoint_name
+    from nabla_mlir.checkpointing import checkpoint_policies as checkpoint_policies
+    from nabla_mlir.checkpointing import remat as remat
     from nabla_mlir.checks import check_hvp as check_hvp
     from nabla_mlir.control import associative_scan as associative_scan
     from nabla_mlir.control import cond as cond
@@ -23,8 +27,12 @@ if TYPE_CHECKING:
     from nabla_mlir.control import scan as scan
     from nabla_mlir.control import switch as switch
     from nabla_mlir.control import while_loop as while_loop
+    from nabla_mlir.custom import custom_jvp as custom_jvp
+    from nabla_mlir.custom import custom_vjp as custom_vjp
     from nabla_mlir.eager import jit as jit
     from nabla_mlir.exporters import from_jax as from_jax
+    from nabla_mlir.implicit import custom_linear_solve as custom_linear_solve
+    from nabla_mlir.implicit import custom_root as custom_root
     from nabla_mlir.importing import from_stablehlo as from_stablehlo
     from nabla_mlir.operators import HessianOperator as HessianOperator
     from nabla_mlir.operators import JacobianOperator as JacobianOperator
@@ -64,8 +72,11 @@ if TYPE_CHECKING:
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
     "errors": None, "nn": None, "numpy": None, "targets": None,
-    "associative_scan": "control", "cond": "control", "fori_loop": "control", "map": "control", "scan": "control",
-    "switch": "control", "while_loop": "control", "Array": "array", "check_hvp": "checks", "jit": "eager", "from_jax": "exporters",
+    "checkpoint": "checkpointing", "checkpoint_name": "checkpointing", "checkpoint_policies": "checkpointing",
+    "remat": "checkpointing", "associative_scan": "control", "cond": "control", "fori_loop": "control", "map": "control",
+    "scan": "control", "switch": "control", "while_loop": "control", "custom_jvp": "custom", "custom_vjp": "custom",
+    "Array": "array", "check_hvp": "checks", "jit": "eager", "from_jax": "exporters",
+    "custom_linear_solve": "implicit", "custom_root": "implicit",
     "HessianOperator": "operators", "JacobianOperator": "operators",
     "from_stablehlo": "importing", "set_default_dtypes": "ops.promotion",
     "Tensor": "ops.tensor", "register_dataclass": "pytree", "load": "runtime",

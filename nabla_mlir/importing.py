@@ -13,11 +13,11 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError, TraceError, user_frame
-from nabla_mlir.lowering import lower_module
+from nabla_mlir.lowering import expand_module
 from nabla_mlir.normalizing import normalize, parse, prepare_calls, refused
 from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.regions import emit_call
-from nabla_mlir.ops.registry import REGISTRY
+from nabla_mlir.ops.registry import REGISTRY, clone_op
 
 _ALLOWED = {"stablehlo.return", "func.return", "func.func", "stablehlo.constant", "builtin.module"}
 
@@ -90,28 +90,65 @@ def from_stablehlo(source: str | bytes, entry: str | None = None) -> Callable[..
     func = _entry(module, entry)
     normalize(func)
     _check(func)
-    lower_module(module)
+    expand_module(module)
     return ImportedFunction(module, _entry(module, str(func.attributes["sym_name"].value)))
 
 
 def inline_calls(module: ir.Module) -> None:
-    """Puts the body of each called function in place of the call, and drops private functions."""
-    from nabla_mlir.passes.pipeline import Pipeline
+    """Puts the body of each called function in place of the call, and drops private functions.
 
-    Pipeline.parse("builtin.module(inline{default-pipeline=},symbol-dce)").run(module)
+    MLIR's own inliner takes any operation of an unregistered dialect with one region for a table of symbols, and crashes
+    on ours.
+
+    Raises:
+      ImportIRError: a function calls itself.
+    """
+    functions = {f.attributes["sym_name"].value: f for f in _functions(module)}
+    done: set[str] = set()
+    for name in functions:
+        _inline_into(name, functions, done, ())
+    for func in functions.values():
+        if not _is_public(func):
+            func.erase()
+
+
+def _inline_into(name: str, functions: dict[str, ir.Operation], done: set[str], callers: tuple[str, ...]) -> None:
+    if name in callers:
+        raise ImportIRError(f"importing requires functions that do not call themselves, got @{name}.")
+    if name in done:
+        return
+    for op in list(nested(functions[name])):
+        callee = op.attributes["callee"].value if op.name == "func.call" else None
+        if callee not in functions or not len(functions[callee].regions[0].blocks):
+            continue
+        _inline_into(callee, functions, done, (*callers, name))
+        block = functions[callee].regions[0].blocks[0]
+        mapping = dict(zip(block.arguments, op.operands, strict=True))
+        *operations, terminator = (o.operation for o in block.operations)
+        with context(), ir.InsertionPoint(op):
+            for inner in operations:
+                clone_op(inner, mapping)
+        for old, value in zip(op.results, terminator.operands, strict=True):
+            old.replace_all_uses_with(mapping.get(value, value))
+        op.erase()
+    done.add(name)
+
+
+def _functions(module: ir.Module) -> list[ir.Operation]:
+    return [op.operation for op in module.body.operations if op.operation.name == "func.func"]
+
+
+def _is_public(func: ir.Operation) -> bool:
+    return "sym_visibility" not in func.attributes or func.attributes["sym_visibility"].value == "public"
 
 
 def _entry(module: ir.Module, name: str | None) -> ir.Operation:
-    functions = {}
-    for op in module.body.operations:
-        if op.operation.name == "func.func":
-            functions[op.operation.attributes["sym_name"].value] = op.operation
+    functions = {f.attributes["sym_name"].value: f for f in _functions(module)}
     if name is not None:
         if name not in functions:
             raise ImportIRError(f"importing requires a function of the module, got {name!r} among {sorted(functions)}.")
         return functions[name]
-    public = [f for f in functions.values() if "sym_visibility" not in f.attributes
-              or f.attributes["sym_visibility"].value == "public"]  # fmt: skip
+    public = [f for f in functions.values() if _is_public(f)]
     if len(public) != 1:
         raise ImportIRError(
             f"importing requires one public function, got {sorted(functions)}.", help="give entry=name."

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nabla_mlir.dialects.ad import JvpOp, VjpOp
+from nabla_mlir.dialects.ad_rules import CheckpointOp, CustomJvpOp, CustomVjpOp, LinearSolveOp
 from nabla_mlir.dialects.batch import VmapOp
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.ops.registry import REGISTRY, UNSUPPORTED, OpDef, Zero
@@ -128,7 +129,7 @@ def dialects_page(root: Path) -> str:
         "# Dialects", "", _GENERATED,
         _DIALECTS, "",
     ]  # fmt: skip
-    for dialect, views in (("ad", (JvpOp, VjpOp)), ("batch", (VmapOp,))):
+    for dialect, views in (("ad", (JvpOp, VjpOp, CustomJvpOp, CustomVjpOp, LinearSolveOp, CheckpointOp)), ("batch", (VmapOp,))):
         source = (root / "dialects" / f"{dialect}.irdl.mlir").read_text()
         errors = (root / "tests" / "filecheck" / "errors" / f"{dialect}.mlir").read_text()
         lines += [f"## {dialect}", "", *_irdl_sections(source, {view.name: view for view in views}, errors)]
