@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from nabla_mlir.custom import custom_vjp as custom_vjp
     from nabla_mlir.eager import jit as jit
     from nabla_mlir.exporters import from_jax as from_jax
+    from nabla_mlir.exporters import from_torch as from_torch
     from nabla_mlir.implicit import custom_linear_solve as custom_linear_solve
     from nabla_mlir.implicit import custom_root as custom_root
     from nabla_mlir.importing import from_stablehlo as from_stablehlo
@@ -75,7 +76,7 @@ _HOMES: dict[str, str | None] = {
     "checkpoint": "checkpointing", "checkpoint_name": "checkpointing", "checkpoint_policies": "checkpointing",
     "remat": "checkpointing", "associative_scan": "control", "cond": "control", "fori_loop": "control", "map": "control",
     "scan": "control", "switch": "control", "while_loop": "control", "custom_jvp": "custom", "custom_vjp": "custom",
-    "Array": "array", "check_hvp": "checks", "jit": "eager", "from_jax": "exporters",
+    "Array": "array", "check_hvp": "checks", "jit": "eager", "from_jax": "exporters", "from_torch": "exporters",
     "custom_linear_solve": "implicit", "custom_root": "implicit",
     "HessianOperator": "operators", "JacobianOperator": "operators",
     "from_stablehlo": "importing", "set_default_dtypes": "ops.promotion",

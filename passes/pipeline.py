@@ -20,10 +20,13 @@ from nabla_mlir.passes import (  # each module registers its passes
     inline_rules,
     jvp,
     legalize_for_iree,
+    normalize,
+    prepare_calls,
     remove_stop_gradient,
     schedule,
     simplify,
     split,
+    transform,
     verify,
     vjp,
     vmap,
@@ -31,8 +34,8 @@ from nabla_mlir.passes import (  # each module registers its passes
 from nabla_mlir.passes.base import PASSES, Pass
 
 MODULES = (
-    canonicalize_batch, dce, expand, inline_rules, jvp, legalize_for_iree, remove_stop_gradient, schedule, simplify, split,
-    verify, vjp, vmap,
+    canonicalize_batch, dce, expand, inline_rules, jvp, legalize_for_iree, normalize, prepare_calls,
+    remove_stop_gradient, schedule, simplify, split, transform, verify, vjp, vmap,
 )  # fmt: skip
 
 # Everything but what ends differentiation: for modules that are called from others.

@@ -13,12 +13,14 @@ import jax
 import numpy as np
 from jax._src import compiler as jax_compiler
 from jax._src.lib import xla_client
+from jaxlib import lapack
 
 from nabla_mlir import pytree
 from nabla_mlir.lowering import lower_module
 from nabla_mlir.tracing import Spec, trace_function
 
 jax.config.update("jax_enable_x64", True)
+lapack.prepare_lapack_call("potrf_ffi", np.dtype(np.float64))  # XLA's custom calls of LAPACK find its routines then
 
 
 def run_module(text: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -9,7 +9,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
-from nabla_mlir.ops.regions import reads_of
+from nabla_mlir.ops.regions import Kept, reads_of
 from nabla_mlir.ops.registry import UNSUPPORTED, ZERO, MaybeZero, Zero, missing_rule, record_of
 from nabla_mlir.ops.tensor import Tensor, wrap
 
@@ -79,8 +79,9 @@ def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Any:
     def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
         defined, emitted = recorded(lambda: decompose(xs, **params))
         known = {x.value: t for x, t in zip(xs, tangents, strict=True) if not isinstance(t, Zero)}
+        kept = Kept([y.value for y in defined])  # a loop is replaced by one that carries tangents too
         push_forward(emitted, known)
-        return [tangents_get(known, y.value) for y in defined]
+        return [tangents_get(known, y) for y in kept.release()]
 
     return jvp
 

@@ -19,6 +19,17 @@ func.func @shared(%a: tensor<2000x500xf32>, %x: tensor<500xf32>, %y: tensor<500x
   return %0, %1 : tensor<2000xf32>, tensor<2000xf32>
 }
 
+// The same for vectors that are matrices of one column.
+// CHECK-LABEL: func.func @columns
+// CHECK: linalg.generic
+// CHECK-NOT: linalg.generic
+// CHECK-COUNT-2: stablehlo.reshape {{.*}} -> tensor<2000x1xf32>
+func.func @columns(%a: tensor<2000x500xf32>, %x: tensor<500x1xf32>, %y: tensor<500x1xf32>) -> (tensor<2000x1xf32>, tensor<2000x1xf32>) {
+  %0 = stablehlo.dot_general %a, %x, contracting_dims = [1] x [0] : (tensor<2000x500xf32>, tensor<500x1xf32>) -> tensor<2000x1xf32>
+  %1 = stablehlo.dot_general %a, %y, contracting_dims = [1] x [0] : (tensor<2000x500xf32>, tensor<500x1xf32>) -> tensor<2000x1xf32>
+  return %0, %1 : tensor<2000x1xf32>, tensor<2000x1xf32>
+}
+
 // The second vector depends on the first product: two operations, the matrix as it stands in both.
 // CHECK-LABEL: func.func @in_turn
 // CHECK: linalg.generic
