@@ -64,9 +64,6 @@ def main() -> int:
     for workload in chosen:
         with console.status(f"{workload.title} ..."):
             result = run(workload, options.out, options.quick)
-        if result is None:
-            console.print(f"[dim]{workload.title}: skipped, nabla_mlir has no convolution yet[/dim]")
-            continue
         results.append(result)
         bad = [f"{workload.title}: {note}" for note in result.notes]
         wrong += bad
@@ -79,13 +76,11 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def run(workload: Workload, out: Path, quick: bool) -> Result | None:
+def run(workload: Workload, out: Path, quick: bool) -> Result:
     """Builds both sides, checks and times them."""
     args = workload.inputs()
     v = _direction(args[0])
     fw, path = nabla(), out / f"{workload.name}.vmfb"
-    if workload.name == "conv" and fw.conv is None:
-        return None
     ours = build_nabla(workload.function(fw), args, v, path)
     theirs = build_jax(workload.function(jax_framework()), args, v, path)
     truth = reference(workload.function, args, v)

@@ -12,14 +12,11 @@ from iree.compiler import ir
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError, TraceError, user_frame
-from nabla_mlir.lowering import lower_module
+from nabla_mlir.lowering import expand_module
 from nabla_mlir.ops.promotion import as_tensor
-from nabla_mlir.ops.registry import clone_op
-from nabla_mlir.ops.tensor import wrap
+from nabla_mlir.ops.regions import emit_call
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.portable import parse
-
-_INLINE = "builtin.module(nabla-prepare-calls,inline{default-pipeline=},symbol-dce)"
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class ImportedFunction:
         name = self.__name__
         if len(args) != len(block.arguments):
             raise TraceError(f"{name} requires {len(block.arguments)} arguments, got {len(args)}.", where=user_frame())
-        mapping: dict[ir.Value, ir.Value] = {}
+        tensors = []
         for i, (parameter, arg) in enumerate(zip(block.arguments, args, strict=True)):
             shape, dtype = shape_and_dtype(parameter.type)
             tensor = as_tensor(arg, dtype if isinstance(arg, (bool, int, float, complex)) else None)
@@ -71,11 +68,8 @@ class ImportedFunction:
                 )
             if tensor.dtype != dtype:
                 raise DtypeError(f"{name} requires {dtype} for argument {i}, got {tensor.dtype}.", where=user_frame())
-            mapping[parameter] = tensor.value
-        operations = [op.operation for op in block.operations]
-        for op in operations[:-1]:
-            clone_op(op, mapping)
-        results = tuple(wrap(mapping[v]) for v in operations[-1].operands)
+            tensors.append(tensor)
+        results = tuple(emit_call(self.func, tensors))
         return results[0] if len(results) == 1 else results
 
 
@@ -99,29 +93,25 @@ def from_stablehlo(source: str | bytes, entry: str | None = None) -> Callable[..
       1.0
     """
     module = parse(source)
-    Pipeline.parse(_INLINE).run(module)
+    Pipeline.parse("nabla-inline-calls").run(module)
     func = _entry(module, entry)
     for other in [op.operation for op in module.body.operations]:
         if other.name == "func.func" and other != func:
             other.erase()
     Pipeline.parse("nabla-normalize").run(module)
-    lower_module(module)
-    return ImportedFunction(module, func)
+    expand_module(module)
+    return ImportedFunction(module, _entry(module, str(func.attributes["sym_name"].value)))
 
 
 def _entry(module: ir.Module, name: str | None) -> ir.Operation:
-    functions = {}
-    for op in module.body.operations:
-        if op.operation.name == "func.func":
-            functions[op.operation.attributes["sym_name"].value] = op.operation
+    operations = [op.operation for op in module.body.operations]
+    functions = {f.attributes["sym_name"].value: f for f in operations if f.name == "func.func"}
     if name is not None:
         if name not in functions:
             raise ImportIRError(f"importing requires a function of the module, got {name!r} among {sorted(functions)}.")
         return functions[name]
-    public = [f for f in functions.values() if "sym_visibility" not in f.attributes
-              or f.attributes["sym_visibility"].value == "public"]  # fmt: skip
-    if len(public) != 1:
+    if len(functions) != 1:
         raise ImportIRError(
             f"importing requires one public function, got {sorted(functions)}.", help="give entry=name."
         )
-    return public[0]
+    return next(iter(functions.values()))

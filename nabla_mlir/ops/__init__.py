@@ -2,17 +2,20 @@
 
 from nabla_mlir.ops import (
     autodiff,
+    checkpoint,
     chlo,
     composites,
     contraction,
     control,
     convolution,
     custom_call,
+    custom_rules,
     elementwise,
     fourier,
     indexing,
     lapack,
     linalg,
+    linear_solve,
     misc,
     promotion,
     reduction,
@@ -23,6 +26,6 @@ from nabla_mlir.ops import (
 
 # The modules that hold records, one family each, and the operators of Tensor.
 FAMILIES = (
-    autodiff, chlo, composites, contraction, control, convolution, custom_call, elementwise, fourier, indexing,
-    lapack, linalg, misc, promotion, reduction, shape, sorting, windows,
+    autodiff, checkpoint, chlo, composites, contraction, control, convolution, custom_call, custom_rules, elementwise,
+    fourier, indexing, lapack, linalg, linear_solve, misc, promotion, reduction, shape, sorting, windows,
 )  # fmt: skip

@@ -126,8 +126,16 @@ logistic = elementwise(
     "stablehlo.logistic", doc="1 / (1 + exp(-x)).", partials=[lambda t, y, x: t * (y * (1.0 - y))],
     numpy=lambda x: 1 / (1 + np.exp(-x)), sample=(reals(),),
 )  # fmt: skip
+
+
+def _sqrt_partial(t: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    # t / (2 sqrt(x)), and 0 for t = x = 0.
+    both_zero = logical_and(*(compare(v, full_like(v, 0), comparison_direction="EQ") for v in (t, y)))
+    return select(both_zero, full_like(t, 0), t * 0.5 / y)
+
+
 sqrt = elementwise(
-    "stablehlo.sqrt", doc="Square root.", partials=[lambda t, y, x: t * 0.5 / y], numpy=np.sqrt,
+    "stablehlo.sqrt", doc="Square root.", partials=[_sqrt_partial], numpy=np.sqrt,
     sample=(reals(0.2, 3),),
 )  # fmt: skip
 rsqrt = elementwise(

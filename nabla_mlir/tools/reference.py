@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nabla_mlir.dialects.ad import JvpOp, VjpOp
+from nabla_mlir.dialects.ad_rules import CheckpointOp, CustomJvpOp, CustomVjpOp, LinearSolveOp
 from nabla_mlir.dialects.batch import VmapOp
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.ops.registry import REGISTRY, UNSUPPORTED, OpDef, Zero
@@ -21,7 +22,7 @@ from nabla_mlir.passes.base import PASSES, Pass
 from nabla_mlir.passes.normalize import REFUSED, REWRITTEN
 from nabla_mlir.passes.patterns import PATTERNS
 from nabla_mlir.passes.pipeline import LOWER, Pipeline
-from nabla_mlir.tools.coverage import MEASURED, TARGETS
+from nabla_mlir.tools.coverage import MEASURED, TARGETS, measurable
 from nabla_mlir.tools.opt import options_of
 
 _GENERATED = "<!-- Written by python -m nabla_mlir.tools.reference; do not edit. -->\n"
@@ -58,8 +59,8 @@ says otherwise.
   ``where(x > 0, log(x), 0)`` has derivative 0 at x = 0 (JAX: NaN). The mask is the predicate, carried backwards through
   elementwise operations, broadcasts and sums; a cotangent that merely happens to be 0 is not masked, since it may have a
   tangent.
-- **Roots.** sqrt has an infinite derivative at 0, so that a cotangent of 0 that no selection explains gives NaN;
-  `numpy.linalg.norm` has derivative 0 at 0 (JAX: NaN).
+- **Roots.** sqrt has an infinite derivative at 0, but gives 0 where the tangent or cotangent is 0 too (JAX: NaN), so
+  that a vector of length 0 whose length does not matter does no harm. `numpy.linalg.norm` has derivative 0 at 0.
 - **Infinities and NaN** follow from the formulas; where a max is NaN, so are the shares.
 - **Integers and truth values** have no tangent: `jvp` takes and gives None for them, `vjp` gives None, and `grad` refuses.
 - **Complex numbers.** The transpose is plain (nothing is conjugated), the pairing Re(ct * t): the `vjp` of |z|^2 is
@@ -168,7 +169,7 @@ def dialects_page(root: Path) -> str:
         "# Dialects", "", _GENERATED,
         _DIALECTS, "",
     ]  # fmt: skip
-    for dialect, views in (("ad", (JvpOp, VjpOp)), ("batch", (VmapOp,))):
+    for dialect, views in (("ad", (JvpOp, VjpOp, CustomJvpOp, CustomVjpOp, LinearSolveOp, CheckpointOp)), ("batch", (VmapOp,))):
         source = (root / "dialects" / f"{dialect}.irdl.mlir").read_text()
         errors = (root / "tests" / "filecheck" / "errors" / f"{dialect}.mlir").read_text()
         lines += [f"## {dialect}", "", *_irdl_sections(source, {view.name: view for view in views}, errors)]
@@ -242,7 +243,7 @@ def operations_page(root: Path) -> str:
         "| operation | emit | jvp | vjp | second order | batch | CPU | Vulkan | CUDA |",
         "|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
-    names = sorted({*REGISTRY, *REWRITTEN, *REFUSED} - {"ad.stop_gradient"})
+    names = sorted({*measurable(), *REFUSED})
     notes: dict[str, str] = {}
     for name in names:
         words = rule_words(name)
@@ -257,7 +258,7 @@ def operations_page(root: Path) -> str:
     reasons = {name: f"refused: {REFUSED[name]}" for name in sorted(REFUSED)}
     for name, record in sorted(REGISTRY.items()):
         for word, rule in (("jvp", record.jvp), ("batch", record.batch)):
-            if isinstance(rule, UNSUPPORTED):
+            if isinstance(rule, UNSUPPORTED) and name in names:
                 reasons[name] = f"{word}: {rule.reason}"
     lines += [f"- `{name}` {_cell(reason)}" for name, reason in reasons.items()]
     return "\n".join([*lines, "", "## Conventions", "", _CONVENTIONS]) + "\n"

@@ -77,6 +77,15 @@ def test_a_cotangent_that_happens_to_be_zero_has_a_tangent() -> None:
     np.testing.assert_allclose(run_traced(lambda x, v: nm.hvp(f)(x, v), [x, np.ones(2)]), [0.5, 0], rtol=1e-12)
 
 
+def test_sqrt_at_zero_under_a_zero_cotangent() -> None:
+    def both(x: Any, t: Any) -> Any:
+        return nm.jvp(nnp.sqrt, (x,), (t,))[1], nm.vjp(nnp.sqrt, x)[1](t)[0]
+
+    x, t = np.array([0.0, 0.0, 4.0]), np.array([0.0, 1.0, 1.0])
+    for got in run_traced(both, [x, t]):
+        np.testing.assert_array_equal(got, [0, INF, 0.25])
+
+
 def test_mixed_second_derivative_of_a_power_with_exponent_zero() -> None:
     # d/dy (y x^(y-1)) at y = 0 is 1/x.
     mixed = run_traced(lambda x, y: nm.grad(nm.grad(lambda x, y: x**y), 1)(x, y), [np.array(2.0), np.array(0.0)])

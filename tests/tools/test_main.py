@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nabla_mlir.runtime import load
 from nabla_mlir.tools import main as tool
 from nabla_mlir.tools.requests import parse_options, parse_spec
 
@@ -46,6 +47,15 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 class TestCompile:
+    def test_the_prepared_hessian(self, folder: Path) -> None:
+        specs = ["--spec", '{"w": f64[3], "b": f64}', "--spec", "data=f64[5,3]"]
+        assert tool.main(["compile", "model.py:squares", *specs, "--hvp-module", "2", "-o", "hvp"]) == 0
+        module = load("hvp")
+        data, v = np.arange(15.0).reshape(5, 3), {"w": np.ones(3), "b": np.zeros(())}
+        module.update({"w": np.zeros(3), "b": np.zeros(())}, data)
+        np.testing.assert_allclose(module.apply(v)["w"], 2 * data.T @ data.sum(1))
+        assert module.entry_points["apply_block"].arguments[0].leaves[1].shape == (2, 3)
+
     def test_to_a_file_that_runs(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         arguments = ["--spec", "f32[3]", "--spec", "v=f32[3]", "--transform", "hvp", "-o", "hvp.vmfb"]
         assert tool.main(["compile", "model.py:cube", *arguments]) == 0

@@ -1,0 +1,189 @@
+"""Activations, elementwise and over axes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from nabla_mlir.eager import library
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.common import Axis, axes_of, axis_of, inexact, require_real, sliced, tensor
+from nabla_mlir.numpy.reductions import count, finite_max, fold, spread
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops.tensor import Tensor, full, full_like
+
+
+def not_above(x: Tensor, bound: float) -> Tensor:
+    """Where x <= bound; false where it is NaN."""
+    return ew.compare(x, full_like(x, bound), comparison_direction="LE")
+
+
+@library
+def relu(x: Any) -> Tensor:
+    """max(x, 0), with derivative 0 at 0.
+
+    Example:
+      >>> import numpy as np
+      >>> relu(np.array([-1.0, 2.0])).tolist()
+      [0.0, 2.0]
+    """
+    x = require_real("relu", tensor(x))
+    # Not maximum, whose ties share the derivative. NaN is not <= 0 and stays.
+    return ew.select(not_above(x, 0), full_like(x, 0), x)
+
+
+@library
+def relu6(x: Any) -> Tensor:
+    """min(max(x, 0), 6), with derivative 0 at both bends."""
+    return _clamped(inexact(x), 0.0, 6.0)
+
+
+def _clamped(x: Tensor, low: float, high: float) -> Tensor:
+    return ew.clamp(full((), low, x.dtype), x, full((), high, x.dtype))
+
+
+@library
+def hard_tanh(x: Any) -> Tensor:
+    """min(max(x, -1), 1)."""
+    return _clamped(inexact(x), -1.0, 1.0)
+
+
+@library
+def hard_sigmoid(x: Any) -> Tensor:
+    """relu6(x + 3) / 6."""
+    return _clamped(inexact(x) + 3.0, 0.0, 6.0) * (1 / 6)
+
+
+@library
+def hard_silu(x: Any) -> Tensor:
+    """X * hard_sigmoid(x)."""
+    x = inexact(x)
+    return x * hard_sigmoid(x)
+
+
+hard_swish = hard_silu
+
+
+@library
+def sigmoid(x: Any) -> Tensor:
+    """1 / (1 + exp(-x))."""
+    return ew.logistic(inexact(x))
+
+
+@library
+def tanh(x: Any) -> Tensor:
+    """The hyperbolic tangent."""
+    return ew.tanh(inexact(x))
+
+
+@library
+def silu(x: Any) -> Tensor:
+    """X * sigmoid(x)."""
+    x = inexact(x)
+    return x * ew.logistic(x)
+
+
+swish = silu
+
+
+@library
+def softplus(x: Any) -> Tensor:
+    """log(1 + exp(x)), without overflow."""
+    return softplus_of(inexact(x))
+
+
+def softplus_of(x: Tensor) -> Tensor:
+    """Softplus of a floating-point tensor."""
+    # Branches of the same smooth function, so that derivatives of every order are right at 0 too.
+    zero = full_like(x, 0)
+    positive = ew.compare(x, zero, comparison_direction="GT")
+    return ew.select(positive, x, zero) + ew.log_plus_one(ew.exponential(ew.select(positive, -x, x)))
+
+
+@library
+def log_sigmoid(x: Any) -> Tensor:
+    """log(sigmoid(x)), without underflow."""
+    return -softplus_of(-inexact(x))
+
+
+@library
+def gelu(x: Any, approximate: bool = True) -> Tensor:
+    """X times the normal distribution function of x, exactly or by the usual approximation with tanh."""
+    x = inexact(x)
+    if approximate:
+        inner = (x + x * ew.square(x) * 0.044715) * math.sqrt(2 / math.pi)
+        return x * ((ew.tanh(inner) + 1.0) * 0.5)
+    return x * (ew.erfc(x * -math.sqrt(0.5)) * 0.5)
+
+
+def _negative_part(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Where x <= 0, and x there, so that an exponential of it cannot overflow."""
+    negative = not_above(x, 0)
+    return negative, ew.select(negative, x, full_like(x, 0))
+
+
+@library
+def elu(x: Any, alpha: float = 1.0) -> Tensor:
+    """X for x > 0, else alpha * (exp(x) - 1)."""
+    x = inexact(x)
+    negative, low = _negative_part(x)
+    return ew.select(negative, ew.exponential_minus_one(low) * alpha, x)
+
+
+@library
+def celu(x: Any, alpha: float = 1.0) -> Tensor:
+    """X for x > 0, else alpha * (exp(x / alpha) - 1)."""
+    x = inexact(x)
+    negative, low = _negative_part(x)
+    return ew.select(negative, ew.exponential_minus_one(low / alpha) * alpha, x)
+
+
+@library
+def selu(x: Any) -> Tensor:
+    """Elu scaled so that it keeps mean 0 and variance 1."""
+    return elu(x, 1.6732632423543772) * 1.0507009873554805
+
+
+@library
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
+    """X for x > 0, else negative_slope * x."""
+    x = inexact(x)
+    return ew.select(ew.compare(x, full_like(x, 0), comparison_direction="GE"), x, x * negative_slope)
+
+
+@library
+def glu(x: Any, axis: int = -1) -> Tensor:
+    """The first half of `x` along `axis` times the sigmoid of the second.
+
+    Raises:
+      ShapeError: the axis has an odd length.
+    """
+    x = inexact(x)
+    axis = axis_of("glu", axis, x.ndim)
+    n = x.shape[axis]
+    if n % 2:
+        raise ShapeError(f"glu requires an even length along axis {axis}, got shape {x.shape}.", where=user_frame())
+    return sliced(x, axis, 0, n // 2) * ew.logistic(sliced(x, axis, n // 2, n))
+
+
+# ---------------------------------------------------------------- over axes
+def shifted_by_largest(name: str, x: Any, axis: Axis) -> tuple[Tensor, tuple[int, ...]]:
+    """`x` less its largest element, which is a constant of differentiation: the results do not depend on it."""
+    x = require_real(name, inexact(x))
+    axes = axes_of(name, axis, x.ndim)
+    return (x - spread(finite_max(x, axes), x.shape, axes), axes) if count(x.shape, axes) else (x, axes)
+
+
+@library
+def softmax(x: Any, axis: Axis = -1) -> Tensor:
+    """exp(x) / sum(exp(x)) over `axis`, without overflow."""
+    low, axes = shifted_by_largest("softmax", x, axis)
+    powers = ew.exponential(low)
+    return powers / spread(fold(powers, axes, "add"), powers.shape, axes)
+
+
+@library
+def log_softmax(x: Any, axis: Axis = -1) -> Tensor:
+    """X - logsumexp(x) over `axis`, without overflow."""
+    low, axes = shifted_by_largest("log_softmax", x, axis)
+    return low - spread(ew.log(fold(ew.exponential(low), axes, "add")), low.shape, axes)

@@ -1,0 +1,118 @@
+"""Losses, and one-hot labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nabla_mlir.dialects.types import is_integer
+from nabla_mlir.eager import library
+from nabla_mlir.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.nn.activations import log_softmax, not_above, shifted_by_largest, softplus_of
+from nabla_mlir.numpy.common import Axis, axes_of, axis_of, convert, inexact, inexacts, tensor
+from nabla_mlir.numpy.reductions import fold
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops.promotion import Defaults
+from nabla_mlir.ops.tensor import Tensor, full_like
+
+
+@library
+def one_hot(labels: Any, num_classes: int, dtype: Any = None, axis: int = -1) -> Tensor:
+    """A new axis of length `num_classes`, with 1 at the label and 0 elsewhere (everywhere for a label outside).
+
+    Raises:
+      DtypeError: the labels are not integers.
+    """
+    labels = tensor(labels)
+    return convert(_is_label("one_hot", labels, num_classes, axis), Defaults.float if dtype is None else dtype)
+
+
+def _is_label(name: str, labels: Tensor, classes: int, axis: int) -> Tensor:
+    if not is_integer(labels.dtype):
+        raise DtypeError(f"{name} requires integer labels, got {labels.dtype}.", where=user_frame())
+    axis = axis_of(name, axis, labels.ndim + 1)
+    shape = (*labels.shape[:axis], classes, *labels.shape[axis:])
+    places = sh.iota(shape=shape, dtype=labels.dtype, iota_dimension=axis)
+    return ew.compare(sh.expand(labels, shape, (axis,)), places, comparison_direction="EQ")
+
+
+def _same_shapes(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    shapes = tensor(a).shape, tensor(b).shape
+    if shapes[0] != shapes[1]:
+        # Broadcasting here is nearly always a mistake, (n, 1) against (n,), and silently wrong.
+        raise ShapeError(
+            f"{name} requires two arrays of one shape, got {shapes[0]} and {shapes[1]}.", where=user_frame()
+        )
+    first, second = inexacts(name, a, b)
+    return first, second
+
+
+@library
+def squared_error(predictions: Any, targets: Any) -> Tensor:
+    """(predictions - targets)**2, element by element."""
+    predictions, targets = _same_shapes("squared_error", predictions, targets)
+    return ew.square(predictions - targets)
+
+
+@library
+def mse(predictions: Any, targets: Any) -> Tensor:
+    """The mean of (predictions - targets)**2 over all elements."""
+    predictions, targets = _same_shapes("mse", predictions, targets)
+    squares = ew.square(predictions - targets)
+    return fold(squares, tuple(range(squares.ndim)), "add") / squares.size
+
+
+@library
+def huber(predictions: Any, targets: Any, delta: float = 1.0) -> Tensor:
+    """d**2 / 2 for abs(d) <= delta, else delta * (abs(d) - delta / 2); d = predictions - targets, elementwise."""
+    predictions, targets = _same_shapes("huber", predictions, targets)
+    difference = predictions - targets
+    size = ew.absolute(difference)
+    return ew.select(not_above(size, delta), ew.square(difference) * 0.5, size * delta - 0.5 * delta * delta)
+
+
+@library
+def softmax_cross_entropy(logits: Any, labels: Any, axis: int = -1) -> Tensor:
+    """-sum(labels * log_softmax(logits)) over `axis`; labels are probabilities, one-hot for instance."""
+    logits, labels = _same_shapes("softmax_cross_entropy", logits, labels)
+    return -fold(labels * log_softmax(logits, axis), axes_of("softmax_cross_entropy", axis, logits.ndim), "add")
+
+
+@library
+def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any, axis: int = -1) -> Tensor:
+    """logsumexp(logits) - logits[label] along `axis`.
+
+    Args:
+      logits: an array with an axis of classes.
+      labels: integers in [0, classes), in the shape of the logits without that axis.
+      axis: the axis of classes.
+
+    Raises:
+      ShapeError: the shapes do not fit.
+    """
+    name = "softmax_cross_entropy_with_integer_labels"
+    logits, labels = inexact(logits), tensor(labels)
+    axis = axis_of(name, axis, logits.ndim)
+    if labels.shape != logits.shape[:axis] + logits.shape[axis + 1 :]:
+        raise ShapeError(f"{name} requires labels in the shape of the logits without axis {axis}, got {logits.shape} "
+                         f"and {labels.shape}.", where=user_frame())  # fmt: skip
+    # The label's logit by comparison: its derivative is a mask, where that of a gather would be a scatter.
+    shifted, axes = shifted_by_largest(name, logits, axis)
+    mine = ew.select(_is_label(name, labels, logits.shape[axis], axis), shifted, full_like(shifted, 0))
+    return ew.log(fold(ew.exponential(shifted), axes, "add")) - fold(mine, axes, "add")
+
+
+@library
+def binary_cross_entropy_with_logits(logits: Any, labels: Any) -> Tensor:
+    """-labels * log(sigmoid(logits)) - (1 - labels) * log(1 - sigmoid(logits)), elementwise, without overflow."""
+    logits, labels = _same_shapes("binary_cross_entropy_with_logits", logits, labels)
+    return softplus_of(logits) - labels * logits
+
+
+@library
+def kl_divergence(log_predictions: Any, targets: Any, axis: Axis = -1) -> Tensor:
+    """sum(targets * (log(targets) - log_predictions)) over `axis`; a target of 0 contributes nothing."""
+    predictions, targets = _same_shapes("kl_divergence", log_predictions, targets)
+    absent = ew.compare(targets, full_like(targets, 0), comparison_direction="EQ")
+    logs = ew.log(ew.select(absent, full_like(targets, 1), targets))
+    return fold(targets * (logs - predictions), axes_of("kl_divergence", axis, targets.ndim), "add")

@@ -1,0 +1,42 @@
+"""Normalisations over axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nabla_mlir.eager import library
+from nabla_mlir.numpy.common import Axis, axes_of, inexact, tensor
+from nabla_mlir.numpy.reductions import count, fold, spread
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops.tensor import Tensor
+
+
+@library
+def standardize(x: Any, axis: Axis = -1, epsilon: float = 1e-5) -> Tensor:
+    """(x - mean) / sqrt(variance + epsilon) over `axis`."""
+    x = inexact(x)
+    axes = axes_of("standardize", axis, x.ndim)
+    n = count(x.shape, axes)
+    centred = x - spread(fold(x, axes, "add") / n, x.shape, axes)
+    variance = fold(ew.square(centred), axes, "add") / n
+    return centred * spread(ew.rsqrt(variance + epsilon), x.shape, axes)
+
+
+@library
+def layer_norm(x: Any, scale: Any = None, bias: Any = None, axis: Axis = -1, epsilon: float = 1e-5) -> Tensor:
+    """standardize(x) * scale + bias; scale and bias broadcast against x."""
+    return _affine(standardize(x, axis, epsilon), scale, bias)
+
+
+@library
+def rms_norm(x: Any, scale: Any = None, axis: Axis = -1, epsilon: float = 1e-6) -> Tensor:
+    """X / sqrt(mean(x**2) + epsilon) over `axis`, times scale."""
+    x = inexact(x)
+    axes = axes_of("rms_norm", axis, x.ndim)
+    power = fold(ew.square(x), axes, "add") / count(x.shape, axes)
+    return _affine(x * spread(ew.rsqrt(power + epsilon), x.shape, axes), scale, None)
+
+
+def _affine(x: Tensor, scale: Any, bias: Any) -> Tensor:
+    x = x if scale is None else x * tensor(scale)
+    return x if bias is None else x + tensor(bias)
