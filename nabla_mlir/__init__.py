@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from nabla_mlir import numpy as numpy
     from nabla_mlir import targets as targets
     from nabla_mlir.array import Array as Array
+    from nabla_mlir.collectives import all_gather as all_gather
+    from nabla_mlir.collectives import axis_index as axis_index
+    from nabla_mlir.collectives import axis_size as axis_size
+    from nabla_mlir.collectives import pmax as pmax
+    from nabla_mlir.collectives import pmean as pmean
+    from nabla_mlir.collectives import pmin as pmin
+    from nabla_mlir.collectives import psum as psum
     from nabla_mlir.control import associative_scan as associative_scan
     from nabla_mlir.control import cond as cond
     from nabla_mlir.control import fori_loop as fori_loop
@@ -53,6 +60,8 @@ if TYPE_CHECKING:
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
     "errors": None, "nn": None, "numpy": None, "targets": None,
+    "all_gather": "collectives", "axis_index": "collectives", "axis_size": "collectives", "pmax": "collectives",
+    "pmean": "collectives", "pmin": "collectives", "psum": "collectives",
     "associative_scan": "control", "cond": "control", "fori_loop": "control", "map": "control", "scan": "control",
     "switch": "control", "while_loop": "control", "Array": "array", "jit": "eager", "from_jax": "exporters",
     "from_stablehlo": "importing", "set_default_dtypes": "ops.promotion",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp
+from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp, bound_axes, free_axes, rename_axes
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.regions import reads_of
@@ -36,8 +37,7 @@ def hoist_invariant(op: ir.Operation) -> None:
     view = VmapOp(op)
     varying = set(view.arguments)
     for inner in view.body:
-        inside = any(v in varying for v in reads_of(inner))
-        if inside:
+        if any(v in varying for v in reads_of(inner)) or not free_axes(inner).isdisjoint(view.axes):
             varying.update(inner.results)
         else:
             inner.move_before(op)
@@ -75,7 +75,9 @@ def _merge_inner(op: ir.Operation) -> None:
     out_axes = [_joined(view.out_axes[k], inner.out_axes[j]) for k, j in enumerate(order)]
     by_result = [out_axes[order.index(j)] for j in range(len(results))]
     with op.location, ir.InsertionPoint(op):
-        names = (*view.axes, *_fresh(inner.axes, view.axes))
+        renamed = _renamed(inner, set(view.axes))
+        rename_axes(inner.op, renamed)
+        names = (*view.axes, *renamed.values())
         merged = VmapOp.build(operands, inner.block, names, (*view.sizes, *inner.sizes), in_axes, by_result)
     for k, j in enumerate(order):
         op.results[k].replace_all_uses_with(merged.op.results[j])
@@ -90,16 +92,15 @@ def _joined(outer: Places, inner: Places) -> Places:
     return (*outer, *shifted)
 
 
-def _fresh(names: tuple[str, ...], taken: tuple[str, ...]) -> list[str]:
-    used, fresh = set(taken), []
-    for name in names:
-        candidate, n = name, 0
-        while candidate in used:
-            n += 1
-            candidate = f"{name}_{n}"
-        used.add(candidate)
-        fresh.append(candidate)
-    return fresh
+def _renamed(view: VmapOp, taken: set[str]) -> dict[str, str]:
+    """A name for each axis of a map that is neither taken nor that of another axis of the map or inside it."""
+    used, names = taken | set(view.axes) | bound_axes(view.op), {}
+    for axis in view.axes:
+        names[axis] = axis
+        if axis in taken:
+            names[axis] = next(name for n in itertools.count(1) if (name := f"{axis}_{n}") not in used)
+            used.add(names[axis])
+    return names
 
 
 def _lead_with_prefix(op: ir.Operation) -> None:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.ad import STOP_GRADIENT
+from nabla_mlir.dialects.batch import COLLECTIVES, CollectiveOp
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import is_static_tensor
@@ -22,6 +23,9 @@ def verify_op(op: ir.Operation) -> None:
     """Checks one operation of `ad` or `batch`. Raises VerifyError."""
     if op.name in TRANSFORMS:
         TRANSFORMS[op.name](op).verify()  # type: ignore[attr-defined]
+        return
+    if op.name in COLLECTIVES:
+        CollectiveOp(op).verify()
         return
     if op.name != STOP_GRADIENT:
         raise VerifyError(f"the dialects ad and batch have no operation {op.name!r}.", where=source_of(op.location))

@@ -3,6 +3,7 @@
 from nabla_mlir.ops import (
     autodiff,
     chlo,
+    collectives,
     composites,
     contraction,
     control,
@@ -22,6 +23,6 @@ from nabla_mlir.ops import (
 
 # The modules that hold records, one family each, and the operators of Tensor.
 FAMILIES = (
-    autodiff, chlo, composites, contraction, control, convolution, custom_call, elementwise, fourier, indexing,
+    autodiff, chlo, collectives, composites, contraction, control, convolution, custom_call, elementwise, fourier, indexing,
     lapack, linalg, misc, promotion, reduction, shape, windows,
 )  # fmt: skip
