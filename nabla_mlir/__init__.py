@@ -56,6 +56,11 @@ if TYPE_CHECKING:
     from nabla_mlir.transforms import value_and_grad as value_and_grad
     from nabla_mlir.transforms import vjp as vjp
     from nabla_mlir.transforms import vmap as vmap
+    from nabla_mlir.vectorized import VectorizedArray as VectorizedArray
+    from nabla_mlir.vectorized import devectorize as devectorize
+    from nabla_mlir.vectorized import reshape_vectors as reshape_vectors
+    from nabla_mlir.vectorized import revectorize as revectorize
+    from nabla_mlir.vectorized import vectorize as vectorize
 
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
@@ -71,6 +76,8 @@ _HOMES: dict[str, str | None] = {
     "grad": "transforms", "hessian": "transforms", "hvp": "transforms", "jacfwd": "transforms", "jacrev": "transforms",
     "jvp": "transforms", "linearize": "transforms", "stop_gradient": "transforms", "value_and_grad": "transforms",
     "vjp": "transforms", "vmap": "transforms",
+    "VectorizedArray": "vectorized", "devectorize": "vectorized", "reshape_vectors": "vectorized",
+    "revectorize": "vectorized", "vectorize": "vectorized",
 }  # fmt: skip
 
 # What runs without the compiler.

@@ -18,6 +18,7 @@ from nabla_mlir.normalizing import normalize, parse, prepare_calls, refused
 from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.registry import REGISTRY, clone_op
 from nabla_mlir.ops.tensor import wrap
+from nabla_mlir.vectorized import per_entry
 
 _ALLOWED = {"stablehlo.return", "func.return", "func.func", "stablehlo.constant", "builtin.module"}
 
@@ -43,7 +44,7 @@ class ImportedFunction:
 
     def __call__(self, *args: Any) -> Any:
         """The results: one bare, several as a tuple."""
-        return staged(self._emit)(*args)
+        return staged(per_entry(self._emit))(*args)
 
     def _emit(self, *args: Any) -> Any:
         block = self.func.regions[0].blocks[0]

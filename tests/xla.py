@@ -16,6 +16,7 @@ from jax._src.lib import xla_client
 
 from nabla_mlir import pytree
 from nabla_mlir.lowering import lower_module
+from nabla_mlir.passes.legalize_for_iree import LegalizeForIreePass
 from nabla_mlir.tracing import Spec, trace_function
 
 jax.config.update("jax_enable_x64", True)
@@ -32,8 +33,11 @@ def run_module(text: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [np.asarray(parts[0]) for parts in results.disassemble_into_single_device_arrays()]
 
 
-def run_traced(function: Any, inputs: Sequence[np.ndarray]) -> Any:
-    """Traces a function of flat arrays that returns a pytree, lowers it with our passes and runs it on XLA."""
+def run_traced(function: Any, inputs: Sequence[np.ndarray], *, legalize: bool = False) -> Any:
+    """Traces a function of flat arrays that returns a pytree, lowers it with our passes and runs it on XLA.
+
+    With `legalize` it is what IREE gets that runs: without custom calls, whose layouts XLA would have to be told.
+    """
     box: dict[str, Any] = {}
 
     def flat(*tensors: Any) -> list[Any]:
@@ -43,5 +47,7 @@ def run_traced(function: Any, inputs: Sequence[np.ndarray]) -> Any:
     arrays = [np.asarray(x) for x in inputs]
     module, captured = trace_function(flat, [Spec(x.shape, x.dtype) for x in arrays], "main")
     lower_module(module)
+    if legalize:
+        LegalizeForIreePass().run(module.operation)
     outs = run_module(str(module), [*arrays, *captured])
     return pytree.unflatten(box["spec"], outs)

@@ -19,6 +19,7 @@ from nabla_mlir.transforms.arguments import Argnums, active_arguments, different
 from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import linearized, pullback, pushed
 from nabla_mlir.transforms.vectorize import vmap
+from nabla_mlir.vectorized import per_entry
 
 
 def _basis(x: Tensor) -> Tensor:
@@ -68,7 +69,7 @@ def jacfwd(
         jacobian = pytree.unflatten(out_spec, rows)
         return (jacobian, out[1]) if has_aux else jacobian
 
-    return functools.wraps(f)(lambda *args, **kwargs: staged(run)(*args, **kwargs))
+    return functools.wraps(f)(lambda *args, **kwargs: staged(per_entry(run))(*args, **kwargs))
 
 
 def jacrev(
@@ -107,7 +108,7 @@ def jacrev(
         jacobian = pytree.unflatten(out_spec, rows)
         return (jacobian, out[1]) if has_aux else jacobian
 
-    return functools.wraps(f)(lambda *args, **kwargs: staged(run)(*args, **kwargs))
+    return functools.wraps(f)(lambda *args, **kwargs: staged(per_entry(run))(*args, **kwargs))
 
 
 def _by_argument(blocks: tuple[Any, ...], argnums: Argnums) -> Any:
@@ -163,7 +164,7 @@ def hvp(f: Callable[..., Any], argnums: int = 0, has_aux: bool = False) -> Calla
 
             return pushed(gradient, (x,), (v,), False)[1]
 
-        return staged(run)(x, v, *rest, **kwargs)
+        return staged(per_entry(run))(x, v, *rest, **kwargs)
 
     hvp_f.__name__, hvp_f.__doc__ = getattr(f, "__name__", "hvp"), getattr(f, "__doc__", None)
     hvp_f.__signature__ = _hvp_signature(f, argnums)  # type: ignore[attr-defined]

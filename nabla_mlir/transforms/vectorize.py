@@ -16,6 +16,7 @@ from nabla_mlir.errors import ShapeError, TreeError, user_frame
 from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.tensor import Tensor
 from nabla_mlir.tracing import Spec, results_of, trace_region
+from nabla_mlir.vectorized import per_entry
 
 
 def vmap(
@@ -51,7 +52,7 @@ def vmap(
         def run(*args: Any, **kwargs: Any) -> Any:
             return _vmap(f, in_axes, out_axes, axis_size, axis_name, args, kwargs)
 
-        return staged(run)(*args, **kwargs)
+        return staged(per_entry(run))(*args, **kwargs)
 
     return vmap_f
 
