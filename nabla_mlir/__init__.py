@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nabla_mlir import errors as errors
     from nabla_mlir import nn as nn
     from nabla_mlir import numpy as numpy
+    from nabla_mlir import physical as physical
     from nabla_mlir import targets as targets
     from nabla_mlir.array import Array as Array
     from nabla_mlir.collectives import all_gather as all_gather
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
 
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
-    "errors": None, "nn": None, "numpy": None, "targets": None,
+    "errors": None, "nn": None, "numpy": None, "physical": None, "targets": None,
     "all_gather": "collectives", "axis_index": "collectives", "axis_size": "collectives", "pmax": "collectives",
     "pmean": "collectives", "pmin": "collectives", "psum": "collectives",
     "associative_scan": "control", "cond": "control", "fori_loop": "control", "map": "control", "scan": "control",
