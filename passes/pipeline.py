@@ -17,6 +17,7 @@ from nabla_mlir.passes import (  # each module registers its passes
     canonicalize_batch,
     dce,
     expand,
+    explain_batch,
     jvp,
     legalize_for_iree,
     remove_stop_gradient,
@@ -27,7 +28,10 @@ from nabla_mlir.passes import (  # each module registers its passes
 )
 from nabla_mlir.passes.base import PASSES, Pass
 
-MODULES = (canonicalize_batch, dce, expand, jvp, legalize_for_iree, remove_stop_gradient, simplify, verify, vjp, vmap)
+MODULES = (
+    canonicalize_batch, dce, expand, explain_batch, jvp, legalize_for_iree, remove_stop_gradient, simplify, verify, vjp,
+    vmap,
+)  # fmt: skip
 
 # From a module as it is traced or imported to plain StableHLO.
 LOWER = (

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.batch import AXIS_INDEX, CURRENT, NOT_CARRIED, VmapOp, collectives, rename_axes
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
@@ -70,6 +71,10 @@ def _drop_axis(type: ir.Type, place: int) -> ir.Type:
 
 def _expand_axis(view: VmapOp) -> None:
     op, size = view.op, view.sizes[0]
+    if debug.wanted("batch"):
+        debug.say("batch", f"vmap over {view.axes[0]} = {size} of {len(view.body)} operations, operands "
+                  f"{debug.types(op.operands)} carry it at {[p for (p,) in view.in_axes]}, results "
+                  f"{debug.types(op.results)} at {[p for (p,) in view.out_axes]}", op.location)  # fmt: skip
     mapped: Mapped = {}
     unmapped: dict[ir.Value, ir.Value] = {}
     with op.location:

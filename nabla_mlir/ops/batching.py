@@ -7,6 +7,7 @@ from typing import Any
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.batch import ALL_GATHER, CURRENT, PSUM_SCATTER, REDUCTIONS, axis_of, free_axes
 from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.types import tensor_type
@@ -33,6 +34,8 @@ def batch_ops(ops: Iterable[ir.Operation], mapped: Mapped, size: int, *, unmappe
             clone_op(op, unmapped)
             continue
         record = record_of(op, "vmap")
+        if debug.wanted("ops"):
+            debug.say("ops", f"vmap {op.name} {debug.types(operands, mapped)}, * carries the axis", op.location)
         if isinstance(record.batch, UNSUPPORTED):
             raise missing_rule(op, "vmap", record.batch.reason)
         if record.kind in ("control", "collective"):

@@ -14,7 +14,7 @@ from nabla_mlir.eager import staged
 from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.ops.elementwise import compare, convert
 from nabla_mlir.ops.shape import iota, reshape
-from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.ops.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import Argnums, active_arguments, differentiable, with_arguments
 from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import linearized, pullback, pushed
@@ -25,6 +25,8 @@ from nabla_mlir.vectorized import per_entry
 def _basis(x: Tensor) -> Tensor:
     """The unit vectors of the space of `x`: shape (x.size, *x.shape). Never a loop over them."""
     n = x.size
+    if n == 1:
+        return full((1, *x.shape), 1, x.dtype)
     rows = iota(shape=(n, n), dtype=np.dtype(np.int32), iota_dimension=0)
     columns = iota(shape=(n, n), dtype=np.dtype(np.int32), iota_dimension=1)
     return reshape(convert(compare(rows, columns, comparison_direction="EQ"), dtype=x.dtype), shape=(n, *x.shape))
