@@ -1,4 +1,5 @@
 // RUN: nabla-opt %s --nabla-canonicalize-batch | filecheck %s
+// RUN: nabla-opt %s --nabla-canonicalize-batch --nabla-expand | filecheck %s --check-prefix=EXPANDED
 
 // The prefix leads: axes that stand elsewhere are moved at the boundary of the map.
 // CHECK-LABEL: func.func @leading_prefix
@@ -122,4 +123,25 @@ func.func @unused(%xs: tensor<5x3xf32>, %ys: tensor<5x3xf32>) -> tensor<5x3xf32>
   }) {axes = ["i"], sizes = array<i64: 5>, in_axes = [array<i64: 0>, array<i64: 0>], out_axes = [array<i64: 0>]}
     : (tensor<5x3xf32>, tensor<5x3xf32>) -> tensor<5x3xf32>
   return %y : tensor<5x3xf32>
+}
+
+// Maps of products of one matrix with vectors, a map inside a map, become one product of matrices.
+// CHECK-LABEL: func.func @matrix_products
+// CHECK: axes = ["i", "j"]
+// EXPANDED-LABEL: func.func @matrix_products
+// EXPANDED-NEXT: %[[P:.*]] = stablehlo.dot_general %{{.*}}, %{{.*}}, contracting_dims = [2] x [1] : (tensor<2x5x3xf32>, tensor<4x3xf32>) -> tensor<2x5x4xf32>
+// EXPANDED-NEXT: return %[[P]]
+func.func @matrix_products(%w: tensor<4x3xf32>, %xs: tensor<2x5x3xf32>) -> tensor<2x5x4xf32> {
+  %z = "batch.vmap"(%xs) ({
+  ^bb0(%x: tensor<5x3xf32>):
+    %rows = "batch.vmap"(%w, %x) ({
+    ^bb1(%a: tensor<4x3xf32>, %v: tensor<3xf32>):
+      %p = stablehlo.dot_general %a, %v, contracting_dims = [1] x [0] : (tensor<4x3xf32>, tensor<3xf32>) -> tensor<4xf32>
+      stablehlo.return %p : tensor<4xf32>
+    }) {axes = ["j"], sizes = array<i64: 5>, in_axes = [array<i64: -1>, array<i64: 0>], out_axes = [array<i64: 0>]}
+      : (tensor<4x3xf32>, tensor<5x3xf32>) -> tensor<5x4xf32>
+    stablehlo.return %rows : tensor<5x4xf32>
+  }) {axes = ["i"], sizes = array<i64: 2>, in_axes = [array<i64: 0>], out_axes = [array<i64: 0>]}
+    : (tensor<2x5x3xf32>) -> tensor<2x5x4xf32>
+  return %z : tensor<2x5x4xf32>
 }

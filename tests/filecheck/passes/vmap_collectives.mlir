@@ -90,3 +90,19 @@ func.func @gathered(%xs: tensor<4x3xf32>) -> tensor<3x4xf32> {
     : (tensor<4x3xf32>) -> tensor<3x4xf32>
   return %y : tensor<3x4xf32>
 }
+
+// A largest entry is a reduction; what is scattered is summed, and its dimension becomes the mapped axis.
+// CHECK-LABEL: func.func @extreme_and_scatter
+// CHECK-DAG: stablehlo.reduce(%arg0 init: %{{.*}}) applies stablehlo.maximum across dimensions = [0]
+// CHECK-DAG: stablehlo.reduce(%arg0 init: %{{.*}}) applies stablehlo.add across dimensions = [0]
+// CANONICAL-LABEL: func.func @extreme_and_scatter
+func.func @extreme_and_scatter(%xs: tensor<4x4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %y, %z = "batch.vmap"(%xs) ({
+  ^bb0(%x: tensor<4xf32>):
+    %0 = "batch.pmax"(%x) {axis = "i"} : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = "batch.psum_scatter"(%x) {axis = "i", dimension = 0 : i64} : (tensor<4xf32>) -> tensor<f32>
+    stablehlo.return %0, %1 : tensor<4xf32>, tensor<f32>
+  }) {axes = ["i"], sizes = array<i64: 4>, in_axes = [array<i64: 0>], out_axes = [array<i64: -1>, array<i64: 0>]}
+    : (tensor<4x4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  return %y, %z : tensor<4xf32>, tensor<4xf32>
+}
