@@ -141,10 +141,12 @@ class Array:
       Array([0., 1., 2.], dtype=float32, device='local-sync')
     """
 
-    __slots__ = ("__weakref__", "_host", "_view", "device", "dtype", "shape")
+    __slots__ = ("__weakref__", "_host", "_view", "device", "dtype", "shape", "version")
 
-    def __init__(self, view: HalBufferView, device: Device):
+    def __init__(self, view: HalBufferView, device: Device, version: int | None = None):
         self._view, self.device = view, device
+        # Of the state that it was computed from: the number of the `update` before; None if there is no state.
+        self.version = version
         self.shape: tuple[int, ...] = tuple(view.shape)
         self.dtype: np.dtype = _dtype_of(int(view.element_type))
         self._host: np.ndarray | None = None
@@ -203,7 +205,11 @@ class Array:
     def to(self, device: str | Device) -> Array:
         """The array on another device; itself if it is there already."""
         where = _device(device)
-        return self if where is self.device else Array.from_numpy(self.numpy(), where)
+        if where is self.device:
+            return self
+        if where.is_host and self.device.is_host:
+            return Array(self._view, where)  # both drivers of a CPU work on the same memory
+        return Array.from_numpy(self.numpy(), where)
 
     def item(self) -> Any:
         """The value of an array of size 1 as a Python scalar. Raises ValueError for other sizes."""

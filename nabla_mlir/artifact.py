@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import optree
+from iree.compiler import ir
 
+from nabla_mlir.estimates import estimate
 from nabla_mlir.manifest import Argument, EntryPoint, Leaf, Manifest, save_artifact
 from nabla_mlir.pytree import TreeSpec as OptreeSpec
 from nabla_mlir.toolchain import compiler_version
@@ -35,8 +37,8 @@ def tree_spec(spec: OptreeSpec) -> TreeSpec:
     return TreeSpec("custom", children, keys, f"{kind.__module__}.{kind.__qualname__}")
 
 
-def entry_point(entry: Entry) -> EntryPoint:
-    """An entry point as the manifest describes it."""
+def entry_point(entry: Entry, function: ir.Operation) -> EntryPoint:
+    """An entry point, which is `function` in the lowered module, as the manifest describes it."""
     arguments, start = [], 0
     for name, child in zip(entry.arguments, entry.in_spec.children(), strict=True):
         stop = start + child.num_leaves
@@ -44,7 +46,8 @@ def entry_point(entry: Entry) -> EntryPoint:
         arguments.append(Argument(name, tree_spec(child), leaves))
         start = stop
     results = _leaves(entry.output_names, entry.outputs)
-    return EntryPoint(entry.name, tuple(arguments), tree_spec(entry.out_spec), results, entry.doc)
+    return EntryPoint(entry.name, tuple(arguments), tree_spec(entry.out_spec), results, entry.doc,
+                      estimate=estimate(function))  # fmt: skip
 
 
 def _leaves(names: Any, specs: Any) -> tuple[Leaf, ...]:
@@ -53,8 +56,9 @@ def _leaves(names: Any, specs: Any) -> tuple[Leaf, ...]:
 
 def manifest_of(compiled: Compiled) -> Manifest:
     """The manifest of a compiled module."""
+    functions = {op.attributes["sym_name"].value: op.operation for op in compiled.module.body.operations}
     return Manifest(
-        tuple(entry_point(entry) for entry in compiled.entries),
+        tuple(entry_point(entry, functions[entry.name]) for entry in compiled.entries),
         compiled.target.to_json(),
         iree=compiler_version(),
         nabla_mlir=metadata.version("nabla-mlir"),

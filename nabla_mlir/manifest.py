@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import secrets
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from nabla_mlir.treespec import TreeSpec
 
 SCHEMA = 1
 IREE_RANGE = ("3.13", "3.14")  # of runtimes that run what this release compiles: from the first to before the second
-_LARGE = 1 << 18  # bytes of one argument or result from which the thread pool gains more than it costs
+# What the thread pool costs, in µs: once in a call, and for each dispatch.
+_POOL_CALL, _POOL_DISPATCH = 5.0, 2.5
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,19 @@ class Argument:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """A rough forecast of one call on a CPU: µs that threads can share, µs that they cannot, and dispatches."""
+
+    shared: float = 0.0
+    serial: float = 0.0
+    dispatches: int = 0
+
+    def gain(self, cores: int) -> float:
+        """The µs by which a pool of threads is faster than one thread; negative if it is slower."""
+        return self.shared * (1 - 1 / cores) - _POOL_CALL - _POOL_DISPATCH * self.dispatches
+
+
+@dataclass(frozen=True)
 class EntryPoint:
     """A function that the artifact offers.
 
@@ -62,6 +76,7 @@ class EntryPoint:
       result_leaves: the arrays of that structure.
       doc: a sentence or more for the user.
       function: the name of the exported function, if it is not `name`.
+      estimate: how long a call takes, for the choice of a driver.
     """
 
     name: str
@@ -70,6 +85,7 @@ class EntryPoint:
     result_leaves: tuple[Leaf, ...]
     doc: str = ""
     function: str = ""
+    estimate: Estimate = Estimate()
 
     def __str__(self) -> str:
         shown = []
@@ -90,7 +106,7 @@ class Manifest:
       target: the JSON of the target it was compiled for.
       iree: the version of the compiler.
       nabla_mlir: the version of this package that wrote it.
-      driver: the driver that runs it best; "" lets the runtime choose by the sizes.
+      driver: the driver that runs it best; "" lets the runtime choose by the estimates.
       sha256: of the .vmfb; `save_artifact` fills it in.
       iree_range: versions of the runtime that can run it, the second excluded.
       schema: the version of this file's form.
@@ -106,15 +122,13 @@ class Manifest:
     schema: int = field(default=SCHEMA)
 
     def best_driver(self) -> str:
-        """The driver to run it with: the stated one, or for a CPU the thread pool if an array is large."""
+        """The driver to run it with: the stated one, or for a CPU the thread pool if the longest entry point gains."""
         if self.driver:
             return self.driver
         if self.target.get("name") != "cpu":
             return str(self.target.get("name"))
-        arrays = [leaf for e in self.entry_points for a in e.arguments for leaf in a.leaves]
-        arrays += [leaf for e in self.entry_points for leaf in e.result_leaves]
-        large = any(leaf.nbytes >= _LARGE for leaf in arrays) and (os.cpu_count() or 1) > 1
-        return "local-task" if large else "local-sync"
+        longest = max((e.estimate for e in self.entry_points), key=lambda e: e.shared + e.serial, default=Estimate())
+        return "local-task" if longest.gain(os.cpu_count() or 1) > 0 else "local-sync"
 
     def to_json(self) -> str:
         """The text of the file."""
@@ -128,6 +142,7 @@ class Manifest:
                     for a in e.arguments
                 ],
                 "result": {"tree": e.result.to_json(), "leaves": [_leaf_json(leaf) for leaf in e.result_leaves]},
+                "estimate": asdict(e.estimate),
             }
             for e in self.entry_points
         ]
@@ -240,8 +255,9 @@ def _entry_point(data: dict[str, Any]) -> EntryPoint:
     result = data["result"]
     leaves = tuple(map(_leaf, result["leaves"]))
     return EntryPoint(
-        data["name"], arguments, TreeSpec.from_json(result["tree"]), leaves, data["doc"], data["function"]
-    )
+        data["name"], arguments, TreeSpec.from_json(result["tree"]), leaves, data["doc"], data["function"],
+        Estimate(**data["estimate"]),
+    )  # fmt: skip
 
 
 def _dumps(value: Any, indent: str = "", key: str = "") -> str:

@@ -62,7 +62,12 @@ class Function:
             raise DeployError(
                 f"{self.name} requires the arguments it was compiled for, got: {reason(error)}."
             ) from None
-        return [Array(outputs.get_as_object(i, HalBufferView), where) for i in range(len(outputs))]
+        count = len(outputs)
+        # A function of state says behind its results how often the state had been written.
+        version = outputs.get_variant(count - 1) if count else None
+        if type(version) is not int:
+            return [Array(outputs.get_as_object(i, HalBufferView), where) for i in range(count)]
+        return [Array(outputs.get_as_object(i, HalBufferView), where, version) for i in range(count - 1)]
 
     @property
     def declaration(self) -> str:
@@ -317,7 +322,7 @@ def load(path: str | os.PathLike[str], driver: str | None = None) -> Module:
 
     Args:
       path: the .vmfb, the .json, or their common stem.
-      driver: where to run it; None takes what the manifest states, or chooses by the sizes of the arrays.
+      driver: where to run it; None takes what the manifest states, or chooses by its estimates.
 
     Raises:
       DeployError: a file is missing or damaged, or needs another runtime or another machine. The message says what

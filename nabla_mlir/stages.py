@@ -18,6 +18,7 @@ from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.errors import DtypeError, ShapeError, TraceError, TreeError, user_frame
 from nabla_mlir.lowering import clone_module, compile_lowered, lower_module
+from nabla_mlir.ops.cost import FunctionCost, cost_of_function
 from nabla_mlir.ops.promotion import Defaults, is_scalar, scalar_dtype
 from nabla_mlir.targets import Target
 from nabla_mlir.targets import target as as_target
@@ -158,6 +159,17 @@ class Traced(_Stage):
 
 class Lowered(_Stage):
     """Plain StableHLO, derivatives and batches included."""
+
+    def cost(self) -> dict[str, FunctionCost]:
+        """Operations, bytes moved, bytes of state and peak memory of each entry point, before the compiler fuses.
+
+        Example:
+          >>> import nabla_mlir as nm
+          >>> nm.trace(lambda a, b: a @ b, nm.spec((2, 3)), nm.spec((3, 5)), name="f").lower().cost()["f"].flops
+          60
+        """
+        functions = [op.operation for op in self.module.body.operations if op.operation.name == "func.func"]
+        return {f.attributes["sym_name"].value: cost_of_function(f) for f in functions}
 
     def compile(self, target: str | Target = "cpu", *, flags: Sequence[str] = (), cache: bool = True) -> Compiled:
         """Compiles for a target, in a process of its own.

@@ -115,6 +115,12 @@ class CPU(Target):
         cpu, features = _host_cpu()
         return replace(self, cpu=cpu, features=",".join(filter(None, [features, self.features])))
 
+    def vector_bytes(self) -> int:
+        """The width of the vector registers that the compiler uses."""
+        named = set(re.findall(r"\+([^,]+)", _described(self.cpu, self.triple)[1] + "," + self.features))
+        named -= set(re.findall(r"-([^,]+)", self.features))
+        return 64 if "avx512f" in named else 32 if "avx2" in named else 16
+
     def _device_flags(self) -> list[str]:
         resolved = self.resolve()
         flags = [
@@ -314,16 +320,24 @@ def _vulkan_names() -> list[str]:
 @functools.cache
 def _host_cpu() -> tuple[str, str]:
     """LLVM's name of this CPU, and the features in which it differs from nothing but that name."""
-    iree_compile()
-    flags = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"]
-    flags += ["--iree-llvmcpu-target-cpu=host", "--compile-to=preprocessing", "-", "-o", "-"]
-    text = run_compiler(flags, b"module {}", timeout=60).stdout.decode(errors="replace")
-    cpu, features = re.search(r'\bcpu = "([^"]*)"', text), re.search(r'cpu_features = "([^"]*)"', text)
+    cpu, features = _described("host", "")
     if cpu is None:
         raise TargetError("target cpu requires a host CPU that LLVM knows.", help="use CPU('generic') or name the CPU.")
-    last = {feature[1:]: feature[0] for feature in (features[1].split(",") if features else ()) if feature}
-    named = set(re.findall(r"\+([^,]+)", features[1])) if features else set()
-    return cpu[1], ",".join(f"{last[name]}{name}" for name in sorted(named))
+    last = {feature[1:]: feature[0] for feature in features.split(",") if feature}
+    named = set(re.findall(r"\+([^,]+)", features))
+    return cpu, ",".join(f"{last[name]}{name}" for name in sorted(named))
+
+
+@functools.cache
+def _described(cpu: str, triple: str) -> tuple[str | None, str]:
+    """What the compiler says of a CPU: its name, if it has one, and its features."""
+    iree_compile()
+    flags = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"]
+    flags += [f"--iree-llvmcpu-target-cpu={cpu}", *([f"--iree-llvmcpu-target-triple={triple}"] if triple else [])]
+    flags += ["--compile-to=preprocessing", "-", "-o", "-"]
+    text = run_compiler(flags, b"module {}", timeout=60).stdout.decode(errors="replace")
+    name, features = re.search(r'\bcpu = "([^"]*)"', text), re.search(r'cpu_features = "([^"]*)"', text)
+    return name and name[1], features[1] if features else ""
 
 
 def _target_info(arch: str, features: str, device: VulkanDevice) -> str:

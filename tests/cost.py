@@ -12,7 +12,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.importing import inline_calls
-from nabla_mlir.normalizing import parse
+from nabla_mlir.portable import parse
 
 FREE = {"func.func", "func.return"} | {f"stablehlo.{word}" for word in ("constant", "return", "while", "if", "case")}
 MOVES = {

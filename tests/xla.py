@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from jax._src import compiler as jax_compiler
 from jax._src.lib import xla_client
+from jaxlib import lapack
 
 from nabla_mlir import pytree
 from nabla_mlir.lowering import lower_module
@@ -20,6 +21,7 @@ from nabla_mlir.passes.legalize_for_iree import LegalizeForIreePass
 from nabla_mlir.tracing import Spec, trace_function
 
 jax.config.update("jax_enable_x64", True)
+lapack.prepare_lapack_call("potrf_ffi", np.dtype(np.float64))  # XLA's custom calls of LAPACK find its routines then
 
 
 def compiled(text: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:

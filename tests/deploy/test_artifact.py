@@ -1,6 +1,8 @@
 import json
+import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import iree
@@ -12,7 +14,7 @@ from nabla_mlir import runtime
 from nabla_mlir.array import Array
 from nabla_mlir.devices import VulkanDevice
 from nabla_mlir.errors import DeployError, DtypeError, ShapeError, TreeError
-from nabla_mlir.manifest import Argument, EntryPoint, Manifest, artifact_paths, read_artifact, save_artifact
+from nabla_mlir.manifest import Argument, EntryPoint, Estimate, Manifest, artifact_paths, read_artifact, save_artifact
 from nabla_mlir.runtime import load
 from nabla_mlir.targets import CPU, CUDA, Vulkan
 from nabla_mlir.treespec import LEAF
@@ -49,6 +51,7 @@ def test_manifest_round_trip(artifact):
             }
         ],
         "result": {"tree": "*", "leaves": [{"name": "", "shape": [4], "dtype": "float32"}]},
+        "estimate": {"shared": 0.0, "serial": 0.0, "dispatches": 0},
     }
     assert Manifest.from_json(text).to_json() == text
     assert max(map(len, text.splitlines())) < 3000  # the features of the CPU are long; the rest fits a screen
@@ -138,13 +141,18 @@ def test_print(module):
     assert "add" in dir(module)
 
 
-def test_driver_choice(artifact):
+def test_driver_choice(artifact, monkeypatch):
     assert load(artifact).driver == "local-sync"
     assert load(artifact, driver="local-task").driver == "local-task"
     edit(artifact, driver="local-task")
     assert load(artifact).driver == "local-task"
     entry = EntryPoint("f", (Argument("x", LEAF, (leaf("x", 1000, 1000),)),), LEAF, (leaf(""),))
-    assert Manifest((entry,), CPU("generic").to_json()).best_driver() in ("local-task", "local-sync")
+    small, large = replace(entry, estimate=Estimate(1.0, 1.0, 2)), replace(entry, estimate=Estimate(1e4, 1.0, 20))
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    assert Manifest((small, small), CPU("generic").to_json()).best_driver() == "local-sync"
+    assert Manifest((small, large), CPU("generic").to_json()).best_driver() == "local-task"
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    assert Manifest((small, large), CPU("generic").to_json()).best_driver() == "local-sync"
     assert Manifest((entry,), CUDA().to_json()).best_driver() == "cuda"
 
 

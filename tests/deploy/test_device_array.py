@@ -164,3 +164,10 @@ def test_devices_are_one_object_each_and_unknown_ones_an_error(driver):
     assert device(driver) is device(driver) is device(device(driver))
     with pytest.raises(DeployError, match="requires a known driver, got 'abacus'"):
         device("abacus")
+
+
+def test_drivers_of_one_cpu_share_memory():
+    x = Array.from_numpy(np.arange(6.0), "local-sync")
+    y = x.to("local-task")
+    assert y.device is device("local-task")
+    assert np.shares_memory(x.numpy(), y.numpy())

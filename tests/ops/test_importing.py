@@ -132,3 +132,40 @@ def test_constant_like_under_a_map() -> None:
       %1 = stablehlo.multiply %0, %x : tensor<3xf32>
       return %1 : tensor<3xf32> }""")
     np.testing.assert_array_equal(nm.jit(nm.vmap(f))(np.stack([X, -X])), 2 * np.stack([X, -X]))
+
+
+def test_transforms_in_a_module_and_functions_that_call_each_other() -> None:
+    text = """
+      func.func private @twice(%x: tensor<f64>) -> tensor<f64> { %y = stablehlo.add %x, %x : tensor<f64> return %y : tensor<f64> }
+      func.func private @slope(%x0: tensor<f64>) -> tensor<f64> {
+        %x = func.call @twice(%x0) : (tensor<f64>) -> tensor<f64>
+        %one = stablehlo.constant dense<1.0> : tensor<f64>
+        %y, %dx = "ad.vjp"(%x, %one) ({
+        ^bb0(%a: tensor<f64>):
+          %c = stablehlo.multiply %a, %a : tensor<f64>
+          stablehlo.return %c : tensor<f64>
+        }) {wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<f64>, tensor<f64>) -> (tensor<f64>, tensor<f64>)
+        return %dx : tensor<f64>
+      }
+      func.func @main(%x: tensor<f64>) -> tensor<f64> {
+        %0 = func.call @slope(%x) : (tensor<f64>) -> tensor<f64>
+        %1 = func.call @slope(%0) : (tensor<f64>) -> tensor<f64>
+        return %1 : tensor<f64>
+      }"""
+    f = nm.from_stablehlo(text)
+    assert float(nm.jit(f)(np.float64(3.0))) == 48.0  # 4 (4 x)
+    assert float(nm.grad(f)(np.float64(3.0))) == 16.0
+
+
+def test_a_function_that_calls_itself_is_refused() -> None:
+    text = """
+      func.func private @f(%x: tensor<f32>) -> tensor<f32> {
+        %y = func.call @f(%x) : (tensor<f32>) -> tensor<f32>
+        return %y : tensor<f32>
+      }
+      func.func @main(%x: tensor<f32>) -> tensor<f32> {
+        %y = func.call @f(%x) : (tensor<f32>) -> tensor<f32>
+        return %y : tensor<f32>
+      }"""
+    with pytest.raises(ImportIRError, match=r"functions that do not call themselves, got @f"):
+        nm.from_stablehlo(text, "main")

@@ -89,3 +89,15 @@ func.func @rows(%u: tensor<3xf32>, %a: tensor<2x3xf32>) -> tensor<2xf32> {
   %0 = stablehlo.dot_general %u, %a, contracting_dims = [0] x [1] : (tensor<3xf32>, tensor<2x3xf32>) -> tensor<2xf32>
   return %0 : tensor<2xf32>
 }
+
+// A long sum is taken in two levels on a CPU, which else adds one term after the other.
+// CHECK-LABEL: func.func @long_sum
+// CPU: stablehlo.reshape {{.*}} -> tensor<1000x1000xf32>
+// CPU: stablehlo.reduce{{.*}} dimensions = [1]
+// CPU: stablehlo.reduce{{.*}} dimensions = [0]
+// VULKAN-NOT: stablehlo.reshape
+// CHECK: return
+func.func @long_sum(%x: tensor<1000000xf32>, %z: tensor<f32>) -> tensor<f32> {
+  %0 = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [0] : (tensor<1000000xf32>, tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}

@@ -1,0 +1,72 @@
+"""How long a lowered function takes on a CPU, roughly: enough to choose between one thread and a pool of them."""
+
+from __future__ import annotations
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.manifest import Estimate
+from nabla_mlir.ops.cost import cost_of, size_of
+from nabla_mlir.ops.loops import find_counter
+from nabla_mlir.ops.regions import body_of
+
+# Nanoseconds of one core, measured with AVX-512; other CPUs differ by a factor that all of them share.
+_PER_FLOP = 0.01
+_PER_BYTE = 0.02
+_PER_ELEMENT = 0.05  # of what fuses with its neighbours
+_PER_FUNCTION = 0.4  # of a division, a root, a transcendental function
+_PER_MOVED = 0.2  # of what gets a loop of its own: reductions, concatenations
+_PER_SCATTERED = 2.0  # of what is done one by one
+_SPLIT = 10_000.0  # work that is shared among threads
+
+_CHEAP = {"stablehlo.constant", "stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.slice", "stablehlo.return",
+          "stablehlo.iota", "stablehlo.get_tuple_element", "stablehlo.tuple"}  # fmt: skip
+_FUNCTIONS = {f"stablehlo.{name}" for name in ("divide", "power", "sqrt", "rsqrt", "cbrt", "exponential", "log", "tanh",
+              "exponential_minus_one", "log_plus_one", "logistic", "sine", "cosine", "tan", "atan2", "remainder")}  # fmt: skip
+_MOVES = {f"stablehlo.{name}" for name in ("reduce", "concatenate", "pad", "transpose", "reverse", "gather",
+          "reduce_window", "dynamic_slice", "dynamic_update_slice", "fft")}  # fmt: skip
+_ONE_BY_ONE = {
+    f"stablehlo.{name}" for name in ("scatter", "sort", "select_and_scatter", "cholesky", "triangular_solve")
+}
+_UNKNOWN_TRIPS = 100
+
+
+def estimate(function: ir.Operation) -> Estimate:
+    """The time of one call of a function of plain StableHLO, for `Manifest.best_driver`."""
+    shared = serial = dispatches = 0.0
+    for block in function.regions[0].blocks:
+        for op in block.operations:
+            work, count = _cost(op.operation)
+            dispatches += count
+            if work > _SPLIT and op.name != "stablehlo.while":
+                shared += work
+            else:
+                serial += work
+    return Estimate(round(shared / 1e3, 1), round(serial / 1e3, 1), round(dispatches))
+
+
+def _cost(op: ir.Operation) -> tuple[float, float]:
+    """Nanoseconds on one core and the number of dispatches."""
+    name = op.name
+    if name in _CHEAP or not name.startswith(("stablehlo.", "chlo.")):
+        return 0.0, 0.0
+    if name == "stablehlo.while":
+        counter = find_counter(op)
+        trips = counter.trips if counter else _UNKNOWN_TRIPS
+        parts = [_cost(inner.operation) for inner in body_of(op.regions[1])[1]]
+        # Each iteration also moves its carries and tests its condition.
+        return trips * sum(work for work, _ in parts), trips * (2 + sum(count for _, count in parts))
+    if name in ("stablehlo.if", "stablehlo.case"):
+        branches = [[_cost(inner.operation) for inner in body_of(region)[1]] for region in op.regions]
+        return max((sum(w for w, _ in b), 1 + sum(c for _, c in b)) for b in branches)
+    elements = max([size_of(v) for v in (*op.operands, *op.results)], default=0)
+    if name in ("stablehlo.dot_general", "stablehlo.convolution"):
+        cost = cost_of(op)
+        return _PER_FLOP * cost.flops + _PER_BYTE * cost.bytes, 1.0
+    if name in _ONE_BY_ONE or name == "stablehlo.custom_call":
+        return _PER_SCATTERED * elements, 1.0
+    if name in _MOVES or any(True for _ in nested(op)):
+        return _PER_MOVED * elements, 1.0
+    if name in _FUNCTIONS or name.startswith("chlo."):
+        return _PER_FUNCTION * elements, 0.0
+    return _PER_ELEMENT * elements, 0.0

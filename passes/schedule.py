@@ -1,0 +1,41 @@
+"""The last pass for a CPU: the forms of products and convolutions in which IREE runs them fastest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.schedule_convolutions import split_by_position
+from nabla_mlir.passes.schedule_products import schedule_products
+from nabla_mlir.passes.schedule_slices import fold_reshapes, push_up_slices, stacks_as_choices
+
+
+@register
+@dataclass(frozen=True)
+class SchedulePass(Pass):
+    """Give products the tile shapes of a cost model, and rewrite what IREE does slowly.
+
+    A product becomes a `linalg.generic` with `compilation_info` where IREE's own choice is slower
+    (passes/schedule_tiles.py); products of one matrix with several vectors become one operation that reads the matrix
+    once. Convolutions with wide windows become products, and slices of cheap values are computed from slices of what
+    those are made of. The numbers are the same up to the order of sums.
+    Example: tests/filecheck/passes/schedule.mlir
+    """
+
+    name: ClassVar = "nabla-schedule"
+    vector_bytes: int = 64  # width of the CPU's vector registers
+
+    def run(self, module: ir.Operation) -> None:
+        for op in [op for op in nested(module) if op.name == "stablehlo.convolution"]:
+            split_by_position(op)
+        for owner in list(nested(module)):
+            for region in owner.regions:
+                for block in region.blocks:
+                    push_up_slices(block)
+                    stacks_as_choices(block)
+                    fold_reshapes(block)
+        schedule_products([op for op in nested(module) if op.name == "stablehlo.dot_general"], self.vector_bytes)

@@ -1,0 +1,175 @@
+"""Products of matrices and vectors as loop nests with tile shapes of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from iree.compiler import ir
+from iree.compiler.dialects import arith, linalg
+
+from nabla_mlir.dialects.builder import Val, cut, full, reshape
+from nabla_mlir.dialects.stablehlo import DotDims
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.passes.schedule_tiles import Tiles, columns_times_vector, matrix_product, rows_times_vector
+
+# As many vectors at once as accumulators fit registers.
+_VECTORS = 4
+
+
+def schedule_products(ops: Sequence[ir.Operation], vector_bytes: int) -> None:
+    """Writes each dot_general for which there are tiles as a `linalg.generic` with them."""
+    products = [p for op in ops if (p := _product(op))]
+    for group in _groups([p for p in products if isinstance(p, MatrixVector)]):
+        group[0].build(group, vector_bytes)
+    for product in products:
+        # Measured with narrower vectors, the same tiles are no faster than IREE's, and often slower.
+        if isinstance(product, MatrixMatrix) and vector_bytes >= 64:
+            product.build(vector_bytes)
+
+
+@dataclass(frozen=True)
+class MatrixVector:
+    """The product of a matrix and a vector, over one axis of the matrix."""
+
+    op: ir.Operation
+    place: int  # of the matrix among the operands
+    axis: int
+
+    @property
+    def matrix(self) -> ir.Value:
+        return self.op.operands[self.place]
+
+    @property
+    def vector(self) -> ir.Value:
+        return self.op.operands[1 - self.place]
+
+    def build(self, group: Sequence[MatrixVector], vector_bytes: int) -> None:
+        """Replaces the products of `group`, which share the matrix and the axis, if there are tiles for them."""
+        shape, dtype = shape_and_dtype(self.matrix.type)
+        length, others = shape[self.axis], shape[1 - self.axis]
+        lanes = vector_bytes // dtype.itemsize
+        pieces = [(0, length)]
+        if self.axis == 1 and rows_times_vector(others, length, lanes) is None:
+            if length <= 4 * lanes:
+                return
+            whole = length // (4 * lanes) * (4 * lanes)
+            pieces = [(0, whole), (whole, length)]
+        with ir.InsertionPoint(self.op), self.op.location:
+            matrix, vectors = Val(self.matrix), [reshape(Val(p.vector), (length,)) for p in group]
+            results = [full(0, (others,), dtype)] * len(group)
+            for low, high in pieces:
+                part = matrix if len(pieces) == 1 else cut(matrix, self.axis, low, high)
+                tails = vectors if len(pieces) == 1 else [cut(v, 0, low, high) for v in vectors]
+                tiles = self._tiles(others, high - low, lanes)
+                results = _generic(part, tails, results, "ki" if self.axis == 0 else "ik", "k", "i", tiles)
+            results = [_like_result(p.op, result) for p, result in zip(group, results, strict=True)]
+        for product, result in zip(group, results, strict=True):
+            _replace(product.op, result)
+
+    def _tiles(self, others: int, length: int, lanes: int) -> Tiles:
+        if self.axis == 0:
+            return columns_times_vector(others, length, lanes)
+        # The rest of a row is shorter than four vectors, and one step.
+        return rows_times_vector(others, length, lanes) or Tiles((others, 0), (1, 0), (0, length))
+
+
+@dataclass(frozen=True)
+class MatrixMatrix:
+    """The product of two matrices over one axis of each."""
+
+    op: ir.Operation
+    axes: tuple[int, int]
+
+    def build(self, vector_bytes: int) -> None:
+        """Replaces the product, if there are tiles for it."""
+        lhs, rhs = map(Val, self.op.operands)
+        (left, dtype), (right, _) = shape_and_dtype(lhs.type), shape_and_dtype(rhs.type)
+        (lc, rc) = self.axes
+        rows, columns, length = left[1 - lc], right[1 - rc], left[lc]
+        tiles = matrix_product(rows, columns, length, vector_bytes // dtype.itemsize, transposed=rc == 1)
+        if tiles is None:
+            return
+        with ir.InsertionPoint(self.op), self.op.location:
+            places = "ki" if lc == 0 else "ik", "kj" if rc == 0 else "jk"
+            (result,) = _generic(lhs, [rhs], [full(0, (rows, columns), dtype)], *places, "ij", tiles)
+        _replace(self.op, result)
+
+
+def _product(op: ir.Operation) -> MatrixVector | MatrixMatrix | None:
+    """What `op` is, if it is a product of two static matrices, or of one and a vector, in one floating-point dtype."""
+    types = [v.type for v in (*op.operands, *op.results)]
+    if not all(t.has_static_shape for t in types) or any(t.element_type != types[0].element_type for t in types):
+        return None
+    shapes = [tuple(t.shape) for t in types[:2]]
+    numbers = DotDims.decode(op.attributes["dot_dimension_numbers"])
+    contracted = [numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs")]
+    if numbers["lhs_batching_dimensions"] or any(len(c) != 1 for c in contracted) or 0 in (*shapes[0], *shapes[1]):
+        return None
+    if shape_and_dtype(types[0])[1] not in (np.float32, np.float64):
+        return None
+    (lc,), (rc,) = contracted
+    vectors = [len(s) == 1 or (len(s) == 2 and s[1 - c] == 1) for s, c in zip(shapes, (lc, rc), strict=True)]
+    if len(shapes[0]) > 2 or len(shapes[1]) > 2 or all(vectors):
+        return None
+    if vectors[1]:
+        return MatrixVector(op, 0, lc)
+    if vectors[0]:
+        return MatrixVector(op, 1, rc)
+    return MatrixMatrix(op, (lc, rc))
+
+
+def _groups(products: Iterable[MatrixVector]) -> list[list[MatrixVector]]:
+    """Products that can be one: of one matrix over one axis, their vectors known where the first of them stands."""
+    groups: list[list[MatrixVector]] = []
+    open_: dict[tuple[ir.Value, int, ir.Block], list[MatrixVector]] = {}
+    for product in products:
+        key = product.matrix, product.axis, product.op.operation.block
+        group = open_.get(key)
+        if group and len(group) < _VECTORS and _is_before(product.vector, group[0].op):
+            group.append(product)
+            continue
+        open_[key] = [product]
+        groups.append(open_[key])
+    return groups
+
+
+def _is_before(value: ir.Value, op: ir.Operation) -> bool:
+    owner = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation
+    return isinstance(owner, ir.Block) or owner.block != op.block or owner.is_before_in_block(op)
+
+
+def _generic(
+    matrix: Val, others: Sequence[Val], starts: Sequence[Val], first: str, second: str, third: str, tiles: Tiles
+) -> list[Val]:
+    """starts[n] + sum over k of matrix * others[n], all in one loop nest; letters say which loop an axis follows."""
+    loops = "ijk" if "j" in third else "ik"
+    place = lambda letters: ir.AffineMap.get(len(loops), 0, [ir.AffineDimExpr.get(loops.index(a)) for a in letters])  # noqa: E731
+    maps = [place(first), *[place(second)] * len(others), *[place(third)] * len(starts)]
+    kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{'reduction' if a == 'k' else 'parallel'}>") for a in loops]
+    op = linalg.GenericOp(
+        [s.type for s in starts], [matrix.value, *(o.value for o in others)], [s.value for s in starts],
+        ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]), ir.ArrayAttr.get(kinds),
+    )  # fmt: skip
+    op.operation.attributes["compilation_info"] = tiles.attribute()
+    element = matrix.type.element_type
+    block = op.regions[0].blocks.append(*[element] * len(maps))
+    with ir.InsertionPoint(block):
+        factor, *rest = block.arguments
+        sums = [
+            arith.AddFOp(total, arith.MulFOp(factor, other).result).result
+            for other, total in zip(rest[: len(others)], rest[len(others) :], strict=True)
+        ]
+        linalg.YieldOp(sums)
+    return [Val(result) for result in op.results]
+
+
+def _like_result(op: ir.Operation, value: Val) -> Val:
+    """`value` in the shape of the result, which has an axis of size 1 where a vector is a matrix."""
+    return reshape(value, shape_and_dtype(op.results[0].type)[0])
+
+
+def _replace(op: ir.Operation, result: Val) -> None:
+    op.results[0].replace_all_uses_with(result.value)
+    op.erase()

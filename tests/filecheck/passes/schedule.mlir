@@ -1,0 +1,143 @@
+// RUN: nabla-opt %s --nabla-schedule | filecheck %s
+// RUN: nabla-opt %s --nabla-schedule=vector-bytes=16 | filecheck %s --check-prefix=NARROW
+
+// Rows as long as vectors allow, of two vectors at once.
+// CHECK: #[[SHARED:.*]] = #iree_cpu.lowering_config<distribution = [134, 0], vector_common_parallel = [1, 0], vector_reduction = [0, 50]>
+// NARROW: vector_common_parallel = [1, 0], vector_reduction = [0, 10]
+// Columns stay in registers while rows pass by.
+// CHECK: #[[COLUMNS:.*]] = #iree_cpu.lowering_config<distribution = [64, 0], vector_common_parallel = [64, 0], vector_reduction = [0, 4]>
+
+// The matrix is read once for both vectors.
+// CHECK-LABEL: func.func @shared
+// CHECK-COUNT-1: linalg.generic
+// CHECK-NOT: linalg.generic
+// CHECK-NOT: stablehlo.dot_general
+// CHECK: return
+func.func @shared(%a: tensor<2000x500xf32>, %x: tensor<500xf32>, %y: tensor<500xf32>) -> (tensor<2000xf32>, tensor<2000xf32>) {
+  %0 = stablehlo.dot_general %a, %x, contracting_dims = [1] x [0] : (tensor<2000x500xf32>, tensor<500xf32>) -> tensor<2000xf32>
+  %1 = stablehlo.dot_general %y, %a, contracting_dims = [0] x [1] : (tensor<500xf32>, tensor<2000x500xf32>) -> tensor<2000xf32>
+  return %0, %1 : tensor<2000xf32>, tensor<2000xf32>
+}
+
+// The same for vectors that are matrices of one column.
+// CHECK-LABEL: func.func @columns
+// CHECK: linalg.generic
+// CHECK-NOT: linalg.generic
+// CHECK-COUNT-2: stablehlo.reshape {{.*}} -> tensor<2000x1xf32>
+func.func @columns(%a: tensor<2000x500xf32>, %x: tensor<500x1xf32>, %y: tensor<500x1xf32>) -> (tensor<2000x1xf32>, tensor<2000x1xf32>) {
+  %0 = stablehlo.dot_general %a, %x, contracting_dims = [1] x [0] : (tensor<2000x500xf32>, tensor<500x1xf32>) -> tensor<2000x1xf32>
+  %1 = stablehlo.dot_general %a, %y, contracting_dims = [1] x [0] : (tensor<2000x500xf32>, tensor<500x1xf32>) -> tensor<2000x1xf32>
+  return %0, %1 : tensor<2000x1xf32>, tensor<2000x1xf32>
+}
+
+// The second vector depends on the first product: two operations, the matrix as it stands in both.
+// CHECK-LABEL: func.func @in_turn
+// CHECK: linalg.generic
+// CHECK-NOT: stablehlo.transpose
+// CHECK: linalg.generic
+// CHECK-NOT: stablehlo.dot_general
+// CHECK: return
+func.func @in_turn(%a: tensor<2000x500xf32>, %x: tensor<500xf32>) -> tensor<500xf32> {
+  %0 = stablehlo.dot_general %a, %x, contracting_dims = [1] x [0] : (tensor<2000x500xf32>, tensor<500xf32>) -> tensor<2000xf32>
+  %1 = stablehlo.dot_general %a, %0, contracting_dims = [0] x [0] : (tensor<2000x500xf32>, tensor<2000xf32>) -> tensor<500xf32>
+  return %1 : tensor<500xf32>
+}
+
+// A prime length is cut into whole vectors and a rest.
+// CHECK-LABEL: func.func @prime
+// CHECK: stablehlo.slice {{.*}} -> tensor<509x448xf32>
+// CHECK: linalg.generic
+// CHECK: stablehlo.slice {{.*}} -> tensor<509x61xf32>
+// CHECK: linalg.generic
+func.func @prime(%a: tensor<509x509xf32>, %x: tensor<509xf32>) -> tensor<509xf32> {
+  %0 = stablehlo.dot_general %a, %x, contracting_dims = [1] x [0] : (tensor<509x509xf32>, tensor<509xf32>) -> tensor<509xf32>
+  return %0 : tensor<509xf32>
+}
+
+// IREE's own choice is as good: rows of one vector or less, few rows, batches, integers.
+// CHECK-LABEL: func.func @left_alone
+// CHECK-COUNT-4: stablehlo.dot_general
+// CHECK-NOT: linalg.generic
+// CHECK: return
+func.func @left_alone(%a: tensor<100x3xf32>, %x: tensor<3xf32>, %b: tensor<3x100xf32>, %c: tensor<9x4x64xf32>, %i: tensor<64x64xi32>)
+    -> (tensor<100xf32>, tensor<3x3xf32>, tensor<9x4x4xf32>, tensor<64x64xi32>) {
+  %0 = stablehlo.dot_general %a, %x, contracting_dims = [1] x [0] : (tensor<100x3xf32>, tensor<3xf32>) -> tensor<100xf32>
+  %1 = stablehlo.dot_general %b, %a, contracting_dims = [1] x [0] : (tensor<3x100xf32>, tensor<100x3xf32>) -> tensor<3x3xf32>
+  %2 = stablehlo.dot_general %c, %c, batching_dims = [0] x [0], contracting_dims = [2] x [2] : (tensor<9x4x64xf32>, tensor<9x4x64xf32>) -> tensor<9x4x4xf32>
+  %3 = stablehlo.dot_general %i, %i, contracting_dims = [1] x [0] : (tensor<64x64xi32>, tensor<64x64xi32>) -> tensor<64x64xi32>
+  return %0, %1, %2, %3 : tensor<100xf32>, tensor<3x3xf32>, tensor<9x4x4xf32>, tensor<64x64xi32>
+}
+
+// The gradient of a kernel: a product for each of its nine places. NARROW sees the same.
+// CHECK-LABEL: func.func @kernel_gradient
+// CHECK-NOT: stablehlo.convolution
+// CHECK-COUNT-9: stablehlo.dot_general
+// CHECK-NOT: stablehlo.dot_general
+// CHECK: stablehlo.concatenate
+func.func @kernel_gradient(%x: tensor<16x28x28x16xf32>, %ct: tensor<16x28x28x16xf32>) -> tensor<3x3x16x16xf32> {
+  %0 = stablehlo.convolution(%x, %ct) dim_numbers = [f, 0, 1, b]x[i, 0, 1, o]->[0, 1, b, f], window = {pad = [[1, 1], [1, 1]]}
+    {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<16x28x28x16xf32>, tensor<16x28x28x16xf32>) -> tensor<3x3x16x16xf32>
+  return %0 : tensor<3x3x16x16xf32>
+}
+
+// Values that only slices use are computed from slices of the arguments; nothing of 100000 elements is written.
+// CHECK-LABEL: func.func @neighbours
+// CHECK-NOT: tensor<100000xf32>
+// CHECK: %[[HEAD:.*]] = stablehlo.slice %{{.*}} [0:1]
+// CHECK: stablehlo.slice %{{.*}} [1:100000]
+// CHECK: %[[ALL:.*]] = stablehlo.concatenate {{.*}} -> tensor<100001xf32>
+// CHECK-NEXT: return %[[ALL]]
+func.func @neighbours(%x: tensor<100001xf32>) -> tensor<100001xf32> {
+  %two = stablehlo.constant dense<2.0> : tensor<100000xf32>
+  %low = stablehlo.slice %x [0:100000] : (tensor<100001xf32>) -> tensor<100000xf32>
+  %y = stablehlo.multiply %low, %two : tensor<100000xf32>
+  %z = stablehlo.negate %y : tensor<100000xf32>
+  %a = stablehlo.slice %z [0:1] : (tensor<100000xf32>) -> tensor<1xf32>
+  %b = stablehlo.slice %z [1:100000] : (tensor<100000xf32>) -> tensor<99999xf32>
+  %c = stablehlo.slice %y [0:99999] : (tensor<100000xf32>) -> tensor<99999xf32>
+  %d = stablehlo.slice %y [99999:100000] : (tensor<100000xf32>) -> tensor<1xf32>
+  %m = stablehlo.add %b, %c : tensor<99999xf32>
+  %r = stablehlo.concatenate %a, %m, %d, dim = 0 : (tensor<1xf32>, tensor<99999xf32>, tensor<1xf32>) -> tensor<100001xf32>
+  return %r : tensor<100001xf32>
+}
+
+// What is also needed whole, or costs more than memory, stays.
+// CHECK-LABEL: func.func @needed_whole
+// CHECK: %[[Y:.*]] = stablehlo.negate
+// CHECK: stablehlo.slice %[[Y]]
+// CHECK: %[[Z:.*]] = stablehlo.exponential
+// CHECK: stablehlo.slice %[[Z]]
+func.func @needed_whole(%x: tensor<100000xf32>) -> (tensor<100000xf32>, tensor<5xf32>, tensor<5xf32>) {
+  %y = stablehlo.negate %x : tensor<100000xf32>
+  %a = stablehlo.slice %y [0:5] : (tensor<100000xf32>) -> tensor<5xf32>
+  %z = stablehlo.exponential %x : tensor<100000xf32>
+  %b = stablehlo.slice %z [0:5] : (tensor<100000xf32>) -> tensor<5xf32>
+  return %y, %a, %b : tensor<100000xf32>, tensor<5xf32>, tensor<5xf32>
+}
+
+// Parts of a stack that stand together are taken from there, and what remains of it is a choice by index.
+// CHECK-LABEL: func.func @pairs
+// CHECK-NOT: stablehlo.concatenate
+// CHECK: stablehlo.iota dim = 1
+// CHECK: %[[S:.*]] = stablehlo.select
+// CHECK: %[[N:.*]] = stablehlo.negate %{{.*}} : tensor<64x1xf32>
+// CHECK-NOT: stablehlo.slice
+// CHECK: %[[P:.*]] = stablehlo.reshape %[[N]] : (tensor<64x1xf32>) -> tensor<64xf32>
+// CHECK: return %[[S]], %[[P]]
+func.func @pairs(%x: tensor<64xf32>, %y: tensor<64xf32>) -> (tensor<64x2xf32>, tensor<64xf32>) {
+  %a = stablehlo.reshape %x : (tensor<64xf32>) -> tensor<64x1xf32>
+  %b = stablehlo.reshape %y : (tensor<64xf32>) -> tensor<64x1xf32>
+  %s = stablehlo.concatenate %a, %b, dim = 1 : (tensor<64x1xf32>, tensor<64x1xf32>) -> tensor<64x2xf32>
+  %n = stablehlo.negate %s : tensor<64x2xf32>
+  %p = stablehlo.slice %n [0:64, 0:1] : (tensor<64x2xf32>) -> tensor<64x1xf32>
+  %q = stablehlo.reshape %p : (tensor<64x1xf32>) -> tensor<64xf32>
+  return %s, %q : tensor<64x2xf32>, tensor<64xf32>
+}
+
+// Long parts are copied well.
+// CHECK-LABEL: func.func @long_parts
+// CHECK: stablehlo.concatenate
+func.func @long_parts(%x: tensor<1x500xf32>, %y: tensor<1x500xf32>) -> tensor<2x500xf32> {
+  %s = stablehlo.concatenate %x, %y, dim = 0 : (tensor<1x500xf32>, tensor<1x500xf32>) -> tensor<2x500xf32>
+  return %s : tensor<2x500xf32>
+}

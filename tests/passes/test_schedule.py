@@ -1,0 +1,149 @@
+"""Scheduled products and convolutions, compiled by IREE, against NumPy and XLA."""
+
+import jax
+import numpy as np
+import pytest
+from xla import run_module
+
+import nabla_mlir as nm
+import nabla_mlir.numpy as jnp
+from nabla_mlir import CPU, runtime
+from nabla_mlir.compiler import compile_module
+from nabla_mlir.dialects.context import parse_module
+from nabla_mlir.lowering import legalize
+from nabla_mlir.passes.schedule import SchedulePass
+from nabla_mlir.passes.schedule_tiles import largest_divisor, matrix_product, rows_times_vector
+
+jax.config.update("jax_enable_x64", True)
+rng = np.random.default_rng(2)
+
+# Layouts of the factors: a shape for each, and the contracted dimensions.
+LAYOUTS = {
+    "ik,k": lambda m, n, k: ((m, k), (k,), 1, 0), "k,ik": lambda m, n, k: ((k,), (m, k), 0, 1),
+    "ki,k": lambda m, n, k: ((k, m), (k,), 0, 0), "k1,ki": lambda m, n, k: ((k, 1), (k, m), 0, 0),
+    "ik,kj": lambda m, n, k: ((m, k), (k, n), 1, 0), "ki,kj": lambda m, n, k: ((k, m), (k, n), 0, 0),
+    "ik,jk": lambda m, n, k: ((m, k), (n, k), 1, 1), "ki,jk": lambda m, n, k: ((k, m), (n, k), 0, 1),
+}  # fmt: skip
+SIZES = [(2000, 500), (64, 64), (1, 300), (7, 509), (5, 1), (130, 16), (3, 1021)]
+PRODUCTS = [(layout, m, 1, k) for layout in list(LAYOUTS)[:4] for m, k in SIZES]
+PRODUCTS += [
+    (layout, m, n, k)
+    for layout in list(LAYOUTS)[4:]
+    for m, n, k in [(37, 32, 64), (64, 64, 10), (8, 96, 7), (9, 10, 33)]
+]
+
+
+def tensor(shape, dtype):
+    return f"tensor<{''.join(f'{n}x' for n in shape)}{dtype}>"
+
+
+def product(name, layout, m, n, k, dtype):
+    left, right, lc, rc = LAYOUTS[layout](m, n, k)
+    out = tensor([s for i, s in enumerate(left) if i != lc] + [s for i, s in enumerate(right) if i != rc], dtype)
+    types = f"{tensor(left, dtype)}, {tensor(right, dtype)}"
+    return (f"func.func @{name}(%a: {tensor(left, dtype)}, %b: {tensor(right, dtype)}) -> {out} {{\n"
+            f"  %0 = stablehlo.dot_general %a, %b, contracting_dims = [{lc}] x [{rc}] : ({types}) -> {out}\n"
+            f"  return %0 : {out}\n}}\n")  # fmt: skip
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+def test_products(vector_bytes):
+    cases = {f"f{i}_{dtype}": (case, dtype) for i, case in enumerate(PRODUCTS) for dtype in ("f32", "f64")}
+    module = parse_module("".join(product(name, *case, dtype) for name, (case, dtype) in cases.items()))
+    SchedulePass(vector_bytes=vector_bytes).run(module.operation)
+    assert str(module).count("linalg.generic") > len(cases) / 3
+    executable = runtime.Executable.load(compile_module(str(module), CPU()), "local-task")
+    for name, ((layout, m, n, k), dtype) in cases.items():
+        left, right, lc, rc = LAYOUTS[layout](m, n, k)
+        a, b = (rng.normal(size=s).astype(f"f{int(dtype[1:]) // 8}") for s in (left, right))
+        (found,) = executable.function(name)([a, b])
+        wanted = np.tensordot(a.astype(float), b.astype(float), ((lc,), (rc,)))
+        bound = k * np.finfo(a.dtype).eps * np.tensordot(abs(a), abs(b), ((lc,), (rc,)))
+        assert np.all(abs(np.asarray(found) - wanted) <= bound), (name, layout, m, n, k)
+
+
+# Products among what IREE fuses with them, in loops, and under every derivative.
+def _layer(w, x, y):
+    return jnp.sum(jnp.tanh(w @ (x * y) + jnp.cos(w @ y)) ** 2)
+
+
+def _two_ways(w, x, y):
+    return jnp.sum((w.T @ jnp.sin(w @ x)) * y)
+
+
+def _loop(w, x, y):
+    return jnp.sum(nm.fori_loop(0, 3, lambda i, c: jnp.tanh(w[:96] @ c) + x, y) ** 2)
+
+
+def _square(w, x, y):
+    return jnp.sum(jnp.tanh(w.T @ w) @ x * y)
+
+
+def _neighbours(w, x, y):
+    z = jnp.concatenate([w.ravel(), x])
+    for _ in range(2):  # slices of slices, and with steps
+        z = jnp.where(z[1:] > 0, z[1:] * z[:-1], z[:-1] - 2.0)
+    return jnp.sum(z[::2] ** 2) + jnp.sum(z[3:100] * y[0])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_programs(dtype):
+    functions = [_layer, _two_ways, _loop, _square, _neighbours]
+    args = [rng.normal(size=s).astype(dtype) / 8 for s in ((200, 96), (96,), (96,))]
+    directions = tuple(rng.normal(size=a.shape).astype(dtype) for a in args)
+
+    def all_of(args, directions):
+        return [nm.hvp(lambda p, f=f: f(*p))(tuple(args), tuple(directions)) for f in functions]
+
+    lowered = nm.trace(all_of, args, directions, name="main").lower()
+    scheduled = str(legalize(lowered.module, CPU()))
+    assert "compilation_info" in scheduled
+    found = lowered.compile(CPU())(args, directions)
+    wanted = run_module(lowered.mlir(), [*args, *directions])
+    leaves = jax.tree.leaves(found, is_leaf=lambda x: isinstance(x, nm.Array))
+    for ours, theirs in zip(leaves, wanted, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=(1e-4 if dtype == "f4" else 1e-12) * np.max(abs(theirs)))
+
+
+# Kernel gradients of convolutions: lhs, rhs, result, the dimension numbers, the window.
+CONVOLUTIONS = {
+    "two axes": ((2, 9, 8, 3), (2, 9, 8, 4), (3, 3, 3, 4), "[f, 0, 1, b]x[i, 0, 1, o]->[0, 1, b, f]", "pad = [[1, 1], [1, 1]]"),
+    "strides and dilation": (
+        (2, 11, 9, 3), (2, 5, 4, 2), (3, 2, 3, 2), "[f, 0, 1, b]x[i, 0, 1, o]->[0, 1, b, f]",
+        "stride = [1, 2], pad = [[1, -1], [0, 1]], rhs_dilate = [2, 2]",
+    ),
+    "reversed": ((2, 3, 10), (5, 2, 9), (3, 5, 2), "[f, b, 0]x[o, i, 0]->[b, f, 0]", "reverse = [true]"),
+    "three axes": ((2, 4, 5, 4, 1), (2, 3, 4, 3, 2), (2, 2, 2, 1, 2), "[f, 0, 1, 2, b]x[i, 0, 1, 2, o]->[0, 1, 2, b, f]", ""),
+    "batch last": ((9, 2, 3), (8, 2, 4), (2, 4, 3), "[0, f, b]x[0, i, o]->[0, f, b]", ""),
+}  # fmt: skip
+
+
+def test_convolutions():
+    text = ""
+    for i, (lhs, rhs, out, numbers, window) in enumerate(CONVOLUTIONS.values()):
+        types = [tensor(s, "f32") for s in (lhs, rhs, out)]
+        text += (f"func.func @f{i}(%a: {types[0]}, %b: {types[1]}) -> {types[2]} {{\n"
+                 f"  %0 = stablehlo.convolution(%a, %b) dim_numbers = {numbers}, window = {{{window}}} {{batch_group_count = 1 : i64, "
+                 f"feature_group_count = 1 : i64}} : ({types[0]}, {types[1]}) -> {types[2]}\n  return %0 : {types[2]}\n}}\n")  # fmt: skip
+    module = parse_module(text)
+    SchedulePass().run(module.operation)
+    assert "stablehlo.convolution" not in str(module)
+    executable = runtime.Executable.load(compile_module(str(module), CPU()), "local-sync")
+    for i, (lhs, rhs, *_) in enumerate(CONVOLUTIONS.values()):
+        a, b = (rng.normal(size=s).astype(np.float32) for s in (lhs, rhs))
+        single = "module {" + text.split("func.func")[i + 1].join(["func.func", "}"])
+        (wanted,) = run_module(single.replace(f"@f{i}", "@main"), [a, b])
+        np.testing.assert_allclose(np.asarray(executable.function(f"f{i}")([a, b])[0]), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_tiles():
+    assert [largest_divisor(n, 64) for n in (500, 512, 509, 1)] == [50, 64, 1, 1]
+    assert rows_times_vector(2000, 509, 16) is None  # prime: the caller cuts it
+    assert matrix_product(128, 250, 784, 16, transposed=False) is None  # not whole vectors
+    assert matrix_product(1797, 32, 64, 16, transposed=False).distribution == (599, 32, 0)  # workgroups of one size
+
+
+def test_order_of_sums_can_be_kept():
+    traced = nm.trace(lambda a, x: a @ x, nm.spec((200, 96)), nm.spec(96), name="main").lower()
+    assert "compilation_info" in str(legalize(traced.module, CPU()))
+    assert "compilation_info" not in str(legalize(traced.module, CPU(reassociate=False)))
