@@ -17,6 +17,7 @@ from nabla_mlir.passes import (  # each module registers its passes
     canonicalize_batch,
     dce,
     expand,
+    explain_batch,
     inline_rules,
     jvp,
     legalize_for_iree,
@@ -34,8 +35,8 @@ from nabla_mlir.passes import (  # each module registers its passes
 from nabla_mlir.passes.base import PASSES, Pass
 
 MODULES = (
-    canonicalize_batch, dce, expand, inline_rules, jvp, legalize_for_iree, normalize, prepare_calls,
-    remove_stop_gradient, schedule, simplify, split, transform, verify, vjp, vmap,
+    canonicalize_batch, dce, expand, explain_batch, inline_rules, jvp, legalize_for_iree, normalize,
+    prepare_calls, remove_stop_gradient, schedule, simplify, split, transform, verify, vjp, vmap,
 )  # fmt: skip
 
 # Everything but what ends differentiation: for modules that are called from others.
