@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nabla_mlir import errors as errors
     from nabla_mlir import nn as nn
     from nabla_mlir import numpy as numpy
+    from nabla_mlir import physical as physical
     from nabla_mlir import targets as targets
     from nabla_mlir.array import Array as Array
     from nabla_mlir.calls import custom_call as custom_call
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
     from nabla_mlir.checkpointing import checkpoint_policies as checkpoint_policies
     from nabla_mlir.checkpointing import remat as remat
     from nabla_mlir.checks import check_hvp as check_hvp
+    from nabla_mlir.collectives import all_gather as all_gather
+    from nabla_mlir.collectives import axis_index as axis_index
+    from nabla_mlir.collectives import axis_size as axis_size
+    from nabla_mlir.collectives import pmax as pmax
+    from nabla_mlir.collectives import pmean as pmean
+    from nabla_mlir.collectives import pmin as pmin
+    from nabla_mlir.collectives import psum as psum
     from nabla_mlir.control import associative_scan as associative_scan
     from nabla_mlir.control import cond as cond
     from nabla_mlir.control import fori_loop as fori_loop
@@ -71,10 +79,17 @@ if TYPE_CHECKING:
     from nabla_mlir.transforms import value_and_grad as value_and_grad
     from nabla_mlir.transforms import vjp as vjp
     from nabla_mlir.transforms import vmap as vmap
+    from nabla_mlir.vectorized import VectorizedArray as VectorizedArray
+    from nabla_mlir.vectorized import devectorize as devectorize
+    from nabla_mlir.vectorized import reshape_vectors as reshape_vectors
+    from nabla_mlir.vectorized import revectorize as revectorize
+    from nabla_mlir.vectorized import vectorize as vectorize
 
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
-    "errors": None, "nn": None, "numpy": None, "targets": None,
+    "errors": None, "nn": None, "numpy": None, "physical": None, "targets": None,
+    "all_gather": "collectives", "axis_index": "collectives", "axis_size": "collectives", "pmax": "collectives",
+    "pmean": "collectives", "pmin": "collectives", "psum": "collectives",
     "checkpoint": "checkpointing", "checkpoint_name": "checkpointing", "checkpoint_policies": "checkpointing",
     "remat": "checkpointing", "associative_scan": "control", "cond": "control", "fori_loop": "control", "map": "control",
     "scan": "control", "switch": "control", "while_loop": "control", "custom_jvp": "custom", "custom_vjp": "custom",
@@ -92,6 +107,8 @@ _HOMES: dict[str, str | None] = {
     "jvp": "transforms", "linearize": "transforms", "stop_gradient": "transforms", "value_and_grad": "transforms",
     "vjp": "transforms", "vmap": "transforms", "empirical_fishervp": "transforms", "fishervp": "transforms",
     "ggnvp": "transforms",
+    "VectorizedArray": "vectorized", "devectorize": "vectorized", "reshape_vectors": "vectorized",
+    "revectorize": "vectorized", "vectorize": "vectorized",
 }  # fmt: skip
 
 # What runs without the compiler.

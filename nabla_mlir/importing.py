@@ -17,6 +17,7 @@ from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.regions import emit_call
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.portable import parse
+from nabla_mlir.vectorized import per_entry
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class ImportedFunction:
 
     def __call__(self, *args: Any) -> Any:
         """The results: one bare, several as a tuple."""
-        return staged(self._emit)(*args)
+        return staged(per_entry(self._emit))(*args)
 
     def _emit(self, *args: Any) -> Any:
         block = self.func.regions[0].blocks[0]

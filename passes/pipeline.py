@@ -17,6 +17,7 @@ from nabla_mlir.passes import (  # each module registers its passes
     canonicalize_batch,
     dce,
     expand,
+    explain_batch,
     inline_calls,
     inline_rules,
     jvp,
@@ -34,7 +35,7 @@ from nabla_mlir.passes import (  # each module registers its passes
 from nabla_mlir.passes.base import PASSES, Pass
 
 MODULES = (
-    canonicalize_batch, dce, expand, inline_calls, inline_rules, jvp, legalize_for_iree, normalize,
+    canonicalize_batch, dce, expand, explain_batch, inline_calls, inline_rules, jvp, legalize_for_iree, normalize,
     remove_stop_gradient, schedule, simplify, split, transform, verify, vjp, vmap,
 )  # fmt: skip
 

@@ -4,6 +4,7 @@ from nabla_mlir.ops import (
     autodiff,
     checkpoint,
     chlo,
+    collectives,
     composites,
     contraction,
     control,
@@ -26,6 +27,6 @@ from nabla_mlir.ops import (
 
 # The modules that hold records, one family each, and the operators of Tensor.
 FAMILIES = (
-    autodiff, checkpoint, chlo, composites, contraction, control, convolution, custom_call, custom_rules, elementwise,
-    fourier, indexing, lapack, linalg, linear_solve, misc, promotion, reduction, shape, sorting, windows,
+    autodiff, checkpoint, chlo, collectives, composites, contraction, control, convolution, custom_call, custom_rules,
+    elementwise, fourier, indexing, lapack, linalg, linear_solve, misc, promotion, reduction, shape, sorting, windows,
 )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.ops.regions import Kept, reads_of
@@ -34,6 +35,8 @@ def push_forward(ops: Iterable[ir.Operation], tangents: Tangents) -> None:
         if not any(carries_tangent(r) for r in op.results):
             continue
         record = record_of(op, "jvp")
+        if debug.wanted("ops"):
+            debug.say("ops", f"jvp {op.name} {debug.types(operands, tangents)}, * has a tangent", op.location)
         if record.kind == "control":
             with blaming(op), named("jvp", op.location):
                 record.jvp(op, tangents)

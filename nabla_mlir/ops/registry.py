@@ -18,6 +18,7 @@ from nabla_mlir.dialects.stablehlo import Codec, DimensionNumbers
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import DtypeError, RuleMissingError, ShapeError, user_frame
 from nabla_mlir.ops.tensor import Tensor, current_scope, full, set_scope, wrap
+from nabla_mlir.ops.vectorized import apply_per_entry
 
 
 class Zero:
@@ -151,6 +152,8 @@ class OpDef:
         """Emits the operation with all its parameters given."""
         for operand in operands:
             operand.check_open()
+        if any(operand.axes for operand in operands):
+            return apply_per_entry(lambda entries: self.apply(entries, params), operands)
         results = None
         if self.result is not None:
             results = [tensor_type(shape, dtype) for shape, dtype in self.result(*operands, **params)]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.ops.elementwise import where_zero
@@ -69,6 +70,8 @@ def pull_back(ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Co
         operands = reads_of(op)
         if not any(v in active for v in operands):
             continue
+        if debug.wanted("ops"):
+            debug.say("ops", f"vjp {op.name} {debug.types(operands, active)}, * is active", op.location)
         with blaming(op), named("vjp", op.location):
             record = record_of(op, "vjp")
             if record.kind == "control":
