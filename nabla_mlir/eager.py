@@ -239,30 +239,8 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
 
 # Parameters that decide shapes: an integer of NumPy there is a plain number.
 _STATIC = frozenset(
-    [
-        "shape",
-        "axis",
-        "axes",
-        "axis1",
-        "axis2",
-        "source",
-        "destination",
-        "offset",
-        "k",
-        "n",
-        "N",
-        "M",
-        "num",
-        "reps",
-        "repeats",
-        "pad_width",
-        "indices_or_sections",
-        "sizes",
-        "num_classes",
-        "ddof",
-        "correction",
-        "decimals",
-    ]
+    ["shape", "axis", "axes", "axis1", "axis2", "source", "destination", "offset", "k", "n", "N", "M", "num", "reps",
+     "repeats", "pad_width", "indices_or_sections", "sizes", "num_classes", "ddof", "correction", "decimals", "s"]
 )
 
 

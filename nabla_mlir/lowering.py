@@ -9,10 +9,10 @@ from iree.compiler import ir
 from nabla_mlir.compiler import compile_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.errors import CompileError
-from nabla_mlir.passes.pipeline import LOWER, Pipeline
+from nabla_mlir.passes.pipeline import EXPAND, LOWER, Pipeline
 from nabla_mlir.targets import CPU, Target
 
-_LOWER = Pipeline.parse(LOWER)
+_LOWER, _EXPAND = Pipeline.parse(LOWER), Pipeline.parse(EXPAND)
 
 # At this optimisation level IREE drops assertions: reads of state that was never written would not fail.
 _STATEFUL = ("--iree-opt-strip-assertions=false",)
@@ -41,6 +41,11 @@ def clone_module(module: ir.Module) -> ir.Module:
 def lower_module(module: ir.Module) -> None:
     """Expands all transforms in place; what is left is plain StableHLO."""
     _LOWER.run(module)
+
+
+def expand_module(module: ir.Module) -> None:
+    """Expands all transforms in place; custom rules and the ends of differentiation stay."""
+    _EXPAND.run(module)
 
 
 def legalize(module: ir.Module, target: Target) -> ir.Module:

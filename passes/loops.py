@@ -5,7 +5,7 @@ from __future__ import annotations
 from iree.compiler import ir
 
 from nabla_mlir.ops.loop_reverse import EXPENSIVE
-from nabla_mlir.ops.regions import body_of, reads_of
+from nabla_mlir.ops.regions import body_of, bound_of, reads_of
 from nabla_mlir.passes.dce import is_unused
 
 
@@ -105,7 +105,9 @@ def _without(op: ir.Operation, dropped: set[int]) -> None:
     kept = [i for i in range(len(op.operands)) if i not in dropped]
     operands, types = [op.operands[i] for i in kept], [op.results[i].type for i in kept]
     with op.location, ir.InsertionPoint(op):
-        new = ir.Operation.create("stablehlo.while", operands=operands, results=types, regions=2)
+        new = ir.Operation.create(
+            "stablehlo.while", operands=operands, results=types, attributes=bound_of(op), regions=2
+        )
     body = op.regions[1].blocks[0]
     terminator = body.operations[len(body.operations) - 1].operation
     with terminator.location, ir.InsertionPoint(terminator):

@@ -12,7 +12,7 @@ from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.schedule_blocks import separate_blocks
 from nabla_mlir.passes.schedule_convolutions import split_by_position
 from nabla_mlir.passes.schedule_products import schedule_products
-from nabla_mlir.passes.schedule_slices import push_up_slices
+from nabla_mlir.passes.schedule_slices import fold_reshapes, push_up_slices, stacks_as_choices
 
 
 @register
@@ -38,6 +38,8 @@ class SchedulePass(Pass):
             for region in owner.regions:
                 for block in region.blocks:
                     push_up_slices(block)
+                    stacks_as_choices(block)
+                    fold_reshapes(block)
         for name in ("stablehlo.transpose", "stablehlo.dot_general"):
             for op in [op for op in nested(module) if op.name == name]:
                 separate_blocks(op)

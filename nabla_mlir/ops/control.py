@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.ops.batching import Mapped, batch_ops
+from nabla_mlir.ops.batching import Mapped, batch_ops, varying_values
 from nabla_mlir.ops.elementwise import clamp, compare, logical_and, select
 from nabla_mlir.ops.forward import Tangents, carries_tangent, push_forward
 from nabla_mlir.ops.kinds import prefixed
@@ -23,7 +23,6 @@ from nabla_mlir.ops.regions import (
     body_of,
     captures_of,
     clone_body,
-    dependents,
     emit_case,
     emit_while,
     replace,
@@ -76,7 +75,7 @@ def _while_jvp(op: ir.Operation, tangents: Tangents) -> None:
 
     with ir.InsertionPoint(op):
         seeds = [materialize(tangents.get(op.operands[i], ZERO), inits[i]) for i in active]
-        results = emit_while([*inits, *seeds], condition, body)
+        results = emit_while([*inits, *seeds], condition, body, like=op)
     for i, tangent in zip(active, results[n:], strict=True):
         tangents[results[i].value] = tangent
     replace(op, results[:n])
@@ -98,9 +97,9 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
     varying = {i for i, v in enumerate(op.operands) if v in mapped}
     changing = {i for i, (a, r) in enumerate(zip(arguments, returned, strict=True)) if a != r}
     while True:
-        inside = dependents(ops, [*(arguments[i] for i in varying), *captured])
+        inside = varying_values(ops, [*(arguments[i] for i in varying), *captured])
         grown = varying | {i for i, r in enumerate(returned) if r in inside}
-        per_entry = predicate in dependents(test_ops, [*(tests[i] for i in grown), *captured])
+        per_entry = predicate in varying_values(test_ops, [*(tests[i] for i in grown), *captured])
         if per_entry:
             grown |= changing  # an entry that is done keeps its own value
         if grown == varying:
@@ -134,7 +133,8 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
         value = run(ops, arguments, carry)
         return [value(r, i in varying) for i, r in enumerate(returned)]
 
-    results = _while_per_entry(inits, varying, changing, test, step) if per_entry else emit_while(inits, test, step)
+    emit = functools.partial(_while_per_entry, varying=varying, changing=changing) if per_entry else emit_while
+    results = emit(inits, test, step, like=op)
     for i, (old, new) in enumerate(zip(op.results, results, strict=True)):
         if i in varying:
             mapped[old] = new
@@ -142,7 +142,9 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
             unmapped[old] = new.value
 
 
-def _while_per_entry(inits: Any, varying: set[int], changing: set[int], test: Any, step: Any) -> list[Tensor]:
+def _while_per_entry(
+    inits: Any, test: Any, step: Any, like: ir.Operation, *, varying: set[int], changing: set[int]
+) -> list[Tensor]:
     """Runs while any entry's predicate holds; an entry that is done keeps its exact values.
 
     The predicate is a carry, so that it is computed once per iteration.
@@ -161,7 +163,7 @@ def _while_per_entry(inits: Any, varying: set[int], changing: set[int], test: An
         # An entry that has ended does not start again.
         return [*kept, logical_and(alive, test(kept))]
 
-    return emit_while([*inits, test(inits)], any_left, body)[:-1]
+    return emit_while([*inits, test(inits)], any_left, body, like=like)[:-1]
 
 
 def _choose(pred: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -184,21 +186,22 @@ def _case_jvp(op: ir.Operation, tangents: Tangents) -> None:
     if not active:
         return
 
-    def branch(ops: Any, returned: Any) -> Callable[[], list[Tensor]]:
-        def make() -> list[Tensor]:
-            mapping: dict[ir.Value, ir.Value] = {}
-            known = dict(tangents)
-            outs = _pushed(ops, returned, mapping, known)
-            return [*outs, *(materialize(known.get(outs[i].value, ZERO), outs[i]) for i in active)]
-
-        return make
-
     with ir.InsertionPoint(op):
-        results = emit_case(wrap(op.operands[0]), [branch(*b) for b in _branches(op)])
+        branches = [functools.partial(branch_pushed, *b, tangents, active) for b in _branches(op)]
+        results = emit_case(wrap(op.operands[0]), branches)
     n = len(op.results)
     for i, tangent in zip(active, results[n:], strict=True):
         tangents[results[i].value] = tangent
     replace(op, results[:n])
+
+
+def branch_pushed(
+    ops: Sequence[ir.Operation], returned: Sequence[ir.Value], tangents: Tangents, active: Sequence[int]
+) -> list[Tensor]:
+    """A copy of a body without arguments: what it returns, and the tangents of the results at `active`."""
+    known = dict(tangents)
+    outs = _pushed(ops, returned, {}, known)
+    return [*outs, *(materialize(known.get(outs[i].value, ZERO), outs[i]) for i in active)]
 
 
 def _active_results(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
@@ -242,27 +245,33 @@ def _case_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.V
     branches = _branches(op)
     captured = [v for v in captures_of(op) if v in mapped]
 
-    def run(ops: Any, returned: Any, wanted: Sequence[bool]) -> list[Tensor]:
-        inner, same = dict(mapped), dict(unmapped)
-        batch_ops(ops, inner, size, unmapped=same)
-        outs = []
-        for r, m in zip(returned, wanted, strict=True):
-            x = inner[r] if r in inner else wrap(same.get(r, r))
-            outs.append(prefixed(x, size) if m and r not in inner else x)
-        return outs
-
     if index in mapped:
-        results = _choose_entries(mapped[index], [run(*b, [True] * len(op.results)) for b in branches])
+        every = [True] * len(op.results)
+        results = _choose_entries(mapped[index], [branch_batched(*b, every, mapped, size, unmapped) for b in branches])
         mapped.update(zip(op.results, results, strict=True))
         return
-    wanted = [any(b[1][i] in dependents(b[0], captured) for b in branches) for i in range(len(op.results))]
-    bodies = [functools.partial(run, ops, returned, wanted) for ops, returned in branches]
+    wanted = [any(b[1][i] in varying_values(b[0], captured) for b in branches) for i in range(len(op.results))]
+    bodies = [functools.partial(branch_batched, *b, wanted, mapped, size, unmapped) for b in branches]
     results = emit_case(wrap(unmapped.get(index, index)), bodies)
     for old, new, is_mapped in zip(op.results, results, wanted, strict=True):
         if is_mapped:
             mapped[old] = new
         else:
             unmapped[old] = new.value
+
+
+def branch_batched(
+    ops: Sequence[ir.Operation], returned: Sequence[ir.Value], wanted: Sequence[bool], mapped: Mapped, size: int,
+    unmapped: dict[ir.Value, ir.Value],
+) -> list[Tensor]:  # fmt: skip
+    """The batch of a body without arguments: what it returns, with the mapped axis where it is wanted."""
+    inner, same = dict(mapped), dict(unmapped)
+    batch_ops(ops, inner, size, unmapped=same)
+    outs = []
+    for r, m in zip(returned, wanted, strict=True):
+        x = inner[r] if r in inner else wrap(same.get(r, r))
+        outs.append(prefixed(x, size) if m and r not in inner else x)
+    return outs
 
 
 def _choose_entries(index: Tensor, branches: list[list[Tensor]]) -> list[Tensor]:
@@ -280,7 +289,8 @@ def _choose_entries(index: Tensor, branches: list[list[Tensor]]) -> list[Tensor]
     return results
 
 
-def _control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any) -> OpDef:
+def control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any) -> OpDef:
+    """A record whose rules get the operation itself, since they rewrite its regions."""
     record = OpDef(
         name=name, kind="control", doc=doc, jvp=jvp, batch=batch, multi=True, vjp=vjp,
         transpose=UNSUPPORTED("control flow is transposed by its own vjp rule"),
@@ -288,8 +298,6 @@ def _control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any) -> OpDef:
     return register(record)
 
 
-while_ = _control(
-    "stablehlo.while", "The body repeated while the condition holds.", _while_jvp, while_vjp, _while_batch
-)
-if_ = _control("stablehlo.if", "One of two branches, by a truth value.", _case_jvp, _case_vjp, _case_batch)
-case = _control("stablehlo.case", "One of several branches, by an integer.", _case_jvp, _case_vjp, _case_batch)
+while_ = control("stablehlo.while", "The body repeated while the condition holds.", _while_jvp, while_vjp, _while_batch)
+if_ = control("stablehlo.if", "One of two branches, by a truth value.", _case_jvp, _case_vjp, _case_batch)
+case = control("stablehlo.case", "One of several branches, by an integer.", _case_jvp, _case_vjp, _case_batch)

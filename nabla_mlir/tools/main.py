@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """examples:
   nabla-mlir compile model.py:loss --spec f32[128] --transform hvp -o hvp.vmfb
   nabla-mlir compile model.py:loss --spec '{"w": f32[3,4], "b": f32[4]}' --spec data=f32[10,3] --transform grad
-  nabla-mlir compile model.mlir --transform grad --target 'cpu{cpu=generic}' --emit stablehlo
+  nabla-mlir compile model.mlir --transform 'hvp{wrt=0}' --target 'cpu{cpu=generic}' --emit stablehlo
   nabla-mlir compile model.py:loss --spec f32[128] --hvp-module -o hvp.vmfb
   nabla-mlir run hvp.vmfb loss --input x.npy --input v.npy
 """
@@ -120,14 +120,20 @@ def compile_command(options: argparse.Namespace) -> int:
     """Traces, lowers and compiles; writes what `--emit` asks for."""
     progress = Progress()
     with progress.step("loading"):
-        from nabla_mlir.tools.requests import apply_transforms, load_function, parse_spec, parse_target
+        from nabla_mlir.tools.requests import (
+            apply_transforms,
+            imported_specs,
+            load_function,
+            parse_spec,
+            parse_target,
+        )
 
         target = parse_target(options.target)
         specs = [parse_spec(text) for text in options.spec]
         original = load_function(options.model)
         function = apply_transforms(original, options.transform)
     if not specs:
-        specs = [("", s) for s in _imported_specs(original, options.transform)]
+        specs = [("", s) for s in imported_specs(original, options.transform)]
     positional, named = [s for name, s in specs if not name], {name: s for name, s in specs if name}
     _check_arguments(function, positional, named)
     with progress.step("tracing"):
@@ -156,16 +162,6 @@ def _traced(function: Any, positional: list[Any], named: dict[str, Any], options
         return trace(function, *positional, name=options.name, **named)
     arguments = inspect.signature(function).bind(*positional, **named).args
     return hvp_module(function, *arguments, block=options.hvp_module)
-
-
-def _imported_specs(function: Any, transforms: Sequence[str]) -> list[Any]:
-    """The specs of an imported module, which knows them; a transform must not change the arguments."""
-    from nabla_mlir.stages import spec
-
-    keep = ("grad", "value_and_grad", "hessian", "jacfwd", "jacrev")
-    if not hasattr(function, "inputs") or any(t.partition("{")[0] not in keep for t in transforms):
-        return []
-    return [spec(shape, dtype) for shape, dtype in function.inputs]
 
 
 def _check_arguments(function: Any, positional: list[Any], named: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ from nabla_mlir.ops.tensor import Tensor, full
 from nabla_mlir.stages import as_spec
 from nabla_mlir.tracing import HOLDER, Spec, current_trace, is_tracing, results_of, trace_function, trace_region
 from nabla_mlir.transforms.arguments import seed_array, seed_of, specs_of
+from nabla_mlir.vectorized import per_entry
 
 
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
@@ -49,7 +50,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], 
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise TreeError("jvp requires primals and tangents as tuples of arguments, got "
                         f"{type(primals).__name__} and {type(tangents).__name__}.", where=user_frame())  # fmt: skip
-    return staged(run)(tuple(primals), tuple(tangents))
+    return staged(per_entry(run, run))(tuple(primals), tuple(tangents))
 
 
 def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
