@@ -23,6 +23,7 @@ from nabla_mlir.passes import (  # each module registers its passes
     remove_stop_gradient,
     schedule,
     simplify,
+    stack_products,
     verify,
     vjp,
     vmap,
@@ -30,8 +31,8 @@ from nabla_mlir.passes import (  # each module registers its passes
 from nabla_mlir.passes.base import PASSES, Pass
 
 MODULES = (
-    canonicalize_batch, dce, expand, inline_rules, jvp, legalize_for_iree, remove_stop_gradient, schedule, simplify, verify,
-    vjp, vmap,
+    canonicalize_batch, dce, expand, inline_rules, jvp, legalize_for_iree, remove_stop_gradient, schedule, simplify,
+    stack_products, verify, vjp, vmap,
 )  # fmt: skip
 
 # Everything but what ends differentiation: for modules that are called from others.
@@ -39,7 +40,7 @@ EXPAND = "builtin.module(nabla-verify,nabla-dce,nabla-canonicalize-batch,nabla-e
 
 # From a module as it is traced or imported to plain StableHLO.
 LOWER = (
-    "builtin.module(nabla-verify,nabla-dce,nabla-canonicalize-batch,nabla-expand,nabla-inline-rules,nabla-remove-stop-gradient,nabla-simplify,nabla-verify-lowered)"
+    "builtin.module(nabla-verify,nabla-dce,nabla-canonicalize-batch,nabla-expand,nabla-inline-rules,nabla-remove-stop-gradient,nabla-simplify,nabla-stack-products,nabla-verify-lowered)"
 )
 
 
