@@ -11,8 +11,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 demo: $(VENV)/.demo
 	$(BIN)/python demo/digits.py $(ARGS)
 
+# A file of tests stays in one process, for what its tests have compiled in common.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -q $(ARGS)
+	$(BIN)/python -m pytest -q -n auto --dist loadfile $(ARGS)
 
 bench: $(VENV)/.bench
 	$(BIN)/python bench/run.py $(ARGS)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nabla_mlir import physical as physical
     from nabla_mlir import targets as targets
     from nabla_mlir.array import Array as Array
+    from nabla_mlir.calls import custom_call as custom_call
     from nabla_mlir.checkpointing import checkpoint as checkpoint
     from nabla_mlir.checkpointing import checkpoint_name as checkpoint_name
     from nabla_mlir.checkpointing import checkpoint_policies as checkpoint_policies
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from nabla_mlir.importing import from_stablehlo as from_stablehlo
     from nabla_mlir.operators import HessianOperator as HessianOperator
     from nabla_mlir.operators import JacobianOperator as JacobianOperator
+    from nabla_mlir.ops.custom_call import register_custom_call as register_custom_call
     from nabla_mlir.ops.promotion import set_default_dtypes as set_default_dtypes
     from nabla_mlir.ops.tensor import Tensor as Tensor
     from nabla_mlir.prepared import empirical_fisher_module as empirical_fisher_module
@@ -94,6 +96,7 @@ _HOMES: dict[str, str | None] = {
     "Array": "array", "check_hvp": "checks", "jit": "eager", "from_jax": "exporters", "from_torch": "exporters",
     "custom_linear_solve": "implicit", "custom_root": "implicit",
     "HessianOperator": "operators", "JacobianOperator": "operators",
+    "custom_call": "calls", "register_custom_call": "ops.custom_call",
     "from_stablehlo": "importing", "set_default_dtypes": "ops.promotion",
     "Tensor": "ops.tensor", "register_dataclass": "pytree", "load": "runtime",
     "empirical_fisher_module": "prepared", "fisher_module": "prepared", "ggnvp_module": "prepared",

@@ -9,15 +9,12 @@ from typing import Any
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.context import context
-from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError, TraceError, user_frame
 from nabla_mlir.lowering import expand_module
 from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.regions import emit_call
-from nabla_mlir.ops.registry import clone_op
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.portable import parse
 from nabla_mlir.vectorized import per_entry
@@ -97,74 +94,25 @@ def from_stablehlo(source: str | bytes, entry: str | None = None) -> Callable[..
       1.0
     """
     module = parse(source)
-    Pipeline.parse("nabla-prepare-calls").run(module)
-    inline_calls(module)
+    Pipeline.parse("nabla-inline-calls").run(module)
     func = _entry(module, entry)
-    for other in _functions(module):
-        if other != func:
+    for other in [op.operation for op in module.body.operations]:
+        if other.name == "func.func" and other != func:
             other.erase()
     Pipeline.parse("nabla-normalize").run(module)
     expand_module(module)
     return ImportedFunction(module, _entry(module, str(func.attributes["sym_name"].value)))
 
 
-def inline_calls(module: ir.Module) -> None:
-    """Puts the body of each called function in place of the call, and drops private functions.
-
-    MLIR's own inliner takes any operation of an unregistered dialect with one region for a table of symbols, and crashes
-    on ours.
-
-    Raises:
-      ImportIRError: a function calls itself.
-    """
-    functions = {f.attributes["sym_name"].value: f for f in _functions(module)}
-    done: set[str] = set()
-    for name in functions:
-        _inline_into(name, functions, done, ())
-    for func in functions.values():
-        if not _is_public(func):
-            func.erase()
-
-
-def _inline_into(name: str, functions: dict[str, ir.Operation], done: set[str], callers: tuple[str, ...]) -> None:
-    if name in callers:
-        raise ImportIRError(f"importing requires functions that do not call themselves, got @{name}.")
-    if name in done:
-        return
-    for op in list(nested(functions[name])):
-        callee = op.attributes["callee"].value if op.name == "func.call" else None
-        if callee not in functions or not len(functions[callee].regions[0].blocks):
-            continue
-        _inline_into(callee, functions, done, (*callers, name))
-        block = functions[callee].regions[0].blocks[0]
-        mapping = dict(zip(block.arguments, op.operands, strict=True))
-        *operations, terminator = (o.operation for o in block.operations)
-        with context(), ir.InsertionPoint(op):
-            for inner in operations:
-                clone_op(inner, mapping)
-        for old, value in zip(op.results, terminator.operands, strict=True):
-            old.replace_all_uses_with(mapping.get(value, value))
-        op.erase()
-    done.add(name)
-
-
-def _functions(module: ir.Module) -> list[ir.Operation]:
-    return [op.operation for op in module.body.operations if op.operation.name == "func.func"]
-
-
-def _is_public(func: ir.Operation) -> bool:
-    return "sym_visibility" not in func.attributes or func.attributes["sym_visibility"].value == "public"
-
-
 def _entry(module: ir.Module, name: str | None) -> ir.Operation:
-    functions = {f.attributes["sym_name"].value: f for f in _functions(module)}
+    operations = [op.operation for op in module.body.operations]
+    functions = {f.attributes["sym_name"].value: f for f in operations if f.name == "func.func"}
     if name is not None:
         if name not in functions:
             raise ImportIRError(f"importing requires a function of the module, got {name!r} among {sorted(functions)}.")
         return functions[name]
-    public = [f for f in functions.values() if _is_public(f)]
-    if len(public) != 1:
+    if len(functions) != 1:
         raise ImportIRError(
             f"importing requires one public function, got {sorted(functions)}.", help="give entry=name."
         )
-    return public[0]
+    return next(iter(functions.values()))

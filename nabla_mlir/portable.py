@@ -9,7 +9,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.errors import ImportIRError
-from nabla_mlir.passes.prepare_calls import remade
+from nabla_mlir.passes.inline_calls import remade
 from nabla_mlir.toolchain import run_compiler
 
 

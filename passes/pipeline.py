@@ -18,11 +18,11 @@ from nabla_mlir.passes import (  # each module registers its passes
     dce,
     expand,
     explain_batch,
+    inline_calls,
     inline_rules,
     jvp,
     legalize_for_iree,
     normalize,
-    prepare_calls,
     remove_stop_gradient,
     schedule,
     simplify,
@@ -35,8 +35,8 @@ from nabla_mlir.passes import (  # each module registers its passes
 from nabla_mlir.passes.base import PASSES, Pass
 
 MODULES = (
-    canonicalize_batch, dce, expand, explain_batch, inline_rules, jvp, legalize_for_iree, normalize,
-    prepare_calls, remove_stop_gradient, schedule, simplify, split, transform, verify, vjp, vmap,
+    canonicalize_batch, dce, expand, explain_batch, inline_calls, inline_rules, jvp, legalize_for_iree, normalize,
+    remove_stop_gradient, schedule, simplify, split, transform, verify, vjp, vmap,
 )  # fmt: skip
 
 # Everything but what ends differentiation: for modules that are called from others.

@@ -54,8 +54,8 @@ def register_custom_call(
         are mapped and in every result; "leading" if the target itself takes any number of leading axes.
 
     Example:
-      >>> from nabla_mlir.ops.custom_call import register_custom_call
-      >>> register_custom_call("my_double", jvp=lambda outs, xs, ts, **_: [ts[0] + ts[0]], batch="leading")
+      >>> import nabla_mlir as nm
+      >>> nm.register_custom_call("my_double", jvp=lambda outs, xs, ts, **_: [ts[0] + ts[0]], batch="leading")
     """
     _rules[target] = Rules(jvp, batch_of_leading_axes if batch == "leading" else batch)  # type: ignore[arg-type]
 
@@ -68,7 +68,7 @@ def _rule(params: Any, transform: str) -> Any:
         name = {"batch": "vmap"}.get(transform, transform)
         raise RuleMissingError(
             f"{name} requires a rule for every custom call, got the target {target!r}, which has none.",
-            where=user_frame(), help="add it with nabla_mlir.ops.custom_call.register_custom_call.",
+            where=user_frame(), help="add it with nm.register_custom_call.",
         )  # fmt: skip
     return rule
 

@@ -8,13 +8,16 @@ zero may have a tangent.
 
 from __future__ import annotations
 
+import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.ops.elementwise import logical_not, logical_or
+from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.registry import record_of
-from nabla_mlir.ops.tensor import Tensor, splat_of, wrap
+from nabla_mlir.ops.tensor import Tensor, full, splat_of, wrap
 
-_MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.transpose")
+_MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.reverse", "stablehlo.slice",
+          "stablehlo.transpose")  # fmt: skip
 _SAME = ("stablehlo.negate", "stablehlo.convert")
 Known = dict[ir.Value, Tensor | None]
 
@@ -42,6 +45,8 @@ def _mask_of(value: ir.Value, known: Known) -> Tensor | None:
         mask = _mask(op.operands[0], known)
         record = record_of(op, "vjp")
         return None if mask is None else record.apply([mask], record.read(op))[0]
+    if op.name == "stablehlo.reduce":
+        return _of_sum(op, known)
     if op.name == "stablehlo.add":  # what several uses contribute: zero where each of them is
         left = _mask(op.operands[0], known)
         right = None if left is None else _mask(op.operands[1], known)
@@ -49,6 +54,16 @@ def _mask_of(value: ir.Value, known: Known) -> Tensor | None:
             return None
         return left if left.value == right.value else logical_or(left, right)
     return None
+
+
+def _of_sum(op: ir.Operation, known: Known) -> Tensor | None:
+    """A sum is zero where all that is summed is."""
+    params = reduce.read(op)
+    if params["body"] != "add" or len(op.operands) != 2 or not _is_zero(wrap(op.operands[1])):
+        return None
+    mask = _mask(op.operands[0], known)
+    never = full((), False, np.dtype(bool))
+    return None if mask is None else reduce(mask, never, dimensions=params["dimensions"], body="or")
 
 
 def _of_selection(op: ir.Operation) -> Tensor | None:

@@ -167,7 +167,10 @@ class OpDef:
             op = stablehlo.emit(self.name, values, results=results, attributes=attributes, regions=len(self.regions))
             for region, name in zip(op.regions, self.regions, strict=True):
                 self._fill_region(region, params[name], operands)
-        return [wrap(value) for value in op.results]
+        try:
+            return [wrap(value) for value in op.results]
+        except DtypeError as error:
+            raise DtypeError(f"{self.name}: {error.message}", where=user_frame()) from None
 
     def _create(self, values: Any, results: Any, attributes: Any, operands: Sequence[Tensor]) -> ir.Operation:
         try:

@@ -23,7 +23,7 @@ from nabla_mlir.passes.base import PASSES, Pass
 from nabla_mlir.passes.normalize import REFUSED, REWRITTEN
 from nabla_mlir.passes.patterns import PATTERNS
 from nabla_mlir.passes.pipeline import LOWER, Pipeline
-from nabla_mlir.tools.coverage import MEASURED, TARGETS
+from nabla_mlir.tools.coverage import MEASURED, TARGETS, measurable
 from nabla_mlir.tools.opt import options_of
 
 _GENERATED = "<!-- Written by python -m nabla_mlir.tools.reference; do not edit. -->\n"
@@ -43,6 +43,32 @@ becomes others when a module is imported, and their rules hold. Reverse mode is 
 table, and what rules emit is in the table again, so that second order follows; `tests/ops/test_laws.py` checks all of it
 against differences. The targets are measured by `python -m nabla_mlir.tools.coverage` on the samples of the records:
 compiled for all three, run on CPU and on Vulkan, the numbers compared with NumPy's."""
+
+_CONVENTIONS = """\
+Where a derivative does not exist, or formulas give 0 * inf, these hold (`tests/ops/test_kinks.py`); as in JAX unless it
+says otherwise.
+
+- **Ties.** Equal operands of maximum and minimum share the tangent by halves; all elements that attain the max or min of
+  a reduction share it equally, and so do updates of a scatter; of a window, the first that attains it takes it. An element
+  of a sort keeps its own. At a bound of clamp the derivative is zero; if the bounds cross, the upper one holds.
+- **Kinks.** |x| has derivative 1 at 0 (complex: 0), sign, floor and round have 0, `nm.nn.relu` has 0, and
+  maximum(x, 0) one half.
+- **Powers.** x**y at x = 0: the derivative in x is y x**(y-1), 0 if y = 0 (JAX: NaN); in y it is 0. For negative x it is
+  exact in x, and NaN in y. x**n with a constant n has the derivative of the polynomial.
+- **Products with zeros** are exact: a reduction of products divides by nothing.
+- **where.** What a selection does not take has no influence on the derivative, even if it is infinite or NaN there:
+  ``where(x > 0, log(x), 0)`` has derivative 0 at x = 0 (JAX: NaN). The mask is the predicate, carried backwards through
+  elementwise operations, broadcasts and sums; a cotangent that merely happens to be 0 is not masked, since it may have a
+  tangent.
+- **Roots.** sqrt has an infinite derivative at 0, but gives 0 where the tangent or cotangent is 0 too (JAX: NaN), so
+  that a vector of length 0 whose length does not matter does no harm. `numpy.linalg.norm` has derivative 0 at 0.
+- **Infinities and NaN** follow from the formulas; where a max is NaN, so are the shares.
+- **Integers and truth values** have no tangent: `jvp` takes and gives None for them, `vjp` gives None, and `grad` refuses.
+- **Complex numbers.** The transpose is plain (nothing is conjugated), the pairing Re(ct * t): the `vjp` of |z|^2 is
+  2 conj(z). `grad` and the Jacobians of complex arguments need ``holomorphic=True`` and then give the complex derivative.
+- **Random numbers** are held fixed: `rng` moves with its bounds, random bits have no tangent. Under `vmap` each entry of
+  a mapped `rng_bit_generator` draws from its own state, as it would alone; a mapped `rng` draws new numbers for each
+  entry; what is not mapped is drawn once."""
 
 
 def pages(root: Path) -> dict[Path, str]:
@@ -221,7 +247,7 @@ def operations_page(root: Path) -> str:
         "| operation | emit | jvp | vjp | second order | batch | CPU | Vulkan | CUDA |",
         "|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
-    names = sorted({*REGISTRY, *REWRITTEN, *REFUSED} - {"ad.stop_gradient"})
+    names = sorted({*measurable(), *REFUSED})
     notes: dict[str, str] = {}
     for name in names:
         words = rule_words(name)
@@ -236,9 +262,10 @@ def operations_page(root: Path) -> str:
     reasons = {name: f"refused: {REFUSED[name]}" for name in sorted(REFUSED)}
     for name, record in sorted(REGISTRY.items()):
         for word, rule in (("jvp", record.jvp), ("batch", record.batch)):
-            if isinstance(rule, UNSUPPORTED):
+            if isinstance(rule, UNSUPPORTED) and name in names:
                 reasons[name] = f"{word}: {rule.reason}"
-    return "\n".join([*lines, *(f"- `{name}` {_cell(reason)}" for name, reason in reasons.items())]) + "\n"
+    lines += [f"- `{name}` {_cell(reason)}" for name, reason in reasons.items()]
+    return "\n".join([*lines, "", "## Conventions", "", _CONVENTIONS]) + "\n"
 
 
 def rule_words(name: str) -> list[str]:

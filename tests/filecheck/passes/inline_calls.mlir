@@ -1,5 +1,4 @@
-// RUN: nabla-opt %s --nabla-prepare-calls | filecheck %s
-// RUN: nabla-opt %s --pass-pipeline='builtin.module(nabla-prepare-calls,inline{default-pipeline=},symbol-dce)' | filecheck %s --check-prefix=INLINED
+// RUN: nabla-opt %s --nabla-inline-calls | filecheck %s
 
 // A function that ends as a region does returns as a function does.
 // CHECK-LABEL: func.func @returned
@@ -8,19 +7,22 @@ func.func @returned(%x: tensor<3xf32>) -> tensor<3xf32> {
   stablehlo.return %x : tensor<3xf32>
 }
 
-// A composite is a call of its decomposition, which the inliner puts in its place.
+// A composite is a call of its decomposition; the private function goes.
 // CHECK-LABEL: func.func @composed
-// CHECK-NEXT: %[[Y:.*]] = call @square(%{{.*}}) : (tensor<3xf32>) -> tensor<3xf32>
-// CHECK-NEXT: return %[[Y]]
-// INLINED-LABEL: func.func @composed
-// INLINED-NEXT: stablehlo.multiply
-// INLINED-NEXT: return
-// INLINED-NOT: func.func
+// CHECK-NEXT: %[[S:.*]] = stablehlo.multiply
+// CHECK-NEXT: %[[A:.*]] = stablehlo.add %[[S]]
+// CHECK-NEXT: return %[[A]]
+// CHECK-NOT: func.func private
 func.func @composed(%x: tensor<3xf32>) -> tensor<3xf32> {
   %0 = stablehlo.composite "my.square" %x {decomposition = @square} : (tensor<3xf32>) -> tensor<3xf32>
-  return %0 : tensor<3xf32>
+  %1 = call @plus(%0, %x) : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+  return %1 : tensor<3xf32>
 }
 func.func private @square(%x: tensor<3xf32>) -> tensor<3xf32> {
   %0 = stablehlo.multiply %x, %x : tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
+func.func private @plus(%x: tensor<3xf32>, %y: tensor<3xf32>) -> tensor<3xf32> {
+  %0 = stablehlo.add %x, %y : tensor<3xf32>
   return %0 : tensor<3xf32>
 }
