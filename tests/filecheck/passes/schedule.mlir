@@ -115,6 +115,27 @@ func.func @needed_whole(%x: tensor<100000xf32>) -> (tensor<100000xf32>, tensor<5
   return %y, %a, %b : tensor<100000xf32>, tensor<5xf32>, tensor<5xf32>
 }
 
+// Products of one matrix with each of several, as a map makes them: one by one, without moved axes.
+// CHECK-LABEL: func.func @shared_left
+// CHECK-NOT: stablehlo.transpose
+// CHECK-COUNT-2: linalg.generic
+// CHECK: stablehlo.concatenate
+func.func @shared_left(%a: tensor<128x784xf32>, %v: tensor<2x784x256xf32>) -> tensor<2x128x256xf32> {
+  %1 = stablehlo.dot_general %a, %v, contracting_dims = [1] x [1] : (tensor<128x784xf32>, tensor<2x784x256xf32>) -> tensor<128x2x256xf32>
+  %2 = stablehlo.transpose %1, dims = [1, 0, 2] : (tensor<128x2x256xf32>) -> tensor<2x128x256xf32>
+  return %2 : tensor<2x128x256xf32>
+}
+
+// Over the last axis of the several they are one matrix; over the middle one each is a product of its own.
+// CHECK-LABEL: func.func @shared_right
+// CHECK: stablehlo.reshape %{{.*}} : (tensor<2x128x256xf32>) -> tensor<256x256xf32>
+// CHECK-COUNT-3: linalg.generic
+func.func @shared_right(%v: tensor<2x128x256xf32>, %a: tensor<256x64xf32>, %b: tensor<128x64xf32>) -> (tensor<2x128x64xf32>, tensor<2x256x64xf32>) {
+  %1 = stablehlo.dot_general %v, %a, contracting_dims = [2] x [0] : (tensor<2x128x256xf32>, tensor<256x64xf32>) -> tensor<2x128x64xf32>
+  %2 = stablehlo.dot_general %v, %b, contracting_dims = [1] x [0] : (tensor<2x128x256xf32>, tensor<128x64xf32>) -> tensor<2x256x64xf32>
+  return %1, %2 : tensor<2x128x64xf32>, tensor<2x256x64xf32>
+}
+
 // Parts of a stack that stand together are taken from there, and what remains of it is a choice by index.
 // CHECK-LABEL: func.func @pairs
 // CHECK-NOT: stablehlo.concatenate
