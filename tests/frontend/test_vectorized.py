@@ -422,3 +422,13 @@ def test_linear_algebra_per_entry(name: str) -> None:
     check(ours(lambda a: f(jnp, a), [given], legalize=True), oracle(lambda a: f(jax.numpy, a), [given]), "b")
     gradient = ours(nm.grad(lambda a: (f(jnp, a) ** 2).sum()), [given], legalize=True)
     check(gradient, oracle(jax.grad(lambda a: (f(jax.numpy, a) ** 2).sum()), [given]), "b")
+
+
+def test_eager_linear_maps() -> None:
+    x = nm.vectorize(np.array([1.0, 2.0], np.float32), "b")
+    y, pull = nm.vjp(lambda x: x * x, x)
+    _, push = nm.linearize(lambda x: x * x, x)
+    for linear in (lambda v: pull(v)[0], push):
+        got = linear(y)
+        assert got.vectorized_axes == {"b": 2}
+        np.testing.assert_allclose(nm.devectorize(got), [2, 16])
