@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import nabla_mlir.vectorized  # noqa: F401  (makes what has named axes a pytree)
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.ops.elementwise import divide

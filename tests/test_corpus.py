@@ -30,8 +30,8 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("adapter", "arguments", "steps"),
     [
         ("corpus_xla.py", ["--dtypes=f64"], 2000),
-        ("corpus_xla.py", ["--dtypes=f32", "--sample=50"], 300),
-        ("corpus_adapter.py", ["--dtypes=f32", "--sample=8"], 50),
+        ("corpus_xla.py", ["--dtypes=f32", "--sample=50"], 200),
+        ("corpus_adapter.py", ["--dtypes=f32", "--sample=8"], 20),
     ],
     ids=["f64", "f32", "iree"],
 )
