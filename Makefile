@@ -17,6 +17,7 @@ test: $(VENV)/.test
 
 bench: $(VENV)/.bench
 	$(BIN)/python bench/run.py $(ARGS)
+	$(BIN)/python bench/prepared.py $(ARGS)
 
 # A stamp for each extra of pyproject.toml, so that a second run starts at once.
 $(VENV)/.%: pyproject.toml | $(BIN)/pip

@@ -81,6 +81,9 @@ def hvp_module(
     - ``self_check()``: the errors of symmetry, of linearity, and against a finite difference of the gradient, each
       relative, with the error that is to be expected in this dtype.
 
+    All of these are functions of the file, for C as for Python; iree-run-module, which calls one function in a process,
+    has `apply_at` and `value_grad_hvp`. Functions of the state return its version behind their results.
+
     `apply` and its like fail before the first `update`. The arrays given to `update` may become part of the state:
     they must not be written to until the next one.
 

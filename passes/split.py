@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from iree.compiler import ir, passmanager  # type: ignore[attr-defined]  # not in the stubs
+from iree.compiler import ir
 
 from nabla_mlir.dialects.ad import STOP_GRADIENT
 from nabla_mlir.dialects.locations import named, source_of
@@ -23,6 +23,7 @@ from nabla_mlir.ops.tensor import Tensor, full, wrap
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.expand import EXPANSIONS, ExpandPass
 from nabla_mlir.passes.factor import factor
+from nabla_mlir.passes.inline_calls import InlineCallsPass
 from nabla_mlir.passes.remove_stop_gradient import RemoveStopGradientPass
 from nabla_mlir.passes.residuals import (
     Choice,
@@ -334,7 +335,7 @@ class SplitPass(Pass):
     def run(self, module: ir.Operation) -> None:
         names = {op.name for op in nested(module)}
         if "func.call" in names:
-            passmanager.PassManager.parse("builtin.module(inline{default-pipeline=})").run(module)
+            InlineCallsPass().run(module)
         if names & {*EXPANSIONS, STOP_GRADIENT}:
             for step in (ExpandPass(), RemoveStopGradientPass(), SimplifyPass()):
                 step.run(module)

@@ -18,7 +18,8 @@ from nabla_mlir.tracing import Spec, trace_function
 
 
 def split_of(
-    function: Callable[..., Sequence[Any]], inputs: Sequence[np.ndarray], known: Sequence[int], limit: int | None = None
+    function: Callable[..., Sequence[Any]], inputs: Sequence[np.ndarray], known: Sequence[int],
+    limit: int | None = None, factors: bool = True,
 ) -> tuple[ir.Module, Split, list[np.ndarray]]:
     """The module of a function of flat arrays, its halves, and the arrays it captures (which are known)."""
     specs = [Spec(np.shape(x), np.asarray(x).dtype) for x in inputs]
@@ -26,7 +27,7 @@ def split_of(
     lower_module(module)
     every = [*known, *range(len(inputs), len(inputs) + len(captured))]
     with context(), ir.Location.unknown():
-        split = split_function(module.body.operations[0].operation, every, limit)
+        split = split_function(module.body.operations[0].operation, every, limit, factors)
         module.operation.verify()
     return module, split, captured
 

@@ -197,6 +197,22 @@ def test_random_programs(steps: Any) -> None:
     assert not needless(split)
 
 
+def test_collected_factors_are_fewer_residuals() -> None:
+    def f(x: Any, v: Any, u: Any) -> Any:
+        s, c = nnp.sin(x), nnp.cos(x)
+        y = -(v * s) * c + v / nnp.exp(x) - 3.0 * v  # one factor
+        return [(y + u * s) * c, y]  # y has two uses: it stays a value
+
+    x, v, u = normal(6), normal(6), normal(6)
+    plain, _, _ = split_of(f, [x, v, u], [0], factors=False)
+    module, split, _ = split_of(f, [x, v, u], [0])
+    for got, want in zip(run(module, [x, v, u]), run(plain, [x, v, u]), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-14)
+    assert split.nbytes == 3 * x.nbytes
+    assert str(split.rest).count("stablehlo.multiply") == 3
+    assert not needless(split)
+
+
 # ---------------------------------------------------------------- size, the cut, errors
 
 

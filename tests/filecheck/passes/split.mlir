@@ -130,20 +130,58 @@ func.func @choice(%x: tensor<f64>, %v: tensor<f64>) -> tensor<f64> {
 
 // -----
 
-// Calls are inlined first.
+// Calls are inlined first, those of a transform too.
 // CHECK-LABEL: func.func @calls(
 // CHECK-LABEL: func.func @calls_known(
-// CHECK: stablehlo.sine
+// CHECK: stablehlo.cosine
 // CHECK-LABEL: func.func @calls_rest(
-// CHECK-NOT: stablehlo.sine
+// CHECK-NOT: stablehlo.cosine
 // CHECK: stablehlo.multiply
 // SMALL-LABEL: func.func @calls(
 func.func @calls(%x: tensor<4xf64>, %v: tensor<4xf64>) -> tensor<4xf64> {
-  %y = func.call @scaled(%x, %v) : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
+  %y = func.call @push(%x, %v) : (tensor<4xf64>, tensor<4xf64>) -> tensor<4xf64>
   return %y : tensor<4xf64>
 }
-func.func private @scaled(%x: tensor<4xf64>, %v: tensor<4xf64>) -> tensor<4xf64> {
+func.func private @push(%x: tensor<4xf64>, %v: tensor<4xf64>) -> tensor<4xf64> {
+  %y, %dy = "ad.jvp"(%x, %v) ({
+  ^bb0(%a: tensor<4xf64>):
+    %b = stablehlo.sine %a : tensor<4xf64>
+    stablehlo.return %b : tensor<4xf64>
+  }) {wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<4xf64>, tensor<4xf64>) -> (tensor<4xf64>, tensor<4xf64>)
+  return %dy : tensor<4xf64>
+}
+
+// -----
+
+// Known factors of unknown values are collected: of two products and a sum one product is left.
+// CHECK-LABEL: func.func @factors_known(
+// CHECK-SAME: -> tensor<4xf64>
+// CHECK-LABEL: func.func @factors_rest(
+// CHECK-NEXT: %[[Y:.*]] = stablehlo.multiply
+// CHECK-NEXT: return %[[Y]]
+// A row and a column stay apart: their product would be larger than both.
+// CHECK-LABEL: func.func @outer_known(
+// CHECK-SAME: -> (tensor<4xf64>, tensor<4xf64>)
+// SMALL-LABEL: func.func @factors(
+func.func @factors(%x: tensor<4xf64>, %v: tensor<4xf64>) -> tensor<4xf64> {
   %s = stablehlo.sine %x : tensor<4xf64>
-  %y = stablehlo.multiply %v, %s : tensor<4xf64>
+  %c = stablehlo.cosine %x : tensor<4xf64>
+  %a = stablehlo.multiply %v, %s : tensor<4xf64>
+  %b = stablehlo.multiply %a, %c : tensor<4xf64>
+  %d = stablehlo.divide %v, %c : tensor<4xf64>
+  %y = stablehlo.subtract %b, %d : tensor<4xf64>
   return %y : tensor<4xf64>
+}
+
+// -----
+
+// SMALL-LABEL: func.func @outer(
+func.func @outer(%x: tensor<4xf64>, %v: tensor<4x4xf64>) -> tensor<4x4xf64> {
+  %s = stablehlo.sine %x : tensor<4xf64>
+  %c = stablehlo.cosine %x : tensor<4xf64>
+  %row = stablehlo.broadcast_in_dim %s, dims = [1] : (tensor<4xf64>) -> tensor<4x4xf64>
+  %column = stablehlo.broadcast_in_dim %c, dims = [0] : (tensor<4xf64>) -> tensor<4x4xf64>
+  %a = stablehlo.multiply %v, %row : tensor<4x4xf64>
+  %y = stablehlo.multiply %a, %column : tensor<4x4xf64>
+  return %y : tensor<4x4xf64>
 }
