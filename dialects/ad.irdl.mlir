@@ -35,4 +35,83 @@ irdl.dialect @ad {
     irdl.operands(input: %tensor)
     irdl.results(output: %tensor)
   }
+
+  // A function with its own forward rule. Operands: its arguments. Regions: `primal` from arguments to results; `rule`
+  // from arguments and one tangent for each index of `wrt` to results and one tangent for each index of `of`.
+  irdl.operation @custom_jvp {
+    %tensor = irdl.base "!builtin.tensor"
+    %wrt = irdl.base "#builtin.dense_array"
+    %of = irdl.base "#builtin.dense_array"
+    %name = irdl.base "#builtin.string"
+    irdl.operands(inputs: variadic %tensor)
+    irdl.results(outputs: variadic %tensor)
+    irdl.attributes { "wrt" = %wrt, "of" = %of, "name" = %name }
+    %primal = irdl.region with size 1
+    %rule = irdl.region with size 1
+    irdl.regions(primal: %primal, rule: %rule)
+  }
+
+  // A function with its own reverse rule. Operands: its arguments. Regions: `primal` from arguments to results; `fwd`
+  // from arguments to results and residuals; `bwd` from residuals and one cotangent for each index of `of` to one
+  // cotangent for each index of `wrt`.
+  irdl.operation @custom_vjp {
+    %tensor = irdl.base "!builtin.tensor"
+    %wrt = irdl.base "#builtin.dense_array"
+    %of = irdl.base "#builtin.dense_array"
+    %name = irdl.base "#builtin.string"
+    irdl.operands(inputs: variadic %tensor)
+    irdl.results(outputs: variadic %tensor)
+    irdl.attributes { "wrt" = %wrt, "of" = %of, "name" = %name }
+    %primal = irdl.region with size 1
+    %fwd = irdl.region with size 1
+    %bwd = irdl.region with size 1
+    irdl.regions(primal: %primal, fwd: %fwd, bwd: %bwd)
+  }
+
+  // Inside a rule of `custom_jvp` or `custom_vjp`: the innermost one of that name around it, on other operands.
+  irdl.operation @recur {
+    %tensor = irdl.base "!builtin.tensor"
+    %name = irdl.base "#builtin.string"
+    irdl.operands(inputs: variadic %tensor)
+    irdl.results(outputs: variadic %tensor)
+    irdl.attributes { "name" = %name }
+  }
+
+  // The x with matvec(x) = b. Operands: b. Regions: `matvec`, linear in its arguments; `solve` from b to x;
+  // `transpose_solve` from the right-hand side of the transposed system to its solution, which means
+  // nothing unless `transposable`. Derivatives with respect to
+  // b and to what `matvec` captures are implicit; nothing is differentiated through `solve`.
+  irdl.operation @linear_solve {
+    %tensor = irdl.base "!builtin.tensor"
+    %transposable = irdl.base "#builtin.integer"
+    irdl.operands(inputs: variadic %tensor)
+    irdl.results(outputs: variadic %tensor)
+    irdl.attributes { "transposable" = %transposable }
+    %matvec = irdl.region with size 1
+    %solve = irdl.region with size 1
+    %transpose_solve = irdl.region with size 1
+    irdl.regions(matvec: %matvec, solve: %solve, transpose_solve: %transpose_solve)
+  }
+
+  // The results of the body, which has no arguments; reverse mode computes its values again, except for what
+  // `policies` allow to keep.
+  irdl.operation @checkpoint {
+    %tensor = irdl.base "!builtin.tensor"
+    %policies = irdl.base "#builtin.array"
+    %prevent_cse = irdl.base "#builtin.integer"
+    %recompute = irdl.base "#builtin.integer"
+    irdl.results(outputs: variadic %tensor)
+    irdl.attributes { "policies" = %policies, "prevent_cse" = %prevent_cse, "recompute" = %recompute }
+    %body = irdl.region with size 1
+    irdl.regions(body: %body)
+  }
+
+  // The value itself, with a name for policies.
+  irdl.operation @name {
+    %tensor = irdl.base "!builtin.tensor"
+    %name = irdl.base "#builtin.string"
+    irdl.operands(input: %tensor)
+    irdl.results(output: %tensor)
+    irdl.attributes { "name" = %name }
+  }
 }

@@ -48,13 +48,13 @@ class _Derivative(RegionOp):
         self.require(
             operands[: len(arguments)] == arguments,
             f"one operand for each of the {len(arguments)} arguments of its body, of the same type, "
-            f"got {_text(operands)}",
+            f"got {types_text(operands)}",
         )
         got = operands[len(arguments) :]
-        self.require(got == seeds, f"{seed_word} of types {_text(seeds)}, got {_text(got)}")
+        self.require(got == seeds, f"{seed_word} of types {types_text(seeds)}, got {types_text(got)}")
         results = [r.type for r in self.op.results]
         expected = [v.type for v in self.terminator.operands] + derivatives
-        self.require(results == expected, f"results of types {_text(expected)}, got {_text(results)}")
+        self.require(results == expected, f"results of types {types_text(expected)}, got {types_text(results)}")
 
     def _verify_indices(self) -> tuple[list[ir.Type], list[ir.Type]]:
         self.verify_body()
@@ -70,7 +70,8 @@ class _Derivative(RegionOp):
         return [arguments[i] for i in self.wrt], [returned[i] for i in self.of]
 
 
-def _text(types: Sequence[ir.Type]) -> str:
+def types_text(types: Sequence[ir.Type]) -> str:
+    """Types as they stand in messages: ``(tensor<f32>, tensor<2xf32>)``."""
     return "(" + ", ".join(map(str, types)) + ")"
 
 

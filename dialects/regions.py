@@ -48,16 +48,21 @@ class RegionOp:
             raise VerifyError(f"{self.name} requires {what}.", where=source_of(self.op.location))
 
     def verify_body(self) -> None:
-        """Checks the shape of the region."""
+        """Checks the shape of the only region."""
         self.require(len(self.op.regions) == 1, f"one region, got {len(self.op.regions)}")
-        blocks = len(self.op.regions[0].blocks)
-        self.require(blocks == 1, f"a region of one block, got {blocks}")
-        operations = self.block.operations
+        self.verify_region(self.op.regions[0], "a body")
+
+    def verify_region(self, region: ir.Region, what: str) -> None:
+        """Checks that a region is one block of static tensors that ends in `stablehlo.return`."""
+        self.require(len(region.blocks) == 1, f"a region of one block, got {len(region.blocks)}")
+        block = region.blocks[0]
+        operations = block.operations
+        terminator = operations[len(operations) - 1].operation if len(operations) else None
         self.require(
-            len(operations) > 0 and self.terminator.name == "stablehlo.return",
-            "a body that ends in stablehlo.return",
+            terminator is not None and terminator.name == "stablehlo.return", f"{what} that ends in stablehlo.return"
         )
-        for value in [*self.op.operands, *self.op.results, *self.arguments, *self.terminator.operands]:
+        assert terminator is not None
+        for value in [*self.op.operands, *self.op.results, *block.arguments, *terminator.operands]:
             self.require(is_static_tensor(value.type), f"tensors of static shape, got {value.type}")
 
     def integers(self, attribute: str) -> tuple[int, ...]:

@@ -14,14 +14,17 @@ from iree.compiler import ir
 
 from nabla_mlir import pytree
 from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.stablehlo import I64
 from nabla_mlir.dialects.types import is_integer
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.promotion import as_tensor
+from nabla_mlir.ops.regions import MAX_RESIDUAL_BYTES
 from nabla_mlir.ops.shape import concatenate, dynamic_slice, dynamic_update_slice, reshape, slice_
 from nabla_mlir.ops.tensor import Tensor, full
 from nabla_mlir.tracing import Spec, results_of, trace_region
+from nabla_mlir.vectorized import per_entry
 
 INDEX = np.dtype(np.int32)
 
@@ -75,7 +78,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
             test = ew.compare(test, full((), 0, test.dtype), comparison_direction="NE")
         return _choose("stablehlo.if", test, (true_fun, false_fun), operands, "cond")
 
-    return staged(run)(pred, *operands)
+    return staged(per_entry(run))(pred, *operands)
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
@@ -97,7 +100,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
     if not branches:
         raise TreeError("switch requires at least one branch, got none.", where=user_frame())
-    return staged(run)(index, *operands)
+    return staged(per_entry(run))(index, *operands)
 
 
 def _scalar(what: str, x: Any) -> Tensor:
@@ -140,13 +143,18 @@ def _unweakened(leaf: Any) -> Tensor:
 # ---------------------------------------------------------------- loops
 
 
-def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
+def while_loop(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any,
+    max_residual_bytes: int | None = None,
+) -> Any:  # fmt: skip
     """``while cond_fun(val): val = body_fun(val)``.
 
     Args:
       cond_fun: from the carry to a scalar truth value.
       body_fun: from the carry to a carry of the same structure, shapes and dtypes.
       init_val: the first carry, any pytree; its Python scalars take the dtype that the body gives them.
+      max_residual_bytes: how much reverse mode may store for this loop. Where its iterations need more, some are run
+        again: from states that are kept (periodic or binomial checkpointing) if their number is known.
 
     Forward and reverse mode both work, also where the number of iterations depends on data: it is then found by
     running the loop, and iterations are kept in chunks.
@@ -177,14 +185,18 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
             return [pred]
 
         test_block, test_holder, _ = trace_region(test, _specs(carry), "the condition of while_loop")
-        op = stablehlo.emit("stablehlo.while", [c.value for c in carry], results=_types(carry), regions=2)
+        op = stablehlo.emit(
+            "stablehlo.while", [c.value for c in carry], results=_types(carry),
+            attributes={} if max_residual_bytes is None else {MAX_RESIDUAL_BYTES: I64.encode(max_residual_bytes)},
+            regions=2,
+        )  # fmt: skip
         test_block.append_to(op.regions[0])
         block.append_to(op.regions[1])
         test_holder.erase()
         holder.erase()
         return pytree.unflatten(spec, results_of(op))
 
-    return staged(run)(init_val)
+    return staged(per_entry(run))(init_val)
 
 
 def _trace_body(body_fun: Any, spec: pytree.TreeSpec, carry: Sequence[Tensor]) -> Any:
@@ -198,10 +210,13 @@ def _trace_body(body_fun: Any, spec: pytree.TreeSpec, carry: Sequence[Tensor]) -
     return block, holder, outs, box["spec"]
 
 
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any) -> Any:
+def fori_loop(
+    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, max_residual_bytes: int | None = None
+) -> Any:
     """``for i in range(lower, upper): val = body_fun(i, val)``.
 
-    The bounds may be traced integers; where they are Python integers, reverse mode needs no second run.
+    The bounds may be traced integers; where they are Python integers, reverse mode needs no second run;
+    `max_residual_bytes` is that of `while_loop`.
 
     Example:
       >>> import nabla_mlir as nm
@@ -217,18 +232,18 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
         _, result = while_loop(
             lambda c: ew.compare(c[0], last, comparison_direction="LT"),
             lambda c: (ew.add(c[0], one), body_fun(c[0], c[1])),
-            (first, init),
-        )
+            (first, init), max_residual_bytes,
+        )  # fmt: skip
         return result
 
     if isinstance(lower, int) and isinstance(upper, int):
-        return staged(lambda init: run(lower, upper, init))(init_val)
-    return staged(run)(lower, upper, init_val)
+        return staged(per_entry(lambda init: run(lower, upper, init)))(init_val)
+    return staged(per_entry(run))(lower, upper, init_val)
 
 
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None,
-    reverse: bool = False, unroll: int = 1,
+    reverse: bool = False, unroll: int = 1, max_residual_bytes: int | None = None,
 ) -> tuple[Any, Any]:  # fmt: skip
     """A loop over the leading axis of `xs` that carries a state and stacks its results.
 
@@ -241,6 +256,7 @@ def scan(
       length: the number of steps, needed where xs has no arrays.
       reverse: whether to run from the last entry to the first; ys stand in the order of xs.
       unroll: how many steps one iteration of the loop does.
+      max_residual_bytes: how much reverse mode may store for the loop; see `while_loop`.
 
     Raises:
       TreeError: the carry changes its type; ShapeError: leading axes differ.
@@ -284,7 +300,8 @@ def scan(
         whole = steps - steps % unroll
         limit = full((), whole, INDEX)
         _, carry, tapes = while_loop(
-            lambda c: ew.compare(c[0], limit, comparison_direction="LT"), body, (zero, carry, tapes)
+            lambda c: ew.compare(c[0], limit, comparison_direction="LT"), body, (zero, carry, tapes),
+            max_residual_bytes,
         )
         for k in range(whole, steps):
             carry, tapes = step(full((), k, INDEX), carry, tapes)
@@ -293,7 +310,7 @@ def scan(
 
     if not isinstance(unroll, int) or unroll < 1:
         raise ShapeError(f"scan requires unroll of at least 1, got {unroll!r}.", where=user_frame())
-    return staged(run)(init, xs)
+    return staged(per_entry(run))(init, xs)
 
 
 def _length(rows: Sequence[Tensor], names: Sequence[str], length: int | None) -> int:
@@ -403,4 +420,4 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
             step *= 2
         return pytree.unflatten(spec, xs)
 
-    return staged(run)(elems)
+    return staged(per_entry(run))(elems)

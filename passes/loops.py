@@ -5,13 +5,14 @@ from __future__ import annotations
 from iree.compiler import ir
 
 from nabla_mlir.ops.loop_reverse import EXPENSIVE
-from nabla_mlir.ops.regions import body_of, reads_of
+from nabla_mlir.ops.regions import body_of, bound_of, reads_of
 from nabla_mlir.passes.dce import is_unused
+from nabla_mlir.passes.loop_tapes import read_from_outside, shift_tapes
 
 
 def simplify_loop(op: ir.Operation) -> bool:
     """Simplifies one `stablehlo.while`; returns whether anything changed (the operation may have been replaced)."""
-    hoisted = _hoist_expensive(op)
+    hoisted = _hoist_expensive(op) | shift_tapes(op) | read_from_outside(op)
     dropped = _shared_invariants(op) | _merged_equals(op)
     dropped |= _dead(op, dropped)
     if dropped:
@@ -105,7 +106,9 @@ def _without(op: ir.Operation, dropped: set[int]) -> None:
     kept = [i for i in range(len(op.operands)) if i not in dropped]
     operands, types = [op.operands[i] for i in kept], [op.results[i].type for i in kept]
     with op.location, ir.InsertionPoint(op):
-        new = ir.Operation.create("stablehlo.while", operands=operands, results=types, regions=2)
+        new = ir.Operation.create(
+            "stablehlo.while", operands=operands, results=types, attributes=bound_of(op), regions=2
+        )
     body = op.regions[1].blocks[0]
     terminator = body.operations[len(body.operations) - 1].operation
     with terminator.location, ir.InsertionPoint(terminator):

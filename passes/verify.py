@@ -8,6 +8,8 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.ad import STOP_GRADIENT
+from nabla_mlir.dialects.ad_rules import RECUR, RULES, verify_recur
+from nabla_mlir.dialects.batch import COLLECTIVES, CollectiveOp
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import is_static_tensor
@@ -23,7 +25,16 @@ def verify_op(op: ir.Operation) -> None:
     if op.name in TRANSFORMS:
         TRANSFORMS[op.name](op).verify()  # type: ignore[attr-defined]
         return
-    if op.name != STOP_GRADIENT:
+    if op.name in COLLECTIVES:
+        CollectiveOp(op).verify()
+        return
+    if op.name in RULES:
+        RULES[op.name](op).verify()
+        return
+    if op.name == RECUR:
+        verify_recur(op)
+        return
+    if op.name not in (STOP_GRADIENT, "ad.name"):
         raise VerifyError(f"the dialects ad and batch have no operation {op.name!r}.", where=source_of(op.location))
     types = [v.type for v in [*op.operands, *op.results]]
     if len(op.operands) != 1 or len(op.results) != 1 or types[0] != types[1] or not is_static_tensor(types[0]):

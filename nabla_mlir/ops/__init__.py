@@ -2,26 +2,31 @@
 
 from nabla_mlir.ops import (
     autodiff,
+    checkpoint,
     chlo,
+    collectives,
     composites,
     contraction,
     control,
     convolution,
     custom_call,
+    custom_rules,
     elementwise,
     fourier,
     indexing,
     lapack,
     linalg,
+    linear_solve,
     misc,
     promotion,
     reduction,
     shape,
+    sorting,
     windows,
 )
 
 # The modules that hold records, one family each, and the operators of Tensor.
 FAMILIES = (
-    autodiff, chlo, composites, contraction, control, convolution, custom_call, elementwise, fourier, indexing,
-    lapack, linalg, misc, promotion, reduction, shape, windows,
+    autodiff, checkpoint, chlo, collectives, composites, contraction, control, convolution, custom_call, custom_rules,
+    elementwise, fourier, indexing, lapack, linalg, linear_solve, misc, promotion, reduction, shape, sorting, windows,
 )  # fmt: skip

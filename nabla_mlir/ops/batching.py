@@ -7,8 +7,12 @@ from typing import Any
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects import debug
+from nabla_mlir.dialects.ad_rules import CUSTOM, RECUR
+from nabla_mlir.dialects.batch import ALL_GATHER, CURRENT, PSUM_SCATTER, REDUCTIONS, axis_of, free_axes
 from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.types import tensor_type
+from nabla_mlir.ops.regions import reads_of
 from nabla_mlir.ops.registry import UNSUPPORTED, Region, clone_op, missing_rule, record_of
 from nabla_mlir.ops.tensor import Tensor, wrap
 
@@ -27,13 +31,16 @@ def batch_ops(ops: Iterable[ir.Operation], mapped: Mapped, size: int, *, unmappe
     """
     for op in ops:
         operands = list(op.operands)
-        if not any(v in mapped for v in operands) and not captures_any(op, mapped):
+        constant = not any(v in mapped for v in operands) and not captures_any(op, mapped)
+        if constant and op.name != RECUR and CURRENT not in free_axes(op):
             clone_op(op, unmapped)
             continue
         record = record_of(op, "vmap")
+        if debug.wanted("ops"):
+            debug.say("ops", f"vmap {op.name} {debug.types(operands, mapped)}, * carries the axis", op.location)
         if isinstance(record.batch, UNSUPPORTED):
             raise missing_rule(op, "vmap", record.batch.reason)
-        if record.kind == "control":
+        if record.kind in ("control", "collective"):
             with blaming(op), named("vmap", op.location):
                 record.batch(op, mapped, size, unmapped)
             continue
@@ -79,11 +86,32 @@ def batch_by_decomposition(define: Callable[..., list[Tensor]]) -> Any:
     return batch
 
 
-def captures_any(op: ir.Operation, mapped: Mapped) -> bool:
-    """True if a region of `op` uses a mapped value from outside."""
+def captures_any(op: ir.Operation, mapped: Mapped, rules: frozenset[str] = frozenset()) -> bool:
+    """True if a region of `op` uses a mapped value from outside, or a custom rule around it, whose operands vary.
+
+    Args:
+      rules: the custom rules that stand inside, which `ad.recur` may name without meaning one around.
+    """
+    if op.name in CUSTOM:
+        rules = rules | {CUSTOM[op.name](op).label}
     for region in op.regions:
         for block in region.blocks:
             for inner in block.operations:
-                if any(v in mapped for v in inner.operation.operands) or captures_any(inner.operation, mapped):
+                operation = inner.operation
+                if any(v in mapped for v in operation.operands):
+                    return True
+                if operation.name == RECUR and operation.attributes["name"].value not in rules:
+                    return True
+                if captures_any(operation, mapped, rules):
                     return True
     return False
+
+
+def varying_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
+    """The values that vary over the axis being expanded if `roots` do: what collectives over it give does not."""
+    found = set(roots)
+    for op in ops:
+        own_axis = op.name in (*REDUCTIONS, ALL_GATHER, PSUM_SCATTER) and axis_of(op) == CURRENT
+        if op.name == PSUM_SCATTER if own_axis else any(v in found for v in reads_of(op)):
+            found.update(op.results)
+    return found

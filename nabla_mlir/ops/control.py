@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.ops.batching import Mapped, batch_ops
-from nabla_mlir.ops.elementwise import clamp, compare, logical_and, select
+from nabla_mlir.ops.batching import Mapped, batch_ops, varying_values
+from nabla_mlir.ops.elementwise import clamp, compare, logical_and, logical_not, select
+from nabla_mlir.ops.entries import batch_gated, choose, gated
 from nabla_mlir.ops.forward import Tangents, carries_tangent, push_forward
 from nabla_mlir.ops.kinds import prefixed
 from nabla_mlir.ops.loop_reverse import while_vjp
@@ -23,14 +24,12 @@ from nabla_mlir.ops.regions import (
     body_of,
     captures_of,
     clone_body,
-    dependents,
     emit_case,
     emit_while,
     replace,
 )
 from nabla_mlir.ops.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, materialize, register
 from nabla_mlir.ops.reverse import Cotangents, accumulate, active_values, pull_back
-from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.ops.tensor import Tensor, full, wrap
 
 BOOL = np.dtype(bool)
@@ -76,7 +75,7 @@ def _while_jvp(op: ir.Operation, tangents: Tangents) -> None:
 
     with ir.InsertionPoint(op):
         seeds = [materialize(tangents.get(op.operands[i], ZERO), inits[i]) for i in active]
-        results = emit_while([*inits, *seeds], condition, body)
+        results = emit_while([*inits, *seeds], condition, body, like=op)
     for i, tangent in zip(active, results[n:], strict=True):
         tangents[results[i].value] = tangent
     replace(op, results[:n])
@@ -98,9 +97,9 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
     varying = {i for i, v in enumerate(op.operands) if v in mapped}
     changing = {i for i, (a, r) in enumerate(zip(arguments, returned, strict=True)) if a != r}
     while True:
-        inside = dependents(ops, [*(arguments[i] for i in varying), *captured])
+        inside = varying_values(ops, [*(arguments[i] for i in varying), *captured])
         grown = varying | {i for i, r in enumerate(returned) if r in inside}
-        per_entry = predicate in dependents(test_ops, [*(tests[i] for i in grown), *captured])
+        per_entry = predicate in varying_values(test_ops, [*(tests[i] for i in grown), *captured])
         if per_entry:
             grown |= changing  # an entry that is done keeps its own value
         if grown == varying:
@@ -109,15 +108,20 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
     inits = [mapped[v] if v in mapped else wrap(unmapped.get(v, v)) for v in op.operands]
     inits = [prefixed(x, size) if i in varying and op.operands[i] not in mapped else x for i, x in enumerate(inits)]
 
-    def run(region_ops: Any, region_arguments: Any, carry: Sequence[Tensor]) -> Callable[[ir.Value, bool], Tensor]:
+    def run(
+        region_ops: Any, region_arguments: Any, carry: Sequence[Tensor], alive: Tensor | None = None
+    ) -> Callable[[ir.Value, bool], Tensor]:
         inner: Mapped = dict(mapped)
         same = dict(unmapped)
         for i, (a, c) in enumerate(zip(region_arguments, carry, strict=True)):
             if i in varying:
-                inner[a] = c
+                inner[a] = c if alive is None else gated(alive, c)
             else:
                 same[a] = c.value
-        batch_ops(region_ops, inner, size, unmapped=same)
+        if alive is None:
+            batch_ops(region_ops, inner, size, unmapped=same)
+        else:
+            batch_gated(region_ops, inner, same, size, alive, region_arguments)
 
         def value(v: ir.Value, wanted: bool) -> Tensor:
             if v in inner:
@@ -130,11 +134,12 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
     def test(carry: Sequence[Tensor]) -> Tensor:
         return run(test_ops, tests, carry)(predicate, per_entry)
 
-    def step(carry: Sequence[Tensor]) -> list[Tensor]:
-        value = run(ops, arguments, carry)
+    def step(carry: Sequence[Tensor], alive: Tensor | None = None) -> list[Tensor]:
+        value = run(ops, arguments, carry, alive)
         return [value(r, i in varying) for i, r in enumerate(returned)]
 
-    results = _while_per_entry(inits, varying, changing, test, step) if per_entry else emit_while(inits, test, step)
+    emit = functools.partial(_while_per_entry, varying=varying, changing=changing) if per_entry else emit_while
+    results = emit(inits, test, step, like=op)
     for i, (old, new) in enumerate(zip(op.results, results, strict=True)):
         if i in varying:
             mapped[old] = new
@@ -142,7 +147,9 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
             unmapped[old] = new.value
 
 
-def _while_per_entry(inits: Any, varying: set[int], changing: set[int], test: Any, step: Any) -> list[Tensor]:
+def _while_per_entry(
+    inits: Any, test: Any, step: Any, like: ir.Operation, *, varying: set[int], changing: set[int]
+) -> list[Tensor]:
     """Runs while any entry's predicate holds; an entry that is done keeps its exact values.
 
     The predicate is a carry, so that it is computed once per iteration.
@@ -153,22 +160,15 @@ def _while_per_entry(inits: Any, varying: set[int], changing: set[int], test: An
 
     def body(carry: list[Tensor]) -> list[Tensor]:
         *state, alive = carry
-        new = step(state)
+        new = step(state, alive)
         kept = [
-            _choose(alive, a, b) if i in varying and i in changing else a
+            choose(alive, a, b) if i in varying and i in changing else a
             for i, (a, b) in enumerate(zip(new, state, strict=True))
         ]
         # An entry that has ended does not start again.
         return [*kept, logical_and(alive, test(kept))]
 
-    return emit_while([*inits, test(inits)], any_left, body)[:-1]
-
-
-def _choose(pred: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Per entry a or b; `pred` has the mapped axis alone."""
-    if a.ndim > 1:
-        pred = broadcast_in_dim(pred, shape=a.shape, broadcast_dimensions=(0,))
-    return select(pred, a, b)
+    return emit_while([*inits, test(inits)], any_left, body, like=like)[:-1]
 
 
 # ---------------------------------------------------------------- if and case
@@ -184,21 +184,22 @@ def _case_jvp(op: ir.Operation, tangents: Tangents) -> None:
     if not active:
         return
 
-    def branch(ops: Any, returned: Any) -> Callable[[], list[Tensor]]:
-        def make() -> list[Tensor]:
-            mapping: dict[ir.Value, ir.Value] = {}
-            known = dict(tangents)
-            outs = _pushed(ops, returned, mapping, known)
-            return [*outs, *(materialize(known.get(outs[i].value, ZERO), outs[i]) for i in active)]
-
-        return make
-
     with ir.InsertionPoint(op):
-        results = emit_case(wrap(op.operands[0]), [branch(*b) for b in _branches(op)])
+        branches = [functools.partial(branch_pushed, *b, tangents, active) for b in _branches(op)]
+        results = emit_case(wrap(op.operands[0]), branches)
     n = len(op.results)
     for i, tangent in zip(active, results[n:], strict=True):
         tangents[results[i].value] = tangent
     replace(op, results[:n])
+
+
+def branch_pushed(
+    ops: Sequence[ir.Operation], returned: Sequence[ir.Value], tangents: Tangents, active: Sequence[int]
+) -> list[Tensor]:
+    """A copy of a body without arguments: what it returns, and the tangents of the results at `active`."""
+    known = dict(tangents)
+    outs = _pushed(ops, returned, {}, known)
+    return [*outs, *(materialize(known.get(outs[i].value, ZERO), outs[i]) for i in active)]
 
 
 def _active_results(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
@@ -242,21 +243,16 @@ def _case_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.V
     branches = _branches(op)
     captured = [v for v in captures_of(op) if v in mapped]
 
-    def run(ops: Any, returned: Any, wanted: Sequence[bool]) -> list[Tensor]:
-        inner, same = dict(mapped), dict(unmapped)
-        batch_ops(ops, inner, size, unmapped=same)
-        outs = []
-        for r, m in zip(returned, wanted, strict=True):
-            x = inner[r] if r in inner else wrap(same.get(r, r))
-            outs.append(prefixed(x, size) if m and r not in inner else x)
-        return outs
-
     if index in mapped:
-        results = _choose_entries(mapped[index], [run(*b, [True] * len(op.results)) for b in branches])
+        taken = _taken(mapped[index], len(branches))
+        outs = [_branch_gated(*b, mapped, size, unmapped, t) for b, t in zip(branches, taken, strict=True)]
+        results = outs[-1]
+        for chosen, entries in zip(reversed(outs[:-1]), reversed(taken[:-1]), strict=True):
+            results = [choose(entries, a, b) for a, b in zip(chosen, results, strict=True)]
         mapped.update(zip(op.results, results, strict=True))
         return
-    wanted = [any(b[1][i] in dependents(b[0], captured) for b in branches) for i in range(len(op.results))]
-    bodies = [functools.partial(run, ops, returned, wanted) for ops, returned in branches]
+    wanted = [any(b[1][i] in varying_values(b[0], captured) for b in branches) for i in range(len(op.results))]
+    bodies = [functools.partial(branch_batched, *b, wanted, mapped, size, unmapped) for b in branches]
     results = emit_case(wrap(unmapped.get(index, index)), bodies)
     for old, new, is_mapped in zip(op.results, results, wanted, strict=True):
         if is_mapped:
@@ -265,22 +261,44 @@ def _case_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.V
             unmapped[old] = new.value
 
 
-def _choose_entries(index: Tensor, branches: list[list[Tensor]]) -> list[Tensor]:
+def branch_batched(
+    ops: Sequence[ir.Operation], returned: Sequence[ir.Value], wanted: Sequence[bool], mapped: Mapped, size: int,
+    unmapped: dict[ir.Value, ir.Value],
+) -> list[Tensor]:  # fmt: skip
+    """The batch of a body without arguments: what it returns, with the mapped axis where it is wanted."""
+    inner, same = dict(mapped), dict(unmapped)
+    batch_ops(ops, inner, size, unmapped=same)
+    outs = []
+    for r, m in zip(returned, wanted, strict=True):
+        x = inner[r] if r in inner else wrap(same.get(r, r))
+        outs.append(prefixed(x, size) if m and r not in inner else x)
+    return outs
+
+
+def _branch_gated(
+    ops: Sequence[ir.Operation], returned: Sequence[ir.Value], mapped: Mapped, size: int,
+    unmapped: dict[ir.Value, ir.Value], taken: Tensor,
+) -> list[Tensor]:  # fmt: skip
+    """`branch_batched` for a branch that only some entries take."""
+    inner, same = dict(mapped), dict(unmapped)
+    batch_gated(ops, inner, same, size, taken)
+    return [inner[r] if r in inner else prefixed(wrap(same.get(r, r)), size) for r in returned]
+
+
+def _taken(index: Tensor, branches: int) -> list[Tensor]:
+    """For each branch, which entries take it."""
     if index.dtype == BOOL:
-        return [_choose(index, a, b) for a, b in zip(*branches, strict=True)]
-    last = len(branches) - 1
+        return [index, logical_not(index)]
+    last = branches - 1
     # An index outside chooses the last branch (StableHLO specification, case).
     inside = clamp(full((), 0, index.dtype), index, full((), last, index.dtype))
     outside = compare(inside, index, comparison_direction="NE")
     index = select(outside, full(index.shape, last, index.dtype), index)
-    results = branches[last]
-    for i in reversed(range(last)):
-        is_it = compare(index, full(index.shape, i, index.dtype), comparison_direction="EQ")
-        results = [_choose(is_it, a, b) for a, b in zip(branches[i], results, strict=True)]
-    return results
+    return [compare(index, full(index.shape, i, index.dtype), comparison_direction="EQ") for i in range(branches)]
 
 
-def _control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any) -> OpDef:
+def control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any) -> OpDef:
+    """A record whose rules get the operation itself, since they rewrite its regions."""
     record = OpDef(
         name=name, kind="control", doc=doc, jvp=jvp, batch=batch, multi=True, vjp=vjp,
         transpose=UNSUPPORTED("control flow is transposed by its own vjp rule"),
@@ -288,8 +306,6 @@ def _control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any) -> OpDef:
     return register(record)
 
 
-while_ = _control(
-    "stablehlo.while", "The body repeated while the condition holds.", _while_jvp, while_vjp, _while_batch
-)
-if_ = _control("stablehlo.if", "One of two branches, by a truth value.", _case_jvp, _case_vjp, _case_batch)
-case = _control("stablehlo.case", "One of several branches, by an integer.", _case_jvp, _case_vjp, _case_batch)
+while_ = control("stablehlo.while", "The body repeated while the condition holds.", _while_jvp, while_vjp, _while_batch)
+if_ = control("stablehlo.if", "One of two branches, by a truth value.", _case_jvp, _case_vjp, _case_batch)
+case = control("stablehlo.case", "One of several branches, by an integer.", _case_jvp, _case_vjp, _case_batch)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
-from nabla_mlir.ops.regions import reads_of
-from nabla_mlir.ops.registry import UNSUPPORTED, ZERO, MaybeZero, Params, Zero, missing_rule, record_of
+from nabla_mlir.ops.regions import Kept, reads_of
+from nabla_mlir.ops.registry import UNSUPPORTED, ZERO, MaybeZero, Zero, missing_rule, record_of
 from nabla_mlir.ops.tensor import Tensor, wrap
 
 Tangents = dict[ir.Value, Tensor]
+T = TypeVar("T")
 
 
 def carries_tangent(value: ir.Value) -> bool:
@@ -33,6 +35,8 @@ def push_forward(ops: Iterable[ir.Operation], tangents: Tangents) -> None:
         if not any(carries_tangent(r) for r in op.results):
             continue
         record = record_of(op, "jvp")
+        if debug.wanted("ops"):
+            debug.say("ops", f"jvp {op.name} {debug.types(operands, tangents)}, * has a tangent", op.location)
         if record.kind == "control":
             with blaming(op), named("jvp", op.location):
                 record.jvp(op, tangents)
@@ -76,21 +80,20 @@ def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Any:
     """
 
     def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
-        defined, emitted = recorded(decompose, xs, params)
+        defined, emitted = recorded(lambda: decompose(xs, **params))
         known = {x.value: t for x, t in zip(xs, tangents, strict=True) if not isinstance(t, Zero)}
+        kept = Kept([y.value for y in defined])  # a loop is replaced by one that carries tangents too
         push_forward(emitted, known)
-        return [tangents_get(known, y.value) for y in defined]
+        return [tangents_get(known, y) for y in kept.release()]
 
     return jvp
 
 
-def recorded(
-    make: Callable[..., list[Tensor]], xs: Sequence[Tensor], params: Params
-) -> tuple[list[Tensor], list[ir.Operation]]:
+def recorded(make: Callable[[], list[T]]) -> tuple[list[T], list[ir.Operation]]:
     """Runs a function that emits, and returns its result and the operations it emitted, in order."""
     point = ir.InsertionPoint.current
     holder = ir.Operation.create("ad.mark")
-    outs = make(xs, **params)
+    outs = make()
     end = ir.Operation.create("ad.mark")
     emitted: list[ir.Operation] = []
     collecting = False

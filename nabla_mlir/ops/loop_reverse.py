@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.ops.elementwise import add, compare, convert, divide, minimum, multiply, select, subtract
+from nabla_mlir.ops.elementwise import add, compare, divide, minimum, multiply, select, subtract
+from nabla_mlir.ops.loop_checkpoints import choose_plan, run_plan
 from nabla_mlir.ops.loops import Counter, find_counter, invariant_carries
-from nabla_mlir.ops.regions import Kept, body_of, captures_of, clone_body, emit_while, replace
+from nabla_mlir.ops.policies import exposed
+from nabla_mlir.ops.regions import MAX_RESIDUAL_BYTES, Kept, body_of, captures_of, clone_body, emit_while, replace
 from nabla_mlir.ops.registry import ZERO, MaybeZero, add_any, materialize, zeros
 from nabla_mlir.ops.reverse import PLACEHOLDER, Cotangents, accumulate, active_values, pull_back
-from nabla_mlir.ops.shape import dynamic_slice, dynamic_update_slice, reshape
+from nabla_mlir.ops.tapes import INDEX, count_at, empty_tape, read_row, write_row
 from nabla_mlir.ops.tensor import Tensor, full, wrap
 
-INDEX = np.dtype(np.int32)
 CHUNK = 512  # iterations that a loop of unknown length keeps at a time
 
 # Worth storing rather than computing again.
@@ -29,7 +29,7 @@ EXPENSIVE = {
     "stablehlo.reduce_window", "stablehlo.gather", "stablehlo.scatter", "stablehlo.cholesky",
     "stablehlo.triangular_solve", "stablehlo.fft", "stablehlo.tanh", "stablehlo.exponential", "stablehlo.logistic",
     "stablehlo.sine", "stablehlo.cosine", "stablehlo.log", "stablehlo.power", "stablehlo.if", "stablehlo.case",
-    "stablehlo.custom_call",
+    "stablehlo.custom_call", "ad.checkpoint",
 }  # fmt: skip
 
 
@@ -48,6 +48,9 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     """The cotangents of initial values and captures, emitted at the insertion point; `op` itself gains tapes."""
     from nabla_mlir.ops.control import active_carries
 
+    for inner in body_of(op.regions[1])[1]:
+        if inner.name == "ad.checkpoint":
+            exposed(inner)  # what its policy keeps can be stored
     invariant = set(invariant_carries(op))
     carries = [i for i in active_carries(op, active) if i not in invariant]
     inits = list(op.operands)
@@ -144,23 +147,10 @@ def _step_back(backward: _Backward, carry: Sequence[Tensor], known: dict[ir.Valu
     return [wrap(mapping.get(v, v)) for v in terminator.operands]
 
 
-def _write(tape: Tensor, value: Tensor, index: Tensor) -> Tensor:
-    zero = full((), 0, INDEX)
-    row = reshape(value, shape=(1, *value.shape))
-    return dynamic_update_slice(tape, row, index, *([zero] * value.ndim))
-
-
-def _read(tape: Tensor, index: Tensor) -> Tensor:
-    zero = full((), 0, INDEX)
-    rest = tape.shape[1:]
-    return reshape(dynamic_slice(tape, index, *([zero] * len(rest)), slice_sizes=(1, *rest)), shape=rest)
-
-
 def _tapes(backward: _Backward, length: int, derived: set[ir.Value]) -> tuple[list[ir.Value], list[Tensor]]:
     """The values that are stored, each once, and their empty tapes."""
     values = [v for v in dict.fromkeys(backward.stored.values()) if v not in derived]
-    likes = [wrap(v) for v in values]
-    return values, [full((length, *x.shape), 0, x.dtype) for x in likes]
+    return values, [empty_tape(length, wrap(v)) for v in values]
 
 
 def _forward(
@@ -189,11 +179,11 @@ def _forward(
         mapping = {a: c.value for a, c in zip(arguments, state, strict=True)}
         clone_body(ops, mapping)
         row = i if offset is None else subtract(i, offset)
-        filled = [_write(tape, wrap(mapping.get(v, v)), row) for tape, v in zip(rows, stored, strict=True)]
+        filled = [write_row(tape, wrap(mapping.get(v, v)), row) for tape, v in zip(rows, stored, strict=True)]
         new = [wrap(mapping.get(v, v)) for v in returned]
         return [*new, add(i, full((), 1, INDEX)), *filled]
 
-    results = emit_while([*start, index, *tapes], condition, body)
+    results = emit_while([*start, index, *tapes], condition, body, like=op)
     return results[:n], results[n], results[n + 1 :]
 
 
@@ -220,6 +210,9 @@ def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: lis
     if counter.trips == 0:
         backward.holder.erase()
         return [*seeds, *sums]
+    bound, row = residual_bound(op), _row_bytes(backward, {counting})
+    if bound is not None and row * counter.trips > bound:
+        return _planned(op, backward, counter, [*seeds, *sums], bound)
     with ir.InsertionPoint(op):
         stored, empty = _tapes(backward, counter.trips, {counting})
         if stored:
@@ -230,8 +223,8 @@ def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: lis
     dtype = wrap(counting).dtype
 
     def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
-        known = {v: _read(tape, i) for v, tape in zip(stored, tapes, strict=True)}
-        known[counting] = _count(i, counter, dtype)
+        known = {v: read_row(tape, i) for v, tape in zip(stored, tapes, strict=True)}
+        known[counting] = count_at(i, counter, dtype)
         return known
 
     last, first = full((), counter.trips - 1, INDEX), full((), 0, INDEX)
@@ -242,11 +235,46 @@ def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: lis
     return results
 
 
-def _count(i: Tensor, counter: Counter, dtype: np.dtype) -> Tensor:
-    value = i if dtype == INDEX else convert(i, dtype=dtype)
-    if counter.step != 1:
-        value = multiply(value, full((), counter.step, dtype))
-    return value if counter.start == 0 else add(value, full((), counter.start, dtype))
+def _planned(
+    op: ir.Operation, backward: _Backward, counter: Counter, cts: list[Tensor], bound: int
+) -> list[Tensor]:  # fmt: skip
+    """The tapes of all iterations would need more than `bound` bytes: pieces of it, from states that are kept."""
+    counting = body_of(op.regions[1])[0][counter.carry]
+    inits = [wrap(v) for v in op.operands]
+    plan = choose_plan(op, counter.trips, _row_bytes(backward, {counting}), sum(map(_bytes, inits)), bound)
+    stored, empty = _tapes(backward, plan.length, {counting})
+    one = full((), 1, INDEX)
+
+    def advance(state: Sequence[Tensor], first: Tensor, stop: Tensor) -> list[Tensor]:
+        return _forward(op, state, first, stop, None, [], [])[0]
+
+    def pull_piece(state: Sequence[Tensor], first: Tensor, stop: Tensor, cts: Sequence[Tensor]) -> list[Tensor]:
+        _, _, tapes = _forward(op, state, first, stop, first, stored, empty)
+
+        def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
+            row = subtract(i, first)
+            known = {v: read_row(tape, row) for v, tape in zip(stored, tapes, strict=True)}
+            known[counting] = count_at(i, counter, wrap(counting).dtype)
+            return known
+
+        return _backward_loop(backward, cts, subtract(stop, one), first, known_at)
+
+    results = run_plan(plan, inits, cts, advance, pull_piece)
+    backward.holder.erase()
+    return results
+
+
+def residual_bound(op: ir.Operation) -> int | None:
+    """How many bytes of states and tapes reverse mode may store for a loop; None for any number."""
+    return int(op.attributes[MAX_RESIDUAL_BYTES].value) if MAX_RESIDUAL_BYTES in op.attributes else None
+
+
+def _row_bytes(backward: _Backward, derived: set[ir.Value]) -> int:
+    return sum(_bytes(wrap(v)) for v in dict.fromkeys(backward.stored.values()) if v not in derived)
+
+
+def _bytes(x: Tensor) -> int:
+    return x.size * x.dtype.itemsize
 
 
 def _uncounted(op: ir.Operation, backward: _Backward, seeds: list[Tensor]) -> list[Tensor]:
@@ -260,8 +288,11 @@ def _uncounted(op: ir.Operation, backward: _Backward, seeds: list[Tensor]) -> li
     with ir.InsertionPoint(op):
         inits = [wrap(v) for v in op.operands]
         state, trips, _ = _forward(op, inits, full((), 0, INDEX), None, None, [], [])
-    chunk = full((), CHUNK, INDEX)
-    stored, empty = _tapes(backward, CHUNK, set())
+    length, bound, row = CHUNK, residual_bound(op), _row_bytes(backward, set())
+    if bound is not None and length * row > bound:
+        length = max(1, bound // row)
+    chunk = full((), length, INDEX)
+    stored, empty = _tapes(backward, length, set())
 
     def back_chunk(carry: list[Tensor]) -> list[Tensor]:
         first, cts = carry[0], carry[1:]  # first: the first iteration of the chunk
@@ -271,7 +302,7 @@ def _uncounted(op: ir.Operation, backward: _Backward, seeds: list[Tensor]) -> li
 
         def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
             row = subtract(i, first)
-            return {v: _read(tape, row) for v, tape in zip(stored, tapes, strict=True)}
+            return {v: read_row(tape, row) for v, tape in zip(stored, tapes, strict=True)}
 
         results = _backward_loop(backward, cts, subtract(stop, one), first, known_at)
         return [subtract(first, chunk), *results]

@@ -70,13 +70,28 @@ def fill(region: ir.Region, types: Sequence[ir.Type], make: Fill) -> list[Tensor
     return outs
 
 
-def emit_while(inits: Sequence[Tensor], condition: Callable[[list[Tensor]], Tensor], body: Fill) -> list[Tensor]:
-    """Emits ``while condition(carry): carry = body(carry)`` and returns the last carry."""
+MAX_RESIDUAL_BYTES = "ad.max_residual_bytes"  # of a loop: how much reverse mode may store for it
+
+
+def emit_while(
+    inits: Sequence[Tensor], condition: Callable[[list[Tensor]], Tensor], body: Fill, like: ir.Operation | None = None
+) -> list[Tensor]:
+    """Emits ``while condition(carry): carry = body(carry)`` and returns the last carry.
+
+    Args:
+      like: the loop that this one is made from; the bound on its memory holds for it too.
+    """
     types = [x.value.type for x in inits]
-    op = stablehlo.emit("stablehlo.while", [x.value for x in inits], results=types, regions=2)
+    attributes = bound_of(like) if like is not None else {}
+    op = stablehlo.emit("stablehlo.while", [x.value for x in inits], results=types, attributes=attributes, regions=2)
     fill(op.regions[0], types, lambda carry: [condition(carry)])
     fill(op.regions[1], types, body)
     return [wrap(r) for r in op.results]
+
+
+def bound_of(op: ir.Operation) -> dict[str, ir.Attribute]:
+    """The attribute that bounds the memory of a loop, if it has one."""
+    return {MAX_RESIDUAL_BYTES: op.attributes[MAX_RESIDUAL_BYTES]} if MAX_RESIDUAL_BYTES in op.attributes else {}
 
 
 def emit_case(index: Tensor, branches: Sequence[Callable[[], Sequence[Tensor]]]) -> list[Tensor]:
@@ -97,6 +112,15 @@ def emit_case(index: Tensor, branches: Sequence[Callable[[], Sequence[Tensor]]])
 def clone_body(ops: Iterable[ir.Operation], mapping: dict[ir.Value, ir.Value]) -> list[ir.Operation]:
     """Clones operations at the insertion point; `mapping` replaces values and is extended with the results."""
     return [clone_op(op, mapping) for op in ops]
+
+
+def emit_call(func: ir.Operation, arguments: Sequence[Tensor]) -> list[Tensor]:
+    """Emits a copy of the body of a function at the insertion point, and returns its results."""
+    block = func.regions[0].blocks[0]
+    mapping = {a: x.value for a, x in zip(block.arguments, arguments, strict=True)}
+    *ops, terminator = (op.operation for op in block.operations)
+    clone_body(ops, mapping)
+    return [wrap(mapping[v]) for v in terminator.operands]
 
 
 class Kept:

@@ -7,13 +7,17 @@ is linear in the tangents, is transposed in turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.locations import blaming, named
+from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.ops.elementwise import where_zero
 from nabla_mlir.ops.forward import carries_tangent, recorded
-from nabla_mlir.ops.regions import reads_of
+from nabla_mlir.ops.masks import taken
+from nabla_mlir.ops.regions import dependents, reads_of
 from nabla_mlir.ops.registry import (
     UNSUPPORTED,
     ZERO,
@@ -29,6 +33,7 @@ from nabla_mlir.ops.registry import (
 from nabla_mlir.ops.tensor import Tensor, wrap
 
 Cotangents = dict[ir.Value, Tensor]
+_FINITE = ("stablehlo.add", "stablehlo.subtract", "stablehlo.negate")  # their partials are 1 and -1
 
 
 def active_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
@@ -65,6 +70,8 @@ def pull_back(ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Co
         operands = reads_of(op)
         if not any(v in active for v in operands):
             continue
+        if debug.wanted("ops"):
+            debug.say("ops", f"vjp {op.name} {debug.types(operands, active)}, * is active", op.location)
         with blaming(op), named("vjp", op.location):
             record = record_of(op, "vjp")
             if record.kind == "control":
@@ -104,11 +111,18 @@ def _scaled(
     record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], ct: MaybeZero, params: Params
 ) -> list[MaybeZero]:
     assert record.partials is not None
+    if isinstance(ct, Zero):
+        return [ZERO] * len(xs)
     y = wrap(op.results[0])
-    return [
-        ZERO if isinstance(ct, Zero) or isinstance(partial, Zero) or not a else partial(ct, y, *xs, **params)
-        for partial, a in zip(record.partials, is_active, strict=True)
-    ]
+    mask = None if op.name in _FINITE else taken(ct)
+    pulled: list[MaybeZero] = []
+    for partial, a in zip(record.partials, is_active, strict=True):
+        if isinstance(partial, Zero) or not a:
+            pulled.append(ZERO)
+            continue
+        product = partial(ct, y, *xs, **params)
+        pulled.append(product if mask is None else where_zero(mask, product))
+    return pulled
 
 
 def _transposed(
@@ -127,14 +141,14 @@ def _linearized(
     record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], cts: list[MaybeZero], params: Params
 ) -> list[MaybeZero]:
     """Emits the jvp on placeholders for the tangents, and transposes it; the placeholders are dead afterwards."""
-    holders = {i: _placeholder(x) for i, (x, a) in enumerate(zip(xs, is_active, strict=True)) if a}
+    holders = {i: placeholder(x) for i, (x, a) in enumerate(zip(xs, is_active, strict=True)) if a}
     outs = [wrap(r) for r in op.results]
     old = list(outs)
 
-    def run(_: Sequence[Tensor]) -> list[MaybeZero]:
+    def run() -> list[MaybeZero]:
         return record.jvp(outs, xs, [holders.get(i, ZERO) for i in range(len(xs))], **params)
 
-    tangents, emitted = recorded(run, xs, {})  # type: ignore[arg-type]
+    tangents, emitted = recorded(run)
     for before, after in zip(old, outs, strict=True):
         if after is not before:
             _hoist(emitted, op)
@@ -162,5 +176,49 @@ def _hoist(emitted: Sequence[ir.Operation], op: ir.Operation) -> None:
 PLACEHOLDER = "ad.placeholder"
 
 
-def _placeholder(like: Tensor) -> Tensor:
+def transposed(
+    what: str, make: Callable[[list[Tensor]], Sequence[MaybeZero]], likes: Sequence[Tensor], cts: Sequence[MaybeZero]
+) -> list[MaybeZero]:
+    """The transpose of the linear map that `make` emits, applied to `cts`: one cotangent for each of `likes`.
+
+    The map is emitted on placeholders at the current insertion point, and its transpose behind it; what only
+    the map itself needs is dead afterwards.
+
+    Raises:
+      RuleMissingError: the map is not linear, so that its transpose needs the values that it is applied to.
+    """
+    holders = [placeholder(x) for x in likes]
+    outs, emitted = recorded(lambda: list(make(holders)))
+    return pulled(what, outs, emitted, holders, cts)
+
+
+def pulled(
+    what: str, outs: Sequence[MaybeZero], emitted: list[ir.Operation], holders: Sequence[Tensor],
+    cts: Sequence[MaybeZero],
+) -> list[MaybeZero]:  # fmt: skip
+    """`transposed` of a map that has been emitted already, on these holders; see there."""
+    roots = [h.value for h in holders]
+    active = active_values(emitted, roots)
+    found: Cotangents = {}
+
+    def pull() -> list[MaybeZero]:
+        for out, ct in zip(outs, cts, strict=True):
+            if not isinstance(out, Zero):
+                accumulate(found, out.value, ct, active)
+        pull_back(emitted, active, found)
+        return [found.get(root, ZERO) for root in roots]
+
+    results, pulling = recorded(pull)
+    varying = dependents([*emitted, *pulling], roots)
+    if any(isinstance(r, Tensor) and r.value in varying for r in results):
+        raise RuleMissingError(
+            f"{what} requires a rule that is linear in its tangents (or cotangents), got one that is not.",
+            help="products of tangents, and decisions by them, have no transpose; use the other mode of "
+            "differentiation, which runs the rule as it is.",
+        )  # fmt: skip
+    return results
+
+
+def placeholder(like: Tensor) -> Tensor:
+    """Stands for a tangent in a linear map that is going to be transposed."""
     return wrap(ir.Operation.create(PLACEHOLDER, results=[like.value.type]).results[0])

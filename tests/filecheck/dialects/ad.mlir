@@ -33,3 +33,71 @@ func.func @stop_gradient(%x: tensor<3xf32>) -> tensor<3xf32> {
   %y = "ad.stop_gradient"(%x) : (tensor<3xf32>) -> tensor<3xf32>
   return %y : tensor<3xf32>
 }
+
+// CHECK-LABEL: func.func @custom_jvp
+// CHECK: "ad.custom_jvp"(%{{.*}}) ({
+// CHECK: "ad.recur"(%{{.*}}) {name = "f"} : (tensor<f32>) -> tensor<f32>
+// CHECK: }) {name = "f", of = array<i64: 0>, wrt = array<i64: 0>} : (tensor<f32>) -> tensor<f32>
+func.func @custom_jvp(%x: tensor<f32>) -> tensor<f32> {
+  %y = "ad.custom_jvp"(%x) ({
+  ^bb0(%a: tensor<f32>):
+    %b = stablehlo.exponential %a : tensor<f32>
+    stablehlo.return %b : tensor<f32>
+  }, {
+  ^bb0(%a: tensor<f32>, %t: tensor<f32>):
+    %b = "ad.recur"(%a) {name = "f"} : (tensor<f32>) -> tensor<f32>
+    %c = stablehlo.multiply %b, %t : tensor<f32>
+    stablehlo.return %b, %c : tensor<f32>, tensor<f32>
+  }) {name = "f", wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<f32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// CHECK-LABEL: func.func @custom_vjp
+// CHECK: "ad.custom_vjp"(%{{.*}}) ({
+// CHECK: }) {name = "f", of = array<i64: 0>, wrt = array<i64: 0>} : (tensor<f32>) -> tensor<f32>
+func.func @custom_vjp(%x: tensor<f32>) -> tensor<f32> {
+  %y = "ad.custom_vjp"(%x) ({
+  ^bb0(%a: tensor<f32>):
+    stablehlo.return %a : tensor<f32>
+  }, {
+  ^bb0(%a: tensor<f32>):
+    stablehlo.return %a : tensor<f32>
+  }, {
+  ^bb0(%ct: tensor<f32>):
+    %c = stablehlo.negate %ct : tensor<f32>
+    stablehlo.return %c : tensor<f32>
+  }) {name = "f", wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<f32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// CHECK-LABEL: func.func @linear_solve
+// CHECK: "ad.linear_solve"(%{{.*}}) ({
+// CHECK: }) {transposable = true} : (tensor<f32>) -> tensor<f32>
+func.func @linear_solve(%a: tensor<f32>, %b: tensor<f32>) -> tensor<f32> {
+  %x = "ad.linear_solve"(%b) ({
+  ^bb0(%v: tensor<f32>):
+    %0 = stablehlo.multiply %a, %v : tensor<f32>
+    stablehlo.return %0 : tensor<f32>
+  }, {
+  ^bb0(%v: tensor<f32>):
+    %0 = stablehlo.divide %v, %a : tensor<f32>
+    stablehlo.return %0 : tensor<f32>
+  }, {
+  ^bb0(%v: tensor<f32>):
+    %0 = stablehlo.divide %v, %a : tensor<f32>
+    stablehlo.return %0 : tensor<f32>
+  }) {transposable = true} : (tensor<f32>) -> tensor<f32>
+  return %x : tensor<f32>
+}
+
+// CHECK-LABEL: func.func @checkpoint
+// CHECK: "ad.checkpoint"() ({
+// CHECK: "ad.name"(%{{.*}}) {name = "a"} : (tensor<f32>) -> tensor<f32>
+// CHECK: }) {policies = {{\[\[}}"save_only_these_names", "a"{{\]\]}}, prevent_cse = true, recompute = false} : () -> tensor<f32>
+func.func @checkpoint(%x: tensor<f32>) -> tensor<f32> {
+  %y = "ad.checkpoint"() ({
+    %a = "ad.name"(%x) {name = "a"} : (tensor<f32>) -> tensor<f32>
+    stablehlo.return %a : tensor<f32>
+  }) {policies = [["save_only_these_names", "a"]], prevent_cse = true, recompute = false} : () -> tensor<f32>
+  return %y : tensor<f32>
+}

@@ -99,3 +99,178 @@ func.func @results(%x: tensor<f32>) -> tensor<f64> {
   }) {wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f64>)
   return %dy : tensor<f64>
 }
+
+// -----
+
+func.func @no_name(%x: tensor<f32>, %v: tensor<2xf32>, %n: tensor<i32>) -> tensor<f32> {
+  // expected-error@below {{ad.custom_jvp requires a name that is not empty.}}
+  %y = "ad.custom_jvp"(%x) ({
+  ^bb0(%a0: tensor<f32>):
+    stablehlo.return %a0 : tensor<f32>
+  }, {
+  ^bb0(%a0: tensor<f32>, %a1: tensor<f32>):
+    stablehlo.return %a0, %a1 : tensor<f32>, tensor<f32>
+  }) {name = "", wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<f32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @custom_wrt(%x: tensor<f32>, %v: tensor<2xf32>, %n: tensor<i32>) -> tensor<f32> {
+  // expected-error@below {{ad.custom_jvp requires rising indices below 1 in 'wrt', got [1].}}
+  %y = "ad.custom_jvp"(%x) ({
+  ^bb0(%a0: tensor<f32>):
+    stablehlo.return %a0 : tensor<f32>
+  }, {
+  ^bb0(%a0: tensor<f32>, %a1: tensor<f32>):
+    stablehlo.return %a0, %a1 : tensor<f32>, tensor<f32>
+  }) {name = "f", wrt = array<i64: 1>, of = array<i64: 0>} : (tensor<f32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @custom_integer(%x: tensor<f32>, %v: tensor<2xf32>, %n: tensor<i32>) -> tensor<f32> {
+  // expected-error@below {{ad.custom_jvp requires floating-point types at 'wrt', got (tensor<i32>).}}
+  %y = "ad.custom_jvp"(%n) ({
+  ^bb0(%a0: tensor<i32>):
+    %c = stablehlo.convert %a0 : (tensor<i32>) -> tensor<f32>
+    stablehlo.return %c : tensor<f32>
+  }, {
+  ^bb0(%a0: tensor<f32>, %a1: tensor<f32>):
+    stablehlo.return %a0, %a1 : tensor<f32>, tensor<f32>
+  }) {name = "f", wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<i32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @custom_primal(%x: tensor<f32>, %v: tensor<2xf32>, %n: tensor<i32>) -> tensor<f32> {
+  // expected-error@below {{ad.custom_jvp requires a region primal that takes (tensor<f32>), got (tensor<2xf32>).}}
+  %y = "ad.custom_jvp"(%x) ({
+  ^bb0(%a0: tensor<2xf32>):
+    stablehlo.return %a0 : tensor<2xf32>
+  }, {
+  ^bb0(%a0: tensor<f32>, %a1: tensor<f32>):
+    stablehlo.return %a0, %a1 : tensor<f32>, tensor<f32>
+  }) {name = "f", wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<f32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @custom_rule(%x: tensor<f32>, %v: tensor<2xf32>, %n: tensor<i32>) -> tensor<f32> {
+  // expected-error@below {{ad.custom_jvp requires a region rule that returns (tensor<f32>, tensor<f32>), got (tensor<f32>).}}
+  %y = "ad.custom_jvp"(%x) ({
+  ^bb0(%a0: tensor<f32>):
+    stablehlo.return %a0 : tensor<f32>
+  }, {
+  ^bb0(%a0: tensor<f32>, %a1: tensor<f32>):
+    stablehlo.return %a0 : tensor<f32>
+  }) {name = "f", wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<f32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @custom_bwd(%x: tensor<f32>, %v: tensor<2xf32>, %n: tensor<i32>) -> tensor<f32> {
+  // expected-error@below {{ad.custom_vjp requires a region bwd that takes (tensor<f32>), got (tensor<f32>, tensor<f32>).}}
+  %y = "ad.custom_vjp"(%x) ({
+  ^bb0(%a0: tensor<f32>):
+    stablehlo.return %a0 : tensor<f32>
+  }, {
+  ^bb0(%a0: tensor<f32>):
+    stablehlo.return %a0 : tensor<f32>
+  }, {
+  ^bb0(%a0: tensor<f32>, %a1: tensor<f32>):
+    stablehlo.return %a0 : tensor<f32>
+  }) {name = "f", wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<f32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @solve_region(%x: tensor<f32>, %v: tensor<2xf32>, %n: tensor<i32>) -> tensor<f32> {
+  // expected-error@below {{ad.linear_solve requires a region solve that takes (tensor<f32>), got (tensor<2xf32>).}}
+  %y = "ad.linear_solve"(%x) ({
+  ^bb0(%a0: tensor<f32>):
+    stablehlo.return %a0 : tensor<f32>
+  }, {
+  ^bb0(%a0: tensor<2xf32>):
+    stablehlo.return %a0 : tensor<2xf32>
+  }, {
+  ^bb0(%a0: tensor<f32>):
+    stablehlo.return %a0 : tensor<f32>
+  }) {transposable = true} : (tensor<f32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @solve_results(%x: tensor<f32>, %v: tensor<2xf32>, %n: tensor<i32>) -> tensor<f32> {
+  // expected-error@below {{ad.linear_solve requires results of types (tensor<2xf32>), got (tensor<f32>).}}
+  %y = "ad.linear_solve"(%v) ({
+  ^bb0(%a0: tensor<f32>):
+    stablehlo.return %a0 : tensor<f32>
+  }, {
+  ^bb0(%a0: tensor<f32>):
+    stablehlo.return %a0 : tensor<f32>
+  }, {
+  ^bb0(%a0: tensor<f32>):
+    stablehlo.return %a0 : tensor<f32>
+  }) {transposable = true} : (tensor<2xf32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @recur_alone(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@below {{ad.recur requires to stand in a rule of the name it has, got 'f'.}}
+  %y = "ad.recur"(%x) {name = "f"} : (tensor<f32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @recur_types(%x: tensor<f32>) -> tensor<f32> {
+  %y = "ad.custom_jvp"(%x) ({
+  ^bb0(%a0: tensor<f32>):
+    stablehlo.return %a0 : tensor<f32>
+  }, {
+  ^bb0(%a0: tensor<f32>, %a1: tensor<f32>):
+    // expected-error@below {{ad.recur requires operands of types (tensor<f32>), got (tensor<f32>, tensor<f32>).}}
+    %b = "ad.recur"(%a0, %a1) {name = "f"} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    stablehlo.return %b, %a1 : tensor<f32>, tensor<f32>
+  }) {name = "f", wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<f32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @policy_unknown(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@below {{ad.checkpoint requires policies among nothing_saveable, everything_saveable, dots_saveable, dots_with_no_batch_dims_saveable, save_only_these_names, save_any_names_but_these, save_anything_except_these_names, got all.}}
+  %y = "ad.checkpoint"() ({
+    stablehlo.return %x : tensor<f32>
+  }) {policies = [["all"]], prevent_cse = true, recompute = false} : () -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @policy_form(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@below {{ad.checkpoint requires 'policies' as a list of lists of words, got ["nothing_saveable"].}}
+  %y = "ad.checkpoint"() ({
+    stablehlo.return %x : tensor<f32>
+  }) {policies = ["nothing_saveable"], prevent_cse = true, recompute = false} : () -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @checkpoint_flag(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@below {{ad.checkpoint requires the attribute 'recompute' as true or false, got 1 : i32.}}
+  %y = "ad.checkpoint"() ({
+    stablehlo.return %x : tensor<f32>
+  }) {policies = [["nothing_saveable"]], prevent_cse = true, recompute = 1 : i32} : () -> tensor<f32>
+  return %y : tensor<f32>
+}

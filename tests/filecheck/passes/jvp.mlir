@@ -120,3 +120,27 @@ func.func @linear_map(%a: tensor<2x3xf32>, %b: tensor<3x4xf32>, %t: tensor<3x4xf
     : (tensor<3x4xf32>, tensor<3x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>)
   return %z, %dz : tensor<2x4xf32>, tensor<2x4xf32>
 }
+
+// The rule of the user's takes the place of the function; where it calls the function, the whole operation stands again.
+// CHECK-LABEL: func.func @custom_rule
+// CHECK-SAME: (%[[X:.*]]: tensor<f32>, %[[T:.*]]: tensor<f32>)
+// CHECK: %[[Y:.*]] = "ad.custom_jvp"(%[[X]])
+// CHECK: %[[DY:.*]] = stablehlo.multiply %[[Y]], %[[T]]
+// CHECK-NEXT: return %[[DY]]
+func.func @custom_rule(%x: tensor<f32>, %t: tensor<f32>) -> tensor<f32> {
+  %y, %dy = "ad.jvp"(%x, %t) ({
+  ^bb0(%p: tensor<f32>):
+    %q = "ad.custom_jvp"(%p) ({
+    ^bb0(%a: tensor<f32>):
+      %b = stablehlo.exponential %a : tensor<f32>
+      stablehlo.return %b : tensor<f32>
+    }, {
+    ^bb0(%a: tensor<f32>, %s: tensor<f32>):
+      %b = "ad.recur"(%a) {name = "f"} : (tensor<f32>) -> tensor<f32>
+      %c = stablehlo.multiply %b, %s : tensor<f32>
+      stablehlo.return %b, %c : tensor<f32>, tensor<f32>
+    }) {name = "f", wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<f32>) -> tensor<f32>
+    stablehlo.return %q : tensor<f32>
+  }) {wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
+  return %dy : tensor<f32>
+}

@@ -114,3 +114,24 @@ func.func @linear_map(%a: tensor<2x3xf32>, %b: tensor<3x4xf32>, %ct: tensor<2x4x
     : (tensor<3x4xf32>, tensor<2x4xf32>) -> (tensor<2x4xf32>, tensor<3x4xf32>)
   return %dz : tensor<3x4xf32>
 }
+
+// The backward pass of a checkpointed region is a region that computes it again; what the policy keeps is a result.
+// CHECK-LABEL: func.func @checkpoint
+// CHECK-SAME: (%[[X:.*]]: tensor<f32>, %[[CT:.*]]: tensor<f32>)
+// CHECK: "ad.checkpoint"() ({
+// CHECK: stablehlo.sine %[[X]]
+// CHECK: stablehlo.cosine
+// CHECK: }) {policies = {{\[\[}}"nothing_saveable"{{\]\]}}, prevent_cse = true, recompute = true} : () -> tensor<f32>
+// CHECK: return
+func.func @checkpoint(%x: tensor<f32>, %ct: tensor<f32>) -> tensor<f32> {
+  %y, %dx = "ad.vjp"(%x, %ct) ({
+  ^bb0(%p: tensor<f32>):
+    %q = "ad.checkpoint"() ({
+      %a = stablehlo.sine %p : tensor<f32>
+      %b = stablehlo.sine %a : tensor<f32>
+      stablehlo.return %b : tensor<f32>
+    }) {policies = [["nothing_saveable"]], prevent_cse = true, recompute = false} : () -> tensor<f32>
+    stablehlo.return %q : tensor<f32>
+  }) {wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
+  return %dx : tensor<f32>
+}

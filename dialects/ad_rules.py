@@ -1,0 +1,210 @@
+"""The operations of `ad` that carry rules of the user's own in regions beside the function itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.ad import types_text
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.regions import RegionOp
+from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
+from nabla_mlir.errors import VerifyError
+
+RECUR = "ad.recur"
+Types = list[ir.Type]
+
+
+class RuleOp(RegionOp):
+    """What the operations of this module share: named regions, each of one block that ends in `stablehlo.return`."""
+
+    region_names: tuple[str, ...] = ()
+
+    def types_of(self, region: str) -> tuple[Types, Types]:
+        """The types of the arguments and of the returned values of a region."""
+        block = self.op.regions[self.region_names.index(region)].blocks[0]
+        terminator = block.operations[len(block.operations) - 1].operation
+        return [a.type for a in block.arguments], [v.type for v in terminator.operands]
+
+    def verify_regions(self) -> tuple[Types, Types]:
+        """Checks that every region is there; returns the types of operands and results."""
+        wanted = ", ".join(self.region_names)
+        self.require(
+            len(self.op.regions) == len(self.region_names), f"the regions {wanted}, got {len(self.op.regions)}"
+        )
+        for name, region in zip(self.region_names, self.op.regions, strict=True):
+            self.verify_region(region, f"a region {name}")
+        return [v.type for v in self.op.operands], [r.type for r in self.op.results]
+
+    def verify_types(self, region: str, arguments: Sequence[ir.Type], returned: Sequence[ir.Type]) -> None:
+        """Raises VerifyError unless a region takes and returns these types."""
+        for word, expected, got in zip(("takes", "returns"), (arguments, returned), self.types_of(region), strict=True):
+            self.require(
+                got == list(expected), f"a region {region} that {word} {types_text(expected)}, got {types_text(got)}"
+            )
+
+
+class _CustomOp(RuleOp):
+    @property
+    def label(self) -> str:
+        """The name by which `ad.recur` refers to this operation from inside its rules."""
+        self.require("name" in self.op.attributes, "the attribute 'name'")
+        return str(ir.StringAttr(self.op.attributes["name"]).value)
+
+    @property
+    def wrt(self) -> tuple[int, ...]:
+        """The indices of the operands that have derivatives."""
+        return self.integers("wrt")
+
+    @property
+    def of(self) -> tuple[int, ...]:
+        """The indices of the results that have derivatives."""
+        return self.integers("of")
+
+    def _verify_custom(self) -> tuple[Types, Types, Types, Types]:
+        operands, results = self.verify_regions()
+        self.require(bool(self.label), "a name that is not empty")
+        for word, indices, types in (("wrt", self.wrt, operands), ("of", self.of, results)):
+            fits = list(indices) == sorted({i for i in indices if 0 <= i < len(types)})
+            self.require(fits, f"rising indices below {len(types)} in '{word}', got {list(indices)}")
+            wrong = [types[i] for i in indices if not is_differentiable(shape_and_dtype(types[i])[1])]
+            self.require(not wrong, f"floating-point types at '{word}', got {types_text(wrong)}")
+        self.verify_types("primal", operands, results)
+        return operands, results, [operands[i] for i in self.wrt], [results[i] for i in self.of]
+
+
+class CustomJvpOp(_CustomOp):
+    """``ad.custom_jvp``: arguments -> results, with a rule (arguments, tangents) -> (results, tangents)."""
+
+    name = "ad.custom_jvp"
+    region_names = ("primal", "rule")
+
+    def verify(self) -> None:
+        """Raises VerifyError unless the regions fit operands and results."""
+        operands, results, tangents, out_tangents = self._verify_custom()
+        self.verify_types("rule", operands + tangents, results + out_tangents)
+
+
+class CustomVjpOp(_CustomOp):
+    """``ad.custom_vjp``: arguments -> results, with fwd: arguments -> (results, residuals), and bwd:
+    (residuals, cotangents) -> cotangents.
+    """
+
+    name = "ad.custom_vjp"
+    region_names = ("primal", "fwd", "bwd")
+
+    def verify(self) -> None:
+        """Raises VerifyError unless the regions fit operands, results and each other."""
+        operands, results, cotangents, out_cotangents = self._verify_custom()
+        residuals = self.types_of("fwd")[1][len(results) :]
+        self.verify_types("fwd", operands, results + residuals)
+        self.verify_types("bwd", residuals + out_cotangents, cotangents)
+
+
+class LinearSolveOp(RuleOp):
+    """``ad.linear_solve``: b -> x with matvec(x) = b, found by `solve`; the transposed system by `transpose_solve`.
+
+    Where `transposable` is false nobody gave a solver of the transposed system: that region is not used, and there is
+    no reverse mode.
+    """
+
+    name = "ad.linear_solve"
+    region_names = ("matvec", "solve", "transpose_solve")
+
+    def verify(self) -> None:
+        """Raises VerifyError unless every region maps the type of the operands to itself."""
+        operands, results = self.verify_regions()
+        self.require(isinstance(self.op.attributes.get("transposable"), ir.BoolAttr), "the attribute 'transposable'")
+        self.require(operands == results, f"results of types {types_text(operands)}, got {types_text(results)}")
+        for region in self.region_names:
+            self.verify_types(region, operands, operands)
+
+
+POLICIES = (
+    "nothing_saveable", "everything_saveable", "dots_saveable", "dots_with_no_batch_dims_saveable",
+    "save_only_these_names", "save_any_names_but_these", "save_anything_except_these_names",
+)  # fmt: skip
+
+
+class CheckpointOp(RuleOp):
+    """``ad.checkpoint``: a region without arguments that reverse mode computes again instead of keeping its values.
+
+    ``policies`` is a list of lists of words, the first of which names a policy and the others its arguments; what any
+    of them allows is kept. ``recompute`` marks the region of a backward pass; unless ``prevent_cse`` is false its
+    inputs are held apart from the forward pass when it is inlined.
+    """
+
+    name = "ad.checkpoint"
+    region_names = ("body",)
+
+    @property
+    def policies(self) -> list[list[str]]:
+        """The policies, each a word and its arguments."""
+        value = self.op.attributes.get("policies")
+        lists = [list(words) if isinstance(words, ir.ArrayAttr) else [] for words in value or []]
+        fits = isinstance(value, ir.ArrayAttr) and all(
+            words and all(isinstance(word, ir.StringAttr) for word in words) for words in lists
+        )
+        self.require(fits, f"'policies' as a list of lists of words, got {value}")
+        return [[word.value for word in words] for words in lists]
+
+    @property
+    def prevent_cse(self) -> bool:
+        """Whether the recomputation is held apart from the forward pass."""
+        return self._flag("prevent_cse")
+
+    @property
+    def recompute(self) -> bool:
+        """Whether this is the region of a backward pass."""
+        return self._flag("recompute")
+
+    def _flag(self, name: str) -> bool:
+        value = self.op.attributes.get(name)
+        self.require(isinstance(value, ir.BoolAttr), f"the attribute '{name}' as true or false, got {value}")
+        return bool(value.value)
+
+    def verify(self) -> None:
+        """Raises VerifyError unless results and attributes fit."""
+        operands, results = self.verify_regions()
+        self.require(not operands, f"no operands, got {types_text(operands)}")
+        self.verify_types("body", [], results)
+        for word, *_ in self.policies:
+            self.require(word in POLICIES, f"policies among {', '.join(POLICIES)}, got {word}")
+        self._flag("prevent_cse")
+        self._flag("recompute")
+
+
+CUSTOM: dict[str, type[CustomJvpOp] | type[CustomVjpOp]] = {"ad.custom_jvp": CustomJvpOp, "ad.custom_vjp": CustomVjpOp}
+
+RULES: dict[str, type[CustomJvpOp] | type[CustomVjpOp] | type[LinearSolveOp] | type[CheckpointOp]] = {
+    **CUSTOM,
+    LinearSolveOp.name: LinearSolveOp,
+    CheckpointOp.name: CheckpointOp,
+}
+
+
+def verify_recur(op: ir.Operation) -> None:
+    """Raises VerifyError unless an `ad.recur` stands in a rule of its name and fits it."""
+    label = op.attributes["name"].value if "name" in op.attributes else None
+    around = enclosing(op, label)
+    if around is None:
+        raise VerifyError(
+            f"ad.recur requires to stand in a rule of the name it has, got {label!r}.", where=source_of(op.location)
+        )
+    for word, mine, theirs in (("operands", op.operands, around.operands), ("results", op.results, around.results)):
+        expected, got = [v.type for v in theirs], [v.type for v in mine]
+        if expected != got:
+            raise VerifyError(f"ad.recur requires {word} of types {types_text(expected)}, got {types_text(got)}.",
+                              where=source_of(op.location))  # fmt: skip
+
+
+def enclosing(op: ir.Operation, label: str | None) -> ir.Operation | None:
+    """The innermost custom rule of that name around an operation."""
+    parent = op.parent
+    while parent is not None:
+        around = parent.operation
+        if around.name in CUSTOM and CUSTOM[around.name](around).label == label:
+            return around
+        parent = around.parent
+    return None

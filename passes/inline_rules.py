@@ -1,0 +1,47 @@
+"""The end of custom rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.ad_rules import CUSTOM, CheckpointOp, LinearSolveOp
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.ops.checkpoint import emit_body
+from nabla_mlir.ops.custom_rules import emit_rule
+from nabla_mlir.ops.regions import replace
+from nabla_mlir.ops.tensor import Tensor, wrap
+from nabla_mlir.passes.base import Pass, register
+
+# The region that is the value of the operation.
+VALUE = {**dict.fromkeys(CUSTOM, 0), LinearSolveOp.name: LinearSolveOp.region_names.index("solve")}
+
+
+def _value(op: ir.Operation) -> list[Tensor]:
+    """What stands for the results of an operation once nothing is differentiated any more."""
+    if op.name == "ad.name":
+        return [wrap(op.operands[0])]
+    if op.name == CheckpointOp.name:
+        return emit_body(op)
+    return emit_rule(op, VALUE[op.name], list(op.operands))
+
+
+@register
+@dataclass(frozen=True)
+class InlineRulesPass(Pass):
+    """Replace each operation with rules of its own by its value, once every derivative has been expanded.
+
+    The body of `ad.custom_jvp` and `ad.custom_vjp`, and the solver of `ad.linear_solve`, take their place. So does the
+    body of `ad.checkpoint`; in a backward pass its inputs pass a barrier, so that it is computed a second time.
+    Example: tests/filecheck/passes/inline_rules.mlir
+    """
+
+    name: ClassVar[str] = "nabla-inline-rules"
+
+    def run(self, module: ir.Operation) -> None:
+        while found := [op for op in nested(module) if op.name in VALUE or op.name in ("ad.name", CheckpointOp.name)]:
+            op = found[-1]  # an outer one, which may hold others, comes behind them
+            with ir.InsertionPoint(op), op.location:
+                replace(op, _value(op))
