@@ -9,6 +9,7 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.builder import Recording, Val, recording
+from nabla_mlir.dialects.regions import nested
 from nabla_mlir.errors import PassError, RuleMissingError
 from nabla_mlir.passes import (
     legalize_arithmetic,  # noqa: F401  (registers its patterns, as do the others)
@@ -26,6 +27,7 @@ from nabla_mlir.passes import (
 )
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.legalize_aliasing import forget_unique_indices, separate_buffers
+from nabla_mlir.passes.legalize_loops import legalize_loop
 from nabla_mlir.passes.legalize_pattern import PATTERNS, TARGETS, Replacement, Target
 
 
@@ -49,6 +51,8 @@ class LegalizeForIreePass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrites `module` in place."""
+        for op in [o for o in nested(module.operation) if o.name == "stablehlo.while"]:
+            legalize_loop(op)
         with recording() as record, legalize_formulas.for_target(self.target):
             found: list[ir.Operation] = []
             calls: list[ir.Operation] = []

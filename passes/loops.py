@@ -7,11 +7,12 @@ from iree.compiler import ir
 from nabla_mlir.ops.loop_reverse import EXPENSIVE
 from nabla_mlir.ops.regions import body_of, bound_of, reads_of
 from nabla_mlir.passes.dce import is_unused
+from nabla_mlir.passes.loop_tapes import read_from_outside, shift_tapes
 
 
 def simplify_loop(op: ir.Operation) -> bool:
     """Simplifies one `stablehlo.while`; returns whether anything changed (the operation may have been replaced)."""
-    hoisted = _hoist_expensive(op)
+    hoisted = _hoist_expensive(op) | shift_tapes(op) | read_from_outside(op)
     dropped = _shared_invariants(op) | _merged_equals(op)
     dropped |= _dead(op, dropped)
     if dropped:

@@ -11,7 +11,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.importing import inline_calls
+from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.portable import parse
 
 FREE = {"func.func", "func.return"} | {f"stablehlo.{word}" for word in ("constant", "return", "while", "if", "case")}
@@ -65,7 +65,7 @@ def _flops(op: ir.Operation) -> int:
 def jax_module(f: Any, *args: Any) -> ir.Module:
     """What JAX emits for a function, its calls inlined."""
     module = parse(jax.jit(f).lower(*args).as_text())
-    inline_calls(module)
+    Pipeline.parse("nabla-inline-calls").run(module)
     return module
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.ops.batching import Mapped, batch_ops, varying_values
-from nabla_mlir.ops.elementwise import clamp, compare, logical_and, select
+from nabla_mlir.ops.elementwise import clamp, compare, logical_and, logical_not, select
+from nabla_mlir.ops.entries import batch_gated, choose, gated
 from nabla_mlir.ops.forward import Tangents, carries_tangent, push_forward
 from nabla_mlir.ops.kinds import prefixed
 from nabla_mlir.ops.loop_reverse import while_vjp
@@ -29,7 +30,6 @@ from nabla_mlir.ops.regions import (
 )
 from nabla_mlir.ops.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, materialize, register
 from nabla_mlir.ops.reverse import Cotangents, accumulate, active_values, pull_back
-from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.ops.tensor import Tensor, full, wrap
 
 BOOL = np.dtype(bool)
@@ -108,15 +108,20 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
     inits = [mapped[v] if v in mapped else wrap(unmapped.get(v, v)) for v in op.operands]
     inits = [prefixed(x, size) if i in varying and op.operands[i] not in mapped else x for i, x in enumerate(inits)]
 
-    def run(region_ops: Any, region_arguments: Any, carry: Sequence[Tensor]) -> Callable[[ir.Value, bool], Tensor]:
+    def run(
+        region_ops: Any, region_arguments: Any, carry: Sequence[Tensor], alive: Tensor | None = None
+    ) -> Callable[[ir.Value, bool], Tensor]:
         inner: Mapped = dict(mapped)
         same = dict(unmapped)
         for i, (a, c) in enumerate(zip(region_arguments, carry, strict=True)):
             if i in varying:
-                inner[a] = c
+                inner[a] = c if alive is None else gated(alive, c)
             else:
                 same[a] = c.value
-        batch_ops(region_ops, inner, size, unmapped=same)
+        if alive is None:
+            batch_ops(region_ops, inner, size, unmapped=same)
+        else:
+            batch_gated(region_ops, inner, same, size, alive, region_arguments)
 
         def value(v: ir.Value, wanted: bool) -> Tensor:
             if v in inner:
@@ -129,8 +134,8 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
     def test(carry: Sequence[Tensor]) -> Tensor:
         return run(test_ops, tests, carry)(predicate, per_entry)
 
-    def step(carry: Sequence[Tensor]) -> list[Tensor]:
-        value = run(ops, arguments, carry)
+    def step(carry: Sequence[Tensor], alive: Tensor | None = None) -> list[Tensor]:
+        value = run(ops, arguments, carry, alive)
         return [value(r, i in varying) for i, r in enumerate(returned)]
 
     emit = functools.partial(_while_per_entry, varying=varying, changing=changing) if per_entry else emit_while
@@ -155,22 +160,15 @@ def _while_per_entry(
 
     def body(carry: list[Tensor]) -> list[Tensor]:
         *state, alive = carry
-        new = step(state)
+        new = step(state, alive)
         kept = [
-            _choose(alive, a, b) if i in varying and i in changing else a
+            choose(alive, a, b) if i in varying and i in changing else a
             for i, (a, b) in enumerate(zip(new, state, strict=True))
         ]
         # An entry that has ended does not start again.
         return [*kept, logical_and(alive, test(kept))]
 
     return emit_while([*inits, test(inits)], any_left, body, like=like)[:-1]
-
-
-def _choose(pred: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Per entry a or b; `pred` has the mapped axis alone."""
-    if a.ndim > 1:
-        pred = broadcast_in_dim(pred, shape=a.shape, broadcast_dimensions=(0,))
-    return select(pred, a, b)
 
 
 # ---------------------------------------------------------------- if and case
@@ -246,8 +244,11 @@ def _case_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.V
     captured = [v for v in captures_of(op) if v in mapped]
 
     if index in mapped:
-        every = [True] * len(op.results)
-        results = _choose_entries(mapped[index], [branch_batched(*b, every, mapped, size, unmapped) for b in branches])
+        taken = _taken(mapped[index], len(branches))
+        outs = [_branch_gated(*b, mapped, size, unmapped, t) for b, t in zip(branches, taken, strict=True)]
+        results = outs[-1]
+        for chosen, entries in zip(reversed(outs[:-1]), reversed(taken[:-1]), strict=True):
+            results = [choose(entries, a, b) for a, b in zip(chosen, results, strict=True)]
         mapped.update(zip(op.results, results, strict=True))
         return
     wanted = [any(b[1][i] in varying_values(b[0], captured) for b in branches) for i in range(len(op.results))]
@@ -274,19 +275,26 @@ def branch_batched(
     return outs
 
 
-def _choose_entries(index: Tensor, branches: list[list[Tensor]]) -> list[Tensor]:
+def _branch_gated(
+    ops: Sequence[ir.Operation], returned: Sequence[ir.Value], mapped: Mapped, size: int,
+    unmapped: dict[ir.Value, ir.Value], taken: Tensor,
+) -> list[Tensor]:  # fmt: skip
+    """`branch_batched` for a branch that only some entries take."""
+    inner, same = dict(mapped), dict(unmapped)
+    batch_gated(ops, inner, same, size, taken)
+    return [inner[r] if r in inner else prefixed(wrap(same.get(r, r)), size) for r in returned]
+
+
+def _taken(index: Tensor, branches: int) -> list[Tensor]:
+    """For each branch, which entries take it."""
     if index.dtype == BOOL:
-        return [_choose(index, a, b) for a, b in zip(*branches, strict=True)]
-    last = len(branches) - 1
+        return [index, logical_not(index)]
+    last = branches - 1
     # An index outside chooses the last branch (StableHLO specification, case).
     inside = clamp(full((), 0, index.dtype), index, full((), last, index.dtype))
     outside = compare(inside, index, comparison_direction="NE")
     index = select(outside, full(index.shape, last, index.dtype), index)
-    results = branches[last]
-    for i in reversed(range(last)):
-        is_it = compare(index, full(index.shape, i, index.dtype), comparison_direction="EQ")
-        results = [_choose(is_it, a, b) for a, b in zip(branches[i], results, strict=True)]
-    return results
+    return [compare(index, full(index.shape, i, index.dtype), comparison_direction="EQ") for i in range(branches)]
 
 
 def control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any) -> OpDef:

@@ -303,24 +303,17 @@ def _select_transpose(cts: Any, i: int, xs: Any) -> MaybeZero:
 
 
 def _select_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
+    from nabla_mlir.ops.shape import broadcast_in_dim
+
     pred, *branches = xs
-    if pred.ndim == 0 and not mapped[0]:
-        return [select(pred, *all_prefixed(branches, mapped[1:], size))]
-    if pred.ndim == 0 and branches[0].ndim > (1 if mapped[1] else 0):
-        # A scalar predicate per entry becomes one truth value per element.
-        from nabla_mlir.ops.shape import broadcast_in_dim
-
-        branches = all_prefixed(branches, mapped[1:], size)
+    branches = all_prefixed(branches, mapped[1:], size)
+    if pred.ndim == 0:
+        return [select(pred, *branches)]
+    if not mapped[0]:
+        pred = prefixed(pred, size)
+    if pred.ndim < branches[0].ndim:  # a scalar per entry becomes one truth value per element
         pred = broadcast_in_dim(pred, shape=branches[0].shape, broadcast_dimensions=(0,))
-        return [select(pred, *branches)]
-    if pred.ndim == 1 and mapped[0] and max(b.ndim for b in branches) > 1:
-        from nabla_mlir.ops.shape import broadcast_in_dim
-
-        branches = all_prefixed(branches, mapped[1:], size)
-        if branches[0].ndim > 1:
-            pred = broadcast_in_dim(pred, shape=branches[0].shape, broadcast_dimensions=(0,))
-        return [select(pred, *branches)]
-    return [select(*all_prefixed(xs, mapped, size))]
+    return [select(pred, *branches)]
 
 
 select = structural(

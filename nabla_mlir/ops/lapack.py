@@ -24,6 +24,7 @@ from nabla_mlir.ops.reduction import reduce_sum
 from nabla_mlir.ops.registry import REGISTRY, ZERO, MaybeZero, Zero
 from nabla_mlir.ops.shape import broadcast_in_dim, iota, pad, slice_
 from nabla_mlir.ops.tensor import Tensor, constant, full, full_like, wrap
+from nabla_mlir.ops.vectorized import apply_per_entry
 
 Spec = tuple[tuple[int, ...], np.dtype]
 
@@ -155,6 +156,8 @@ def _getrf(outs: Any, xs: Any, tangents: Any, **_: Any) -> list[MaybeZero]:
 
 def exchanged_rows(x: Tensor, pivots: Tensor) -> Tensor:
     """The rows of `x` exchanged as LAPACK's pivots say: row i with row pivots[i] (counted from 1), in order."""
+    if x.axes or pivots.axes:  # a loop is emitted for whole values
+        return apply_per_entry(lambda entries: [exchanged_rows(*entries)], [x, pivots])[0]
     m, axis = x.shape[-2], pivots.ndim - 1
     index = iota(shape=(*pivots.shape[:-1], m), dtype=pivots.dtype, iota_dimension=axis)
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.ad import JvpOp, VjpOp
 from nabla_mlir.dialects.ad_rules import CheckpointOp, CustomJvpOp, CustomVjpOp, LinearSolveOp
 from nabla_mlir.dialects.batch import VmapOp
@@ -91,7 +92,10 @@ def passes_page(root: Path) -> str:
         "in a pipeline together with MLIR's own:", "",
         "    nabla-opt model.mlir --pass-pipeline='builtin.module(nabla-expand,nabla-simplify,cse)'", "",
         "Everything that is traced or imported goes through", "", "    " + LOWER, "",
-        "and, on the way to IREE, through `nabla-legalize-for-iree`.", "", "| pass | what it does |", "|---|---|",
+        "and, on the way to IREE, through `nabla-legalize-for-iree`.", "",
+        f"## Seeing what happens\n\n{inspect.getdoc(debug)}", "", "`nabla-opt --explain-batch` annotates each value",
+        "inside a map with the axes it carries; `--mlir-print-ir-after-all` prints the module after each pass.", "",
+        "## All passes", "", "| pass | what it does |", "|---|---|",
     ]  # fmt: skip
     lines += [f"| [`{name}`](#{name}) | {_cell(_doc(PASSES[name])[0])} |" for name in names]
     for name in names:

@@ -12,6 +12,7 @@ from nabla_mlir.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.ops.tensor import Tensor
 from nabla_mlir.transforms.gradients import value_and_grad
 from nabla_mlir.transforms.linear import pullback, pushed
+from nabla_mlir.vectorized import per_entry
 
 Byproducts = dict[str, Any]
 # (x, v, *data) -> (what is known on the way, the product)
@@ -101,7 +102,7 @@ DISTRIBUTIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 def _public(product: Product, name: str) -> Callable[..., Any]:
     def call(x: Any, v: Any, *data: Any) -> Any:
-        return staged(lambda x, v, *data: product(x, v, *data)[1])(x, v, *data)
+        return staged(per_entry(lambda x, v, *data: product(x, v, *data)[1]))(x, v, *data)
 
     call.__name__ = name
     return call

@@ -124,7 +124,9 @@ class _AtPoint:
         assert trace is not None
         outs, self.out_spec = pytree.flatten(body.value())
         self.count = len(outs)
-        self.seed_spec = body.in_spec if self.forward else body.out_spec
+        spec = body.in_spec if self.forward else body.out_spec
+        # As a tree of arrays: vectorised tensors and vectorised arrays are nodes of different kinds.
+        self.seed_spec = pytree.flatten(pytree.unflatten(spec, [0] * spec.num_leaves))[1]
         primals = {i: body.tensors[i] for i in body.active} if self.forward else {i: body.outs[i] for i in body.of}
         self.likes = {i: Spec(t.shape, t.dtype) for i, t in primals.items()}
         seeds = {i: trace.capture(_Seed(), like.shape, like.dtype) for i, like in self.likes.items()}

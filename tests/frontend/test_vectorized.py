@@ -388,3 +388,47 @@ def test_with_iree() -> None:
     assert list(got.vectorized_axes) == ["x", "y"]
     np.testing.assert_allclose(nm.devectorize(got)[:, 0], [[2, 4], [6, 8]])
     assert "vectorized over x: 2" in repr(x)
+
+
+@nm.custom_jvp
+def damped(x: Any) -> Any:
+    """The sine, with another derivative."""
+    return jnp.sin(x)
+
+
+@damped.defjvp
+def _damped_jvp(primals: Any, tangents: Any) -> Any:
+    return jnp.sin(primals[0]), 0.5 * tangents[0]
+
+
+def test_functions_with_rules_of_their_own_act_per_entry() -> None:
+    x, w = inp("b", R.random((2, 3))), inp("k", R.random(4))
+    check(ours(lambda x, w: damped(x * w), [x, w]), oracle(lambda x, w: jax.numpy.sin(x * w), [x, w]), "bk")
+    got = ours(nm.grad(lambda x, w: damped(x * w).sum()), [x, w])
+    check(got, oracle(lambda x, w: 0.5 * w * jax.numpy.ones(3), [x, w]), "bk")
+    kept = ours(nm.grad(lambda x, w: nm.checkpoint(lambda x: jnp.sin(x * w).sum())(x)), [x, w])
+    check(kept, oracle(jax.grad(lambda x, w: jax.numpy.sin(x * w).sum()), [x, w]), "bk")
+
+
+@pytest.mark.parametrize("name", ["qr", "inv", "det", "eigvalsh", "svdvals"])
+def test_linear_algebra_per_entry(name: str) -> None:
+    def f(lib: Any, a: Any) -> Any:
+        if name == "qr":
+            q, r = lib.linalg.qr(a)
+            return q @ r * lib.abs(r)
+        return getattr(lib.linalg, name)(a)
+
+    given = inp("b", SPD)
+    check(ours(lambda a: f(jnp, a), [given], legalize=True), oracle(lambda a: f(jax.numpy, a), [given]), "b")
+    gradient = ours(nm.grad(lambda a: (f(jnp, a) ** 2).sum()), [given], legalize=True)
+    check(gradient, oracle(jax.grad(lambda a: (f(jax.numpy, a) ** 2).sum()), [given]), "b")
+
+
+def test_eager_linear_maps() -> None:
+    x = nm.vectorize(np.array([1.0, 2.0], np.float32), "b")
+    y, pull = nm.vjp(lambda x: x * x, x)
+    _, push = nm.linearize(lambda x: x * x, x)
+    for linear in (lambda v: pull(v)[0], push):
+        got = linear(y)
+        assert got.vectorized_axes == {"b": 2}
+        np.testing.assert_allclose(nm.devectorize(got), [2, 16])

@@ -50,9 +50,10 @@ class Rules:
 
     def __init__(self, law: LawCase):
         self.law, self.operands = law, law.draw()
+        self.legalize = law.record.name == "chlo.mulhi"  # which the code that XLA makes for CPUs cannot fuse
         self.active = active_operands(law, self.operands)
         # Which results are differentiated, and their types.
-        probe = compiled_traced(lambda *xs: law.apply(xs), self.operands)(self.operands)
+        probe = compiled_traced(lambda *xs: law.apply(xs), self.operands, legalize=self.legalize)(self.operands)
         self.floats = [i for i, y in enumerate(probe) if is_differentiable(y.dtype)] if self.active else []
         self.outs = [probe[i] for i in self.floats]
         if not self.floats:
@@ -108,7 +109,6 @@ def check(law: LawCase, prefixes: Sequence[Prefix]) -> None:
     rules = Rules(law)
     drawn = [draw(rules, prefix) for prefix in prefixes]
     counts = [len(arguments) for arguments, _ in drawn]
-    legalize = law.record.name == "chlo.mulhi"  # which the code that XLA makes for CPUs cannot fuse
 
     def run(*flat: Any) -> list[Any]:
         outs, at = [], 0
@@ -124,11 +124,11 @@ def check(law: LawCase, prefixes: Sequence[Prefix]) -> None:
     flat = [x for arguments, _ in drawn for x in arguments]
     single = None
     for prefix, (arguments, carried), (outside, inside) in zip(
-        prefixes, drawn, compiled_traced(run, flat, legalize=legalize)(flat), strict=True
+        prefixes, drawn, compiled_traced(run, flat, legalize=rules.legalize)(flat), strict=True
     ):
         if single is None:
             entry = [x[tuple(0 for c in places if c)] for x, places in zip(arguments, carried, strict=True)]
-            single = compiled_traced(rules.all, entry, legalize=legalize)
+            single = compiled_traced(rules.all, entry, legalize=rules.legalize)
         for index in np.ndindex(prefix.sizes):
             entry = [x[tuple(k for k, c in zip(index, places, strict=True) if c)]
                      for x, places in zip(arguments, carried, strict=True)]  # fmt: skip
@@ -184,11 +184,11 @@ def test_two_axes_of_different_sizes(law: LawCase) -> None:
 @pytest.mark.parametrize("law", first, ids=lambda law: law.name)
 def test_three_axes_of_any_sizes(law: LawCase) -> None:
     n = number_of_operands(law)
-    check(law, [*uniform(n, (2, 1, 3)), *staggered(n, (2, 2, 2))])
+    check(law, [*uniform(n, (2, 2, 3))[:1], *staggered(n, (2, 1, 2))])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("law", [law for law in with_operands if law.number], ids=lambda law: law.name)
 def test_further_samples(law: LawCase) -> None:
     n = number_of_operands(law)
-    check(law, [*uniform(n, (1,)), *staggered(n, (2, 3))])
+    check(law, staggered(n, (2, 3)))

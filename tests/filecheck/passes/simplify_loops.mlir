@@ -68,3 +68,65 @@ func.func @invariant(%x: tensor<2xf32>, %w: tensor<2x2xf32>, %n: tensor<f32>) ->
   }) : (tensor<f32>, tensor<2xf32>, tensor<2x2xf32>) -> (tensor<f32>, tensor<2xf32>, tensor<2x2xf32>)
   return %r#1 : tensor<2xf32>
 }
+
+// A tape of what a carry was before each iteration: the initial value, and all rows but the last of the tape of what it is
+// behind it.
+// CHECK-LABEL: func.func @shifted
+// CHECK: %[[R:.*]]:3 = stablehlo.while
+// CHECK-COUNT-1: stablehlo.dynamic_update_slice
+// CHECK-NOT: stablehlo.dynamic_update_slice
+// CHECK: %[[FIRST:.*]] = stablehlo.reshape %{{.*}} : (tensor<2xf32>) -> tensor<1x2xf32>
+// CHECK: %[[ROWS:.*]] = stablehlo.slice %{{.*}} [0:3, 0:2]
+// CHECK: stablehlo.concatenate %[[FIRST]], %[[ROWS]], dim = 0
+func.func @shifted(%x: tensor<2xf32>) -> (tensor<4x2xf32>, tensor<4x2xf32>) {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %empty = stablehlo.constant dense<0.0> : tensor<4x2xf32>
+  %r:4 = "stablehlo.while"(%zero, %x, %empty, %empty) ({
+  ^bb0(%i: tensor<i32>, %h: tensor<2xf32>, %a: tensor<4x2xf32>, %b: tensor<4x2xf32>):
+    %n = stablehlo.constant dense<4> : tensor<i32>
+    %go = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %go : tensor<i1>
+  }, {
+  ^bb0(%i: tensor<i32>, %h: tensor<2xf32>, %a: tensor<4x2xf32>, %b: tensor<4x2xf32>):
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %0 = stablehlo.constant dense<0> : tensor<i32>
+    %i1 = stablehlo.add %i, %one : tensor<i32>
+    %h1 = stablehlo.sine %h : tensor<2xf32>
+    %before = stablehlo.reshape %h : (tensor<2xf32>) -> tensor<1x2xf32>
+    %after = stablehlo.reshape %h1 : (tensor<2xf32>) -> tensor<1x2xf32>
+    %a1 = stablehlo.dynamic_update_slice %a, %before, %i, %0 : (tensor<4x2xf32>, tensor<1x2xf32>, tensor<i32>, tensor<i32>) -> tensor<4x2xf32>
+    %b1 = stablehlo.dynamic_update_slice %b, %after, %i, %0 : (tensor<4x2xf32>, tensor<1x2xf32>, tensor<i32>, tensor<i32>) -> tensor<4x2xf32>
+    stablehlo.return %i1, %h1, %a1, %b1 : tensor<i32>, tensor<2xf32>, tensor<4x2xf32>, tensor<4x2xf32>
+  }) : (tensor<i32>, tensor<2xf32>, tensor<4x2xf32>, tensor<4x2xf32>) -> (tensor<i32>, tensor<2xf32>, tensor<4x2xf32>, tensor<4x2xf32>)
+  return %r#2, %r#3 : tensor<4x2xf32>, tensor<4x2xf32>
+}
+
+// Every iteration reads its row and overwrites it: the rows are those that the tape starts with, and nothing is carried.
+// CHECK-LABEL: func.func @read
+// CHECK-SAME: (%[[TAPE:.*]]: tensor<4x2xf32>)
+// CHECK: stablehlo.while
+// CHECK: stablehlo.dynamic_slice %[[TAPE]]
+// CHECK-NOT: stablehlo.dynamic_update_slice
+// CHECK: return
+func.func @read(%tape: tensor<4x2xf32>) -> tensor<2xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %start = stablehlo.constant dense<1.0> : tensor<2xf32>
+  %r:3 = "stablehlo.while"(%zero, %start, %tape) ({
+  ^bb0(%i: tensor<i32>, %h: tensor<2xf32>, %a: tensor<4x2xf32>):
+    %n = stablehlo.constant dense<4> : tensor<i32>
+    %go = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %go : tensor<i1>
+  }, {
+  ^bb0(%i: tensor<i32>, %h: tensor<2xf32>, %a: tensor<4x2xf32>):
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %0 = stablehlo.constant dense<0> : tensor<i32>
+    %blank = stablehlo.constant dense<0.0> : tensor<1x2xf32>
+    %i1 = stablehlo.add %i, %one : tensor<i32>
+    %row = stablehlo.dynamic_slice %a, %i, %0, sizes = [1, 2] : (tensor<4x2xf32>, tensor<i32>, tensor<i32>) -> tensor<1x2xf32>
+    %flat = stablehlo.reshape %row : (tensor<1x2xf32>) -> tensor<2xf32>
+    %h1 = stablehlo.multiply %h, %flat : tensor<2xf32>
+    %a1 = stablehlo.dynamic_update_slice %a, %blank, %i, %0 : (tensor<4x2xf32>, tensor<1x2xf32>, tensor<i32>, tensor<i32>) -> tensor<4x2xf32>
+    stablehlo.return %i1, %h1, %a1 : tensor<i32>, tensor<2xf32>, tensor<4x2xf32>
+  }) : (tensor<i32>, tensor<2xf32>, tensor<4x2xf32>) -> (tensor<i32>, tensor<2xf32>, tensor<4x2xf32>)
+  return %r#1 : tensor<2xf32>
+}

@@ -1,0 +1,160 @@
+"""Products that loops sum, as one product behind the loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.ops.contraction import dot_general
+from nabla_mlir.ops.elementwise import add
+from nabla_mlir.ops.loops import Counter, find_counter
+from nabla_mlir.ops.regions import MAX_RESIDUAL_BYTES, body_of
+from nabla_mlir.ops.registry import REGISTRY
+from nabla_mlir.ops.shape import dynamic_update_slice, reshape
+from nabla_mlir.ops.tensor import Tensor, full, wrap
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.loop_tapes import direction, tape_read, values_inside
+from nabla_mlir.passes.patterns import has_one_use, owner
+from nabla_mlir.passes.simplify import simplify_block
+
+MAX_STACKED_BYTES = 1 << 26  # beyond, the tapes cost more memory than the dispatches of the loop are worth
+
+
+def stack_products(op: ir.Operation) -> bool:
+    """Sums products after the loop: ``total += a_i b_i`` becomes one product over all rows of a and b.
+
+    Rows that are read from a tape are there already; others are written to one. Left alone where a bound on the
+    memory of the loop is given, or where the tapes would be large.
+    """
+    counter = find_counter(op)
+    if counter is None or counter.trips < 2 or MAX_RESIDUAL_BYTES in op.attributes:
+        return False
+    arguments, _, returned = body_of(op.regions[1])
+    if not direction(op, arguments[counter.carry], counter):
+        return False
+    totals: dict[int, list[ir.Operation]] = {}
+    for i, argument in enumerate(arguments):
+        terms = _terms(returned[i])
+        if terms.count(argument) != 1 or not has_one_use(wrap(argument)):
+            continue
+        made_by = [owner(wrap(t)) for t in terms if has_one_use(wrap(t))]
+        chosen = [o for o in made_by if o is not None and _stackable(o, op, counter)]
+        if chosen:
+            totals[i] = chosen
+    if not totals:
+        return False
+    _stack(op, counter, totals)
+    return True
+
+
+def _terms(total: ir.Value) -> list[ir.Value]:
+    """What a sum is made of; sums that are used elsewhere too are not taken apart."""
+    made_by = owner(wrap(total))
+    if made_by is None or made_by.name != "stablehlo.add" or not has_one_use(wrap(total)):
+        return [total]
+    return [term for part in made_by.operands for term in _terms(part)]
+
+
+def _stackable(product: ir.Operation, op: ir.Operation, counter: Counter) -> bool:
+    if product.name != "stablehlo.dot_general":
+        return False
+    dims = REGISTRY[product.name].read(product)["dot_dimension_numbers"]
+    inside = values_inside(op)
+    stored = [v for v in product.operands if tape_read(v, op, counter) is None]
+    size = sum(int(np.prod((counter.trips, *x.shape))) * x.dtype.itemsize for x in map(wrap, stored))
+    return (
+        not dims["lhs_batching_dimensions"] and all(v in inside for v in product.operands) and size <= MAX_STACKED_BYTES
+    )
+
+
+def _stack(op: ir.Operation, counter: Counter, totals: dict[int, list[ir.Operation]]) -> None:
+    """Replaces the loop by one that writes the operands of the products to tapes, with the products behind it."""
+    arguments, _, returned = body_of(op.regions[1])
+    operands = [v for chosen in totals.values() for product in chosen for v in product.operands]
+    stored = list(dict.fromkeys(v for v in operands if tape_read(v, op, counter) is None))
+    with ir.InsertionPoint(op), op.location:
+        empty = [full((counter.trips, *x.shape), 0, x.dtype) for x in map(wrap, stored)]
+    body = op.regions[1].blocks[0]
+    terminator = body.operations[len(body.operations) - 1].operation
+    kept = []
+    with ir.InsertionPoint(terminator), op.location:
+        for i, value in enumerate(returned):
+            left = {p.results[0] for p in totals.get(i, [])}
+            kept.append(_sum([t for t in _terms(value) if t not in left]) if left else value)
+        for value, tape in zip(stored, empty, strict=True):
+            rows = wrap(body.add_argument(tape.value.type, op.location))
+            kept.append(_written(rows, wrap(value), wrap(arguments[counter.carry])).value)
+        ir.Operation.create("stablehlo.return", operands=kept)
+    terminator.erase()
+    for tape in empty:
+        op.regions[0].blocks[0].add_argument(tape.value.type, op.location)
+    inits = [*op.operands, *(tape.value for tape in empty)]
+    with ir.InsertionPoint(op), op.location:
+        new = ir.Operation.create("stablehlo.while", operands=inits, results=[v.type for v in inits], regions=2)
+    n = len(op.results)
+    tapes = dict(zip(stored, list(new.results)[n:], strict=True))
+    with ir.InsertionPoint(op), op.location:
+        sums = {}
+        for i, chosen in totals.items():
+            total = wrap(new.results[i])
+            for product in chosen:
+                total = add(total, _whole(product, op, counter, tapes))
+            sums[i] = total.value
+    for region, target in zip(op.regions, new.regions, strict=True):
+        region.blocks[0].append_to(target)
+    for i, old in enumerate(op.results):
+        old.replace_all_uses_with(sums.get(i, new.results[i]))
+    op.erase()
+
+
+def _sum(values: list[ir.Value]) -> ir.Value:
+    total = wrap(values[0])
+    for value in values[1:]:
+        total = add(total, wrap(value))
+    return total.value
+
+
+def _written(rows: Tensor, value: Tensor, index: Tensor) -> Tensor:
+    zero = full((), 0, index.dtype)
+    return dynamic_update_slice(rows, reshape(value, shape=(1, *value.shape)), index, *([zero] * value.ndim))
+
+
+def _whole(product: ir.Operation, op: ir.Operation, counter: Counter, tapes: dict[ir.Value, ir.Value]) -> Tensor:
+    """One product over the rows of all iterations: the row is one more contracted dimension."""
+    params = REGISTRY[product.name].read(product)
+    dims = params["dot_dimension_numbers"]
+    sides = []
+    for value in product.operands:
+        rows = tape_read(value, op, counter)
+        sides.append(wrap(tapes[value] if rows is None else rows))
+    stacked = {
+        side: (0, *(d + 1 for d in dims[side])) for side in ("lhs_contracting_dimensions", "rhs_contracting_dimensions")
+    }
+    return dot_general(*sides, **{**params, "dot_dimension_numbers": {**dims, **stacked}})
+
+
+@register
+@dataclass(frozen=True)
+class StackProductsPass(Pass):
+    """Sum products after a loop: ``total += a_i b_i`` becomes one product over all rows of a and b.
+
+    This is what the gradient of a weight that every iteration uses is. Rows that are read from a tape are there
+    already; others are written to one. Left alone where a bound on the memory of the loop is given, or where the tapes
+    would be large.
+    Example: tests/filecheck/passes/stack_products.mlir
+    """
+
+    name: ClassVar[str] = "nabla-stack-products"
+
+    def run(self, module: ir.Operation) -> None:
+        changed = [stack_products(op) for op in list(nested(module)) if op.name == "stablehlo.while"]
+        if not any(changed):
+            return
+        for function in module.regions[0].blocks[0].operations:
+            for region in function.operation.regions:
+                for block in region.blocks:
+                    simplify_block(block)
