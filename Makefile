@@ -11,11 +11,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 demo: $(VENV)/.demo
 	$(BIN)/python demo/digits.py $(ARGS)
 
+# A file of tests stays in one process, for what its tests have compiled in common.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -q $(ARGS)
+	$(BIN)/python -m pytest -q -n auto --dist loadfile $(ARGS)
 
 bench: $(VENV)/.bench
 	$(BIN)/python bench/run.py $(ARGS)
+	$(BIN)/python bench/prepared.py $(ARGS)
 
 # A stamp for each extra of pyproject.toml, so that a second run starts at once.
 $(VENV)/.%: pyproject.toml | $(BIN)/pip

@@ -49,7 +49,7 @@ def nabla() -> Any:
     import nabla_mlir.numpy as nnp
     from nabla_mlir import nn
 
-    return SimpleNamespace(np=nnp, nn=nn, scan=nm.scan, conv=nn.conv)
+    return SimpleNamespace(np=nnp, nn=nn, scan=nm.scan, conv=nn.conv, logsumexp=nn.logsumexp)
 
 
 def build_nabla(function: Callable[..., Any], args: tuple[Any, ...], v: Any, path: Path) -> Built:
@@ -97,8 +97,9 @@ def jax_framework() -> Any:
         return jax.lax.conv_general_dilated(images, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
     nn = SimpleNamespace(softplus=jax.nn.softplus, tanh=jax.numpy.tanh, log_softmax=jax.nn.log_softmax,
-                         one_hot=jax.nn.one_hot, softmax=jax.nn.softmax)  # fmt: skip
-    return SimpleNamespace(np=jax.numpy, nn=nn, scan=jax.lax.scan, conv=conv)
+                         one_hot=jax.nn.one_hot, softmax=jax.nn.softmax,
+                         gelu=jax.nn.gelu, silu=jax.nn.silu)  # fmt: skip
+    return SimpleNamespace(np=jax.numpy, nn=nn, scan=jax.lax.scan, conv=conv, logsumexp=jax.nn.logsumexp)
 
 
 def jax_functions(function: Callable[..., Any]) -> dict[str, Callable[..., Any]]:

@@ -1,6 +1,6 @@
 """The workloads: a scalar function and its inputs, written once for both frameworks.
 
-A factory takes a framework (`np` the array namespace, `nn` the activations, `scan`, `conv`) and returns the function;
+A factory takes a framework (`np` the array namespace, `nn` the activations, `scan`, `conv`, `logsumexp`) and returns the function;
 its first argument is what it is differentiated by. The inputs are NumPy arrays in f32.
 """
 
@@ -48,9 +48,9 @@ def logistic(fw: Any) -> Function:
     return loss
 
 
-def _logistic_inputs() -> tuple[Any, ...]:
-    signs = np.sign(_normal(2000, seed=1))
-    return _normal(500, scale=0.05), _normal(2000, 500), signs, np.float32(1e-3)
+def _logistic_inputs(rows: int, columns: int) -> tuple[Any, ...]:
+    signs = np.sign(_normal(rows, seed=1))
+    return _normal(columns, scale=0.05), _normal(rows, columns), signs, np.float32(1e-3)
 
 
 def network(fw: Any) -> Function:
@@ -139,14 +139,113 @@ def _recurrent_inputs() -> tuple[Any, ...]:
     return {"w": _normal(32, 32, scale=0.2), "h": _normal(16, 32)}, _normal(50, 16, 32)
 
 
+def mixture(fw: Any) -> Function:
+    """Negative log-likelihood of a Gaussian mixture with full covariances (the GMM of ADBench)."""
+
+    def loss(params: Any, points: Any) -> Any:
+        apart = points[:, None, :] - params["means"][None]  # points x components x axes
+        whitened = fw.np.einsum("kij,nkj->nki", params["roots"], apart)
+        heights = params["weights"] + fw.np.sum(fw.np.log(fw.np.abs(params["diagonal"])), axis=1)
+        scaled = whitened * params["diagonal"][None]
+        return -fw.np.mean(fw.logsumexp(heights[None] - 0.5 * fw.np.sum(scaled**2, axis=2), axis=1))
+
+    return loss
+
+
+def _mixture_inputs() -> tuple[Any, ...]:
+    params = {"means": _normal(25, 10), "roots": _normal(25, 10, 10, scale=0.3) + np.eye(10, dtype=np.float32),
+              "diagonal": np.exp(_normal(25, 10, scale=0.1)), "weights": _normal(25)}  # fmt: skip
+    return params, _normal(1000, 10, seed=1)
+
+
+def transformer(fw: Any) -> Function:
+    """A block of a language model: layer norm, four heads of causal attention, a gelu network, cross-entropy."""
+
+    def norm(x: Any) -> Any:
+        centred = x - fw.np.mean(x, axis=-1, keepdims=True)
+        return centred / fw.np.sqrt(fw.np.mean(centred**2, axis=-1, keepdims=True) + 1e-5)
+
+    def loss(params: Any, x: Any, mask: Any, targets: Any) -> Any:
+        y = norm(x)
+        q, k, v = (fw.np.einsum("btd,dhc->bhtc", y, params[name]) for name in "qkv")
+        scores = fw.np.einsum("bhtc,bhsc->bhts", q, k) * q.shape[-1] ** -0.5 + mask
+        x = x + fw.np.einsum("bhts,bhsc,hcd->btd", fw.nn.softmax(scores, axis=-1), v, params["o"])
+        x = x + fw.nn.gelu(norm(x) @ params["up"]) @ params["down"]
+        scores = norm(x) @ params["out"]
+        return -fw.np.mean(fw.np.sum(fw.nn.log_softmax(scores) * fw.nn.one_hot(targets, scores.shape[-1]), axis=-1))
+
+    return loss
+
+
+def _transformer_inputs() -> tuple[Any, ...]:
+    params = {name: _normal(64, 4, 16, scale=0.125, seed=i) for i, name in enumerate("qkv")}
+    params |= {"o": _normal(4, 16, 64, scale=0.125), "up": _normal(64, 256, scale=0.125),
+               "down": _normal(256, 64, scale=0.06), "out": _normal(64, 65, scale=0.1)}  # fmt: skip
+    mask = np.where(np.tri(64, dtype=bool), 0, -1e9).astype(np.float32)
+    return params, _normal(4, 64, 64), mask, np.arange(4 * 64, dtype=np.int32).reshape(4, 64) % 65
+
+
+def residual(fw: Any) -> Function:
+    """A residual block of two 3x3 convolutions with normalised activations, and the distance to a target."""
+
+    def norm(x: Any) -> Any:
+        centred = x - fw.np.mean(x, axis=(0, 1, 2))
+        return centred / fw.np.sqrt(fw.np.mean(centred**2, axis=(0, 1, 2)) + 1e-5)
+
+    def loss(params: Any, x: Any, target: Any) -> Any:
+        y = fw.conv(fw.nn.silu(norm(x)), params["a"])
+        y = x + fw.conv(fw.nn.silu(norm(y)), params["b"])
+        return fw.np.mean((y - target) ** 2)
+
+    return loss
+
+
+def _residual_inputs() -> tuple[Any, ...]:
+    params = {"a": _normal(3, 3, 32, 32, scale=0.06), "b": _normal(3, 3, 32, 32, scale=0.06, seed=1)}
+    return params, _normal(8, 16, 16, 32), _normal(8, 16, 16, 32, seed=1)
+
+
+def orbit(fw: Any) -> Function:
+    """A least-squares fit of the Lotka-Volterra equations, by 200 steps of the Runge-Kutta method of order 4."""
+
+    def slope(rates: Any, y: Any) -> Any:
+        prey, hunters = y[..., 0], y[..., 1]
+        return fw.np.stack([rates[0] * prey - rates[1] * prey * hunters, rates[2] * prey * hunters - rates[3] * hunters],
+                           axis=-1)  # fmt: skip
+
+    def loss(rates: Any, start: Any, observed: Any) -> Any:
+        def step(y: Any, seen: Any) -> Any:
+            h = 0.05
+            a = slope(rates, y)
+            b = slope(rates, y + 0.5 * h * a)
+            c = slope(rates, y + 0.5 * h * b)
+            d = slope(rates, y + h * c)
+            y = y + (h / 6) * (a + 2 * b + 2 * c + d)
+            return y, fw.np.sum((y - seen) ** 2)
+
+        return fw.np.mean(fw.scan(step, start, observed)[1])
+
+    return loss
+
+
+def _orbit_inputs() -> tuple[Any, ...]:
+    return np.array([1.1, 0.4, 0.1, 0.4], np.float32), np.abs(_normal(64, 2)) + 1, np.abs(_normal(200, 64, 2))
+
+
 WORKLOADS = (
+    Workload("rosenbrock-10", "Rosenbrock n=10", rosenbrock, lambda: (_normal(10, scale=0.5),)),
     Workload("rosenbrock-1e3", "Rosenbrock n=10³", rosenbrock, lambda: (_normal(1000, scale=0.5),)),
     Workload("rosenbrock-1e6", "Rosenbrock n=10⁶", rosenbrock, lambda: (_normal(1000000, scale=0.5),)),
-    Workload("logistic", "logistic 2000x500", logistic, _logistic_inputs),
+    Workload("logistic", "logistic 2000x500", logistic, lambda: _logistic_inputs(2000, 500)),
+    Workload("logistic-large", "logistic 20000x512", logistic, lambda: _logistic_inputs(20000, 512)),
     Workload("digits", "digits 1797x64-32-10", network, _digits_inputs),
     Workload("mlp", "network 784-256-10, batch 128", network, _mlp_inputs),
     Workload("attention", "attention 128x64", attention, _attention_inputs),
     Workload("conv", "3x3 convolutions 16x28x28", convolution, _convolution_inputs),
     Workload("n-body", "n-body energy, 256", n_body, lambda: (_normal(256, 3), np.abs(_normal(256)))),
     Workload("rnn", "recurrent network, 50 steps", recurrent, _recurrent_inputs),
+    Workload("mixture", "Gaussian mixture 1000x10, 25", mixture, _mixture_inputs),
+    Workload("transformer", "transformer block 4x64x64", transformer, _transformer_inputs),
+    Workload("residual", "residual block 8x16x16x32", residual, _residual_inputs),
+    Workload("orbit", "Runge-Kutta fit, 200 steps", orbit, _orbit_inputs),
 )

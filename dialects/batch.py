@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from iree.compiler import ir
 
 from nabla_mlir.dialects.context import context
-from nabla_mlir.dialects.regions import RegionOp, create
-from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.regions import RegionOp, create, nested
+from nabla_mlir.dialects.types import is_static_tensor, shape_and_dtype, tensor_type
+from nabla_mlir.errors import VerifyError
 
 NOT_CARRIED = -1
 Axes = Sequence[Sequence[int]]  # per operand or result: the place of each mapped axis, or NOT_CARRIED
@@ -124,3 +126,109 @@ class VmapOp(RegionOp):
             )
             expected = with_axes(body, places, self.sizes)
             self.require(out == expected, f"{word} {i} of type {expected}, got {out}")
+
+
+PSUM, PMAX, PMIN = "batch.psum", "batch.pmax", "batch.pmin"
+ALL_GATHER, PSUM_SCATTER, AXIS_INDEX = "batch.all_gather", "batch.psum_scatter", "batch.axis_index"
+REDUCTIONS = (PSUM, PMAX, PMIN)
+COLLECTIVES = (*REDUCTIONS, ALL_GATHER, PSUM_SCATTER, AXIS_INDEX)
+# The name that collectives over the axis being expanded have during that expansion; no axis of a map is called so.
+CURRENT = ""
+
+
+def axis_of(op: ir.Operation) -> str:
+    """The name of the axis that a collective works over."""
+    return str(ir.StringAttr(op.attributes["axis"]).value)
+
+
+def collectives(op: ir.Operation, axis: str) -> list[ir.Operation]:
+    """The collectives in the regions of `op` that mean its axis of this name, not that of a map further inside."""
+    found = []
+    for inner in (o.operation for region in op.regions for block in region.blocks for o in block.operations):
+        if inner.name in COLLECTIVES and axis_of(inner) == axis:
+            found.append(inner)
+        elif inner.name != VmapOp.name or axis not in VmapOp(inner).axes:
+            found += collectives(inner, axis)
+    return found
+
+
+def free_axes(op: ir.Operation) -> set[str]:
+    """The names of mapped axes from outside that `op` depends on through collectives, its own or in its regions."""
+    if op.name in COLLECTIVES:
+        return {axis_of(op)}
+    inside = {name for region in op.regions for block in region.blocks for o in block.operations
+              for name in free_axes(o.operation)}  # fmt: skip
+    return inside - set(VmapOp(op).axes) if op.name == VmapOp.name else inside
+
+
+def bound_axes(op: ir.Operation) -> set[str]:
+    """The names of the axes of every map in the regions of `op`."""
+    return {axis for inner in nested(op) if inner.name == VmapOp.name for axis in VmapOp(inner).axes}
+
+
+def rename_axes(op: ir.Operation, names: Mapping[str, str]) -> None:
+    """Makes the collectives over axes of the map `op` follow the new names of these."""
+    found = [(inner, new) for old, new in names.items() for inner in collectives(op, old)]
+    for inner, new in found:
+        inner.attributes["axis"] = ir.StringAttr.get(new, context())
+
+
+class CollectiveOp:
+    """A typed view of a collective: an operation inside a map that reads every entry of one of its axes."""
+
+    def __init__(self, op: ir.Operation):
+        self.op = op
+
+    def require(self, condition: bool, what: str) -> None:
+        """Raises VerifyError unless the condition holds."""
+        if not condition:
+            raise VerifyError(f"{self.op.name} requires {what}.", where=source_of(self.op.location))
+
+    def verify(self) -> None:
+        """Raises VerifyError unless the axis is that of a map around it, and the types fit."""
+        op, attributes = self.op, self.op.attributes
+        named = "axis" in attributes and isinstance(attributes["axis"], ir.StringAttr)
+        self.require(named, "the attribute 'axis', a name")
+        bound = _axes_around(op)
+        self.require(axis_of(op) in bound, f"an axis of a batch.vmap around it, got '{axis_of(op)}' inside {bound}")
+        size = bound[axis_of(op)]
+        count = 0 if op.name == AXIS_INDEX else 1
+        types = [v.type for v in [*op.operands, *op.results]]
+        self.require(
+            len(op.operands) == count and len(op.results) == 1 and all(map(is_static_tensor, types)),
+            f"{count or 'no'} operand and one result, tensors of static shape, got {_listed(types)}",
+        )
+        if op.name == AXIS_INDEX:
+            self.require(str(types[0]) == "tensor<i32>", f"a result of type tensor<i32>, got {types[0]}")
+        elif op.name in REDUCTIONS:
+            self.require(types[0] == types[1], f"a result of the type of its operand, got {_listed(types)}")
+        else:
+            entry, whole = types if op.name == ALL_GATHER else reversed(types)
+            self._verify_dimension(entry, whole, size)
+
+    def _verify_dimension(self, entry: ir.Type, whole: ir.Type, size: int) -> None:
+        attributes = self.op.attributes
+        named = "dimension" in attributes and isinstance(attributes["dimension"], ir.IntegerAttr)
+        self.require(named, "the attribute 'dimension', an integer")
+        dimension, rank = attributes["dimension"].value, len(shape_and_dtype(entry)[0])
+        self.require(0 <= dimension <= rank, f"a dimension of its rank {rank + 1}, got {dimension}")
+        expected = with_axes(entry, [dimension], [size])
+        what = "result" if self.op.name == ALL_GATHER else "operand"
+        self.require(whole == expected, f"{what} of type {expected}, got {whole}")
+
+
+def _axes_around(op: ir.Operation) -> dict[str, int]:
+    """The axes of the maps around an operation with their sizes; inner ones hide outer ones of the same name."""
+    bound: dict[str, int] = {}
+    parent = op.parent
+    while parent is not None:
+        around = parent.operation
+        if around.name == VmapOp.name:
+            view = VmapOp(around)
+            bound = {**dict(zip(view.axes, view.sizes, strict=True)), **bound}
+        parent = around.parent
+    return bound
+
+
+def _listed(types: Sequence[ir.Type]) -> str:
+    return ", ".join(map(str, types))

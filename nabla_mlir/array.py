@@ -141,10 +141,12 @@ class Array:
       Array([0., 1., 2.], dtype=float32, device='local-sync')
     """
 
-    __slots__ = ("__weakref__", "_host", "_view", "device", "dtype", "shape")
+    __slots__ = ("__weakref__", "_host", "_view", "device", "dtype", "shape", "version")
 
-    def __init__(self, view: HalBufferView, device: Device):
+    def __init__(self, view: HalBufferView, device: Device, version: int | None = None):
         self._view, self.device = view, device
+        # Of the state that it was computed from: the number of the `update` before; None if there is no state.
+        self.version = version
         self.shape: tuple[int, ...] = tuple(view.shape)
         self.dtype: np.dtype = _dtype_of(int(view.element_type))
         self._host: np.ndarray | None = None

@@ -1,7 +1,9 @@
-"""From a compiled function to files: the manifest of what it offers."""
+"""Between compiled functions and files: the manifest of what they offer, and the StableHLO they were made from."""
 
 from __future__ import annotations
 
+import io
+import os
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,14 +11,18 @@ from typing import TYPE_CHECKING, Any
 import optree
 from iree.compiler import ir
 
+from nabla_mlir.array import dtype_named
+from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.estimates import estimate
-from nabla_mlir.manifest import Argument, EntryPoint, Leaf, Manifest, save_artifact
+from nabla_mlir.manifest import Argument, EntryPoint, Leaf, Manifest, read_stablehlo, save_artifact
 from nabla_mlir.pytree import TreeSpec as OptreeSpec
+from nabla_mlir.pytree import flatten
 from nabla_mlir.toolchain import compiler_version
+from nabla_mlir.tracing import Spec
 from nabla_mlir.treespec import TreeSpec
 
 if TYPE_CHECKING:
-    from nabla_mlir.stages import Compiled, Entry
+    from nabla_mlir.stages import Compiled, Entry, Lowered
 
 
 def tree_spec(spec: OptreeSpec) -> TreeSpec:
@@ -66,5 +72,32 @@ def manifest_of(compiled: Compiled) -> Manifest:
 
 
 def save_compiled(compiled: Compiled, path: str | Path) -> Path:
-    """Writes the artifact and its manifest beside it; returns the path of the artifact."""
-    return save_artifact(path, compiled.vmfb, manifest_of(compiled))[0]
+    """Writes the artifact, its manifest and its StableHLO beside it; returns the path of the artifact."""
+    bytecode = io.BytesIO()
+    compiled.module.operation.write_bytecode(bytecode)
+    return save_artifact(path, compiled.vmfb, manifest_of(compiled), bytecode.getvalue())[0]
+
+
+def load_lowered(path: str | os.PathLike[str], manifest: Manifest) -> Lowered:
+    """The module that an artifact was compiled from. Raises DeployError if it is not there."""
+    from nabla_mlir.stages import Lowered
+
+    module = parse_module(read_stablehlo(path, manifest))
+    return Lowered(module, tuple(_entry(e) for e in manifest.entry_points))
+
+
+def _entry(described: EntryPoint) -> Entry:
+    """The entry point that `entry_point` described."""
+    from nabla_mlir.stages import Entry
+
+    leaves = [leaf for argument in described.arguments for leaf in argument.leaves]
+    trees = tuple(a.tree.unflatten(range(len(a.leaves))) for a in described.arguments)
+    result = described.result.unflatten(range(len(described.result_leaves)))
+    return Entry(
+        described.name, tuple(a.name for a in described.arguments), flatten(trees)[1], tuple(map(_spec, leaves)),
+        flatten(result)[1], tuple(map(_spec, described.result_leaves)), described.doc,
+    )  # fmt: skip
+
+
+def _spec(leaf: Leaf) -> Spec:
+    return Spec(leaf.shape, dtype_named(leaf.dtype))

@@ -16,6 +16,7 @@ from nabla_mlir.eager import staged
 from nabla_mlir.ops.checkpoint import name as name_op
 from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.tracing import results_of, trace_region
+from nabla_mlir.vectorized import per_entry
 
 Policy = tuple[tuple[str, ...], ...]  # each a word and its arguments; what any of them allows is kept
 
@@ -92,7 +93,7 @@ def checkpoint(
             values = [fixed[i] if i in fixed else next(rest) for i in range(len(args))]
             return _emit(functools.partial(fun, *values, **kwargs), policies, prevent_cse)
 
-        return staged(run)(*(a for i, a in enumerate(args) if i not in fixed), **kwargs)
+        return staged(per_entry(run))(*(a for i, a in enumerate(args) if i not in fixed), **kwargs)
 
     return checkpoint_f
 

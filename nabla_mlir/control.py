@@ -24,6 +24,7 @@ from nabla_mlir.ops.regions import MAX_RESIDUAL_BYTES
 from nabla_mlir.ops.shape import concatenate, dynamic_slice, dynamic_update_slice, reshape, slice_
 from nabla_mlir.ops.tensor import Tensor, full
 from nabla_mlir.tracing import Spec, results_of, trace_region
+from nabla_mlir.vectorized import per_entry
 
 INDEX = np.dtype(np.int32)
 
@@ -77,7 +78,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
             test = ew.compare(test, full((), 0, test.dtype), comparison_direction="NE")
         return _choose("stablehlo.if", test, (true_fun, false_fun), operands, "cond")
 
-    return staged(run)(pred, *operands)
+    return staged(per_entry(run))(pred, *operands)
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
@@ -99,7 +100,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
     if not branches:
         raise TreeError("switch requires at least one branch, got none.", where=user_frame())
-    return staged(run)(index, *operands)
+    return staged(per_entry(run))(index, *operands)
 
 
 def _scalar(what: str, x: Any) -> Tensor:
@@ -195,7 +196,7 @@ def while_loop(
         holder.erase()
         return pytree.unflatten(spec, results_of(op))
 
-    return staged(run)(init_val)
+    return staged(per_entry(run))(init_val)
 
 
 def _trace_body(body_fun: Any, spec: pytree.TreeSpec, carry: Sequence[Tensor]) -> Any:
@@ -236,8 +237,8 @@ def fori_loop(
         return result
 
     if isinstance(lower, int) and isinstance(upper, int):
-        return staged(lambda init: run(lower, upper, init))(init_val)
-    return staged(run)(lower, upper, init_val)
+        return staged(per_entry(lambda init: run(lower, upper, init)))(init_val)
+    return staged(per_entry(run))(lower, upper, init_val)
 
 
 def scan(
@@ -309,7 +310,7 @@ def scan(
 
     if not isinstance(unroll, int) or unroll < 1:
         raise ShapeError(f"scan requires unroll of at least 1, got {unroll!r}.", where=user_frame())
-    return staged(run)(init, xs)
+    return staged(per_entry(run))(init, xs)
 
 
 def _length(rows: Sequence[Tensor], names: Sequence[str], length: int | None) -> int:
@@ -419,4 +420,4 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
             step *= 2
         return pytree.unflatten(spec, xs)
 
-    return staged(run)(elems)
+    return staged(per_entry(run))(elems)

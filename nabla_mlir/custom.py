@@ -26,6 +26,7 @@ from nabla_mlir.ops.registry import ZERO, materialize
 from nabla_mlir.ops.tensor import Tensor
 from nabla_mlir.tracing import Spec, results_of, trace_region
 from nabla_mlir.transforms.arguments import seed_of, specs_of
+from nabla_mlir.vectorized import per_entry
 
 
 @dataclass
@@ -117,7 +118,7 @@ class _Custom:
                 whole.insert(i, value)
             return whole
 
-        return staged(lambda *values: self._emit(fixed, merged, values))(*rest)
+        return staged(per_entry(lambda *values: self._emit(fixed, merged, values)))(*rest)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A method of an object: the object is its first argument."""

@@ -8,16 +8,21 @@ import inspect
 import os
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from iree.compiler import ir
 
 from nabla_mlir import pytree
 from nabla_mlir.array import Array
+from nabla_mlir.dialects.context import context
 from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.estimates import estimate
 from nabla_mlir.lowering import compile_lowered, lower_module
-from nabla_mlir.ops.promotion import is_scalar, scalar_dtype
+from nabla_mlir.ops.promotion import as_tensor, is_scalar, scalar_dtype
+from nabla_mlir.ops.regions import emit_call
+from nabla_mlir.passes.split import split_function
 from nabla_mlir.stages import as_spec
 from nabla_mlir.targets import CPU
 from nabla_mlir.tracing import Spec, is_tracing, trace_function
@@ -61,6 +66,62 @@ def _executable(module: Any, name: str) -> Callable[[list[Any]], list[Array]]:
         with _lock:
             known = _executables.setdefault(key, known)
     return known
+
+
+class Halves:
+    """A lowered function compiled in two halves: what its known arguments decide, and the rest.
+
+    Args:
+      module: the function, alone in its module; it is divided in place.
+      known: the indices of the known arguments.
+    """
+
+    def __init__(self, module: ir.Module, known: Sequence[int]):
+        with context(), ir.Location.unknown():
+            self.split = split_function(module.body.operations[0].operation, known)
+        self._module = module  # owns the functions of the split
+        self._first = _executable(_alone(self.split.known), "main")
+
+    @functools.cached_property
+    def second(self) -> Callable[[list[Any]], list[Array]]:
+        """The compiled second half: from residuals and the other arguments to the late results."""
+        return _executable(_alone(self.split.rest), "main")
+
+    def at(self, known: list[Any]) -> Point:
+        """Runs the first half."""
+        results = self._first(known)
+        count = len(self.split.early)
+        return Point(self, dict(zip(self.split.early, results[:count], strict=True)), results[count:])
+
+
+@dataclass(frozen=True)
+class Point:
+    """Values of the known arguments, as the second half needs them: the early results by index, and the residuals."""
+
+    halves: Halves
+    early: dict[int, Array]
+    residuals: list[Array]
+
+    def __call__(self, others: list[Any]) -> dict[int, Any]:
+        """All results by index. Inside a trace, where `others` are tensors, the second half becomes part of it."""
+        split = self.halves.split
+        if not split.late:
+            return dict(self.early)
+        if is_tracing():
+            late: list[Any] = emit_call(split.rest, [*(as_tensor(r) for r in self.residuals), *others])
+        else:
+            late = self.halves.second([*self.residuals, *others])
+        return {**self.early, **dict(zip(split.late, late, strict=True))}
+
+
+def _alone(func: ir.Operation) -> ir.Module:
+    """A copy of a function as `main` of a module of its own."""
+    with context(), ir.Location.unknown():
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            copy = func.clone()
+        copy.attributes["sym_name"] = ir.StringAttr.get("main")
+    return module
 
 
 def _signature(leaves: Sequence[Any]) -> tuple[Spec, ...]:
@@ -178,30 +239,8 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
 
 # Parameters that decide shapes: an integer of NumPy there is a plain number.
 _STATIC = frozenset(
-    [
-        "shape",
-        "axis",
-        "axes",
-        "axis1",
-        "axis2",
-        "source",
-        "destination",
-        "offset",
-        "k",
-        "n",
-        "N",
-        "M",
-        "num",
-        "reps",
-        "repeats",
-        "pad_width",
-        "indices_or_sections",
-        "sizes",
-        "num_classes",
-        "ddof",
-        "correction",
-        "decimals",
-    ]
+    ["shape", "axis", "axes", "axis1", "axis2", "source", "destination", "offset", "k", "n", "N", "M", "num", "reps",
+     "repeats", "pad_width", "indices_or_sections", "sizes", "num_classes", "ddof", "correction", "decimals", "s"]
 )
 
 

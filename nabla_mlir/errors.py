@@ -86,6 +86,10 @@ class ConcretizationError(TraceError):
     """A concrete value of a traced tensor was asked for (`if`, `while`, `float()`, `np.asarray` ...)."""
 
 
+class UnboundAxisError(TraceError, NameError):
+    """A collective names an axis that no map around it has."""
+
+
 class RuleMissingError(NablaError, NotImplementedError):
     """An operation has no rule for the transform that was asked for."""
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import nested
-from nabla_mlir.dialects.stablehlo import ConvDims
 from nabla_mlir.manifest import Estimate
+from nabla_mlir.ops.cost import cost_of, size_of
 from nabla_mlir.ops.loops import find_counter
 from nabla_mlir.ops.regions import body_of
 
@@ -22,7 +20,7 @@ _PER_SCATTERED = 2.0  # of what is done one by one
 _SPLIT = 10_000.0  # work that is shared among threads
 
 _CHEAP = {"stablehlo.constant", "stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.slice", "stablehlo.return",
-          "func.return", "stablehlo.iota", "stablehlo.get_tuple_element", "stablehlo.tuple"}  # fmt: skip
+          "stablehlo.iota", "stablehlo.get_tuple_element", "stablehlo.tuple"}  # fmt: skip
 _FUNCTIONS = {f"stablehlo.{name}" for name in ("divide", "power", "sqrt", "rsqrt", "cbrt", "exponential", "log", "tanh",
               "exponential_minus_one", "log_plus_one", "logistic", "sine", "cosine", "tan", "atan2", "remainder")}  # fmt: skip
 _MOVES = {f"stablehlo.{name}" for name in ("reduce", "concatenate", "pad", "transpose", "reverse", "gather",
@@ -50,7 +48,7 @@ def estimate(function: ir.Operation) -> Estimate:
 def _cost(op: ir.Operation) -> tuple[float, float]:
     """Nanoseconds on one core and the number of dispatches."""
     name = op.name
-    if name in _CHEAP:
+    if name in _CHEAP or not name.startswith(("stablehlo.", "chlo.")):
         return 0.0, 0.0
     if name == "stablehlo.while":
         counter = find_counter(op)
@@ -61,9 +59,10 @@ def _cost(op: ir.Operation) -> tuple[float, float]:
     if name in ("stablehlo.if", "stablehlo.case"):
         branches = [[_cost(inner.operation) for inner in body_of(region)[1]] for region in op.regions]
         return max((sum(w for w, _ in b), 1 + sum(c for _, c in b)) for b in branches)
-    elements = max([_size(v) for v in (*op.operands, *op.results)], default=0)
+    elements = max([size_of(v) for v in (*op.operands, *op.results)], default=0)
     if name in ("stablehlo.dot_general", "stablehlo.convolution"):
-        return _product(op), 1.0
+        cost = cost_of(op)
+        return _PER_FLOP * cost.flops + _PER_BYTE * cost.bytes, 1.0
     if name in _ONE_BY_ONE or name == "stablehlo.custom_call":
         return _PER_SCATTERED * elements, 1.0
     if name in _MOVES or any(True for _ in nested(op)):
@@ -71,20 +70,3 @@ def _cost(op: ir.Operation) -> tuple[float, float]:
     if name in _FUNCTIONS or name.startswith("chlo."):
         return _PER_FUNCTION * elements, 0.0
     return _PER_ELEMENT * elements, 0.0
-
-
-def _product(op: ir.Operation) -> float:
-    left, right, out = (_size(v) for v in (*op.operands, *op.results))
-    # Each element of the result meets what both factors share: sqrt(left * right / out) elements without batches.
-    flops = 2 * math.sqrt(left * right * out) if op.name == "stablehlo.dot_general" else 2 * out * right / _features(op)
-    return _PER_FLOP * flops + _PER_BYTE * 4 * (left + right + out)
-
-
-def _features(op: ir.Operation) -> int:
-    places = ConvDims.decode(op.attributes["dimension_numbers"])[1]
-    return max(1, int(op.operands[1].type.shape[places.index("o")]))
-
-
-def _size(value: ir.Value) -> int:
-    shape = getattr(value.type, "shape", None)
-    return math.prod(max(int(n), 1) for n in shape) if shape else 1

@@ -1,9 +1,11 @@
-"""Functions of JAX as functions of nabla_mlir, through JAX's own lowering to StableHLO."""
+"""Functions of JAX and modules of PyTorch as functions of nabla_mlir, through exporters to StableHLO."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from nabla_mlir.errors import ImportIRError
 
@@ -37,3 +39,58 @@ def from_jax(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
     # Unused arguments are kept: the function takes what its specs say.
     lowered = jax.jit(function, keep_unused=True).lower(*abstract)
     return from_stablehlo(lowered.as_text(), "main")
+
+
+def from_torch(module: Any, *specs: Any, parameters: bool = False) -> Callable[..., Any]:
+    """A PyTorch module, for arguments of given shapes and dtypes, as a function that every transform here accepts.
+
+    `torch.export` captures the program and torch-mlir (a package on PyPI, maintained in step with PyTorch) lowers it
+    to StableHLO, which is imported. The module is captured in the mode it is in: call ``module.eval()`` first.
+
+    Args:
+      module: a `torch.nn.Module`.
+      specs: for each argument of its `forward` an array, or anything with a shape and a dtype.
+      parameters: whether the function takes the parameters, a dict of arrays by their names, as its first argument;
+        otherwise they are constants.
+
+    Raises:
+      ImportIRError: torch-mlir is not installed, it cannot lower the module, or the program holds something that
+        cannot be imported; it is named.
+
+    Example:
+      >>> import nabla_mlir as nm, torch  # doctest: +SKIP
+      >>> layer = torch.nn.Linear(3, 1)  # doctest: +SKIP
+      >>> f = nm.from_torch(layer, nm.spec((2, 3), "float32"), parameters=True)  # doctest: +SKIP
+      >>> weights = {k: v.detach().numpy() for k, v in layer.named_parameters()}  # doctest: +SKIP
+      >>> nm.grad(lambda w, x: f(w, x).sum())(weights, x)["weight"].shape  # doctest: +SKIP
+      (1, 3)
+    """
+    try:
+        import torch
+        from torch_mlir import fx
+    except ImportError:
+        raise ImportIRError("from_torch requires PyTorch and torch-mlir, got an environment without them.",
+                            help="pip install 'nabla-mlir[torch]'") from None  # fmt: skip
+    from nabla_mlir.importing import from_stablehlo
+
+    def example(spec: Any) -> Any:
+        return torch.ones(tuple(spec.shape), dtype=getattr(torch, np.dtype(spec.dtype).name))
+
+    names = [name for name, _ in module.named_parameters()] if parameters else []
+    values = [value.detach() for _, value in module.named_parameters()] if parameters else []
+
+    class Applied(torch.nn.Module):
+        def forward(self, *inputs: Any) -> Any:
+            given = dict(zip(names, inputs, strict=False))
+            return torch.func.functional_call(module, given, inputs[len(names) :])
+
+    try:
+        exported = fx.export_and_import(
+            Applied() if parameters else module, *values, *map(example, specs), output_type="stablehlo"
+        )
+    except Exception as error:  # whatever stage of either package gives up
+        raise ImportIRError(f"from_torch requires a module that torch-mlir lowers, got: {error}") from error
+    f = from_stablehlo(str(exported), "main")
+    if not parameters:
+        return f
+    return lambda weights, *inputs: f(*(weights[name] for name in names), *inputs)

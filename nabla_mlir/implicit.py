@@ -19,6 +19,7 @@ from nabla_mlir.ops.regions import body_of, captures_of, clone_body
 from nabla_mlir.ops.tensor import Tensor, wrap
 from nabla_mlir.tracing import Spec, current_trace, results_of, trace_region
 from nabla_mlir.transforms.linear import jvp, vjp
+from nabla_mlir.vectorized import per_entry
 
 Linear = Callable[[Any], Any]
 
@@ -82,7 +83,7 @@ def custom_linear_solve(
             holder.erase()
         return pytree.unflatten(spec, results_of(op))
 
-    return staged(run)(b)
+    return staged(per_entry(run))(b)
 
 
 def _like(what: str, spec: pytree.TreeSpec, likes: list[Tensor], out: Any) -> list[Tensor]:
@@ -146,7 +147,7 @@ def custom_root(
         root.defjvp(rule)
         return root(*parameters)
 
-    return staged(run)(initial_guess)
+    return staged(per_entry(run))(initial_guess)
 
 
 def _closed(f: Callable[[Any], Any], example: Any) -> tuple[Callable[[Any, Any], Any], list[Tensor]]:

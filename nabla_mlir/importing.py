@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.context import context
-from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError, TraceError, user_frame
 from nabla_mlir.lowering import expand_module
-from nabla_mlir.normalizing import normalize, parse, prepare_calls, refused
 from nabla_mlir.ops.promotion import as_tensor
-from nabla_mlir.ops.registry import REGISTRY, clone_op
-from nabla_mlir.ops.tensor import wrap
-
-_ALLOWED = {"stablehlo.return", "func.return", "func.func", "stablehlo.constant", "builtin.module"}
+from nabla_mlir.ops.regions import emit_call
+from nabla_mlir.passes.pipeline import Pipeline
+from nabla_mlir.portable import parse
+from nabla_mlir.vectorized import per_entry
 
 
 @dataclass(frozen=True)
@@ -37,20 +35,31 @@ class ImportedFunction:
         return str(self.func.attributes["sym_name"].value)
 
     @property
+    def __signature__(self) -> inspect.Signature:
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return inspect.Signature([inspect.Parameter(f"arg{i}", kind) for i in range(len(self.inputs))])
+
+    @property
     def inputs(self) -> tuple[Any, ...]:
         """Shape and dtype of each argument."""
         return tuple(shape_and_dtype(a.type) for a in self.func.regions[0].blocks[0].arguments)
 
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """Shape and dtype of each result."""
+        *_, last = self.func.regions[0].blocks[0].operations
+        return tuple(shape_and_dtype(v.type) for v in last.operation.operands)
+
     def __call__(self, *args: Any) -> Any:
         """The results: one bare, several as a tuple."""
-        return staged(self._emit)(*args)
+        return staged(per_entry(self._emit))(*args)
 
     def _emit(self, *args: Any) -> Any:
         block = self.func.regions[0].blocks[0]
         name = self.__name__
         if len(args) != len(block.arguments):
             raise TraceError(f"{name} requires {len(block.arguments)} arguments, got {len(args)}.", where=user_frame())
-        mapping: dict[ir.Value, ir.Value] = {}
+        tensors = []
         for i, (parameter, arg) in enumerate(zip(block.arguments, args, strict=True)):
             shape, dtype = shape_and_dtype(parameter.type)
             tensor = as_tensor(arg, dtype if isinstance(arg, (bool, int, float, complex)) else None)
@@ -60,11 +69,8 @@ class ImportedFunction:
                 )
             if tensor.dtype != dtype:
                 raise DtypeError(f"{name} requires {dtype} for argument {i}, got {tensor.dtype}.", where=user_frame())
-            mapping[parameter] = tensor.value
-        operations = [op.operation for op in block.operations]
-        for op in operations[:-1]:
-            clone_op(op, mapping)
-        results = tuple(wrap(mapping[v]) for v in operations[-1].operands)
+            tensors.append(tensor)
+        results = tuple(emit_call(self.func, tensors))
         return results[0] if len(results) == 1 else results
 
 
@@ -88,89 +94,25 @@ def from_stablehlo(source: str | bytes, entry: str | None = None) -> Callable[..
       1.0
     """
     module = parse(source)
-    prepare_calls(module)
-    inline_calls(module)
+    Pipeline.parse("nabla-inline-calls").run(module)
     func = _entry(module, entry)
-    normalize(func)
-    _check(func)
+    for other in [op.operation for op in module.body.operations]:
+        if other.name == "func.func" and other != func:
+            other.erase()
+    Pipeline.parse("nabla-normalize").run(module)
     expand_module(module)
     return ImportedFunction(module, _entry(module, str(func.attributes["sym_name"].value)))
 
 
-def inline_calls(module: ir.Module) -> None:
-    """Puts the body of each called function in place of the call, and drops private functions.
-
-    MLIR's own inliner takes any operation of an unregistered dialect with one region for a table of symbols, and crashes
-    on ours.
-
-    Raises:
-      ImportIRError: a function calls itself.
-    """
-    functions = {f.attributes["sym_name"].value: f for f in _functions(module)}
-    done: set[str] = set()
-    for name in functions:
-        _inline_into(name, functions, done, ())
-    for func in functions.values():
-        if not _is_public(func):
-            func.erase()
-
-
-def _inline_into(name: str, functions: dict[str, ir.Operation], done: set[str], callers: tuple[str, ...]) -> None:
-    if name in callers:
-        raise ImportIRError(f"importing requires functions that do not call themselves, got @{name}.")
-    if name in done:
-        return
-    for op in list(nested(functions[name])):
-        callee = op.attributes["callee"].value if op.name == "func.call" else None
-        if callee not in functions or not len(functions[callee].regions[0].blocks):
-            continue
-        _inline_into(callee, functions, done, (*callers, name))
-        block = functions[callee].regions[0].blocks[0]
-        mapping = dict(zip(block.arguments, op.operands, strict=True))
-        *operations, terminator = (o.operation for o in block.operations)
-        with context(), ir.InsertionPoint(op):
-            for inner in operations:
-                clone_op(inner, mapping)
-        for old, value in zip(op.results, terminator.operands, strict=True):
-            old.replace_all_uses_with(mapping.get(value, value))
-        op.erase()
-    done.add(name)
-
-
-def _functions(module: ir.Module) -> list[ir.Operation]:
-    return [op.operation for op in module.body.operations if op.operation.name == "func.func"]
-
-
-def _is_public(func: ir.Operation) -> bool:
-    return "sym_visibility" not in func.attributes or func.attributes["sym_visibility"].value == "public"
-
-
 def _entry(module: ir.Module, name: str | None) -> ir.Operation:
-    functions = {f.attributes["sym_name"].value: f for f in _functions(module)}
+    operations = [op.operation for op in module.body.operations]
+    functions = {f.attributes["sym_name"].value: f for f in operations if f.name == "func.func"}
     if name is not None:
         if name not in functions:
             raise ImportIRError(f"importing requires a function of the module, got {name!r} among {sorted(functions)}.")
         return functions[name]
-    public = [f for f in functions.values() if _is_public(f)]
-    if len(public) != 1:
+    if len(functions) != 1:
         raise ImportIRError(
             f"importing requires one public function, got {sorted(functions)}.", help="give entry=name."
         )
-    return public[0]
-
-
-def _check(func: ir.Operation) -> None:
-    from nabla_mlir.dialects.locations import source_of
-
-    name = func.attributes["sym_name"].value
-    for op in nested(func):
-        if op.name not in REGISTRY and op.name not in _ALLOWED and not op.name.startswith(("ad.", "batch.")):
-            raise refused(op, name)
-        for value in [*op.operands, *op.results]:
-            try:
-                shape_and_dtype(value.type)
-            except DtypeError as error:
-                raise ImportIRError(f"importing requires static shapes, got {value.type} at {op.name}: {error.message}",
-                                    where=source_of(op.location)) from None  # fmt: skip
-    with context():
-        func.verify()
+    return next(iter(functions.values()))

@@ -2,6 +2,7 @@
 
 hvp.vmfb    what IREE runs
 hvp.json    {"schema": 1, "iree": "3.13...", "target": {...}, "sha256": "...", "entry_points": [...]}
+hvp.mlirbc  the StableHLO it was compiled from, if it was saved: for other targets and transforms
 """
 
 from __future__ import annotations
@@ -108,6 +109,7 @@ class Manifest:
       nabla_mlir: the version of this package that wrote it.
       driver: the driver that runs it best; "" lets the runtime choose by the estimates.
       sha256: of the .vmfb; `save_artifact` fills it in.
+      stablehlo: the SHA-256 of the .mlirbc; "" if there is none.
       iree_range: versions of the runtime that can run it, the second excluded.
       schema: the version of this file's form.
     """
@@ -118,6 +120,7 @@ class Manifest:
     nabla_mlir: str = ""
     driver: str = ""
     sha256: str = ""
+    stablehlo: str = ""
     iree_range: tuple[str, str] = IREE_RANGE
     schema: int = field(default=SCHEMA)
 
@@ -148,7 +151,7 @@ class Manifest:
         ]
         head = {"schema": self.schema, "nabla_mlir": self.nabla_mlir, "iree": self.iree}
         head |= {"iree_range": list(self.iree_range), "target": self.target, "driver": self.driver}
-        return _dumps(head | {"sha256": self.sha256, "entry_points": entries}) + "\n"
+        return _dumps(head | {"sha256": self.sha256, "stablehlo": self.stablehlo, "entry_points": entries}) + "\n"
 
     @staticmethod
     def from_json(text: str, where: str = "the manifest") -> Manifest:
@@ -177,6 +180,7 @@ class Manifest:
                 nabla_mlir=data["nabla_mlir"],
                 driver=data["driver"],
                 sha256=data["sha256"],
+                stablehlo=data["stablehlo"],
                 iree_range=(data["iree_range"][0], data["iree_range"][1]),
                 schema=schema,
             )
@@ -195,15 +199,21 @@ def artifact_paths(path: str | os.PathLike[str]) -> tuple[Path, Path]:
     return stem.with_name(stem.name + ".vmfb"), stem.with_name(stem.name + ".json")
 
 
-def save_artifact(path: str | os.PathLike[str], vmfb: bytes, manifest: Manifest) -> tuple[Path, Path]:
-    """Writes NAME.vmfb and NAME.json; returns their paths. The checksum in the manifest is filled in.
+def save_artifact(
+    path: str | os.PathLike[str], vmfb: bytes, manifest: Manifest, stablehlo: bytes = b""
+) -> tuple[Path, Path]:
+    """Writes NAME.vmfb and NAME.json; returns their paths. The checksums in the manifest are filled in.
 
-    Each file appears whole or not at all; a mixture of two artifacts fails the checksum when it is loaded.
+    `stablehlo`, if given, is the bytecode of the module it was compiled from, and becomes NAME.mlirbc. Each file appears
+    whole or not at all; a mixture of two artifacts fails the checksum when it is loaded.
     """
     code, text = artifact_paths(path)
     code.parent.mkdir(parents=True, exist_ok=True)
-    manifest = replace(manifest, sha256=hashlib.sha256(vmfb).hexdigest())
-    for file, data in ((code, vmfb), (text, manifest.to_json().encode())):
+    manifest = replace(manifest, sha256=_sha256(vmfb), stablehlo=_sha256(stablehlo) if stablehlo else "")
+    files = {code: vmfb, text: manifest.to_json().encode()}
+    if stablehlo:
+        files[code.with_suffix(".mlirbc")] = stablehlo
+    for file, data in files.items():
         temporary = file.with_name(f".{file.name}.{os.getpid()}-{secrets.token_hex(4)}")
         try:
             temporary.write_bytes(data)
@@ -211,6 +221,27 @@ def save_artifact(path: str | os.PathLike[str], vmfb: bytes, manifest: Manifest)
         finally:
             temporary.unlink(missing_ok=True)
     return code, text
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_stablehlo(path: str | os.PathLike[str], manifest: Manifest) -> bytes:
+    """The StableHLO of a saved artifact as bytecode.
+
+    Raises:
+      DeployError: it was not saved, or is missing or damaged.
+    """
+    file = artifact_paths(path)[0].with_suffix(".mlirbc")
+    if not manifest.stablehlo:
+        raise DeployError(f"lower requires the StableHLO of an artifact, got {file.stem}, which was saved without.")
+    if not file.exists():
+        raise DeployError(f"lower requires the StableHLO beside the artifact, got no {file}.", help=_SAVE_AGAIN)
+    data = file.read_bytes()
+    if _sha256(data) != manifest.stablehlo:
+        raise DeployError(f"{file} requires the content that its manifest names, got another SHA-256.", help=_SAVE_AGAIN)
+    return data
 
 
 def read_artifact(path: str | os.PathLike[str]) -> tuple[bytes, Manifest]:
@@ -232,7 +263,7 @@ def read_artifact(path: str | os.PathLike[str]) -> tuple[bytes, Manifest]:
     except UnicodeDecodeError:
         raise DeployError(f"{text} requires the JSON of a manifest, got binary data.", help=_SAVE_AGAIN) from None
     vmfb = code.read_bytes()
-    if hashlib.sha256(vmfb).hexdigest() != manifest.sha256:
+    if _sha256(vmfb) != manifest.sha256:
         raise DeployError(
             f"{code} requires the content that its manifest names, got another SHA-256 ({len(vmfb)} bytes).",
             help=f"the file is damaged or belongs to another manifest: {_SAVE_AGAIN}",

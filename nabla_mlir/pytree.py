@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,9 +17,9 @@ T = TypeVar("T", bound=type)
 TreeSpec = optree.PyTreeSpec
 
 
-def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
-    """The leaves of a pytree and its structure; None is an empty container."""
-    leaves, spec = optree.tree_flatten(tree, namespace=NAMESPACE)
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
+    """The leaves of a pytree and its structure; None is an empty container, and what `is_leaf` says a leaf."""
+    leaves, spec = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
     return list(leaves), spec
 
 
@@ -76,6 +76,11 @@ def _spread(prefix: Any, spec: TreeSpec) -> list[Any]:
     if spec.type is not type(prefix) or list(entries) != spec.entries():
         raise ValueError
     return [value for child, below in zip(children, spec.children(), strict=True) for value in _spread(child, below)]
+
+
+def register_node(cls: type, flatten_node: Callable[[Any], Any], unflatten_node: Callable[[Any, Any], Any]) -> None:
+    """Makes a class a pytree node; the functions are those of `optree.register_pytree_node`."""
+    optree.register_pytree_node(cls, flatten_node, unflatten_node, namespace=NAMESPACE)
 
 
 def register_dataclass(cls: T) -> T:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -62,7 +63,12 @@ class Function:
             raise DeployError(
                 f"{self.name} requires the arguments it was compiled for, got: {reason(error)}."
             ) from None
-        return [Array(outputs.get_as_object(i, HalBufferView), where) for i in range(len(outputs))]
+        count = len(outputs)
+        # A function of state says behind its results how often the state had been written.
+        version = outputs.get_variant(count - 1) if count else None
+        if type(version) is not int:
+            return [Array(outputs.get_as_object(i, HalBufferView), where) for i in range(count)]
+        return [Array(outputs.get_as_object(i, HalBufferView), where, version) for i in range(count - 1)]
 
     @property
     def declaration(self) -> str:
@@ -162,8 +168,8 @@ class Module:
       module["hvp"](params=params, v=v, data=data)
     """
 
-    def __init__(self, executable: Executable, manifest: Manifest):
-        self.executable, self.manifest = executable, manifest
+    def __init__(self, executable: Executable, manifest: Manifest, path: str | os.PathLike[str] = ""):
+        self.executable, self.manifest, self._path = executable, manifest, path
         self._entries = {e.name: _Entry(e, executable.function(e.function or e.name)) for e in manifest.entry_points}
 
     @property
@@ -178,7 +184,18 @@ class Module:
 
     def clone(self) -> Module:
         """The same code with fresh state: one for each thread lets them run side by side."""
-        return Module(self.executable.clone(), self.manifest)
+        return Module(self.executable.clone(), self.manifest, self._path)
+
+    def lower(self) -> Any:
+        """The stage `Lowered` that it was compiled from: to compile it for another target, or to transform it.
+
+        The only thing here that needs the compiler; custom nodes of trees become dicts.
+
+        Raises:
+          DeployError: the artifact was saved without its StableHLO, or that file is missing or damaged.
+        """
+        # By name: what is deployed imports nothing that knows IR.
+        return importlib.import_module("nabla_mlir.artifact").load_lowered(self._path, self.manifest)
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         try:
@@ -326,7 +343,7 @@ def load(path: str | os.PathLike[str], driver: str | None = None) -> Module:
     vmfb, manifest = read_artifact(path)
     _check_version(manifest)
     _check_target(manifest)
-    return Module(Executable.load(vmfb, driver or manifest.best_driver()), manifest)
+    return Module(Executable.load(vmfb, driver or manifest.best_driver()), manifest, path)
 
 
 def _check_version(manifest: Manifest) -> None:

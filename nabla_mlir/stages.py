@@ -18,7 +18,9 @@ from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.errors import DtypeError, ShapeError, TraceError, TreeError, user_frame
 from nabla_mlir.lowering import clone_module, compile_lowered, lower_module
-from nabla_mlir.ops.promotion import Defaults, is_scalar, scalar_dtype
+from nabla_mlir.ops.cost import FunctionCost, cost_of_function
+from nabla_mlir.ops.promotion import Defaults, as_tensor, is_scalar, scalar_dtype
+from nabla_mlir.ops.regions import emit_call
 from nabla_mlir.targets import Target
 from nabla_mlir.targets import target as as_target
 from nabla_mlir.tracing import Spec, checked_output, trace_function
@@ -158,6 +160,44 @@ class Traced(_Stage):
 
 class Lowered(_Stage):
     """Plain StableHLO, derivatives and batches included."""
+
+    def function(self, name: str | None = None) -> Callable[..., Any]:
+        """An entry point as a function of pytrees that every transform accepts; the only one if not named.
+
+        It is differentiated as the StableHLO stands here: custom rules and `stop_gradient` have been expanded.
+
+        Example:
+          >>> import nabla_mlir as nm
+          >>> lowered = nm.trace(lambda x: x * x, nm.spec(), name="square").lower()
+          >>> float(nm.grad(lowered.function())(3.0))
+          6.0
+        """
+        from nabla_mlir.eager import staged
+
+        names = [e.name for e in self.entries]
+        name = names[0] if name is None and len(names) == 1 else name
+        if name not in names:
+            raise TraceError(f"an entry point requires a name among {sorted(names)}, got {name!r}.", where=user_frame())
+        entry = self.entries[names.index(name)]
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            tensors = [as_tensor(leaf) for leaf in entry.flatten(args, kwargs)]
+            ops = (op.operation for op in self.module.body.operations)  # of a module that this closure keeps alive
+            func = next(op for op in ops if op.name == "func.func" and op.attributes["sym_name"].value == name)
+            return pytree.unflatten(entry.out_spec, emit_call(func, tensors))
+
+        return staged(call)
+
+    def cost(self) -> dict[str, FunctionCost]:
+        """Operations, bytes moved, bytes of state and peak memory of each entry point, before the compiler fuses.
+
+        Example:
+          >>> import nabla_mlir as nm
+          >>> nm.trace(lambda a, b: a @ b, nm.spec((2, 3)), nm.spec((3, 5)), name="f").lower().cost()["f"].flops
+          60
+        """
+        functions = [op.operation for op in self.module.body.operations if op.operation.name == "func.func"]
+        return {f.attributes["sym_name"].value: cost_of_function(f) for f in functions}
 
     def compile(self, target: str | Target = "cpu", *, flags: Sequence[str] = (), cache: bool = True) -> Compiled:
         """Compiles for a target, in a process of its own.

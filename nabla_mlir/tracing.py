@@ -89,7 +89,8 @@ promotion.set_capture(_capture_array)
 
 @contextlib.contextmanager
 def _scope(what: str) -> Iterator[Scope]:
-    outer, scope = current_scope(), Scope(what)
+    outer = current_scope()
+    scope = Scope(what, outer)
     set_scope(scope)
     try:
         yield scope

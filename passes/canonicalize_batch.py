@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp
+from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp, bound_axes, free_axes, rename_axes
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.regions import reads_of
-from nabla_mlir.ops.shape import transpose
+from nabla_mlir.ops.shape import broadcast_in_dim, transpose
 from nabla_mlir.ops.tensor import wrap
 from nabla_mlir.passes.base import Pass, register
 
@@ -36,11 +37,60 @@ def hoist_invariant(op: ir.Operation) -> None:
     view = VmapOp(op)
     varying = set(view.arguments)
     for inner in view.body:
-        inside = any(v in varying for v in reads_of(inner))
-        if inside:
+        if any(v in varying for v in reads_of(inner)) or not free_axes(inner).isdisjoint(view.axes):
             varying.update(inner.results)
         else:
             inner.move_before(op)
+
+
+def _share_broadcast(op: ir.Operation) -> ir.Operation:
+    """An operand that is a broadcast along mapped axes does not carry them: what is broadcast is passed instead.
+
+    Returns:
+      The map, which may be a new operation.
+    """
+    view = VmapOp(op)
+    operands, in_axes = list(op.operands), view.in_axes
+    for i, (operand, places) in enumerate(zip(operands, in_axes, strict=True)):
+        spread = [p for p in places if p != NOT_CARRIED and _is_repeated(operand, p)]
+        if not spread:
+            continue
+        kept = [d for d in range(len(shape_and_dtype(operand.type)[0])) if d not in spread]
+        with op.location, ir.InsertionPoint(op):
+            operands[i] = _restricted(operand, kept)
+        in_axes[i] = tuple(NOT_CARRIED if p in spread else p if p == NOT_CARRIED else kept.index(p) for p in places)
+    if operands == list(op.operands):
+        return op
+    new = _rebuild(view, operands, in_axes, view.out_axes).op
+    for old, result in zip(op.results, new.results, strict=True):
+        old.replace_all_uses_with(result)
+    op.erase()
+    return new
+
+
+def _broadcast_of(value: ir.Value) -> ir.Operation | None:
+    """The broadcast that makes a value, if nothing else reads it: then a smaller one can take its place."""
+    owner = value.owner
+    owner = owner if isinstance(owner, ir.Operation) else getattr(owner, "operation", None)
+    is_broadcast = owner is not None and owner.name == "stablehlo.broadcast_in_dim"
+    return owner if is_broadcast and len(list(value.uses)) == 1 else None
+
+
+def _is_repeated(value: ir.Value, dimension: int) -> bool:
+    op = _broadcast_of(value)
+    return op is not None and dimension not in tuple(op.attributes["broadcast_dimensions"])
+
+
+def _restricted(value: ir.Value, kept: list[int]) -> ir.Value:
+    """A broadcast made anew without those of its dimensions that are not kept."""
+    op = _broadcast_of(value)
+    assert op is not None
+    x, shape = wrap(op.operands[0]), shape_and_dtype(value.type)[0]
+    dims = tuple(kept.index(d) for d in op.attributes["broadcast_dimensions"])
+    smaller = tuple(shape[d] for d in kept)
+    if smaller == x.shape and dims == tuple(range(x.ndim)):
+        return x.value
+    return broadcast_in_dim(x, shape=smaller, broadcast_dimensions=dims).value
 
 
 def _merge_inner(op: ir.Operation) -> None:
@@ -50,33 +100,30 @@ def _merge_inner(op: ir.Operation) -> None:
     if len(body) != 1 or body[0].name != "batch.vmap":
         return
     inner = VmapOp(body[0])
-    returned = list(view.terminator.operands)
-    results = list(inner.op.results)
-    if any(r not in results for r in returned) or any(
-        returned.count(r) > 1 or (v[0] == NOT_CARRIED and any(p != NOT_CARRIED for p in v)) for r, v in
-        zip(returned, view.out_axes, strict=True)
-    ):  # fmt: skip
+    returned, results = list(view.terminator.operands), list(inner.op.results)
+    if len(returned) != len(results) or set(returned) != set(results):
         return
-    arguments = view.arguments
-    operands, in_axes = [], []
-    for value, places in zip(inner.op.operands, inner.in_axes, strict=True):
-        if value in arguments:
-            i = arguments.index(value)
-            operands.append(op.operands[i])
-            in_axes.append(_joined(view.in_axes[i], places))
-        else:
-            operands.append(value)
-            in_axes.append((*[NOT_CARRIED] * len(view.axes), *places))
-    if any(v in arguments for inner_op in inner.body for v in reads_of(inner_op)):
-        return  # a value of the outer map is used inside without being passed: it carries only the outer axis
     order = [results.index(r) for r in returned]
-    if sorted(order) != list(range(len(results))):
-        return
-    out_axes = [_joined(view.out_axes[k], inner.out_axes[j]) for k, j in enumerate(order)]
-    by_result = [out_axes[order.index(j)] for j in range(len(results))]
+    arguments, inner_operands, inner_axes = view.arguments, list(inner.op.operands), inner.in_axes
+    # What the inner map only captures of the outer entry is passed too: it carries the outer axes alone.
+    read = {v for o in inner.body for v in reads_of(o)} | set(inner.terminator.operands)
+    for argument in arguments:
+        if argument in read:
+            inside = inner.block.add_argument(argument.type, op.location)
+            argument.replace_all_uses_with(inside)
+            inner_operands.append(argument)
+            inner_axes.append((NOT_CARRIED,) * len(inner.axes))
+    operands, in_axes = [], []
+    for value, places in zip(inner_operands, inner_axes, strict=True):
+        i = arguments.index(value) if value in arguments else None
+        operands.append(value if i is None else op.operands[i])
+        in_axes.append(_joined((NOT_CARRIED,) * len(view.axes) if i is None else view.in_axes[i], places))
+    out_axes = [_joined(view.out_axes[order.index(j)], inner.out_axes[j]) for j in range(len(results))]
     with op.location, ir.InsertionPoint(op):
-        names = (*view.axes, *_fresh(inner.axes, view.axes))
-        merged = VmapOp.build(operands, inner.block, names, (*view.sizes, *inner.sizes), in_axes, by_result)
+        renamed = _renamed(inner, set(view.axes))
+        rename_axes(inner.op, renamed)
+        names = (*view.axes, *renamed.values())
+        merged = VmapOp.build(operands, inner.block, names, (*view.sizes, *inner.sizes), in_axes, out_axes)
     for k, j in enumerate(order):
         op.results[k].replace_all_uses_with(merged.op.results[j])
     op.erase()
@@ -90,16 +137,15 @@ def _joined(outer: Places, inner: Places) -> Places:
     return (*outer, *shifted)
 
 
-def _fresh(names: tuple[str, ...], taken: tuple[str, ...]) -> list[str]:
-    used, fresh = set(taken), []
-    for name in names:
-        candidate, n = name, 0
-        while candidate in used:
-            n += 1
-            candidate = f"{name}_{n}"
-        used.add(candidate)
-        fresh.append(candidate)
-    return fresh
+def _renamed(view: VmapOp, taken: set[str]) -> dict[str, str]:
+    """A name for each axis of a map that is neither taken nor that of another axis of the map or inside it."""
+    used, names = taken | set(view.axes) | bound_axes(view.op), {}
+    for axis in view.axes:
+        names[axis] = axis
+        if axis in taken:
+            names[axis] = next(name for n in itertools.count(1) if (name := f"{axis}_{n}") not in used)
+            used.add(names[axis])
+    return names
 
 
 def _lead_with_prefix(op: ir.Operation) -> None:
@@ -140,7 +186,18 @@ def _moved(value: ir.Value, source: Places, target: Places) -> ir.Value:
             order[t] = s
     rest = iter(inner)
     order = [next(rest) if d == NOT_CARRIED else d for d in order]
+    owner = getattr(value.owner, "operation", value.owner)
+    if isinstance(owner, ir.Operation) and owner.name == "stablehlo.transpose":  # two moves are one, or none
+        permutation = tuple(owner.attributes["permutation"])
+        value, order = owner.operands[0], [permutation[d] for d in order]
+    if order == sorted(order):
+        return value
     return transpose(wrap(value), permutation=tuple(order)).value
+
+
+def _maps(module: ir.Operation) -> list[ir.Operation]:
+    """All maps, inner ones first."""
+    return [op for op in nested(module) if op.name == VmapOp.name]
 
 
 @register
@@ -148,8 +205,10 @@ def _moved(value: ir.Value, source: Places, target: Places) -> ir.Value:
 class CanonicalizeBatchPass(Pass):
     """Bring every `batch.vmap` into its canonical form: the prefix leads, and only what varies goes in.
 
-    Operands that carry no axis are used from outside; operations that do not vary are hoisted; a map that holds
-    nothing but a map becomes one map over both axes; axes are moved to the front once, at the boundary.
+    Operands that carry no axis are used from outside, and what is only broadcast along an axis does not carry it;
+    operations that do not vary are hoisted; a map that holds nothing but a map becomes one map over the axes of both,
+    also if the inner one captures entries of the outer one; axes are moved to the front once, at the boundary, where
+    moves cancel. One sweep reaches the fixed point; nothing raises the number of operations, elements or flops.
     Example: tests/filecheck/passes/canonicalize_batch.mlir
     """
 
@@ -157,9 +216,11 @@ class CanonicalizeBatchPass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         # Inner maps first; axes are moved last, since the moves would stand between maps that can be merged.
-        for op in [o for o in nested(module) if o.name == "batch.vmap"]:
+        for found in _maps(module):
+            op = _share_broadcast(found)
             _share_unmapped(op)
             hoist_invariant(op)
             _merge_inner(op)
-        for op in [o for o in nested(module) if o.name == "batch.vmap"]:
+        for op in _maps(module):
+            hoist_invariant(op)  # moves of what does not vary, which a map inside has just made
             _lead_with_prefix(op)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.ad import JvpOp
 from nabla_mlir.dialects.locations import named
 from nabla_mlir.ops.forward import Tangents, push_forward
@@ -24,6 +25,9 @@ def expand_jvp(op: ir.Operation) -> None:
     """
     view = JvpOp(op)
     view.verify()
+    if debug.wanted("ad"):
+        debug.say("ad", f"jvp of {len(view.body)} operations at {debug.types(view.primals)}, "
+                  f"wrt {list(view.wrt)}, of {list(view.of)}", op.location)  # fmt: skip
     arguments = view.arguments
     tangents: Tangents = {arguments[i]: wrap(t) for i, t in zip(view.wrt, view.seeds, strict=True)}
     push_forward(view.body, tangents)

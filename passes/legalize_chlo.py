@@ -14,7 +14,7 @@ from nabla_mlir.passes.legalize_pattern import Replacement, Target, attributes_o
 
 _BROADCASTING = (
     "add", "and", "atan2", "compare", "complex", "divide", "maximum", "minimum", "multiply", "next_after", "or",
-    "polygamma", "power", "remainder", "select", "shift_left", "shift_right_arithmetic", "shift_right_logical",
+    "polygamma", "power", "remainder", "shift_left", "shift_right_arithmetic", "shift_right_logical",
     "subtract", "xor", "zeta",
 )  # fmt: skip
 _SPECIAL = ("lgamma", "digamma", "polygamma", "zeta")
@@ -26,6 +26,17 @@ _COMPLEX = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "_asin_acos_kerne
 def expand(op: ir.Operation, target: Target) -> Replacement:
     """IREE expands these itself, into operations that it gets wrong (power, sin, log1p) or cannot link in f64."""
     return _expand(op) if all(v.static for v in operands(op)) else None
+
+
+@pattern("chlo.broadcast_select")
+def broadcast_select(op: ir.Operation, target: Target) -> Replacement:
+    """The stock expansion computes the shape at run time, with types that have no place here."""
+    xs = operands(op)
+    if not all(v.static for v in xs):
+        return None
+    shape = np.broadcast_shapes(*(v.shape for v in xs))
+    wide = [b.reshape(v, (1,) * (len(shape) - v.rank) + v.shape) for v in xs]
+    return [b.select(*(b.broadcast(v, shape, range(len(shape))) for v in wide))]
 
 
 @pattern(*(f"chlo.{name}" for name in _GOOD_IN_F32))

@@ -291,7 +291,7 @@ def _sweeps(done: Callable[..., Val], carried: list[Val], one_round: Callable[..
 def _eigh(a: Val) -> tuple[Val, Val]:
     """Eigenvalues in ascending order and eigenvectors of stacked Hermitian matrices."""
     batch, size = a.shape[0], a.shape[2]
-    n = size + size % 2
+    n = size + size % 2 if size > 1 else size  # one column alone is done
     a = b.pad(a, [0, 0, 0], [0, n - size, n - size])
     vectors = b.broadcast(b.constant(np.eye(n).astype(a.dtype)), a.shape, [1, 2])
     norm = b.reduce_sum(_square(a), [0, 1, 2]) if batch == 1 else b.reduce_sum(_square(a), [1, 2])
@@ -343,7 +343,7 @@ def _syevd(op: ir.Operation, a: Val) -> list[Val]:
 def _svd(a: Val) -> tuple[Val, Val, Val]:
     """(u, s, v) of stacked square matrices: rotations make the columns of a v orthogonal."""
     batch, size = a.shape[0], a.shape[2]
-    n = size + size % 2
+    n = size + size % 2 if size > 1 else size  # one column alone is done
     a = b.pad(a, [0, 0, 0], [0, n - size, n - size])
     v = b.broadcast(b.constant(np.eye(n).astype(a.dtype)), a.shape, [1, 2])
     eps = float(np.finfo(a.dtype).eps)

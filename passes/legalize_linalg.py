@@ -90,12 +90,16 @@ def invert_lower(lower: Val, unit: bool = False) -> Val:
     n = lower.shape[-1]
     row, column = np.indices((n, n))
     diagonal = mask(row == column, lower)
-    inverse = b.select(diagonal, b.splat(1, lower) if unit else 1.0 / lower, 0.0)
-    size = 1
-    while size < n:
+
+    def below(size: int) -> Val:
         within = (row // (2 * size) == column // (2 * size)) & (row // size > column // size)
-        below = b.select(mask(within, lower), lower, 0.0)
-        inverse = inverse - b.matmul(inverse, b.matmul(below, inverse))
+        return b.select(mask(within, lower), lower, 0.0)
+
+    # With ones on the diagonal the first step multiplies by the identity, which does not compile on Vulkan.
+    inverse = b.select(diagonal, b.splat(1, lower), -below(1)) if unit else b.select(diagonal, 1.0 / lower, 0.0)
+    size = 2 if unit else 1
+    while size < n:
+        inverse = inverse - b.matmul(inverse, b.matmul(below(size), inverse))
         size *= 2
     return inverse
 

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of
-from nabla_mlir.passes.patterns import defining, has_one_use, pattern
+from nabla_mlir.ops.registry import REGISTRY
+from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of, wrap
+from nabla_mlir.passes.patterns import defining, has_one_use, owner, pattern
+
+_LINEAR = ("stablehlo.multiply", "stablehlo.divide", "stablehlo.negate")  # in their first operand
 
 
 @pattern("stablehlo.add")
@@ -164,6 +167,19 @@ def negate_negated(x: Tensor) -> Tensor | None:
     """-(-x) -> x, -(x - y) -> y - x where nothing else uses x - y."""
     negated = defining(x, "stablehlo.negate")
     return negated[0][0] if negated else None
+
+
+@pattern("stablehlo.select")
+def select_once(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
+    """Where(p, f(where(p, x, 0)), 0) -> where(p, f(x), 0) for a product, a quotient or a sign f."""
+    made = owner(a)
+    if splat_of(b) != 0 or made is None or made.name not in _LINEAR or not has_one_use(a):
+        return None
+    operands = [wrap(v) for v in made.operands]
+    inner = defining(operands[0], "stablehlo.select")
+    if inner is None or inner[0][0].value != pred.value or splat_of(inner[0][2]) != 0 or not has_one_use(operands[0]):
+        return None
+    return ew.select(pred, REGISTRY[made.name](inner[0][1], *operands[1:]), b)
 
 
 @pattern("stablehlo.select")

@@ -56,6 +56,18 @@ def broadcast_of_reshape(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -
     )  # fmt: skip
 
 
+@pattern("stablehlo.broadcast_in_dim")
+def broadcast_of_iota(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> Tensor | None:
+    """Counting along one axis more is still counting."""
+    inner = defining(x, "stablehlo.iota")
+    if inner is None:
+        return None
+    axis = inner[1]["iota_dimension"]
+    if x.shape[axis] != shape[broadcast_dimensions[axis]]:
+        return None
+    return sh.iota(shape=shape, dtype=x.dtype, iota_dimension=broadcast_dimensions[axis])
+
+
 @pattern("stablehlo.transpose")
 def transpose_noop(x: Tensor, permutation: Shape) -> Tensor | None:
     """The identity; of a constant; that moves only axes of size 1."""

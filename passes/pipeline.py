@@ -17,13 +17,18 @@ from nabla_mlir.passes import (  # each module registers its passes
     canonicalize_batch,
     dce,
     expand,
+    explain_batch,
+    inline_calls,
     inline_rules,
     jvp,
     legalize_for_iree,
+    normalize,
     remove_stop_gradient,
     schedule,
     simplify,
+    split,
     stack_products,
+    transform,
     verify,
     vjp,
     vmap,
@@ -31,8 +36,8 @@ from nabla_mlir.passes import (  # each module registers its passes
 from nabla_mlir.passes.base import PASSES, Pass
 
 MODULES = (
-    canonicalize_batch, dce, expand, inline_rules, jvp, legalize_for_iree, remove_stop_gradient, schedule, simplify,
-    stack_products, verify, vjp, vmap,
+    canonicalize_batch, dce, expand, explain_batch, inline_calls, inline_rules, jvp, legalize_for_iree, normalize,
+    remove_stop_gradient, schedule, simplify, split, stack_products, transform, verify, vjp, vmap,
 )  # fmt: skip
 
 # Everything but what ends differentiation: for modules that are called from others.

@@ -9,9 +9,10 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.schedule_blocks import separate_blocks
 from nabla_mlir.passes.schedule_convolutions import split_by_position
 from nabla_mlir.passes.schedule_products import schedule_products
-from nabla_mlir.passes.schedule_slices import push_up_slices
+from nabla_mlir.passes.schedule_slices import fold_reshapes, push_up_slices, stacks_as_choices
 
 
 @register
@@ -21,8 +22,9 @@ class SchedulePass(Pass):
 
     A product becomes a `linalg.generic` with `compilation_info` where IREE's own choice is slower
     (passes/schedule_tiles.py); products of one matrix with several vectors become one operation that reads the matrix
-    once. Convolutions with wide windows become products, and slices of cheap values are computed from slices of what
-    those are made of. The numbers are the same up to the order of sums.
+    once, and products of one matrix with each of several matrices are taken apart. Convolutions with wide windows
+    become products, and slices of cheap values are computed from slices of what those are made of. The numbers are
+    the same up to the order of sums.
     Example: tests/filecheck/passes/schedule.mlir
     """
 
@@ -36,4 +38,9 @@ class SchedulePass(Pass):
             for region in owner.regions:
                 for block in region.blocks:
                     push_up_slices(block)
+                    stacks_as_choices(block)
+                    fold_reshapes(block)
+        for name in ("stablehlo.transpose", "stablehlo.dot_general"):
+            for op in [op for op in nested(module) if op.name == name]:
+                separate_blocks(op)
         schedule_products([op for op in nested(module) if op.name == "stablehlo.dot_general"], self.vector_bytes)

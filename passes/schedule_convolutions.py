@@ -49,10 +49,10 @@ def split_by_position(op: ir.Operation) -> None:
         over = [left.index("f"), *axes], [right.index("i"), *window_axes]
         products = []
         for place in itertools.product(*map(range, counts)):
-            seen = padded
+            start, limit, steps = [0] * lhs.rank, list(padded.shape), [1] * lhs.rank
             for axis, at, n, stride, step in zip(axes, place, window, strides, dilation, strict=True):
-                seen = b.cut(seen, axis, at * stride, at * stride + (n - 1) * step + 1, step)
-            product = b.dot(seen, rhs, over)  # batch x output features
+                start[axis], limit[axis], steps[axis] = at * stride, at * stride + (n - 1) * step + 1, step
+            product = b.dot(b.slice_(padded, start, limit, steps), rhs, over)  # batch x output features
             products.append(b.reshape(product, (1, *product.shape)))
         # (positions, batch, output features) to the order of the result.
         stacked = b.reshape(b.concat(products, 0), (*counts, *products[0].shape[1:]))

@@ -64,8 +64,9 @@ class MatrixVector:
                 tails = vectors if len(pieces) == 1 else [cut(v, 0, low, high) for v in vectors]
                 tiles = self._tiles(others, high - low, lanes)
                 results = _generic(part, tails, results, "ki" if self.axis == 0 else "ik", "k", "i", tiles)
-            for product, result in zip(group, results, strict=True):
-                _replace(product.op, result)
+            results = [_like_result(p.op, result) for p, result in zip(group, results, strict=True)]
+        for product, result in zip(group, results, strict=True):
+            _replace(product.op, result)
 
     def _tiles(self, others: int, length: int, lanes: int) -> Tiles:
         if self.axis == 0:
@@ -93,7 +94,7 @@ class MatrixMatrix:
         with ir.InsertionPoint(self.op), self.op.location:
             places = "ki" if lc == 0 else "ik", "kj" if rc == 0 else "jk"
             (result,) = _generic(lhs, [rhs], [full(0, (rows, columns), dtype)], *places, "ij", tiles)
-            _replace(self.op, result)
+        _replace(self.op, result)
 
 
 def _product(op: ir.Operation) -> MatrixVector | MatrixMatrix | None:
@@ -164,7 +165,11 @@ def _generic(
     return [Val(result) for result in op.results]
 
 
+def _like_result(op: ir.Operation, value: Val) -> Val:
+    """`value` in the shape of the result, which has an axis of size 1 where a vector is a matrix."""
+    return reshape(value, shape_and_dtype(op.results[0].type)[0])
+
+
 def _replace(op: ir.Operation, result: Val) -> None:
-    shape, _ = shape_and_dtype(op.results[0].type)
-    op.results[0].replace_all_uses_with(reshape(result, shape).value)
+    op.results[0].replace_all_uses_with(result.value)
     op.erase()

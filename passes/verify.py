@@ -9,6 +9,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.ad import STOP_GRADIENT
 from nabla_mlir.dialects.ad_rules import RECUR, RULES, verify_recur
+from nabla_mlir.dialects.batch import COLLECTIVES, CollectiveOp
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import is_static_tensor
@@ -23,6 +24,9 @@ def verify_op(op: ir.Operation) -> None:
     """Checks one operation of `ad` or `batch`. Raises VerifyError."""
     if op.name in TRANSFORMS:
         TRANSFORMS[op.name](op).verify()  # type: ignore[attr-defined]
+        return
+    if op.name in COLLECTIVES:
+        CollectiveOp(op).verify()
         return
     if op.name in RULES:
         RULES[op.name](op).verify()

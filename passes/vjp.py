@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.ad import VjpOp
 from nabla_mlir.dialects.locations import named
 from nabla_mlir.ops.registry import ZERO, materialize
@@ -24,6 +25,9 @@ def expand_vjp(op: ir.Operation) -> None:
     view = VjpOp(op)
     view.verify()
     arguments, body = view.arguments, view.body
+    if debug.wanted("ad"):
+        debug.say("ad", f"vjp of {len(body)} operations at {debug.types(view.primals)}, "
+                  f"wrt {list(view.wrt)}, of {list(view.of)}", op.location)  # fmt: skip
     roots = [arguments[i] for i in view.wrt]
     active = active_values(body, roots)
     outs = list(view.terminator.operands)

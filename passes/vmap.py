@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp
+from nabla_mlir.dialects import debug
+from nabla_mlir.dialects.batch import AXIS_INDEX, CURRENT, NOT_CARRIED, VmapOp, collectives, rename_axes
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 from nabla_mlir.errors import PassError
 from nabla_mlir.ops.batching import Mapped, batch_ops
-from nabla_mlir.ops.shape import expand, move_axis
+from nabla_mlir.ops.shape import expand, iota, move_axis
 from nabla_mlir.ops.tensor import Tensor, wrap
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.inline import expand_all
@@ -69,6 +71,10 @@ def _drop_axis(type: ir.Type, place: int) -> ir.Type:
 
 def _expand_axis(view: VmapOp) -> None:
     op, size = view.op, view.sizes[0]
+    if debug.wanted("batch"):
+        debug.say("batch", f"vmap over {view.axes[0]} = {size} of {len(view.body)} operations, operands "
+                  f"{debug.types(op.operands)} carry it at {[p for (p,) in view.in_axes]}, results "
+                  f"{debug.types(op.results)} at {[p for (p,) in view.out_axes]}", op.location)  # fmt: skip
     mapped: Mapped = {}
     unmapped: dict[ir.Value, ir.Value] = {}
     with op.location:
@@ -77,7 +83,11 @@ def _expand_axis(view: VmapOp) -> None:
                 unmapped[argument] = operand
             else:
                 mapped[argument] = move_axis(wrap(operand), place, 0)
-    body = view.body
+    indices = _entry_numbers(view)
+    with op.location:
+        mapped.update((index, iota(shape=(size,), dtype=np.dtype(np.int32), iota_dimension=0)) for index in indices)
+    rename_axes(op, {view.axes[0]: CURRENT})
+    body = [inner for inner in view.body if not any(r in indices for r in inner.results)]
     batch_ops(body, mapped, size, unmapped=unmapped)
     with op.location:
         outs = [
@@ -87,6 +97,14 @@ def _expand_axis(view: VmapOp) -> None:
     for result, value in zip(op.results, outs, strict=True):
         result.replace_all_uses_with(value)
     op.erase()
+
+
+def _entry_numbers(view: VmapOp) -> list[ir.Value]:
+    """The places of the entry that the body asks for, moved to its start: they are mapped values like its arguments."""
+    found = [o for o in collectives(view.op, view.axes[0]) if o.name == AXIS_INDEX]
+    for op in found:
+        op.move_before(view.block.operations[0])
+    return [op.results[0] for op in found]
 
 
 def _result(view: VmapOp, i: int, mapped: Tensor | None, same: ir.Value, place: int, size: int) -> Tensor:

@@ -39,15 +39,15 @@ class CorpusAdapter:
     def grad(self, f: Any, inputs: Arrays, argnums: Sequence[int]) -> Arrays:
         def run(xs: Any) -> Any:
             g, active = _partial(f, xs, argnums)
-            return nm.grad(lambda *a: g(*a)[0], tuple(range(len(active))))(*active)
+            y, pullback = nm.vjp(lambda *a: g(*a)[0], *active)  # not nm.grad, which takes real arguments only
+            return pullback(nnp.ones((), y.dtype))
 
         return _run(run, inputs)
 
     def hvp(self, f: Any, inputs: Arrays, argnums: Sequence[int], directions: Arrays, cotangents: Any) -> Arrays:
         def run(xs: Any, vs: Any, cts: Any) -> Any:
             g, active = _partial(f, xs, argnums)
-            gradient = lambda *a: nm.vjp(g, *a)[1](tuple(cts) if cts is not None else _ones(g, a))  # noqa: E731
-            return nm.jvp(gradient, active, vs)[1]
+            return nm.jvp(lambda *a: _pulled(g, a, cts), active, vs)[1]
 
         return _run(run, inputs, directions, cotangents)
 
@@ -72,7 +72,7 @@ class CorpusAdapter:
         def run(xs: Any, cts: Any) -> Any:
             def one(*a: Any) -> Any:
                 g, active = _partial(f, a, argnums)
-                return nm.vjp(g, *active)[1](tuple(cts) if cts is not None else _ones(g, active))
+                return _pulled(g, active, cts)
 
             return _mapped(one, levels)(*xs)
 
@@ -105,8 +105,10 @@ def _partial(f: Any, xs: Sequence[Any], argnums: Sequence[int]) -> tuple[Callabl
     return g, tuple(xs[i] for i in argnums)
 
 
-def _ones(g: Any, active: Any) -> Any:
-    return (nnp.ones((), active[0].dtype),)
+def _pulled(g: Any, active: Any, cotangents: Any) -> Any:
+    """The pullback of the cotangents, or of 1 for the one scalar result."""
+    ys, pullback = nm.vjp(g, *active)
+    return pullback(tuple(cotangents) if cotangents is not None else tuple(nnp.ones((), y.dtype) for y in ys))
 
 
 def _raveled(f: Any, xs: Sequence[Any], argnums: Sequence[int]) -> tuple[Callable[..., Any], Any]:

@@ -6,42 +6,65 @@ computes each operation right is tested apart.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jax._src import compiler as jax_compiler
 from jax._src.lib import xla_client
+from jaxlib import lapack
 
 from nabla_mlir import pytree
 from nabla_mlir.lowering import lower_module
+from nabla_mlir.passes.legalize_for_iree import LegalizeForIreePass
 from nabla_mlir.tracing import Spec, trace_function
 
 jax.config.update("jax_enable_x64", True)
+lapack.prepare_lapack_call("potrf_ffi", np.dtype(np.float64))  # XLA's custom calls of LAPACK find its routines then
 
 
-def run_module(text: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Runs the function `main` of a StableHLO module."""
+def compiled(text: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    """The function `main` of a StableHLO module, compiled."""
     client = jax.devices("cpu")[0].client
     options = jax_compiler.get_compile_options(num_replicas=1, num_partitions=1)
     devices = xla_client.DeviceList(tuple(jax.devices("cpu")[:1]))
     public = text.replace("func.func @main", "func.func public @main")
     executable = client.compile_and_load(public, devices, options)
-    results = executable.execute_sharded([jax.device_put(np.asarray(x)) for x in inputs])
-    return [np.asarray(parts[0]) for parts in results.disassemble_into_single_device_arrays()]
+
+    def call(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        results = executable.execute_sharded([jax.device_put(np.asarray(x)) for x in inputs])
+        return [np.asarray(parts[0]) for parts in results.disassemble_into_single_device_arrays()]
+
+    return call
 
 
-def run_traced(function: Any, inputs: Sequence[np.ndarray]) -> Any:
-    """Traces a function of flat arrays that returns a pytree, lowers it with our passes and runs it on XLA."""
+def run_module(text: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Runs the function `main` of a StableHLO module."""
+    return compiled(text)(inputs)
+
+
+def run_traced(function: Any, inputs: Sequence[np.ndarray], *, legalize: bool = False) -> Any:
+    """Traces a function of flat arrays that returns a pytree, lowers it with our passes and runs it on XLA.
+
+    With `legalize` it is what IREE gets that runs: without custom calls, whose layouts XLA would have to be told.
+    """
+    return compiled_traced(function, inputs, legalize=legalize)(inputs)
+
+
+def compiled_traced(
+    function: Any, like: Sequence[np.ndarray], *, legalize: bool = False
+) -> Callable[[Sequence[np.ndarray]], Any]:
+    """The same, to be called many times on arrays like these."""
     box: dict[str, Any] = {}
 
     def flat(*tensors: Any) -> list[Any]:
         leaves, box["spec"] = pytree.flatten(function(*tensors))
         return leaves
 
-    arrays = [np.asarray(x) for x in inputs]
-    module, captured = trace_function(flat, [Spec(x.shape, x.dtype) for x in arrays], "main")
+    module, captured = trace_function(flat, [Spec(np.shape(x), np.asarray(x).dtype) for x in like], "main")
     lower_module(module)
-    outs = run_module(str(module), [*arrays, *captured])
-    return pytree.unflatten(box["spec"], outs)
+    if legalize:
+        LegalizeForIreePass().run(module.operation)
+    call = compiled(str(module))
+    return lambda inputs: pytree.unflatten(box["spec"], call([*inputs, *captured]))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nabla_mlir.numpy import fft as fft
+from nabla_mlir.numpy import linalg as linalg
 from nabla_mlir.numpy import methods as methods
 from nabla_mlir.numpy.creation import arange as arange
 from nabla_mlir.numpy.creation import array as array

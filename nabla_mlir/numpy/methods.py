@@ -10,6 +10,7 @@ from nabla_mlir.numpy import creation, indexing, joining, logic, products, reduc
 from nabla_mlir.ops.promotion import is_scalar
 from nabla_mlir.ops.tensor import Tensor
 from nabla_mlir.pytree import is_array
+from nabla_mlir.vectorized import VectorizedArray
 
 _BINARY = {
     "add": ufuncs.add, "sub": ufuncs.subtract, "mul": ufuncs.multiply, "truediv": ufuncs.divide,
@@ -112,5 +113,5 @@ def install(cls: type) -> None:
     give("at", property(updates.IndexUpdate, doc="Functional updates: ``x.at[index].set(value)``."))
 
 
-for _cls in (Tensor, Array):
+for _cls in (Tensor, Array, VectorizedArray):
     install(_cls)

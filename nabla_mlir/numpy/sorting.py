@@ -8,8 +8,8 @@ from nabla_mlir.eager import library
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.common import axis_of, dynamic_shape, meet, require_real, reshaped, sliced, tensor
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.ops import indexing as ix
 from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops import sorting as so
 from nabla_mlir.ops.promotion import Defaults
 from nabla_mlir.ops.tensor import Tensor
 
@@ -27,7 +27,7 @@ def sort(x: Any, axis: int | None = -1, *, descending: bool = False, stable: boo
     x, axis = _along("sort", x, axis)
     if x.shape[axis] < 2:
         return x
-    return ix.sort(x, dimension=axis, is_stable=stable, comparator="GT" if descending else "LT")[0]
+    return so.sort(x, dimension=axis, is_stable=stable, comparator="GT" if descending else "LT")[0]
 
 
 @library
@@ -35,7 +35,7 @@ def argsort(x: Any, axis: int | None = -1, *, descending: bool = False, stable: 
     """The places from which `sort` takes its elements."""
     x, axis = _along("argsort", x, axis)
     places = sh.iota(shape=x.shape, dtype=Defaults.int, iota_dimension=axis)
-    return ix.sort(x, places, dimension=axis, is_stable=stable, comparator="GT" if descending else "LT")[1]
+    return so.sort(x, places, dimension=axis, is_stable=stable, comparator="GT" if descending else "LT")[1]
 
 
 @library
@@ -49,7 +49,7 @@ def top_k(x: Any, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
     if not 0 <= k <= x.shape[axis]:
         raise ShapeError(f"top_k requires 0 <= k <= {x.shape[axis]}, got {k}.", where=user_frame())
     places = sh.iota(shape=x.shape, dtype=Defaults.int, iota_dimension=axis)
-    values, order = ix.sort(x, places, dimension=axis, is_stable=True, comparator="GT")
+    values, order = so.sort(x, places, dimension=axis, is_stable=True, comparator="GT")
     return sliced(values, axis, 0, k), sliced(order, axis, 0, k)
 
 

@@ -4,6 +4,7 @@ from nabla_mlir.ops import (
     autodiff,
     checkpoint,
     chlo,
+    collectives,
     composites,
     contraction,
     control,
@@ -20,11 +21,12 @@ from nabla_mlir.ops import (
     promotion,
     reduction,
     shape,
+    sorting,
     windows,
 )
 
 # The modules that hold records, one family each, and the operators of Tensor.
 FAMILIES = (
-    autodiff, checkpoint, chlo, composites, contraction, control, convolution, custom_call,
-    custom_rules, elementwise, fourier, indexing, lapack, linalg, linear_solve, misc, promotion, reduction, shape, windows,
+    autodiff, checkpoint, chlo, collectives, composites, contraction, control, convolution, custom_call, custom_rules,
+    elementwise, fourier, indexing, lapack, linalg, linear_solve, misc, promotion, reduction, shape, sorting, windows,
 )  # fmt: skip

@@ -7,9 +7,12 @@ from typing import Any
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.ad_rules import CUSTOM, RECUR
+from nabla_mlir.dialects.batch import ALL_GATHER, CURRENT, PSUM_SCATTER, REDUCTIONS, axis_of, free_axes
 from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.types import tensor_type
+from nabla_mlir.ops.regions import reads_of
 from nabla_mlir.ops.registry import UNSUPPORTED, Region, clone_op, missing_rule, record_of
 from nabla_mlir.ops.tensor import Tensor, wrap
 
@@ -28,13 +31,16 @@ def batch_ops(ops: Iterable[ir.Operation], mapped: Mapped, size: int, *, unmappe
     """
     for op in ops:
         operands = list(op.operands)
-        if not any(v in mapped for v in operands) and not captures_any(op, mapped) and op.name != RECUR:
+        constant = not any(v in mapped for v in operands) and not captures_any(op, mapped)
+        if constant and op.name != RECUR and CURRENT not in free_axes(op):
             clone_op(op, unmapped)
             continue
         record = record_of(op, "vmap")
+        if debug.wanted("ops"):
+            debug.say("ops", f"vmap {op.name} {debug.types(operands, mapped)}, * carries the axis", op.location)
         if isinstance(record.batch, UNSUPPORTED):
             raise missing_rule(op, "vmap", record.batch.reason)
-        if record.kind == "control":
+        if record.kind in ("control", "collective"):
             with blaming(op), named("vmap", op.location):
                 record.batch(op, mapped, size, unmapped)
             continue
@@ -99,3 +105,13 @@ def captures_any(op: ir.Operation, mapped: Mapped, rules: frozenset[str] = froze
                 if captures_any(operation, mapped, rules):
                     return True
     return False
+
+
+def varying_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
+    """The values that vary over the axis being expanded if `roots` do: what collectives over it give does not."""
+    found = set(roots)
+    for op in ops:
+        own_axis = op.name in (*REDUCTIONS, ALL_GATHER, PSUM_SCATTER) and axis_of(op) == CURRENT
+        if op.name == PSUM_SCATTER if own_axis else any(v in found for v in reads_of(op)):
+            found.update(op.results)
+    return found

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.ops.batching import Mapped, batch_ops
+from nabla_mlir.ops.batching import Mapped, batch_ops, varying_values
 from nabla_mlir.ops.elementwise import clamp, compare, logical_and, logical_not, select
 from nabla_mlir.ops.entries import batch_gated, choose, gated
 from nabla_mlir.ops.forward import Tangents, carries_tangent, push_forward
@@ -24,7 +24,6 @@ from nabla_mlir.ops.regions import (
     body_of,
     captures_of,
     clone_body,
-    dependents,
     emit_case,
     emit_while,
     replace,
@@ -98,9 +97,9 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
     varying = {i for i, v in enumerate(op.operands) if v in mapped}
     changing = {i for i, (a, r) in enumerate(zip(arguments, returned, strict=True)) if a != r}
     while True:
-        inside = dependents(ops, [*(arguments[i] for i in varying), *captured])
+        inside = varying_values(ops, [*(arguments[i] for i in varying), *captured])
         grown = varying | {i for i, r in enumerate(returned) if r in inside}
-        per_entry = predicate in dependents(test_ops, [*(tests[i] for i in grown), *captured])
+        per_entry = predicate in varying_values(test_ops, [*(tests[i] for i in grown), *captured])
         if per_entry:
             grown |= changing  # an entry that is done keeps its own value
         if grown == varying:
@@ -252,7 +251,7 @@ def _case_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.V
             results = [choose(entries, a, b) for a, b in zip(chosen, results, strict=True)]
         mapped.update(zip(op.results, results, strict=True))
         return
-    wanted = [any(b[1][i] in dependents(b[0], captured) for b in branches) for i in range(len(op.results))]
+    wanted = [any(b[1][i] in varying_values(b[0], captured) for b in branches) for i in range(len(op.results))]
     bodies = [functools.partial(branch_batched, *b, wanted, mapped, size, unmapped) for b in branches]
     results = emit_case(wrap(unmapped.get(index, index)), bodies)
     for old, new, is_mapped in zip(op.results, results, wanted, strict=True):

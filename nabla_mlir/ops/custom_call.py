@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from iree.compiler import ir
 
+from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.stablehlo import Raw, String
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import RuleMissingError, user_frame
@@ -18,14 +20,9 @@ from nabla_mlir.ops.kinds import all_prefixed, general
 from nabla_mlir.ops.registry import ZERO, MaybeZero, Zero
 from nabla_mlir.ops.tensor import Tensor
 
-# What a call carries besides its target. Layouts and aliases speak of the shapes of this one call.
-_FIXED = (
-    "operand_layouts",
-    "result_layouts",
-    "output_operand_aliases",
-    "sdy.sharding_rule",
-    "mhlo.frontend_attributes",
-)
+# What a call carries besides its target. Aliases and shardings speak of the shapes of this one call.
+_LAYOUTS = ("operand_layouts", "result_layouts")
+_FIXED = ("output_operand_aliases", "sdy.sharding_rule", "mhlo.frontend_attributes")
 _OTHERS = ("backend_config", "mhlo.backend_config", "api_version", "has_side_effect", "called_computations",
            "custom_call_schedule", "mhlo.sharding")  # fmt: skip
 
@@ -57,8 +54,8 @@ def register_custom_call(
         are mapped and in every result; "leading" if the target itself takes any number of leading axes.
 
     Example:
-      >>> from nabla_mlir.ops.custom_call import register_custom_call
-      >>> register_custom_call("my_double", jvp=lambda outs, xs, ts, **_: [ts[0] + ts[0]], batch="leading")
+      >>> import nabla_mlir as nm
+      >>> nm.register_custom_call("my_double", jvp=lambda outs, xs, ts, **_: [ts[0] + ts[0]], batch="leading")
     """
     _rules[target] = Rules(jvp, batch_of_leading_axes if batch == "leading" else batch)  # type: ignore[arg-type]
 
@@ -71,7 +68,7 @@ def _rule(params: Any, transform: str) -> Any:
         name = {"batch": "vmap"}.get(transform, transform)
         raise RuleMissingError(
             f"{name} requires a rule for every custom call, got the target {target!r}, which has none.",
-            where=user_frame(), help="add it with nabla_mlir.ops.custom_call.register_custom_call.",
+            where=user_frame(), help="add it with nm.register_custom_call.",
         )  # fmt: skip
     return rule
 
@@ -88,22 +85,36 @@ def _batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
 
 def batch_of_leading_axes(xs: Any, mapped: Any, size: int, *, results: Any, **params: Any) -> list[Tensor]:
     """The batch rule of a target that takes any number of leading axes."""
-    params |= dict.fromkeys(_FIXED)
+    params |= dict.fromkeys(_FIXED) | {name: _wider_layouts(params[name]) for name in _LAYOUTS}
     wide = [((size, *shape), dtype) for shape, dtype in results]
     return custom_call.apply(all_prefixed(xs, mapped, size), {**params, "results": wide})
+
+
+def _wider_layouts(layouts: ir.Attribute | None) -> ir.Attribute | None:
+    """The same orders of axes in memory (the fastest first) with a new leading axis, the slowest."""
+    if layouts is None:
+        return None
+    orders = [[d + 1 for d in np.asarray(layout).tolist()] + [0] for layout in ir.ArrayAttr(layouts)]
+    return layouts_of(orders)
+
+
+def layouts_of(orders: Sequence[Sequence[int]]) -> ir.Attribute:
+    """The attribute for orders of axes in memory, the fastest first."""
+    text = ", ".join(f"dense<{list(order)}> : tensor<{len(order)}xindex>" for order in orders)
+    return ir.Attribute.parse(f"[{text}]", context())
 
 
 def call(
     target: str, xs: Sequence[Tensor], results: Sequence[tuple[tuple[int, ...], np.dtype]], **attributes: Any
 ) -> list[Tensor]:
     """Emits a custom call."""
-    absent = dict.fromkeys([*_FIXED, *_OTHERS])
+    absent = dict.fromkeys([*_LAYOUTS, *_FIXED, *_OTHERS])
     return custom_call.apply(xs, {**absent, **attributes, "call_target_name": target, "results": list(results)})
 
 
 custom_call = general(
     "stablehlo.custom_call", doc="A call of something outside; its rules are looked up by the name of its target.",
-    attributes={"call_target_name": String} | dict.fromkeys((*_FIXED, *_OTHERS), Raw),
+    attributes={"call_target_name": String} | dict.fromkeys((*_LAYOUTS, *_FIXED, *_OTHERS), Raw),
     result=lambda *xs, results, **_: results,
     result_params=lambda op: {"results": [shape_and_dtype(r.type) for r in op.results]},
     jvp=_jvp, batch=_batch, multi=True, sample=[],

@@ -55,7 +55,7 @@ def _truncate(x: Tensor) -> Tensor:
 
 
 def _power_base(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    # y * x**(y-1), and 0 for y = 0 even where x**(y-1) is infinite.
+    # y * x**(y-1), and 0 for x = y = 0, where x**(y-1) is infinite.
     exponent = splat_of(y)
     if exponent is not None:
         if exponent == 0:
@@ -66,8 +66,8 @@ def _power_base(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
             return t * (x + x)
         return t * (full_like(x, exponent) * power(x, full_like(y, exponent - 1)))
     one = full_like(y, 1)
-    lowered = select(compare(y, full_like(y, 0), comparison_direction="EQ"), one, y - one)
-    return t * (y * power(x, lowered))
+    both_zero = logical_and(*(compare(v, full_like(v, 0), comparison_direction="EQ") for v in (x, y)))
+    return t * (y * power(x, select(both_zero, one, y - one)))
 
 
 def _power_exponent(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -126,8 +126,16 @@ logistic = elementwise(
     "stablehlo.logistic", doc="1 / (1 + exp(-x)).", partials=[lambda t, y, x: t * (y * (1.0 - y))],
     numpy=lambda x: 1 / (1 + np.exp(-x)), sample=(reals(),),
 )  # fmt: skip
+
+
+def _sqrt_partial(t: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    # t / (2 sqrt(x)), and 0 for t = x = 0.
+    both_zero = logical_and(*(compare(v, full_like(v, 0), comparison_direction="EQ") for v in (t, y)))
+    return select(both_zero, full_like(t, 0), t * 0.5 / y)
+
+
 sqrt = elementwise(
-    "stablehlo.sqrt", doc="Square root.", partials=[lambda t, y, x: t * 0.5 / y], numpy=np.sqrt,
+    "stablehlo.sqrt", doc="Square root.", partials=[_sqrt_partial], numpy=np.sqrt,
     sample=(reals(0.2, 3),),
 )  # fmt: skip
 rsqrt = elementwise(
@@ -227,12 +235,12 @@ def _no_partial(name: str, operand: str) -> Any:
 
 polygamma: OpDef = elementwise(
     "chlo.polygamma", doc="The n-th derivative of digamma at x.",
-    partials=[_no_partial("polygamma", "the order n"), lambda t, z, n, x: t * polygamma(n + 1.0, x)],
+    partials=[_no_partial("chlo.polygamma", "the order n"), lambda t, z, n, x: t * polygamma(n + 1.0, x)],
     numpy="scipy.special:polygamma", sample=(whole(1, 3), reals(0.5, 4)),
 )  # fmt: skip
 zeta: OpDef = elementwise(
     "chlo.zeta", doc="Hurwitz zeta function: sum over k of (q + k)**-s.",
-    partials=[_no_partial("zeta", "the exponent s"), lambda t, z, s, q: t * (zeta(s + 1.0, q) * -s)],
+    partials=[_no_partial("chlo.zeta", "the exponent s"), lambda t, z, s, q: t * (zeta(s + 1.0, q) * -s)],
     numpy="scipy.special:zeta", sample=(whole(2, 4), reals(0.5, 4)),
 )  # fmt: skip
 
@@ -295,24 +303,17 @@ def _select_transpose(cts: Any, i: int, xs: Any) -> MaybeZero:
 
 
 def _select_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
+    from nabla_mlir.ops.shape import broadcast_in_dim
+
     pred, *branches = xs
-    if pred.ndim == 0 and not mapped[0]:
-        return [select(pred, *all_prefixed(branches, mapped[1:], size))]
-    if pred.ndim == 0 and branches[0].ndim > (1 if mapped[1] else 0):
-        # A scalar predicate per entry becomes one truth value per element.
-        from nabla_mlir.ops.shape import broadcast_in_dim
-
-        branches = all_prefixed(branches, mapped[1:], size)
+    branches = all_prefixed(branches, mapped[1:], size)
+    if pred.ndim == 0:
+        return [select(pred, *branches)]
+    if not mapped[0]:
+        pred = prefixed(pred, size)
+    if pred.ndim < branches[0].ndim:  # a scalar per entry becomes one truth value per element
         pred = broadcast_in_dim(pred, shape=branches[0].shape, broadcast_dimensions=(0,))
-        return [select(pred, *branches)]
-    if pred.ndim == 1 and mapped[0] and max(b.ndim for b in branches) > 1:
-        from nabla_mlir.ops.shape import broadcast_in_dim
-
-        branches = all_prefixed(branches, mapped[1:], size)
-        if branches[0].ndim > 1:
-            pred = broadcast_in_dim(pred, shape=branches[0].shape, broadcast_dimensions=(0,))
-        return [select(pred, *branches)]
-    return [select(*all_prefixed(xs, mapped, size))]
+    return [select(pred, *branches)]
 
 
 select = structural(
@@ -336,7 +337,8 @@ def _clamp_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
             compare(x, spread_low, comparison_direction="GT"), compare(x, spread_high, comparison_direction="LT")
         )
         total = where_zero(inside, t)
-    if not isinstance(t_low, Zero):
+    if not isinstance(t_low, Zero):  # where the bounds cross the upper one holds
+        below = logical_and(below, compare(spread_low, spread_high, comparison_direction="LT"))
         total = add_any(total, where_zero(below, _spread(t_low, x)))
     if not isinstance(t_high, Zero):
         total = add_any(total, where_zero(above, _spread(t_high, x)))
@@ -452,7 +454,8 @@ def _absolute_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
     if isinstance(t, Zero):
         return [ZERO]
     if not is_complex(x.dtype):
-        return [t * sign(x)]
+        rising = compare(x, full_like(x, 0), comparison_direction="GE")
+        return [select(rising, t, -t)]
     # d|z| = Re(t * conj(z) / |z|), and 0 at the origin.
     norm = outs[0]
     safe = select(compare(norm, full_like(norm, 0), comparison_direction="EQ"), full_like(norm, 1), norm)
@@ -461,7 +464,7 @@ def _absolute_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
 
 
 absolute: OpDef = general(
-    "stablehlo.abs", doc="Absolute value; of a complex number its modulus. Derivative sign(x), 0 at 0.",
+    "stablehlo.abs", doc="Absolute value; of a complex number its modulus. Derivative at 0: 1 (0 for complex), as in JAX.",
     result=_real_result, jvp=_absolute_jvp, batch=_elementwise_batch(lambda: absolute),
     sample=[Case(((3, 2),), domains=(reals(avoid=[0]),), numpy=np.abs)],
 )  # fmt: skip

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
-from nabla_mlir.ops.regions import reads_of
+from nabla_mlir.ops.regions import Kept, reads_of
 from nabla_mlir.ops.registry import UNSUPPORTED, ZERO, MaybeZero, Zero, missing_rule, record_of
 from nabla_mlir.ops.tensor import Tensor, wrap
 
@@ -34,6 +35,8 @@ def push_forward(ops: Iterable[ir.Operation], tangents: Tangents) -> None:
         if not any(carries_tangent(r) for r in op.results):
             continue
         record = record_of(op, "jvp")
+        if debug.wanted("ops"):
+            debug.say("ops", f"jvp {op.name} {debug.types(operands, tangents)}, * has a tangent", op.location)
         if record.kind == "control":
             with blaming(op), named("jvp", op.location):
                 record.jvp(op, tangents)
@@ -79,8 +82,9 @@ def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Any:
     def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
         defined, emitted = recorded(lambda: decompose(xs, **params))
         known = {x.value: t for x, t in zip(xs, tangents, strict=True) if not isinstance(t, Zero)}
+        kept = Kept([y.value for y in defined])  # a loop is replaced by one that carries tangents too
         push_forward(emitted, known)
-        return [tangents_get(known, y.value) for y in defined]
+        return [tangents_get(known, y) for y in kept.release()]
 
     return jvp
 

@@ -1,4 +1,4 @@
-"""Operations whose places are data: gather, scatter, sort."""
+"""Operations whose places are data: gather and scatter."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.dialects import stablehlo
-from nabla_mlir.dialects.stablehlo import I64, Bool, GatherDims, I64Array, ScatterDims
-from nabla_mlir.dialects.types import tensor_type
-from nabla_mlir.errors import RuleMissingError, user_frame
+from nabla_mlir.dialects import builder, stablehlo
+from nabla_mlir.dialects.stablehlo import Bool, GatherDims, I64Array, ScatterDims
 from nabla_mlir.ops.elementwise import clamp, compare, convert, logical_and, select, where_zero
+from nabla_mlir.ops.forward import jvp_by_decomposition
 from nabla_mlir.ops.kinds import all_prefixed, general, shifted, structural
-from nabla_mlir.ops.reduction import emit_combiner, read_combiner, reduce
-from nabla_mlir.ops.registry import ZERO, MaybeZero, Region, Zero, add_any, clone_op, materialize
+from nabla_mlir.ops.reduction import combine, emit_combiner, read_combiner, reduce
+from nabla_mlir.ops.registry import ZERO, MaybeZero, Zero, add_any, materialize
 from nabla_mlir.ops.samples import Case, integers
-from nabla_mlir.ops.shape import broadcast_in_dim, iota, reshape
-from nabla_mlir.ops.tensor import Tensor, constant, full, full_like
+from nabla_mlir.ops.shape import broadcast_in_dim, concatenate, dynamic_slice, element_count, iota, reshape, transpose
+from nabla_mlir.ops.tensor import Tensor, constant, full, full_like, wrap
 
 Dims = dict[str, Any]
 
@@ -163,6 +162,18 @@ gather = structural(
     ],
 )  # fmt: skip
 
+
+def along_axis(x: Tensor, indices: Tensor, axis: int) -> Tensor:
+    """``take_along_axis``: element indices[.., i, ..] along `axis`; all other axes are paired."""
+    others = tuple(d for d in range(x.ndim) if d != axis)
+    numbers = gather_dims(
+        collapsed_slice_dims=(axis,), operand_batching_dims=others, start_indices_batching_dims=others,
+        start_index_map=(axis,), index_vector_dim=x.ndim,
+    )  # fmt: skip
+    places = reshape(indices, shape=(*indices.shape, 1))
+    return gather(x, places, dimension_numbers=numbers, slice_sizes=(1,) * x.ndim)
+
+
 # ---------------------------------------------------------------- scatter
 
 
@@ -177,7 +188,7 @@ def _scatter_linear(xs: Any, body: Any, **_: Any) -> tuple[int, ...]:
 
 def _scatter_jvp(outs: Any, xs: Any, tangents: Any, body: Any, **params: Any) -> list[MaybeZero]:
     if len(xs) != 3 or not isinstance(body, str):
-        raise RuleMissingError("the derivative of scatter requires one operand and a named body.", where=user_frame())
+        return jvp_by_decomposition(_applied)(outs, xs, tangents, body=body, **params)
     x, indices, updates = xs
     t, t_updates = tangents[0], tangents[2]
     if isinstance(t, Zero) and isinstance(t_updates, Zero):
@@ -196,6 +207,62 @@ def _scatter_jvp(outs: Any, xs: Any, tangents: Any, body: Any, **params: Any) ->
     if body == "mul":
         return [_product_tangent(outs[0], xs, t, t_updates, params)]
     return [ZERO]
+
+
+def _applied(xs: Sequence[Tensor], body: Any, **params: Any) -> list[Tensor]:
+    """The same scatter by reading, applying the body to whole arrays, and writing.
+
+    Where places may repeat, what one update has written the next one reads: one window after the other.
+    """
+    count = len(xs) // 2
+    operands, indices, updates = xs[:count], xs[count], xs[count + 1 :]
+    if 0 in updates[0].shape:
+        return list(operands)
+
+    def step(operands: Sequence[Tensor], indices: Tensor, updates: Sequence[Tensor], params: Any) -> list[Tensor]:
+        old = [_read_back(x, indices, u, params) for x, u in zip(operands, updates, strict=True)]
+        new = combine(body, old, updates)
+        return [scatter(x, indices, y, body="set", **params) for x, y in zip(operands, new, strict=True)]
+
+    if params["unique_indices"]:
+        return step(operands, indices, updates, params)
+    return _one_by_one(step, operands, indices, updates, params["scatter_dimension_numbers"])
+
+
+def _one_by_one(step: Any, operands: Any, indices: Tensor, updates: Any, dims: Dims) -> list[Tensor]:
+    """A step with the single window that each row of indices writes, in order."""
+    vector_dim, windows = dims["index_vector_dim"], dims["update_window_dims"]
+    if vector_dim == indices.ndim:
+        indices = reshape(indices, shape=(*indices.shape, 1))
+    batch = tuple(d for d in range(indices.ndim) if d != vector_dim)
+    sizes = tuple(indices.shape[d] for d in batch)
+    count = element_count(sizes)
+    columns = [reshape(transpose(indices, permutation=(*batch, vector_dim)), shape=(count, indices.shape[vector_dim]))]
+    for d in dims["scatter_indices_batching_dims"]:  # a batching axis is indexed by its own number
+        position = iota(shape=sizes, dtype=indices.dtype, iota_dimension=batch.index(d))
+        columns.append(reshape(position, shape=(count, 1)))
+    rows = concatenate(*columns, dimension=1)
+    apart = tuple(d for d in range(updates[0].ndim) if d not in windows)
+    updates = [transpose(u, permutation=(*apart, *windows)) for u in updates]
+    updates = [reshape(u, shape=(count, *u.shape[len(apart) :])) for u in updates]
+    params = {
+        "scatter_dimension_numbers": scatter_dims(
+            update_window_dims=tuple(range(1, len(windows) + 1)), index_vector_dim=1,
+            inserted_window_dims=tuple(sorted((*dims["inserted_window_dims"], *dims["input_batching_dims"]))),
+            scatter_dims_to_operand_dims=(*dims["scatter_dims_to_operand_dims"], *dims["input_batching_dims"]),
+        ),
+        "indices_are_sorted": True, "unique_indices": True,
+    }  # fmt: skip
+
+    def row(x: Tensor, i: Tensor) -> Tensor:
+        starts = [i, *(full((), 0, i.dtype) for _ in x.shape[1:])]
+        return dynamic_slice(x, *starts, slice_sizes=(1, *x.shape[1:]))
+
+    def body(i: Any, *carried: Any) -> list[Any]:
+        at, own = wrap(i.value), [wrap(v.value) for v in carried]
+        return [builder.Val(y.value) for y in step(own, row(rows, at), [row(u, at) for u in updates], params)]
+
+    return [wrap(v.value) for v in builder.for_loop(count, [builder.Val(x.value) for x in operands], body)]
 
 
 def _read_back(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
@@ -338,78 +405,4 @@ scatter = general(
         Case(_SHAPES, {**_SCATTER, "body": "min"}, (None, integers(0, 3)), numpy=_scatter_numpy(np.minimum)),
         Case(_SHAPES, {**_SCATTER, "body": "mul"}, (None, integers(0, 3)), numpy=_scatter_numpy(np.multiply)),
     ],
-)  # fmt: skip
-
-# ---------------------------------------------------------------- sort
-
-
-def emit_comparator(region: ir.Region, direction: str, operands: Sequence[Tensor]) -> None:
-    """Fills a region with the comparison of the first operand's elements; floats in total order."""
-    types = [tensor_type((), x.dtype) for x in operands for _ in range(2)]
-    block = ir.Block.create_at_start(region, types, [ir.Location.unknown()] * len(types))
-    with ir.InsertionPoint(block):
-        a, b = (Tensor(v) for v in block.arguments[:2])
-        kind = "TOTALORDER" if a.dtype.kind not in "biu" else None
-        less = compare(a, b, comparison_direction=direction, compare_type=kind)
-        stablehlo.emit("stablehlo.return", [less.value], results=[])
-
-
-def _with_payload(source: Region, payload: ir.Type) -> Any:
-    """The comparator with two more arguments that it does not look at."""
-
-    def emit(region: ir.Region, _: Any, __: Any) -> None:
-        block = source.source.blocks[0]
-        types = [*(a.type for a in block.arguments), payload, payload]
-        new = ir.Block.create_at_start(region, types, [ir.Location.unknown()] * len(types))
-        mapping = {**source.captures, **dict(zip(block.arguments, list(new.arguments)[:-2], strict=True))}
-        with ir.InsertionPoint(new):
-            for op in block.operations:
-                clone_op(op.operation, mapping)
-
-    return emit
-
-
-def _sort_jvp(outs: Any, xs: Any, tangents: Any, dimension: int, is_stable: bool, comparator: Any) -> list[MaybeZero]:
-    """Tangents move as their primals do: the sort also carries the positions, which then read the tangents."""
-    dimension %= xs[0].ndim
-    position = iota(shape=xs[0].shape, dtype=np.dtype(np.int32), iota_dimension=dimension)
-    params = {"dimension": dimension, "is_stable": is_stable}
-    if isinstance(comparator, Region):
-        operands = [*xs, position]
-        op = stablehlo.emit(
-            "stablehlo.sort", [o.value for o in operands], results=[o.value.type for o in operands], regions=1,
-            attributes={k: sort.attributes[k].encode(v) for k, v in params.items()},  # type: ignore[arg-type]
-        )  # fmt: skip
-        _with_payload(comparator, tensor_type((), position.dtype))(op.regions[0], None, None)
-        results = [Tensor(r) for r in op.results]
-    else:
-        results = sort.apply([*xs, position], {**params, "comparator": comparator})
-    *values, order = results
-    outs[:] = values
-    return [t if isinstance(t, Zero) else along_axis(t, order, dimension) for t in tangents]
-
-
-def along_axis(x: Tensor, indices: Tensor, axis: int) -> Tensor:
-    """``take_along_axis``: element indices[.., i, ..] along `axis`; all other axes are paired."""
-    others = tuple(d for d in range(x.ndim) if d != axis)
-    numbers = gather_dims(
-        collapsed_slice_dims=(axis,), operand_batching_dims=others, start_indices_batching_dims=others,
-        start_index_map=(axis,), index_vector_dim=x.ndim,
-    )  # fmt: skip
-    places = reshape(indices, shape=(*indices.shape, 1))
-    return gather(x, places, dimension_numbers=numbers, slice_sizes=(1,) * x.ndim)
-
-
-def _sort_batch(xs: Any, mapped: Any, size: int, dimension: int, **params: Any) -> list[Tensor]:
-    dimension = dimension + 1 if dimension >= 0 else dimension  # counted from the end it does not move
-    return sort.apply(all_prefixed(xs, mapped, size), {"dimension": dimension, **params})
-
-
-sort = general(
-    "stablehlo.sort", doc="The operands reordered together along `dimension` by a comparator.",
-    attributes={"dimension": I64, "is_stable": Bool}, defaults={"dimension": -1, "is_stable": False},
-    regions=("comparator",), emit_region=emit_comparator,
-    result=lambda *xs, **_: [(x.shape, x.dtype) for x in xs], jvp=_sort_jvp, batch=_sort_batch, multi=True,
-    sample=[Case(((2, 5),), {"dimension": 1, "is_stable": True, "comparator": "LT"}, numpy=lambda x: np.sort(x, 1)),
-            Case(((4, 2),), {"dimension": 0, "is_stable": True, "comparator": "GT"}, numpy=lambda x: -np.sort(-x, 0))],
 )  # fmt: skip

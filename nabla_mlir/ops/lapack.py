@@ -6,6 +6,7 @@ The formulas follow from differentiating the factorisation and splitting what re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import is_complex
-from nabla_mlir.ops.custom_call import batch_of_leading_axes, call, register_custom_call
+from nabla_mlir.ops.custom_call import batch_of_leading_axes, call, layouts_of, register_custom_call
 from nabla_mlir.ops.elementwise import compare, convert, imag, logical_and, make_complex, real, select
 from nabla_mlir.ops.indexing import along_axis
 from nabla_mlir.ops.linalg import adjoint, cholesky_tangent, matmul, symmetric_part, triangular_solve, tril
@@ -23,8 +24,21 @@ from nabla_mlir.ops.reduction import reduce_sum
 from nabla_mlir.ops.registry import REGISTRY, ZERO, MaybeZero, Zero
 from nabla_mlir.ops.shape import broadcast_in_dim, iota, pad, slice_
 from nabla_mlir.ops.tensor import Tensor, constant, full, full_like, wrap
+from nabla_mlir.ops.vectorized import apply_per_entry
+
+Spec = tuple[tuple[int, ...], np.dtype]
 
 # ---------------------------------------------------------------- words
+
+
+def routine(target: str, xs: Sequence[Tensor], results: Sequence[Spec], **options: str) -> list[Tensor]:
+    """Calls a routine of LAPACK: matrices stand in memory column after column, stacks of them one after the other."""
+    stack = xs[0].ndim - 2
+    order = lambda shape: (*range(stack, len(shape)), *reversed(range(stack)))  # noqa: E731
+    return call(
+        target, xs, results, operand_layouts=layouts_of([order(x.shape) for x in xs]),
+        result_layouts=layouts_of([order(shape) for shape, _ in results]), **{"mhlo.backend_config": _config(**options)},
+    )  # fmt: skip
 
 
 def _option(config: ir.Attribute, key: str) -> str:
@@ -37,7 +51,8 @@ def _config(**options: str) -> ir.Attribute:
     return ir.Attribute.parse(f"{{{text}}}", context())
 
 
-def _block(x: Tensor, rows: tuple[int, int], columns: tuple[int, int]) -> Tensor:
+def block(x: Tensor, rows: tuple[int, int], columns: tuple[int, int]) -> Tensor:
+    """The rows and columns from a start up to a stop of stacked matrices."""
     if rows == (0, x.shape[-2]) and columns == (0, x.shape[-1]):
         return x
     stack = x.shape[:-2]
@@ -47,7 +62,7 @@ def _block(x: Tensor, rows: tuple[int, int], columns: tuple[int, int]) -> Tensor
     )  # fmt: skip
 
 
-def _padded(x: Tensor, rows: int, columns: int) -> Tensor:
+def padded(x: Tensor, rows: int, columns: int) -> Tensor:
     """`x` in the upper left corner of zeros."""
     if x.shape[-2:] == (rows, columns):
         return x
@@ -130,17 +145,19 @@ def _getrf(outs: Any, xs: Any, tangents: Any, **_: Any) -> list[MaybeZero]:
     m, n = lu.shape[-2:]
     k = min(m, n)
     # L and U are made square: what is added is a unit matrix.
-    low = _padded(_block(tril(lu, diagonal=0.0), (0, m), (0, k)), m, m) + _constant(np.eye(m), lu)
-    up = _padded(_block(tril(lu, lower=False), (0, k), (0, n)), n, n) + _constant(np.diag(np.arange(n) >= k), lu)
-    moved = _permuted(tangents[0], pivots)
+    low = padded(block(tril(lu, diagonal=0.0), (0, m), (0, k)), m, m) + _constant(np.eye(m), lu)
+    up = padded(block(tril(lu, lower=False), (0, k), (0, n)), n, n) + _constant(np.diag(np.arange(n) >= k), lu)
+    moved = exchanged_rows(tangents[0], pivots)
     inner = triangular_solve(low, moved, left_side=True, lower=True, unit_diagonal=True, transpose_a="NO_TRANSPOSE")
     inner = triangular_solve(up, inner, left_side=False, lower=False, unit_diagonal=False, transpose_a="NO_TRANSPOSE")
     below, above = tril(inner, diagonal=0.0), tril(inner, lower=False)
     return [matmul(low, below) + matmul(above, up), ZERO, ZERO]
 
 
-def _permuted(x: Tensor, pivots: Tensor) -> Tensor:
+def exchanged_rows(x: Tensor, pivots: Tensor) -> Tensor:
     """The rows of `x` exchanged as LAPACK's pivots say: row i with row pivots[i] (counted from 1), in order."""
+    if x.axes or pivots.axes:  # a loop is emitted for whole values
+        return apply_per_entry(lambda entries: [exchanged_rows(*entries)], [x, pivots])[0]
     m, axis = x.shape[-2], pivots.ndim - 1
     index = iota(shape=(*pivots.shape[:-1], m), dtype=pivots.dtype, iota_dimension=axis)
 
@@ -177,11 +194,9 @@ def _spread_entry(x: Tensor, at: Tensor) -> Tensor:
 def _orthogonal(target: str, packed: Tensor, taus: Tensor) -> Tensor:
     """All m columns of Q."""
     m, k = packed.shape[-2], taus.shape[-1]
-    reflectors = _padded(_block(packed, (0, m), (0, k)), m, m)
+    reflectors = padded(block(packed, (0, m), (0, k)), m, m)
     name = target.replace("geqrf", "ungqr" if is_complex(packed.dtype) else "orgqr")
-    return call(name, [reflectors, taus], [(reflectors.shape, reflectors.dtype)], **{"mhlo.backend_config": _config()})[
-        0
-    ]
+    return routine(name, [reflectors, taus], [(reflectors.shape, reflectors.dtype)])[0]
 
 
 def _geqrf(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[MaybeZero]:
@@ -190,23 +205,23 @@ def _geqrf(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
     k = min(m, n)
     q = _orthogonal(target, packed, taus)
     turned = matmul(adjoint(q), tangents[0])
-    r = tril(_block(packed, (0, k), (0, k)), lower=False)
+    r = tril(block(packed, (0, k), (0, k)), lower=False)
     inner = triangular_solve(
-        r, _block(turned, (0, m), (0, k)), left_side=False, lower=False, unit_diagonal=False, transpose_a="NO_TRANSPOSE"
+        r, block(turned, (0, m), (0, k)), left_side=False, lower=False, unit_diagonal=False, transpose_a="NO_TRANSPOSE"
     )
     below = tril(inner, diagonal=0.0)  # of the rotation, m x k
     rotation = _skew(below, m)
     diagonal: MaybeZero = ZERO
     if is_complex(packed.dtype):
-        diagonal = _imaginary(_diagonal(_block(inner, (0, k), (0, k))))
-        rotation = rotation + _padded(masked(_rows(diagonal, k), np.eye(k)), m, m)
-    upper = _padded(tril(_block(packed, (0, k), (0, n)), lower=False), m, n)
+        diagonal = _imaginary(_diagonal(block(inner, (0, k), (0, k))))
+        rotation = rotation + padded(masked(_rows(diagonal, k), np.eye(k)), m, m)
+    upper = padded(tril(block(packed, (0, k), (0, n)), lower=False), m, n)
     dr = tril(turned - matmul(rotation, upper), lower=False)
-    return [dr + _padded(below, m, n), diagonal]
+    return [dr + padded(below, m, n), diagonal]
 
 
 def _skew(below: Tensor, m: int) -> Tensor:
-    square = _padded(below, m, m)
+    square = padded(below, m, m)
     return square - adjoint(square)
 
 
@@ -220,10 +235,10 @@ def _orgqr(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
         if columns == m
         else _orthogonal(target.replace("orgqr", "geqrf").replace("ungqr", "geqrf"), packed, taus)
     )
-    rotation = _skew(tril(_block(tangents[0], (0, m), (0, k)), diagonal=0.0), m)
+    rotation = _skew(tril(block(tangents[0], (0, m), (0, k)), diagonal=0.0), m)
     if not isinstance(tangents[1], Zero):
-        rotation = rotation + _padded(masked(_rows(tangents[1], k), np.eye(k)), m, m)
-    return [_block(matmul(q, rotation), (0, m), (0, columns))]
+        rotation = rotation + padded(masked(_rows(tangents[1], k), np.eye(k)), m, m)
+    return [block(matmul(q, rotation), (0, m), (0, columns))]
 
 
 # ---------------------------------------------------------------- eigenvalues, singular values
@@ -248,11 +263,11 @@ def _gesdd(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: 
         stack = a.shape[:-2]
         shapes = [(a.shape, a.dtype), (s.shape, s.dtype), ((*stack, m, k), a.dtype), ((*stack, k, n), a.dtype),
                   (stack, np.dtype(np.int32))]  # fmt: skip
-        again = call(target, [a], shapes, **{"mhlo.backend_config": _config(mode="S")})
+        again = routine(target, [a], shapes, mode="S")
         u, vt = again[2:4]
         inner = matmul(matmul(adjoint(u), da), adjoint(vt))
         return [ZERO, _real(_diagonal(inner)), ZERO, ZERO, ZERO]
-    thin_u, v = _block(u, (0, m), (0, k)), adjoint(_block(vt, (0, k), (0, n)))
+    thin_u, v = block(u, (0, m), (0, k)), adjoint(block(vt, (0, k), (0, n)))
     turned = matmul(adjoint(thin_u), da)
     inner = matmul(turned, v)
     columns, rows = _columns(s, k), _rows(s, k)
@@ -291,7 +306,7 @@ def _completed(u: Tensor, du: Tensor, k: int) -> Tensor:
     rows, columns = u.shape[-2:]
     if columns == k:
         return du
-    first, others = _block(u, (0, rows), (0, k)), _block(u, (0, rows), (k, columns))
+    first, others = block(u, (0, rows), (0, k)), block(u, (0, rows), (k, columns))
     turned = -matmul(first, matmul(adjoint(du), others))
     return REGISTRY["stablehlo.concatenate"](du, turned, dimension=u.ndim - 1)
 

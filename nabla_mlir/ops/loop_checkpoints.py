@@ -19,10 +19,9 @@ from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.errors import ShapeError
 from nabla_mlir.ops.elementwise import add, compare
 from nabla_mlir.ops.regions import emit_while
-from nabla_mlir.ops.shape import dynamic_slice, dynamic_update_slice, reshape
+from nabla_mlir.ops.tapes import INDEX, read_row, write_row
 from nabla_mlir.ops.tensor import Tensor, constant, full
 
-INDEX = np.dtype(np.int32)
 START, WORK = 0, 1  # slots beside those of the plan: the first state, and one that is written where nothing is kept
 SHORTEST = 2  # iterations in a piece: with tapes of one row IREE 3.13 does not run the loop that reads them
 
@@ -136,15 +135,3 @@ def run_plan(
         return compare(carry[0], full((), steps, INDEX), comparison_direction="LT")
 
     return emit_while([full((), 0, INDEX), *slots, *cts], condition, body)[n + 1 :]
-
-
-def write_row(rows: Tensor, value: Tensor, index: Tensor) -> Tensor:
-    """`rows` with one of them replaced."""
-    zero = full((), 0, INDEX)
-    return dynamic_update_slice(rows, reshape(value, shape=(1, *value.shape)), index, *([zero] * value.ndim))
-
-
-def read_row(rows: Tensor, index: Tensor) -> Tensor:
-    """One of `rows`."""
-    zero, rest = full((), 0, INDEX), rows.shape[1:]
-    return reshape(dynamic_slice(rows, index, *([zero] * len(rest)), slice_sizes=(1, *rest)), shape=rest)

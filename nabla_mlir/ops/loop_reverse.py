@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.ops.elementwise import add, compare, convert, divide, minimum, multiply, select, subtract
-from nabla_mlir.ops.loop_checkpoints import INDEX, choose_plan, read_row, run_plan, write_row
+from nabla_mlir.ops.elementwise import add, compare, divide, minimum, multiply, select, subtract
+from nabla_mlir.ops.loop_checkpoints import choose_plan, run_plan
 from nabla_mlir.ops.loops import Counter, find_counter, invariant_carries
 from nabla_mlir.ops.policies import exposed
 from nabla_mlir.ops.regions import MAX_RESIDUAL_BYTES, Kept, body_of, captures_of, clone_body, emit_while, replace
 from nabla_mlir.ops.registry import ZERO, MaybeZero, add_any, materialize, zeros
 from nabla_mlir.ops.reverse import PLACEHOLDER, Cotangents, accumulate, active_values, pull_back
+from nabla_mlir.ops.tapes import INDEX, count_at, empty_tape, read_row, write_row
 from nabla_mlir.ops.tensor import Tensor, full, wrap
 
 CHUNK = 512  # iterations that a loop of unknown length keeps at a time
@@ -150,8 +150,7 @@ def _step_back(backward: _Backward, carry: Sequence[Tensor], known: dict[ir.Valu
 def _tapes(backward: _Backward, length: int, derived: set[ir.Value]) -> tuple[list[ir.Value], list[Tensor]]:
     """The values that are stored, each once, and their empty tapes."""
     values = [v for v in dict.fromkeys(backward.stored.values()) if v not in derived]
-    likes = [wrap(v) for v in values]
-    return values, [full((length, *x.shape), 0, x.dtype) for x in likes]
+    return values, [empty_tape(length, wrap(v)) for v in values]
 
 
 def _forward(
@@ -225,7 +224,7 @@ def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: lis
 
     def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
         known = {v: read_row(tape, i) for v, tape in zip(stored, tapes, strict=True)}
-        known[counting] = _count(i, counter, dtype)
+        known[counting] = count_at(i, counter, dtype)
         return known
 
     last, first = full((), counter.trips - 1, INDEX), full((), 0, INDEX)
@@ -255,7 +254,7 @@ def _planned(
         def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
             row = subtract(i, first)
             known = {v: read_row(tape, row) for v, tape in zip(stored, tapes, strict=True)}
-            known[counting] = _count(i, counter, wrap(counting).dtype)
+            known[counting] = count_at(i, counter, wrap(counting).dtype)
             return known
 
         return _backward_loop(backward, cts, subtract(stop, one), first, known_at)
@@ -276,13 +275,6 @@ def _row_bytes(backward: _Backward, derived: set[ir.Value]) -> int:
 
 def _bytes(x: Tensor) -> int:
     return x.size * x.dtype.itemsize
-
-
-def _count(i: Tensor, counter: Counter, dtype: np.dtype) -> Tensor:
-    value = i if dtype == INDEX else convert(i, dtype=dtype)
-    if counter.step != 1:
-        value = multiply(value, full((), counter.step, dtype))
-    return value if counter.start == 0 else add(value, full((), counter.start, dtype))
 
 
 def _uncounted(op: ir.Operation, backward: _Backward, seeds: list[Tensor]) -> list[Tensor]:

@@ -17,6 +17,7 @@ from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.shape import broadcast_in_dim, reshape
 from nabla_mlir.ops.tensor import Tensor, constant, full
+from nabla_mlir.ops.vectorized import enter
 
 _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
@@ -102,13 +103,14 @@ def _promote(dtypes: Sequence[np.dtype]) -> np.dtype:
 def as_tensor(x: Any, dtype: np.dtype | None = None) -> Tensor:
     """A tensor of the current trace from a tensor, an array or a Python scalar."""
     if isinstance(x, Tensor):
+        x = enter(x)
         return x if dtype is None or x.dtype == dtype else ew.convert(x, dtype=dtype)
     if is_scalar(x):
         tensor = full((), _weak_value(x, dtype or scalar_dtype(x)), dtype or scalar_dtype(x))
         tensor.weak = dtype is None
         return tensor
     lift = getattr(x, "__nabla_tensor__", None)
-    tensor = lift() if lift is not None else _captured(np.asarray(x))
+    tensor = enter(lift()) if lift is not None else _captured(np.asarray(x))
     return tensor if dtype is None or tensor.dtype == dtype else ew.convert(tensor, dtype=dtype)
 
 

@@ -11,15 +11,15 @@ from iree.compiler import ir
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.dialects.types import is_float, tensor_type
-from nabla_mlir.errors import RuleMissingError, user_frame
+from nabla_mlir.errors import DtypeError, RuleMissingError, user_frame
 from nabla_mlir.ops.batching import batch_ops
-from nabla_mlir.ops.elementwise import compare, convert, select
+from nabla_mlir.ops.elementwise import compare, convert
 from nabla_mlir.ops.forward import jvp_by_decomposition
 from nabla_mlir.ops.kinds import all_prefixed, general, prefixed, shifted
 from nabla_mlir.ops.registry import REGISTRY, ZERO, MaybeZero, Region, Zero, add_any
 from nabla_mlir.ops.samples import Case, booleans, integers
 from nabla_mlir.ops.shape import concatenate, element_count, expand, reshape, slice_, transpose
-from nabla_mlir.ops.tensor import Tensor, full, full_like, wrap
+from nabla_mlir.ops.tensor import Tensor, full, wrap
 
 # The combiners that have a name; every other body is carried as a Region.
 COMBINERS = {
@@ -39,6 +39,9 @@ def identity_of(combiner: str, dtype: np.dtype) -> Any:
         return True if dtype.kind == "b" else -1
     if dtype.kind == "b":
         return combiner == "min"
+    if dtype.kind == "c":
+        raise DtypeError(f"{COMBINERS[combiner]} requires real numbers to have a neutral element, got {dtype}.",
+                         where=user_frame())  # fmt: skip
     if is_float(dtype):
         return -np.inf if combiner == "max" else np.inf
     info = np.iinfo(dtype)
@@ -104,10 +107,10 @@ def expand_scalar(t: MaybeZero, like: Tensor) -> MaybeZero:
 
 
 def _extremum_tangent(y: Tensor, x: Tensor, t: Tensor, dimensions: tuple[int, ...]) -> MaybeZero:
-    """Every element that attains the extremum shares the tangent equally."""
-    attained = compare(x, expand(y, x.shape, dimensions), comparison_direction="EQ")
-    count = reduce_sum(convert(attained, dtype=x.dtype), dimensions)
-    return reduce_sum(select(attained, t, full_like(x, 0)), dimensions) / count
+    """Every element that attains the extremum shares the tangent equally; where it is NaN, so are the shares."""
+    attained = convert(compare(x, expand(y, x.shape, dimensions), comparison_direction="EQ"), dtype=x.dtype)
+    share = attained * expand(1.0 / reduce_sum(attained, dimensions), x.shape, dimensions)
+    return reduce_sum(t * share, dimensions)
 
 
 def tree(xs: Sequence[Tensor], dimensions: tuple[int, ...], body: Any) -> list[Tensor]:

@@ -114,6 +114,15 @@ def clone_body(ops: Iterable[ir.Operation], mapping: dict[ir.Value, ir.Value]) -
     return [clone_op(op, mapping) for op in ops]
 
 
+def emit_call(func: ir.Operation, arguments: Sequence[Tensor]) -> list[Tensor]:
+    """Emits a copy of the body of a function at the insertion point, and returns its results."""
+    block = func.regions[0].blocks[0]
+    mapping = {a: x.value for a, x in zip(block.arguments, arguments, strict=True)}
+    *ops, terminator = (op.operation for op in block.operations)
+    clone_body(ops, mapping)
+    return [wrap(mapping[v]) for v in terminator.operands]
+
+
 class Kept:
     """Values that are followed through replacements: what stands for them is read at the end."""
 

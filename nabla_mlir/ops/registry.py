@@ -18,6 +18,7 @@ from nabla_mlir.dialects.stablehlo import Codec, DimensionNumbers
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import DtypeError, RuleMissingError, ShapeError, user_frame
 from nabla_mlir.ops.tensor import Tensor, current_scope, full, set_scope, wrap
+from nabla_mlir.ops.vectorized import apply_per_entry
 
 
 class Zero:
@@ -151,6 +152,8 @@ class OpDef:
         """Emits the operation with all its parameters given."""
         for operand in operands:
             operand.check_open()
+        if any(operand.axes for operand in operands):
+            return apply_per_entry(lambda entries: self.apply(entries, params), operands)
         results = None
         if self.result is not None:
             results = [tensor_type(shape, dtype) for shape, dtype in self.result(*operands, **params)]
@@ -164,7 +167,10 @@ class OpDef:
             op = stablehlo.emit(self.name, values, results=results, attributes=attributes, regions=len(self.regions))
             for region, name in zip(op.regions, self.regions, strict=True):
                 self._fill_region(region, params[name], operands)
-        return [wrap(value) for value in op.results]
+        try:
+            return [wrap(value) for value in op.results]
+        except DtypeError as error:
+            raise DtypeError(f"{self.name}: {error.message}", where=user_frame()) from None
 
     def _create(self, values: Any, results: Any, attributes: Any, operands: Sequence[Tensor]) -> ir.Operation:
         try:

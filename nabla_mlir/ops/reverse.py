@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.ops.elementwise import where_zero
 from nabla_mlir.ops.forward import carries_tangent, recorded
+from nabla_mlir.ops.masks import taken
 from nabla_mlir.ops.regions import dependents, reads_of
 from nabla_mlir.ops.registry import (
     UNSUPPORTED,
@@ -30,6 +33,7 @@ from nabla_mlir.ops.registry import (
 from nabla_mlir.ops.tensor import Tensor, wrap
 
 Cotangents = dict[ir.Value, Tensor]
+_FINITE = ("stablehlo.add", "stablehlo.subtract", "stablehlo.negate")  # their partials are 1 and -1
 
 
 def active_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
@@ -66,6 +70,8 @@ def pull_back(ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Co
         operands = reads_of(op)
         if not any(v in active for v in operands):
             continue
+        if debug.wanted("ops"):
+            debug.say("ops", f"vjp {op.name} {debug.types(operands, active)}, * is active", op.location)
         with blaming(op), named("vjp", op.location):
             record = record_of(op, "vjp")
             if record.kind == "control":
@@ -105,11 +111,18 @@ def _scaled(
     record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], ct: MaybeZero, params: Params
 ) -> list[MaybeZero]:
     assert record.partials is not None
+    if isinstance(ct, Zero):
+        return [ZERO] * len(xs)
     y = wrap(op.results[0])
-    return [
-        ZERO if isinstance(ct, Zero) or isinstance(partial, Zero) or not a else partial(ct, y, *xs, **params)
-        for partial, a in zip(record.partials, is_active, strict=True)
-    ]
+    mask = None if op.name in _FINITE else taken(ct)
+    pulled: list[MaybeZero] = []
+    for partial, a in zip(record.partials, is_active, strict=True):
+        if isinstance(partial, Zero) or not a:
+            pulled.append(ZERO)
+            continue
+        product = partial(ct, y, *xs, **params)
+        pulled.append(product if mask is None else where_zero(mask, product))
+    return pulled
 
 
 def _transposed(

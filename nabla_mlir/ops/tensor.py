@@ -12,14 +12,16 @@ from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import ConcretizationError, LeakedTracerError, user_frame
 
+NamedAxes = tuple[tuple[str, int], ...]  # name and size of each
+
 
 class Scope:
     """The region a tensor was made in. A tensor must not be used after its scope has closed."""
 
-    __slots__ = ("open", "what")
+    __slots__ = ("open", "parent", "what")
 
-    def __init__(self, what: str):
-        self.what, self.open = what, True
+    def __init__(self, what: str, parent: Scope | None = None):
+        self.what, self.parent, self.open = what, parent, True
 
 
 class _State(threading.local):
@@ -47,6 +49,7 @@ class Tensor:
     """
 
     __slots__ = ("dtype", "scope", "shape", "value", "weak")
+    axes: NamedAxes = ()  # of a vectorised tensor, see ops.vectorized
     __array_priority__ = 1000
     __array_ufunc__ = None  # so that NumPy arrays on the left defer to us
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 _EXAMPLES = """examples:
   nabla-mlir compile model.py:loss --spec f32[128] --transform hvp -o hvp.vmfb
   nabla-mlir compile model.py:loss --spec '{"w": f32[3,4], "b": f32[4]}' --spec data=f32[10,3] --transform grad
-  nabla-mlir compile model.mlir --transform grad --target 'cpu{cpu=generic}' --emit stablehlo
+  nabla-mlir compile model.mlir --transform 'hvp{wrt=0}' --target 'cpu{cpu=generic}' --emit stablehlo
+  nabla-mlir compile model.py:loss --spec f32[128] --hvp-module -o hvp.vmfb
   nabla-mlir run hvp.vmfb loss --input x.npy --input v.npy
 """
 
@@ -58,6 +59,14 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         default=[],
         metavar="NAME{OPTION=VALUE}",
         help="grad, value_and_grad, hvp, jvp, vjp, jacfwd, jacrev, hessian, vmap; in order",
+    )
+    compile.add_argument(
+        "--hvp-module",
+        nargs="?",
+        type=int,
+        const=16,
+        metavar="BLOCK",
+        help="the prepared Hessian: update, apply, apply_block (of BLOCK vectors, 16 by default) and so on, with state",
     )
     compile.add_argument("--target", default="cpu", metavar="NAME{OPTION=VALUE}", help="cpu (default), vulkan, cuda")
     compile.add_argument(
@@ -111,39 +120,48 @@ def compile_command(options: argparse.Namespace) -> int:
     """Traces, lowers and compiles; writes what `--emit` asks for."""
     progress = Progress()
     with progress.step("loading"):
-        from nabla_mlir.stages import trace
-        from nabla_mlir.tools.requests import apply_transforms, load_function, parse_spec, parse_target
+        from nabla_mlir.tools.requests import (
+            apply_transforms,
+            imported_specs,
+            load_function,
+            parse_spec,
+            parse_target,
+        )
 
         target = parse_target(options.target)
         specs = [parse_spec(text) for text in options.spec]
         original = load_function(options.model)
         function = apply_transforms(original, options.transform)
     if not specs:
-        specs = [("", s) for s in _imported_specs(original, options.transform)]
+        specs = [("", s) for s in imported_specs(original, options.transform)]
     positional, named = [s for name, s in specs if not name], {name: s for name, s in specs if name}
     _check_arguments(function, positional, named)
     with progress.step("tracing"):
-        stage: Any = trace(function, *positional, name=options.name, **named)
-    if options.emit != "mlir":
+        stage: Any = _traced(function, positional, named, options)
+    if options.emit != "mlir" and options.hvp_module is None:
         with progress.step("differentiating and simplifying" if options.transform else "simplifying"):
             stage = stage.lower()
     if options.emit != "vmfb":
         return _write_text(stage, options.output)
     with progress.step(f"compiling for {target.name}"):
         stage = stage.compile(target, flags=options.flag, cache=not options.no_cache)
-    path = stage.save(options.output or f"{stage.entries[0].name}.vmfb")
+    default = "hvp" if options.hvp_module is not None else stage.entries[0].name
+    path = stage.save(options.output or f"{default}.vmfb")
     progress.say(f"{path} ({path.stat().st_size} bytes), {path.with_suffix('.json')}\n{stage.describe()}")
     return 0
 
 
-def _imported_specs(function: Any, transforms: Sequence[str]) -> list[Any]:
-    """The specs of an imported module, which knows them; a transform must not change the arguments."""
-    from nabla_mlir.stages import spec
+def _traced(function: Any, positional: list[Any], named: dict[str, Any], options: argparse.Namespace) -> Any:
+    """The traced function, or the prepared Hessian of it, which is plain StableHLO at once."""
+    import inspect
 
-    keep = ("grad", "value_and_grad", "hessian", "jacfwd", "jacrev")
-    if not hasattr(function, "inputs") or any(t.partition("{")[0] not in keep for t in transforms):
-        return []
-    return [spec(shape, dtype) for shape, dtype in function.inputs]
+    from nabla_mlir.prepared import hvp_module
+    from nabla_mlir.stages import trace
+
+    if options.hvp_module is None:
+        return trace(function, *positional, name=options.name, **named)
+    arguments = inspect.signature(function).bind(*positional, **named).args
+    return hvp_module(function, *arguments, block=options.hvp_module)
 
 
 def _check_arguments(function: Any, positional: list[Any], named: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.errors import ImportIRError, NablaError, PassError
 from nabla_mlir.passes.base import PASSES, Pass
+from nabla_mlir.passes.explain_batch import ExplainBatchPass
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.passes.verify import OWN_DIALECTS, VerifyPass
 from nabla_mlir.tools.diagnostics import PARSED, Diagnostic, collected, compare, from_error
@@ -36,6 +37,7 @@ _SWITCHES = {
     "no-verify": "do not check operations of ad and batch after parsing",
     "allow-unregistered-dialect": "accept operations of dialects that are not known",
     "emit-bytecode": "write bytecode instead of text",
+    "explain-batch": "annotate each value inside a map with the axes it carries, after the passes",
     "list-passes": "print the passes with their options, and stop",
     "dump-pass-pipeline": "print the pipeline that will be run",
     "mlir-print-ir-before-all": "print the IR before each pass",
@@ -253,6 +255,8 @@ def run(options: argparse.Namespace) -> int:
         print(list_passes())
         return 0
     pipeline = Pipeline.parse(options.passes)
+    if options.explain_batch:
+        pipeline = Pipeline((*pipeline.passes, ExplainBatchPass()))
     if options.dump_pass_pipeline:
         print(f"Pass Manager with {len(pipeline.passes)} passes:\n{pipeline}", file=sys.stderr)
     source = _read(options.file)

@@ -1,4 +1,4 @@
-"""Writes the reference pages passes/README.md and dialects/README.md from what the program itself says.
+"""Writes the reference pages of passes, dialects and operations from what the program itself says.
 
 python -m nabla_mlir.tools.reference [ROOT]
 """
@@ -6,20 +6,24 @@ python -m nabla_mlir.tools.reference [ROOT]
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.ad import JvpOp, VjpOp
 from nabla_mlir.dialects.ad_rules import CheckpointOp, CustomJvpOp, CustomVjpOp, LinearSolveOp
 from nabla_mlir.dialects.batch import VmapOp
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.ops.registry import REGISTRY, UNSUPPORTED, OpDef, Zero
 from nabla_mlir.passes.base import PASSES, Pass
+from nabla_mlir.passes.normalize import REFUSED, REWRITTEN
 from nabla_mlir.passes.patterns import PATTERNS
 from nabla_mlir.passes.pipeline import LOWER, Pipeline
+from nabla_mlir.tools.coverage import MEASURED, TARGETS, measurable
 from nabla_mlir.tools.opt import options_of
 
 _GENERATED = "<!-- Written by python -m nabla_mlir.tools.reference; do not edit. -->\n"
@@ -33,10 +37,47 @@ derivative per operand, read backwards in reverse mode), `linear` (the operation
 transpose backwards), `multilinear` (the product rule), `rule` (a function), `zero` (the derivative is zero), or why
 there is none. *linear in*: the operands in which it can be transposed."""
 
+_COVERAGE = """\
+Each operation of StableHLO and CHLO. *zero*: the derivative vanishes, or the result has no tangent. *rewritten*: it
+becomes others when a module is imported, and their rules hold. Reverse mode is the jvp and its transpose from the same
+table, and what rules emit is in the table again, so that second order follows; `tests/ops/test_laws.py` checks all of it
+against differences. The targets are measured by `python -m nabla_mlir.tools.coverage` on the samples of the records:
+compiled for all three, run on CPU and on Vulkan, the numbers compared with NumPy's."""
+
+_CONVENTIONS = """\
+Where a derivative does not exist, or formulas give 0 * inf, these hold (`tests/ops/test_kinks.py`); as in JAX unless it
+says otherwise.
+
+- **Ties.** Equal operands of maximum and minimum share the tangent by halves; all elements that attain the max or min of
+  a reduction share it equally, and so do updates of a scatter; of a window, the first that attains it takes it. An element
+  of a sort keeps its own. At a bound of clamp the derivative is zero; if the bounds cross, the upper one holds.
+- **Kinks.** |x| has derivative 1 at 0 (complex: 0), sign, floor and round have 0, `nm.nn.relu` has 0, and
+  maximum(x, 0) one half.
+- **Powers.** x**y at x = 0: the derivative in x is y x**(y-1), 0 if y = 0 (JAX: NaN); in y it is 0. For negative x it is
+  exact in x, and NaN in y. x**n with a constant n has the derivative of the polynomial.
+- **Products with zeros** are exact: a reduction of products divides by nothing.
+- **where.** What a selection does not take has no influence on the derivative, even if it is infinite or NaN there:
+  ``where(x > 0, log(x), 0)`` has derivative 0 at x = 0 (JAX: NaN). The mask is the predicate, carried backwards through
+  elementwise operations, broadcasts and sums; a cotangent that merely happens to be 0 is not masked, since it may have a
+  tangent.
+- **Roots.** sqrt has an infinite derivative at 0, but gives 0 where the tangent or cotangent is 0 too (JAX: NaN), so
+  that a vector of length 0 whose length does not matter does no harm. `numpy.linalg.norm` has derivative 0 at 0.
+- **Infinities and NaN** follow from the formulas; where a max is NaN, so are the shares.
+- **Integers and truth values** have no tangent: `jvp` takes and gives None for them, `vjp` gives None, and `grad` refuses.
+- **Complex numbers.** The transpose is plain (nothing is conjugated), the pairing Re(ct * t): the `vjp` of |z|^2 is
+  2 conj(z). `grad` and the Jacobians of complex arguments need ``holomorphic=True`` and then give the complex derivative.
+- **Random numbers** are held fixed: `rng` moves with its bounds, random bits have no tangent. Under `vmap` each entry of
+  a mapped `rng_bit_generator` draws from its own state, as it would alone; a mapped `rng` draws new numbers for each
+  entry; what is not mapped is drawn once."""
+
 
 def pages(root: Path) -> dict[Path, str]:
     """The text of each generated page by its path."""
-    return {root / "passes" / "README.md": passes_page(root), root / "dialects" / "README.md": dialects_page(root)}
+    return {
+        root / "passes" / "README.md": passes_page(root),
+        root / "dialects" / "README.md": dialects_page(root),
+        root / "nabla_mlir" / "ops" / "README.md": operations_page(root),
+    }
 
 
 # ---------------------------------------------------------------- passes
@@ -51,7 +92,10 @@ def passes_page(root: Path) -> str:
         "in a pipeline together with MLIR's own:", "",
         "    nabla-opt model.mlir --pass-pipeline='builtin.module(nabla-expand,nabla-simplify,cse)'", "",
         "Everything that is traced or imported goes through", "", "    " + LOWER, "",
-        "and, on the way to IREE, through `nabla-legalize-for-iree`.", "", "| pass | what it does |", "|---|---|",
+        "and, on the way to IREE, through `nabla-legalize-for-iree`.", "",
+        f"## Seeing what happens\n\n{inspect.getdoc(debug)}", "", "`nabla-opt --explain-batch` annotates each value",
+        "inside a map with the axes it carries; `--mlir-print-ir-after-all` prints the module after each pass.", "",
+        "## All passes", "", "| pass | what it does |", "|---|---|",
     ]  # fmt: skip
     lines += [f"| [`{name}`](#{name}) | {_cell(_doc(PASSES[name])[0])} |" for name in names]
     for name in names:
@@ -190,6 +234,50 @@ def _linear_word(record: OpDef) -> str:
     if isinstance(record.linear, str):
         return record.linear
     return ", ".join(map(str, record.linear)) + ("" if record.joint or not record.linear else " (each)")
+
+
+# ---------------------------------------------------------------- operations
+
+
+def operations_page(root: Path) -> str:
+    """What can be done with each operation of StableHLO and CHLO: from the table, and from what was measured."""
+    measured = json.loads((root / MEASURED).read_text())
+    lines = [
+        "# Operations", "", _GENERATED, _COVERAGE, "",
+        "| operation | emit | jvp | vjp | second order | batch | CPU | Vulkan | CUDA |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    names = sorted({*measurable(), *REFUSED})
+    notes: dict[str, str] = {}
+    for name in names:
+        words = rule_words(name)
+        for target in TARGETS:
+            word, _, reason = measured.get(name, {}).get(target, "no").partition(": ")
+            if reason:
+                notes[f"`{name}` on {target}"] = reason
+            words.append(word)
+        lines.append(f"| `{name}` | {' | '.join(words)} |")
+    lines += ["", "## Why not", ""]
+    lines += [f"- {what}: {_cell(reason)}" for what, reason in notes.items()]
+    reasons = {name: f"refused: {REFUSED[name]}" for name in sorted(REFUSED)}
+    for name, record in sorted(REGISTRY.items()):
+        for word, rule in (("jvp", record.jvp), ("batch", record.batch)):
+            if isinstance(rule, UNSUPPORTED) and name in names:
+                reasons[name] = f"{word}: {rule.reason}"
+    lines += [f"- `{name}` {_cell(reason)}" for name, reason in reasons.items()]
+    return "\n".join([*lines, "", "## Conventions", "", _CONVENTIONS]) + "\n"
+
+
+def rule_words(name: str) -> list[str]:
+    """The columns emit, jvp, vjp, second order and batch of an operation."""
+    if name in REFUSED:
+        return ["no"] * 5
+    if name not in REGISTRY:
+        return ["rewritten"] * 5
+    record = REGISTRY[name]
+    derivative = "zero" if isinstance(record.jvp, Zero) else "no" if isinstance(record.jvp, UNSUPPORTED) else "yes"
+    emit = "rewritten" if name in REWRITTEN else "yes"
+    return [emit, derivative, derivative, derivative, "no" if isinstance(record.batch, UNSUPPORTED) else "yes"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 from nabla_mlir import transforms
 from nabla_mlir.errors import NablaError, TargetError
-from nabla_mlir.importing import from_stablehlo
+from nabla_mlir.importing import ImportedFunction, from_stablehlo
 from nabla_mlir.stages import spec
 from nabla_mlir.targets import TARGETS, Target
 
@@ -195,10 +195,32 @@ def apply_transforms(f: Callable[..., Any], texts: Sequence[str]) -> Callable[..
         if name not in TRANSFORMS:
             raise RequestError(f"--transform requires one of {', '.join(TRANSFORMS)}, got {name!r}.")
         known = list(inspect.signature(TRANSFORMS[name]).parameters)[1:]
+        if "wrt" in options and "argnums" in known:  # the word of the dialect and of nabla-transform
+            options["argnums"] = options.pop("wrt")
         if unknown := sorted(set(options) - set(known)):
             raise RequestError(f"{name} requires options among {', '.join(known)}, got {', '.join(unknown)}.")
         f = TRANSFORMS[name](f, **options)
     return f
+
+
+def imported_specs(f: Callable[..., Any], texts: Sequence[str]) -> list[Any]:
+    """The specs of the arguments of an imported function with transforms applied; [] where they are not known."""
+    if not isinstance(f, ImportedFunction):
+        return []
+    specs = [spec(shape, dtype) for shape, dtype in f.inputs]
+    for k, text in enumerate(texts):
+        name, options = parse_options(text, "--transform")
+        argnums = options.get("wrt", options.get("argnums", 0))
+        chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        if name == "vmap" or (name == "vjp" and (k or len(f.outputs) > 1)):
+            return []  # the size of the axis, or the result of another transform, stands nowhere
+        if name == "hvp":  # (x, v, *rest)
+            specs = [*(specs[i] for i in chosen * 2 if i < len(specs)), *(s for i, s in enumerate(specs) if i not in chosen)]
+        elif name == "jvp":
+            specs += [specs[i] for i in chosen if i < len(specs)]
+        elif name == "vjp":
+            specs += [spec(shape, dtype) for shape, dtype in f.outputs]
+    return specs
 
 
 # ---------------------------------------------------------------- models

@@ -3,6 +3,9 @@
 Inside a trace a transform emits into it; outside, the whole call is traced, compiled and run.
 """
 
+from nabla_mlir.transforms.curvature import empirical_fishervp as empirical_fishervp
+from nabla_mlir.transforms.curvature import fishervp as fishervp
+from nabla_mlir.transforms.curvature import ggnvp as ggnvp
 from nabla_mlir.transforms.gradients import grad as grad
 from nabla_mlir.transforms.gradients import stop_gradient as stop_gradient
 from nabla_mlir.transforms.gradients import value_and_grad as value_and_grad

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from nabla_mlir import pytree
 from nabla_mlir.dialects.types import is_complex, is_differentiable
 from nabla_mlir.errors import DtypeError, ShapeError, TraceError, user_frame
@@ -61,7 +63,7 @@ def specs_of(tensors: Sequence[Tensor]) -> list[Spec]:
     return [Spec(t.shape, t.dtype, t.weak) for t in tensors]
 
 
-def seed_of(what: str, seed: Any, like: Tensor, path: str) -> Tensor | None:
+def seed_of(what: str, seed: Any, like: Tensor | Spec, path: str) -> Tensor | None:
     """A tangent or cotangent as a tensor like its primal; None for a zero or an integer primal."""
     if seed is None or not is_differentiable(like.dtype):
         return None
@@ -69,10 +71,25 @@ def seed_of(what: str, seed: Any, like: Tensor, path: str) -> Tensor | None:
     tensor = as_tensor(seed, like.dtype if weak else None)
     if tensor.weak and tensor.dtype != like.dtype:
         tensor = as_tensor(tensor, like.dtype)
-    if tensor.shape != like.shape:
-        raise ShapeError(f"a {what} requires the shape of its primal, got {tensor.shape} for {like.shape} at {path}.",
-                         where=user_frame())  # fmt: skip
-    if tensor.dtype != like.dtype:
-        raise DtypeError(f"a {what} requires the dtype of its primal, got {tensor.dtype} for {like.dtype} at {path}.",
-                         where=user_frame(), help="convert it with astype.")  # fmt: skip
+    _check_seed(what, tensor, like, path)
     return tensor
+
+
+def seed_array(what: str, seed: Any, like: Spec, path: str) -> Any:
+    """`seed_of` outside a trace: an array; zeros for None."""
+    if seed is None:
+        return np.zeros(like.shape, like.dtype)
+    array = np.asarray(seed, like.dtype) if is_scalar(seed) else seed if pytree.is_array(seed) else np.asarray(seed)
+    _check_seed(what, array, like, path)
+    return array
+
+
+def _check_seed(what: str, seed: Any, like: Tensor | Spec, path: str) -> None:
+    if tuple(seed.shape) != like.shape:
+        raise ShapeError(
+            f"a {what} requires the shape of its primal, got {tuple(seed.shape)} for {like.shape} at {path}.",
+            where=user_frame(),
+        )
+    if seed.dtype != like.dtype:
+        raise DtypeError(f"a {what} requires the dtype of its primal, got {seed.dtype} for {like.dtype} at {path}.",
+                         where=user_frame(), help="convert it with astype.")  # fmt: skip

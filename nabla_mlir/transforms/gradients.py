@@ -14,18 +14,20 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import I64
 from nabla_mlir.dialects.types import is_complex, is_differentiable
 from nabla_mlir.eager import staged
-from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame
+from nabla_mlir.errors import DtypeError, ShapeError, TraceError, TreeError, user_frame
 from nabla_mlir.ops.autodiff import stop_gradient as stop_gradient_op
 from nabla_mlir.ops.promotion import as_tensor, is_scalar
 from nabla_mlir.ops.regions import MAX_RESIDUAL_BYTES
 from nabla_mlir.ops.tensor import Tensor, full
+from nabla_mlir.ops.vectorized import whole, with_axes
 from nabla_mlir.tracing import results_of, trace_region
 from nabla_mlir.transforms.arguments import Argnums, active_arguments, differentiable, specs_of, with_arguments
+from nabla_mlir.vectorized import per_entry
 
 
 def value_and_grad(
     f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-    max_residual_bytes: int | None = None,
+    max_residual_bytes: int | None = None, vectorized: str = "union",
 ) -> Callable[..., Any]:  # fmt: skip
     """The function ``x -> (f(x), df/dx)``, in reverse mode.
 
@@ -35,6 +37,10 @@ def value_and_grad(
       has_aux: whether `f` returns ``(value, aux)``; the new function then returns ``((value, aux), gradient)``.
       holomorphic: whether `f` is complex-differentiable; needed for complex arguments and results.
       max_residual_bytes: how much may be stored for each loop of `f` that does not say so itself (`while_loop`).
+      vectorized: what the gradient of a function of vectorised tensors is (see `nm.vectorize`). "union": each entry
+        of the result is differentiated by itself; every gradient carries all axes of the result, and nothing is
+        summed. "parameter": the sum over all entries is differentiated; a gradient has the axes of its argument.
+        A function that takes the axes apart (`nm.devectorize`) is differentiated in the second way.
 
     Raises:
       ShapeError: the result is not a scalar.
@@ -52,14 +58,16 @@ def value_and_grad(
         def run(*args: Any, **kwargs: Any) -> Any:
             return _value_and_grad(f, argnums, has_aux, holomorphic, max_residual_bytes, args, kwargs)
 
-        return staged(run)(*args, **kwargs)
+        return staged(per_entry(run, run) if vectorized == "union" else run)(*args, **kwargs)
 
+    if vectorized not in ("union", "parameter"):
+        raise TraceError(f"grad requires vectorized='union' or 'parameter', got {vectorized!r}.", where=user_frame())
     return value_and_grad_f
 
 
 def grad(
     f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-    max_residual_bytes: int | None = None,
+    max_residual_bytes: int | None = None, vectorized: str = "union",
 ) -> Callable[..., Any]:  # fmt: skip
     """The function ``x -> df/dx``; see `value_and_grad`. With `has_aux` it returns ``(gradient, aux)``.
 
@@ -68,7 +76,7 @@ def grad(
       >>> float(nm.grad(nm.grad(lambda x: x ** 3))(2.0))
       12.0
     """
-    both = value_and_grad(f, argnums, has_aux, holomorphic, max_residual_bytes)
+    both = value_and_grad(f, argnums, has_aux, holomorphic, max_residual_bytes, vectorized)
 
     @functools.wraps(f)
     def grad_f(*args: Any, **kwargs: Any) -> Any:
@@ -111,13 +119,13 @@ def _value_and_grad(
     block, holder, outs = trace_region(body, specs_of(tensors), "the function given to grad")
     if max_residual_bytes is not None:
         _bound_loops(holder, max_residual_bytes)
-    seed = full((), 1, outs[0].dtype)
+    seed = full(whole(outs[0]).shape, 1, outs[0].dtype)
     op = ad.VjpOp.build([t.value for t in tensors], [seed.value], block, range(len(tensors)), [0]).op
     holder.erase()
     results = results_of(op)
     gradients = pytree.unflatten(spec, results[len(outs) :])
     gradients = gradients if not isinstance(argnums, int) else gradients[0]
-    value = results[0]
+    value = with_axes(results[0], outs[0].axes)
     return ((value, pytree.unflatten(box["aux"], results[1 : len(outs)])) if has_aux else value), gradients
 
 

@@ -14,16 +14,19 @@ from nabla_mlir.eager import staged
 from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.ops.elementwise import compare, convert
 from nabla_mlir.ops.shape import iota, reshape
-from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.ops.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import Argnums, active_arguments, differentiable, with_arguments
 from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import linearized, pullback, pushed
 from nabla_mlir.transforms.vectorize import vmap
+from nabla_mlir.vectorized import per_entry
 
 
 def _basis(x: Tensor) -> Tensor:
     """The unit vectors of the space of `x`: shape (x.size, *x.shape). Never a loop over them."""
     n = x.size
+    if n == 1:
+        return full((1, *x.shape), 1, x.dtype)
     rows = iota(shape=(n, n), dtype=np.dtype(np.int32), iota_dimension=0)
     columns = iota(shape=(n, n), dtype=np.dtype(np.int32), iota_dimension=1)
     return reshape(convert(compare(rows, columns, comparison_direction="EQ"), dtype=x.dtype), shape=(n, *x.shape))
@@ -68,7 +71,7 @@ def jacfwd(
         jacobian = pytree.unflatten(out_spec, rows)
         return (jacobian, out[1]) if has_aux else jacobian
 
-    return functools.wraps(f)(lambda *args, **kwargs: staged(run)(*args, **kwargs))
+    return functools.wraps(f)(lambda *args, **kwargs: staged(per_entry(run))(*args, **kwargs))
 
 
 def jacrev(
@@ -107,7 +110,7 @@ def jacrev(
         jacobian = pytree.unflatten(out_spec, rows)
         return (jacobian, out[1]) if has_aux else jacobian
 
-    return functools.wraps(f)(lambda *args, **kwargs: staged(run)(*args, **kwargs))
+    return functools.wraps(f)(lambda *args, **kwargs: staged(per_entry(run))(*args, **kwargs))
 
 
 def _by_argument(blocks: tuple[Any, ...], argnums: Argnums) -> Any:
@@ -163,7 +166,7 @@ def hvp(f: Callable[..., Any], argnums: int = 0, has_aux: bool = False) -> Calla
 
             return pushed(gradient, (x,), (v,), False)[1]
 
-        return staged(run)(x, v, *rest, **kwargs)
+        return staged(per_entry(run))(x, v, *rest, **kwargs)
 
     hvp_f.__name__, hvp_f.__doc__ = getattr(f, "__name__", "hvp"), getattr(f, "__doc__", None)
     hvp_f.__signature__ = _hvp_signature(f, argnums)  # type: ignore[attr-defined]

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import pytree
 from nabla_mlir.dialects import ad
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.eager import jit, staged
+from nabla_mlir.eager import Halves, staged
 from nabla_mlir.errors import TreeError, user_frame
-from nabla_mlir.ops.promotion import as_tensor
+from nabla_mlir.lowering import lower_module
+from nabla_mlir.ops.promotion import as_tensor, is_scalar
 from nabla_mlir.ops.registry import Region
-from nabla_mlir.ops.tensor import Tensor
-from nabla_mlir.tracing import HOLDER, current_trace, results_of, trace_region
-from nabla_mlir.transforms.arguments import seed_of, specs_of
+from nabla_mlir.ops.tensor import Tensor, full
+from nabla_mlir.stages import as_spec
+from nabla_mlir.tracing import HOLDER, Spec, current_trace, is_tracing, results_of, trace_function, trace_region
+from nabla_mlir.transforms.arguments import seed_array, seed_of, specs_of
+from nabla_mlir.vectorized import per_entry
 
 
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
@@ -46,11 +50,14 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], 
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise TreeError("jvp requires primals and tangents as tuples of arguments, got "
                         f"{type(primals).__name__} and {type(tangents).__name__}.", where=user_frame())  # fmt: skip
-    return staged(run)(tuple(primals), tuple(tangents))
+    return staged(per_entry(run, run))(tuple(primals), tuple(tangents))
 
 
 def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """``f(x)`` and the linear function ``t -> df/dx · t`` at that x, which can be called many times.
+
+    Outside a trace f runs once: what the linear function needs of x is kept on the device, and each call runs only
+    what depends on t (see the pass nabla-split).
 
     Example:
       >>> import nabla_mlir as nm
@@ -60,11 +67,12 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     """
     if current_trace() is not None:
         return linearized(f, primals, has_aux)
-    return _eager_pair(linearized, f, primals, has_aux)
+    at = _AtPoint("jvp", f, primals, has_aux)
+    return at.value, at.push
 
 
 def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """``f(x)`` and the pullback ``ct -> ct · df/dx``, which can be called many times.
+    """``f(x)`` and the pullback ``ct -> ct · df/dx``, which can be called many times; as with `linearize`, f runs once.
 
     Args:
       f: any function of arrays.
@@ -82,16 +90,75 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """
     if current_trace() is not None:
         out, pull = pullback(f, primals, has_aux)
-        return (out[0], pull, out[1]) if has_aux else (out, pull)
-    out, pull = _eager_pair(pullback, f, primals, has_aux)
+    else:
+        at = _AtPoint("vjp", f, primals, has_aux)
+        out, pull = at.value, at.pull
     return (out[0], pull, out[1]) if has_aux else (out, pull)
 
 
-def _eager_pair(make: Callable[..., Any], f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
-    """Outside a trace: the value now, and a compiled function of primals and seed for every later call."""
-    out = staged(lambda *primals: make(f, primals, has_aux)[0])(*primals)
-    apply = jit(lambda primals, seeds: make(f, primals, has_aux)[1](*seeds))
-    return out, lambda *seeds: apply(primals, seeds)
+class _Seed:
+    """Stands for a tangent or cotangent while a function is traced; an argument of its own for each."""
+
+
+class _AtPoint:
+    """`linearize` or `vjp` outside a trace: the value now, and a compiled linear function for later calls."""
+
+    def __init__(self, what: str, f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool):
+        self.forward = what == "jvp"
+        leaves, in_spec = pytree.flatten(tuple(primals))
+        specs = [as_spec(leaf) for leaf in leaves]
+
+        def flat(*tensors: Tensor) -> list[Tensor]:
+            return self._traced(_Body(f, pytree.unflatten(in_spec, tensors), has_aux, what))
+
+        module, captured = trace_function(flat, specs, "main")
+        lower_module(module)
+        arrays = [np.asarray(x, s.dtype) if is_scalar(x) else x for x, s in zip(leaves, specs, strict=True)]
+        inputs = [*arrays, *captured]
+        known = [i for i, x in enumerate(inputs) if not isinstance(x, _Seed)]
+        self._point = Halves(module, known).at([inputs[i] for i in known])
+
+    def _traced(self, body: _Body) -> list[Tensor]:
+        """The leaves of the value and of the linear function of seeds, which are arguments of the trace."""
+        trace = current_trace()
+        assert trace is not None
+        outs, self.out_spec = pytree.flatten(body.value())
+        self.count = len(outs)
+        spec = body.in_spec if self.forward else body.out_spec
+        # As a tree of arrays: vectorised tensors and vectorised arrays are nodes of different kinds.
+        self.seed_spec = pytree.flatten(pytree.unflatten(spec, [0] * spec.num_leaves))[1]
+        primals = {i: body.tensors[i] for i in body.active} if self.forward else {i: body.outs[i] for i in body.of}
+        self.likes = {i: Spec(t.shape, t.dtype) for i, t in primals.items()}
+        seeds = {i: trace.capture(_Seed(), like.shape, like.dtype) for i, like in self.likes.items()}
+        given = pytree.unflatten(self.seed_spec, [seeds.get(i) for i in range(self.seed_spec.num_leaves)])
+        linear, self.linear_spec = pytree.flatten(body.push(given)[1] if self.forward else body.pull(given))
+        return [*outs, *linear]
+
+    @property
+    def value(self) -> Any:
+        """The result of the function, or (result, aux)."""
+        return pytree.unflatten(self.out_spec, [self._point.early[i] for i in range(self.count)])
+
+    def push(self, *tangents: Any) -> Any:
+        """The tangents of the result."""
+        return self._apply("tangent", pytree.flatten_like(self.seed_spec, tangents, "tangents", "the primals"))
+
+    def pull(self, cotangent: Any) -> Any:
+        """The cotangents of the arguments."""
+        return self._apply("cotangent", pytree.flatten_like(self.seed_spec, cotangent, "a cotangent", "the result"))
+
+    def _apply(self, word: str, given: list[Any]) -> Any:
+        paths = pytree.paths(self.seed_spec)
+        results = self._point([_seed(word, given[i], like, paths[i]) for i, like in self.likes.items()])
+        return pytree.unflatten(self.linear_spec, [results[self.count + k] for k in range(self.linear_spec.num_leaves)])
+
+
+def _seed(what: str, seed: Any, like: Spec, path: str) -> Any:
+    """A tensor inside a trace, and an array outside."""
+    if not is_tracing():
+        return seed_array(what, seed, like, path)
+    tensor = seed_of(what, seed, like, path)
+    return full(like.shape, 0, like.dtype) if tensor is None else tensor
 
 
 class _Body:
@@ -168,6 +235,19 @@ class _Body:
         found = dict(zip(self.of, results[len(self.outs) :], strict=True))
         return self.result(results), pytree.unflatten(self.out_spec, [found.get(i) for i in range(self.count)])
 
+    def pull(self, cotangent: Any) -> Any:
+        """The cotangents of the arguments for a cotangent of the result."""
+        given = pytree.flatten_like(self.out_spec, cotangent, "a cotangent", "the result")
+        places = pytree.paths(self.out_spec)
+        seeds = {i: seed_of("cotangent", given[i], self.outs[i], places[i]) for i in self.of}
+        of = [i for i in self.of if seeds[i] is not None]
+        block, holder = self.clone()
+        values = [seeds[i].value for i in of]  # type: ignore[union-attr]
+        op = ad.VjpOp.build(self.primals(), values, block, range(len(self.active)), of).op
+        holder.erase()
+        found = dict(zip(self.active, results_of(op)[len(self.outs) :], strict=True))
+        return pytree.unflatten(self.in_spec, [found.get(i) for i in range(len(self.tensors))])
+
 
 def pushed(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool) -> Any:
     """The result of `f` and its tangent, by one operation."""
@@ -183,17 +263,4 @@ def linearized(f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -
 def pullback(f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
     """`vjp` inside a trace: f(x) and the pullback, each call of which emits an `ad.vjp`."""
     body = _Body(f, primals, has_aux, "vjp")
-
-    def pull(cotangent: Any) -> Any:
-        given = pytree.flatten_like(body.out_spec, cotangent, "a cotangent", "the result")
-        places = pytree.paths(body.out_spec)
-        seeds = {i: seed_of("cotangent", given[i], body.outs[i], places[i]) for i in body.of}
-        of = [i for i in body.of if seeds[i] is not None]
-        block, holder = body.clone()
-        values = [seeds[i].value for i in of]  # type: ignore[union-attr]
-        op = ad.VjpOp.build(body.primals(), values, block, range(len(body.active)), of).op
-        holder.erase()
-        found = dict(zip(body.active, results_of(op)[len(body.outs) :], strict=True))
-        return pytree.unflatten(body.in_spec, [found.get(i) for i in range(len(body.tensors))])
-
-    return body.value(), pull
+    return body.value(), body.pull

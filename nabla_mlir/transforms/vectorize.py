@@ -9,12 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from nabla_mlir import pytree
+from nabla_mlir.collectives import bound_axis
 from nabla_mlir.dialects import batch
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import ShapeError, TreeError, user_frame
 from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.tensor import Tensor
 from nabla_mlir.tracing import Spec, results_of, trace_region
+from nabla_mlir.vectorized import per_entry
 
 
 def vmap(
@@ -33,7 +35,7 @@ def vmap(
         arguments. Keyword arguments are mapped over axis 0.
       out_axes: where the mapped axis stands in the results; None for a result that does not vary.
       axis_size: the size, needed where no argument is mapped.
-      axis_name: a name for the axis.
+      axis_name: a name for the axis, by which collectives (`nm.psum` and its like) find it.
 
     Raises:
       ShapeError: mapped axes have different sizes; each argument is listed with its own.
@@ -50,7 +52,7 @@ def vmap(
         def run(*args: Any, **kwargs: Any) -> Any:
             return _vmap(f, in_axes, out_axes, axis_size, axis_name, args, kwargs)
 
-        return staged(run)(*args, **kwargs)
+        return staged(per_entry(run))(*args, **kwargs)
 
     return vmap_f
 
@@ -86,10 +88,11 @@ def _vmap(
         box["places"] = [_out_place(axis, out) for axis, out in zip(per_out, outs, strict=True)]
         return outs
 
-    block, holder, _ = trace_region(body, inner_specs, "the function given to vmap")
+    with bound_axis(axis_name, size) as symbol:
+        block, holder, _ = trace_region(body, inner_specs, "the function given to vmap")
     in_places = [[place] for place in places if place is not None]
     op = batch.VmapOp.build(
-        [tensors[i].value for i in mapped], block, [axis_name or "i"], [size], in_places, [[p] for p in box["places"]]
+        [tensors[i].value for i in mapped], block, [symbol], [size], in_places, [[p] for p in box["places"]]
     ).op
     holder.erase()
     return pytree.unflatten(box["spec"], results_of(op))

@@ -145,7 +145,9 @@ class Laws:
         _, hvu = jvp(pulled, active, u)
         _, pull_twice = vjp(pulled, *active)
         _, twice = jvp(lambda *a: jvp(f, a, t)[1], active, t)
+        _, pull_pushed = vjp(lambda *a: jvp(f, a, t)[1], *active)
         return {
+            "vjp_jvp": pull_pushed(list(cts)),
             "jvp": dys, "vjp": pulled(*active), "cts": [*cts], "hvp": hvp, "hvu": hvu, "vjp_vjp": pull_twice(tuple(u)),
             "jvp_jvp": twice, "pulled": [pulled(*moved(s * STEP)) for s in (-2, -1, 1, 2)],
             "pushed": [jvp(f, moved(s * STEP), t)[1] for s in (-2, -1, 1, 2)],
@@ -176,6 +178,9 @@ class Laws:
 
                 out[f"vmap_d_{name}"] = vmap(derivatives, axes)(*many)
                 out[f"loop_d_{name}"] = _stacked([derivatives(*row) for row in rows])
+                if len(subset) == len(xs):
+                    out[f"vmap_o_{name}"] = self._of_the_map(many, t, floats)
+                    out[f"loop_o_{name}"] = out[f"loop_d_{name}"][:2]
             nested = vmap(vmap(lambda *a: self.law.apply(a), axes), axes)
             deep = [_copies(x, COPIES) if i in subset else x for i, x in enumerate(many)]
             out[f"vmap2_{name}"] = nested(*deep)
@@ -186,6 +191,22 @@ class Laws:
                 for b in range(COPIES)
             ])  # fmt: skip
         return out
+
+
+    def _of_the_map(self, many: Sequence[Tensor], t: Sequence[Tensor], floats: Sequence[int]) -> Any:
+        """The jvp and the vjp of the mapped function, with the same tangents and cotangents in every entry."""
+
+        def mapped(*active: Tensor) -> Any:
+            full = list(many)
+            for i, x in zip(self.active, active, strict=True):
+                full[i] = x
+            return vmap(lambda *a: [self.law.apply(a)[i] for i in floats])(*full)
+
+        own = [many[i] for i in self.active]
+        same = lambda x: concatenate(*[reshape(x, shape=(1, *x.shape))] * COPIES, dimension=0)  # noqa: E731
+        ys, dys = jvp(mapped, own, [same(x) for x in t])
+        cts = [np.stack([ct] * COPIES) for ct in self.cotangents([_row(y, 0) for y in ys])]
+        return dys, vjp(mapped, *own)[1](cts)
 
 
 def _copies(x: Tensor, n: int) -> Tensor:

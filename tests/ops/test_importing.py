@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+from typing import Any
+
 import numpy as np
 import pytest
 
 import nabla_mlir as nm
+from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import ImportIRError, RuleMissingError
 
 X = np.array([0.5, -1.0, 2.0], np.float32)
@@ -104,9 +108,7 @@ def test_an_unknown_custom_call_is_named() -> None:
 
 
 def test_rules_of_users_for_a_custom_call() -> None:
-    from nabla_mlir.ops.custom_call import register_custom_call
-
-    register_custom_call("Sharding_like", jvp=lambda outs, xs, ts, **_: [ts[0] * 3.0], batch="leading")
+    nm.register_custom_call("Sharding_like", jvp=lambda outs, xs, ts, **_: [ts[0] * 3.0], batch="leading")
     text = """func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> {
       %0 = stablehlo.custom_call @Sharding_like(%x) : (tensor<3xf32>) -> tensor<3xf32>
       return %0 : tensor<3xf32> }"""
@@ -169,3 +171,68 @@ def test_a_function_that_calls_itself_is_refused() -> None:
       }"""
     with pytest.raises(ImportIRError, match=r"functions that do not call themselves, got @f"):
         nm.from_stablehlo(text, "main")
+
+
+TWO = """
+  func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> { %0 = call @double(%x) : (tensor<3xf32>) -> tensor<3xf32>
+    return %0 : tensor<3xf32> }
+  func.func @g(%x: tensor<3xf32>) -> tensor<3xf32> { %0 = stablehlo.sine %x : tensor<3xf32>
+    return %0 : tensor<3xf32> }
+  func.func private @double(%x: tensor<3xf32>) -> tensor<3xf32> { %0 = stablehlo.add %x, %x : tensor<3xf32>
+    return %0 : tensor<3xf32> }"""
+
+
+def test_several_entry_points() -> None:
+    np.testing.assert_array_equal(nm.jit(nm.from_stablehlo(TWO, "f"))(X), 2 * X)
+    np.testing.assert_allclose(nm.jit(nm.from_stablehlo(TWO, "g"))(X), np.sin(X), rtol=1e-6)
+    with pytest.raises(ImportIRError, match=r"one public function, got \['f', 'g'\](.|\n)*entry=name"):
+        nm.from_stablehlo(TWO)
+    with pytest.raises(ImportIRError, match=r"got 'h' among \['f', 'g'\]"):
+        nm.from_stablehlo(TWO, "h")
+
+
+def test_bytecode() -> None:
+    data = io.BytesIO()
+    parse_module(TWO).operation.write_bytecode(data)
+    np.testing.assert_array_equal(nm.jit(nm.from_stablehlo(data.getvalue(), "f"))(X), 2 * X)
+
+
+@pytest.fixture
+def exported() -> Any:
+    """A portable artifact as `jax.export` writes it."""
+    jax = pytest.importorskip("jax")
+    from jax import export
+
+    before = jax.config.jax_use_shardy_partitioner
+    jax.config.update("jax_use_shardy_partitioner", False)
+    try:
+        f = jax.jit(lambda x: jax.numpy.sin(x) * jax.nn.softmax(x))
+        yield export.export(f)(jax.ShapeDtypeStruct((3,), np.float32)).mlir_module_serialized
+    finally:
+        jax.config.update("jax_use_shardy_partitioner", before)
+
+
+def test_portable_artifacts(exported: bytes) -> None:
+    shares = np.exp(X) / np.exp(X).sum()
+    f = nm.from_stablehlo(exported, "main")
+    np.testing.assert_allclose(nm.jit(f)(X), np.sin(X) * shares, rtol=1e-5)
+    back = np.cos(X) * shares + shares * (np.sin(X) - (np.sin(X) * shares).sum())
+    np.testing.assert_allclose(nm.jit(lambda x: nm.grad(lambda x: f(x).sum())(x))(X), back, rtol=1e-4, atol=1e-6)
+
+
+def test_an_artifact_of_an_unknown_version_or_cut_short(exported: bytes) -> None:
+    with pytest.raises(ImportIRError):
+        nm.from_stablehlo(exported[: len(exported) // 2], "main")
+    with pytest.raises(ImportIRError, match=r"vhlo\.add_v99"):
+        nm.from_stablehlo('"vhlo.add_v99"() : () -> ()')
+
+
+def test_emitted_custom_calls() -> None:
+    nm.register_custom_call("my_double", jvp=lambda outs, xs, ts, **_: [ts[0] + ts[0]], batch="leading")
+    f = lambda x: nm.custom_call("my_double", x, results=nm.spec((3,), "f32"), backend_config="twice")  # noqa: E731
+    text = str(nm.trace(nm.vmap(f), nm.spec((2, 3), "f32")).lower())
+    assert "stablehlo.custom_call @my_double" in text
+    assert 'backend_config = "twice"' in text
+    assert "tensor<2x3xf32>) -> tensor<2x3xf32>" in text
+    derivative = str(nm.trace(lambda x, ct: nm.vjp(f, x)[1](ct)[0], *[nm.spec((3,), "f32")] * 2).lower())
+    assert "custom_call" not in derivative  # 2 ct

@@ -58,6 +58,7 @@ def test_laws(law: LawCase) -> None:
         uhv, vhu = pairing(got["hvp"], laws.u), pairing(got["hvu"], laws.t)
         assert uhv == pytest.approx(vhu, rel=1e-9, abs=1e-11), "symmetry"
         assert_same("vjp of vjp", got["vjp_vjp"], got["hvu"], 1e-9)
+        assert_same("vjp of jvp", got["vjp_jvp"], got["hvp"], 1e-9)
     for key in got:
         if key.startswith("vmap"):
             assert_same(f"{key} against the loop", got[key], got[key.replace("vmap", "loop")], 1e-10)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
+from iree.compiler import ir
 
 import nabla_mlir.ops  # noqa: F401
-from nabla_mlir.dialects.context import context
-from nabla_mlir.normalizing import REFUSED, REWRITTEN
+from nabla_mlir.dialects.context import context, parse_module
+from nabla_mlir.errors import ImportIRError
 from nabla_mlir.ops.registry import REGISTRY, UNSUPPORTED
+from nabla_mlir.passes.normalize import REFUSED, REWRITTEN, NormalizePass
+from nabla_mlir.tools import coverage
 
 # The operations of the specifications (and the older ones that the dialects still hold).
 _STABLEHLO = """
 abs add after_all all_gather all_reduce all_to_all and async_done async_start atan2 batch_norm_grad
 batch_norm_inference batch_norm_training bitcast_convert broadcast broadcast_in_dim case cbrt ceil cholesky clamp
 collective_broadcast collective_permute collective_reduce compare complex composite concatenate constant convert
-convolution cosine count_leading_zeros create_token custom_call divide dot dot_general dynamic_broadcast_in_dim
+convolution cosine count_leading_zeros create_token cross-replica-sum custom_call divide dot dot_general dynamic_broadcast_in_dim
 dynamic_conv dynamic_gather dynamic_iota dynamic_pad dynamic_reshape dynamic_slice dynamic_update_slice einsum
 exponential exponential_minus_one fft floor gather get_dimension_size get_tuple_element if imag infeed iota
 is_finite log log_plus_one logistic map maximum minimum multiply negate not optimization_barrier or outfeed pad
@@ -47,3 +53,30 @@ def test_refusals_give_a_reason() -> None:
     words = [r for record in REGISTRY.values() for r in (record.jvp, record.transpose, record.batch)]
     reasons = [w.reason for w in words if isinstance(w, UNSUPPORTED)] + list(REFUSED.values())
     assert all(reason and not reason.endswith(".") for reason in reasons)
+
+
+def test_the_list_is_that_of_the_dialects() -> None:
+    """What the bindings know: an operation that a new version adds has to be put in its place."""
+    from jaxlib.mlir.dialects import _chlo_ops_gen, _stablehlo_ops_gen
+
+    dialects = [vars(module).values() for module in (_chlo_ops_gen, _stablehlo_ops_gen)]
+    known = {cls.OPERATION_NAME for views in dialects for cls in views if hasattr(cls, "OPERATION_NAME")}
+    assert len(known) > 150
+    assert known - set(ALL) == set()
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_what_is_refused_is_named_with_the_reason(name: str) -> None:
+    module = parse_module("func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> { return %x : tensor<3xf32> }")
+    with context(), ir.Location.unknown():
+        with ir.InsertionPoint.at_block_begin(module.body.operations[0].regions[0].blocks[0]):
+            ir.Operation.create(name)
+        with pytest.raises(ImportIRError, match=f"{name} in f: {REFUSED[name]}"):
+            NormalizePass().run(module.operation)
+
+
+def test_every_operation_was_measured() -> None:
+    root = Path(__file__).parents[2]
+    measured = json.loads((root / coverage.MEASURED).read_text())
+    assert sorted(measured) == coverage.measurable(), "run python -m nabla_mlir.tools.coverage . OPERATION"
+    assert [name for name, words in measured.items() if words["cpu"] != "yes"] == []

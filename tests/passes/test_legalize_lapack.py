@@ -93,6 +93,7 @@ def test_svd() -> None:
             "full": (again(True), (_random(7, 4, dtype=np.complex64),)),
             "rank": (again(True), (_random(8, 2) @ _random(2, 6),)),
             "zero": (again(False), (np.zeros((3, 3)),)),
+            "column": (again(False), (_random(3, 1),)),
             "values": (lambda a: jnp.linalg.svd(a, compute_uv=False), (_random(2, 5, 7),)),
             "pseudo_inverse": (jnp.linalg.pinv, (_random(5, 5),)),
         },

@@ -147,3 +147,27 @@ def test_order_of_sums_can_be_kept():
     traced = nm.trace(lambda a, x: a @ x, nm.spec((200, 96)), nm.spec(96), name="main").lower()
     assert "compilation_info" in str(legalize(traced.module, CPU()))
     assert "compilation_info" not in str(legalize(traced.module, CPU(reassociate=False)))
+
+
+def test_one_matrix_with_each_of_several() -> None:
+    """What a map over matrices makes of a product with a shared factor, over every pair of axes."""
+    several, shared = rng.normal(size=(3, 20, 16)), rng.normal(size=(20, 16))
+    cases = [(axis, other) for axis in (0, 1) for other in (0, 1)]
+
+    def products(b, a):
+        out = []
+        for axis, other in cases:
+            b_ = b if axis == 0 else jnp.swapaxes(b, 1, 2)
+            a_ = a if other == 0 else a.T
+            k = min(b_.shape[1], a_.shape[0])
+            left, right = b_[:, :k], a_[:k]
+            out += [nm.vmap(lambda x, r=right: x.T @ r)(left), nm.vmap(lambda x, r=right: r.T @ x)(left)]
+        return out
+
+    found = nm.jit(products)(several, shared)
+    for i, (axis, other) in enumerate(cases):
+        b, a = several if axis == 0 else several.swapaxes(1, 2), shared if other == 0 else shared.T
+        k = min(b.shape[1], a.shape[0])
+        wanted = np.einsum("bki,kj->bij", b[:, :k], a[:k])
+        np.testing.assert_allclose(np.asarray(found[2 * i]), wanted, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(np.asarray(found[2 * i + 1]), wanted.swapaxes(1, 2), rtol=1e-12, atol=1e-12)

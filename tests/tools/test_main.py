@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nabla_mlir.runtime import load
 from nabla_mlir.tools import main as tool
 from nabla_mlir.tools.requests import parse_options, parse_spec
 
@@ -46,6 +47,15 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 class TestCompile:
+    def test_the_prepared_hessian(self, folder: Path) -> None:
+        specs = ["--spec", '{"w": f64[3], "b": f64}', "--spec", "data=f64[5,3]"]
+        assert tool.main(["compile", "model.py:squares", *specs, "--hvp-module", "2", "-o", "hvp"]) == 0
+        module = load("hvp")
+        data, v = np.arange(15.0).reshape(5, 3), {"w": np.ones(3), "b": np.zeros(())}
+        module.update({"w": np.zeros(3), "b": np.zeros(())}, data)
+        np.testing.assert_allclose(module.apply(v)["w"], 2 * data.T @ data.sum(1))
+        assert module.entry_points["apply_block"].arguments[0].leaves[1].shape == (2, 3)
+
     def test_to_a_file_that_runs(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         arguments = ["--spec", "f32[3]", "--spec", "v=f32[3]", "--transform", "hvp", "-o", "hvp.vmfb"]
         assert tool.main(["compile", "model.py:cube", *arguments]) == 0
@@ -100,6 +110,35 @@ class TestCompile:
         Path("model.mlir").write_text(text)
         assert tool.main(["compile", "model.mlir:f", "--transform", "jacfwd", "--emit", "stablehlo"]) == 0
         assert "-> tensor<3x3xf32>" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("transform", "signature"),
+        [
+            ("hvp{wrt=1}", "tensor<3xf32>, %arg1: tensor<3xf32>, %arg2: tensor<3xf32>) -> tensor<3xf32>"),
+            ("jvp{wrt=0}", "tensor<3xf32>, %arg1: tensor<3xf32>, %arg2: tensor<3xf32>) -> (tensor<f32>, tensor<f32>)"),
+            ("vjp{wrt=1}", "tensor<3xf32>, %arg1: tensor<3xf32>, %arg2: tensor<f32>) -> (tensor<f32>, tensor<3xf32>)"),
+        ],
+    )
+    def test_a_module_with_what_a_transform_adds(
+        self, folder: Path, capsys: pytest.CaptureFixture[str], transform: str, signature: str
+    ) -> None:
+        Path("model.mlir").write_text(DOT)
+        assert tool.main(["compile", "model.mlir", "--transform", transform, "--emit", "stablehlo"]) == 0
+        assert signature in capsys.readouterr().out
+
+    def test_a_module_to_a_file_that_runs(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        Path("model.mlir").write_text(DOT)
+        assert tool.main(["compile", "model.mlir", "--transform=hvp{wrt=0}", "--target=cpu", "-o", "hvp.vmfb"]) == 0
+        arrays = [f"--input={values}" for values in ("[1,2,3]", "[1,2,3]", "[1,1,1]")]
+        assert tool.main(["run", "hvp.vmfb", "f", *arrays]) == 0
+        assert "[2. 4. 6.]" in capsys.readouterr().out
+
+
+# The Hessian-vector product in x of sum(x * x * w) is 2 w v.
+DOT = """func.func @f(%x: tensor<3xf32>, %w: tensor<3xf32>) -> tensor<f32> {
+  %s = stablehlo.multiply %x, %x : tensor<3xf32>
+  %0 = stablehlo.dot_general %s, %w, contracting_dims = [0] x [0] : (tensor<3xf32>, tensor<3xf32>) -> tensor<f32>
+  return %0 : tensor<f32> }"""
 
 
 class TestErrors:

@@ -16,3 +16,26 @@ func.func @vmap(%x: tensor<2x2xf32>, %y: tensor<2x2xf32>) -> tensor<2x2xf32> {
       out_axes = [array<i64: 0, 1>]} : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
   return %z : tensor<2x2xf32>
 }
+
+// Collectives read all entries of an axis of a map around them.
+// CHECK-LABEL: func.func @collectives
+// CHECK: "batch.psum"(%{{.*}}) {axis = "i"} : (tensor<3xf32>) -> tensor<3xf32>
+// CHECK-NEXT: "batch.pmax"(%{{.*}}) {axis = "i"} : (tensor<3xf32>) -> tensor<3xf32>
+// CHECK-NEXT: "batch.pmin"(%{{.*}}) {axis = "i"} : (tensor<3xf32>) -> tensor<3xf32>
+// CHECK-NEXT: "batch.all_gather"(%{{.*}}) {axis = "i", dimension = 1 : i64} : (tensor<3xf32>) -> tensor<3x2xf32>
+// CHECK-NEXT: "batch.psum_scatter"(%{{.*}}) {axis = "i", dimension = 1 : i64} : (tensor<3x2xf32>) -> tensor<3xf32>
+// CHECK-NEXT: "batch.axis_index"() {axis = "i"} : () -> tensor<i32>
+func.func @collectives(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %y = "batch.vmap"(%x) ({
+  ^bb0(%a: tensor<3xf32>):
+    %0 = "batch.psum"(%a) {axis = "i"} : (tensor<3xf32>) -> tensor<3xf32>
+    %1 = "batch.pmax"(%0) {axis = "i"} : (tensor<3xf32>) -> tensor<3xf32>
+    %2 = "batch.pmin"(%1) {axis = "i"} : (tensor<3xf32>) -> tensor<3xf32>
+    %3 = "batch.all_gather"(%2) {axis = "i", dimension = 1 : i64} : (tensor<3xf32>) -> tensor<3x2xf32>
+    %4 = "batch.psum_scatter"(%3) {axis = "i", dimension = 1 : i64} : (tensor<3x2xf32>) -> tensor<3xf32>
+    %5 = "batch.axis_index"() {axis = "i"} : () -> tensor<i32>
+    stablehlo.return %4 : tensor<3xf32>
+  }) {axes = ["i"], sizes = array<i64: 2>, in_axes = [array<i64: 0>], out_axes = [array<i64: 0>]}
+    : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return %y : tensor<2x3xf32>
+}

@@ -51,7 +51,7 @@ func.func @no_record_vjp(%x: tensor<f32>, %t: tensor<f32>) -> tensor<f32> {
   %y, %dy = "ad.vjp"(%x, %t) ({
   ^bb0(%a: tensor<f32>):
     // expected-error@+2 {{jvp requires a rule for every custom call, got the target 'somebody', which has none.}}
-    // expected-note@+1 {{add it with nabla_mlir.ops.custom_call.register_custom_call.}}
+    // expected-note@+1 {{add it with nm.register_custom_call.}}
     %b = stablehlo.custom_call @somebody(%a) : (tensor<f32>) -> tensor<f32>
     stablehlo.return %b : tensor<f32>
   }) {wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
@@ -64,7 +64,7 @@ func.func @no_record_vmap(%x: tensor<2xf32>) -> tensor<2xf32> {
   %y = "batch.vmap"(%x) ({
   ^bb0(%a: tensor<f32>):
     // expected-error@+2 {{vmap requires a rule for every custom call, got the target 'somebody', which has none.}}
-    // expected-note@+1 {{add it with nabla_mlir.ops.custom_call.register_custom_call.}}
+    // expected-note@+1 {{add it with nm.register_custom_call.}}
     %b = stablehlo.custom_call @somebody(%a) : (tensor<f32>) -> tensor<f32>
     stablehlo.return %b : tensor<f32>
   }) {axes = ["i"], sizes = array<i64: 2>, in_axes = [array<i64: 0>], out_axes = [array<i64: 0>]}

@@ -19,6 +19,17 @@ func.func @shared(%a: tensor<2000x500xf32>, %x: tensor<500xf32>, %y: tensor<500x
   return %0, %1 : tensor<2000xf32>, tensor<2000xf32>
 }
 
+// The same for vectors that are matrices of one column.
+// CHECK-LABEL: func.func @columns
+// CHECK: linalg.generic
+// CHECK-NOT: linalg.generic
+// CHECK-COUNT-2: stablehlo.reshape {{.*}} -> tensor<2000x1xf32>
+func.func @columns(%a: tensor<2000x500xf32>, %x: tensor<500x1xf32>, %y: tensor<500x1xf32>) -> (tensor<2000x1xf32>, tensor<2000x1xf32>) {
+  %0 = stablehlo.dot_general %a, %x, contracting_dims = [1] x [0] : (tensor<2000x500xf32>, tensor<500x1xf32>) -> tensor<2000x1xf32>
+  %1 = stablehlo.dot_general %a, %y, contracting_dims = [1] x [0] : (tensor<2000x500xf32>, tensor<500x1xf32>) -> tensor<2000x1xf32>
+  return %0, %1 : tensor<2000x1xf32>, tensor<2000x1xf32>
+}
+
 // The second vector depends on the first product: two operations, the matrix as it stands in both.
 // CHECK-LABEL: func.func @in_turn
 // CHECK: linalg.generic
@@ -102,4 +113,52 @@ func.func @needed_whole(%x: tensor<100000xf32>) -> (tensor<100000xf32>, tensor<5
   %z = stablehlo.exponential %x : tensor<100000xf32>
   %b = stablehlo.slice %z [0:5] : (tensor<100000xf32>) -> tensor<5xf32>
   return %y, %a, %b : tensor<100000xf32>, tensor<5xf32>, tensor<5xf32>
+}
+
+// Products of one matrix with each of several, as a map makes them: one by one, without moved axes.
+// CHECK-LABEL: func.func @shared_left
+// CHECK-NOT: stablehlo.transpose
+// CHECK-COUNT-2: linalg.generic
+// CHECK: stablehlo.concatenate
+func.func @shared_left(%a: tensor<128x784xf32>, %v: tensor<2x784x256xf32>) -> tensor<2x128x256xf32> {
+  %1 = stablehlo.dot_general %a, %v, contracting_dims = [1] x [1] : (tensor<128x784xf32>, tensor<2x784x256xf32>) -> tensor<128x2x256xf32>
+  %2 = stablehlo.transpose %1, dims = [1, 0, 2] : (tensor<128x2x256xf32>) -> tensor<2x128x256xf32>
+  return %2 : tensor<2x128x256xf32>
+}
+
+// Over the last axis of the several they are one matrix; over the middle one each is a product of its own.
+// CHECK-LABEL: func.func @shared_right
+// CHECK: stablehlo.reshape %{{.*}} : (tensor<2x128x256xf32>) -> tensor<256x256xf32>
+// CHECK-COUNT-3: linalg.generic
+func.func @shared_right(%v: tensor<2x128x256xf32>, %a: tensor<256x64xf32>, %b: tensor<128x64xf32>) -> (tensor<2x128x64xf32>, tensor<2x256x64xf32>) {
+  %1 = stablehlo.dot_general %v, %a, contracting_dims = [2] x [0] : (tensor<2x128x256xf32>, tensor<256x64xf32>) -> tensor<2x128x64xf32>
+  %2 = stablehlo.dot_general %v, %b, contracting_dims = [1] x [0] : (tensor<2x128x256xf32>, tensor<128x64xf32>) -> tensor<2x256x64xf32>
+  return %1, %2 : tensor<2x128x64xf32>, tensor<2x256x64xf32>
+}
+
+// Parts of a stack that stand together are taken from there, and what remains of it is a choice by index.
+// CHECK-LABEL: func.func @pairs
+// CHECK-NOT: stablehlo.concatenate
+// CHECK: stablehlo.iota dim = 1
+// CHECK: %[[S:.*]] = stablehlo.select
+// CHECK: %[[N:.*]] = stablehlo.negate %{{.*}} : tensor<64x1xf32>
+// CHECK-NOT: stablehlo.slice
+// CHECK: %[[P:.*]] = stablehlo.reshape %[[N]] : (tensor<64x1xf32>) -> tensor<64xf32>
+// CHECK: return %[[S]], %[[P]]
+func.func @pairs(%x: tensor<64xf32>, %y: tensor<64xf32>) -> (tensor<64x2xf32>, tensor<64xf32>) {
+  %a = stablehlo.reshape %x : (tensor<64xf32>) -> tensor<64x1xf32>
+  %b = stablehlo.reshape %y : (tensor<64xf32>) -> tensor<64x1xf32>
+  %s = stablehlo.concatenate %a, %b, dim = 1 : (tensor<64x1xf32>, tensor<64x1xf32>) -> tensor<64x2xf32>
+  %n = stablehlo.negate %s : tensor<64x2xf32>
+  %p = stablehlo.slice %n [0:64, 0:1] : (tensor<64x2xf32>) -> tensor<64x1xf32>
+  %q = stablehlo.reshape %p : (tensor<64x1xf32>) -> tensor<64xf32>
+  return %s, %q : tensor<64x2xf32>, tensor<64xf32>
+}
+
+// Long parts are copied well.
+// CHECK-LABEL: func.func @long_parts
+// CHECK: stablehlo.concatenate
+func.func @long_parts(%x: tensor<1x500xf32>, %y: tensor<1x500xf32>) -> tensor<2x500xf32> {
+  %s = stablehlo.concatenate %x, %y, dim = 0 : (tensor<1x500xf32>, tensor<1x500xf32>) -> tensor<2x500xf32>
+  return %s : tensor<2x500xf32>
 }

@@ -206,6 +206,19 @@ func.func @select_same(%p: tensor<i1>, %x: tensor<3xf32>, %y: tensor<3xf32>) -> 
   return %0, %1 : tensor<3xf32>, tensor<3xf32>
 }
 
+// CHECK-LABEL: func.func @select_once
+// CHECK-SAME: (%[[P:.*]]: tensor<3xi1>, %[[X:.*]]: tensor<3xf32>, %[[Y:.*]]: tensor<3xf32>)
+// CHECK: %[[M:.*]] = stablehlo.multiply %[[X]], %[[Y]]
+// CHECK-NEXT: %[[S:.*]] = stablehlo.select %[[P]], %[[M]]
+// CHECK-NEXT: return %[[S]]
+func.func @select_once(%p: tensor<3xi1>, %x: tensor<3xf32>, %y: tensor<3xf32>) -> tensor<3xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<3xf32>
+  %0 = stablehlo.select %p, %x, %zero : tensor<3xi1>, tensor<3xf32>
+  %1 = stablehlo.multiply %0, %y : tensor<3xf32>
+  %2 = stablehlo.select %p, %1, %zero : tensor<3xi1>, tensor<3xf32>
+  return %2 : tensor<3xf32>
+}
+
 // To f64 and back loses nothing; to f16 and back it would.
 // CHECK-LABEL: func.func @convert_same
 // CHECK-SAME: (%[[X:.*]]: tensor<3xf32>)

@@ -34,6 +34,15 @@ func.func @broadcast_of_reshape(%x: tensor<3xf32>) -> tensor<3x4xf32> {
   return %1 : tensor<3x4xf32>
 }
 
+// CHECK-LABEL: func.func @broadcast_of_iota
+// CHECK-NEXT: %[[I:.*]] = stablehlo.iota dim = 1 : tensor<2x4x3xi32>
+// CHECK-NEXT: return %[[I]]
+func.func @broadcast_of_iota() -> tensor<2x4x3xi32> {
+  %0 = stablehlo.iota dim = 0 : tensor<4x3xi32>
+  %1 = stablehlo.broadcast_in_dim %0, dims = [1, 2] : (tensor<4x3xi32>) -> tensor<2x4x3xi32>
+  return %1 : tensor<2x4x3xi32>
+}
+
 // CHECK-LABEL: func.func @transpose_noop
 // CHECK-SAME: (%[[X:.*]]: tensor<2x1xf32>)
 // CHECK-NEXT: %[[R:.*]] = stablehlo.reshape %[[X]] : (tensor<2x1xf32>) -> tensor<1x2xf32>

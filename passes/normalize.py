@@ -1,24 +1,19 @@
-"""What an imported module may hold and the table does not: rewritten to operations of the table, or refused.
-
-Portable artifacts become StableHLO, composites calls of what defines them, tuples their elements, and operations with
-computed shapes those with static ones, as far as the shapes are constants.
-"""
+"""What an imported module may hold and the table does not: rewritten to operations of the table, or refused."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo
-from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import ConvDims, GatherDims, I64Array, String
-from nabla_mlir.dialects.types import dtype_of
+from nabla_mlir.dialects.types import dtype_of, shape_and_dtype
 from nabla_mlir.errors import DtypeError, ImportIRError
 from nabla_mlir.ops.chlo import broadcast_shape
 from nabla_mlir.ops.composites import unary_einsum
@@ -27,6 +22,7 @@ from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.shape import broadcast_in_dim, pad, reshape, slice_
 from nabla_mlir.ops.tensor import Tensor, constant, wrap
 from nabla_mlir.ops.windows import folded, reduce_window
+from nabla_mlir.passes.base import Pass, register
 
 _COLLECTIVE = "it speaks of several devices; there is one"
 _CHANNEL = "it speaks to the outside while it runs"
@@ -64,77 +60,45 @@ def refused(op: ir.Operation, function: str) -> ImportIRError:
     )
 
 
-# ---------------------------------------------------------------- portable artifacts
+# ---------------------------------------------------------------- the pass
+_ALLOWED = {"stablehlo.return", "func.return", "func.func", "stablehlo.constant", "builtin.module"}
 
 
-def parse(source: str | bytes) -> ir.Module:
-    """A module of StableHLO from text, bytecode or a portable artifact."""
-    try:
-        return from_portable(parse_module(source))
-    except ImportIRError as error:
-        if isinstance(source, bytes) and "'sdy'" in error.message:
-            raise ImportIRError(
-                error.message,
-                help="shardings of JAX (sdy) have no portable form that the compiler reads; export with "
-                "jax.config.update('jax_use_shardy_partitioner', False), or use nm.from_jax.",
-            ) from None
-        raise
+@register
+@dataclass(frozen=True)
+class NormalizePass(Pass):
+    """Rewrite what the rule table does not hold, resolve shapes, and refuse the rest by name.
+
+    Tuples become their elements, operations with computed shapes those with static ones (as far as the shapes are
+    constants), older names and bodies without a name operations of the table. Calls must have been inlined.
+    Example: tests/filecheck/passes/normalize.mlir
+    """
+
+    name: ClassVar[str] = "nabla-normalize"
+
+    def run(self, module: ir.Operation) -> None:
+        for item in module.regions[0].blocks[0].operations:
+            function = item.operation
+            if function.name != "func.func":
+                raise refused(function, "the module")
+            block = function.regions[0].blocks[0]
+            _normalize_block(block)
+            _flatten_results(function)
+            _check(function)
 
 
-def from_portable(module: ir.Module) -> ir.Module:
-    """StableHLO from a portable artifact (VHLO), which only the compiler's own conversion reads."""
-    operations = [op.operation for op in module.body.operations]
-    if not any(op.name.startswith("vhlo.") for op in operations):
-        return module
-    from nabla_mlir.toolchain import run_compiler
-
-    for function in operations:
-        for op in list(nested(function)):
-            if op.name.startswith("vhlo.composite_"):
-                _remade(op, "vhlo.call_v1", {"callee": op.attributes["decomposition"]})
-    done = run_compiler(
-        ["--iree-input-type=auto", "--compile-to=input", "--mlir-print-ir-after-all", "--mlir-print-ir-module-scope",
-         "--mlir-disable-threading", "-", "-o", "-"],
-        str(module).encode(),
-    )  # fmt: skip
-    found = re.search(r"IR Dump After VhloLegalizeToStablehloPass(.*)\n", done.stderr)
-    if found is None or "Failed" in found[1]:
-        first = next((line for line in done.stderr.splitlines() if "error:" in line), "no conversion took place")
-        raise ImportIRError(f"importing requires a portable artifact that converts to StableHLO, got {first}")
-    text = done.stderr[found.end() :]
-    return parse_module(text[: text.index("\n}\n") + 3])  # the module; what follows are other dumps
-
-
-# ---------------------------------------------------------------- before calls are inlined
-
-
-def prepare_calls(module: ir.Module) -> None:
-    """Every composite becomes a call of the function that defines it; functions return as MLIR's do."""
-    for op in list(nested(module.operation)):
-        if op.name == "stablehlo.composite":
-            _remade(op, "func.call", {"callee": op.attributes["decomposition"]})
-        elif op.name == "stablehlo.return" and op.parent.name == "func.func":
-            _remade(op, "func.return", {})
-
-
-def _remade(op: ir.Operation, name: str, attributes: dict[str, ir.Attribute]) -> None:
-    """The same operands and results under another name."""
-    with context(), op.location, ir.InsertionPoint(op):
-        made = ir.Operation.create(
-            name, results=[r.type for r in op.results], operands=list(op.operands), attributes=attributes
-        )
-    _replace(op, list(made.results))
-
-
-# ---------------------------------------------------------------- afterwards
-
-
-def normalize(function: ir.Operation) -> None:
-    """Rewrites the body of a function to operations of the table, with static shapes."""
-    block = function.regions[0].blocks[0]
-    with context(), ir.Location.unknown():
-        _normalize_block(block)
-        _flatten_results(function)
+def _check(function: ir.Operation) -> None:
+    name = function.attributes["sym_name"].value
+    for op in nested(function):
+        if op.name not in REGISTRY and op.name not in _ALLOWED and not op.name.startswith(("ad.", "batch.")):
+            raise refused(op, name)
+        for value in [*op.operands, *op.results]:
+            try:
+                shape_and_dtype(value.type)
+            except DtypeError as error:
+                raise ImportIRError(f"importing requires static shapes, got {value.type} at {op.name}: {error.message}",
+                                    where=source_of(op.location)) from None  # fmt: skip
+    function.verify()
 
 
 def _normalize_block(block: ir.Block) -> None:
@@ -388,7 +352,7 @@ def _set_size(op: ir.Operation, x: Tensor) -> Tensor:
 
 
 _REWRITES: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
-    "stablehlo.get_tuple_element": _element, "chlo.constant": _plain_constant,
+    "stablehlo.get_tuple_element": _element, "chlo.constant": _plain_constant, "arith.constant": _plain_constant,
     "chlo.broadcast_select": _broadcast_select, "stablehlo.unary_einsum": _unary_einsum,
     "stablehlo.dynamic_iota": _dynamic_iota, "stablehlo.reduce_window": _window_body,
     "stablehlo.reduce": _reduction_body,

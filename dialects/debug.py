@@ -1,0 +1,37 @@
+"""What the environment variable NABLA_MLIR_DEBUG asks to see of the expansion of transforms, on standard error.
+
+It holds a comma-separated list of topics: `batch` (each map that is expanded, with its axes and what carries them),
+`ad` (each derivative that is expanded), `ops` (each operation that a rule is applied to, with its types).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.locations import source_of
+
+VARIABLE = "NABLA_MLIR_DEBUG"
+TOPICS = ("batch", "ad", "ops")
+
+
+def wanted(topic: str) -> bool:
+    """True if the environment asks for a topic."""
+    asked = os.environ.get(VARIABLE, "")
+    return topic in asked.split(",") if asked else False
+
+
+def say(topic: str, text: str, location: ir.Location | None = None) -> None:
+    """Prints a line, with the user's place in the source if it is known."""
+    source = source_of(location) if location is not None else None
+    where = f"  ({source.filename}:{source.line})" if source is not None else ""
+    print(f"[nabla {topic}] {text}{where}", file=sys.stderr)
+
+
+def types(values: Iterable[ir.Value], marked: Iterable[ir.Value] = ()) -> str:
+    """The types of values, with a star at those that are marked (mapped, or active)."""
+    stars = set(marked)
+    return "(" + ", ".join(f"{v.type}{'*' if v in stars else ''}" for v in values) + ")"

@@ -1,0 +1,233 @@
+"""Factorisations of stacks of matrices: Cholesky, LU, QR, eigenvalues, singular values.
+
+All are records: LAPACK's routines as JAX names them, which the compiler replaces by lowerings of our own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.eager import library
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.common import convert, inexact
+from nabla_mlir.ops import lapack
+from nabla_mlir.ops import linalg as la
+from nabla_mlir.ops.tensor import Tensor
+
+_INFO = np.dtype(np.int32)
+
+
+class QRResult(NamedTuple):
+    """The factors of `qr`."""
+
+    Q: Tensor
+    R: Tensor
+
+
+class EighResult(NamedTuple):
+    """Eigenvalues in ascending order, and the eigenvectors as columns."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class SVDResult(NamedTuple):
+    """Left singular vectors as columns, singular values in descending order, right singular vectors as rows."""
+
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+# ---------------------------------------------------------------- words
+def matrices(name: str, x: Any) -> Tensor:
+    """`x` as stacked matrices of f32, f64 or their complex dtypes. Raises ShapeError if it has fewer than two axes."""
+    x = inexact(x)
+    if x.ndim < 2:
+        raise ShapeError(f"{name} requires matrices (the last two axes), got shape {x.shape}.", where=user_frame())
+    return x if x.dtype.kind == "c" or (x.dtype.itemsize >= 4 and x.dtype.kind == "f") else convert(x, np.float32)
+
+
+def square(name: str, x: Any) -> Tensor:
+    """`x` as stacked square matrices. Raises ShapeError otherwise."""
+    x = matrices(name, x)
+    if x.shape[-1] != x.shape[-2]:
+        raise ShapeError(f"{name} requires square matrices, got shape {x.shape}.", where=user_frame())
+    return x
+
+
+def letter(dtype: np.dtype) -> str:
+    """LAPACK's letter of a dtype."""
+    return {"f4": "s", "f8": "d", "c8": "c", "c16": "z"}[dtype.str[1:]]
+
+
+def real_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype of the parts of a complex dtype; a real dtype itself."""
+    return np.zeros((), dtype).real.dtype
+
+
+def hermitian(x: Tensor) -> Tensor:
+    """The Hermitian part (x + x^H) / 2."""
+    return (x + la.adjoint(x)) * 0.5
+
+
+def _one_triangle(x: Tensor, upper: bool) -> Tensor:
+    return la.tril(x, lower=not upper)
+
+
+# ---------------------------------------------------------------- factorisations
+@library
+def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Tensor:
+    """The triangular factor L of positive definite matrices, ``a = L L^H`` (or ``a = U^H U`` if `upper`).
+
+    Args:
+      a: Hermitian positive definite matrices, shape (..., n, n). Where one is not, the factor is not a number.
+      upper: whether to return U instead of L.
+      symmetrize_input: whether to factor (a + a^H) / 2, so that derivatives are symmetric as in JAX; otherwise only
+        one triangle is read.
+
+    Raises:
+      ShapeError: the matrices are not square.
+
+    Example:
+      >>> import numpy as np
+      >>> np.asarray(cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))).round(6).tolist()
+      [[2.0, 0.0], [1.0, 2.0]]
+    """
+    a = square("cholesky", a)
+    a = hermitian(a) if symmetrize_input else a
+    return _one_triangle(la.cholesky(a, lower=not upper), upper)
+
+
+def lu(a: Tensor) -> tuple[Tensor, Tensor]:
+    """The factors of P a = L U in one matrix (L without its unit diagonal), and LAPACK's pivots, counted from 1."""
+    pivots = (*a.shape[:-2], min(a.shape[-2:]))
+    results = [(a.shape, a.dtype), (pivots, _INFO), (a.shape[:-2], _INFO)]
+    packed, rows, _ = lapack.routine(f"lapack_{letter(a.dtype)}getrf_ffi", [a], results)
+    return packed, rows
+
+
+@library
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """The factors of ``a = Q R``: orthonormal columns, and an upper triangular matrix.
+
+    Derivatives need the first min(m, n) columns of `a` to be independent.
+
+    Args:
+      a: matrices of shape (..., m, n); k = min(m, n).
+      mode: "reduced" (Q of shape (..., m, k), R of (..., k, n)), "complete" (Q of (..., m, m), R of (..., m, n)) or
+        "r" (R alone, of (..., k, n)).
+
+    Raises:
+      ShapeError: `a` has fewer than two axes, or there is no such mode.
+
+    Example:
+      >>> import numpy as np
+      >>> q, r = qr(np.array([[3.0, 1.0], [4.0, 2.0]]))
+      >>> bool(np.allclose(np.asarray(q) @ np.asarray(r), [[3, 1], [4, 2]]))
+      True
+    """
+    if mode not in ("reduced", "complete", "r"):
+        raise ShapeError(f"qr requires mode 'reduced', 'complete' or 'r', got {mode!r}.", where=user_frame())
+    a = matrices("qr", a)
+    (m, n), stack, kind = a.shape[-2:], a.shape[:-2], letter(a.dtype)
+    k = min(m, n)
+    packed, taus = lapack.routine(f"lapack_{kind}geqrf_ffi", [a], [(a.shape, a.dtype), ((*stack, k), a.dtype)])
+    rows = m if mode == "complete" else k
+    r = _one_triangle(lapack.block(packed, (0, rows), (0, n)), upper=True)
+    if mode == "r":
+        return r
+    reflectors = lapack.padded(lapack.block(packed, (0, m), (0, k)), m, rows)
+    maker = f"lapack_{kind}{'ungqr' if is_complex(a.dtype) else 'orgqr'}_ffi"
+    (q,) = lapack.routine(maker, [reflectors, taus], [(reflectors.shape, a.dtype)])
+    return QRResult(q, r)
+
+
+@library
+def eigh(a: Any, UPLO: str | None = None) -> Any:
+    """Eigenvalues (ascending) and orthonormal eigenvectors of Hermitian matrices: ``a V = V diag(w)``.
+
+    The derivative of the vectors needs eigenvalues that differ; where two are equal their mixing is left out.
+
+    Args:
+      a: Hermitian matrices, shape (..., n, n).
+      UPLO: "L" or "U" reads that triangle only; None takes (a + a^H) / 2, so that derivatives are symmetric.
+
+    Raises:
+      ShapeError: the matrices are not square, or UPLO is none of these.
+
+    Example:
+      >>> import numpy as np
+      >>> np.asarray(eigh(np.array([[2.0, 1.0], [1.0, 2.0]])).eigenvalues).round(6).tolist()
+      [1.0, 3.0]
+    """
+    vectors, values = _eigh("eigh", a, UPLO)
+    return EighResult(values, vectors)
+
+
+@library
+def eigvalsh(a: Any, UPLO: str | None = None) -> Tensor:
+    """The eigenvalues of Hermitian matrices in ascending order; arguments and errors as for `eigh`.
+
+    Example:
+      >>> import numpy as np
+      >>> np.asarray(eigvalsh(np.array([[2.0, 1.0], [1.0, 2.0]]))).round(6).tolist()
+      [1.0, 3.0]
+    """
+    return _eigh("eigvalsh", a, UPLO)[1]
+
+
+def _eigh(name: str, a: Any, uplo: str | None) -> tuple[Tensor, Tensor]:
+    if uplo not in (None, "L", "U"):
+        raise ShapeError(f"{name} requires UPLO 'L', 'U' or None, got {uplo!r}.", where=user_frame())
+    a = square(name, a)
+    a = hermitian(a) if uplo is None else a
+    values = (a.shape[:-1], real_dtype(a.dtype))
+    routine = f"lapack_{letter(a.dtype)}{'heevd' if is_complex(a.dtype) else 'syevd'}_ffi"
+    results = [(a.shape, a.dtype), values, (a.shape[:-2], _INFO)]
+    return tuple(lapack.routine(routine, [a], results, mode="V", uplo=uplo or "L")[:2])  # type: ignore[return-value]
+
+
+@library
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    """The factors of ``a = U diag(S) Vh``, singular values descending.
+
+    The derivatives of U and Vh need singular values that differ and are not zero; those of S need neither.
+
+    Args:
+      a: matrices of shape (..., m, n); k = min(m, n).
+      full_matrices: whether U has m columns and Vh n rows, or both k.
+      compute_uv: if False only S is returned, of shape (..., k).
+
+    Raises:
+      ShapeError: `a` has fewer than two axes.
+
+    Example:
+      >>> import numpy as np
+      >>> np.asarray(svd(np.array([[3.0, 0.0], [0.0, -4.0]])).S).round(6).tolist()
+      [4.0, 3.0]
+    """
+    a = matrices("svd", a)
+    (m, n), stack = a.shape[-2:], a.shape[:-2]
+    k = min(m, n)
+    rows, columns = (m, n) if full_matrices else (k, k)
+    results = [(a.shape, a.dtype), ((*stack, k), real_dtype(a.dtype)), ((*stack, m, rows), a.dtype),
+               ((*stack, columns, n), a.dtype), (stack, _INFO)]  # fmt: skip
+    mode = "N" if not compute_uv else "A" if full_matrices else "S"
+    _, s, u, vh, _ = lapack.routine(f"lapack_{letter(a.dtype)}gesdd_ffi", [a], results, mode=mode)
+    return SVDResult(u, s, vh) if compute_uv else s
+
+
+@library
+def svdvals(a: Any) -> Tensor:
+    """The singular values of matrices in descending order, shape (..., min(m, n)).
+
+    Example:
+      >>> import numpy as np
+      >>> np.asarray(svdvals(np.array([[3.0, 0.0], [0.0, -4.0]]))).round(6).tolist()
+      [4.0, 3.0]
+    """
+    return svd(a, compute_uv=False)

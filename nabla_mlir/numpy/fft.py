@@ -1,0 +1,285 @@
+"""Discrete Fourier transforms with the names and semantics of `numpy.fft`."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import as_dtype, is_complex
+from nabla_mlir.eager import library
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.common import Axis, axes_of, axis_of, convert, inexact, padded, require_real, sliced, transposed
+from nabla_mlir.numpy.shape import roll
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops.fourier import fft as fft_record
+from nabla_mlir.ops.promotion import Defaults
+from nabla_mlir.ops.shape import inverse
+from nabla_mlir.ops.tensor import Tensor, constant
+
+_NORMS = ("backward", "ortho", "forward")
+
+
+# ---------------------------------------------------------------- words
+def _input(name: str, x: Any, *, real: bool = False) -> Tensor:
+    """`x` as f32, f64 or their complex dtypes: what the transform is defined for."""
+    x = require_real(name, inexact(x)) if real else inexact(x)
+    if not is_complex(x.dtype) and x.dtype.itemsize < 4:
+        x = convert(x, np.float32)
+    return x if real or is_complex(x.dtype) else convert(x, np.promote_types(x.dtype, np.complex64))
+
+
+def _lengths(name: str, lengths: Sequence[Any]) -> tuple[int, ...]:
+    sizes = tuple(operator.index(n) for n in lengths)
+    if any(n < 1 for n in sizes):
+        raise ShapeError(f"{name} requires lengths of at least 1, got {sizes}.", where=user_frame())
+    return sizes
+
+
+def _fitted(x: Tensor, axis: int, length: int) -> Tensor:
+    """The first `length` elements along an axis, zeros behind them if there are fewer."""
+    n = x.shape[axis]
+    return sliced(x, axis, 0, length) if n >= length else padded(x, axis, 0, length - n)
+
+
+def _transform(name: str, x: Tensor, kind: str, sizes: Sequence[int], axes: Sequence[int], norm: str | None) -> Tensor:
+    """The transform of `sizes` over `axes`, three at most at a time, with the factor that `norm` asks for.
+
+    The last axis is transformed first where only half of its frequencies are made, and last where they are read.
+    """
+    norm = "backward" if norm is None else norm
+    if norm not in _NORMS:
+        raise ShapeError(f"{name} requires norm 'backward', 'ortho' or 'forward', got {norm!r}.", where=user_frame())
+    if len(set(axes)) != len(axes):
+        raise ShapeError(f"{name} requires different axes, got {tuple(axes)}.", where=user_frame())
+    for axis, n in zip(axes, sizes, strict=True):
+        half = kind == "IRFFT" and axis == axes[-1]
+        x = _fitted(x, axis, n // 2 + 1 if half else n)
+    groups = [list(range(i, min(i + 3, len(axes)))) for i in range(0, len(axes), 3)]
+    whole = {"RFFT": "FFT", "IRFFT": "IFFT"}.get(kind, kind)
+    *others, last = groups
+    order = [(last, kind), *((g, whole) for g in others)]
+    for group, own in reversed(order) if kind == "IRFFT" else order:
+        x = _over(x, own, [sizes[i] for i in group], [axes[i] for i in group])
+    n, is_inverse = math.prod(sizes), kind in ("IFFT", "IRFFT")
+    factor = {"backward": 1, "ortho": n**0.5 if is_inverse else n**-0.5, "forward": n if is_inverse else 1 / n}[norm]
+    return x if factor == 1 else x * factor
+
+
+def _over(x: Tensor, kind: str, sizes: Sequence[int], axes: Sequence[int]) -> Tensor:
+    order = (*(d for d in range(x.ndim) if d not in axes), *axes)
+    out = fft_record(transposed(x, order), fft_type=kind, fft_length=tuple(sizes))
+    return transposed(out, inverse(order))
+
+
+def _one(name: str, x: Tensor, kind: str, n: Any, axis: int, norm: str | None) -> Tensor:
+    axis = axis_of(name, axis, x.ndim)
+    length = n if n is not None else 2 * (x.shape[axis] - 1) if kind == "IRFFT" else x.shape[axis]
+    return _transform(name, x, kind, _lengths(name, [length]), [axis], norm)
+
+
+def _many(name: str, x: Tensor, kind: str, s: Any, axes: Axis, norm: str | None) -> Tensor:
+    if axes is None and s is not None:
+        axes = tuple(range(x.ndim - len(s), x.ndim))
+    chosen = axes_of(name, axes, x.ndim)
+    if s is None:
+        s = [x.shape[d] for d in chosen]
+        if kind == "IRFFT" and s:
+            s[-1] = 2 * (s[-1] - 1)
+    sizes = _lengths(name, s)
+    if len(sizes) != len(chosen) or not chosen:
+        raise ShapeError(f"{name} requires a length for each of at least one axis, got {sizes} for {chosen}.",
+                         where=user_frame())  # fmt: skip
+    return _transform(name, x, kind, sizes, chosen, norm)
+
+
+# ---------------------------------------------------------------- along one axis
+@library
+def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
+    """``y[k] = sum_j a[j] exp(-2 pi i j k / n)`` along an axis.
+
+    Args:
+      a: an array; real numbers become complex.
+      n: the length that is transformed: `a` is cut off or padded with zeros to it.
+      axis: the axis.
+      norm: where the factor 1/n stands: "backward" (in the inverse; the default), "forward", or "ortho" (its root in
+        both).
+
+    Raises:
+      ShapeError: there is no such axis, length or norm.
+
+    Example:
+      >>> import numpy as np
+      >>> np.abs(fft(np.array([1.0, 1.0, 1.0, 1.0]))).round(6).tolist()
+      [4.0, 0.0, 0.0, 0.0]
+    """
+    return _one("fft", _input("fft", a), "FFT", n, axis, norm)
+
+
+@library
+def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
+    """The inverse of `fft`; arguments and errors are those of `fft`.
+
+    Example:
+      >>> import numpy as np
+      >>> np.abs(ifft(np.array([4.0, 0.0, 0.0, 0.0]))).round(6).tolist()
+      [1.0, 1.0, 1.0, 1.0]
+    """
+    return _one("ifft", _input("ifft", a), "IFFT", n, axis, norm)
+
+
+@library
+def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
+    """The first n // 2 + 1 frequencies of a real signal; the others are their conjugates.
+
+    Args and errors are those of `fft`; DtypeError if `a` is complex.
+
+    Example:
+      >>> import numpy as np
+      >>> np.abs(rfft(np.array([1.0, 1.0, 1.0, 1.0]))).round(6).tolist()
+      [4.0, 0.0, 0.0]
+    """
+    return _one("rfft", _input("rfft", a, real=True), "RFFT", n, axis, norm)
+
+
+@library
+def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
+    """The real signal of length n (2 (m - 1) for m frequencies if None) of which `rfft` gives the frequencies `a`.
+
+    Example:
+      >>> import numpy as np
+      >>> np.asarray(irfft(np.array([4.0, 0.0, 0.0]))).round(6).tolist()
+      [1.0, 1.0, 1.0, 1.0]
+    """
+    return _one("irfft", _input("irfft", a), "IRFFT", n, axis, norm)
+
+
+@library
+def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
+    """The real spectrum of a signal of which ``a`` is one half and the other its conjugate, reversed."""
+    a = _input("hfft", a)
+    swapped = {"forward": "backward", "ortho": "ortho"}.get(norm or "backward", "forward")
+    return _one("hfft", ew.conj(a), "IRFFT", n, axis, swapped)
+
+
+@library
+def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
+    """The inverse of `hfft`: half of the signal that has the real spectrum `a`."""
+    swapped = {"forward": "backward", "ortho": "ortho"}.get(norm or "backward", "forward")
+    return ew.conj(_one("ihfft", _input("ihfft", a, real=True), "RFFT", n, axis, swapped))
+
+
+# ---------------------------------------------------------------- along several axes
+@library
+def fftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Tensor:
+    """`fft` along several axes.
+
+    Args:
+      a: an array.
+      s: the length along each axis; those of `a` if None.
+      axes: the axes; None stands for the last ``len(s)``, or all.
+      norm: as for `fft`.
+
+    Raises:
+      ShapeError: there is no such axis, length or norm.
+
+    Example:
+      >>> import numpy as np
+      >>> np.abs(fftn(np.ones((2, 2)))).round(6).tolist()
+      [[4.0, 0.0], [0.0, 0.0]]
+    """
+    return _many("fftn", _input("fftn", a), "FFT", s, axes, norm)
+
+
+@library
+def ifftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Tensor:
+    """The inverse of `fftn`."""
+    return _many("ifftn", _input("ifftn", a), "IFFT", s, axes, norm)
+
+
+@library
+def rfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Tensor:
+    """`rfft` along the last of several axes, and `fft` along the others."""
+    return _many("rfftn", _input("rfftn", a, real=True), "RFFT", s, axes, norm)
+
+
+@library
+def irfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Tensor:
+    """The inverse of `rfftn`."""
+    return _many("irfftn", _input("irfftn", a), "IRFFT", s, axes, norm)
+
+
+@library
+def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """`fftn` along two axes, the last two unless `axes` says otherwise."""
+    return _many("fft2", _input("fft2", a), "FFT", s, axes, norm)
+
+
+@library
+def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """The inverse of `fft2`."""
+    return _many("ifft2", _input("ifft2", a), "IFFT", s, axes, norm)
+
+
+@library
+def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """`rfftn` along two axes, the last two unless `axes` says otherwise."""
+    return _many("rfft2", _input("rfft2", a, real=True), "RFFT", s, axes, norm)
+
+
+@library
+def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """The inverse of `rfft2`."""
+    return _many("irfft2", _input("irfft2", a), "IRFFT", s, axes, norm)
+
+
+# ---------------------------------------------------------------- frequencies
+def _frequencies(values: np.ndarray, d: float, dtype: Any) -> Tensor:
+    return constant((values / d).astype(Defaults.float if dtype is None else as_dtype(dtype)))
+
+
+@library
+def fftfreq(n: int, d: float = 1.0, dtype: Any = None) -> Tensor:
+    """The frequencies of the elements of `fft` of n samples that are `d` apart.
+
+    Example:
+      >>> fftfreq(4).tolist()
+      [0.0, 0.25, -0.5, -0.25]
+    """
+    return _frequencies(np.fft.fftfreq(_lengths("fftfreq", [n])[0]), d, dtype)
+
+
+@library
+def rfftfreq(n: int, d: float = 1.0, dtype: Any = None) -> Tensor:
+    """The frequencies of the elements of `rfft` of n samples that are `d` apart.
+
+    Example:
+      >>> rfftfreq(4).tolist()
+      [0.0, 0.25, 0.5]
+    """
+    return _frequencies(np.fft.rfftfreq(_lengths("rfftfreq", [n])[0]), d, dtype)
+
+
+@library
+def fftshift(x: Any, axes: Axis = None) -> Tensor:
+    """The frequencies in ascending order: zero moves to the middle of each axis.
+
+    Example:
+      >>> import numpy as np
+      >>> fftshift(np.array([0.0, 0.25, -0.5, -0.25])).tolist()
+      [-0.5, -0.25, 0.0, 0.25]
+    """
+    x = inexact(x)
+    chosen = axes_of("fftshift", axes, x.ndim)
+    return roll(x, tuple(x.shape[d] // 2 for d in chosen), chosen)
+
+
+@library
+def ifftshift(x: Any, axes: Axis = None) -> Tensor:
+    """The inverse of `fftshift`."""
+    x = inexact(x)
+    chosen = axes_of("ifftshift", axes, x.ndim)
+    return roll(x, tuple(-(x.shape[d] // 2) for d in chosen), chosen)

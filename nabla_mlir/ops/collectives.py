@@ -1,0 +1,147 @@
+"""Collectives: operations inside a map that read every entry of a named axis.
+
+Expanding the map over that axis turns them into plain operations; maps over other axes pass through them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.batch import (
+    ALL_GATHER,
+    AXIS_INDEX,
+    CURRENT,
+    PMAX,
+    PMIN,
+    PSUM,
+    PSUM_SCATTER,
+)
+from nabla_mlir.dialects.stablehlo import I64, String
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.ops.batching import Mapped
+from nabla_mlir.ops.elementwise import compare, convert
+from nabla_mlir.ops.kinds import jointly_linear_jvp, nondifferentiable
+from nabla_mlir.ops.reduction import identity_of, reduce, reduce_sum
+from nabla_mlir.ops.registry import ZERO, MaybeZero, OpDef, Zero, register
+from nabla_mlir.ops.shape import expand, move_axis
+from nabla_mlir.ops.tensor import Tensor, full, full_like, wrap
+
+Shape = tuple[int, ...]
+
+
+def _batched(record: Any, entries: Any) -> Any:
+    """The batch rule of a collective.
+
+    Args:
+      entries: ``(x, is_mapped, size, **params) -> (result, whether that varies)`` where the mapped axis is its own.
+    """
+
+    def batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
+        (operand,), params = op.operands, record().read(op)
+        x = mapped[operand] if operand in mapped else wrap(unmapped.get(operand, operand))
+        if params.pop("axis") == CURRENT:
+            y, varies = entries(x, operand in mapped, size, **params)
+        else:
+            params = {k: v + 1 if k == "dimension" else v for k, v in params.items()}
+            y, varies = record()(x, axis=_axis(op), **params), True
+        if varies:
+            mapped[op.results[0]] = y
+        else:
+            unmapped[op.results[0]] = y.value
+
+    return batch
+
+
+def _axis(op: ir.Operation) -> str:
+    return str(op.attributes["axis"].value)
+
+
+def _collective(name: str, *, entries: Any, attributes: Any = None, **fields: Any) -> OpDef:
+    """A record whose laws are tested inside maps, where alone it has a meaning."""
+    fields.setdefault("jvp", jointly_linear_jvp(lambda: record))
+    record: OpDef = OpDef(
+        name=name, kind="collective", attributes={"axis": String, **(attributes or {})}, sample=[],
+        batch=_batched(lambda: record, entries), **fields,
+    )  # fmt: skip
+    return register(record)
+
+
+def _same_type(x: Tensor, **_: Any) -> list[tuple[Shape, np.dtype]]:
+    return [(x.shape, x.dtype)]
+
+
+# ---------------------------------------------------------------- reductions
+
+
+def _sum_entries(x: Tensor, is_mapped: bool, size: int) -> tuple[Tensor, bool]:
+    return (reduce_sum(x, (0,)) if is_mapped else x * full_like(x, size)), False
+
+
+psum: OpDef = _collective(
+    PSUM, doc="The sum over the entries of a mapped axis.", linear=(0,), result=_same_type, entries=_sum_entries,
+    transpose=lambda cts, i, xs, axis: psum(cts[0], axis=axis),
+)  # fmt: skip
+
+
+def _extreme(name: str, doc: str, body: str) -> OpDef:
+    def entries(x: Tensor, is_mapped: bool, size: int) -> tuple[Tensor, bool]:
+        if not is_mapped:
+            return x, False
+        return reduce(x, full((), identity_of(body, x.dtype), x.dtype), dimensions=(0,), body=body), False
+
+    def jvp(outs: list[Tensor], xs: Any, tangents: Any, axis: str) -> list[MaybeZero]:
+        """The mean of the tangents of the entries that attain it."""
+        (x,), (tangent,), (y,) = xs, tangents, outs
+        if isinstance(tangent, Zero):
+            return [ZERO]
+        attained = convert(compare(x, y, comparison_direction="EQ"), dtype=x.dtype)
+        return [psum(tangent * (attained / psum(attained, axis=axis)), axis=axis)]
+
+    return _collective(name, doc=doc, result=_same_type, jvp=jvp, entries=entries)
+
+
+pmax = _extreme(PMAX, "The largest of the entries of a mapped axis; ties share the tangent.", "max")
+pmin = _extreme(PMIN, "The smallest of the entries of a mapped axis; ties share the tangent.", "min")
+
+
+# ---------------------------------------------------------------- all entries, and one's own
+
+
+def _gathered(x: Tensor, is_mapped: bool, size: int, dimension: int, extent: int) -> tuple[Tensor, bool]:
+    if is_mapped:
+        return move_axis(x, 0, dimension), False
+    return expand(x, (*x.shape[:dimension], size, *x.shape[dimension:]), (dimension,)), False
+
+
+all_gather: OpDef = _collective(
+    ALL_GATHER, doc="The entries of a mapped axis, stacked along `dimension`.", attributes={"dimension": I64},
+    linear=(0,), entries=_gathered,
+    result=lambda x, axis, dimension, extent: [((*x.shape[:dimension], extent, *x.shape[dimension:]), x.dtype)],
+    result_params=lambda op: {"extent": shape_and_dtype(op.results[0].type)[0][op.attributes["dimension"].value]},
+    transpose=lambda cts, i, xs, axis, dimension, extent: psum_scatter(cts[0], axis=axis, dimension=dimension),
+)  # fmt: skip
+
+
+def _own_slice(x: Tensor, is_mapped: bool, size: int, dimension: int) -> tuple[Tensor, bool]:
+    total, _ = _sum_entries(x, is_mapped, size)
+    return move_axis(total, dimension, 0), True
+
+
+psum_scatter: OpDef = _collective(
+    PSUM_SCATTER, doc="The sum over the entries of a mapped axis, of which each keeps its own slice of `dimension`.",
+    attributes={"dimension": I64}, linear=(0,), entries=_own_slice,
+    result=lambda x, axis, dimension: [((*x.shape[:dimension], *x.shape[dimension + 1 :]), x.dtype)],
+    transpose=lambda cts, i, xs, axis, dimension: all_gather(
+        cts[0], axis=axis, dimension=dimension, extent=xs[0].shape[dimension]
+    ),
+)  # fmt: skip
+
+axis_index: OpDef = nondifferentiable(
+    AXIS_INDEX, doc="The place of an entry along a mapped axis.", attributes={"axis": String},
+    result=lambda axis: [((), np.dtype(np.int32))], sample=[],
+    # It varies over its own axis alone, and the expansion of that one replaces it by a mapped value.
+    batch=lambda xs, mapped, size, axis: [axis_index(axis=axis)],
+)  # fmt: skip

@@ -1,0 +1,81 @@
+"""Sorting: several operands reordered together by a comparator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.stablehlo import I64, Bool
+from nabla_mlir.dialects.types import tensor_type
+from nabla_mlir.ops.elementwise import compare
+from nabla_mlir.ops.indexing import along_axis
+from nabla_mlir.ops.kinds import all_prefixed, general
+from nabla_mlir.ops.registry import MaybeZero, Region, Zero, clone_op
+from nabla_mlir.ops.samples import Case
+from nabla_mlir.ops.shape import iota
+from nabla_mlir.ops.tensor import Tensor
+
+
+def emit_comparator(region: ir.Region, direction: str, operands: Sequence[Tensor]) -> None:
+    """Fills a region with the comparison of the first operand's elements; floats in total order."""
+    types = [tensor_type((), x.dtype) for x in operands for _ in range(2)]
+    block = ir.Block.create_at_start(region, types, [ir.Location.unknown()] * len(types))
+    with ir.InsertionPoint(block):
+        a, b = (Tensor(v) for v in block.arguments[:2])
+        kind = "TOTALORDER" if a.dtype.kind not in "biu" else None
+        less = compare(a, b, comparison_direction=direction, compare_type=kind)
+        stablehlo.emit("stablehlo.return", [less.value], results=[])
+
+
+def _with_payload(source: Region, payload: ir.Type) -> Any:
+    """The comparator with two more arguments that it does not look at."""
+
+    def emit(region: ir.Region, _: Any, __: Any) -> None:
+        block = source.source.blocks[0]
+        types = [*(a.type for a in block.arguments), payload, payload]
+        new = ir.Block.create_at_start(region, types, [ir.Location.unknown()] * len(types))
+        mapping = {**source.captures, **dict(zip(block.arguments, list(new.arguments)[:-2], strict=True))}
+        with ir.InsertionPoint(new):
+            for op in block.operations:
+                clone_op(op.operation, mapping)
+
+    return emit
+
+
+def _sort_jvp(outs: Any, xs: Any, tangents: Any, dimension: int, is_stable: bool, comparator: Any) -> list[MaybeZero]:
+    """Tangents move as their primals do: the sort also carries the positions, which then read the tangents."""
+    dimension %= xs[0].ndim
+    position = iota(shape=xs[0].shape, dtype=np.dtype(np.int32), iota_dimension=dimension)
+    params = {"dimension": dimension, "is_stable": is_stable}
+    if isinstance(comparator, Region):
+        operands = [*xs, position]
+        op = stablehlo.emit(
+            "stablehlo.sort", [o.value for o in operands], results=[o.value.type for o in operands], regions=1,
+            attributes={k: sort.attributes[k].encode(v) for k, v in params.items()},  # type: ignore[arg-type]
+        )  # fmt: skip
+        _with_payload(comparator, tensor_type((), position.dtype))(op.regions[0], None, None)
+        results = [Tensor(r) for r in op.results]
+    else:
+        results = sort.apply([*xs, position], {**params, "comparator": comparator})
+    *values, order = results
+    outs[:] = values
+    return [t if isinstance(t, Zero) else along_axis(t, order, dimension) for t in tangents]
+
+
+def _sort_batch(xs: Any, mapped: Any, size: int, dimension: int, **params: Any) -> list[Tensor]:
+    dimension = dimension + 1 if dimension >= 0 else dimension  # counted from the end it does not move
+    return sort.apply(all_prefixed(xs, mapped, size), {"dimension": dimension, **params})
+
+
+sort = general(
+    "stablehlo.sort", doc="The operands reordered together along `dimension` by a comparator.",
+    attributes={"dimension": I64, "is_stable": Bool}, defaults={"dimension": -1, "is_stable": False},
+    regions=("comparator",), emit_region=emit_comparator,
+    result=lambda *xs, **_: [(x.shape, x.dtype) for x in xs], jvp=_sort_jvp, batch=_sort_batch, multi=True,
+    sample=[Case(((2, 5),), {"dimension": 1, "is_stable": True, "comparator": "LT"}, numpy=lambda x: np.sort(x, 1)),
+            Case(((4, 2),), {"dimension": 0, "is_stable": True, "comparator": "GT"}, numpy=lambda x: -np.sort(-x, 0))],
+)  # fmt: skip

@@ -1,0 +1,50 @@
+"""Modules from what others write: MLIR text, bytecode, and portable artifacts (VHLO)."""
+
+from __future__ import annotations
+
+import re
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.context import context, parse_module
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.errors import ImportIRError
+from nabla_mlir.passes.inline_calls import remade
+from nabla_mlir.toolchain import run_compiler
+
+
+def parse(source: str | bytes) -> ir.Module:
+    """A module of StableHLO from text, bytecode or a portable artifact."""
+    try:
+        return from_portable(parse_module(source))
+    except ImportIRError as error:
+        if isinstance(source, bytes) and "'sdy'" in error.message:
+            raise ImportIRError(
+                error.message,
+                help="shardings of JAX (sdy) have no portable form that the compiler reads; export with "
+                "jax.config.update('jax_use_shardy_partitioner', False), or use nm.from_jax.",
+            ) from None
+        raise
+
+
+def from_portable(module: ir.Module) -> ir.Module:
+    """StableHLO from a portable artifact (VHLO), which only the compiler's own conversion reads."""
+    operations = [op.operation for op in module.body.operations]
+    if not any(op.name.startswith("vhlo.") for op in operations):
+        return module
+    with context():
+        for function in operations:
+            for op in list(nested(function)):
+                if op.name.startswith("vhlo.composite_"):
+                    remade(op, "vhlo.call_v1", {"callee": op.attributes["decomposition"]})
+    done = run_compiler(
+        ["--iree-input-type=auto", "--compile-to=input", "--mlir-print-ir-after-all", "--mlir-print-ir-module-scope",
+         "--mlir-disable-threading", "-", "-o", "-"],
+        str(module).encode(),
+    )  # fmt: skip
+    found = re.search(r"IR Dump After VhloLegalizeToStablehloPass(.*)\n", done.stderr)
+    if found is None or "Failed" in found[1]:
+        first = next((line for line in done.stderr.splitlines() if "error:" in line), "no conversion took place")
+        raise ImportIRError(f"importing requires a portable artifact that converts to StableHLO, got {first}")
+    text = done.stderr[found.end() :]
+    return parse_module(text[: text.index("\n}\n") + 3])  # the module; what follows are other dumps

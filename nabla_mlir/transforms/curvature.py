@@ -1,0 +1,164 @@
+"""Products with approximations of the Hessian: Gauss-Newton, Fisher and empirical Fisher matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nabla_mlir import numpy as nnp
+from nabla_mlir import pytree
+from nabla_mlir.eager import staged
+from nabla_mlir.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.transforms.gradients import value_and_grad
+from nabla_mlir.transforms.linear import pullback, pushed
+from nabla_mlir.vectorized import per_entry
+
+Byproducts = dict[str, Any]
+# (x, v, *data) -> (what is known on the way, the product)
+Product = Callable[..., tuple[Byproducts, Any]]
+
+
+def hessian_product(f: Callable[..., Any]) -> Product:
+    """H v of a scalar function, with its value and gradient: forward mode over both."""
+
+    def product(x: Any, v: Any, *data: Any) -> tuple[Byproducts, Any]:
+        both = lambda y: value_and_grad(f)(y, *data)  # noqa: E731
+        (value, gradient), (_, hv) = pushed(both, (x,), (v,), False)
+        return {"value": value, "gradient": gradient}, hv
+
+    return product
+
+
+def gauss_newton_product(model: Callable[..., Any], loss: Callable[..., Any]) -> Product:
+    """Jᵀ H_loss J v, with the value and the gradient of the loss of the model."""
+
+    def product(x: Any, v: Any, *data: Any) -> tuple[Byproducts, Any]:
+        out, jv = pushed(lambda y: model(y, *data), (x,), (v,), False)
+        both = lambda o: value_and_grad(loss)(o, *data)  # noqa: E731
+        (value, slope), (_, curved) = pushed(both, (out,), (jv,), False)
+        _, pull = pullback(lambda y: model(y, *data), (x,), False)
+        return {"value": value, "gradient": pull(slope)[0]}, pull(curved)[0]
+
+    return product
+
+
+def fisher_product(model: Callable[..., Any], distribution: str) -> Product:
+    """Jᵀ F J v, with the parameters of the distribution that the model gives."""
+    if distribution not in DISTRIBUTIONS:
+        raise TraceError(
+            f"a Fisher product requires a distribution among {', '.join(DISTRIBUTIONS)}, got {distribution!r}.",
+            where=user_frame(),
+        )
+    information = DISTRIBUTIONS[distribution]
+
+    def product(x: Any, v: Any, *data: Any) -> tuple[Byproducts, Any]:
+        out, jv = pushed(lambda y: model(y, *data), (x,), (v,), False)
+        _, pull = pullback(lambda y: model(y, *data), (x,), False)
+        outs, spec = pytree.flatten(out)
+        curved = [information(o, t) for o, t in zip(outs, pytree.flatten(jv)[0], strict=True)]
+        return {"value": out}, pull(pytree.unflatten(spec, curved))[0]
+
+    return product
+
+
+def empirical_fisher_product(losses: Callable[..., Any]) -> Product:
+    """Jᵀ J v / n of the losses of n samples, with the mean of the losses and its gradient."""
+
+    def product(x: Any, v: Any, *data: Any) -> tuple[Byproducts, Any]:
+        each, jv = pushed(lambda y: losses(y, *data), (x,), (v,), False)
+        if not isinstance(each, Tensor) or each.ndim != 1:
+            got = f"shape {each.shape}" if isinstance(each, Tensor) else type(each).__name__
+            raise ShapeError(
+                f"an empirical Fisher product requires a vector with the loss of each sample, got {got}.",
+                where=user_frame(),
+            )
+        _, pull = pullback(lambda y: losses(y, *data), (x,), False)
+        share = nnp.full(each.shape, 1.0 / each.size, each.dtype)
+        return {"value": nnp.mean(each), "gradient": pull(share)[0]}, pull(jv * share)[0]
+
+    return product
+
+
+def _categorical(logits: Any, t: Any) -> Any:
+    shifted = nnp.exp(logits - nnp.max(logits, axis=-1, keepdims=True))
+    p = shifted / nnp.sum(shifted, axis=-1, keepdims=True)
+    return p * (t - nnp.sum(p * t, axis=-1, keepdims=True))
+
+
+def _bernoulli(logits: Any, t: Any) -> Any:
+    p = 0.5 * (1.0 + nnp.tanh(0.5 * logits))
+    return p * (1.0 - p) * t
+
+
+# The Fisher information of one sample in its natural parameters, times a vector.
+DISTRIBUTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "gaussian": lambda mean, t: t,
+    "categorical": _categorical,
+    "bernoulli": _bernoulli,
+    "poisson": lambda log_rate, t: nnp.exp(log_rate) * t,
+}
+
+
+def _public(product: Product, name: str) -> Callable[..., Any]:
+    def call(x: Any, v: Any, *data: Any) -> Any:
+        return staged(per_entry(lambda x, v, *data: product(x, v, *data)[1]))(x, v, *data)
+
+    call.__name__ = name
+    return call
+
+
+def ggnvp(model: Callable[..., Any], loss: Callable[..., Any]) -> Callable[..., Any]:
+    """The Gauss-Newton product ``(x, v, *data) -> Jᵀ H J v``.
+
+    J is the Jacobian of ``out = model(x, *data)`` and H the Hessian of ``loss(out, *data)`` with respect to `out`.
+    Equal to the Hessian-vector product where the model is linear; positive semidefinite where the loss is convex.
+
+    Args:
+      model: any function of x and data; its result is a pytree of arrays.
+      loss: a scalar function of that result and the data.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> product = nm.ggnvp(lambda x: x * x, lambda out: (out * out).sum() / 2)
+      >>> product(np.array([1.0, 2.0]), np.array([1.0, 1.0])).tolist()
+      [4.0, 16.0]
+    """
+    return _public(gauss_newton_product(model, loss), "ggnvp")
+
+
+def fishervp(model: Callable[..., Any], distribution: str) -> Callable[..., Any]:
+    """The Fisher product ``(x, v, *data) -> Jᵀ F J v``, summed over all samples.
+
+    Args:
+      model: gives the natural parameters of a distribution for each sample.
+      distribution: "gaussian" (means, of variance 1), "categorical" (logits in the last axis), "bernoulli" (logits)
+        or "poisson" (logarithms of rates); F is its Fisher information, an expectation over the distribution itself.
+
+    Raises:
+      TraceError: there is no such distribution.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> nm.fishervp(lambda x: 2.0 * x, "gaussian")(np.array([1.0, 2.0]), np.array([1.0, 3.0])).tolist()
+      [4.0, 12.0]
+    """
+    return _public(fisher_product(model, distribution), "fishervp")
+
+
+def empirical_fishervp(losses: Callable[..., Any]) -> Callable[..., Any]:
+    """The empirical Fisher product ``(x, v, *data) -> 1/n Σ g_i g_iᵀ v``, g_i being the gradient of sample i.
+
+    Args:
+      losses: ``(x, *data) -> vector of the losses of the n samples``.
+
+    Raises:
+      ShapeError: the result is not a vector.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> rows = np.array([[1.0, 0.0], [0.0, 2.0]])
+      >>> nm.empirical_fishervp(lambda x, rows: rows @ x)(np.ones(2), np.ones(2), rows).tolist()
+      [0.5, 2.0]
+    """
+    return _public(empirical_fisher_product(losses), "empirical_fishervp")

@@ -1,0 +1,84 @@
+"""Which mapped axes each value carries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.batch import (
+    ALL_GATHER,
+    COLLECTIVES,
+    NOT_CARRIED,
+    REDUCTIONS,
+    VmapOp,
+    axis_of,
+)
+from nabla_mlir.dialects.context import context
+from nabla_mlir.passes.base import Pass, register
+
+RESULTS, ARGUMENTS = "batch.carries", "batch.arguments"
+Carried = dict[ir.Value, tuple[str, ...]]
+
+
+def _explain(block: ir.Block, carried: Carried, axes: tuple[str, ...], regional: tuple[str, ...]) -> None:
+    """Annotates the operations of a block inside maps over `axes`, whose region as a whole carries `regional`."""
+    for op in (o.operation for o in block.operations):
+        own = {axis for v in op.operands for axis in carried.get(v, ())} | set(regional)
+        if op.name == VmapOp.name:
+            _explain_map(op, carried, axes, own)
+            continue
+        for region in op.regions:
+            for inner in region.blocks:
+                carried.update((a, _ordered(own, axes)) for a in inner.arguments)
+                _explain(inner, carried, axes, _ordered(own, axes))
+                own |= {axis for o in inner.operations for v in o.operation.operands for axis in carried.get(v, ())}
+        if op.name in COLLECTIVES:
+            own = own - {axis_of(op)} if op.name in (*REDUCTIONS, ALL_GATHER) else own | {axis_of(op)}
+        carried.update((r, _ordered(own, axes)) for r in op.results)
+        if axes and len(op.results):
+            op.attributes[RESULTS] = _lists([carried[r] for r in op.results])
+
+
+def _explain_map(op: ir.Operation, carried: Carried, axes: tuple[str, ...], own: set[str]) -> None:
+    view = VmapOp(op)
+    inside = (*axes, *view.axes)
+    for argument, operand, places in zip(view.arguments, op.operands, view.in_axes, strict=True):
+        mapped = [axis for axis, place in zip(view.axes, places, strict=True) if place != NOT_CARRIED]
+        carried[argument] = (*carried.get(operand, ()), *mapped)
+    op.attributes[ARGUMENTS] = _lists([carried[a] for a in view.arguments])
+    _explain(view.block, carried, inside, ())
+    # Outside the map its own axes are ordinary ones.
+    for result, value in zip(op.results, view.terminator.operands, strict=True):
+        carried[result] = tuple(axis for axis in carried.get(value, ()) if axis not in view.axes)
+    if axes:
+        op.attributes[RESULTS] = _lists([carried[r] for r in op.results])
+
+
+def _ordered(names: set[str], axes: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(axis for axis in axes if axis in names)
+
+
+def _lists(values: list[tuple[str, ...]]) -> ir.Attribute:
+    lists = [ir.ArrayAttr.get([ir.StringAttr.get(n, context()) for n in names], context()) for names in values]
+    return ir.ArrayAttr.get(lists, context())
+
+
+@register
+@dataclass(frozen=True)
+class ExplainBatchPass(Pass):
+    """Annotate each value inside a `batch.vmap` with the axes it carries.
+
+    An operation gets `batch.carries`, a list of names for each of its results; a map gets `batch.arguments`, one for
+    each argument of its body. It changes nothing else; `nabla-opt --explain-batch` runs it before printing.
+    Example: tests/filecheck/passes/explain_batch.mlir
+    """
+
+    name: ClassVar[str] = "nabla-explain-batch"
+
+    def run(self, module: ir.Operation) -> None:
+        for op in module.regions[0].blocks[0].operations:
+            for region in op.operation.regions:
+                for block in region.blocks:
+                    _explain(block, {}, (), ())

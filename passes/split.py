@@ -1,0 +1,361 @@
+"""Partial evaluation: a function divided into what some of its arguments decide, and the rest."""
+
+from __future__ import annotations
+
+import functools
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.ad import STOP_GRADIENT
+from nabla_mlir.dialects.locations import named, source_of
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.errors import PassError
+from nabla_mlir.ops.elementwise import add, compare
+from nabla_mlir.ops.regions import body_of, emit_case, emit_while
+from nabla_mlir.ops.registry import clone_op
+from nabla_mlir.ops.tapes import INDEX, count_at, read_row, write_row
+from nabla_mlir.ops.tensor import Tensor, full, wrap
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.expand import EXPANSIONS, ExpandPass
+from nabla_mlir.passes.factor import factor
+from nabla_mlir.passes.inline_calls import InlineCallsPass
+from nabla_mlir.passes.remove_stop_gradient import RemoveStopGradientPass
+from nabla_mlir.passes.residuals import (
+    Choice,
+    Division,
+    Loop,
+    Residuals,
+    choose,
+    divide,
+    needed_by,
+    only_reads,
+    priced,
+)
+from nabla_mlir.passes.simplify import SimplifyPass, merge_duplicates, simplify_block
+
+Mapping = ChainMap[ir.Value, ir.Value]  # from a value of the whole function to its copy in a half
+
+
+@dataclass(frozen=True)
+class Split:
+    """What `split_function` made of a function.
+
+    Attributes:
+      known: ``(known arguments) -> (known results, residuals)``.
+      rest: ``(residuals, the other arguments) -> the other results``.
+      early: the indices of the results that the known half gives.
+      late: the indices of the other results.
+      nbytes: the bytes of the residuals.
+    """
+
+    known: ir.Operation
+    rest: ir.Operation
+    early: tuple[int, ...]
+    late: tuple[int, ...]
+    nbytes: int
+
+
+def split_function(
+    func: ir.Operation, known: Sequence[int], max_residual_bytes: int | None = None, collect_factors: bool = True
+) -> Split:
+    """Divides a function of plain StableHLO into two that are put behind it in the module; it then calls them.
+
+    Args:
+      func: a `func.func` without calls and without operations of `ad` and `batch`.
+      known: the indices of the known arguments.
+      max_residual_bytes: what the residuals may take; without a limit nothing that the known arguments decide is
+        computed in the rest, but for constants, views and reads of tapes.
+      collect_factors: multiply known factors of unknown values with each other first.
+
+    Raises:
+      PassError: the residuals cannot be made as small as that.
+    """
+    block = func.regions[0].blocks[0]
+    arguments = list(block.arguments)
+    unknown = [a for i, a in enumerate(arguments) if i not in set(known)]
+    if collect_factors:
+        factor(block, divide([op.operation for op in block.operations][:-1], unknown))
+        simplify_block(block)
+    *ops, terminator = (op.operation for op in block.operations)
+    outs = list(terminator.operands)
+    division = divide(ops, unknown)
+    residuals = _residuals(ops, division, max_residual_bytes)
+    if residuals is None:  # tapes may be what is too large
+        division = divide(ops, unknown, regions=False)
+        residuals = _residuals(ops, division, max_residual_bytes)
+    if residuals is None:
+        least = choose(needed_by(ops, division), division, priced(division, 0.0)).nbytes
+        raise PassError(
+            f"nabla-split requires max-residual-bytes of at least {least}, got {max_residual_bytes}.",
+            where=source_of(func.location),
+        )
+    early = [i for i, v in enumerate(outs) if v not in division.unknown]
+    late = [i for i, v in enumerate(outs) if v in division.unknown]
+    halves = _Halves(division, residuals)
+    name = func.attributes["sym_name"].value
+    kept = residuals.stored
+
+    def run_known(values: Sequence[ir.Value]) -> list[ir.Value]:
+        mapping = ChainMap(dict(zip([arguments[i] for i in known], values, strict=True)))
+        halves.known(ops, mapping)
+        return [mapping[v] for v in [*(outs[i] for i in early), *kept]]
+
+    with func.location, ir.InsertionPoint.after(func):
+        first = _function(f"{name}_known", [arguments[i].type for i in known], run_known)
+    stored = list(first.regions[0].blocks[0].operations)[-1].operation.operands
+    types = [v.type for v in list(stored)[len(early) :]]
+
+    def run_rest(values: Sequence[ir.Value]) -> list[ir.Value]:
+        mapping = ChainMap(dict(zip([*kept, *unknown], values, strict=True)))
+        halves.rest(ops, mapping)
+        return [mapping[outs[i]] for i in late]
+
+    with func.location, ir.InsertionPoint.after(first):
+        second = _function(f"{name}_rest", [*types, *(v.type for v in unknown)], run_rest)
+    split = Split(first, second, tuple(early), tuple(late), residuals.nbytes)
+    _compose(func, split, [arguments[i] for i in known], unknown)
+    return split
+
+
+def _residuals(ops: Sequence[ir.Operation], division: Division, limit: int | None) -> Residuals | None:
+    """The residuals that cost least, within the limit: the dearer storing is, the more is computed again."""
+    needed = needed_by(ops, division)
+    best = choose(needed, division, only_reads(division))
+    if limit is None or best.nbytes <= limit:
+        return best
+    found = choose(needed, division, priced(division, 0.0))
+    if found.nbytes > limit:
+        return None
+    low, high = 0.0, 1024.0  # what computing again weighs: too little, and enough to store everything
+    for _ in range(24):
+        middle = (low + high) / 2
+        tried = choose(needed, division, priced(division, middle))
+        if tried.nbytes <= limit:
+            found, low = tried, middle
+        else:
+            high = middle
+    return found
+
+
+@dataclass(frozen=True)
+class _Halves:
+    """Emits both halves of straight-line code, extending a mapping from its values to their copies."""
+
+    division: Division
+    residuals: Residuals
+
+    def known(self, ops: Iterable[ir.Operation], mapping: Mapping) -> None:
+        """What is known; a stored value in the region of an operation is mapped to its tape or slot behind that."""
+        for op in ops:
+            part = self.division.part(op)
+            if self.division.is_late(op):
+                continue
+            with named("split", op.location):
+                if isinstance(part, Loop):
+                    self._known_loop(op, part, mapping)
+                elif isinstance(part, Choice):
+                    self._known_choice(op, part, mapping)
+                else:
+                    clone_op(op, mapping)  # type: ignore[arg-type]  # any mutable mapping does
+
+    def rest(self, ops: Iterable[ir.Operation], mapping: Mapping) -> None:
+        """What is not known, and what is computed again; stored values are in the mapping."""
+        for op in ops:
+            part = self.division.part(op)
+            with named("split", op.location):
+                if isinstance(part, Loop):
+                    self._rest_loop(op, part, mapping)
+                elif isinstance(part, Choice):
+                    self._rest_choice(op, part, mapping)
+                elif self.division.is_late(op) or any(r in self.residuals.again for r in op.results):
+                    clone_op(op, mapping)  # type: ignore[arg-type]
+
+    def stored_in(self, op: ir.Operation) -> list[ir.Value]:
+        """The stored values in the regions of a divided operation."""
+        return [v for v in self.residuals.stored if op.results[0] in self.division.within.get(v, ())]
+
+    def empty(self, value: ir.Value, op: ir.Operation) -> Tensor:
+        """Zeros for what stands behind a divided operation for a stored value in it: a row for each iteration."""
+        around = self.division.within[value]
+        parts = [self.division.parts[o] for o in around[around.index(op.results[0]) :]]
+        shape, dtype = shape_and_dtype(value.type)
+        return full((*(p.counter.trips for p in parts if isinstance(p, Loop)), *shape), 0, dtype)
+
+    def _known_loop(self, op: ir.Operation, part: Loop, mapping: Mapping) -> None:
+        """The loop over the known carries, which fills a tape for each stored value."""
+        tests, test_ops, (predicate,) = body_of(op.regions[0])
+        arguments, ops, returned = body_of(op.regions[1])
+        carried = [i for i in range(len(arguments)) if i not in part.unknown]
+        stored, n = self.stored_in(op), len(carried)
+
+        def condition(carry: list[Tensor]) -> Tensor:
+            inner = _inside(mapping, [tests[i] for i in carried], carry[:n])
+            for test in test_ops:
+                clone_op(test, inner)  # type: ignore[arg-type]
+            return wrap(inner[predicate])
+
+        def body(carry: list[Tensor]) -> list[Tensor]:
+            inner = _inside(mapping, [arguments[i] for i in carried], carry[:n])
+            self.known(ops, inner)
+            rows = [write_row(t, wrap(inner[v]), carry[n]) for t, v in zip(carry[n + 1 :], stored, strict=True)]
+            return [*(wrap(inner[returned[i]]) for i in carried), add(carry[n], full((), 1, INDEX)), *rows]
+
+        inits = [wrap(mapping[op.operands[i]]) for i in carried]
+        tapes = [self.empty(v, op) for v in stored]
+        results = emit_while([*inits, full((), 0, INDEX), *tapes], condition, body)
+        mapping.update((op.results[i], r.value) for i, r in zip(carried, results[:n], strict=True))
+        mapping.update((v, r.value) for v, r in zip(stored, results[n + 1 :], strict=True))
+
+    def _rest_loop(self, op: ir.Operation, part: Loop, mapping: Mapping) -> None:
+        """The loop over the other carries, which reads the tapes."""
+        arguments, ops, returned = body_of(op.regions[1])
+        counting, stored = arguments[part.counter.carry], self.stored_in(op)
+
+        def condition(carry: list[Tensor]) -> Tensor:
+            return compare(carry[0], full((), part.counter.trips, INDEX), comparison_direction="LT")
+
+        def body(carry: list[Tensor]) -> list[Tensor]:
+            i = carry[0]
+            inner = _inside(mapping, [arguments[k] for k in part.unknown], carry[1:])
+            inner[counting] = count_at(i, part.counter, wrap(counting).dtype).value
+            inner.update((v, read_row(wrap(mapping[v]), i).value) for v in stored)
+            self.rest(ops, inner)
+            return [add(i, full((), 1, INDEX)), *(wrap(inner[returned[k]]) for k in part.unknown)]
+
+        inits = [wrap(mapping[op.operands[k]]) for k in part.unknown]
+        results = emit_while([full((), 0, INDEX), *inits], condition, body)[1:]
+        mapping.update((op.results[k], r.value) for k, r in zip(part.unknown, results, strict=True))
+
+    def _known_choice(self, op: ir.Operation, part: Choice, mapping: Mapping) -> None:
+        """The choice of the known results, and of each stored value: zeros where another branch was taken."""
+        early = [i for i in range(len(op.results)) if i not in part.unknown]
+        stored = self.stored_in(op)
+        if not early and not stored:
+            return
+
+        def branch(region: ir.Region) -> list[Tensor]:
+            _, ops, returned = body_of(region)
+            inner = _inside(mapping)
+            self.known(ops, inner)
+            kept = [wrap(inner[v]) if v in inner else self.empty(v, op) for v in stored]
+            return [*(wrap(inner[returned[i]]) for i in early), *kept]
+
+        index = wrap(mapping[op.operands[0]])
+        results = emit_case(index, [functools.partial(branch, region) for region in op.regions])
+        mapping.update((v, r.value) for v, r in zip([*(op.results[i] for i in early), *stored], results, strict=True))
+
+    def _rest_choice(self, op: ir.Operation, part: Choice, mapping: Mapping) -> None:
+        """The choice of the other results."""
+
+        def branch(region: ir.Region) -> list[Tensor]:
+            _, ops, returned = body_of(region)
+            inner = _inside(mapping)
+            self.rest(ops, inner)
+            return [wrap(inner[returned[i]]) for i in part.unknown]
+
+        index = wrap(mapping[op.operands[0]])
+        results = emit_case(index, [functools.partial(branch, region) for region in op.regions])
+        mapping.update((op.results[i], r.value) for i, r in zip(part.unknown, results, strict=True))
+
+
+def _inside(outer: Mapping, arguments: Sequence[ir.Value] = (), values: Sequence[Tensor] = ()) -> Mapping:
+    """The mapping in a region: what is added to it ends with the region."""
+    return outer.new_child({a: v.value for a, v in zip(arguments, values, strict=True)})
+
+
+# ---------------------------------------------------------------- functions
+
+
+def _function(
+    name: str, inputs: Sequence[ir.Type], make: Callable[[Sequence[ir.Value]], Sequence[ir.Value]]
+) -> ir.Operation:
+    """A function at the insertion point; `make` gets its arguments and returns what it returns."""
+    func = ir.Operation.create("func.func", attributes={"sym_name": ir.StringAttr.get(name),
+                               "function_type": _function_type(inputs, [])}, regions=1)  # fmt: skip
+    block = ir.Block.create_at_start(func.regions[0], list(inputs), [ir.Location.unknown()] * len(inputs))
+    with ir.InsertionPoint(block):
+        outs = make(list(block.arguments))
+        ir.Operation.create("func.return", operands=list(outs))
+    func.attributes["function_type"] = _function_type(inputs, [v.type for v in outs])
+    merge_duplicates(block)  # first: what counts rows may count what the loop counts
+    simplify_block(block)
+    return func
+
+
+def _function_type(inputs: Sequence[ir.Type], results: Sequence[ir.Type]) -> ir.Attribute:
+    return ir.TypeAttr.get(ir.FunctionType.get(list(inputs), list(results)))
+
+
+def _compose(func: ir.Operation, split: Split, known: Sequence[ir.Value], unknown: Sequence[ir.Value]) -> None:
+    """Replaces the body of the whole function by calls of its halves."""
+    block = func.regions[0].blocks[0]
+    for op in reversed([o.operation for o in block.operations]):
+        op.erase()
+    with func.location, ir.InsertionPoint(block):
+        first = _call(split.known, known)
+        count = len(split.early)
+        second = _call(split.rest, [*first[count:], *unknown])
+        outs = dict(zip([*split.early, *split.late], [*first[:count], *second], strict=True))
+        ir.Operation.create("func.return", operands=[outs[i] for i in range(len(outs))])
+
+
+def _call(func: ir.Operation, arguments: Sequence[ir.Value]) -> list[ir.Value]:
+    results = ir.FunctionType(ir.TypeAttr(func.attributes["function_type"]).value).results
+    callee = ir.FlatSymbolRefAttr.get(func.attributes["sym_name"].value)
+    call = ir.Operation.create(
+        "func.call", operands=list(arguments), results=list(results), attributes={"callee": callee}
+    )
+    return list(call.results)
+
+
+@register
+@dataclass(frozen=True)
+class SplitPass(Pass):
+    """Divide a function into what its known arguments decide, and the rest (partial evaluation).
+
+    `@f` becomes ``@f_known(known) -> (known results, residuals)`` and ``@f_rest(residuals, others) -> (other
+    results)``, and calls them. Of `jvp(grad f)(x; v)` with known x the rest is the linear map of v. Nothing that the
+    known arguments decide is computed in the rest, but for constants, views and reads of tapes. Loops of known length
+    are divided into one that fills tapes and one that reads them, choices by a known predicate into two choices.
+    Transforms are expanded and calls inlined first.
+    Example: tests/filecheck/passes/split.mlir
+    """
+
+    name: ClassVar[str] = "nabla-split"
+    known: tuple[int, ...] = ()  # indices of the known arguments
+    function: str = ""  # the function to divide; the only public one if not given
+    collect_factors: bool = True  # multiply known factors with each other first: fewer residuals, other rounding
+    max_residual_bytes: int = -1  # compute again in the rest what does not fit; -1 for no limit
+
+    def run(self, module: ir.Operation) -> None:
+        names = {op.name for op in nested(module)}
+        if "func.call" in names:
+            InlineCallsPass().run(module)
+        if names & {*EXPANSIONS, STOP_GRADIENT}:
+            for step in (ExpandPass(), RemoveStopGradientPass(), SimplifyPass()):
+                step.run(module)
+        func = self._chosen(module)
+        arguments = len(func.regions[0].blocks[0].arguments)
+        if not all(0 <= i < arguments for i in self.known):
+            raise PassError(
+                f"{self.name} requires known arguments among the {arguments} of the function, got {list(self.known)}.",
+                where=source_of(func.location),
+            )  # fmt: skip
+        limit = None if self.max_residual_bytes < 0 else self.max_residual_bytes
+        split_function(func, self.known, limit, self.collect_factors)
+
+    def _chosen(self, module: ir.Operation) -> ir.Operation:
+        functions = [o.operation for o in module.regions[0].blocks[0].operations if o.operation.name == "func.func"]
+        public = {f.attributes["sym_name"].value: f for f in functions if "sym_visibility" not in f.attributes}
+        if self.function in public:
+            return public[self.function]
+        if self.function or len(public) != 1:
+            raise PassError(
+                f"{self.name} requires the name of one public function, got {self.function!r} among {sorted(public)}."
+            )
+        return next(iter(public.values()))

@@ -1,0 +1,264 @@
+"""Any transform of an entry point: the function becomes the body of `ad` and `batch` operations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder, stablehlo
+from nabla_mlir.dialects.ad import JvpOp, VjpOp
+from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp, with_axes
+from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
+from nabla_mlir.errors import PassError
+from nabla_mlir.ops.registry import clone_op
+from nabla_mlir.passes.base import Pass, register
+
+Values = list[ir.Value]
+
+
+@register
+@dataclass(frozen=True)
+class TransformPass(Pass):
+    """Wrap an entry point in a transform; its arguments and results become those of the derivative or the map.
+
+    `jvp` takes tangents and gives them behind the results; `vjp` takes cotangents and gives those of `wrt` behind the
+    results; `grad` and `value_and_grad` need one scalar result; `hvp` takes a direction for each of `wrt`; `jacfwd`,
+    `jacrev` and `hessian` give one block for each result and each of `wrt`; `vmap` maps over a leading axis of `size`.
+    Repeat the pass to compose transforms, the first one innermost; `nabla-expand` then carries them out.
+    Example: tests/filecheck/passes/transform.mlir
+    """
+
+    name: ClassVar[str] = "nabla-transform"
+    apply: str = "grad"  # jvp, vjp, grad, value_and_grad, hvp, jacfwd, jacrev, hessian or vmap
+    entry: str = ""  # the function; may be left out if only one is public
+    wrt: tuple[int, ...] = (0,)  # the arguments that are differentiated
+    size: int = 0  # of the mapped axis
+    in_axes: tuple[int, ...] = ()  # where each argument carries the mapped axis, -1: not at all; leading if left out
+
+    def run(self, module: ir.Operation) -> None:
+        if self.apply not in _TRANSFORMS:
+            raise PassError(f"{self.name} requires one of {', '.join(_TRANSFORMS)}, got {self.apply!r}.")
+        function = self._entry(module)
+        with function.location, ir.InsertionPoint(function):
+            holder, body = _copied(function.regions[0].blocks[0])
+            types, make = _TRANSFORMS[self.apply](self, body)
+            attributes = {k: function.attributes[k] for k in ("sym_name", "sym_visibility") if k in function.attributes}
+            attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([], []))
+            made = ir.Operation.create("func.func", regions=1, attributes=attributes)
+            block = ir.Block.create_at_start(made.regions[0], types, [function.location] * len(types))
+            with ir.InsertionPoint(block):
+                outs = make(list(block.arguments))
+                ir.Operation.create("func.return", operands=outs)
+        kind = ir.FunctionType.get(types, [v.type for v in outs])
+        made.attributes["function_type"] = ir.TypeAttr.get(kind)
+        holder.erase()
+        function.erase()
+
+    def _entry(self, module: ir.Operation) -> ir.Operation:
+        functions = [o.operation for o in module.regions[0].blocks[0].operations if o.operation.name == "func.func"]
+        if self.entry:
+            chosen = [f for f in functions if f.attributes["sym_name"].value == self.entry]
+        else:
+            private = {f for f in functions
+                       if "sym_visibility" in f.attributes and f.attributes["sym_visibility"].value == "private"}  # fmt: skip
+            chosen = [f for f in functions if f not in private]
+        if len(chosen) != 1:
+            names = sorted(f.attributes["sym_name"].value for f in functions)
+            raise PassError(f"{self.name} requires one entry point, got {self.entry!r} among {names}.",
+                            help="choose it with entry=NAME.")  # fmt: skip
+        return chosen[0]
+
+    def require(self, condition: bool, what: str) -> None:
+        """Raises PassError unless the condition holds."""
+        if not condition:
+            raise PassError(f"{self.name}{{apply={self.apply}}} requires {what}.")
+
+
+# ---------------------------------------------------------------- bodies: blocks that end in stablehlo.return
+
+
+def _copied(block: ir.Block) -> tuple[ir.Operation, ir.Block]:
+    """A copy of a function's block, or of a body, as the body of a region operation, with the holder that owns it."""
+
+    def make(arguments: Values) -> Values:
+        mapping: dict[ir.Value, ir.Value] = dict(zip(block.arguments, arguments, strict=True))
+        *operations, last = (op.operation for op in block.operations)
+        for op in operations:
+            clone_op(op, mapping)
+        return [mapping.get(v, v) for v in last.operands]
+
+    return _body([a.type for a in block.arguments], make)
+
+
+def _body(types: Sequence[ir.Type], make: Callable[[Values], Values]) -> tuple[ir.Operation, ir.Block]:
+    holder = ir.Operation.create("ad.holder", regions=1)
+    block = ir.Block.create_at_start(holder.regions[0], list(types), [ir.Location.unknown()] * len(types))
+    with ir.InsertionPoint(block):
+        stablehlo.emit("stablehlo.return", make(list(block.arguments)), results=[])
+    return holder, block
+
+
+def _types(body: ir.Block) -> tuple[list[ir.Type], list[ir.Type]]:
+    """The types of the arguments and of the results of a body."""
+    return [a.type for a in body.arguments], [v.type for v in body.operations[len(body.operations) - 1].operands]
+
+
+def _has_tangent(type: ir.Type) -> bool:
+    return is_differentiable(shape_and_dtype(type)[1])
+
+
+def _differentiated(item: TransformPass, body: ir.Block) -> tuple[list[ir.Type], list[ir.Type], list[int]]:
+    """The types of arguments and results, and the results that are differentiated; `wrt` is checked."""
+    arguments, results = _types(body)
+    for i in item.wrt:
+        item.require(0 <= i < len(arguments), f"indices below {len(arguments)} in wrt, got {i}")
+        item.require(_has_tangent(arguments[i]), f"a floating-point argument at each index of wrt, got {arguments[i]}")
+    return arguments, results, [i for i, t in enumerate(results) if _has_tangent(t)]
+
+
+# ---------------------------------------------------------------- transforms: the argument types, and what makes the results
+Transformed = tuple[list[ir.Type], Callable[[Values], Values]]
+
+
+def _jvp(item: TransformPass, body: ir.Block, keep_results: bool = True) -> Transformed:
+    arguments, results, of = _differentiated(item, body)
+
+    def make(values: Values) -> Values:
+        n = len(arguments)
+        outs = list(JvpOp.build(values[:n], values[n:], body, item.wrt, of).op.results)
+        return outs if keep_results else outs[len(results) :]
+
+    return [*arguments, *(arguments[i] for i in item.wrt)], make
+
+
+def _vjp(item: TransformPass, body: ir.Block) -> Transformed:
+    arguments, results, of = _differentiated(item, body)
+
+    def make(values: Values) -> Values:
+        n = len(arguments)
+        return list(VjpOp.build(values[:n], values[n:], body, item.wrt, of).op.results)
+
+    return [*arguments, *(results[i] for i in of)], make
+
+
+def _grad(item: TransformPass, body: ir.Block, with_value: bool = False) -> Transformed:
+    arguments, results, of = _differentiated(item, body)
+    shape, dtype = shape_and_dtype(results[0])
+    item.require(len(results) == len(of) == 1 and shape == () and dtype.kind != "c",
+                 f"one real scalar result, got {', '.join(map(str, results))}")  # fmt: skip
+
+    def make(values: Values) -> Values:
+        one = builder.full(1, (), dtype).value
+        outs = list(VjpOp.build(values, [one], body, item.wrt, [0]).op.results)
+        return outs if with_value else outs[1:]
+
+    return arguments, make
+
+
+def _hvp(item: TransformPass, body: ir.Block) -> Transformed:
+    holder, gradient = _body(*_grad(item, body))
+    types, make = _jvp(item, gradient, keep_results=False)
+    return types, _then_erase(make, holder)
+
+
+def _hessian(item: TransformPass, body: ir.Block) -> Transformed:
+    holder, gradient = _body(*_grad(item, body))
+    types, make = _jacfwd(item, gradient)
+    return types, _then_erase(make, holder)
+
+
+def _then_erase(make: Callable[[Values], Values], holder: ir.Operation) -> Callable[[Values], Values]:
+    def run(values: Values) -> Values:
+        outs = make(values)
+        holder.erase()
+        return outs
+
+    return run
+
+
+def _basis(type: ir.Type) -> tuple[int, ir.Value]:
+    """The number of elements of a type, and its unit vectors along a leading axis."""
+    shape, dtype = shape_and_dtype(type)
+    n = math.prod(shape)
+    row, column = (builder.iota((n, n), d, np.int32) for d in (0, 1))
+    return n, builder.reshape(builder.convert(builder.eq(row, column), dtype), (n, *shape)).value
+
+
+def _over_basis(type: ir.Type, out_places: Sequence[int], make: Callable[[ir.Value], Values]) -> Values:
+    """A map of `make` over the unit vectors of a type; each result carries the axis at its place."""
+    n, basis = _basis(type)
+    holder, block = _body([type], lambda values: make(values[0]))
+    op = VmapOp.build([basis], block, ["basis"], [n], [[0]], [[p] for p in out_places]).op
+    holder.erase()
+    return list(op.results)
+
+
+def _block_shaped(value: ir.Value, result: ir.Type, argument: ir.Type) -> ir.Value:
+    shape = (*shape_and_dtype(result)[0], *shape_and_dtype(argument)[0])
+    return builder.reshape(builder.Val(value), shape).value
+
+
+def _jacfwd(item: TransformPass, body: ir.Block) -> Transformed:
+    arguments, results, of = _differentiated(item, body)
+
+    def make(values: Values) -> Values:
+        columns = []
+        for i in item.wrt:
+            holder, copy = _copied(body)
+            ranks = [len(shape_and_dtype(results[o])[0]) for o in of]
+
+            def push(t: ir.Value, copy: ir.Block = copy, i: int = i) -> Values:
+                return list(JvpOp.build(values, [t], copy, [i], of).op.results)[len(results) :]
+
+            columns.append(_over_basis(arguments[i], ranks, push))
+            holder.erase()
+        return [_block_shaped(column[k], results[o], arguments[i])
+                for k, o in enumerate(of) for i, column in zip(item.wrt, columns, strict=True)]  # fmt: skip
+
+    return arguments, make
+
+
+def _jacrev(item: TransformPass, body: ir.Block) -> Transformed:
+    arguments, results, of = _differentiated(item, body)
+
+    def make(values: Values) -> Values:
+        blocks: Values = []
+        for o in of:
+            holder, copy = _copied(body)
+
+            def pull(ct: ir.Value, copy: ir.Block = copy, o: int = o) -> Values:
+                return list(VjpOp.build(values, [ct], copy, item.wrt, [o]).op.results)[len(results) :]
+
+            rows = _over_basis(results[o], [0] * len(item.wrt), pull)
+            holder.erase()
+            blocks += [_block_shaped(row, results[o], arguments[i]) for row, i in zip(rows, item.wrt, strict=True)]
+        return blocks
+
+    return arguments, make
+
+
+def _vmap(item: TransformPass, body: ir.Block) -> Transformed:
+    arguments, results = _types(body)
+    places = item.in_axes or (0,) * len(arguments)
+    item.require(item.size > 0, f"the size of the mapped axis, got {item.size}")
+    item.require(len(places) == len(arguments), f"a place for each of {len(arguments)} arguments, got {list(places)}")
+    for place, type in zip(places, arguments, strict=True):
+        rank = len(shape_and_dtype(type)[0])
+        item.require(NOT_CARRIED <= place <= rank, f"places from -1 to {rank} for {type}, got {place}")
+
+    def make(values: Values) -> Values:
+        in_axes, out_axes = [[p] for p in places], [[0]] * len(results)
+        return list(VmapOp.build(values, body, ["batch"], [item.size], in_axes, out_axes).op.results)
+
+    return [with_axes(t, [p], [item.size]) for t, p in zip(arguments, places, strict=True)], make
+
+
+_TRANSFORMS: dict[str, Callable[..., Transformed]] = {
+    "jvp": _jvp, "vjp": _vjp, "grad": _grad, "value_and_grad": lambda item, body: _grad(item, body, with_value=True),
+    "hvp": _hvp, "jacfwd": _jacfwd, "jacrev": _jacrev, "hessian": _hessian, "vmap": _vmap,
+}  # fmt: skip

@@ -1,0 +1,172 @@
+"""Operators of SciPy: products in every form, counts, points that move, errors."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+import nabla_mlir as nm
+import nabla_mlir.numpy as nnp
+from nabla_mlir.errors import DtypeError, TraceError, TreeError
+from nabla_mlir.operators import NotFiniteError, StalePointError
+
+jax.config.update("jax_enable_x64", True)
+RNG = np.random.default_rng(3)
+BLOCK = 4
+
+
+def loss(xp: Any, params: Any, rows: Any) -> Any:
+    return xp.sum(xp.tanh(rows @ params["w"]) ** 2) + xp.sum(xp.exp(params["b"]) * params["w"][0])
+
+
+def point() -> tuple[dict[str, np.ndarray], np.ndarray]:
+    return {"w": RNG.normal(size=(2, 3)), "b": RNG.normal(size=3)}, RNG.normal(size=(7, 2))
+
+
+def dense(params: Any, rows: Any) -> np.ndarray:
+    flat, unravel = ravel_pytree(params)
+    return np.asarray(jax.hessian(lambda x: loss(jnp, unravel(x), rows))(flat))
+
+
+START = point()
+SHARED = nm.HessianOperator(lambda p, rows: loss(nnp, p, rows), *START, block=BLOCK)
+
+
+@pytest.fixture
+def H() -> Any:
+    return SHARED.clone()
+
+
+def test_products_in_every_form(H: Any) -> None:
+    A = dense(*START)
+    v = RNG.normal(size=9)
+    assert H.shape == (9, 9)
+    assert H.dtype == np.float64
+    np.testing.assert_allclose(H @ v, A @ v, rtol=1e-10)
+    np.testing.assert_allclose(H.T @ v, A @ v, rtol=1e-10)
+    np.testing.assert_allclose(H.H @ v[:, None], (A @ v)[:, None], rtol=1e-10)
+    np.testing.assert_allclose((2 * H + H) @ v, 3 * A @ v, rtol=1e-10)
+    np.testing.assert_allclose(H.to_dense(), A, rtol=1e-9, atol=1e-10)
+    for columns in (1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3):
+        V = RNG.normal(size=(9, columns))
+        np.testing.assert_allclose(H @ V, A @ V, rtol=1e-9, atol=1e-10)
+    tree = ravel_pytree(START[0])[1](v)
+    out = H.apply(jax.tree.map(np.asarray, tree))
+    np.testing.assert_allclose(np.concatenate([np.ravel(out["b"]), np.ravel(out["w"])]), A @ v, rtol=1e-10)
+    assert out["w"].version == H.version
+
+
+def test_counts_and_time(H: Any) -> None:
+    assert (H.products, H.updates) == (0, 1)
+    H @ np.ones(9)
+    H @ np.ones((9, 6))
+    assert H.products == 7
+    H.update(H.x + 1)
+    assert H.updates == 2
+    assert 0 < H.seconds < 10
+
+
+def test_it_moves(H: Any) -> None:
+    params, rows = point()
+    value, gradient = H.update(params, rows)
+    want = jax.value_and_grad(lambda p: loss(jnp, p, rows))(params)
+    assert value == pytest.approx(float(want[0]))
+    np.testing.assert_allclose(gradient, ravel_pytree(want[1])[0], rtol=1e-10)
+    np.testing.assert_allclose(H.to_dense(), dense(params, rows), rtol=1e-9, atol=1e-10)
+    flat = ravel_pytree(params)[0] * 0.5
+    H.update(np.asarray(flat))  # a vector, and the data as they are
+    np.testing.assert_allclose(
+        H.to_dense(), dense(jax.tree.map(lambda x: 0.5 * x, params), rows), rtol=1e-9, atol=1e-10
+    )
+
+
+def test_damping(H: Any) -> None:
+    plain = H.to_dense()
+    H.damping = 0.25
+    np.testing.assert_allclose(H.to_dense(), plain + 0.25 * np.eye(9), rtol=1e-12)
+    np.testing.assert_allclose(H @ np.ones(9), plain @ np.ones(9) + 0.25, rtol=1e-10)
+
+
+def test_for_optimisers(H: Any) -> None:
+    x = H.x + 0.1
+    updates = H.updates
+    value, gradient = H.objective(x)
+    np.testing.assert_allclose(H.hessp(x, gradient), H.to_dense() @ gradient, rtol=1e-9)
+    assert H.objective(x)[0] == value
+    assert H.updates == updates + 1
+
+
+def test_self_check(H: Any) -> None:
+    report = H.self_check()
+    assert report["symmetry"] <= report["rounding"]
+    assert report["finite_difference"] <= report["expected_difference"] < 1e-6
+
+
+def test_other_families() -> None:
+    x = RNG.normal(size=3)
+    stage = nm.ggnvp_module(lambda x: nnp.sin(x), lambda out: nnp.sum(out**3), nm.spec(3, "f64"))
+    G = nm.HessianOperator(stage, x)
+    np.testing.assert_allclose(G.to_dense(), np.diag(6 * np.sin(x) * np.cos(x) ** 2), rtol=1e-10, atol=1e-12)
+    J = nm.JacobianOperator(lambda x: nnp.outer(x, x)[:2], x)
+    want = np.asarray(jax.jacobian(lambda x: jnp.outer(x, x)[:2].ravel())(x))
+    assert J.shape == (6, 3)
+    np.testing.assert_allclose(J @ np.eye(3), want, rtol=1e-12)
+    np.testing.assert_allclose(J.T @ np.eye(6), want.T, rtol=1e-12)
+    np.testing.assert_allclose(J.H @ np.ones(6), want.T @ np.ones(6), rtol=1e-12)
+
+
+def test_a_point_that_is_not_finite(H: Any) -> None:
+    H.update(H.x * np.nan)  # not checked unless asked for
+    with pytest.raises(NotFiniteError, match="got NaN or infinity in the value, gradient, point, linearisation"):
+        H.update(H.x, check=True)
+    H.update(np.zeros(9), check=True)
+
+
+def test_threads_share_an_operator(H: Any) -> None:
+    A, results = dense(*START), {}
+
+    def work(i: int) -> None:
+        results[i] = [H @ np.eye(9)[i] for _ in range(50)]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i in range(8):
+        assert all(np.array_equal(r, results[i][0]) for r in results[i])
+        np.testing.assert_allclose(results[i][0], A[i], rtol=1e-9, atol=1e-10)
+    assert H.products == 400
+
+
+def test_a_stale_point_is_an_error(H: Any) -> None:
+    """Somebody moves the state behind the operator's back."""
+    H._call("update", *START)
+    with pytest.raises(StalePointError, match="the point of the operator's update 1, got that of 2"):
+        H @ np.ones(9)
+
+
+def test_clones_move_alone(H: Any) -> None:
+    other = H.clone()
+    before = H.to_dense()
+    other.update(np.zeros(9))
+    assert np.array_equal(H.to_dense(), before)
+    assert not np.array_equal(other.to_dense(), before)
+
+
+def test_errors(H: Any) -> None:
+    with pytest.raises(ValueError, match="dimension mismatch"):
+        H @ np.ones(8)
+    with pytest.raises(TreeError, match="requires the structure"):
+        H.update({"w": START[0]["w"]}, START[1])
+    with pytest.raises(DtypeError, match="requires leaves of one dtype, got float32, float64"):
+        nm.HessianOperator(lambda p: p[0] * p[1].astype("f64"), (np.float32(1.0), np.float64(1.0)))
+    stage = nm.hvp_module(lambda x: nnp.sum(x), nm.spec(2, "f64"), entry_points=("update", "apply"))
+    with pytest.raises(TraceError, match="requires the entry point self_check, got update, apply"):
+        nm.HessianOperator(stage, np.ones(2)).self_check()

@@ -1,0 +1,201 @@
+"""Physical operations: the suites of Hessians of cases.md, in every mode, alone and under one and two maps."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax import numpy as xp
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from xla import run_traced
+
+import nabla_mlir as nm
+import nabla_mlir.numpy as jnp
+from nabla_mlir import physical as ph
+from nabla_mlir.errors import ShapeError
+
+R = np.random.default_rng(1)
+MODES = ("fwd_fwd", "fwd_rev", "rev_fwd", "rev_rev")
+
+
+def batch_sum(x: Any) -> Any:
+    """The chain that leaks its prefix in the other system: axis 0 is the axis of the prefix."""
+    y = ph.broadcast_batch_dims(x, (3,))
+    return ph.reduce_sum_physical(y * y, axis=0).sum()
+
+
+def there_and_back(x: Any) -> Any:
+    moved = ph.move_axis_to_batch_dims(x, 1)
+    return (ph.move_axis_from_batch_dims(moved, batch_axis=0, logical_destination=1) ** 2).sum()
+
+
+def under_a_prefix(x: Any) -> Any:
+    """Products with another tensor for each entry of a prefix of two axes, which then comes back."""
+    y = ph.incr_batch_dims(ph.incr_batch_dims(x))
+    z = jnp.sin(y) * y.sum()
+    return (ph.decr_batch_dims(ph.decr_batch_dims(z)) ** 2).sum()
+
+
+W, V = R.random((3, 4)), R.random((2, 3))
+
+# ours, the same in JAX, and the shape of the argument
+SUITES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[int, ...]]] = {
+    "moveaxis_physical": (
+        lambda x: (ph.moveaxis_physical(x, 0, 2) ** 2).sum(), lambda x: (xp.moveaxis(x, 0, 2) ** 2).sum(), (2, 3, 4)),
+    "unsqueeze_squeeze": (
+        lambda x: (ph.squeeze_physical(ph.unsqueeze_physical(x, 0), 0) ** 3).sum(), lambda x: (x**3).sum(), (3, 4)),
+    "broadcast_to_physical": (
+        lambda x: (ph.broadcast_to_physical(x, (4, 2, 3)) ** 2).sum(), lambda x: 4 * (x**2).sum(), (2, 3)),
+    "reduce_sum_physical": (
+        lambda x: (ph.reduce_sum_physical(x * x, 1) ** 2).sum(), lambda x: ((x * x).sum(1) ** 2).sum(), (2, 3, 4)),
+    "mean_physical": (
+        lambda x: jnp.exp(ph.mean_physical(x * x, 2)).sum(), lambda x: xp.exp((x * x).mean(2)).sum(), (2, 3, 4)),
+    "broadcast_batch_dims": (batch_sum, lambda x: 3 * (x * x).sum(), (2, 4)),
+    "move_axis_chain": (there_and_back, lambda x: (x**2).sum(), (2, 3, 4)),
+    "reduce_max_physical": (
+        lambda x: ph.reduce_max_physical(x * x + 0.1, 2).sum(), lambda x: (x * x + 0.1).max(2).sum(), (2, 3, 4)),
+    "reduce_min_physical": (
+        lambda x: ph.reduce_min_physical(x * x + 0.1, 1).sum(), lambda x: (x * x + 0.1).min(1).sum(), (2, 3, 4)),
+    "prefix_of_two": (
+        under_a_prefix, lambda x: ((xp.sin(x) * x.sum(-1, keepdims=True)) ** 2).sum(), (2, 3, 2)),
+    "size_one": (
+        lambda x: (ph.decr_batch_dims(ph.reduce_sum_physical(ph.incr_batch_dims(x), 1, keepdims=True)) ** 3).sum(),
+        lambda x: (x.sum(1) ** 3).sum(), (1, 3)),
+    # The sibling suites: ordinary functions, in all modes.
+    "exp": (lambda x: jnp.exp(x).sum(), lambda x: xp.exp(x).sum(), (5,)),
+    "cubic": (lambda x: (x**3 + 2 * x**2 - 5 * x + 3).sum(), lambda x: (x**3 + 2 * x**2 - 5 * x + 3).sum(), (4,)),
+    "linear_layer": (lambda x: (jnp.dot(W, x) ** 2).sum(), lambda x: (xp.dot(W, x) ** 2).sum(), (4,)),
+    "sine_of_sums": (lambda x: jnp.sin((x**2).sum(0)).sum(), lambda x: xp.sin((x**2).sum(0)).sum(), (3, 4)),
+    "weighted": (lambda x: (V * x**2).sum(), lambda x: (V * x**2).sum(), (2, 3)),
+    "exp_of_means": (lambda x: jnp.exp((x**2).mean(1)).sum(), lambda x: xp.exp((x**2).mean(1)).sum(), (3, 4)),
+    "moved_cube": (
+        lambda x: (jnp.swapaxes(jnp.moveaxis(x.reshape(3, 2), 0, 1), 0, 1) ** 3).sum(), lambda x: (x**3).sum(), (2, 3)),
+    "broadcast_sine": (
+        lambda x: (jnp.broadcast_to(jnp.sin(x), (2, 4)) ** 2).sum(), lambda x: 2 * (xp.sin(x) ** 2).sum(), (4,)),
+    "getitem": (lambda x: x[0] ** 2 * x[1] + x[1] ** 3, lambda x: x[0] ** 2 * x[1] + x[1] ** 3, (2,)),
+    "swapped": (
+        lambda x: (jnp.sin(jnp.swapaxes(x, 0, 1)) * jnp.swapaxes(x, 0, 1)).sum(), lambda x: (xp.sin(x) * x).sum(),
+        (3, 4)),
+}  # fmt: skip
+
+
+ORDINARY = list(SUITES)[list(SUITES).index("exp") :]
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in ORDINARY)) for n in SUITES])
+def test_hessians_in_all_modes_alone_and_mapped(name: str) -> None:
+    f, g, shape = SUITES[name]
+    xs = R.normal(size=(2, 3, *shape))
+
+    def run(xs: Any) -> Any:
+        hessians = [nm.hessian(f, mode=mode) for mode in MODES]
+        return [[h(xs[0, 0]), nm.vmap(h)(xs[0]), nm.vmap(nm.vmap(h))(xs), nm.vmap(nm.vmap(h), 1)(xs)]
+                for h in hessians]  # fmt: skip
+
+    want = jax.vmap(jax.vmap(jax.hessian(g)))(xs)
+    for mode, (alone, mapped, twice, crosswise) in zip(MODES, run_traced(run, [xs]), strict=True):
+        np.testing.assert_allclose(alone, want[0, 0], rtol=1e-9, atol=1e-9, err_msg=mode)
+        np.testing.assert_allclose(mapped, want[0], rtol=1e-9, atol=1e-9, err_msg=mode)
+        np.testing.assert_allclose(twice, want, rtol=1e-9, atol=1e-9, err_msg=mode)
+        np.testing.assert_allclose(crosswise, want.swapaxes(0, 1), rtol=1e-9, atol=1e-9, err_msg=mode)
+
+
+THIRD = {
+    "sine_cosine": (lambda a: nm.vmap(lambda r: jnp.sin(r * r).sum())(a), lambda a: xp.sin(a * a).sum(1), (2, 3)),
+    "chain": (lambda x: (jnp.sin(x) * batch_sum(x)).sum(), lambda x: (xp.sin(x) * 3 * (x * x).sum()).sum(), (2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", THIRD)
+def test_third_order_in_all_eight_orders(name: str) -> None:
+    f, g, shape = THIRD[name]
+    x = R.normal(size=shape)
+    jacobians = {"fwd": nm.jacfwd, "rev": nm.jacrev}
+    orders = list(itertools.product(jacobians, repeat=3))
+
+    def run(x: Any) -> Any:
+        return [jacobians[a](jacobians[b](jacobians[c](f)))(x) for a, b, c in orders]
+
+    want = jax.jacfwd(jax.jacfwd(jax.jacrev(g)))(x)
+    for order, got in zip(orders, run_traced(run, [x]), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9, err_msg=str(order))
+
+
+def test_the_code_does_not_grow_with_the_size() -> None:
+    counts = {
+        nm.trace(nm.hessian(SUITES["reduce_sum_physical"][0]), nm.spec((2, n, 4))).lower().mlir().count("stablehlo.")
+        for n in (3, 5, 50)
+    }
+    assert len(counts) == 1
+
+
+REDUCTIONS = {
+    "sum": (ph.reduce_sum_physical, np.sum), "max": (ph.reduce_max_physical, np.max),
+    "min": (ph.reduce_min_physical, np.min), "mean": (ph.mean_physical, np.mean),
+}  # fmt: skip
+
+
+def table(x: Any) -> dict[str, Any]:
+    """One call of every operation and more, most of them under a prefix of one axis."""
+    y = ph.incr_batch_dims(x)
+    z = ph.move_axis_to_batch_dims(y, 1)
+    one = ph.unsqueeze_physical(y, 0)
+    return {
+        "incr": y, "decr": ph.decr_batch_dims(y), "to": z, "back": ph.move_axis_from_batch_dims(z, 0, 1),
+        "inner": ph.move_axis_from_batch_dims(z, batch_axis=1), "exchanged": ph.moveaxis_physical(y, 0, -1),
+        "wide": ph.broadcast_batch_dims(y, (5, 2)), "tall": ph.broadcast_to_physical(y, (5, 2, 3, 4)),
+        "unsqueeze_0": one, "unsqueeze_1": ph.unsqueeze_physical(y, 1), "unsqueeze_-1": ph.unsqueeze_physical(y, -1),
+        "squeeze": ph.squeeze_physical(one, 0),
+        **{f"{name}_{axis}_{keep}": function(y, axis, keepdims=keep) for name, (function, _) in REDUCTIONS.items()
+           for axis in (0, 1, -1) for keep in (False, True)},
+    }  # fmt: skip
+
+
+def test_the_table() -> None:
+    x = np.arange(24.0).reshape(2, 3, 4)
+    got = run_traced(table, [x])
+    # The data, and how many axes are prefix.
+    want: dict[str, tuple[np.ndarray, int]] = {
+        "incr": (x, 1), "decr": (x, 0), "to": (x.transpose(2, 0, 1), 2), "back": (x, 1),
+        "inner": (x.transpose(2, 0, 1), 1), "exchanged": (x.transpose(1, 2, 0), 1),
+        "wide": (np.broadcast_to(x, (5, 2, 3, 4)), 2), "tall": (np.broadcast_to(x, (5, 2, 3, 4)), 2),
+        "unsqueeze_0": (x[None], 2), "unsqueeze_1": (x[:, None], 1), "unsqueeze_-1": (x[..., None], 1),
+        "squeeze": (x, 1),
+        **{f"{name}_{axis}_{keep}": (reference(x, axis=axis, keepdims=keep), int(keep or axis != 0))
+           for name, (_, reference) in REDUCTIONS.items() for axis in (0, 1, -1) for keep in (False, True)},
+    }  # fmt: skip
+    assert got.keys() == want.keys()
+    for name, (data, prefix) in want.items():
+        assert ph.batch_dims(got[name]) == prefix, name
+        np.testing.assert_allclose(nm.devectorize(got[name]), data, err_msg=name)
+
+
+def test_prefixes_line_up_at_their_ends() -> None:
+    x, y = np.arange(6.0).reshape(2, 3), np.arange(3.0)
+    got = ph.incr_batch_dims(ph.incr_batch_dims(x)) * ph.incr_batch_dims(y)
+    np.testing.assert_array_equal(nm.devectorize(got), x * y)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: ph.decr_batch_dims(x), "decr_batch_dims requires a prefix, got none"),
+        (lambda x: ph.incr_batch_dims(ph.incr_batch_dims(ph.incr_batch_dims(x))), "requires a logical axis, got none"),
+        (lambda x: ph.moveaxis_physical(x, 2, 0), "moveaxis_physical requires one of 2 axes, got 2"),
+        (lambda x: ph.move_axis_from_batch_dims(x), "move_axis_from_batch_dims requires one of 0 axes, got 0"),
+        (lambda x: ph.squeeze_physical(x, 0), "squeeze_physical requires an axis of size 1, got 2"),
+        (lambda x: ph.broadcast_batch_dims(ph.incr_batch_dims(x), (3,)), r"that \(2,\) broadcasts to, got \(3,\)"),
+        (lambda x: ph.broadcast_to_physical(x, (3,)), r"that \(2, 3\) broadcasts to, got \(3,\)"),
+    ],
+)
+def test_errors(call: Callable[[Any], Any], message: str) -> None:
+    with pytest.raises(ShapeError, match=message):
+        call(np.zeros((2, 3)))

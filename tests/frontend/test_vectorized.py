@@ -1,0 +1,434 @@
+"""Vectorised tensors: every operation per entry, and gradients under both readings, against one oracle.
+
+The oracle: for each index of all named axes, the plain function on the entries at that index (jax.vmap, one axis after
+the other); a gradient of the parameter kind is its sum over the axes that the argument does not carry.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from xla import run_traced
+
+import nabla_mlir as nm
+import nabla_mlir.numpy as jnp
+from nabla_mlir.errors import ShapeError, TraceError
+from nabla_mlir.ops.linalg import cholesky, triangular_solve
+from nabla_mlir.ops.promotion import as_tensor
+
+
+class Ours:
+    """The functions of a case in this library ..."""
+
+    np, grad, hessian, hvp, jvp, vmap = jnp, nm.grad, nm.hessian, nm.hvp, nm.jvp, nm.vmap
+    cond, while_loop, fori_loop, scan = nm.cond, nm.while_loop, nm.fori_loop, nm.scan
+
+    @staticmethod
+    def cholesky(a: Any) -> Any:
+        return jnp.tril(cholesky(as_tensor((a + a.T) / 2), lower=True))
+
+    @staticmethod
+    def solve(a: Any, b: Any) -> Any:
+        params = {"left_side": True, "lower": True, "unit_diagonal": False, "transpose_a": "NO_TRANSPOSE"}
+        return triangular_solve(as_tensor(a), jnp.expand_dims(b, 1), **params)[:, 0]
+
+
+class Theirs:
+    """... and in JAX."""
+
+    np, grad, hessian, jvp, vmap = jax.numpy, jax.grad, jax.hessian, jax.jvp, jax.vmap
+    cond, while_loop, fori_loop, scan = jax.lax.cond, jax.lax.while_loop, jax.lax.fori_loop, jax.lax.scan
+
+    @staticmethod
+    def hvp(f: Any) -> Any:
+        return lambda x, v: jax.jvp(jax.grad(f), (x,), (v,))[1]
+
+    @staticmethod
+    def cholesky(a: Any) -> Any:
+        return jax.numpy.tril(jax.lax.linalg.cholesky(a))
+
+    @staticmethod
+    def solve(a: Any, b: Any) -> Any:
+        return jax.lax.linalg.triangular_solve(a, b[:, None], left_side=True, lower=True)[:, 0]
+
+
+@dataclass(frozen=True)
+class Input:
+    """The names of the leading axes of an array, in order."""
+
+    axes: str
+    array: np.ndarray
+
+
+def inp(axes: str, values: Any) -> Input:
+    return Input(axes, np.asarray(values, np.float64))
+
+
+def order_of(inputs: Sequence[Input]) -> str:
+    return "".join(dict.fromkeys("".join(i.axes for i in inputs)))
+
+
+def oracle(f: Callable[..., Any], inputs: Sequence[Input]) -> Any:
+    """``f`` at each index of all axes."""
+    mapped = f
+    for name in reversed(order_of(inputs)):
+        places = tuple(0 if name in i.axes else None for i in inputs)
+        mapped = jax.vmap(mapped, places)
+    axes = order_of(inputs)
+    arrays = [np.moveaxis(i.array, range(len(i.axes)), [sorted(i.axes, key=axes.index).index(a) for a in i.axes])
+              for i in inputs]  # fmt: skip
+    return mapped(*map(jax.numpy.asarray, arrays))
+
+
+def check(got: Any, want: Any, axes: str) -> None:
+    flat = jax.tree.leaves(got, is_leaf=lambda x: isinstance(x, nm.VectorizedArray))
+    for one, other in zip(flat, jax.tree.leaves(want), strict=True):
+        assert "".join(getattr(one, "vectorized_axes", {})) == axes
+        np.testing.assert_allclose(nm.devectorize(one), other, rtol=1e-9, atol=1e-12)
+
+
+def ours(f: Callable[..., Any], inputs: Sequence[Input], *, legalize: bool = False) -> Any:
+    def run(*arrays: Any) -> Any:
+        return f(*(nm.vectorize(x, list(i.axes)) if i.axes else x for x, i in zip(arrays, inputs, strict=True)))
+
+    return run_traced(run, [i.array for i in inputs], legalize=legalize)
+
+
+Case = tuple[Callable[..., Any], list[Input]]
+R = np.random.default_rng(0)
+N = 3
+SPD = [[[4, 2], [2, 5]], [[9, 3], [3, 5]], [[16, 4], [4, 8]]]
+
+# Of the inputs that are written in brackets the last one is captured: the gradient is of the others.
+GRADIENTS: dict[str, tuple[Callable[..., Any], list[Input], int]] = {
+    "S2_add": (lambda m, a, b: (a + b).sum(), [inp("x", [[1, 2], [3, 4]]), inp("y", [10, 20])], 2),
+    "S3_multiply": (lambda m, a, b: (a * b).sum(), [inp("x", [[1, 2], [3, 4]]), inp("y", [10, 20])], 2),
+    "S4_dot": (lambda m, x, w: m.np.dot(x, w), [inp("x", [[1, 2], [3, 4]]), inp("", [0.5, 0.5])], 1),
+    "S4_dot_all_pairs": (
+        lambda m, x, y: m.np.dot(x, y).sum(),
+        [inp("a", np.arange(18).reshape(2, 3, 3)), inp("r", np.arange(18).reshape(2, 3, 3))], 1),
+    "S5_dot_two_axes": (
+        lambda m, x, w: m.np.dot(x, w), [inp("ab", np.arange(1.0, 9).reshape(2, 2, 2)), inp("", [0.5, 0.5])], 1),
+    "S6_three_axes": (
+        lambda m, a, b, c: (a * b + c).sum(),
+        [inp("x", [[1, 2], [3, 4]]), inp("y", [10, 20]), inp("z", [100])], 3),
+    "S7_sine": (lambda m, a, b: m.np.sin(a + b).sum(), [inp("x", [[1, 2], [3, 4]]), inp("y", [0.5, 1])], 2),
+    "S8_cholesky": (lambda m, a: m.cholesky(a).sum(), [inp("b", SPD)], 1),
+    "S9_triangular_solve": (
+        lambda m, a, b: m.solve(a, b).sum(), [inp("", [[1, 0], [2, 3]]), inp("b", [[4, 5], [2, 3], [1, 1]])], 2),
+    "S10_triangular_solve_both": (
+        lambda m, a, b: m.solve(a, b).sum(),
+        [inp("b", [[[1, 0], [2, 3]], [[1, 0], [1, 1]]]), inp("b", [[4, 5], [2, 3]])], 2),
+    "S11_cond": (
+        lambda m, x: m.cond(x.sum() > 0, lambda s: s**2, lambda s: -s, x.sum()),
+        [inp("b", [[2, 3], [-5, -6], [1, 1]])], 1),
+    "S13_take_along_axis": (
+        lambda m, x: m.np.take_along_axis(x, m.np.array([2, 0, 1]), 0).sum() * x[0],
+        [inp("b", [[3, 1, 2], [6, 4, 5]])], 1),
+    "M1_add_scalar": (lambda m, y, x: (x + y).sum(), [inp("", 1.0), inp("x", [[1, 2, 3], [4, 5, 6]])], 2),
+    "M2_sine": (lambda m, y, x: (y + m.np.sin(x)).sum(), [inp("", 1.0), inp("x", [[1, 2, 3], [4, 5, 6]])], 2),
+    "M3_vector": (lambda m, y, x: (x + y).sum(), [inp("", [1, 1]), inp("b", [[1, 2], [3, 4], [5, 6]])], 1),
+    "M4_multiply": (lambda m, y, x: (x * y).sum(), [inp("", 2.0), inp("x", [[1, 2], [3, 4]])], 2),
+    "M5_captured": (lambda m, y, x: m.np.sin(x + y), [inp("", 1.0), inp("b", [0.5, 1, 1.5])], 1),
+    "M8_layer": (
+        lambda m, w, b, x: (1 / (1 + m.np.exp(-(m.np.dot(x, w) + b)))).sum(),
+        [inp("", [[0.5, -0.3], [0.2, 0.8]]), inp("", [0.1, -0.1]), inp("b", [[1, 2], [3, 4], [-1, 0.5]])], 3),
+    "M9_transpose_first": (lambda m, y, x: (y.T * x).sum(), [inp("", np.ones((2, 3))), inp("b", [1, 2, 3])], 2),
+    "M10_sizes_coincide": (lambda m, y, x: y.sum() * x, [inp("", [1, 2, 4]), inp("b", [1, 2, 3])], 2),
+    "X1_pairs": (lambda m, x, y: x * y, [inp("f", [2, 5]), inp("b", [3, 4])], 2),
+    "X2_sizes_differ": (lambda m, x, y: x + y, [inp("f", [2, 5]), inp("b", [3, 4, 5])], 2),
+    "X3_sine": (lambda m, x, y: m.np.sin(x + y), [inp("f", [0.5, 1]), inp("b", [0, 0.3])], 2),
+    "X4_square": (lambda m, x, y: x**2 * y, [inp("f", [2, 5]), inp("b", [3, 4])], 2),
+    "X5_captured_other_axis": (
+        lambda m, x, y: (x * y).sum(), [inp("a", R.random((2, 3))), inp("b", R.random((4, 3)))], 1),
+    "X5_equal_sizes": (lambda m, x, y: (x * y).sum(), [inp("a", R.random((3, 3))), inp("b", R.random((3, 3)))], 1),
+    "X5_size_one": (lambda m, x, y: (x * y).sum(), [inp("a", R.random((1, 3))), inp("b", R.random((1, 3)))], 1),
+    "X6_one_name": (lambda m, x, y: (x * y).sum(), [inp("x", R.random((2, 3))), inp("x", [10, 20])], 2),
+    "X7_partly_shared": (
+        lambda m, x, y: (x * y).sum(), [inp("ac", R.random((2, 3, 2))), inp("cb", R.random((3, 4, 2)))], 2),
+    "other_order": (
+        lambda m, x, y: (x * y).sum(), [inp("ac", R.random((2, 3, 2))), inp("ca", R.random((3, 2, 2)))], 2),
+    "while": (
+        lambda m, x, s: m.while_loop(lambda c: c[0].sum() < 50, lambda c: (c[0] * s + 1, c[1] + c[0].sum()), (x, 0.0))[1],
+        [inp("b", [[1, 2], [30, 4], [60, 1]]), inp("s", [1.5, 2.5])], 0),
+    "fori": (
+        lambda m, x, s: m.fori_loop(0, 4, lambda i, c: m.np.sin(c * s), x).sum(),
+        [inp("b", R.random((3, 2))), inp("s", [0.5, 2])], 2),
+    "scan": (
+        lambda m, x, s: m.scan(lambda c, r: (c * s + r, c * r), 0.5, x)[1].sum(),
+        [inp("b", R.random((3, 4))), inp("s", [0.5, 2])], 2),
+    "cond_on_another_axis": (
+        lambda m, p, x: m.cond(p > 0, lambda: x.sum() ** 2 * p, lambda: x[0]),
+        [inp("b", [1, -1, 2]), inp("a", R.random((2, 3)))], 2),
+    "indexing": (lambda m, x, y: (x[1:] * y[0] + x[0] ** 2).sum(), [inp("a", R.random((2, 3))), inp("b", R.random((4, 2)))], 2),
+    "norm_of_gradient": (
+        lambda m, x, y: (m.grad(lambda z: (z**3 * y).sum())(x) ** 2).sum(),
+        [inp("a", R.random((2, 3))), inp("b", [1, -1, 2])], 2),
+}  # fmt: skip
+
+
+def plain_gradient(f: Any, count: int) -> Any:
+    return jax.grad(lambda *a: f(Theirs, *a), tuple(range(count)))
+
+
+@pytest.mark.parametrize("name", [n for n, case in GRADIENTS.items() if case[2]])
+def test_gradients_of_the_union_kind(name: str) -> None:
+    f, inputs, count = GRADIENTS[name]
+    captured = len(inputs) - count
+
+    def gradient(*xs: Any) -> Any:
+        return nm.grad(lambda *a: f(Ours, *a, *xs[count:]), tuple(range(count)))(*xs[:count])
+
+    got, want = ours(gradient, inputs), oracle(plain_gradient(f, count), inputs)
+    check(got, want, order_of(inputs))
+    assert captured == 0 or len(got) == count
+
+
+@pytest.mark.parametrize("name", [n for n, case in GRADIENTS.items() if case[2]])
+def test_gradients_of_the_parameter_kind(name: str) -> None:
+    f, inputs, count = GRADIENTS[name]
+
+    def gradient(*xs: Any) -> Any:
+        g = nm.grad(lambda *a: f(Ours, *a, *xs[count:]), tuple(range(count)), vectorized="parameter")
+        return g(*xs[:count])
+
+    axes = order_of(inputs)
+    want = oracle(plain_gradient(f, count), inputs)
+    for one, other, given in zip(ours(gradient, inputs), want, inputs, strict=False):
+        summed = np.sum(other, axis=tuple(i for i, a in enumerate(axes) if a not in given.axes))
+        kept = [a for a in axes if a in given.axes]
+        check(one, np.moveaxis(summed, range(len(kept)), [given.axes.index(a) for a in kept]), given.axes)
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_values(name: str) -> None:
+    f, inputs, _ = GRADIENTS[name]
+    check(ours(lambda *a: f(Ours, *a), inputs), oracle(lambda *a: f(Theirs, *a), inputs), order_of(inputs))
+
+
+def test_numbers_of_the_cases() -> None:
+    # The oracle itself, where cases.md gives numbers.
+    f, inputs, _ = GRADIENTS["S7_sine"]
+    x, y = oracle(plain_gradient(f, 2), inputs)
+    np.testing.assert_allclose(x[0, 0], [0.07074, -0.80114], atol=1e-5)
+    np.testing.assert_allclose(y, [[-0.73041, -1.40614], [-1.14725, -0.36998]], atol=1e-5)
+    f, inputs, _ = GRADIENTS["S8_cholesky"]
+    (g,) = oracle(plain_gradient(f, 1), inputs)
+    np.testing.assert_allclose(g[0], [[0.1875, 0.125], [0.125, 0.25]], atol=1e-5)
+    f, inputs, _ = GRADIENTS["S9_triangular_solve"]
+    ga, gb = oracle(plain_gradient(f, 2), inputs)
+    np.testing.assert_allclose(gb, np.full((3, 2), 1 / 3))
+    np.testing.assert_allclose(np.tril(ga[0]), [[-4 / 3, 0], [-4 / 3, 1 / 3]])
+
+
+SECOND_ORDER: dict[str, tuple[Callable[..., Any], list[Input]]] = {
+    "hessian": (lambda m, x: m.hessian(lambda x: (x**3).sum() * x[0])(x), [inp("b", R.random((2, 3)))]),
+    "hessian_captured": (
+        lambda m, x, y: m.hessian(lambda x: (x**3 * y).sum() * x[0])(x),
+        [inp("b", R.random((2, 3))), inp("c", R.random((4, 3)))]),
+    "hvp_other_axis": (
+        lambda m, x, v: m.hvp(lambda x: (x**3).sum() * x[0])(x, v),
+        [inp("b", R.random((2, 3))), inp("k", R.random((4, 3)))]),
+    "hvp_shared_point": (
+        lambda m, x, v: m.hvp(lambda x: (x**3).sum() * x[0])(x, v),
+        [inp("", R.random(3)), inp("k", R.random((4, 3)))]),
+    "jvp_other_axis": (
+        lambda m, x, v: m.jvp(lambda x: m.np.sin(x) * x[0], (x,), (v,))[1],
+        [inp("b", R.random((2, 3))), inp("k", R.random((4, 3)))]),
+    "vmap": (
+        lambda m, x, y: m.vmap(lambda r: r * y, in_axes=1, out_axes=1)(x),
+        [inp("b", R.random((2, 3, 4))), inp("c", R.random((2, 3)))]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECOND_ORDER)
+def test_transforms_act_per_entry(name: str) -> None:
+    f, inputs = SECOND_ORDER[name]
+    check(ours(lambda *a: f(Ours, *a), inputs), oracle(lambda *a: f(Theirs, *a), inputs), order_of(inputs))
+
+
+LAPACK: dict[str, Callable[..., Any]] = {
+    "qr": lambda a: jax.numpy.linalg.qr(a)[0] @ jax.numpy.linalg.qr(a)[1],
+    "qr_r": lambda a: jax.numpy.abs(jax.numpy.linalg.qr(a)[1]),
+    "eigh": lambda a: jax.numpy.linalg.eigh(a)[0],
+    "svd": lambda a: jax.numpy.linalg.svd(a, full_matrices=False)[1],
+    "inverse": jax.numpy.linalg.inv,
+    "determinant": jax.numpy.linalg.det,
+}
+
+
+@pytest.mark.parametrize("name", LAPACK)
+def test_factorisations_per_entry(name: str) -> None:
+    given = inp("b", SPD)
+    f = nm.from_jax(LAPACK[name], given.array[0])
+    value = ours(f, [given], legalize=True)
+    check(value, oracle(LAPACK[name], [given]), "b")
+    gradient = ours(nm.grad(lambda a: (f(a) ** 2).sum()), [given], legalize=True)
+    check(gradient, oracle(jax.grad(lambda a: (LAPACK[name](a) ** 2).sum()), [given]), "b")
+
+
+# ---------------------------------------------------------------- axes taken apart
+
+
+def test_the_same_name_changes_its_meaning() -> None:
+    def f(x: Any) -> Any:
+        return nm.vectorize(nm.devectorize(x).reshape(1, 3, 1), "x").sum()
+
+    x = inp("x", [[1], [2], [3]])
+    for kind in ("union", "parameter"):
+        check(ours(nm.grad(f, vectorized=kind), [x]), np.ones((3, 1)), "x")
+
+
+def test_what_takes_axes_apart_is_differentiated_jointly() -> None:
+    x = inp("x", R.random((3, 2)))
+    check(ours(nm.grad(lambda x: (nm.devectorize(x) ** 2).sum()), [x]), 2 * x.array, "x")
+    weights = np.arange(3.0)
+    collapsed = ours(nm.grad(lambda x: (nm.revectorize(x, {"y": 6}) * nm.vectorize(np.arange(6.0), "y")).sum()), [x])
+    check(collapsed, np.arange(6.0).reshape(3, 2), "x")
+    renamed = ours(nm.grad(lambda x: (nm.revectorize(x, {"y": 3}, (2,)) * nm.vectorize(weights, "y")).sum()), [x])
+    check(renamed, np.repeat(weights[:, None], 2, 1), "x")
+
+
+def test_axes_made_inside_are_summed_over() -> None:
+    y = R.random((4, 3))
+    got = run_traced(nm.grad(lambda x: (nm.vectorize(y, "k") * x).sum()), [R.random(3)])
+    np.testing.assert_allclose(got, y.sum(0))
+
+
+def test_revectorize_and_reshape_vectors() -> None:
+    x = nm.vectorize(np.arange(12.0).reshape(2, 3, 2), ["a", "b"])
+    y = nm.revectorize(x, {"c": -1}, (3,))
+    assert (y.vectorized_axes, y.shape) == ({"c": 4}, (3,))
+    np.testing.assert_array_equal(nm.devectorize(y), np.arange(12.0).reshape(4, 3))
+    z = nm.vectorize(np.arange(6.0).reshape(3, 2), ["b", "k"])
+    one, two = nm.reshape_vectors([x, z], align_ranks=True)
+    assert (one.vectorized_axes, one.shape) == ({"a": 2, "b": 3, "k": 1}, (2,))
+    assert (two.vectorized_axes, two.shape) == ({"a": 1, "b": 3, "k": 2}, (1,))
+    again, _ = nm.reshape_vectors([nm.vectorize(np.zeros((3, 2)), ["b", "a"]), x])
+    assert list(again.vectorized_axes) == ["b", "a"]
+    _, turned = nm.reshape_vectors([nm.vectorize(np.zeros((3, 2)), ["b", "a"]), x])
+    np.testing.assert_array_equal(nm.devectorize(turned), np.arange(12.0).reshape(2, 3, 2).swapaxes(0, 1))
+
+
+def test_names_go_behind_those_there_are() -> None:
+    x = nm.vectorize(nm.vectorize(np.zeros((2, 3, 4)), "a"), {"b": 3})
+    assert (list(x.vectorized_axes.items()), x.shape, x.ndim, x.size) == ([("a", 2), ("b", 3)], (4,), 1, 4)
+    tree = nm.vectorize({"w": np.zeros((2, 3)), "b": np.zeros(2)}, "a")
+    assert (tree["w"].shape, tree["b"].shape) == ((3,), ())
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        ({"a": 3}, "vectorize requires axis 'a' of size 3, got 2"),
+        (["a", "b", "c"], r"vectorize requires an axis for each name, got 3 names for shape \(2, 4\)"),
+        (["a", "a"], r"vectorize requires different names, got \['a', 'a'\]"),
+    ],
+)
+def test_errors_of_vectorize(axes: Any, message: str) -> None:
+    with pytest.raises(ShapeError, match=message):
+        nm.vectorize(np.zeros((2, 4)), axes)
+
+
+def test_errors() -> None:
+    x = nm.vectorize(np.zeros((2, 4)), "a")
+    with pytest.raises(ShapeError, match="vectorize requires a name that is not taken, got 'a'"):
+        nm.vectorize(x, "a")
+    with pytest.raises(
+        ShapeError, match="an operation requires one size for each vectorised axis, got 2 and 3 for 'a'"
+    ):
+        x + nm.vectorize(np.zeros((3, 4)), "a")
+    with pytest.raises(ShapeError, match=r"revectorize requires sizes whose product is 8, got \(3, -1\)"):
+        nm.revectorize(x, {"c": 3}, (-1,))
+    with pytest.raises(ShapeError, match="reshape_vectors requires one size for each vectorised axis"):
+        nm.reshape_vectors([x, nm.vectorize(np.zeros(3), "a")])
+    with pytest.raises(
+        TraceError, match=r"a NumPy function requires an array without vectorised axes, got axes \['a'\]"
+    ):
+        np.asarray(x)
+    with pytest.raises(TraceError, match="devectorize, revectorize and reshape_vectors require"):
+        nm.while_loop(lambda c: c.sum() < 3, nm.devectorize, x)
+    with pytest.raises(TraceError, match="grad requires vectorized='union' or 'parameter', got 'both'"):
+        nm.grad(lambda x: x, vectorized="both")
+    with pytest.raises(ShapeError, match="got shape"):
+        nm.grad(lambda x: x)(x)
+
+
+def test_a_stretched_axis() -> None:
+    x, y = inp("a", R.random((1, 3))), inp("a", R.random((4, 3)))
+    check(ours(lambda x, y: x * y, [x, y]), x.array * y.array, "a")
+
+
+def test_the_target_is_never_copied() -> None:
+    # Two layers of shared weights: their values appear in no operation of the size of weights times entries.
+    def loss(w: Any, x: Any) -> Any:
+        return (jnp.dot(jnp.tanh(w), x) ** 2).sum()
+
+    lowered = nm.trace(lambda w, x: nm.devectorize(nm.grad(loss)(w, nm.vectorize(x, "b"))),
+                       nm.spec((5, 4)), nm.spec((7, 4))).lower()  # fmt: skip
+    tanh = [line for line in lowered.mlir().splitlines() if "stablehlo.tanh" in line]
+    assert len(tanh) == 1
+    assert "tensor<5x4xf32>" in tanh[0]
+    assert "broadcast_in_dim %arg0" not in lowered.mlir()
+
+
+def test_with_iree() -> None:
+    x, y = nm.vectorize(np.array([[1.0, 2.0], [3.0, 4.0]], np.float32), "x"), nm.vectorize(np.ones(3, np.float32), "y")
+    got = nm.grad(lambda x: (x**2 * y).sum())(x)
+    assert list(got.vectorized_axes) == ["x", "y"]
+    np.testing.assert_allclose(nm.devectorize(got)[:, 0], [[2, 4], [6, 8]])
+    assert "vectorized over x: 2" in repr(x)
+
+
+@nm.custom_jvp
+def damped(x: Any) -> Any:
+    """The sine, with another derivative."""
+    return jnp.sin(x)
+
+
+@damped.defjvp
+def _damped_jvp(primals: Any, tangents: Any) -> Any:
+    return jnp.sin(primals[0]), 0.5 * tangents[0]
+
+
+def test_functions_with_rules_of_their_own_act_per_entry() -> None:
+    x, w = inp("b", R.random((2, 3))), inp("k", R.random(4))
+    check(ours(lambda x, w: damped(x * w), [x, w]), oracle(lambda x, w: jax.numpy.sin(x * w), [x, w]), "bk")
+    got = ours(nm.grad(lambda x, w: damped(x * w).sum()), [x, w])
+    check(got, oracle(lambda x, w: 0.5 * w * jax.numpy.ones(3), [x, w]), "bk")
+    kept = ours(nm.grad(lambda x, w: nm.checkpoint(lambda x: jnp.sin(x * w).sum())(x)), [x, w])
+    check(kept, oracle(jax.grad(lambda x, w: jax.numpy.sin(x * w).sum()), [x, w]), "bk")
+
+
+@pytest.mark.parametrize("name", ["qr", "inv", "det", "eigvalsh", "svdvals"])
+def test_linear_algebra_per_entry(name: str) -> None:
+    def f(lib: Any, a: Any) -> Any:
+        if name == "qr":
+            q, r = lib.linalg.qr(a)
+            return q @ r * lib.abs(r)
+        return getattr(lib.linalg, name)(a)
+
+    given = inp("b", SPD)
+    check(ours(lambda a: f(jnp, a), [given], legalize=True), oracle(lambda a: f(jax.numpy, a), [given]), "b")
+    gradient = ours(nm.grad(lambda a: (f(jnp, a) ** 2).sum()), [given], legalize=True)
+    check(gradient, oracle(jax.grad(lambda a: (f(jax.numpy, a) ** 2).sum()), [given]), "b")
+
+
+def test_eager_linear_maps() -> None:
+    x = nm.vectorize(np.array([1.0, 2.0], np.float32), "b")
+    y, pull = nm.vjp(lambda x: x * x, x)
+    _, push = nm.linearize(lambda x: x * x, x)
+    for linear in (lambda v: pull(v)[0], push):
+        got = linear(y)
+        assert got.vectorized_axes == {"b": 2}
+        np.testing.assert_allclose(nm.devectorize(got), [2, 16])

@@ -1,0 +1,121 @@
+"""Where derivatives are a matter of convention: ties, zeros, what a selection does not take, infinities, no tangents."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parent.parent)]
+
+from xla import run_traced
+
+import nabla_mlir as nm
+from nabla_mlir import numpy as nnp
+from nabla_mlir.errors import DtypeError
+from nabla_mlir.ops.elementwise import clamp
+
+INF, NAN = np.inf, np.nan
+
+
+def _where(x: Any, f: Callable[[Any], Any]) -> Any:
+    return nnp.where(x > 0, f(x), 0.0)
+
+
+# What is differentiated, where, and the gradient of its sum.
+CASES: dict[str, tuple[Callable[..., Any], list[list[float]], list[list[float]]]] = {
+    "maximum: equal operands share": (nnp.maximum, [[1, 2, 0], [1, 1, 3]], [[0.5, 1, 0], [0.5, 0, 1]]),
+    "minimum: equal operands share": (nnp.minimum, [[1, 2, 0], [1, 1, 3]], [[0.5, 0, 1], [0.5, 1, 0]]),
+    "max: all that attain it share": (nnp.max, [[1, 3, 3, 3]], [[0, 1 / 3, 1 / 3, 1 / 3]]),
+    "min: all that attain it share": (nnp.min, [[1, 1, 2]], [[0.5, 0.5, 0]]),
+    "sort: each element keeps its own": (lambda x: nnp.sort(x) * np.arange(4.0), [[2, 1, 2, 1]], [[2, 0, 3, 1]]),
+    "x**y at x = 0": (nnp.power, [[0, 0, 0], [0, 1, 2]], [[0, 1, 0], [0, 0, 0]]),
+    "x**y at x < 0": (nnp.power, [[-2, -2], [2, 3]], [[-4, 12], [NAN, NAN]]),
+    "x**2 at x <= 0": (lambda x: x**2, [[-1, 0]], [[-2, 0]]),
+    "x**0": (lambda x: x**0, [[0, -1]], [[0, 0]]),
+    "x**0.5 at 0": (lambda x: x**0.5, [[0, 4]], [[INF, 0.25]]),
+    "product with one zero": (nnp.prod, [[0, 2, 3]], [[6, 0, 0]]),
+    "product with two zeros": (nnp.prod, [[0, 2, 0]], [[0, 0, 0]]),
+    "cumulative product with a zero": (nnp.cumprod, [[2, 0, 3]], [[1, 8, 0]]),
+    "|x| at 0": (nnp.abs, [[0, 2, -2]], [[1, 1, -1]]),
+    "sign": (nnp.sign, [[0, 2, -2]], [[0, 0, 0]]),
+    "max(x, 0) at 0": (lambda x: nnp.maximum(x, 0.0), [[0, 1, -1]], [[0.5, 1, 0]]),
+    "relu at 0": (nm.nn.relu, [[0, 1, -1]], [[0, 1, 0]]),
+    "clamp at a bound": (lambda x: clamp(x * 0 - 1.0, x, x * 0 + 1.0), [[-1, 0, 1, 2]], [[0, 1, 0, 0]]),
+    "clamp with crossed bounds": (clamp, [[2.0], [1.5], [1.0]], [[0], [0], [1]]),
+    "sqrt at 0": (nnp.sqrt, [[0, 4]], [[INF, 0.25]]),
+    "norm at 0": (nnp.linalg.norm, [[0, 0]], [[0, 0]]),
+    "where: log not taken": (lambda x: _where(x, nnp.log), [[0, -1, 2]], [[0, 0, 0.5]]),
+    "where: sqrt not taken": (lambda x: _where(x, nnp.sqrt), [[0, 4]], [[0, 0.25]]),
+    "where: 1/x not taken, twice used": (lambda x: _where(x, lambda v: 1 / v + nnp.log(v)), [[0, 2]], [[0, 0.25]]),
+    "where: a chain not taken": (lambda x: _where(x, lambda v: nnp.exp(1 / v) / v), [[0, 1]], [[0, -2 * np.e]]),
+    "where: overflow not taken": (lambda x: nnp.where(x < 100, nnp.exp(x), 0.0), [[1000, 0]], [[0, 1]]),
+    "where: rows broadcast": (
+        lambda x: nnp.where(x > 0, nnp.broadcast_to(nnp.sqrt(x), (3, 2)), 0.0), [[0, 4]], [[0, 0.75]]),
+    "exp and tanh of infinities": (lambda x: nnp.exp(x) + nnp.tanh(x), [[-INF, NAN]], [[0, NAN]]),
+    "log of 0": (nnp.log, [[0]], [[INF]]),
+    "floor, round": (lambda x: nnp.floor(x) + nnp.rint(x), [[0.5, 1]], [[0, 0]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradient(name: str) -> None:
+    f, xs, wanted = CASES[name]
+    inputs = [np.array(x, np.float64) for x in xs]
+    got = run_traced(lambda *a: nm.grad(lambda *b: f(*b).sum(), tuple(range(len(a))))(*a), inputs)
+    np.testing.assert_allclose(got, np.array(wanted, np.float64), rtol=1e-12)
+
+
+def test_a_cotangent_that_happens_to_be_zero_has_a_tangent() -> None:
+    # (sqrt(x) - 1)^2 at x = 1: the cotangent of the square root is zero, the second derivative 1/2 is not.
+    f = lambda x: nnp.where(x > 0, (nnp.sqrt(x) - 1) ** 2, 0.0).sum()  # noqa: E731
+    x = np.array([1.0, 0.0])
+    np.testing.assert_allclose(run_traced(lambda x, v: nm.hvp(f)(x, v), [x, np.ones(2)]), [0.5, 0], rtol=1e-12)
+
+
+def test_sqrt_at_zero_under_a_zero_cotangent() -> None:
+    def both(x: Any, t: Any) -> Any:
+        return nm.jvp(nnp.sqrt, (x,), (t,))[1], nm.vjp(nnp.sqrt, x)[1](t)[0]
+
+    x, t = np.array([0.0, 0.0, 4.0]), np.array([0.0, 1.0, 1.0])
+    for got in run_traced(both, [x, t]):
+        np.testing.assert_array_equal(got, [0, INF, 0.25])
+
+
+def test_mixed_second_derivative_of_a_power_with_exponent_zero() -> None:
+    # d/dy (y x^(y-1)) at y = 0 is 1/x.
+    mixed = run_traced(lambda x, y: nm.grad(nm.grad(lambda x, y: x**y), 1)(x, y), [np.array(2.0), np.array(0.0)])
+    np.testing.assert_allclose(mixed, 0.5, rtol=1e-12)
+
+
+def test_integers_and_truth_values_have_no_tangent() -> None:
+    def f(tree: Any) -> Any:
+        return (tree["x"] * tree["n"]).sum() + nnp.where(tree["p"], tree["x"], 0.0).sum()
+
+    tree = {"x": np.ones(2), "n": np.array([2, 3]), "p": np.array([True, False])}
+    _, pull = nm.vjp(f, tree)
+    (ct,) = pull(np.float64(1))
+    np.testing.assert_array_equal(ct["x"], [3, 3])
+    assert ct["n"] is None
+    assert ct["p"] is None
+    with pytest.raises(DtypeError, match="grad requires"):
+        nm.grad(f)(tree)
+    assert nm.jvp(lambda n: n + 1, (np.array([1, 2]),), (None,))[1] is None
+
+
+def test_complex_derivatives() -> None:
+    z, t = np.array([1 + 2j]), np.array([0.5 - 1j])
+    # The transpose is plain, so that the gradient of a real function is the conjugate of the steepest ascent.
+    _, pull = nm.vjp(lambda z: (z * nnp.conj(z)).real.sum(), z)
+    np.testing.assert_allclose(pull(np.float64(1))[0], 2 * np.conj(z))
+    _, pushed = nm.jvp(lambda z: (z * nnp.conj(z)).real.sum(), (z,), (t,))
+    np.testing.assert_allclose(pushed, (2 * np.conj(z) * t).real.sum())
+    np.testing.assert_allclose(nm.grad(lambda z: (z**3).sum(), holomorphic=True)(z), 3 * z**2)
+    np.testing.assert_allclose(nm.jacrev(nnp.exp, holomorphic=True)(z), np.exp(z)[None])
+    np.testing.assert_allclose(nm.jacfwd(nnp.exp, holomorphic=True)(z), np.exp(z)[None])
+    with pytest.raises(DtypeError, match="holomorphic=True"):
+        nm.grad(lambda z: nnp.abs(z).sum())(z)
