@@ -9,6 +9,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.loop_kernels import loops_as_kernels
 from nabla_mlir.passes.schedule_blocks import separate_blocks
 from nabla_mlir.passes.schedule_convolutions import split_by_position
 from nabla_mlir.passes.schedule_products import schedule_products
@@ -30,6 +31,7 @@ class SchedulePass(Pass):
 
     name: ClassVar = "nabla-schedule"
     vector_bytes: int = 64  # width of the CPU's vector registers
+    kernels: bool = True  # run small loops as kernels of our own code
 
     def run(self, module: ir.Operation) -> None:
         for op in [op for op in nested(module) if op.name == "stablehlo.convolution"]:
@@ -40,6 +42,8 @@ class SchedulePass(Pass):
                     push_up_slices(block)
                     stacks_as_choices(block)
                     fold_reshapes(block)
+        if self.kernels:
+            loops_as_kernels(module, self.vector_bytes)
         for name in ("stablehlo.transpose", "stablehlo.dot_general"):
             for op in [op for op in nested(module) if op.name == name]:
                 separate_blocks(op)

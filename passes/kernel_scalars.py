@@ -1,0 +1,138 @@
+"""The elementwise operations of kernels: how each is written with `arith` and `math`, on scalars and on vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+# Of each dtype: the type in memory. That of a computation is the same, but for booleans.
+DTYPES = {"f32": "f32", "f64": "f64", "i1": "i8", "i32": "i32", "i64": "i64", "ui32": "i32", "ui64": "i64"}
+BYTES = {"f32": 4, "f64": 8, "i1": 1, "i32": 4, "i64": 8, "ui32": 4, "ui64": 8}
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """An operation by kind of operands: {0}, {1}, {2} stand for operands, {t} for the type, {d} for a direction.
+
+    `cost` is a number of instructions for a vector.
+    """
+
+    floats: str = ""
+    integers: str = ""
+    booleans: str = ""
+    unsigned: str = ""  # if it is not that of other integers
+    cost: int = 1
+
+    def supports(self, dtype: str) -> bool:
+        """True if there is code for operands of this dtype."""
+        return bool(self.text(dtype))
+
+    def text(self, dtype: str) -> str:
+        """The template for operands of this dtype."""
+        if dtype[0] == "u" and self.unsigned:
+            return self.unsigned
+        return self.floats if dtype[0] == "f" else self.booleans if dtype == "i1" else self.integers
+
+
+def _function(name: str, cost: int) -> Scalar:
+    return Scalar(f"math.{name} {{0}} : {{t}}", cost=cost)
+
+
+def _binary(floats: str, integers: str = "", booleans: str = "", unsigned: str = "", cost: int = 1) -> Scalar:
+    names = floats, integers, booleans, unsigned
+    return Scalar(*(f"{name} {{0}}, {{1}} : {{t}}" if name else "" for name in names), cost=cost)
+
+
+ELEMENTWISE = {
+    "add": _binary("arith.addf", "arith.addi", "arith.ori"),
+    "subtract": _binary("arith.subf", "arith.subi"),
+    "multiply": _binary("arith.mulf", "arith.muli", "arith.andi"),
+    "divide": _binary("arith.divf", cost=8),
+    "maximum": _binary("arith.maximumf", "arith.maxsi", "arith.ori", "arith.maxui", cost=3),
+    "minimum": _binary("arith.minimumf", "arith.minsi", "arith.andi", "arith.minui", cost=3),
+    "and": _binary("", "arith.andi", "arith.andi"),
+    "or": _binary("", "arith.ori", "arith.ori"),
+    "xor": _binary("", "arith.xori", "arith.xori"),
+    "shift_left": _binary("", "arith.shli"),
+    "shift_right_logical": _binary("", "arith.shrui"),
+    "shift_right_arithmetic": _binary("", "arith.shrsi"),
+    "negate": Scalar("arith.negf {0} : {t}"),
+    "abs": Scalar("math.absf {0} : {t}", "math.absi {0} : {t}"),
+    "sqrt": _function("sqrt", 10),
+    "rsqrt": _function("rsqrt", 15),
+    "exponential": _function("exp", 20),
+    "log": _function("log", 25),
+    "log_plus_one": _function("log1p", 30),
+    "exponential_minus_one": _function("expm1", 40),
+    "tanh": _function("tanh", 25),
+    "sine": _function("sin", 25),
+    "cosine": _function("cos", 25),
+    "power": _binary("math.powf", cost=60),
+    "floor": _function("floor", 1),
+    "ceil": _function("ceil", 1),
+    "round_nearest_even": _function("roundeven", 1),
+    "compare": Scalar(*("arith.cmp{d}, {0}, {1} : {t}",) * 3),
+    "select": Scalar(*("arith.select {0}, {1}, {2} : {t}",) * 3),
+}
+
+# Of `compare`: floats are ordered except NE.
+DIRECTIONS = {
+    "f": {"EQ": "f oeq", "NE": "f une", "LT": "f olt", "LE": "f ole", "GT": "f ogt", "GE": "f oge"},
+    "i": {"EQ": "i eq", "NE": "i ne", "LT": "i slt", "LE": "i sle", "GT": "i sgt", "GE": "i sge"},
+    "u": {"EQ": "i eq", "NE": "i ne", "LT": "i ult", "LE": "i ule", "GT": "i ugt", "GE": "i uge"},
+}
+
+
+def conversion(source: str, result: str) -> str | None:
+    """The operation of a `convert` or "" if the bits are the same; None if there is none (to i1)."""
+    if source == result:
+        return ""
+    if result == "i1":
+        return None
+    wide, signed = BYTES[result] - BYTES[source], source[0] == "i" and source != "i1"
+    if source[0] == result[0] == "f":
+        return "arith.extf" if wide > 0 else "arith.truncf"
+    if result[0] == "f":
+        return "arith.sitofp" if signed else "arith.uitofp"
+    if source[0] == "f":
+        return "arith.fptosi" if result[0] == "i" else "arith.fptoui"
+    if wide == 0:
+        return ""
+    return ("arith.extsi" if signed else "arith.extui") if wide > 0 else "arith.trunci"
+
+
+# The kinds of vector.reduction.
+VECTOR_COMBINATIONS = {
+    "add": {"f": "add", "i": "add", "u": "add", "i1": "or"},
+    "multiply": {"f": "mul", "i": "mul", "u": "mul", "i1": "and"},
+    "maximum": {"f": "maximumf", "i": "maxsi", "u": "maxui", "i1": "or"},
+    "minimum": {"f": "minimumf", "i": "minsi", "u": "minui", "i1": "and"},
+    "and": {"i": "and", "u": "and", "i1": "and"},
+    "or": {"i": "or", "u": "or", "i1": "or"},
+}
+
+
+def kind_of(dtype: str) -> str:
+    """ "f" for floating point, "i" and "u" for integers, "i1" for booleans."""
+    return dtype if dtype == "i1" else dtype[0]
+
+
+def literal(value: float | int | bool, dtype: str) -> str:
+    """A number as `arith.constant` wants it: floats by their bits, for they may be infinite or NaN."""
+    if dtype == "i1":
+        return "true" if value else "false"
+    if dtype[0] in "iu":
+        return str(int(value))
+    bits = np.array(value, f"f{BYTES[dtype]}").view(f"u{BYTES[dtype]}").item()
+    return f"0x{bits:0{2 * BYTES[dtype]}X}"
+
+
+def neutral(combine: str, dtype: str) -> str:
+    """The literal that a reduction starts from."""
+    if combine in ("maximum", "minimum") and dtype != "i1":
+        limits = (-np.inf, np.inf) if dtype[0] == "f" else np.iinfo(f"{dtype[0]}{BYTES[dtype]}")
+        low, high = limits if isinstance(limits, tuple) else (limits.min, limits.max)
+        return literal(high if combine == "minimum" else low, dtype)
+    one = {"add": 0, "or": 0, "maximum": 0, "multiply": 1, "minimum": 1, "and": 1 if dtype == "i1" else -1}
+    return literal(one[combine], dtype)

@@ -1,0 +1,224 @@
+"""Loops as kernels, compiled by IREE, against the same loops on XLA."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import numpy as np
+import pytest
+from iree.compiler import ir
+from xla import run_module
+
+import nabla_mlir as nm
+import nabla_mlir.numpy as jnp
+from nabla_mlir import CPU, runtime
+from nabla_mlir.compiler import compile_module
+from nabla_mlir.dialects.context import context, parse_module
+from nabla_mlir.lowering import legalize, lower_module
+from nabla_mlir.passes.loop_kernels import loops_as_kernels
+from nabla_mlir.tracing import Spec, trace_function
+
+rng = np.random.default_rng(5)
+
+
+def real(*shape, dtype="f4"):
+    return (rng.normal(size=shape) / 2).astype(dtype)
+
+
+def repeat(body, n=5):
+    """A loop of n rounds over `body(i, state)`."""
+    return lambda *state: nm.fori_loop(0, n, body, state)
+
+
+def tapes(x, xs):
+    def step(c, v):
+        c = jnp.tanh(c + v)
+        return c, c * v
+
+    last, ys = nm.scan(step, x, xs)
+    return last, ys
+
+
+def rnn(w, u, h, xs):
+    def step(h, x):
+        h = jnp.tanh(h @ w + x @ u)
+        return h, h
+
+    last, hs = nm.scan(step, h, xs)
+    return (hs**2).sum() + last.sum()
+
+
+def newton(x):
+    return nm.while_loop(lambda c: (c * c - 2).max() > 1e-6, lambda c: 0.5 * (c + 2 / c), x)
+
+
+def prefix(x):
+    def body(i, x):
+        row = jnp.where(jnp.arange(x.shape[1]) < i, x[i - 1] + x[0], x[i])
+        return jnp.dynamic_update_slice(x, row[None] * 0.5, (i, 0))
+
+    return nm.fori_loop(1, x.shape[0], body, x)
+
+
+def shifted_in_place(x):
+    """The part that is read overlaps the part that is written."""
+
+    def body(i, x):
+        return jnp.dynamic_update_slice(x, jnp.dynamic_slice(x, (i,), (x.shape[0] - 3,)), (i + 1,))
+
+    return nm.fori_loop(0, 4, body, x)
+
+
+def nested(x, w):
+    def outer(i, x):
+        y = nm.fori_loop(0, i + 1, lambda j, y: jnp.sin(y @ w) + j * 0.1, x)
+        return x + y
+
+    return nm.fori_loop(0, 4, outer, x)
+
+
+def nested_in_place(x):
+    def outer(i, x):
+        def inner(j, x):
+            part = jnp.dynamic_slice(x, (i, j), (1, 1)) + jnp.dynamic_slice(x, (j, i), (1, 1))
+            return jnp.dynamic_update_slice(x, part * 0.5, (i, j))
+
+        return nm.fori_loop(0, x.shape[1], inner, x)
+
+    return nm.fori_loop(0, x.shape[0], outer, x)
+
+
+def many_products(a, b, c, v):
+    def body(i, state):
+        m, v = state
+        m = (a @ m @ b.T + m.T @ c) / 40
+        return m, (m @ v + v @ m) / 3 + a[0] * (v @ v) / 40
+
+    return nm.fori_loop(0, 3, body, (a, v))
+
+
+def euler(x, theta):
+    def step(x, _):
+        dx = jnp.stack([theta[0] * x[:, 0] - theta[1] * x[:, 0] * x[:, 1], theta[2] * x[:, 0] - x[:, 1]], axis=1)
+        x = x + 0.05 * dx
+        return x, (x**2).sum()
+
+    last, losses = nm.scan(step, x, None, 7)
+    return losses.sum() + last.sum()
+
+
+REDUCTIONS = [
+    (lambda x, f=f, axis=axis: x * 0.5 + getattr(jnp, f)(x, axis=axis, keepdims=True))
+    for f in ("sum", "max", "min", "prod") for axis in (None, 0, 1, 2, (0, 2), (1, 2))
+]  # fmt: skip
+
+# name: (function, inputs)
+CASES = {
+    "prime": (repeat(lambda i, s: (jnp.tanh(s[0]) * s[1] + i.astype(s[0].dtype), s[0])), (real(37), real(37))),
+    "prime64": (repeat(lambda i, s: (s[0] * s[1] + 0.1, s[0])), (real(37, dtype="f8"), real(37, dtype="f8"))),
+    "matrix": (repeat(lambda i, s: (s[0] * 0.5 + s[1].T,  s[0].T)), (real(5, 7), real(7, 5))),
+    "scalars": (repeat(lambda i, s: (s[1], s[0] * 1.5 + i.astype("f4"))), (np.float32(1), np.float32(2))),
+    "one": (repeat(lambda i, s: (s[0] * 1.5, s[1] + s[0].reshape(()))), (real(1, 1), real(1))),
+    "none": (repeat(lambda i, s: (s[1], s[0] + 1), 0), (real(5), real(5))),
+    "fixed": (lambda x, y: nm.fori_loop(0, 3, lambda i, s: (s[0] + s[1], y), (x, x)), (real(9), real(9))),
+    "twice": (repeat(lambda i, s: (s[0] + s[1], s[0] + s[1] + 0)), (real(9), real(9))),
+    "booleans": (
+        repeat(lambda i, s: (s[0] ^ (s[1] > 0.1 * i), jnp.where(s[0], s[1], -s[1] * 0.9))),
+        (rng.random(21) > 0.5, real(21)),
+    ),
+    "integers": (
+        repeat(lambda i, s: (s[0] * 1103515245 + 12345 + i, jnp.maximum(s[1] * 3, -s[1]) - 7)),
+        (rng.integers(0, 1 << 30, 19).astype("i4"), rng.integers(-9, 9, 19).astype("i8")),
+    ),
+    "nans": (
+        repeat(lambda i, s: (jnp.maximum(s[0], s[1]), jnp.minimum(s[1], s[0]))),
+        (np.array([np.nan, 1, 2, np.inf, -np.inf], "f4"), np.array([1, np.nan, 3, 0, 0], "f4")),
+    ),
+    "tapes": (tapes, (real(3, 11), real(6, 3, 11))),
+    "newton": (newton, (np.array([1, 2, 3.5], "f8"),)),
+    "prefix": (prefix, (real(6, 5),)),
+    "shifted_in_place": (shifted_in_place, (real(12),)),
+    "nested": (nested, (real(3, 5), real(5, 5))),
+    "nested_in_place": (nested_in_place, (real(5, 5),)),
+    "many_products": (many_products, (real(19, 19), real(19, 19), real(19, 19), real(19))),
+    "small_products": (many_products, (real(3, 3), real(3, 3), real(3, 3), real(3))),
+    "products64": (many_products, tuple(real(*s, dtype="f8") for s in [(16, 16)] * 3 + [(16,)])),
+    "batched": (repeat(lambda i, s: (jnp.tanh(s[0] @ s[1]), jnp.tanh(s[1] @ s[0]))), (real(3, 5, 5), real(3, 5, 5))),
+    "euler": (nm.grad(euler, 1), (real(33, 2), real(3))),
+    "euler_hvp": (nm.hvp(euler), (real(33, 2), real(33, 2), real(3))),
+    "rnn": (nm.grad(rnn, (0, 1)), (real(7, 7), real(3, 7), real(2, 7), real(5, 2, 3))),
+    "rnn_hvp": (nm.hvp(rnn), (real(7, 7), real(7, 7), real(3, 7), real(2, 7), real(5, 2, 3))),
+    "rnn_vector": (nm.grad(rnn), (real(9, 9, dtype="f8"), real(9, 9, dtype="f8"), real(9, dtype="f8"), real(4, 9, dtype="f8"))),
+    "functions": (
+        repeat(lambda i, s: (jnp.exp(-s[0] ** 2) + jnp.log(2 + s[0]) + jnp.sqrt(1.5 + s[0]) * jnp.cos(s[0]) / (3 + jnp.sin(s[0])),)),
+        (real(23) * np.float32(0.5),),
+    ),
+    "functions64": (
+        repeat(lambda i, s: (jnp.exp(-s[0] ** 2) + jnp.log(2 + s[0]) + jnp.log1p(s[0] ** 2) - jnp.tanh(s[0]) + abs(s[0]),)),
+        (real(11, dtype="f8"),),
+    ),
+    "conversions": (
+        repeat(lambda i, s: (s[1].astype("f4") * 0.5, s[0].astype("f8") + (s[0] > 0) + i.astype("f8"))),
+        (real(9), real(9, dtype="f8")),
+    ),
+    "pieces": (
+        repeat(lambda i, s: (jnp.concatenate([s[0][3:], s[0][:3] * 2]), jnp.pad(s[1][1:-1], ((1, 1), (0, 0))) + s[1])),
+        (real(11), real(6, 5)),
+    ),
+    "stencil": (
+        repeat(lambda i, s: (jnp.concatenate([s[0][:1], 0.25 * s[0][:-2] + 0.5 * s[0][1:-1] + 0.25 * s[0][2:], s[0][-1:]]),)),
+        (real(67),),
+    ),
+    "views": (
+        repeat(lambda i, s: (s[0][::-1] * 0.5 + s[0].reshape(-1)[::4][:, None], s[0][:, ::2] + s[0].T.reshape(6, -1)[:, :2])),
+        (real(6, 4), real(6, 2)),
+    ),
+    "merged": (repeat(lambda i, s: (s[0] * 0.5, (s[0] * 2 + 1).reshape(15) + s[1])), (real(3, 5), real(15))),
+    "outside": (
+        lambda x, xs: nm.fori_loop(-3, 9, lambda i, s: s * 0.5 + jnp.dynamic_slice(xs, (i, i), (1, 4))[0], x),
+        (real(4), real(5, 9)),
+    ),
+    **{f"reduction{i}": (repeat(lambda i, s, f=f: (f(s[0]),), 2), (real(3, 18, 5) * np.float32(0.3),)) for i, f in enumerate(REDUCTIONS)},
+    "all": (repeat(lambda i, s: (s[0] & (s[0].all() | s[0].any(axis=0)),)), (rng.random((3, 21)) > 0.3,)),
+}  # fmt: skip
+
+
+def traced(name):
+    """The module of a case, and its inputs with those that the function has captured."""
+    function, inputs = CASES[name]
+
+    def flat(*tensors):
+        return nm.pytree.flatten(function(*tensors))[0]
+
+    arrays = [*map(np.asarray, inputs)]
+    module, captured = trace_function(flat, [Spec(x.shape, x.dtype) for x in arrays], "main")
+    lower_module(module)
+    return module, [*arrays, *captured]
+
+
+@pytest.fixture(scope="module")
+def cases():
+    """All cases in one module, their inputs, and what XLA makes of them."""
+    texts, inputs, wanted = [], {}, {}
+    for name in CASES:
+        module, inputs[name] = traced(name)
+        wanted[name] = run_module(str(module), inputs[name])
+        texts += [str(f).replace("@main", f"@{name}") for f in module.body.operations]
+    return "\n".join(texts), inputs, wanted
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+def test_kernels(cases, vector_bytes):
+    text, inputs, wanted = cases
+    legal = legalize(parse_module(text), CPU(reassociate=False))
+    with context(), ir.Location.unknown():
+        loops_as_kernels(legal.operation, vector_bytes)
+    assert "stablehlo.while" not in str(legal)
+    executable = runtime.Executable.load(compile_module(str(legal), CPU()), "local-sync")
+    for name, arrays in inputs.items():
+        for x, y in zip(executable.function(name)(arrays), wanted[name], strict=True):
+            tolerance = 2e-5 if y.dtype == np.float32 else 1e-12
+            np.testing.assert_allclose(np.asarray(x), y, rtol=tolerance, atol=tolerance, err_msg=name)
