@@ -114,7 +114,7 @@ VECTOR_COMBINATIONS = {
 
 
 def kind_of(dtype: str) -> str:
-    """ "f" for floating point, "i" and "u" for integers, "i1" for booleans."""
+    """The letter of a type: "f" for floating point, "i" and "u" for integers, "i1" for booleans."""
     return dtype if dtype == "i1" else dtype[0]
 
 
