@@ -41,8 +41,7 @@ def _function(name: str, cost: int) -> Scalar:
 
 def _binary(floats: str, integers: str = "", booleans: str = "", unsigned: str = "", cost: int = 1) -> Scalar:
     names = floats, integers, booleans, unsigned
-    texts = [f"{name} {{0}}, {{1}} : {{t}}" if name else "" for name in names]
-    return Scalar(texts[0], texts[1], texts[2], texts[3], cost)
+    return Scalar(*(f"{name} {{0}}, {{1}} : {{t}}" if name else "" for name in names), cost=cost)
 
 
 ELEMENTWISE = {
@@ -115,7 +114,7 @@ VECTOR_COMBINATIONS = {
 
 
 def kind_of(dtype: str) -> str:
-    """The kind of numbers: f for floating point, i and u for integers, i1 for booleans."""
+    """The letter of a type: "f" for floating point, "i" and "u" for integers, "i1" for booleans."""
     return dtype if dtype == "i1" else dtype[0]
 
 

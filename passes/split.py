@@ -70,17 +70,50 @@ def split_function(
       known: the indices of the known arguments.
       max_residual_bytes: what the residuals may take; without a limit nothing that the known arguments decide is
         computed in the rest, but for constants, views and reads of tapes.
-      collect_factors: multiply known factors of unknown values with each other first.
+      collect_factors: multiply known factors of unknown values with each other first, unless the residuals grow.
 
     Raises:
       PassError: the residuals cannot be made as small as that.
     """
-    block = func.regions[0].blocks[0]
-    arguments = list(block.arguments)
-    unknown = [a for i, a in enumerate(arguments) if i not in set(known)]
+    source = _copy(func)  # also lives in the module, until the halves are made
     if collect_factors:
-        factor(block, divide([op.operation for op in block.operations][:-1], unknown))
-        simplify_block(block)
+        _collect_factors(source, known)
+        if _state_bytes(source, known) > _state_bytes(func, known):  # what was shared is not any more
+            source.erase()
+            source = _copy(func)
+    split = _divided(source, known, max_residual_bytes, func)
+    source.erase()
+    return split
+
+
+def _copy(func: ir.Operation) -> ir.Operation:
+    with ir.InsertionPoint.after(func):
+        return func.clone().operation
+
+
+def _unknown(func: ir.Operation, known: Sequence[int]) -> list[ir.Value]:
+    return [a for i, a in enumerate(func.regions[0].blocks[0].arguments) if i not in set(known)]
+
+
+def _operations(func: ir.Operation) -> list[ir.Operation]:
+    return [op.operation for op in func.regions[0].blocks[0].operations][:-1]
+
+
+def _collect_factors(func: ir.Operation, known: Sequence[int]) -> None:
+    block = func.regions[0].blocks[0]
+    factor(block, divide(_operations(func), _unknown(func, known)))
+    simplify_block(block)
+
+
+def _state_bytes(func: ir.Operation, known: Sequence[int]) -> int:
+    division = divide(_operations(func), _unknown(func, known))
+    return choose(needed_by(_operations(func), division), division, only_reads(division)).nbytes
+
+
+def _divided(source: ir.Operation, known: Sequence[int], max_residual_bytes: int | None, func: ir.Operation) -> Split:
+    """The halves of `source`, a copy of `func`, which then calls them."""
+    block = source.regions[0].blocks[0]
+    arguments, unknown = list(block.arguments), _unknown(source, known)
     *ops, terminator = (op.operation for op in block.operations)
     outs = list(terminator.operands)
     division = divide(ops, unknown)
@@ -118,7 +151,7 @@ def split_function(
     with func.location, ir.InsertionPoint.after(first):
         second = _function(f"{name}_rest", [*types, *(v.type for v in unknown)], run_rest)
     split = Split(first, second, tuple(early), tuple(late), residuals.nbytes)
-    _compose(func, split, [arguments[i] for i in known], unknown)
+    _compose(func, split, known)
     return split
 
 
@@ -291,13 +324,13 @@ def _function_type(inputs: Sequence[ir.Type], results: Sequence[ir.Type]) -> ir.
     return ir.TypeAttr.get(ir.FunctionType.get(list(inputs), list(results)))
 
 
-def _compose(func: ir.Operation, split: Split, known: Sequence[ir.Value], unknown: Sequence[ir.Value]) -> None:
+def _compose(func: ir.Operation, split: Split, known: Sequence[int]) -> None:
     """Replaces the body of the whole function by calls of its halves."""
-    block = func.regions[0].blocks[0]
+    block, unknown = func.regions[0].blocks[0], _unknown(func, known)
     for op in reversed([o.operation for o in block.operations]):
         op.erase()
     with func.location, ir.InsertionPoint(block):
-        first = _call(split.known, known)
+        first = _call(split.known, [block.arguments[i] for i in known])
         count = len(split.early)
         second = _call(split.rest, [*first[count:], *unknown])
         outs = dict(zip([*split.early, *split.late], [*first[:count], *second], strict=True))

@@ -27,8 +27,8 @@ MAX_STACKED_BYTES = 1 << 26  # beyond, the tapes cost more memory than the dispa
 def stack_products(op: ir.Operation) -> bool:
     """Sums products after the loop: ``total += a_i b_i`` becomes one product over all rows of a and b.
 
-    Rows that are read from a tape are there already; others are written to one. Left alone where a bound on the
-    memory of the loop is given, or where the tapes would be large.
+    Rows that are read from a tape are there already; the other factor is written to one. Left alone where neither is on
+    a tape, where a bound on the memory of the loop is given, or where the tapes would be large.
     """
     counter = find_counter(op)
     if counter is None or counter.trips < 2 or MAX_RESIDUAL_BYTES in op.attributes:
@@ -66,9 +66,9 @@ def _stackable(product: ir.Operation, op: ir.Operation, counter: Counter) -> boo
     inside = values_inside(op)
     stored = [v for v in product.operands if tape_read(v, op, counter) is None]
     size = sum(int(np.prod((counter.trips, *x.shape))) * x.dtype.itemsize for x in map(wrap, stored))
-    return (
-        not dims["lhs_batching_dimensions"] and all(v in inside for v in product.operands) and size <= MAX_STACKED_BYTES
-    )
+    inner = not dims["lhs_batching_dimensions"] and all(v in inside for v in product.operands)
+    # With no tape at hand both operands are computed here, by a checkpoint's will perhaps: they are not stored.
+    return inner and len(stored) < 2 and size <= MAX_STACKED_BYTES
 
 
 def _stack(op: ir.Operation, counter: Counter, totals: dict[int, list[ir.Operation]]) -> None:
@@ -143,8 +143,8 @@ class StackProductsPass(Pass):
     """Sum products after a loop: ``total += a_i b_i`` becomes one product over all rows of a and b.
 
     This is what the gradient of a weight that every iteration uses is. Rows that are read from a tape are there
-    already; others are written to one. Left alone where a bound on the memory of the loop is given, or where the tapes
-    would be large.
+    already; the other factor is written to one. Left alone where neither is on a tape, where a bound on the memory of the
+    loop is given, or where the tapes would be large.
     Example: tests/filecheck/passes/stack_products.mlir
     """
 
