@@ -169,6 +169,15 @@ def _is_finite(x: Node) -> Node:
     return Node("compare", (size, _full(math.inf, x)), x.shape, "i1", {"direction": "LT"})
 
 
+def _sign(x: Node) -> Node:
+    """-1 or 1; a zero or NaN itself."""
+    result = x
+    for value, direction in ((-1, "LT"), (1, "GT")):
+        test = Node("compare", (x, _full(0, x)), x.shape, "i1", {"direction": direction})
+        result = Node("select", (test, _full(value, x), result), x.shape, x.dtype)
+    return result
+
+
 def _clamped(low: Node, x: Node, high: Node) -> Node:
     return Node("minimum", (Node("maximum", (x, low), x.shape, x.dtype), high), x.shape, x.dtype)
 
@@ -198,7 +207,7 @@ def _shifted(name: str) -> Callable[[Node, Node], Node]:
 _COMPOSITES: dict[str, Callable[..., Node]] = {
     "square": lambda x: Node("multiply", (x, x), x.shape, x.dtype),
     "is_finite": _is_finite,
-    "not": _not, "negate": _negative, "clamp": _clamped, "logistic": _logistic,
+    "not": _not, "negate": _negative, "sign": _sign, "clamp": _clamped, "logistic": _logistic,
     **{name: _shifted(name) for name in ("shift_left", "shift_right_logical", "shift_right_arithmetic")},
 }  # fmt: skip
 

@@ -68,6 +68,7 @@ ELEMENTWISE = {
     "tanh": _function("tanh", 25),
     "sine": _function("sin", 25),
     "cosine": _function("cos", 25),
+    "erf": _function("erf", 30),
     "power": _binary("math.powf", cost=60),
     "floor": _function("floor", 1),
     "ceil": _function("ceil", 1),
