@@ -33,8 +33,10 @@ class Node:
     def __post_init__(self) -> None:
         self.size = math.prod(self.shape)
         # Whether it changes while a loop runs, and whether its elements come from memory.
-        self.fixed = self.name not in ("argument", "result") and all(n.fixed for n in self.operands)
-        self.from_memory = self.name in ("input", "argument", "result") or any(n.from_memory for n in self.operands)
+        self.fixed: bool = self.name not in ("argument", "result") and all(n.fixed for n in self.operands)
+        self.from_memory: bool = self.name in ("input", "argument", "result") or any(
+            n.from_memory for n in self.operands
+        )
         is_computed = self.name in ELEMENTWISE or self.name in ("convert", "bitcast_convert", "reduce")
         self.is_work = self.size > 1 and self.from_memory and is_computed
 
@@ -162,6 +164,11 @@ def _negative(x: Node) -> Node:
     return Node("subtract", (_full(0, x), x), x.shape, x.dtype)
 
 
+def _is_finite(x: Node) -> Node:
+    size = Node("abs", (x,), x.shape, x.dtype)
+    return Node("compare", (size, _full(math.inf, x)), x.shape, "i1", {"direction": "LT"})
+
+
 def _clamped(low: Node, x: Node, high: Node) -> Node:
     return Node("minimum", (Node("maximum", (x, low), x.shape, x.dtype), high), x.shape, x.dtype)
 
@@ -190,6 +197,7 @@ def _shifted(name: str) -> Callable[[Node, Node], Node]:
 # Operations that are others, put together.
 _COMPOSITES: dict[str, Callable[..., Node]] = {
     "square": lambda x: Node("multiply", (x, x), x.shape, x.dtype),
+    "is_finite": _is_finite,
     "not": _not, "negate": _negative, "clamp": _clamped, "logistic": _logistic,
     **{name: _shifted(name) for name in ("shift_left", "shift_right_logical", "shift_right_arithmetic")},
 }  # fmt: skip

@@ -142,7 +142,9 @@ def _groups(before: Shape, after: Shape) -> Iterator[tuple[list[int], list[int]]
     """The smallest runs of dimensions that hold the same number of elements on both sides."""
     i = j = 0
     while i < len(before) or j < len(after):
-        left, right, n, m = [], [], 1, 1
+        left: list[int] = []
+        right: list[int] = []
+        n = m = 1
         while (not left and i < len(before)) or (not right and j < len(after)) or n != m:
             if i < len(before) and (n <= m or j == len(after)):
                 left.append(i)

@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from nabla_mlir.passes.kernel_code import NestWriter
-from nabla_mlir.passes.kernel_graph import Loop, Node, NotSupported, Region
+from nabla_mlir.passes.kernel_graph import Loop, Node, NotSupported
 from nabla_mlir.passes.kernel_index import ZERO, Affine
 from nabla_mlir.passes.kernel_plan import Planner, Store, starts_of
 from nabla_mlir.passes.kernel_scalars import BYTES
 from nabla_mlir.passes.kernel_writer import Buffer, Code
 
 MAX_BINDINGS = 30
+
+
+@dataclass(frozen=True)
+class _Array:
+    """A carry in memory: written in place, or twice there, so that an iteration reads one copy and writes the other."""
+
+    place: int  # among the carries
+    size: int
+    memory: Buffer
+    in_place: bool
+
+    def current(self, copy: str, level: int) -> Buffer:
+        """What an iteration reads; `copy` is 0 or 1."""
+        offset = ZERO if self.in_place else Affine(((copy, self.size),))
+        return replace(self.memory, offset=offset, floor=level)
+
+    def other(self, copy: str, level: int) -> Buffer:
+        """What an iteration writes."""
+        return replace(self.memory, offset=Affine(((copy, -self.size),), self.size), floor=level)
 
 
 class Kernel(NestWriter):
@@ -42,88 +62,74 @@ class Kernel(NestWriter):
 
     def loop(self, loop: Loop, outputs: Mapping[int, Buffer]) -> None:
         """Writes a loop; `outputs` are memory for some of its results."""
-        writer = self.writer
-        scalars = [i for i, n in enumerate(loop.inits) if n.size == 1]
-        in_place = {i for i in range(len(loop.inits)) if i not in scalars and _is_update(loop, i)}
-        arrays = [i for i in range(len(loop.inits)) if i not in scalars]
-        memory = {}
-        for i in arrays:
-            node = loop.inits[i]
-            memory[i] = outputs.get(i) if i in in_place else None
-            memory[i] = memory[i] or self.allocate(node.size * (1 if i in in_place else 2), node.dtype)
-        self._run([], [self._slot(loop.inits[i], memory[i]) for i in arrays], [loop.inits[i] for i in scalars])
-        first = [self.scalar(loop.inits[i]) for i in scalars]
-        # All other arrays lie twice in memory: an iteration reads one copy and writes the other.
-        first.append(writer.named(writer.integer(0), "index"))
-        types = ", ".join(c.type for c in first)
-        names = [[writer.fresh() for _ in first] for _ in range(2)]
-        result = writer.fresh()
+        writer, all_carries = self.writer, range(len(loop.inits))
+        scalars = [i for i in all_carries if loop.inits[i].size == 1]
+        arrays = [self._array(loop, i, outputs) for i in all_carries if i not in scalars]
+        self._run([], [self._slot(loop.inits[a.place], a.memory) for a in arrays], [loop.inits[i] for i in scalars])
+        # The last that is carried says which copy of the arrays is to be read.
+        first = [*(self.scalar(loop.inits[i]) for i in scalars), Code(writer.integer(0), "index")]
+        tested, inside = ([writer.fresh() for _ in first] for _ in range(2))
+        result, types = writer.fresh(), ", ".join(c.type for c in first)
 
-        def enter(region: Region, names: list[str]) -> Code:
-            carried = [writer.named(n, c.dtype) for n, c in zip(names, first, strict=True)]
-            for i, code in zip(scalars, carried, strict=False):
-                self.values[region.arguments[i]] = code
-            writer.ranges[names[-1]] = (0, 1)
-            for i in arrays:
-                self.values[region.arguments[i]] = self._copy(loop.inits[i], memory[i], i in in_place, names[-1])
-            return carried[-1]
+        def define(nodes: Sequence[Node], names: Sequence[str]) -> str:
+            *values, copy = (writer.named(n, c.dtype) for n, c in zip(names, first, strict=True))
+            self.values.update((nodes[i], v) for i, v in zip(scalars, values, strict=True))
+            writer.ranges[copy.name] = (0, 1)
+            self.values.update((nodes[a.place], a.current(copy.name, writer.level)) for a in arrays)
+            return copy.name
 
-        inits = ", ".join(f"{n} = {c.name}" for n, c in zip(names[0], first, strict=True))
         with writer.apart() as before:
-            enter(loop.condition, names[0])
+            define(loop.condition.arguments, tested)
             self._run(loop.condition.loops, [], loop.condition.results)
             test = self.scalar(loop.condition.results[0])
-            writer.line(f"scf.condition({test.name}) {', '.join(names[0])} : {types}")
-        head = ", ".join(f"{n}: {c.type}" for n, c in zip(names[1], first, strict=True))
+            writer.line(f"scf.condition({test.name}) {', '.join(tested)} : {types}")
         with writer.apart() as after:
-            parity = enter(loop.body, names[1])
-            self._body(loop, scalars, arrays, in_place, memory, parity)
+            copy = define(loop.body.arguments, inside)
+            self._body(loop, [loop.body.results[i] for i in scalars], arrays, copy)
             one = writer.integer(1)
-            other = writer.pure(f"arith.subi {one}, {parity.name} : index", [one, parity.name])
-            new = [*(self.scalar(loop.body.results[i]).name for i in scalars), other]
-            writer.line(f"scf.yield {', '.join(new)} : {types}")
-        lines = [f"{result}:{len(first)} = scf.while ({inits}) : ({types}) -> ({types}) {{", *before, "} do {"]
-        for line in (*lines, f"^bb0({head}):", *after, "}"):
+            other = writer.pure(f"arith.subi {one}, {copy} : index", [one, copy])
+            writer.line(
+                f"scf.yield {', '.join([*(self.scalar(loop.body.results[i]).name for i in scalars), other])} : {types}"
+            )
+        inits = ", ".join(f"{n} = {c.name}" for n, c in zip(tested, first, strict=True))
+        heads = ", ".join(f"{n}: {c.type}" for n, c in zip(inside, first, strict=True))
+        writer.line(f"{result}:{len(first)} = scf.while ({inits}) : ({types}) -> ({types}) {{")
+        for line in (*before, "} do {", f"^bb0({heads}):", *after, "}"):
             writer.line(line)
-        for place, i in enumerate(scalars):
-            self.values[loop.results[i]] = writer.named(f"{result}#{place}", loop.inits[i].dtype)
-        last = writer.named(f"{result}#{len(scalars)}", "index").name
-        writer.ranges[last] = (0, 1)
-        for i in arrays:
-            self.values[loop.results[i]] = self._copy(loop.inits[i], memory[i], i in in_place, last)
+        define(loop.results, [f"{result}#{i}" for i in range(len(first))])
 
-    def _body(
-        self,
-        loop: Loop,
-        scalars: list[int],
-        arrays: list[int],
-        in_place: set[int],
-        memory: dict[int, Buffer],
-        parity: Code,
-    ) -> None:
+    def _array(self, loop: Loop, place: int, outputs: Mapping[int, Buffer]) -> _Array:
+        init, in_place = loop.inits[place], _is_update(loop, place)
+        if in_place and place in outputs:
+            return _Array(place, init.size, outputs[place], in_place)
+        return _Array(place, init.size, self.allocate(init.size * (1 if in_place else 2), init.dtype), in_place)
+
+    def _body(self, loop: Loop, scalars: Sequence[Node], arrays: Sequence[_Array], copy: str) -> None:
+        """One iteration. What is written in place and read elsewhere is written last, from memory of its own."""
         region = loop.body
         planner = Planner(region.loops, self.values.__contains__)
-        stores, last, wanted = [], [], [region.results[i] for i in scalars]
-        for i in arrays:
-            new = region.results[i]
-            if i in in_place:
-                update = new.operands[1]
-                is_read = _uses(loop, region.arguments[i]) > 1
-                if is_read:
-                    update = Node("reshape", (update,), update.shape, update.dtype)
-                    planner.keep(update)
-                    wanted.append(update)
-                slot = self._slot(update, memory[i], new.shape, starts_of(new))
-                (last if is_read else stores).append(slot)
-                continue
-            target = self._other_copy(loop.inits[i], memory[i], parity)
-            if new in self.buffers or new in self.values or any(new in inner.results for inner in region.loops):
-                stores.append(self._slot(new, target))
-                continue
-            if planner.source(new) is None:
-                planner.keep(new)
-            self.buffers[new] = target
-            wanted.append(new)
+        stores: list[Store] = []
+        last: list[Store] = []
+        wanted = [*scalars]
+        for array in arrays:
+            new = region.results[array.place]
+            if not array.in_place:
+                target = array.other(copy, self.writer.level)
+                if new in self.buffers or new in self.values or any(new in inner.results for inner in region.loops):
+                    stores.append(self._slot(new, target))
+                    continue
+                if planner.source(new) is None:
+                    planner.keep(new)
+                self.buffers[new] = target
+                wanted.append(new)
+            elif _uses(loop, region.arguments[array.place]) == 1:
+                stores.append(self._slot(new.operands[1], array.memory, new))
+            else:
+                part = new.operands[1]
+                part = Node("reshape", (part,), part.shape, part.dtype)
+                planner.keep(part)
+                wanted.append(part)
+                last.append(self._slot(part, array.memory, new))
         self._steps(planner, stores, last, wanted)
 
     def _run(self, loops: Sequence[Loop], stores: Sequence[Store], wanted: Sequence[Node] = ()) -> None:
@@ -139,19 +145,13 @@ class Kernel(NestWriter):
             else:
                 self.nest(step)
 
-    def _slot(self, source: Node, buffer: Buffer, whole: tuple[int, ...] = (), starts: Sequence = ()) -> Store:
-        """The store of a value in memory that is there."""
+    def _slot(self, source: Node, buffer: Buffer, update: Node | None = None) -> Store:
+        """The store of a value in memory that is there; for an update, only that of the new part."""
         target = Node("slot", (), source.shape, source.dtype)
         self.buffers[target] = buffer
-        return Store(source, target, whole or source.shape, starts or [0] * len(source.shape))
-
-    def _copy(self, node: Node, memory: Buffer, in_place: bool, parity: str) -> Buffer:
-        offset = ZERO if in_place else Affine(((parity, node.size),))
-        return Buffer(memory.name, memory.dtype, memory.size, offset, self.writer.level)
-
-    def _other_copy(self, node: Node, memory: Buffer, parity: Code) -> Buffer:
-        offset = Affine(((parity.name, -node.size),), node.size)
-        return Buffer(memory.name, memory.dtype, memory.size, offset, self.writer.level)
+        if update is None:
+            return Store(source, target, source.shape, [0] * len(source.shape))
+        return Store(source, target, update.shape, starts_of(update))
 
     def _binding(self, name: str, node: Node) -> Buffer:
         self.writer.levels[name] = 0

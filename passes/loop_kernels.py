@@ -13,30 +13,29 @@ from nabla_mlir.passes.kernel_scalars import ELEMENTWISE
 
 # A kernel saves about a microsecond for each dispatch that an iteration would be, and runs on one core. Measured on two
 # cores, `tanh(h @ w + x)` is faster as a kernel up to 2,000,000 operations in an iteration, and equally fast after.
-MAX_WORK = 500_000
+MAX_WORK = 1_000_000
 # Longer code than this takes the compiler seconds.
 MAX_LINES = 20_000
 
 
 def loops_as_kernels(module: ir.Operation, vector_bytes: int) -> None:
     """Replaces the outermost loops of functions by kernels, where there is code for all of a loop and it is small."""
-    body = module.regions[0].blocks[0]
+    functions = [f.operation for f in module.regions[0].blocks[0].operations if f.operation.name == "func.func"]
     outermost = [
         op.operation
-        for function in body.operations
-        if function.operation.name == "func.func"
-        for block in function.operation.regions[0].blocks
+        for function in functions
+        for block in function.regions[0].blocks
         for op in block.operations
         if op.operation.name == "stablehlo.while"
     ]
     for i, loop in enumerate(outermost):
         try:
-            _replace(loop, body, f"loop_{i}", vector_bytes)
+            _replace(loop, functions[0], f"loop_{i}", vector_bytes)
         except NotSupported:
             continue
 
 
-def _replace(op: ir.Operation, body: ir.Block, name: str, vector_bytes: int) -> None:
+def _replace(op: ir.Operation, function: ir.Operation, name: str, vector_bytes: int) -> None:
     reader = Reader()
     loop = reader.loop(op)
     wanted = [i for i, r in enumerate(op.results) if not is_unused(r)]
@@ -50,7 +49,7 @@ def _replace(op: ir.Operation, body: ir.Block, name: str, vector_bytes: int) -> 
     if text.count("\n") > MAX_LINES:
         raise NotSupported("long code")
     executable = ir.Module.parse(text)
-    executable.body.operations[0].operation.move_before(body.operations[0].operation)
+    executable.body.operations[0].operation.move_before(function)
     types = [op.results[i].type for i in wanted]
     if spare:
         types.append(ir.RankedTensorType.get([spare], ir.IntegerType.get_signless(8)))

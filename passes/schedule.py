@@ -24,8 +24,8 @@ class SchedulePass(Pass):
     A product becomes a `linalg.generic` with `compilation_info` where IREE's own choice is slower
     (passes/schedule_tiles.py); products of one matrix with several vectors become one operation that reads the matrix
     once, and products of one matrix with each of several matrices are taken apart. Convolutions with wide windows
-    become products, and slices of cheap values are computed from slices of what those are made of. The numbers are
-    the same up to the order of sums.
+    become products, and slices of cheap values are computed from slices of what those are made of. A small loop
+    becomes one dispatch (passes/loop_kernels.py). The numbers are the same up to the order of sums.
     Example: tests/filecheck/passes/schedule.mlir
     """
 
