@@ -115,7 +115,7 @@ VECTOR_COMBINATIONS = {
 
 
 def kind_of(dtype: str) -> str:
-    """The letter of a type: "f" for floating point, "i" and "u" for integers, "i1" for booleans."""
+    """The kind of numbers: f for floating point, i and u for integers, i1 for booleans."""
     return dtype if dtype == "i1" else dtype[0]
 
 
