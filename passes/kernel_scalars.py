@@ -41,7 +41,8 @@ def _function(name: str, cost: int) -> Scalar:
 
 def _binary(floats: str, integers: str = "", booleans: str = "", unsigned: str = "", cost: int = 1) -> Scalar:
     names = floats, integers, booleans, unsigned
-    return Scalar(*(f"{name} {{0}}, {{1}} : {{t}}" if name else "" for name in names), cost=cost)
+    texts = [f"{name} {{0}}, {{1}} : {{t}}" if name else "" for name in names]
+    return Scalar(texts[0], texts[1], texts[2], texts[3], cost)
 
 
 ELEMENTWISE = {

@@ -19,6 +19,7 @@ from nabla_mlir.compiler import compile_module
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.lowering import legalize, lower_module
 from nabla_mlir.passes.loop_kernels import loops_as_kernels
+from nabla_mlir.special import erf
 from nabla_mlir.tracing import Spec, trace_function
 
 rng = np.random.default_rng(5)
@@ -137,6 +138,10 @@ CASES = {
         repeat(lambda i, s: (jnp.maximum(s[0], s[1]), jnp.minimum(s[1], s[0]))),
         (np.array([np.nan, 1, 2, np.inf, -np.inf], "f4"), np.array([1, np.nan, 3, 0, 0], "f4")),
     ),
+    "special": (
+        repeat(lambda i, s: (jnp.sign(s[0]) * 0.5, jnp.where(jnp.isfinite(s[1]), erf(s[1]), s[1]))),
+        (np.array([np.nan, 1, -2, np.inf, -np.inf, 0, -0.0], "f4"),) * 2,
+    ),
     "tapes": (tapes, (real(3, 11), real(6, 3, 11))),
     "newton": (newton, (np.array([1, 2, 3.5], "f8"),)),
     "prefix": (prefix, (real(6, 5),)),
@@ -222,3 +227,13 @@ def test_kernels(cases, vector_bytes):
         for x, y in zip(executable.function(name)(arrays), wanted[name], strict=True):
             tolerance = 2e-5 if y.dtype == np.float32 else 1e-12
             np.testing.assert_allclose(np.asarray(x), y, rtol=tolerance, atol=tolerance, err_msg=name)
+
+
+def test_a_loop_over_more_arrays_than_a_dispatch_may_have_stays():
+    """IREE 3.13 compiles such a dispatch, and does not load it."""
+    inputs = [Spec((3,), np.dtype("f4"))] * 20
+    module, _ = trace_function(lambda *xs: list(repeat(lambda i, s: tuple(x * 0.5 for x in s))(*xs)), inputs, "main")
+    lower_module(module)
+    with context(), ir.Location.unknown():
+        loops_as_kernels(module.operation, 64)
+    assert "stablehlo.while" in str(module)
