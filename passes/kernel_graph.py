@@ -67,7 +67,7 @@ _STRUCTURAL = ("slice", "reshape", "transpose", "broadcast_in_dim", "reverse", "
 
 
 class Reader:
-    """Reads a loop; `inputs` are the values from outside that it uses, as nodes named 'input'."""
+    """Reads a loop; `inputs` are the values from outside that it uses, and its arrays of constants, as 'input' nodes."""
 
     def __init__(self) -> None:
         self.inputs: dict[ir.Value, Node] = {}
@@ -115,7 +115,8 @@ class Reader:
         if name == "constant":
             splat = _splat(op)
             if splat is None:
-                raise NotSupported("a constant that is not a splat")
+                self.inputs[op.results[0]] = Node("input", (), shape, dtype)
+                return self.inputs[op.results[0]]
             return Node(name, (), shape, dtype, {"value": splat})
         if name == "optimization_barrier":
             return operands[0]

@@ -54,7 +54,8 @@ def _replace(op: ir.Operation, function: ir.Operation, name: str, vector_bytes: 
     if spare:
         types.append(ir.RankedTensorType.get([spare], ir.IntegerType.get_signless(8)))
     with ir.InsertionPoint(op), op.location:
-        call = ir.Operation.create("flow.dispatch", results=types, operands=list(reader.inputs), attributes={
+        operands = [_before(value) for value in reader.inputs]
+        call = ir.Operation.create("flow.dispatch", results=types, operands=operands, attributes={
             "entry_points": ir.Attribute.parse(f"[@{name}::@{name}]"),
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, len(reader.inputs), 0, 0]),
             "tied_operands": ir.Attribute.parse(f"[{', '.join(['-1 : index'] * len(types))}]"),
@@ -62,6 +63,14 @@ def _replace(op: ir.Operation, function: ir.Operation, name: str, vector_bytes: 
     for i, result in zip(wanted, call.results, strict=False):
         op.results[i].replace_all_uses_with(result)
     op.erase()
+
+
+def _before(value: ir.Value) -> ir.Value:
+    """A value that the loop reads, as it is known before the loop: a constant may stand inside."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.name != "stablehlo.constant":
+        return value
+    return owner.operation.clone().results[0]
 
 
 def _work(region: Region) -> int:

@@ -116,6 +116,7 @@ REDUCTIONS = [
     for f in ("sum", "max", "min", "prod") for axis in (None, 0, 1, 2, (0, 2), (1, 2))
 ]  # fmt: skip
 
+TABLE = np.arange(9, dtype="f4").reshape(3, 3) / 9
 # name: (function, inputs)
 CASES = {
     "prime": (repeat(lambda i, s: (jnp.tanh(s[0]) * s[1] + i.astype(s[0].dtype), s[0])), (real(37), real(37))),
@@ -138,6 +139,7 @@ CASES = {
         repeat(lambda i, s: (jnp.maximum(s[0], s[1]), jnp.minimum(s[1], s[0]))),
         (np.array([np.nan, 1, 2, np.inf, -np.inf], "f4"), np.array([1, np.nan, 3, 0, 0], "f4")),
     ),
+    "constants": (repeat(lambda i, s: (s[0] * jnp.asarray(TABLE) + s[1] @ TABLE, s[1] - TABLE)), (real(3, 3), real(3, 3))),
     "special": (
         repeat(lambda i, s: (jnp.sign(s[0]) * 0.5, jnp.where(jnp.isfinite(s[1]), erf(s[1]), s[1]))),
         (np.array([np.nan, 1, -2, np.inf, -np.inf, 0, -0.0], "f4"),) * 2,
