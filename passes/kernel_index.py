@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nabla_mlir.passes.kernel_graph import Node, Shape
@@ -138,8 +139,10 @@ def _reshaped(node: Node, index: Index) -> Index:
     return tuple(source)
 
 
-def _groups(before: Shape, after: Shape) -> Iterator[tuple[list[int], list[int]]]:
+@functools.lru_cache(maxsize=1024)
+def _groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]]:
     """The smallest runs of dimensions that hold the same number of elements on both sides."""
+    groups = []
     i = j = 0
     while i < len(before) or j < len(after):
         left: list[int] = []
@@ -154,7 +157,8 @@ def _groups(before: Shape, after: Shape) -> Iterator[tuple[list[int], list[int]]
                 right.append(j)
                 m *= after[j]
                 j += 1
-        yield left, right
+        groups.append((left, right))
+    return groups
 
 
 def _padded(node: Node, index: Index, ranges: Mapping[str, Range]) -> tuple[Node, Index]:
