@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 from iree.compiler import ir
@@ -48,11 +49,14 @@ def expand_module(module: ir.Module) -> None:
     _EXPAND.run(module)
 
 
-def legalize(module: ir.Module, target: Target) -> ir.Module:
-    """A copy in which everything that IREE cannot do, or does wrong, on the target is written otherwise."""
+def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Module:
+    """A copy in which everything that IREE cannot do, or does wrong, on the target is written otherwise.
+
+    With `schedule` also what it does slowly.
+    """
     legal = clone_module(module)
     passes = [f"nabla-legalize-for-iree{{target={target.name}}}"]
-    if isinstance(target, CPU) and target.reassociate:
+    if schedule and isinstance(target, CPU) and target.reassociate:
         passes.append(f"nabla-schedule{{vector-bytes={target.vector_bytes()}}}")
     Pipeline.parse(f"builtin.module({','.join(passes)})").run(legal)
     return legal
@@ -70,9 +74,28 @@ def compile_lowered(module: ir.Module, target: Target, *, flags: Sequence[str] =
         for fault, remedy in _FAULTS.items():
             if fault in str(error):
                 return compile_module(str(legal), target, flags=[*flags, *remedy], cache=cache)
+        if (plain := _without_schedule(module, str(legal), target, flags, cache)) is not None:
+            warnings.warn(
+                "IREE refuses this module as nabla-schedule writes it; it was compiled as it was before, which is right "
+                f"but slower. Please report it: {error.message}", RuntimeWarning, stacklevel=2,
+            )  # fmt: skip
+            return plain
         if error.where is not None:
             raise
         # The error is worth a second run, with locations, to say which line of the user's is meant.
         located = legal.operation.get_asm(enable_debug_info=True)
         compile_module(located, target, flags=flags, cache=False)
         raise
+
+
+def _without_schedule(
+    module: ir.Module, scheduled: str, target: Target, flags: Sequence[str], cache: bool
+) -> bytes | None:
+    """The module compiled without the rewrites for speed; None where they made no difference, or not this one."""
+    plain = str(legalize(module, target, schedule=False))
+    if plain == scheduled:
+        return None
+    try:
+        return compile_module(plain, target, flags=flags, cache=cache)
+    except CompileError:
+        return None
