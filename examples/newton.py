@@ -15,7 +15,7 @@ def solve(method: str) -> tuple[OptimizeResult, nm.HessianOperator]:
     """The minimum of a regularised logistic loss."""
     rows, signs = logistic_data()
     H = nm.HessianOperator(logistic_loss, np.zeros(rows.shape[1]), rows, signs, np.float64(1e-2))
-    result: Any = minimize(H.objective, H.x, jac=True, hessp=H.hessp, method=method, tol=1e-10)
+    result: Any = minimize(H.objective, H.x, jac=True, hessp=H.hessp, method=method, tol=1e-6)
     return result, H
 
 

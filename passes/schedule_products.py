@@ -12,7 +12,7 @@ from iree.compiler.dialects import arith, linalg
 from nabla_mlir.dialects.builder import Val, cut, full, reshape
 from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.passes.schedule_tiles import Tiles, columns_times_vector, matrix_product, rows_times_vector
+from nabla_mlir.passes.schedule_tiles import SMALL, Tiles, columns_times_vector, matrix_product, rows_times_vector
 
 # As many vectors at once as accumulators fit registers.
 _VECTORS = 4
@@ -50,6 +50,8 @@ class MatrixVector:
         shape, dtype = shape_and_dtype(self.matrix.type)
         length, others = shape[self.axis], shape[1 - self.axis]
         lanes = vector_bytes // dtype.itemsize
+        if others * length < SMALL:
+            return
         pieces = [(0, length)]
         if self.axis == 1 and rows_times_vector(others, length, lanes) is None:
             if length <= 4 * lanes:
@@ -89,7 +91,7 @@ class MatrixMatrix:
         (lc, rc) = self.axes
         rows, columns, length = left[1 - lc], right[1 - rc], left[lc]
         tiles = matrix_product(rows, columns, length, vector_bytes // dtype.itemsize, transposed=rc == 1)
-        if tiles is None:
+        if tiles is None or rows * columns * length < SMALL:
             return
         with ir.InsertionPoint(self.op), self.op.location:
             places = "ki" if lc == 0 else "ik", "kj" if rc == 0 else "jk"

@@ -15,6 +15,8 @@ from iree.compiler import ir
 # many workgroups.
 _WORK = 1 << 16
 _GROUPS = 64
+# A product of fewer multiplications takes as long either way.
+SMALL = 1 << 11
 
 
 @dataclass(frozen=True)
