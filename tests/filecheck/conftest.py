@@ -21,7 +21,9 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 class LitFile(pytest.File):
     def collect(self) -> list[pytest.Item]:
-        return [LitItem.from_parent(self, name="lit")]
+        # One name in front of all, by which pytest-xdist keeps them in one process: lit runs them side by side itself.
+        name = f"tests/filecheck::{self.path.relative_to(FOLDER).as_posix()}"
+        return [LitItem.from_parent(self, name="lit", nodeid=name)]
 
 
 class LitItem(pytest.Item):

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from jax import lax
 from support import assert_same
+from xla import run_traced
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
-from nabla_mlir import nn
+from nabla_mlir import nn, pytree
 from nabla_mlir.errors import ShapeError
 
 jax.config.update("jax_enable_x64", True)
@@ -74,7 +75,7 @@ INPUTS = {name: tuple(rng.normal(size=(3, *shape)) for shape in case[2:]) for na
 
 @pytest.fixture(scope="module")
 def results():
-    """For every case the value, the gradient and the HVP by both inputs, and mapped gradients: one module for all."""
+    """For every case the value, the gradient and the HVP by both inputs, and mapped gradients: one module for all, on XLA."""
 
     def run(inputs):
         out = {}
@@ -84,7 +85,8 @@ def results():
             out[name] = (f(*first), nm.grad(loss)(first), nm.hvp(loss)(first, second), nm.vmap(nm.grad(loss))(inputs[name]))
         return out
 
-    return nm.jit(run)(INPUTS)
+    leaves, spec = pytree.flatten(INPUTS)
+    return run_traced(lambda *leaves: run(pytree.unflatten(spec, leaves)), leaves)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -93,7 +95,7 @@ def test_against_jax(results, name):
     loss = lambda p: jax.numpy.sum(jax.numpy.sin(f(*p)))  # noqa: E731
     first, second = (tuple(jax.numpy.asarray(x[i]) for x in INPUTS[name]) for i in range(2))
     wanted = (f(*first), jax.grad(loss)(first), jax.jvp(jax.grad(loss), (first,), (second,))[1], jax.vmap(jax.grad(loss))(INPUTS[name]))
-    for found, right in zip(jax.tree.leaves(results[name], is_leaf=lambda x: isinstance(x, nm.Array)), jax.tree.leaves(wanted), strict=True):
+    for found, right in zip(jax.tree.leaves(results[name]), jax.tree.leaves(wanted), strict=True):
         assert_same(found, right, 1e-9)
 
 
@@ -118,3 +120,12 @@ def test_errors(f, message):
     with pytest.raises(ShapeError, match=message) as caught:
         f()
     assert caught.value.where.filename == __file__
+
+
+def test_on_iree():
+    x, kernel = (np.ascontiguousarray(a[0]) for a in INPUTS["same"])
+    loss = lambda x, k, conv: (conv(x, k) ** 2).sum()  # noqa: E731
+    found = nm.jit(nm.grad(lambda x, k: loss(x, k, nn.conv), (0, 1)))(x, kernel)
+    wanted = jax.grad(lambda x, k: loss(x, k, CASES["same"][1]), (0, 1))(jax.numpy.asarray(x), jax.numpy.asarray(kernel))
+    for a, b in zip(found, wanted, strict=True):
+        assert_same(a, b, 1e-9)
