@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from frameworks import FUNCTIONS, build_jax, build_nabla, jax_framework, nabla, reference
+from frameworks import FUNCTIONS, build_jax, build_nabla, reference
 from rich.console import Console
 from rich.table import Table
-from workloads import WORKLOADS, Workload
+from workload import Workload
+from workloads import WORKLOADS
+from workloads_sweep import SWEEP
 
 HERE = Path(__file__).parent
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
@@ -52,14 +54,18 @@ class Result:
 def main() -> int:
     """Runs the workloads; 1 if a result is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"some of {', '.join(w.name for w in WORKLOADS)}")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"some of {', '.join(w.name for w in (*WORKLOADS, *SWEEP))}")
+    parser.add_argument("--sweep", action="store_true", help="the second set of workloads instead")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, no cold starts")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="the folder for the results")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    chosen = [w for w in WORKLOADS if not options.only or w.name in options.only]
+    if options.only:
+        chosen = [w for w in (*WORKLOADS, *SWEEP) if w.name in options.only]
+    else:
+        chosen = [w for w in (SWEEP if options.sweep else WORKLOADS) if w.quick or not options.quick]
     if not chosen:
-        parser.error(f"--only requires names among {', '.join(w.name for w in WORKLOADS)}, got {options.only}")
+        parser.error(f"--only requires names of workloads, got {options.only}")
     results, wrong = [], []
     for workload in chosen:
         with console.status(f"{workload.title} ..."):
@@ -80,10 +86,10 @@ def run(workload: Workload, out: Path, quick: bool) -> Result:
     """Builds both sides, checks and times them."""
     args = workload.inputs()
     v = _direction(args[0])
-    fw, path = nabla(), out / f"{workload.name}.vmfb"
-    ours = build_nabla(workload.function(fw), args, v, path)
-    theirs = build_jax(workload.function(jax_framework()), args, v, path)
-    truth = reference(workload.function, args, v)
+    path = out / f"{workload.name}.vmfb"
+    ours = build_nabla(workload, args, v, path)
+    theirs = build_jax(workload, args, v, path)
+    truth = reference(workload, args, v)
     errors = {name: {"nabla": _error(ours.results[name], truth[name]), "jax": _error(theirs.results[name], truth[name])}
               for name in FUNCTIONS}  # fmt: skip
     notes = [f"{name} differs from f64 by {e['nabla']:.1e}, JAX's by {e['jax']:.1e}"
