@@ -86,6 +86,12 @@ def create(
     return op
 
 
+def made_by(value: ir.Value) -> ir.Operation | None:
+    """The operation that has the value as a result; None for an argument of a block."""
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) else owner.operation
+
+
 def nested(op: ir.Operation) -> Iterator[ir.Operation]:
     """The operations in the regions of `op`, inner ones before the operation that holds them."""
     for region in op.regions:

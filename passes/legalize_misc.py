@@ -10,6 +10,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.passes.legalize_pattern import Replacement, Target, operands, pattern
 
@@ -49,8 +50,8 @@ _IDENTITIES = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "anno
 def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
     """The compiler moves scalar arithmetic on loop counters to the host, whose VM cannot convert integers to f64."""
     (x,) = operands(op)
-    made_by = getattr(x.value.owner, "operation", x.value.owner)
-    name = made_by.name if isinstance(made_by, ir.Operation) else ""
+    owner = made_by(x.value)
+    name = owner.name if owner is not None else ""
     hidden = name in ("stablehlo.optimization_barrier", "stablehlo.constant")
     if x.rank or x.dtype.kind not in "iu" or Val(op.results[0]).dtype != np.float64 or hidden:
         return None

@@ -6,6 +6,7 @@ import math
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.passes.dce import is_unused
 from nabla_mlir.passes.kernel_graph import Node, NotSupported, Reader, Region
 from nabla_mlir.passes.kernel_loops import Kernel
@@ -67,10 +68,10 @@ def _replace(op: ir.Operation, function: ir.Operation, name: str, vector_bytes: 
 
 def _before(value: ir.Value) -> ir.Value:
     """A value that the loop reads, as it is known before the loop: a constant may stand inside."""
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != "stablehlo.constant":
+    owner = made_by(value)
+    if owner is None or owner.name != "stablehlo.constant":
         return value
-    return owner.operation.clone().results[0]
+    return owner.clone().results[0]
 
 
 def _work(region: Region) -> int:

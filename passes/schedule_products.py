@@ -10,6 +10,7 @@ from iree.compiler import ir
 from iree.compiler.dialects import arith, linalg
 
 from nabla_mlir.dialects.builder import Val, cut, full, reshape
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.schedule_tiles import SMALL, Tiles, columns_times_vector, matrix_product, rows_times_vector
@@ -138,8 +139,8 @@ def _groups(products: Iterable[MatrixVector]) -> list[list[MatrixVector]]:
 
 
 def _is_before(value: ir.Value, op: ir.Operation) -> bool:
-    owner = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation
-    return isinstance(owner, ir.Block) or owner.block != op.block or owner.is_before_in_block(op)
+    owner = made_by(value)
+    return owner is None or owner.block != op.block or owner.is_before_in_block(op)
 
 
 def _generic(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from iree.compiler import ir
 
 from nabla_mlir.dialects.ad_rules import CheckpointOp
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import Bool, String
 from nabla_mlir.ops.batching import Mapped
 from nabla_mlir.ops.control import branch_batched, branch_pushed, control
@@ -105,5 +106,5 @@ def emit_body(op: ir.Operation) -> list[Tensor]:
 
 
 def _is_constant(value: ir.Value) -> bool:
-    owner = getattr(value.owner, "operation", value.owner)
-    return isinstance(owner, ir.Operation) and owner.name == "stablehlo.constant"
+    owner = made_by(value)
+    return owner is not None and owner.name == "stablehlo.constant"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.ops.elementwise import logical_not, logical_or
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.registry import record_of
@@ -34,8 +35,8 @@ def _mask(value: ir.Value, known: Known) -> Tensor | None:
 
 
 def _mask_of(value: ir.Value, known: Known) -> Tensor | None:
-    op = getattr(value.owner, "operation", value.owner)
-    if not isinstance(op, ir.Operation):
+    op = made_by(value)
+    if op is None:
         return None
     if op.name == "stablehlo.select":
         return _of_selection(op)
