@@ -16,6 +16,7 @@ from nabla_mlir import pytree
 from nabla_mlir.bundle import Bundle
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.errors import DtypeError, ShapeError, TraceError, TreeError, user_frame
 from nabla_mlir.lowering import clone_module, compile_lowered, lower_module
@@ -183,8 +184,7 @@ class Lowered(_Stage):
 
         def call(*args: Any, **kwargs: Any) -> Any:
             tensors = [as_tensor(leaf) for leaf in entry.flatten(args, kwargs)]
-            ops = (op.operation for op in self.module.body.operations)  # of a module that this closure keeps alive
-            func = next(op for op in ops if op.name == "func.func" and op.attributes["sym_name"].value == name)
+            func = functions_of(self.module.operation)[name]  # of a module that this closure keeps alive
             return pytree.unflatten(entry.out_spec, emit_call(func, tensors))
 
         return staged(call)
@@ -197,8 +197,7 @@ class Lowered(_Stage):
           >>> nm.trace(lambda a, b: a @ b, nm.spec((2, 3)), nm.spec((3, 5)), name="f").lower().cost()["f"].flops
           60
         """
-        functions = [op.operation for op in self.module.body.operations if op.operation.name == "func.func"]
-        return {f.attributes["sym_name"].value: cost_of_function(f) for f in functions}
+        return {name: cost_of_function(f) for name, f in functions_of(self.module.operation).items()}
 
     @overload
     def compile(self, target: str | Target = ..., *, flags: Sequence[str] = ..., cache: bool = ...) -> Compiled: ...
