@@ -10,6 +10,7 @@ any other path for their common stem.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import secrets
@@ -48,11 +49,11 @@ def save_artifact(
     files |= {f"{stem}.json": manifest.to_json().encode()} | ({f"{stem}.mlirbc": stablehlo} if stablehlo else {})
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.suffix == ".zip":
-        _replace(place, lambda temporary: _write_archive(temporary, files))
+        _replace(place, functools.partial(_write_archive, files=files))
         return place
     place.mkdir(exist_ok=True)
     for name, data in files.items():
-        _replace(place / name, lambda temporary, data=data: temporary.write_bytes(data))
+        _replace(place / name, functools.partial(_write_bytes, data=data))
     return place / (codes[0].file if len(codes) == 1 else f"{stem}.json")
 
 
@@ -171,6 +172,10 @@ def _replace(file: Path, write: Callable[[Path], object]) -> None:
         os.replace(temporary, file)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _write_bytes(file: Path, data: bytes) -> None:
+    file.write_bytes(data)
 
 
 def _write_archive(file: Path, files: dict[str, bytes]) -> None:

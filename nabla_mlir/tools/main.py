@@ -21,7 +21,9 @@ _EXAMPLES = """examples:
   nabla-mlir compile model.py:loss --spec '{"w": f32[3,4], "b": f32[4]}' --spec data=f32[10,3] --transform grad
   nabla-mlir compile model.mlir --transform 'hvp{wrt=0}' --target 'cpu{cpu=generic}' --emit stablehlo
   nabla-mlir compile model.py:loss --spec f32[128] --hvp-module -o hvp.vmfb
+  nabla-mlir compile model.py:loss --spec f32[128] --target cuda:sm_90 --target cpu{cpu=generic} -o loss.zip
   nabla-mlir run hvp.vmfb loss --input x.npy --input v.npy
+  nabla-mlir verify loss.zip
 """
 _FILE = "the .zip, the folder, the .json or the .vmfb"
 
@@ -114,6 +116,11 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     run.add_argument("--driver", help="local-sync, local-task, vulkan or cuda; chosen by the manifest by default")
     run.add_argument("--target", help="the target to take, as `info` writes it; the first that fits by default")
     run.set_defaults(action=run_command)
+
+    verify = commands.add_parser("verify", parents=[shared], help="is an artifact whole, does it run here, is it right")
+    verify.add_argument("file", help=_FILE)
+    verify.add_argument("--target", help="only this target, as `info` writes it")
+    verify.set_defaults(action=verify_command)
 
     doctor = commands.add_parser("doctor", parents=[shared], help="versions, devices, cache, a self test")
     doctor.set_defaults(action=doctor_command)
@@ -315,6 +322,16 @@ def _read_value(text: str, leaf: Leaf) -> Any:
         raise DeployError(
             f"--input requires a .npy file, a number or a list for {leaf.name}: {leaf}, got {text!r}."
         ) from None
+
+
+def verify_command(options: argparse.Namespace) -> int:
+    """Checks an artifact; 1 if anything is wrong."""
+    from nabla_mlir.tools.verify import verify
+
+    with Progress().step("verifying"):
+        rows = list(verify(options.file, options.target))
+    print_table(str(options.file), ["what", "result", "details"], rows)
+    return int(any(result == "failed" for _, result, _ in rows))
 
 
 def doctor_command(options: argparse.Namespace) -> int:
