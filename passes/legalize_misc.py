@@ -58,6 +58,18 @@ def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
     return b.convert(b.op("stablehlo.optimization_barrier", x), np.float64)
 
 
+@pattern("stablehlo.convert")
+def counter_to_unsigned(op: ir.Operation, target: Target) -> Replacement:
+    """On the host a conversion of a loop counter to unsigned makes arithmetic of unsigned types, which it has not."""
+    (x,) = operands(op)
+    wanted = Val(op.results[0]).dtype
+    if x.rank or x.dtype.kind not in "iu" or wanted.kind != "u":
+        return None
+    width = np.dtype(f"i{wanted.itemsize}")
+    signed = x if x.dtype == width else b.convert(x, width)
+    return Val(b.make("stablehlo.bitcast_convert", [signed], [op.results[0].type], {}).results[0])
+
+
 @pattern("stablehlo.custom_call")
 def custom_call(op: ir.Operation, target: Target) -> Replacement:
     """No custom call compiles but ApproxTopK."""
