@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -33,7 +34,7 @@ def verify(path: str, target: str | None = None) -> Iterator[Row]:
     artifact = Artifact(path)
     yield "manifest", "ok", f"schema {artifact.manifest.schema}, {len(artifact.manifest.entry_points)} entry points"
     for code in artifact.manifest.code:
-        yield _row(f"file {code.file}", lambda code=code: f"{len(artifact.vmfb(code))} bytes")
+        yield _row(f"file {code.file}", functools.partial(_size, artifact, code))
     if artifact.manifest.stablehlo:
         yield _row("file of StableHLO", lambda: f"{len(artifact.stablehlo())} bytes")
     chosen = [c for c in artifact.manifest.code if target is None or c.is_for(target)]
@@ -52,6 +53,10 @@ def verify(path: str, target: str | None = None) -> Iterator[Row]:
     reference, why = _reference(artifact)
     for code in fitting:
         yield from _self_check(path, code, reference, why)
+
+
+def _size(artifact: Artifact, code: Code) -> str:
+    return f"{len(artifact.vmfb(code))} bytes"
 
 
 def _row(what: str, check: Callable[[], str]) -> Row:
