@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from measuring import flat, precision
 from workload import Workload
 
 FUNCTIONS = ("value", "gradient", "hvp")
@@ -24,13 +25,6 @@ class Built:
     operations: int
     chosen: str = ""
     results: dict[str, np.ndarray] = field(default_factory=dict)
-
-
-def flat(tree: Any) -> np.ndarray:
-    """All numbers of a pytree as one f64 vector."""
-    import jax
-
-    return np.concatenate([np.ravel(np.asarray(x)).astype(np.float64) for x in jax.tree.leaves(tree)])
 
 
 def _count(mlir: str) -> int:
@@ -145,9 +139,7 @@ def jax_functions(workload: Workload) -> dict[str, Callable[..., Any]]:
 
 def build_jax(workload: Workload, args: tuple[Any, ...], v: Any, path: Path) -> Built:
     """The three functions, jitted and compiled."""
-    import jax
-
-    with jax.enable_x64(any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(args))):
+    with precision(args):
         return _build_jax(workload, args, v, path)
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp, bound_axes, free_axes, rename_axes
-from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.regions import reads_of
 from nabla_mlir.ops.shape import broadcast_in_dim, transpose
@@ -70,8 +70,7 @@ def _share_broadcast(op: ir.Operation) -> ir.Operation:
 
 def _broadcast_of(value: ir.Value) -> ir.Operation | None:
     """The broadcast that makes a value, if nothing else reads it: then a smaller one can take its place."""
-    owner = value.owner
-    owner = owner if isinstance(owner, ir.Operation) else getattr(owner, "operation", None)
+    owner = made_by(value)
     is_broadcast = owner is not None and owner.name == "stablehlo.broadcast_in_dim"
     return owner if is_broadcast and len(list(value.uses)) == 1 else None
 
@@ -186,8 +185,8 @@ def _moved(value: ir.Value, source: Places, target: Places) -> ir.Value:
             order[t] = s
     rest = iter(inner)
     order = [next(rest) if d == NOT_CARRIED else d for d in order]
-    owner = getattr(value.owner, "operation", value.owner)
-    if isinstance(owner, ir.Operation) and owner.name == "stablehlo.transpose":  # two moves are one, or none
+    owner = made_by(value)
+    if owner is not None and owner.name == "stablehlo.transpose":  # two moves are one, or none
         permutation = tuple(owner.attributes["permutation"])
         value, order = owner.operands[0], [permutation[d] for d in order]
     if order == sorted(order):

@@ -9,6 +9,7 @@ from typing import Any
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import DotDims, constant_splat
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.kernel_scalars import BYTES, DTYPES, ELEMENTWISE, conversion
@@ -96,8 +97,8 @@ class Reader:
 
     def _node(self, value: ir.Value) -> Node:
         if value not in self._nodes:
-            owner = value.owner
-            splat = None if isinstance(owner, ir.Block) else _splat(owner.operation)
+            owner = made_by(value)
+            splat = None if owner is None else _splat(owner)
             if splat is None:
                 self._nodes[value] = self.inputs[value] = Node("input", (), *_type(value))
             else:
@@ -225,10 +226,10 @@ def _type(value: ir.Value) -> tuple[Shape, str]:
 
 def _splat(op: ir.Operation) -> Any:
     while op.name == "stablehlo.optimization_barrier" and len(op.operands) == 1:
-        owner = op.operands[0].owner
-        if isinstance(owner, ir.Block):
+        owner = made_by(op.operands[0])
+        if owner is None:
             return None
-        op = owner.operation
+        op = owner
     return constant_splat(op) if op.name == "stablehlo.constant" else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import I64Array, constant_splat, emit, splat
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 
@@ -84,15 +85,15 @@ _FOLDED = ("stablehlo.complex", "stablehlo.broadcast_in_dim", "stablehlo.reshape
 
 def _constant_key(value: ir.Value) -> object:
     """What is equal for values that are equal constants, also where IREE is the one that folds them; else None."""
-    made_by = getattr(value.owner, "operation", value.owner)
-    if not isinstance(made_by, ir.Operation):
+    op = made_by(value)
+    if op is None:
         return None
-    if made_by.name == "stablehlo.constant":
-        return _key(made_by)
-    if made_by.name not in _FOLDED:
+    if op.name == "stablehlo.constant":
+        return _key(op)
+    if op.name not in _FOLDED:
         return None
-    parts = tuple(_constant_key(v) for v in made_by.operands)
-    return None if None in parts else (made_by.name, value.type, parts)
+    parts = tuple(_constant_key(v) for v in op.operands)
+    return None if None in parts else (op.name, value.type, parts)
 
 
 def forget_unique_indices(module: ir.Operation) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import DtypeError
 
@@ -15,7 +16,7 @@ _DEPTH = 12
 
 def component_range(value: ir.Value, dim: int, component: int, depth: int = _DEPTH) -> Range | None:
     """Bounds of one component along `dim` (the whole value if `dim` is its rank), or None if they are unknown."""
-    op = _owner(value)
+    op = made_by(value)
     rank = value.type.rank
     if op is None or not depth or dim >= rank:
         return value_range(value, depth)
@@ -41,7 +42,7 @@ def component_range(value: ir.Value, dim: int, component: int, depth: int = _DEP
 
 def value_range(value: ir.Value, depth: int = _DEPTH) -> Range | None:
     """Bounds of all elements of an integer value, or None if they are unknown."""
-    op = _owner(value)
+    op = made_by(value)
     if op is None or not depth:
         return _type_range(value)
     name = op.name
@@ -78,10 +79,6 @@ _PASSING = {
     "stablehlo.convert", "stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.slice",
     "stablehlo.reverse", "stablehlo.dynamic_slice", "stablehlo.optimization_barrier", "stablehlo.gather",
 }  # fmt: skip
-
-
-def _owner(value: ir.Value) -> ir.Operation | None:
-    return None if isinstance(value.owner, ir.Block) else value.owner
 
 
 def _bounds(array: np.ndarray) -> Range | None:
@@ -131,7 +128,7 @@ def _type_range(value: ir.Value) -> Range | None:
 
 def _known_predicate(value: ir.Value, depth: int) -> bool | None:
     """The truth of `x < y` and its like where the ranges decide it, as in the wrapping of negative indices."""
-    op = _owner(value)
+    op = made_by(value)
     if op is None or not depth:
         return None
     if op.name != "stablehlo.compare":

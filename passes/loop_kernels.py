@@ -6,6 +6,7 @@ import math
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects.regions import blocks_of, functions_of, made_by
 from nabla_mlir.passes.dce import is_unused
 from nabla_mlir.passes.kernel_graph import Node, NotSupported, Reader, Region
 from nabla_mlir.passes.kernel_loops import Kernel
@@ -20,14 +21,9 @@ MAX_LINES = 20_000
 
 def loops_as_kernels(module: ir.Operation, vector_bytes: int) -> None:
     """Replaces the outermost loops of functions by kernels, where there is code for all of a loop and it is small."""
-    functions = [f.operation for f in module.regions[0].blocks[0].operations if f.operation.name == "func.func"]
-    outermost = [
-        op.operation
-        for function in functions
-        for block in function.regions[0].blocks
-        for op in block.operations
-        if op.operation.name == "stablehlo.while"
-    ]
+    functions = list(functions_of(module).values())
+    outermost = [op.operation for block in blocks_of(module) for op in block.operations
+                 if op.operation.name == "stablehlo.while"]  # fmt: skip
     for i, loop in enumerate(outermost):
         try:
             _replace(loop, functions[0], f"loop_{i}", vector_bytes)
@@ -67,10 +63,10 @@ def _replace(op: ir.Operation, function: ir.Operation, name: str, vector_bytes: 
 
 def _before(value: ir.Value) -> ir.Value:
     """A value that the loop reads, as it is known before the loop: a constant may stand inside."""
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != "stablehlo.constant":
+    owner = made_by(value)
+    if owner is None or owner.name != "stablehlo.constant":
         return value
-    return owner.operation.clone().results[0]
+    return owner.clone().results[0]
 
 
 def _work(region: Region) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.ops.loop_reverse import EXPENSIVE
 from nabla_mlir.ops.regions import body_of, bound_of, reads_of
 from nabla_mlir.passes.dce import is_unused
@@ -60,10 +61,10 @@ def _same(a: ir.Value, b: ir.Value, assumed: set[tuple[ir.Value, ir.Value]], kno
         return True
     if (a, b) in known:
         return known[a, b]
-    left, right = (getattr(v.owner, "operation", v.owner) for v in (a, b))
+    left, right = (made_by(v) for v in (a, b))
     equal = (
-        isinstance(left, ir.Operation)
-        and isinstance(right, ir.Operation)
+        left is not None
+        and right is not None
         and left.name == right.name
         and not len(left.regions)
         and not len(right.regions)

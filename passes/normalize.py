@@ -11,7 +11,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.locations import source_of
-from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.dialects.stablehlo import ConvDims, GatherDims, I64Array, String
 from nabla_mlir.dialects.types import dtype_of, shape_and_dtype
 from nabla_mlir.errors import DtypeError, ImportIRError
@@ -169,14 +169,14 @@ def _is_tuple(type: ir.Type) -> bool:
 
 
 def _elements(value: ir.Value) -> list[ir.Value]:
-    owner = getattr(value.owner, "operation", None)
+    owner = made_by(value)
     if owner is None or owner.name != "stablehlo.tuple":
         raise ImportIRError(f"importing requires tuples that are made in the module, got an argument {value.type}.")
     return [e for v in owner.operands for e in (_elements(v) if _is_tuple(v.type) else [v])]
 
 
 def _element(op: ir.Operation) -> list[ir.Value]:
-    owner = getattr(op.operands[0].owner, "operation", None)
+    owner = made_by(op.operands[0])
     if owner is None or owner.name != "stablehlo.tuple":
         raise ImportIRError(f"importing requires tuples that are made in the module, got {op.operands[0].type}.",
                             where=source_of(op.location))  # fmt: skip
@@ -247,7 +247,7 @@ def _reduction_body(op: ir.Operation) -> list[ir.Value] | None:
 
 def _known(value: ir.Value) -> np.ndarray | None:
     """The number that a value always has, found by folding what shapes are computed with."""
-    owner = getattr(value.owner, "operation", None)
+    owner = made_by(value)
     if owner is None:
         return None
     if owner.name in ("stablehlo.constant", "arith.constant"):

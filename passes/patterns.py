@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.ops.registry import REGISTRY, Params
 from nabla_mlir.ops.tensor import Tensor, wrap
 
@@ -36,9 +36,7 @@ def defining(x: Tensor, name: str) -> tuple[list[Tensor], Params] | None:
 
 def owner(x: Tensor) -> ir.Operation | None:
     """The operation that made `x`, or None for an argument."""
-    made_by: Any = x.value.owner
-    operation = getattr(made_by, "operation", made_by)
-    return operation if isinstance(operation, ir.Operation) else None
+    return made_by(x.value)
 
 
 def has_one_use(x: Tensor) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from iree.compiler import ir
 
 from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import PassError
 from nabla_mlir.ops.cost import FREE, bytes_of, cost_of
@@ -234,12 +235,6 @@ def _price_of(value: ir.Value, division: Division, price: Price) -> int | None:
         return None
     again = price(op)
     return None if again is None else again * division.copies(value)
-
-
-def made_by(value: ir.Value) -> ir.Operation | None:
-    """The operation that has the value as a result; None for an argument of a block."""
-    owner = getattr(value.owner, "operation", value.owner)
-    return owner if isinstance(owner, ir.Operation) else None
 
 
 def is_counter(value: ir.Value, division: Division) -> bool:

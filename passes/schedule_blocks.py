@@ -7,6 +7,7 @@ from collections.abc import Callable
 from iree.compiler import ir
 
 from nabla_mlir.dialects.builder import Val, concat, cut, dot, reshape
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import DotDims, I64Array
 from nabla_mlir.passes.dce import is_unused
 
@@ -28,8 +29,8 @@ def separate_blocks(op: ir.Operation) -> None:
 
 
 def _separate_right(op: ir.Operation) -> None:
-    product = getattr(op.operands[0].owner, "operation", None)
-    if not isinstance(product, ir.Operation) or product.name != "stablehlo.dot_general":
+    product = made_by(op.operands[0])
+    if product is None or product.name != "stablehlo.dot_general":
         return
     a, b = (Val(v) for v in product.operands)
     axes = _axes(product)

@@ -12,6 +12,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.passes.dce import erase_dead_in
 
@@ -70,10 +71,10 @@ def push_up_slices(block: ir.Block) -> None:
 def fold_reshapes(block: ir.Block) -> None:
     """A reshape of a reshape is one, or none."""
     for op in [op.operation for op in block.operations if op.operation.name == "stablehlo.reshape"]:
-        inner = op.operands[0].owner
-        if isinstance(inner, ir.Block) or inner.operation.name != "stablehlo.reshape":
+        inner = made_by(op.operands[0])
+        if inner is None or inner.name != "stablehlo.reshape":
             continue
-        source = inner.operation.operands[0]
+        source = inner.operands[0]
         if source.type == op.results[0].type:
             op.results[0].replace_all_uses_with(source)
         else:
@@ -133,7 +134,6 @@ def _computed(
     """A slice of a value; those of dissolved values are computed from slices of their operands, each of them once."""
     if (known := made.get((value, box))) is not None:
         return known
-    owner = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation
     if value in dissolved:
         op = dissolved[value]
         operands = [
@@ -146,13 +146,14 @@ def _computed(
             new = Val(b.make(op.name, operands, [result], attributes).results[0])
     else:
         with ir.InsertionPoint(before), before.location:
-            new = _sliced(value, owner, box)
+            new = _sliced(value, box)
     made[value, box] = new
     return new
 
 
-def _sliced(value: ir.Value, owner: ir.Block | ir.Operation, box: Box) -> Val:
-    if isinstance(owner, ir.Operation):
+def _sliced(value: ir.Value, box: Box) -> Val:
+    owner = made_by(value)
+    if owner is not None:
         if owner.name == "stablehlo.slice":
             return _sliced_from(Val(owner.operands[0]), box.within(Box.of(owner)))
         if owner.name == "stablehlo.constant" and (number := hlo.constant_splat(owner)) is not None:

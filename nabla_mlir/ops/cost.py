@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.convolution import positions
 from nabla_mlir.ops.loops import find_counter
@@ -136,5 +137,5 @@ def _peak(block: ir.Block) -> int:
 
 
 def _is_counted(value: ir.Value) -> bool:
-    owner = getattr(value.owner, "operation", value.owner)
-    return not isinstance(owner, ir.Operation) or owner.name not in FREE
+    owner = made_by(value)
+    return owner is None or owner.name not in FREE

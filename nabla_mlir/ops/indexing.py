@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from iree.compiler import ir
 
 from nabla_mlir.dialects import builder, stablehlo
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import Bool, GatherDims, I64Array, ScatterDims
 from nabla_mlir.ops.elementwise import clamp, compare, convert, logical_and, select, where_zero
 from nabla_mlir.ops.forward import jvp_by_decomposition
@@ -92,9 +92,8 @@ def clamped_starts(
 
 
 def _constant_of(x: Tensor) -> np.ndarray | None:
-    owner = x.value.owner
-    op = getattr(owner, "operation", owner)
-    if not isinstance(op, ir.Operation) or op.name != "stablehlo.constant":
+    op = made_by(x.value)
+    if op is None or op.name != "stablehlo.constant":
         return None
     return stablehlo.constant_array(op)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.ops.regions import body_of
 from nabla_mlir.ops.registry import REGISTRY
 
@@ -36,7 +37,7 @@ def find_counter(op: ir.Operation) -> Counter | None:
     subtracting a constant; start and limit are constants.
     """
     arguments, _, (predicate,) = body_of(op.regions[0])
-    test = _made_by(predicate)
+    test = made_by(predicate)
     if test is None or test.name != "stablehlo.compare":
         return None
     direction = REGISTRY[test.name].read(test)["comparison_direction"]
@@ -70,7 +71,7 @@ def _trips(start: int, limit: int, step: int, direction: str) -> int | None:
 
 def _step(op: ir.Operation, carry: int) -> int | None:
     arguments, _, returned = body_of(op.regions[1])
-    move = _made_by(returned[carry])
+    move = made_by(returned[carry])
     if move is None or move.name not in ("stablehlo.add", "stablehlo.subtract"):
         return None
     left, right = move.operands
@@ -93,13 +94,8 @@ def _constant_in(op: ir.Operation, value: ir.Value, arguments: list[ir.Value], r
     return _constant(value)
 
 
-def _made_by(value: ir.Value) -> ir.Operation | None:
-    owner = getattr(value.owner, "operation", value.owner)
-    return owner if isinstance(owner, ir.Operation) else None
-
-
 def _constant(value: ir.Value) -> int | None:
-    op = _made_by(value)
+    op = made_by(value)
     if op is None or op.name != "stablehlo.constant" or value.type.shape:
         return None
     number = stablehlo.constant_splat(op)

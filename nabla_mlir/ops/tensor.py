@@ -9,6 +9,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import ConcretizationError, LeakedTracerError, user_frame
 
@@ -158,9 +159,7 @@ def full_like(x: Tensor, value: complex) -> Tensor:
 
 def splat_of(x: Tensor) -> complex | float | int | bool | None:
     """The Python number if `x` is a constant that is the same everywhere, else None."""
-    owner = x.value.owner
-    if not isinstance(owner, ir.Operation):
-        owner = getattr(owner, "operation", None)
+    owner = made_by(x.value)
     if owner is None or owner.name != "stablehlo.constant":
         return None
     return stablehlo.constant_splat(owner)
