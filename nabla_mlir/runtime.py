@@ -21,13 +21,16 @@ import numpy as np
 from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmModule, VmVariantList, create_hal_module
 from iree.runtime.version import VERSION
 
-from nabla_mlir.array import Array, Device, device, dtype_named, reason
+from nabla_mlir.array import Array, Device, Shape, device, dtype_named, reason
 from nabla_mlir.errors import DeployError, DtypeError, ShapeError
 from nabla_mlir.fitting import choose
 from nabla_mlir.manifest import Code, EntryPoint, Leaf, Manifest
 from nabla_mlir.storage import Artifact, save_artifact
 
 __all__ = ["Array", "Device", "Executable", "Function", "Module", "device", "load", "save_artifact"]
+
+
+Types = Sequence[tuple[Shape, np.dtype]]
 
 
 @functools.cache
@@ -43,8 +46,12 @@ class Function:
     def __init__(self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock, device: Device):
         self.name, self._vm, self._context, self._lock, self.device = name, vm, context, lock, device
 
-    def __call__(self, arguments: Sequence[Array | np.ndarray]) -> list[Array]:
+    def __call__(self, arguments: Sequence[Array | np.ndarray], types: Types | None = None) -> list[Array]:
         """Calls the function.
+
+        Args:
+          arguments: the arrays.
+          types: the shape and the dtype of each result, where they are known: asking for them takes time.
 
         Raises:
           DeployError: the module refuses the arguments (their number, a shape or a dtype), or fails.
@@ -68,8 +75,12 @@ class Function:
         # A function of state says behind its results how often the state had been written.
         version = outputs.get_variant(count - 1) if count else None
         if type(version) is not int:
-            return [Array(outputs.get_as_object(i, HalBufferView), where) for i in range(count)]
-        return [Array(outputs.get_as_object(i, HalBufferView), where, version) for i in range(count - 1)]
+            version = None
+        else:
+            count -= 1
+        if types is None or len(types) != count:
+            return [Array(outputs.get_as_object(i, HalBufferView), where, version) for i in range(count)]
+        return [Array(outputs.get_as_object(i, HalBufferView), where, version, types[i]) for i in range(count)]
 
     @property
     def declaration(self) -> str:
@@ -173,6 +184,8 @@ class Module:
         self.executable, self._artifact, self.code = executable, artifact, code
         manifest = self.manifest
         self._entries = {e.name: _Entry(e, executable.function(e.function or e.name)) for e in manifest.entry_points}
+        # An attribute of its own is found sooner than through `__getattr__`.
+        self.__dict__.update({name: entry for name, entry in self._entries.items() if not hasattr(Module, name)})
 
     @property
     def manifest(self) -> Manifest:
@@ -241,6 +254,10 @@ class _Entry:
         self.__name__, self.__doc__ = spec.name, f"{spec}\n\n{spec.doc}"
         self._names = [argument.name for argument in spec.arguments]
         self._checks = [[(leaf.shape, dtype_named(leaf.dtype), leaf) for leaf in a.leaves] for a in spec.arguments]
+        self._trees = [argument.tree for argument in spec.arguments]
+        self._wanted = [(shape, dtype) for checks in self._checks for shape, dtype, _ in checks]
+        self._types = [(leaf.shape, dtype_named(leaf.dtype)) for leaf in spec.result_leaves]
+        self._is_single = spec.result.kind == "leaf"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls it with positional or keyword arguments by the names in the manifest.
@@ -250,6 +267,26 @@ class _Entry:
           ShapeError, DtypeError: an array has another shape or dtype; nothing is cast.
           DeployError: an argument is missing, unknown or given twice, or the call fails.
         """
+        leaves: list[Array | np.ndarray] = []
+        if kwargs or not self._are_right(args, leaves):
+            leaves = self._checked(args, kwargs)
+        results = self._function(leaves, self._types)
+        return results[0] if self._is_single else self.spec.result.unflatten(results)
+
+    def _are_right(self, args: tuple[Any, ...], leaves: list[Any]) -> bool:
+        """Appends the leaves; True if they are device arrays of the right types in the right places."""
+        if len(args) != len(self._trees):
+            return False
+        for tree, value in zip(self._trees, args, strict=True):
+            if not tree.collect(value, leaves):
+                return False
+        for leaf, (shape, dtype) in zip(leaves, self._wanted, strict=True):
+            if type(leaf) is not Array or leaf.shape != shape or (leaf.dtype is not dtype and leaf.dtype != dtype):
+                return False
+        return True
+
+    def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The leaves, converted where that loses nothing; says all that is wrong with them."""
         leaves: list[Array | np.ndarray] = []
         problems: list[tuple[type[Exception], str]] = []
         for value, argument, checks in zip(self._bind(args, kwargs), self.spec.arguments, self._checks, strict=True):
@@ -261,7 +298,7 @@ class _Entry:
                 leaves.append(leaf)
         if problems:
             self._refuse(problems)
-        return self.spec.result.unflatten(self._function(leaves))
+        return leaves
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         names = self._names
