@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -33,9 +34,9 @@ def verify(path: str, target: str | None = None) -> Iterator[Row]:
     artifact = Artifact(path)
     yield "manifest", "ok", f"schema {artifact.manifest.schema}, {len(artifact.manifest.entry_points)} entry points"
     for code in artifact.manifest.code:
-        yield _row(f"file {code.file}", lambda code=code: f"{len(artifact.vmfb(code))} bytes")
+        yield _row(f"file {code.file}", functools.partial(_size, artifact.vmfb, code))
     if artifact.manifest.stablehlo:
-        yield _row("file of StableHLO", lambda: f"{len(artifact.stablehlo())} bytes")
+        yield _row("file of StableHLO", functools.partial(_size, artifact.stablehlo))
     chosen = [c for c in artifact.manifest.code if target is None or c.is_for(target)]
     fitting = []
     for code in chosen:
@@ -59,6 +60,10 @@ def _row(what: str, check: Callable[[], str]) -> Row:
         return what, "ok", check()
     except NablaError as error:
         return what, "failed", error.message
+
+
+def _size(read: Callable[..., bytes], *arguments: Any) -> str:
+    return f"{len(read(*arguments))} bytes"
 
 
 def _reference(artifact: Artifact) -> tuple[Any, str]:
@@ -86,7 +91,7 @@ def _self_check(path: str, code: Code, reference: Any, why: str) -> Iterator[Row
     # Twice: functions of a state fail until another one has set it.
     for last in (False, True):
         for name, entry in module.entry_points.items():
-            row = _row(f"{name} on {code.label}", lambda e=entry: _call(module, e, reference, why))  # type: ignore[misc]
+            row = _row(f"{name} on {code.label}", functools.partial(_call, module, entry, reference, why))
             if last:
                 yield row
 
