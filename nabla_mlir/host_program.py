@@ -54,7 +54,8 @@ class HostProgram:
       dispatches: the names of the functions of machine code, in the order of their numbers in the C.
       globals: declarations of state and constants.
       state: the names of the globals that a call may change, where these are memory.
-      initializers, functions: the C of each body; it reads `args`, writes what `results` point to, and goes to `done`.
+      initializers, functions: the C of each body; it reads `args`, writes what `results` point to, of the `sizes`,
+        and goes to `done`.
     """
 
     def __init__(self, module: ir.Module):
@@ -238,7 +239,7 @@ class _Function:
         for i, value in enumerate(op.operands):
             name = self._names[value]
             if str(value.type) == "!hal.buffer_view":
-                self._emit(f"if (results[{i}]) memcpy(results[{i}], {name}, {self._sizes[name]});")
+                self._emit(f"if (results[{i}]) memcpy(results[{i}], {name}, sizes[{i}]);")
             else:
                 self._emit(f"if (results[{i}]) *({_SCALARS[str(value.type)]} *)results[{i}] = {name};")
         self._emit("goto done;")
@@ -316,9 +317,7 @@ class _Function:
         self._sizes[name] = size
 
     def _stream_tensor_export(self, op: ir.Operation) -> None:
-        source, size = self._of(op.operands)
-        self._set(op, source)
-        self._sizes[self._names[op.results[0]]] = size
+        self._alias(op.results[0], op.operands[0])
 
     def _same(self, op: ir.Operation) -> None:
         for result, value in zip(op.results, op.operands, strict=False):

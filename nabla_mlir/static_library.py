@@ -149,22 +149,24 @@ def _source(name: str, header: str, entries: list[EntryPoint], program: HostProg
     state = ", ".join(f"&{name}" for name in program.state) or "0"
     parts.append(_STATE.replace("STATE", state).replace("COUNT", str(len(program.state))))
     bodies = [_BODY.replace("BODY", body).replace("ARENA", "static ") for body in program.initializers]
-    parts += [_function(f"static int initialize_{i}(void)", [], [], body) for i, body in enumerate(bodies)]
+    parts += [_function(f"static int initialize_{i}(void)", [], [], [], body) for i, body in enumerate(bodies)]
     calls = "".join(f"  if (!status) status = initialize_{i}();\n" for i in range(len(bodies)))
     parts.append(_INITIALIZE.replace("CALLS", calls))
     for entry in entries:
         arguments = [f"(void *){n}" for n, _, written in _parameters(entry) if not written]
         results = [n for n, _, written in _parameters(entry) if written]
+        sizes = [leaf.nbytes for leaf in entry.result_leaves]
         body = _BODY.replace("BODY", program.functions[entry.function or entry.name]).replace("ARENA", "")
-        parts.append(_function(_declaration(name, entry), arguments, [*results, "0"], _PROLOGUE + body + _EPILOGUE))
+        parts.append(_function(_declaration(name, entry), arguments, results, sizes, _PROLOGUE + body + _EPILOGUE))
     return "\n".join(parts)
 
 
-def _function(declaration: str, arguments: list[str], results: list[str], body: str) -> str:
-    lists = (
-        f"  void *args[] = {{{', '.join(arguments) or '0'}}};\n  void *results[] = {{{', '.join(results) or '0'}}};\n"
-    )
-    return f"{declaration} {{\n{lists}  (void)args;\n  (void)results;\n{body}  return status;\n}}\n"
+def _function(declaration: str, arguments: list[str], results: list[str], sizes: list[int], body: str) -> str:
+    lists = f"  void *args[] = {{{', '.join([*arguments, '0'])}}};\n"
+    # Behind its results a function of state returns how often it was written, which nobody asks for.
+    lists += f"  void *results[] = {{{', '.join([*results, '0'])}}};\n"
+    lists += f"  const size_t sizes[] = {{{', '.join(map(str, [*sizes, 0]))}}};\n"
+    return f"{declaration} {{\n{lists}  (void)args; (void)results; (void)sizes;\n{body}  return status;\n}}\n"
 
 
 _MEMORY = """#include <math.h>

@@ -42,6 +42,7 @@ FUNCTIONS = {
     "kinds": (kinds, (F32, nm.spec(3, "complex64"), nm.spec(3, "int64"))),
     "gradient": (nm.grad(lambda a: nnp.linalg.slogdet(a @ a.T + nnp.eye(5))[1] + nnp.sin(a).sum()), (F64,)),
     "constant": (lambda: nnp.arange(5.0) * 2.0, ()),
+    "same": (lambda x: (x, x + 1), (F32,)),
 }
 
 
@@ -76,6 +77,7 @@ ARGUMENTS = {
     "kinds": [(rng.normal(size=64).astype(np.float32), np.array([1j, 2, 3 - 1j], np.complex64), np.array([1, -2, 2**40]))],
     "gradient": [(rng.normal(size=(5, 5)),)],
     "constant": [()],
+    "same": [(rng.normal(size=64).astype(np.float32),)],
 }  # fmt: skip
 
 
