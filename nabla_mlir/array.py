@@ -271,9 +271,21 @@ class Array:
         if not self.size:
             return np.empty(self.shape, self.dtype)
         buffer = self._view.get_buffer()
-        if _is_mappable(buffer):
-            return self._view.map().asarray(self.shape, self.dtype)
-        return _staged(buffer, self.device).map().asarray(self.shape, self.dtype)
+        view = self._view if _is_mappable(buffer) else _staged(buffer, self.device)
+        return np.asarray(_Mapped(view)).view(self.dtype).reshape(self.shape)
+
+
+class _Mapped:
+    """The bytes of a buffer that the host sees, for NumPy, whose arrays then all keep it alive.
+
+    What IREE 3.13 makes of a mapping is tied to one array object, which NumPy leaves out of the chain from a view to its
+    base: the view then outlives its memory.
+    """
+
+    def __init__(self, view: HalBufferView):
+        self._memory = view.map()
+        raw = self._memory.asarray((view.byte_length,), np.dtype(np.uint8))
+        self.__array_interface__ = raw.__array_interface__
 
 
 def _copied(array: np.ndarray, where: Device, element: HalElementType) -> HalBufferView:
