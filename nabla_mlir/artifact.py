@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.estimates import estimate
 from nabla_mlir.manifest import Argument, EntryPoint, Leaf, Manifest, read_stablehlo, save_artifact
 from nabla_mlir.pytree import TreeSpec as OptreeSpec
-from nabla_mlir.pytree import flatten
+from nabla_mlir.pytree import flatten, flatten_like, unflatten
 from nabla_mlir.toolchain import compiler_version
 from nabla_mlir.tracing import Spec
 from nabla_mlir.treespec import TreeSpec
@@ -43,16 +44,39 @@ def tree_spec(spec: OptreeSpec) -> TreeSpec:
     return TreeSpec("custom", children, keys, f"{kind.__module__}.{kind.__qualname__}")
 
 
-def entry_point(entry: Entry, function: ir.Operation) -> EntryPoint:
-    """An entry point, which is `function` in the lowered module, as the manifest describes it."""
+@dataclass(frozen=True)
+class LiveTreeSpec(TreeSpec):
+    """A structure in the process that traced it, where the types of its custom nodes exist."""
+
+    spec: Any = None
+
+    def flatten(self, tree: Any, name: str = "tree") -> list[Any]:
+        return flatten_like(self.spec, tree, name, "what was traced")
+
+    def unflatten(self, leaves: Any) -> Any:
+        return unflatten(self.spec, leaves)
+
+
+def _live(spec: OptreeSpec) -> TreeSpec:
+    known = tree_spec(spec)
+    return LiveTreeSpec(known.kind, known.children, known.keys, known.type_name, spec)
+
+
+def entry_point(entry: Entry, function: ir.Operation, live: bool = False) -> EntryPoint:
+    """An entry point, which is `function` in the lowered module, as the manifest describes it.
+
+    With `live` its structures know the types of their custom nodes, which no file can.
+    """
+    structure = _live if live else tree_spec
     arguments, start = [], 0
+    outputs = len(entry.inputs) - entry.storage
     for name, child in zip(entry.arguments, entry.in_spec.children(), strict=True):
         stop = start + child.num_leaves
         leaves = _leaves(entry.input_names[start:stop], entry.inputs[start:stop])
-        arguments.append(Argument(name, tree_spec(child), leaves))
+        arguments.append(Argument(name, structure(child), leaves, bool(entry.storage) and start >= outputs))
         start = stop
     results = _leaves(entry.output_names, entry.outputs)
-    return EntryPoint(entry.name, tuple(arguments), tree_spec(entry.out_spec), results, entry.doc,
+    return EntryPoint(entry.name, tuple(arguments), structure(entry.out_spec), results, entry.doc,
                       estimate=estimate(function))  # fmt: skip
 
 
@@ -60,11 +84,11 @@ def _leaves(names: Any, specs: Any) -> tuple[Leaf, ...]:
     return tuple(Leaf(name, spec.shape, spec.dtype.name) for name, spec in zip(names, specs, strict=True))
 
 
-def manifest_of(compiled: Compiled) -> Manifest:
-    """The manifest of a compiled module."""
+def manifest_of(compiled: Compiled, live: bool = False) -> Manifest:
+    """The manifest of a compiled module; `live` if it is for this process (see `entry_point`)."""
     functions = {op.attributes["sym_name"].value: op.operation for op in compiled.module.body.operations}
     return Manifest(
-        tuple(entry_point(entry, functions[entry.name]) for entry in compiled.entries),
+        tuple(entry_point(entry, functions[entry.name], live) for entry in compiled.entries),
         compiled.target.to_json(),
         iree=compiler_version(),
         nabla_mlir=metadata.version("nabla-mlir"),
@@ -96,6 +120,7 @@ def _entry(described: EntryPoint) -> Entry:
     return Entry(
         described.name, tuple(a.name for a in described.arguments), flatten(trees)[1], tuple(map(_spec, leaves)),
         flatten(result)[1], tuple(map(_spec, described.result_leaves)), described.doc,
+        sum(len(a.leaves) for a in described.arguments if a.output),
     )  # fmt: skip
 
 
