@@ -17,7 +17,7 @@ from iree.compiler import ir
 
 from nabla_mlir import numpy as nnp
 from nabla_mlir import pytree
-from nabla_mlir.artifact import manifest_of
+from nabla_mlir.artifact import module_of
 from nabla_mlir.checks import check_linear_map
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
@@ -26,7 +26,7 @@ from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.regions import emit_call
 from nabla_mlir.ops.tensor import Tensor, full
 from nabla_mlir.passes.split import split_function
-from nabla_mlir.runtime import Executable, Module, pooled
+from nabla_mlir.runtime import Module
 from nabla_mlir.stages import Compiled, Lowered, as_spec, trace
 from nabla_mlir.stateful import Method, assemble
 from nabla_mlir.targets import Target
@@ -218,8 +218,7 @@ def load_prepared(source: Any, maker: str, point: tuple[Any, ...], target: str |
     """A compiled stage, a stage, or a function of which `maker` makes one, as a module in this process."""
     if not isinstance(source, (Compiled, Prepared)):
         source = globals()[maker](source, *point, **options)
-    compiled = source if isinstance(source, Compiled) else source.compile(target)
-    return Module(Executable.load(compiled.vmfb, pooled(compiled.driver)), manifest_of(compiled, live=True))
+    return module_of(source if isinstance(source, Compiled) else source.compile(target))
 
 
 class _Methods:

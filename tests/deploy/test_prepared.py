@@ -247,10 +247,10 @@ def test_memory_that_cannot_be_written_is_an_error(module: Any) -> None:
         module.apply_into(v, {"w": np.zeros((3, 4)), "b": 1.0})
 
 
-def test_repeated_calls_allocate_nothing(module: Any) -> None:
+def test_repeated_calls_allocate_nothing(artifact: Path) -> None:
     """Neither with results of their own nor with the caller's memory; data may change."""
     points, v, out = [point(), point()], direction(), empty(False)
-    module = nm.load(module._path)  # with a pool of its own
+    module = nm.load(artifact)
     allocator = module.executable.device.hal.allocator
 
     def rounds(n: int) -> Any:
