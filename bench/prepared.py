@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import jax
 import numpy as np
 from frameworks import jax_framework, nabla
 from measuring import console, direction, draw, flat, geometric_mean, interleaved, parse, relative_error, save
