@@ -114,7 +114,7 @@ _HOMES: dict[str, str | None] = {
 }  # fmt: skip
 
 # What runs without the compiler.
-_LIGHT = {"runtime", "array", "targets"}
+_LIGHT = {"runtime", "array", "operators", "targets"}
 
 __all__ = list(_HOMES)
 

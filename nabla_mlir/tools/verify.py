@@ -76,7 +76,7 @@ def _reference(artifact: Artifact) -> tuple[Any, str]:
     from nabla_mlir.targets import CPU
 
     try:
-        compiled = load_lowered(artifact).compile(CPU("generic", reassociate=False))
+        compiled = load_lowered(artifact.stablehlo(), artifact.manifest).compile(CPU("generic", reassociate=False))
     except NablaError as error:
         return None, error.message.splitlines()[0]
     return compiled.entry, ""

@@ -101,3 +101,24 @@ func.func @long_sum(%x: tensor<1000000xf32>, %z: tensor<f32>) -> tensor<f32> {
   %0 = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [0] : (tensor<1000000xf32>, tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>
 }
+
+// A sum that is broadcast along two dimensions is computed before what reads it; the second one is fused.
+// CHECK-LABEL: func.func @both_ways
+// CHECK: %[[S:.*]] = stablehlo.reduce
+// CHECK-NEXT: %[[HELD:.*]] = stablehlo.optimization_barrier %[[S]]
+// CHECK-NEXT: stablehlo.broadcast_in_dim %[[HELD]], dims = [0]
+// CHECK-NEXT: stablehlo.negate %[[HELD]]
+// CHECK: stablehlo.reduce
+// CHECK-NOT: stablehlo.optimization_barrier
+// CHECK: return
+func.func @both_ways(%x: tensor<8x8xf32>, %z: tensor<f32>) -> tensor<8x8xf32> {
+  %s = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [1] : (tensor<8x8xf32>, tensor<f32>) -> tensor<8xf32>
+  %0 = stablehlo.broadcast_in_dim %s, dims = [0] : (tensor<8xf32>) -> tensor<8x8xf32>
+  %n = stablehlo.negate %s : tensor<8xf32>
+  %1 = stablehlo.broadcast_in_dim %n, dims = [1] : (tensor<8xf32>) -> tensor<8x8xf32>
+  %m = stablehlo.reduce(%x init: %z) applies stablehlo.maximum across dimensions = [1] : (tensor<8x8xf32>, tensor<f32>) -> tensor<8xf32>
+  %2 = stablehlo.broadcast_in_dim %m, dims = [0] : (tensor<8xf32>) -> tensor<8x8xf32>
+  %3 = stablehlo.add %0, %1 : tensor<8x8xf32>
+  %4 = stablehlo.add %3, %2 : tensor<8x8xf32>
+  return %4 : tensor<8x8xf32>
+}
