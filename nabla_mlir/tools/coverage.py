@@ -15,6 +15,7 @@ import functools
 import importlib
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -204,14 +205,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measures all operations, or those named, and updates the file in the checkout ROOT, or else here."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     root = Path(arguments[0] if arguments else ".").resolve()
-    source = (root / PROGRAMS).read_text()
-    path = root / MEASURED
-    found = json.loads(path.read_text()) if arguments[1:] else {}
-    for name in arguments[1:] or measurable():
-        found[name] = {target: measure(name, source, target) for target in TARGETS}
-        print(name, *(f"{t}: {_summary(words)}" for t, words in found[name].items()), sep="; ", flush=True)
-        path.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+    path, source = root / MEASURED, (root / PROGRAMS).read_text()
+    if not arguments[1:]:
+        return _all(root)
+    for name in arguments[1:]:
+        words = {target: measure(name, source, target) for target in TARGETS}
+        _store(path, name, words)
+        print(name, *(f"{t}: {_summary(w)}" for t, w in words.items()), sep="; ", flush=True)
     return 0
+
+
+def _all(root: Path) -> int:
+    """All operations, in another process: where that dies, the next one goes on behind what killed it."""
+    path, todo = root / MEASURED, measurable()
+    path.write_text("{}\n")
+    while todo:
+        died = subprocess.run([sys.executable, "-m", "nabla_mlir.tools.coverage", root, *todo]).returncode
+        todo = [name for name in todo if name not in json.loads(path.read_text())]
+        if died and todo:
+            _store(path, todo.pop(0), {target: {"f32": "no: the process died"} for target in TARGETS})
+    return 0
+
+
+def _store(path: Path, name: str, words: Mapping[str, Mapping[str, str]]) -> None:
+    found = json.loads(path.read_text())
+    path.write_text(json.dumps(found | {name: words}, indent=1, sort_keys=True) + "\n")
 
 
 def _summary(words: Mapping[str, str]) -> str:
