@@ -32,11 +32,11 @@ from nabla_mlir.ops.tensor import Tensor, full
 def _geev(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: Any) -> list[MaybeZero]:
     a = xs[0]
     split = not is_complex(a.dtype)  # the eigenvalues come in two parts
-    *values, left, right, _ = outs
+    *values, left, right, _info = outs
     wanted = {side: option(config, f"compute_{side}") == "V" for side in ("left", "right")}
     if not wanted["right"]:
         results = [(y.shape, y.dtype) for y in outs]
-        *values, _, right, _ = routine(target, xs, results, compute_left="N", compute_right="V")
+        *values, _left, right, _info = routine(target, xs, results, compute_left="N", compute_right="V")
     w = make_complex(*values) if split else values[0]
     da = convert(tangents[0], dtype=w.dtype) if split else tangents[0]
     inner = solver(right)(matmul(da, right))
