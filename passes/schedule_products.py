@@ -9,9 +9,9 @@ import numpy as np
 from iree.compiler import ir
 from iree.compiler.dialects import arith, linalg
 
-from nabla_mlir.dialects.builder import Val, cut, full, reshape
+from nabla_mlir.dialects.builder import Val, cut, full, reshape, transpose
 from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.dialects.stablehlo import DotDims
+from nabla_mlir.dialects.stablehlo import DotDims, emit
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.schedule_tiles import SMALL, Tiles, columns_times_vector, matrix_product, rows_times_vector
 
@@ -24,10 +24,11 @@ def schedule_products(ops: Sequence[ir.Operation], vector_bytes: int) -> None:
     products = [p for op in ops if (p := _product(op))]
     for group in _groups([p for p in products if isinstance(p, MatrixVector)]):
         group[0].build(group, vector_bytes)
+    turned: dict[tuple[ir.Value, ir.Block], Val] = {}
     for product in products:
         # Measured with narrower vectors, the same tiles are no faster than IREE's, and often slower.
         if isinstance(product, MatrixMatrix) and vector_bytes >= 64:
-            product.build(vector_bytes)
+            product.build(vector_bytes, turned)
 
 
 @dataclass(frozen=True)
@@ -85,19 +86,27 @@ class MatrixMatrix:
     op: ir.Operation
     axes: tuple[int, int]
 
-    def build(self, vector_bytes: int) -> None:
-        """Replaces the product, if there are tiles for it."""
+    def build(self, vector_bytes: int, turned: dict[tuple[ir.Value, ir.Block], Val]) -> None:
+        """Replaces the product, if there are tiles for it; `turned` holds the transposes that there are by now."""
         lhs, rhs = map(Val, self.op.operands)
         (left, dtype), (right, _) = shape_and_dtype(lhs.type), shape_and_dtype(rhs.type)
         (lc, rc) = self.axes
         rows, columns, length = left[1 - lc], right[1 - rc], left[lc]
-        tiles = matrix_product(rows, columns, length, vector_bytes // dtype.itemsize, transposed=rc == 1)
+        tiles = matrix_product(rows, columns, length, vector_bytes // dtype.itemsize)
         if tiles is None or rows * columns * length < SMALL:
             return
         with ir.InsertionPoint(self.op), self.op.location:
-            places = "ki" if lc == 0 else "ik", "kj" if rc == 0 else "jk"
-            (result,) = _generic(lhs, [rhs], [full(0, (rows, columns), dtype)], *places, "ij", tiles)
+            if rc == 1:
+                key = rhs.value, self.op.operation.block
+                turned[key] = turned.get(key) or _turned(rhs)
+                rhs = turned[key]
+            (result,) = _generic(lhs, [rhs], [full(0, (rows, columns), dtype)], "ki" if lc == 0 else "ik", "kj", "ij", tiles)
         _replace(self.op, result)
+
+
+def _turned(matrix: Val) -> Val:
+    """The transpose in memory: vectors of columns are contiguous then, which pays from a few rows on."""
+    return Val(emit("stablehlo.optimization_barrier", [transpose(matrix, (1, 0)).value]).results[0])
 
 
 def _product(op: ir.Operation) -> MatrixVector | MatrixMatrix | None:

@@ -112,3 +112,24 @@ func.func @turned(%x: tensor<1x2x4xf32>, %k: tensor<3x2x3xf32>) -> tensor<1x3x2x
   %y = stablehlo.convolution(%x, %k) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0], window = {stride = [1], pad = [[0, 0]], lhs_dilate = [1], rhs_dilate = [1], reverse = [true]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<1x2x4xf32>, tensor<3x2x3xf32>) -> tensor<1x3x2xf32>
   return %y : tensor<1x3x2xf32>
 }
+
+// A sum that is broadcast along two dimensions is computed before what reads it; the second one is fused.
+// CHECK-LABEL: func.func @both_ways
+// CHECK: %[[S:.*]] = stablehlo.reduce
+// CHECK-NEXT: %[[HELD:.*]] = stablehlo.optimization_barrier %[[S]]
+// CHECK-NEXT: stablehlo.broadcast_in_dim %[[HELD]], dims = [0]
+// CHECK-NEXT: stablehlo.negate %[[HELD]]
+// CHECK: stablehlo.reduce
+// CHECK-NOT: stablehlo.optimization_barrier
+// CHECK: return
+func.func @both_ways(%x: tensor<8x8xf32>, %z: tensor<f32>) -> tensor<8x8xf32> {
+  %s = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [1] : (tensor<8x8xf32>, tensor<f32>) -> tensor<8xf32>
+  %0 = stablehlo.broadcast_in_dim %s, dims = [0] : (tensor<8xf32>) -> tensor<8x8xf32>
+  %n = stablehlo.negate %s : tensor<8xf32>
+  %1 = stablehlo.broadcast_in_dim %n, dims = [1] : (tensor<8xf32>) -> tensor<8x8xf32>
+  %m = stablehlo.reduce(%x init: %z) applies stablehlo.maximum across dimensions = [1] : (tensor<8x8xf32>, tensor<f32>) -> tensor<8xf32>
+  %2 = stablehlo.broadcast_in_dim %m, dims = [0] : (tensor<8xf32>) -> tensor<8x8xf32>
+  %3 = stablehlo.add %0, %1 : tensor<8x8xf32>
+  %4 = stablehlo.add %3, %2 : tensor<8x8xf32>
+  return %4 : tensor<8x8xf32>
+}
