@@ -55,7 +55,7 @@ LAYERS = {
     "nabla_mlir.tools": 5,
 }
 # What is deployed: it must run where neither the compiler nor optree is installed.
-RUNTIME = {f"nabla_mlir.{name}" for name in ("runtime", "array", "devices", "manifest", "treespec", "errors")}
+RUNTIME = {f"nabla_mlir.{name}" for name in ("runtime", "array", "devices", "manifest", "named", "treespec", "errors")}
 # What runs the compiler in another process; it knows no IR.
 COMPILER = {f"nabla_mlir.{name}" for name in ("compiler", "toolchain", "cache", "targets")}
 

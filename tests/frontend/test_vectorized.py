@@ -22,7 +22,7 @@ from xla import run_traced
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
-from nabla_mlir.errors import ShapeError, TraceError
+from nabla_mlir.errors import ShapeError, TraceError, TreeError
 from nabla_mlir.ops.linalg import cholesky, triangular_solve
 from nabla_mlir.ops.promotion import as_tensor
 
@@ -380,6 +380,22 @@ def test_the_target_is_never_copied() -> None:
     assert len(tanh) == 1
     assert "tensor<5x4xf32>" in tanh[0]
     assert "broadcast_in_dim %arg0" not in lowered.mlir()
+
+
+def test_artifacts_take_and_return_named_axes(tmp_path: Path) -> None:
+    def f(w: Any, x: Any) -> dict[str, Any]:
+        return {"gradient": nm.grad(lambda w: ((w * x) ** 2).sum())(w), "plain": w}
+
+    compiled = nm.trace(f, nm.spec(2), nm.vectorize(nm.spec((3, 2)), "b")).lower().compile()
+    loaded = nm.load(compiled.save(tmp_path / "f.vmfb"))
+    w, x = np.ones(2, np.float32), np.arange(6, dtype=np.float32).reshape(3, 2)
+    for run in (compiled, loaded.f, loaded.lower().compile()):
+        got = run(w, nm.vectorize(x, "b"))
+        assert got["gradient"].vectorized_axes == {"b": 3}
+        np.testing.assert_allclose(nm.devectorize(got["gradient"]), 2 * x**2)
+        np.testing.assert_array_equal(got["plain"], w)
+    with pytest.raises(TreeError, match=r"x requires \* vectorized over {'b': 3}, got \* vectorized over {'c': 3}"):
+        loaded.f(w, nm.vectorize(x, "c"))
 
 
 def test_with_iree() -> None:
