@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from measuring import flat
 
 FUNCTIONS = ("value", "gradient", "hvp")
 
@@ -23,13 +24,6 @@ class Built:
     operations: int
     chosen: str = ""
     results: dict[str, np.ndarray] = field(default_factory=dict)
-
-
-def flat(tree: Any) -> np.ndarray:
-    """All numbers of a pytree as one f64 vector."""
-    import jax
-
-    return np.concatenate([np.ravel(np.asarray(x)).astype(np.float64) for x in jax.tree.leaves(tree)])
 
 
 def _count(mlir: str) -> int:

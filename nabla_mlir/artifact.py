@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,12 @@ from iree.compiler import ir
 from nabla_mlir.array import dtype_named
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.estimates import estimate
-from nabla_mlir.manifest import Argument, EntryPoint, Leaf, Manifest, read_stablehlo, save_artifact
+from nabla_mlir.manifest import Argument, Code, EntryPoint, Leaf, Manifest
 from nabla_mlir.named import VectorizedArray
 from nabla_mlir.ops.vectorized import VectorizedTensor
 from nabla_mlir.pytree import TreeSpec as OptreeSpec
 from nabla_mlir.pytree import flatten, unflatten
+from nabla_mlir.storage import Artifact, save_artifact
 from nabla_mlir.toolchain import compiler_version
 from nabla_mlir.tracing import Spec
 from nabla_mlir.treespec import TreeSpec, vectorized_leaf
@@ -64,30 +65,31 @@ def _leaves(names: Any, specs: Any) -> tuple[Leaf, ...]:
     return tuple(Leaf(name, spec.shape, spec.dtype.name) for name, spec in zip(names, specs, strict=True))
 
 
-def manifest_of(compiled: Compiled) -> Manifest:
-    """The manifest of a compiled module."""
-    functions = {op.attributes["sym_name"].value: op.operation for op in compiled.module.body.operations}
+def manifest_of(*compiled: Compiled) -> Manifest:
+    """The manifest of a module that was compiled for one or more targets."""
+    first = compiled[0]
+    functions = {op.attributes["sym_name"].value: op.operation for op in first.module.body.operations}
     return Manifest(
-        tuple(entry_point(entry, functions[entry.name]) for entry in compiled.entries),
-        compiled.target.to_json(),
+        tuple(entry_point(entry, functions[entry.name]) for entry in first.entries),
+        tuple(Code(c.target.to_json()) for c in compiled),
         iree=compiler_version(),
         nabla_mlir=metadata.version("nabla-mlir"),
     )
 
 
-def save_compiled(compiled: Compiled, path: str | Path) -> Path:
-    """Writes the artifact, its manifest and its StableHLO beside it; returns the path of the artifact."""
+def save_compiled(compiled: Sequence[Compiled], path: str | Path) -> Path:
+    """Writes an artifact with its manifest and its StableHLO; returns the path that loads it."""
     bytecode = io.BytesIO()
-    compiled.module.operation.write_bytecode(bytecode)
-    return save_artifact(path, compiled.vmfb, manifest_of(compiled), bytecode.getvalue())[0]
+    compiled[0].module.operation.write_bytecode(bytecode)
+    return save_artifact(path, [c.vmfb for c in compiled], manifest_of(*compiled), bytecode.getvalue())
 
 
-def load_lowered(path: str | os.PathLike[str], manifest: Manifest) -> Lowered:
+def load_lowered(artifact: Artifact) -> Lowered:
     """The module that an artifact was compiled from. Raises DeployError if it is not there."""
     from nabla_mlir.stages import Lowered
 
-    module = parse_module(read_stablehlo(path, manifest))
-    return Lowered(module, tuple(_entry(e) for e in manifest.entry_points))
+    module = parse_module(artifact.stablehlo())
+    return Lowered(module, tuple(_entry(e) for e in artifact.manifest.entry_points))
 
 
 def _entry(described: EntryPoint) -> Entry:

@@ -22,9 +22,10 @@ from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmMod
 from iree.runtime.version import VERSION
 
 from nabla_mlir.array import Array, Device, device, dtype_named, reason
-from nabla_mlir.devices import VulkanDevice, cpu_features, vulkan_devices
 from nabla_mlir.errors import DeployError, DtypeError, ShapeError
-from nabla_mlir.manifest import EntryPoint, Leaf, Manifest, read_artifact, save_artifact
+from nabla_mlir.fitting import choose
+from nabla_mlir.manifest import Code, EntryPoint, Leaf, Manifest
+from nabla_mlir.storage import Artifact, save_artifact
 
 __all__ = ["Array", "Device", "Executable", "Function", "Module", "device", "load", "save_artifact"]
 
@@ -168,9 +169,15 @@ class Module:
       module["hvp"](params=params, v=v, data=data)
     """
 
-    def __init__(self, executable: Executable, manifest: Manifest, path: str | os.PathLike[str] = ""):
-        self.executable, self.manifest, self._path = executable, manifest, path
+    def __init__(self, executable: Executable, artifact: Artifact, code: Code):
+        self.executable, self._artifact, self.code = executable, artifact, code
+        manifest = self.manifest
         self._entries = {e.name: _Entry(e, executable.function(e.function or e.name)) for e in manifest.entry_points}
+
+    @property
+    def manifest(self) -> Manifest:
+        """All that is known of the artifact."""
+        return self._artifact.manifest
 
     @property
     def entry_points(self) -> dict[str, EntryPoint]:
@@ -184,7 +191,7 @@ class Module:
 
     def clone(self) -> Module:
         """The same code with fresh state: one for each thread lets them run side by side."""
-        return Module(self.executable.clone(), self.manifest, self._path)
+        return Module(self.executable.clone(), self._artifact, self.code)
 
     def lower(self) -> Any:
         """The stage `Lowered` that it was compiled from: to compile it for another target, or to transform it.
@@ -195,7 +202,7 @@ class Module:
           DeployError: the artifact was saved without its StableHLO, or that file is missing or damaged.
         """
         # By name: what is deployed imports nothing that knows IR.
-        return importlib.import_module("nabla_mlir.artifact").load_lowered(self._path, self.manifest)
+        return importlib.import_module("nabla_mlir.artifact").load_lowered(self._artifact)
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         try:
@@ -213,9 +220,7 @@ class Module:
         return [*super().__dir__(), *self._entries]
 
     def __repr__(self) -> str:
-        target = self.manifest.target
-        details = " ".join(str(target[k]) for k in ("cpu", "arch") if k in target)
-        lines = [f"Module for {' '.join(filter(None, [target.get('name', '?'), details]))}, on {self.driver}"]
+        lines = [f"Module for {self.code.label}, on {self.driver}"]
         for entry in self.manifest.entry_points:
             lines.append(f"  {entry}")
             if entry.doc:
@@ -329,21 +334,22 @@ def _mismatch(leaf: Any, spec: Leaf) -> tuple[type[Exception], str]:
     return kind, f"{spec.name} requires {spec}, got {got}"
 
 
-def load(path: str | os.PathLike[str], driver: str | None = None) -> Module:
-    """Loads an artifact that `save_artifact` wrote.
+def load(path: str | os.PathLike[str], driver: str | None = None, *, target: str | None = None) -> Module:
+    """Loads an artifact: of several targets, the first that fits this machine, in the order they were compiled in.
 
     Args:
-      path: the .vmfb, the .json, or their common stem.
+      path: the .zip, the folder, the .json, the .vmfb of the only target, or the stem of these files.
       driver: where to run it; None takes what the manifest states, or chooses by its estimates.
+      target: the target to take, such as "cuda", or as `nabla-mlir info` writes it, "cpu-generic".
 
     Raises:
       DeployError: a file is missing or damaged, or needs another runtime or another machine. The message says what
         to do.
     """
-    vmfb, manifest = read_artifact(path)
-    _check_version(manifest)
-    _check_target(manifest)
-    return Module(Executable.load(vmfb, driver or manifest.best_driver()), manifest, path)
+    artifact = Artifact(path)
+    _check_version(artifact.manifest)
+    code = choose(artifact.manifest, target, driver)
+    return Module(Executable.load(artifact.vmfb(code), driver or artifact.manifest.best_driver(code)), artifact, code)
 
 
 def _check_version(manifest: Manifest) -> None:
@@ -354,41 +360,6 @@ def _check_version(manifest: Manifest) -> None:
             f"the artifact requires an IREE runtime from {low} to before {high}, got {VERSION}.",
             help=f'pip install "iree-base-runtime>={low},<{high}", or compile it again with this version.',
         )
-
-
-def _check_target(manifest: Manifest) -> None:
-    """Refuses what would not fail by itself but crash or compute wrong numbers."""
-    name = manifest.target.get("name")
-    if name == "cpu":
-        has = cpu_features()
-        needs = [f[1:] for f in str(manifest.target.get("features", "")).split(",") if f.startswith("+")]
-        if lacking := [feature for feature in needs if has.get(feature) is False]:
-            raise DeployError(
-                f"the artifact requires a CPU with {', '.join(lacking)}, got one without.",
-                help="compile it for this CPU: CPU('host') here, or CPU('generic').",
-            )
-    if name == "vulkan":
-        try:
-            needed = VulkanDevice.from_json(manifest.target["device"])
-        except (KeyError, TypeError, AttributeError) as error:
-            raise DeployError(f"the manifest requires the description of a Vulkan device, got: {error}.") from None
-        _check_vulkan(needed)
-
-
-def _check_vulkan(needed: VulkanDevice) -> None:
-    try:
-        found = vulkan_devices()[0]
-    except OSError as error:
-        help = "install a Vulkan driver, or compile for the CPU."
-        raise DeployError(f"the artifact requires a Vulkan device, got none: {error}.", help=help) from None
-    help = "it would compute wrong numbers; compile it for this device: Vulkan() here."
-    if needed.subgroup_size != found.subgroup_size:
-        message = f"a Vulkan device of subgroup size {needed.subgroup_size}, got {found.subgroup_size} ({found.name})."
-        raise DeployError(f"the artifact requires {message}", help=help)
-    needs, has = ({*device.compute, *device.storage} for device in (needed, found))
-    if lacking := sorted(needs - has):
-        message = f"a Vulkan device with {', '.join(lacking)}, got {found.name} without."
-        raise DeployError(f"the artifact requires {message}", help=help)
 
 
 def _numbers(version: str) -> tuple[int, int]:

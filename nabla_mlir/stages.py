@@ -7,14 +7,16 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import pytree
+from nabla_mlir.bundle import Bundle
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.errors import DtypeError, ShapeError, TraceError, TreeError, user_frame
 from nabla_mlir.lowering import clone_module, compile_lowered, lower_module
@@ -182,8 +184,7 @@ class Lowered(_Stage):
 
         def call(*args: Any, **kwargs: Any) -> Any:
             tensors = [as_tensor(leaf) for leaf in entry.flatten(args, kwargs)]
-            ops = (op.operation for op in self.module.body.operations)  # of a module that this closure keeps alive
-            func = next(op for op in ops if op.name == "func.func" and op.attributes["sym_name"].value == name)
+            func = functions_of(self.module.operation)[name]  # of a module that this closure keeps alive
             return pytree.unflatten(entry.out_spec, emit_call(func, tensors))
 
         return staged(call)
@@ -196,14 +197,18 @@ class Lowered(_Stage):
           >>> nm.trace(lambda a, b: a @ b, nm.spec((2, 3)), nm.spec((3, 5)), name="f").lower().cost()["f"].flops
           60
         """
-        functions = [op.operation for op in self.module.body.operations if op.operation.name == "func.func"]
-        return {f.attributes["sym_name"].value: cost_of_function(f) for f in functions}
+        return {name: cost_of_function(f) for name, f in functions_of(self.module.operation).items()}
 
-    def compile(self, target: str | Target = "cpu", *, flags: Sequence[str] = (), cache: bool = True) -> Compiled:
-        """Compiles for a target, in a process of its own.
+    @overload
+    def compile(self, target: str | Target = ..., *, flags: Sequence[str] = ..., cache: bool = ...) -> Compiled: ...
+    @overload
+    def compile(self, target: list[Any] | tuple[Any, ...], *, flags: Sequence[str] = ..., cache: bool = ...) -> Bundle: ...
+    def compile(self, target: Any = "cpu", *, flags: Sequence[str] = (), cache: bool = True) -> Any:
+        """Compiles for a target, or for several, each in a process of its own.
 
         Args:
-          target: "cpu", "vulkan", "cuda", or one of `nm.targets`.
+          target: "cpu", "vulkan", "cuda", or one of `nm.targets`; a list of them makes a `Bundle`, one artifact from
+            which a machine takes the first that it runs.
           flags: further flags of iree-compile.
           cache: look for the result in the cache on disk, and put it there.
 
@@ -211,6 +216,8 @@ class Lowered(_Stage):
           CompileError: IREE refused the module or crashed; a reproducer is saved.
           TargetError: the target does not exist.
         """
+        if isinstance(target, (list, tuple)):
+            return Bundle(tuple(self.compile(t, flags=flags, cache=cache) for t in target))
         chosen = as_target(target)
         vmfb = compile_lowered(self.module, chosen, flags=flags, cache=cache)
         return Compiled(self.module, self.entries, vmfb, chosen)
@@ -225,8 +232,10 @@ class Compiled(_Stage):
 
     @functools.cached_property
     def _executable(self) -> Any:
+        from nabla_mlir.fitting import check_fit
         from nabla_mlir.runtime import Executable
 
+        check_fit(self.target.to_json())
         return Executable.load(self.vmfb, self.driver)
 
     @functools.cached_property
@@ -234,7 +243,8 @@ class Compiled(_Stage):
         """The runtime driver that suits the module: the synchronous one for little work, threads for much."""
         from nabla_mlir.artifact import manifest_of
 
-        return manifest_of(self).best_driver()
+        manifest = manifest_of(self)
+        return manifest.best_driver(manifest.code[0])
 
     def entry(self, name: str) -> Callable[..., Any]:
         """An entry point as a Python function of pytrees."""
@@ -261,10 +271,13 @@ class Compiled(_Stage):
         return self._only(*args, **kwargs)
 
     def save(self, path: str | Path) -> Path:
-        """Writes the artifact and, beside it, its manifest (.json). `nm.load` reads them without the compiler."""
+        """Writes the artifact and its manifest: beside each other, in a folder or in a .zip, as the path says.
+
+        `nm.load` reads them without the compiler.
+        """
         from nabla_mlir.artifact import save_compiled
 
-        return save_compiled(self, path)
+        return save_compiled([self], path)
 
 
 # ---------------------------------------------------------------- tracing

@@ -12,6 +12,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, select
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import is_float, tensor_type
 from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.passes.legalize_pattern import Replacement, Target, attributes_of, operands, pattern
@@ -40,6 +41,33 @@ def narrow_sum(op: ir.Operation, target: Target) -> Replacement:
     made = b.make(op.name, values, [type], attributes, regions=1, final=True)
     b.fill_region(made.regions[0], [tensor_type((), F32)] * 2, lambda x, y: b.binary(body, x, y))
     return b.convert(Val(made.results[0]), Val(op.results[0]).dtype)
+
+
+@pattern("stablehlo.reduce")
+def sum_of_products(op: ir.Operation, target: Target) -> Replacement:
+    """A CPU does not compile the sum over rows and columns of a product with a vector, one factor for each column.
+
+    The sum over the rows, which the vector lacks, is taken first.
+    """
+    dims = list(op.attributes["dimensions"])
+    if target != "cpu" or len(dims) < 2 or len(op.operands) != 2 or single_operation(op.regions[0]) != "stablehlo.add":
+        return None
+    x, initial = operands(op)
+    product = made_by(x.value)
+    if product is None or product.name != "stablehlo.multiply":
+        return None
+    for factor in product.operands:
+        maker = made_by(factor)
+        while maker is not None and [v.type for v in maker.operands] == [factor.type]:  # elementwise, of one tensor
+            maker = made_by(maker.operands[0])
+        if maker is None or maker.name != "stablehlo.broadcast_in_dim":
+            continue
+        vector = set(maker.attributes["broadcast_dimensions"])
+        rows = [d for d in dims if d not in vector]
+        if rows and len(rows) < len(dims):
+            columns = [d - sum(r < d for r in rows) for d in dims if d in vector]
+            return b.reduce([b.reduce_sum(x, rows)], [initial], columns, lambda a, c: a + c)[0]
+    return None
 
 
 # From so many terms on, a sum is taken in two levels.

@@ -8,6 +8,7 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.locations import named
+from nabla_mlir.dialects.regions import blocks_of
 from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.tensor import wrap
 from nabla_mlir.passes import patterns_arithmetic, patterns_contraction, patterns_pieces, patterns_shape
@@ -103,7 +104,5 @@ class SimplifyPass(Pass):
     name: ClassVar[str] = "nabla-simplify"
 
     def run(self, module: ir.Operation) -> None:
-        for op in module.regions[0].blocks[0].operations:
-            for region in op.operation.regions:
-                for block in region.blocks:
-                    simplify_block(block)
+        for block in blocks_of(module):
+            simplify_block(block)

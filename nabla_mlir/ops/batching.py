@@ -16,8 +16,10 @@ from nabla_mlir.ops.regions import reads_of
 from nabla_mlir.ops.registry import UNSUPPORTED, Region, clone_op, missing_rule, record_of
 from nabla_mlir.ops.tensor import Tensor, wrap
 
-# Mapped values by the value they had inside the map; a value that does not vary has no entry.
-Mapped = dict[ir.Value, Tensor]
+# Mapped values by the value they had inside the map; a value that does not vary has no entry. Where only some entries
+# take the results of the code, LIVE says which: loops in it must end for the others too.
+LIVE = "live"
+Mapped = dict[ir.Value | str, Tensor]
 
 
 def batch_ops(ops: Iterable[ir.Operation], mapped: Mapped, size: int, *, unmapped: dict[ir.Value, ir.Value]) -> None:

@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.ops.batching import Mapped, batch_ops, varying_values
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.ops.batching import LIVE, Mapped, batch_ops, varying_values
 from nabla_mlir.ops.elementwise import clamp, compare, logical_and, logical_not, select
 from nabla_mlir.ops.entries import batch_gated, choose, gated
 from nabla_mlir.ops.forward import Tangents, carries_tangent, push_forward
 from nabla_mlir.ops.kinds import prefixed
 from nabla_mlir.ops.loop_reverse import while_vjp
+from nabla_mlir.ops.loops import find_counter
+from nabla_mlir.ops.masks import remasked
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.regions import (
     Kept,
@@ -109,19 +112,21 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
     inits = [prefixed(x, size) if i in varying and op.operands[i] not in mapped else x for i, x in enumerate(inits)]
 
     def run(
-        region_ops: Any, region_arguments: Any, carry: Sequence[Tensor], alive: Tensor | None = None
+        region_ops: Any, region_arguments: Any, carry: Sequence[Tensor], alive: Tensor | None, gate: bool
     ) -> Callable[[ir.Value, bool], Tensor]:
         inner: Mapped = dict(mapped)
         same = dict(unmapped)
+        if alive is not None:
+            inner[LIVE] = alive
         for i, (a, c) in enumerate(zip(region_arguments, carry, strict=True)):
             if i in varying:
-                inner[a] = c if alive is None else gated(alive, c)
+                inner[a] = gated(alive, c) if alive is not None and gate else c
             else:
                 same[a] = c.value
-        if alive is None:
-            batch_ops(region_ops, inner, size, unmapped=same)
-        else:
+        if alive is not None and gate:
             batch_gated(region_ops, inner, same, size, alive, region_arguments)
+        else:
+            batch_ops(region_ops, inner, size, unmapped=same)
 
         def value(v: ir.Value, wanted: bool) -> Tensor:
             if v in inner:
@@ -131,14 +136,15 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
 
         return value
 
-    def test(carry: Sequence[Tensor]) -> Tensor:
-        return run(test_ops, tests, carry)(predicate, per_entry)
+    def test(carry: Sequence[Tensor], alive: Tensor | None = None) -> Tensor:
+        return run(test_ops, tests, carry, alive, gate=False)(predicate, per_entry)
 
     def step(carry: Sequence[Tensor], alive: Tensor | None = None) -> list[Tensor]:
-        value = run(ops, arguments, carry, alive)
+        value = run(ops, arguments, carry, alive, gate=True)
         return [value(r, i in varying) for i, r in enumerate(returned)]
 
-    emit = functools.partial(_while_per_entry, varying=varying, changing=changing) if per_entry else emit_while
+    kept = varying & changing
+    emit = functools.partial(_while_per_entry, live=mapped.get(LIVE), kept=kept) if per_entry else emit_while
     results = emit(inits, test, step, like=op)
     for i, (old, new) in enumerate(zip(op.results, results, strict=True)):
         if i in varying:
@@ -148,27 +154,35 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
 
 
 def _while_per_entry(
-    inits: Any, test: Any, step: Any, like: ir.Operation, *, varying: set[int], changing: set[int]
+    inits: Any, test: Any, step: Any, like: ir.Operation, *, live: Tensor | None, kept: set[int]
 ) -> list[Tensor]:
     """Runs while any entry's predicate holds; an entry that is done keeps its exact values.
 
     The predicate is a carry, so that it is computed once per iteration.
+
+    Args:
+      live: the entries that take the results; the others do not start.
+      kept: the carries that differ between the entries and change.
     """
 
     def any_left(carry: list[Tensor]) -> Tensor:
-        return reduce(carry[-1], full((), False, BOOL), dimensions=(0,), body="or")
+        return _any(carry[-1])
 
     def body(carry: list[Tensor]) -> list[Tensor]:
         *state, alive = carry
-        new = step(state, alive)
-        kept = [
-            choose(alive, a, b) if i in varying and i in changing else a
-            for i, (a, b) in enumerate(zip(new, state, strict=True))
+        new = [
+            choose(alive, a, b) if i in kept else a
+            for i, (a, b) in enumerate(zip(step(state, alive), state, strict=True))
         ]
         # An entry that has ended does not start again.
-        return [*kept, logical_and(alive, test(kept))]
+        return [*new, logical_and(alive, test(new, alive))]
 
-    return emit_while([*inits, test(inits)], any_left, body, like=like)[:-1]
+    first = test(inits)
+    return emit_while([*inits, first if live is None else logical_and(live, first)], any_left, body, like=like)[:-1]
+
+
+def _any(entries: Tensor) -> Tensor:
+    return reduce(entries, full((), False, BOOL), dimensions=(0,), body="or")
 
 
 # ---------------------------------------------------------------- if and case
@@ -233,7 +247,7 @@ def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
 
     if not captured:
         return {}
-    results = emit_case(wrap(op.operands[0]), [branch(*b) for b in _branches(op)])
+    results = remasked(emit_case(wrap(op.operands[0]), [branch(*b) for b in _branches(op)]), cts)
     return dict(zip(captured, results, strict=True))
 
 
@@ -279,10 +293,21 @@ def _branch_gated(
     ops: Sequence[ir.Operation], returned: Sequence[ir.Value], mapped: Mapped, size: int,
     unmapped: dict[ir.Value, ir.Value], taken: Tensor,
 ) -> list[Tensor]:  # fmt: skip
-    """`branch_batched` for a branch that only some entries take."""
-    inner, same = dict(mapped), dict(unmapped)
-    batch_gated(ops, inner, same, size, taken)
-    return [inner[r] if r in inner else prefixed(wrap(same.get(r, r)), size) for r in returned]
+    """`branch_batched` for a branch that only some entries take; one that may not end runs only if any of them does."""
+
+    def make() -> list[Tensor]:
+        inner, same = dict(mapped), dict(unmapped)
+        inner[LIVE] = taken
+        batch_gated(ops, inner, same, size, taken)
+        return [inner[r] if r in inner else prefixed(wrap(same.get(r, r)), size) for r in returned]
+
+    def untaken() -> list[Tensor]:
+        return [prefixed(full(x.shape, 0, x.dtype), size) for x in map(wrap, returned)]
+
+    if LIVE in mapped:
+        taken = logical_and(mapped[LIVE], taken)
+    may_not_end = any(o.name == "stablehlo.while" and find_counter(o) is None for op in ops for o in [*nested(op), op])
+    return emit_case(_any(taken), [make, untaken]) if may_not_end else make()
 
 
 def _taken(index: Tensor, branches: int) -> list[Tensor]:

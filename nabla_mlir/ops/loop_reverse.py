@@ -14,9 +14,10 @@ from iree.compiler import ir
 from nabla_mlir.ops.elementwise import add, compare, divide, minimum, multiply, select, subtract
 from nabla_mlir.ops.loop_checkpoints import choose_plan, run_plan
 from nabla_mlir.ops.loops import Counter, find_counter, invariant_carries
+from nabla_mlir.ops.masks import masked, shared_masks, taken, vanishes
 from nabla_mlir.ops.policies import exposed
 from nabla_mlir.ops.regions import MAX_RESIDUAL_BYTES, Kept, body_of, captures_of, clone_body, emit_while, replace
-from nabla_mlir.ops.registry import ZERO, MaybeZero, add_any, materialize, zeros
+from nabla_mlir.ops.registry import ZERO, MaybeZero, Zero, add_any, materialize, zeros
 from nabla_mlir.ops.reverse import PLACEHOLDER, Cotangents, accumulate, active_values, pull_back
 from nabla_mlir.ops.tapes import INDEX, count_at, empty_tape, read_row, write_row
 from nabla_mlir.ops.tensor import Tensor, full, wrap
@@ -58,9 +59,15 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     sums += [inits[i] for i in sorted(invariant) if inits[i] in active and inits[i] not in sums]
     seeds = [materialize(cts[i], wrap(op.results[i])) for i in carries]
     passed: list[tuple[ir.Value, MaybeZero]] = [(inits[i], cts[i]) for i in sorted(invariant)]
-    backward = _trace_backward(op, carries, sums, invariant)
+    masks = _masks([(op.results[i], cts[i]) for i in carries], sums)
+    backward = _trace_backward(op, carries, sums, invariant, masks)
+    while not all(proven := _stay(backward, masks)):
+        backward.holder.erase()
+        masks = [mask if stays else None for mask, stays in zip(masks, proven, strict=True)]
+        backward = _trace_backward(op, carries, sums, invariant, masks)
     counter = find_counter(op)
     found = _counted(op, backward, counter, seeds) if counter is not None else _uncounted(op, backward, seeds)
+    found = [masked(ct, mask) for ct, mask in zip(found, masks, strict=True)]
     passed += [(inits[i], ct) for i, ct in zip(carries, found[: len(carries)], strict=True)]
     passed += list(zip(sums, found[len(carries) :], strict=True))
     result: Cotangents = {}
@@ -69,7 +76,26 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     return result
 
 
-def _trace_backward(op: ir.Operation, carries: list[int], sums: list[ir.Value], invariant: set[int]) -> _Backward:
+def _masks(seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir.Value]) -> list[Tensor | None]:
+    """For each carry of the backward loop, where alone it may differ from zero, by what it starts with."""
+    shared = shared_masks([ct for _, ct in seeds])
+    free = {v for v, ct in seeds if isinstance(ct, Zero) or taken(ct) is not None}.union(sums)
+    return [shared.get(wrap(v).shape) if v in free else None for v in (*(v for v, _ in seeds), *sums)]
+
+
+def _stay(backward: _Backward, masks: Sequence[Tensor | None]) -> list[bool]:
+    """For each carry of the backward loop, whether an iteration leaves it zero outside of its mask, if it has one."""
+    arguments, returned = list(backward.block.arguments), list(backward.block.operations)[-1].operands
+    proven = []
+    for value, mask in zip(returned, masks, strict=True):
+        given = [a for a, m in zip(arguments, masks, strict=True) if m is mask]
+        proven.append(mask is None or vanishes(wrap(value), mask, given))
+    return proven
+
+
+def _trace_backward(
+    op: ir.Operation, carries: list[int], sums: list[ir.Value], invariant: set[int], masks: Sequence[Tensor | None]
+) -> _Backward:
     """One iteration backwards, on placeholders for everything that the forward iteration knows."""
     arguments, ops, returned = body_of(op.regions[1])
     types = [arguments[i].type for i in carries] + [v.type for v in sums]
@@ -89,8 +115,8 @@ def _trace_backward(op: ir.Operation, carries: list[int], sums: list[ir.Value], 
         active = active_values(cloned, roots)
         cotangents: Cotangents = {}
         incoming = [wrap(a) for a in block.arguments]
-        for i, ct in zip(carries, incoming[: len(carries)], strict=True):
-            accumulate(cotangents, mapping.get(returned[i], returned[i]), ct, active)
+        for i, ct, mask in zip(carries, incoming, masks, strict=False):
+            accumulate(cotangents, mapping.get(returned[i], returned[i]), masked(ct, mask), active)
         pull_back(cloned, active, cotangents)
         outs = [materialize(cotangents.get(mapping[arguments[i]], ZERO), wrap(arguments[i])) for i in carries]
         for value, total in zip(sums, incoming[len(carries) :], strict=True):

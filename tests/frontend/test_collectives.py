@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 from jax import lax
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from xla import run_traced
 
 import nabla_mlir as nm

@@ -4,15 +4,10 @@ A program maps a vector of three numbers to another one. So does each of the lay
 transform; layers stack to any depth, and close over what is outside of them.
 """
 
-import sys
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from frameworks import JAX, NABLA, assert_same
 from xla import run_traced
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import jax
 import jax.numpy as jnp
@@ -99,6 +95,44 @@ def test_data_dependent_loops_in_forward_and_reverse() -> None:
     many = np.array([1.3, 2.0, 5.0, 11.0])  # 11 runs no iteration
     check(nm.vmap(doubling(nm.while_loop)), jax.vmap(doubling(jax.lax.while_loop))(many), many)
     check(nm.vmap(nm.grad(doubling(nm.while_loop))), jax.vmap(slope)(many), many)
+
+
+def stripped(n: Any, x: Any) -> Any:
+    """Divides n by two while it is even, which never ends for 0, and counts it down; x follows."""
+
+    def outer(c: Any) -> Any:
+        k, y = nm.while_loop(lambda c: c[0] % 2 == 0, lambda c: (c[0] // 2, c[1] * c[1] * 1.1), c)
+        return k - 1, nnp.sin(y) + c[1]
+
+    return nm.while_loop(lambda c: c[0] > 0, outer, (n, x))[1]
+
+
+def test_entries_that_are_done_run_no_loop() -> None:
+    def expected(n: int, x: Any) -> Any:
+        while n > 0:
+            y = x
+            while n % 2 == 0:
+                n, y = n // 2, y * y * 1.1
+            n, x = n - 1, jnp.sin(y) + x
+        return x
+
+    ns, xs = np.array([12, 0, 5, 8], np.int32), np.linspace(0.2, 1.0, 4)
+
+    def each(f: Any) -> list[Any]:
+        return [f(int(n))(x) for n, x in zip(ns, xs, strict=True)]
+
+    orders = [lambda n: lambda x: expected(n, x), lambda n: jax.grad(lambda x: expected(n, x))]
+    check(lambda ns, xs: [nm.vmap(f)(ns, xs) for f in (stripped, nm.grad(stripped, 1))],
+          [np.array(each(f)) for f in orders], ns, xs)  # fmt: skip
+
+    # Neither does a branch that an entry does not take; one that none takes is not run, though its loop is shared.
+    def chosen(taken: Any, x: Any, n: Any) -> Any:
+        loop = lambda: nm.while_loop(lambda c: c[0] % 2 == 0, lambda c: (c[0] // 2, c[1] * 1.1), (n, x))[1]  # noqa: E731
+        return nm.cond(taken, loop, lambda: nnp.cos(x))
+
+    check(nm.vmap(nm.grad(chosen, 1)), np.where(ns > 0, [1.21, 0.0, 1.0, 1.331], -np.sin(xs)), ns > 0, xs, ns)
+    untaken = np.zeros(4, bool)
+    check(nm.vmap(nm.grad(chosen, 1), (0, 0, None)), -np.sin(xs), untaken, xs, np.int32(0))
 
 
 def test_more_iterations_than_a_chunk_in_reverse() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-sys.path[:0] = [str(Path(__file__).parent.parent)]
-
 from xla import run_traced
 
 import nabla_mlir as nm

@@ -5,17 +5,12 @@ Most are what a system that only counts its batch axes gets wrong (cases.md, sec
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from xla import run_traced
 
 import nabla_mlir as nm

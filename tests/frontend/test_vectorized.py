@@ -6,7 +6,6 @@ the other); a gradient of the parameter kind is its sum over the axes that the a
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from xla import run_traced
 
 import nabla_mlir as nm

@@ -10,18 +10,13 @@ import itertools
 import math
 import os
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
 from laws import LawCase, active_operands, law_cases
 from xla import compiled_traced
 

@@ -6,16 +6,11 @@ A transform gives valid IR or an error of ours that names the operation; it neve
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
 from laws import LawCase, law_cases
 
 import nabla_mlir as nm

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-sys.path[:0] = [str(Path(__file__).parent)]
-
 from programs import check_program
 
 RNG = np.random.default_rng(1)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from iree.compiler import ir
-
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
-
 from cost import cost
+from iree.compiler import ir
 
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.passes.canonicalize_batch import CanonicalizeBatchPass
 from nabla_mlir.passes.pipeline import Pipeline
 
+ROOT = Path(__file__).parent.parent
 EXPAND = "builtin.module(nabla-expand,nabla-simplify)"
 FILES = ("canonicalize_batch", "vmap", "vmap_collectives", "explain_batch")
 

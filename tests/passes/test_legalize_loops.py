@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-import sys
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numpy as np
 import pytest

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path[:0] = [str(Path(__file__).parent.parent)]
-
 from xla import run_module, run_traced
 
 import nabla_mlir as nm
