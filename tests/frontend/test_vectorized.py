@@ -190,6 +190,13 @@ def test_gradients_of_the_union_kind(name: str) -> None:
     assert captured == 0 or len(got) == count
 
 
+def summed(union: Any, axes: str, own: str) -> Any:
+    """The gradient of the parameter kind from that of the union kind: summed over the axes that are not its own."""
+    total = np.sum(union, axis=tuple(i for i, a in enumerate(axes) if a not in own))
+    kept = [a for a in axes if a in own]
+    return np.moveaxis(total, range(len(kept)), [own.index(a) for a in kept])
+
+
 @pytest.mark.parametrize("name", [n for n, case in GRADIENTS.items() if case[2]])
 def test_gradients_of_the_parameter_kind(name: str) -> None:
     f, inputs, count = GRADIENTS[name]
@@ -198,12 +205,9 @@ def test_gradients_of_the_parameter_kind(name: str) -> None:
         g = nm.grad(lambda *a: f(Ours, *a, *xs[count:]), tuple(range(count)), vectorized="parameter")
         return g(*xs[:count])
 
-    axes = order_of(inputs)
     want = oracle(plain_gradient(f, count), inputs)
     for one, other, given in zip(ours(gradient, inputs), want, inputs, strict=False):
-        summed = np.sum(other, axis=tuple(i for i, a in enumerate(axes) if a not in given.axes))
-        kept = [a for a in axes if a in given.axes]
-        check(one, np.moveaxis(summed, range(len(kept)), [given.axes.index(a) for a in kept]), given.axes)
+        check(one, summed(other, order_of(inputs), given.axes), given.axes)
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
