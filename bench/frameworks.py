@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from measuring import flat, precision
+from measuring import flat
 from workload import Workload
 
 FUNCTIONS = ("value", "gradient", "hvp")
@@ -139,7 +139,9 @@ def jax_functions(workload: Workload) -> dict[str, Callable[..., Any]]:
 
 def build_jax(workload: Workload, args: tuple[Any, ...], v: Any, path: Path) -> Built:
     """The three functions, jitted and compiled."""
-    with precision(args):
+    import jax
+
+    with jax.enable_x64(any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(args))):
         return _build_jax(workload, args, v, path)
 
 

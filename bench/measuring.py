@@ -25,21 +25,19 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
 
 def parse(description: str, quick: str) -> tuple[argparse.Namespace, list[Workload]]:
     """The options of the command line, and the workloads that it chooses; makes the folder for the results."""
-    every = {w.name: w for w in (*WORKLOADS, *SWEEP)}
+    known = {w.name: w for w in (*WORKLOADS, *SWEEP)}
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"some of {', '.join(every)}")
-    parser.add_argument("--sweep", action="store_true", help="the second set of workloads instead")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"some of {', '.join(known)}")
+    parser.add_argument("--sweep", action="store_true", help="the second set of workloads instead of the first")
     parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument("--out", type=Path, default=HERE / "results", help="the folder for the results")
     options = parser.parse_args()
-    unknown = set(options.only or ()) - set(every)
-    if unknown:
-        parser.error(f"--only requires names among {', '.join(every)}, got {', '.join(sorted(unknown))}")
+    if unknown := set(options.only or ()) - set(known):
+        parser.error(f"--only requires names among {', '.join(known)}, got {', '.join(sorted(unknown))}")
     options.out.mkdir(parents=True, exist_ok=True)
     if options.only:
-        return options, [every[name] for name in options.only]
-    chosen = SWEEP if options.sweep else WORKLOADS
-    return options, [w for w in chosen if w.quick or not options.quick]
+        return options, [known[name] for name in options.only]
+    return options, [w for w in (SWEEP if options.sweep else WORKLOADS) if w.quick or not options.quick]
 
 
 def direction(tree: Any) -> Any:
@@ -48,13 +46,6 @@ def direction(tree: Any) -> Any:
 
     rng = np.random.default_rng(7)
     return jax.tree.map(lambda a: rng.normal(size=a.shape).astype(a.dtype), tree)
-
-
-def precision(tree: Any) -> Any:
-    """A context in which JAX computes in f64 if there are f64 arrays in the pytree, and not otherwise."""
-    import jax
-
-    return jax.enable_x64(any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(tree)))
 
 
 def flat(tree: Any) -> np.ndarray:

@@ -42,7 +42,7 @@ class Result:
 
 def main() -> int:
     """Runs the workloads; 1 if a result is wrong."""
-    options, chosen = parse(__doc__.partition("\n")[0], "fewer repetitions, no f64, no cold starts")
+    options, chosen = parse(__doc__.partition("\n")[0], "fewer repetitions, no cold starts")
     results, wrong = [], []
     for workload in chosen:
         with console.status(f"{workload.title} ..."):

@@ -26,6 +26,12 @@ class Workload:
     mapped: bool = False
     quick: bool = True
 
+    def is_wide(self) -> bool:
+        """Whether an argument is f64, for which JAX has to be told."""
+        import jax
+
+        return any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(self.inputs()))
+
     def wide(self) -> Workload:
         """The same in f64."""
 

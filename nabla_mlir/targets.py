@@ -213,12 +213,14 @@ class Vulkan(Target):
 
 
 # From sm_90 on, IREE knows no description of its own; the PTX version is the lowest that knows the architecture.
-_PTX_OF_ARCH = {"sm_90": "+ptx80", "sm_100": "+ptx86"}
+_PTX_OF_ARCH = {"sm_90": "+ptx80", "sm_100": "+ptx86", "sm_101": "+ptx86", "sm_103": "+ptx88"}
 
 
 @dataclass(frozen=True)
 class CUDA(Target):
-    """An NVIDIA GPU. The artifact holds PTX, which newer GPUs run too.
+    """An NVIDIA GPU. The artifact holds PTX, which newer GPUs run too (unless the architecture ends in a or f).
+
+    Not machine code: IREE 3.13 takes --iree-cuda-use-ptxas but never calls ptxas.
 
     Args:
       arch: "host" (the first GPU of this machine) or an architecture, such as "sm_80" or "sm_90".

@@ -79,9 +79,9 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     )
     compile.add_argument(
         "--emit",
-        choices=["mlir", "stablehlo", "vmfb"],
+        choices=["mlir", "stablehlo", "vmfb", "static-library"],
         default="vmfb",
-        help="the traced IR, plain StableHLO, or the artifact (default)",
+        help="the traced IR, plain StableHLO, the artifact (default), or machine code with C around it",
     )
     compile.add_argument("--name", help="the name of the entry point; that of the function by default")
     compile.add_argument("-o", dest="output", metavar="FILE", help="NAME.vmfb by default; text goes to standard output")
@@ -134,8 +134,6 @@ def compile_command(options: argparse.Namespace) -> int:
     """Traces, lowers and compiles; writes what `--emit` asks for."""
     progress = Progress()
     with progress.step("loading"):
-        from nabla_mlir.artifact import save_compiled
-        from nabla_mlir.manifest import Code
         from nabla_mlir.tools.requests import (
             apply_transforms,
             imported_specs,
@@ -157,14 +155,29 @@ def compile_command(options: argparse.Namespace) -> int:
     if options.emit != "mlir" and options.hvp_module is None:
         with progress.step("differentiating and simplifying" if options.transform else "simplifying"):
             stage = stage.lower()
-    if options.emit != "vmfb":
+    if options.emit in ("mlir", "stablehlo"):
         return _write_text(stage, options.output)
-    parts = []
+    return _write_code(stage, targets, options, progress)
+
+
+def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, progress: Progress) -> int:
+    """Compiles for the targets, and writes the artifact or the static library."""
+    from nabla_mlir.artifact import save_compiled
+    from nabla_mlir.manifest import Code
+    from nabla_mlir.static_library import save_static_library
+    from nabla_mlir.tools.requests import RequestError
+
+    output = options.output or ("hvp" if options.hvp_module is not None else stage.entries[0].name)
+    static, parts = options.emit == "static-library", []
+    if static and len(targets) > 1:
+        raise RequestError(f"--emit=static-library requires one --target, got {len(targets)}.")
     for target in targets:
         with progress.step(f"compiling for {Code(target.to_json()).label}"):
-            parts.append(stage.compile(target, flags=options.flag, cache=not options.no_cache))
-    default = "hvp" if options.hvp_module is not None else stage.entries[0].name
-    path = save_compiled(parts, options.output or f"{default}.vmfb")
+            if static:
+                path = save_static_library(stage, output, target, flags=options.flag)
+            else:
+                parts.append(stage.compile(target, flags=options.flag, cache=not options.no_cache))
+    path = path if static else save_compiled(parts, output)
     progress.say(f"{path} ({path.stat().st_size} bytes)\n{stage.describe()}")
     return 0
 

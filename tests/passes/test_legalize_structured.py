@@ -181,30 +181,6 @@ def test_long_sums_keep_their_digits():
     assert abs(Program(text)("sum", x) / wanted - 1) > 1e-4, "IREE adds up better now: long_sum may no longer be needed"
 
 
-def test_sums_that_are_broadcast_both_ways() -> None:
-    """Fused with what reads them, these were wrong everywhere."""
-    x, g = rng.normal(size=(96, 24)).astype(np.float32), rng.normal(size=(96, 96)).astype(np.float32)
-
-    def squared_distances(x):
-        s = jnp.sum(x * x, axis=1)
-        return s[:, None] + s[None] - 2 * (x @ x.T)
-
-    def weighted(x, g):
-        s = jnp.max(x, axis=1)
-        return jnp.sum((s[:, None] - 2 * s[None]) ** 2 * g, axis=1)
-
-    def outer(x):
-        s = x @ x[0]
-        return s[:, None] * s[None]
-
-    def stacked(x):
-        s = jnp.sum(x.reshape(8, 12, 24), axis=2)
-        return s[:, :, None] - s[:, None]
-
-    cases = {f.__name__: (f, (x, g)[:n]) for f, n in ((squared_distances, 1), (weighted, 2), (outer, 1), (stacked, 1))}
-    check_against_jax(cases, 1e-5)
-
-
 FAULTS = {
     "sum_of_products": """func.func @f(%a: tensor<7xf32>, %b: tensor<5x7xf32>) -> tensor<f32> {
       %z = stablehlo.constant dense<0.0> : tensor<f32>
@@ -244,3 +220,27 @@ def test_a_sum_of_products_with_a_vector() -> None:
 def test_a_counter_becomes_unsigned() -> None:
     v = np.arange(4, dtype=np.uint64)
     assert Program(legalized(FAULTS["counter_to_unsigned"]))("f", np.int32(3), v).tolist() == (v + 6).tolist()
+
+
+def test_sums_that_are_broadcast_both_ways() -> None:
+    """Fused with what reads them, these were wrong everywhere."""
+    x, g = rng.normal(size=(96, 24)).astype(np.float32), rng.normal(size=(96, 96)).astype(np.float32)
+
+    def squared_distances(x):
+        s = jnp.sum(x * x, axis=1)
+        return s[:, None] + s[None] - 2 * (x @ x.T)
+
+    def weighted(x, g):
+        s = jnp.max(x, axis=1)
+        return jnp.sum((s[:, None] - 2 * s[None]) ** 2 * g, axis=1)
+
+    def outer(x):
+        s = x @ x[0]
+        return s[:, None] * s[None]
+
+    def stacked(x):
+        s = jnp.sum(x.reshape(8, 12, 24), axis=2)
+        return s[:, :, None] - s[:, None]
+
+    cases = {f.__name__: (f, (x, g)[:n]) for f, n in ((squared_distances, 1), (weighted, 2), (outer, 1), (stacked, 1))}
+    check_against_jax(cases, 1e-5)
