@@ -28,10 +28,11 @@ def test_every_dispatch_is_timed(artifact, capsys):
     assert tool.main(["bench", str(artifact), "--driver", "local-sync", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     product, twice = found["entry_points"]
-    assert found["driver"] == "local-sync" and found["bandwidth"] > 1e8 and found["peak"] > 1e8
-    assert product["bytes"] == 4 * (300 * 200 + 200 + 300) and product["flops"] == 2 * 300 * 200
-    assert [d["count"] for d in product["dispatches"]] == [1] and [d["count"] for d in twice["dispatches"]] == [1]
-    assert 0 < sum(d["seconds"] for d in product["dispatches"])
+    assert found["driver"] == "local-sync"
+    assert min(found["bandwidth"], found["peak"]) > 1e8
+    assert (product["bytes"], product["flops"]) == (4 * (300 * 200 + 200 + 300), 2 * 300 * 200)
+    assert [d["count"] for entry in (product, twice) for d in entry["dispatches"]] == [1, 1]
+    assert sum(d["seconds"] for d in product["dispatches"]) > 0
     assert product["bound"] == max(product["bytes"] / found["bandwidth"], product["flops"] / found["peak"])
 
 
@@ -39,7 +40,9 @@ def test_the_tables(artifact, capsys, monkeypatch):
     monkeypatch.setattr(bench.Machine, "measured", lambda: bench.Machine(1e10, 1e11))
     assert tool.main(["bench", str(artifact), "twice"]) == 0
     text = capsys.readouterr().out
-    assert "10 GB/s, 100 GFLOP/s" in text and "twice_dispatch_0" in text and "product" not in text.split("\n", 1)[1]
+    assert "10 GB/s, 100 GFLOP/s" in text
+    assert "twice_dispatch_0" in text
+    assert "product" not in text.split("\n", 1)[1]
 
 
 def test_an_entry_point_that_is_not_there(artifact):
@@ -76,7 +79,9 @@ def test_the_fastest_form_is_kept(tmp_path, monkeypatch):
 def test_a_form_is_timed():
     lowered = nm.trace(lambda x: x * 2, nm.spec(4), name="twice").lower()
     (seconds, (result,), refused) = tuning._timed(lowered.compile().vmfb, {"twice": lowered.entries[0].inputs}, "local-sync")
-    assert 0 < seconds < 1 and result.shape == (4,) and not refused
+    assert 0 < seconds < 1
+    assert result.shape == (4,)
+    assert not refused
 
 
 def test_differences():
