@@ -121,7 +121,8 @@ def _spatial(count: int, attributes: ir.OpAttributeMap, name: str, default: int 
 def convolution(op: ir.Operation, target: Target) -> Replacement:
     """Narrow floats are rounded after every addition; on Vulkan grouped ones are all zeros.
 
-    A depthwise kernel is not turned round where window_reversal asks for it: it is turned round beforehand.
+    A depthwise kernel is not turned round where window_reversal asks for it, and no other tiles for a GPU: it is turned
+    round beforehand.
     """
     x, kernel = operands(op)
     result = Val(op.results[0])
@@ -131,7 +132,7 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
         return b.convert(Val(made.results[0]), result.dtype)
     turned = [k for k, r in enumerate(hlo.BoolArray.decode(attributes["window_reversal"])) if r] \
         if "window_reversal" in attributes else []  # fmt: skip
-    if turned and hlo.I64.decode(attributes["feature_group_count"]) > 1:
+    if turned and (target != "cpu" or hlo.I64.decode(attributes["feature_group_count"]) > 1):
         places = hlo.ConvDims.decode(attributes["dimension_numbers"])[1]
         kernel = b.reverse(kernel, [places.index(k) for k in turned])
         attributes["window_reversal"] = hlo.BoolArray.encode([False] * (len(places) - 2))

@@ -17,6 +17,7 @@ from nabla_mlir.dialects.types import dtype_of, shape_and_dtype
 from nabla_mlir.errors import DtypeError, ImportIRError
 from nabla_mlir.ops.chlo import broadcast_shape
 from nabla_mlir.ops.composites import unary_einsum
+from nabla_mlir.ops.lapack import defined
 from nabla_mlir.ops.reduction import reduce, tree
 from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.shape import broadcast_in_dim, pad, reshape, slice_
@@ -207,8 +208,16 @@ def _unary_einsum(op: ir.Operation) -> list[ir.Value]:
 
 
 def _custom_call(op: ir.Operation) -> list[ir.Value] | None:
-    """The names under which older exporters wrote operations of CHLO."""
+    """The names under which older exporters wrote operations of CHLO, and routines that are written with others."""
     target = String.decode(op.attributes["call_target_name"])
+    if "called_computations" in op.attributes and len(op.attributes["called_computations"]):
+        raise ImportIRError(
+            f"importing requires calls without computations of their own, got {op.name} of {target!r} with "
+            f"{op.attributes['called_computations']}.", where=source_of(op.location),
+        )  # fmt: skip
+    define = defined(target)
+    if define is not None:
+        return [y.value for y in define(target, [wrap(v) for v in op.operands], op.attributes["mhlo.backend_config"])]
     name = f"chlo.{target.removeprefix('mhlo.')}"
     if not target.startswith("mhlo.") or name not in REGISTRY:
         return None

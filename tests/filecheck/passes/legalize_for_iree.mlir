@@ -102,6 +102,16 @@ func.func @long_sum(%x: tensor<1000000xf32>, %z: tensor<f32>) -> tensor<f32> {
   return %0 : tensor<f32>
 }
 
+// The kernel of a convolution is turned round beforehand for a GPU, whose tiles cannot be.
+// CHECK-LABEL: func.func @turned
+// CPU: stablehlo.convolution{{.*}}reverse = [true]
+// VULKAN: stablehlo.reverse %arg1, dims = [2]
+// VULKAN: stablehlo.convolution{{.*}}reverse = [false]
+func.func @turned(%x: tensor<1x2x4xf32>, %k: tensor<3x2x3xf32>) -> tensor<1x3x2xf32> {
+  %y = stablehlo.convolution(%x, %k) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0], window = {stride = [1], pad = [[0, 0]], lhs_dilate = [1], rhs_dilate = [1], reverse = [true]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<1x2x4xf32>, tensor<3x2x3xf32>) -> tensor<1x3x2xf32>
+  return %y : tensor<1x3x2xf32>
+}
+
 // A sum that is broadcast along two dimensions is computed before what reads it; the second one is fused.
 // CHECK-LABEL: func.func @both_ways
 // CHECK: %[[S:.*]] = stablehlo.reduce
