@@ -59,7 +59,7 @@ RUNTIME = {
     f"nabla_mlir.{name}"
     for name in (
         "runtime", "array", "devices", "fitting", "manifest", "named", "storage", "transfer", "treespec", "errors"
-    )  # fmt: skip
+    )
 }
 # What runs the compiler in another process; it knows no IR.
 COMPILER = {f"nabla_mlir.{name}" for name in ("compiler", "toolchain", "cache", "targets")}
