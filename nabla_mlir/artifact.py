@@ -65,7 +65,7 @@ class LiveTreeSpec(TreeSpec):
 
 def _live(spec: OptreeSpec) -> TreeSpec:
     known = tree_spec(spec)
-    return LiveTreeSpec(known.kind, known.children, known.keys, known.type_name, spec)
+    return LiveTreeSpec(known.kind, known.children, known.keys, known.type_name, spec=spec)
 
 
 def entry_point(entry: Entry, function: ir.Operation, live: bool = False) -> EntryPoint:
