@@ -317,7 +317,7 @@ class Array:
             return np.empty(self.shape, self.dtype)
         buffer = self._view.get_buffer()
         view = self._view if _is_mappable(buffer) else _staged(buffer, self.device)
-        return np.asarray(_Mapped(view)).view(self.dtype).reshape(self.shape)
+        return np.asarray(_Mapped(view, self.nbytes)).view(self.dtype).reshape(self.shape)
 
 
 class _Mapped:
@@ -327,9 +327,9 @@ class _Mapped:
     base: the view then outlives its memory.
     """
 
-    def __init__(self, view: HalBufferView):
-        self._memory = view.map()
-        raw = self._memory.asarray((view.byte_length,), np.dtype(np.uint8))
+    def __init__(self, source: HalBufferView | HalBuffer, size: int):
+        self._memory = source.map()
+        raw = self._memory.asarray((size,), np.dtype(np.uint8))
         self.__array_interface__ = raw.__array_interface__
 
 

@@ -16,13 +16,15 @@ from nabla_mlir.array import dtype_named
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.estimates import estimate
 from nabla_mlir.manifest import Argument, Code, EntryPoint, Leaf, Manifest
+from nabla_mlir.named import VectorizedArray
+from nabla_mlir.ops.vectorized import VectorizedTensor
 from nabla_mlir.pytree import TreeSpec as OptreeSpec
 from nabla_mlir.pytree import flatten, flatten_like, unflatten
 from nabla_mlir.runtime import Executable, Module, pooled
 from nabla_mlir.storage import save_artifact
 from nabla_mlir.toolchain import compiler_version
 from nabla_mlir.tracing import Spec
-from nabla_mlir.treespec import TreeSpec
+from nabla_mlir.treespec import TreeSpec, vectorized_leaf
 
 if TYPE_CHECKING:
     from nabla_mlir.stages import Compiled, Entry, Lowered
@@ -41,6 +43,8 @@ def tree_spec(spec: OptreeSpec) -> TreeSpec:
     if kind is not None and issubclass(kind, dict):
         return TreeSpec("dict", children, keys)
     assert kind is not None
+    if kind in (VectorizedTensor, VectorizedArray):
+        return vectorized_leaf(unflatten(spec, [None]).axes)
     if optree.is_namedtuple_class(kind):
         return TreeSpec("namedtuple", children, kind._fields, kind.__name__)  # type: ignore[attr-defined]  # a named tuple
     return TreeSpec("custom", children, keys, f"{kind.__module__}.{kind.__qualname__}")
@@ -61,7 +65,7 @@ class LiveTreeSpec(TreeSpec):
 
 def _live(spec: OptreeSpec) -> TreeSpec:
     known = tree_spec(spec)
-    return LiveTreeSpec(known.kind, known.children, known.keys, known.type_name, spec)
+    return LiveTreeSpec(known.kind, known.children, known.keys, known.type_name, spec=spec)
 
 
 def entry_point(entry: Entry, function: ir.Operation, live: bool = False) -> EntryPoint:

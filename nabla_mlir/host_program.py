@@ -97,7 +97,7 @@ class HostProgram:
         name, type = _global_name(op.attributes["sym_name"].value), str(op.attributes["type"].value)
         if type.startswith("!hal.device") or _is_time(type):
             return
-        if type.startswith("!stream.resource"):
+        if _is_memory(type):
             self.globals.append(f"static struct memory {name};")
             self.state += [name] if "is_mutable" in op.attributes else []
             return
@@ -133,7 +133,10 @@ class _Function:
             self._names[argument] = f"((char *)args[{i}])"
         for block in others:
             for argument in block.arguments:
-                self._declare(argument)
+                name = self._declare(argument)
+                if _is_memory(str(argument.type)):
+                    self._declared.append(f"  int64_t {name}_size = 0; (void){name}_size;")
+                    self._sizes[name] = f"{name}_size"
         self._block(first)
         for i, block in enumerate(others, 1):
             self._emit(f"block_{i}:;")
@@ -141,7 +144,7 @@ class _Function:
         return "\n".join([*self._declared, *self._lines])
 
     def _declare(self, value: ir.Value) -> str:
-        name = f"v{len(self._names)}"
+        name = f"v{len(self._declared)}"  # each has a line or two there
         self._names[value] = name
         type = str(value.type)
         if not _is_time(type):
@@ -212,6 +215,8 @@ class _Function:
     def _arith_select(self, op: ir.Operation) -> None:
         c, a, b = self._of(op.operands)
         self._set(op, f"{c} ? {a} : {b}")
+        if _is_memory(str(op.results[0].type)):
+            self._sizes[self._names[op.results[0]]] = f"({c} ? {self._sizes[a]} : {self._sizes[b]})"
 
     def _cf_br(self, op: ir.Operation) -> None:
         self._jump(op.successors[0], op.operands)
@@ -230,6 +235,10 @@ class _Function:
         pairs = [(a, v) for a, v in zip(block.arguments, values, strict=True) if not _is_time(str(a.type))]
         reads = [f"{_c_type(str(a.type), '')} t{i} = {self._names[v]};" for i, (a, v) in enumerate(pairs)]
         writes = [f"{self._names[a]} = t{i};" for i, (a, _) in enumerate(pairs)]
+        for i, (a, v) in enumerate(pairs):
+            if _is_memory(str(a.type)):
+                reads.append(f"int64_t s{i} = {self._sizes[self._names[v]]};")
+                writes.append(f"{self._names[a]}_size = s{i};")
         self._emit(f"{{ {' '.join([*reads, *writes])} goto {label}; }}")
 
     def _cf_assert(self, op: ir.Operation) -> None:
@@ -252,14 +261,14 @@ class _Function:
         if _is_time(type):
             self._names[op.results[0]] = "0"
         else:
-            self._set(op, f"{name}.now" if type.startswith("!") else name)
+            self._set(op, f"{name}.now" if _is_memory(type) else name)
+            self._sizes[self._names[op.results[0]]] = f"(int64_t){name}.size"
 
     def _util_global_store(self, op: ir.Operation) -> None:
         name = _global_name(ir.FlatSymbolRefAttr(op.attributes["global"]).value)
         value, type = op.operands[0], str(op.operands[0].type)
-        if type.startswith("!stream.resource"):
-            size = self._sizes.get(self._names[value])
-            self._emit(f"{name}.now = {self._names[value]};" + (f" {name}.size = {size};" if size else ""))
+        if _is_memory(type):
+            self._emit(f"{name}.now = {self._names[value]}; {name}.size = {self._sizes[self._names[value]]};")
         elif not _is_time(type):
             self._emit(f"{name} = {self._names[value]};")
 
@@ -300,6 +309,9 @@ class _Function:
         source, _, offset, size = self._of(op.operands)
         self._set(op, f"{source} + {offset}")
         self._sizes[self._names[op.results[0]]] = size
+
+    def _stream_resource_size(self, op: ir.Operation) -> None:
+        self._set(op, self._sizes[self._names[op.operands[0]]])
 
     def _stream_resource_load(self, op: ir.Operation) -> None:
         source, _, offset = self._of(op.operands)
@@ -387,6 +399,10 @@ def _inside(op: ir.Operation, name: str) -> list[ir.Operation]:
 
 def _is_time(type: str) -> bool:
     return type in ("!stream.timepoint", "!stream.file")
+
+
+def _is_memory(type: str) -> bool:
+    return type.startswith("!stream.resource")
 
 
 def _c_type(type: str, where: str) -> str:

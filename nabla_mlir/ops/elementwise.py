@@ -39,7 +39,7 @@ multiply = elementwise(
 )  # fmt: skip
 divide = elementwise(
     "stablehlo.divide", doc="x / y.",
-    partials=[lambda t, z, x, y: t / y, lambda t, z, x, y: -((t * z) / y)], numpy=np.divide,
+    partials=[lambda t, z, x, y: t / y, lambda t, z, x, y: -(t * (z / y))], numpy=np.divide,
     sample=(reals(), reals(0.5, 2)),
 )  # fmt: skip
 negate = elementwise("stablehlo.negate", doc="-x.", partials=[lambda t, y, x: -t], numpy=np.negative, sample=(reals(),))
