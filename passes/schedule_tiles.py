@@ -78,7 +78,7 @@ def matrix_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | 
         tall = 8
     groups, strips = _groups(rows * columns * length // 8), -(-columns // width)
     share = rows if strips >= groups else -(-rows * strips // groups)
-    share = _even_share(rows, min(share, max(tall, _CACHE // length)), tall)
+    share = _even_share(rows, max(tall, min(share, _CACHE // length)), tall)
     # Rows that are left over take several steps at once better, others one.
     step = 1 if share % tall == 0 else next((n for n in (4, 3, 2, *range(5, 33)) if length % n == 0), 1)
     return Tiles((share, width * max(1, strips // groups), 0), (tall, width, 0), (0, 0, step))
@@ -86,7 +86,7 @@ def matrix_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | 
 
 def _even_share(rows: int, wanted: int, tall: int) -> int:
     """About so many of the rows that workgroups are of one size, which makes their shapes static; else all of them."""
-    divisors = [n for n in range(wanted // 2 + 1, min(rows, 3 * wanted) + 1) if rows % n == 0]
+    divisors = [n for n in range(max(tall, wanted // 2 + 1), min(rows, 3 * wanted) + 1) if rows % n == 0]
     return min(divisors, key=lambda n: (n % tall != 0, abs(n - wanted)), default=rows)
 
 
