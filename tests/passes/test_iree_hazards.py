@@ -100,6 +100,17 @@ refused(
       return %0 : {C8}"""),
     ALL, (c3,), np.concatenate([[2 + 1j] * 2, c3, [2 + 1j] * 3]),
 )  # fmt: skip
+x6 = (rng.normal(size=6) + 1j * rng.normal(size=6)).astype(np.complex64)
+refused(
+    "padding of a complex convolution",
+    function("f", "%x: tensor<1x6x1xcomplex<f32>>", "tensor<1x6x1xcomplex<f32>>", """%k = stablehlo.constant dense<[[[(1.0, 0.0)]], [[(0.0, 2.0)]], [[(1.0, -1.0)]]]>
+          : tensor<3x1x1xcomplex<f32>>
+      %0 = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {pad = [[1, 1]]}
+          {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+          : (tensor<1x6x1xcomplex<f32>>, tensor<3x1x1xcomplex<f32>>) -> tensor<1x6x1xcomplex<f32>>
+      return %0 : tensor<1x6x1xcomplex<f32>>"""),
+    CPU_ONLY, (x6[None, :, None],), np.convolve(x6, [1 - 1j, 2j, 1], "same")[None, :, None],
+)  # fmt: skip
 h3 = np.array([0.5, -1.0, 448.0], np.float16)
 refused(
     "float8 from f16",
