@@ -27,8 +27,9 @@ def main(side: str, name: str, path: str, inputs: str) -> None:
     import jax
     from frameworks import jax_functions
     from workloads import WORKLOADS
+    from workloads_sweep import SWEEP
 
-    workload = next(w for w in WORKLOADS if w.name == name)
+    workload = next(w for w in (*WORKLOADS, *SWEEP) if w.name == name)
     args = workload.inputs()
     tree = jax.tree.structure((args[0], args[0], *args[1:]))
     hvp = jax.jit(jax_functions(workload)["hvp"])

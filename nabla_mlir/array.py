@@ -24,6 +24,7 @@ from iree.runtime import (
 
 from nabla_mlir.errors import DeployError, DtypeError
 
+Shape = tuple[int, ...]
 DRIVERS = ("local-sync", "local-task", "vulkan", "cuda")
 _ALIGNMENT = 64  # of buffers in host memory: generated code relies on it
 _DIRECT_COPY = 1 << 20  # bytes from which a copy made by NumPy and then lent to IREE is the faster one
@@ -158,13 +159,17 @@ class Array:
 
     __slots__ = ("__weakref__", "_host", "_target", "_view", "device", "dtype", "shape", "version")
 
-    def __init__(self, view: HalBufferView, device: Device, version: int | None = None, lent: bool = False):
+    def __init__(
+        self, view: HalBufferView, device: Device, version: int | None = None, lent: bool = False,
+        type: tuple[Shape, np.dtype] | None = None,
+    ):  # fmt: skip
         self._view, self.device = view, device
         self._target = None if lent else view  # for a call to write to
         # Of the state that it was computed from: the number of the `update` before; None if there is no state.
         self.version = version
-        self.shape: tuple[int, ...] = tuple(view.shape)
-        self.dtype: np.dtype = _dtype_of(int(view.element_type))
+        self.shape: Shape
+        self.dtype: np.dtype
+        self.shape, self.dtype = type or (tuple(view.shape), _dtype_of(int(view.element_type)))
         self._host: np.ndarray | None = None
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,7 +96,7 @@ def manifest_of(*compiled: Compiled, live: bool = False) -> Manifest:
     functions = {op.attributes["sym_name"].value: op.operation for op in first.module.body.operations}
     return Manifest(
         tuple(entry_point(entry, functions[entry.name], live) for entry in first.entries),
-        tuple(Code(c.target.to_json()) for c in compiled),
+        tuple(Code(c.target.to_json(), c.tuned_driver, trials=tuple(map(asdict, c.trials))) for c in compiled),
         iree=compiler_version(),
         nabla_mlir=metadata.version("nabla-mlir"),
     )

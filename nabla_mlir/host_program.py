@@ -248,7 +248,7 @@ class _Function:
         for i, value in enumerate(op.operands):
             name = self._names[value]
             if str(value.type) == "!hal.buffer_view":
-                self._emit(f"if (results[{i}]) memcpy(results[{i}], {name}, sizes[{i}]);")
+                self._emit(f"if (results[{i}]) memmove(results[{i}], {name}, sizes[{i}]);")
             else:
                 self._emit(f"if (results[{i}]) *({_SCALARS[str(value.type)]} *)results[{i}] = {name};")
         self._emit("goto done;")

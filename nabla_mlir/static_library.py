@@ -96,7 +96,7 @@ def save_static_library(
 def _parameters(entry: EntryPoint) -> list[tuple[str, Leaf, bool]]:
     """The C name of each array, and whether the function writes it."""
     found: list[tuple[str, Leaf, bool]] = []
-    leaves = [(leaf, False) for argument in entry.arguments for leaf in argument.leaves]
+    leaves = [(leaf, False) for argument in entry.arguments for leaf in argument.leaves if not argument.output]
     for leaf, written in leaves + [(leaf, True) for leaf in entry.result_leaves]:
         name = re.sub(r"\W+", "_", leaf.name).strip("_") or "result"
         name = f"{name}_" if _KEYWORDS.fullmatch(name) else name
@@ -156,6 +156,8 @@ def _source(name: str, header: str, entries: list[EntryPoint], program: HostProg
         arguments = [f"(void *){n}" for n, _, written in _parameters(entry) if not written]
         results = [n for n, _, written in _parameters(entry) if written]
         sizes = [leaf.nbytes for leaf in entry.result_leaves]
+        # Memory of the caller's for the results is where these go anyway.
+        arguments += results[: sum(len(argument.leaves) for argument in entry.arguments if argument.output)]
         body = _BODY.replace("BODY", program.functions[entry.function or entry.name]).replace("ARENA", "")
         parts.append(_function(_declaration(name, entry), arguments, results, sizes, _PROLOGUE + body + _EPILOGUE))
     return "\n".join(parts)
@@ -210,9 +212,9 @@ static void give_all(struct block **arena) {
 }
 
 static inline void *aligned(struct block **arena, char *memory, size_t size) {
-  if ((uintptr_t)memory % 64 == 0) return memory;
+  if (memory && (uintptr_t)memory % 64 == 0) return memory;
   void *copy = take(arena, size);
-  if (copy) memcpy(copy, memory, size);
+  if (copy && memory) memcpy(copy, memory, size);
   return copy;
 }
 

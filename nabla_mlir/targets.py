@@ -95,6 +95,7 @@ class CPU(Target):
         and atan2 need `False`, the system's linker, and an artifact that runs only on this system.
       reassociate: let sums be taken in another order, as vector units need. False keeps the order, at up to 25 times
         the cost of a reduction.
+      schedule: rewrite for speed (the pass nabla-schedule); needs `reassociate`.
 
     Example:
       >>> CPU("generic").flags()[2]
@@ -107,6 +108,7 @@ class CPU(Target):
     abi: str = ""
     link_embedded: bool = True
     reassociate: bool = True
+    schedule: bool = True
 
     name: ClassVar[str] = "cpu"
     drivers: ClassVar[tuple[str, ...]] = ("local-sync", "local-task")

@@ -23,7 +23,7 @@ def separate_uses(module: ir.Operation) -> None:
     for op in list(nested(module)):
         if op.name in _SUMS:
             for result in op.results:
-                if len(_places(result)) > 1:
+                if len(places_of_broadcasts(result)) > 1:
                     _hide(op, result)
 
 
@@ -35,7 +35,7 @@ def _hide(op: ir.Operation, value: ir.Value) -> None:
         user.operands[i] = hidden
 
 
-def _places(value: ir.Value) -> set[Places]:
+def places_of_broadcasts(value: ir.Value) -> set[Places]:
     """Where the dimensions of `value` lie in each of its broadcasts, also in those of what is fused with it."""
     found: set[Places] = set()
     seen, work = {value}, [value]

@@ -11,8 +11,10 @@ from iree.compiler.dialects import arith, linalg
 
 from nabla_mlir.dialects.builder import Val, cut, full, reshape, transpose
 from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.dialects.stablehlo import DotDims, emit
+from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.passes.legalize_fusion import places_of_broadcasts
+from nabla_mlir.passes.schedule_sums import held
 from nabla_mlir.passes.schedule_tiles import SMALL, Tiles, columns_times_vector, matrix_product, rows_times_vector
 
 # As many vectors at once as accumulators fit registers.
@@ -68,6 +70,8 @@ class MatrixVector:
                 tails = vectors if len(pieces) == 1 else [cut(v, 0, low, high) for v in vectors]
                 tiles = self._tiles(others, high - low, lanes)
                 results = _generic(part, tails, results, "ki" if self.axis == 0 else "ik", "k", "i", tiles)
+            apart = [bool(places_of_broadcasts(p.op.results[0])) for p in group]
+            results = [held(r) if a else r for r, a in zip(results, apart, strict=True)]
             results = [_like_result(p.op, result) for p, result in zip(group, results, strict=True)]
         for product, result in zip(group, results, strict=True):
             _replace(product.op, result)
@@ -96,17 +100,31 @@ class MatrixMatrix:
         if tiles is None or rows * columns * length < SMALL:
             return
         with ir.InsertionPoint(self.op), self.op.location:
+            apart = bool(places_of_broadcasts(self.op.results[0]))
             if rc == 1:
                 key = rhs.value, self.op.operation.block
                 turned[key] = turned.get(key) or _turned(rhs)
                 rhs = turned[key]
+            lhs, rhs = _factor(lhs.value), _factor(rhs.value)
             (result,) = _generic(lhs, [rhs], [full(0, (rows, columns), dtype)], "ki" if lc == 0 else "ik", "kj", "ij", tiles)
+            result = held(result) if apart else result
         _replace(self.op, result)
 
 
 def _turned(matrix: Val) -> Val:
-    """The transpose in memory: vectors of columns are contiguous then, which pays from a few rows on."""
-    return Val(emit("stablehlo.optimization_barrier", [transpose(matrix, (1, 0)).value]).results[0])
+    """The transpose in memory, for contiguous vectors of columns.
+
+    It is held on both sides: fused with a product behind it, or with the one before, it makes those slow (128x64 over
+    128: 215 µs and 7).
+    """
+    return held(transpose(matrix if made_by(matrix.value) is None else held(matrix), (1, 0)))
+
+
+def _factor(value: ir.Value) -> Val:
+    """The factor of a product in memory: fused with what it is computed from, the product would lose its tiles."""
+    made_in = made_by(value)
+    is_there = made_in is None or made_in.name in ("stablehlo.constant", "stablehlo.optimization_barrier", "linalg.generic")
+    return Val(value) if is_there else held(Val(value))
 
 
 def _product(op: ir.Operation) -> MatrixVector | MatrixMatrix | None:

@@ -219,7 +219,7 @@ def _widened(x: Any, axis: int, dilation: int, low: int, high: int) -> Any:
 
 def _windows_product(x: Any, w: Any, strides: Positions) -> Any:
     counts = [max(0, (n - k) // s + 1) for n, k, s in zip(x.shape[2:], w.shape[2:], strides, strict=True)]
-    out = np.zeros((x.shape[0], w.shape[0], *counts))
+    out = np.zeros((x.shape[0], w.shape[0], *counts), np.result_type(x, w))
     axes = tuple(range(1, x.ndim))
     for at in np.ndindex(*counts):
         here = tuple(slice(i * s, i * s + k) for i, s, k in zip(at, strides, w.shape[2:], strict=True))

@@ -86,6 +86,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     compile.add_argument("--name", help="the name of the entry point; that of the function by default")
     compile.add_argument("-o", dest="output", metavar="FILE", help="NAME.vmfb by default; text goes to standard output")
     compile.add_argument("--flag", action="append", default=[], metavar="FLAG", help="a further flag of iree-compile")
+    compile.add_argument("--tune", action="store_true", help="time several forms on this machine, and keep the fastest")
     compile.add_argument("--no-cache", action="store_true", help="do not use the cache of compiled modules")
     compile.set_defaults(action=compile_command)
 
@@ -121,6 +122,13 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     verify.add_argument("file", help=_FILE)
     verify.add_argument("--target", help="only this target, as `info` writes it")
     verify.set_defaults(action=verify_command)
+
+    bench = commands.add_parser("bench", parents=[shared], help="what each dispatch of a call costs here, and the bound")
+    bench.add_argument("file", help=_FILE)
+    bench.add_argument("entry", nargs="?", help="the entry point; all of them by default")
+    bench.add_argument("--driver", help="local-sync, local-task, vulkan or cuda; chosen by the manifest by default")
+    bench.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    bench.set_defaults(action=bench_command)
 
     doctor = commands.add_parser("doctor", parents=[shared], help="versions, devices, cache, a self test")
     doctor.set_defaults(action=doctor_command)
@@ -176,7 +184,7 @@ def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, pro
             if static:
                 path = save_static_library(stage, output, target, flags=options.flag)
             else:
-                parts.append(stage.compile(target, flags=options.flag, cache=not options.no_cache))
+                parts.append(stage.compile(target, flags=options.flag, cache=not options.no_cache, tune=options.tune))
     path = path if static else save_compiled(parts, output)
     progress.say(f"{path} ({path.stat().st_size} bytes)\n{stage.describe()}")
     return 0
@@ -345,6 +353,13 @@ def verify_command(options: argparse.Namespace) -> int:
         rows = list(verify(options.file, options.target))
     print_table(str(options.file), ["what", "result", "details"], rows)
     return int(any(result == "failed" for _, result, _ in rows))
+
+
+def bench_command(options: argparse.Namespace) -> int:
+    """Prints how long the entry points of an artifact take, and their dispatches."""
+    from nabla_mlir.tools import bench
+
+    return bench.run(options.file, options.entry, options.driver, options.json)
 
 
 def doctor_command(options: argparse.Namespace) -> int:

@@ -89,7 +89,7 @@ def _pool(k: int, s: int, padding: str):
 
 def test_windows() -> None:
     x = rng.normal(size=(2, 9, 9, 3)).astype(np.float32)
-    options = [(3, 2, "SAME"), (2, 1, "VALID"), (3, 1, "SAME"), (2, 2, "SAME")]
+    options = [(3, 2, "SAME"), (2, 1, "VALID"), (3, 1, "SAME"), (2, 2, "SAME"), (3, 3, "VALID")]
     check_against_jax({f"pool{i}": (_pool(*o), (x,)) for i, o in enumerate(options)}, 1e-6)
 
 

@@ -132,3 +132,28 @@ func.func @both_ways(%x: tensor<8x8xf32>, %z: tensor<f32>) -> tensor<8x8xf32> {
   %4 = stablehlo.add %3, %2 : tensor<8x8xf32>
   return %4 : tensor<8x8xf32>
 }
+
+// Windows side by side are a reduction; sums that see one element each repeat it.
+// CHECK-LABEL: func.func @pooled
+// CHECK: stablehlo.reshape {{.*}} -> tensor<2x2x3x5xf32>
+// CHECK: stablehlo.reduce{{.*}} stablehlo.maximum across dimensions = [1]
+// CHECK: stablehlo.broadcast_in_dim {{.*}} dims = [0, 2, 3] : (tensor<2x3x5xf32>) -> tensor<2x2x3x5xf32>
+// CHECK: stablehlo.reshape {{.*}} -> tensor<4x3x5xf32>
+// CHECK-NOT: reduce_window
+// CHECK: return
+func.func @pooled(%x: tensor<4x3x5xf32>) -> tensor<4x3x5xf32> {
+  %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = "stablehlo.reduce_window"(%x, %low) ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %m = stablehlo.maximum %a, %b : tensor<f32>
+    stablehlo.return %m : tensor<f32>
+  }) {window_dimensions = array<i64: 2, 1, 1>, window_strides = array<i64: 2, 1, 1>} : (tensor<4x3x5xf32>, tensor<f32>) -> tensor<2x3x5xf32>
+  %1 = "stablehlo.reduce_window"(%0, %zero) ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) {window_dimensions = array<i64: 2, 1, 1>, base_dilations = array<i64: 2, 1, 1>,
+      padding = dense<[[1, 1], [0, 0], [0, 0]]> : tensor<3x2xi64>} : (tensor<2x3x5xf32>, tensor<f32>) -> tensor<4x3x5xf32>
+  return %1 : tensor<4x3x5xf32>
+}
