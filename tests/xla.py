@@ -33,8 +33,6 @@ def compiled(text: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
 def _compiled(text: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
     client = jax.devices("cpu")[0].client
     options = jax_compiler.get_compile_options(num_replicas=1, num_partitions=1)
-    debug = options.executable_build_options.debug_options
-    debug.xla_backend_optimization_level, debug.xla_llvm_disable_expensive_passes = 0, True  # compiling is what takes time
     devices = xla_client.DeviceList(tuple(jax.devices("cpu")[:1]))
     public = text.replace("func.func @main", "func.func public @main")
     executable = client.compile_and_load(public, devices, options)
