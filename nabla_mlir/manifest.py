@@ -47,11 +47,15 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of an entry point: its name, its structure and its arrays in the order of the structure's leaves."""
+    """An argument of an entry point: its name, its structure and its arrays in the order of the structure's leaves.
+
+    One that is an output is memory of the caller's that the results are written to.
+    """
 
     name: str
     tree: TreeSpec
     leaves: tuple[Leaf, ...]
+    output: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,12 +112,14 @@ class Code:
       driver: the driver that runs it best; "" lets the runtime choose by the estimates.
       file: the name of its .vmfb; `save_artifact` fills it in, and the next field too.
       sha256: of that file.
+      trials: what tuning tried before this code was chosen: form, driver, seconds, and why it was refused.
     """
 
     target: dict[str, Any]
     driver: str = ""
     file: str = ""
     sha256: str = ""
+    trials: tuple[dict[str, Any], ...] = ()
 
     @property
     def label(self) -> str:
@@ -171,10 +177,7 @@ class Manifest:
                 "name": e.name,
                 "function": e.function or e.name,
                 "doc": e.doc,
-                "arguments": [
-                    {"name": a.name, "tree": a.tree.to_json(), "leaves": [_leaf_json(leaf) for leaf in a.leaves]}
-                    for a in e.arguments
-                ],
+                "arguments": [_argument_json(a) for a in e.arguments],
                 "result": {"tree": e.result.to_json(), "leaves": [_leaf_json(leaf) for leaf in e.result_leaves]},
                 "estimate": asdict(e.estimate),
             }
@@ -218,6 +221,16 @@ class Manifest:
             raise DeployError(message, help=SAVE_AGAIN) from None
 
 
+def _argument_json(argument: Argument) -> dict[str, Any]:
+    data = {"name": argument.name, "tree": argument.tree.to_json(), "leaves": list(map(_leaf_json, argument.leaves))}
+    return data | ({"output": True} if argument.output else {})
+
+
+def _argument(data: dict[str, Any]) -> Argument:
+    tree, leaves = TreeSpec.from_json(data["tree"]), tuple(map(_leaf, data["leaves"]))
+    return Argument(data["name"], tree, leaves, data.get("output", False))
+
+
 def _leaf_json(leaf: Leaf) -> dict[str, Any]:
     return {"name": leaf.name, "shape": list(leaf.shape), "dtype": leaf.dtype}
 
@@ -227,9 +240,7 @@ def _leaf(data: dict[str, Any]) -> Leaf:
 
 
 def _entry_point(data: dict[str, Any]) -> EntryPoint:
-    arguments = tuple(
-        Argument(a["name"], TreeSpec.from_json(a["tree"]), tuple(map(_leaf, a["leaves"]))) for a in data["arguments"]
-    )
+    arguments = tuple(map(_argument, data["arguments"]))
     result = data["result"]
     leaves = tuple(map(_leaf, result["leaves"]))
     return EntryPoint(

@@ -14,7 +14,6 @@ from iree.compiler import ir
 
 from nabla_mlir import pytree
 from nabla_mlir.bundle import Bundle
-from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import as_dtype
@@ -25,7 +24,7 @@ from nabla_mlir.ops.promotion import Defaults, as_tensor, is_scalar, scalar_dtyp
 from nabla_mlir.ops.regions import emit_call
 from nabla_mlir.targets import Target
 from nabla_mlir.targets import target as as_target
-from nabla_mlir.tracing import Spec, checked_output, trace_function
+from nabla_mlir.tracing import Spec, bake_captures, checked_output, trace_function
 
 
 def spec(shape: Sequence[int] | int = (), dtype: Any = None) -> Spec:
@@ -47,7 +46,10 @@ def spec(shape: Sequence[int] | int = (), dtype: Any = None) -> Spec:
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry point: the structure of its arguments and results, and the spec of each leaf."""
+    """One entry point: the structure of its arguments and results, and the spec of each leaf.
+
+    The last `storage` of the inputs are memory of the caller's that the results are written to.
+    """
 
     name: str
     arguments: tuple[str, ...]
@@ -56,6 +58,7 @@ class Entry:
     out_spec: pytree.TreeSpec
     outputs: tuple[Spec, ...]
     doc: str = ""
+    storage: int = 0
 
     @functools.cached_property
     def input_names(self) -> tuple[str, ...]:
@@ -78,6 +81,9 @@ class Entry:
         """The leaves of a call, checked against the specs. Raises TreeError, ShapeError or DtypeError."""
         bound = _bind(self, args, kwargs)
         leaves = pytree.flatten_like(self.in_spec, bound, f"{self.name}()", "the arguments it was traced with")
+        for leaf in leaves[len(leaves) - self.storage :]:
+            if not hasattr(leaf, "__array__"):
+                raise DtypeError(f"{self.name}() requires arrays to write to, got {type(leaf).__name__}.")
         for i, (leaf, wanted) in enumerate(zip(leaves, self.inputs, strict=True)):
             leaves[i] = _checked(leaf, wanted, self, i)
         return leaves
@@ -200,10 +206,14 @@ class Lowered(_Stage):
         return {name: cost_of_function(f) for name, f in functions_of(self.module.operation).items()}
 
     @overload
-    def compile(self, target: str | Target = ..., *, flags: Sequence[str] = ..., cache: bool = ...) -> Compiled: ...
+    def compile(
+        self, target: str | Target = ..., *, flags: Sequence[str] = ..., cache: bool = ..., tune: bool = ...
+    ) -> Compiled: ...
     @overload
-    def compile(self, target: list[Any] | tuple[Any, ...], *, flags: Sequence[str] = ..., cache: bool = ...) -> Bundle: ...
-    def compile(self, target: Any = "cpu", *, flags: Sequence[str] = (), cache: bool = True) -> Any:
+    def compile(
+        self, target: list[Any] | tuple[Any, ...], *, flags: Sequence[str] = ..., cache: bool = ..., tune: bool = ...
+    ) -> Bundle: ...
+    def compile(self, target: Any = "cpu", *, flags: Sequence[str] = (), cache: bool = True, tune: bool = False) -> Any:
         """Compiles for a target, or for several, each in a process of its own.
 
         Args:
@@ -211,14 +221,22 @@ class Lowered(_Stage):
             which a machine takes the first that it runs.
           flags: further flags of iree-compile.
           cache: look for the result in the cache on disk, and put it there.
+          tune: compile several forms (`nabla_mlir.tuning.FORMS`) for the CPU of this machine, time them with both
+            drivers, and keep the fastest that agrees with the default; the manifest says what was tried.
 
         Raises:
           CompileError: IREE refused the module or crashed; a reproducer is saved.
-          TargetError: the target does not exist.
+          TargetError: the target does not exist, or is to be tuned and no CPU.
         """
         if isinstance(target, (list, tuple)):
-            return Bundle(tuple(self.compile(t, flags=flags, cache=cache) for t in target))
+            return Bundle(tuple(self.compile(t, flags=flags, cache=cache, tune=tune) for t in target))
         chosen = as_target(target)
+        if tune:
+            from nabla_mlir import tuning
+
+            functions = {entry.name: entry.inputs for entry in self.entries}
+            best = tuning.tune(self.module, functions, chosen, flags, cache)
+            return Compiled(self.module, self.entries, best.vmfb, best.target, best.driver, best.trials)
         vmfb = compile_lowered(self.module, chosen, flags=flags, cache=cache)
         return Compiled(self.module, self.entries, vmfb, chosen)
 
@@ -229,14 +247,16 @@ class Compiled(_Stage):
 
     vmfb: bytes
     target: Target
+    tuned_driver: str = ""
+    trials: tuple[Any, ...] = ()
 
     @functools.cached_property
     def _executable(self) -> Any:
         from nabla_mlir.fitting import check_fit
-        from nabla_mlir.runtime import Executable
+        from nabla_mlir.runtime import Executable, pooled
 
         check_fit(self.target.to_json())
-        return Executable.load(self.vmfb, self.driver)
+        return Executable.load(self.vmfb, pooled(self.driver))
 
     @functools.cached_property
     def driver(self) -> str:
@@ -254,7 +274,7 @@ class Compiled(_Stage):
         entry, function = known[name], self._executable.function(name)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            return pytree.unflatten(entry.out_spec, function(entry.flatten(args, kwargs)))
+            return pytree.unflatten(entry.out_spec, function(entry.flatten(args, kwargs), entry.storage))
 
         return call
 
@@ -366,25 +386,6 @@ def _argument_names(f: Callable[..., Any], positional: int, keywords: tuple[str,
 def _first_line(f: Callable[..., Any]) -> str:
     doc = inspect.getdoc(f) if inspect.isfunction(f) else None
     return doc.splitlines()[0] if doc else ""
-
-
-def bake_captures(module: ir.Module, count: int, captured: Sequence[Any]) -> None:
-    """Makes constants of the arguments behind the first `count`, which stand for captured arrays."""
-    if not captured:
-        return
-    func = module.body.operations[0].operation
-    block = func.regions[0].blocks[0]
-    with context(), ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
-        for argument, array in zip(list(block.arguments)[count:], captured, strict=True):
-            value = stablehlo.emit(
-                "stablehlo.constant", [], attributes={"value": stablehlo.elements(np.asarray(array))}
-            )
-            argument.replace_all_uses_with(value.results[0])
-        for i in reversed(range(count, len(block.arguments))):
-            block.erase_argument(i)
-        inputs = [a.type for a in block.arguments]
-        results = list(ir.FunctionType(ir.TypeAttr(func.attributes["function_type"]).value).results)
-        func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
 
 
 def module(**traced: Traced) -> Traced:

@@ -27,6 +27,7 @@ from nabla_mlir.errors import TreeError
 from nabla_mlir.named import VectorizedArray
 
 _SEQUENCES = {"tuple": tuple, "list": list}
+_CONTAINERS = (type(None), tuple, list, dict)
 _MISSING = object()
 
 
@@ -65,6 +66,21 @@ class TreeSpec:
         if self.kind == "leaf":
             return [name]
         return [path for key, child in self._items() for path in child.paths(name + self._step(key))]
+
+    def collect(self, tree: Any, leaves: list[Any]) -> bool:
+        """Appends the leaves of a tree of this structure to a list; False if that is not obvious and `flatten` must tell."""
+        kind = self.kind
+        if kind == "leaf":
+            leaves.append(tree)
+            return type(tree) not in _CONTAINERS
+        if kind == "dict":
+            if type(tree) is not dict or len(tree) != len(self.keys):
+                return False
+            pairs = zip(self.keys, self.children, strict=True)
+            return all(key in tree and child.collect(tree[key], leaves) for key, child in pairs)
+        if kind in _SEQUENCES and type(tree) is _SEQUENCES[kind] and len(tree) == len(self.children):
+            return all(child.collect(item, leaves) for item, child in zip(tree, self.children, strict=True))
+        return False
 
     def flatten(self, tree: Any, name: str = "tree") -> list[Any]:
         """The leaves of a tree that has this structure.
