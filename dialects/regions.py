@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from iree.compiler import ir
 
@@ -92,12 +92,13 @@ def made_by(value: ir.Value) -> ir.Operation | None:
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
-def nested(op: ir.Operation) -> Iterator[ir.Operation]:
+def nested(op: ir.Operation) -> list[ir.Operation]:
     """The operations in the regions of `op`, inner ones before the operation that holds them."""
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in list(block.operations):
-                operation = inner.operation
-                if len(operation.regions):
-                    yield from nested(operation)
-                yield operation
+    found: list[ir.Operation] = []
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        found.append(inner)
+        return ir.WalkResult.ADVANCE
+
+    op.walk(visit, ir.WalkOrder.POST_ORDER)
+    return found[:-1]  # the last one is `op` itself

@@ -36,7 +36,7 @@ class SchedulePass(Pass):
     def run(self, module: ir.Operation) -> None:
         for op in [op for op in nested(module) if op.name == "stablehlo.convolution"]:
             split_by_position(op)
-        for owner in list(nested(module)):
+        for owner in nested(module):
             for region in owner.regions:
                 for block in region.blocks:
                     push_up_slices(block)
