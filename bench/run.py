@@ -6,27 +6,18 @@ Writes results.json, results.png and, for each workload, the StableHLO of both s
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from frameworks import FUNCTIONS, build_jax, build_nabla, jax_framework, nabla, reference
-from rich.console import Console
+from frameworks import FUNCTIONS, build_jax, build_nabla, reference
+from measuring import HERE, console, cores, direction, draw, geometric_mean, interleaved, parse, relative_error, save
 from rich.table import Table
-from workloads import WORKLOADS, Workload
-
-HERE = Path(__file__).parent
-console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+from workload import Workload
 
 
 @dataclass
@@ -51,15 +42,7 @@ class Result:
 
 def main() -> int:
     """Runs the workloads; 1 if a result is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"some of {', '.join(w.name for w in WORKLOADS)}")
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions, no cold starts")
-    parser.add_argument("--out", type=Path, default=HERE / "results", help="the folder for the results")
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    chosen = [w for w in WORKLOADS if not options.only or w.name in options.only]
-    if not chosen:
-        parser.error(f"--only requires names among {', '.join(w.name for w in WORKLOADS)}, got {options.only}")
+    options, chosen = parse(__doc__.partition("\n")[0], "fewer repetitions, no cold starts")
     results, wrong = [], []
     for workload in chosen:
         with console.status(f"{workload.title} ..."):
@@ -70,7 +53,12 @@ def main() -> int:
         console.print(f"{workload.title}: hvp {result.times['hvp'][result.chosen] * 1e6:,.0f} µs ({result.chosen}), "
                       f"JAX {result.times['hvp']['jax'] * 1e6:,.0f} µs, ratio {result.ratio('hvp'):.2f}")  # fmt: skip
     report(results)
-    save(results, options.out)
+    means = {name: geometric_mean([r.ratio(name) for r in results]) for name in FUNCTIONS}
+    content = {"geometric_means": means, "results": [asdict(r) for r in results]}
+    save(options.out / "results.json", content)
+    ratios = {name: [r.ratio(name) for r in results] for name in FUNCTIONS}
+    label = f"time / time of jax.jit on {cores()} cores (less is better)"
+    draw([r.title for r in results], ratios, label, options.out / "results.png")
     for note in wrong:
         console.print(f"[bold red]WRONG[/bold red] {note}")
     return 1 if wrong else 0
@@ -79,47 +67,21 @@ def main() -> int:
 def run(workload: Workload, out: Path, quick: bool) -> Result:
     """Builds both sides, checks and times them."""
     args = workload.inputs()
-    v = _direction(args[0])
-    fw, path = nabla(), out / f"{workload.name}.vmfb"
-    ours = build_nabla(workload.function(fw), args, v, path)
-    theirs = build_jax(workload.function(jax_framework()), args, v, path)
-    truth = reference(workload.function, args, v)
-    errors = {name: {"nabla": _error(ours.results[name], truth[name]), "jax": _error(theirs.results[name], truth[name])}
-              for name in FUNCTIONS}  # fmt: skip
+    v = direction(args[0])
+    path = out / f"{workload.name}.vmfb"
+    ours = build_nabla(workload, args, v, path)
+    theirs = build_jax(workload, args, v, path)
+    truth = reference(workload, args, v)
+    sides = {"nabla": ours.results, "jax": theirs.results}
+    errors = {n: {side: relative_error(found[n], truth[n]) for side, found in sides.items()} for n in FUNCTIONS}
     notes = [f"{name} differs from f64 by {e['nabla']:.1e}, JAX's by {e['jax']:.1e}"
              for name, e in errors.items() if not e["nabla"] <= max(1e-3, 10 * e["jax"])]  # fmt: skip
-    rounds, length = (5, 0.01) if quick else (25, 0.02)
-    times = {name: interleaved(ours.calls[name] | theirs.calls[name], rounds, length) for name in FUNCTIONS}
+    times = {name: interleaved(ours.calls[name] | theirs.calls[name], quick) for name in FUNCTIONS}
     cold = {} if quick else cold_starts(workload, path, (args[0], v, *args[1:]))
     compile = {"nabla": ours.seconds, "jax": theirs.seconds}
     operations = {"nabla": ours.operations, "jax": theirs.operations}
     return Result(workload.name, workload.title, times, ours.chosen, errors, operations, compile, cold,
                   path.stat().st_size, notes)  # fmt: skip
-
-
-def _direction(tree: Any) -> Any:
-    import jax
-
-    rng = np.random.default_rng(7)
-    return jax.tree.map(lambda a: rng.normal(size=a.shape).astype(a.dtype), tree)
-
-
-def _error(found: np.ndarray, wanted: np.ndarray) -> float:
-    return float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
-
-
-def interleaved(calls: dict[str, Callable[[], Any]], rounds: int, length: float) -> dict[str, float]:
-    """The median time of each call in its best round; rounds take turns, so that a disturbance meets all calls."""
-    best = dict.fromkeys(calls, float("inf"))
-    for _ in range(rounds):
-        for name, call in calls.items():
-            call()
-            times, end = [], time.perf_counter() + length
-            while (start := time.perf_counter()) < end or len(times) < 3:
-                call()
-                times.append(time.perf_counter() - start)
-            best[name] = min(best[name], float(np.median(times)))
-    return best
 
 
 def cold_starts(workload: Workload, path: Path, arguments: tuple[Any, ...]) -> dict[str, float]:
@@ -139,7 +101,7 @@ def cold_starts(workload: Workload, path: Path, arguments: tuple[Any, ...]) -> d
     return seconds
 
 
-# ---------------------------------------------------------------- what is shown and kept
+# ---------------------------------------------------------------- what is shown
 
 
 def report(results: list[Result]) -> None:
@@ -186,51 +148,6 @@ def report(results: list[Result]) -> None:
         )
         table.add_row(r.title, *row, str(r.operations["nabla"]), str(r.operations["jax"]), f"{r.artifact:,}")
     console.print(table)
-
-
-def geometric_mean(ratios: list[float]) -> float:
-    """Of positive numbers."""
-    return float(np.exp(np.mean(np.log(ratios))))
-
-
-def save(results: list[Result], out: Path) -> None:
-    """The numbers as JSON and the ratios as a picture."""
-    versions = {name: version(name) for name in ("nabla-mlir", "iree-base-compiler", "jax", "numpy")}
-    machine = {
-        "machine": platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
-        "python": platform.python_version(),
-    }
-    means = {name: geometric_mean([r.ratio(name) for r in results]) for name in FUNCTIONS if results}
-    content = {
-        "versions": versions,
-        "machine": machine,
-        "geometric_means": means,
-        "results": [asdict(r) for r in results],
-    }
-    (out / "results.json").write_text(json.dumps(content, indent=1) + "\n")
-    draw(results, machine["cores"], out / "results.png")
-    console.print(f"Written: {out / 'results.json'}, {out / 'results.png'}")
-
-
-def draw(results: list[Result], cores: int, path: Path) -> None:
-    """Ratios to JAX, one group of bars for each workload."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(9, 0.55 * len(results) + 1.6), layout="constrained")
-    places = np.arange(len(results))
-    for i, (name, colour) in enumerate(zip(FUNCTIONS, ("#b8c4d6", "#6d8fc7", "#1f4e9c"), strict=True)):
-        bars = axes.barh(places + (i - 1) * 0.27, [r.ratio(name) for r in results], 0.25, label=name, color=colour)
-        axes.bar_label(bars, fmt="%.2f", padding=2, fontsize=7)
-    axes.axvline(1, color="black", linewidth=0.8)
-    axes.set(yticks=places, yticklabels=[r.title for r in results], xscale="log",
-             xlabel=f"time / time of jax.jit on {cores} cores (less is better)")  # fmt: skip
-    axes.invert_yaxis()
-    axes.legend(fontsize=8)
-    figure.savefig(path, dpi=150)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,22 @@ def made_by(value: ir.Value) -> ir.Operation | None:
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
+def functions_of(module: ir.Operation) -> dict[str, ir.Operation]:
+    """The functions of a module by name, as they stand in it."""
+    operations = [op.operation for op in module.regions[0].blocks[0].operations]
+    return {f.attributes["sym_name"].value: f for f in operations if f.name == "func.func"}
+
+
+def is_private(function: ir.Operation) -> bool:
+    """True for a function that nothing outside its module can call."""
+    return "sym_visibility" in function.attributes and function.attributes["sym_visibility"].value == "private"
+
+
+def blocks_of(module: ir.Operation) -> list[ir.Block]:
+    """The outermost blocks of the functions of a module."""
+    return [block for function in functions_of(module).values() for block in function.regions[0].blocks]
+
+
 def nested(op: ir.Operation) -> list[ir.Operation]:
     """The operations in the regions of `op`, inner ones before the operation that holds them."""
     found: list[ir.Operation] = []

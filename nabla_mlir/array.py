@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import math
 import re
 import threading
 from typing import Any
@@ -17,10 +19,12 @@ from iree.runtime import (
     HalFence,
     MemoryType,
     get_device,
+    get_driver,
 )
 
 from nabla_mlir.errors import DeployError, DtypeError
 
+Shape = tuple[int, ...]
 DRIVERS = ("local-sync", "local-task", "vulkan", "cuda")
 _ALIGNMENT = 64  # of buffers in host memory: generated code relies on it
 _DIRECT_COPY = 1 << 20  # bytes from which a copy made by NumPy and then lent to IREE is the faster one
@@ -78,6 +82,18 @@ def device(driver: str | Device = "local-sync") -> Device:
 
 
 _device = device  # for functions with a parameter of that name
+
+
+def pooled(driver: str | Device) -> Device:
+    """A device of its own on the same cores and memory, on which what is freed serves the next request of that size.
+
+    So the calls of one program allocate nothing once each has been made. The memory goes back when the last array on
+    the device has gone. GPUs, whose drivers have pools themselves, are returned as they are.
+    """
+    shared = device(driver)
+    if not shared.is_host:
+        return shared
+    return Device(shared.driver, get_driver(shared.driver).create_default_device(allocators=["caching"]))
 
 
 @functools.cache
@@ -141,14 +157,19 @@ class Array:
       Array([0., 1., 2.], dtype=float32, device='local-sync')
     """
 
-    __slots__ = ("__weakref__", "_host", "_view", "device", "dtype", "shape", "version")
+    __slots__ = ("__weakref__", "_host", "_target", "_view", "device", "dtype", "shape", "version")
 
-    def __init__(self, view: HalBufferView, device: Device, version: int | None = None):
+    def __init__(
+        self, view: HalBufferView, device: Device, version: int | None = None, lent: bool = False,
+        type: tuple[Shape, np.dtype] | None = None,
+    ):  # fmt: skip
         self._view, self.device = view, device
+        self._target = None if lent else view  # for a call to write to
         # Of the state that it was computed from: the number of the `update` before; None if there is no state.
         self.version = version
-        self.shape: tuple[int, ...] = tuple(view.shape)
-        self.dtype: np.dtype = _dtype_of(int(view.element_type))
+        self.shape: Shape
+        self.dtype: np.dtype
+        self.shape, self.dtype = type or (tuple(view.shape), _dtype_of(int(view.element_type)))
         self._host: np.ndarray | None = None
 
     @classmethod
@@ -176,8 +197,37 @@ class Array:
             if lent is None and size >= _DIRECT_COPY:
                 lent = _lend(_aligned_copy(array), where, element)
             if lent is not None:
-                return cls(lent, where)
+                return cls(lent, where, lent=True)
         return cls(_copied(array, where, element), where)
+
+    @classmethod
+    def empty(cls, shape: tuple[int, ...], dtype: Any, device: str | Device = "local-sync") -> Array:
+        """An array whose values are not set: memory for the results of a call, which it is given as ``out``."""
+        where, dtype = _device(device), np.dtype(dtype)
+        size = max(math.prod(shape) * dtype.itemsize, 1)
+        buffer = where.hal.allocator.allocate_buffer(MemoryType.DEVICE_LOCAL, where.usage, size)
+        return cls(HalBufferView(buffer, shape, _element_type(dtype)), where)
+
+    @classmethod
+    def lent(cls, array: np.ndarray, device: Device) -> Array | None:
+        """The memory of a NumPy array itself; None if it is not aligned to 64 bytes, or not on the device."""
+        view = _lend(array, device, _element_type(array.dtype)) if device.is_host and array.nbytes else None
+        return None if view is None else cls(view, device, lent=True)
+
+    def to_write(self) -> HalBufferView:
+        """Its memory for a call to write its result to, during which the array must live."""
+        if self._target is None:  # IREE does not clear or copy to a buffer that came through DLPack
+            raw = (ctypes.c_ubyte * self.nbytes).from_address(self.numpy().ctypes.data)
+            memory, usage = MemoryType.DEVICE_LOCAL | MemoryType.HOST_VISIBLE, BufferUsage.DEFAULT | BufferUsage.MAPPING
+            buffer = self.device.hal.allocator.import_host_allocation(raw, int(memory), int(usage))
+            self._target = HalBufferView(buffer, self.shape, _element_type(self.dtype))
+        return self._target
+
+    def written(self, version: int | None) -> None:
+        """A call has written its result into this array."""
+        self.version = version
+        if not self.device.is_host:
+            self._host = None  # a copy of what was there
 
     @property
     def ndim(self) -> int:
@@ -272,7 +322,7 @@ class Array:
             return np.empty(self.shape, self.dtype)
         buffer = self._view.get_buffer()
         view = self._view if _is_mappable(buffer) else _staged(buffer, self.device)
-        return np.asarray(_Mapped(view)).view(self.dtype).reshape(self.shape)
+        return np.asarray(_Mapped(view, self.nbytes)).view(self.dtype).reshape(self.shape)
 
 
 class _Mapped:
@@ -282,9 +332,9 @@ class _Mapped:
     base: the view then outlives its memory.
     """
 
-    def __init__(self, view: HalBufferView):
-        self._memory = view.map()
-        raw = self._memory.asarray((view.byte_length,), np.dtype(np.uint8))
+    def __init__(self, source: HalBufferView | HalBuffer, size: int):
+        self._memory = source.map()
+        raw = self._memory.asarray((size,), np.dtype(np.uint8))
         self.__array_interface__ = raw.__array_interface__
 
 

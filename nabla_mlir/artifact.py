@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,16 @@ from iree.compiler import ir
 from nabla_mlir.array import dtype_named
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.estimates import estimate
-from nabla_mlir.manifest import Argument, EntryPoint, Leaf, Manifest, read_stablehlo, save_artifact
+from nabla_mlir.manifest import Argument, Code, EntryPoint, Leaf, Manifest
+from nabla_mlir.named import VectorizedArray
+from nabla_mlir.ops.vectorized import VectorizedTensor
 from nabla_mlir.pytree import TreeSpec as OptreeSpec
-from nabla_mlir.pytree import flatten
+from nabla_mlir.pytree import flatten, flatten_like, unflatten
+from nabla_mlir.runtime import Executable, Module, pooled
+from nabla_mlir.storage import save_artifact
 from nabla_mlir.toolchain import compiler_version
 from nabla_mlir.tracing import Spec
-from nabla_mlir.treespec import TreeSpec
+from nabla_mlir.treespec import TreeSpec, vectorized_leaf
 
 if TYPE_CHECKING:
     from nabla_mlir.stages import Compiled, Entry, Lowered
@@ -38,21 +43,46 @@ def tree_spec(spec: OptreeSpec) -> TreeSpec:
     if kind is not None and issubclass(kind, dict):
         return TreeSpec("dict", children, keys)
     assert kind is not None
+    if kind in (VectorizedTensor, VectorizedArray):
+        return vectorized_leaf(unflatten(spec, [None]).axes)
     if optree.is_namedtuple_class(kind):
         return TreeSpec("namedtuple", children, kind._fields, kind.__name__)  # type: ignore[attr-defined]  # a named tuple
     return TreeSpec("custom", children, keys, f"{kind.__module__}.{kind.__qualname__}")
 
 
-def entry_point(entry: Entry, function: ir.Operation) -> EntryPoint:
-    """An entry point, which is `function` in the lowered module, as the manifest describes it."""
+@dataclass(frozen=True)
+class LiveTreeSpec(TreeSpec):
+    """A structure in the process that traced it, where the types of its custom nodes exist."""
+
+    spec: Any = None
+
+    def flatten(self, tree: Any, name: str = "tree") -> list[Any]:
+        return flatten_like(self.spec, tree, name, "what was traced")
+
+    def unflatten(self, leaves: Any) -> Any:
+        return unflatten(self.spec, leaves)
+
+
+def _live(spec: OptreeSpec) -> TreeSpec:
+    known = tree_spec(spec)
+    return LiveTreeSpec(known.kind, known.children, known.keys, known.type_name, spec=spec)
+
+
+def entry_point(entry: Entry, function: ir.Operation, live: bool = False) -> EntryPoint:
+    """An entry point, which is `function` in the lowered module, as the manifest describes it.
+
+    With `live` its structures know the types of their custom nodes, which no file can.
+    """
+    structure = _live if live else tree_spec
     arguments, start = [], 0
+    outputs = len(entry.inputs) - entry.storage
     for name, child in zip(entry.arguments, entry.in_spec.children(), strict=True):
         stop = start + child.num_leaves
         leaves = _leaves(entry.input_names[start:stop], entry.inputs[start:stop])
-        arguments.append(Argument(name, tree_spec(child), leaves))
+        arguments.append(Argument(name, structure(child), leaves, bool(entry.storage) and start >= outputs))
         start = stop
     results = _leaves(entry.output_names, entry.outputs)
-    return EntryPoint(entry.name, tuple(arguments), tree_spec(entry.out_spec), results, entry.doc,
+    return EntryPoint(entry.name, tuple(arguments), structure(entry.out_spec), results, entry.doc,
                       estimate=estimate(function))  # fmt: skip
 
 
@@ -60,30 +90,41 @@ def _leaves(names: Any, specs: Any) -> tuple[Leaf, ...]:
     return tuple(Leaf(name, spec.shape, spec.dtype.name) for name, spec in zip(names, specs, strict=True))
 
 
-def manifest_of(compiled: Compiled) -> Manifest:
-    """The manifest of a compiled module."""
-    functions = {op.attributes["sym_name"].value: op.operation for op in compiled.module.body.operations}
+def manifest_of(*compiled: Compiled, live: bool = False) -> Manifest:
+    """The manifest of a module that was compiled for one or more targets; `live` if it is for this process."""
+    first = compiled[0]
+    functions = {op.attributes["sym_name"].value: op.operation for op in first.module.body.operations}
     return Manifest(
-        tuple(entry_point(entry, functions[entry.name]) for entry in compiled.entries),
-        compiled.target.to_json(),
+        tuple(entry_point(entry, functions[entry.name], live) for entry in first.entries),
+        tuple(Code(c.target.to_json(), c.tuned_driver, trials=tuple(map(asdict, c.trials))) for c in compiled),
         iree=compiler_version(),
         nabla_mlir=metadata.version("nabla-mlir"),
     )
 
 
-def save_compiled(compiled: Compiled, path: str | Path) -> Path:
-    """Writes the artifact, its manifest and its StableHLO beside it; returns the path of the artifact."""
-    bytecode = io.BytesIO()
-    compiled.module.operation.write_bytecode(bytecode)
-    return save_artifact(path, compiled.vmfb, manifest_of(compiled), bytecode.getvalue())[0]
+def save_compiled(compiled: Sequence[Compiled], path: str | Path) -> Path:
+    """Writes an artifact with its manifest and its StableHLO; returns the path that loads it."""
+    return save_artifact(path, [c.vmfb for c in compiled], manifest_of(*compiled), _bytecode(compiled[0]))
 
 
-def load_lowered(path: str | os.PathLike[str], manifest: Manifest) -> Lowered:
-    """The module that an artifact was compiled from. Raises DeployError if it is not there."""
+def module_of(compiled: Compiled) -> Module:
+    """A compiled module as one that was loaded, whose trees know the types of their custom nodes."""
+    manifest = manifest_of(compiled, live=True)
+    executable = Executable.load(compiled.vmfb, pooled(compiled.driver))
+    return Module(executable, manifest, manifest.code[0], lambda: _bytecode(compiled))
+
+
+def _bytecode(compiled: Compiled) -> bytes:
+    file = io.BytesIO()
+    compiled.module.operation.write_bytecode(file)
+    return file.getvalue()
+
+
+def load_lowered(stablehlo: bytes, manifest: Manifest) -> Lowered:
+    """The module that an artifact was compiled from."""
     from nabla_mlir.stages import Lowered
 
-    module = parse_module(read_stablehlo(path, manifest))
-    return Lowered(module, tuple(_entry(e) for e in manifest.entry_points))
+    return Lowered(parse_module(stablehlo), tuple(_entry(e) for e in manifest.entry_points))
 
 
 def _entry(described: EntryPoint) -> Entry:
@@ -96,6 +137,7 @@ def _entry(described: EntryPoint) -> Entry:
     return Entry(
         described.name, tuple(a.name for a in described.arguments), flatten(trees)[1], tuple(map(_spec, leaves)),
         flatten(result)[1], tuple(map(_spec, described.result_leaves)), described.doc,
+        sum(len(a.leaves) for a in described.arguments if a.output),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError, TraceError, user_frame
@@ -96,8 +97,8 @@ def from_stablehlo(source: str | bytes, entry: str | None = None) -> Callable[..
     module = parse(source)
     Pipeline.parse("nabla-inline-calls").run(module)
     func = _entry(module, entry)
-    for other in [op.operation for op in module.body.operations]:
-        if other.name == "func.func" and other != func:
+    for other in functions_of(module.operation).values():
+        if other != func:
             other.erase()
     Pipeline.parse("nabla-normalize").run(module)
     expand_module(module)
@@ -105,8 +106,7 @@ def from_stablehlo(source: str | bytes, entry: str | None = None) -> Callable[..
 
 
 def _entry(module: ir.Module, name: str | None) -> ir.Operation:
-    operations = [op.operation for op in module.body.operations]
-    functions = {f.attributes["sym_name"].value: f for f in operations if f.name == "func.func"}
+    functions = functions_of(module.operation)
     if name is not None:
         if name not in functions:
             raise ImportIRError(f"importing requires a function of the module, got {name!r} among {sorted(functions)}.")

@@ -1,17 +1,16 @@
-"""The manifest: a readable JSON file beside a .vmfb that says what the artifact offers and what it needs.
+"""The manifest: a readable JSON file that says what an artifact offers and what it needs.
 
-hvp.vmfb    what IREE runs
-hvp.json    {"schema": 1, "iree": "3.13...", "target": {...}, "sha256": "...", "entry_points": [...]}
-hvp.mlirbc  the StableHLO it was compiled from, if it was saved: for other targets and transforms
+{"schema": 1, "iree": "3.13...", "code": [{"file": "hvp.vmfb", "target": {...}, "sha256": "..."}], "entry_points": [...]}
+
+Its form is described by `SCHEMA_FILE`, a JSON schema that is installed with the package.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import secrets
-from dataclasses import asdict, dataclass, field, replace
+import re
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,9 @@ from nabla_mlir.errors import DeployError, NablaError
 from nabla_mlir.treespec import TreeSpec
 
 SCHEMA = 1
+SCHEMA_FILE = Path(__file__).with_name("manifest.schema.json")
 IREE_RANGE = ("3.13", "3.14")  # of runtimes that run what this release compiles: from the first to before the second
+SAVE_AGAIN = "save the artifact again, or copy all of its files again."
 # What the thread pool costs, in µs: once in a call, and for each dispatch.
 _POOL_CALL, _POOL_DISPATCH = 5.0, 2.5
 
@@ -46,11 +47,15 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of an entry point: its name, its structure and its arrays in the order of the structure's leaves."""
+    """An argument of an entry point: its name, its structure and its arrays in the order of the structure's leaves.
+
+    One that is an output is memory of the caller's that the results are written to.
+    """
 
     name: str
     tree: TreeSpec
     leaves: tuple[Leaf, ...]
+    output: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,37 +104,69 @@ class EntryPoint:
 
 
 @dataclass(frozen=True)
+class Code:
+    """The code for one target.
+
+    Args:
+      target: the JSON of the target it was compiled for.
+      driver: the driver that runs it best; "" lets the runtime choose by the estimates.
+      file: the name of its .vmfb; `save_artifact` fills it in, and the next field too.
+      sha256: of that file.
+      trials: what tuning tried before this code was chosen: form, driver, seconds, and why it was refused.
+    """
+
+    target: dict[str, Any]
+    driver: str = ""
+    file: str = ""
+    sha256: str = ""
+    trials: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The target in a word, with what tells it from others of its kind.
+
+        Example:
+          >>> Code({"name": "cuda", "arch": "sm_80"}).label
+          'cuda-sm_80'
+        """
+        device = self.target.get("device") or {}
+        parts = [self.target.get(key, "") for key in ("name", "cpu", "arch")]
+        parts += [device.get("name", ""), self.target.get("triple", "").partition("-")[0]]
+        return re.sub(r"[^a-z0-9_]+", "-", "-".join(filter(None, parts)).lower()).strip("-")
+
+    def is_for(self, asked: str) -> bool:
+        """Whether it is what a user asks for: the name of a target, such as cuda, or a label."""
+        return asked in (self.target.get("name"), self.label)
+
+
+@dataclass(frozen=True)
 class Manifest:
     """All that is known of an artifact.
 
     Args:
       entry_points: its functions.
-      target: the JSON of the target it was compiled for.
+      code: for each target, in the order in which a machine that runs several prefers them.
       iree: the version of the compiler.
       nabla_mlir: the version of this package that wrote it.
-      driver: the driver that runs it best; "" lets the runtime choose by the estimates.
-      sha256: of the .vmfb; `save_artifact` fills it in.
       stablehlo: the SHA-256 of the .mlirbc; "" if there is none.
       iree_range: versions of the runtime that can run it, the second excluded.
       schema: the version of this file's form.
     """
 
     entry_points: tuple[EntryPoint, ...]
-    target: dict[str, Any]
+    code: tuple[Code, ...]
     iree: str = ""
     nabla_mlir: str = ""
-    driver: str = ""
-    sha256: str = ""
     stablehlo: str = ""
     iree_range: tuple[str, str] = IREE_RANGE
     schema: int = field(default=SCHEMA)
 
-    def best_driver(self) -> str:
+    def best_driver(self, code: Code) -> str:
         """The driver to run it with: the stated one, or for a CPU the thread pool if the longest entry point gains."""
-        if self.driver:
-            return self.driver
-        if self.target.get("name") != "cpu":
-            return str(self.target.get("name"))
+        if code.driver:
+            return code.driver
+        if code.target.get("name") != "cpu":
+            return str(code.target.get("name"))
         longest = max((e.estimate for e in self.entry_points), key=lambda e: e.shared + e.serial, default=Estimate())
         return "local-task" if longest.gain(os.cpu_count() or 1) > 0 else "local-sync"
 
@@ -140,18 +177,15 @@ class Manifest:
                 "name": e.name,
                 "function": e.function or e.name,
                 "doc": e.doc,
-                "arguments": [
-                    {"name": a.name, "tree": a.tree.to_json(), "leaves": [_leaf_json(leaf) for leaf in a.leaves]}
-                    for a in e.arguments
-                ],
+                "arguments": [_argument_json(a) for a in e.arguments],
                 "result": {"tree": e.result.to_json(), "leaves": [_leaf_json(leaf) for leaf in e.result_leaves]},
                 "estimate": asdict(e.estimate),
             }
             for e in self.entry_points
         ]
         head = {"schema": self.schema, "nabla_mlir": self.nabla_mlir, "iree": self.iree}
-        head |= {"iree_range": list(self.iree_range), "target": self.target, "driver": self.driver}
-        return _dumps(head | {"sha256": self.sha256, "stablehlo": self.stablehlo, "entry_points": entries}) + "\n"
+        head |= {"iree_range": list(self.iree_range), "stablehlo": self.stablehlo}
+        return _dumps(head | {"code": [asdict(c) for c in self.code], "entry_points": entries}) + "\n"
 
     @staticmethod
     def from_json(text: str, where: str = "the manifest") -> Manifest:
@@ -165,7 +199,7 @@ class Manifest:
             schema = data["schema"]
         except (ValueError, TypeError, KeyError):
             raise DeployError(
-                f"{where} requires the JSON of a manifest, got something else.", help=_SAVE_AGAIN
+                f"{where} requires the JSON of a manifest, got something else.", help=SAVE_AGAIN
             ) from None
         if schema > SCHEMA:
             raise DeployError(
@@ -175,100 +209,26 @@ class Manifest:
         try:
             return Manifest(
                 entry_points=tuple(map(_entry_point, data["entry_points"])),
-                target=data["target"],
+                code=tuple(Code(**code) for code in data["code"]),
                 iree=data["iree"],
                 nabla_mlir=data["nabla_mlir"],
-                driver=data["driver"],
-                sha256=data["sha256"],
                 stablehlo=data["stablehlo"],
                 iree_range=(data["iree_range"][0], data["iree_range"][1]),
                 schema=schema,
             )
         except (KeyError, TypeError, IndexError, NablaError) as error:
             message = f"{where} requires the fields of schema {SCHEMA}, got {type(error).__name__}: {error}."
-            raise DeployError(message, help=_SAVE_AGAIN) from None
+            raise DeployError(message, help=SAVE_AGAIN) from None
 
 
-_SAVE_AGAIN = "save the artifact again, or copy both of its files again."
+def _argument_json(argument: Argument) -> dict[str, Any]:
+    data = {"name": argument.name, "tree": argument.tree.to_json(), "leaves": list(map(_leaf_json, argument.leaves))}
+    return data | ({"output": True} if argument.output else {})
 
 
-def artifact_paths(path: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """The .vmfb and the .json of an artifact, whichever of the two or their common stem is named."""
-    path = Path(path)
-    stem = path.with_suffix("") if path.suffix in (".vmfb", ".json") else path
-    return stem.with_name(stem.name + ".vmfb"), stem.with_name(stem.name + ".json")
-
-
-def save_artifact(
-    path: str | os.PathLike[str], vmfb: bytes, manifest: Manifest, stablehlo: bytes = b""
-) -> tuple[Path, Path]:
-    """Writes NAME.vmfb and NAME.json; returns their paths. The checksums in the manifest are filled in.
-
-    `stablehlo`, if given, is the bytecode of the module it was compiled from, and becomes NAME.mlirbc. Each file appears
-    whole or not at all; a mixture of two artifacts fails the checksum when it is loaded.
-    """
-    code, text = artifact_paths(path)
-    code.parent.mkdir(parents=True, exist_ok=True)
-    manifest = replace(manifest, sha256=_sha256(vmfb), stablehlo=_sha256(stablehlo) if stablehlo else "")
-    files = {code: vmfb, text: manifest.to_json().encode()}
-    if stablehlo:
-        files[code.with_suffix(".mlirbc")] = stablehlo
-    for file, data in files.items():
-        temporary = file.with_name(f".{file.name}.{os.getpid()}-{secrets.token_hex(4)}")
-        try:
-            temporary.write_bytes(data)
-            os.replace(temporary, file)
-        finally:
-            temporary.unlink(missing_ok=True)
-    return code, text
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def read_stablehlo(path: str | os.PathLike[str], manifest: Manifest) -> bytes:
-    """The StableHLO of a saved artifact as bytecode.
-
-    Raises:
-      DeployError: it was not saved, or is missing or damaged.
-    """
-    file = artifact_paths(path)[0].with_suffix(".mlirbc")
-    if not manifest.stablehlo:
-        raise DeployError(f"lower requires the StableHLO of an artifact, got {file.stem}, which was saved without.")
-    if not file.exists():
-        raise DeployError(f"lower requires the StableHLO beside the artifact, got no {file}.", help=_SAVE_AGAIN)
-    data = file.read_bytes()
-    if _sha256(data) != manifest.stablehlo:
-        raise DeployError(f"{file} requires the content that its manifest names, got another SHA-256.", help=_SAVE_AGAIN)
-    return data
-
-
-def read_artifact(path: str | os.PathLike[str]) -> tuple[bytes, Manifest]:
-    """The code and the manifest of a saved artifact, checked against each other.
-
-    Raises:
-      DeployError: a file is missing or damaged, or they do not belong together.
-    """
-    code, text = artifact_paths(path)
-    if not code.exists():
-        raise DeployError(f"load requires an artifact, got {code}, which does not exist.", help="check the path.")
-    if not text.exists():
-        raise DeployError(
-            f"load requires the manifest beside the artifact, got {code} without {text.name}.",
-            help=f"copy {text.name} too, or use Executable.load for a module without a manifest.",
-        )
-    try:
-        manifest = Manifest.from_json(text.read_text(), str(text))
-    except UnicodeDecodeError:
-        raise DeployError(f"{text} requires the JSON of a manifest, got binary data.", help=_SAVE_AGAIN) from None
-    vmfb = code.read_bytes()
-    if _sha256(vmfb) != manifest.sha256:
-        raise DeployError(
-            f"{code} requires the content that its manifest names, got another SHA-256 ({len(vmfb)} bytes).",
-            help=f"the file is damaged or belongs to another manifest: {_SAVE_AGAIN}",
-        )
-    return vmfb, manifest
+def _argument(data: dict[str, Any]) -> Argument:
+    tree, leaves = TreeSpec.from_json(data["tree"]), tuple(map(_leaf, data["leaves"]))
+    return Argument(data["name"], tree, leaves, data.get("output", False))
 
 
 def _leaf_json(leaf: Leaf) -> dict[str, Any]:
@@ -280,9 +240,7 @@ def _leaf(data: dict[str, Any]) -> Leaf:
 
 
 def _entry_point(data: dict[str, Any]) -> EntryPoint:
-    arguments = tuple(
-        Argument(a["name"], TreeSpec.from_json(a["tree"]), tuple(map(_leaf, a["leaves"]))) for a in data["arguments"]
-    )
+    arguments = tuple(map(_argument, data["arguments"]))
     result = data["result"]
     leaves = tuple(map(_leaf, result["leaves"]))
     return EntryPoint(

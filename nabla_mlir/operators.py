@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
+from nabla_mlir.array import Array, dtype_named
 from nabla_mlir.errors import DtypeError, NablaError, TraceError
-from nabla_mlir.prepared import BLOCK, Prepared, hvp_module, jacobian_module
-from nabla_mlir.runtime import Executable
-from nabla_mlir.stages import Compiled, Entry
-from nabla_mlir.targets import Target
+from nabla_mlir.manifest import EntryPoint, Leaf
+from nabla_mlir.runtime import Module, load
+from nabla_mlir.treespec import TreeSpec
 
 try:
     from scipy.sparse.linalg import LinearOperator
@@ -22,6 +23,7 @@ except ImportError as error:  # pragma: no cover
     raise ImportError("operators require SciPy: pip install scipy") from error
 
 
+BLOCK = 16  # columns of a matrix that are multiplied at once
 _USED = ("update", "apply", "apply_block", "is_finite", "self_check")  # entry points; fewer compile faster
 
 
@@ -34,30 +36,25 @@ class NotFiniteError(NablaError, FloatingPointError):
 
 
 class _Flat:
-    """Pytrees of one structure as vectors, leaf after leaf."""
+    """Trees of one structure as vectors, leaf after leaf."""
 
-    def __init__(self, like: Any):
-        leaves, self.spec = pytree.flatten(like)
-        self.shapes = [tuple(leaf.shape) for leaf in leaves]
-        dtypes = {np.dtype(leaf.dtype) for leaf in leaves}
+    def __init__(self, spec: TreeSpec, leaves: Sequence[Leaf]):
+        self.spec, self.shapes = spec, [leaf.shape for leaf in leaves]
+        dtypes = {leaf.dtype for leaf in leaves}
         if len(dtypes) != 1:
-            raise DtypeError(f"an operator requires leaves of one dtype, got {', '.join(sorted(map(str, dtypes)))}.")
-        (self.dtype,) = dtypes
+            raise DtypeError(f"an operator requires leaves of one dtype, got {', '.join(sorted(dtypes))}.")
+        self.dtype = dtype_named(dtypes.pop())
         self.sizes = [int(np.prod(shape, dtype=int)) for shape in self.shapes]
         self.size = sum(self.sizes)
 
-    def tree(self, vector: Any, batch: tuple[int, ...] = ()) -> Any:
-        """The pytree of a vector, or of several along a leading axis."""
+    def leaves(self, vector: Any, batch: tuple[int, ...] = ()) -> list[np.ndarray]:
+        """The arrays of a vector, or of several along a leading axis."""
         array = np.ascontiguousarray(vector, self.dtype)
         parts = np.split(array, np.cumsum(self.sizes)[:-1], axis=-1)
-        leaves = [np.ascontiguousarray(p).reshape(batch + s) for p, s in zip(parts, self.shapes, strict=True)]
-        return pytree.unflatten(self.spec, leaves)
+        return [np.ascontiguousarray(p).reshape(batch + s) for p, s in zip(parts, self.shapes, strict=True)]
 
-    def vector(self, tree: Any, batch: tuple[int, ...] = ()) -> np.ndarray:
-        """The vector of a pytree; a vector is returned as it is."""
-        if isinstance(tree, np.ndarray) and tree.shape == (*batch, self.size):
-            return tree.astype(self.dtype, copy=False)
-        leaves = pytree.flatten_like(self.spec, tree, "an argument of an operator", "its arguments")
+    def vector(self, leaves: Sequence[Any], batch: tuple[int, ...] = ()) -> np.ndarray:
+        """The vector of arrays."""
         parts = [np.asarray(leaf, self.dtype).reshape(*batch, -1) for leaf in leaves]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
@@ -77,19 +74,16 @@ class PreparedOperator(LinearOperator):
     another thread raises StalePointError. Give each thread a `clone` to let them run side by side.
     """
 
-    def __init__(self, compiled: Compiled, x: Any, data: tuple[Any, ...], damping: float, executable: Any = None):
-        self._compiled, self.data = compiled, data
-        self._executable: Executable = executable or Executable.load(compiled.vmfb, compiled.driver)
-        self._entries = {entry.name: entry for entry in compiled.entries}
-        self._x = _Flat(pytree.unflatten(self._argument("update").spec, self._argument("update").specs))
-        self._v = self._of("apply")
-        self.block = self._entries["apply_block"].inputs[0].shape[0] if "apply_block" in self._entries else 1
-        self.damping = damping
+    def __init__(self, module: Module, x: Any, data: tuple[Any, ...], damping: float):
+        self._module, self._specs, self.data, self.damping = module, module.entry_points, data, damping
+        update, apply = self._spec("update").arguments[0], self._spec("apply")
+        self._x, self._v = _Flat(update.tree, update.leaves), _Flat(apply.arguments[0].tree, apply.arguments[0].leaves)
+        self._rows = _Flat(apply.result, apply.result_leaves)
+        blocks = self._specs.get("apply_block")
+        self.block = blocks.arguments[0].leaves[0].shape[0] if blocks else 1
         self.products, self.updates, self.seconds, self.version = 0, 0, 0.0, 0
         self._lock = threading.Lock()
-        rows = self._out("apply")
-        super().__init__(self._v.dtype, (rows.size, self._v.size))
-        self._rows = rows
+        super().__init__(self._v.dtype, (self._rows.size, self._v.size))
         self.update(x, *data)
 
     # ------------------------------------------------------------ the point
@@ -103,22 +97,24 @@ class PreparedOperator(LinearOperator):
           check: raise NotFiniteError if the value, the gradient or the linearisation is not finite.
         """
         data = data or self.data
-        point = self._x.tree(x) if isinstance(x, np.ndarray) and x.ndim == 1 else x
-        result = self._call("update", point, *data)
-        leaves = pytree.flatten(result)[0]
+        spec, is_vector = self._spec("update"), isinstance(x, np.ndarray) and x.shape == (self._x.size,)
+        point = self._x.leaves(x) if is_vector else self._x.spec.flatten(x, spec.arguments[0].name)
+        result = self._timed(self._module["update"], self._x.spec.unflatten(point), *data)
+        gradient = result.get("gradient")
         with self._lock:
-            self.data, self.updates, self.version = data, self.updates + 1, leaves[0].version
+            self.data, self.updates = data, self.updates + 1
+            self.version = spec.result.flatten(result)[0].version
             self.x = self._x.vector(point).copy()
             self.value = _plain(result["value"])
-            self.gradient = self._x.vector(result["gradient"]).copy() if "gradient" in result else None
+            self.gradient = None if gradient is None else self._x.vector(self._x.spec.flatten(gradient)).copy()
         if check:
             self._check_finite()
         return self.value, self.gradient
 
     def _check_finite(self) -> None:
         named = {"value": self.value, "gradient": self.gradient, "point": self.x}
-        bad = [n for n, a in named.items() if a is not None and not np.all(np.isfinite(pytree.flatten(a)[0][0]))]
-        if "is_finite" in self._entries and not bool(self._call("is_finite")):
+        bad = [n for n, a in named.items() if a is not None and not _is_finite(a)]
+        if "is_finite" in self._specs and not bool(self._module["is_finite"]()):
             bad.append("linearisation")
         if bad:
             raise NotFiniteError(
@@ -143,7 +139,7 @@ class PreparedOperator(LinearOperator):
 
     def apply(self, v: Any) -> Any:
         """The product with a pytree (without damping), as arrays of the device that know their version."""
-        return self._product("apply", v, 1)
+        return self._rows.spec.unflatten(self._product("apply", self._v.spec.flatten(v, "v"), 1))
 
     def _matvec(self, v: np.ndarray) -> np.ndarray:
         return self._flat_product("apply", self._v, self._rows, v)
@@ -153,7 +149,7 @@ class PreparedOperator(LinearOperator):
 
     def _flat_product(self, name: str, inner: _Flat, outer: _Flat, v: np.ndarray) -> np.ndarray:
         v = np.asarray(v).reshape(-1)
-        result = outer.vector(self._product(name, inner.tree(v), 1))
+        result = outer.vector(self._product(name, inner.leaves(v), 1))
         return result + self.damping * v if self.damping else np.array(result)
 
     def _columns(self, name: str, inner: _Flat, outer: _Flat, vs: np.ndarray) -> np.ndarray:
@@ -164,20 +160,21 @@ class PreparedOperator(LinearOperator):
         while start < len(rows):
             left = len(rows) - start
             if block == 1 or 4 * left <= block:
-                out[start] = outer.vector(self._product(name, inner.tree(rows[start]), 1))
+                out[start] = outer.vector(self._product(name, inner.leaves(rows[start]), 1))
                 start += 1
                 continue
             count = min(left, block)
             part = np.zeros((block, inner.size), inner.dtype)
             part[:count] = rows[start : start + count]
-            result = self._product(f"{name}_block", inner.tree(part, (block,)), count)
+            result = self._product(f"{name}_block", inner.leaves(part, (block,)), count)
             out[start : start + count] = outer.vector(result, (block,))[:count]
             start += count
         return out.T + self.damping * vs if self.damping else out.T
 
-    def _product(self, name: str, v: Any, count: int) -> Any:
-        result = self._call(name, v)
-        version = pytree.flatten(result)[0][0].version
+    def _product(self, name: str, leaves: list[Any], count: int) -> list[Array]:
+        self._spec(name)
+        results = self._timed(self._module.executable.function(name), leaves)
+        version = results[0].version
         with self._lock:
             self.products += count
         if version != self.version:
@@ -185,7 +182,7 @@ class PreparedOperator(LinearOperator):
                 f"a product requires the point of the operator's update {self.version}, got that of {version}.",
                 help="another thread has moved the point: give each thread a clone().",
             )
-        return result
+        return results
 
     def to_dense(self) -> np.ndarray:
         """The matrix."""
@@ -193,66 +190,56 @@ class PreparedOperator(LinearOperator):
 
     def self_check(self) -> dict[str, float]:
         """The errors of the products at this point, and those that are expected; see `nm.hvp_module`."""
-        return {name: float(x) for name, x in self._call("self_check").items()}
+        self._spec("self_check")
+        return {name: float(x) for name, x in self._timed(self._module["self_check"]).items()}
 
     def clone(self) -> Any:
         """An operator at the same point with a state of its own; code and constants are shared."""
-        return type(self)._from(self._compiled, self.x, self.data, self.damping, self._executable.clone())
-
-    @classmethod
-    def _from(cls, *parts: Any) -> Any:
-        new = cls.__new__(cls)
-        PreparedOperator.__init__(new, *parts)
+        new = type(self).__new__(type(self))
+        PreparedOperator.__init__(new, self._module.clone(), self.x, self.data, self.damping)
         return new
 
-    # ------------------------------------------------------------ calls
-
-    def _call(self, name: str, *args: Any) -> Any:
-        if name not in self._entries:
-            raise TraceError(f"this operator requires the entry point {name}, got {', '.join(self._entries)}.")
-        entry = self._entries[name]
+    def _timed(self, function: Any, *args: Any) -> Any:
         start = time.perf_counter()
-        result = pytree.unflatten(entry.out_spec, self._executable.function(name)(entry.flatten(args, {})))
+        result = function(*args)
         with self._lock:
             self.seconds += time.perf_counter() - start
         return result
 
-    def _argument(self, name: str) -> Any:
-        return _Argument(self._entries[name])
-
-    def _of(self, name: str) -> _Flat:
-        argument = self._argument(name)
-        return _Flat(pytree.unflatten(argument.spec, argument.specs))
-
-    def _out(self, name: str) -> _Flat:
-        entry = self._entries[name]
-        return _Flat(pytree.unflatten(entry.out_spec, entry.outputs))
-
-
-class _Argument:
-    """The first argument of an entry point."""
-
-    def __init__(self, entry: Entry):
-        self.spec = entry.in_spec.children()[0]
-        self.specs = entry.inputs[: self.spec.num_leaves]
+    def _spec(self, name: str) -> EntryPoint:
+        if name not in self._specs:
+            raise TraceError(f"this operator requires the entry point {name}, got {', '.join(self._specs)}.")
+        return self._specs[name]
 
 
 def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") and not value.shape else value
 
 
-def _compiled(source: Any, module: Callable[[], Prepared], target: str | Target) -> Compiled:
-    if isinstance(source, Compiled):
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_finite, value))
+    return bool(np.all(np.isfinite(value)))
+
+
+def _module(source: Any, maker: str, point: tuple[Any, ...], target: Any, **options: Any) -> Module:
+    """What is run: a loaded artifact as it is; anything else is compiled, a function traced before."""
+    if isinstance(source, Module):
         return source
-    return (source if isinstance(source, Prepared) else module()).compile(target)
+    if isinstance(source, (str, os.PathLike)):
+        return load(source)
+    # By name: what is deployed imports nothing that knows IR.
+    return importlib.import_module("nabla_mlir.prepared").load_prepared(source, maker, point, target, **options)
 
 
 class HessianOperator(PreparedOperator):
     """The Hessian of a scalar function as a `scipy.sparse.linalg.LinearOperator`.
 
     Args:
-      source: the function, or what `hvp_module`, `ggnvp_module`, `fisher_module` or `empirical_fisher_module` made, or
-        that compiled.
+      source: the function; or what `hvp_module`, `ggnvp_module`, `fisher_module` or `empirical_fisher_module` made, or
+        that compiled; or an artifact of it, loaded or as a path, which runs without the compiler.
       x: the first point, a pytree; products take and give flat vectors, leaf after leaf.
       data: the other arguments of the function.
       block: how many columns of a matrix are multiplied at once.
@@ -267,11 +254,10 @@ class HessianOperator(PreparedOperator):
     """
 
     def __init__(
-        self, source: Any, x: Any, *data: Any, block: int = BLOCK, damping: float = 0.0, target: str | Target = "cpu"
+        self, source: Any, x: Any, *data: Any, block: int = BLOCK, damping: float = 0.0, target: Any = "cpu"
     ):
-        made = lambda: hvp_module(source, x, *data, block=block, entry_points=_USED)  # noqa: E731
-        compiled = _compiled(source, made, target)
-        super().__init__(compiled, x, data, damping)
+        module = _module(source, "hvp_module", (x, *data), target, block=block, entry_points=_USED)
+        super().__init__(module, x, data, damping)
 
     def _adjoint(self) -> HessianOperator:
         return self
@@ -291,10 +277,10 @@ class JacobianOperator(PreparedOperator):
       [2.0, 4.0]
     """
 
-    def __init__(self, source: Any, x: Any, *data: Any, block: int = BLOCK, target: str | Target = "cpu"):
+    def __init__(self, source: Any, x: Any, *data: Any, block: int = BLOCK, target: Any = "cpu"):
         used = (*_USED, "apply_transposed", "apply_transposed_block")
-        compiled = _compiled(source, lambda: jacobian_module(source, x, *data, block=block, entry_points=used), target)
-        super().__init__(compiled, x, data, 0.0)
+        module = _module(source, "jacobian_module", (x, *data), target, block=block, entry_points=used)
+        super().__init__(module, x, data, 0.0)
 
     def _rmatvec(self, u: np.ndarray) -> np.ndarray:
         return self._flat_product("apply_transposed", self._rows, self._v, u)

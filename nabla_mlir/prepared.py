@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from iree.compiler import ir
 
 from nabla_mlir import numpy as nnp
 from nabla_mlir import pytree
+from nabla_mlir.artifact import module_of
 from nabla_mlir.checks import check_linear_map
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
@@ -25,8 +26,10 @@ from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.regions import emit_call
 from nabla_mlir.ops.tensor import Tensor, full
 from nabla_mlir.passes.split import split_function
-from nabla_mlir.stages import Lowered, as_spec, trace
+from nabla_mlir.runtime import Module
+from nabla_mlir.stages import Compiled, Lowered, as_spec, trace
 from nabla_mlir.stateful import Method, assemble
+from nabla_mlir.targets import Target
 from nabla_mlir.tracing import Spec
 from nabla_mlir.transforms.arguments import Argnums, with_arguments
 from nabla_mlir.transforms.curvature import (
@@ -41,6 +44,7 @@ from nabla_mlir.transforms.linear import pullback, pushed
 from nabla_mlir.transforms.vectorize import vmap
 
 BLOCK = 16  # columns of `apply_block`
+_INTO = ("update", "apply", "apply_block", "apply_transposed", "apply_transposed_block")  # also as NAME_into
 
 
 @dataclass(frozen=True)
@@ -79,13 +83,15 @@ def hvp_module(
     - ``apply_at(x, v, *data)``, ``value_grad_hvp(x, v, *data)``: from nothing, without touching the state;
     - ``is_finite()``: whether all that `update` kept is finite;
     - ``self_check()``: the errors of symmetry, of linearity, and against a finite difference of the gradient, each
-      relative, with the error that is to be expected in this dtype.
+      relative, with the error that is to be expected in this dtype;
+    - ``update_into(x, *data, out)``, ``apply_into(v, out)``, ``apply_block_into(V, out)``: the same with the results
+      written to the arrays in `out`, of NumPy or of the device, which is a pytree like the result.
 
     All of these are functions of the file, for C as for Python; iree-run-module, which calls one function in a process,
     has `apply_at` and `value_grad_hvp`. Functions of the state return its version behind their results.
 
-    `apply` and its like fail before the first `update`. The arrays given to `update` may become part of the state:
-    they must not be written to until the next one.
+    `apply` and its like fail before the first `update`, which copies what it keeps of its arguments. Once each entry
+    point has been called, no call allocates memory on a CPU: what was freed is used again.
 
     Args:
       f: a scalar function.
@@ -208,6 +214,13 @@ def _module(
     return Prepared(module, entries)
 
 
+def load_prepared(source: Any, maker: str, point: tuple[Any, ...], target: str | Target, **options: Any) -> Module:
+    """A compiled stage, a stage, or a function of which `maker` makes one, as a module in this process."""
+    if not isinstance(source, (Compiled, Prepared)):
+        source = globals()[maker](source, *point, **options)
+    return module_of(source if isinstance(source, Compiled) else source.compile(target))
+
+
 class _Methods:
     """The entry points of a prepared product, from its two halves."""
 
@@ -316,7 +329,12 @@ class _Methods:
                 "self_check", self._self_check, {}, tuple(self.state), doc="Errors of the products, and expected ones."
             ),
         ]
-        return {m.name: m for m in methods}
+        into = [
+            replace(m, name=f"{m.name}_into", doc=f"As {m.name}, with the results in memory of the caller's.", into=True)
+            for m in methods
+            if m.name in _INTO
+        ]
+        return {m.name: m for m in [*methods, *into]}
 
     def _symmetric(self, x_name: str, v_name: str, data_names: list[str]) -> list[Method]:
         def quadratic(state: dict[str, Tensor], v: Any) -> Tensor:

@@ -21,12 +21,17 @@ import numpy as np
 from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmModule, VmVariantList, create_hal_module
 from iree.runtime.version import VERSION
 
-from nabla_mlir.array import Array, Device, device, dtype_named, reason
-from nabla_mlir.devices import VulkanDevice, cpu_features, vulkan_devices
-from nabla_mlir.errors import DeployError, DtypeError, ShapeError
-from nabla_mlir.manifest import EntryPoint, Leaf, Manifest, read_artifact, save_artifact
+from nabla_mlir.array import Array, Device, Shape, device, dtype_named, pooled, reason
+from nabla_mlir.errors import DeployError, DtypeError
+from nabla_mlir.fitting import choose
+from nabla_mlir.manifest import Code, EntryPoint, Manifest
+from nabla_mlir.storage import Artifact, save_artifact
+from nabla_mlir.transfer import DeployDtypeError, DeployShapeError, as_array, check_storage, fill, memory_of, mismatch
 
 __all__ = ["Array", "Device", "Executable", "Function", "Module", "device", "load", "save_artifact"]
+
+
+Types = Sequence[tuple[Shape, np.dtype]]
 
 
 @functools.cache
@@ -42,20 +47,35 @@ class Function:
     def __init__(self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock, device: Device):
         self.name, self._vm, self._context, self._lock, self.device = name, vm, context, lock, device
 
-    def __call__(self, arguments: Sequence[Array | np.ndarray]) -> list[Array]:
-        """Calls the function.
+    def __call__(
+        self, arguments: Sequence[Array | np.ndarray], storage: int = 0, types: Types | None = None
+    ) -> list[Array]:
+        """Calls the function; the last `storage` of the arguments are memory that it writes its results to.
+
+        Args:
+          arguments: the arrays.
+          storage: how many of them are memory.
+          types: the shape and the dtype of each result, where they are known: asking for them takes time.
 
         Raises:
-          DeployError: the module refuses the arguments (their number, a shape or a dtype), or fails.
+          DeployError: the module refuses the arguments (their number, a shape or a dtype), or fails; or the memory for
+            results cannot be written, or is also that of an argument or of another result.
         """
         where = self.device
         inputs, outputs = VmVariantList(len(arguments)), VmVariantList(4)
+        targets: Sequence[Any] = ()
+        if storage:
+            targets, arguments = arguments[len(arguments) - storage :], arguments[: len(arguments) - storage]
+            check_storage(self.name, targets, arguments, where)
+        memory = [memory_of(target, where) for target in targets]
         for argument in arguments:
             if type(argument) is not Array:
                 argument = Array.from_numpy(argument, where)
-            elif argument.device is not where:
+            elif argument.device is not where and not (argument.device.is_host and where.is_host):
                 argument = argument.to(where)
             inputs.push_ref(argument._view)
+        for array in memory:
+            inputs.push_ref(array.to_write())
         try:
             with self._lock:
                 self._context.invoke(self._vm, inputs, outputs)
@@ -67,8 +87,14 @@ class Function:
         # A function of state says behind its results how often the state had been written.
         version = outputs.get_variant(count - 1) if count else None
         if type(version) is not int:
-            return [Array(outputs.get_as_object(i, HalBufferView), where) for i in range(count)]
-        return [Array(outputs.get_as_object(i, HalBufferView), where, version) for i in range(count - 1)]
+            version = None
+        else:
+            count -= 1
+        if storage:
+            return [fill(target, array, version) for target, array in zip(targets, memory, strict=True)]
+        if types is None:
+            return [Array(outputs.get_as_object(i, HalBufferView), where, version) for i in range(count)]
+        return [Array(outputs.get_as_object(i, HalBufferView), where, version, type=types[i]) for i in range(count)]
 
     @property
     def declaration(self) -> str:
@@ -102,12 +128,12 @@ class Executable:
             ) from None
 
     @staticmethod
-    def load(source: bytes | str | os.PathLike[str], driver: str | None = None) -> Executable:
+    def load(source: bytes | str | os.PathLike[str], driver: str | Device | None = None) -> Executable:
         """Loads a .vmfb from bytes or from a file.
 
         Args:
           source: the content or the path.
-          driver: local-sync, local-task, vulkan or cuda; None is local-sync.
+          driver: local-sync, local-task, vulkan or cuda, or a device; None is local-sync.
 
         Raises:
           DeployError: the content is damaged, or does not fit the driver or this machine.
@@ -168,9 +194,11 @@ class Module:
       module["hvp"](params=params, v=v, data=data)
     """
 
-    def __init__(self, executable: Executable, manifest: Manifest, path: str | os.PathLike[str] = ""):
-        self.executable, self.manifest, self._path = executable, manifest, path
+    def __init__(self, executable: Executable, manifest: Manifest, code: Code, stablehlo: Callable[[], bytes]):
+        self.executable, self.manifest, self.code, self._stablehlo = executable, manifest, code, stablehlo
         self._entries = {e.name: _Entry(e, executable.function(e.function or e.name)) for e in manifest.entry_points}
+        # An attribute of its own is found sooner than through `__getattr__`.
+        self.__dict__.update({name: entry for name, entry in self._entries.items() if not hasattr(Module, name)})
 
     @property
     def entry_points(self) -> dict[str, EntryPoint]:
@@ -184,7 +212,7 @@ class Module:
 
     def clone(self) -> Module:
         """The same code with fresh state: one for each thread lets them run side by side."""
-        return Module(self.executable.clone(), self.manifest, self._path)
+        return Module(self.executable.clone(), self.manifest, self.code, self._stablehlo)
 
     def lower(self) -> Any:
         """The stage `Lowered` that it was compiled from: to compile it for another target, or to transform it.
@@ -195,7 +223,7 @@ class Module:
           DeployError: the artifact was saved without its StableHLO, or that file is missing or damaged.
         """
         # By name: what is deployed imports nothing that knows IR.
-        return importlib.import_module("nabla_mlir.artifact").load_lowered(self._path, self.manifest)
+        return importlib.import_module("nabla_mlir.artifact").load_lowered(self._stablehlo(), self.manifest)
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         try:
@@ -213,9 +241,7 @@ class Module:
         return [*super().__dir__(), *self._entries]
 
     def __repr__(self) -> str:
-        target = self.manifest.target
-        details = " ".join(str(target[k]) for k in ("cpu", "arch") if k in target)
-        lines = [f"Module for {' '.join(filter(None, [target.get('name', '?'), details]))}, on {self.driver}"]
+        lines = [f"Module for {self.code.label}, on {self.driver}"]
         for entry in self.manifest.entry_points:
             lines.append(f"  {entry}")
             if entry.doc:
@@ -236,6 +262,11 @@ class _Entry:
         self.__name__, self.__doc__ = spec.name, f"{spec}\n\n{spec.doc}"
         self._names = [argument.name for argument in spec.arguments]
         self._checks = [[(leaf.shape, dtype_named(leaf.dtype), leaf) for leaf in a.leaves] for a in spec.arguments]
+        self._trees = [argument.tree for argument in spec.arguments]
+        self._wanted = [(shape, dtype) for checks in self._checks for shape, dtype, _ in checks]
+        self._types = [(leaf.shape, dtype_named(leaf.dtype)) for leaf in spec.result_leaves]
+        self._is_single = spec.result.kind == "leaf"
+        self._storage = sum(len(argument.leaves) for argument in spec.arguments if argument.output)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls it with positional or keyword arguments by the names in the manifest.
@@ -246,17 +277,39 @@ class _Entry:
           DeployError: an argument is missing, unknown or given twice, or the call fails.
         """
         leaves: list[Array | np.ndarray] = []
+        if kwargs or not self._are_right(args, leaves):
+            leaves = self._checked(args, kwargs)
+        results = self._function(leaves, self._storage, self._types)
+        return results[0] if self._is_single else self.spec.result.unflatten(results)
+
+    def _are_right(self, args: tuple[Any, ...], leaves: list[Any]) -> bool:
+        """Appends the leaves; True if they are device arrays of the right types in the right places."""
+        if len(args) != len(self._trees):
+            return False
+        for tree, value in zip(self._trees, args, strict=True):
+            if not tree.collect(value, leaves):
+                return False
+        for leaf, (shape, dtype) in zip(leaves, self._wanted, strict=True):
+            if type(leaf) is not Array or leaf.shape != shape or (leaf.dtype is not dtype and leaf.dtype != dtype):
+                return False
+        return True
+
+    def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The leaves, converted where that loses nothing; says all that is wrong with them."""
+        leaves: list[Array | np.ndarray] = []
         problems: list[tuple[type[Exception], str]] = []
         for value, argument, checks in zip(self._bind(args, kwargs), self.spec.arguments, self._checks, strict=True):
             for leaf, (shape, dtype, spec) in zip(argument.tree.flatten(value, argument.name), checks, strict=True):
+                if argument.output and not hasattr(leaf, "__array__"):
+                    problems.append((DtypeError, f"{spec.name} requires an array to write, got {type(leaf).__name__}"))
                 if type(leaf) is not Array:
-                    leaf = _as_array(leaf, spec, dtype, problems)
+                    leaf = as_array(leaf, spec, dtype, problems)
                 if leaf.shape != shape or leaf.dtype != dtype:
-                    problems.append(_mismatch(leaf, spec))
+                    problems.append(mismatch(leaf, spec))
                 leaves.append(leaf)
         if problems:
             self._refuse(problems)
-        return self.spec.result.unflatten(self._function(leaves))
+        return leaves
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         names = self._names
@@ -292,58 +345,24 @@ class _Entry:
         return f"<entry point {self.spec}>"
 
 
-class DeployShapeError(DeployError, ShapeError):
-    """An array passed to an artifact has another shape than it was compiled for."""
-
-
-class DeployDtypeError(DeployError, DtypeError):
-    """An array passed to an artifact has another dtype than it was compiled for."""
-
-
-_SCALARS = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
-
-
-def _as_array(value: Any, spec: Leaf, dtype: np.dtype, problems: list[tuple[type[Exception], str]]) -> Any:
-    """The leaf as a NumPy array. A Python scalar takes the declared dtype if that has its kind and range."""
-    kinds = _SCALARS.get(type(value))
-    if kinds is None:
-        try:
-            return np.asarray(value)
-        except (TypeError, ValueError):
-            problems.append((DtypeError, f"{spec.name} requires {spec}, got {type(value).__name__}"))
-            return np.zeros(spec.shape, dtype)
-    kind = "f" if dtype.kind == "V" else dtype.kind
-    if kind in kinds:
-        try:
-            return np.array(value, dtype)
-        except OverflowError:
-            problems.append((DtypeError, f"{spec.name} requires {spec}, got {value}, which is out of its range"))
-    else:
-        problems.append((DtypeError, f"{spec.name} requires {spec}, got a Python {type(value).__name__}"))
-    return np.zeros(spec.shape, dtype)
-
-
-def _mismatch(leaf: Any, spec: Leaf) -> tuple[type[Exception], str]:
-    got = Leaf(spec.name, leaf.shape, leaf.dtype.name)
-    kind: type[Exception] = DtypeError if got.dtype != spec.dtype else ShapeError
-    return kind, f"{spec.name} requires {spec}, got {got}"
-
-
-def load(path: str | os.PathLike[str], driver: str | None = None) -> Module:
-    """Loads an artifact that `save_artifact` wrote.
+def load(path: str | os.PathLike[str], driver: str | None = None, *, target: str | None = None) -> Module:
+    """Loads an artifact: of several targets, the first that fits this machine, in the order they were compiled in.
 
     Args:
-      path: the .vmfb, the .json, or their common stem.
+      path: the .zip, the folder, the .json, the .vmfb of the only target, or the stem of these files.
       driver: where to run it; None takes what the manifest states, or chooses by its estimates.
+      target: the target to take, such as "cuda", or as `nabla-mlir info` writes it, "cpu-generic".
 
     Raises:
       DeployError: a file is missing or damaged, or needs another runtime or another machine. The message says what
         to do.
     """
-    vmfb, manifest = read_artifact(path)
+    artifact = Artifact(path)
+    manifest = artifact.manifest
     _check_version(manifest)
-    _check_target(manifest)
-    return Module(Executable.load(vmfb, driver or manifest.best_driver()), manifest, path)
+    code = choose(manifest, target, driver)
+    executable = Executable.load(artifact.vmfb(code), pooled(driver or manifest.best_driver(code)))
+    return Module(executable, manifest, code, artifact.stablehlo)
 
 
 def _check_version(manifest: Manifest) -> None:
@@ -354,41 +373,6 @@ def _check_version(manifest: Manifest) -> None:
             f"the artifact requires an IREE runtime from {low} to before {high}, got {VERSION}.",
             help=f'pip install "iree-base-runtime>={low},<{high}", or compile it again with this version.',
         )
-
-
-def _check_target(manifest: Manifest) -> None:
-    """Refuses what would not fail by itself but crash or compute wrong numbers."""
-    name = manifest.target.get("name")
-    if name == "cpu":
-        has = cpu_features()
-        needs = [f[1:] for f in str(manifest.target.get("features", "")).split(",") if f.startswith("+")]
-        if lacking := [feature for feature in needs if has.get(feature) is False]:
-            raise DeployError(
-                f"the artifact requires a CPU with {', '.join(lacking)}, got one without.",
-                help="compile it for this CPU: CPU('host') here, or CPU('generic').",
-            )
-    if name == "vulkan":
-        try:
-            needed = VulkanDevice.from_json(manifest.target["device"])
-        except (KeyError, TypeError, AttributeError) as error:
-            raise DeployError(f"the manifest requires the description of a Vulkan device, got: {error}.") from None
-        _check_vulkan(needed)
-
-
-def _check_vulkan(needed: VulkanDevice) -> None:
-    try:
-        found = vulkan_devices()[0]
-    except OSError as error:
-        help = "install a Vulkan driver, or compile for the CPU."
-        raise DeployError(f"the artifact requires a Vulkan device, got none: {error}.", help=help) from None
-    help = "it would compute wrong numbers; compile it for this device: Vulkan() here."
-    if needed.subgroup_size != found.subgroup_size:
-        message = f"a Vulkan device of subgroup size {needed.subgroup_size}, got {found.subgroup_size} ({found.name})."
-        raise DeployError(f"the artifact requires {message}", help=help)
-    needs, has = ({*device.compute, *device.storage} for device in (needed, found))
-    if lacking := sorted(needs - has):
-        message = f"a Vulkan device with {', '.join(lacking)}, got {found.name} without."
-        raise DeployError(f"the artifact requires {message}", help=help)
 
 
 def _numbers(version: str) -> tuple[int, int]:

@@ -7,14 +7,15 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import pytree
-from nabla_mlir.dialects import stablehlo
+from nabla_mlir.bundle import Bundle
 from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.errors import DtypeError, ShapeError, TraceError, TreeError, user_frame
 from nabla_mlir.lowering import clone_module, compile_lowered, lower_module
@@ -23,7 +24,7 @@ from nabla_mlir.ops.promotion import Defaults, as_tensor, is_scalar, scalar_dtyp
 from nabla_mlir.ops.regions import emit_call
 from nabla_mlir.targets import Target
 from nabla_mlir.targets import target as as_target
-from nabla_mlir.tracing import Spec, checked_output, trace_function
+from nabla_mlir.tracing import Spec, bake_captures, checked_output, trace_function
 
 
 def spec(shape: Sequence[int] | int = (), dtype: Any = None) -> Spec:
@@ -45,7 +46,10 @@ def spec(shape: Sequence[int] | int = (), dtype: Any = None) -> Spec:
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry point: the structure of its arguments and results, and the spec of each leaf."""
+    """One entry point: the structure of its arguments and results, and the spec of each leaf.
+
+    The last `storage` of the inputs are memory of the caller's that the results are written to.
+    """
 
     name: str
     arguments: tuple[str, ...]
@@ -54,6 +58,7 @@ class Entry:
     out_spec: pytree.TreeSpec
     outputs: tuple[Spec, ...]
     doc: str = ""
+    storage: int = 0
 
     @functools.cached_property
     def input_names(self) -> tuple[str, ...]:
@@ -76,6 +81,9 @@ class Entry:
         """The leaves of a call, checked against the specs. Raises TreeError, ShapeError or DtypeError."""
         bound = _bind(self, args, kwargs)
         leaves = pytree.flatten_like(self.in_spec, bound, f"{self.name}()", "the arguments it was traced with")
+        for leaf in leaves[len(leaves) - self.storage :]:
+            if not hasattr(leaf, "__array__"):
+                raise DtypeError(f"{self.name}() requires arrays to write to, got {type(leaf).__name__}.")
         for i, (leaf, wanted) in enumerate(zip(leaves, self.inputs, strict=True)):
             leaves[i] = _checked(leaf, wanted, self, i)
         return leaves
@@ -182,8 +190,7 @@ class Lowered(_Stage):
 
         def call(*args: Any, **kwargs: Any) -> Any:
             tensors = [as_tensor(leaf) for leaf in entry.flatten(args, kwargs)]
-            ops = (op.operation for op in self.module.body.operations)  # of a module that this closure keeps alive
-            func = next(op for op in ops if op.name == "func.func" and op.attributes["sym_name"].value == name)
+            func = functions_of(self.module.operation)[name]  # of a module that this closure keeps alive
             return pytree.unflatten(entry.out_spec, emit_call(func, tensors))
 
         return staged(call)
@@ -196,22 +203,40 @@ class Lowered(_Stage):
           >>> nm.trace(lambda a, b: a @ b, nm.spec((2, 3)), nm.spec((3, 5)), name="f").lower().cost()["f"].flops
           60
         """
-        functions = [op.operation for op in self.module.body.operations if op.operation.name == "func.func"]
-        return {f.attributes["sym_name"].value: cost_of_function(f) for f in functions}
+        return {name: cost_of_function(f) for name, f in functions_of(self.module.operation).items()}
 
-    def compile(self, target: str | Target = "cpu", *, flags: Sequence[str] = (), cache: bool = True) -> Compiled:
-        """Compiles for a target, in a process of its own.
+    @overload
+    def compile(
+        self, target: str | Target = ..., *, flags: Sequence[str] = ..., cache: bool = ..., tune: bool = ...
+    ) -> Compiled: ...
+    @overload
+    def compile(
+        self, target: list[Any] | tuple[Any, ...], *, flags: Sequence[str] = ..., cache: bool = ..., tune: bool = ...
+    ) -> Bundle: ...
+    def compile(self, target: Any = "cpu", *, flags: Sequence[str] = (), cache: bool = True, tune: bool = False) -> Any:
+        """Compiles for a target, or for several, each in a process of its own.
 
         Args:
-          target: "cpu", "vulkan", "cuda", or one of `nm.targets`.
+          target: "cpu", "vulkan", "cuda", or one of `nm.targets`; a list of them makes a `Bundle`, one artifact from
+            which a machine takes the first that it runs.
           flags: further flags of iree-compile.
           cache: look for the result in the cache on disk, and put it there.
+          tune: compile several forms (`nabla_mlir.tuning.FORMS`) for the CPU of this machine, time them with both
+            drivers, and keep the fastest that agrees with the default; the manifest says what was tried.
 
         Raises:
           CompileError: IREE refused the module or crashed; a reproducer is saved.
-          TargetError: the target does not exist.
+          TargetError: the target does not exist, or is to be tuned and no CPU.
         """
+        if isinstance(target, (list, tuple)):
+            return Bundle(tuple(self.compile(t, flags=flags, cache=cache, tune=tune) for t in target))
         chosen = as_target(target)
+        if tune:
+            from nabla_mlir import tuning
+
+            functions = {entry.name: entry.inputs for entry in self.entries}
+            best = tuning.tune(self.module, functions, chosen, flags, cache)
+            return Compiled(self.module, self.entries, best.vmfb, best.target, best.driver, best.trials)
         vmfb = compile_lowered(self.module, chosen, flags=flags, cache=cache)
         return Compiled(self.module, self.entries, vmfb, chosen)
 
@@ -222,19 +247,24 @@ class Compiled(_Stage):
 
     vmfb: bytes
     target: Target
+    tuned_driver: str = ""
+    trials: tuple[Any, ...] = ()
 
     @functools.cached_property
     def _executable(self) -> Any:
-        from nabla_mlir.runtime import Executable
+        from nabla_mlir.fitting import check_fit
+        from nabla_mlir.runtime import Executable, pooled
 
-        return Executable.load(self.vmfb, self.driver)
+        check_fit(self.target.to_json())
+        return Executable.load(self.vmfb, pooled(self.driver))
 
     @functools.cached_property
     def driver(self) -> str:
         """The runtime driver that suits the module: the synchronous one for little work, threads for much."""
         from nabla_mlir.artifact import manifest_of
 
-        return manifest_of(self).best_driver()
+        manifest = manifest_of(self)
+        return manifest.best_driver(manifest.code[0])
 
     def entry(self, name: str) -> Callable[..., Any]:
         """An entry point as a Python function of pytrees."""
@@ -244,7 +274,7 @@ class Compiled(_Stage):
         entry, function = known[name], self._executable.function(name)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            return pytree.unflatten(entry.out_spec, function(entry.flatten(args, kwargs)))
+            return pytree.unflatten(entry.out_spec, function(entry.flatten(args, kwargs), entry.storage))
 
         return call
 
@@ -261,10 +291,13 @@ class Compiled(_Stage):
         return self._only(*args, **kwargs)
 
     def save(self, path: str | Path) -> Path:
-        """Writes the artifact and, beside it, its manifest (.json). `nm.load` reads them without the compiler."""
+        """Writes the artifact and its manifest: beside each other, in a folder or in a .zip, as the path says.
+
+        `nm.load` reads them without the compiler.
+        """
         from nabla_mlir.artifact import save_compiled
 
-        return save_compiled(self, path)
+        return save_compiled([self], path)
 
 
 # ---------------------------------------------------------------- tracing
@@ -353,25 +386,6 @@ def _argument_names(f: Callable[..., Any], positional: int, keywords: tuple[str,
 def _first_line(f: Callable[..., Any]) -> str:
     doc = inspect.getdoc(f) if inspect.isfunction(f) else None
     return doc.splitlines()[0] if doc else ""
-
-
-def bake_captures(module: ir.Module, count: int, captured: Sequence[Any]) -> None:
-    """Makes constants of the arguments behind the first `count`, which stand for captured arrays."""
-    if not captured:
-        return
-    func = module.body.operations[0].operation
-    block = func.regions[0].blocks[0]
-    with context(), ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
-        for argument, array in zip(list(block.arguments)[count:], captured, strict=True):
-            value = stablehlo.emit(
-                "stablehlo.constant", [], attributes={"value": stablehlo.elements(np.asarray(array))}
-            )
-            argument.replace_all_uses_with(value.results[0])
-        for i in reversed(range(count, len(block.arguments))):
-            block.erase_argument(i)
-        inputs = [a.type for a in block.arguments]
-        results = list(ir.FunctionType(ir.TypeAttr(func.attributes["function_type"]).value).results)
-        func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
 
 
 def module(**traced: Traced) -> Traced:

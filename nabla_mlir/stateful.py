@@ -7,7 +7,7 @@ writes: every function that reads or writes returns it behind its results, and a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from iree.compiler import ir
@@ -17,8 +17,8 @@ from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.lowering import lower_module
 from nabla_mlir.ops.tensor import Tensor
-from nabla_mlir.stages import Entry, as_spec, bake_captures
-from nabla_mlir.tracing import Spec, checked_output, trace_function
+from nabla_mlir.stages import Entry, as_spec
+from nabla_mlir.tracing import Spec, bake_captures, checked_output, trace_function
 
 VERSION = "version"
 State = Mapping[str, Spec]
@@ -33,6 +33,7 @@ class Method:
         of tensors by name.
       args: the pytree of specs of each argument by its name.
       doc: a sentence for the user.
+      into: whether the results are written to memory of the caller's, which is one more argument, `out`.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Method:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     doc: str = ""
+    into: bool = False
 
 
 def assemble(state: State, methods: Sequence[Method]) -> tuple[ir.Module, tuple[Entry, ...]]:
@@ -51,11 +53,18 @@ def assemble(state: State, methods: Sequence[Method]) -> tuple[ir.Module, tuple[
         lines.append(f"util.global private mutable @{name} = #util.uninitialized : {type}")
     module = parse_module("\n".join(lines))
     entries = []
+    known: dict[Callable[..., Any], tuple[ir.Module, Entry]] = {}  # both forms of a method have one function
     for method in methods:
-        traced, entry = _trace(method, state)
-        entries.append(entry)
+        if method.function not in known:
+            known[method.function] = _trace(method, state)
+        traced, entry = known[method.function]
+        entries.append(_with_storage(replace(entry, name=method.name, doc=method.doc)) if method.into else entry)
         with context(), ir.Location.unknown(), ir.InsertionPoint(module.body):
-            _connect(traced.body.operations[0].operation.clone().operation, method)
+            func = traced.body.operations[0].operation.clone().operation
+            func.attributes["sym_name"] = ir.StringAttr.get(method.name)
+            _connect(func, method)
+            if method.into:
+                _add_storage(func, entry)
     with context():
         module.operation.verify()
     return module, tuple(entries)
@@ -106,6 +115,27 @@ def _connect(func: ir.Operation, method: Method) -> None:
     terminator.erase()
     types = [a.type for a in block.arguments], [v.type for v in [*outs[:kept], *versions]]
     func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
+
+
+def _with_storage(entry: Entry) -> Entry:
+    """The entry point with a last argument in the form of its result."""
+    leaves = pytree.unflatten(entry.in_spec, entry.inputs), pytree.unflatten(entry.out_spec, entry.outputs)
+    inputs, in_spec = pytree.flatten((*leaves[0], leaves[1]))
+    arguments = (*entry.arguments, "out")
+    return replace(entry, arguments=arguments, in_spec=in_spec, inputs=tuple(inputs), storage=len(entry.outputs))
+
+
+def _add_storage(func: ir.Operation, entry: Entry) -> None:
+    """An argument for each result that IREE writes the result to."""
+    type = ir.FunctionType(ir.TypeAttr(func.attributes["function_type"]).value)
+    added = type.results[: len(entry.outputs)]
+    for t in added:
+        func.regions[0].blocks[0].add_argument(t, ir.Location.unknown())
+    plain = [ir.DictAttr.get({})] * len(type.inputs)
+    index = ir.IndexType.get()
+    marked = [ir.DictAttr.get({"iree.abi.output": ir.IntegerAttr.get(index, i)}) for i in range(len(added))]
+    func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*type.inputs, *added], type.results))
+    func.attributes["arg_attrs"] = ir.ArrayAttr.get([*plain, *marked])
 
 
 def _load(name: str, type: ir.Type) -> ir.Value:

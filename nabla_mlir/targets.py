@@ -12,7 +12,9 @@ which gives wrong numbers for some Hessians (tests/frontend/test_compositions.py
 from __future__ import annotations
 
 import functools
+import platform
 import re
+import sys
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar
 
@@ -73,6 +75,13 @@ class Target:
         return [f"--iree-hal-target-device={self.device_targets()}"]
 
 
+# Features and ABI without which generic code of an architecture calls a C library, which the embedded format has not.
+_DEFAULTS = {
+    "riscv64": ("+m,+a,+f,+d,+c", "lp64d"),
+    "riscv32": ("+m,+a,+f,+c", "ilp32f"),
+}
+
+
 @dataclass(frozen=True)
 class CPU(Target):
     """A CPU.
@@ -81,10 +90,12 @@ class CPU(Target):
       cpu: "host", "generic" (any CPU of the architecture; slow) or an LLVM name such as "znver4".
       features: LLVM features to add or remove, such as "+avx512f,-avx512fp16".
       triple: LLVM target triple for another architecture, such as "aarch64-linux-gnu"; "" is this machine's.
+      abi: LLVM's name of the calling convention, where an architecture has several; "" is the usual one.
       link_embedded: link into the platform-independent format of IREE. It has no C library: f64 sin, cos, tan, tanh
         and atan2 need `False`, the system's linker, and an artifact that runs only on this system.
       reassociate: let sums be taken in another order, as vector units need. False keeps the order, at up to 25 times
         the cost of a reduction.
+      schedule: rewrite for speed (the pass nabla-schedule); needs `reassociate`.
 
     Example:
       >>> CPU("generic").flags()[2]
@@ -94,26 +105,28 @@ class CPU(Target):
     cpu: str = "host"
     features: str = ""
     triple: str = ""
+    abi: str = ""
     link_embedded: bool = True
     reassociate: bool = True
+    schedule: bool = True
 
     name: ClassVar[str] = "cpu"
     drivers: ClassVar[tuple[str, ...]] = ("local-sync", "local-task")
 
     def resolve(self) -> CPU:
-        """The same target with the name and the features of the host instead of "host".
+        """The same target with its triple, and the name and the features of the CPU, written out.
 
         Raises:
-          TargetError: "host" together with another architecture.
+          TargetError: "host" together with another architecture, or LLVM does not know the CPU.
         """
-        if self.cpu != "host":
-            return self
-        if self.triple:
+        if self.cpu == "host" and self.triple not in ("", _host_triple()):
             raise TargetError(
                 f"target cpu requires a CPU name for another architecture, got cpu='host', {self.triple}."
             )
-        cpu, features = _host_cpu()
-        return replace(self, cpu=cpu, features=",".join(filter(None, [features, self.features])))
+        triple = self.triple or _host_triple()
+        defaults, abi = _DEFAULTS.get(triple.partition("-")[0], ("", ""))
+        cpu, features = (self.cpu, defaults) if self.cpu == "generic" else _named_cpu(self.cpu, self.triple)
+        return replace(self, cpu=cpu, features=_merged(features, self.features), triple=triple, abi=self.abi or abi)
 
     def vector_bytes(self) -> int:
         """The width of the vector registers that the compiler uses."""
@@ -130,10 +143,8 @@ class CPU(Target):
             "--iree-llvmcpu-debug-symbols=false",
             f"--iree-llvmcpu-reassociate-fp-reductions={str(self.reassociate).lower()}",
         ]
-        if resolved.features:
-            flags.append(f"--iree-llvmcpu-target-cpu-features={resolved.features}")
-        if self.triple:
-            flags.append(f"--iree-llvmcpu-target-triple={self.triple}")
+        described = {"cpu-features": resolved.features, "triple": resolved.triple, "abi": resolved.abi}
+        flags += [f"--iree-llvmcpu-target-{key}={value}" for key, value in described.items() if value]
         if not self.link_embedded:
             flags.append("--iree-llvmcpu-link-embedded=false")
         return flags
@@ -204,12 +215,14 @@ class Vulkan(Target):
 
 
 # From sm_90 on, IREE knows no description of its own; the PTX version is the lowest that knows the architecture.
-_PTX_OF_ARCH = {"sm_90": "+ptx80", "sm_100": "+ptx86"}
+_PTX_OF_ARCH = {"sm_90": "+ptx80", "sm_100": "+ptx86", "sm_101": "+ptx86", "sm_103": "+ptx88"}
 
 
 @dataclass(frozen=True)
 class CUDA(Target):
-    """An NVIDIA GPU. The artifact holds PTX, which newer GPUs run too.
+    """An NVIDIA GPU. The artifact holds PTX, which newer GPUs run too (unless the architecture ends in a or f).
+
+    Not machine code: IREE 3.13 takes --iree-cuda-use-ptxas but never calls ptxas.
 
     Args:
       arch: "host" (the first GPU of this machine) or an architecture, such as "sm_80" or "sm_90".
@@ -317,15 +330,35 @@ def _vulkan_names() -> list[str]:
     return [f"{d.name} (subgroup size {d.subgroup_size})" for d in vulkan_devices()]
 
 
-@functools.cache
 def _host_cpu() -> tuple[str, str]:
-    """LLVM's name of this CPU, and the features in which it differs from nothing but that name."""
-    cpu, features = _described("host", "")
+    """LLVM's name of this CPU and its features."""
+    return _named_cpu("host", "")
+
+
+@functools.cache
+def _named_cpu(name: str, triple: str) -> tuple[str, str]:
+    """LLVM's name of a CPU, and its features, with those that this very machine lacks."""
+    cpu, features = _described(name, triple)
     if cpu is None:
-        raise TargetError("target cpu requires a host CPU that LLVM knows.", help="use CPU('generic') or name the CPU.")
-    last = {feature[1:]: feature[0] for feature in features.split(",") if feature}
-    named = set(re.findall(r"\+([^,]+)", features))
-    return cpu, ",".join(f"{last[name]}{name}" for name in sorted(named))
+        raise TargetError(f"target cpu requires a CPU that LLVM knows, got {name!r}.",
+                          help="use CPU('generic') or another name.")  # fmt: skip
+    added = set(re.findall(r"\+([^,]+)", features))
+    return cpu, ",".join(f for f in _merged(features).split(",") if f[1:] in added)
+
+
+def _merged(*features: str) -> str:
+    """Features by name, each with the sign that comes last."""
+    signs = {feature[1:]: feature[0] for feature in ",".join(features).split(",") if feature}
+    return ",".join(f"{signs[name]}{name}" for name in sorted(signs))
+
+
+@functools.cache
+def _host_triple() -> str:
+    """LLVM's name of this kind of machine, for instance x86_64-unknown-linux-gnu."""
+    machine = platform.machine().lower()
+    arch = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+    system = {"darwin": "apple-darwin", "win32": "pc-windows-msvc"}.get(sys.platform, "unknown-linux-gnu")
+    return f"{arch}-{system}"
 
 
 @functools.cache

@@ -185,3 +185,22 @@ def trace_region(
 def results_of(op: ir.Operation) -> list[Tensor]:
     """The results of an operation as tensors of the current scope."""
     return [wrap(r) for r in op.results]
+
+
+def bake_captures(module: ir.Module, count: int, captured: Sequence[Any]) -> None:
+    """Makes constants of the arguments behind the first `count`, which stand for captured arrays."""
+    if not captured:
+        return
+    func = module.body.operations[0].operation
+    block = func.regions[0].blocks[0]
+    with context(), ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
+        for argument, array in zip(list(block.arguments)[count:], captured, strict=True):
+            value = stablehlo.emit(
+                "stablehlo.constant", [], attributes={"value": stablehlo.elements(np.asarray(array))}
+            )
+            argument.replace_all_uses_with(value.results[0])
+        for i in reversed(range(count, len(block.arguments))):
+            block.erase_argument(i)
+        inputs = [a.type for a in block.arguments]
+        results = list(ir.FunctionType(ir.TypeAttr(func.attributes["function_type"]).value).results)
+        func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))

@@ -16,6 +16,7 @@ from nabla_mlir.dialects.batch import (
     axis_of,
 )
 from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.regions import blocks_of
 from nabla_mlir.passes.base import Pass, register
 
 RESULTS, ARGUMENTS = "batch.carries", "batch.arguments"
@@ -78,7 +79,5 @@ class ExplainBatchPass(Pass):
     name: ClassVar[str] = "nabla-explain-batch"
 
     def run(self, module: ir.Operation) -> None:
-        for op in module.regions[0].blocks[0].operations:
-            for region in op.operation.regions:
-                for block in region.blocks:
-                    _explain(block, {}, (), ())
+        for block in blocks_of(module):
+            _explain(block, {}, (), ())

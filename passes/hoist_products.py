@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import made_by, nested
+from nabla_mlir.dialects.regions import blocks_of, made_by, nested
 from nabla_mlir.ops.batching import Mapped, batch_ops
 from nabla_mlir.ops.loops import find_counter
 from nabla_mlir.ops.regions import MAX_RESIDUAL_BYTES, body_of
@@ -158,7 +158,5 @@ class HoistProductsPass(Pass):
         changed = [hoist_products(op) for op in nested(module) if op.name == "stablehlo.while"]
         if not any(changed):
             return
-        for function in module.regions[0].blocks[0].operations:
-            for region in function.operation.regions:
-                for block in region.blocks:
-                    simplify_block(block)
+        for block in blocks_of(module):
+            simplify_block(block)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.errors import ImportIRError
 from nabla_mlir.ops.registry import clone_op
 from nabla_mlir.passes.base import Pass, register
@@ -31,13 +31,12 @@ class InlineCallsPass(Pass):
                 remade(op, "func.call", {"callee": op.attributes["decomposition"]})
             elif op.name == "stablehlo.return" and op.parent.name == "func.func":
                 remade(op, "func.return", {})
-        operations = [o.operation for o in module.regions[0].blocks[0].operations]
-        functions = {f.attributes["sym_name"].value: f for f in operations if f.name == "func.func"}
+        functions = functions_of(module)
         done: set[str] = set()
         for name in functions:
             _inline_into(name, functions, done, ())
         for function in functions.values():
-            if "sym_visibility" in function.attributes and function.attributes["sym_visibility"].value == "private":
+            if is_private(function):
                 function.erase()
 
 

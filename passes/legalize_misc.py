@@ -11,8 +11,9 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.types import is_float
 from nabla_mlir.errors import RuleMissingError
-from nabla_mlir.passes.legalize_pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.legalize_pattern import Replacement, Target, attributes_of, operands, pattern
 
 
 @pattern("stablehlo.replica_id", "stablehlo.partition_id")
@@ -46,6 +47,18 @@ def collective_permute(op: ir.Operation, target: Target) -> Replacement:
 _IDENTITIES = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")
 
 
+@pattern("stablehlo.rng_bit_generator")
+def philox(op: ir.Operation, target: Target) -> Replacement:
+    """From a state of three words Philox gives other bits than XLA's."""
+    (state,) = operands(op)
+    if "PHILOX" in str(op.attributes["rng_algorithm"]) and state.shape != (2,):
+        raise RuleMissingError(
+            f"PHILOX requires a state of 2 words, got {state.shape[0]} at {op.location}.",
+            help="use the algorithm THREE_FRY or DEFAULT.",
+        )
+    return None
+
+
 @pattern("stablehlo.convert")
 def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
     """The compiler moves scalar arithmetic on loop counters to the host, whose VM cannot convert integers to f64."""
@@ -56,6 +69,37 @@ def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
     if x.rank or x.dtype.kind not in "iu" or Val(op.results[0]).dtype != np.float64 or hidden:
         return None
     return b.convert(b.op("stablehlo.optimization_barrier", x), np.float64)
+
+
+@pattern("stablehlo.convert")
+def counter_to_unsigned(op: ir.Operation, target: Target) -> Replacement:
+    """On the host a conversion of a loop counter to unsigned makes arithmetic of unsigned types, which it has not."""
+    (x,) = operands(op)
+    wanted = Val(op.results[0]).dtype
+    if x.rank or x.dtype.kind not in "iu" or wanted.kind != "u":
+        return None
+    width = np.dtype(f"i{wanted.itemsize}")
+    signed = x if x.dtype == width else b.convert(x, width)
+    return Val(b.make("stablehlo.bitcast_convert", [signed], [op.results[0].type], {}).results[0])
+
+
+@pattern("stablehlo.convert")
+def truth_to_float(op: ir.Operation, target: Target) -> Replacement:
+    """For Vulkan the compiler may fold a conversion of booleans to floats into a form that SPIR-V has not."""
+    (x,) = operands(op)
+    result = Val(op.results[0])
+    if target != "vulkan" or x.dtype != np.bool_ or not (is_float(result.dtype) and x.static):
+        return None
+    return b.select(x, b.splat(1, result), b.splat(0, result))
+
+
+@pattern("stablehlo.reverse")
+def reverse(op: ir.Operation, target: Target) -> Replacement:
+    """For Vulkan a reversed matrix fused into what reads it twice does not compile: it is made on its own."""
+    if target != "vulkan":
+        return None
+    made = Val(b.make(op.name, operands(op), [op.results[0].type], attributes_of(op), final=True).results[0])
+    return b.op("stablehlo.optimization_barrier", made)
 
 
 @pattern("stablehlo.custom_call")

@@ -12,6 +12,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, select
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import is_float, tensor_type
 from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.passes.legalize_pattern import Replacement, Target, attributes_of, operands, pattern
@@ -40,6 +41,67 @@ def narrow_sum(op: ir.Operation, target: Target) -> Replacement:
     made = b.make(op.name, values, [type], attributes, regions=1, final=True)
     b.fill_region(made.regions[0], [tensor_type((), F32)] * 2, lambda x, y: b.binary(body, x, y))
     return b.convert(Val(made.results[0]), Val(op.results[0]).dtype)
+
+
+@pattern("stablehlo.reduce")
+def sum_of_products(op: ir.Operation, target: Target) -> Replacement:
+    """A CPU does not compile the sum over rows and columns of a product with a vector, one factor for each column.
+
+    The sum over the rows, which the vector lacks, is taken first.
+    """
+    dims = list(op.attributes["dimensions"])
+    if target != "cpu" or len(dims) < 2 or len(op.operands) != 2 or single_operation(op.regions[0]) != "stablehlo.add":
+        return None
+    x, initial = operands(op)
+    product = made_by(x.value)
+    if product is None or product.name != "stablehlo.multiply":
+        return None
+    for factor in product.operands:
+        maker = made_by(factor)
+        while maker is not None and [v.type for v in maker.operands] == [factor.type]:  # elementwise, of one tensor
+            maker = made_by(maker.operands[0])
+        if maker is None or maker.name != "stablehlo.broadcast_in_dim":
+            continue
+        vector = set(maker.attributes["broadcast_dimensions"])
+        rows = [d for d in dims if d not in vector]
+        if rows and len(rows) < len(dims):
+            columns = [d - sum(r < d for r in rows) for d in dims if d in vector]
+            return b.reduce([b.reduce_sum(x, rows)], [initial], columns, lambda a, c: a + c)[0]
+    return None
+
+
+@pattern("stablehlo.reduce_window")
+def separate_windows(op: ir.Operation, target: Target) -> Replacement:
+    """Fused with what is pooled, windows overflow the stack of a CPU: those side by side are a reduction.
+
+    Their transpose, windows of sums that see one element each, repeats the elements.
+    """
+    x = Val(op.operands[0])
+    body = single_operation(op.regions[0])
+    if len(op.operands) != 2 or not x.static or body is None:
+        return None
+    window, strides, dilation, spread = (
+        _spatial(x.rank, op.attributes, name)
+        for name in ("window_dimensions", "window_strides", "window_dilations", "base_dilations")
+    )
+    padding = hlo.Padding.decode(op.attributes["padding"]) if "padding" in op.attributes else ((0, 0),) * x.rank
+    parts = [part for w in window for part in (("place", "offset") if w > 1 else ("place",))]
+    offsets = [d for d, part in enumerate(parts) if part == "offset"]
+    ones = [1] * x.rank
+    if (strides, dilation, spread) == (window, ones, ones) and not any(map(any, padding)):
+        if any(n % w for n, w in zip(x.shape, window, strict=True)):
+            return None
+        shape = [m for n, w in zip(x.shape, window, strict=True) for m in ((n // w, w) if w > 1 else (n,))]
+        return b.reduce([b.reshape(x, shape)], [Val(op.operands[1])], offsets, lambda y, z: b.binary(body, y, z))[0]
+    initial = made_by(op.operands[1])
+    is_sum = body == "stablehlo.add" and initial is not None and initial.name == "stablehlo.constant"
+    if not is_sum or hlo.constant_splat(initial) != 0:
+        return None
+    if (strides, dilation, spread) == (ones, ones, window) and all(p == (w - 1,) * 2 for p, w in zip(padding, window, strict=True)):
+        shape = [m for n, w in zip(x.shape, window, strict=True) for m in ((n, w) if w > 1 else (n,))]
+        places = [d for d in range(len(shape)) if d not in offsets]
+        return b.reshape(b.broadcast(x, shape, places), [n * w for n, w in zip(x.shape, window, strict=True)])
+    return None
 
 
 # From so many terms on, a sum is taken in two levels.
@@ -93,7 +155,8 @@ def _spatial(count: int, attributes: ir.OpAttributeMap, name: str, default: int 
 def convolution(op: ir.Operation, target: Target) -> Replacement:
     """Narrow floats are rounded after every addition; on Vulkan grouped ones are all zeros.
 
-    A depthwise kernel is not turned round where window_reversal asks for it: it is turned round beforehand.
+    A depthwise kernel is not turned round where window_reversal asks for it, and no other tiles for a GPU: it is turned
+    round beforehand.
     """
     x, kernel = operands(op)
     result = Val(op.results[0])
@@ -103,7 +166,7 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
         return b.convert(Val(made.results[0]), result.dtype)
     turned = [k for k, r in enumerate(hlo.BoolArray.decode(attributes["window_reversal"])) if r] \
         if "window_reversal" in attributes else []  # fmt: skip
-    if turned and hlo.I64.decode(attributes["feature_group_count"]) > 1:
+    if turned and (target != "cpu" or hlo.I64.decode(attributes["feature_group_count"]) > 1):
         places = hlo.ConvDims.decode(attributes["dimension_numbers"])[1]
         kernel = b.reverse(kernel, [places.index(k) for k in turned])
         attributes["window_reversal"] = hlo.BoolArray.encode([False] * (len(places) - 2))

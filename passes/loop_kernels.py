@@ -6,7 +6,7 @@ import math
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.regions import blocks_of, functions_of, made_by
 from nabla_mlir.passes.dce import is_unused
 from nabla_mlir.passes.kernel_graph import Node, NotSupported, Reader, Region
 from nabla_mlir.passes.kernel_loops import Kernel
@@ -22,14 +22,9 @@ MAX_LINES = 20_000
 
 def loops_as_kernels(module: ir.Operation, vector_bytes: int) -> None:
     """Replaces the outermost loops of functions by kernels, where there is code for all of a loop and it is small."""
-    functions = [f.operation for f in module.regions[0].blocks[0].operations if f.operation.name == "func.func"]
-    outermost = [
-        op.operation
-        for function in functions
-        for block in function.regions[0].blocks
-        for op in block.operations
-        if op.operation.name == "stablehlo.while"
-    ]
+    functions = list(functions_of(module).values())
+    outermost = [op.operation for block in blocks_of(module) for op in block.operations
+                 if op.operation.name == "stablehlo.while"]  # fmt: skip
     for i, loop in enumerate(outermost):
         try:
             _replace(loop, functions[0], f"loop_{i}", vector_bytes)

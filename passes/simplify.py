@@ -10,7 +10,7 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.locations import named
-from nabla_mlir.dialects.regions import made_by, nested
+from nabla_mlir.dialects.regions import blocks_of, made_by, nested
 from nabla_mlir.dialects.stablehlo import constant_attribute
 from nabla_mlir.ops.regions import reads_of
 from nabla_mlir.ops.registry import REGISTRY
@@ -184,7 +184,5 @@ class SimplifyPass(Pass):
     name: ClassVar[str] = "nabla-simplify"
 
     def run(self, module: ir.Operation) -> None:
-        for op in module.regions[0].blocks[0].operations:
-            for region in op.operation.regions:
-                for block in region.blocks:
-                    simplify_block(block)
+        for block in blocks_of(module):
+            simplify_block(block)

@@ -12,7 +12,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.ad import STOP_GRADIENT
 from nabla_mlir.dialects.locations import named, source_of
-from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import PassError
 from nabla_mlir.ops.elementwise import add, compare
@@ -383,8 +383,7 @@ class SplitPass(Pass):
         split_function(func, self.known, limit, self.collect_factors)
 
     def _chosen(self, module: ir.Operation) -> ir.Operation:
-        functions = [o.operation for o in module.regions[0].blocks[0].operations if o.operation.name == "func.func"]
-        public = {f.attributes["sym_name"].value: f for f in functions if "sym_visibility" not in f.attributes}
+        public = {name: f for name, f in functions_of(module).items() if not is_private(f)}
         if self.function in public:
             return public[self.function]
         if self.function or len(public) != 1:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.regions import blocks_of, nested
 from nabla_mlir.ops.contraction import dot_general
 from nabla_mlir.ops.elementwise import add
 from nabla_mlir.ops.loops import Counter, find_counter
@@ -155,7 +155,5 @@ class StackProductsPass(Pass):
         changed = [stack_products(op) for op in nested(module) if op.name == "stablehlo.while"]
         if not any(changed):
             return
-        for function in module.regions[0].blocks[0].operations:
-            for region in function.operation.regions:
-                for block in region.blocks:
-                    simplify_block(block)
+        for block in blocks_of(module):
+            simplify_block(block)

@@ -13,6 +13,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder, stablehlo
 from nabla_mlir.dialects.ad import JvpOp, VjpOp
 from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp, with_axes
+from nabla_mlir.dialects.regions import functions_of, is_private
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.errors import PassError
 from nabla_mlir.ops.registry import clone_op
@@ -60,16 +61,10 @@ class TransformPass(Pass):
         function.erase()
 
     def _entry(self, module: ir.Operation) -> ir.Operation:
-        functions = [o.operation for o in module.regions[0].blocks[0].operations if o.operation.name == "func.func"]
-        if self.entry:
-            chosen = [f for f in functions if f.attributes["sym_name"].value == self.entry]
-        else:
-            private = {f for f in functions
-                       if "sym_visibility" in f.attributes and f.attributes["sym_visibility"].value == "private"}  # fmt: skip
-            chosen = [f for f in functions if f not in private]
+        functions = functions_of(module)
+        chosen = [f for name, f in functions.items() if (name == self.entry if self.entry else not is_private(f))]
         if len(chosen) != 1:
-            names = sorted(f.attributes["sym_name"].value for f in functions)
-            raise PassError(f"{self.name} requires one entry point, got {self.entry!r} among {names}.",
+            raise PassError(f"{self.name} requires one entry point, got {self.entry!r} among {sorted(functions)}.",
                             help="choose it with entry=NAME.")  # fmt: skip
         return chosen[0]
 

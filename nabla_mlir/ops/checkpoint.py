@@ -18,6 +18,7 @@ from nabla_mlir.ops.batching import Mapped
 from nabla_mlir.ops.control import branch_batched, branch_pushed, control
 from nabla_mlir.ops.forward import Tangents, carries_tangent
 from nabla_mlir.ops.kinds import general
+from nabla_mlir.ops.masks import remasked
 from nabla_mlir.ops.misc import optimization_barrier
 from nabla_mlir.ops.policies import SAVED, attributes_of, emit_checkpoint, exposed
 from nabla_mlir.ops.regions import Kept, body_of, captures_of, clone_body, replace
@@ -75,7 +76,7 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> C
 
     if not captured:
         return {}
-    results = emit_checkpoint(make, attributes_of(new, recompute=Bool.encode(True)))
+    results = remasked(emit_checkpoint(make, attributes_of(new, recompute=Bool.encode(True))), cts)
     return dict(zip(captured, results, strict=True))
 
 

@@ -20,6 +20,7 @@ from nabla_mlir.ops.forward import Tangents, carries_tangent, push_forward
 from nabla_mlir.ops.kinds import prefixed
 from nabla_mlir.ops.loop_reverse import while_vjp
 from nabla_mlir.ops.loops import find_counter
+from nabla_mlir.ops.masks import remasked
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.regions import (
     Kept,
@@ -246,7 +247,7 @@ def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
 
     if not captured:
         return {}
-    results = emit_case(wrap(op.operands[0]), [branch(*b) for b in _branches(op)])
+    results = remasked(emit_case(wrap(op.operands[0]), [branch(*b) for b in _branches(op)]), cts)
     return dict(zip(captured, results, strict=True))
 
 

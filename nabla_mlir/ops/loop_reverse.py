@@ -16,6 +16,7 @@ from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.ops.elementwise import add, compare, divide, minimum, multiply, select, subtract
 from nabla_mlir.ops.loop_checkpoints import choose_plan, run_plan
 from nabla_mlir.ops.loops import Counter, carries_behind, find_counter, invariant_carries
+from nabla_mlir.ops.masks import masked, shared_masks, taken, vanishes
 from nabla_mlir.ops.policies import exposed
 from nabla_mlir.ops.regions import (
     MAX_RESIDUAL_BYTES,
@@ -27,7 +28,7 @@ from nabla_mlir.ops.regions import (
     reads_of,
     replace,
 )
-from nabla_mlir.ops.registry import ZERO, MaybeZero, add_any, materialize, zeros
+from nabla_mlir.ops.registry import ZERO, MaybeZero, Zero, add_any, materialize, zeros
 from nabla_mlir.ops.reverse import PLACEHOLDER, Cotangents, accumulate, active_values, pull_back
 from nabla_mlir.ops.shape import dynamic_slice
 from nabla_mlir.ops.tapes import INDEX, count_at, empty_tape, read_row, tape_of, write_row
@@ -72,7 +73,7 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     varying = [i for i in active_carries(op, active) if i not in invariant]
     tapes = []
     if counter is not None and residual_bound(op) is None:  # IREE 3.13 loses what loops inside loops read from outside
-        tapes = [i for i in varying if tape_of(op, i, counter) is not None]
+        tapes = [i for i in varying if tape_of(op, i, counter) is not None and not _is_masked(cts[i])]
     carries = [i for i in varying if i not in tapes]
     inits = list(op.operands)
     sums = [v for v in captures_of(op) if v in active]
@@ -80,16 +81,27 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     seeds = [materialize(cts[i], wrap(op.results[i])) for i in carries]
     passed: list[tuple[ir.Value, MaybeZero]] = [(inits[i], cts[i]) for i in sorted(invariant)]
     residuals = {v for rule in rules for v in rule.residuals}
-    backward = _trace_backward(op, carries, sums, invariant, {i: cts[i] for i in tapes}, residuals)
+    rows = {i: cts[i] for i in tapes}
+    masks = _masks([(op.results[i], cts[i]) for i in carries], sums)
+    backward = _trace_backward(op, carries, sums, invariant, masks, rows, residuals)
+    while not all(proven := _stay(backward, masks)):
+        backward.holder.erase()
+        masks = [mask if stays else None for mask, stays in zip(masks, proven, strict=True)]
+        backward = _trace_backward(op, carries, sums, invariant, masks, rows, residuals)
     for rule in rules:
         replace(rule.op, [wrap(v) for v in rule.outs])
     found = _counted(op, backward, counter, seeds) if counter is not None else _uncounted(op, backward, seeds)
+    found = [masked(ct, mask) for ct, mask in zip(found, masks, strict=True)]
     passed += [(inits[i], ct) for i, ct in zip(carries, found[: len(carries)], strict=True)]
     passed += list(zip(sums, found[len(carries) :], strict=True))
     result: Cotangents = {}
     for value, ct in passed:
         accumulate(result, value, ct, active)
     return result
+
+
+def _is_masked(ct: MaybeZero) -> bool:
+    return isinstance(ct, Tensor) and taken(ct) is not None
 
 
 def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
@@ -104,9 +116,26 @@ def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
     return [rule for o in found if (rule := exposed_rule(o)) is not None]
 
 
+def _masks(seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir.Value]) -> list[Tensor | None]:
+    """For each carry of the backward loop, where alone it may differ from zero, by what it starts with."""
+    shared = shared_masks([ct for _, ct in seeds])
+    free = {v for v, ct in seeds if isinstance(ct, Zero) or taken(ct) is not None}.union(sums)
+    return [shared.get(wrap(v).shape) if v in free else None for v in (*(v for v, _ in seeds), *sums)]
+
+
+def _stay(backward: _Backward, masks: Sequence[Tensor | None]) -> list[bool]:
+    """For each carry of the backward loop, whether an iteration leaves it zero outside of its mask, if it has one."""
+    arguments, returned = list(backward.block.arguments), list(backward.block.operations)[-1].operands
+    proven = []
+    for value, mask in zip(returned, masks, strict=True):
+        given = [a for a, m in zip(arguments, masks, strict=True) if m is mask]
+        proven.append(mask is None or vanishes(wrap(value), mask, given))
+    return proven
+
+
 def _trace_backward(
-    op: ir.Operation, carries: list[int], sums: list[ir.Value], invariant: set[int], tapes: Mapping[int, MaybeZero],
-    residuals: set[ir.Value],
+    op: ir.Operation, carries: list[int], sums: list[ir.Value], invariant: set[int], masks: Sequence[Tensor | None],
+    tapes: Mapping[int, MaybeZero], residuals: set[ir.Value],
 ) -> _Backward:  # fmt: skip
     """One iteration backwards, on placeholders for everything that the forward iteration knows.
 
@@ -132,8 +161,8 @@ def _trace_backward(
         active = active_values(cloned, roots)
         cotangents: Cotangents = {}
         incoming = [wrap(a) for a in block.arguments]
-        for i, ct in zip(carries, incoming[: len(carries)], strict=True):
-            accumulate(cotangents, mapping.get(returned[i], returned[i]), ct, active)
+        for i, ct, mask in zip(carries, incoming, masks, strict=False):
+            accumulate(cotangents, mapping.get(returned[i], returned[i]), masked(ct, mask), active)
         for i, ct in tapes.items():
             if isinstance(ct, Tensor):
                 _, row, *place = (mapping.get(v, v) for v in _made(returned[i]).operands)

@@ -4,22 +4,30 @@
 was not taken is zero by structure, and must stay so when it is multiplied by a partial that is infinite or NaN. The
 mask is the predicate of the selection, not a test of the cotangent's value: a cotangent that merely happens to be
 zero may have a tangent.
+
+A region hides what made the values that enter and leave it. So a mask is put on such a value once more, where all
+outside of the mask can be shown to be zero: a selection that changes nothing, and tells `taken`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.ops.elementwise import logical_not, logical_or
+from nabla_mlir.ops.elementwise import logical_and, logical_not, logical_or, where_zero
 from nabla_mlir.ops.reduction import reduce
-from nabla_mlir.ops.registry import record_of
+from nabla_mlir.ops.regions import body_of
+from nabla_mlir.ops.registry import MaybeZero, Zero, record_of
 from nabla_mlir.ops.tensor import Tensor, full, splat_of, wrap
 
 _MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.reverse", "stablehlo.slice",
           "stablehlo.transpose")  # fmt: skip
 _SAME = ("stablehlo.negate", "stablehlo.convert")
+_SUMS = ("stablehlo.add", "stablehlo.subtract")
+_CHOICES = ("stablehlo.if", "stablehlo.case", "ad.checkpoint")  # a result is what one of the regions returns
 Known = dict[ir.Value, Tensor | None]
 
 
@@ -39,7 +47,7 @@ def _mask_of(value: ir.Value, known: Known) -> Tensor | None:
     if op is None:
         return None
     if op.name == "stablehlo.select":
-        return _of_selection(op)
+        return _of_selection(op, known)
     if op.name in _SAME:
         return _mask(op.operands[0], known)
     if op.name in _MOVES:
@@ -67,17 +75,84 @@ def _of_sum(op: ir.Operation, known: Known) -> Tensor | None:
     return None if mask is None else reduce(mask, never, dimensions=params["dimensions"], body="or")
 
 
-def _of_selection(op: ir.Operation) -> Tensor | None:
+def _of_selection(op: ir.Operation, known: Known) -> Tensor | None:
+    """Both the selection and the ones before it must have taken an element."""
     predicate, chosen, other = (wrap(v) for v in op.operands)
     if predicate.shape != chosen.shape:
         return None
     if _is_zero(other):
-        return predicate
-    if _is_zero(chosen):
-        return logical_not(predicate)
-    return None
+        own, kept = predicate, chosen
+    elif _is_zero(chosen):
+        own, kept = logical_not(predicate), other
+    else:
+        return None
+    before = _mask(kept.value, known)
+    return own if before is None or _implies(own.value, before.value) else logical_and(own, before)
 
 
 def _is_zero(x: Tensor) -> bool:
     splat = splat_of(x)
     return splat is not None and splat == 0
+
+
+# ---------------------------------------------------------------- at the border of a region
+
+
+def shared_masks(cts: Sequence[MaybeZero]) -> dict[tuple[int, ...], Tensor]:
+    """For each shape, where any of the cotangents that have a mask may differ from zero."""
+    found: dict[tuple[int, ...], Tensor] = {}
+    for ct in cts:
+        mask = None if isinstance(ct, Zero) else taken(ct)
+        if mask is not None:
+            other = found.get(mask.shape, mask)
+            found[mask.shape] = mask if other.value == mask.value else logical_or(other, mask)
+    return found
+
+
+def remasked(results: Sequence[Tensor], cts: Sequence[MaybeZero]) -> list[Tensor]:
+    """What a region returns, with the masks of the cotangents that it was given where they hold for it too."""
+    shared = shared_masks(cts)
+    masks = [shared.get(r.shape) for r in results]
+    return [masked(r, m) if m is not None and vanishes(r, m) else r for r, m in zip(results, masks, strict=True)]
+
+
+def masked(t: Tensor, mask: Tensor | None) -> Tensor:
+    """A value that is zero outside of a mask, such that `taken` finds the mask."""
+    return t if mask is None else where_zero(mask, t)
+
+
+def vanishes(t: Tensor, mask: Tensor, given: Iterable[ir.Value] = ()) -> bool:
+    """Whether it can be shown that a value is zero outside of a mask of its shape, as those given are."""
+    return _vanishes(t.value, mask.value, dict.fromkeys(given, True))
+
+
+def _vanishes(value: ir.Value, mask: ir.Value, known: dict[ir.Value, bool]) -> bool:
+    if value not in known:
+        known[value] = _is_zero(wrap(value)) or _vanishes_by(value, mask, known)
+    return known[value]
+
+
+def _vanishes_by(value: ir.Value, mask: ir.Value, known: dict[ir.Value, bool]) -> bool:
+    op = made_by(value)
+    if op is None:
+        return False
+    if op.name in _SAME or op.name in _SUMS:
+        return all(_vanishes(v, mask, known) for v in op.operands)
+    if op.name == "stablehlo.select":
+        predicate, chosen, other = op.operands
+        left = _implies(predicate, mask) or _vanishes(chosen, mask, known)
+        return left and _vanishes(other, mask, known)
+    if op.name in _CHOICES:
+        i = list(op.results).index(value)
+        return all(_vanishes(body_of(region)[2][i], mask, known) for region in op.regions)
+    return False
+
+
+def _implies(predicate: ir.Value, mask: ir.Value) -> bool:
+    """Whether it can be shown that a predicate holds nowhere outside of a mask."""
+    if predicate == mask:
+        return True
+    narrow, wide = made_by(predicate), made_by(mask)
+    if narrow is not None and narrow.name == "stablehlo.and" and any(_implies(v, mask) for v in narrow.operands):
+        return True
+    return wide is not None and wide.name == "stablehlo.or" and any(_implies(predicate, v) for v in wide.operands)

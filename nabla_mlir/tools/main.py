@@ -14,15 +14,18 @@ from nabla_mlir.errors import DeployError, NablaError, is_internal
 from nabla_mlir.tools.terminal import Progress, print_table
 
 if TYPE_CHECKING:
-    from nabla_mlir.manifest import EntryPoint, Leaf, Manifest
+    from nabla_mlir.manifest import Code, EntryPoint, Leaf, Manifest
 
 _EXAMPLES = """examples:
   nabla-mlir compile model.py:loss --spec f32[128] --transform hvp -o hvp.vmfb
   nabla-mlir compile model.py:loss --spec '{"w": f32[3,4], "b": f32[4]}' --spec data=f32[10,3] --transform grad
   nabla-mlir compile model.mlir --transform 'hvp{wrt=0}' --target 'cpu{cpu=generic}' --emit stablehlo
   nabla-mlir compile model.py:loss --spec f32[128] --hvp-module -o hvp.vmfb
+  nabla-mlir compile model.py:loss --spec f32[128] --target cuda:sm_90 --target cpu{cpu=generic} -o loss.zip
   nabla-mlir run hvp.vmfb loss --input x.npy --input v.npy
+  nabla-mlir verify loss.zip
 """
+_FILE = "the .zip, the folder, the .json or the .vmfb"
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -68,26 +71,32 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         metavar="BLOCK",
         help="the prepared Hessian: update, apply, apply_block (of BLOCK vectors, 16 by default) and so on, with state",
     )
-    compile.add_argument("--target", default="cpu", metavar="NAME{OPTION=VALUE}", help="cpu (default), vulkan, cuda")
+    compile.add_argument(
+        "--target",
+        action="append",
+        metavar="NAME{OPTION=VALUE}",
+        help="cpu (default), vulkan, cuda, cuda:sm_90; several make one artifact, the preferred one first",
+    )
     compile.add_argument(
         "--emit",
-        choices=["mlir", "stablehlo", "vmfb"],
+        choices=["mlir", "stablehlo", "vmfb", "static-library"],
         default="vmfb",
-        help="the traced IR, plain StableHLO, or the artifact (default)",
+        help="the traced IR, plain StableHLO, the artifact (default), or machine code with C around it",
     )
     compile.add_argument("--name", help="the name of the entry point; that of the function by default")
     compile.add_argument("-o", dest="output", metavar="FILE", help="NAME.vmfb by default; text goes to standard output")
     compile.add_argument("--flag", action="append", default=[], metavar="FLAG", help="a further flag of iree-compile")
+    compile.add_argument("--tune", action="store_true", help="time several forms on this machine, and keep the fastest")
     compile.add_argument("--no-cache", action="store_true", help="do not use the cache of compiled modules")
     compile.set_defaults(action=compile_command)
 
     info = commands.add_parser("info", parents=[shared], help="what an artifact offers")
-    info.add_argument("file", help="the .vmfb or the .json beside it")
+    info.add_argument("file", help=_FILE)
     info.add_argument("--json", action="store_true", help="print the manifest itself")
     info.set_defaults(action=info_command)
 
     run = commands.add_parser("run", parents=[shared], help="call an entry point of an artifact")
-    run.add_argument("file", help="the .vmfb or the .json beside it")
+    run.add_argument("file", help=_FILE)
     run.add_argument("entry", nargs="?", help="the entry point; may be left out if there is one")
     run.add_argument(
         "--input",
@@ -106,7 +115,20 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         help="where to write each result, in order; results are printed otherwise",
     )
     run.add_argument("--driver", help="local-sync, local-task, vulkan or cuda; chosen by the manifest by default")
+    run.add_argument("--target", help="the target to take, as `info` writes it; the first that fits by default")
     run.set_defaults(action=run_command)
+
+    verify = commands.add_parser("verify", parents=[shared], help="is an artifact whole, does it run here, is it right")
+    verify.add_argument("file", help=_FILE)
+    verify.add_argument("--target", help="only this target, as `info` writes it")
+    verify.set_defaults(action=verify_command)
+
+    bench = commands.add_parser("bench", parents=[shared], help="what each dispatch of a call costs here, and the bound")
+    bench.add_argument("file", help=_FILE)
+    bench.add_argument("entry", nargs="?", help="the entry point; all of them by default")
+    bench.add_argument("--driver", help="local-sync, local-task, vulkan or cuda; chosen by the manifest by default")
+    bench.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    bench.set_defaults(action=bench_command)
 
     doctor = commands.add_parser("doctor", parents=[shared], help="versions, devices, cache, a self test")
     doctor.set_defaults(action=doctor_command)
@@ -128,7 +150,7 @@ def compile_command(options: argparse.Namespace) -> int:
             parse_target,
         )
 
-        target = parse_target(options.target)
+        targets = [parse_target(text) for text in options.target or ["cpu"]]
         specs = [parse_spec(text) for text in options.spec]
         original = load_function(options.model)
         function = apply_transforms(original, options.transform)
@@ -141,13 +163,30 @@ def compile_command(options: argparse.Namespace) -> int:
     if options.emit != "mlir" and options.hvp_module is None:
         with progress.step("differentiating and simplifying" if options.transform else "simplifying"):
             stage = stage.lower()
-    if options.emit != "vmfb":
+    if options.emit in ("mlir", "stablehlo"):
         return _write_text(stage, options.output)
-    with progress.step(f"compiling for {target.name}"):
-        stage = stage.compile(target, flags=options.flag, cache=not options.no_cache)
-    default = "hvp" if options.hvp_module is not None else stage.entries[0].name
-    path = stage.save(options.output or f"{default}.vmfb")
-    progress.say(f"{path} ({path.stat().st_size} bytes), {path.with_suffix('.json')}\n{stage.describe()}")
+    return _write_code(stage, targets, options, progress)
+
+
+def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, progress: Progress) -> int:
+    """Compiles for the targets, and writes the artifact or the static library."""
+    from nabla_mlir.artifact import save_compiled
+    from nabla_mlir.manifest import Code
+    from nabla_mlir.static_library import save_static_library
+    from nabla_mlir.tools.requests import RequestError
+
+    output = options.output or ("hvp" if options.hvp_module is not None else stage.entries[0].name)
+    static, parts = options.emit == "static-library", []
+    if static and len(targets) > 1:
+        raise RequestError(f"--emit=static-library requires one --target, got {len(targets)}.")
+    for target in targets:
+        with progress.step(f"compiling for {Code(target.to_json()).label}"):
+            if static:
+                path = save_static_library(stage, output, target, flags=options.flag)
+            else:
+                parts.append(stage.compile(target, flags=options.flag, cache=not options.no_cache, tune=options.tune))
+    path = path if static else save_compiled(parts, output)
+    progress.say(f"{path} ({path.stat().st_size} bytes)\n{stage.describe()}")
     return 0
 
 
@@ -194,13 +233,18 @@ def _write_text(stage: Any, output: str | None) -> int:
 
 def info_command(options: argparse.Namespace) -> int:
     """Prints the manifest of an artifact."""
-    from nabla_mlir.manifest import read_artifact
+    from nabla_mlir.storage import Artifact
 
-    vmfb, manifest = read_artifact(options.file)
+    artifact = Artifact(options.file)
+    manifest = artifact.manifest
     if options.json:
         print(manifest.to_json(), end="")
         return 0
-    print_table(str(options.file), ["property", "value"], _properties(manifest, len(vmfb)))
+    print_table(str(options.file), ["property", "value"], _properties(manifest))
+    rows = [
+        [c.label, _details(c), manifest.best_driver(c), str(len(artifact.vmfb(c))), c.sha256] for c in manifest.code
+    ]
+    print_table("\ncode", ["target", "options", "driver", "bytes", "sha256"], rows)
     for entry in manifest.entry_points:
         rows = [["argument", leaf.name, str(leaf)] for leaf in _inputs(entry)]
         rows += [["result", leaf.name, str(leaf)] for leaf in entry.result_leaves]
@@ -209,19 +253,21 @@ def info_command(options: argparse.Namespace) -> int:
     return 0
 
 
-def _properties(manifest: Manifest, size: int) -> list[list[str]]:
-    target = {key: value for key, value in manifest.target.items() if value not in ("", None, [])}
-    shown = target.pop("name", "?")
-    details = ", ".join(f"{key}={_short(value)}" for key, value in target.items() if key != "device")
+def _properties(manifest: Manifest) -> list[list[str]]:
     return [
-        ["target", f"{shown} ({details})" if details else shown],
-        ["driver", manifest.best_driver()],
-        ["bytes", str(size)],
-        ["sha256", manifest.sha256],
         ["compiled by", f"IREE {manifest.iree}"],
         ["written by", f"nabla_mlir {manifest.nabla_mlir}"],
         ["runs on", f"IREE runtime >= {manifest.iree_range[0]}, < {manifest.iree_range[1]}"],
+        ["StableHLO", manifest.stablehlo or "not saved"],
     ]
+
+
+def _details(code: Code) -> str:
+    """The options of a target that its label does not hold."""
+    options = {
+        k: v for k, v in code.target.items() if k not in ("name", "cpu", "arch", "device") and v not in ("", None, [])
+    }
+    return ", ".join(f"{key}={_short(value)}" for key, value in options.items())
 
 
 def _short(value: Any) -> str:
@@ -235,7 +281,7 @@ def run_command(options: argparse.Namespace) -> int:
 
     from nabla_mlir.runtime import load
 
-    module = load(options.file, options.driver)
+    module = load(options.file, options.driver, target=options.target)
     entries = module.entry_points
     if options.entry is None and len(entries) > 1:
         raise DeployError(f"run requires an entry point, got none: choose among {', '.join(entries)}.")
@@ -297,6 +343,23 @@ def _read_value(text: str, leaf: Leaf) -> Any:
         raise DeployError(
             f"--input requires a .npy file, a number or a list for {leaf.name}: {leaf}, got {text!r}."
         ) from None
+
+
+def verify_command(options: argparse.Namespace) -> int:
+    """Checks an artifact; 1 if anything is wrong."""
+    from nabla_mlir.tools.verify import verify
+
+    with Progress().step("verifying"):
+        rows = list(verify(options.file, options.target))
+    print_table(str(options.file), ["what", "result", "details"], rows)
+    return int(any(result == "failed" for _, result, _ in rows))
+
+
+def bench_command(options: argparse.Namespace) -> int:
+    """Prints how long the entry points of an artifact take, and their dispatches."""
+    from nabla_mlir.tools import bench
+
+    return bench.run(options.file, options.entry, options.driver, options.json)
 
 
 def doctor_command(options: argparse.Namespace) -> int:

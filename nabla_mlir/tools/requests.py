@@ -109,16 +109,20 @@ def _value(text: str) -> Any:
 
 
 def parse_target(text: str) -> Target:
-    """The target that a text such as ``cpu{cpu=generic}`` means.
+    """The target that a text such as ``cpu{cpu=generic}`` means; ``cuda:sm_90`` is short for the first option.
 
     Example:
-      >>> parse_target("cuda{arch=sm_90}")
-      CUDA(options=(), arch='sm_90')
+      >>> parse_target("cuda{arch=sm_90}") == parse_target("cuda:sm_90")
+      True
     """
-    name, options = parse_options(text, "--target")
+    kind, separator, first = text.partition(":")
+    short = bool(separator) and "{" not in kind
+    name, options = parse_options(kind if short else text, "--target")
     if name not in TARGETS:
         raise TargetError(f"--target requires one of {', '.join(TARGETS)}, got {name!r}.")
     known = [f.name for f in dataclasses.fields(TARGETS[name])]
+    if short:
+        options[known[1]] = first  # behind `options`, which all targets have
     if unknown := sorted(set(options) - set(known)):
         raise TargetError(f"target {name} requires options among {', '.join(known)}, got {', '.join(unknown)}.")
     if isinstance(options.get("options"), str):
@@ -215,7 +219,10 @@ def imported_specs(f: Callable[..., Any], texts: Sequence[str]) -> list[Any]:
         if name == "vmap" or (name == "vjp" and (k or len(f.outputs) > 1)):
             return []  # the size of the axis, or the result of another transform, stands nowhere
         if name == "hvp":  # (x, v, *rest)
-            specs = [*(specs[i] for i in chosen * 2 if i < len(specs)), *(s for i, s in enumerate(specs) if i not in chosen)]
+            specs = [
+                *(specs[i] for i in chosen * 2 if i < len(specs)),
+                *(s for i, s in enumerate(specs) if i not in chosen),
+            ]
         elif name == "jvp":
             specs += [specs[i] for i in chosen if i < len(specs)]
         elif name == "vjp":

@@ -7,7 +7,7 @@ import pytest
 from deploy_support import manifest, need_vulkan, source
 
 from nabla_mlir.compiler import compile_module
-from nabla_mlir.manifest import save_artifact
+from nabla_mlir.storage import save_artifact
 from nabla_mlir.targets import CPU, Vulkan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,4 +33,4 @@ def vulkan_vmfb(mlir):
 
 @pytest.fixture
 def artifact(tmp_path, vmfb):
-    return save_artifact(tmp_path / "deploy.vmfb", vmfb, manifest(CPU()))[0]
+    return save_artifact(tmp_path / "deploy.vmfb", [vmfb], manifest(CPU()))

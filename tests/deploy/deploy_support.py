@@ -3,7 +3,7 @@
 import pytest
 
 from nabla_mlir.devices import vulkan_devices
-from nabla_mlir.manifest import Argument, EntryPoint, Leaf, Manifest
+from nabla_mlir.manifest import Argument, Code, EntryPoint, Leaf, Manifest
 from nabla_mlir.treespec import LEAF, NONE, TreeSpec, spec_of
 
 DTYPES = {
@@ -70,7 +70,7 @@ def leaf(name, *shape, dtype="float32"):
     return Leaf(name, shape, dtype)
 
 
-def manifest(target) -> Manifest:
+def manifest(*targets) -> Manifest:
     params = spec_of({"w": 0, "b": 0})
     pair = (leaf("params['b']", 4), leaf("params['w']", 4))
     point = TreeSpec("namedtuple", (LEAF, LEAF), ("total", "negated"), "Point")
@@ -97,7 +97,7 @@ def manifest(target) -> Manifest:
                 function="roll_uint8",
             ),
         ),
-        target=target.to_json(),
+        code=tuple(Code(target.to_json()) for target in targets),
         iree="3.13.0",
         nabla_mlir="0.1.0",
     )  # fmt: skip

@@ -16,7 +16,8 @@ from jax.flatten_util import ravel_pytree
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DeployError, ShapeError, TraceError
+from nabla_mlir.array import Array
+from nabla_mlir.errors import DeployError, DtypeError, ShapeError, TraceError
 
 jax.config.update("jax_enable_x64", True)
 RNG = np.random.default_rng(1)
@@ -175,6 +176,95 @@ def test_repeated_calls_leak_nothing(module: Any) -> None:
     before = pages()
     assert np.array_equal(rounds(8000), first)
     assert pages() - before < 256, "more than a megabyte in 8000 rounds"
+
+
+def empty(aligned: bool) -> Any:
+    """Memory for a product: of the device's kind, or anywhere."""
+    shapes = {"w": (3, 4), "b": (4,)}
+    return {k: Array.empty(s, "f8") if aligned else np.full(s, np.nan) for k, s in shapes.items()}
+
+
+@pytest.mark.parametrize("on_device", [True, False])
+def test_results_in_memory_of_the_caller(module: Any, on_device: bool) -> None:
+    args, v = point(), direction()
+    gradient = empty(on_device)
+    value = np.zeros(())
+    results = module.update_into(*args, out={"value": value, "gradient": gradient})
+    want = jax.value_and_grad(jax_loss)(*args)
+    close({"value": value, "gradient": gradient}, {"value": want[0], "gradient": want[1]})
+    assert results["value"].version == 1
+    out = empty(on_device)
+    for scale in (1.0, -2.0):
+        got = module.apply_into(jax.tree.map(lambda x, s=scale: s * x, v), out)
+        close(out, jax.tree.map(lambda x, s=scale: s * x, jax_hvp(args, v)))
+        close(got, out)
+    assert (got["w"] is out["w"]) == on_device
+    assert got["w"].version == 1
+    block = stacked([direction() for _ in range(BLOCK)])
+    many = jax.tree.map(np.zeros_like, block)
+    module.apply_block_into(block, many)
+    close(many, module.apply_block(block), 0)
+
+
+def test_large_memory_of_the_caller_is_written_directly() -> None:
+    """Also with what IREE fills or copies instead of computing: here the zeros of a linear part."""
+    n = 1 << 14
+    like = {"linear": nm.spec(n, "f64"), "cubic": nm.spec(n, "f64")}
+    used = ("update", "apply", "apply_into")
+    stage = nm.hvp_module(lambda p: nnp.sum(p["linear"]) * 2 + nnp.sum(p["cubic"] ** 3), like, entry_points=used)
+    module, ones = stage.compile(), {"linear": np.ones(n), "cubic": np.ones(n)}
+    module.entry("update")(ones)
+    raw = np.full(2 * n + 16, np.nan)
+    start = -raw.ctypes.data % 64 // 8
+    out = {"linear": raw[start : start + n], "cubic": np.full(n + 1, np.nan)[1:]}  # aligned, and not
+    got = module.entry("apply_into")(ones, out)
+    assert np.shares_memory(np.asarray(got["linear"]), raw)
+    close(out, {"linear": np.zeros(n), "cubic": np.full(n, 6.0)})
+    lent = nm.runtime.Array.from_numpy(out["linear"], copy=False)
+    module.entry("apply_into")(ones, {"linear": lent, "cubic": got["cubic"]})
+    close(module.entry("apply")(ones), {"linear": np.zeros(n), "cubic": np.full(n, 6.0)})
+
+
+def test_memory_that_cannot_be_written_is_an_error(module: Any) -> None:
+    module.update(*point())
+    v, out = direction(), empty(True)
+    frozen = np.zeros(4)
+    frozen.flags.writeable = False
+    both = np.zeros(16)
+    for w, b, got in [
+        (v["w"], np.zeros(4), "memory that is also an argument"),
+        (both[:12].reshape(3, 4), both[8:12], "memory that is also that of another result"),
+        (np.zeros((3, 4)), frozen, "an array that is read-only"),
+        (np.zeros((4, 3)).T, np.zeros(4), "an array that is not contiguous"),
+    ]:
+        with pytest.raises(DeployError, match=f"requires memory of its own for each result, got {got}"):
+            module.apply_into(v, {"w": w, "b": b})
+    with pytest.raises(DeployError, match="memory that is also an argument"):
+        module.apply_into(out, out)
+    with pytest.raises(ShapeError, match=r"out\['b'\] requires float64\[4\], got float64\[5\]"):
+        module.apply_into(v, {"w": np.zeros((3, 4)), "b": np.zeros(5)})
+    with pytest.raises(DtypeError, match=r"out\['b'\] requires an array to write, got float"):
+        module.apply_into(v, {"w": np.zeros((3, 4)), "b": 1.0})
+
+
+def test_repeated_calls_allocate_nothing(artifact: Path) -> None:
+    """Neither with results of their own nor with the caller's memory; data may change."""
+    points, v, out = [point(), point()], direction(), empty(False)
+    module = nm.load(artifact)
+    allocator = module.executable.device.hal.allocator
+
+    def rounds(n: int) -> Any:
+        for i in range(n):
+            module.update(*points[i % 2])
+            module.apply(v)
+            module.apply_into(v, out)
+        return jax.tree.map(np.copy, out)
+
+    first = rounds(4)
+    before = allocator.statistics["device_bytes_allocated"]
+    assert before > 0
+    close(rounds(100), first, 0)
+    assert allocator.statistics["device_bytes_allocated"] == before
 
 
 def test_another_process_runs_it(artifact: Path) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -147,7 +151,7 @@ def test_threads_share_an_operator(H: Any) -> None:
 
 def test_a_stale_point_is_an_error(H: Any) -> None:
     """Somebody moves the state behind the operator's back."""
-    H._call("update", *START)
+    H._module["update"](*START)
     with pytest.raises(StalePointError, match="the point of the operator's update 1, got that of 2"):
         H @ np.ones(9)
 
@@ -158,6 +162,30 @@ def test_clones_move_alone(H: Any) -> None:
     other.update(np.zeros(9))
     assert np.array_equal(H.to_dense(), before)
     assert not np.array_equal(other.to_dense(), before)
+
+
+def test_from_a_file_without_the_compiler(tmp_path: Path) -> None:
+    x = np.array([0.5, -1.0, 2.0])
+    f = lambda p, scale: nnp.sum(p["x"] ** 4) * scale + p["x"][0] * p["x"][1]  # noqa: E731
+    used = ("update", "apply", "apply_block")
+    stage = nm.hvp_module(f, {"x": nm.spec(3, "f64")}, nm.spec((), "f64"), block=2, entry_points=used)
+    path = stage.compile().save(tmp_path / "f.vmfb")
+    code = f"""
+import sys, numpy as np, nabla_mlir as nm
+H = nm.HessianOperator({str(path)!r}, {{"x": np.array({x.tolist()})}}, np.float64(2.0), damping=0.5)
+other = H.clone()
+other.update(np.ones(3))
+assert not [m for m in sys.modules if m.startswith("iree.compiler") or m == "optree"]
+print([H.to_dense().tolist(), other.to_dense().tolist(), H.value])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    first, second, value = ast.literal_eval(done.stdout)
+    cross = 0.0 + np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]])
+    np.testing.assert_allclose(first, np.diag(24 * x**2 + 0.5) + cross)
+    np.testing.assert_allclose(second, np.diag(24 * np.ones(3) + 0.5) + cross)
+    assert value == pytest.approx(2 * np.sum(x**4) + x[0] * x[1])
+    H = nm.HessianOperator(nm.load(path), {"x": x}, np.float64(1.0))  # a loaded module is taken over
+    np.testing.assert_allclose(H.to_dense(), np.diag(12 * x**2) + cross)
 
 
 def test_errors(H: Any) -> None:

@@ -51,6 +51,23 @@ CASES: dict[str, tuple[Callable[..., Any], list[list[float]], list[list[float]]]
     "where: overflow not taken": (lambda x: nnp.where(x < 100, nnp.exp(x), 0.0), [[1000, 0]], [[0, 1]]),
     "where: rows broadcast": (
         lambda x: nnp.where(x > 0, nnp.broadcast_to(nnp.sqrt(x), (3, 2)), 0.0), [[0, 4]], [[0, 0.75]]),
+    "where: one within another": (
+        lambda x: _where(x, lambda v: (lambda y: nnp.where(v < 1, y, nnp.sqrt(v) - y))(nnp.log(v))), [[0, 4]], [[0, 0]]),
+    "where: a loop not taken": (
+        lambda x: _where(x, lambda v: nm.fori_loop(0, 1, lambda i, y: y + nnp.log(v) + nnp.log(y), v)),
+        [[0, -1, 2]], [[0, 0, 2]]),
+    "where: a nested loop not taken": (
+        lambda x: _where(x, lambda v: nm.fori_loop(0, 1, lambda i, y: nm.fori_loop(0, 1, lambda j, z: 1 / z, y), v)),
+        [[0, 2]], [[0, -0.25]]),
+    "where: a loop that ends by itself": (
+        lambda x: _where(x, lambda v: nm.while_loop(lambda y: y.sum() < 5, lambda y: 1 / y + 2 * y, v)),
+        [[0, 4]], [[0, 2 - 1 / 16]]),
+    "where: a loop that turns": (
+        lambda x: _where(x, lambda v: nm.fori_loop(0, 1, lambda i, y: nnp.roll(y, 1) ** 2, v)), [[3, 4]], [[6, 8]]),
+    "where: a branch not taken": (
+        lambda x: _where(x, lambda v: nm.cond(v.sum() > 0, nnp.log, nnp.sin, 1 / v)), [[0, 2]], [[0, -0.5]]),
+    "where: a checkpoint not taken": (
+        lambda x: _where(x, lambda v: nm.checkpoint(nnp.log)(1 / v)), [[0, 2]], [[0, -0.5]]),
     "exp and tanh of infinities": (lambda x: nnp.exp(x) + nnp.tanh(x), [[-INF, NAN]], [[0, NAN]]),
     "log of 0": (nnp.log, [[0]], [[INF]]),
     "floor, round": (lambda x: nnp.floor(x) + nnp.rint(x), [[0.5, 1]], [[0, 0]]),

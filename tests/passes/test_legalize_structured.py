@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import iree.compiler
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -88,7 +89,7 @@ def _pool(k: int, s: int, padding: str):
 
 def test_windows() -> None:
     x = rng.normal(size=(2, 9, 9, 3)).astype(np.float32)
-    options = [(3, 2, "SAME"), (2, 1, "VALID"), (3, 1, "SAME"), (2, 2, "SAME")]
+    options = [(3, 2, "SAME"), (2, 1, "VALID"), (3, 1, "SAME"), (2, 2, "SAME"), (3, 3, "VALID")]
     check_against_jax({f"pool{i}": (_pool(*o), (x,)) for i, o in enumerate(options)}, 1e-6)
 
 
@@ -178,3 +179,68 @@ def test_long_sums_keep_their_digits():
     wanted = 7 + np.sum(x.astype(float) ** 2)
     assert abs(Program(legalized(text))("sum", x) / wanted - 1) < 2e-6
     assert abs(Program(text)("sum", x) / wanted - 1) > 1e-4, "IREE adds up better now: long_sum may no longer be needed"
+
+
+FAULTS = {
+    "sum_of_products": """func.func @f(%a: tensor<7xf32>, %b: tensor<5x7xf32>) -> tensor<f32> {
+      %z = stablehlo.constant dense<0.0> : tensor<f32>
+      %0 = stablehlo.broadcast_in_dim %a, dims = [1] : (tensor<7xf32>) -> tensor<5x7xf32>
+      %e = stablehlo.exponential %0 : tensor<5x7xf32>
+      %1 = stablehlo.multiply %e, %b : tensor<5x7xf32>
+      %2 = stablehlo.reduce(%1 init: %z) applies stablehlo.add across dimensions = [0, 1]
+           : (tensor<5x7xf32>, tensor<f32>) -> tensor<f32>
+      return %2 : tensor<f32> }""",
+    "counter_to_unsigned": """func.func @f(%n: tensor<i32>, %v: tensor<4xui64>) -> tensor<4xui64> {
+      %c0 = stablehlo.constant dense<-1> : tensor<i32>
+      %r:2 = stablehlo.while(%i = %c0, %x = %v) : tensor<i32>, tensor<4xui64>
+      cond { %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+             stablehlo.return %p : tensor<i1> }
+      do { %one = stablehlo.constant dense<1> : tensor<i32>
+           %j = stablehlo.add %i, %one : tensor<i32>
+           %u = stablehlo.convert %j : (tensor<i32>) -> tensor<ui64>
+           %w = stablehlo.broadcast_in_dim %u, dims = [] : (tensor<ui64>) -> tensor<4xui64>
+           %y = stablehlo.add %x, %w : tensor<4xui64>
+           stablehlo.return %j, %y : tensor<i32>, tensor<4xui64> }
+      return %r#1 : tensor<4xui64> }""",
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_iree_still_refuses(name: str) -> None:
+    with pytest.raises(iree.compiler.CompilerToolError):
+        Program(FAULTS[name])
+
+
+def test_a_sum_of_products_with_a_vector() -> None:
+    a, b = rng.normal(size=7).astype(np.float32), rng.normal(size=(5, 7)).astype(np.float32)
+    got = Program(legalized(FAULTS["sum_of_products"]))("f", a, b)
+    np.testing.assert_allclose(got, (np.exp(a) * b).sum(), rtol=1e-5)
+
+
+def test_a_counter_becomes_unsigned() -> None:
+    v = np.arange(4, dtype=np.uint64)
+    assert Program(legalized(FAULTS["counter_to_unsigned"]))("f", np.int32(3), v).tolist() == (v + 6).tolist()
+
+
+def test_sums_that_are_broadcast_both_ways() -> None:
+    """Fused with what reads them, these were wrong everywhere."""
+    x, g = rng.normal(size=(96, 24)).astype(np.float32), rng.normal(size=(96, 96)).astype(np.float32)
+
+    def squared_distances(x):
+        s = jnp.sum(x * x, axis=1)
+        return s[:, None] + s[None] - 2 * (x @ x.T)
+
+    def weighted(x, g):
+        s = jnp.max(x, axis=1)
+        return jnp.sum((s[:, None] - 2 * s[None]) ** 2 * g, axis=1)
+
+    def outer(x):
+        s = x @ x[0]
+        return s[:, None] * s[None]
+
+    def stacked(x):
+        s = jnp.sum(x.reshape(8, 12, 24), axis=2)
+        return s[:, :, None] - s[:, None]
+
+    cases = {f.__name__: (f, (x, g)[:n]) for f, n in ((squared_distances, 1), (weighted, 2), (outer, 1), (stacked, 1))}
+    check_against_jax(cases, 1e-5)

@@ -56,6 +56,14 @@ def test_structured() -> None:
     check_against_jax(
         {
             "sort": (jnp.sort, (x,)),
+            # What crashed the compiler, or it refused: a sort by all bits of an odd length, a matrix that is turned round
+            # and used twice, and numbers made of a comparison (SIGSEGV, "write affecting operations", "arith.sitofp").
+            "odd_sort": (lambda a: jnp.sort(a * a * a), (x[:7],)),
+            "turned": (
+                lambda a, b: lax.linalg.triangular_solve(a, b, left_side=True, transpose_a=True),
+                (a[:3, :3] + 2 * np.eye(3, dtype=np.float32), a[:3, :1]),
+            ),
+            "identity": (lambda a: a @ a + jnp.eye(3, dtype=a.dtype) * a, (a[:3, :3],)),
             # Small: lavapipe takes a minute to compile the shaders of a larger one.
             "cholesky": (lambda a: lax.linalg.cholesky(a @ a.T + 4 * jnp.eye(4, dtype=a.dtype)), (a[:4, :4],)),
             "fft": (jnp.fft.fft, (x[:12].astype(np.complex64),)),

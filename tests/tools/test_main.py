@@ -189,6 +189,61 @@ class TestErrors:
         assert "float32[3], got float32[2]" in fails(capsys, "run", "cube.vmfb", "--input=[1, 2]")
 
 
+class TestVerify:
+    def test_several_targets(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        targets = ["--target=cuda:sm_90", "--target=cpu{cpu=generic}", "--target=cpu{cpu=generic reassociate=false}"]
+        arguments = ["--spec=f32[3]", "--transform=value_and_grad", "-o", "cube.zip", *targets]
+        assert tool.main(["compile", "model.py:cube", *arguments]) == 0
+        assert tool.main(["verify", "cube.zip"]) == 0
+        lines = [line.split(maxsplit=3) for line in capsys.readouterr().out.splitlines()]
+        assert [line[0] for line in lines[2:]] == ["manifest", *["file"] * 4, *["target"] * 3, "cube", "cube"]
+        text = "\n".join(map(" ".join, lines))
+        assert "target cuda-sm_90 skipped the artifact requires a CUDA device, got none" in text
+        assert "fits this machine" in text
+        assert text.count("agrees with its StableHLO (relative error ") == 2
+        assert tool.main(["info", "cube.zip"]) == 0
+        text = capsys.readouterr().out
+        assert [text.count(label) for label in ("cuda-sm_90", "reassociate=False")] == [1, 1]
+        assert tool.main(["run", "cube.zip", "--target=cpu", "--input=[1,2,3]"]) == 0
+        assert "[ 3. 12. 27.]" in capsys.readouterr().out
+
+    def test_a_prepared_hessian_has_a_state(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert tool.main(["compile", "model.py:cube", "--spec=f64[3]", "--hvp-module=2", "-o", "hvp"]) == 0
+        assert tool.main(["verify", "hvp"]) == 0
+        text = capsys.readouterr().out
+        assert "apply_block on cpu" in text
+        assert "failed" not in text
+
+    def test_what_is_wrong(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        arguments = ["--spec=f32[3]", "--target=cpu{cpu=generic}"]
+        assert tool.main(["compile", "model.py:cube", *arguments, "-o", "cube"]) == 0
+        assert tool.main(["compile", "model.py:cube", *arguments, "--transform=grad", "--name=cube", "-o", "other"]) == 0
+        code, good = Path("cube.vmfb"), Path("cube.vmfb").read_bytes()
+        code.write_bytes(good[:-1] + b"!")
+        assert tool.main(["verify", "cube"]) == 1
+        assert "another SHA-256" in capsys.readouterr().out
+        code.write_bytes(good)
+        # A module that is whole, of its manifest, but not of its StableHLO.
+        manifest, other = json.loads(Path("cube.json").read_text()), json.loads(Path("other.json").read_text())
+        Path("cube.mlirbc").write_bytes(Path("other.mlirbc").read_bytes())
+        Path("cube.json").write_text(json.dumps(manifest | {"stablehlo": other["stablehlo"]}))
+        assert tool.main(["verify", "cube"]) == 1
+        assert "cube on cpu-generic" in capsys.readouterr().out
+        manifest["code"][0]["target"]["triple"] = "sparc-linux-gnu"
+        Path("cube.json").write_text(json.dumps(manifest))
+        assert tool.main(["verify", "cube"]) == 1
+        assert "no target of 1 fits this machine" in capsys.readouterr().out
+        assert "which does not exist" in fails(capsys, "verify", "nothing.zip")
+
+    def test_without_the_compiler(
+        self, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert tool.main(["compile", "model.py:cube", "--spec=f32[3]", "--target=cpu{cpu=generic}"]) == 0
+        monkeypatch.setattr("nabla_mlir.tools.verify.importlib.util.find_spec", lambda name: None)
+        assert tool.main(["verify", "cube.vmfb"]) == 0
+        assert "runs, finite results; not compared: no compiler here" in capsys.readouterr().out
+
+
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
     assert tool.main(["doctor"]) == 0
     text = capsys.readouterr().out

@@ -1,0 +1,116 @@
+"""What the benchmarks share: the command line, the inputs, the clock, and what is shown and kept."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from workload import Workload
+from workloads import WORKLOADS
+from workloads_sweep import SWEEP
+
+HERE = Path(__file__).parent
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+
+
+def parse(description: str, quick: str) -> tuple[argparse.Namespace, list[Workload]]:
+    """The options of the command line, and the workloads that it chooses; makes the folder for the results."""
+    known = {w.name: w for w in (*WORKLOADS, *SWEEP)}
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"some of {', '.join(known)}")
+    parser.add_argument("--sweep", action="store_true", help="the second set of workloads instead of the first")
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--out", type=Path, default=HERE / "results", help="the folder for the results")
+    options = parser.parse_args()
+    if unknown := set(options.only or ()) - set(known):
+        parser.error(f"--only requires names among {', '.join(known)}, got {', '.join(sorted(unknown))}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    if options.only:
+        return options, [known[name] for name in options.only]
+    return options, [w for w in (SWEEP if options.sweep else WORKLOADS) if w.quick or not options.quick]
+
+
+def direction(tree: Any) -> Any:
+    """Random numbers in the place of those of a pytree."""
+    import jax
+
+    rng = np.random.default_rng(7)
+    return jax.tree.map(lambda a: rng.normal(size=a.shape).astype(a.dtype), tree)
+
+
+def flat(tree: Any) -> np.ndarray:
+    """All numbers of a pytree as one f64 vector."""
+    import jax
+
+    return np.concatenate([np.ravel(np.asarray(x)).astype(np.float64) for x in jax.tree.leaves(tree)])
+
+
+def relative_error(found: np.ndarray, wanted: np.ndarray) -> float:
+    """The norm of the difference over that of what is wanted."""
+    return float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
+
+
+def interleaved(calls: Mapping[str, Callable[[], Any]], quick: bool) -> dict[str, float]:
+    """The median time of each call in its best round; rounds take turns, so that a disturbance meets all calls."""
+    rounds, length = (5, 0.01) if quick else (25, 0.02)
+    best = dict.fromkeys(calls, float("inf"))
+    for _ in range(rounds):
+        for name, call in calls.items():
+            call()
+            times, end = [], time.perf_counter() + length
+            while (start := time.perf_counter()) < end or len(times) < 3:
+                call()
+                times.append(time.perf_counter() - start)
+            best[name] = min(best[name], float(np.median(times)))
+    return best
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """Of positive numbers."""
+    return float(np.exp(np.mean(np.log(ratios))))
+
+
+def save(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes JSON, with the versions and the machine before the rest."""
+    versions = {name: version(name) for name in ("nabla-mlir", "iree-base-compiler", "jax", "numpy")}
+    machine = {"machine": platform.machine(), "cores": cores(), "python": platform.python_version()}
+    path.write_text(json.dumps({"versions": versions, "machine": machine, **content}, indent=1) + "\n")
+    console.print(f"Written: {path}")
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def draw(titles: Sequence[str], ratios: Mapping[str, Sequence[float | None]], label: str, path: Path) -> None:
+    """Ratios as bars, one group of them for each title."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    width = 0.8 / len(ratios)
+    figure, axes = pyplot.subplots(figsize=(9, 0.2 * len(ratios) * len(titles) + 1.6), layout="constrained")
+    shades = pyplot.get_cmap("Blues")(np.linspace(0.35, 0.95, len(ratios)))
+    for i, (name, values) in enumerate(ratios.items()):
+        places = np.arange(len(titles)) + (i - (len(ratios) - 1) / 2) * width
+        lengths = [np.nan if value is None else value for value in values]
+        bars = axes.barh(places, lengths, 0.93 * width, label=name, color=shades[i])
+        axes.bar_label(bars, fmt="%.2f", padding=2, fontsize=6)
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set(yticks=range(len(titles)), yticklabels=titles, xscale="log", xlabel=label)
+    axes.invert_yaxis()
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=150)
+    console.print(f"Written: {path}")

@@ -1,0 +1,188 @@
+"""An artifact on disk: files beside each other, in a folder of their own, or in one archive.
+
+hvp.json         the manifest
+hvp.vmfb         what IREE runs; with several targets one file for each, such as hvp.cpu-znver5.vmfb
+hvp.mlirbc       the StableHLO it was compiled from, if it was saved: for other targets and transforms
+
+A path that ends in .zip stands for an archive of these files, as unzip reads it; a folder for the same files inside it;
+any other path for their common stem.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import secrets
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from nabla_mlir.errors import DeployError
+from nabla_mlir.manifest import SAVE_AGAIN, Code, Manifest
+
+_ENDINGS = (".vmfb", ".json")
+
+
+def save_artifact(
+    path: str | os.PathLike[str], vmfbs: Sequence[bytes], manifest: Manifest, stablehlo: bytes = b""
+) -> Path:
+    """Writes an artifact; returns the path that loads it. The names and checksums in the manifest are filled in.
+
+    Args:
+      path: NAME.zip for a single file; a folder, or a name that ends in a slash; or the stem of files, with or without
+        .vmfb.
+      vmfbs: for each code of the manifest its content.
+      manifest: what the artifact offers.
+      stablehlo: the bytecode of the module it was compiled from.
+
+    A file appears whole or not at all; a mixture of two artifacts fails the checksum when it is loaded.
+    """
+    place, stem = _place(path, os.fspath(path).endswith(("/", os.sep)))
+    codes = tuple(
+        replace(code, file=name, sha256=_sha256(vmfb))
+        for code, name, vmfb in zip(manifest.code, _names(stem, manifest.code), vmfbs, strict=True)
+    )
+    manifest = replace(manifest, code=codes, stablehlo=_sha256(stablehlo) if stablehlo else "")
+    files = {code.file: vmfb for code, vmfb in zip(codes, vmfbs, strict=True)}
+    files |= {f"{stem}.json": manifest.to_json().encode()} | ({f"{stem}.mlirbc": stablehlo} if stablehlo else {})
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.suffix == ".zip":
+        _replace(place, functools.partial(_write_archive, files=files))
+        return place
+    place.mkdir(exist_ok=True)
+    for name, data in files.items():
+        _replace(place / name, functools.partial(_write_bytes, data=data))
+    return place / (codes[0].file if len(codes) == 1 else f"{stem}.json")
+
+
+class Artifact:
+    """A saved artifact that can be read; its files are checked against the manifest as they are.
+
+    Args:
+      path: the .zip, the folder, the manifest, the .vmfb of the only target, or their common stem.
+
+    Raises:
+      DeployError: there is no artifact, or its manifest is missing, damaged or of a newer release.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self._place, self._stem = _place(path)
+        if Path(path).is_dir() or self._place.suffix == ".zip":
+            self._stem = self._only_stem()
+        self.manifest = self._manifest()
+
+    def vmfb(self, code: Code) -> bytes:
+        """The code for one target. Raises DeployError if it is missing or damaged."""
+        return self._checked(code.file, code.sha256, "load")
+
+    def stablehlo(self) -> bytes:
+        """The StableHLO as bytecode. Raises DeployError if it was not saved, is missing or damaged."""
+        if not self.manifest.stablehlo:
+            raise DeployError(
+                f"lower requires the StableHLO of an artifact, got {self._stem}, which was saved without."
+            )
+        return self._checked(f"{self._stem}.mlirbc", self.manifest.stablehlo, "lower")
+
+    def _manifest(self) -> Manifest:
+        name = f"{self._stem}.json"
+        data = self._read(name)
+        where = str(self._place / name)
+        if data is None and self._read(f"{self._stem}.vmfb") is not None:
+            raise DeployError(
+                f"load requires the manifest beside the artifact, got {self._stem}.vmfb without {name}.",
+                help=f"copy {name} too, or use Executable.load for a module without a manifest.",
+            )
+        if data is None:
+            raise DeployError(f"load requires an artifact, got {where}, which does not exist.", help="check the path.")
+        try:
+            return Manifest.from_json(data.decode(), where)
+        except UnicodeDecodeError:
+            raise DeployError(f"{where} requires the JSON of a manifest, got binary data.", help=SAVE_AGAIN) from None
+
+    def _only_stem(self) -> str:
+        """The stem of the only manifest in a folder or an archive."""
+        try:
+            found = [name[:-5] for name in self._listed() if name.endswith(".json")]
+        except FileNotFoundError:
+            raise DeployError(
+                f"load requires an artifact, got {self._place}, which does not exist.", help="check the path."
+            ) from None
+        except zipfile.BadZipFile as error:
+            raise DeployError(f"load requires an archive, got {self._place}: {error}.", help=SAVE_AGAIN) from None
+        if len(found) != 1:
+            names = ", ".join(f"{name}.json" for name in sorted(found)) or "none"
+            raise DeployError(f"load requires one manifest in {self._place}, got {names}.", help="name the manifest.")
+        return found[0]
+
+    def _listed(self) -> list[str]:
+        if self._place.suffix != ".zip":
+            return os.listdir(self._place)
+        with zipfile.ZipFile(self._place) as archive:
+            return archive.namelist()
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            if self._place.suffix != ".zip":
+                return (self._place / name).read_bytes()
+            with zipfile.ZipFile(self._place) as archive:
+                return archive.read(name)
+        except (FileNotFoundError, NotADirectoryError, KeyError):
+            return None
+        except zipfile.BadZipFile as error:
+            raise DeployError(f"{self._place} requires a whole archive, got: {error}.", help=SAVE_AGAIN) from None
+
+    def _checked(self, name: str, sha256: str, who: str) -> bytes:
+        data = self._read(name)
+        if data is None:
+            raise DeployError(f"{who} requires the file {self._place / name}, which does not exist.", help=SAVE_AGAIN)
+        if _sha256(data) != sha256:
+            raise DeployError(
+                f"{self._place / name} requires the content that its manifest names, got another SHA-256 "
+                f"({len(data)} bytes).", help=f"the file is damaged or belongs to another manifest: {SAVE_AGAIN}",
+            )  # fmt: skip
+        return data
+
+
+def _place(path: str | os.PathLike[str], folder: bool = False) -> tuple[Path, str]:
+    """The folder or archive that holds the files, and their stem."""
+    path = Path(path)
+    if path.suffix == ".zip":
+        return path, path.stem
+    if folder or path.is_dir():
+        return path, path.resolve().name
+    return path.parent, path.stem if path.suffix in _ENDINGS else path.name
+
+
+def _names(stem: str, codes: Sequence[Code]) -> list[str]:
+    """The names of the files of code: by label if there are several, numbered where these are the same."""
+    if len(codes) == 1:
+        return [f"{stem}.vmfb"]
+    labels = [code.label for code in codes]
+    numbered = [f"{x}-{labels[: i + 1].count(x)}" if labels.count(x) > 1 else x for i, x in enumerate(labels)]
+    return [f"{stem}.{name}.vmfb" for name in numbered]
+
+
+def _replace(file: Path, write: Callable[[Path], object]) -> None:
+    """Writes a file aside and moves it into place."""
+    temporary = file.with_name(f".{file.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        write(temporary)
+        os.replace(temporary, file)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write_bytes(file: Path, data: bytes) -> None:
+    file.write_bytes(data)
+
+
+def _write_archive(file: Path, files: dict[str, bytes]) -> None:
+    with zipfile.ZipFile(file, "w") as archive:  # stored as they are, each with the date 1980: the same bytes each time
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

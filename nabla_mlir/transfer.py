@@ -1,0 +1,116 @@
+"""What goes into a call and comes out: values of the caller's as arrays, and memory of his for the results.
+
+Needs only NumPy and IREE's runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.array import Array, Device
+from nabla_mlir.errors import DeployError, DtypeError, ShapeError
+from nabla_mlir.manifest import Leaf
+
+# ---------------------------------------------------------------- values
+
+
+class DeployShapeError(DeployError, ShapeError):
+    """An array passed to an artifact has another shape than it was compiled for."""
+
+
+class DeployDtypeError(DeployError, DtypeError):
+    """An array passed to an artifact has another dtype than it was compiled for."""
+
+
+_SCALARS = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
+
+
+def as_array(value: Any, spec: Leaf, dtype: np.dtype, problems: list[tuple[type[Exception], str]]) -> Any:
+    """The leaf as a NumPy array. A Python scalar takes the declared dtype if that has its kind and range."""
+    kinds = _SCALARS.get(type(value))
+    if kinds is None:
+        try:
+            return np.asarray(value)
+        except (TypeError, ValueError):
+            problems.append((DtypeError, f"{spec.name} requires {spec}, got {type(value).__name__}"))
+            return np.zeros(spec.shape, dtype)
+    kind = "f" if dtype.kind == "V" else dtype.kind
+    if kind in kinds:
+        try:
+            return np.array(value, dtype)
+        except OverflowError:
+            problems.append((DtypeError, f"{spec.name} requires {spec}, got {value}, which is out of its range"))
+    else:
+        problems.append((DtypeError, f"{spec.name} requires {spec}, got a Python {type(value).__name__}"))
+    return np.zeros(spec.shape, dtype)
+
+
+def mismatch(leaf: Any, spec: Leaf) -> tuple[type[Exception], str]:
+    """The kind of error and the words for an array of another shape or dtype."""
+    got = Leaf(spec.name, leaf.shape, leaf.dtype.name)
+    kind: type[Exception] = DtypeError if got.dtype != spec.dtype else ShapeError
+    return kind, f"{spec.name} requires {spec}, got {got}"
+
+
+# ---------------------------------------------------------------- memory for results
+
+_LEND = 1 << 16  # bytes from which lending memory is faster than copying from a buffer
+
+
+def memory_of(target: Any, where: Device) -> Array:
+    """The array that a call writes for `target`: itself; much memory, if it is aligned, lent; else a buffer."""
+    if isinstance(target, Array):
+        return target
+    lent = Array.lent(target, where) if target.nbytes >= _LEND else None
+    return Array.empty(target.shape, target.dtype, where) if lent is None else lent
+
+
+def fill(target: Any, memory: Array, version: int | None) -> Array:
+    """What the call returns for `target`, whose `memory` it has written."""
+    memory.written(version)
+    if isinstance(target, np.ndarray) and not np.may_share_memory(target, memory.numpy()):
+        np.copyto(target, memory.numpy())
+    return memory
+
+
+def check_storage(name: str, targets: Sequence[Any], inputs: Sequence[Any], where: Device) -> None:
+    """Refuses what cannot be written, and memory that is also an argument or another result.
+
+    Raises:
+      DeployError: with the reason.
+    """
+    for i, target in enumerate(targets):
+        problem = _problem(target, where)
+        if problem is None and any(_overlap(target, x) for x in inputs):
+            problem = "memory that is also an argument"
+        if problem is None and any(_overlap(target, x) for x in targets[:i]):
+            problem = "memory that is also that of another result"
+        if problem is not None:
+            raise DeployError(
+                f"{name} requires memory of its own for each result, got {problem}.",
+                help="give contiguous, writable NumPy arrays, or Array.empty(shape, dtype, device).",
+            )
+
+
+def _problem(target: Any, where: Device) -> str | None:
+    if isinstance(target, Array):
+        on_host = target.device.is_host and where.is_host
+        return None if target.device is where or on_host else f"an array on {target.device.driver}"
+    if not isinstance(target, np.ndarray):
+        return f"{type(target).__name__}, which has none"
+    if not target.flags.writeable:
+        return "an array that is read-only"
+    if not target.flags.c_contiguous or not target.dtype.isnative:
+        return "an array that is not contiguous"
+    return None
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    """Whether two arrays share memory; only the host's can be looked at, on a device an array overlaps with itself."""
+    if a is b:
+        return True
+    left, right = (x.numpy() if isinstance(x, Array) and x.device.is_host else x for x in (a, b))
+    return isinstance(left, np.ndarray) and isinstance(right, np.ndarray) and np.may_share_memory(left, right)
