@@ -163,10 +163,10 @@ def _trace_backward(
         incoming = [wrap(a) for a in block.arguments]
         for i, ct, mask in zip(carries, incoming, masks, strict=False):
             accumulate(cotangents, mapping.get(returned[i], returned[i]), masked(ct, mask), active)
-        for i, ct in tapes.items():
-            if isinstance(ct, Tensor):
+        for i, rows in tapes.items():
+            if isinstance(rows, Tensor):
                 _, row, *place = (mapping.get(v, v) for v in _made(returned[i]).operands)
-                read = dynamic_slice(ct, *map(wrap, place), slice_sizes=wrap(row).shape)
+                read = dynamic_slice(rows, *map(wrap, place), slice_sizes=wrap(row).shape)
                 accumulate(cotangents, row, read, active)
         pull_back(cloned, active, cotangents)
         outs = [materialize(cotangents.get(mapping[arguments[i]], ZERO), wrap(arguments[i])) for i in carries]
