@@ -156,11 +156,15 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
     """Narrow floats are rounded after every addition; on Vulkan grouped ones are all zeros.
 
     A depthwise kernel is not turned round where window_reversal asks for it, and no other tiles for a GPU: it is turned
-    round beforehand.
+    round beforehand. Complex values are padded beforehand too: the padding of a convolution kills the compiler.
     """
     x, kernel = operands(op)
     result = Val(op.results[0])
     attributes = attributes_of(op)
+    if result.dtype.kind == "c" and x.static:
+        x = _padded(x, attributes)
+        if x.value != op.operands[0]:
+            return Val(b.make(op.name, [x, kernel], [op.results[0].type], attributes).results[0])
     if _is_narrow(result.dtype):
         made = b.make(op.name, [x, kernel], [b.like(result, F32)], attributes)
         return b.convert(Val(made.results[0]), result.dtype)
@@ -190,6 +194,19 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
         shape = [s // count if d == feature else s for d, s in enumerate(result.shape)]
         parts.append(Val(b.make(op.name, [left, right], [tensor_type(shape, result.dtype)], attributes).results[0]))
     return b.concat(parts, feature)
+
+
+def _padded(x: Val, attributes: dict[str, ir.Attribute]) -> Val:
+    """The operand of a convolution with its padding, which is taken out of the attributes, and what lies between."""
+    places = hlo.ConvDims.decode(attributes["dimension_numbers"])[0]
+    spatial = [places.index(k) for k in range(x.rank - 2)]
+    amounts = {"padding": hlo.Padding, "lhs_dilation": hlo.I64Array}
+    given = {name: codec.decode(attributes.pop(name)) for name, codec in amounts.items() if name in attributes}
+    low, high, interior = ([0] * x.rank for _ in range(3))
+    for k, d in enumerate(spatial):
+        low[d], high[d] = given.get("padding", [(0, 0)] * x.rank)[k]
+        interior[d] = given.get("lhs_dilation", [1] * x.rank)[k] - 1
+    return b.pad(x, low, high, interior)
 
 
 def _part(x: Val, dim: int, i: int, count: int) -> Val:

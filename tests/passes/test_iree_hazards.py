@@ -10,6 +10,7 @@ import pytest
 from legalize_support import legalized
 
 from nabla_mlir.compiler import compile_module
+from nabla_mlir.devices import vulkan_devices
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import CompileError, ImportIRError, RuleMissingError
 from nabla_mlir.importing import from_stablehlo
@@ -99,6 +100,17 @@ refused(
       %0 = stablehlo.pad %x, %z, low = [2], high = [3], interior = [0] : (tensor<3xcomplex<f32>>, tensor<complex<f32>>) -> {C8}
       return %0 : {C8}"""),
     ALL, (c3,), np.concatenate([[2 + 1j] * 2, c3, [2 + 1j] * 3]),
+)  # fmt: skip
+x6 = (rng.normal(size=6) + 1j * rng.normal(size=6)).astype(np.complex64)
+refused(
+    "padding of a complex convolution",
+    function("f", "%x: tensor<1x6x1xcomplex<f32>>", "tensor<1x6x1xcomplex<f32>>", """%k = stablehlo.constant dense<[[[(1.0, 0.0)]], [[(0.0, 2.0)]], [[(1.0, -1.0)]]]>
+          : tensor<3x1x1xcomplex<f32>>
+      %0 = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {pad = [[1, 1]]}
+          {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+          : (tensor<1x6x1xcomplex<f32>>, tensor<3x1x1xcomplex<f32>>) -> tensor<1x6x1xcomplex<f32>>
+      return %0 : tensor<1x6x1xcomplex<f32>>"""),
+    CPU_ONLY, (x6[None, :, None],), np.convolve(x6, [1 - 1j, 2j, 1], "same")[None, :, None],
 )  # fmt: skip
 h3 = np.array([0.5, -1.0, 448.0], np.float16)
 refused(
@@ -204,3 +216,90 @@ def test_a_shape_that_is_not_known_is_refused() -> None:
     text = "func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> { %0 = stablehlo.tanh %x : tensor<?xf32>\n return %0 : tensor<?xf32> }"
     with pytest.raises(ImportIRError, match=r"static shape"):
         from_stablehlo(text, "f")
+
+
+# What IREE refuses and other tests have right: `test_legalize_structured.py`, `_indexing`, `_lapack` and `_vulkan`.
+REFUSED_ELSEWHERE = {
+    "batch_norm_grad": (CPU(), """func.func @f(%x: tensor<4x3xf32>, %s: tensor<3xf32>) -> tensor<4x3xf32> {
+      %0:3 = "stablehlo.batch_norm_grad"(%x, %s, %s, %s, %x) {epsilon = 0.1 : f32, feature_index = 1 : i64}
+        : (tensor<4x3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<4x3xf32>)
+        -> (tensor<4x3xf32>, tensor<3xf32>, tensor<3xf32>)
+      return %0#0 : tensor<4x3xf32> }"""),
+    "a scatter of two operands": (CPU(), """func.func @f(%x: tensor<4xf32>, %y: tensor<1xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+      %i = stablehlo.constant dense<1> : tensor<1x1xi32>
+      %0:2 = "stablehlo.scatter"(%x, %x, %i, %y, %y) ({
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<f32>, %d: tensor<f32>):
+        stablehlo.return %c, %d : tensor<f32>, tensor<f32>
+      }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0],
+          index_vector_dim = 1>, indices_are_sorted = false, unique_indices = false}
+        : (tensor<4xf32>, tensor<4xf32>, tensor<1x1xi32>, tensor<1xf32>, tensor<1xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+      return %0#0, %0#1 : tensor<4xf32>, tensor<4xf32> }"""),
+    "lapack": (CPU(), """func.func @f(%x: tensor<3x3xf32>) -> (tensor<3x3xf32>, tensor<i32>) {
+      %0:2 = stablehlo.custom_call @lapack_spotrf_ffi(%x) {mhlo.backend_config = {uplo = 76 : ui8}}
+        : (tensor<3x3xf32>) -> (tensor<3x3xf32>, tensor<i32>)
+      return %0#0, %0#1 : tensor<3x3xf32>, tensor<i32> }"""),
+    "f64 on Vulkan": (Vulkan("lavapipe"), """func.func @f(%x: tensor<3xf64>) -> tensor<3xf64> {
+      %0 = stablehlo.exponential %x : tensor<3xf64>
+      return %0 : tensor<3xf64> }"""),
+    "leading zeros of 64 bits on Vulkan": (Vulkan("lavapipe"), """func.func @f(%x: tensor<3xi64>) -> tensor<3xi64> {
+      %0 = stablehlo.count_leading_zeros %x : tensor<3xi64>
+      return %0 : tensor<3xi64> }"""),
+    "float8 on CUDA": (CUDA("sm_80"), """func.func @f(%x: tensor<3xf32>) -> tensor<3xf8E5M2> {
+      %0 = stablehlo.convert %x : (tensor<3xf32>) -> tensor<3xf8E5M2>
+      return %0 : tensor<3xf8E5M2> }"""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED_ELSEWHERE)
+def test_iree_still_refuses_what_others_have_right(name: str) -> None:
+    target, text = REFUSED_ELSEWHERE[name]
+    with pytest.raises(CompileError):
+        compile_module(text, target, cache=False)
+
+
+ON_VULKAN = """
+func.func @sort(%x: tensor<1000xf32>) -> tensor<1000xf32> {
+  %y = stablehlo.negate %x : tensor<1000xf32>
+  %0 = "stablehlo.sort"(%y) ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %c = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  }) {dimension = 0 : i64, is_stable = false} : (tensor<1000xf32>) -> tensor<1000xf32>
+  return %0 : tensor<1000xf32> }
+func.func @grouped(%x: tensor<1x8x4xf32>, %k: tensor<3x2x4xf32>) -> tensor<1x6x4xf32> {
+  %0 = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {}
+       {batch_group_count = 1 : i64, feature_group_count = 2 : i64}
+       : (tensor<1x8x4xf32>, tensor<3x2x4xf32>) -> tensor<1x6x4xf32>
+  return %0 : tensor<1x6x4xf32> }
+func.func @log1p(%x: tensor<1xf32>) -> tensor<1xf32> {
+  %0 = stablehlo.log_plus_one %x : tensor<1xf32>
+  return %0 : tensor<1xf32> }
+func.func @remainder(%x: tensor<1xf32>, %y: tensor<1xf32>) -> tensor<1xf32> {
+  %0 = stablehlo.remainder %x, %y : tensor<1xf32>
+  return %0 : tensor<1xf32> }
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.vulkan
+def test_vulkan_is_still_wrong() -> None:
+    try:
+        vulkan_devices()
+    except OSError as error:
+        pytest.skip(f"no Vulkan device: {error}")
+    x, k = rng.normal(size=(1, 8, 4)).astype(np.float32), rng.normal(size=(3, 2, 4)).astype(np.float32)
+    windows = np.stack([x[0, i : i + 3] for i in range(6)])
+    halves = [np.einsum("wki,kio->wo", windows[..., 2 * g : 2 * g + 2], k[..., 2 * g : 2 * g + 2]) for g in (0, 1)]
+    long, small, one = rng.normal(size=1000).astype(np.float32), np.float32([1e-7]), np.float32([1])
+    calls = {
+        "sort": ([long], np.sort(-long)),
+        "grouped": ([x, k], np.concatenate(halves, 1)[None]),
+        "log1p": ([small], np.log1p(small)),
+        "remainder": ([one, np.float32([np.inf])], one),
+    }
+    original = Executable.load(compile_module(ON_VULKAN, Vulkan(), cache=False), "vulkan")
+    legal = Executable.load(compile_module(legalized(ON_VULKAN, "vulkan"), Vulkan(), cache=False), "vulkan")
+    for executable, right in ((original, False), (legal, True)):
+        for name, (arguments, want) in calls.items():
+            got = np.asarray(executable.function(name)(arguments)[0])
+            assert np.allclose(got, want, rtol=1e-5, atol=1e-30 if name == "log1p" else 1e-5) == right, name
