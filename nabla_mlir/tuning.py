@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,7 +52,7 @@ class Tuned:
 
 
 def tune(
-    module: ir.Module, functions: dict[str, Sequence[Spec]], target: Target, flags: Sequence[str], cache: bool
+    module: ir.Module, functions: Mapping[str, Sequence[Spec]], target: Target, flags: Sequence[str], cache: bool
 ) -> Tuned:
     """Compiles a lowered module in each form and keeps the fastest whose results are those of the default.
 
@@ -93,16 +93,17 @@ def tune(
     return Tuned(*made[best.form], best.driver, tuple(trials))
 
 
-def _timed(vmfb: bytes, functions: dict[str, Sequence[Spec]], driver: str) -> tuple[float, list[np.ndarray], str]:
+def _timed(vmfb: bytes, functions: Mapping[str, Sequence[Spec]], driver: str) -> tuple[float, list[np.ndarray], str]:
     """The sum of the median times of the functions, all results, and what went wrong."""
     executable = Executable.load(vmfb, driver)
-    total, results = 0.0, []
+    total, results = 0.0, list[np.ndarray]()
     for name, specs in functions.items():
         call, rng = executable.function(name), np.random.default_rng(0)
         arguments = [Array.from_numpy(_numbers(rng, spec), executable.device) for spec in specs]
         try:
             results += [np.asarray(r) for r in call(arguments)]
-            times, end = [], time.perf_counter() + _SECONDS
+            times: list[float] = []
+            end = time.perf_counter() + _SECONDS
             while (start := time.perf_counter()) < end or len(times) < 3:
                 call(arguments)
                 times.append(time.perf_counter() - start)

@@ -147,7 +147,8 @@ def shortest(call: Callable[[], Any], times: int) -> float:
 def median(call: Callable[[], Any], seconds: float = _SECONDS) -> float:
     """The median seconds of the calls that fit the time, after one that is not counted."""
     call()
-    found, end = [], time.perf_counter() + seconds
+    found: list[float] = []
+    end = time.perf_counter() + seconds
     while (start := time.perf_counter()) < end or len(found) < 3:
         call()
         found.append(time.perf_counter() - start)
