@@ -9,11 +9,18 @@ import numpy as np
 from iree.compiler import ir
 from iree.compiler.dialects import arith, linalg
 
-from nabla_mlir.dialects.builder import Val, cut, full, reshape
+from nabla_mlir.dialects.builder import Val, cut, dot, full, reshape, swap
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.passes.schedule_tiles import SMALL, Tiles, columns_times_vector, matrix_product, rows_times_vector
+from nabla_mlir.passes.schedule_tiles import (
+    SMALL,
+    Tiles,
+    columns_times_vector,
+    is_better_swapped,
+    matrix_product,
+    rows_times_vector,
+)
 
 # As many vectors at once as accumulators fit registers.
 _VECTORS = 4
@@ -86,15 +93,19 @@ class MatrixMatrix:
     axes: tuple[int, int]
 
     def build(self, vector_bytes: int) -> None:
-        """Replaces the product, if there are tiles for it."""
+        """Replaces the product, if there are tiles for it, or if IREE is faster with the factors swapped."""
         lhs, rhs = map(Val, self.op.operands)
         (left, dtype), (right, _) = shape_and_dtype(lhs.type), shape_and_dtype(rhs.type)
         (lc, rc) = self.axes
-        rows, columns, length = left[1 - lc], right[1 - rc], left[lc]
-        tiles = matrix_product(rows, columns, length, vector_bytes // dtype.itemsize, transposed=rc == 1)
-        if tiles is None or rows * columns * length < SMALL:
+        rows, columns, length, lanes = left[1 - lc], right[1 - rc], left[lc], vector_bytes // dtype.itemsize
+        if rows * columns * length < SMALL:
             return
+        tiles = matrix_product(rows, columns, length, lanes, transposed=rc == 1)
         with ir.InsertionPoint(self.op), self.op.location:
+            if tiles is None:
+                if self.axes == (1, 1) and is_better_swapped(columns, length, lanes):
+                    _replace(self.op, swap(dot(rhs, swap(lhs), ([1], [0]))))
+                return
             places = "ki" if lc == 0 else "ik", "kj" if rc == 0 else "jk"
             (result,) = _generic(lhs, [rhs], [full(0, (rows, columns), dtype)], *places, "ij", tiles)
         _replace(self.op, result)
