@@ -206,7 +206,7 @@ def _module(
     family: Family, names: list[str], x: Any, data: tuple[Any, ...], block: int, limit: int | None,
     entry_points: Sequence[str],
 ) -> Prepared:  # fmt: skip
-    methods = _Methods(family, names, x, data, block, limit)
+    methods = Methods(family, names, x, data, block, limit)
     made = methods.all()
     unknown = [n for n in entry_points if n not in made]
     if unknown:
@@ -223,7 +223,7 @@ def load_prepared(source: Any, maker: str, point: tuple[Any, ...], target: str |
     return module_of(source if isinstance(source, Compiled) else source.compile(target))
 
 
-class _Methods:
+class Methods:
     """The entry points of a prepared product, from its two halves."""
 
     def __init__(self, family: Family, names: list[str], x: Any, data: tuple[Any, ...], block: int, limit: int | None):

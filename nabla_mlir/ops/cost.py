@@ -71,13 +71,13 @@ def cost_of_all(ops: Iterable[ir.Operation]) -> Cost:
 
 
 def written_by(ops: Iterable[ir.Operation]) -> tuple[int, int]:
-    """The bytes of the results that are computed, and their number; in a loop as often as it runs."""
+    """The bytes of the results that are computed, as often as they are, and the number of operations; a loop is one."""
     size = count = 0
     for op in ops:
         if op.name == "stablehlo.while":
             counter = find_counter(op)
-            inner, times = written_by(body_of(op.regions[1])[1]), 1 if counter is None else counter.trips
-            size, count = size + inner[0] * times, count + inner[1] * times
+            inner, _ = written_by(body_of(op.regions[1])[1])
+            size, count = size + inner * (1 if counter is None else counter.trips), count + 1
         elif op.name.startswith(("stablehlo.", "chlo.")) and op.name not in FREE | {"stablehlo.dynamic_slice"}:
             size, count = size + sum(map(bytes_of, op.results)), count + len(op.results)
     return size, count
