@@ -47,6 +47,13 @@ def needless(split: Split) -> list[str]:
     return list(_needless([o.operation for o in block.operations], set(arguments[residuals:]), 0))
 
 
+def needless_in(function: ir.Operation) -> list[str]:
+    """The operations of an entry point that depend on no argument, are not free, and do not read state."""
+    block = function.regions[0].blocks[0]
+    ops = [o.operation for o in block.operations if o.operation.name.startswith(("stablehlo.", "chlo."))]
+    return list(_needless(ops, set(block.arguments), 0))
+
+
 def _needless(ops: Sequence[ir.Operation], varying: set[ir.Value], depth: int) -> Iterator[str]:
     for op in ops:
         if op.name in ("func.return", "stablehlo.return"):

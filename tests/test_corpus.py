@@ -38,6 +38,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("corpus_xla.py:CorpusAdapter", ["--dtypes=f64"], 2000),
         ("corpus_xla.py:CorpusAdapter", ["--dtypes=f32", "--sample=30"], 120),
         ("corpus_adapter.py:CorpusAdapter", ["--dtypes=f32", "--sample=8"], 20),
+        ("corpus_prepared.py:CorpusAdapter", ["--steps=hvp", "--dtypes=f64", "--sample=30"], 25),
         ("corpus_targets.py:CUDAAdapter", ["--steps=primal", "--dtypes=f32", "--sample=6"], 4),
         pytest.param(
             "corpus_targets.py:VulkanAdapter",
@@ -46,7 +47,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
             marks=pytest.mark.vulkan,
         ),
     ],
-    ids=["f64", "f32", "iree", "cuda", "vulkan"],
+    ids=["f64", "f32", "iree", "prepared", "cuda", "vulkan"],
 )
 def test_every_step_passes(harness: Path, tmp_path: Path, adapter: str, arguments: list[str], steps: int) -> None:
     if "Vulkan" in adapter:

@@ -24,13 +24,23 @@ jax.config.update("jax_enable_x64", True)
 lapack.prepare_lapack_call("potrf_ffi", np.dtype(np.float64))  # XLA's custom calls of LAPACK find its routines then
 
 
-def compiled(text: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    """The function `main` of a StableHLO module, compiled."""
+def _load(text: str) -> Any:
     client = jax.devices("cpu")[0].client
     options = jax_compiler.get_compile_options(num_replicas=1, num_partitions=1)
     devices = xla_client.DeviceList(tuple(jax.devices("cpu")[:1]))
     public = text.replace("func.func @main", "func.func public @main")
-    executable = client.compile_and_load(public, devices, options)
+    return client.compile_and_load(public, devices, options)
+
+
+def cost_of(text: str) -> tuple[float, float]:
+    """Operations and bytes moved of the function `main` of a StableHLO module, as XLA counts them after fusion."""
+    cost = _load(text).cost_analysis()
+    return cost["flops"] + cost.get("transcendentals", 0.0), cost["bytes accessed"]
+
+
+def compiled(text: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    """The function `main` of a StableHLO module, compiled."""
+    executable = _load(text)
 
     def call(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         results = executable.execute_sharded([jax.device_put(np.asarray(x)) for x in inputs])

@@ -109,7 +109,8 @@ class FunctionCost:
       flops: floating-point operations.
       bytes: read and written by its operations, one after the other.
       state_bytes: of the state that it reads and writes.
-      peak_bytes: of the values that are alive at the same time: arguments, state, intermediate values and results.
+      peak_bytes: of the values that are alive at the same time: arguments, intermediate values, results, and state,
+        twice where it is replaced.
     """
 
     flops: int
@@ -124,7 +125,8 @@ def cost_of_function(func: ir.Operation) -> FunctionCost:
     ops = [op.operation for op in block.operations]
     total = cost_of_all(op for op in ops if op.name.startswith(("stablehlo.", "chlo.")))
     state = {op.attributes["global"].value: v for op in ops if op.name in _STATE for v in [*op.operands, *op.results]}
-    return FunctionCost(total.flops, total.bytes, sum(map(_bytes_or_zero, state.values())), _peak(block))
+    replaced = sum(_bytes_or_zero(v) for op in ops if op.name == _STATE[1] for v in op.operands)
+    return FunctionCost(total.flops, total.bytes, sum(map(_bytes_or_zero, state.values())), _peak(block) + replaced)
 
 
 _STATE = ("util.global.load", "util.global.store")

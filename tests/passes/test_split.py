@@ -213,6 +213,48 @@ def test_collected_factors_are_fewer_residuals() -> None:
     assert not needless(split)
 
 
+def test_a_known_choice_is_a_factor() -> None:
+    def f(x: Any, v: Any) -> Any:
+        a, b = nnp.sin(x), nnp.exp(x)
+        return [nnp.where(x > 0, v * a, nnp.where(x < -1, 0.0, v * b - v)) * b]
+
+    x, v = normal(40), normal(40)
+    module, split, _ = split_of(f, [x, v], [0])
+    inner = np.where(x < -1, 0, v * np.exp(x) - v)
+    np.testing.assert_allclose(run(module, [x, v])[0], np.where(x > 0, v * np.sin(x), inner) * np.exp(x), rtol=1e-12)
+    assert split.nbytes == x.nbytes
+    assert str(split.rest).count("stablehlo.") == 1
+    relu = split_of(lambda x, v: [nnp.where(x > 0, v, 0.0)], [x, v], [0])[1]
+    assert relu.nbytes == x.size, "the predicate alone is a byte for each element"
+
+
+def test_what_a_loop_stores_shares_a_tape() -> None:
+    def program(xp: Any, lib: Any, x: Any) -> Any:
+        def step(h: Any, row: Any) -> Any:
+            for _ in range(4):
+                h = xp.sin(h * row) + xp.exp(-h * h)
+            return h, xp.sum(h)
+
+        last, sums = lib.scan(step, x[0], x)
+        return xp.sum(last * last) + xp.sum(sums * sums)
+
+    x, v = normal(5, 3), normal(5, 3)
+    module, split, _ = split_of(hvp_of(program), [x, v], [0])
+    np.testing.assert_allclose(run(module, [x, v])[0], jax_hvp(program, x, v), rtol=1e-9, atol=1e-9)
+    residuals = len(split.rest.regions[0].blocks[0].arguments) - 1
+    assert split.nbytes > 10 * x.nbytes
+    assert residuals <= 6, "IREE's kernels take thirty buffers, and each stored value was one"
+
+
+def test_what_is_equal_is_stored_once() -> None:
+    def f(x: Any, v: Any) -> Any:
+        return [nnp.sum(v * nnp.sin(x), axis=0) @ x, nnp.sum(nnp.sin(x) * v) * v]
+
+    x, v = normal(4, 4), normal(4, 4)
+    split = split_of(f, [x, v], [0], factors=False)[1]
+    assert split.nbytes == 2 * x.nbytes  # x and its sine
+
+
 # ---------------------------------------------------------------- size, the cut, errors
 
 
