@@ -243,15 +243,16 @@ class _Halves:
         """What is known; a stored value in the region of an operation is mapped to its tape or slot behind that."""
         for op in ops:
             part = self.division.part(op)
-            if self.division.is_late(op):
+            unknown = part.unknown if part else self.division.twice.get(op.results[0]) if len(op.results) else None
+            if unknown is None and self.division.is_late(op):
                 continue
             with named("split", op.location):
-                if isinstance(part, Loop):
-                    self._known_loop(op, part, mapping)
-                elif isinstance(part, Choice):
-                    self._known_choice(op, part, mapping)
-                else:
+                if unknown is None:
                     clone_op(op, mapping)  # type: ignore[arg-type]  # any mutable mapping does
+                elif op.name == "stablehlo.while":
+                    self._known_loop(op, unknown, mapping)
+                else:
+                    self._known_choice(op, unknown, mapping)
 
     def rest(self, ops: Iterable[ir.Operation], mapping: Mapping) -> None:
         """What is not known, and what is computed again; stored values are in the mapping."""
@@ -276,11 +277,11 @@ class _Halves:
         rows = [p.counter.trips for p in parts if isinstance(p, Loop)]
         return full((*[len(box.members)] * box.axis, *rows, *shape), 0, dtype)
 
-    def _known_loop(self, op: ir.Operation, part: Loop, mapping: Mapping) -> None:
+    def _known_loop(self, op: ir.Operation, unknown: Sequence[int], mapping: Mapping) -> None:
         """The loop over the known carries, which fills a tape for each stored value."""
         tests, test_ops, (predicate,) = body_of(op.regions[0])
         arguments, ops, returned = body_of(op.regions[1])
-        carried = [i for i in range(len(arguments)) if i not in part.unknown]
+        carried = [i for i in range(len(arguments)) if i not in unknown]
         stored, n = self.stored_in(op), len(carried)
 
         def condition(carry: list[Tensor]) -> Tensor:
@@ -326,9 +327,9 @@ class _Halves:
         results = emit_while([full((), 0, INDEX), *inits], condition, body)[1:]
         mapping.update((op.results[k], r.value) for k, r in zip(part.unknown, results, strict=True))
 
-    def _known_choice(self, op: ir.Operation, part: Choice, mapping: Mapping) -> None:
+    def _known_choice(self, op: ir.Operation, unknown: Sequence[int], mapping: Mapping) -> None:
         """The choice of the known results, and of each stored value: zeros where another branch was taken."""
-        early = [i for i in range(len(op.results)) if i not in part.unknown]
+        early = [i for i in range(len(op.results)) if i not in unknown]
         stored = self.stored_in(op)
         if not early and not stored:
             return

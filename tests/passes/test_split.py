@@ -149,6 +149,25 @@ def test_a_loop_of_unknown_length_stays_whole() -> None:
     assert needless(split), "the loop computes its state again"
 
 
+def test_the_value_of_a_loop_of_unknown_length_is_known_early() -> None:
+    """The loop runs in the first half too, for what is known; a choice that no limit lets divide as well."""
+
+    def f(x: Any, v: Any) -> Any:
+        def push(y: Any) -> Any:
+            y = nm.while_loop(lambda h: nnp.sum(h * h) > 1e-2, lambda h: h * nnp.sin(h) * 0.5, y)
+            return nm.cond(nnp.sum(y) > 0, lambda z: nnp.sin(z) * y, lambda z: z, y)
+
+        return [*nm.jvp(push, (x,), (v,))]
+
+    x, v = normal(6), normal(6)
+    whole = run(split_of(f, [x, v], [0, 1])[0], [x, v])
+    for limit in (None, x.nbytes + 1):
+        module, split, _ = split_of(f, [x, v], [0], limit)
+        assert split.early == (0,)
+        for got, want in zip(run(module, [x, v]), whole, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
 # ---------------------------------------------------------------- random programs
 
 UNARY = ["sin", "tanh", "exp", "cos"]
