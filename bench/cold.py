@@ -25,13 +25,15 @@ def main(side: str, name: str, path: str, inputs: str) -> None:
         np.asarray(result[0])
         return
     import jax
-    from frameworks import jax_framework, jax_functions
+    from frameworks import jax_functions
     from workloads import WORKLOADS
+    from workloads_sweep import SWEEP
 
-    workload = next(w for w in WORKLOADS if w.name == name)
+    workload = next(w for w in (*WORKLOADS, *SWEEP) if w.name == name)
     args = workload.inputs()
     tree = jax.tree.structure((args[0], args[0], *args[1:]))
-    hvp = jax.jit(jax_functions(workload.function(jax_framework()))["hvp"])
+    hvp = jax.jit(jax_functions(workload)["hvp"])
+    jax.config.update("jax_enable_x64", any(leaf.dtype == np.float64 for leaf in leaves))
     jax.block_until_ready(hvp(*jax.tree.unflatten(tree, leaves)))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from measuring import flat
+from workload import Workload
 
 FUNCTIONS = ("value", "gradient", "hvp")
 
@@ -43,21 +44,34 @@ def nabla() -> Any:
     import nabla_mlir.numpy as nnp
     from nabla_mlir import nn
 
-    return SimpleNamespace(np=nnp, nn=nn, scan=nm.scan, conv=nn.conv, logsumexp=nn.logsumexp)
+    return SimpleNamespace(np=nnp, nn=nn, scan=nm.scan, conv=nn.conv, logsumexp=nn.logsumexp,
+                           max_pool=nn.max_pool, avg_pool=nn.avg_pool,
+                           solve_lower=lambda a, b: nnp.linalg.triangular_solve(a, b, lower=True))  # fmt: skip
 
 
-def build_nabla(function: Callable[..., Any], args: tuple[Any, ...], v: Any, path: Path) -> Built:
+def nabla_functions(workload: Workload, function: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """The function, its gradient and its Hessian-vector product (or Hessians)."""
+    import nabla_mlir as nm
+
+    if not workload.mapped:
+        return {"value": function, "gradient": nm.grad(function), "hvp": nm.hvp(function)}
+    over = lambda f: lambda x, *rest: nm.vmap(lambda y: f(y, *rest))(x)  # noqa: E731
+    hessians = over(nm.hessian(function))
+    return {"value": over(function), "gradient": over(nm.grad(function)), "hvp": lambda x, v, *rest: hessians(x, *rest)}
+
+
+def build_nabla(workload: Workload, args: tuple[Any, ...], v: Any, path: Path) -> Built:
     """An artifact with the three functions, loaded with both drivers."""
     import jax
 
     import nabla_mlir as nm
     from nabla_mlir import runtime
 
+    functions = nabla_functions(workload, workload.function(nabla()))
     start = time.perf_counter()
-    traced = nm.module(
-        value=nm.trace(function, *args), gradient=nm.trace(nm.grad(function), *args),
-        hvp=nm.trace(nm.hvp(function), args[0], v, *args[1:]),
-    )  # fmt: skip
+    traced = nm.module(**{
+        name: nm.trace(f, *((args[0], v, *args[1:]) if name == "hvp" else args)) for name, f in functions.items()
+    })  # fmt: skip
     tracing = time.perf_counter()
     lowered = traced.lower()
     passes = time.perf_counter()
@@ -65,7 +79,7 @@ def build_nabla(function: Callable[..., Any], args: tuple[Any, ...], v: Any, pat
     end = time.perf_counter()
     compiled.save(path)
     lowered.save_mlir(path.with_suffix(".mlir"))
-    alone = nm.trace(nm.hvp(function), args[0], v, *args[1:]).lower()
+    alone = nm.trace(functions["hvp"], args[0], v, *args[1:]).lower()
     calls: dict[str, dict[str, Callable[[], Any]]] = {name: {} for name in FUNCTIONS}
     for driver in compiled.target.drivers:
         module, device = runtime.load(path, driver), runtime.device(driver)
@@ -87,18 +101,35 @@ def jax_framework() -> Any:
     """JAX's names for what the workloads use."""
     import jax
 
-    def conv(images: Any, kernel: Any) -> Any:
-        return jax.lax.conv_general_dilated(images, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    lax = jax.lax
 
-    nn = SimpleNamespace(softplus=jax.nn.softplus, tanh=jax.numpy.tanh, log_softmax=jax.nn.log_softmax,
-                         one_hot=jax.nn.one_hot, softmax=jax.nn.softmax,
-                         gelu=jax.nn.gelu, silu=jax.nn.silu)  # fmt: skip
-    return SimpleNamespace(np=jax.numpy, nn=nn, scan=jax.lax.scan, conv=conv, logsumexp=jax.nn.logsumexp)
+    def conv(x: Any, kernel: Any, strides: int = 1, groups: int = 1) -> Any:
+        layout = ("NHWC", "HWIO", "NHWC") if x.ndim == 4 else ("NWC", "WIO", "NWC")
+        return lax.conv_general_dilated(x, kernel, (strides,) * (x.ndim - 2), "SAME", dimension_numbers=layout,
+                                        feature_group_count=groups)  # fmt: skip
+
+    def pool(x: Any, start: float, combine: Any, size: int) -> Any:
+        window = (1, *(size,) * (x.ndim - 2), 1)
+        return lax.reduce_window(x, x.dtype.type(start), combine, window, window, "VALID")
+
+    return SimpleNamespace(
+        np=jax.numpy, nn=jax.nn, scan=lax.scan, conv=conv, logsumexp=jax.nn.logsumexp,
+        max_pool=lambda x, size: pool(x, -np.inf, lax.max, size),
+        avg_pool=lambda x, size: pool(x, 0, lax.add, size) / size ** (x.ndim - 2),
+        solve_lower=lambda a, b: jax.scipy.linalg.solve_triangular(a, b, lower=True),
+    )  # fmt: skip
 
 
-def jax_functions(function: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
-    """The function, its gradient and its Hessian-vector product, forward over reverse as ours."""
+def jax_functions(workload: Workload) -> dict[str, Callable[..., Any]]:
+    """The function, its gradient and its Hessian-vector product, forward over reverse as ours (or its Hessians)."""
     import jax
+
+    function = workload.function(jax_framework())
+    if workload.mapped:
+        over = lambda f: lambda x, *rest: jax.vmap(lambda y: f(y, *rest))(x)  # noqa: E731
+        hessians = over(jax.hessian(function))
+        return {"value": over(function), "gradient": over(jax.grad(function)),
+                "hvp": lambda x, v, *rest: hessians(x, *rest)}  # fmt: skip
 
     def hvp(x: Any, v: Any, *rest: Any) -> Any:
         return jax.jvp(lambda x: jax.grad(function)(x, *rest), (x,), (v,))[1]
@@ -106,13 +137,20 @@ def jax_functions(function: Callable[..., Any]) -> dict[str, Callable[..., Any]]
     return {"value": function, "gradient": jax.grad(function), "hvp": hvp}
 
 
-def build_jax(function: Callable[..., Any], args: tuple[Any, ...], v: Any, path: Path) -> Built:
+def build_jax(workload: Workload, args: tuple[Any, ...], v: Any, path: Path) -> Built:
     """The three functions, jitted and compiled."""
+    import jax
+
+    with jax.enable_x64(any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(args))):
+        return _build_jax(workload, args, v, path)
+
+
+def _build_jax(workload: Workload, args: tuple[Any, ...], v: Any, path: Path) -> Built:
     import jax
 
     x, direction, rest = (jax.tree.map(jax.device_put, tree) for tree in (args[0], v, args[1:]))
     calls, lowerings, seconds = {}, {}, {"total": 0.0}
-    for name, f in jax_functions(function).items():
+    for name, f in jax_functions(workload).items():
         inputs = (x, direction, *rest) if name == "hvp" else (x, *rest)
         start = time.perf_counter()
         lowerings[name] = jax.jit(f).lower(*inputs)
@@ -126,14 +164,14 @@ def build_jax(function: Callable[..., Any], args: tuple[Any, ...], v: Any, path:
     return built
 
 
-def reference(factory: Callable[[Any], Any], args: tuple[Any, ...], v: Any) -> dict[str, np.ndarray]:
+def reference(workload: Workload, args: tuple[Any, ...], v: Any) -> dict[str, np.ndarray]:
     """The results in f64, by JAX."""
     import jax
 
     with jax.enable_x64(True):
         wide = lambda a: np.asarray(a, np.float64) if np.asarray(a).dtype == np.float32 else a  # noqa: E731
         x, direction, rest = (jax.tree.map(wide, tree) for tree in (args[0], v, args[1:]))
-        functions = jax_functions(factory(jax_framework()))
+        functions = jax_functions(workload)
         return {
             name: flat(jax.jit(f)(*((x, direction, *rest) if name == "hvp" else (x, *rest))))
             for name, f in functions.items()

@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from workloads import WORKLOADS, Workload
+from workload import Workload
+from workloads import WORKLOADS
+from workloads_sweep import SWEEP
 
 HERE = Path(__file__).parent
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
@@ -23,17 +25,19 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
 
 def parse(description: str, quick: str) -> tuple[argparse.Namespace, list[Workload]]:
     """The options of the command line, and the workloads that it chooses; makes the folder for the results."""
-    names = ", ".join(w.name for w in WORKLOADS)
+    known = {w.name: w for w in (*WORKLOADS, *SWEEP)}
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"some of {names}")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"some of {', '.join(known)}")
+    parser.add_argument("--sweep", action="store_true", help="the second set of workloads instead of the first")
     parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument("--out", type=Path, default=HERE / "results", help="the folder for the results")
     options = parser.parse_args()
-    unknown = set(options.only or ()) - {w.name for w in WORKLOADS}
-    if unknown:
-        parser.error(f"--only requires names among {names}, got {', '.join(sorted(unknown))}")
+    if unknown := set(options.only or ()) - set(known):
+        parser.error(f"--only requires names among {', '.join(known)}, got {', '.join(sorted(unknown))}")
     options.out.mkdir(parents=True, exist_ok=True)
-    return options, [w for w in WORKLOADS if not options.only or w.name in options.only]
+    if options.only:
+        return options, [known[name] for name in options.only]
+    return options, [w for w in (SWEEP if options.sweep else WORKLOADS) if w.quick or not options.quick]
 
 
 def direction(tree: Any) -> Any:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from frameworks import FUNCTIONS, build_jax, build_nabla, jax_framework, nabla, reference
+from frameworks import FUNCTIONS, build_jax, build_nabla, reference
 from measuring import HERE, console, cores, direction, draw, geometric_mean, interleaved, parse, relative_error, save
 from rich.table import Table
-from workloads import Workload
+from workload import Workload
 
 
 @dataclass
@@ -68,10 +68,10 @@ def run(workload: Workload, out: Path, quick: bool) -> Result:
     """Builds both sides, checks and times them."""
     args = workload.inputs()
     v = direction(args[0])
-    fw, path = nabla(), out / f"{workload.name}.vmfb"
-    ours = build_nabla(workload.function(fw), args, v, path)
-    theirs = build_jax(workload.function(jax_framework()), args, v, path)
-    truth = reference(workload.function, args, v)
+    path = out / f"{workload.name}.vmfb"
+    ours = build_nabla(workload, args, v, path)
+    theirs = build_jax(workload, args, v, path)
+    truth = reference(workload, args, v)
     sides = {"nabla": ours.results, "jax": theirs.results}
     errors = {n: {side: relative_error(found[n], truth[n]) for side, found in sides.items()} for n in FUNCTIONS}
     notes = [f"{name} differs from f64 by {e['nabla']:.1e}, JAX's by {e['jax']:.1e}"

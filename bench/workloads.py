@@ -6,32 +6,12 @@ its first argument is what it is differentiated by. The inputs are NumPy arrays 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_digits
-
-Function = Callable[..., Any]
-
-
-@dataclass(frozen=True)
-class Workload:
-    """A name for the command line, a title, the factory of the function, and the maker of its arguments."""
-
-    name: str
-    title: str
-    function: Callable[[Any], Function]
-    inputs: Callable[[], tuple[Any, ...]]
-
-
-def _normal(*shape: int, scale: float = 1.0, seed: int = 0) -> np.ndarray:
-    return (np.random.default_rng([seed, *shape]).normal(size=shape) * scale).astype(np.float32)
-
-
-def _dense(n: int, m: int) -> dict[str, np.ndarray]:
-    return {"w": _normal(n, m, scale=n**-0.5), "b": _normal(m, scale=0.1)}
+from workload import Function, Workload, dense, normal
+from workloads_science import SCIENCE
 
 
 def rosenbrock(fw: Any) -> Function:
@@ -49,8 +29,8 @@ def logistic(fw: Any) -> Function:
 
 
 def _logistic_inputs(rows: int, columns: int) -> tuple[Any, ...]:
-    signs = np.sign(_normal(rows, seed=1))
-    return _normal(columns, scale=0.05), _normal(rows, columns), signs, np.float32(1e-3)
+    signs = np.sign(normal(rows, seed=1))
+    return normal(columns, scale=0.05), normal(rows, columns), signs, np.float32(1e-3)
 
 
 def network(fw: Any) -> Function:
@@ -68,13 +48,13 @@ def network(fw: Any) -> Function:
 
 def _digits_inputs() -> tuple[Any, ...]:
     images, labels = load_digits(return_X_y=True)
-    params = {"hidden": _dense(64, 32), "out": _dense(32, 10)}
+    params = {"hidden": dense(64, 32), "out": dense(32, 10)}
     return params, (images / 16).astype(np.float32), labels.astype(np.int32), np.float32(1e-3)
 
 
 def _mlp_inputs() -> tuple[Any, ...]:
     labels = np.random.default_rng(0).integers(0, 10, 128).astype(np.int32)
-    return {"hidden": _dense(784, 256), "out": _dense(256, 10)}, _normal(128, 784), labels, np.float32(1e-3)
+    return {"hidden": dense(784, 256), "out": dense(256, 10)}, normal(128, 784), labels, np.float32(1e-3)
 
 
 def attention(fw: Any) -> Function:
@@ -89,8 +69,8 @@ def attention(fw: Any) -> Function:
 
 
 def _attention_inputs() -> tuple[Any, ...]:
-    params = {name: _normal(64, 64, scale=0.125, seed=i) for i, name in enumerate("qkvo")}
-    return params, _normal(128, 64), _normal(128, 64, seed=1)
+    params = {name: normal(64, 64, scale=0.125, seed=i) for i, name in enumerate("qkvo")}
+    return params, normal(128, 64), normal(128, 64, seed=1)
 
 
 def convolution(fw: Any) -> Function:
@@ -106,8 +86,8 @@ def convolution(fw: Any) -> Function:
 
 
 def _convolution_inputs() -> tuple[Any, ...]:
-    params = {"a": _normal(3, 3, 3, 16, scale=0.2), "b": _normal(3, 3, 16, 16, scale=0.1), "out": _dense(16, 10)}
-    return params, _normal(16, 28, 28, 3), np.arange(16, dtype=np.int32) % 10
+    params = {"a": normal(3, 3, 3, 16, scale=0.2), "b": normal(3, 3, 16, 16, scale=0.1), "out": dense(16, 10)}
+    return params, normal(16, 28, 28, 3), np.arange(16, dtype=np.int32) % 10
 
 
 def n_body(fw: Any) -> Function:
@@ -136,7 +116,7 @@ def recurrent(fw: Any) -> Function:
 
 
 def _recurrent_inputs() -> tuple[Any, ...]:
-    return {"w": _normal(32, 32, scale=0.2), "h": _normal(16, 32)}, _normal(50, 16, 32)
+    return {"w": normal(32, 32, scale=0.2), "h": normal(16, 32)}, normal(50, 16, 32)
 
 
 def mixture(fw: Any) -> Function:
@@ -153,9 +133,9 @@ def mixture(fw: Any) -> Function:
 
 
 def _mixture_inputs() -> tuple[Any, ...]:
-    params = {"means": _normal(25, 10), "roots": _normal(25, 10, 10, scale=0.3) + np.eye(10, dtype=np.float32),
-              "diagonal": np.exp(_normal(25, 10, scale=0.1)), "weights": _normal(25)}  # fmt: skip
-    return params, _normal(1000, 10, seed=1)
+    params = {"means": normal(25, 10), "roots": normal(25, 10, 10, scale=0.3) + np.eye(10, dtype=np.float32),
+              "diagonal": np.exp(normal(25, 10, scale=0.1)), "weights": normal(25)}  # fmt: skip
+    return params, normal(1000, 10, seed=1)
 
 
 def transformer(fw: Any) -> Function:
@@ -178,11 +158,11 @@ def transformer(fw: Any) -> Function:
 
 
 def _transformer_inputs() -> tuple[Any, ...]:
-    params = {name: _normal(64, 4, 16, scale=0.125, seed=i) for i, name in enumerate("qkv")}
-    params |= {"o": _normal(4, 16, 64, scale=0.125), "up": _normal(64, 256, scale=0.125),
-               "down": _normal(256, 64, scale=0.06), "out": _normal(64, 65, scale=0.1)}  # fmt: skip
+    params = {name: normal(64, 4, 16, scale=0.125, seed=i) for i, name in enumerate("qkv")}
+    params |= {"o": normal(4, 16, 64, scale=0.125), "up": normal(64, 256, scale=0.125),
+               "down": normal(256, 64, scale=0.06), "out": normal(64, 65, scale=0.1)}  # fmt: skip
     mask = np.where(np.tri(64, dtype=bool), 0, -1e9).astype(np.float32)
-    return params, _normal(4, 64, 64), mask, np.arange(4 * 64, dtype=np.int32).reshape(4, 64) % 65
+    return params, normal(4, 64, 64), mask, np.arange(4 * 64, dtype=np.int32).reshape(4, 64) % 65
 
 
 def residual(fw: Any) -> Function:
@@ -201,8 +181,8 @@ def residual(fw: Any) -> Function:
 
 
 def _residual_inputs() -> tuple[Any, ...]:
-    params = {"a": _normal(3, 3, 32, 32, scale=0.06), "b": _normal(3, 3, 32, 32, scale=0.06, seed=1)}
-    return params, _normal(8, 16, 16, 32), _normal(8, 16, 16, 32, seed=1)
+    params = {"a": normal(3, 3, 32, 32, scale=0.06), "b": normal(3, 3, 32, 32, scale=0.06, seed=1)}
+    return params, normal(8, 16, 16, 32), normal(8, 16, 16, 32, seed=1)
 
 
 def orbit(fw: Any) -> Function:
@@ -229,23 +209,25 @@ def orbit(fw: Any) -> Function:
 
 
 def _orbit_inputs() -> tuple[Any, ...]:
-    return np.array([1.1, 0.4, 0.1, 0.4], np.float32), np.abs(_normal(64, 2)) + 1, np.abs(_normal(200, 64, 2))
+    return np.array([1.1, 0.4, 0.1, 0.4], np.float32), np.abs(normal(64, 2)) + 1, np.abs(normal(200, 64, 2))
 
 
-WORKLOADS = (
-    Workload("rosenbrock-10", "Rosenbrock n=10", rosenbrock, lambda: (_normal(10, scale=0.5),)),
-    Workload("rosenbrock-1e3", "Rosenbrock n=10³", rosenbrock, lambda: (_normal(1000, scale=0.5),)),
-    Workload("rosenbrock-1e6", "Rosenbrock n=10⁶", rosenbrock, lambda: (_normal(1000000, scale=0.5),)),
+_LEARNING = (
+    Workload("rosenbrock-10", "Rosenbrock n=10", rosenbrock, lambda: (normal(10, scale=0.5),)),
+    Workload("rosenbrock-1e3", "Rosenbrock n=10³", rosenbrock, lambda: (normal(1000, scale=0.5),)),
+    Workload("rosenbrock-1e6", "Rosenbrock n=10⁶", rosenbrock, lambda: (normal(1000000, scale=0.5),)),
     Workload("logistic", "logistic 2000x500", logistic, lambda: _logistic_inputs(2000, 500)),
     Workload("logistic-large", "logistic 20000x512", logistic, lambda: _logistic_inputs(20000, 512)),
     Workload("digits", "digits 1797x64-32-10", network, _digits_inputs),
     Workload("mlp", "network 784-256-10, batch 128", network, _mlp_inputs),
     Workload("attention", "attention 128x64", attention, _attention_inputs),
     Workload("conv", "3x3 convolutions 16x28x28", convolution, _convolution_inputs),
-    Workload("n-body", "n-body energy, 256", n_body, lambda: (_normal(256, 3), np.abs(_normal(256)))),
+    Workload("n-body", "n-body energy, 256", n_body, lambda: (normal(256, 3), np.abs(normal(256)))),
     Workload("rnn", "recurrent network, 50 steps", recurrent, _recurrent_inputs),
     Workload("mixture", "Gaussian mixture 1000x10, 25", mixture, _mixture_inputs),
     Workload("transformer", "transformer block 4x64x64", transformer, _transformer_inputs),
     Workload("residual", "residual block 8x16x16x32", residual, _residual_inputs),
     Workload("orbit", "Runge-Kutta fit, 200 steps", orbit, _orbit_inputs),
 )
+
+WORKLOADS = (*_LEARNING, *SCIENCE, *(w.wide() for w in (*_LEARNING, *SCIENCE)))

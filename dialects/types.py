@@ -99,6 +99,11 @@ def shape_and_dtype(type: ir.Type) -> tuple[tuple[int, ...], np.dtype]:
     return tuple(type.shape), dtype_of(type.element_type)
 
 
+def element_dtype(type: ir.Type) -> np.dtype:
+    """The dtype of the elements of a ranked tensor type, whatever its shape."""
+    return dtype_of(ir.RankedTensorType(type).element_type)
+
+
 def is_static_tensor(type: ir.Type) -> bool:
     """True for a ranked tensor of static shape whose elements have a NumPy counterpart."""
     try:

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from nabla_mlir.stages import module as module
     from nabla_mlir.stages import spec as spec
     from nabla_mlir.stages import trace as trace
+    from nabla_mlir.static_library import save_static_library as save_static_library
     from nabla_mlir.targets import CPU as CPU
     from nabla_mlir.targets import CUDA as CUDA
     from nabla_mlir.targets import Vulkan as Vulkan
@@ -102,6 +103,7 @@ _HOMES: dict[str, str | None] = {
     "empirical_fisher_module": "prepared", "fisher_module": "prepared", "ggnvp_module": "prepared",
     "hvp_module": "prepared", "jacobian_module": "prepared",
     "Compiled": "stages", "Lowered": "stages", "Traced": "stages", "module": "stages", "spec": "stages", "trace": "stages",
+    "save_static_library": "static_library",
     "CPU": "targets", "CUDA": "targets", "Vulkan": "targets",
     "grad": "transforms", "hessian": "transforms", "hvp": "transforms", "jacfwd": "transforms", "jacrev": "transforms",
     "jvp": "transforms", "linearize": "transforms", "stop_gradient": "transforms", "value_and_grad": "transforms",

@@ -24,6 +24,7 @@ from iree.runtime import (
 
 from nabla_mlir.errors import DeployError, DtypeError
 
+Shape = tuple[int, ...]
 DRIVERS = ("local-sync", "local-task", "vulkan", "cuda")
 _ALIGNMENT = 64  # of buffers in host memory: generated code relies on it
 _DIRECT_COPY = 1 << 20  # bytes from which a copy made by NumPy and then lent to IREE is the faster one
@@ -158,13 +159,17 @@ class Array:
 
     __slots__ = ("__weakref__", "_host", "_target", "_view", "device", "dtype", "shape", "version")
 
-    def __init__(self, view: HalBufferView, device: Device, version: int | None = None, lent: bool = False):
+    def __init__(
+        self, view: HalBufferView, device: Device, version: int | None = None, lent: bool = False,
+        type: tuple[Shape, np.dtype] | None = None,
+    ):  # fmt: skip
         self._view, self.device = view, device
         self._target = None if lent else view  # for a call to write to
         # Of the state that it was computed from: the number of the `update` before; None if there is no state.
         self.version = version
-        self.shape: tuple[int, ...] = tuple(view.shape)
-        self.dtype: np.dtype = _dtype_of(int(view.element_type))
+        self.shape: Shape
+        self.dtype: np.dtype
+        self.shape, self.dtype = type or (tuple(view.shape), _dtype_of(int(view.element_type)))
         self._host: np.ndarray | None = None
 
     @classmethod
@@ -316,9 +321,21 @@ class Array:
         if not self.size:
             return np.empty(self.shape, self.dtype)
         buffer = self._view.get_buffer()
-        if _is_mappable(buffer):
-            return self._view.map().asarray(self.shape, self.dtype)
-        return _staged(buffer, self.device).map().asarray(self.shape, self.dtype)
+        view = self._view if _is_mappable(buffer) else _staged(buffer, self.device)
+        return np.asarray(_Mapped(view, self.nbytes)).view(self.dtype).reshape(self.shape)
+
+
+class _Mapped:
+    """The bytes of a buffer that the host sees, for NumPy, whose arrays then all keep it alive.
+
+    What IREE 3.13 makes of a mapping is tied to one array object, which NumPy leaves out of the chain from a view to its
+    base: the view then outlives its memory.
+    """
+
+    def __init__(self, source: HalBufferView | HalBuffer, size: int):
+        self._memory = source.map()
+        raw = self._memory.asarray((size,), np.dtype(np.uint8))
+        self.__array_interface__ = raw.__array_interface__
 
 
 def _copied(array: np.ndarray, where: Device, element: HalElementType) -> HalBufferView:

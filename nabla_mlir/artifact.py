@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +16,15 @@ from nabla_mlir.array import dtype_named
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.estimates import estimate
 from nabla_mlir.manifest import Argument, Code, EntryPoint, Leaf, Manifest
+from nabla_mlir.named import VectorizedArray
+from nabla_mlir.ops.vectorized import VectorizedTensor
 from nabla_mlir.pytree import TreeSpec as OptreeSpec
 from nabla_mlir.pytree import flatten, flatten_like, unflatten
 from nabla_mlir.runtime import Executable, Module, pooled
 from nabla_mlir.storage import save_artifact
 from nabla_mlir.toolchain import compiler_version
 from nabla_mlir.tracing import Spec
-from nabla_mlir.treespec import TreeSpec
+from nabla_mlir.treespec import TreeSpec, vectorized_leaf
 
 if TYPE_CHECKING:
     from nabla_mlir.stages import Compiled, Entry, Lowered
@@ -41,6 +43,8 @@ def tree_spec(spec: OptreeSpec) -> TreeSpec:
     if kind is not None and issubclass(kind, dict):
         return TreeSpec("dict", children, keys)
     assert kind is not None
+    if kind in (VectorizedTensor, VectorizedArray):
+        return vectorized_leaf(unflatten(spec, [None]).axes)
     if optree.is_namedtuple_class(kind):
         return TreeSpec("namedtuple", children, kind._fields, kind.__name__)  # type: ignore[attr-defined]  # a named tuple
     return TreeSpec("custom", children, keys, f"{kind.__module__}.{kind.__qualname__}")
@@ -61,7 +65,7 @@ class LiveTreeSpec(TreeSpec):
 
 def _live(spec: OptreeSpec) -> TreeSpec:
     known = tree_spec(spec)
-    return LiveTreeSpec(known.kind, known.children, known.keys, known.type_name, spec)
+    return LiveTreeSpec(known.kind, known.children, known.keys, known.type_name, spec=spec)
 
 
 def entry_point(entry: Entry, function: ir.Operation, live: bool = False) -> EntryPoint:
@@ -92,7 +96,7 @@ def manifest_of(*compiled: Compiled, live: bool = False) -> Manifest:
     functions = {op.attributes["sym_name"].value: op.operation for op in first.module.body.operations}
     return Manifest(
         tuple(entry_point(entry, functions[entry.name], live) for entry in first.entries),
-        tuple(Code(c.target.to_json()) for c in compiled),
+        tuple(Code(c.target.to_json(), c.tuned_driver, trials=tuple(map(asdict, c.trials))) for c in compiled),
         iree=compiler_version(),
         nabla_mlir=metadata.version("nabla-mlir"),
     )

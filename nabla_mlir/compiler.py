@@ -118,7 +118,10 @@ def _error(result: Finished, source: bytes, arguments: list[str], timeout: float
 
 def _help(result: Finished, reproducer: str) -> str:
     if symbols := sorted(set(re.findall(r"undefined symbol: (\w+)", result.stderr))):
-        return f"the embedded format has no {', '.join(symbols)}: use CPU(link_embedded=False), or compute in f32."
+        return (
+            f"the embedded format has no {', '.join(symbols)}: compute in f32, or where a C library is at hand use "
+            "CPU(link_embedded=False) on this machine or nm.save_static_library for another."
+        )
     if not reproducer:
         return "no reproducer could be saved: set NABLA_MLIR_CACHE_DIR to a folder that can be written."
     return f"run `sh {reproducer}` to see it again, with the compiler's full output."

@@ -19,7 +19,7 @@ from nabla_mlir.dialects.types import is_integer
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.ops.promotion import as_tensor
+from nabla_mlir.ops.promotion import as_tensor, is_scalar
 from nabla_mlir.ops.regions import MAX_RESIDUAL_BYTES
 from nabla_mlir.ops.shape import concatenate, dynamic_slice, dynamic_update_slice, reshape, slice_
 from nabla_mlir.ops.tensor import Tensor, full
@@ -30,7 +30,7 @@ INDEX = np.dtype(np.int32)
 
 
 def _specs(tensors: Sequence[Tensor]) -> list[Spec]:
-    return [Spec(t.shape, t.dtype) for t in tensors]
+    return [Spec(t.shape, t.dtype, t.weak) for t in tensors]
 
 
 def _types(tensors: Sequence[Tensor]) -> list[ir.Type]:
@@ -173,7 +173,7 @@ def while_loop(
         carry = [as_tensor(leaf) for leaf in leaves]
         block, holder, outs, out_spec = _trace_body(body_fun, spec, carry)
         if any(c.weak and c.dtype != o.dtype and c.shape == o.shape for c, o in zip(carry, outs, strict=False)):
-            carry = [ew.convert(c, dtype=o.dtype) if c.weak else c for c, o in zip(carry, outs, strict=True)]
+            carry = [_adapted(*each) for each in zip(leaves, carry, outs, strict=True)]
             holder.erase()
             block, holder, outs, out_spec = _trace_body(body_fun, spec, carry)
         _same("the carry of while_loop", spec, carry, out_spec, outs)
@@ -197,6 +197,13 @@ def while_loop(
         return pytree.unflatten(spec, results_of(op))
 
     return staged(per_entry(run))(init_val)
+
+
+def _adapted(leaf: Any, carry: Tensor, new: Tensor) -> Tensor:
+    """A carry that was a Python scalar in the dtype that the body gives it, to all its digits."""
+    if not carry.weak or carry.dtype == new.dtype:
+        return carry
+    return as_tensor(leaf, new.dtype) if is_scalar(leaf) else ew.convert(carry, dtype=new.dtype)
 
 
 def _trace_body(body_fun: Any, spec: pytree.TreeSpec, carry: Sequence[Tensor]) -> Any:
@@ -274,7 +281,7 @@ def scan(
         steps = _length(rows, pytree.paths(x_spec), length)
         c_leaves, c_spec = pytree.flatten(init)
         carry = [as_tensor(c) for c in c_leaves]
-        carry, y_specs, y_spec = _scan_types(f, c_spec, carry, x_spec, rows)
+        carry, y_specs, y_spec = _scan_types(f, c_spec, c_leaves, carry, x_spec, rows)
         tapes = [full((steps, *s.shape), 0, s.dtype) for s in y_specs]
         if steps == 0:
             return pytree.unflatten(c_spec, carry), pytree.unflatten(y_spec, tapes)
@@ -331,7 +338,9 @@ def _entry(x: Tensor, i: Tensor) -> Tensor:
     return reshape(row, shape=x.shape[1:])
 
 
-def _scan_types(f: Any, c_spec: Any, carry: list[Tensor], x_spec: Any, rows: list[Tensor]) -> Any:
+def _scan_types(
+    f: Any, c_spec: Any, leaves: Sequence[Any], carry: list[Tensor], x_spec: Any, rows: list[Tensor]
+) -> Any:
     """Runs the step once on the side, to learn the types of carry and results; weak scalars of the carry adapt."""
     box: dict[str, Any] = {}
 
@@ -351,11 +360,9 @@ def _scan_types(f: Any, c_spec: Any, carry: list[Tensor], x_spec: Any, rows: lis
     _, holder, outs = trace_region(probe, [*_specs(carry), *entries], "the step of scan")
     new = outs[: box["count"]]
     holder.erase()
-    adapted = [
-        ew.convert(c, dtype=o.dtype) if c.weak and c.dtype != o.dtype else c for c, o in zip(carry, new, strict=False)
-    ]
+    adapted = [_adapted(*each) for each in zip(leaves, carry, new, strict=False)]
     if any(a is not c for a, c in zip(adapted, carry, strict=False)):
-        return _scan_types(f, c_spec, adapted, x_spec, rows)
+        return _scan_types(f, c_spec, leaves, adapted, x_spec, rows)
     if (
         len(new) != len(carry)
         or c_spec != box["c_spec"]

@@ -57,8 +57,8 @@ def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Mod
     With `schedule` also what it does slowly.
     """
     legal = clone_module(module)
-    passes = [f"nabla-legalize-for-iree{{target={target.name}}}"]
-    if schedule and isinstance(target, CPU) and target.reassociate:
+    passes = ["cse", f"nabla-legalize-for-iree{{target={target.name}}}"]
+    if schedule and isinstance(target, CPU) and target.schedule and target.reassociate:
         passes.append(f"nabla-schedule{{vector-bytes={target.vector_bytes()}}}")
     Pipeline.parse(f"builtin.module({','.join(passes)})").run(legal)
     return legal

@@ -112,12 +112,14 @@ class Code:
       driver: the driver that runs it best; "" lets the runtime choose by the estimates.
       file: the name of its .vmfb; `save_artifact` fills it in, and the next field too.
       sha256: of that file.
+      trials: what tuning tried before this code was chosen: form, driver, seconds, and why it was refused.
     """
 
     target: dict[str, Any]
     driver: str = ""
     file: str = ""
     sha256: str = ""
+    trials: tuple[dict[str, Any], ...] = ()
 
     @property
     def label(self) -> str:

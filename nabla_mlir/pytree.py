@@ -80,7 +80,9 @@ def _spread(prefix: Any, spec: TreeSpec) -> list[Any]:
 
 def register_node(cls: type, flatten_node: Callable[[Any], Any], unflatten_node: Callable[[Any, Any], Any]) -> None:
     """Makes a class a pytree node; the functions are those of `optree.register_pytree_node`."""
-    optree.register_pytree_node(cls, flatten_node, unflatten_node, namespace=NAMESPACE)
+    optree.register_pytree_node(
+        cls, flatten_node, unflatten_node, path_entry_type=optree.GetAttrEntry, namespace=NAMESPACE
+    )
 
 
 def register_dataclass(cls: T) -> T:
@@ -106,9 +108,7 @@ def register_dataclass(cls: T) -> T:
             object.__setattr__(node, name, child)
         return node
 
-    optree.register_pytree_node(
-        cls, flatten_node, unflatten_node, path_entry_type=optree.GetAttrEntry, namespace=NAMESPACE
-    )
+    register_node(cls, flatten_node, unflatten_node)
     return cls
 
 

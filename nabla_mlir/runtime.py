@@ -21,7 +21,7 @@ import numpy as np
 from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmModule, VmVariantList, create_hal_module
 from iree.runtime.version import VERSION
 
-from nabla_mlir.array import Array, Device, device, dtype_named, pooled, reason
+from nabla_mlir.array import Array, Device, Shape, device, dtype_named, pooled, reason
 from nabla_mlir.errors import DeployError, DtypeError
 from nabla_mlir.fitting import choose
 from nabla_mlir.manifest import Code, EntryPoint, Manifest
@@ -29,6 +29,9 @@ from nabla_mlir.storage import Artifact, save_artifact
 from nabla_mlir.transfer import DeployDtypeError, DeployShapeError, as_array, check_storage, fill, memory_of, mismatch
 
 __all__ = ["Array", "Device", "Executable", "Function", "Module", "device", "load", "save_artifact"]
+
+
+Types = Sequence[tuple[Shape, np.dtype]]
 
 
 @functools.cache
@@ -44,8 +47,15 @@ class Function:
     def __init__(self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock, device: Device):
         self.name, self._vm, self._context, self._lock, self.device = name, vm, context, lock, device
 
-    def __call__(self, arguments: Sequence[Array | np.ndarray], storage: int = 0) -> list[Array]:
+    def __call__(
+        self, arguments: Sequence[Array | np.ndarray], storage: int = 0, types: Types | None = None
+    ) -> list[Array]:
         """Calls the function; the last `storage` of the arguments are memory that it writes its results to.
+
+        Args:
+          arguments: the arrays.
+          storage: how many of them are memory.
+          types: the shape and the dtype of each result, where they are known: asking for them takes time.
 
         Raises:
           DeployError: the module refuses the arguments (their number, a shape or a dtype), or fails; or the memory for
@@ -53,9 +63,9 @@ class Function:
         """
         where = self.device
         inputs, outputs = VmVariantList(len(arguments)), VmVariantList(4)
-        targets = arguments[len(arguments) - storage :]
+        targets: Sequence[Any] = ()
         if storage:
-            arguments = arguments[: len(arguments) - storage]
+            targets, arguments = arguments[len(arguments) - storage :], arguments[: len(arguments) - storage]
             check_storage(self.name, targets, arguments, where)
         memory = [memory_of(target, where) for target in targets]
         for argument in arguments:
@@ -82,7 +92,9 @@ class Function:
             count -= 1
         if storage:
             return [fill(target, array, version) for target, array in zip(targets, memory, strict=True)]
-        return [Array(outputs.get_as_object(i, HalBufferView), where, version) for i in range(count)]
+        if types is None:
+            return [Array(outputs.get_as_object(i, HalBufferView), where, version) for i in range(count)]
+        return [Array(outputs.get_as_object(i, HalBufferView), where, version, type=types[i]) for i in range(count)]
 
     @property
     def declaration(self) -> str:
@@ -185,6 +197,8 @@ class Module:
     def __init__(self, executable: Executable, manifest: Manifest, code: Code, stablehlo: Callable[[], bytes]):
         self.executable, self.manifest, self.code, self._stablehlo = executable, manifest, code, stablehlo
         self._entries = {e.name: _Entry(e, executable.function(e.function or e.name)) for e in manifest.entry_points}
+        # An attribute of its own is found sooner than through `__getattr__`.
+        self.__dict__.update({name: entry for name, entry in self._entries.items() if not hasattr(Module, name)})
 
     @property
     def entry_points(self) -> dict[str, EntryPoint]:
@@ -248,6 +262,10 @@ class _Entry:
         self.__name__, self.__doc__ = spec.name, f"{spec}\n\n{spec.doc}"
         self._names = [argument.name for argument in spec.arguments]
         self._checks = [[(leaf.shape, dtype_named(leaf.dtype), leaf) for leaf in a.leaves] for a in spec.arguments]
+        self._trees = [argument.tree for argument in spec.arguments]
+        self._wanted = [(shape, dtype) for checks in self._checks for shape, dtype, _ in checks]
+        self._types = [(leaf.shape, dtype_named(leaf.dtype)) for leaf in spec.result_leaves]
+        self._is_single = spec.result.kind == "leaf"
         self._storage = sum(len(argument.leaves) for argument in spec.arguments if argument.output)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -258,6 +276,26 @@ class _Entry:
           ShapeError, DtypeError: an array has another shape or dtype; nothing is cast.
           DeployError: an argument is missing, unknown or given twice, or the call fails.
         """
+        leaves: list[Array | np.ndarray] = []
+        if kwargs or not self._are_right(args, leaves):
+            leaves = self._checked(args, kwargs)
+        results = self._function(leaves, self._storage, self._types)
+        return results[0] if self._is_single else self.spec.result.unflatten(results)
+
+    def _are_right(self, args: tuple[Any, ...], leaves: list[Any]) -> bool:
+        """Appends the leaves; True if they are device arrays of the right types in the right places."""
+        if len(args) != len(self._trees):
+            return False
+        for tree, value in zip(self._trees, args, strict=True):
+            if not tree.collect(value, leaves):
+                return False
+        for leaf, (shape, dtype) in zip(leaves, self._wanted, strict=True):
+            if type(leaf) is not Array or leaf.shape != shape or (leaf.dtype is not dtype and leaf.dtype != dtype):
+                return False
+        return True
+
+    def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The leaves, converted where that loses nothing; says all that is wrong with them."""
         leaves: list[Array | np.ndarray] = []
         problems: list[tuple[type[Exception], str]] = []
         for value, argument, checks in zip(self._bind(args, kwargs), self.spec.arguments, self._checks, strict=True):
@@ -271,7 +309,7 @@ class _Entry:
                 leaves.append(leaf)
         if problems:
             self._refuse(problems)
-        return self.spec.result.unflatten(self._function(leaves, self._storage))
+        return leaves
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         names = self._names

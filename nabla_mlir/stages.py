@@ -206,10 +206,14 @@ class Lowered(_Stage):
         return {name: cost_of_function(f) for name, f in functions_of(self.module.operation).items()}
 
     @overload
-    def compile(self, target: str | Target = ..., *, flags: Sequence[str] = ..., cache: bool = ...) -> Compiled: ...
+    def compile(
+        self, target: str | Target = ..., *, flags: Sequence[str] = ..., cache: bool = ..., tune: bool = ...
+    ) -> Compiled: ...
     @overload
-    def compile(self, target: list[Any] | tuple[Any, ...], *, flags: Sequence[str] = ..., cache: bool = ...) -> Bundle: ...
-    def compile(self, target: Any = "cpu", *, flags: Sequence[str] = (), cache: bool = True) -> Any:
+    def compile(
+        self, target: list[Any] | tuple[Any, ...], *, flags: Sequence[str] = ..., cache: bool = ..., tune: bool = ...
+    ) -> Bundle: ...
+    def compile(self, target: Any = "cpu", *, flags: Sequence[str] = (), cache: bool = True, tune: bool = False) -> Any:
         """Compiles for a target, or for several, each in a process of its own.
 
         Args:
@@ -217,14 +221,22 @@ class Lowered(_Stage):
             which a machine takes the first that it runs.
           flags: further flags of iree-compile.
           cache: look for the result in the cache on disk, and put it there.
+          tune: compile several forms (`nabla_mlir.tuning.FORMS`) for the CPU of this machine, time them with both
+            drivers, and keep the fastest that agrees with the default; the manifest says what was tried.
 
         Raises:
           CompileError: IREE refused the module or crashed; a reproducer is saved.
-          TargetError: the target does not exist.
+          TargetError: the target does not exist, or is to be tuned and no CPU.
         """
         if isinstance(target, (list, tuple)):
-            return Bundle(tuple(self.compile(t, flags=flags, cache=cache) for t in target))
+            return Bundle(tuple(self.compile(t, flags=flags, cache=cache, tune=tune) for t in target))
         chosen = as_target(target)
+        if tune:
+            from nabla_mlir import tuning
+
+            functions = {entry.name: entry.inputs for entry in self.entries}
+            best = tuning.tune(self.module, functions, chosen, flags, cache)
+            return Compiled(self.module, self.entries, best.vmfb, best.target, best.driver, best.trials)
         vmfb = compile_lowered(self.module, chosen, flags=flags, cache=cache)
         return Compiled(self.module, self.entries, vmfb, chosen)
 
@@ -235,6 +247,8 @@ class Compiled(_Stage):
 
     vmfb: bytes
     target: Target
+    tuned_driver: str = ""
+    trials: tuple[Any, ...] = ()
 
     @functools.cached_property
     def _executable(self) -> Any:

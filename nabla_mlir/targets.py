@@ -95,6 +95,7 @@ class CPU(Target):
         and atan2 need `False`, the system's linker, and an artifact that runs only on this system.
       reassociate: let sums be taken in another order, as vector units need. False keeps the order, at up to 25 times
         the cost of a reduction.
+      schedule: rewrite for speed (the pass nabla-schedule); needs `reassociate`.
 
     Example:
       >>> CPU("generic").flags()[2]
@@ -107,6 +108,7 @@ class CPU(Target):
     abi: str = ""
     link_embedded: bool = True
     reassociate: bool = True
+    schedule: bool = True
 
     name: ClassVar[str] = "cpu"
     drivers: ClassVar[tuple[str, ...]] = ("local-sync", "local-task")
@@ -213,12 +215,14 @@ class Vulkan(Target):
 
 
 # From sm_90 on, IREE knows no description of its own; the PTX version is the lowest that knows the architecture.
-_PTX_OF_ARCH = {"sm_90": "+ptx80", "sm_100": "+ptx86"}
+_PTX_OF_ARCH = {"sm_90": "+ptx80", "sm_100": "+ptx86", "sm_101": "+ptx86", "sm_103": "+ptx88"}
 
 
 @dataclass(frozen=True)
 class CUDA(Target):
-    """An NVIDIA GPU. The artifact holds PTX, which newer GPUs run too.
+    """An NVIDIA GPU. The artifact holds PTX, which newer GPUs run too (unless the architecture ends in a or f).
+
+    Not machine code: IREE 3.13 takes --iree-cuda-use-ptxas but never calls ptxas.
 
     Args:
       arch: "host" (the first GPU of this machine) or an architecture, such as "sm_80" or "sm_90".

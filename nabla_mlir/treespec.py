@@ -8,6 +8,7 @@ The JSON of a node is one of
     {"dict": [[key, child], ...]}                    sorted by key
     {"namedtuple": "Name", "fields": [[field, child], ...]}
     {"custom": "module.Type", "entries": [[entry, child], ...]}
+    {"vectorized": [[axis name, size], ...]}         an array with named axes, which lead
 
 A namedtuple is taken as any namedtuple or dict with these fields and returned as a namedtuple. A custom node (a
 registered dataclass, say) is taken as a dict or as an object with these attributes and returned as a dict: the type
@@ -18,13 +19,15 @@ from __future__ import annotations
 
 import functools
 from collections import namedtuple
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nabla_mlir.errors import TreeError
+from nabla_mlir.named import VectorizedArray
 
 _SEQUENCES = {"tuple": tuple, "list": list}
+_CONTAINERS = (type(None), tuple, list, dict)
 _MISSING = object()
 
 
@@ -33,10 +36,11 @@ class TreeSpec:
     """The structure of a tree.
 
     Args:
-      kind: leaf, none, tuple, list, dict, namedtuple or custom.
+      kind: leaf, none, tuple, list, dict, namedtuple, custom or vectorized.
       children: the structures below.
       keys: the key of each child, for the kinds that have keys.
       type_name: the name of a namedtuple or custom type.
+      axes: the named axes of a vectorized array and their sizes.
 
     Example:
       >>> spec = TreeSpec.from_json({"dict": [["b", "*"], ["w", {"tuple": ["*", None]}]]})
@@ -50,6 +54,7 @@ class TreeSpec:
     children: tuple[TreeSpec, ...] = ()
     keys: tuple[Any, ...] = ()
     type_name: str = ""
+    axes: tuple[tuple[str, int], ...] = ()
 
     @functools.cached_property
     def num_leaves(self) -> int:
@@ -61,6 +66,21 @@ class TreeSpec:
         if self.kind == "leaf":
             return [name]
         return [path for key, child in self._items() for path in child.paths(name + self._step(key))]
+
+    def collect(self, tree: Any, leaves: list[Any]) -> bool:
+        """Appends the leaves of a tree of this structure to a list; False if that is not obvious and `flatten` must tell."""
+        kind = self.kind
+        if kind == "leaf":
+            leaves.append(tree)
+            return type(tree) not in _CONTAINERS
+        if kind == "dict":
+            if type(tree) is not dict or len(tree) != len(self.keys):
+                return False
+            pairs = zip(self.keys, self.children, strict=True)
+            return all(key in tree and child.collect(tree[key], leaves) for key, child in pairs)
+        if kind in _SEQUENCES and type(tree) is _SEQUENCES[kind] and len(tree) == len(self.children):
+            return all(child.collect(item, leaves) for item, child in zip(tree, self.children, strict=True))
+        return False
 
     def flatten(self, tree: Any, name: str = "tree") -> list[Any]:
         """The leaves of a tree that has this structure.
@@ -103,6 +123,8 @@ class TreeSpec:
                 return {self.kind: [child.to_json() for child in self.children]}
             case "dict":
                 return {"dict": pairs}
+            case "vectorized":
+                return {"vectorized": [list(axis) for axis in self.axes]}
             case "namedtuple":
                 return {"namedtuple": self.type_name, "fields": pairs}
         return {"custom": self.type_name, "entries": pairs}
@@ -122,6 +144,8 @@ class TreeSpec:
             for kind in _SEQUENCES:
                 if kind in data:
                     return TreeSpec(kind, tuple(TreeSpec.from_json(child) for child in data[kind]))
+            if "vectorized" in data:
+                return vectorized_leaf((name, size) for name, size in data["vectorized"])
             for kind, children in (("dict", "dict"), ("namedtuple", "fields"), ("custom", "entries")):
                 if kind in data:
                     keys = tuple(key for key, _ in data[children])
@@ -144,6 +168,8 @@ class TreeSpec:
                 return f"[{', '.join(items)}]"
             case "dict":
                 return "{" + ", ".join(f"{key!r}: {c}" for key, c in zip(self.keys, items, strict=True)) + "}"
+            case "vectorized":
+                return f"* vectorized over {dict(self.axes)}"
         fields = ", ".join(f"{key}={c}" for key, c in zip(self.keys, items, strict=True))
         return f"{self.type_name.rpartition('.')[2]}({fields})"
 
@@ -151,11 +177,11 @@ class TreeSpec:
         return zip(self.keys or range(len(self.children)), self.children, strict=True)
 
     def _step(self, key: Any) -> str:
-        return f".{key}" if self.kind in ("namedtuple", "custom") and isinstance(key, str) else f"[{key!r}]"
+        return f".{key}" if self.kind in ("namedtuple", "custom", "vectorized") and isinstance(key, str) else f"[{key!r}]"
 
     def _flatten(self, tree: Any, path: str, leaves: list[Any], problems: list[str]) -> None:
         if self.kind == "leaf":
-            if tree is None or isinstance(tree, (tuple, list, dict)):
+            if tree is None or isinstance(tree, (tuple, list, dict, VectorizedArray)):
                 problems.append(f"{path} requires an array, got {describe(tree)}")
             leaves.append(tree)
             return
@@ -179,6 +205,11 @@ class TreeSpec:
             got = f"{self.kind} of {len(tree)}" if fits else describe(tree)
             problems.append(f"{path} requires a {self.kind} of {len(self.children)}, got {got}")
             return None
+        if self.kind == "vectorized":
+            if getattr(tree, "axes", ()) == self.axes:
+                return [tree.data]
+            problems.append(f"{path} requires {self}, got {describe(tree)}")
+            return None
         values = tree
         if self.kind == "namedtuple" and isinstance(tree, tuple) and hasattr(tree, "_fields"):
             values = dict(zip(tree._fields, tree, strict=True))
@@ -201,6 +232,8 @@ class TreeSpec:
             return _SEQUENCES[self.kind](children)
         if self.kind == "namedtuple":
             return _named_tuple(self.type_name, self.keys)(*children)
+        if self.kind == "vectorized":
+            return VectorizedArray(children[0], self.axes)
         return dict(zip(self.keys, children, strict=True))
 
 
@@ -208,8 +241,13 @@ LEAF = TreeSpec("leaf")
 NONE = TreeSpec("none")
 
 
+def vectorized_leaf(axes: Iterable[tuple[str, int]]) -> TreeSpec:
+    """The structure of an array with these named axes."""
+    return TreeSpec("vectorized", (LEAF,), ("data",), axes=tuple(axes))
+
+
 def spec_of(tree: Any) -> TreeSpec:
-    """The structure of a tree of tuples, lists, dicts, namedtuples and None; everything else is a leaf.
+    """The structure of a tree of tuples, lists, dicts, namedtuples, vectorized arrays and None; all else is a leaf.
 
     Example:
       >>> print(spec_of({"w": (1, 2), "b": None}))
@@ -224,6 +262,8 @@ def spec_of(tree: Any) -> TreeSpec:
         return TreeSpec("namedtuple", tuple(map(spec_of, tree)), tuple(tree._fields), type(tree).__name__)
     if isinstance(tree, (tuple, list)):
         return TreeSpec("tuple" if isinstance(tree, tuple) else "list", tuple(map(spec_of, tree)))
+    if isinstance(tree, VectorizedArray):
+        return vectorized_leaf(tree.axes)
     return LEAF
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from nabla_mlir import pytree
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.named import VectorizedArray
 from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.shape import reshape, transpose
 from nabla_mlir.ops.tensor import NamedAxes, Tensor, wrap
@@ -36,69 +37,15 @@ from nabla_mlir.tracing import current_trace, is_tracing, trace_region
 Names = str | Sequence[str] | Mapping[str, int]
 
 
-class VectorizedArray:
-    """An array with named axes, outside of traced functions; inside it is a tensor with the same axes.
+def _captured(x: VectorizedArray) -> Tensor:
+    trace = current_trace()
+    assert trace is not None, "arrays become tensors inside a trace"
+    # An argument of the whole trace also if it is small: a constant would belong to the region it is met in.
+    return with_axes(trace.capture(x.data, x.data.shape, x.dtype), x.axes)
 
-    Attributes:
-      data: the whole array, the named axes leading.
-      axes: their names and sizes, in order.
-      shape: the shape of one entry.
 
-    Example:
-      >>> import nabla_mlir as nm, numpy as np
-      >>> x = nm.vectorize(np.array([[1.0, 2.0], [3.0, 4.0]]), "batch")
-      >>> x.shape, x.vectorized_axes
-      ((2,), {'batch': 2})
-      >>> nm.devectorize(x * nm.vectorize(np.array([1.0, 10.0]), "batch")).tolist()
-      [[1.0, 2.0], [30.0, 40.0]]
-    """
-
-    __slots__ = ("axes", "data")
-    __array_ufunc__ = None  # so that NumPy arrays on the left defer to us
-
-    def __init__(self, data: Any, axes: NamedAxes):
-        self.data, self.axes = data, tuple(axes)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one entry."""
-        return tuple(self.data.shape[len(self.axes) :])
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The type of the elements."""
-        return np.dtype(self.data.dtype)
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes of one entry."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements of one entry."""
-        return math.prod(self.shape)
-
-    @property
-    def vectorized_axes(self) -> dict[str, int]:
-        """The sizes of the named axes, in order."""
-        return dict(self.axes)
-
-    def __repr__(self) -> str:
-        names = ", ".join(f"{name}: {size}" for name, size in self.axes)
-        return f"{self.data!r} vectorized over {names}"
-
-    def __nabla_tensor__(self) -> Tensor:
-        trace = current_trace()
-        assert trace is not None, "arrays become tensors inside a trace"
-        # An argument of the whole trace also if it is small: a constant would belong to the region it is met in.
-        return with_axes(trace.capture(self.data, self.data.shape, self.dtype), self.axes)
-
-    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
-        raise TraceError(
-            "a NumPy function requires an array without vectorised axes, got axes "
-            f"{[name for name, _ in self.axes]}.", where=user_frame(), help="call nm.devectorize first.",
-        )  # fmt: skip
+# Such an array knows nothing of traces, since it also lives where no program is traced.
+VectorizedArray.__nabla_tensor__ = _captured  # type: ignore[attr-defined]
 
 
 def _rebuilt(axes: NamedAxes, children: Iterable[Any]) -> Any:
@@ -107,8 +54,8 @@ def _rebuilt(axes: NamedAxes, children: Iterable[Any]) -> Any:
 
 
 # As pytrees both hold the whole, so that transforms which know nothing of names act on all entries together.
-pytree.register_node(VectorizedTensor, lambda x: ((whole(x),), x.axes, ("whole",)), _rebuilt)
-pytree.register_node(VectorizedArray, lambda x: ((x.data,), x.axes, ("whole",)), _rebuilt)
+pytree.register_node(VectorizedTensor, lambda x: ((whole(x),), x.axes, ("data",)), _rebuilt)
+pytree.register_node(VectorizedArray, lambda x: ((x.data,), x.axes, ("data",)), _rebuilt)
 
 
 def _leaves(tree: Any) -> tuple[list[Any], pytree.TreeSpec]:
@@ -123,7 +70,7 @@ def vectorize(x: Any, axes: Names) -> Any:
     """Gives names to the leading axes of arrays: from then on every operation acts on each entry along them.
 
     Args:
-      x: a pytree of arrays of shape (n_1, ..., n_k, *S); what is vectorised already gets the axes behind those it has.
+      x: a pytree of arrays (or specs) of shape (n_1, ..., n_k, *S); what is vectorised already gets the axes behind those it has.
       axes: a name, several, or a dict of names and the sizes they must have.
 
     Returns:
@@ -152,7 +99,7 @@ def _concrete(leaf: Any) -> Any:
     """A tensor inside a trace, an array outside."""
     if is_tracing():
         return as_tensor(leaf)
-    return leaf if isinstance(leaf, VectorizedArray) or hasattr(leaf, "__nabla_tensor__") else np.asarray(leaf)
+    return leaf if pytree.is_array(leaf) else np.asarray(leaf)
 
 
 def _named(x: Any, wanted: Mapping[str, int | None]) -> Any:
@@ -334,7 +281,7 @@ def _mapped(run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 def _entered(leaf: Any) -> Any:
     if isinstance(leaf, VectorizedArray):
-        return enter(leaf.__nabla_tensor__())
+        return enter(_captured(leaf))
     return enter(leaf) if isinstance(leaf, Tensor) else leaf
 
 

@@ -27,6 +27,7 @@ from nabla_mlir.passes import (
 )
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.legalize_aliasing import forget_unique_indices, separate_buffers
+from nabla_mlir.passes.legalize_fusion import separate_uses
 from nabla_mlir.passes.legalize_loops import legalize_loop
 from nabla_mlir.passes.legalize_pattern import PATTERNS, TARGETS, Replacement, Target
 
@@ -70,6 +71,7 @@ class LegalizeForIreePass(Pass):
             _refuse_recursion(calls)
             for op in found:
                 self._legalize(op, record)
+        separate_uses(module.operation)
         separate_buffers(module.operation)
         if self.target == "cpu":
             forget_unique_indices(module.operation)

@@ -26,6 +26,7 @@ from nabla_mlir.passes.legalize_linalg import (
     solve_triangular,
 )
 from nabla_mlir.passes.legalize_pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.legalize_tridiagonal import tridiagonal_solve
 
 MOST_SWEEPS = 30  # of Jacobi rotations over all pairs; convergence takes six to twelve
 
@@ -43,7 +44,8 @@ def lapack(op: ir.Operation, target: Target) -> Replacement:
     values = operands(op)
     if 0 in values[0].shape:
         return [b.full(0, Val(r).shape, Val(r).dtype) for r in op.results]
-    results = rule(op, *(_stack(v, values[0].rank - 2) for v in values))
+    stack = values[-1].rank - 2 if routine[1] == "gtsv" else values[0].rank - 2
+    results = rule(op, *(_stack(v, stack) for v in values))
     return [b.reshape(v, tuple(r.type.shape)) for v, r in zip(results, op.results, strict=True)]
 
 
@@ -428,5 +430,5 @@ def _trsm(op: ir.Operation, a: Val, right: Val) -> list[Val]:
 
 _ROUTINES: dict[str, Callable[..., list[Val]]] = {
     "potrf": _potrf, "trsm": _trsm, "getrf": _getrf, "geqrf": _geqrf, "orgqr": _orgqr, "ungqr": _orgqr,
-    "syevd": _syevd, "heevd": _syevd, "gesdd": _gesdd,
+    "syevd": _syevd, "heevd": _syevd, "gesdd": _gesdd, "gtsv": lambda op, *xs: tridiagonal_solve(*xs),
 }  # fmt: skip

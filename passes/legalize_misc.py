@@ -47,6 +47,18 @@ def collective_permute(op: ir.Operation, target: Target) -> Replacement:
 _IDENTITIES = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")
 
 
+@pattern("stablehlo.rng_bit_generator")
+def philox(op: ir.Operation, target: Target) -> Replacement:
+    """From a state of three words Philox gives other bits than XLA's."""
+    (state,) = operands(op)
+    if "PHILOX" in str(op.attributes["rng_algorithm"]) and state.shape != (2,):
+        raise RuleMissingError(
+            f"PHILOX requires a state of 2 words, got {state.shape[0]} at {op.location}.",
+            help="use the algorithm THREE_FRY or DEFAULT.",
+        )
+    return None
+
+
 @pattern("stablehlo.convert")
 def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
     """The compiler moves scalar arithmetic on loop counters to the host, whose VM cannot convert integers to f64."""

@@ -70,6 +70,40 @@ def sum_of_products(op: ir.Operation, target: Target) -> Replacement:
     return None
 
 
+@pattern("stablehlo.reduce_window")
+def separate_windows(op: ir.Operation, target: Target) -> Replacement:
+    """Fused with what is pooled, windows overflow the stack of a CPU: those side by side are a reduction.
+
+    Their transpose, windows of sums that see one element each, repeats the elements.
+    """
+    x = Val(op.operands[0])
+    body = single_operation(op.regions[0])
+    if len(op.operands) != 2 or not x.static or body is None:
+        return None
+    window, strides, dilation, spread = (
+        _spatial(x.rank, op.attributes, name)
+        for name in ("window_dimensions", "window_strides", "window_dilations", "base_dilations")
+    )
+    padding = hlo.Padding.decode(op.attributes["padding"]) if "padding" in op.attributes else ((0, 0),) * x.rank
+    parts = [part for w in window for part in (("place", "offset") if w > 1 else ("place",))]
+    offsets = [d for d, part in enumerate(parts) if part == "offset"]
+    ones = [1] * x.rank
+    if (strides, dilation, spread) == (window, ones, ones) and not any(map(any, padding)):
+        if any(n % w for n, w in zip(x.shape, window, strict=True)):
+            return None
+        shape = [m for n, w in zip(x.shape, window, strict=True) for m in ((n // w, w) if w > 1 else (n,))]
+        return b.reduce([b.reshape(x, shape)], [Val(op.operands[1])], offsets, lambda y, z: b.binary(body, y, z))[0]
+    initial = made_by(op.operands[1])
+    is_sum = body == "stablehlo.add" and initial is not None and initial.name == "stablehlo.constant"
+    if not is_sum or hlo.constant_splat(initial) != 0:
+        return None
+    if (strides, dilation, spread) == (ones, ones, window) and all(p == (w - 1,) * 2 for p, w in zip(padding, window, strict=True)):
+        shape = [m for n, w in zip(x.shape, window, strict=True) for m in ((n, w) if w > 1 else (n,))]
+        places = [d for d in range(len(shape)) if d not in offsets]
+        return b.reshape(b.broadcast(x, shape, places), [n * w for n, w in zip(x.shape, window, strict=True)])
+    return None
+
+
 # From so many terms on, a sum is taken in two levels.
 _LONG = 1 << 13
 
@@ -121,17 +155,22 @@ def _spatial(count: int, attributes: ir.OpAttributeMap, name: str, default: int 
 def convolution(op: ir.Operation, target: Target) -> Replacement:
     """Narrow floats are rounded after every addition; on Vulkan grouped ones are all zeros.
 
-    A depthwise kernel is not turned round where window_reversal asks for it: it is turned round beforehand.
+    A depthwise kernel is not turned round where window_reversal asks for it, and no other tiles for a GPU: it is turned
+    round beforehand. Complex values are padded beforehand too: the padding of a convolution kills the compiler.
     """
     x, kernel = operands(op)
     result = Val(op.results[0])
     attributes = attributes_of(op)
+    if result.dtype.kind == "c" and x.static:
+        x = _padded(x, attributes)
+        if x.value != op.operands[0]:
+            return Val(b.make(op.name, [x, kernel], [op.results[0].type], attributes).results[0])
     if _is_narrow(result.dtype):
         made = b.make(op.name, [x, kernel], [b.like(result, F32)], attributes)
         return b.convert(Val(made.results[0]), result.dtype)
     turned = [k for k, r in enumerate(hlo.BoolArray.decode(attributes["window_reversal"])) if r] \
         if "window_reversal" in attributes else []  # fmt: skip
-    if turned and hlo.I64.decode(attributes["feature_group_count"]) > 1:
+    if turned and (target != "cpu" or hlo.I64.decode(attributes["feature_group_count"]) > 1):
         places = hlo.ConvDims.decode(attributes["dimension_numbers"])[1]
         kernel = b.reverse(kernel, [places.index(k) for k in turned])
         attributes["window_reversal"] = hlo.BoolArray.encode([False] * (len(places) - 2))
@@ -155,6 +194,19 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
         shape = [s // count if d == feature else s for d, s in enumerate(result.shape)]
         parts.append(Val(b.make(op.name, [left, right], [tensor_type(shape, result.dtype)], attributes).results[0]))
     return b.concat(parts, feature)
+
+
+def _padded(x: Val, attributes: dict[str, ir.Attribute]) -> Val:
+    """The operand of a convolution with its padding, which is taken out of the attributes, and what lies between."""
+    places = hlo.ConvDims.decode(attributes["dimension_numbers"])[0]
+    spatial = [places.index(k) for k in range(x.rank - 2)]
+    amounts = {"padding": hlo.Padding, "lhs_dilation": hlo.I64Array}
+    given = {name: codec.decode(attributes.pop(name)) for name, codec in amounts.items() if name in attributes}
+    low, high, interior = ([0] * x.rank for _ in range(3))
+    for k, d in enumerate(spatial):
+        low[d], high[d] = given.get("padding", [(0, 0)] * x.rank)[k]
+        interior[d] = given.get("lhs_dilation", [1] * x.rank)[k] - 1
+    return b.pad(x, low, high, interior)
 
 
 def _part(x: Val, dim: int, i: int, count: int) -> Val:

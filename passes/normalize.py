@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,12 +17,14 @@ from nabla_mlir.dialects.types import dtype_of, shape_and_dtype
 from nabla_mlir.errors import DtypeError, ImportIRError
 from nabla_mlir.ops.chlo import broadcast_shape
 from nabla_mlir.ops.composites import unary_einsum
+from nabla_mlir.ops.lapack import defined
 from nabla_mlir.ops.reduction import reduce, tree
 from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.shape import broadcast_in_dim, pad, reshape, slice_
 from nabla_mlir.ops.tensor import Tensor, constant, wrap
 from nabla_mlir.ops.windows import folded, reduce_window
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.known_numbers import known
 
 _COLLECTIVE = "it speaks of several devices; there is one"
 _CHANNEL = "it speaks to the outside while it runs"
@@ -104,18 +106,36 @@ def _check(function: ir.Operation) -> None:
 def _normalize_block(block: ir.Block) -> None:
     for item in list(block.operations):
         op = item.operation
+        if op.name == "stablehlo.while":
+            for carried in (op.results, *(region.blocks[0].arguments for region in op.regions)):
+                _settle(carried, op.operands)
         for region in op.regions:
             for inner in region.blocks:
                 _normalize_block(inner)
-        rewrite = _REWRITES.get(op.name) or (_custom_call if op.name == "stablehlo.custom_call" else None)
-        if rewrite is None and any(_is_dynamic(r.type) for r in op.results):
-            rewrite = _again
-        if rewrite is None:
-            continue
-        with op.location, ir.InsertionPoint(op):
-            values = rewrite(op)
-        if values is not None:
-            _replace(op, values)
+        if op.name in ("stablehlo.if", "stablehlo.case"):
+            _settle(op.results, list(op.regions[0].blocks[0].operations)[-1].operation.operands)
+        if op.name not in _SHAPED and any(_is_dynamic(r.type) for r in op.results):
+            op = _rewritten(op, _again)
+        _rewritten(op, _custom_call if op.name == "stablehlo.custom_call" else _REWRITES.get(op.name))
+
+
+def _settle(values: Iterable[ir.Value], likes: Iterable[ir.Value]) -> None:
+    """Gives values of control flow, whose types nothing else says, the types of what they become."""
+    for value, like in zip(values, likes, strict=True):
+        if _is_dynamic(value.type):
+            value.set_type(like.type)
+
+
+def _rewritten(op: ir.Operation, rewrite: Callable[[ir.Operation], list[ir.Value] | None] | None) -> ir.Operation:
+    """The operation that makes the last result now."""
+    if rewrite is None:
+        return op
+    with op.location, ir.InsertionPoint(op):
+        values = rewrite(op)
+    if values is None:
+        return op
+    _replace(op, values)
+    return (made_by(values[-1]) if values else None) or op
 
 
 def _replace(op: ir.Operation, values: list[ir.Value]) -> None:
@@ -207,8 +227,20 @@ def _unary_einsum(op: ir.Operation) -> list[ir.Value]:
 
 
 def _custom_call(op: ir.Operation) -> list[ir.Value] | None:
-    """The names under which older exporters wrote operations of CHLO."""
+    """The names under which older exporters wrote operations of CHLO, and routines that are written with others."""
     target = String.decode(op.attributes["call_target_name"])
+    if "called_computations" in op.attributes and len(op.attributes["called_computations"]):
+        raise ImportIRError(
+            f"importing requires calls without computations of their own, got {op.name} of {target!r} with "
+            f"{op.attributes['called_computations']}.", where=source_of(op.location),
+        )  # fmt: skip
+    if target == "shape_assertion":
+        return _assertion(op)
+    if target == "stablehlo.shape_refinement_operand_wrapper":
+        return [op.operands[0]]
+    define = defined(target)
+    if define is not None:
+        return [y.value for y in define(target, [wrap(v) for v in op.operands], op.attributes["mhlo.backend_config"])]
     name = f"chlo.{target.removeprefix('mhlo.')}"
     if not target.startswith("mhlo.") or name not in REGISTRY:
         return None
@@ -218,6 +250,16 @@ def _custom_call(op: ir.Operation) -> list[ir.Value] | None:
         given = op.attributes["mhlo.attributes"]
         params |= {k: record.attributes[k].decode(given[k]) for k in record.attributes if k in given}
     return [y.value for y in record.apply([wrap(v) for v in op.operands], params)]
+
+
+def _assertion(op: ir.Operation) -> list[ir.Value]:
+    """A condition on shapes that `jax.export` writes down; it must hold here."""
+    if not all(_numbers(op, 0)):
+        text = String.decode(op.attributes["error_message"])
+        for i in range(1, len(op.operands)):
+            text = text.replace(f"{{{i - 1}}}", str(_numbers(op, i)[0]))
+        raise ImportIRError(f"{op.name} of 'shape_assertion' fails: {text}", where=source_of(op.location))
+    return []
 
 
 def _window_body(op: ir.Operation) -> list[ir.Value] | None:
@@ -245,47 +287,14 @@ def _reduction_body(op: ir.Operation) -> list[ir.Value] | None:
 # ---------------------------------------------------------------- computed shapes
 
 
-def _known(value: ir.Value) -> np.ndarray | None:
-    """The number that a value always has, found by folding what shapes are computed with."""
-    owner = made_by(value)
-    if owner is None:
-        return None
-    if owner.name in ("stablehlo.constant", "arith.constant"):
-        return stablehlo.constant_array(owner) if owner.name.startswith("stablehlo") else None
-    fold = _FOLDS.get(owner.name)
-    if fold is None:
-        return None
-    xs = [_known(v) for v in owner.operands]
-    return None if any(x is None for x in xs) else fold(owner, *xs)
-
-
-def _cast(op: ir.Operation, x: Any) -> np.ndarray:
-    return np.asarray(x).astype(dtype_of(op.results[0].type.element_type))
-
-
-_FOLDS: dict[str, Callable[..., np.ndarray]] = {
-    "stablehlo.convert": _cast,
-    "stablehlo.reshape": lambda op, x: x.reshape(tuple(op.results[0].type.shape)),
-    "stablehlo.concatenate": lambda op, *xs: np.concatenate(xs, op.attributes["dimension"].value),
-    "stablehlo.broadcast_in_dim": lambda op, x: np.broadcast_to(x, tuple(op.results[0].type.shape)),
-    "stablehlo.slice": lambda op, x: x[tuple(
-        slice(*bounds) for bounds in zip(*(I64Array.decode(op.attributes[k]) for k in (
-            "start_indices", "limit_indices", "strides")), strict=True))],
-    "stablehlo.add": lambda op, x, y: x + y, "stablehlo.subtract": lambda op, x, y: x - y,
-    "stablehlo.multiply": lambda op, x, y: x * y, "stablehlo.maximum": lambda op, x, y: np.maximum(x, y),
-    "stablehlo.minimum": lambda op, x, y: np.minimum(x, y), "stablehlo.negate": lambda op, x: -x,
-    "stablehlo.divide": lambda op, x, y: _cast(op, np.trunc(x / y)),
-}  # fmt: skip
-
-
 def _numbers(op: ir.Operation, index: int) -> tuple[int, ...]:
-    known = _known(op.operands[index])
-    if known is None:
+    number = known(op.operands[index])
+    if number is None:
         raise ImportIRError(
             f"importing requires shapes that are constants, got a computed operand {index} of {op.name}.",
             where=source_of(op.location),
         )  # fmt: skip
-    return tuple(int(n) for n in known.ravel())
+    return tuple(int(n) for n in number.ravel())
 
 
 def _static(make: Callable[..., Tensor]) -> Callable[[ir.Operation], list[ir.Value]]:
@@ -362,3 +371,4 @@ _REWRITES: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
     "stablehlo.dynamic_conv": _static(_dynamic_conv), "stablehlo.real_dynamic_slice": _static(_dynamic_slice),
     "stablehlo.get_dimension_size": _static(_dimension_size), "stablehlo.set_dimension_size": _static(_set_size),
 }  # fmt: skip
+_SHAPED = _REWRITES.keys() - {"stablehlo.reduce", "stablehlo.reduce_window"}  # they find their own shapes

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.tensor import Tensor, full, splat_of
-from nabla_mlir.passes.patterns import defining, is_identity, pattern
+from nabla_mlir.passes.patterns import defining, has_one_use, is_identity, pattern
 
 Shape = tuple[int, ...]
 
@@ -218,6 +219,30 @@ def sum_of_broadcast(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None
         if moved is not None:
             source = moved[0][0]
             return reduce(source, xs[1], dimensions=tuple(range(source.ndim)), body="add") if source.ndim else source
+    return None
+
+
+@pattern("stablehlo.reduce")
+def sum_of_negated(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
+    """sum(-x) -> -sum(x): there is less to negate, and the sign can go on."""
+    negated = defining(xs[0], "stablehlo.negate") if len(xs) == 2 and body == "add" and splat_of(xs[1]) == 0 else None
+    if negated is None or not has_one_use(xs[0]):
+        return None
+    return ew.negate(reduce(negated[0][0], xs[1], dimensions=dimensions, body="add"))
+
+
+@pattern("stablehlo.multiply")
+def multiply_broadcasts(a: Tensor, b: Tensor) -> Tensor | None:
+    """(x * broadcast(y)) * broadcast(z) -> x * broadcast(y * z) where y is smaller than x."""
+    for product, other in ((a, b), (b, a)):
+        z = defining(other, "stablehlo.broadcast_in_dim") if has_one_use(other) else None
+        factors = defining(product, "stablehlo.multiply") if z and has_one_use(product) else None
+        if not factors or not z or z[0][0].size >= a.size or a.dtype.kind not in "fc":
+            continue
+        for x, copied in (factors[0], factors[0][::-1]):
+            y = defining(copied, "stablehlo.broadcast_in_dim")
+            if y is not None and y[0][0].shape == z[0][0].shape and y[1] == z[1]:
+                return ew.multiply(x, sh.broadcast_in_dim(ew.multiply(y[0][0], z[0][0]), **z[1]))
     return None
 
 

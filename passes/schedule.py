@@ -11,9 +11,10 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.loop_kernels import loops_as_kernels
 from nabla_mlir.passes.schedule_blocks import separate_blocks
-from nabla_mlir.passes.schedule_convolutions import split_by_position
+from nabla_mlir.passes.schedule_convolutions import gather_patches, split_by_position
 from nabla_mlir.passes.schedule_products import schedule_products
 from nabla_mlir.passes.schedule_slices import fold_reshapes, push_up_slices, stacks_as_choices
+from nabla_mlir.passes.schedule_sums import schedule_sum
 
 
 @register
@@ -23,9 +24,10 @@ class SchedulePass(Pass):
 
     A product becomes a `linalg.generic` with `compilation_info` where IREE's own choice is slower
     (passes/schedule_tiles.py); products of one matrix with several vectors become one operation that reads the matrix
-    once, and products of one matrix with each of several matrices are taken apart. Convolutions with wide windows
-    become products, and slices of cheap values are computed from slices of what those are made of. A small loop
-    becomes one dispatch (passes/loop_kernels.py). The numbers are the same up to the order of sums.
+    once, and products of one matrix with each of several matrices are taken apart. Sums over columns become products
+    with ones, convolutions with wide windows, one axis or one channel become products, and slices of cheap values are
+    computed from slices of what those are made of. A small loop becomes one dispatch (passes/loop_kernels.py). The
+    numbers are the same up to the order of sums.
     Example: tests/filecheck/passes/schedule.mlir
     """
 
@@ -36,6 +38,8 @@ class SchedulePass(Pass):
     def run(self, module: ir.Operation) -> None:
         for op in [op for op in nested(module) if op.name == "stablehlo.convolution"]:
             split_by_position(op)
+        for op in [op for op in nested(module) if op.name == "stablehlo.convolution"]:
+            gather_patches(op)
         for owner in list(nested(module)):
             for region in owner.regions:
                 for block in region.blocks:
@@ -44,6 +48,8 @@ class SchedulePass(Pass):
                     fold_reshapes(block)
         if self.kernels:
             loops_as_kernels(module, self.vector_bytes)
+        for op in [op for op in nested(module) if op.name == "stablehlo.reduce"]:
+            schedule_sum(op, self.vector_bytes)
         for name in ("stablehlo.transpose", "stablehlo.dot_general"):
             for op in [op for op in nested(module) if op.name == name]:
                 separate_blocks(op)

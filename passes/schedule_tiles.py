@@ -1,8 +1,9 @@
 """Tile shapes of products on a CPU: a small model of vector units and cores, from measurements.
 
 Measured with IREE 3.13 on an AVX-512 machine (2 cores, f32, µs; IREE's own choice, then this one): a 2000x500 matrix
-times a vector 143 and 41, its transpose times a vector 490 and 42; 20000x512: 1048 and 831, 18400 and 956; a product
-128x256x784: 266 and 185, 784x256x128 of a transposed factor 296 and 189, 1797x32x64: 90 and 32.
+times a vector 143 and 41, its transpose times a vector 490 and 42; 20000x512: 1048 and 831, 18400 and 956. On one of
+them: a product 256x512 (sum over 512) 906 and 489, 200x100 (100) 65 and 22, 1797x10 (32) 77 and 18, 512x24 (80) 45 and
+15; with the second factor transposed 256x512 (512) 646 and 550, 200x100 (100) 70 and 26, 1797x64 (32) 96 and 36.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ from iree.compiler import ir
 # many workgroups.
 _WORK = 1 << 16
 _GROUPS = 64
-# A product of fewer multiplications takes as long either way.
+# A product of fewer multiplications takes as long either way, and so does one of fewer rows or columns.
 SMALL = 1 << 11
-_CACHED = 1 << 18  # elements of a factor that stays in a core's own cache
+_FEW = 4
+# Elements of the first factor that a workgroup reads again and again.
+_CACHE = 1 << 17
+# Elements of a second factor that comes from memory: sixteen rows at a time read it half as often as eight.
+_LARGE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -62,37 +67,32 @@ def columns_times_vector(columns: int, length: int, lanes: int) -> Tiles:
     return Tiles((-(-share // width) * width, 0), (width, 0), (0, largest_divisor(length, 4)))
 
 
-def matrix_product(rows: int, columns: int, length: int, lanes: int, transposed: bool) -> Tiles | None:
-    """Rows by vectors of columns stay in registers, of which AVX-512 has 32; None where IREE is as good.
+def matrix_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | None:
+    """Eight rows by two vectors of columns stay in registers, of which AVX-512 has 32, or sixteen by one.
 
-    Eight rows by two vectors are fastest as long as the right factor stays in the cache; beyond that sixteen, which read
-    it half as often (16x20000 times 20000x512: 11.6 ms and 1.6). Fewer rows take more vectors (4x20000: 2.8 and 1.1).
-
-    `transposed` says that the columns are those of a transposed factor, which has no contiguous vectors of them.
+    A workgroup takes a strip of columns, which stays in the cache while the rows pass by. None where IREE is as good.
     """
-    high = next(d for d in (16, 8, rows) if rows >= d)
-    if high == 16 and (rows % 16 or columns * length < _CACHED):
-        high = 8
-    width = max(2, 16 // high) * lanes
-    if rows < 4 or columns % width or (transposed and length > lanes):
+    if rows < _FEW or columns < _FEW:
         return None
-    step = largest_divisor(length, lanes if transposed else 8)
-    groups = _groups(rows * columns * length // 8)
-    # Workgroups of one size have static shapes; those of another are peeled at run time.
-    least = max(high, -(-rows // groups))
-    share = next((d for d in range(least, min(rows, 4 * least) + 1) if rows % d == 0), rows)
-    least = -(-columns * rows // (groups * share))
-    across = next(d for d in range(width, columns + 1, width) if columns % d == 0 and d >= min(least, columns))
-    return Tiles((share, across, 0), (high, width, 0), (0, 0, step))
+    width = min(columns, 2 * lanes if columns >= 2 * lanes else lanes)
+    tall = largest_divisor(rows, 8 if width > lanes else 16)
+    if tall < _FEW:
+        tall = 8
+    streamed = columns * length > _LARGE and rows % 16 == 0 and width > lanes
+    if streamed:
+        tall = 16
+    groups, strips = _groups(rows * columns * length // 8), -(-columns // width)
+    share = rows if strips >= groups else max(min(tall, rows), -(-rows * strips // groups))
+    share = _even_share(rows, min(share, max(tall, _CACHE // length)), tall)
+    # Rows that are left over take several steps at once better, and so does a factor from memory; others one.
+    step = largest_divisor(length, 8) if streamed else 1 if share % tall == 0 else next((n for n in (4, 3, 2, *range(5, 33)) if length % n == 0), 1)
+    return Tiles((share, width * max(1, strips // groups), 0), (tall, width, 0), (0, 0, step))
 
 
-def is_better_swapped(columns: int, length: int, lanes: int) -> bool:
-    """Whether IREE's product with a transposed right factor is faster as the transposed product of the swapped factors.
-
-    It makes vectors along the columns, and finds none where their number has few factors of two: 16x500 times the
-    transposed 2000x500 takes 475 µs, and 231 swapped; 128x256 times 784x256 418 and 254; 16x64 times 512x64 10 and 10.
-    """
-    return length > lanes and columns >= 8 * lanes and columns % (4 * lanes) != 0
+def _even_share(rows: int, wanted: int, tall: int) -> int:
+    """About so many of the rows that workgroups are of one size, which makes their shapes static; else all of them."""
+    divisors = [n for n in range(wanted // 2 + 1, min(rows, 3 * wanted) + 1) if rows % n == 0]
+    return min(divisors, key=lambda n: (n % tall != 0, abs(n - wanted)), default=rows)
 
 
 def _groups(work: int) -> int:

@@ -71,13 +71,17 @@ def merge_duplicates(block: ir.Block) -> None:
             operands.sort(key=hash)
         key = (op.name, tuple(operands), tuple(r.type for r in op.results), _attributes(op))
         twins = seen.setdefault(key, [])
-        twin = next((t for t in twins if not len(op.regions) or t.is_structurally_equivalent(op)), None)
+        twin = next((t for t in twins if not len(op.regions) or _is_equal(t, op)), None)
         if twin is None:
             twins.append(op)
             continue
         for old, new in zip(op.results, twin.results, strict=True):
             old.replace_all_uses_with(new)
         op.erase()
+
+
+def _is_equal(a: ir.Operation, b: ir.Operation) -> bool:
+    return a.is_structurally_equivalent(b, ir.OperationEquivalenceFlags.IGNORE_LOCATIONS)
 
 
 def _attributes(op: ir.Operation) -> object:

@@ -15,7 +15,7 @@ from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 from nabla_mlir.errors import PassError
 from nabla_mlir.ops.batching import Mapped, batch_ops
 from nabla_mlir.ops.shape import expand, iota, move_axis
-from nabla_mlir.ops.tensor import Tensor, wrap
+from nabla_mlir.ops.tensor import Tensor, full, wrap
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.inline import expand_all
 
@@ -75,6 +75,9 @@ def _expand_axis(view: VmapOp) -> None:
         debug.say("batch", f"vmap over {view.axes[0]} = {size} of {len(view.body)} operations, operands "
                   f"{debug.types(op.operands)} carry it at {[p for (p,) in view.in_axes]}, results "
                   f"{debug.types(op.results)} at {[p for (p,) in view.out_axes]}", op.location)  # fmt: skip
+    if size == 0 and all(place != NOT_CARRIED for (place,) in view.out_axes):
+        _drop_empty(op)
+        return
     mapped: Mapped = {}
     unmapped: dict[ir.Value, ir.Value] = {}
     with op.location:
@@ -96,6 +99,15 @@ def _expand_axis(view: VmapOp) -> None:
         ]
     for result, value in zip(op.results, outs, strict=True):
         result.replace_all_uses_with(value)
+    op.erase()
+
+
+def _drop_empty(op: ir.Operation) -> None:
+    """A map without entries, all of whose results carry its axis: they have no elements, and nothing is computed."""
+    with op.location:
+        for result in op.results:
+            shape, dtype = shape_and_dtype(result.type)
+            result.replace_all_uses_with(full(shape, 0, dtype).value)
     op.erase()
 
 

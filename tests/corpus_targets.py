@@ -5,6 +5,9 @@ harness.py --adapter tests/corpus_targets.py:CPUAdapter --steps primal [--only N
 
 from __future__ import annotations
 
+import ctypes
+import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,6 +47,24 @@ class CPUAdapter(_Adapter):
 
 class VulkanAdapter(_Adapter):
     targets = (nm.Vulkan(),)
+
+
+class CAdapter(_Adapter):
+    """Static libraries, built by the C compiler of this machine and called as C."""
+
+    def run(self, f: Any, inputs: Arrays) -> Arrays:
+        lowered = nm.trace(f, *(nm.spec(x.shape, x.dtype) for x in inputs), name="main").lower()
+        entry = lowered.entries[0]
+        outs = [np.empty(out.shape, out.dtype) for out in entry.outputs]
+        with tempfile.TemporaryDirectory() as folder:
+            nm.save_static_library(lowered, f"{folder}/program")
+            cc = ["cc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", "program.so"]
+            subprocess.run([*cc, "program.c", "program.o", "-lm"], cwd=folder, check=True)
+            call = ctypes.CDLL(f"{folder}/program.so").program_main
+            status = call(*(ctypes.c_void_p(x.ctypes.data) for x in [*inputs, *outs]))
+        if status:
+            raise RuntimeError(f"program_main returned {status}")
+        return outs
 
 
 class CUDAAdapter(_Adapter):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,9 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.ops.cost import cost_of
+from nabla_mlir.ops.loops import find_counter
+from nabla_mlir.ops.tensor import splat_of, wrap
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.portable import parse
 
@@ -24,7 +28,7 @@ MOVES = {
 
 @dataclass(frozen=True)
 class Cost:
-    """The sums over all operations but constants; a loop counts once."""
+    """The sums over all operations but constants; what a counted loop holds is written as often as it runs."""
 
     operations: int
     elements: int
@@ -39,9 +43,19 @@ class Cost:
 
 def cost(module: ir.Module) -> Cost:
     """The cost of a module."""
-    ops = [op for op in nested(module.operation) if op.name not in FREE]
-    elements = sum(_size(r.type) for op in ops for r in op.results)
-    return Cost(len(ops), elements, sum(_flops(op) for op in ops))
+    counted = [(op, times) for op, times in _with_trips(module.operation, 1) if op.name not in FREE]
+    elements = sum(times * sum(_size(r.type) for r in op.results) for op, times in counted)
+    return Cost(len(counted), elements, sum(times * _flops(op) for op, times in counted))
+
+
+def _with_trips(op: ir.Operation, times: int) -> Iterator[tuple[ir.Operation, int]]:
+    """The operations inside of `op`, but not of the bodies of reductions, and how often each runs."""
+    counter = find_counter(op) if op.name == "stablehlo.while" else None
+    times *= 1 if counter is None else counter.trips
+    for inner in (o.operation for region in op.regions for block in region.blocks for o in block.operations):
+        yield inner, times
+        if inner.name in FREE:
+            yield from _with_trips(inner, times)
 
 
 def _size(type: Any) -> int:
@@ -54,18 +68,18 @@ def _flops(op: ir.Operation) -> int:
     written = sum(_size(r.type) for r in op.results)
     if op.name == "stablehlo.reduce":
         return _size(op.operands[0].type)
-    if op.name == "stablehlo.dot_general":
-        text = str(op.attributes["dot_dimension_numbers"])
-        listed = text.partition("lhs_contracting_dimensions = [")[2].partition("]")[0]
-        shape = shape_and_dtype(op.operands[0].type)[0]
-        return 2 * written * math.prod(shape[int(d)] for d in listed.split(",") if d.strip())
+    if op.name == "stablehlo.power":  # a whole constant exponent is compiled to multiplications
+        exponent = splat_of(wrap(op.operands[1]))
+        return written * (2 if exponent in (3, 4) else 1)
+    if op.name in ("stablehlo.dot_general", "stablehlo.convolution"):
+        return cost_of(op).flops
     return written
 
 
 def jax_module(f: Any, *args: Any) -> ir.Module:
-    """What JAX emits for a function, its calls inlined."""
+    """What JAX emits for a function, its calls inlined and what nothing reads erased, as compilers do at once."""
     module = parse(jax.jit(f).lower(*args).as_text())
-    Pipeline.parse("nabla-inline-calls").run(module)
+    Pipeline.parse("nabla-inline-calls,nabla-dce,cse").run(module)
     return module
 
 

@@ -1,4 +1,4 @@
-"""XLA as a second executor of StableHLO in tests: it compiles small programs in milliseconds, where IREE needs seconds.
+"""XLA as a second executor of StableHLO in tests, and the reference interpreter as a third, where IREE needs seconds.
 
 The laws are about the IR that rules emit, not about the compiler that runs it, so most of them run here; that IREE
 computes each operation right is tested apart.
@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from interpreter import interpreter
 from jax._src import compiler as jax_compiler
 from jax._src.lib import xla_client
 from jaxlib import lapack
@@ -21,15 +22,14 @@ from nabla_mlir.passes.legalize_for_iree import LegalizeForIreePass
 from nabla_mlir.tracing import Spec, trace_function
 
 jax.config.update("jax_enable_x64", True)
+# Modules of tests run once: quick compilation is worth more than quick code.
+_QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 lapack.prepare_lapack_call("potrf_ffi", np.dtype(np.float64))  # XLA's custom calls of LAPACK find its routines then
 
 
-def _load(text: str) -> Any:
-    client = jax.devices("cpu")[0].client
-    options = jax_compiler.get_compile_options(num_replicas=1, num_partitions=1)
-    devices = xla_client.DeviceList(tuple(jax.devices("cpu")[:1]))
-    public = text.replace("func.func @main", "func.func public @main")
-    return client.compile_and_load(public, devices, options)
+def compiled(text: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    """The function `main` of a StableHLO module, compiled if the interpreter does not know it or would be slower."""
+    return interpreter(text) or _compiled(text)
 
 
 def cost_of(text: str) -> tuple[float, float]:
@@ -38,8 +38,15 @@ def cost_of(text: str) -> tuple[float, float]:
     return cost["flops"] + cost.get("transcendentals", 0.0), cost["bytes accessed"]
 
 
-def compiled(text: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    """The function `main` of a StableHLO module, compiled."""
+def _load(text: str) -> Any:
+    client = jax.devices("cpu")[0].client
+    options = jax_compiler.get_compile_options(num_replicas=1, num_partitions=1, env_options_overrides=_QUICK)
+    devices = xla_client.DeviceList(tuple(jax.devices("cpu")[:1]))
+    public = text.replace("func.func @main", "func.func public @main")
+    return client.compile_and_load(public, devices, options)
+
+
+def _compiled(text: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
     executable = _load(text)
 
     def call(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:

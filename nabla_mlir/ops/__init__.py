@@ -11,6 +11,7 @@ from nabla_mlir.ops import (
     convolution,
     custom_call,
     custom_rules,
+    eigen,
     elementwise,
     fourier,
     indexing,
@@ -22,11 +23,13 @@ from nabla_mlir.ops import (
     reduction,
     shape,
     sorting,
+    tridiagonal,
     windows,
 )
 
 # The modules that hold records, one family each, and the operators of Tensor.
 FAMILIES = (
     autodiff, checkpoint, chlo, collectives, composites, contraction, control, convolution, custom_call, custom_rules,
-    elementwise, fourier, indexing, lapack, linalg, linear_solve, misc, promotion, reduction, shape, sorting, windows,
+    eigen, elementwise, fourier, indexing, lapack, linalg, linear_solve, misc, promotion, reduction, shape,
+    sorting, tridiagonal, windows,
 )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.stablehlo import I64, Codec, DimensionNumbers, I64Array, Raw, parse_attribute
-from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.dialects.types import element_dtype
 from nabla_mlir.errors import RuleMissingError, user_frame
 from nabla_mlir.ops.contraction import dims as dot_dims
 from nabla_mlir.ops.contraction import dot_general
@@ -186,7 +186,7 @@ ragged_dot = composite(
     attributes={"ragged_dot_dimension_numbers": Codec(lambda v: parse_attribute(_ragged_text(v)), RaggedDims.decode),
                  "precision_config": Raw},
     defaults={"precision_config": None},
-    result=_ragged_result, result_params=lambda op: {"dtype": shape_and_dtype(op.results[0].type)[1]},
+    result=_ragged_result, result_params=lambda op: {"dtype": element_dtype(op.results[0].type)},
     sample=[],  # XLA has no CPU code for it
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.stablehlo import I64, Codec, I64Array, Raw, String
-from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
+from nabla_mlir.dialects.types import element_dtype, shape_and_dtype, tensor_type
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.ops.contraction import dims as dot_dims
 from nabla_mlir.ops.contraction import dot_general
@@ -49,7 +49,7 @@ broadcast = composite(
 
 
 def _dtype_of_result(op: ir.Operation) -> dict[str, Any]:
-    return {"dtype": shape_and_dtype(op.results[0].type)[1]}
+    return {"dtype": element_dtype(op.results[0].type)}
 
 
 def _dot(xs: Sequence[Tensor], *, dtype: np.dtype, **params: Any) -> list[Tensor]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.stablehlo import DotDims, Raw
-from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.dialects.types import element_dtype
 from nabla_mlir.ops.kinds import contraction, shifted
 from nabla_mlir.ops.samples import Case
 from nabla_mlir.ops.shape import move_axis, transpose
@@ -110,7 +110,7 @@ dot_general = contraction(
     "stablehlo.dot_general", doc="Sum of products over the contracting axes; batching axes are paired.",
     attributes={"dot_dimension_numbers": DotDims, "precision_config": Raw, "algorithm": Raw},
     defaults={"precision_config": None, "algorithm": None},
-    result=_result, result_params=lambda op: {"dtype": shape_and_dtype(op.results[0].type)[1]},
+    result=_result, result_params=lambda op: {"dtype": element_dtype(op.results[0].type)},
     transpose=_transpose, batch=_batch,
     sample=[
         Case(((2, 3), (3, 4)), {"dot_dimension_numbers": dims((1,), (0,)), "dtype": None}, numpy=np.matmul),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.stablehlo import I64, BoolArray, ConvDims, I64Array, Padding, Raw
-from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.dialects.types import element_dtype
 from nabla_mlir.ops.elementwise import convert
 from nabla_mlir.ops.kinds import contraction
 from nabla_mlir.ops.samples import Case
@@ -48,10 +48,11 @@ def _spread(n: int, dilation: int) -> int:
 
 def _result_params(op: Any) -> dict[str, Any]:
     """The dtype, and what is trivial and therefore absent."""
-    shape, dtype = shape_and_dtype(op.results[0].type)
-    trivial = conv_params(len(shape) - 2)
+    trivial = conv_params(op.results[0].type.rank - 2)
     del trivial["dimension_numbers"]
-    return {name: value for name, value in trivial.items() if name not in op.attributes} | {"dtype": dtype}
+    return {name: value for name, value in trivial.items() if name not in op.attributes} | {
+        "dtype": element_dtype(op.results[0].type)
+    }
 
 
 def _result(
@@ -218,7 +219,7 @@ def _widened(x: Any, axis: int, dilation: int, low: int, high: int) -> Any:
 
 def _windows_product(x: Any, w: Any, strides: Positions) -> Any:
     counts = [max(0, (n - k) // s + 1) for n, k, s in zip(x.shape[2:], w.shape[2:], strides, strict=True)]
-    out = np.zeros((x.shape[0], w.shape[0], *counts))
+    out = np.zeros((x.shape[0], w.shape[0], *counts), np.result_type(x, w))
     axes = tuple(range(1, x.ndim))
     for at in np.ndindex(*counts):
         here = tuple(slice(i * s, i * s + k) for i, s, k in zip(at, strides, w.shape[2:], strict=True))

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.stablehlo import I32, enum
-from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.dialects.types import element_dtype, is_complex
 from nabla_mlir.errors import RuleMissingError, user_frame
 from nabla_mlir.ops.kinds import all_prefixed, elementwise, general, prefixed, structural
 from nabla_mlir.ops.registry import ZERO, MaybeZero, OpDef, Zero, add_any
 from nabla_mlir.ops.samples import Case, booleans, integers, reals, whole
-from nabla_mlir.ops.tensor import Tensor, full_like, splat_of, wrap
+from nabla_mlir.ops.tensor import Tensor, full_like, splat_of
 
 
 def where_zero(condition: Tensor, t: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ multiply = elementwise(
 )  # fmt: skip
 divide = elementwise(
     "stablehlo.divide", doc="x / y.",
-    partials=[lambda t, z, x, y: t / y, lambda t, z, x, y: -((t * z) / y)], numpy=np.divide,
+    partials=[lambda t, z, x, y: t / y, lambda t, z, x, y: -(t * (z / y))], numpy=np.divide,
     sample=(reals(), reals(0.5, 2)),
 )  # fmt: skip
 negate = elementwise("stablehlo.negate", doc="-x.", partials=[lambda t, y, x: -t], numpy=np.negative, sample=(reals(),))
@@ -400,7 +400,7 @@ def _convert_transpose(cts: Any, i: int, xs: Any, *, dtype: np.dtype) -> Tensor:
 convert: OpDef = structural(
     "stablehlo.convert", doc="x in another element type.",
     result=lambda x, dtype: [(x.shape, np.dtype(dtype))],
-    result_params=lambda op: {"dtype": wrap(op.results[0]).dtype},
+    result_params=lambda op: {"dtype": element_dtype(op.results[0].type)},
     jvp=_convert_jvp, transpose=_convert_transpose,
     batch=lambda xs, mapped, size, dtype: [convert(xs[0], dtype=dtype)],
     sample=[Case(((3, 2),), {"dtype": np.dtype(np.float64)}, numpy=lambda x: x.astype(np.float64)),

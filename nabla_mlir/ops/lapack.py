@@ -6,7 +6,8 @@ The formulas follow from differentiating the factorisation and splitting what re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,15 @@ Spec = tuple[tuple[int, ...], np.dtype]
 # ---------------------------------------------------------------- words
 
 
-def routine(target: str, xs: Sequence[Tensor], results: Sequence[Spec], **options: str) -> list[Tensor]:
-    """Calls a routine of LAPACK: matrices stand in memory column after column, stacks of them one after the other."""
-    stack = xs[0].ndim - 2
+def routine(
+    target: str, xs: Sequence[Tensor], results: Sequence[Spec], stack: int | None = None, **options: str
+) -> list[Tensor]:
+    """Calls a routine of LAPACK: matrices stand in memory column after column, stacks of them one after the other.
+
+    Args:
+      stack: how many axes are stacked; all but those of a matrix, the first operand, unless given.
+    """
+    stack = xs[0].ndim - 2 if stack is None else stack
     order = lambda shape: (*range(stack, len(shape)), *reversed(range(stack)))  # noqa: E731
     return call(
         target, xs, results, operand_layouts=layouts_of([order(x.shape) for x in xs]),
@@ -41,7 +48,7 @@ def routine(target: str, xs: Sequence[Tensor], results: Sequence[Spec], **option
     )  # fmt: skip
 
 
-def _option(config: ir.Attribute, key: str) -> str:
+def option(config: ir.Attribute, key: str) -> str:
     """A one-letter option of LAPACK."""
     return chr(config[key].value & 0xFF)
 
@@ -80,18 +87,19 @@ def _constant(x: np.ndarray, like: Tensor) -> Tensor:
     )
 
 
-def _columns(v: Tensor, rows: int) -> Tensor:
+def in_columns(v: Tensor, rows: int) -> Tensor:
     """Entry j of a vector in the whole column j."""
     return broadcast_in_dim(v, shape=(*v.shape[:-1], rows, v.shape[-1]),
                             broadcast_dimensions=(*range(v.ndim - 1), v.ndim))  # fmt: skip
 
 
-def _rows(v: Tensor, columns: int) -> Tensor:
+def in_rows(v: Tensor, columns: int) -> Tensor:
     """Entry i of a vector in the whole row i."""
     return broadcast_in_dim(v, shape=(*v.shape, columns), broadcast_dimensions=tuple(range(v.ndim)))
 
 
-def _diagonal(x: Tensor) -> Tensor:
+def diagonal_of(x: Tensor) -> Tensor:
+    """The diagonals of square matrices."""
     n = x.shape[-1]
     return reduce_sum(masked(x, np.eye(n)), (x.ndim - 1,))
 
@@ -109,7 +117,7 @@ def _imaginary(x: Tensor) -> Tensor:
     return make_complex(full_like(real(x), 0), imag(x))
 
 
-def _inverse_or_zero(x: Tensor) -> Tensor:
+def inverse_or_zero(x: Tensor) -> Tensor:
     """1/x, and 0 where x is 0."""
     at_zero = compare(x, full_like(x, 0), comparison_direction="EQ")
     return select(at_zero, full_like(x, 0), 1.0 / select(at_zero, full_like(x, 1), x))
@@ -119,13 +127,13 @@ def _inverse_or_zero(x: Tensor) -> Tensor:
 
 
 def _potrf(outs: Any, xs: Any, tangents: Any, *, config: Any, **_: Any) -> list[MaybeZero]:
-    return [cholesky_tangent(outs[0], tangents[0], _option(config, "uplo") == "L"), ZERO]
+    return [cholesky_tangent(outs[0], tangents[0], option(config, "uplo") == "L"), ZERO]
 
 
 def _solve_params(config: Any) -> dict[str, Any]:
-    turned = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}[_option(config, "trans_x")]
-    return {"left_side": _option(config, "side") == "L", "lower": _option(config, "uplo") == "L",
-            "unit_diagonal": _option(config, "diag") == "U", "transpose_a": turned}  # fmt: skip
+    turned = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}[option(config, "trans_x")]
+    return {"left_side": option(config, "side") == "L", "lower": option(config, "uplo") == "L",
+            "unit_diagonal": option(config, "diag") == "U", "transpose_a": turned}  # fmt: skip
 
 
 def _trsm(outs: Any, xs: Any, tangents: Any, *, config: Any, **_: Any) -> list[MaybeZero]:
@@ -174,7 +182,7 @@ def exchanged_rows(x: Tensor, pivots: Tensor) -> Tensor:
         return [builder.Val(select(mine, column, select(theirs, row, order)).value)]
 
     (order,) = builder.for_loop(pivots.shape[-1], [builder.Val(index.value)], exchange)
-    places = _rows(wrap(order.value), x.shape[-1])
+    places = in_rows(wrap(order.value), x.shape[-1])
     return along_axis(x, places, x.ndim - 2)
 
 
@@ -182,6 +190,21 @@ def _spread_entry(x: Tensor, at: Tensor) -> Tensor:
     """The one entry of each row of `x` that is marked, in all places of the row."""
     entry = reduce_sum(select(at, x, full_like(x, 0)), (x.ndim - 1,))
     return broadcast_in_dim(entry, shape=x.shape, broadcast_dimensions=tuple(range(x.ndim - 1)))
+
+
+def solver(a: Tensor) -> Callable[[Tensor], Tensor]:
+    """The solution x of a x = b, as a function of b; `a` is factorised once."""
+    letter = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}[a.dtype.name]
+    index = np.dtype(np.int32)
+    shapes = [(a.shape, a.dtype), (a.shape[:-1], index), (a.shape[:-2], index)]
+    lu, pivots, _ = routine(f"lapack_{letter}getrf_ffi", [a], shapes)
+
+    def solve(b: Tensor) -> Tensor:
+        left = {"left_side": True, "transpose_a": "NO_TRANSPOSE"}
+        b = triangular_solve(lu, exchanged_rows(b, pivots), lower=True, unit_diagonal=True, **left)
+        return triangular_solve(lu, b, lower=False, unit_diagonal=False, **left)
+
+    return solve
 
 
 # ---------------------------------------------------------------- QR
@@ -213,8 +236,8 @@ def _geqrf(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
     rotation = _skew(below, m)
     diagonal: MaybeZero = ZERO
     if is_complex(packed.dtype):
-        diagonal = _imaginary(_diagonal(block(inner, (0, k), (0, k))))
-        rotation = rotation + padded(masked(_rows(diagonal, k), np.eye(k)), m, m)
+        diagonal = _imaginary(diagonal_of(block(inner, (0, k), (0, k))))
+        rotation = rotation + padded(masked(in_rows(diagonal, k), np.eye(k)), m, m)
     upper = padded(tril(block(packed, (0, k), (0, n)), lower=False), m, n)
     dr = tril(turned - matmul(rotation, upper), lower=False)
     return [dr + padded(below, m, n), diagonal]
@@ -237,8 +260,27 @@ def _orgqr(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
     )
     rotation = _skew(tril(block(tangents[0], (0, m), (0, k)), diagonal=0.0), m)
     if not isinstance(tangents[1], Zero):
-        rotation = rotation + padded(masked(_rows(tangents[1], k), np.eye(k)), m, m)
-    return [block(matmul(q, rotation), (0, m), (0, columns))]
+        rotation = rotation + padded(masked(in_rows(tangents[1], k), np.eye(k)), m, m)
+    first = block(matmul(q, rotation), (0, m), (0, min(k, columns)))
+    if columns <= k:
+        return [first]
+    others = _other_columns(block(outs[0], (0, m), (0, k)), first, columns)
+    return [REGISTRY["stablehlo.concatenate"](first, others, dimension=packed.ndim - 1)]
+
+
+def _other_columns(q: Tensor, dq: Tensor, columns: int) -> Tensor:
+    """The tangent of columns k, ... of a product of k reflections, Q = 1 - V T V^H, from its first k.
+
+    With V and 1 - Q cut behind their first k rows (and columns), (1 - Q)_11 = V_1 T V_1^H and (1 - Q)_21 =
+    V_2 T V_1^H. So the columns are those of 1 - M G^H, where M holds the first k of 1 - Q and G M_1 = M_2.
+    """
+    m, k = q.shape[-2:]
+    top, rest = (0, k), (k, columns)
+    move, dmove = _constant(np.eye(m, k), q) - q, -dq
+    solve = solver(adjoint(block(move, top, top)))
+    g = solve(adjoint(block(move, rest, top)))
+    dg = solve(adjoint(block(dmove, rest, top)) - matmul(adjoint(block(dmove, top, top)), g))
+    return -(matmul(dmove, g) + matmul(move, dg))
 
 
 # ---------------------------------------------------------------- eigenvalues, singular values
@@ -248,9 +290,9 @@ def _syevd(outs: Any, xs: Any, tangents: Any, *, config: Any, **_: Any) -> list[
     """With P = V^H A' V: the eigenvalues move by its diagonal, the vectors by V (P_ij / (w_j - w_i))."""
     v, w = outs[:2]
     n = w.shape[-1]
-    inner = matmul(matmul(adjoint(v), symmetric_part(tangents[0], _option(config, "uplo") == "L")), v)
-    gaps = _inverse_or_zero(_columns(w, n) - _rows(w, n))
-    return [matmul(v, inner * _as(gaps, v.dtype)), _real(_diagonal(inner)), ZERO]
+    inner = matmul(matmul(adjoint(v), symmetric_part(tangents[0], option(config, "uplo") == "L")), v)
+    gaps = inverse_or_zero(in_columns(w, n) - in_rows(w, n))
+    return [matmul(v, inner * _as(gaps, v.dtype)), _real(diagonal_of(inner)), ZERO]
 
 
 def _gesdd(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: Any) -> list[MaybeZero]:
@@ -259,40 +301,40 @@ def _gesdd(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: 
     m, n = a.shape[-2:]
     k = min(m, n)
     s, u, vt = outs[1:4]
-    if _option(config, "mode") == "N":  # the vectors were not computed
+    if option(config, "mode") == "N":  # the vectors were not computed
         stack = a.shape[:-2]
         shapes = [(a.shape, a.dtype), (s.shape, s.dtype), ((*stack, m, k), a.dtype), ((*stack, k, n), a.dtype),
                   (stack, np.dtype(np.int32))]  # fmt: skip
         again = routine(target, [a], shapes, mode="S")
         u, vt = again[2:4]
         inner = matmul(matmul(adjoint(u), da), adjoint(vt))
-        return [ZERO, _real(_diagonal(inner)), ZERO, ZERO, ZERO]
+        return [ZERO, _real(diagonal_of(inner)), ZERO, ZERO, ZERO]
     thin_u, v = block(u, (0, m), (0, k)), adjoint(block(vt, (0, k), (0, n)))
     turned = matmul(adjoint(thin_u), da)
     inner = matmul(turned, v)
-    columns, rows = _columns(s, k), _rows(s, k)
+    columns, rows = in_columns(s, k), in_rows(s, k)
     apart = compare(rows, columns, comparison_direction="NE")
     off = logical_and(apart, _constant_mask(1 - np.eye(k), apart))
     squares = (columns - rows) * (columns + rows)
-    gaps = _as(select(off, _inverse_or_zero(squares), full_like(squares, 0)), a.dtype)
+    gaps = _as(select(off, inverse_or_zero(squares), full_like(squares, 0)), a.dtype)
     scale_columns, scale_rows = _as(columns, a.dtype), _as(rows, a.dtype)
     left = inner * scale_columns
     right = scale_rows * inner
     rotate_u = gaps * (left + adjoint(left))
     rotate_v = gaps * (right + adjoint(right))
-    inverse = _inverse_or_zero(s)
+    inverse = inverse_or_zero(s)
     if is_complex(a.dtype):
-        phase = _imaginary(_diagonal(inner)) * _as(inverse, a.dtype)
-        rotate_u = rotate_u + masked(_rows(phase, k), np.eye(k))
+        phase = _imaginary(diagonal_of(inner)) * _as(inverse, a.dtype)
+        rotate_u = rotate_u + masked(in_rows(phase, k), np.eye(k))
     du, dv = matmul(thin_u, rotate_u), matmul(v, rotate_v)
     if m > k:
         outside = matmul(da, v)
-        du = du + (outside - matmul(thin_u, inner)) * _as(_columns(inverse, m), a.dtype)
+        du = du + (outside - matmul(thin_u, inner)) * _as(in_columns(inverse, m), a.dtype)
     if n > k:
         outside = matmul(adjoint(da), thin_u)
-        dv = dv + (outside - matmul(v, adjoint(inner))) * _as(_columns(inverse, n), a.dtype)
+        dv = dv + (outside - matmul(v, adjoint(inner))) * _as(in_columns(inverse, n), a.dtype)
     du, dv = _completed(u, du, k), _completed(adjoint(vt), dv, k)
-    return [ZERO, _real(_diagonal(inner)), du, adjoint(dv), ZERO]
+    return [ZERO, _real(diagonal_of(inner)), du, adjoint(dv), ZERO]
 
 
 def _constant_mask(x: np.ndarray, like: Tensor) -> Tensor:
@@ -311,10 +353,43 @@ def _completed(u: Tensor, du: Tensor, k: int) -> Tensor:
     return REGISTRY["stablehlo.concatenate"](du, turned, dimension=u.ndim - 1)
 
 
+# ---------------------------------------------------------------- routines that are others
+
+
+def _ormqr(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
+    """A product with the Q that geqrf has packed."""
+    packed, taus, c = xs
+    q = _orthogonal(re.sub("ormqr|unmqr", "geqrf", target), packed, taus)
+    q = adjoint(q) if config["transpose"].value else q
+    return [matmul(q, c) if config["left"].value else matmul(c, q)]
+
+
+def _gesvd(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
+    """The singular values by another method; the results are the same."""
+    (a,), mode = xs, option(config, "mode")
+    *stack, m, n = a.shape
+    k = min(m, n)
+    rows, columns = {"A": (m, n), "S": (k, k), "N": (m, n)}[mode]
+    singular = np.dtype(a.dtype.type(0).real.dtype)
+    shapes = [(a.shape, a.dtype), ((*stack, k), singular), ((*stack, m, rows), a.dtype), ((*stack, columns, n), a.dtype),
+              (tuple(stack), np.dtype(np.int32))]  # fmt: skip
+    return routine(target.replace("gesvd", "gesdd"), [a], shapes, mode=mode)
+
+
+_DEFINED = {"ormqr": _ormqr, "unmqr": _ormqr, "gesvd": _gesvd}
+
+
+def defined(target: str) -> Any:
+    """How a routine is written with others, a function of its target, operands and options; None if it is not."""
+    name = re.fullmatch(r"lapack_[sdcz](\w+)_ffi", target)
+    return _DEFINED.get(name[1]) if name is not None else None
+
+
 # ---------------------------------------------------------------- registration
 
 
-def _register(routine: str, rule: Any, batch: Any = batch_of_leading_axes) -> None:
+def register_routine(routine: str, rule: Any, batch: Any = batch_of_leading_axes) -> None:
+    """Adds the rules of a routine of LAPACK, for all dtypes."""
     for letter in "sdcz":
         target = f"lapack_{letter}{routine}_ffi"
 
@@ -326,5 +401,5 @@ def _register(routine: str, rule: Any, batch: Any = batch_of_leading_axes) -> No
 
 for _routine, _jvp in (("potrf", _potrf), ("getrf", _getrf), ("geqrf", _geqrf), ("orgqr", _orgqr), ("ungqr", _orgqr),
                        ("syevd", _syevd), ("heevd", _syevd), ("gesdd", _gesdd)):  # fmt: skip
-    _register(_routine, _jvp)
-_register("trsm", _trsm, _trsm_batch)
+    register_routine(_routine, _jvp)
+register_routine("trsm", _trsm, _trsm_batch)

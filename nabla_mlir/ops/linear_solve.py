@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.ad_rules import LinearSolveOp
+from nabla_mlir.dialects.stablehlo import Bool
 from nabla_mlir.ops.batching import Mapped
 from nabla_mlir.ops.control import control
 from nabla_mlir.ops.custom_rules import batched_region, emit_rule, prefixed_type
@@ -26,17 +28,22 @@ from nabla_mlir.ops.tensor import Tensor, wrap
 MATVEC, SOLVE, TRANSPOSE_SOLVE = range(3)
 
 
-def _emit(op: ir.Operation, b: Sequence[Tensor], *regions: Fill) -> list[Tensor]:
+def emit_linear_solve(b: Sequence[Tensor], matvec: Fill, solve: Fill, transpose_solve: Fill) -> list[Tensor]:
+    """Emits x with A x = b, where the regions give A x, the solution of A x = b and that of A^T x = b."""
+    return _emit(Bool.encode(True), b, matvec, solve, transpose_solve)
+
+
+def _emit(transposable: ir.Attribute, b: Sequence[Tensor], *regions: Fill) -> list[Tensor]:
     types = [x.value.type for x in b]
-    op = _like(op, [x.value for x in b], types)
+    op = _make(transposable, [x.value for x in b], types)
     for region, make in zip(op.regions, regions, strict=True):
         fill(region, types, make)
     return [wrap(r) for r in op.results]
 
 
-def _like(op: ir.Operation, operands: Sequence[ir.Value], results: Sequence[ir.Type]) -> ir.Operation:
-    attributes = {"transposable": op.attributes["transposable"]}
-    return stablehlo.emit(op.name, operands, results=results, attributes=attributes, regions=len(op.regions))
+def _make(transposable: ir.Attribute, operands: Sequence[ir.Value], results: Sequence[ir.Type]) -> ir.Operation:
+    attributes = {"transposable": transposable}
+    return stablehlo.emit(LinearSolveOp.name, operands, results=results, attributes=attributes, regions=3)
 
 
 def _copy(op: ir.Operation, region: int) -> Callable[[list[Tensor]], list[Tensor]]:
@@ -57,7 +64,9 @@ def _jvp(op: ir.Operation, tangents: Tangents) -> None:
             db, dax = tangents.get(b, ZERO), known.get(ax.value, ZERO)
             moved = materialize(db, wrap(b))
             rhs.append(moved if isinstance(dax, Zero) else subtract(moved, dax))
-        found = _emit(op, rhs, *(_copy(op, region) for region in (MATVEC, SOLVE, TRANSPOSE_SOLVE)))
+        found = _emit(
+            op.attributes["transposable"], rhs, *(_copy(op, region) for region in (MATVEC, SOLVE, TRANSPOSE_SOLVE))
+        )
     end.erase()
     tangents.update((x.value, t) for x, t in zip(xs, found, strict=True))
 
@@ -72,7 +81,7 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> C
         found = transposed("the transpose of a linear solve", matvec, cts, cts)
         return [materialize(x, like) for x, like in zip(found, cts, strict=True)]
 
-    multipliers = _emit(op, seeds, vecmat, _copy(op, TRANSPOSE_SOLVE), _copy(op, SOLVE))
+    multipliers = _emit(op.attributes["transposable"], seeds, vecmat, _copy(op, TRANSPOSE_SOLVE), _copy(op, SOLVE))
     result: Cotangents = {}
     for b, ct in zip(op.operands, multipliers, strict=True):
         accumulate(result, b, ct, active)
@@ -92,7 +101,7 @@ def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value,
     """One solve for all entries: right-hand sides and solutions carry the axis."""
     b = [mapped[v] if v in mapped else prefixed(wrap(unmapped.get(v, v)), size) for v in op.operands]
     results = [prefixed_type(r.type, size) for r in op.results]
-    new = _like(op, [x.value for x in b], results)
+    new = _make(op.attributes["transposable"], [x.value for x in b], results)
     every = [True] * len(b)
     for old_region, new_region in zip(op.regions, new.regions, strict=True):
         batched_region(old_region, new_region, every, every, mapped, size, unmapped)
@@ -100,5 +109,5 @@ def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value,
 
 
 linear_solve: OpDef = control(
-    "ad.linear_solve", "The solution of a linear system, differentiated implicitly.", _jvp, _vjp, _batch
+    LinearSolveOp.name, "The solution of a linear system, differentiated implicitly.", _jvp, _vjp, _batch
 )

@@ -17,7 +17,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.ops.elementwise import logical_not, logical_or, where_zero
+from nabla_mlir.ops.elementwise import logical_and, logical_not, logical_or, where_zero
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.regions import body_of
 from nabla_mlir.ops.registry import MaybeZero, Zero, record_of
@@ -47,7 +47,7 @@ def _mask_of(value: ir.Value, known: Known) -> Tensor | None:
     if op is None:
         return None
     if op.name == "stablehlo.select":
-        return _of_selection(op)
+        return _of_selection(op, known)
     if op.name in _SAME:
         return _mask(op.operands[0], known)
     if op.name in _MOVES:
@@ -75,15 +75,19 @@ def _of_sum(op: ir.Operation, known: Known) -> Tensor | None:
     return None if mask is None else reduce(mask, never, dimensions=params["dimensions"], body="or")
 
 
-def _of_selection(op: ir.Operation) -> Tensor | None:
+def _of_selection(op: ir.Operation, known: Known) -> Tensor | None:
+    """Both the selection and the ones before it must have taken an element."""
     predicate, chosen, other = (wrap(v) for v in op.operands)
     if predicate.shape != chosen.shape:
         return None
     if _is_zero(other):
-        return predicate
-    if _is_zero(chosen):
-        return logical_not(predicate)
-    return None
+        own, kept = predicate, chosen
+    elif _is_zero(chosen):
+        own, kept = logical_not(predicate), other
+    else:
+        return None
+    before = _mask(kept.value, known)
+    return own if before is None or _implies(own.value, before.value) else logical_and(own, before)
 
 
 def _is_zero(x: Tensor) -> bool:

@@ -1,51 +1,96 @@
-"""Measures which operations run on which target, for the table that `nabla_mlir.tools.reference` writes.
+"""Measures which operations run on which target in which dtype, for the table that `nabla_mlir.tools.reference` writes.
 
 python -m nabla_mlir.tools.coverage [ROOT [OPERATION ...]]
 
-compiles the samples of every record (and tests/coverage.mlir, for what no sample can make) in f32 for CPU, Vulkan and
-CUDA, runs them on CPU and, if there is one, on a Vulkan device, and compares with NumPy. What came out is stored in
-nabla_mlir/ops/coverage.json.
+compiles the samples of every record (and tests/coverage.mlir, for what no sample can make) in each dtype that the
+operation takes, runs them on the CPU and, if there is one, on a Vulkan device, and compares with NumPy, which computes
+in f64 on the same inputs. Without a CUDA device it only compiles for that. What came out is stored in
+nabla_mlir/ops/coverage.json: for each operation, target and dtype "yes" (it runs and is right), "compiles" or "no: why";
+a dtype that the operation does not take, or NumPy has no answer for, is not there. All operations take most of an hour.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
+import re
+import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import nabla_mlir.ops  # noqa: F401  (fills the table)
-from nabla_mlir.errors import NablaError
+from nabla_mlir.dialects.context import parse_module
+from nabla_mlir.errors import CompileError, NablaError
 from nabla_mlir.importing import from_stablehlo
 from nabla_mlir.ops.registry import REGISTRY, OpDef
 from nabla_mlir.ops.samples import Case, Domain
 from nabla_mlir.passes.normalize import REWRITTEN
-from nabla_mlir.stages import spec, trace
-from nabla_mlir.targets import CPU, CUDA, Target, Vulkan
+from nabla_mlir.runtime import Executable
+from nabla_mlir.stages import Traced, module, spec, trace
+from nabla_mlir.targets import CPU, CUDA, Target, Vulkan, available
 
 MEASURED = Path("nabla_mlir") / "ops" / "coverage.json"
 PROGRAMS = Path("tests") / "coverage.mlir"
-TARGETS: dict[str, Target] = {"cpu": CPU(), "vulkan": Vulkan(), "cuda": CUDA("sm_80")}
-_TOLERANCE = 5e-4  # relative to the largest element, in f32
+TARGETS: dict[str, Target] = {"cpu": CPU(), "vulkan": Vulkan(), "sm_80": CUDA("sm_80"), "sm_90": CUDA("sm_90")}
+# What is allowed in each dtype, relative to the largest element: samples add up and cancel. Integers are exact.
+DTYPES = {
+    "f64": 1e-9, "f32": 5e-4, "f16": 2e-2, "bf16": 1e-1, "i32": 0.0, "i64": 0.0, "i8": 0.0, "ui32": 0.0, "i1": 0.0,
+    "c64": 5e-4, "c128": 1e-9,
+}  # fmt: skip
+_ON = {"cpu": tuple(DTYPES), "vulkan": ("f32", "i32"), "sm_80": ("f64", "f32", "f16", "i32", "c64"), "sm_90": ("f32",)}
+_NUMPY = {"f64": "float64", "f32": "float32", "f16": "float16", "i32": "int32", "i64": "int64", "i8": "int8",
+          "ui32": "uint32", "i1": "bool", "c64": "complex64", "c128": "complex128"}  # fmt: skip
 
-# A function of tensors, its inputs, and what it returns (None: it returns that itself, behind its results).
-Program = tuple[Callable[..., Any], list[np.ndarray], Any]
+
+@dataclass(frozen=True)
+class Program:
+    """A traced function, its inputs, and its results; None: it returns these itself, behind what is compared."""
+
+    traced: Traced
+    inputs: list[np.ndarray]
+    expected: list[np.ndarray] | None
 
 
-def programs(name: str, source: str) -> Iterator[Program]:
-    """What is compiled for an operation: the samples of its record, or its function in tests/coverage.mlir."""
-    record = REGISTRY.get(name)
+def programs(name: str, source: str, dtype: str) -> list[Program]:
+    """What is compiled for an operation in a dtype: samples of its record, or its function in tests/coverage.mlir.
+
+    Raises:
+      NablaError, ValueError, TypeError: the operation, or NumPy, does not take the dtype.
+    """
+    record, kind = REGISTRY.get(name), _dtype(dtype)
     rng = np.random.default_rng([*name.encode()])
-    for case in _cases(record) if record is not None else ():
-        yield _sampled(record, case, rng)  # type: ignore[arg-type]  # there is a record
+    with np.errstate(all="ignore"):
+        found = [_sampled(record, case, rng, kind) for case in _cases(record)] if record is not None else []
     if record is None or not record.sample:
-        f = from_stablehlo(source, name.replace(".", "_"))
-        inputs = [rng.uniform(0.2, 0.9, shape).astype(np.float32).astype(dtype) for shape, dtype in f.inputs]  # type: ignore[attr-defined]
-        yield f, inputs, None
+        text = re.sub(r"\bf32\b|(?<=x)f32\b", {"c64": "complex<f32>", "c128": "complex<f64>"}.get(dtype, dtype), source)
+        f = from_stablehlo(_function(text, name.replace(".", "_")), name.replace(".", "_"))
+        inputs = [_drawn(rng.uniform(0.2, 0.9, shape), np.dtype(d)) for shape, d in f.inputs]  # type: ignore[attr-defined]
+        found.append(Program(_trace(f, inputs), inputs, None))
+    return found
+
+
+def _function(source: str, name: str) -> str:
+    """One function of a module without comments, with the private ones that it may call."""
+    parts = re.split(r"(?m)^(?=func\.func)", source)
+    return "".join(p for p in parts if f"@{name}(" in p.partition("\n")[0] or p.startswith("func.func private"))
+
+
+def _dtype(name: str) -> np.dtype:
+    if name == "bf16":
+        return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+    return np.dtype(_NUMPY[name])
+
+
+def _trace(f: Callable[..., Any], inputs: Sequence[np.ndarray]) -> Traced:
+    traced = trace(f, *(spec(x.shape, x.dtype) for x in inputs), name="f")
+    parse_module(traced.mlir())  # refuses operations on what they do not take
+    return traced
 
 
 def _cases(record: OpDef) -> list[Case]:
@@ -55,44 +100,105 @@ def _cases(record: OpDef) -> list[Case]:
     return list(samples)
 
 
-def _sampled(record: OpDef, case: Case, rng: np.random.Generator) -> Program:
-    wide = any(isinstance(v, np.dtype) for v in case.params.values())  # which belong to operands of f64
-    dtype = np.dtype(np.float64 if wide else np.float32)
-    inputs = [x.astype(dtype) if x.dtype == np.float64 else x for x in case.draw(rng, dtype)]
-    params = {**record.defaults, **case.params}
+def _sampled(record: OpDef, case: Case, rng: np.random.Generator, kind: np.dtype) -> Program:
+    drawn = case.draw(rng, np.dtype(np.complex128 if kind.kind == "c" else np.float64))
+    inputs = [_drawn(x, kind) if x.dtype.kind in "fc" else x for x in drawn]
+    # Parameters that name the dtype of the operands name this one.
+    params = {key: _renamed(value, kind) for key, value in {**record.defaults, **case.params}.items()}
     if params.get("dtype", 0) is None:
         params["dtype"] = inputs[0].dtype
     reference: Any = case.numpy or record.numpy
     if isinstance(reference, str):
-        module, _, attribute = reference.partition(":")
-        reference = getattr(importlib.import_module(module), attribute)
-    return (lambda *xs: tuple(record.apply(xs, params))), inputs, reference(*inputs)
+        home, _, attribute = reference.partition(":")
+        reference = getattr(importlib.import_module(home), attribute)
+    program = _trace(lambda *xs: tuple(record.apply(xs, params)), inputs)
+    wide = np.complex128 if kind.kind == "c" else np.float64 if kind.kind in "fV" else kind
+    expected = reference(*(x.astype(wide) if x.dtype == kind else x for x in inputs))
+    wanted = [np.asarray(y) for y in (expected if isinstance(expected, (tuple, list)) else [expected])]
+    for out, want in zip(program.entries[0].outputs, wanted, strict=True):
+        if out.dtype.kind in "biu" and want.dtype.kind in "fc":
+            raise TypeError(f"NumPy computes {out.dtype} in {want.dtype}")
+    return Program(program, inputs, wanted)
 
 
-def measure(name: str, source: str, target: Target) -> str:
-    """Why an operation does not compile for a target, or run there and be right; "yes" if it does."""
+def _renamed(value: Any, kind: np.dtype) -> Any:
+    return kind if isinstance(value, np.dtype) and value == np.float64 else value
+
+
+def _drawn(x: np.ndarray, kind: np.dtype) -> np.ndarray:
+    """Real numbers as those of a dtype: integers are three times as large, rounded, and not 0."""
+    if kind.kind in "fVc":
+        return x.astype(kind)
+    whole = np.rint(3 * x.real)
+    whole = np.where(whole == 0, 1, whole)
+    return (whole > 0) if kind.kind == "b" else np.abs(whole).astype(kind) if kind.kind == "u" else whole.astype(kind)
+
+
+def measure(name: str, source: str, target: str) -> dict[str, str]:
+    """For each dtype that an operation takes: "yes", or why it does not compile for a target, or run there and be right."""
+    given: dict[str, list[Program]] = {}
+    for dtype in _ON[target]:
+        try:
+            given[dtype] = programs(name, source, dtype)
+        except (NablaError, ValueError, TypeError, ArithmeticError, AttributeError):
+            continue  # it is not of this dtype
     try:
-        for f, inputs, expected in programs(name, source):
-            compiled = trace(f, *(spec(x.shape, x.dtype) for x in inputs)).lower().compile(target)
-            if target.name == "cuda":
-                continue
-            outs = compiled(*inputs)
-            outs = [np.asarray(y) for y in (outs if isinstance(outs, tuple) else (outs,))]
-            if expected is None:
-                outs, expected = outs[: len(outs) // 2], outs[len(outs) // 2 :]
-            wanted = list(expected) if isinstance(expected, (tuple, list)) else [expected]
-            if not all(_agree(a, np.asarray(b)) for a, b in zip(outs, wanted, strict=True)):
-                return "wrong numbers"
+        outcome = _outcome(given, target)
+    except NablaError:
+        outcome = None
+    if outcome is not None:
+        return outcome
+    words = {dtype: _alone(dtype, found, target) for dtype, found in given.items()}
+    # The operations that one of CHLO expands to may take less.
+    return {dtype: word for dtype, word in words.items() if "must be ranked tensor of" not in word}
+
+
+def _alone(dtype: str, found: list[Program], target: str) -> str:
+    try:
+        return _outcome({dtype: found}, target)[dtype]
     except NablaError as error:
-        return f"no: {error.message.splitlines()[0]}"
-    return "yes"
+        detail = error.message.splitlines()[1 if isinstance(error, CompileError) and "\n" in error.message else 0]
+        return f"no: {re.sub(r'^.*?error: ', '', detail.strip())[:160]}"
 
 
-def _agree(got: np.ndarray, wanted: np.ndarray) -> bool:
-    if got.dtype.kind not in "fc":
+def _outcome(given: Mapping[str, list[Program]], target: str) -> dict[str, str]:
+    """What all dtypes compiled as one module give. Raises NablaError if that does not compile or run."""
+    named = {f"{dtype}_{i}": p for dtype, found in given.items() for i, p in enumerate(found)}
+    if not named:
+        return {}
+    lowered = module(**{key: p.traced for key, p in named.items()}).lower()
+    chosen = TARGETS[target]
+    vmfb = lowered.compile(chosen).vmfb
+    if not _runs_here(chosen.name):
+        return dict.fromkeys(given, "compiles")
+    executable = Executable.load(vmfb, chosen.drivers[0])
+    right = {key: _is_right(executable, key, p, DTYPES[key.partition("_")[0]]) for key, p in named.items()}
+    return {
+        dtype: "yes" if all(right[f"{dtype}_{i}"] for i in range(len(found))) else "no: wrong numbers"
+        for dtype, found in given.items()
+    }
+
+
+@functools.cache
+def _runs_here(name: str) -> bool:
+    return next(a.runs for a in available() if a.name == name)
+
+
+def _is_right(executable: Executable, function: str, program: Program, tolerance: float) -> bool:
+    outs = [np.asarray(y) for y in executable.function(function)(program.inputs)]
+    wanted = program.expected
+    if wanted is None:
+        outs, wanted = outs[: len(outs) // 2], outs[len(outs) // 2 :]
+    return all(_agree(a, b, tolerance) for a, b in zip(outs, wanted, strict=True))
+
+
+def _agree(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> bool:
+    if got.dtype.kind not in "fcV" or not tolerance:
         return bool(np.array_equal(got, wanted))
-    scale = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=1.0))
-    return bool(np.allclose(got, wanted, rtol=_TOLERANCE, atol=_TOLERANCE * scale, equal_nan=True))
+    wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
+    a, b = got.astype(wide), wanted.astype(wide)
+    scale = float(np.abs(b[np.isfinite(b)]).max(initial=1.0))
+    return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True))
 
 
 def measurable() -> list[str]:
@@ -104,14 +210,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measures all operations, or those named, and updates the file in the checkout ROOT, or else here."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     root = Path(arguments[0] if arguments else ".").resolve()
-    source = (root / PROGRAMS).read_text()
-    path = root / MEASURED
-    found = json.loads(path.read_text()) if arguments[1:] else {}
-    for name in arguments[1:] or measurable():
-        found[name] = {word: measure(name, source, target) for word, target in TARGETS.items()}
-        print(name, *found[name].values(), flush=True)
-    path.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+    path, source = root / MEASURED, (root / PROGRAMS).read_text()
+    if not arguments[1:]:
+        return _all(root)
+    for name in arguments[1:]:
+        words = {target: measure(name, source, target) for target in TARGETS}
+        _store(path, name, words)
+        print(name, *(f"{t}: {_summary(w)}" for t, w in words.items()), sep="; ", flush=True)
     return 0
+
+
+def _all(root: Path) -> int:
+    """All operations, in another process: where that dies, the next one goes on behind what killed it."""
+    path, todo = root / MEASURED, measurable()
+    path.write_text("{}\n")
+    while todo:
+        died = subprocess.run([sys.executable, "-m", "nabla_mlir.tools.coverage", root, *todo]).returncode
+        todo = [name for name in todo if name not in json.loads(path.read_text())]
+        if died and todo:
+            _store(path, todo.pop(0), {target: {"f32": "no: the process died"} for target in TARGETS})
+    return 0
+
+
+def _store(path: Path, name: str, words: Mapping[str, Mapping[str, str]]) -> None:
+    found = json.loads(path.read_text())
+    path.write_text(json.dumps(found | {name: words}, indent=1, sort_keys=True) + "\n")
+
+
+def _summary(words: Mapping[str, str]) -> str:
+    marks = {"yes": "", "compiles": "?"}
+    return " ".join(dtype + marks.get(word, "!") for dtype, word in words.items())
 
 
 if __name__ == "__main__":

@@ -79,13 +79,14 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     )
     compile.add_argument(
         "--emit",
-        choices=["mlir", "stablehlo", "vmfb"],
+        choices=["mlir", "stablehlo", "vmfb", "static-library"],
         default="vmfb",
-        help="the traced IR, plain StableHLO, or the artifact (default)",
+        help="the traced IR, plain StableHLO, the artifact (default), or machine code with C around it",
     )
     compile.add_argument("--name", help="the name of the entry point; that of the function by default")
     compile.add_argument("-o", dest="output", metavar="FILE", help="NAME.vmfb by default; text goes to standard output")
     compile.add_argument("--flag", action="append", default=[], metavar="FLAG", help="a further flag of iree-compile")
+    compile.add_argument("--tune", action="store_true", help="time several forms on this machine, and keep the fastest")
     compile.add_argument("--no-cache", action="store_true", help="do not use the cache of compiled modules")
     compile.set_defaults(action=compile_command)
 
@@ -122,6 +123,13 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     verify.add_argument("--target", help="only this target, as `info` writes it")
     verify.set_defaults(action=verify_command)
 
+    bench = commands.add_parser("bench", parents=[shared], help="what each dispatch of a call costs here, and the bound")
+    bench.add_argument("file", help=_FILE)
+    bench.add_argument("entry", nargs="?", help="the entry point; all of them by default")
+    bench.add_argument("--driver", help="local-sync, local-task, vulkan or cuda; chosen by the manifest by default")
+    bench.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    bench.set_defaults(action=bench_command)
+
     doctor = commands.add_parser("doctor", parents=[shared], help="versions, devices, cache, a self test")
     doctor.set_defaults(action=doctor_command)
     return parser.parse_args(argv)
@@ -134,8 +142,6 @@ def compile_command(options: argparse.Namespace) -> int:
     """Traces, lowers and compiles; writes what `--emit` asks for."""
     progress = Progress()
     with progress.step("loading"):
-        from nabla_mlir.artifact import save_compiled
-        from nabla_mlir.manifest import Code
         from nabla_mlir.tools.requests import (
             apply_transforms,
             imported_specs,
@@ -157,14 +163,29 @@ def compile_command(options: argparse.Namespace) -> int:
     if options.emit != "mlir" and options.hvp_module is None:
         with progress.step("differentiating and simplifying" if options.transform else "simplifying"):
             stage = stage.lower()
-    if options.emit != "vmfb":
+    if options.emit in ("mlir", "stablehlo"):
         return _write_text(stage, options.output)
-    parts = []
+    return _write_code(stage, targets, options, progress)
+
+
+def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, progress: Progress) -> int:
+    """Compiles for the targets, and writes the artifact or the static library."""
+    from nabla_mlir.artifact import save_compiled
+    from nabla_mlir.manifest import Code
+    from nabla_mlir.static_library import save_static_library
+    from nabla_mlir.tools.requests import RequestError
+
+    output = options.output or ("hvp" if options.hvp_module is not None else stage.entries[0].name)
+    static, parts = options.emit == "static-library", []
+    if static and len(targets) > 1:
+        raise RequestError(f"--emit=static-library requires one --target, got {len(targets)}.")
     for target in targets:
         with progress.step(f"compiling for {Code(target.to_json()).label}"):
-            parts.append(stage.compile(target, flags=options.flag, cache=not options.no_cache))
-    default = "hvp" if options.hvp_module is not None else stage.entries[0].name
-    path = save_compiled(parts, options.output or f"{default}.vmfb")
+            if static:
+                path = save_static_library(stage, output, target, flags=options.flag)
+            else:
+                parts.append(stage.compile(target, flags=options.flag, cache=not options.no_cache, tune=options.tune))
+    path = path if static else save_compiled(parts, output)
     progress.say(f"{path} ({path.stat().st_size} bytes)\n{stage.describe()}")
     return 0
 
@@ -332,6 +353,13 @@ def verify_command(options: argparse.Namespace) -> int:
         rows = list(verify(options.file, options.target))
     print_table(str(options.file), ["what", "result", "details"], rows)
     return int(any(result == "failed" for _, result, _ in rows))
+
+
+def bench_command(options: argparse.Namespace) -> int:
+    """Prints how long the entry points of an artifact take, and their dispatches."""
+    from nabla_mlir.tools import bench
+
+    return bench.run(options.file, options.entry, options.driver, options.json)
 
 
 def doctor_command(options: argparse.Namespace) -> int:

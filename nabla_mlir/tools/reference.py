@@ -41,8 +41,9 @@ _COVERAGE = """\
 Each operation of StableHLO and CHLO. *zero*: the derivative vanishes, or the result has no tangent. *rewritten*: it
 becomes others when a module is imported, and their rules hold. Reverse mode is the jvp and its transpose from the same
 table, and what rules emit is in the table again, so that second order follows; `tests/ops/test_laws.py` checks all of it
-against differences. The targets are measured by `python -m nabla_mlir.tools.coverage` on the samples of the records:
-compiled for all three, run on CPU and on Vulkan, the numbers compared with NumPy's."""
+against differences. The targets are measured by `python -m nabla_mlir.tools.coverage` on the samples of the records, in
+each dtype that an operation takes: those named run on the CPU (embedded) and on Vulkan with NumPy's numbers, and compile
+for two generations of CUDA. What does not is listed below the table."""
 
 _CONVENTIONS = """\
 Where a derivative does not exist, or formulas give 0 * inf, these hold (`tests/ops/test_kinks.py`); as in JAX unless it
@@ -244,18 +245,19 @@ def operations_page(root: Path) -> str:
     measured = json.loads((root / MEASURED).read_text())
     lines = [
         "# Operations", "", _GENERATED, _COVERAGE, "",
-        "| operation | emit | jvp | vjp | second order | batch | CPU | Vulkan | CUDA |",
-        "|---|---|---|---|---|---|---|---|---|",
+        f"| operation | emit | jvp | vjp | second order | batch | {' | '.join(_TITLES[t] for t in TARGETS)} |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     names = sorted({*measurable(), *REFUSED})
     notes: dict[str, str] = {}
     for name in names:
         words = rule_words(name)
         for target in TARGETS:
-            word, _, reason = measured.get(name, {}).get(target, "no").partition(": ")
-            if reason:
-                notes[f"`{name}` on {target}"] = reason
-            words.append(word)
+            found = measured.get(name, {}).get(target, {})
+            words.append(" ".join(dtype for dtype, word in found.items() if not word.startswith("no")) or "no")
+            for reason in sorted({word for word in found.values() if word.startswith("no")}):
+                dtypes = " ".join(dtype for dtype, word in found.items() if word == reason)
+                notes[f"`{name}` on {_TITLES[target]} in {dtypes}"] = reason.removeprefix("no: ")
         lines.append(f"| `{name}` | {' | '.join(words)} |")
     lines += ["", "## Why not", ""]
     lines += [f"- {what}: {_cell(reason)}" for what, reason in notes.items()]
@@ -266,6 +268,9 @@ def operations_page(root: Path) -> str:
                 reasons[name] = f"{word}: {rule.reason}"
     lines += [f"- `{name}` {_cell(reason)}" for name, reason in reasons.items()]
     return "\n".join([*lines, "", "## Conventions", "", _CONVENTIONS]) + "\n"
+
+
+_TITLES = {"cpu": "CPU", "vulkan": "Vulkan", "sm_80": "sm_80", "sm_90": "sm_90"}
 
 
 def rule_words(name: str) -> list[str]:

@@ -34,9 +34,9 @@ def verify(path: str, target: str | None = None) -> Iterator[Row]:
     artifact = Artifact(path)
     yield "manifest", "ok", f"schema {artifact.manifest.schema}, {len(artifact.manifest.entry_points)} entry points"
     for code in artifact.manifest.code:
-        yield _row(f"file {code.file}", functools.partial(_size, artifact, code))
+        yield _row(f"file {code.file}", functools.partial(_size, artifact.vmfb, code))
     if artifact.manifest.stablehlo:
-        yield _row("file of StableHLO", lambda: f"{len(artifact.stablehlo())} bytes")
+        yield _row("file of StableHLO", functools.partial(_size, artifact.stablehlo))
     chosen = [c for c in artifact.manifest.code if target is None or c.is_for(target)]
     fitting = []
     for code in chosen:
@@ -55,15 +55,15 @@ def verify(path: str, target: str | None = None) -> Iterator[Row]:
         yield from _self_check(path, code, reference, why)
 
 
-def _size(artifact: Artifact, code: Code) -> str:
-    return f"{len(artifact.vmfb(code))} bytes"
-
-
 def _row(what: str, check: Callable[[], str]) -> Row:
     try:
         return what, "ok", check()
     except NablaError as error:
         return what, "failed", error.message
+
+
+def _size(read: Callable[..., bytes], *arguments: Any) -> str:
+    return f"{len(read(*arguments))} bytes"
 
 
 def _reference(artifact: Artifact) -> tuple[Any, str]:
@@ -76,7 +76,7 @@ def _reference(artifact: Artifact) -> tuple[Any, str]:
     from nabla_mlir.targets import CPU
 
     try:
-        compiled = load_lowered(artifact).compile(CPU("generic", reassociate=False))
+        compiled = load_lowered(artifact.stablehlo(), artifact.manifest).compile(CPU("generic", reassociate=False))
     except NablaError as error:
         return None, error.message.splitlines()[0]
     return compiled.entry, ""
@@ -91,7 +91,7 @@ def _self_check(path: str, code: Code, reference: Any, why: str) -> Iterator[Row
     # Twice: functions of a state fail until another one has set it.
     for last in (False, True):
         for name, entry in module.entry_points.items():
-            row = _row(f"{name} on {code.label}", lambda e=entry: _call(module, e, reference, why))  # type: ignore[misc]
+            row = _row(f"{name} on {code.label}", functools.partial(_call, module, entry, reference, why))
             if last:
                 yield row
 

@@ -266,7 +266,7 @@ def test_a_process_with_the_runtime_alone(artifact):
     assert done.returncode == 0, done.stderr
     took, *ours = done.stdout.split()
     print(f"importing nabla_mlir.runtime took {float(took) * 1e3:.0f} ms")
-    wanted = {"array", "devices", "errors", "fitting", "manifest", "runtime", "storage", "transfer", "treespec"}
+    wanted = {"array", "devices", "errors", "fitting", "manifest", "named", "runtime", "storage", "transfer", "treespec"}
     assert set(ours) == {"nabla_mlir"} | {f"nabla_mlir.{name}" for name in wanted}
 
 

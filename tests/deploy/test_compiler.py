@@ -71,7 +71,7 @@ def test_a_refused_module_shows_the_useful_lines_and_the_users_place(own_cache, 
 
 
 def test_a_missing_function_of_the_c_library_says_what_to_do(own_cache):
-    with pytest.raises(CompileError, match=r"embedded format has no sin: use CPU\(link_embedded=False\)"):
+    with pytest.raises(CompileError, match=r"embedded format has no sin: .* CPU\(link_embedded=False\) on this machine"):
         compile_module(SINE)
     assert compile_module(SINE, CPU(link_embedded=False))
 

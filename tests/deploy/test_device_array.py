@@ -66,6 +66,21 @@ def test_no_copy_to_numpy_where_the_host_sees_the_memory():
     assert host.tolist() == [0, 1, 2, 3]
 
 
+def test_views_keep_the_memory_alive():
+    class Memory(bytearray):
+        pass
+
+    memory = Memory(4064)
+    alive = weakref.ref(memory)
+    row = Array.from_numpy(aligned(1000, memory).reshape(10, 100), copy=False).numpy()[1]
+    del memory
+    gc.collect()
+    assert alive() is not None  # only what NumPy made of the array is left
+    del row
+    gc.collect()
+    assert alive() is None
+
+
 def test_lent_memory_is_not_copied_and_kept_alive():
     class Memory(bytearray):
         pass

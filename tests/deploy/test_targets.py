@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+import nabla_mlir as nm
 from nabla_mlir import targets
 from nabla_mlir.compiler import compile_module
 from nabla_mlir.devices import VulkanDevice, cpu_features
@@ -90,6 +91,62 @@ SMALL = """func.func @f(%x: tensor<64xf32>) -> tensor<f32> {
   return %0 : tensor<f32> }"""
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.fixture(scope="module")
+def energy():
+    """With functions that need a C library or polynomials of ours."""
+    return nm.trace(lambda x: (nm.numpy.tanh(x) * nm.numpy.exp(x)).sum(), nm.spec(64, "f64"), name="energy").lower()
+
+
+# The number of the machine in an ELF file, and whether that is of 32 or of 64 bits.
+@pytest.mark.parametrize(
+    ("cpu", "kind"),
+    [
+        (CPU("generic"), (62, 2)),
+        (CPU("x86-64-v3"), (62, 2)),
+        (CPU("generic", triple="aarch64-linux-gnu"), (183, 2)),
+        (CPU("cortex-a72", triple="aarch64-linux-gnu"), (183, 2)),
+        (CPU("generic", triple="armv7a-linux-gnueabihf"), (40, 1)),
+        (CPU("generic", triple="riscv64-linux-gnu"), (243, 2)),
+    ],
+    ids=repr,
+)
+def test_embedded_code_for_other_machines(energy, cpu, kind):
+    code = energy.compile(cpu).vmfb
+    start = code.index(b"\x7fELF")
+    assert (int.from_bytes(code[start + 18 : start + 20], "little"), code[start + 4]) == kind
+
+
+def test_web_assembly(energy):
+    assert b"\0asm" in energy.compile(CPU("generic", triple="wasm32-unknown-emscripten")).vmfb
+
+
+@pytest.mark.parametrize(
+    ("triple", "start"),
+    [
+        ("aarch64-linux-gnu", b"\x7fELF\2"),
+        ("armv7a-linux-gnueabihf", b"\x7fELF\1"),
+        ("riscv64-linux-gnu", b"\x7fELF\2"),
+        ("wasm32-unknown-emscripten", b"\0asm"),
+    ],
+)
+def test_static_libraries_for_other_machines(energy, tmp_path, triple, start):
+    header = nm.save_static_library(energy, tmp_path / "energy", CPU("generic", triple=triple))
+    assert header.with_suffix(".o").read_bytes().startswith(start)
+    assert f"for generic, {triple}" in header.read_text()
+
+
+def test_features_are_recorded():
+    features = CPU("x86-64-v3").to_json()["features"].split(",")
+    assert {"+avx2", "+fma"} <= set(features)
+    assert "+avx512f" not in features
+    assert {"+d", "+m"} <= set(CPU("generic", triple="riscv64-linux-gnu").to_json()["features"].split(","))
+    chosen = CPU("x86-64-v3", features="-fma,+sha").to_json()["features"].split(",")
+    assert {"-fma", "+sha", "+avx2"} <= set(chosen)
+    assert CPU("generic").to_json()["triple"] == CPU().to_json()["triple"] != ""
+    with pytest.raises(TargetError, match="requires a CPU that LLVM knows, got 'znver99'"):
+        CPU("znver99").flags()
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_103", "sm_120"])
 def test_cuda_compiles_for(arch):
     assert f".target {arch}".encode() in compile_module(SMALL, CUDA(arch))

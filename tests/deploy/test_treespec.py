@@ -2,9 +2,11 @@ import json
 from collections import namedtuple
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from nabla_mlir.errors import TreeError
+from nabla_mlir.named import VectorizedArray
 from nabla_mlir.treespec import LEAF, TreeSpec, spec_of
 
 Point = namedtuple("Point", "x y")
@@ -41,6 +43,22 @@ def test_custom_is_a_dict_where_the_type_is_unknown():
     assert spec.flatten({"w": 1, "b": 2}) == spec.flatten(SimpleNamespace(w=1, b=2)) == [1, 2]
     assert spec.unflatten([1, 2]) == {"w": 1, "b": 2}
     assert str(spec) == "Params(w=*, b=*)"
+
+
+def test_named_axes():
+    x = VectorizedArray(np.zeros((2, 3)), [("b", 2)])
+    spec = spec_of({"x": x})
+    assert spec.to_json() == {"dict": [["x", {"vectorized": [["b", 2]]}]]}
+    assert TreeSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert spec.paths("p") == ["p['x'].data"]
+    assert spec.flatten({"x": x}) == [x.data]
+    again = spec.unflatten([x.data])["x"]
+    assert (again.data is x.data, again.vectorized_axes, again.shape) == (True, {"b": 2}, (3,))
+    for other in (x.data, VectorizedArray(x.data, [("c", 2)])):
+        with pytest.raises(TreeError, match=r"p\['x'\] requires \* vectorized over {'b': 2}, got"):
+            spec.flatten({"x": other}, "p")
+    with pytest.raises(TreeError, match=r"p requires an array, got \* vectorized over {'b': 2}"):
+        LEAF.flatten(x, "p")
 
 
 def test_errors_name_the_place_and_show_both_structures():

@@ -63,6 +63,96 @@ PROGRAMS: dict[str, tuple[Callable[[Any, Any], Callable[..., Any]], tuple[np.nda
 }  # fmt: skip
 
 
+def trees(f: Callable[..., Any], *args: Any) -> tuple[Callable[..., Any], list[Any]]:
+    """A function of pytrees as one of arrays, and these."""
+    leaves, spec = jax.tree.flatten(args)
+    return lambda *flat: f(*jax.tree.unflatten(spec, flat)), leaves
+
+
+def ones(*shape: int) -> np.ndarray:
+    return np.ones(shape, np.float32)
+
+
+def layers(xp: Any, p: Any, x: Any) -> Any:
+    return xp.dot(p[2], xp.tanh(xp.dot(p[0], x) + p[1])) + p[3]
+
+
+def softmax(xp: Any, z: Any) -> Any:
+    e = xp.exp(z - xp.max(z, axis=-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def attention(xp: Any, p: Any, x: Any) -> Any:
+    queries, keys, values = (xp.matmul(x, w) for w in p)
+    return xp.matmul(softmax(xp, xp.matmul(queries, keys.T)), values).sum()
+
+
+def normalised(xp: Any, p: Any, x: Any) -> Any:
+    centred = x - x.mean()
+    return ((centred / xp.sqrt((centred**2).mean() + 1e-5) * p[0] + p[1]) ** 3).sum()
+
+
+def cross_entropy(xp: Any, p: Any, x: Any, y: Any) -> Any:
+    z = layers(xp, p, x)
+    most = xp.max(z)
+    return most + xp.log(xp.exp(z - most).sum()) - xp.dot(z, y)
+
+
+def convolve(x: Any, w: Any) -> Any:
+    return jax.lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+KEPT = np.array([True, False, True])
+OURS = nm.from_jax(convolve, ones(1, 8, 9, 3), ones(2, 3, 3, 4))
+DENSE = (ones(HIDDEN, WIDTH), ones(HIDDEN), ones(3, HIDDEN), ones(3))
+
+# Losses ``(transforms, numpy, parameters, *entry) -> scalar`` with their parameters and batches.
+LOSSES: dict[str, tuple[Callable[..., Any], Any, tuple[Any, ...]]] = {
+    "squares": (lambda j, xp, p, x, y: ((layers(xp, p, x) - y) ** 2).sum(), DENSE, (X, ones(ROWS, 3))),
+    "masked": (lambda j, xp, p, x, y: xp.where(KEPT, (layers(xp, p, x) - y) ** 2, 0.0).sum(), DENSE, (X, ones(ROWS, 3))),
+    "cross_entropy": (lambda j, xp, p, x, y: cross_entropy(xp, p, x, y), DENSE, (X, ones(ROWS, 3))),
+    "attention": (
+        lambda j, xp, p, x: attention(xp, p, x), (ones(4, WIDTH), ones(4, WIDTH), ones(4, 6)), (ones(ROWS, 9, 4),)),
+    "normalised": (lambda j, xp, p, x: normalised(xp, p, x), (ones(WIDTH), ones(WIDTH)), (X,)),
+    "convolution": (
+        lambda j, xp, w, x: (xp.tanh((convolve if j is jax else OURS)(x[None], w)) ** 2).sum(),
+        ones(2, 3, 3, 4), (ones(ROWS, 8, 9, 3),)),
+    "scan": (
+        lambda j, xp, w, x: (jax.lax.scan if j is jax else nm.scan)(
+            lambda c, u: (xp.tanh(xp.dot(w, c) + u), c.sum()), np.zeros(WIDTH, np.float32), x)[0].sum(),
+        ones(WIDTH, WIDTH), (ones(ROWS, 6, WIDTH),)),
+}  # fmt: skip
+
+# What is made of a loss ``f(parameters, *entry)``: a function of parameters, tangents of them, and a batch.
+MAPS: dict[str, Callable[[Any, Any], Callable[..., Any]]] = {
+    "gradient_per_example": lambda j, f: lambda p, _, *batch: j.vmap(lambda *e: j.grad(f)(p, *e))(*batch),
+    "product_per_example": lambda j, f: lambda p, vs, *batch: j.vmap(
+        lambda *e: hvp(j, lambda p: f(p, *e))(p, jax.tree.map(lambda v: v[0], vs)))(*batch),
+    "many_products_of_the_mean": lambda j, f: lambda p, vs, *batch: j.vmap(
+        lambda v: hvp(j, lambda p: j.vmap(lambda *e: f(p, *e))(*batch).mean())(p, v))(vs),
+    "hessian_per_example": lambda j, f: lambda p, _, x, *batch: j.vmap(
+        lambda x, *e: j.hessian(lambda x: f(p, x, *e))(x))(x, *batch),
+}  # fmt: skip
+LARGE = ("attention", "convolution", "scan")  # whose Hessians in the entries are
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [(n, k) for n in LOSSES for k in MAPS if k != "hessian_per_example" or n not in LARGE]
+)
+def test_losses_never_cost_more_than_in_jax(name: str, kind: str) -> None:
+    loss_of, parameters, batch = LOSSES[name]
+    tangents = jax.tree.map(lambda w: ones(VECTORS, *w.shape), parameters)
+
+    def module(j: Any, xp: Any, lower: Callable[..., Any]) -> Any:
+        f, flat = trees(MAPS[kind](j, lambda p, *e: loss_of(j, xp, p, *e)), parameters, tangents, *batch)
+        return lower(f, *flat)
+
+    ours, theirs = module(nm, jnp, lowered), module(jax, jax.numpy, jax_module)
+    assert cost(ours) <= cost(theirs)
+    assert copies(ours, ROWS) == []
+    assert copies(ours, VECTORS) == []
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_never_more_than_jax(name: str) -> None:
     make, arguments = PROGRAMS[name]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ from xla import run_traced
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
-from nabla_mlir.errors import ShapeError, TraceError
+from nabla_mlir.errors import ShapeError, TraceError, TreeError
 from nabla_mlir.ops.linalg import cholesky, triangular_solve
 from nabla_mlir.ops.promotion import as_tensor
 
@@ -189,6 +190,13 @@ def test_gradients_of_the_union_kind(name: str) -> None:
     assert captured == 0 or len(got) == count
 
 
+def summed(union: Any, axes: str, own: str) -> Any:
+    """The gradient of the parameter kind from that of the union kind: summed over the axes that are not its own."""
+    total = np.sum(union, axis=tuple(i for i, a in enumerate(axes) if a not in own))
+    kept = [a for a in axes if a in own]
+    return np.moveaxis(total, range(len(kept)), [own.index(a) for a in kept])
+
+
 @pytest.mark.parametrize("name", [n for n, case in GRADIENTS.items() if case[2]])
 def test_gradients_of_the_parameter_kind(name: str) -> None:
     f, inputs, count = GRADIENTS[name]
@@ -197,12 +205,9 @@ def test_gradients_of_the_parameter_kind(name: str) -> None:
         g = nm.grad(lambda *a: f(Ours, *a, *xs[count:]), tuple(range(count)), vectorized="parameter")
         return g(*xs[:count])
 
-    axes = order_of(inputs)
     want = oracle(plain_gradient(f, count), inputs)
     for one, other, given in zip(ours(gradient, inputs), want, inputs, strict=False):
-        summed = np.sum(other, axis=tuple(i for i, a in enumerate(axes) if a not in given.axes))
-        kept = [a for a in axes if a in given.axes]
-        check(one, np.moveaxis(summed, range(len(kept)), [given.axes.index(a) for a in kept]), given.axes)
+        check(one, summed(other, order_of(inputs), given.axes), given.axes)
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
@@ -375,6 +380,22 @@ def test_the_target_is_never_copied() -> None:
     assert len(tanh) == 1
     assert "tensor<5x4xf32>" in tanh[0]
     assert "broadcast_in_dim %arg0" not in lowered.mlir()
+
+
+def test_artifacts_take_and_return_named_axes(tmp_path: Path) -> None:
+    def f(w: Any, x: Any) -> dict[str, Any]:
+        return {"gradient": nm.grad(lambda w: ((w * x) ** 2).sum())(w), "plain": w}
+
+    compiled = nm.trace(f, nm.spec(2), nm.vectorize(nm.spec((3, 2)), "b")).lower().compile()
+    loaded = nm.load(compiled.save(tmp_path / "f.vmfb"))
+    w, x = np.ones(2, np.float32), np.arange(6, dtype=np.float32).reshape(3, 2)
+    for run in (compiled, loaded.f, loaded.lower().compile()):
+        got = run(w, nm.vectorize(x, "b"))
+        assert got["gradient"].vectorized_axes == {"b": 3}
+        np.testing.assert_allclose(nm.devectorize(got["gradient"]), 2 * x**2)
+        np.testing.assert_array_equal(got["plain"], w)
+    with pytest.raises(TreeError, match=r"x requires \* vectorized over {'b': 3}, got \* vectorized over {'c': 3}"):
+        loaded.f(w, nm.vectorize(x, "c"))
 
 
 def test_with_iree() -> None:

@@ -1,10 +1,17 @@
-"""For every record, every choice of mapped operands and prefixes of up to three axes: rule of map = map of rule = loop."""
+"""For every record, every choice of mapped operands and prefixes of up to three axes: rule of map = map of rule = loop.
+
+A run checks a sample of the prefixes of each record, another one each day; NABLA_MLIR_SEED=n is that of another day.
+With NABLA_MLIR_EVERY=1 it checks all of them: up to three axes of any sizes, at each a set of operands of its own.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +24,11 @@ from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.transforms import jvp, vjp, vmap
 
 CASES = law_cases()
+SIZES = {1: [(2,), (1,), (0,)], 2: [(2, 3), (2, 2), (1, 2), (2, 0)], 3: [(2, 3, 2), (2, 2, 2), (2, 1, 3)]}
+SAMPLE = {1: 5, 2: 4, 3: 2}  # of each depth
+TOGETHER = 12  # prefixes in one program
+EVERY = os.environ.get("NABLA_MLIR_EVERY") == "1"
+SEED = os.environ.get("NABLA_MLIR_SEED", time.strftime("%j"))
 
 
 @dataclass(frozen=True)
@@ -28,9 +40,6 @@ class Prefix:
 
     def shape(self, i: int) -> tuple[int, ...]:
         return tuple(n for n, c in zip(self.sizes, self.carried[i], strict=True) if c)
-
-    def entry(self, i: int, index: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(k for k, c in zip(index, self.carried[i], strict=True) if c)
 
 
 def mapped(f: Callable[..., Any], sizes: Sequence[int], carried: Sequence[Sequence[bool]]) -> Callable[..., Any]:
@@ -84,8 +93,8 @@ def draw(rules: Rules, prefix: Prefix) -> tuple[list[np.ndarray], list[tuple[boo
     law, everywhere = rules.law, (True,) * len(prefix.sizes)
 
     def stacked(shape: tuple[int, ...], make: Callable[[int], np.ndarray]) -> np.ndarray:
-        entries = [make(seed) for seed in range(math.prod(shape))]
-        return np.stack(entries).reshape((*shape, *entries[0].shape))
+        entries = [make(seed) for seed in range(max(math.prod(shape), 1))][: math.prod(shape)]
+        return np.reshape(entries, (*shape, *make(0).shape)).astype(make(0).dtype)
 
     def noise(shape: tuple[int, ...], like: np.ndarray) -> np.ndarray:
         rng = np.random.default_rng([like.size, len(shape)])
@@ -100,15 +109,20 @@ def draw(rules: Rules, prefix: Prefix) -> tuple[list[np.ndarray], list[tuple[boo
 
 
 def check(law: LawCase, prefixes: Sequence[Prefix]) -> None:
-    """All prefixes of one record: one program for the maps, one for the loop, which runs entry by entry."""
+    """The maps of one record in few programs; the loop is another, which runs entry by entry."""
     rules = Rules(law)
-    drawn = [draw(rules, prefix) for prefix in prefixes]
-    counts = [len(arguments) for arguments, _ in drawn]
+    single = compiled_traced(rules.all, draw(rules, Prefix((), ((),) * len(rules.operands)))[0], legalize=rules.legalize)
+    for start in range(0, len(prefixes), TOGETHER):
+        check_together(rules, prefixes[start : start + TOGETHER], single)
+
+
+def check_together(rules: Rules, prefixes: Sequence[Prefix], single: Callable[..., Any]) -> None:
+    law, drawn = rules.law, [draw(rules, prefix) for prefix in prefixes]
 
     def run(*flat: Any) -> list[Any]:
         outs, at = [], 0
-        for prefix, (_, carried), count in zip(prefixes, drawn, counts, strict=True):
-            args, at = flat[at : at + count], at + count
+        for prefix, (arguments, carried) in zip(prefixes, drawn, strict=True):
+            args, at = flat[at : at + len(arguments)], at + len(arguments)
 
             def apply(*xs: Any, prefix: Prefix = prefix) -> Any:
                 return mapped(lambda *inner: law.apply(inner), prefix.sizes, prefix.carried)(*xs)
@@ -117,13 +131,8 @@ def check(law: LawCase, prefixes: Sequence[Prefix]) -> None:
         return outs
 
     flat = [x for arguments, _ in drawn for x in arguments]
-    single = None
-    for prefix, (arguments, carried), (outside, inside) in zip(
-        prefixes, drawn, compiled_traced(run, flat, legalize=rules.legalize)(flat), strict=True
-    ):
-        if single is None:
-            entry = [x[tuple(0 for c in places if c)] for x, places in zip(arguments, carried, strict=True)]
-            single = compiled_traced(rules.all, entry, legalize=rules.legalize)
+    found = compiled_traced(run, flat, legalize=rules.legalize)(flat)
+    for prefix, (arguments, carried), (outside, inside) in zip(prefixes, drawn, found, strict=True):
         for index in np.ndindex(prefix.sizes):
             entry = [x[tuple(k for k, c in zip(index, places, strict=True) if c)]
                      for x, places in zip(arguments, carried, strict=True)]  # fmt: skip
@@ -143,47 +152,29 @@ def close(what: str, got: np.ndarray, want: np.ndarray) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9 * scale, err_msg=what)
 
 
+def prefixes(count: int, depth: int) -> Iterator[Prefix]:
+    """All prefixes of so many axes: all sizes, and at each axis every set of operands that carry it, but the empty one."""
+    for sizes in SIZES[depth]:
+        for levels in itertools.product(subsets(count), repeat=depth):
+            yield Prefix(sizes, tuple(zip(*levels, strict=True)))
+
+
 def subsets(count: int) -> list[tuple[bool, ...]]:
-    """Every choice of operands of which at least one is mapped; of the many of a long list, the first seven."""
-    chosen = [s for s in itertools.product((True, False), repeat=min(count, 3)) if any(s)]
-    return [(*s, *([s[-1]] * (count - len(s)))) for s in chosen]
+    return [s for s in itertools.product((True, False), repeat=count) if any(s)]
 
 
-def uniform(count: int, sizes: tuple[int, ...]) -> list[Prefix]:
-    """The same operands mapped at every level."""
-    return [Prefix(sizes, tuple((s,) * len(sizes) for s in subset)) for subset in subsets(count)]
+def sample(law: LawCase) -> list[Prefix]:
+    """Some of the prefixes of each depth."""
+    rng, sets = random.Random(f"{SEED} {law.name}"), subsets(len(law.case.shapes))
+    drawn = [(rng.choice(SIZES[depth]), [rng.choice(sets) for _ in range(depth)])
+             for depth, count in SAMPLE.items() for _ in range(count)]  # fmt: skip
+    return list(dict.fromkeys(Prefix(sizes, tuple(zip(*levels, strict=True))) for sizes, levels in drawn))
 
 
-def staggered(count: int, sizes: tuple[int, ...]) -> list[Prefix]:
-    """Other operands mapped at each level."""
-    choices = subsets(count)
-    turned = [[choices[(k + shift) % len(choices)] for shift in range(len(sizes))] for k in range(len(choices))]
-    return [Prefix(sizes, tuple(zip(*levels, strict=True))) for levels in turned]
-
-
-def number_of_operands(law: LawCase) -> int:
-    return len(law.case.shapes)
-
-
-with_operands = [law for law in CASES if number_of_operands(law)]
-first = [law for law in with_operands if law.number == 0]
-
-
-@pytest.mark.parametrize("law", first, ids=lambda law: law.name)
-def test_two_axes_of_different_sizes(law: LawCase) -> None:
-    n = number_of_operands(law)
-    check(law, uniform(n, (2, 3)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("law", first, ids=lambda law: law.name)
-def test_three_axes_of_any_sizes(law: LawCase) -> None:
-    n = number_of_operands(law)
-    check(law, [*uniform(n, (2, 2, 3))[:1], *staggered(n, (2, 1, 2))])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("law", [law for law in with_operands if law.number], ids=lambda law: law.name)
-def test_further_samples(law: LawCase) -> None:
-    n = number_of_operands(law)
-    check(law, staggered(n, (2, 3)))
+@pytest.mark.parametrize(
+    "law",
+    [pytest.param(law, marks=[pytest.mark.slow] * (law.number > 0), id=law.name) for law in CASES if law.case.shapes],
+)
+def test_maps_of_rules_and_rules_of_maps(law: LawCase) -> None:
+    every = (prefix for depth in SIZES for prefix in prefixes(len(law.case.shapes), depth))
+    check(law, list(every) if EVERY else sample(law))

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import io
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+sys.path[:0] = [str(Path(__file__).parent.parent)]
+
+from xla import run_traced
 
 import nabla_mlir as nm
 from nabla_mlir.dialects.context import parse_module
@@ -225,6 +231,37 @@ def test_an_artifact_of_an_unknown_version_or_cut_short(exported: bytes) -> None
         nm.from_stablehlo(exported[: len(exported) // 2], "main")
     with pytest.raises(ImportIRError, match=r"vhlo\.add_v99"):
         nm.from_stablehlo('"vhlo.add_v99"() : () -> ()')
+
+
+def test_symbolic_shapes_that_are_called_with_static_ones() -> None:
+    jax = pytest.importorskip("jax")
+    from jax import export
+
+    def f(x: Any) -> Any:
+        rows = jax.nn.softmax(x) * jax.numpy.arange(x.shape[0])[:, None]
+        again = jax.lax.fori_loop(0, 2, lambda _, v: jax.numpy.sin(v) + rows, x)
+        return jax.lax.cond(again[0, 0] > 9, lambda: again, lambda: jax.numpy.concatenate([x, again])[::2]).mean(1)
+
+    n, m = export.symbolic_shape("n, m", constraints=["n >= 2"])
+    with jax.enable_x64(True):
+        symbolic = export.export(jax.jit(f))(jax.ShapeDtypeStruct((n, m), np.float64))
+        module = export.export(jax.jit(symbolic.call))(jax.ShapeDtypeStruct((4, 3), np.float64))
+        x = np.linspace(-1, 1, 12).reshape(4, 3)
+        wanted = jax.grad(lambda x: f(x).sum())(x)
+    g = nm.from_stablehlo(module.mlir_module_serialized)
+    np.testing.assert_allclose(run_traced(nm.grad(lambda x: g(x).sum()), [x]), wanted, rtol=1e-12, atol=1e-14)
+
+
+def test_an_assertion_on_shapes_that_fails() -> None:
+    text = """func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<3xf32>) -> tensor<i32>
+      %four = stablehlo.constant dense<4> : tensor<i32>
+      %p = stablehlo.compare GE, %n, %four : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.custom_call @shape_assertion(%p, %n) {error_message = "n must be 4 or more, not {0}.",
+        has_side_effect = true} : (tensor<i1>, tensor<i32>) -> ()
+      return %x : tensor<3xf32> }"""
+    with pytest.raises(ImportIRError, match=r"'shape_assertion' fails: n must be 4 or more, not 3\."):
+        nm.from_stablehlo(text)
 
 
 def test_emitted_custom_calls() -> None:

@@ -51,6 +51,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[list[float]], list[list[float]]]
     "where: overflow not taken": (lambda x: nnp.where(x < 100, nnp.exp(x), 0.0), [[1000, 0]], [[0, 1]]),
     "where: rows broadcast": (
         lambda x: nnp.where(x > 0, nnp.broadcast_to(nnp.sqrt(x), (3, 2)), 0.0), [[0, 4]], [[0, 0.75]]),
+    "where: one within another": (
+        lambda x: _where(x, lambda v: (lambda y: nnp.where(v < 1, y, nnp.sqrt(v) - y))(nnp.log(v))), [[0, 4]], [[0, 0]]),
     "where: a loop not taken": (
         lambda x: _where(x, lambda v: nm.fori_loop(0, 1, lambda i, y: y + nnp.log(v) + nnp.log(y), v)),
         [[0, -1, 2]], [[0, 0, 2]]),

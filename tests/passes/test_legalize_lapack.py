@@ -101,6 +101,21 @@ def test_svd() -> None:
     )
 
 
+def test_tridiagonal_systems() -> None:
+    d = _random(3, 2, 5)
+    d[1] *= 0.1  # so that rows are exchanged
+    z = [_random(4, dtype=np.complex64) for _ in range(3)]
+    check_against_jax(
+        {
+            "stack": (lax.linalg.tridiagonal_solve, (*d, _random(2, 5, 3))),
+            "complex": (lax.linalg.tridiagonal_solve, (*z, _random(4, 1, dtype=np.complex64))),
+            "one": (lax.linalg.tridiagonal_solve, (*_random(3, 1), _random(1, 2))),
+            "singular": (lax.linalg.tridiagonal_solve, (*np.zeros((3, 3)), np.ones((3, 1)))),
+        },
+        2e-5,
+    )
+
+
 def test_other_routines_are_an_error() -> None:
     with pytest.raises(RuleMissingError, match="lapack_dgeev_ffi"):
         legalized(jax_text({"f": (jnp.linalg.eig, (_random(3, 3),))}))

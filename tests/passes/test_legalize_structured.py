@@ -89,7 +89,7 @@ def _pool(k: int, s: int, padding: str):
 
 def test_windows() -> None:
     x = rng.normal(size=(2, 9, 9, 3)).astype(np.float32)
-    options = [(3, 2, "SAME"), (2, 1, "VALID"), (3, 1, "SAME"), (2, 2, "SAME")]
+    options = [(3, 2, "SAME"), (2, 1, "VALID"), (3, 1, "SAME"), (2, 2, "SAME"), (3, 3, "VALID")]
     check_against_jax({f"pool{i}": (_pool(*o), (x,)) for i, o in enumerate(options)}, 1e-6)
 
 
@@ -220,3 +220,27 @@ def test_a_sum_of_products_with_a_vector() -> None:
 def test_a_counter_becomes_unsigned() -> None:
     v = np.arange(4, dtype=np.uint64)
     assert Program(legalized(FAULTS["counter_to_unsigned"]))("f", np.int32(3), v).tolist() == (v + 6).tolist()
+
+
+def test_sums_that_are_broadcast_both_ways() -> None:
+    """Fused with what reads them, these were wrong everywhere."""
+    x, g = rng.normal(size=(96, 24)).astype(np.float32), rng.normal(size=(96, 96)).astype(np.float32)
+
+    def squared_distances(x):
+        s = jnp.sum(x * x, axis=1)
+        return s[:, None] + s[None] - 2 * (x @ x.T)
+
+    def weighted(x, g):
+        s = jnp.max(x, axis=1)
+        return jnp.sum((s[:, None] - 2 * s[None]) ** 2 * g, axis=1)
+
+    def outer(x):
+        s = x @ x[0]
+        return s[:, None] * s[None]
+
+    def stacked(x):
+        s = jnp.sum(x.reshape(8, 12, 24), axis=2)
+        return s[:, :, None] - s[:, None]
+
+    cases = {f.__name__: (f, (x, g)[:n]) for f, n in ((squared_distances, 1), (weighted, 2), (outer, 1), (stacked, 1))}
+    check_against_jax(cases, 1e-5)

@@ -30,7 +30,7 @@ PRODUCTS = [(layout, m, 1, k) for layout in list(LAYOUTS)[:4] for m, k in SIZES]
 PRODUCTS += [
     (layout, m, n, k)
     for layout in list(LAYOUTS)[4:]
-    for m, n, k in [(37, 32, 64), (64, 64, 10), (8, 96, 7), (9, 10, 33)]
+    for m, n, k in [(37, 32, 64), (64, 64, 10), (8, 96, 7), (9, 10, 33), (50, 100, 20)]
 ]
 
 
@@ -115,6 +115,11 @@ CONVOLUTIONS = {
     ),
     "reversed": ((2, 3, 10), (5, 2, 9), (3, 5, 2), "[f, b, 0]x[o, i, 0]->[b, f, 0]", "reverse = [true]"),
     "three axes": ((2, 4, 5, 4, 1), (2, 3, 4, 3, 2), (2, 2, 2, 1, 2), "[f, 0, 1, 2, b]x[i, 0, 1, 2, o]->[0, 1, 2, b, f]", ""),
+    "one axis": ((2, 11, 3), (4, 3, 5), (2, 6, 5), "[b, 0, f]x[0, i, o]->[b, 0, f]", "stride = [2], pad = [[2, 1]]"),
+    "one axis, between zeros": (
+        (2, 6, 4), (3, 6, 5), (5, 2, 3), "[b, f, 0]x[0, i, o]->[f, b, 0]", "pad = [[-1, 1]], lhs_dilate = [2], rhs_dilate = [2], reverse = [true]",
+    ),
+    "one channel": ((2, 7, 6, 1), (3, 2, 1, 4), (2, 7, 5, 4), "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]", "pad = [[1, 1], [0, 0]]"),
     "batch last": ((9, 2, 3), (8, 2, 4), (2, 4, 3), "[0, f, b]x[0, i, o]->[0, f, b]", ""),
 }  # fmt: skip
 
@@ -140,8 +145,10 @@ def test_convolutions():
 def test_tiles():
     assert [largest_divisor(n, 64) for n in (500, 512, 509, 1)] == [50, 64, 1, 1]
     assert rows_times_vector(2000, 509, 16) is None  # prime: the caller cuts it
-    assert matrix_product(128, 250, 784, 16, transposed=False) is None  # not whole vectors
-    assert matrix_product(1797, 32, 64, 16, transposed=False).distribution == (599, 32, 0)  # workgroups of one size
+    assert matrix_product(3, 250, 784, 16) is None  # no tile of rows
+    assert matrix_product(784, 256, 128, 16) == Tiles((112, 32, 0), (8, 32, 0), (0, 0, 1))  # workgroups of one size
+    assert matrix_product(250, 300, 77, 16).parallel == (5, 32, 0)  # no row is left over
+    assert matrix_product(1797, 10, 31, 16) == Tiles((1797, 10, 0), (8, 10, 0), (0, 0, 31))  # prime
 
 
 def test_order_of_sums_can_be_kept():

@@ -101,3 +101,59 @@ func.func @long_sum(%x: tensor<1000000xf32>, %z: tensor<f32>) -> tensor<f32> {
   %0 = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [0] : (tensor<1000000xf32>, tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>
 }
+
+// The kernel of a convolution is turned round beforehand for a GPU, whose tiles cannot be.
+// CHECK-LABEL: func.func @turned
+// CPU: stablehlo.convolution{{.*}}reverse = [true]
+// VULKAN: stablehlo.reverse %arg1, dims = [2]
+// VULKAN: stablehlo.convolution{{.*}}reverse = [false]
+func.func @turned(%x: tensor<1x2x4xf32>, %k: tensor<3x2x3xf32>) -> tensor<1x3x2xf32> {
+  %y = stablehlo.convolution(%x, %k) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0], window = {stride = [1], pad = [[0, 0]], lhs_dilate = [1], rhs_dilate = [1], reverse = [true]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<1x2x4xf32>, tensor<3x2x3xf32>) -> tensor<1x3x2xf32>
+  return %y : tensor<1x3x2xf32>
+}
+
+// A sum that is broadcast along two dimensions is computed before what reads it; the second one is fused.
+// CHECK-LABEL: func.func @both_ways
+// CHECK: %[[S:.*]] = stablehlo.reduce
+// CHECK-NEXT: %[[HELD:.*]] = stablehlo.optimization_barrier %[[S]]
+// CHECK-NEXT: stablehlo.broadcast_in_dim %[[HELD]], dims = [0]
+// CHECK-NEXT: stablehlo.negate %[[HELD]]
+// CHECK: stablehlo.reduce
+// CHECK-NOT: stablehlo.optimization_barrier
+// CHECK: return
+func.func @both_ways(%x: tensor<8x8xf32>, %z: tensor<f32>) -> tensor<8x8xf32> {
+  %s = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [1] : (tensor<8x8xf32>, tensor<f32>) -> tensor<8xf32>
+  %0 = stablehlo.broadcast_in_dim %s, dims = [0] : (tensor<8xf32>) -> tensor<8x8xf32>
+  %n = stablehlo.negate %s : tensor<8xf32>
+  %1 = stablehlo.broadcast_in_dim %n, dims = [1] : (tensor<8xf32>) -> tensor<8x8xf32>
+  %m = stablehlo.reduce(%x init: %z) applies stablehlo.maximum across dimensions = [1] : (tensor<8x8xf32>, tensor<f32>) -> tensor<8xf32>
+  %2 = stablehlo.broadcast_in_dim %m, dims = [0] : (tensor<8xf32>) -> tensor<8x8xf32>
+  %3 = stablehlo.add %0, %1 : tensor<8x8xf32>
+  %4 = stablehlo.add %3, %2 : tensor<8x8xf32>
+  return %4 : tensor<8x8xf32>
+}
+
+// Windows side by side are a reduction; sums that see one element each repeat it.
+// CHECK-LABEL: func.func @pooled
+// CHECK: stablehlo.reshape {{.*}} -> tensor<2x2x3x5xf32>
+// CHECK: stablehlo.reduce{{.*}} stablehlo.maximum across dimensions = [1]
+// CHECK: stablehlo.broadcast_in_dim {{.*}} dims = [0, 2, 3] : (tensor<2x3x5xf32>) -> tensor<2x2x3x5xf32>
+// CHECK: stablehlo.reshape {{.*}} -> tensor<4x3x5xf32>
+// CHECK-NOT: reduce_window
+// CHECK: return
+func.func @pooled(%x: tensor<4x3x5xf32>) -> tensor<4x3x5xf32> {
+  %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = "stablehlo.reduce_window"(%x, %low) ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %m = stablehlo.maximum %a, %b : tensor<f32>
+    stablehlo.return %m : tensor<f32>
+  }) {window_dimensions = array<i64: 2, 1, 1>, window_strides = array<i64: 2, 1, 1>} : (tensor<4x3x5xf32>, tensor<f32>) -> tensor<2x3x5xf32>
+  %1 = "stablehlo.reduce_window"(%0, %zero) ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) {window_dimensions = array<i64: 2, 1, 1>, base_dilations = array<i64: 2, 1, 1>,
+      padding = dense<[[1, 1], [0, 0], [0, 0]]> : tensor<3x2xi64>} : (tensor<2x3x5xf32>, tensor<f32>) -> tensor<4x3x5xf32>
+  return %1 : tensor<4x3x5xf32>
+}

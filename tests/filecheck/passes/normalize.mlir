@@ -26,3 +26,42 @@ func.func @shape(%x: tensor<3xf32>) -> tensor<?x?xf32> {
   %y = stablehlo.dynamic_broadcast_in_dim %x, %s, dims = [1] : (tensor<3xf32>, tensor<2xi32>) -> tensor<?x?xf32>
   return %y : tensor<?x?xf32>
 }
+
+// What jax.export writes of a function of symbolic shapes, called with static ones: assertions that hold vanish, and
+// types follow from operands, into reductions and loops.
+// CHECK-LABEL: func.func @refined
+// CHECK-NOT: ?
+// CHECK-NOT: custom_call
+// CHECK: %[[S:.*]] = stablehlo.reduce({{.*}}) {{.*}} : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>
+// CHECK: %[[W:.*]] = stablehlo.while({{.*}} = %[[S]]) : tensor<2xf32>
+// CHECK: return %[[W]] : tensor<2xf32>
+func.func @refined(%x: tensor<2x3xf32>) -> tensor<?xf32> {
+  %y = stablehlo.convert %x : (tensor<2x3xf32>) -> tensor<?x3xf32>
+  %n = stablehlo.get_dimension_size %y, dim = 0 : (tensor<?x3xf32>) -> tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %holds = stablehlo.compare GE, %n, %one : (tensor<i32>, tensor<i32>) -> tensor<i1>
+  stablehlo.custom_call @shape_assertion(%holds, %n) {error_message = "{0}", has_side_effect = true} : (tensor<i1>, tensor<i32>) -> ()
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %s = stablehlo.reduce(%y init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<?x3xf32>, tensor<f32>) -> tensor<?xf32>
+  %r = stablehlo.while(%a = %s) : tensor<?xf32>
+  cond {
+    %t = stablehlo.reduce(%a init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<?xf32>, tensor<f32>) -> tensor<f32>
+    %p = stablehlo.compare LT, %t, %zero : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %b = stablehlo.sine %a : tensor<?xf32>
+    stablehlo.return %b : tensor<?xf32>
+  }
+  return %r : tensor<?xf32>
+}
+
+// Routines that are written with others.
+// CHECK-LABEL: func.func @products
+// CHECK: %[[Q:.*]] = stablehlo.custom_call @lapack_dorgqr_ffi
+// CHECK: stablehlo.dot_general %[[Q]], %arg2
+// CHECK: stablehlo.custom_call @lapack_dgesdd_ffi(%arg2) {{.*}}mode = 83
+func.func @products(%a: tensor<3x2xf64>, %taus: tensor<2xf64>, %c: tensor<3x2xf64>) -> (tensor<3x2xf64>, tensor<2xf64>) {
+  %p = stablehlo.custom_call @lapack_dormqr_ffi(%a, %taus, %c) {mhlo.backend_config = {left = true, transpose = false}} : (tensor<3x2xf64>, tensor<2xf64>, tensor<3x2xf64>) -> tensor<3x2xf64>
+  %s:5 = stablehlo.custom_call @lapack_dgesvd_ffi(%c) {mhlo.backend_config = {mode = 83 : ui8}} : (tensor<3x2xf64>) -> (tensor<3x2xf64>, tensor<2xf64>, tensor<3x2xf64>, tensor<2x2xf64>, tensor<i32>)
+  return %p, %s#1 : tensor<3x2xf64>, tensor<2xf64>
+}

@@ -53,3 +53,16 @@ func.func @nested(%x: tensor<f32>, %t: tensor<f32>) -> tensor<f32> {
   }) {wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
   return %dy : tensor<f32>
 }
+
+// Equal reductions are one, wherever they were written.
+// CHECK-LABEL: func.func @equal_reductions
+// CHECK: %[[SUM:.*]] = stablehlo.reduce
+// CHECK-NEXT: return %[[SUM]], %[[SUM]]
+func.func @equal_reductions(%x: tensor<3xf32>) -> (tensor<f32>, tensor<f32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0]
+    : (tensor<3xf32>, tensor<f32>) -> tensor<f32>
+  %1 = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0]
+    : (tensor<3xf32>, tensor<f32>) -> tensor<f32>
+  return %0, %1 : tensor<f32>, tensor<f32>
+}

@@ -164,3 +164,32 @@ func.func @sum_of_broadcast(%x: tensor<3xf32>, %y: tensor<2x3xf32>) -> (tensor<3
     : (tensor<3x2xf32>, tensor<f32>) -> tensor<f32>
   return %1, %3 : tensor<3xf32>, tensor<f32>
 }
+
+// The sign of a sum is taken once.
+// CHECK-LABEL: func.func @sum_of_negated
+// CHECK-SAME: (%[[X:.*]]: tensor<3x4xf32>)
+// CHECK: %[[SUM:.*]] = stablehlo.reduce(%[[X]] init: %{{.*}}) applies stablehlo.add across dimensions = [1]
+// CHECK-NEXT: %[[Y:.*]] = stablehlo.negate %[[SUM]] : tensor<3xf32>
+// CHECK-NEXT: return %[[Y]]
+func.func @sum_of_negated(%x: tensor<3x4xf32>) -> tensor<3xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.negate %x : tensor<3x4xf32>
+  %1 = stablehlo.reduce(%0 init: %zero) applies stablehlo.add across dimensions = [1]
+    : (tensor<3x4xf32>, tensor<f32>) -> tensor<3xf32>
+  return %1 : tensor<3xf32>
+}
+
+// Factors that are copied meet before they are.
+// CHECK-LABEL: func.func @multiply_broadcasts
+// CHECK-SAME: (%[[X:.*]]: tensor<3x4xf32>, %[[Y:.*]]: tensor<3xf32>, %[[Z:.*]]: tensor<3xf32>)
+// CHECK-NEXT: %[[YZ:.*]] = stablehlo.multiply %[[Y]], %[[Z]] : tensor<3xf32>
+// CHECK-NEXT: %[[COPIED:.*]] = stablehlo.broadcast_in_dim %[[YZ]], dims = [0]
+// CHECK-NEXT: %[[P:.*]] = stablehlo.multiply %[[X]], %[[COPIED]] : tensor<3x4xf32>
+// CHECK-NEXT: return %[[P]]
+func.func @multiply_broadcasts(%x: tensor<3x4xf32>, %y: tensor<3xf32>, %z: tensor<3xf32>) -> tensor<3x4xf32> {
+  %0 = stablehlo.broadcast_in_dim %y, dims = [0] : (tensor<3xf32>) -> tensor<3x4xf32>
+  %1 = stablehlo.broadcast_in_dim %z, dims = [0] : (tensor<3xf32>) -> tensor<3x4xf32>
+  %2 = stablehlo.multiply %x, %0 : tensor<3x4xf32>
+  %3 = stablehlo.multiply %2, %1 : tensor<3x4xf32>
+  return %3 : tensor<3x4xf32>
+}

@@ -123,3 +123,17 @@ func.func @pairs(%xs: tensor<5x3xf32>, %ys: tensor<7x3xf32>) -> tensor<5x7xf32> 
       out_axes = [array<i64: 0, 1>]} : (tensor<5x3xf32>, tensor<7x3xf32>) -> tensor<5x7xf32>
   return %y : tensor<5x7xf32>
 }
+
+// A map without entries computes nothing.
+// CHECK-LABEL: func.func @no_entries
+// CHECK-NEXT: %[[Y:.*]] = stablehlo.constant dense<{{.*}}> : tensor<0x3xf32>
+// CHECK-NEXT: return %[[Y]]
+func.func @no_entries(%xs: tensor<0x3xf32>) -> tensor<0x3xf32> {
+  %y = "batch.vmap"(%xs) ({
+  ^bb0(%x: tensor<3xf32>):
+    %0 = stablehlo.sine %x : tensor<3xf32>
+    stablehlo.return %0 : tensor<3xf32>
+  }) {axes = ["i"], sizes = array<i64: 0>, in_axes = [array<i64: 0>], out_axes = [array<i64: 0>]}
+    : (tensor<0x3xf32>) -> tensor<0x3xf32>
+  return %y : tensor<0x3xf32>
+}

@@ -1,0 +1,57 @@
+"""What a workload is, and helpers for its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A name for the command line, a title, the factory of the function, and the maker of its arguments.
+
+    With `mapped`, the function is mapped over the first axis of its first argument, and "hvp" stands for the whole
+    Hessian of each. `quick` says whether it is part of a quick run.
+    """
+
+    name: str
+    title: str
+    function: Callable[[Any], Function]
+    inputs: Callable[[], tuple[Any, ...]]
+    mapped: bool = False
+    quick: bool = True
+
+    def is_wide(self) -> bool:
+        """Whether an argument is f64, for which JAX has to be told."""
+        import jax
+
+        return any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(self.inputs()))
+
+    def wide(self) -> Workload:
+        """The same in f64."""
+
+        def inputs() -> tuple[Any, ...]:
+            return tuple(map(_widened, self.inputs()))
+
+        return replace(self, name=f"{self.name}-f64", title=f"{self.title}, f64", inputs=inputs, quick=False)
+
+
+def _widened(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _widened(value) for key, value in tree.items()}
+    return tree.astype(np.float64) if tree.dtype == np.float32 else tree
+
+
+def normal(*shape: int, scale: float = 1.0, seed: int = 0) -> np.ndarray:
+    """Normal numbers in f32, the same in every run."""
+    return (np.random.default_rng([seed, *shape]).normal(size=shape) * scale).astype(np.float32)
+
+
+def dense(n: int, m: int) -> dict[str, np.ndarray]:
+    """The weights and biases of a layer."""
+    return {"w": normal(n, m, scale=n**-0.5), "b": normal(m, scale=0.1)}

@@ -1,0 +1,451 @@
+"""The host's part of a compiled module as C: what IREE's virtual machine would run, without it.
+
+IREE divides a module into dispatches, which are machine code, and a program that runs them in order: allocations,
+copies, branches, a little arithmetic. Before it becomes bytecode that program is IR of the dialects stream, util, arith
+and cf; all shapes are known, and everything here runs in order, so that each operation is a line of C or two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.stablehlo import array_of
+from nabla_mlir.errors import CompileError
+
+_INTEGERS = {"i1": "int32_t", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t", "index": "int64_t"}
+_SCALARS = _INTEGERS | {"f32": "float", "f64": "double"}
+_BINARY = {
+    "arith.addi": "+", "arith.subi": "-", "arith.muli": "*", "arith.divsi": "/", "arith.remsi": "%", "arith.andi": "&",
+    "arith.ori": "|", "arith.xori": "^", "arith.shli": "<<", "arith.shrsi": ">>", "arith.addf": "+", "arith.subf": "-",
+    "arith.mulf": "*", "arith.divf": "/",
+}  # fmt: skip
+_UNSIGNED = {"arith.divui": "/", "arith.remui": "%", "arith.shrui": ">>"}
+_EXTREMES = {"arith.maxsi": ">", "arith.minsi": "<", "arith.maxui": ">", "arith.minui": "<"}
+_CASTS = ("index_cast", "extsi", "trunci", "sitofp", "fptosi", "extf", "truncf")
+_UNSIGNED_CASTS = ("index_castui", "extui", "uitofp")
+_COMPARE = (
+    "==",
+    "!=",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "<",
+    "<=",
+    ">",
+    ">=",
+)  # by the number of the predicate; from 6 on unsigned
+# What says nothing to a program that runs in order, on arrays whose shapes the caller vouches for.
+_SILENT = {
+    "hal.element_type", "hal.encoding_type", "hal.buffer_view.assert", "stream.timepoint.immediate",
+    "stream.timepoint.join", "stream.timepoint.export", "stream.cmd.flush", "stream.cmd.invalidate",
+    "stream.cmd.discard", "stream.yield",
+}  # fmt: skip
+
+
+class HostProgram:
+    """A module of IREE after its executables were translated, as C.
+
+    Attributes:
+      dispatches: the names of the functions of machine code, in the order of their numbers in the C.
+      globals: declarations of state and constants.
+      state: the names of the globals that a call may change, where these are memory.
+      initializers, functions: the C of each body; it reads `args`, writes what `results` point to, of the `sizes`,
+        and goes to `done`.
+    """
+
+    def __init__(self, module: ir.Module):
+        self.dispatches: list[str] = []
+        self.globals: list[str] = []
+        self.state: list[str] = []
+        self.initializers: list[str] = []
+        self.functions: dict[str, str] = {}
+        self._counts: dict[str, ir.Operation] = {}
+        self._data = 0
+        operations = [op.operation for op in module.body.operations]
+        for op in operations:
+            if op.name == "hal.executable":
+                self._find_exports(op)
+        for op in operations:
+            if op.name == "util.global":
+                self._global(op)
+        for op in operations:
+            if op.name == "util.initializer":
+                self.initializers.append(_Function(self, op).text())
+            elif op.name == "util.func":
+                self.functions[op.attributes["sym_name"].value] = _Function(self, op).text()
+
+    def _find_exports(self, executable: ir.Operation) -> None:
+        name = executable.attributes["sym_name"].value
+        for variant in _inside(executable, "hal.executable.variant"):
+            for export in _inside(variant, "hal.executable.export"):
+                self._counts[f"@{name}::@{export.attributes['sym_name'].value}"] = export
+
+    def export(self, symbol: str) -> tuple[int, ir.Operation]:
+        """The number of a dispatch, and the operation that says how many workgroups it takes."""
+        parts = symbol.split("::")
+        name = parts[-1][1:]
+        if name not in self.dispatches:
+            self.dispatches.append(name)
+        return self.dispatches.index(name), self._counts[f"{parts[0]}::{parts[-1]}"]
+
+    def _global(self, op: ir.Operation) -> None:
+        name, type = _global_name(op.attributes["sym_name"].value), str(op.attributes["type"].value)
+        if type.startswith("!hal.device") or _is_time(type):
+            return
+        if _is_memory(type):
+            self.globals.append(f"static struct memory {name};")
+            self.state += [name] if "is_mutable" in op.attributes else []
+            return
+        start = _number(op.attributes["initial_value"]) if "initial_value" in op.attributes else "0"
+        self.globals.append(f"static {_c_type(type, name)} {name} = {start};")
+
+    def constant(self, value: ir.Attribute) -> str:
+        """The name of an array that holds constant data."""
+        name = f"data_{self._data}"
+        self._data += 1
+        data = _bytes(value)
+        words = np.frombuffer(data + b"\0" * (-len(data) % 8), "<u8")
+        lines = [", ".join(f"0x{w:x}" for w in words[i : i + 8]) for i in range(0, len(words), 8)]
+        self.globals.append(f"static _Alignas(64) uint64_t {name}[] = {{\n  " + ",\n  ".join(lines or ["0"]) + "};")
+        return name
+
+
+class _Function:
+    """A function or an initialiser."""
+
+    def __init__(self, program: HostProgram, op: ir.Operation):
+        self._program, self._op = program, op
+        self._names: dict[ir.Value, str] = {}
+        self._declared: list[str] = []
+        self._lines: list[str] = []
+        self._sizes: dict[str, str] = {}  # of memory, by its C
+        self._blocks = list(op.regions[0].blocks)
+
+    def text(self) -> str:
+        """Its C, without the head: `args` are pointers to the arguments, `results` to where the results go."""
+        first, *others = self._blocks
+        for i, argument in enumerate(first.arguments):
+            self._names[argument] = f"((char *)args[{i}])"
+        for block in others:
+            for argument in block.arguments:
+                name = self._declare(argument)
+                if _is_memory(str(argument.type)):
+                    self._declared.append(f"  int64_t {name}_size = 0; (void){name}_size;")
+                    self._sizes[name] = f"{name}_size"
+        self._block(first)
+        for i, block in enumerate(others, 1):
+            self._emit(f"block_{i}:;")
+            self._block(block)
+        return "\n".join([*self._declared, *self._lines])
+
+    def _declare(self, value: ir.Value) -> str:
+        name = f"v{len(self._declared)}"  # each has a line or two there
+        self._names[value] = name
+        type = str(value.type)
+        if not _is_time(type):
+            self._declared.append(f"  {_c_type(type, self._op.name)} {name} = 0; (void){name};")
+        return name
+
+    def _emit(self, line: str) -> None:
+        self._lines.append(line if line.startswith("block_") else f"  {line}")
+
+    def _set(self, op: ir.Operation, text: str) -> None:
+        self._emit(f"{self._declare(op.results[0])} = {text};")
+
+    def _alias(self, result: ir.Value, value: ir.Value) -> None:
+        self._names[result] = self._names[value]
+
+    def _of(self, values: Sequence[ir.Value]) -> list[str]:
+        return [self._names[v] for v in values]
+
+    def _block(self, block: ir.Block) -> None:
+        for op in block.operations:
+            self._operation(op.operation)
+
+    def _operation(self, op: ir.Operation) -> None:
+        name = op.name
+        handler: Callable[[ir.Operation], None] | None = getattr(self, "_" + name.replace(".", "_"), None)
+        if name in _SILENT:
+            self._names.update(dict.fromkeys(op.results, "0"))
+        elif handler is not None:
+            handler(op)
+        elif (text := self._arithmetic(op, name)) is not None:
+            self._set(op, text)
+        else:
+            raise CompileError(
+                f"a static library requires a program of known operations, got {name}.",
+                help="load the module with IREE's runtime instead.",
+            )
+
+    # ------------------------------------------------------------ arithmetic and branches
+
+    def _arithmetic(self, op: ir.Operation, name: str) -> str | None:
+        """An operation on scalars as an expression of C."""
+        short = name.rpartition(".")[2]
+        if name in _BINARY:
+            a, b = self._of(op.operands)
+            return f"{a} {_BINARY[name]} {b}"
+        if name in _UNSIGNED or name in _EXTREMES:
+            a, b = self._of(op.operands)
+            unsigned = "u" if name in _UNSIGNED or name.endswith("ui") else ""
+            x, y = (f"({unsigned}{_SCALARS[str(op.results[0].type)]}){v}" for v in (a, b))
+            return f"{x} {_UNSIGNED[name]} {y}" if name in _UNSIGNED else f"{x} {_EXTREMES[name]} {y} ? {a} : {b}"
+        if name.startswith("arith.") and short in _CASTS:
+            return f"({_SCALARS[str(op.results[0].type)]}){self._names[op.operands[0]]}"
+        if name.startswith("arith.") and short in _UNSIGNED_CASTS:
+            source, value = str(op.operands[0].type), self._names[op.operands[0]]
+            value = f"({value} & 1)" if source == "i1" else f"(u{_INTEGERS[source]}){value}"
+            return f"({_SCALARS[str(op.results[0].type)]}){value}"
+        return None
+
+    def _arith_constant(self, op: ir.Operation) -> None:
+        self._names[op.results[0]] = _number(op.attributes["value"])
+
+    def _arith_cmpi(self, op: ir.Operation) -> None:
+        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+        a, b = self._of(op.operands)
+        cast = f"(u{_INTEGERS[str(op.operands[0].type)]})" if predicate >= 6 else ""
+        self._set(op, f"{cast}{a} {_COMPARE[predicate]} {cast}{b}")
+
+    def _arith_select(self, op: ir.Operation) -> None:
+        c, a, b = self._of(op.operands)
+        self._set(op, f"{c} ? {a} : {b}")
+        if _is_memory(str(op.results[0].type)):
+            self._sizes[self._names[op.results[0]]] = f"({c} ? {self._sizes[a]} : {self._sizes[b]})"
+
+    def _cf_br(self, op: ir.Operation) -> None:
+        self._jump(op.successors[0], op.operands)
+
+    def _cf_cond_br(self, op: ir.Operation) -> None:
+        sizes = ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])
+        values = list(op.operands)
+        self._emit(f"if ({self._names[values[0]]} & 1) {{")
+        self._jump(op.successors[0], values[1 : 1 + sizes[1]])
+        self._emit("}")
+        self._jump(op.successors[1], values[1 + sizes[1] :])
+
+    def _jump(self, block: ir.Block, values: Sequence[ir.Value]) -> None:
+        """All values are read before any argument is written."""
+        label = f"block_{self._blocks.index(block)}"
+        pairs = [(a, v) for a, v in zip(block.arguments, values, strict=True) if not _is_time(str(a.type))]
+        reads = [f"{_c_type(str(a.type), '')} t{i} = {self._names[v]};" for i, (a, v) in enumerate(pairs)]
+        writes = [f"{self._names[a]} = t{i};" for i, (a, _) in enumerate(pairs)]
+        for i, (a, v) in enumerate(pairs):
+            if _is_memory(str(a.type)):
+                reads.append(f"int64_t s{i} = {self._sizes[self._names[v]]};")
+                writes.append(f"{self._names[a]}_size = s{i};")
+        self._emit(f"{{ {' '.join([*reads, *writes])} goto {label}; }}")
+
+    def _cf_assert(self, op: ir.Operation) -> None:
+        self._emit(f"if (!({self._names[op.operands[0]]} & 1)) {{ status = NABLA_STATE; goto done; }}")
+
+    def _util_return(self, op: ir.Operation) -> None:
+        for i, value in enumerate(op.operands):
+            name = self._names[value]
+            if str(value.type) == "!hal.buffer_view":
+                self._emit(f"if (results[{i}]) memmove(results[{i}], {name}, sizes[{i}]);")
+            else:
+                self._emit(f"if (results[{i}]) *({_SCALARS[str(value.type)]} *)results[{i}] = {name};")
+        self._emit("goto done;")
+
+    # ------------------------------------------------------------ memory
+
+    def _util_global_load(self, op: ir.Operation) -> None:
+        name = _global_name(ir.FlatSymbolRefAttr(op.attributes["global"]).value)
+        type = str(op.results[0].type)
+        if _is_time(type):
+            self._names[op.results[0]] = "0"
+        else:
+            self._set(op, f"{name}.now" if _is_memory(type) else name)
+            self._sizes[self._names[op.results[0]]] = f"(int64_t){name}.size"
+
+    def _util_global_store(self, op: ir.Operation) -> None:
+        name = _global_name(ir.FlatSymbolRefAttr(op.attributes["global"]).value)
+        value, type = op.operands[0], str(op.operands[0].type)
+        if _is_memory(type):
+            self._emit(f"{name}.now = {self._names[value]}; {name}.size = {self._sizes[self._names[value]]};")
+        elif not _is_time(type):
+            self._emit(f"{name} = {self._names[value]};")
+
+    def _util_buffer_constant(self, op: ir.Operation) -> None:
+        self._names[op.results[0]] = f"((char *){self._program.constant(op.attributes['value'])})"
+
+    def _stream_resource_try_map(self, op: ir.Operation) -> None:
+        self._emit(f"{self._declare(op.results[0])} = 1;")
+        source, offset, size = self._of(op.operands)
+        name = self._declare(op.results[1])
+        self._emit(f"{name} = {source} + {offset};")
+        self._sizes[name] = size
+
+    def _stream_file_constant(self, op: ir.Operation) -> None:
+        source, _, offset, _ = self._of(op.operands)
+        self._names[op.results[0]] = f"({source} + {offset})"
+
+    def _stream_file_read(self, op: ir.Operation) -> None:
+        file, place, target, _, offset, length = self._of(op.operands)[:6]
+        self._emit(f"memcpy({target} + {offset}, {file} + {place}, {length});")
+        self._names[op.results[0]] = "0"
+
+    def _allocate(self, op: ir.Operation) -> None:
+        size = self._names[op.operands[0]]
+        name = self._declare(op.results[0])
+        self._emit(f"if (!({name} = take(&arena, {size}))) goto no_memory;")
+        self._sizes[name] = size
+        for result in list(op.results)[1:]:
+            self._names[result] = "0"
+
+    _stream_resource_alloc = _stream_resource_alloca = _allocate
+
+    def _stream_resource_dealloca(self, op: ir.Operation) -> None:
+        self._emit(f"give(&arena, {self._names[op.operands[0]]});")
+        self._names[op.results[0]] = "0"
+
+    def _stream_resource_subview(self, op: ir.Operation) -> None:
+        source, _, offset, size = self._of(op.operands)
+        self._set(op, f"{source} + {offset}")
+        self._sizes[self._names[op.results[0]]] = size
+
+    def _stream_resource_size(self, op: ir.Operation) -> None:
+        self._set(op, self._sizes[self._names[op.operands[0]]])
+
+    def _stream_resource_load(self, op: ir.Operation) -> None:
+        source, _, offset = self._of(op.operands)
+        type = str(op.results[0].type)
+        self._set(op, f"*({_stored(type)} *)({source} + {offset})")
+
+    def _stream_resource_store(self, op: ir.Operation) -> None:
+        target, _, offset, value = self._of(op.operands)
+        self._emit(f"*({_stored(str(op.operands[3].type))} *)({target} + {offset}) = {value};")
+
+    def _stream_tensor_import(self, op: ir.Operation) -> None:
+        source, size = self._of(op.operands)
+        name = self._declare(op.results[0])
+        self._emit(f"if (!({name} = aligned(&arena, {source}, {size}))) goto no_memory;")
+        self._sizes[name] = size
+
+    def _stream_tensor_export(self, op: ir.Operation) -> None:
+        self._alias(op.results[0], op.operands[0])
+
+    def _same(self, op: ir.Operation) -> None:
+        for result, value in zip(op.results, op.operands, strict=False):
+            self._alias(result, value)
+
+    _stream_timepoint_await = _util_optimization_barrier = _same
+
+    def _stream_timepoint_barrier(self, op: ir.Operation) -> None:
+        self._alias(op.results[0], op.operands[0])
+        self._names[op.results[1]] = "0"
+
+    # ------------------------------------------------------------ work
+
+    def _stream_cmd_execute(self, op: ir.Operation) -> None:
+        block = op.regions[0].blocks[0]
+        for argument, value in zip(block.arguments, op.operands, strict=False):
+            self._alias(argument, value)
+        self._block(block)
+        self._names[op.results[0]] = "0"
+
+    def _nested(self, op: ir.Operation) -> None:
+        self._block(op.regions[0].blocks[0])
+
+    _stream_cmd_concurrent = _stream_cmd_serial = _nested
+
+    def _stream_cmd_copy(self, op: ir.Operation) -> None:
+        source, _, start, target, _, offset, length = self._of(op.operands)
+        self._emit(f"memmove({target} + {offset}, {source} + {start}, {length});")
+
+    def _stream_cmd_fill(self, op: ir.Operation) -> None:
+        target, _, offset, length, value = self._of(op.operands)
+        type = _stored(str(op.operands[4].type))
+        self._emit(f"for (size_t i = 0; i < (size_t){length} / sizeof({type}); ++i)")
+        self._emit(f"  (({type} *)({target} + {offset}))[i] = ({type}){value};")
+
+    def _stream_cmd_dispatch(self, op: ir.Operation) -> None:
+        sizes = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+        groups, values = [], list(op.operands)
+        for size in sizes:
+            groups.append(self._of(values[:size]))
+            values = values[size:]
+        workload, constants, resources, _, offsets, lengths = groups
+        number, export = self._program.export(str(ir.ArrayAttr(op.attributes["entry_points"])[0]))
+        x, y, z = self._workgroups(export, workload)
+        pointers = ", ".join(f"{r} + {o}" for r, o in zip(resources, offsets, strict=True)) or "0"
+        self._emit("{")
+        self._emit(f"  void *bindings[] = {{{pointers}}};")
+        self._emit(f"  size_t lengths[] = {{{', '.join(lengths) or '0'}}};")
+        self._emit(f"  uint32_t constants[] = {{{', '.join(f'(uint32_t){c}' for c in constants) or '0'}}};")
+        call = f"run({number}, constants, {len(constants)}, bindings, lengths, {len(resources)}, {x}, {y}, {z})"
+        self._emit(f"  if ((status = {call})) goto done;")
+        self._emit("}")
+
+    def _workgroups(self, export: ir.Operation, workload: Sequence[str]) -> list[str]:
+        block = export.regions[0].blocks[0]
+        for argument, value in zip(list(block.arguments)[1:], workload, strict=True):
+            self._names[argument] = value
+        *operations, returned = block.operations
+        for op in operations:
+            self._operation(op.operation)
+        return self._of(returned.operation.operands)
+
+
+def _inside(op: ir.Operation, name: str) -> list[ir.Operation]:
+    return [o.operation for o in op.regions[0].blocks[0].operations if o.operation.name == name]
+
+
+def _is_time(type: str) -> bool:
+    return type in ("!stream.timepoint", "!stream.file")
+
+
+def _is_memory(type: str) -> bool:
+    return type.startswith("!stream.resource")
+
+
+def _c_type(type: str, where: str) -> str:
+    if type.startswith(("!stream.resource", "!util.buffer", "!hal.buffer_view")):
+        return "char *"
+    if type not in _SCALARS:
+        raise CompileError(f"a static library requires values of known types, got {type} in {where}.",
+                           help="load the module with IREE's runtime instead.")  # fmt: skip
+    return _SCALARS[type]
+
+
+def _stored(type: str) -> str:
+    """The C type of a scalar in memory, where a boolean takes a byte."""
+    return "int8_t" if type == "i1" else _c_type(type, "memory")
+
+
+def _global_name(name: str) -> str:
+    return "global_" + re.sub(r"\W", "_", name)
+
+
+def _number(value: ir.Attribute) -> str:
+    """A scalar attribute as a C expression."""
+    if isinstance(value, ir.BoolAttr):
+        return str(int(value.value))
+    if isinstance(value, ir.IntegerAttr):
+        number = value.value
+        return f"((int64_t){number})" if number > -(2**63) else "INT64_MIN"
+    number = ir.FloatAttr(value).value
+    if np.isfinite(number):
+        return float(number).hex()
+    return "NAN" if np.isnan(number) else "INFINITY" if number > 0 else "(-INFINITY)"
+
+
+def _bytes(value: ir.Attribute) -> bytes:
+    """The bytes of constant data: of one array, or of several one after another."""
+    text = str(value)
+    if not text.startswith("#util.composite<"):
+        return _dense(value)
+    # One array a line; padding is of vector type, which is written as tensors are.
+    lines = text[text.index("[") + 1 : text.rindex("]")].replace(" : vector<", " : tensor<").splitlines()
+    pieces = [line.strip().rstrip(",") for line in lines if line.strip()]
+    return b"".join(_dense(ir.Attribute.parse(piece, value.context)) for piece in pieces)
+
+
+def _dense(value: ir.Attribute) -> bytes:
+    return np.ascontiguousarray(array_of(value)).tobytes()

@@ -1,0 +1,71 @@
+"""Derivatives and batches of LAPACK's geev, eigenvalues and eigenvectors of general matrices.
+
+With A V = V W and P = inv(V) A' V, the eigenvalues move by the diagonal of P and the vectors by V (P_ij / (w_j - w_i)),
+up to a factor of each that its normalisation fixes: length one, and the largest entry real (Giles 2008, section 3.1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.ops.elementwise import absolute, compare, conj, convert, imag, make_complex, real, select
+from nabla_mlir.ops.lapack import (
+    diagonal_of,
+    in_columns,
+    in_rows,
+    inverse_or_zero,
+    option,
+    register_routine,
+    routine,
+    solver,
+)
+from nabla_mlir.ops.linalg import adjoint, matmul
+from nabla_mlir.ops.reduction import reduce, reduce_sum
+from nabla_mlir.ops.registry import ZERO, MaybeZero
+from nabla_mlir.ops.shape import iota
+from nabla_mlir.ops.tensor import Tensor, full
+
+
+def _geev(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: Any) -> list[MaybeZero]:
+    a = xs[0]
+    split = not is_complex(a.dtype)  # the eigenvalues come in two parts
+    *values, left, right, _info = outs
+    wanted = {side: option(config, f"compute_{side}") == "V" for side in ("left", "right")}
+    if not wanted["right"]:
+        results = [(y.shape, y.dtype) for y in outs]
+        *values, _left, right, _info = routine(target, xs, results, compute_left="N", compute_right="V")
+    w = make_complex(*values) if split else values[0]
+    da = convert(tangents[0], dtype=w.dtype) if split else tangents[0]
+    inner = solver(right)(matmul(da, right))
+    dw = diagonal_of(inner)
+    moved: list[MaybeZero] = [real(dw), imag(dw)] if split else [dw]
+    dleft: MaybeZero = ZERO
+    if wanted["left"]:  # the right vectors of the adjoint, whose eigenvalues are conjugate
+        dleft = _vectors(conj(w), left, solver(left)(matmul(adjoint(da), left)))
+    return [*moved, dleft, _vectors(w, right, inner) if wanted["right"] else ZERO, ZERO]
+
+
+def _vectors(w: Tensor, v: Tensor, inner: Tensor) -> Tensor:
+    """The tangents of vectors of length one whose largest entries are real."""
+    n, rows = w.shape[-1], v.ndim - 2
+    turned = matmul(v, inner * inverse_or_zero(in_columns(w, n) - in_rows(w, n)))
+    size = absolute(v)
+    longest = in_columns(reduce(size, full((), 0, size.dtype), dimensions=(rows,), body="max"), n)
+    row = iota(shape=v.shape, dtype=np.dtype(np.int32), iota_dimension=rows)
+    last = full(v.shape, n, row.dtype)
+    candidates = select(compare(size, longest, comparison_direction="EQ"), row, last)
+    first = in_columns(reduce(candidates, full((), n, row.dtype), dimensions=(rows,), body="min"), n)
+    chosen = compare(row, first, comparison_direction="EQ")
+
+    def entry(x: Tensor) -> Tensor:
+        return reduce_sum(select(chosen, x, full(x.shape, 0, x.dtype)), (rows,))
+
+    along = reduce_sum(real(conj(v) * turned), (rows,))
+    factor = make_complex(-along, -entry(imag(turned)) / entry(real(v)))
+    return turned + v * in_columns(factor, n)
+
+
+register_routine("geev", _geev)

@@ -1,0 +1,58 @@
+"""The numbers that values always have: the arithmetic in which modules compute their shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.stablehlo import I64Array
+from nabla_mlir.dialects.types import dtype_of
+from nabla_mlir.ops.registry import REGISTRY
+
+
+def known(value: ir.Value) -> np.ndarray | None:
+    """The number that a value always has, found by folding what shapes are computed with."""
+    owner = made_by(value)
+    if owner is None:
+        return None
+    if owner.name in ("stablehlo.constant", "arith.constant"):
+        return stablehlo.constant_array(owner) if owner.name.startswith("stablehlo") else None
+    fold = _FOLDS.get(owner.name)
+    if fold is None:
+        return None
+    xs = [known(v) for v in owner.operands]
+    return None if any(x is None for x in xs) else fold(owner, *xs)
+
+
+def _compare(op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    compared = _COMPARED[REGISTRY[op.name].read(op)["comparison_direction"]]
+    return np.asarray(compared(x, y))
+
+
+def _cast(op: ir.Operation, x: Any) -> np.ndarray:
+    return np.asarray(x).astype(dtype_of(op.results[0].type.element_type))
+
+
+_COMPARED: dict[str, np.ufunc] = {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater,
+                                  "GE": np.greater_equal}  # fmt: skip
+_FOLDS: dict[str, Callable[..., np.ndarray]] = {
+    "stablehlo.convert": _cast,
+    "stablehlo.reshape": lambda op, x: x.reshape(tuple(op.results[0].type.shape)),
+    "stablehlo.concatenate": lambda op, *xs: np.concatenate(xs, op.attributes["dimension"].value),
+    "stablehlo.broadcast_in_dim": lambda op, x: np.broadcast_to(x, tuple(op.results[0].type.shape)),
+    "stablehlo.slice": lambda op, x: x[tuple(
+        slice(*bounds) for bounds in zip(*(I64Array.decode(op.attributes[k]) for k in (
+            "start_indices", "limit_indices", "strides")), strict=True))],
+    "stablehlo.add": lambda op, x, y: x + y, "stablehlo.subtract": lambda op, x, y: x - y,
+    "stablehlo.multiply": lambda op, x, y: x * y, "stablehlo.maximum": lambda op, x, y: np.maximum(x, y),
+    "stablehlo.minimum": lambda op, x, y: np.minimum(x, y), "stablehlo.negate": lambda op, x: -x,
+    "stablehlo.divide": lambda op, x, y: _cast(op, np.trunc(x / y)), "stablehlo.sign": lambda op, x: np.sign(x),
+    "stablehlo.remainder": lambda op, x, y: np.fmod(x, y), "stablehlo.and": lambda op, x, y: x & y,
+    "stablehlo.or": lambda op, x, y: x | y, "stablehlo.select": lambda op, *xs: _cast(op, np.where(*xs)),
+    "stablehlo.compare": _compare,
+}  # fmt: skip

@@ -1,0 +1,65 @@
+"""Values that IREE would compute for one place only although what is fused with them reads them at several."""
+
+from __future__ import annotations
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.stablehlo import I64Array, emit
+
+_SUMS = {"stablehlo.reduce", "stablehlo.dot_general", "stablehlo.convolution", "stablehlo.reduce_window"}
+_MOVES = {"stablehlo.transpose", "stablehlo.slice", "stablehlo.reverse", "stablehlo.concatenate", "stablehlo.pad",
+          "stablehlo.gather", "stablehlo.iota"}  # fmt: skip
+Places = tuple[int, ...]
+
+
+def separate_uses(module: ir.Operation) -> None:
+    """Puts a barrier behind each sum that is broadcast along different dimensions: ``s[:, None] + s[None, :]``.
+
+    IREE 3.13 computes such a sum inside the operation that reads it, for the rows of each workgroup, and reads the
+    columns, which that workgroup has not computed, from memory that holds something else: wrong numbers, silently,
+    from about 64 elements on (pairwise distances by ``|x|² + |y|² - 2 x·y``, for instance).
+    """
+    for op in list(nested(module)):
+        if op.name in _SUMS:
+            for result in op.results:
+                if len(places_of_broadcasts(result)) > 1:
+                    _hide(op, result)
+
+
+def _hide(op: ir.Operation, value: ir.Value) -> None:
+    users = [(use.owner.operation, use.operand_number) for use in value.uses]
+    with ir.InsertionPoint.after(op), op.location:
+        hidden = emit("stablehlo.optimization_barrier", [value], results=[value.type]).results[0]
+    for user, i in users:
+        user.operands[i] = hidden
+
+
+def places_of_broadcasts(value: ir.Value) -> set[Places]:
+    """Where the dimensions of `value` lie in each of its broadcasts, also in those of what is fused with it."""
+    found: set[Places] = set()
+    seen, work = {value}, [value]
+    while work:
+        for use in work.pop().uses:
+            user = use.owner.operation
+            if len(user.results) != 1 or user.name in _SUMS or user.name in _MOVES:
+                continue
+            if user.name == "stablehlo.broadcast_in_dim":
+                found.add(_of_broadcast(user))
+            elif user.results[0] not in seen and _is_aligned(value, user.results[0]):
+                seen.add(user.results[0])
+                work.append(user.results[0])
+    return found
+
+
+def _of_broadcast(op: ir.Operation) -> Places:
+    dims = I64Array.decode(op.attributes["broadcast_dimensions"])
+    rank = len(op.results[0].type.shape)
+    # Counted from the end, so that further dimensions in front make no difference.
+    return tuple(d - rank for d, n in zip(dims, op.operands[0].type.shape, strict=True) if n != 1)
+
+
+def _is_aligned(value: ir.Value, other: ir.Value) -> bool:
+    """True if the shapes are the same but for dimensions of size 1."""
+    first, second = ([n for n in v.type.shape if n != 1] for v in (value, other))
+    return first == second

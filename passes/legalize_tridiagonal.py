@@ -1,0 +1,75 @@
+"""Legalisation of LAPACK's gtsv: tridiagonal systems by Gaussian elimination with exchanges of neighbouring rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects.builder import Val, select
+
+
+def _row(x: Val, i: Val) -> Val:
+    """Row i (the second axis) of each entry of a stack."""
+    start = [i if d == 1 else b.full(0, (), np.int32) for d in range(x.rank)]
+    sizes = [1 if d == 1 else n for d, n in enumerate(x.shape)]
+    return b.dynamic_slice(x, start, sizes)
+
+
+def _put(x: Val, i: Val, row: Val) -> Val:
+    return b.dynamic_update_slice(x, row, [i if d == 1 else b.full(0, (), np.int32) for d in range(x.rank)])
+
+
+def _size(x: Val) -> Val:
+    """The size by which LAPACK compares pivots."""
+    return abs(b.real(x)) + abs(b.imag(x)) if x.dtype.kind == "c" else abs(x)
+
+
+def tridiagonal_solve(lower: Val, diagonal: Val, upper: Val, right: Val) -> list[Val]:
+    """What gtsv returns: what is left of the diagonals, the solutions, and where a pivot is zero.
+
+    Args:
+      lower: (stack, n), of which the first entry is not read; upper: likewise, the last one.
+      right: (stack, n, m).
+
+    Eliminating entry i + 1 of the lower diagonal exchanges rows i and i + 1 if it is larger than the pivot; row i then
+    reaches one place further. So row i of the triangular matrix has three entries, kept as one row of `packed`.
+    """
+    stack, n = diagonal.shape
+    columns = lambda *xs: b.concat([b.reshape(x, (*x.shape, 1)) for x in xs], 2)  # noqa: E731
+    zero = b.full(0, diagonal.shape, diagonal.dtype)
+    packed = columns(diagonal, upper, zero)  # the entries i, i + 1 and i + 2 of row i
+    known = b.iota((stack, n, 3), 1, np.int32) + b.iota((stack, n, 3), 2, np.int32) < n
+    packed = select(known, packed, 0)
+
+    def eliminate(i: Val, packed: Val, right: Val) -> list[Val]:
+        after = i + 1
+        here, there = _row(packed, i), _row(packed, after)
+        below = b.reshape(_row(lower, after), (stack, 1, 1))
+        there = b.concat([below, b.cut(there, 2, 0, 2)], 2)
+        exchanged = _size(below) > _size(b.cut(here, 2, 0, 1))
+        wide = b.broadcast(exchanged, here.shape, [0, 1, 2])
+        top, bottom = select(wide, there, here), select(wide, here, there)
+        pivot = b.cut(top, 2, 0, 1)
+        factor = b.cut(bottom, 2, 0, 1) / pivot
+        bottom = bottom - b.broadcast(factor, here.shape, [0, 1, 2]) * top
+        bottom = b.pad(b.cut(bottom, 2, 1, 3), [0, 0, 0], [0, 0, 1])
+        mine, other = _row(right, i), _row(right, after)
+        wide = b.broadcast(exchanged, mine.shape, [0, 1, 2])
+        first, second = select(wide, other, mine), select(wide, mine, other)
+        second = second - b.broadcast(factor, mine.shape, [0, 1, 2]) * first
+        packed = _put(_put(packed, i, top), after, bottom)
+        return [packed, _put(_put(right, i, first), after, second)]
+
+    packed, right = b.for_loop(n - 1, [packed, right], eliminate)
+
+    def substitute(step: Val, x: Val, next_: Val, second: Val) -> list[Val]:
+        i = (n - 1) - step
+        pivot, one, two = (b.broadcast(b.cut(_row(packed, i), 2, k, k + 1), next_.shape, [0, 1, 2]) for k in range(3))
+        found = (_row(right, i) - one * next_ - two * second) / pivot
+        return [_put(x, i, found), found, next_]
+
+    nothing = b.full(0, (stack, 1, right.shape[2]), right.dtype)
+    x, *_ = b.for_loop(n, [right, nothing, nothing], substitute)
+    singular = b.reduce_any(b.eq(b.cut(packed, 2, 0, 1), 0), [1, 2])
+    diagonals = [b.reshape(b.cut(packed, 2, k, k + 1), (stack, n)) for k in (2, 0, 1)]
+    return [*diagonals, x, select(singular, b.full(1, (stack,), np.int32), 0)]

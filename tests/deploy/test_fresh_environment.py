@@ -1,0 +1,82 @@
+"""Where an artifact is deployed: an environment with NumPy, IREE's runtime and this package, and nothing else."""
+
+import subprocess
+import sysconfig
+import venv
+from pathlib import Path
+
+import iree
+import numpy as np
+import pytest
+
+import nabla_mlir as nm
+from nabla_mlir.targets import CPU
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    """A new environment; what is installed here stands in for what pip would download."""
+    folder = tmp_path_factory.mktemp("fresh")
+    venv.create(folder, with_pip=False, symlinks=True)
+    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)}))
+    here = Path(np.__file__).parent.parent
+    for pattern in ("numpy*", "ml_dtypes*"):  # IREE's runtime requires both
+        for package in here.glob(pattern):
+            (site / package.name).symlink_to(package)
+    (site / "iree").mkdir()
+    for name in ("runtime", "_runtime", "_runtime_libs"):
+        home = next(Path(p, name) for p in iree.__path__ if Path(p, name).exists())
+        (site / "iree" / name).symlink_to(home)
+    (site / "nabla_mlir").mkdir()
+    for source in [*(ROOT / "nabla_mlir").iterdir(), ROOT / "dialects", ROOT / "passes"]:
+        (site / "nabla_mlir" / source.name).symlink_to(source)
+    return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory):
+    lowered = nm.trace(nm.value_and_grad(lambda x: (x**3).sum()), nm.spec(3, "f64"), name="cube").lower()
+    return lowered.compile([nm.CUDA("sm_80"), CPU("generic")]).save(tmp_path_factory.mktemp("artifact") / "cube.zip")
+
+
+def run(python, *arguments):
+    done = subprocess.run([python, "-I", *map(str, arguments)], capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+PROGRAM = """
+import sys, numpy as np, nabla_mlir as nm
+module = nm.load(sys.argv[1])
+value, gradient = module.cube(np.array([1.0, 2.0, 3.0]))
+print(float(value), gradient.tolist(), module.code.label, *sorted(m for m in ("optree", "iree.compiler", "jax") if m in sys.modules))
+try:
+    module.lower()
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_an_artifact_runs(python, artifact):
+    code, out, error = run(python, "-c", PROGRAM, artifact)
+    assert code == 0, error
+    assert out.splitlines()[0].startswith("36.0 [3.0, 12.0, 27.0] cpu-generic-")
+    assert "iree.compiler" in out.splitlines()[1] or "optree" in out.splitlines()[1]
+
+
+def test_the_command_works_too(python, artifact, tmp_path):
+    command = (python, "-m", "nabla_mlir.tools.main")
+    assert "cuda-sm_80" in run(*command, "info", artifact)[1]
+    code, out, _ = run(*command, "run", artifact, "--input=[1, 2, 3]")
+    assert code == 0
+    assert "[ 3. 12. 27.]" in out
+    code, out, _ = run(*command, "verify", artifact)
+    assert code == 0
+    assert "not compared: no compiler here" in out
+    code, out, _ = run(*command, "doctor")
+    assert "iree-base-compiler  not installed" in out
+    assert "not possible" in out
+    code, _, error = run(*command, "compile", "model.py:f")
+    assert code == 1
+    assert "Traceback" not in error

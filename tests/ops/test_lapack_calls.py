@@ -1,0 +1,70 @@
+"""The LAPACK calls that JAX writes: derivatives of any order, batches, and those written with other routines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax._src.lax.linalg import geqrf
+from jax.lax import linalg as lapack
+
+sys.path[:0] = [str(Path(__file__).parent)]
+
+from programs import check_program
+
+import nabla_mlir as nm
+from nabla_mlir.errors import ImportIRError
+
+RNG = np.random.default_rng(1)
+
+
+def _tridiagonal(lower: Any, diagonal: Any, upper: Any, b: Any) -> Any:
+    return lapack.tridiagonal_solve(lower, diagonal, upper, b)
+
+
+def _general(a: Any) -> Any:
+    """Eigenvalues and vectors, both sides."""
+    w, left, right = lapack.eig(a)
+    return [part(x) for x in (w, left, right) for part in (jnp.real, jnp.imag)]
+
+
+def _eigenvalues(a: Any) -> Any:
+    return jnp.abs(jnp.linalg.eigvals(a))
+
+
+def _products(a: Any, c: Any) -> Any:
+    """Q c and c^T Q^T, of a QR factorisation."""
+    packed = geqrf(a)
+    return lapack.ormqr(*packed, c), lapack.ormqr(*packed, c.T, left=False, transpose=True)
+
+
+def _apart(n: int) -> np.ndarray:
+    """No eigenvalue and no largest entry of an eigenvector is near to another, whose order could change."""
+    return np.diag(np.arange(1.0, n + 1)) + 0.2 * RNG.uniform(-1, 1, (n, n))
+
+
+PROGRAMS = {
+    "tridiagonal": (_tridiagonal, [RNG.normal(size=s) for s in ((2, 4), (2, 4), (2, 4), (2, 4, 2))]),
+    "eig": (_general, [_apart(3)]),
+    "eigvals": (_eigenvalues, [RNG.normal(size=(2, 3, 3))]),
+    "svd_by_qr": (lambda a: lapack.svd(a, algorithm=lapack.SvdAlgorithm.QR)[1], [RNG.normal(size=(3, 2))]),
+    "products_with_q": (_products, [RNG.normal(size=(3, 2)), RNG.normal(size=(3, 2))]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_derivatives_and_batches(name: str) -> None:
+    f, xs = PROGRAMS[name]
+    text = jax.jit(f).lower(*xs).as_text()
+    for got, wanted in zip(check_program(text, xs), jax.tree.leaves(f(*xs)), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_a_call_with_a_computation_of_its_own_is_named() -> None:
+    with pytest.raises(ImportIRError, match=r"'ApproxTopK' with .*comparator"):
+        nm.from_jax(lambda x: jax.lax.approx_max_k(x, 2), np.ones(5))

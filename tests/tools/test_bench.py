@@ -1,0 +1,97 @@
+"""nabla-mlir bench, and tuning."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import nabla_mlir as nm
+from nabla_mlir import tuning
+from nabla_mlir.errors import DeployError, TargetError
+from nabla_mlir.tools import bench
+from nabla_mlir.tools import main as tool
+from nabla_mlir.tuning import Trial, _difference
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory):
+    a, x = np.ones((300, 200), np.float32), np.ones(200, np.float32)
+    lowered = nm.module(
+        product=nm.trace(lambda a, x: a @ x, a, x, name="product"), twice=nm.trace(lambda x: 2 * x, x, name="twice")
+    ).lower()
+    return lowered.compile("cpu").save(tmp_path_factory.mktemp("bench") / "products.vmfb")
+
+
+def test_every_dispatch_is_timed(artifact, capsys):
+    assert tool.main(["bench", str(artifact), "--driver", "local-sync", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    product, twice = found["entry_points"]
+    assert found["driver"] == "local-sync"
+    assert min(found["bandwidth"], found["peak"]) > 1e8
+    assert (product["bytes"], product["flops"]) == (4 * (300 * 200 + 200 + 300), 2 * 300 * 200)
+    assert [d["count"] for entry in (product, twice) for d in entry["dispatches"]] == [1, 1]
+    assert sum(d["seconds"] for d in product["dispatches"]) > 0
+    assert product["bound"] == max(product["bytes"] / found["bandwidth"], product["flops"] / found["peak"])
+
+
+def test_the_tables(artifact, capsys, monkeypatch):
+    monkeypatch.setattr(bench.Machine, "measured", lambda: bench.Machine(1e10, 1e11))
+    assert tool.main(["bench", str(artifact), "twice"]) == 0
+    text = capsys.readouterr().out
+    assert "10 GB/s, 100 GFLOP/s" in text
+    assert "twice_dispatch_0" in text
+    assert "product" not in text.split("\n", 1)[1]
+
+
+def test_an_entry_point_that_is_not_there(artifact):
+    with pytest.raises(DeployError, match="bench requires an entry point among product, twice, got 'thrice'"):
+        bench.run(str(artifact), "thrice", None, as_json=True)
+
+
+def test_the_fastest_form_is_kept(tmp_path, monkeypatch):
+    """Also where a form is refused, and one is fast and wrong."""
+    forms = {"default": ({}, ()), "without nabla-schedule": ({"schedule": False}, ()), "broken": ({}, ("--no-such-flag",))}
+    monkeypatch.setattr(tuning, "FORMS", forms)
+    timed = tuning._timed
+    seconds = iter([3.0, 4.0, 2.0, 1.0])
+
+    def fake(vmfb, functions, driver):
+        now = next(seconds)
+        results = timed(vmfb, functions, driver)[1]
+        return now, [r + (now == 1.0) for r in results], ""
+
+    monkeypatch.setattr(tuning, "_timed", fake)
+    lowered = nm.trace(lambda a, x: a @ x, nm.spec((64, 48)), nm.spec(48), name="product").lower()
+    compiled = lowered.compile("cpu", tune=True)
+    assert (compiled.target.schedule, compiled.driver) == (False, "local-sync")
+    assert [(t.form, t.driver, bool(t.refused)) for t in compiled.trials] == [
+        ("default", "local-sync", False), ("default", "local-task", False),
+        ("without nabla-schedule", "local-sync", False), ("without nabla-schedule", "local-task", True), ("broken", "", True),
+    ]  # fmt: skip
+    module = nm.load(compiled.save(tmp_path / "product.vmfb"))
+    assert module.driver == "local-sync"
+    assert [trial["form"] for trial in module.code.trials] == [t.form for t in compiled.trials]
+    np.testing.assert_allclose(module.product(np.ones((64, 48), "f4"), np.ones(48, "f4")), np.full(64, 48.0))
+
+
+def test_a_form_is_timed():
+    lowered = nm.trace(lambda x: x * 2, nm.spec(4), name="twice").lower()
+    (seconds, (result,), refused) = tuning._timed(lowered.compile().vmfb, {"twice": lowered.entries[0].inputs}, "local-sync")
+    assert 0 < seconds < 1
+    assert result.shape == (4,)
+    assert not refused
+
+
+def test_differences():
+    x = np.array([1.0, 2.0, np.inf])
+    assert not _difference([x + [1e-12, 0, 0]], [x])
+    assert "differ by 1.0e-02" in _difference([x + [1e-2, 0, 0]], [x])
+    assert _difference([np.array([1.0, np.nan, np.inf])], [x])
+    assert Trial("default", "local-sync").refused == ""
+
+
+def test_a_gpu_is_not_tuned():
+    with pytest.raises(TargetError, match="tuning requires a target of kind cpu, got cuda"):
+        nm.trace(lambda x: x, nm.spec(), name="f").lower().compile("cuda", tune=True)
