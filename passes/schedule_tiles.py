@@ -78,14 +78,18 @@ def matrix_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | 
     tall = largest_divisor(rows, 8 if width > lanes else 16)
     if tall < _FEW:
         tall = 8
-    streamed = columns * length > _LARGE and rows % 16 == 0 and width > lanes
+    streamed = columns * length > _LARGE and width > lanes and rows % 16 == columns % width == 0
     if streamed:
         tall = 16
     groups, strips = _groups(rows * columns * length // 8), -(-columns // width)
     share = rows if strips >= groups else max(min(tall, rows), -(-rows * strips // groups))
     share = _even_share(rows, min(share, max(tall, _CACHE // length)), tall)
     # Rows that are left over take several steps at once better, and so does a factor from memory; others one.
-    step = largest_divisor(length, 8) if streamed else 1 if share % tall == 0 else next((n for n in (4, 3, 2, *range(5, 33)) if length % n == 0), 1)
+    step = 1
+    if streamed:
+        step = largest_divisor(length, 8)
+    elif share % tall:
+        step = next((n for n in (4, 3, 2, *range(5, 33)) if length % n == 0), 1)
     return Tiles((share, width * max(1, strips // groups), 0), (tall, width, 0), (0, 0, step))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import subprocess
 import sys
 import threading
@@ -297,6 +298,18 @@ def test_iree_run_module_runs_it(artifact: Path) -> None:
     assert "i64=1" in done.stdout, "the version of the point"
     done = subprocess.run([tool, *flags[:2], "--function=is_finite"], capture_output=True, text=True)
     assert "requires a point" in done.stderr
+    # It calls one function in a process, so a product from nothing is what it has.
+    point_and_vector = ["--input=4xf64=0", "--input=3x4xf64=1"] * 2
+    whole = [tool, *flags[:2], "--function=value_grad_hvp", *point_and_vector, "--input=10x3xf64=1", "--input=10xf64=0"]
+    done = subprocess.run(whole, capture_output=True, text=True)
+    found = [[float(x) for x in re.findall(r"-?\d+\.\d+(?:[eE]-?\d+)?", line)] for line in done.stdout.splitlines()]
+    params = {"b": np.zeros(4), "w": np.ones((3, 4))}
+    args = params, np.ones((10, 3)), np.zeros(10)
+    value, gradient = jax.value_and_grad(jax_loss)(*args)
+    wanted = [*jax.tree.leaves(gradient), *jax.tree.leaves(jax_hvp(args, params)), value]
+    numbers = [line for line in found if line]
+    for got, want in zip(numbers, wanted, strict=True):
+        np.testing.assert_allclose(got, np.ravel(want), rtol=1e-4)
 
 
 # ---------------------------------------------------------------- options
