@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from iree.compiler import ir
 
@@ -108,12 +108,13 @@ def blocks_of(module: ir.Operation) -> list[ir.Block]:
     return [block for function in functions_of(module).values() for block in function.regions[0].blocks]
 
 
-def nested(op: ir.Operation) -> Iterator[ir.Operation]:
+def nested(op: ir.Operation) -> list[ir.Operation]:
     """The operations in the regions of `op`, inner ones before the operation that holds them."""
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in list(block.operations):
-                operation = inner.operation
-                if len(operation.regions):
-                    yield from nested(operation)
-                yield operation
+    found: list[ir.Operation] = []
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        found.append(inner)
+        return ir.WalkResult.ADVANCE
+
+    op.walk(visit, ir.WalkOrder.POST_ORDER)
+    return found[:-1]  # the last one is `op` itself

@@ -123,12 +123,12 @@ def _number(text: str, dtype: np.dtype) -> float:
 
 def constant_array(op: ir.Operation) -> np.ndarray:
     """The NumPy array of a `stablehlo.constant`."""
-    return array_of(_value_of(op))
+    return array_of(constant_attribute(op))
 
 
 def constant_splat(op: ir.Operation) -> complex | float | int | bool | None:
     """The value of a `stablehlo.constant` that is the same everywhere, as a Python number; else None."""
-    return splat_value(_value_of(op))
+    return splat_value(constant_attribute(op))
 
 
 @dataclass(frozen=True)
@@ -142,12 +142,14 @@ class _ComplexElements:
         return self.text
 
 
-def _value_of(op: ir.Operation) -> Any:
-    type = op.results[0].type
-    if isinstance(type.element_type, ir.ComplexType):
-        text = op.get_asm(large_elements_limit=1 << 40, use_local_scope=True)
-        return _ComplexElements(text[text.index("dense<") :].split(" loc(")[0].strip(), type)
-    return op.attributes["value"]
+def constant_attribute(op: ir.Operation) -> Any:
+    """The value of a `stablehlo.constant`, equal for equal constants."""
+    try:
+        return op.attributes["value"]
+    except TypeError:
+        copy = op.clone(ip=False).operation  # printing an operation numbers all values of the function around it
+        text = copy.get_asm(large_elements_limit=1 << 40, use_local_scope=True)
+        return _ComplexElements(text[text.index("dense<") :].split(" loc(")[0].strip(), op.results[0].type)
 
 
 def splat_value(attribute: ir.Attribute) -> complex | float | int | bool | None:

@@ -34,7 +34,7 @@ def from_portable(module: ir.Module) -> ir.Module:
         return module
     with context():
         for function in operations:
-            for op in list(nested(function)):
+            for op in nested(function):
                 if op.name.startswith("vhlo.composite_"):
                     remade(op, "vhlo.call_v1", {"callee": op.attributes["decomposition"]})
     done = run_compiler(

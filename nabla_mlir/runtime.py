@@ -63,11 +63,11 @@ class Function:
         """
         where = self.device
         inputs, outputs = VmVariantList(len(arguments)), VmVariantList(4)
-        targets: Sequence[Any] = ()
+        memory: list[Array] = []
         if storage:
             targets, arguments = arguments[len(arguments) - storage :], arguments[: len(arguments) - storage]
             check_storage(self.name, targets, arguments, where)
-        memory = [memory_of(target, where) for target in targets]
+            memory = [memory_of(target, where) for target in targets]
         for argument in arguments:
             if type(argument) is not Array:
                 argument = Array.from_numpy(argument, where)
@@ -86,10 +86,10 @@ class Function:
         count = len(outputs)
         # A function of state says behind its results how often the state had been written.
         version = outputs.get_variant(count - 1) if count else None
-        if type(version) is not int:
-            version = None
-        else:
+        if type(version) is int:
             count -= 1
+        else:
+            version = None
         if storage:
             return [fill(target, array, version) for target, array in zip(targets, memory, strict=True)]
         if types is None:
@@ -265,6 +265,7 @@ class _Entry:
         self._trees = [argument.tree for argument in spec.arguments]
         self._wanted = [(shape, dtype) for checks in self._checks for shape, dtype, _ in checks]
         self._types = [(leaf.shape, dtype_named(leaf.dtype)) for leaf in spec.result_leaves]
+        self._is_flat = all(tree.kind == "leaf" for tree in self._trees)
         self._is_single = spec.result.kind == "leaf"
         self._storage = sum(len(argument.leaves) for argument in spec.arguments if argument.output)
 
@@ -286,10 +287,11 @@ class _Entry:
         """Appends the leaves; True if they are device arrays of the right types in the right places."""
         if len(args) != len(self._trees):
             return False
-        for tree, value in zip(self._trees, args, strict=True):
-            if not tree.collect(value, leaves):
-                return False
-        for leaf, (shape, dtype) in zip(leaves, self._wanted, strict=True):
+        if self._is_flat:
+            leaves += args
+        elif not all(tree.collect(value, leaves) for tree, value in zip(self._trees, args, strict=True)):
+            return False
+        for leaf, (shape, dtype) in zip(leaves, self._wanted):  # noqa: B905  (as many; saying so takes time)
             if type(leaf) is not Array or leaf.shape != shape or (leaf.dtype is not dtype and leaf.dtype != dtype):
                 return False
         return True

@@ -35,9 +35,9 @@ def _share_unmapped(op: ir.Operation) -> None:
 def hoist_invariant(op: ir.Operation) -> None:
     """Operations that depend on no mapped argument are computed once, before the map."""
     view = VmapOp(op)
-    varying = set(view.arguments)
+    varying, axes = set(view.arguments), view.axes
     for inner in view.body:
-        if any(v in varying for v in reads_of(inner)) or not free_axes(inner).isdisjoint(view.axes):
+        if any(v in varying for v in reads_of(inner)) or not free_axes(inner).isdisjoint(axes):
             varying.update(inner.results)
         else:
             inner.move_before(op)

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects.regions import nested
 from nabla_mlir.passes.base import Pass, register
 
 # Everything of these dialects is free of effects, but for these operations.
@@ -20,18 +21,17 @@ _EFFECTS = {
 
 def is_pure(op: ir.Operation) -> bool:
     """True if the operation may be removed when no result is used."""
+    if not _has_no_effect(op):
+        return False
+    return not len(op.regions) or all(_has_no_effect(o) or o.name == "stablehlo.return" for o in nested(op))
+
+
+def _has_no_effect(op: ir.Operation) -> bool:
     name = op.name
     if name == "stablehlo.custom_call":
         attributes = op.attributes
         return "has_side_effect" not in attributes or not attributes["has_side_effect"].value
-    if not name.startswith(_PURE_DIALECTS) or name in _EFFECTS:
-        return False
-    return not any(
-        not is_pure(inner.operation) and inner.operation.name != "stablehlo.return"
-        for region in op.regions
-        for block in region.blocks
-        for inner in block.operations
-    )
+    return name.startswith(_PURE_DIALECTS) and name not in _EFFECTS
 
 
 def is_unused(value: ir.Value) -> bool:
@@ -42,14 +42,15 @@ def is_unused(value: ir.Value) -> bool:
 def erase_dead(ops: Iterable[ir.Operation]) -> None:
     """Erases those of `ops` (in order of the block) whose results nothing uses."""
     for op in reversed(list(ops)):
-        if is_pure(op) and all(is_unused(r) for r in op.results):
+        if all(is_unused(r) for r in op.results) and is_pure(op):
             op.erase()
 
 
 def erase_dead_in(block: ir.Block) -> None:
     """Erases dead operations of a block and of the regions in it."""
     for op in reversed([o.operation for o in block.operations]):
-        if is_pure(op) and len(op.results) and all(is_unused(r) for r in op.results):
+        results = op.results
+        if len(results) and is_unused(results[0]) and all(is_unused(r) for r in results) and is_pure(op):
             op.erase()
             continue
         for region in op.regions:

@@ -26,7 +26,7 @@ class InlineCallsPass(Pass):
     name: ClassVar[str] = "nabla-inline-calls"
 
     def run(self, module: ir.Operation) -> None:
-        for op in list(nested(module)):
+        for op in nested(module):
             if op.name == "stablehlo.composite":
                 remade(op, "func.call", {"callee": op.attributes["decomposition"]})
             elif op.name == "stablehlo.return" and op.parent.name == "func.func":
@@ -45,7 +45,7 @@ def _inline_into(name: str, functions: dict[str, ir.Operation], done: set[str], 
         raise ImportIRError(f"importing requires functions that do not call themselves, got @{name}.")
     if name in done:
         return
-    for op in list(nested(functions[name])):
+    for op in nested(functions[name]):
         callee = op.attributes["callee"].value if op.name == "func.call" else None
         if callee not in functions or not len(functions[callee].regions[0].blocks):
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nabla_mlir.passes.kernel_graph import Node, Shape
 
@@ -13,23 +13,24 @@ LANE = "lane"
 Range = tuple[int, int]  # the smallest and the largest value
 
 
-@dataclass(frozen=True)
-class Affine:
+class Affine(NamedTuple):
     """constant + sum of coefficient * symbol; the terms are sorted, and no coefficient is zero."""
 
     terms: tuple[tuple[str, int], ...] = ()
     constant: int = 0
 
-    def __add__(self, other: Affine | int) -> Affine:
+    def __add__(self, other: Affine | int) -> Affine:  # type: ignore[override]  # of indices, not of tuples
         if isinstance(other, int):
             return Affine(self.terms, self.constant + other)
+        if not other.terms or not self.terms:
+            return Affine(self.terms or other.terms, self.constant + other.constant)
         sums = dict(self.terms)
         for symbol, factor in other.terms:
             sums[symbol] = sums.get(symbol, 0) + factor
         terms = tuple(sorted((s, f) for s, f in sums.items() if f))
         return Affine(terms, self.constant + other.constant)
 
-    def __mul__(self, factor: int) -> Affine:
+    def __mul__(self, factor: int) -> Affine:  # type: ignore[override]
         if factor == 0:
             return ZERO
         return Affine(tuple((s, f * factor) for s, f in self.terms), self.constant * factor)
@@ -37,7 +38,7 @@ class Affine:
     @property
     def lane(self) -> int:
         """The step from one lane to the next."""
-        return dict(self.terms).get(LANE, 0)
+        return next((factor for symbol, factor in self.terms if symbol == LANE), 0)
 
     def scalar(self) -> Affine:
         """The index of the first lane."""
@@ -125,7 +126,8 @@ def reads(node: Node, index: Index, ranges: Mapping[str, Range], start: Start) -
 
 def _inside(index: Index, shape: Shape) -> Index:
     """The index in one canonical form: a dimension of size one has one place, and a scalar none."""
-    return tuple(ZERO if n == 1 else i for i, n in zip(index[: len(shape)], shape, strict=True))
+    index = index[: len(shape)]
+    return index if 1 not in shape else tuple([ZERO if n == 1 else i for i, n in zip(index, shape, strict=True)])
 
 
 def _reshaped(node: Node, index: Index) -> Index:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nabla_mlir.passes.kernel_graph import Loop, Node, NotSupported, Shape
 from nabla_mlir.passes.kernel_index import LANE, ZERO, Affine, Index, NeedsBuffer, Range, origin, reads, symbol
+from nabla_mlir.passes.kernel_index import Start as Reading
 
 # A last dimension of at most this size is written out, and vectors lie along the one before.
 SHORT = 4
@@ -89,6 +91,7 @@ class Planner:
         self._is_known = is_known
         self._loops = {r: loop for loop in loops for r in loop.results}
         self._items: dict[Node, list[Item]] = {}
+        self._reads: dict[tuple[Node, Index], list[tuple[Node, Index]]] = {}
 
     def plan(self, stores: Sequence[Store], last: Sequence[Store], wanted: Sequence[Node]) -> list[Nest | Loop]:
         """The steps that do `stores`, then, after everything else, `last`, and that the `wanted` values need."""
@@ -124,6 +127,14 @@ class Planner:
         if node.name == "reduce" or node.attributes.get("in_memory"):
             self._items.setdefault(node, list(_items(node)))
         return self._items.get(node)
+
+    def reads(self, node: Node, index: Index, ranges: Mapping[str, Range], start: Reading) -> list[tuple[Node, Index]]:
+        """What the element of a node is computed from; found once where that depends on the two alone."""
+        if node.name in ("dynamic_slice", "pad", "concatenate"):
+            return reads(node, index, ranges, start)
+        if (node, index) not in self._reads:
+            self._reads[node, index] = reads(node, index, ranges, start)
+        return self._reads[node, index]
 
     def is_known(self, node: Node) -> bool:
         """True if nothing needs to be done for it."""
@@ -239,6 +250,7 @@ class _Steps:
         )
 
 
+@functools.lru_cache(maxsize=1024)
 def _iteration(domain: Shape) -> list[Index]:
     space = Space.of(domain)
     loops = [symbol(f"d{i}") for i in range(len(space.loops))]
@@ -294,7 +306,7 @@ def _visit(
         if _is_read_often(node) and planner.source(node.operands[0]) is None and not planner.is_known(node.operands[0]):
             raise NeedsBuffer(node.operands[0])
         try:
-            work += reads(node, index, ranges, start)
+            work += planner.reads(node, index, ranges, start)
         except NeedsBuffer as need:
             if need.node is node:
                 raise

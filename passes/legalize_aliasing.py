@@ -6,7 +6,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.dialects.stablehlo import I64Array, constant_splat, emit, splat
+from nabla_mlir.dialects.stablehlo import I64Array, constant_attribute, constant_splat, emit, splat
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 
 Write = tuple[ir.Operation, int]  # an operation that updates its operand of this index in place
@@ -27,7 +27,7 @@ def separate_buffers(module: ir.Operation) -> None:
     def collect(op: ir.Operation) -> ir.WalkResult:
         operation = op.operation
         if operation.name == "stablehlo.constant":
-            key = _key(operation)
+            key = constant_attribute(operation)
             uses[key] = uses.get(key, 0) + sum(1 for _ in operation.results[0].uses)
         for i in _updated(operation):
             key = _constant_key(operation.operands[i])
@@ -75,11 +75,6 @@ def _hidden_splat(value: complex, shape: tuple[int, ...], dtype: np.dtype) -> ir
     return emit("stablehlo.broadcast_in_dim", [hidden], results=[tensor_type(shape, dtype)], attributes=dims).results[0]
 
 
-def _key(constant: ir.Operation) -> object:
-    text = constant.get_asm(use_local_scope=True, large_elements_limit=64)
-    return constant.results[0].type, text.split("=", 1)[1]
-
-
 _FOLDED = ("stablehlo.complex", "stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert")
 
 
@@ -89,7 +84,7 @@ def _constant_key(value: ir.Value) -> object:
     if op is None:
         return None
     if op.name == "stablehlo.constant":
-        return _key(op)
+        return constant_attribute(op)
     if op.name not in _FOLDED:
         return None
     parts = tuple(_constant_key(v) for v in op.operands)

@@ -18,8 +18,8 @@ from nabla_mlir.ops.elementwise import add, compare, convert, multiply, subtract
 from nabla_mlir.ops.loops import Counter, find_counter
 from nabla_mlir.ops.regions import body_of, clone_body, emit_while, replace
 from nabla_mlir.ops.shape import concatenate, dynamic_update_slice, reshape
+from nabla_mlir.ops.tapes import Tape, tape_of
 from nabla_mlir.ops.tensor import Tensor, full, wrap
-from nabla_mlir.passes.loop_tapes import Tape, tape_of
 
 INDEX = np.dtype(np.int32)
 MIN_TRIPS = 16  # below, whole tapes are as small as blocks

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from iree.compiler import ir
 
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.loops import Counter, find_counter
-from nabla_mlir.ops.regions import body_of
+from nabla_mlir.ops.regions import body_of, ends_of
 from nabla_mlir.ops.shape import concatenate, reshape, slice_
+from nabla_mlir.ops.tapes import direction, tape_of
 from nabla_mlir.ops.tensor import Tensor, splat_of, wrap
 from nabla_mlir.passes.dce import is_unused
-from nabla_mlir.passes.patterns import has_one_use, owner
-
-
-@dataclass(frozen=True)
-class Tape:
-    """A carry that is a tape, and the value that an iteration writes to it."""
-
-    carry: int
-    row: ir.Value  # what an iteration writes
-    direction: int  # 1 if the rows are written from the first to the last, -1 from the last to the first
+from nabla_mlir.passes.patterns import owner
 
 
 def shift_tapes(op: ir.Operation) -> bool:
@@ -32,7 +22,7 @@ def shift_tapes(op: ir.Operation) -> bool:
     counter = find_counter(op)
     if counter is None or counter.trips < 2:
         return False
-    arguments, _, returned = body_of(op.regions[1])
+    arguments, returned = ends_of(op.regions[1])
     tapes = [t for i in range(len(arguments)) if (t := tape_of(op, i, counter)) is not None]
     changed = False
     for before in tapes:
@@ -53,22 +43,22 @@ def shift_tapes(op: ir.Operation) -> bool:
 
 
 def read_from_outside(op: ir.Operation) -> bool:
-    """Drops a tape of which every iteration reads one row and then overwrites it: the rows are those it starts with.
+    """Where every iteration reads one row of a carry and then overwrites it, the rows are those that it starts with.
 
-    The cotangents of stacked results come so.
+    The cotangents of rows that are read come so: a sum that starts at zero and gains a row in every iteration is a tape.
     """
     counter = find_counter(op)
     if counter is None:
         return False
-    arguments, _, returned = body_of(op.regions[1])
+    arguments, returned = ends_of(op.regions[1])
     changed = False
     for i, argument in enumerate(arguments):
         update = owner(wrap(returned[i]))
-        if not is_unused(op.results[i]) or update is None or update.name != "stablehlo.dynamic_update_slice":
+        if update is None or update.name != "stablehlo.dynamic_update_slice" or update.operands[0] != argument:
             continue
         row = shape_and_dtype(update.operands[1].type)[0]
         place = list(update.operands)[2:]
-        if argument.type.shape[0] != counter.trips or row[0] != 1 or not direction(op, place[0], counter):
+        if not row or argument.type.shape[0] < counter.trips or row[0] != 1 or not direction(op, place[0], counter):
             continue
         reads = [use.owner.operation for use in argument.uses if use.owner.operation != update]
         fits = all(r.name == "stablehlo.dynamic_slice" and list(r.operands)[1:] == place for r in reads)
@@ -83,44 +73,6 @@ def read_from_outside(op: ir.Operation) -> bool:
 def _rows(x: Tensor, start: int, stop: int | None) -> Tensor:
     limits = (range(x.shape[0])[start:stop].stop, *x.shape[1:])
     return slice_(x, start_indices=(start, *[0] * (x.ndim - 1)), limit_indices=limits, strides=(1,) * x.ndim)
-
-
-def direction(op: ir.Operation, index: ir.Value, counter: Counter) -> int:
-    """1 or -1 if a value in the body is 0 ... trips - 1, rising or falling, as the loop runs; else 0.
-
-    It is the counter, or the last index less the counter.
-    """
-    counting = body_of(op.regions[1])[0][counter.carry]
-    runs = {(0, 1): 1, (counter.trips - 1, -1): -1}.get((counter.start, counter.step), 0)
-    if index == counting:
-        return runs
-    made_by = owner(wrap(index))
-    if made_by is None or made_by.name != "stablehlo.subtract" or made_by.operands[1] != counting:
-        return 0
-    return -runs if splat_of(wrap(made_by.operands[0])) == counter.trips - 1 else 0
-
-
-def tape_of(op: ir.Operation, carry: int, counter: Counter) -> Tape | None:
-    """The tape that a carry is, if every row of it is written."""
-    arguments, _, returned = body_of(op.regions[1])
-    update = owner(wrap(returned[carry]))
-    if update is None or update.name != "stablehlo.dynamic_update_slice":
-        return None
-    rows, row, index, *rest = list(update.operands)
-    shape = shape_and_dtype(rows.type)[0]
-    whole_row = shape_and_dtype(row.type)[0] == (1, *shape[1:]) and all(splat_of(wrap(i)) == 0 for i in rest)
-    order = direction(op, index, counter)
-    if rows != arguments[carry] or not order or not whole_row or shape[0] != counter.trips:
-        return None
-    made_by = owner(wrap(row))
-    value = made_by.operands[0] if made_by is not None and made_by.name == "stablehlo.reshape" else row
-    if (
-        shape_and_dtype(value.type)[0] != shape[1:]
-        or not has_one_use(wrap(rows))
-        or not has_one_use(wrap(returned[carry]))
-    ):
-        return None
-    return Tape(carry, value, order)
 
 
 def values_inside(op: ir.Operation) -> set[ir.Value]:

@@ -6,25 +6,26 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.ops.loop_reverse import EXPENSIVE
-from nabla_mlir.ops.regions import body_of, bound_of, reads_of
+from nabla_mlir.ops.loops import carries_behind
+from nabla_mlir.ops.regions import body_of, bound_of, ends_of, reads_of
 from nabla_mlir.passes.dce import is_unused
 from nabla_mlir.passes.loop_tapes import read_from_outside, shift_tapes
 
 
-def simplify_loop(op: ir.Operation) -> bool:
-    """Simplifies one `stablehlo.while`; returns whether anything changed (the operation may have been replaced)."""
-    hoisted = _hoist_expensive(op) | shift_tapes(op) | read_from_outside(op)
+def simplify_loop(op: ir.Operation) -> ir.Operation | None:
+    """Simplifies one `stablehlo.while`; returns what it is now, or None if nothing changed."""
+    changed = _hoist_expensive(op) | shift_tapes(op) | read_from_outside(op)
     dropped = _shared_invariants(op) | _merged_equals(op)
     dropped |= _dead(op, dropped)
     if dropped:
-        _without(op, dropped)
-    return hoisted or bool(dropped)
+        return _without(op, dropped)
+    return op if changed else None
 
 
 def _shared_invariants(op: ir.Operation) -> set[int]:
     """A carry that the body hands on as it is needs no carrying: its initial value is used from outside."""
-    arguments, _, returned = body_of(op.regions[1])
-    tests = body_of(op.regions[0])[0]
+    arguments, returned = ends_of(op.regions[1])
+    tests = op.regions[0].blocks[0].arguments
     found = set()
     for i, (argument, value) in enumerate(zip(arguments, returned, strict=True)):
         if value == argument:
@@ -38,8 +39,8 @@ def _shared_invariants(op: ir.Operation) -> set[int]:
 
 def _merged_equals(op: ir.Operation) -> set[int]:
     """Two carries that start equal and change equally are one (by induction over the iterations)."""
-    arguments, _, returned = body_of(op.regions[1])
-    tests = body_of(op.regions[0])[0]
+    arguments, returned = ends_of(op.regions[1])
+    tests = op.regions[0].blocks[0].arguments
     inits = list(op.operands)
     dropped: set[int] = set()
     for j in range(1, len(inits)):
@@ -80,29 +81,15 @@ def _same(a: ir.Value, b: ir.Value, assumed: set[tuple[ir.Value, ir.Value]], kno
 
 def _dead(op: ir.Operation, dropped: set[int]) -> set[int]:
     """The carries that reach neither a used result nor the condition."""
-    arguments, ops, returned = body_of(op.regions[1])
-    tests, _, predicate = body_of(op.regions[0])
+    arguments, returned = ends_of(op.regions[1])
+    tests, predicate = ends_of(op.regions[0])
     live = {i for i, r in enumerate(op.results) if not is_unused(r)}
     live |= {i for i, t in enumerate(tests) if t in predicate or not is_unused(t)}
-    producers = {r: o for o in ops for r in o.results}
-    work = [returned[i] for i in live]
-    seen: set[ir.Value] = set()
-    while work:
-        value = work.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if value in arguments:
-            i = arguments.index(value)
-            if i not in live:
-                live.add(i)
-                work.append(returned[i])
-        elif value in producers:
-            work += reads_of(producers[value])
+    live |= carries_behind(op, [returned[i] for i in live])
     return {i for i in range(len(arguments)) if i not in live and i not in dropped}
 
 
-def _without(op: ir.Operation, dropped: set[int]) -> None:
+def _without(op: ir.Operation, dropped: set[int]) -> ir.Operation:
     """Replaces the loop by one without some carries, which nothing reads any more but each other."""
     kept = [i for i in range(len(op.operands)) if i not in dropped]
     operands, types = [op.operands[i] for i in kept], [op.results[i].type for i in kept]
@@ -124,6 +111,7 @@ def _without(op: ir.Operation, dropped: set[int]) -> None:
     for k, i in enumerate(kept):
         op.results[i].replace_all_uses_with(new.results[k])
     op.erase()
+    return new
 
 
 def _erase_readers(block: ir.Block) -> None:

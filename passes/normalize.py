@@ -17,7 +17,7 @@ from nabla_mlir.dialects.types import dtype_of, shape_and_dtype
 from nabla_mlir.errors import DtypeError, ImportIRError
 from nabla_mlir.ops.chlo import broadcast_shape
 from nabla_mlir.ops.composites import unary_einsum
-from nabla_mlir.ops.lapack import defined
+from nabla_mlir.ops.lapack_defined import defined
 from nabla_mlir.ops.reduction import reduce, tree
 from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.shape import broadcast_in_dim, pad, reshape, slice_

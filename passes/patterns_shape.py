@@ -8,6 +8,7 @@ import numpy as np
 
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops.elementwise import add
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.tensor import Tensor, full, splat_of
 from nabla_mlir.passes.patterns import defining, has_one_use, is_identity, pattern
@@ -258,3 +259,24 @@ def _sum_of_copies(x: Tensor, source: Tensor, placed: Shape, dimensions: Shape) 
     left = tuple(rest.index(d) for d in dimensions if d not in summed)
     total = smaller if not left else reduce(smaller, full((), 0, x.dtype), dimensions=left, body="add")
     return total * float(sh.element_count(tuple(x.shape[d] for d in summed)))
+
+
+@pattern("stablehlo.add")
+def add_of_update(a: Tensor, b: Tensor) -> Tensor | None:
+    """X + update(0, u) -> update(x, x there + u): in a loop the sum of rows, which then does not touch the others."""
+    for x, updated in ((a, b), (b, a)):
+        inner = defining(updated, "stablehlo.dynamic_update_slice") if has_one_use(updated) else None
+        if inner is None or splat_of(inner[0][0]) != 0 or splat_of(x) is not None:
+            continue
+        _, u, *places = inner[0]
+        if 2 * u.size <= x.size and x.dtype.kind != "b":
+            there = sh.dynamic_slice(x, *places, slice_sizes=u.shape)
+            return sh.dynamic_update_slice(x, add(there, u), *places)
+    return None
+
+
+@pattern("stablehlo.dynamic_slice")
+def slice_of_constant(x: Tensor, *_: Tensor, slice_sizes: Shape) -> Tensor | None:
+    """A part of a constant that is the same everywhere."""
+    value = splat_of(x)
+    return None if value is None else full(slice_sizes, value, x.dtype)

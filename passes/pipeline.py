@@ -18,6 +18,7 @@ from nabla_mlir.passes import (  # each module registers its passes
     dce,
     expand,
     explain_batch,
+    hoist_products,
     inline_calls,
     inline_rules,
     jvp,
@@ -36,7 +37,7 @@ from nabla_mlir.passes import (  # each module registers its passes
 from nabla_mlir.passes.base import PASSES, Pass
 
 MODULES = (
-    canonicalize_batch, dce, expand, explain_batch, inline_calls, inline_rules, jvp, legalize_for_iree, normalize,
+    canonicalize_batch, dce, expand, explain_batch, hoist_products, inline_calls, inline_rules, jvp, legalize_for_iree, normalize,
     remove_stop_gradient, schedule, simplify, split, stack_products, transform, verify, vjp, vmap,
 )  # fmt: skip
 
@@ -45,7 +46,7 @@ EXPAND = "builtin.module(nabla-verify,nabla-dce,nabla-canonicalize-batch,nabla-e
 
 # From a module as it is traced or imported to plain StableHLO.
 LOWER = (
-    "builtin.module(nabla-verify,nabla-dce,nabla-canonicalize-batch,nabla-expand,nabla-inline-rules,nabla-remove-stop-gradient,nabla-simplify,nabla-stack-products,nabla-verify-lowered)"
+    "builtin.module(nabla-verify,nabla-dce,nabla-canonicalize-batch,nabla-expand,nabla-inline-rules,nabla-remove-stop-gradient,nabla-simplify,nabla-hoist-products,nabla-stack-products,nabla-verify-lowered)"
 )
 
 

@@ -40,7 +40,7 @@ class SchedulePass(Pass):
             split_by_position(op)
         for op in [op for op in nested(module) if op.name == "stablehlo.convolution"]:
             gather_patches(op)
-        for owner in list(nested(module)):
+        for owner in nested(module):
             for region in owner.regions:
                 for block in region.blocks:
                     push_up_slices(block)

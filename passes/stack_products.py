@@ -15,9 +15,10 @@ from nabla_mlir.ops.loops import Counter, find_counter
 from nabla_mlir.ops.regions import MAX_RESIDUAL_BYTES, body_of
 from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.shape import dynamic_update_slice, reshape
+from nabla_mlir.ops.tapes import direction
 from nabla_mlir.ops.tensor import Tensor, full, wrap
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.loop_tapes import direction, tape_read, values_inside
+from nabla_mlir.passes.loop_tapes import tape_read, values_inside
 from nabla_mlir.passes.patterns import has_one_use, owner
 from nabla_mlir.passes.simplify import simplify_block
 
@@ -151,7 +152,7 @@ class StackProductsPass(Pass):
     name: ClassVar[str] = "nabla-stack-products"
 
     def run(self, module: ir.Operation) -> None:
-        changed = [stack_products(op) for op in list(nested(module)) if op.name == "stablehlo.while"]
+        changed = [stack_products(op) for op in nested(module) if op.name == "stablehlo.while"]
         if not any(changed):
             return
         for block in blocks_of(module):

@@ -22,8 +22,6 @@ from nabla_mlir.passes.legalize_for_iree import LegalizeForIreePass
 from nabla_mlir.tracing import Spec, trace_function
 
 jax.config.update("jax_enable_x64", True)
-# Modules of tests run once: quick compilation is worth more than quick code.
-_QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 lapack.prepare_lapack_call("potrf_ffi", np.dtype(np.float64))  # XLA's custom calls of LAPACK find its routines then
 
 
@@ -40,7 +38,9 @@ def cost_of(text: str) -> tuple[float, float]:
 
 def _load(text: str) -> Any:
     client = jax.devices("cpu")[0].client
-    options = jax_compiler.get_compile_options(num_replicas=1, num_partitions=1, env_options_overrides=_QUICK)
+    # Not at optimisation level 0, though it compiles faster: there one fusion contracts x * y + z and another does not,
+    # so that no element is equal to the maximum of all, and its derivative is NaN.
+    options = jax_compiler.get_compile_options(num_replicas=1, num_partitions=1)
     devices = xla_client.DeviceList(tuple(jax.devices("cpu")[:1]))
     public = text.replace("func.func @main", "func.func public @main")
     return client.compile_and_load(public, devices, options)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from iree.compiler import ir
@@ -180,6 +181,37 @@ def _custom_vjp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[Maybe
     for i, ct in zip(view.wrt, emit_rule(op, 2, [*residuals, *seeds]), strict=True):
         accumulate(result, operands[i], ct, active)
     return result
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """An `ad.custom_vjp` that gets as operands what `fwd`, emitted before it, computed."""
+
+    op: ir.Operation
+    outs: list[ir.Value]
+    residuals: list[ir.Value]
+
+
+def exposed_rule(op: ir.Operation) -> Exposed | None:
+    """Emits `fwd` in the place of an `ad.custom_vjp`; None if its `bwd` calls the function again.
+
+    Reverse mode of a loop finds the residuals in the body then, where they can be stored.
+    """
+    if any(inner.name == RECUR for o in body_of(op.regions[2])[1] for inner in [*nested(o), o]):
+        return None
+    first, n = len(op.operands), len(op.results)
+    with ir.InsertionPoint(op):
+        computed = [out.value for out in emit_rule(op, 1, list(op.operands))]
+        new = stablehlo.emit(
+            op.name, [*op.operands, *computed], results=[r.type for r in op.results],
+            attributes={name: op.attributes[name] for name in op.attributes}, regions=3,
+        )  # fmt: skip
+    types = [v.type for v in new.operands]
+    fill(new.regions[0], types, lambda xs: xs[first : first + n])
+    fill(new.regions[1], types, lambda xs: xs[first:])
+    op.regions[2].blocks[0].append_to(new.regions[2])
+    replace(op, [wrap(r) for r in new.results])
+    return Exposed(new, computed[:n], computed[n:])
 
 
 def _custom_vjp_jvp(op: ir.Operation, tangents: Tangents) -> None:

@@ -1,4 +1,4 @@
-"""Derivatives and batches of LAPACK's geev, eigenvalues and eigenvectors of general matrices.
+"""Derivatives and batches of LAPACK's geev, eigenvalues and eigenvectors of general matrices; batches of its reductions.
 
 With A V = V W and P = inv(V) A' V, the eigenvalues move by the diagonal of P and the vectors by V (P_ij / (w_j - w_i)),
 up to a factor of each that its normalisation fixes: length one, and the largest entry real (Giles 2008, section 3.1).
@@ -69,3 +69,5 @@ def _vectors(w: Tensor, v: Tensor, inner: Tensor) -> Tensor:
 
 
 register_routine("geev", _geev)
+for _routine in ("gees", "gehrd", "sytrd", "hetrd"):  # no derivative: what they leave open has no convention
+    register_routine(_routine, None)

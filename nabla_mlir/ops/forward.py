@@ -91,20 +91,12 @@ def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Any:
 
 def recorded(make: Callable[[], list[T]]) -> tuple[list[T], list[ir.Operation]]:
     """Runs a function that emits, and returns its result and the operations it emitted, in order."""
-    point = ir.InsertionPoint.current
-    holder = ir.Operation.create("ad.mark")
-    outs = make()
-    end = ir.Operation.create("ad.mark")
-    emitted: list[ir.Operation] = []
-    collecting = False
-    for op in point.block.operations:
-        operation = op.operation
-        if operation == holder:
-            collecting = True
-        elif operation == end:
-            break
-        elif collecting:
-            emitted.append(operation)
+    holder = ir.Operation.create("ad.mark", regions=1)
+    block = ir.Block.create_at_start(holder.regions[0])
+    with ir.InsertionPoint(block):
+        outs = make()
+    emitted = [op.operation for op in block.operations]
+    for op in emitted:
+        op.move_before(holder)
     holder.erase()
-    end.erase()
     return outs, emitted

@@ -6,7 +6,6 @@ The formulas follow from differentiating the factorisation and splitting what re
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -214,7 +213,7 @@ def solver(a: Tensor) -> Callable[[Tensor], Tensor]:
 # is the tangent of the factors tau.)
 
 
-def _orthogonal(target: str, packed: Tensor, taus: Tensor) -> Tensor:
+def orthogonal(target: str, packed: Tensor, taus: Tensor) -> Tensor:
     """All m columns of Q."""
     m, k = packed.shape[-2], taus.shape[-1]
     reflectors = padded(block(packed, (0, m), (0, k)), m, m)
@@ -226,7 +225,7 @@ def _geqrf(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
     packed, taus = outs
     m, n = packed.shape[-2:]
     k = min(m, n)
-    q = _orthogonal(target, packed, taus)
+    q = orthogonal(target, packed, taus)
     turned = matmul(adjoint(q), tangents[0])
     r = tril(block(packed, (0, k), (0, k)), lower=False)
     inner = triangular_solve(
@@ -243,6 +242,15 @@ def _geqrf(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
     return [dr + padded(below, m, n), diagonal]
 
 
+def _geqp3(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[MaybeZero]:
+    """The factorisation of the columns in the order that was found, counted from 1."""
+    packed, order, taus = outs
+    places = in_columns(order - 1, packed.shape[-2])
+    moved = along_axis(tangents[0], places, packed.ndim - 1)
+    dr, dtaus = _geqrf([packed, taus], xs, [moved], target=target.replace("geqp3", "geqrf"))
+    return [dr, ZERO, dtaus]
+
+
 def _skew(below: Tensor, m: int) -> Tensor:
     square = padded(below, m, m)
     return square - adjoint(square)
@@ -256,7 +264,7 @@ def _orgqr(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
     q = (
         outs[0]
         if columns == m
-        else _orthogonal(target.replace("orgqr", "geqrf").replace("ungqr", "geqrf"), packed, taus)
+        else orthogonal(target.replace("orgqr", "geqrf").replace("ungqr", "geqrf"), packed, taus)
     )
     rotation = _skew(tril(block(tangents[0], (0, m), (0, k)), diagonal=0.0), m)
     if not isinstance(tangents[1], Zero):
@@ -353,53 +361,21 @@ def _completed(u: Tensor, du: Tensor, k: int) -> Tensor:
     return REGISTRY["stablehlo.concatenate"](du, turned, dimension=u.ndim - 1)
 
 
-# ---------------------------------------------------------------- routines that are others
-
-
-def _ormqr(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
-    """A product with the Q that geqrf has packed."""
-    packed, taus, c = xs
-    q = _orthogonal(re.sub("ormqr|unmqr", "geqrf", target), packed, taus)
-    q = adjoint(q) if config["transpose"].value else q
-    return [matmul(q, c) if config["left"].value else matmul(c, q)]
-
-
-def _gesvd(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
-    """The singular values by another method; the results are the same."""
-    (a,), mode = xs, option(config, "mode")
-    *stack, m, n = a.shape
-    k = min(m, n)
-    rows, columns = {"A": (m, n), "S": (k, k), "N": (m, n)}[mode]
-    singular = np.dtype(a.dtype.type(0).real.dtype)
-    shapes = [(a.shape, a.dtype), ((*stack, k), singular), ((*stack, m, rows), a.dtype), ((*stack, columns, n), a.dtype),
-              (tuple(stack), np.dtype(np.int32))]  # fmt: skip
-    return routine(target.replace("gesvd", "gesdd"), [a], shapes, mode=mode)
-
-
-_DEFINED = {"ormqr": _ormqr, "unmqr": _ormqr, "gesvd": _gesvd}
-
-
-def defined(target: str) -> Any:
-    """How a routine is written with others, a function of its target, operands and options; None if it is not."""
-    name = re.fullmatch(r"lapack_[sdcz](\w+)_ffi", target)
-    return _DEFINED.get(name[1]) if name is not None else None
-
-
 # ---------------------------------------------------------------- registration
 
 
 def register_routine(routine: str, rule: Any, batch: Any = batch_of_leading_axes) -> None:
-    """Adds the rules of a routine of LAPACK, for all dtypes."""
+    """Adds the rules of a routine of LAPACK, for all dtypes; no jvp if `rule` is None."""
     for letter in "sdcz":
         target = f"lapack_{letter}{routine}_ffi"
 
         def jvp(outs: Any, xs: Any, tangents: Any, _target: str = target, **params: Any) -> list[MaybeZero]:
             return rule(outs, xs, tangents, config=params["mhlo.backend_config"], target=_target)
 
-        register_custom_call(target, jvp=jvp, batch=batch)
+        register_custom_call(target, jvp=None if rule is None else jvp, batch=batch)
 
 
-for _routine, _jvp in (("potrf", _potrf), ("getrf", _getrf), ("geqrf", _geqrf), ("orgqr", _orgqr), ("ungqr", _orgqr),
-                       ("syevd", _syevd), ("heevd", _syevd), ("gesdd", _gesdd)):  # fmt: skip
+for _routine, _jvp in (("potrf", _potrf), ("getrf", _getrf), ("geqrf", _geqrf), ("geqp3", _geqp3),
+                       ("orgqr", _orgqr), ("ungqr", _orgqr), ("syevd", _syevd), ("heevd", _syevd), ("gesdd", _gesdd)):  # fmt: skip
     register_routine(_routine, _jvp)
 register_routine("trsm", _trsm, _trsm_batch)

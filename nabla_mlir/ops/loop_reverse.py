@@ -6,21 +6,36 @@ results of expensive operations. Values that do not change from one iteration to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.ops.elementwise import add, compare, divide, minimum, multiply, select, subtract
 from nabla_mlir.ops.loop_checkpoints import choose_plan, run_plan
-from nabla_mlir.ops.loops import Counter, find_counter, invariant_carries
+from nabla_mlir.ops.loops import Counter, carries_behind, find_counter, invariant_carries
 from nabla_mlir.ops.masks import masked, shared_masks, taken, vanishes
 from nabla_mlir.ops.policies import exposed
-from nabla_mlir.ops.regions import MAX_RESIDUAL_BYTES, Kept, body_of, captures_of, clone_body, emit_while, replace
+from nabla_mlir.ops.regions import (
+    MAX_RESIDUAL_BYTES,
+    Kept,
+    body_of,
+    captures_of,
+    clone_body,
+    emit_while,
+    reads_of,
+    replace,
+)
 from nabla_mlir.ops.registry import ZERO, MaybeZero, Zero, add_any, materialize, zeros
 from nabla_mlir.ops.reverse import PLACEHOLDER, Cotangents, accumulate, active_values, pull_back
-from nabla_mlir.ops.tapes import INDEX, count_at, empty_tape, read_row, write_row
+from nabla_mlir.ops.shape import dynamic_slice
+from nabla_mlir.ops.tapes import INDEX, count_at, empty_tape, read_row, tape_of, write_row
 from nabla_mlir.ops.tensor import Tensor, full, wrap
+
+if TYPE_CHECKING:
+    from nabla_mlir.ops.custom_rules import Exposed
 
 CHUNK = 512  # iterations that a loop of unknown length keeps at a time
 
@@ -52,20 +67,29 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     for inner in body_of(op.regions[1])[1]:
         if inner.name == "ad.checkpoint":
             exposed(inner)  # what its policy keeps can be stored
+    rules = _exposed_rules(op, active)
     invariant = set(invariant_carries(op))
-    carries = [i for i in active_carries(op, active) if i not in invariant]
+    counter = find_counter(op)
+    varying = [i for i in active_carries(op, active) if i not in invariant]
+    tapes = []
+    if counter is not None and residual_bound(op) is None:  # IREE 3.13 loses what loops inside loops read from outside
+        tapes = [i for i in varying if tape_of(op, i, counter) is not None and not _is_masked(cts[i])]
+    carries = [i for i in varying if i not in tapes]
     inits = list(op.operands)
     sums = [v for v in captures_of(op) if v in active]
     sums += [inits[i] for i in sorted(invariant) if inits[i] in active and inits[i] not in sums]
     seeds = [materialize(cts[i], wrap(op.results[i])) for i in carries]
     passed: list[tuple[ir.Value, MaybeZero]] = [(inits[i], cts[i]) for i in sorted(invariant)]
+    residuals = {v for rule in rules for v in rule.residuals}
+    rows = {i: cts[i] for i in tapes}
     masks = _masks([(op.results[i], cts[i]) for i in carries], sums)
-    backward = _trace_backward(op, carries, sums, invariant, masks)
+    backward = _trace_backward(op, carries, sums, invariant, masks, rows, residuals)
     while not all(proven := _stay(backward, masks)):
         backward.holder.erase()
         masks = [mask if stays else None for mask, stays in zip(masks, proven, strict=True)]
-        backward = _trace_backward(op, carries, sums, invariant, masks)
-    counter = find_counter(op)
+        backward = _trace_backward(op, carries, sums, invariant, masks, rows, residuals)
+    for rule in rules:
+        replace(rule.op, [wrap(v) for v in rule.outs])
     found = _counted(op, backward, counter, seeds) if counter is not None else _uncounted(op, backward, seeds)
     found = [masked(ct, mask) for ct, mask in zip(found, masks, strict=True)]
     passed += [(inits[i], ct) for i, ct in zip(carries, found[: len(carries)], strict=True)]
@@ -74,6 +98,22 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     for value, ct in passed:
         accumulate(result, value, ct, active)
     return result
+
+
+def _is_masked(ct: MaybeZero) -> bool:
+    return isinstance(ct, Tensor) and taken(ct) is not None
+
+
+def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
+    """The custom rules of the body that are differentiated, with what they keep computed before them."""
+    from nabla_mlir.ops.control import active_carries
+    from nabla_mlir.ops.custom_rules import exposed_rule
+
+    arguments, ops, _ = body_of(op.regions[1])
+    roots = [arguments[i] for i in active_carries(op, active)] + [v for v in captures_of(op) if v in active]
+    varying = active_values(ops, roots)
+    found = [o for o in ops if o.name == "ad.custom_vjp" and any(v in varying for v in o.operands)]
+    return [rule for o in found if (rule := exposed_rule(o)) is not None]
 
 
 def _masks(seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir.Value]) -> list[Tensor | None]:
@@ -94,9 +134,15 @@ def _stay(backward: _Backward, masks: Sequence[Tensor | None]) -> list[bool]:
 
 
 def _trace_backward(
-    op: ir.Operation, carries: list[int], sums: list[ir.Value], invariant: set[int], masks: Sequence[Tensor | None]
-) -> _Backward:
-    """One iteration backwards, on placeholders for everything that the forward iteration knows."""
+    op: ir.Operation, carries: list[int], sums: list[ir.Value], invariant: set[int], masks: Sequence[Tensor | None],
+    tapes: Mapping[int, MaybeZero], residuals: set[ir.Value],
+) -> _Backward:  # fmt: skip
+    """One iteration backwards, on placeholders for everything that the forward iteration knows.
+
+    Args:
+      tapes: the cotangents of carries of which every iteration writes a row: it reads its row of them.
+      residuals: values of the body that are stored if they are needed, cheap or not.
+    """
     arguments, ops, returned = body_of(op.regions[1])
     types = [arguments[i].type for i in carries] + [v.type for v in sums]
     holder = ir.Operation.create("ad.holder", regions=1)
@@ -117,6 +163,11 @@ def _trace_backward(
         incoming = [wrap(a) for a in block.arguments]
         for i, ct, mask in zip(carries, incoming, masks, strict=False):
             accumulate(cotangents, mapping.get(returned[i], returned[i]), masked(ct, mask), active)
+        for i, rows in tapes.items():
+            if isinstance(rows, Tensor):
+                _, row, *place = (mapping.get(v, v) for v in _made(returned[i]).operands)
+                read = dynamic_slice(rows, *map(wrap, place), slice_sizes=wrap(row).shape)
+                accumulate(cotangents, row, read, active)
         pull_back(cloned, active, cotangents)
         outs = [materialize(cotangents.get(mapping[arguments[i]], ZERO), wrap(arguments[i])) for i in carries]
         for value, total in zip(sums, incoming[len(carries) :], strict=True):
@@ -125,23 +176,32 @@ def _trace_backward(
             outs.append(summed)
         ir.Operation.create("stablehlo.return", operands=[o.value for o in outs])
     copies = [results[i].release() if i in results else list(c.results) for i, c in enumerate(cloned)]
-    _choose_stored(backward, ops, copies)
+    stored = [o.name in EXPENSIVE or any(r in residuals for r in o.results) for o in ops]
+    _choose_stored(backward, ops, copies, stored)
     return backward
+
+
+def _made(value: ir.Value) -> ir.Operation:
+    maker = made_by(value)
+    assert maker is not None
+    return maker
 
 
 def _placeholder(type: ir.Type) -> ir.Value:
     return ir.Operation.create(PLACEHOLDER, results=[type]).results[0]
 
 
-def _choose_stored(backward: _Backward, ops: list[ir.Operation], copies: list[list[ir.Value]]) -> None:
-    """Replaces expensive operations that the backward body still needs by placeholders for their stored results.
+def _choose_stored(
+    backward: _Backward, ops: list[ir.Operation], copies: list[list[ir.Value]], stored: list[bool]
+) -> None:
+    """Replaces operations that the backward body still needs by placeholders for their stored results, where `stored`.
 
     Each is held by one use until it is its turn, so that none disappears while the list is walked backwards.
     """
     with ir.InsertionPoint.at_block_terminator(backward.block):
-        held = [Kept(c) if o.name in EXPENSIVE else None for o, c in zip(ops, copies, strict=True)]
+        held = [Kept(c) if s else None for c, s in zip(copies, stored, strict=True)]
+    _erase_unused(o.operation for o in backward.block.operations)
     for original, kept in zip(reversed(ops), reversed(held), strict=True):
-        _erase_unused(backward.block)
         if kept is None:
             continue
         results = list(kept.mark.operands)
@@ -152,15 +212,22 @@ def _choose_stored(backward: _Backward, ops: list[ir.Operation], copies: list[li
                     holder = _placeholder(new.type)
                     backward.stored[holder] = old
                     new.replace_all_uses_with(holder)
-    _erase_unused(backward.block)
+        _erase_unused(maker for v in results if (maker := made_by(v)) is not None)
     used = {o.operation.results[0] for o in backward.block.operations if o.operation.name == PLACEHOLDER}
     backward.stored = {p: v for p, v in backward.stored.items() if p in used}
 
 
-def _erase_unused(block: ir.Block) -> None:
-    for op in reversed([o.operation for o in block.operations]):
-        if len(op.results) and all(next(iter(r.uses), None) is None for r in op.results):
-            op.erase()
+def _erase_unused(ops: Iterable[ir.Operation]) -> None:
+    """Erases those of `ops` whose results nothing uses, and what was computed for them alone."""
+    work = {op.results[0]: op for op in ops if len(op.results)}
+    while work:
+        _, op = work.popitem()
+        if any(next(iter(r.uses), None) is not None for r in op.results):
+            continue
+        block = op.block
+        makers = [maker for v in reads_of(op) if (maker := made_by(v)) is not None and maker.block == block]
+        op.erase()
+        work.update((maker.results[0], maker) for maker in makers)
 
 
 def _step_back(backward: _Backward, carry: Sequence[Tensor], known: dict[ir.Value, Tensor]) -> list[Tensor]:
@@ -264,18 +331,28 @@ def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: lis
 def _planned(
     op: ir.Operation, backward: _Backward, counter: Counter, cts: list[Tensor], bound: int
 ) -> list[Tensor]:  # fmt: skip
-    """The tapes of all iterations would need more than `bound` bytes: pieces of it, from states that are kept."""
-    counting = body_of(op.regions[1])[0][counter.carry]
+    """The tapes of all iterations would need more than `bound` bytes: pieces of it, from states that are kept.
+
+    A state is what the tapes depend on: a loop that only collects its results keeps none of them.
+    """
+    counting = op.regions[1].blocks[0].arguments[counter.carry]
     inits = [wrap(v) for v in op.operands]
-    plan = choose_plan(op, counter.trips, _row_bytes(backward, {counting}), sum(map(_bytes, inits)), bound)
+    kept = sorted(carries_behind(op, [counting, *backward.stored.values()]))
+    state_bytes = sum(_bytes(inits[i]) for i in kept)
+    plan = choose_plan(op, counter.trips, _row_bytes(backward, {counting}), state_bytes, bound)
     stored, empty = _tapes(backward, plan.length, {counting})
     one = full((), 1, INDEX)
 
+    def whole(state: Sequence[Tensor]) -> list[Tensor]:
+        known = dict(zip(kept, state, strict=True))
+        return [known.get(i, init) for i, init in enumerate(inits)]  # what is not kept is not used either
+
     def advance(state: Sequence[Tensor], first: Tensor, stop: Tensor) -> list[Tensor]:
-        return _forward(op, state, first, stop, None, [], [])[0]
+        reached = _forward(op, whole(state), first, stop, None, [], [])[0]
+        return [reached[i] for i in kept]
 
     def pull_piece(state: Sequence[Tensor], first: Tensor, stop: Tensor, cts: Sequence[Tensor]) -> list[Tensor]:
-        _, _, tapes = _forward(op, state, first, stop, first, stored, empty)
+        _, _, tapes = _forward(op, whole(state), first, stop, first, stored, empty)
 
         def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
             row = subtract(i, first)
@@ -285,7 +362,7 @@ def _planned(
 
         return _backward_loop(backward, cts, subtract(stop, one), first, known_at)
 
-    results = run_plan(plan, inits, cts, advance, pull_piece)
+    results = run_plan(plan, [inits[i] for i in kept], cts, advance, pull_piece)
     backward.holder.erase()
     return results
 

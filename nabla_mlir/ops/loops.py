@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.ops.regions import body_of
+from nabla_mlir.ops.regions import body_of, ends_of, reads_of
 from nabla_mlir.ops.registry import REGISTRY
 
 _FLIPPED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "NE": "NE", "EQ": "EQ"}
@@ -26,8 +27,26 @@ class Counter:
 
 def invariant_carries(op: ir.Operation) -> list[int]:
     """The carries that the body hands on as they are."""
-    arguments, _, returned = body_of(op.regions[1])
+    arguments, returned = ends_of(op.regions[1])
     return [i for i, (a, r) in enumerate(zip(arguments, returned, strict=True)) if a == r]
+
+
+def carries_behind(op: ir.Operation, values: Iterable[ir.Value]) -> set[int]:
+    """The carries that values of the body depend on, in this iteration or through those before."""
+    arguments, ops, returned = body_of(op.regions[1])
+    places = {a: i for i, a in enumerate(arguments)}
+    producers = {r: o for o in ops for r in o.results}
+    work, seen = list(values), set()
+    while work:
+        value = work.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if value in places:
+            work.append(returned[places[value]])
+        elif value in producers:
+            work += reads_of(producers[value])
+    return {i for a, i in places.items() if a in seen}
 
 
 def find_counter(op: ir.Operation) -> Counter | None:
@@ -36,7 +55,7 @@ def find_counter(op: ir.Operation) -> Counter | None:
     Recognised: ``counter <op> limit`` with any integer type, comparison and operand order, moved by adding or
     subtracting a constant; start and limit are constants.
     """
-    arguments, _, (predicate,) = body_of(op.regions[0])
+    arguments, (predicate,) = ends_of(op.regions[0])
     test = made_by(predicate)
     if test is None or test.name != "stablehlo.compare":
         return None
@@ -70,7 +89,7 @@ def _trips(start: int, limit: int, step: int, direction: str) -> int | None:
 
 
 def _step(op: ir.Operation, carry: int) -> int | None:
-    arguments, _, returned = body_of(op.regions[1])
+    arguments, returned = ends_of(op.regions[1])
     move = made_by(returned[carry])
     if move is None or move.name not in ("stablehlo.add", "stablehlo.subtract"):
         return None

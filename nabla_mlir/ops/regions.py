@@ -16,8 +16,14 @@ Fill = Callable[[list[Tensor]], Sequence[Tensor]]
 def body_of(region: ir.Region) -> tuple[list[ir.Value], list[ir.Operation], list[ir.Value]]:
     """Arguments, operations and returned values of a region of one block."""
     block = region.blocks[0]
-    *ops, terminator = (op.operation for op in block.operations)
-    return list(block.arguments), ops, list(terminator.operands)
+    ops = [op.operation for op in block.operations]
+    return list(block.arguments), ops[:-1], list(ops[-1].operands)
+
+
+def ends_of(region: ir.Region) -> tuple[list[ir.Value], list[ir.Value]]:
+    """Arguments and returned values of a region of one block; cheaper than `body_of`."""
+    block = region.blocks[0]
+    return list(block.arguments), list(block.operations[len(block.operations) - 1].operation.operands)
 
 
 def captures_of(op: ir.Operation) -> list[ir.Value]:
@@ -37,8 +43,9 @@ def _collect(region: ir.Region, inside: set[ir.Value], found: dict[ir.Value, Non
             for value in operation.operands:
                 if value not in inside:
                     found[value] = None
-            for inner in operation.regions:
-                _collect(inner, inside, found)
+            if len(operation.regions):
+                for inner in operation.regions:
+                    _collect(inner, inside, found)
             inside.update(operation.results)
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass
 
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.elementwise import add, convert, multiply
 from nabla_mlir.ops.loops import Counter
+from nabla_mlir.ops.regions import ends_of
 from nabla_mlir.ops.shape import dynamic_slice, dynamic_update_slice, reshape
-from nabla_mlir.ops.tensor import Tensor, full
+from nabla_mlir.ops.tensor import Tensor, full, splat_of, wrap
 
 INDEX = np.dtype(np.int32)  # of the rows
 
@@ -31,6 +37,48 @@ def read_row(tape: Tensor, index: Tensor, axis: int = 0) -> Tensor:
     starts = [*[zero] * axis, index, *[zero] * len(after)]
     row = dynamic_slice(tape, *starts, slice_sizes=(*before, 1, *after))
     return reshape(row, shape=(*before, *after))
+
+
+@dataclass(frozen=True)
+class Tape:
+    """A carry that is a tape, and the value that an iteration writes to it."""
+
+    carry: int
+    row: ir.Value  # what an iteration writes
+    direction: int  # 1 if the rows are written from the first to the last, -1 from the last to the first
+
+
+def direction(op: ir.Operation, index: ir.Value, counter: Counter) -> int:
+    """1 or -1 if a value in the body is 0 ... trips - 1, rising or falling, as the loop runs; else 0.
+
+    It is the counter, or the last index less the counter.
+    """
+    counting = op.regions[1].blocks[0].arguments[counter.carry]
+    runs = {(0, 1): 1, (counter.trips - 1, -1): -1}.get((counter.start, counter.step), 0)
+    if index == counting:
+        return runs
+    maker = made_by(index)
+    if maker is None or maker.name != "stablehlo.subtract" or maker.operands[1] != counting:
+        return 0
+    return -runs if splat_of(wrap(maker.operands[0])) == counter.trips - 1 else 0
+
+
+def tape_of(op: ir.Operation, carry: int, counter: Counter) -> Tape | None:
+    """The tape that a carry is, if every row of it is written."""
+    arguments, returned = ends_of(op.regions[1])
+    update = made_by(returned[carry])
+    if update is None or update.name != "stablehlo.dynamic_update_slice":
+        return None
+    rows, row, index, *rest = list(update.operands)
+    shape = shape_and_dtype(rows.type)[0]
+    whole_row = shape_and_dtype(row.type)[0] == (1, *shape[1:]) and all(splat_of(wrap(i)) == 0 for i in rest)
+    order = direction(op, index, counter)
+    if rows != arguments[carry] or not order or not whole_row or shape[0] != counter.trips:
+        return None
+    reshaped = made_by(row)
+    value = reshaped.operands[0] if reshaped is not None and reshaped.name == "stablehlo.reshape" else row
+    used_once = len(list(rows.uses)) == 1 and len(list(returned[carry].uses)) == 1
+    return Tape(carry, value, order) if used_once and shape_and_dtype(value.type)[0] == shape[1:] else None
 
 
 def count_at(index: Tensor, counter: Counter, dtype: np.dtype) -> Tensor:

@@ -59,14 +59,18 @@ says otherwise.
 - **Products with zeros** are exact: a reduction of products divides by nothing.
 - **where.** What a selection does not take has no influence on the derivative, even if it is infinite or NaN there:
   ``where(x > 0, log(x), 0)`` has derivative 0 at x = 0 (JAX: NaN). The mask is the predicate, carried backwards through
-  elementwise operations, broadcasts and sums; a cotangent that merely happens to be 0 is not masked, since it may have a
-  tangent.
+  elementwise operations, broadcasts and sums, into branches and checkpoints and out of them, and through those loops
+  whose bodies keep the elements apart; a cotangent that merely happens to be 0 is not masked, since it may have a tangent.
 - **Roots.** sqrt has an infinite derivative at 0, but gives 0 where the tangent or cotangent is 0 too (JAX: NaN), so
   that a vector of length 0 whose length does not matter does no harm. `numpy.linalg.norm` has derivative 0 at 0.
 - **Infinities and NaN** follow from the formulas; where a max is NaN, so are the shares.
 - **Integers and truth values** have no tangent: `jvp` takes and gives None for them, `vjp` gives None, and `grad` refuses.
 - **Complex numbers.** The transpose is plain (nothing is conjugated), the pairing Re(ct * t): the `vjp` of |z|^2 is
   2 conj(z). `grad` and the Jacobians of complex arguments need ``holomorphic=True`` and then give the complex derivative.
+- **Factorisations.** What LAPACK leaves open is held as in JAX: the phase of a complex eigenvector of `eigh` or of a
+  singular vector does not turn, nor do the columns of U and V beyond the singular values among themselves. Eigenvectors
+  of `eig` have length one and a real largest entry; all columns of a complete Q move as Householder's reflections do.
+  The Schur form, and the reductions to Hessenberg and tridiagonal form, have no derivative.
 - **Random numbers** are held fixed: `rng` moves with its bounds, random bits have no tangent. Under `vmap` each entry of
   a mapped `rng_bit_generator` draws from its own state, as it would alone; a mapped `rng` draws new numbers for each
   entry; what is not mapped is drawn once."""

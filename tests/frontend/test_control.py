@@ -69,6 +69,22 @@ def test_hvp_of_a_scan_is_two_loops_at_any_length() -> None:
     assert len(texts[0].splitlines()) == len(texts[1].splitlines())
 
 
+def test_products_of_rows_are_computed_before_the_loop() -> None:
+    def network(scan: Any, tanh: Any) -> Callable[..., Any]:
+        def f(w: Any, u: Any, xs: Any) -> Any:
+            step = lambda h, x: (tanh(w @ h + 2.0 * x @ u + u @ x), h)  # noqa: E731
+            return scan(step, xs[0], xs, reverse=True)[1].sum()
+
+        return f
+
+    w, u, xs = rng.normal(size=(8, 8)) / 3, rng.normal(size=(8, 8)) / 3, rng.normal(size=(5, 8))
+    ours, theirs = network(nm.scan, nnp.tanh), network(jax.lax.scan, jnp.tanh)
+    check(nm.grad(ours, (0, 1, 2)), jax.grad(theirs, (0, 1, 2))(w, u, xs), w, u, xs)
+    text = str(nm.trace(ours, w, u, xs).lower())
+    assert text.count("dot_general", 0, text.index("stablehlo.while")) == 2
+    assert text.count("dot_general", text.index("stablehlo.while")) == 1
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("unroll", [1, 2, 7])
 def test_scan_directions_and_unrolling(reverse: bool, unroll: int) -> None:

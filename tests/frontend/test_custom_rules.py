@@ -251,3 +251,18 @@ def test_a_rule_that_has_no_end() -> None:
     f.defjvp(lambda p, t: (f(p[0]), nm.vmap(f)(nnp.stack([t[0], t[0]]))[0]))
     with pytest.raises(errors.RuleMissingError, match=r"call f on one entry at a time, got a call under vmap"):
         traced(nm.grad(lambda x: f(x).sum()))
+
+
+def test_a_loop_stores_what_a_reverse_rule_keeps() -> None:
+    def network(lib: Any, scan: Any, xp: Any) -> Callable[..., Any]:
+        f = lib.custom_vjp(lambda x, w: xp.sin(x) * w)
+        f.defvjp(lambda x, w: (xp.sin(x) * w, (xp.floor(3 * x) + x, w)),
+                 lambda kept, ct: (ct * kept[0] * kept[1] * 1.3, ct * kept[0]))  # fmt: skip
+        return lambda x, w: (scan(lambda c, t: (f(c, w) + t * c, c), x, xp.arange(4.0))[1] ** 2).sum()
+
+    ours, theirs = network(nm, nm.scan, nnp), network(jax, jax.lax.scan, jnp)
+    modes = [nm.grad(ours, (0, 1)), nm.hessian(ours, mode="rev_rev")]
+    check(lambda x, w: [f(x, w) for f in modes], [jax.grad(theirs, (0, 1))(X, Y), jax.jacrev(jax.grad(theirs))(X, Y)], X, Y)
+    text = str(nm.trace(nm.grad(ours), X, Y).lower())
+    assert text.count("floor") == 1  # cheap, and yet not computed again
+    assert "floor" not in text[text.rindex("stablehlo.while") :]

@@ -41,6 +41,11 @@ def under_a_prefix(x: Any) -> Any:
 
 W, V = R.random((3, 4)), R.random((2, 3))
 
+def composition(lib: Any, x: Any) -> Any:
+    y = lib.moveaxis(lib.expand_dims(x.reshape(3, 2), 0), 0, 2)
+    return (lib.sin(y) * y).sum()
+
+
 # ours, the same in JAX, and the shape of the argument
 SUITES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[int, ...]]] = {
     "moveaxis_physical": (
@@ -79,6 +84,13 @@ SUITES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[int, .
     "swapped": (
         lambda x: (jnp.sin(jnp.swapaxes(x, 0, 1)) * jnp.swapaxes(x, 0, 1)).sum(), lambda x: (xp.sin(x) * x).sum(),
         (3, 4)),
+    "exp_matrix": (lambda x: jnp.exp(x).sum(), lambda x: xp.exp(x).sum(), (2, 3)),
+    "quadratic": (lambda x: (x**2 + 3 * x + 1).sum(), lambda x: (x**2 + 3 * x + 1).sum(), (4,)),
+    "reshaped_cube": (lambda x: (x.reshape(12) ** 3).sum(), lambda x: (x**3).sum(), (3, 4)),
+    "unsqueezed_cube": (
+        lambda x: (jnp.squeeze(jnp.expand_dims(x, 0), 0) ** 3).sum(), lambda x: (x**3).sum(), (4,)),
+    "composition": (
+        lambda x: composition(jnp, x), lambda x: composition(xp, x), (2, 3)),
 }  # fmt: skip
 
 
@@ -122,6 +134,44 @@ def test_third_order_in_all_eight_orders(name: str) -> None:
     want = jax.jacfwd(jax.jacfwd(jax.jacrev(g)))(x)
     for order, got in zip(orders, run_traced(run, [x]), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9, err_msg=str(order))
+
+
+def test_third_order_of_two_arguments_and_results() -> None:
+    # The case of a public issue: jacfwd(jacrev(jacrev)) met another shape than jacrev(jacfwd(jacfwd)).
+    def f(j: Any, lib: Any) -> Any:
+        return j.vmap(lambda a, b: (lib.sin(a * b).sum(), lib.cos(a * b).sum()))
+
+    a = R.normal(size=(2, 3))
+    jacobians = {"fwd": nm.jacfwd, "rev": nm.jacrev}
+    orders = list(itertools.product(jacobians.values(), repeat=3))
+
+    def run(a: Any, b: Any) -> Any:
+        return [p(q(r(f(nm, jnp), (0, 1)), (0, 1)), (0, 1))(a, b) for p, q, r in orders]
+
+    want = jax.tree.leaves(jax.jacfwd(jax.jacfwd(jax.jacfwd(f(jax, xp), (0, 1)), (0, 1)), (0, 1))(a, a + 1))
+    for got in run_traced(run, [a, a + 1]):
+        for one, other in zip(jax.tree.leaves(got), want, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+# Programs ``(transforms, numpy, x) -> results`` and the shape of x.
+JACOBIANS: dict[str, tuple[Callable[[Any, Any, Any], Any], tuple[int, ...]]] = {
+    "rev": (lambda j, lib, x: j.vmap(j.jacrev(lambda r: lib.sin(r) + r**2))(x), (4, 3)),
+    "fwd": (lambda j, lib, x: j.vmap(j.jacfwd(lambda r: lib.sin(r) + r**2))(x), (4, 3)),
+    "swapped": (
+        lambda j, lib, x: j.vmap(j.jacrev(
+            lambda r: (lib.squeeze(lib.expand_dims(lib.swapaxes(r, 0, 1), 0), 0) ** 2).sum()))(x), (4, 2, 3)),
+    "pullbacks": (lambda j, lib, x: j.vmap(lambda r: j.vjp(lambda w: lib.matmul(r, w), x[0, :2].T)[1](r[:, :2])[0])(x),
+                  (2, 3, 4)),
+    "basis_under_a_map": (lambda j, lib, x: j.vmap(j.jacrev(lambda v: (v**3).sum()))(x), (2, 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JACOBIANS)
+def test_maps_of_jacobians(name: str) -> None:
+    f, shape = JACOBIANS[name]
+    x = R.normal(size=shape)
+    np.testing.assert_allclose(run_traced(lambda x: f(nm, jnp, x), [x]), f(jax, xp, x), rtol=1e-12, atol=1e-12)
 
 
 def test_the_code_does_not_grow_with_the_size() -> None:

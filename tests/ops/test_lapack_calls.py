@@ -8,17 +8,19 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.linalg as jsl
 import numpy as np
 import pytest
 from jax._src.lax.linalg import geqrf
 from jax.lax import linalg as lapack
 
-sys.path[:0] = [str(Path(__file__).parent)]
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 from programs import check_program
+from xla import run_traced
 
 import nabla_mlir as nm
-from nabla_mlir.errors import ImportIRError
+from nabla_mlir.errors import ImportIRError, RuleMissingError
 
 RNG = np.random.default_rng(1)
 
@@ -53,6 +55,7 @@ PROGRAMS = {
     "eig": (_general, [_apart(3)]),
     "eigvals": (_eigenvalues, [RNG.normal(size=(2, 3, 3))]),
     "svd_by_qr": (lambda a: lapack.svd(a, algorithm=lapack.SvdAlgorithm.QR)[1], [RNG.normal(size=(3, 2))]),
+    "qr_pivoted": (lambda a: jsl.qr(a, pivoting=True, mode="economic")[:2], [RNG.normal(size=(3, 2))]),
     "products_with_q": (_products, [RNG.normal(size=(3, 2)), RNG.normal(size=(3, 2))]),
 }  # fmt: skip
 
@@ -68,3 +71,11 @@ def test_derivatives_and_batches(name: str) -> None:
 def test_a_call_with_a_computation_of_its_own_is_named() -> None:
     with pytest.raises(ImportIRError, match=r"'ApproxTopK' with .*comparator"):
         nm.from_jax(lambda x: jax.lax.approx_max_k(x, 2), np.ones(5))
+
+
+def test_reductions_have_batches_and_no_derivative() -> None:
+    a = RNG.normal(size=(2, 3, 3))
+    f = nm.from_jax(jsl.hessenberg, a[0])
+    np.testing.assert_allclose(run_traced(nm.vmap(f), [a]), jax.vmap(jsl.hessenberg)(a), rtol=1e-12, atol=1e-14)
+    with pytest.raises(RuleMissingError, match="lapack_dgehrd_ffi"):
+        nm.trace(lambda a: nm.jvp(f, (a,), (a,)), nm.spec((3, 3), "float64")).lower()

@@ -189,6 +189,15 @@ class TestErrors:
         assert "float32[3], got float32[2]" in fails(capsys, "run", "cube.vmfb", "--input=[1, 2]")
 
 
+def test_a_static_library(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["compile", "model.py:cube", "--spec=f32[3]", "--emit=static-library", "-o", "lib/cube"]
+    assert tool.main([*arguments, "--target=cpu:generic"]) == 0
+    assert "int cube_cube(const float *x, float *result);" in Path("lib/cube.h").read_text()
+    assert {p.name for p in Path("lib").iterdir()} == {"cube.h", "cube.c", "cube.o"}
+    error = fails(capsys, *arguments, "--target=cpu", "--target=cpu:generic")
+    assert "--emit=static-library requires one --target, got 2." in error
+
+
 class TestVerify:
     def test_several_targets(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         targets = ["--target=cuda:sm_90", "--target=cpu{cpu=generic}", "--target=cpu{cpu=generic reassociate=false}"]

@@ -157,3 +157,51 @@ func.func @pooled(%x: tensor<4x3x5xf32>) -> tensor<4x3x5xf32> {
       padding = dense<[[1, 1], [0, 0], [0, 0]]> : tensor<3x2xi64>} : (tensor<2x3x5xf32>, tensor<f32>) -> tensor<4x3x5xf32>
   return %1 : tensor<4x3x5xf32>
 }
+
+// A sum over rows and columns of a product with one factor for each column: a CPU sums over the rows first.
+// CHECK-LABEL: func.func @weighted
+// CPU: %[[ROWS:.*]] = stablehlo.reduce({{.*}}) applies stablehlo.add across dimensions = [0] : (tensor<5x7xf32>
+// CPU: stablehlo.reduce(%[[ROWS]] {{.*}} across dimensions = [0] : (tensor<7xf32>
+// VULKAN: stablehlo.reduce({{.*}} across dimensions = [0, 1]
+// CHECK: return
+func.func @weighted(%a: tensor<7xf32>, %b: tensor<5x7xf32>) -> tensor<f32> {
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.broadcast_in_dim %a, dims = [1] : (tensor<7xf32>) -> tensor<5x7xf32>
+  %1 = stablehlo.multiply %0, %b : tensor<5x7xf32>
+  %2 = stablehlo.reduce(%1 init: %z) applies stablehlo.add across dimensions = [0, 1] : (tensor<5x7xf32>, tensor<f32>) -> tensor<f32>
+  return %2 : tensor<f32>
+}
+
+// The host has no arithmetic of unsigned types: a scalar becomes unsigned by its bits.
+// CHECK-LABEL: func.func @unsigned_counter
+// CHECK: %[[WIDE:.*]] = stablehlo.convert %{{.*}} : (tensor<i32>) -> tensor<i64>
+// CHECK-NEXT: stablehlo.bitcast_convert %[[WIDE]] : (tensor<i64>) -> tensor<ui64>
+func.func @unsigned_counter(%i: tensor<i32>) -> tensor<ui64> {
+  %0 = stablehlo.convert %i : (tensor<i32>) -> tensor<ui64>
+  return %0 : tensor<ui64>
+}
+
+// For Vulkan a reversed tensor is made on its own, and truth values are chosen between, not converted.
+// CHECK-LABEL: func.func @reversed_truth
+// VULKAN: %[[TURNED:.*]] = stablehlo.reverse
+// VULKAN-NEXT: stablehlo.optimization_barrier %[[TURNED]]
+// VULKAN: stablehlo.select
+// CPU: stablehlo.convert {{.*}} : (tensor<3xi1>) -> tensor<3xf32>
+func.func @reversed_truth(%x: tensor<3xi1>) -> tensor<3xf32> {
+  %0 = stablehlo.reverse %x, dims = [0] : tensor<3xi1>
+  %1 = stablehlo.convert %0 : (tensor<3xi1>) -> tensor<3xf32>
+  return %1 : tensor<3xf32>
+}
+
+// The padding of a complex convolution is taken out of it, and done for both parts.
+// CHECK-LABEL: func.func @complex_convolution
+// CHECK-COUNT-2: stablehlo.pad {{.*}} low = [0, 1, 0], high = [0, 1, 0]
+// CHECK: stablehlo.convolution
+// CHECK-NOT: pad =
+// CHECK: return
+func.func @complex_convolution(%x: tensor<1x6x1xcomplex<f32>>, %k: tensor<3x1x1xcomplex<f32>>) -> tensor<1x6x1xcomplex<f32>> {
+  %0 = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {pad = [[1, 1]]}
+       {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+       : (tensor<1x6x1xcomplex<f32>>, tensor<3x1x1xcomplex<f32>>) -> tensor<1x6x1xcomplex<f32>>
+  return %0 : tensor<1x6x1xcomplex<f32>>
+}

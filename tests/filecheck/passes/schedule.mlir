@@ -162,3 +162,35 @@ func.func @long_parts(%x: tensor<1x500xf32>, %y: tensor<1x500xf32>) -> tensor<2x
   %s = stablehlo.concatenate %x, %y, dim = 0 : (tensor<1x500xf32>, tensor<1x500xf32>) -> tensor<2x500xf32>
   return %s : tensor<2x500xf32>
 }
+
+// Sums over columns are products with ones, also of booleans; a sum over everything begins with the last dimension.
+// CHECK-LABEL: func.func @sums
+// CHECK: optimization_barrier
+// CHECK: linalg.generic {{.*}} ins({{.*}} : tensor<200x100xf32>, tensor<200xf32>) outs({{.*}} : tensor<100xf32>)
+// CHECK: stablehlo.convert {{.*}} -> tensor<200x100xf32>
+// CHECK: linalg.generic {{.*}} ins({{.*}} : tensor<200x100xf32>, tensor<200xf32>) outs({{.*}} : tensor<100xf32>)
+// CHECK: stablehlo.compare GT
+// CHECK: stablehlo.reduce{{.*}} across dimensions = [1]
+// CHECK: optimization_barrier
+// CHECK: stablehlo.reduce{{.*}} across dimensions = [0]
+// CHECK: return
+func.func @sums(%x: tensor<200x100xf32>, %p: tensor<200x100xi1>) -> (tensor<100xf32>, tensor<100xi1>, tensor<f32>) {
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %f = stablehlo.constant dense<false> : tensor<i1>
+  %0 = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [0] : (tensor<200x100xf32>, tensor<f32>) -> tensor<100xf32>
+  %1 = stablehlo.reduce(%p init: %f) applies stablehlo.or across dimensions = [0] : (tensor<200x100xi1>, tensor<i1>) -> tensor<100xi1>
+  %2 = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [0, 1] : (tensor<200x100xf32>, tensor<f32>) -> tensor<f32>
+  return %0, %1, %2 : tensor<100xf32>, tensor<100xi1>, tensor<f32>
+}
+
+// One axis: a product of all patches.
+// CHECK-LABEL: func.func @signal
+// CHECK-COUNT-2: stablehlo.slice
+// CHECK: stablehlo.concatenate {{.*}} -> tensor<4x9x6xf32>
+// CHECK-NOT: stablehlo.convolution
+// CHECK: return
+func.func @signal(%x: tensor<4x10x3xf32>, %k: tensor<2x3x5xf32>) -> tensor<4x9x5xf32> {
+  %0 = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {}
+       {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<4x10x3xf32>, tensor<2x3x5xf32>) -> tensor<4x9x5xf32>
+  return %0 : tensor<4x9x5xf32>
+}

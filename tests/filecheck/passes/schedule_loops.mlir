@@ -68,20 +68,20 @@ func.func @tape(%x: tensor<12xf32>) -> tensor<5x12xf32> {
 // A large loop stays: its dispatches can use all cores.
 // CHECK-LABEL: func.func @large
 // CHECK: stablehlo.while
-func.func @large(%x: tensor<600000xf32>) -> tensor<600000xf32> {
+func.func @large(%x: tensor<1200000xf32>) -> tensor<1200000xf32> {
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %one = stablehlo.constant dense<1> : tensor<i32>
   %n = stablehlo.constant dense<5> : tensor<i32>
-  %0:2 = stablehlo.while(%i = %zero, %y = %x) : tensor<i32>, tensor<600000xf32>
+  %0:2 = stablehlo.while(%i = %zero, %y = %x) : tensor<i32>, tensor<1200000xf32>
   cond {
     %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
     stablehlo.return %c : tensor<i1>
   } do {
-    %1 = stablehlo.multiply %y, %y : tensor<600000xf32>
+    %1 = stablehlo.multiply %y, %y : tensor<1200000xf32>
     %2 = stablehlo.add %i, %one : tensor<i32>
-    stablehlo.return %2, %1 : tensor<i32>, tensor<600000xf32>
+    stablehlo.return %2, %1 : tensor<i32>, tensor<1200000xf32>
   }
-  return %0#1 : tensor<600000xf32>
+  return %0#1 : tensor<1200000xf32>
 }
 
 // A loop with an operation for which there is no code stays as it is.

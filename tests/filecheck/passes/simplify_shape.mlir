@@ -193,3 +193,28 @@ func.func @multiply_broadcasts(%x: tensor<3x4xf32>, %y: tensor<3xf32>, %z: tenso
   %3 = stablehlo.multiply %2, %1 : tensor<3x4xf32>
   return %3 : tensor<3x4xf32>
 }
+
+// A sum with a row among zeros touches that row alone.
+// CHECK-LABEL: func.func @add_of_update
+// CHECK-SAME: (%[[X:.*]]: tensor<9x4xf32>, %[[U:.*]]: tensor<1x4xf32>, %[[I:.*]]: tensor<i32>)
+// CHECK: %[[ROW:.*]] = stablehlo.dynamic_slice %[[X]], %[[I]], %{{.*}}, sizes = [1, 4]
+// CHECK-NEXT: %[[SUM:.*]] = stablehlo.add %[[ROW]], %[[U]] : tensor<1x4xf32>
+// CHECK-NEXT: %[[R:.*]] = stablehlo.dynamic_update_slice %[[X]], %[[SUM]], %[[I]]
+// CHECK-NEXT: return %[[R]]
+func.func @add_of_update(%x: tensor<9x4xf32>, %u: tensor<1x4xf32>, %i: tensor<i32>) -> tensor<9x4xf32> {
+  %zeros = stablehlo.constant dense<0.0> : tensor<9x4xf32>
+  %c0 = stablehlo.constant dense<0> : tensor<i32>
+  %0 = stablehlo.dynamic_update_slice %zeros, %u, %i, %c0 : (tensor<9x4xf32>, tensor<1x4xf32>, tensor<i32>, tensor<i32>) -> tensor<9x4xf32>
+  %1 = stablehlo.add %x, %0 : tensor<9x4xf32>
+  return %1 : tensor<9x4xf32>
+}
+
+// A part of a splat is one, wherever it lies.
+// CHECK-LABEL: func.func @slice_of_constant
+// CHECK-NEXT: %[[C:.*]] = stablehlo.constant dense<2.000000e+00> : tensor<2xf32>
+// CHECK-NEXT: return %[[C]]
+func.func @slice_of_constant(%i: tensor<i32>) -> tensor<2xf32> {
+  %twos = stablehlo.constant dense<2.0> : tensor<9xf32>
+  %0 = stablehlo.dynamic_slice %twos, %i, sizes = [2] : (tensor<9xf32>, tensor<i32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}

@@ -11,7 +11,7 @@
 // CHECK-NEXT: return %[[S]]
 // CHECK-LABEL: func.func @hvp_sine_rest(
 // CHECK-SAME: %[[KEPT:.*]]: tensor<3xf64>, %[[V:.*]]: tensor<3xf64>)
-// CHECK-NEXT: %[[P:.*]] = stablehlo.multiply %[[V]], %[[KEPT]]
+// CHECK-NEXT: %[[P:.*]] = stablehlo.multiply %[[KEPT]], %[[V]]
 // CHECK-NEXT: stablehlo.negate %[[P]]
 // SMALL-LABEL: func.func @hvp_sine(
 func.func @hvp_sine(%x: tensor<3xf64>, %v: tensor<3xf64>) -> tensor<3xf64> {

@@ -1,0 +1,42 @@
+"""Routines of LAPACK that are written with others when a module is imported: their rules hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.ops.lapack import option, orthogonal, routine
+from nabla_mlir.ops.linalg import adjoint, matmul
+from nabla_mlir.ops.tensor import Tensor
+
+
+def _ormqr(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
+    """A product with the Q that geqrf has packed."""
+    packed, taus, c = xs
+    q = orthogonal(re.sub("ormqr|unmqr", "geqrf", target), packed, taus)
+    q = adjoint(q) if config["transpose"].value else q
+    return [matmul(q, c) if config["left"].value else matmul(c, q)]
+
+
+def _gesvd(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
+    """The singular values by another method; the results are the same."""
+    (a,), mode = xs, option(config, "mode")
+    *stack, m, n = a.shape
+    k = min(m, n)
+    rows, columns = {"A": (m, n), "S": (k, k), "N": (m, n)}[mode]
+    singular = np.dtype(a.dtype.type(0).real.dtype)
+    shapes = [(a.shape, a.dtype), ((*stack, k), singular), ((*stack, m, rows), a.dtype), ((*stack, columns, n), a.dtype),
+              (tuple(stack), np.dtype(np.int32))]  # fmt: skip
+    return routine(target.replace("gesvd", "gesdd"), [a], shapes, mode=mode)
+
+
+_DEFINED = {"ormqr": _ormqr, "unmqr": _ormqr, "gesvd": _gesvd}
+
+
+def defined(target: str) -> Any:
+    """How a routine is written with others, a function of its target, operands and options; None if it is not."""
+    name = re.fullmatch(r"lapack_[sdcz](\w+)_ffi", target)
+    return _DEFINED.get(name[1]) if name is not None else None

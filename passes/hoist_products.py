@@ -1,0 +1,162 @@
+"""Products that a loop computes of rows and of what never changes, as one product before the loop."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import blocks_of, made_by, nested
+from nabla_mlir.ops.batching import Mapped, batch_ops
+from nabla_mlir.ops.loops import find_counter
+from nabla_mlir.ops.regions import MAX_RESIDUAL_BYTES, body_of
+from nabla_mlir.ops.registry import REGISTRY
+from nabla_mlir.ops.tapes import read_row
+from nabla_mlir.ops.tensor import splat_of, wrap
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.dce import is_pure
+from nabla_mlir.passes.simplify import simplify_block
+
+MAX_STACKED_BYTES = 1 << 26  # beyond, the rows of all iterations cost more memory than the loop's dispatches are worth
+MIN_CONTRACTED = 8  # a product over fewer elements costs less than the row that is written and read instead
+
+
+@dataclass
+class _Rows:
+    """What an iteration computes of row `index` of values from outside alone."""
+
+    index: ir.Value
+    count: int  # of rows
+    read: dict[ir.Value, ir.Value] = field(default_factory=dict)  # a row -> the array that it is read from
+    ops: list[ir.Operation] = field(default_factory=list)
+    values: set[ir.Value] = field(default_factory=set)
+
+
+def hoist_products(op: ir.Operation) -> bool:
+    """Computes ``rows[i] @ w`` for all i before the loop, in which a row of that is read instead.
+
+    The operations from the row to the product are mapped over all rows. Left alone where there are more rows than
+    iterations, where a bound on the memory of the loop is given, or where the stacked values would be large.
+    """
+    counter = find_counter(op)
+    if counter is None or counter.trips < 2 or MAX_RESIDUAL_BYTES in op.attributes:
+        return False
+    changed = False
+    for rows in _rows_of(op):
+        products = [o for o in rows.ops if o.name == "stablehlo.dot_general" and _contracted(o) >= MIN_CONTRACTED]
+        needed = _needed(rows, products)
+        if products and rows.count <= counter.trips and rows.count * _bytes(needed) <= MAX_STACKED_BYTES:
+            _hoist(op, rows, products, needed)
+            changed = True
+    return changed
+
+
+def _rows_of(op: ir.Operation) -> list[_Rows]:
+    """The operations of the body that depend on rows at one index, and on nothing else that varies."""
+    arguments, ops, _ = body_of(op.regions[1])
+    varying = set(arguments)
+    found: dict[tuple[ir.Value, int], _Rows] = {}
+    for inner in ops:
+        if (row := _row_read(inner, varying)) is not None:
+            rows, index = row
+            count = wrap(rows).shape[0]
+            group = found.setdefault((index, count), _Rows(index, count))
+            group.read[inner.results[0]] = rows
+            group.values.add(inner.results[0])
+            varying.add(inner.results[0])
+            continue
+        reads = [v for v in inner.operands if v in varying]
+        if not reads and not len(inner.regions):
+            continue  # the same in every iteration
+        varying.update(inner.results)
+        for group in found.values():
+            if all(v in group.values for v in reads) and not len(inner.regions) and is_pure(inner):
+                group.ops.append(inner)
+                group.values.update(inner.results)
+    return list(found.values())
+
+
+def _row_read(op: ir.Operation, varying: set[ir.Value]) -> tuple[ir.Value, ir.Value] | None:
+    """The array and the index where `op` is a row, without its leading axis, of an array that does not vary."""
+    read = made_by(op.operands[0]) if op.name == "stablehlo.reshape" else None
+    if read is None or read.name != "stablehlo.dynamic_slice":
+        return None
+    rows, index, *rest = list(read.operands)
+    whole = wrap(op.results[0]).shape == wrap(rows).shape[1:] and all(splat_of(wrap(i)) == 0 for i in rest)
+    return (rows, index) if whole and rows not in varying and index in varying else None
+
+
+def _contracted(product: ir.Operation) -> int:
+    dims = REGISTRY[product.name].read(product)["dot_dimension_numbers"]
+    shape = wrap(product.operands[0]).shape
+    return math.prod(shape[d] for d in dims["lhs_contracting_dimensions"])
+
+
+def _needed(rows: _Rows, products: list[ir.Operation]) -> list[ir.Operation]:
+    """The operations from the rows to the products, in order."""
+    needed: list[ir.Operation] = []
+    wanted = {v for p in products for v in p.results}
+    for inner in reversed(rows.ops):
+        if any(r in wanted for r in inner.results):
+            needed.append(inner)
+            wanted.update(inner.operands)
+    return needed[::-1]
+
+
+def _bytes(ops: list[ir.Operation]) -> int:
+    values = [wrap(r) for o in ops for r in o.results]
+    return sum(x.size * x.dtype.itemsize for x in values)
+
+
+def _hoist(op: ir.Operation, rows: _Rows, products: list[ir.Operation], needed: list[ir.Operation]) -> None:
+    mapped: Mapped = {row: wrap(array) for row, array in rows.read.items()}
+    same: dict[ir.Value, ir.Value] = {}
+    inside = {r: o for o in body_of(op.regions[1])[1] for r in o.results}
+    with ir.InsertionPoint(op), op.location:
+        batch_ops(_with_constants(needed, inside, mapped), mapped, rows.count, unmapped=same)
+    for product in products:
+        with ir.InsertionPoint(product), product.location:
+            row = read_row(mapped[product.results[0]], wrap(rows.index))
+        product.results[0].replace_all_uses_with(row.value)
+        product.erase()
+
+
+def _with_constants(
+    ops: list[ir.Operation], inside: dict[ir.Value, ir.Operation], mapped: Mapped
+) -> list[ir.Operation]:
+    """`ops`, with what they use of the body that is the same in every iteration before them."""
+    ordered: dict[ir.Value, ir.Operation] = {}
+
+    def add(inner: ir.Operation) -> None:
+        if inner.results[0] in ordered:
+            return
+        for value in inner.operands:
+            if value in inside and value not in mapped:
+                add(inside[value])
+        ordered[inner.results[0]] = inner
+
+    for inner in ops:
+        add(inner)
+    return list(ordered.values())
+
+
+@register
+@dataclass(frozen=True)
+class HoistProductsPass(Pass):
+    """Take products out of a loop: ``rows[i] @ w`` in every iteration becomes one product ``rows @ w`` before it.
+
+    What leads from the row to the product is mapped over all rows. Left alone where there are more rows than
+    iterations, where a bound on the memory of the loop is given, or where the stacked values would be large.
+    Example: tests/filecheck/passes/hoist_products.mlir
+    """
+
+    name: ClassVar[str] = "nabla-hoist-products"
+
+    def run(self, module: ir.Operation) -> None:
+        changed = [hoist_products(op) for op in nested(module) if op.name == "stablehlo.while"]
+        if not any(changed):
+            return
+        for block in blocks_of(module):
+            simplify_block(block)
