@@ -1,27 +1,34 @@
-"""Prepared Hessian-vector products against a jitted jax.linearize of the gradient, and jax.vmap of it, in one run.
+"""Prepared Hessian-vector products against JAX's and PyTorch's: from scratch, linearised, and in blocks, in one run.
 
 usage: python bench/prepared.py [--only NAME ...] [--quick] [--out FOLDER]
-Writes prepared.json and prepared.png. Times are those of arrays on the device; a block is timed per column.
+Writes prepared.json and prepared.png. Times are those of arrays on the device; a block is timed per column. JAX's side
+of `update` and `apply` is a jitted jax.linearize of the gradient, of a block jax.vmap of that; its `hvp` is a jitted jvp
+of the gradient. PyTorch's are those of torch.func, if PyTorch is installed.
 """
 
 from __future__ import annotations
 
+import functools
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from frameworks import jax_framework, nabla
-from measuring import console, direction, draw, flat, geometric_mean, interleaved, parse, relative_error, save
+from frameworks import jax_framework, jax_functions, nabla
+from measuring import HERE, console, direction, draw, flat, geometric_mean, interleaved, parse, relative_error, save
 from rich.table import Table
+from torch_peer import is_installed, torch_calls
 from workload import Workload
 
 BLOCKS = (4, 16, 64)
-ROWS = ("update", "apply", *(f"block {n}" for n in BLOCKS))
+ROWS = ("value", "gradient", "hvp", "update", "apply", *(f"block {n}" for n in BLOCKS))
 LARGEST = 1 << 18  # elements of x up to which blocks are timed
+Calls = dict[str, Callable[[], Any]]
 
 
 @dataclass
@@ -30,98 +37,145 @@ class Result:
 
     title: str
     times: dict[str, dict[str, float]]
-    error: float
+    errors: dict[str, float]
+    compile: dict[str, float]
     state_bytes: int
     jax_residual_bytes: int
-    compile: dict[str, float]
+    peak_bytes: int
     artifact: int
+    first: float
 
     def ours(self, row: str) -> float:
         """Our time with the driver that the artifact chooses."""
         return self.times[row]["nabla"]
 
-    def ratio(self, row: str) -> float:
-        """Our time over JAX's."""
-        return self.times[row]["nabla"] / self.times[row]["jax"]
+    def ratio(self, row: str, peer: str = "jax") -> float | None:
+        """Our time over that of a peer, where both were measured."""
+        sides = self.times.get(row, {})
+        return sides["nabla"] / sides[peer] if {"nabla", peer} <= set(sides) else None
 
 
-def measure(workload: Workload, quick: bool) -> Result:
-    """Builds both sides, compares one product, and times them in turns."""
-    import jax
-
-    import nabla_mlir as nm
-    from nabla_mlir import runtime
-
+def measure(workload: Workload, quick: bool, out: Path) -> Result:
+    """Builds all sides, compares their products, and times them in turns."""
     args = workload.inputs()
     v = direction(args[0])
     blocks = BLOCKS if flat(args[0]).size <= LARGEST else ()
     columns = {n: jax.tree.map(lambda a, n=n: np.stack([a * (i + 1) for i in range(n)]), v) for n in blocks}
+    path = out / f"{workload.name}.prepared.vmfb"
+    ours, cost, seconds = _ours(workload, args, v, columns, path)
+    theirs, linear, jax_seconds = _jax(workload, args, v, columns)
+    sides = {"nabla": ours, "jax": theirs}
+    if is_installed():
+        sides["torch"] = torch_calls(workload.function, args, v)
+    wanted = flat(theirs["hvp"]())
+    errors = {s: relative_error(flat(jax.tree.map(np.asarray, calls["apply"]())), wanted) for s, calls in sides.items()}
+    times = {}
+    for row in ROWS:
+        calls = {side: made[row] for side, made in sides.items() if row in made}
+        count = int(row.split()[1]) if row.startswith("block") else 1
+        if calls:
+            times[row] = {side: t / count for side, t in interleaved(calls, quick).items()}
+    first = min(float(subprocess.run([sys.executable, HERE / "first.py", path], check=True, capture_output=True,
+                                     text=True).stdout) for _ in range(3))  # fmt: skip
+    kept = sum(a.nbytes for a in jax.tree.leaves(linear))
+    return Result(workload.title, times, errors, {"nabla": seconds, "jax": jax_seconds}, cost["apply"].state_bytes, kept,
+                  cost["update"].peak_bytes, path.stat().st_size, first)  # fmt: skip
 
-    start = time.perf_counter()
-    calls: dict[str, dict[str, Callable[[], Any]]] = {
-        row: {} for row in ("update", "apply", *(f"block {n}" for n in blocks))
-    }
+
+def _ours(
+    workload: Workload, args: tuple[Any, ...], v: Any, columns: dict[int, Any], path: Path
+) -> tuple[Calls, Any, float]:
+    """One artifact for each size of a block; the others entry points are those of the first."""
+    import nabla_mlir as nm
+    from nabla_mlir import runtime
+
+    calls: Calls = {}
     function = workload.function(nabla())
     put = lambda tree: jax.tree.map(lambda a: runtime.Array.from_numpy(a, device), tree)  # noqa: E731
-    for n in blocks or (1,):
-        entries = ("update", "apply", "apply_block") if blocks else ("update", "apply")
+    for n in columns or (1,):
+        start = time.perf_counter()
+        entries = ["update", "apply", *(["apply_block"] if columns else [])]
+        entries += [] if calls else ["value", "gradient", "apply_at"]
         stage = nm.hvp_module(function, *args, block=n, entry_points=entries)
         compiled = stage.compile(nm.CPU("host"), cache=False)
         device = runtime.device(compiled.driver)
-        at, t = put(args), put(v)
-        update, apply = compiled.entry("update"), compiled.entry("apply")
-        update(*at)
-        if n == (blocks or (1,))[0]:
-            seconds = {"nabla": time.perf_counter() - start}
-            calls["update"]["nabla"] = lambda update=update, at=at: update(*at)
-            calls["apply"]["nabla"] = lambda apply=apply, t=t: apply(t)
-            cost, size = stage.cost()["apply"], len(compiled.vmfb)
-        if blocks:
-            block, many = compiled.entry("apply_block"), put(columns[n])
-            calls[f"block {n}"]["nabla"] = lambda block=block, many=many: block(many)
-    product = flat(calls["apply"]["nabla"]())
+        at, t, entry = put(args), put(v), compiled.entry
+        entry("update")(*at)
+        if not calls:
+            seconds, cost = time.perf_counter() - start, stage.cost()
+            compiled.save(path)
+            given = {"value": at, "gradient": at, "apply_at": (at[0], t, *at[1:]), "update": at, "apply": (t,)}
+            for name, inputs in given.items():
+                row = "hvp" if name == "apply_at" else name
+                calls[row] = functools.partial(entry(name), *inputs)
+        if columns:
+            calls[f"block {n}"] = functools.partial(entry("apply_block"), put(columns[n]))
+    return calls, cost, seconds
 
+
+def _jax(workload: Workload, args: tuple[Any, ...], v: Any, columns: dict[int, Any]) -> tuple[Calls, Any, float]:
+    """The same by JAX; also its linearisation, and the time to compile that and its product."""
+
+    def ready(call: Callable[..., Any], *inputs: Any) -> Any:
+        return jax.block_until_ready(call(*inputs))
+
+    function = workload.function(jax_framework())
+    x, t, rest = (jax.tree.map(jax.device_put, tree) for tree in (args[0], v, args[1:]))
     start = time.perf_counter()
-    theirs = workload.function(jax_framework())
-    x, tangent, rest = (jax.tree.map(jax.device_put, tree) for tree in (args[0], v, args[1:]))
-    linearize = jax.jit(lambda x, *rest: jax.linearize(jax.value_and_grad(lambda y: theirs(y, *rest)), x))
-    _, linear = jax.block_until_ready(linearize(x, *rest))
+    linearize = jax.jit(lambda x, *rest: jax.linearize(jax.value_and_grad(lambda y: function(y, *rest)), x))
+    _, linear = ready(linearize, x, *rest)
     push = jax.jit(lambda linear, t: linear(t)[1])
-    jax.block_until_ready(push(linear, tangent))
-    seconds["jax"] = time.perf_counter() - start
-    calls["update"]["jax"] = lambda: jax.block_until_ready(linearize(x, *rest))
-    calls["apply"]["jax"] = lambda: jax.block_until_ready(push(linear, tangent))
+    ready(push, linear, t)
+    seconds = time.perf_counter() - start
+    partial = functools.partial
+    calls: Calls = {"update": partial(ready, linearize, x, *rest), "apply": partial(ready, push, linear, t)}
+    for name, f in jax_functions(workload).items():
+        inputs = (x, t, *rest) if name == "hvp" else (x, *rest)
+        calls[name] = partial(ready, jax.jit(f), *inputs)
     mapped = jax.jit(lambda linear, ts: jax.vmap(lambda t: linear(t)[1])(ts))
-    for n in blocks:
-        many = jax.tree.map(jax.device_put, columns[n])
-        calls[f"block {n}"]["jax"] = lambda many=many: jax.block_until_ready(mapped(linear, many))
-    error = relative_error(product, flat(push(linear, tangent)))
-    times = {row: interleaved(sides, quick) for row, sides in calls.items()}
-    for n in blocks:
-        times[f"block {n}"] = {side: t / n for side, t in times[f"block {n}"].items()}
-    kept = sum(a.nbytes for a in jax.tree.leaves(linear))
-    return Result(workload.title, times, error, cost.state_bytes, kept, seconds, size)
+    for n, trees in columns.items():
+        calls[f"block {n}"] = partial(ready, mapped, linear, jax.tree.map(jax.device_put, trees))
+    return calls, linear, seconds
+
+
+# ---------------------------------------------------------------- what is shown
 
 
 def report(results: list[Result]) -> None:
-    """The table: our time and its ratio to JAX for each row."""
+    """The tables: our times and their ratios to JAX, to PyTorch if it was there, and what it costs to get there."""
+    _ratios(results, "jax", "Time in µs (blocks: per column), and ratio to JAX (less is better)")
+    if any("torch" in sides for r in results for sides in r.times.values()):
+        _ratios(results, "torch", "Time in µs, and ratio to torch.func on the CPU (less is better)")
+    else:
+        console.print(
+            "[dim]torch.func: skipped, PyTorch is not installed (pip install 'nabla-mlir[bench-torch]')[/dim]"
+        )
     table = Table(
-        title="Prepared HVP: time in µs (blocks: per column), ratio to JAX (less is better)", title_justify="left"
+        title="Cost: bytes, and seconds to compile and from a file to the first product", title_justify="left"
     )
-    for column in ("", *(c for row in ROWS for c in (row, "")), "state", "JAX's", "compile s", "JAX's", "bytes"):
+    for column in ("", "state", "JAX's residuals", "peak", "artifact", "compile", "JAX compile", "first"):
         table.add_column(column, justify="right" if table.columns else "left")
     for r in results:
-        cells = [
-            c
-            for row in ROWS
-            for c in ((f"{r.ours(row) * 1e6:,.1f}", f"{r.ratio(row):.2f}") if row in r.times else ("", ""))
-        ]
-        table.add_row(r.title, *cells, f"{r.state_bytes:,}", f"{r.jax_residual_bytes:,}", f"{r.compile['nabla']:.1f}",
-                      f"{r.compile['jax']:.1f}", f"{r.artifact:,}")  # fmt: skip
-    means = [
-        c for row in ROWS for c in ("", f"{geometric_mean([r.ratio(row) for r in results if row in r.times]):.2f}")
-    ]
-    table.add_row("[bold]geometric mean[/bold]", *means)
+        sizes = [f"{n:,}" for n in (r.state_bytes, r.jax_residual_bytes, r.peak_bytes, r.artifact)]
+        table.add_row(r.title, *sizes, f"{r.compile['nabla']:.1f}", f"{r.compile['jax']:.1f}", f"{r.first:.3f}")
+    console.print(table)
+
+
+def _ratios(results: list[Result], peer: str, title: str) -> None:
+    table = Table(title=title, title_justify="left")
+    rows = [row for row in ROWS if any(r.ratio(row, peer) is not None for r in results)]
+    for column in ("", *(c for row in rows for c in (row, ""))):
+        table.add_column(column, justify="right" if table.columns else "left")
+    for r in results:
+        cells = []
+        for row in rows:
+            ratio = r.ratio(row, peer)
+            cells += ["", ""] if ratio is None else [f"{r.ours(row) * 1e6:,.1f}", f"{ratio:.2f}"]
+        table.add_row(r.title, *cells)
+    found = [[x for r in results if (x := r.ratio(row, peer)) is not None] for row in rows]
+    table.add_row(
+        "[bold]geometric mean[/bold]", *(c for ratios in found for c in ("", f"{geometric_mean(ratios):.2f}"))
+    )
     console.print(table)
 
 
@@ -131,19 +185,17 @@ def main() -> int:
     results = []
     for workload in (w for w in chosen if not w.mapped):  # a map of small Hessians is not one product
         with console.status(f"{workload.title} ..."), jax.enable_x64(workload.is_wide()):
-            results.append(measure(workload, options.quick))
+            results.append(measure(workload, options.quick, options.out))
         r = results[-1]
-        console.print(
-            f"{r.title}: apply {r.ours('apply') * 1e6:,.1f} µs, ratio {r.ratio('apply'):.2f}, error {r.error:.1e}"
-        )
+        console.print(f"{r.title}: apply {r.ours('apply') * 1e6:,.1f} µs, ratio {r.ratio('apply'):.2f}, "
+                      f"error {r.errors['nabla']:.1e}")  # fmt: skip
     report(results)
     save(options.out / "prepared.json", {"results": [asdict(r) for r in results]})
-    ratios = {row: [r.ratio(row) if row in r.times else None for r in results] for row in ROWS}
-    label = "time / time of jax.jit of jax.linearize (less is better)"
-    draw([r.title for r in results], ratios, label, options.out / "prepared.png")
-    wrong = [r for r in results if not r.error < 1e-3]
-    for r in wrong:
-        console.print(f"[bold red]WRONG[/bold red] {r.title}: the product differs from JAX's by {r.error:.1e}")
+    ratios = {row: [r.ratio(row) for r in results] for row in ROWS if row not in ("value", "gradient")}
+    draw([r.title for r in results], ratios, "time / JAX's (less is better)", options.out / "prepared.png")
+    wrong = [(r, side, e) for r in results for side, e in r.errors.items() if not e < 1e-3]
+    for r, side, e in wrong:
+        console.print(f"[bold red]WRONG[/bold red] {r.title}: the product of {side} differs from JAX's by {e:.1e}")
     return 1 if wrong else 0
 
 

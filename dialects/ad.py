@@ -15,12 +15,13 @@ def _i64s(values: Sequence[int]) -> ir.Attribute:
     return ir.DenseI64ArrayAttr.get(list(values), context())
 
 
-def _differentiable(type: ir.Type) -> bool:
+def is_differentiable_type(type: ir.Type) -> bool:
+    """Whether a tensor of this type can have a derivative."""
     return is_differentiable(shape_and_dtype(type)[1])
 
 
-class _Derivative(RegionOp):
-    """What jvp and vjp share: `wrt` names the active arguments, `of` the differentiated results."""
+class Differentiated(RegionOp):
+    """An operation that names its active arguments in `wrt` and its differentiated results in `of`."""
 
     @property
     def wrt(self) -> tuple[int, ...]:
@@ -31,6 +32,10 @@ class _Derivative(RegionOp):
     def of(self) -> tuple[int, ...]:
         """The indices of the results that are differentiated."""
         return self.integers("of")
+
+
+class _Derivative(Differentiated):
+    """What jvp and vjp share."""
 
     @property
     def primals(self) -> list[ir.Value]:
@@ -65,7 +70,7 @@ class _Derivative(RegionOp):
             for i in indices:
                 self.require(0 <= i < len(types), f"indices below {len(types)} in '{word}', got {i}")
                 self.require(
-                    _differentiable(types[i]), f"a floating-point type at each index of '{word}', got {types[i]}"
+                    is_differentiable_type(types[i]), f"a floating-point type at each index of '{word}', got {types[i]}"
                 )
         return [arguments[i] for i in self.wrt], [returned[i] for i in self.of]
 

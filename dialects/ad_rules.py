@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.ad import types_text
+from nabla_mlir.dialects.ad import Differentiated, is_differentiable_type, types_text
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import RegionOp
-from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.errors import VerifyError
 
 RECUR = "ad.recur"
@@ -45,22 +44,12 @@ class RuleOp(RegionOp):
             )
 
 
-class _CustomOp(RuleOp):
+class _CustomOp(RuleOp, Differentiated):
     @property
     def label(self) -> str:
         """The name by which `ad.recur` refers to this operation from inside its rules."""
         self.require("name" in self.op.attributes, "the attribute 'name'")
         return str(ir.StringAttr(self.op.attributes["name"]).value)
-
-    @property
-    def wrt(self) -> tuple[int, ...]:
-        """The indices of the operands that have derivatives."""
-        return self.integers("wrt")
-
-    @property
-    def of(self) -> tuple[int, ...]:
-        """The indices of the results that have derivatives."""
-        return self.integers("of")
 
     def _verify_custom(self) -> tuple[Types, Types, Types, Types]:
         operands, results = self.verify_regions()
@@ -68,7 +57,7 @@ class _CustomOp(RuleOp):
         for word, indices, types in (("wrt", self.wrt, operands), ("of", self.of, results)):
             fits = list(indices) == sorted({i for i in indices if 0 <= i < len(types)})
             self.require(fits, f"rising indices below {len(types)} in '{word}', got {list(indices)}")
-            wrong = [types[i] for i in indices if not is_differentiable(shape_and_dtype(types[i])[1])]
+            wrong = [types[i] for i in indices if not is_differentiable_type(types[i])]
             self.require(not wrong, f"floating-point types at '{word}', got {types_text(wrong)}")
         self.verify_types("primal", operands, results)
         return operands, results, [operands[i] for i in self.wrt], [results[i] for i in self.of]

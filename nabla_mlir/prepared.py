@@ -22,6 +22,7 @@ from nabla_mlir.checks import check_linear_map
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.ops.cost import written_by
 from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.regions import emit_call
 from nabla_mlir.ops.tensor import Tensor, full
@@ -44,6 +45,7 @@ from nabla_mlir.transforms.linear import pullback, pushed
 from nabla_mlir.transforms.vectorize import vmap
 
 BLOCK = 16  # columns of `apply_block`
+_SMALL = 1 << 16  # bytes of a result below which the operation costs more than the work
 _INTO = ("update", "apply", "apply_block", "apply_transposed", "apply_transposed_block")  # also as NAME_into
 
 
@@ -204,7 +206,7 @@ def _module(
     family: Family, names: list[str], x: Any, data: tuple[Any, ...], block: int, limit: int | None,
     entry_points: Sequence[str],
 ) -> Prepared:  # fmt: skip
-    methods = _Methods(family, names, x, data, block, limit)
+    methods = Methods(family, names, x, data, block, limit)
     made = methods.all()
     unknown = [n for n in entry_points if n not in made]
     if unknown:
@@ -221,7 +223,7 @@ def load_prepared(source: Any, maker: str, point: tuple[Any, ...], target: str |
     return module_of(source if isinstance(source, Compiled) else source.compile(target))
 
 
-class _Methods:
+class Methods:
     """The entry points of a prepared product, from its two halves."""
 
     def __init__(self, family: Family, names: list[str], x: Any, data: tuple[Any, ...], block: int, limit: int | None):
@@ -264,6 +266,18 @@ class _Methods:
     def kept(self) -> tuple[str, ...]:
         """The names of the state that a product reads."""
         return tuple(n for n in self.state if not n.startswith("point"))
+
+    @functools.cached_property
+    def together(self) -> bool:
+        """Whether the products of a block are faster as one batch than one after the other.
+
+        They are where what they share, the state, is more than what each of them writes: there matrices times vectors
+        become products of two matrices. They are where the work is so small that the number of operations counts.
+        Elsewhere the batch only makes intermediate results larger than the cache: with 16 columns a recurrent network
+        takes 380 µs for each as a batch, and 52 one after the other; a residual block 3000 and 2000.
+        """
+        size, count = written_by(op.operation for op in self.split.rest.regions[0].blocks[0].operations)
+        return self.split.nbytes > size or size * self.block <= _SMALL * count
 
     def products(self, state: dict[str, Tensor], vs: Sequence[Any]) -> tuple[Any, ...]:
         """The products with the vectors, from the state."""
@@ -308,7 +322,8 @@ class _Methods:
         for k, (name, like) in enumerate(zip(("apply", "apply_transposed"), self.likes, strict=False)):
             word = ("The product with a vector", "The product of the transposed matrix with a vector")[k]
             one = lambda state, v, k=k: self.apply(state, v, k)  # noqa: E731
-            many = lambda state, vs, k=k: vmap(lambda v: self.apply(state, v, k))(vs)  # noqa: E731
+            several = vmap if self.together else _one_by_one
+            many = lambda state, vs, k=k, f=several: f(lambda v: self.apply(state, v, k))(vs)  # noqa: E731
             columns = pytree_map(lambda s: Spec((self.block, *s.shape), s.dtype), like)
             methods += [
                 Method(name, one, {v_name: like}, kept, doc=f"{word} at the point of the last update."),
@@ -374,6 +389,18 @@ def pytree_map(function: Callable[[Any], Any], tree: Any) -> Any:
     """The tree with the function applied to each leaf."""
     leaves, spec = pytree.flatten(tree)
     return pytree.unflatten(spec, [function(leaf) for leaf in leaves])
+
+
+def _one_by_one(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function of each element along a leading axis, written out: the copies share their code."""
+
+    def each(vs: Any) -> Any:
+        leaves, spec = pytree.flatten(vs)
+        columns = [pytree.unflatten(spec, [x[i] for x in leaves]) for i in range(leaves[0].shape[0])]
+        results = [pytree.flatten(function(v)) for v in columns]
+        return pytree.unflatten(results[0][1], [nnp.stack(parts) for parts in zip(*(r[0] for r in results), strict=True)])
+
+    return each
 
 
 def _zeros(like: Any) -> Any:

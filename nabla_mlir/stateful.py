@@ -56,7 +56,7 @@ def assemble(state: State, methods: Sequence[Method]) -> tuple[ir.Module, tuple[
     known: dict[Callable[..., Any], tuple[ir.Module, Entry]] = {}  # both forms of a method have one function
     for method in methods:
         if method.function not in known:
-            known[method.function] = _trace(method, state)
+            known[method.function] = traced_method(method, state)
         traced, entry = known[method.function]
         entries.append(_with_storage(replace(entry, name=method.name, doc=method.doc)) if method.into else entry)
         with context(), ir.Location.unknown(), ir.InsertionPoint(module.body):
@@ -70,7 +70,7 @@ def assemble(state: State, methods: Sequence[Method]) -> tuple[ir.Module, tuple[
     return module, tuple(entries)
 
 
-def _trace(method: Method, state: State) -> tuple[ir.Module, Entry]:
+def traced_method(method: Method, state: State) -> tuple[ir.Module, Entry]:
     """The lowered function of a method, whose first arguments are what it reads and last results what it writes."""
     leaves, in_spec = pytree.flatten(tuple(method.args.values()))
     inputs = [as_spec(leaf) for leaf in leaves]

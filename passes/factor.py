@@ -1,6 +1,7 @@
 """Factors of known values brought together: in ``(v * a) * b - v * c`` with known a, b, c only ``v * (a * b - c)`` is left.
 
-What depends on unknown values elementwise and linearly is written as a sum of unknown values times known factors.
+What depends on unknown values elementwise and linearly, known choices included, is written as a sum of unknown values
+times known factors.
 The factors are computed early and stored as one; only the sum is computed late. As in any reassociation the rounding
 changes.
 """
@@ -16,7 +17,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.locations import named
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
-from nabla_mlir.ops.elementwise import add, divide, multiply, subtract
+from nabla_mlir.ops.elementwise import add, divide, multiply, select, subtract
 from nabla_mlir.ops.registry import REGISTRY, OpDef
 from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of, wrap
@@ -119,8 +120,27 @@ def _added(binary: OpDef) -> Callable[[ir.Operation, dict[ir.Value, Terms], Divi
     return rule
 
 
+def _select(op: ir.Operation, found: dict[ir.Value, Terms], division: Division) -> Terms | None:
+    """A known choice of two sums, or of a sum and zeros, is the sum with chosen factors."""
+    predicate, *branches = op.operands
+    if predicate in division.unknown:
+        return None
+    sides: list[Terms] = []
+    for branch in branches:
+        if branch not in division.unknown and splat_of(wrap(branch)) != 0:
+            return None
+        sides.append(_terms(branch, found) if branch in division.unknown else {})
+    if all(factor is None for side in sides for factor in side.values()):
+        return None  # the predicate is smaller than the factor that would stand for it
+    new: Terms = {}
+    for value in {**sides[0], **sides[1]}:
+        chosen = [_factor(s[value], value) if value in s else full_like(wrap(value), 0) for s in sides]
+        new[value] = select(wrap(predicate), *chosen)
+    return new
+
+
 _RULES = {
-    "stablehlo.multiply": _multiply, "stablehlo.divide": _divide, "stablehlo.negate": _negate,
+    "stablehlo.select": _select, "stablehlo.multiply": _multiply, "stablehlo.divide": _divide, "stablehlo.negate": _negate,
     "stablehlo.add": _added(add), "stablehlo.subtract": _added(subtract),
 }  # fmt: skip
 

@@ -47,6 +47,7 @@ class Division:
       unknown: the values that do.
       late: the operations that read unknown values, and are not divided themselves.
       parts: the operations with regions that are divided.
+      twice: late operations with known results, and the indices of the others: they run early too, for what is known.
       within: the divided operations around a value in the regions of one, the outermost first.
 
     Operations are known by their first result: the hash of an operation changes with its operands.
@@ -55,6 +56,7 @@ class Division:
     unknown: set[ir.Value]
     late: set[ir.Value] = field(default_factory=set)
     parts: dict[ir.Value, Loop | Choice] = field(default_factory=dict)
+    twice: dict[ir.Value, tuple[int, ...]] = field(default_factory=dict)
     within: dict[ir.Value, tuple[ir.Value, ...]] = field(default_factory=dict)
 
     def is_late(self, op: ir.Operation) -> bool:
@@ -101,17 +103,38 @@ def _divide(ops: Iterable[ir.Operation], division: Division, regions: bool = Tru
             part = _divide_choice(op, division)
         if part is None:
             division.late.add(op.results[0])
-            division.unknown.update(op.results)
+            unknown = _unknown_results(op, division)
+            division.unknown.update(op.results[i] for i in unknown)
+            if len(unknown) < len(op.results):
+                division.twice[op.results[0]] = unknown
         else:
             division.parts[op.results[0]] = part
             division.unknown.update(op.results[i] for i in part.unknown)
 
 
+def _unknown_results(op: ir.Operation, division: Division) -> tuple[int, ...]:
+    """Those of an operation that is not divided: not the carries of a loop that runs as long without the others."""
+    if op.name == "stablehlo.while":
+        unknown = _unknown_carries(op, division)
+        tests, ops, _ = body_of(op.regions[0])
+        decisive = {v for test in ops for v in reads_of(test)}
+        if not any(tests[i] in decisive for i in unknown) and not decisive & division.unknown:
+            return unknown
+    elif op.name in CHOICES and op.operands[0] not in division.unknown:
+        return _divide_choice(op, division).unknown
+    return tuple(range(len(op.results)))
+
+
 def _divide_loop(op: ir.Operation, division: Division) -> Loop | None:
-    """A fixed point over the body. None for a loop of no, or of unknown length: there is no tape for it."""
+    """None for a loop of no, or of unknown length: there is no tape for it."""
     counter = find_counter(op)
     if counter is None or counter.trips == 0:
         return None
+    return Loop(counter, _unknown_carries(op, division))
+
+
+def _unknown_carries(op: ir.Operation, division: Division) -> tuple[int, ...]:
+    """The carries that depend on unknown values: a fixed point over the body."""
     arguments, ops, returned = body_of(op.regions[1])
     unknown = {i for i, init in enumerate(op.operands) if init in division.unknown}
     while True:
@@ -119,7 +142,7 @@ def _divide_loop(op: ir.Operation, division: Division) -> Loop | None:
         _divide(ops, division)
         grown = unknown | {i for i, value in enumerate(returned) if value in division.unknown}
         if grown == unknown:
-            return Loop(counter, tuple(sorted(unknown)))
+            return tuple(sorted(unknown))
         unknown = grown
 
 
@@ -207,6 +230,8 @@ def choose(needed: Sequence[ir.Value], division: Division, price: Price) -> Resi
         if cost is None or op is None:
             continue
         for operand in reads_of(op):
+            if operand in division.unknown:
+                continue  # of what runs late in any case
             if operand not in nodes:
                 nodes[operand] = _add_value(network, operand, division)
                 work.append(operand)
@@ -231,6 +256,8 @@ def _price_of(value: ir.Value, division: Division, price: Price) -> int | None:
     op = made_by(value)
     if op is None:
         return 0 if is_counter(value, division) else None
+    if op.results[0] in division.twice:
+        return 0
     if division.part(op) is not None:
         return None
     again = price(op)

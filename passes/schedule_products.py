@@ -9,7 +9,7 @@ import numpy as np
 from iree.compiler import ir
 from iree.compiler.dialects import arith, linalg
 
-from nabla_mlir.dialects.builder import Val, cut, full, reshape, transpose
+from nabla_mlir.dialects.builder import Val, cut, dot, full, reshape, swap, transpose
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.dialects.types import shape_and_dtype
@@ -19,6 +19,8 @@ from nabla_mlir.passes.schedule_tiles import SMALL, Tiles, columns_times_vector,
 
 # As many vectors at once as accumulators fit registers.
 _VECTORS = 4
+# 16x512 times the transposed 20000x512 takes 4.4 ms as it is, and 1.8 with the factors swapped.
+_FEW_ROWS = 32
 
 
 def schedule_products(ops: Sequence[ir.Operation], vector_bytes: int) -> None:
@@ -98,6 +100,11 @@ class MatrixMatrix:
         rows, columns, length = left[1 - lc], right[1 - rc], left[lc]
         tiles = matrix_product(rows, columns, length, vector_bytes // dtype.itemsize)
         if tiles is None or rows * columns * length < SMALL:
+            return
+        if self.axes == (1, 1) and rows <= _FEW_ROWS and columns >= 8 * rows:
+            # To turn the right factor would take longer than the product: IREE's own of the factors swapped is faster.
+            with ir.InsertionPoint(self.op), self.op.location:
+                _replace(self.op, swap(dot(rhs, swap(lhs), ([1], [0]))))
             return
         with ir.InsertionPoint(self.op), self.op.location:
             apart = bool(places_of_broadcasts(self.op.results[0]))

@@ -21,6 +21,8 @@ SMALL = 1 << 11
 _FEW = 4
 # Elements of the first factor that a workgroup reads again and again.
 _CACHE = 1 << 17
+# Elements of a second factor that comes from memory: sixteen rows at a time read it half as often as eight.
+_LARGE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,18 @@ def matrix_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | 
     tall = largest_divisor(rows, 8 if width > lanes else 16)
     if tall < _FEW:
         tall = 8
+    streamed = columns * length > _LARGE and width > lanes and rows % 16 == columns % width == 0
+    if streamed:
+        tall = 16
     groups, strips = _groups(rows * columns * length // 8), -(-columns // width)
     share = rows if strips >= groups else -(-rows * strips // groups)
     share = _even_share(rows, max(tall, min(share, _CACHE // length)), tall)
-    # Rows that are left over take several steps at once better, others one.
-    step = 1 if share % tall == 0 else next((n for n in (4, 3, 2, *range(5, 33)) if length % n == 0), 1)
+    # Rows that are left over take several steps at once better, and so does a factor from memory; others one.
+    step = 1
+    if streamed:
+        step = largest_divisor(length, 8)
+    elif share % tall:
+        step = next((n for n in (4, 3, 2, *range(5, 33)) if length % n == 0), 1)
     return Tiles((share, width * max(1, strips // groups), 0), (tall, width, 0), (0, 0, step))
 
 

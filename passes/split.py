@@ -18,6 +18,7 @@ from nabla_mlir.errors import PassError
 from nabla_mlir.ops.elementwise import add, compare
 from nabla_mlir.ops.regions import body_of, emit_case, emit_while
 from nabla_mlir.ops.registry import clone_op
+from nabla_mlir.ops.shape import concatenate, reshape, slice_
 from nabla_mlir.ops.tapes import INDEX, count_at, read_row, write_row
 from nabla_mlir.ops.tensor import Tensor, full, wrap
 from nabla_mlir.passes.base import Pass, register
@@ -88,7 +89,9 @@ def split_function(
 
 def _copy(func: ir.Operation) -> ir.Operation:
     with ir.InsertionPoint.after(func):
-        return func.clone().operation
+        copy = func.clone().operation
+    merge_duplicates(copy.regions[0].blocks[0])  # what is computed twice would be stored twice
+    return copy
 
 
 def _unknown(func: ir.Operation, known: Sequence[int]) -> list[ir.Value]:
@@ -129,9 +132,10 @@ def _divided(source: ir.Operation, known: Sequence[int], max_residual_bytes: int
         )
     early = [i for i, v in enumerate(outs) if v not in division.unknown]
     late = [i for i, v in enumerate(outs) if v in division.unknown]
-    halves = _Halves(division, residuals)
+    boxes = _boxes(residuals.stored, division)
+    halves = _Halves(division, residuals, boxes)
     name = func.attributes["sym_name"].value
-    kept = residuals.stored
+    kept = [box.key for box in boxes]
 
     def run_known(values: Sequence[ir.Value]) -> list[ir.Value]:
         mapping = ChainMap(dict(zip([arguments[i] for i in known], values, strict=True)))
@@ -176,25 +180,79 @@ def _residuals(ops: Sequence[ir.Operation], division: Division, limit: int | Non
 
 
 @dataclass(frozen=True)
+class _Box:
+    """Stored values of one type in the same region, as one value: stacked along a first axis if there are several.
+
+    One tape for many values is one buffer: the code of a loop has few of them. Mappings have a box by its first member.
+    """
+
+    members: tuple[ir.Value, ...]
+    around: tuple[ir.Value, ...]  # the divided operations that the members stand in, the outermost first
+
+    @property
+    def key(self) -> ir.Value:
+        """What stands for the box in a mapping."""
+        return self.members[0]
+
+    @property
+    def axis(self) -> int:
+        """Where the rows of a tape of boxes are counted."""
+        return int(len(self.members) > 1)
+
+    def packed(self, values: Mapping, op: ir.Operation) -> Tensor | None:
+        """The box behind the region of `op` that has computed `values`; None if there is nothing of it."""
+        if self.around[-1] != op.results[0]:
+            return wrap(values[self.key]) if self.key in values else None
+        found = [wrap(values[v]) if v in values else None for v in self.members]
+        if all(x is None for x in found):
+            return None
+        shape, dtype = shape_and_dtype(self.key.type)
+        parts = [full(shape, 0, dtype) if x is None else x for x in found]
+        if not self.axis:
+            return parts[0]
+        return concatenate(*(reshape(x, shape=(1, *shape)) for x in parts), dimension=0)
+
+    def unpacked(self, box: Tensor, op: ir.Operation) -> dict[ir.Value, ir.Value]:
+        """What stands for the box inside `op`: its members, if that is where they stand."""
+        if not self.axis or self.around[-1] != op.results[0]:
+            return {self.key: box.value}
+        shape = box.shape[1:]
+        zeros, ones = [0] * len(shape), [1] * len(shape)
+        rows = [slice_(box, start_indices=(i, *zeros), limit_indices=(i + 1, *shape), strides=(1, *ones))
+                for i in range(len(self.members))]  # fmt: skip
+        return {v: reshape(row, shape=shape).value for v, row in zip(self.members, rows, strict=True)}
+
+
+def _boxes(stored: Sequence[ir.Value], division: Division) -> list[_Box]:
+    found: dict[object, list[ir.Value]] = {}
+    for value in stored:
+        around = division.within.get(value, ())
+        found.setdefault((around, value.type) if around else value, []).append(value)
+    return [_Box(tuple(members), division.within.get(members[0], ())) for members in found.values()]
+
+
+@dataclass(frozen=True)
 class _Halves:
     """Emits both halves of straight-line code, extending a mapping from its values to their copies."""
 
     division: Division
     residuals: Residuals
+    boxes: Sequence[_Box]
 
     def known(self, ops: Iterable[ir.Operation], mapping: Mapping) -> None:
         """What is known; a stored value in the region of an operation is mapped to its tape or slot behind that."""
         for op in ops:
             part = self.division.part(op)
-            if self.division.is_late(op):
+            unknown = part.unknown if part else self.division.twice.get(op.results[0]) if len(op.results) else None
+            if unknown is None and self.division.is_late(op):
                 continue
             with named("split", op.location):
-                if isinstance(part, Loop):
-                    self._known_loop(op, part, mapping)
-                elif isinstance(part, Choice):
-                    self._known_choice(op, part, mapping)
-                else:
+                if unknown is None:
                     clone_op(op, mapping)  # type: ignore[arg-type]  # any mutable mapping does
+                elif op.name == "stablehlo.while":
+                    self._known_loop(op, unknown, mapping)
+                else:
+                    self._known_choice(op, unknown, mapping)
 
     def rest(self, ops: Iterable[ir.Operation], mapping: Mapping) -> None:
         """What is not known, and what is computed again; stored values are in the mapping."""
@@ -208,22 +266,22 @@ class _Halves:
                 elif self.division.is_late(op) or any(r in self.residuals.again for r in op.results):
                     clone_op(op, mapping)  # type: ignore[arg-type]
 
-    def stored_in(self, op: ir.Operation) -> list[ir.Value]:
-        """The stored values in the regions of a divided operation."""
-        return [v for v in self.residuals.stored if op.results[0] in self.division.within.get(v, ())]
+    def stored_in(self, op: ir.Operation) -> list[_Box]:
+        """What is stored of the regions of a divided operation."""
+        return [box for box in self.boxes if op.results[0] in box.around]
 
-    def empty(self, value: ir.Value, op: ir.Operation) -> Tensor:
-        """Zeros for what stands behind a divided operation for a stored value in it: a row for each iteration."""
-        around = self.division.within[value]
-        parts = [self.division.parts[o] for o in around[around.index(op.results[0]) :]]
-        shape, dtype = shape_and_dtype(value.type)
-        return full((*(p.counter.trips for p in parts if isinstance(p, Loop)), *shape), 0, dtype)
+    def empty(self, box: _Box, op: ir.Operation) -> Tensor:
+        """Zeros for what stands behind a divided operation for a box in it: a row for each iteration."""
+        parts = [self.division.parts[o] for o in box.around[box.around.index(op.results[0]) :]]
+        shape, dtype = shape_and_dtype(box.key.type)
+        rows = [p.counter.trips for p in parts if isinstance(p, Loop)]
+        return full((*[len(box.members)] * box.axis, *rows, *shape), 0, dtype)
 
-    def _known_loop(self, op: ir.Operation, part: Loop, mapping: Mapping) -> None:
+    def _known_loop(self, op: ir.Operation, unknown: Sequence[int], mapping: Mapping) -> None:
         """The loop over the known carries, which fills a tape for each stored value."""
         tests, test_ops, (predicate,) = body_of(op.regions[0])
         arguments, ops, returned = body_of(op.regions[1])
-        carried = [i for i in range(len(arguments)) if i not in part.unknown]
+        carried = [i for i in range(len(arguments)) if i not in unknown]
         stored, n = self.stored_in(op), len(carried)
 
         def condition(carry: list[Tensor]) -> Tensor:
@@ -235,14 +293,18 @@ class _Halves:
         def body(carry: list[Tensor]) -> list[Tensor]:
             inner = _inside(mapping, [arguments[i] for i in carried], carry[:n])
             self.known(ops, inner)
-            rows = [write_row(t, wrap(inner[v]), carry[n]) for t, v in zip(carry[n + 1 :], stored, strict=True)]
+            rows = []
+            for tape, box in zip(carry[n + 1 :], stored, strict=True):
+                row = box.packed(inner, op)
+                assert row is not None
+                rows.append(write_row(tape, row, carry[n], box.axis))
             return [*(wrap(inner[returned[i]]) for i in carried), add(carry[n], full((), 1, INDEX)), *rows]
 
         inits = [wrap(mapping[op.operands[i]]) for i in carried]
-        tapes = [self.empty(v, op) for v in stored]
+        tapes = [self.empty(box, op) for box in stored]
         results = emit_while([*inits, full((), 0, INDEX), *tapes], condition, body)
         mapping.update((op.results[i], r.value) for i, r in zip(carried, results[:n], strict=True))
-        mapping.update((v, r.value) for v, r in zip(stored, results[n + 1 :], strict=True))
+        mapping.update((box.key, r.value) for box, r in zip(stored, results[n + 1 :], strict=True))
 
     def _rest_loop(self, op: ir.Operation, part: Loop, mapping: Mapping) -> None:
         """The loop over the other carries, which reads the tapes."""
@@ -256,7 +318,8 @@ class _Halves:
             i = carry[0]
             inner = _inside(mapping, [arguments[k] for k in part.unknown], carry[1:])
             inner[counting] = count_at(i, part.counter, wrap(counting).dtype).value
-            inner.update((v, read_row(wrap(mapping[v]), i).value) for v in stored)
+            for box in stored:
+                inner.update(box.unpacked(read_row(wrap(mapping[box.key]), i, box.axis), op))
             self.rest(ops, inner)
             return [add(i, full((), 1, INDEX)), *(wrap(inner[returned[k]]) for k in part.unknown)]
 
@@ -264,9 +327,9 @@ class _Halves:
         results = emit_while([full((), 0, INDEX), *inits], condition, body)[1:]
         mapping.update((op.results[k], r.value) for k, r in zip(part.unknown, results, strict=True))
 
-    def _known_choice(self, op: ir.Operation, part: Choice, mapping: Mapping) -> None:
+    def _known_choice(self, op: ir.Operation, unknown: Sequence[int], mapping: Mapping) -> None:
         """The choice of the known results, and of each stored value: zeros where another branch was taken."""
-        early = [i for i in range(len(op.results)) if i not in part.unknown]
+        early = [i for i in range(len(op.results)) if i not in unknown]
         stored = self.stored_in(op)
         if not early and not stored:
             return
@@ -275,12 +338,14 @@ class _Halves:
             _, ops, returned = body_of(region)
             inner = _inside(mapping)
             self.known(ops, inner)
-            kept = [wrap(inner[v]) if v in inner else self.empty(v, op) for v in stored]
+            packed = ((box, box.packed(inner, op)) for box in stored)
+            kept = [self.empty(box, op) if x is None else x for box, x in packed]
             return [*(wrap(inner[returned[i]]) for i in early), *kept]
 
         index = wrap(mapping[op.operands[0]])
         results = emit_case(index, [functools.partial(branch, region) for region in op.regions])
-        mapping.update((v, r.value) for v, r in zip([*(op.results[i] for i in early), *stored], results, strict=True))
+        values = [*(op.results[i] for i in early), *(box.key for box in stored)]
+        mapping.update((v, r.value) for v, r in zip(values, results, strict=True))
 
     def _rest_choice(self, op: ir.Operation, part: Choice, mapping: Mapping) -> None:
         """The choice of the other results."""
@@ -288,6 +353,8 @@ class _Halves:
         def branch(region: ir.Region) -> list[Tensor]:
             _, ops, returned = body_of(region)
             inner = _inside(mapping)
+            for box in self.stored_in(op):
+                inner.update(box.unpacked(wrap(mapping[box.key]), op))
             self.rest(ops, inner)
             return [wrap(inner[returned[i]]) for i in part.unknown]
 

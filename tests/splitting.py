@@ -16,6 +16,8 @@ from nabla_mlir.ops.regions import body_of, reads_of
 from nabla_mlir.passes.split import Split, split_function
 from nabla_mlir.tracing import Spec, trace_function
 
+READS = ("stablehlo.dynamic_slice", "stablehlo.slice")  # of state, in the regions of loops and choices
+
 
 def split_of(
     function: Callable[..., Sequence[Any]], inputs: Sequence[np.ndarray], known: Sequence[int],
@@ -45,13 +47,20 @@ def needless(split: Split) -> list[str]:
     return list(_needless([o.operation for o in block.operations], set(arguments[residuals:]), 0))
 
 
+def needless_in(function: ir.Operation) -> list[str]:
+    """The operations of an entry point that depend on no argument, are not free, and do not read state."""
+    block = function.regions[0].blocks[0]
+    ops = [o.operation for o in block.operations if o.operation.name.startswith(("stablehlo.", "chlo."))]
+    return list(_needless(ops, set(block.arguments), 0))
+
+
 def _needless(ops: Sequence[ir.Operation], varying: set[ir.Value], depth: int) -> Iterator[str]:
     for op in ops:
         if op.name in ("func.return", "stablehlo.return"):
             continue
         if not any(v in varying for v in reads_of(op)):
             index = all(not r.type.shape for r in op.results)
-            if op.name not in FREE and not (depth and (index or op.name == "stablehlo.dynamic_slice")):
+            if op.name not in FREE and not (depth and (index or op.name in READS)):
                 yield str(op)
             continue
         if op.name == "stablehlo.while":

@@ -38,6 +38,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("corpus_xla.py:CorpusAdapter", ["--dtypes=f64"], 2000),
         ("corpus_xla.py:CorpusAdapter", ["--dtypes=f32", "--sample=30"], 120),
         ("corpus_adapter.py:CorpusAdapter", ["--dtypes=f32", "--sample=8"], 20),
+        ("corpus_prepared.py:CorpusAdapter", ["--steps=hvp", "--dtypes=f64", "--sample=30"], 25),
         ("corpus_targets.py:CAdapter", ["--steps=primal", "--dtypes=f64", "--sample=6"], 4),
         ("corpus_targets.py:CUDAAdapter", ["--steps=primal", "--dtypes=f32", "--sample=6"], 4),
         pytest.param(
@@ -47,7 +48,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
             marks=pytest.mark.vulkan,
         ),
     ],
-    ids=["f64", "f32", "iree", "c", "cuda", "vulkan"],
+    ids=["f64", "f32", "iree", "prepared", "c", "cuda", "vulkan"],
 )
 def test_every_step_passes(harness: Path, tmp_path: Path, adapter: str, arguments: list[str], steps: int) -> None:
     if "Vulkan" in adapter:

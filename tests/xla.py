@@ -30,14 +30,24 @@ def compiled(text: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
     return interpreter(text) or _compiled(text)
 
 
-def _compiled(text: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+def cost_of(text: str) -> tuple[float, float]:
+    """Operations and bytes moved of the function `main` of a StableHLO module, as XLA counts them after fusion."""
+    cost = _load(text).cost_analysis()
+    return cost["flops"] + cost.get("transcendentals", 0.0), cost["bytes accessed"]
+
+
+def _load(text: str) -> Any:
     client = jax.devices("cpu")[0].client
     # Not at optimisation level 0, though it compiles faster: there one fusion contracts x * y + z and another does not,
     # so that no element is equal to the maximum of all, and its derivative is NaN.
     options = jax_compiler.get_compile_options(num_replicas=1, num_partitions=1)
     devices = xla_client.DeviceList(tuple(jax.devices("cpu")[:1]))
     public = text.replace("func.func @main", "func.func public @main")
-    executable = client.compile_and_load(public, devices, options)
+    return client.compile_and_load(public, devices, options)
+
+
+def _compiled(text: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    executable = _load(text)
 
     def call(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         results = executable.execute_sharded([jax.device_put(np.asarray(x)) for x in inputs])

@@ -70,6 +70,19 @@ def cost_of_all(ops: Iterable[ir.Operation]) -> Cost:
     return sum((cost_of(op) for op in ops), Cost())
 
 
+def written_by(ops: Iterable[ir.Operation]) -> tuple[int, int]:
+    """The bytes of the results that are computed, as often as they are, and the number of operations; a loop is one."""
+    size = count = 0
+    for op in ops:
+        if op.name == "stablehlo.while":
+            counter = find_counter(op)
+            inner, _ = written_by(body_of(op.regions[1])[1])
+            size, count = size + inner * (1 if counter is None else counter.trips), count + 1
+        elif op.name.startswith(("stablehlo.", "chlo.")) and op.name not in FREE | {"stablehlo.dynamic_slice"}:
+            size, count = size + sum(map(bytes_of, op.results)), count + len(op.results)
+    return size, count
+
+
 def _flops(op: ir.Operation) -> int:
     if op.name in _MOVES or not len(op.results):
         return 0
@@ -96,7 +109,8 @@ class FunctionCost:
       flops: floating-point operations.
       bytes: read and written by its operations, one after the other.
       state_bytes: of the state that it reads and writes.
-      peak_bytes: of the values that are alive at the same time: arguments, state, intermediate values and results.
+      peak_bytes: of the values that are alive at the same time: arguments, intermediate values, results, and state,
+        twice where it is replaced.
     """
 
     flops: int
@@ -111,7 +125,8 @@ def cost_of_function(func: ir.Operation) -> FunctionCost:
     ops = [op.operation for op in block.operations]
     total = cost_of_all(op for op in ops if op.name.startswith(("stablehlo.", "chlo.")))
     state = {op.attributes["global"].value: v for op in ops if op.name in _STATE for v in [*op.operands, *op.results]}
-    return FunctionCost(total.flops, total.bytes, sum(map(_bytes_or_zero, state.values())), _peak(block))
+    replaced = sum(_bytes_or_zero(v) for op in ops if op.name == _STATE[1] for v in op.operands)
+    return FunctionCost(total.flops, total.bytes, sum(map(_bytes_or_zero, state.values())), _peak(block) + replaced)
 
 
 _STATE = ("util.global.load", "util.global.store")

@@ -23,18 +23,20 @@ def empty_tape(length: int, like: Tensor) -> Tensor:
     return full((length, *like.shape), 0, like.dtype)
 
 
-def write_row(tape: Tensor, value: Tensor, index: Tensor) -> Tensor:
-    """The tape with `value` as its row `index`."""
+def write_row(tape: Tensor, value: Tensor, index: Tensor, axis: int = 0) -> Tensor:
+    """The tape with `value` as its row `index` along an axis."""
     zero = full((), 0, INDEX)
-    row = reshape(value, shape=(1, *value.shape))
-    return dynamic_update_slice(tape, row, index, *([zero] * value.ndim))
+    row = reshape(value, shape=(*value.shape[:axis], 1, *value.shape[axis:]))
+    return dynamic_update_slice(tape, row, *[zero] * axis, index, *[zero] * (value.ndim - axis))
 
 
-def read_row(tape: Tensor, index: Tensor) -> Tensor:
-    """The row `index` of the tape."""
+def read_row(tape: Tensor, index: Tensor, axis: int = 0) -> Tensor:
+    """The row `index` of the tape along an axis."""
     zero = full((), 0, INDEX)
-    rest = tape.shape[1:]
-    return reshape(dynamic_slice(tape, index, *([zero] * len(rest)), slice_sizes=(1, *rest)), shape=rest)
+    before, after = tape.shape[:axis], tape.shape[axis + 1 :]
+    starts = [*[zero] * axis, index, *[zero] * len(after)]
+    row = dynamic_slice(tape, *starts, slice_sizes=(*before, 1, *after))
+    return reshape(row, shape=(*before, *after))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import re
 import subprocess
 import sys
 import threading
@@ -12,12 +14,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xla
 from jax.flatten_util import ravel_pytree
+from splitting import needless_in
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
+from nabla_mlir import nn
 from nabla_mlir.array import Array
+from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.errors import DeployError, DtypeError, ShapeError, TraceError
+from nabla_mlir.ops.cost import cost_of
 
 jax.config.update("jax_enable_x64", True)
 RNG = np.random.default_rng(1)
@@ -291,6 +298,18 @@ def test_iree_run_module_runs_it(artifact: Path) -> None:
     assert "i64=1" in done.stdout, "the version of the point"
     done = subprocess.run([tool, *flags[:2], "--function=is_finite"], capture_output=True, text=True)
     assert "requires a point" in done.stderr
+    # It calls one function in a process, so a product from nothing is what it has.
+    point_and_vector = ["--input=4xf64=0", "--input=3x4xf64=1"] * 2
+    whole = [tool, *flags[:2], "--function=value_grad_hvp", *point_and_vector, "--input=10x3xf64=1", "--input=10xf64=0"]
+    done = subprocess.run(whole, capture_output=True, text=True)
+    found = [[float(x) for x in re.findall(r"-?\d+\.\d+(?:[eE]-?\d+)?", line)] for line in done.stdout.splitlines()]
+    params = {"b": np.zeros(4), "w": np.ones((3, 4))}
+    args = params, np.ones((10, 3)), np.zeros(10)
+    value, gradient = jax.value_and_grad(jax_loss)(*args)
+    wanted = [*jax.tree.leaves(gradient), *jax.tree.leaves(jax_hvp(args, params)), value]
+    numbers = [line for line in found if line]
+    for got, want in zip(numbers, wanted, strict=True):
+        np.testing.assert_allclose(got, np.ravel(want), rtol=1e-4)
 
 
 # ---------------------------------------------------------------- options
@@ -430,6 +449,91 @@ def test_costs_are_known_beforehand() -> None:
     assert cost["apply_block"].flops == 16 * cost["apply"].flops
     assert cost["apply"].state_bytes == 8 * (100 * 8 + 100)  # A and exp(A x)
     assert cost["apply"].peak_bytes >= cost["apply"].state_bytes + 8 * (8 + 100)
+
+
+def flops_of_products(stage: Any, name: str) -> int:
+    function = functions_of(stage.module.operation)[name]
+    return sum(cost_of(op).flops for op in nested(function) if op.name == "stablehlo.dot_general")
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4])
+def test_a_dense_network_needs_two_thirds_of_the_products(depth: int) -> None:
+    """Of L layers value and gradient take 3L - 1, the product from scratch 6L - 4 more; those are what is left."""
+
+    def f(weights: Any, x: Any, y: Any) -> Any:
+        for w in weights[:-1]:
+            x = nnp.tanh(x @ w)
+        return nnp.mean((x @ weights[-1] - y) ** 2)
+
+    n = 8
+    like = [nm.spec((n, n))] * depth, nm.spec((n, n)), nm.spec((n, n))
+    stage = nm.hvp_module(f, *like, entry_points=("update", "apply", "value_grad_hvp"))
+    update, apply, whole = (flops_of_products(stage, e) for e in ("update", "apply", "value_grad_hvp"))
+    one = 2 * n**3
+    assert (update, apply) == ((3 * depth - 1) * one, (6 * depth - 4) * one)
+    assert apply <= 2 / 3 * whole
+    assert update + apply == whole, "nothing is computed twice"
+
+
+def branched(x: Any, data: Any) -> Any:
+    y = nm.cond(nnp.sum(x) > 0, lambda z: nnp.sin(z) * z, lambda z: nnp.exp(-z * z), x)
+    return nnp.sum(nm.fori_loop(0, 3, lambda i, h: nnp.tanh(h @ data) * y, x))
+
+
+def convolved(x: Any, data: Any) -> Any:
+    image = nnp.reshape(x, (1, 4, 4, 1))
+    return nnp.sum(nn.softplus(nn.conv(image, nnp.reshape(data, (4, 4, 1, 1)))) ** 2)
+
+
+def attended(x: Any, data: Any) -> Any:
+    return nnp.sum((nn.softmax((x @ data) @ (x @ x).T, axis=-1) @ x - data) ** 2)
+
+
+def classified(x: Any, data: Any) -> Any:
+    return nnp.sum(nn.relu(data @ x) ** 2) + nnp.sum(nn.log_softmax(x @ data) * data) + nn.logsumexp(x * x)
+
+
+@pytest.mark.parametrize("f", [branched, convolved, attended, classified], ids=lambda f: f.__name__)
+def test_products_compute_only_what_depends_on_the_vector(f: Any) -> None:
+    names = ("apply", "quadratic", "apply_block")
+    stage = nm.hvp_module(f, nm.spec((4, 4), "f64"), nm.spec((4, 4), "f64"), block=2, entry_points=("update", *names))
+    for name in names:
+        assert not needless_in(functions_of(stage.module.operation)[name]), name
+
+
+def test_costs_are_those_of_xla() -> None:
+    """Operations to a few percent; bytes are an upper bound, since XLA fuses."""
+    n = 64
+
+    def f(p: Any, x: Any, t: Any) -> Any:
+        hidden = nnp.tanh(x @ p["w"] + p["b"])
+        return nnp.mean((nn.log_softmax(hidden @ p["w"]) - t) ** 2)
+
+    like = {"w": nm.spec((n, n)), "b": nm.spec(n)}
+    lowered = nm.trace(nm.hvp(f), like, like, nm.spec((n, n)), nm.spec((n, n)), name="main").lower()
+    ours = lowered.cost()["main"]
+    flops, moved = xla.cost_of(lowered.mlir())
+    assert 0.9 < ours.flops / flops < 1.1
+    assert 1.0 <= ours.bytes / moved < 4.0
+
+
+def test_the_memory_is_as_foretold() -> None:
+    """What the pool of a module holds once it is running, against the bytes that its cost says are alive."""
+    f = lambda w, x: nnp.sum(nnp.tanh(nnp.tanh(x @ w) @ w.T) ** 2)  # noqa: E731
+    stage = nm.hvp_module(f, nm.spec((100, 120)), nm.spec((300, 100)), entry_points=("update", "apply"))
+    cost = stage.cost()
+    executable = nm.runtime.Executable.load(stage.compile().vmfb, nm.runtime.pooled("local-sync"))
+    update, apply = executable.function("update"), executable.function("apply")
+    w, x = normal(100, 120).astype("f4"), normal(300, 100).astype("f4")
+    gc.collect()
+    statistics = lambda: executable.device.hal.allocator.statistics  # noqa: E731
+    held = lambda: statistics()["device_bytes_allocated"] - statistics()["device_bytes_freed"]  # noqa: E731
+    before = held()
+    for _ in range(3):
+        update([w, x])
+        apply([w])
+    foretold = cost["update"].peak_bytes + cost["apply"].peak_bytes - cost["apply"].state_bytes
+    assert 0.6 < (held() - before) / foretold < 1.4, (held() - before, cost)
 
 
 def test_check_hvp() -> None:

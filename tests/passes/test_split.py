@@ -149,6 +149,25 @@ def test_a_loop_of_unknown_length_stays_whole() -> None:
     assert needless(split), "the loop computes its state again"
 
 
+def test_the_value_of_a_loop_of_unknown_length_is_known_early() -> None:
+    """The loop runs in the first half too, for what is known; a choice that no limit lets divide as well."""
+
+    def f(x: Any, v: Any) -> Any:
+        def push(y: Any) -> Any:
+            y = nm.while_loop(lambda h: nnp.sum(h * h) > 1e-2, lambda h: h * nnp.sin(h) * 0.5, y)
+            return nm.cond(nnp.sum(y) > 0, lambda z: nnp.sin(z) * y, lambda z: z, y)
+
+        return [*nm.jvp(push, (x,), (v,))]
+
+    x, v = normal(6), normal(6)
+    whole = run(split_of(f, [x, v], [0, 1])[0], [x, v])
+    for limit in (None, x.nbytes + 1):
+        module, split, _ = split_of(f, [x, v], [0], limit)
+        assert split.early == (0,)
+        for got, want in zip(run(module, [x, v]), whole, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
 # ---------------------------------------------------------------- random programs
 
 UNARY = ["sin", "tanh", "exp", "cos"]
@@ -211,6 +230,48 @@ def test_collected_factors_are_fewer_residuals() -> None:
     assert split.nbytes == 3 * x.nbytes
     assert str(split.rest).count("stablehlo.multiply") == 3
     assert not needless(split)
+
+
+def test_a_known_choice_is_a_factor() -> None:
+    def f(x: Any, v: Any) -> Any:
+        a, b = nnp.sin(x), nnp.exp(x)
+        return [nnp.where(x > 0, v * a, nnp.where(x < -1, 0.0, v * b - v)) * b]
+
+    x, v = normal(40), normal(40)
+    module, split, _ = split_of(f, [x, v], [0])
+    inner = np.where(x < -1, 0, v * np.exp(x) - v)
+    np.testing.assert_allclose(run(module, [x, v])[0], np.where(x > 0, v * np.sin(x), inner) * np.exp(x), rtol=1e-12)
+    assert split.nbytes == x.nbytes
+    assert str(split.rest).count("stablehlo.") == 1
+    relu = split_of(lambda x, v: [nnp.where(x > 0, v, 0.0)], [x, v], [0])[1]
+    assert relu.nbytes == x.size, "the predicate alone is a byte for each element"
+
+
+def test_what_a_loop_stores_shares_a_tape() -> None:
+    def program(xp: Any, lib: Any, x: Any) -> Any:
+        def step(h: Any, row: Any) -> Any:
+            for _ in range(4):
+                h = xp.sin(h * row) + xp.exp(-h * h)
+            return h, xp.sum(h)
+
+        last, sums = lib.scan(step, x[0], x)
+        return xp.sum(last * last) + xp.sum(sums * sums)
+
+    x, v = normal(5, 3), normal(5, 3)
+    module, split, _ = split_of(hvp_of(program), [x, v], [0])
+    np.testing.assert_allclose(run(module, [x, v])[0], jax_hvp(program, x, v), rtol=1e-9, atol=1e-9)
+    residuals = len(split.rest.regions[0].blocks[0].arguments) - 1
+    assert split.nbytes > 10 * x.nbytes
+    assert residuals <= 6, "IREE's kernels take thirty buffers, and each stored value was one"
+
+
+def test_what_is_equal_is_stored_once() -> None:
+    def f(x: Any, v: Any) -> Any:
+        return [nnp.sum(v * nnp.sin(x), axis=0) @ x, nnp.sum(nnp.sin(x) * v) * v]
+
+    x, v = normal(4, 4), normal(4, 4)
+    split = split_of(f, [x, v], [0], factors=False)[1]
+    assert split.nbytes == 2 * x.nbytes  # x and its sine
 
 
 # ---------------------------------------------------------------- size, the cut, errors
