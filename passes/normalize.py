@@ -17,12 +17,12 @@ from nabla_mlir.dialects.types import dtype_of, is_complex, shape_and_dtype
 from nabla_mlir.errors import DtypeError, ImportIRError
 from nabla_mlir.ops.chlo import broadcast_shape
 from nabla_mlir.ops.composites import unary_einsum
-from nabla_mlir.ops.elementwise import absolute, compare, make_complex, select
+from nabla_mlir.ops.elementwise import complex_sign
 from nabla_mlir.ops.lapack_defined import defined
 from nabla_mlir.ops.reduction import reduce, tree
 from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.shape import broadcast_in_dim, pad, reshape, slice_
-from nabla_mlir.ops.tensor import Tensor, constant, full_like, wrap
+from nabla_mlir.ops.tensor import Tensor, constant, wrap
 from nabla_mlir.ops.windows import folded, reduce_window
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.known_numbers import known
@@ -228,14 +228,9 @@ def _unary_einsum(op: ir.Operation) -> list[ir.Value]:
 
 
 def _sign(op: ir.Operation) -> list[ir.Value] | None:
-    """The sign of a complex number, z / |z|, has a derivative; that of a real one has none."""
+    """The sign of a complex number has a derivative; that of a real one has none."""
     z = wrap(op.operands[0])
-    if not is_complex(z.dtype):
-        return None
-    size = absolute(z)
-    zero = compare(size, full_like(size, 0), comparison_direction="EQ")
-    unit = z / make_complex(select(zero, full_like(size, 1), size), full_like(size, 0))
-    return [select(zero, full_like(z, 0), unit).value]
+    return [complex_sign(z).value] if is_complex(z.dtype) else None
 
 
 def _custom_call(op: ir.Operation) -> list[ir.Value] | None:

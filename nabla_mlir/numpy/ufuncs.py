@@ -182,6 +182,8 @@ def fabs(x: Any, /) -> Tensor:
 def sign(x: Any, /) -> Tensor:
     """-1, 0 or 1; of a complex number z / abs(z)."""
     x = tensor(x)
+    if is_complex(x.dtype):
+        return ew.complex_sign(x)
     return convert(x, x.dtype) if x.dtype.kind == "b" else ew.sign(x)
 
 

@@ -468,3 +468,11 @@ absolute: OpDef = general(
     result=_real_result, jvp=_absolute_jvp, batch=_elementwise_batch(lambda: absolute),
     sample=[Case(((3, 2),), domains=(reals(avoid=[0]),), numpy=np.abs)],
 )  # fmt: skip
+
+
+def complex_sign(z: Tensor) -> Tensor:
+    """Z / abs(z), 0 at 0, with its derivative: `stablehlo.sign` is for real numbers, whose signs have none."""
+    size = absolute(z)
+    zero = compare(size, full_like(size, 0), comparison_direction="EQ")
+    unit = divide(z, make_complex(select(zero, full_like(size, 1), size), full_like(size, 0)))
+    return select(zero, full_like(z, 0), unit)
