@@ -142,7 +142,8 @@ def _given(x: np.ndarray, kind: np.dtype) -> np.ndarray:
     """A value that a sample states, such as where a reduction begins: infinities are the ends of the integers."""
     if kind.kind not in "iu":
         return x.astype(kind)
-    return np.clip(x, *(float(end) for end in (np.iinfo(kind).min, np.iinfo(kind).max // 2))).astype(kind)
+    ends = np.iinfo(kind)
+    return np.clip(x, float(ends.min), float(ends.max // 2)).astype(kind)
 
 
 def measure(name: str, source: str, target: str) -> dict[str, str]:
