@@ -7,9 +7,20 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
-from nabla_mlir.dialects.builder import Val
+from nabla_mlir.dialects.builder import Val, ne
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.passes.legalize_pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.legalize_pattern import Replacement, Target, attributes_of, operands, pattern
+
+
+@pattern("stablehlo.dot_general", "stablehlo.einsum", "stablehlo.dot")
+def product_of_truth_values(op: ir.Operation, target: Target) -> Replacement:
+    """Sums of truth values are taken modulo 2."""
+    x, y = operands(op)
+    if x.dtype != np.bool_ or not (x.static and y.static):
+        return None
+    counts = [b.convert(v, np.dtype(np.int32)) for v in (x, y)]
+    type = b.tensor_type(tuple(op.results[0].type.shape), np.dtype(np.int32))
+    return ne(Val(b.make(op.name, counts, [type], attributes_of(op)).results[0]), 0)
 
 
 @pattern("stablehlo.dot_general")

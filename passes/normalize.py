@@ -13,15 +13,16 @@ from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.dialects.stablehlo import ConvDims, GatherDims, I64Array, String
-from nabla_mlir.dialects.types import dtype_of, shape_and_dtype
+from nabla_mlir.dialects.types import dtype_of, is_complex, shape_and_dtype
 from nabla_mlir.errors import DtypeError, ImportIRError
 from nabla_mlir.ops.chlo import broadcast_shape
 from nabla_mlir.ops.composites import unary_einsum
+from nabla_mlir.ops.elementwise import absolute, compare, make_complex, select
 from nabla_mlir.ops.lapack_defined import defined
 from nabla_mlir.ops.reduction import reduce, tree
 from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.shape import broadcast_in_dim, pad, reshape, slice_
-from nabla_mlir.ops.tensor import Tensor, constant, wrap
+from nabla_mlir.ops.tensor import Tensor, constant, full_like, wrap
 from nabla_mlir.ops.windows import folded, reduce_window
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.known_numbers import known
@@ -226,6 +227,17 @@ def _unary_einsum(op: ir.Operation) -> list[ir.Value]:
     return [y.value for y in _einsum([wrap(op.operands[0])], **unary_einsum.read(op))]
 
 
+def _sign(op: ir.Operation) -> list[ir.Value] | None:
+    """The sign of a complex number, z / |z|, has a derivative; that of a real one has none."""
+    z = wrap(op.operands[0])
+    if not is_complex(z.dtype):
+        return None
+    size = absolute(z)
+    zero = compare(size, full_like(size, 0), comparison_direction="EQ")
+    unit = z / make_complex(select(zero, full_like(size, 1), size), full_like(size, 0))
+    return [select(zero, full_like(z, 0), unit).value]
+
+
 def _custom_call(op: ir.Operation) -> list[ir.Value] | None:
     """The names under which older exporters wrote operations of CHLO, and routines that are written with others."""
     target = String.decode(op.attributes["call_target_name"])
@@ -364,11 +376,11 @@ _REWRITES: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
     "stablehlo.get_tuple_element": _element, "chlo.constant": _plain_constant, "arith.constant": _plain_constant,
     "chlo.broadcast_select": _broadcast_select, "stablehlo.unary_einsum": _unary_einsum,
     "stablehlo.dynamic_iota": _dynamic_iota, "stablehlo.reduce_window": _window_body,
-    "stablehlo.reduce": _reduction_body,
+    "stablehlo.reduce": _reduction_body, "stablehlo.sign": _sign,
     "stablehlo.dynamic_broadcast_in_dim": _static(_dynamic_broadcast),
     "stablehlo.dynamic_reshape": _static(lambda op, x: reshape(x, shape=_numbers(op, 1))),
     "stablehlo.dynamic_pad": _static(_dynamic_pad), "stablehlo.dynamic_gather": _static(_dynamic_gather),
     "stablehlo.dynamic_conv": _static(_dynamic_conv), "stablehlo.real_dynamic_slice": _static(_dynamic_slice),
     "stablehlo.get_dimension_size": _static(_dimension_size), "stablehlo.set_dimension_size": _static(_set_size),
 }  # fmt: skip
-_SHAPED = _REWRITES.keys() - {"stablehlo.reduce", "stablehlo.reduce_window"}  # they find their own shapes
+_SHAPED = _REWRITES.keys() - {"stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.sign"}  # they find their own shapes

@@ -55,7 +55,7 @@ def split_by_position(op: ir.Operation) -> None:
             start, limit, steps = [0] * lhs.rank, list(padded.shape), [1] * lhs.rank
             for axis, at, n, stride, step in zip(axes, place, window, strides, dilation, strict=True):
                 start[axis], limit[axis], steps[axis] = at * stride, at * stride + (n - 1) * step + 1, step
-            product = b.dot(b.slice_(padded, start, limit, steps), rhs, over)  # batch x output features
+            product = _product(b.slice_(padded, start, limit, steps), rhs, over)  # batch x output features
             products.append(b.reshape(product, (1, *product.shape)))
         # (positions, batch, output features) to the order of the result.
         stacked = b.reshape(b.concat(products, 0), (*counts, *products[0].shape[1:]))
@@ -63,6 +63,15 @@ def split_by_position(op: ir.Operation) -> None:
         whole = stacked if order == list(range(rank + 2)) else b.transpose(stacked, order)
     op.results[0].replace_all_uses_with(whole.value)
     op.erase()
+
+
+def _product(lhs: Val, rhs: Val, over: tuple[list[int], list[int]]) -> Val:
+    """The product over some dimensions; of matrices, where those come first in both factors."""
+    leading = list(range(lhs.rank - 1))
+    if over != (leading, leading):
+        return b.dot(lhs, rhs, over)
+    rows = math.prod(lhs.shape[:-1])
+    return b.dot(b.reshape(lhs, (rows, lhs.shape[-1])), b.reshape(rhs, (rows, rhs.shape[-1])), ([0], [0]))
 
 
 # Slices of more window positions, or of more elements, would cost more than they are worth.

@@ -82,8 +82,8 @@ def matrix_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | 
     if streamed:
         tall = 16
     groups, strips = _groups(rows * columns * length // 8), -(-columns // width)
-    share = rows if strips >= groups else max(min(tall, rows), -(-rows * strips // groups))
-    share = _even_share(rows, min(share, max(tall, _CACHE // length)), tall)
+    share = rows if strips >= groups else -(-rows * strips // groups)
+    share = _even_share(rows, max(tall, min(share, _CACHE // length)), tall)
     # Rows that are left over take several steps at once better, and so does a factor from memory; others one.
     step = 1
     if streamed:
@@ -95,7 +95,7 @@ def matrix_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | 
 
 def _even_share(rows: int, wanted: int, tall: int) -> int:
     """About so many of the rows that workgroups are of one size, which makes their shapes static; else all of them."""
-    divisors = [n for n in range(wanted // 2 + 1, min(rows, 3 * wanted) + 1) if rows % n == 0]
+    divisors = [n for n in range(max(tall, wanted // 2 + 1), min(rows, 3 * wanted) + 1) if rows % n == 0]
     return min(divisors, key=lambda n: (n % tall != 0, abs(n - wanted)), default=rows)
 
 

@@ -102,7 +102,11 @@ def _cases(record: OpDef) -> list[Case]:
 
 def _sampled(record: OpDef, case: Case, rng: np.random.Generator, kind: np.dtype) -> Program:
     drawn = case.draw(rng, np.dtype(np.complex128 if kind.kind == "c" else np.float64))
-    inputs = [_drawn(x, kind) if x.dtype.kind in "fc" else x for x in drawn]
+    given = [*case.values, *[None] * len(drawn)]
+    inputs = [
+        x if x.dtype.kind not in "fc" else _drawn(x, kind) if value is None else _given(x, kind)
+        for x, value in zip(drawn, given, strict=False)
+    ]
     # Parameters that name the dtype of the operands name this one.
     params = {key: _renamed(value, kind) for key, value in {**record.defaults, **case.params}.items()}
     if params.get("dtype", 0) is None:
@@ -116,7 +120,7 @@ def _sampled(record: OpDef, case: Case, rng: np.random.Generator, kind: np.dtype
     expected = reference(*(x.astype(wide) if x.dtype == kind else x for x in inputs))
     wanted = [np.asarray(y) for y in (expected if isinstance(expected, (tuple, list)) else [expected])]
     for out, want in zip(program.entries[0].outputs, wanted, strict=True):
-        if out.dtype.kind in "biu" and want.dtype.kind in "fc":
+        if (out.dtype.kind in "biu" and want.dtype.kind in "fc") or (out.dtype.kind == "b") != (want.dtype.kind == "b"):
             raise TypeError(f"NumPy computes {out.dtype} in {want.dtype}")
     return Program(program, inputs, wanted)
 
@@ -132,6 +136,13 @@ def _drawn(x: np.ndarray, kind: np.dtype) -> np.ndarray:
     whole = np.rint(3 * x.real)
     whole = np.where(whole == 0, 1, whole)
     return (whole > 0) if kind.kind == "b" else np.abs(whole).astype(kind) if kind.kind == "u" else whole.astype(kind)
+
+
+def _given(x: np.ndarray, kind: np.dtype) -> np.ndarray:
+    """A value that a sample states, such as where a reduction begins: infinities are the ends of the integers."""
+    if kind.kind not in "iu":
+        return x.astype(kind)
+    return np.clip(x, *(float(end) for end in (np.iinfo(kind).min, np.iinfo(kind).max // 2))).astype(kind)
 
 
 def measure(name: str, source: str, target: str) -> dict[str, str]:

@@ -52,7 +52,7 @@ says otherwise.
 - **Ties.** Equal operands of maximum and minimum share the tangent by halves; all elements that attain the max or min of
   a reduction share it equally, and so do updates of a scatter; of a window, the first that attains it takes it. An element
   of a sort keeps its own. At a bound of clamp the derivative is zero; if the bounds cross, the upper one holds.
-- **Kinks.** |x| has derivative 1 at 0 (complex: 0), sign, floor and round have 0, `nm.nn.relu` has 0, and
+- **Kinks.** |x| has derivative 1 at 0 (complex: 0); the sign of a real number, floor and round have 0, `nm.nn.relu` has 0, and
   maximum(x, 0) one half.
 - **Powers.** x**y at x = 0: the derivative in x is y x**(y-1), 0 if y = 0 (JAX: NaN); in y it is 0. For negative x it is
   exact in x, and NaN in y. x**n with a constant n has the derivative of the polynomial.

@@ -252,6 +252,17 @@ def test_symbolic_shapes_that_are_called_with_static_ones() -> None:
     np.testing.assert_allclose(run_traced(nm.grad(lambda x: g(x).sum()), [x]), wanted, rtol=1e-12, atol=1e-14)
 
 
+def test_the_sign_of_a_complex_number_has_a_derivative() -> None:
+    f = nm.from_stablehlo("""func.func @f(%z: tensor<3xcomplex<f64>>) -> tensor<3xcomplex<f64>> {
+      %0 = stablehlo.sign %z : tensor<3xcomplex<f64>> return %0 : tensor<3xcomplex<f64>> }""")
+    z, t = np.array([1 - 2j, 0, -3j]), np.array([0.5 + 1j, 1, 2])
+    y, dy = run_traced(lambda z, t: nm.jvp(f, (z,), (t,)), [z, t])
+    unit = z / np.where(z == 0, 1, np.abs(z))
+    np.testing.assert_allclose(y, unit, rtol=1e-12)
+    turned = (t - unit * (np.conj(unit) * t).real) / np.where(z == 0, np.inf, np.abs(z))
+    np.testing.assert_allclose(dy, turned, rtol=1e-12, atol=1e-15)
+
+
 def test_an_assertion_on_shapes_that_fails() -> None:
     text = """func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> {
       %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<3xf32>) -> tensor<i32>

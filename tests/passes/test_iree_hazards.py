@@ -154,10 +154,17 @@ WRONG = {
         "%z = stablehlo.constant dense<0.0> : tensor<f16>\n"
         "%0 = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [0]"
         " : (tensor<2100xf16>, tensor<f16>) -> tensor<f16>\nreturn %0 : tensor<f16>"),
+    # In i32: a sum of truth values is an or.
+    "product of truth values": function(
+        "f", "%x: tensor<3x3xi1>", "tensor<3x3xi1>",
+        '%0 = stablehlo.einsum %x, %x, config = "ij,jk->ki" : (tensor<3x3xi1>, tensor<3x3xi1>) -> tensor<3x3xi1>\n'
+        "return %0 : tensor<3x3xi1>"),
 }  # fmt: skip
 cube, ones = np.arange(8, dtype=np.float32).reshape(2, 2, 2), np.full(2100, 1.001, np.float16)
+pairs = np.eye(3, dtype=bool)[::-1] | np.eye(3, dtype=bool)
 ANSWERS = {
     "broadcast of a cycle": (cube, cube.transpose(2, 0, 1)),
+    "product of truth values": (pairs, (pairs @ pairs).T),
     "sum of f16": (ones, np.float16(ones.astype(np.float64).sum())),
 }
 
