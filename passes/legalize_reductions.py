@@ -216,7 +216,7 @@ def _part(x: Val, dim: int, i: int, count: int) -> Val:
 
 @pattern("stablehlo.select_and_scatter")
 def select_and_scatter(op: ir.Operation, target: Target) -> Replacement:
-    """Windows that overlap do not compile.
+    """Windows that overlap do not compile, and in others the last of equal elements is selected, not the first.
 
     For each offset in the window, a strided slice holds the operand there; a running choice finds the offset that
     each window selects, and what it selects goes back through the transpose of that slice.
@@ -226,8 +226,6 @@ def select_and_scatter(op: ir.Operation, target: Target) -> Replacement:
     window = _spatial(rank, op.attributes, "window_dimensions")
     strides = _spatial(rank, op.attributes, "window_strides")
     padding = hlo.Padding.decode(op.attributes["padding"]) if "padding" in op.attributes else ((0, 0),) * rank
-    if all(w <= s for w, s in zip(window, strides, strict=True)) and not any(sum(p) for p in padding):
-        return None
     choose, combine = op.regions
     if not (is_elementwise(choose) and is_elementwise(combine)):
         raise RuleMissingError(f"stablehlo.select_and_scatter requires elementwise bodies, got {op.location}.")

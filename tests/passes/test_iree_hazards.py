@@ -159,12 +159,17 @@ WRONG = {
         "f", "%x: tensor<3x3xi1>", "tensor<3x3xi1>",
         '%0 = stablehlo.einsum %x, %x, config = "ij,jk->ki" : (tensor<3x3xi1>, tensor<3x3xi1>) -> tensor<3x3xi1>\n'
         "return %0 : tensor<3x3xi1>"),
+    # The last of equal elements is selected, not the first.
+    "windows with equal elements": function(
+        "f", "%x: tensor<4xf32>", "tensor<4xf32>",
+        "%y = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>\n" + windows("4", "2", 2, 2)),
 }  # fmt: skip
 cube, ones = np.arange(8, dtype=np.float32).reshape(2, 2, 2), np.full(2100, 1.001, np.float16)
 pairs = np.eye(3, dtype=bool)[::-1] | np.eye(3, dtype=bool)
 ANSWERS = {
     "broadcast of a cycle": (cube, cube.transpose(2, 0, 1)),
     "product of truth values": (pairs, (pairs @ pairs).T),
+    "windows with equal elements": (np.float32([5, 5, 3, 2]), np.float32([1, 0, 2, 0])),
     "sum of f16": (ones, np.float16(ones.astype(np.float64).sum())),
 }
 
