@@ -11,25 +11,25 @@ from iree.compiler import ir
 from nabla_mlir.dialects.builder import Recording, Val, recording
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.errors import PassError, RuleMissingError
-from nabla_mlir.passes import (
-    legalize_arithmetic,  # noqa: F401  (registers its patterns, as do the others)
-    legalize_chlo,  # noqa: F401
-    legalize_complex,  # noqa: F401
-    legalize_fft,  # noqa: F401
-    legalize_formulas,
-    legalize_indexing,  # noqa: F401
-    legalize_lapack,  # noqa: F401
-    legalize_linalg,  # noqa: F401
-    legalize_misc,  # noqa: F401
-    legalize_reductions,  # noqa: F401
-    legalize_scatter,  # noqa: F401
-    legalize_sort,  # noqa: F401
-)
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.legalize_aliasing import forget_unique_indices, separate_buffers
-from nabla_mlir.passes.legalize_fusion import separate_uses
-from nabla_mlir.passes.legalize_loops import legalize_loop
-from nabla_mlir.passes.legalize_pattern import PATTERNS, TARGETS, Replacement, Target
+from nabla_mlir.passes.legalize import (
+    arithmetic,  # noqa: F401  (registers its patterns, as do the others)
+    chlo,  # noqa: F401
+    complex,  # noqa: F401
+    fft,  # noqa: F401
+    formulas,
+    indexing,  # noqa: F401
+    lapack,  # noqa: F401
+    linalg,  # noqa: F401
+    misc,  # noqa: F401
+    reductions,  # noqa: F401
+    scatter,  # noqa: F401
+    sort,  # noqa: F401
+)
+from nabla_mlir.passes.legalize.aliasing import forget_unique_indices, separate_buffers
+from nabla_mlir.passes.legalize.fusion import separate_uses
+from nabla_mlir.passes.legalize.loops import legalize_loop
+from nabla_mlir.passes.legalize.pattern import PATTERNS, TARGETS, Replacement, Target
 
 
 @register
@@ -37,7 +37,7 @@ from nabla_mlir.passes.legalize_pattern import PATTERNS, TARGETS, Replacement, T
 class LegalizeForIreePass(Pass):
     """Replace what IREE 3.13 computes wrongly or cannot compile by operations that it does right.
 
-    Each replacement is a pattern in one of the modules `legalize_<family>.py`, with the fact about IREE that it
+    Each replacement is a pattern in one of the modules of passes/legalize, with the fact about IREE that it
     answers. Types of results never change. It is the last pass: the decompositions are made for the compiler, and
     differentiating or batching them would be slow or wrong.
     Example: tests/filecheck/passes/legalize_for_iree.mlir
@@ -54,7 +54,7 @@ class LegalizeForIreePass(Pass):
         """Rewrites `module` in place."""
         for op in [o for o in nested(module.operation) if o.name == "stablehlo.while"]:
             legalize_loop(op)
-        with recording() as record, legalize_formulas.for_target(self.target):
+        with recording() as record, formulas.for_target(self.target):
             found: list[ir.Operation] = []
             calls: list[ir.Operation] = []
 

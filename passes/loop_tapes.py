@@ -11,7 +11,7 @@ from nabla_mlir.ops.shape import concatenate, reshape, slice_
 from nabla_mlir.ops.tapes import direction, tape_of
 from nabla_mlir.ops.tensor import Tensor, splat_of, wrap
 from nabla_mlir.passes.dce import is_unused
-from nabla_mlir.passes.patterns import owner
+from nabla_mlir.passes.patterns.pattern import owner
 
 
 def shift_tapes(op: ir.Operation) -> bool:

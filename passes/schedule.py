@@ -9,12 +9,12 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.loop_kernels import loops_as_kernels
-from nabla_mlir.passes.schedule_blocks import separate_blocks
-from nabla_mlir.passes.schedule_convolutions import gather_patches, split_by_position
-from nabla_mlir.passes.schedule_products import schedule_products
-from nabla_mlir.passes.schedule_slices import fold_reshapes, push_up_slices, stacks_as_choices
-from nabla_mlir.passes.schedule_sums import schedule_sum
+from nabla_mlir.passes.kernels.replace import loops_as_kernels
+from nabla_mlir.passes.scheduling.blocks import separate_blocks
+from nabla_mlir.passes.scheduling.convolutions import gather_patches, split_by_position
+from nabla_mlir.passes.scheduling.products import schedule_products
+from nabla_mlir.passes.scheduling.slices import fold_reshapes, push_up_slices, stacks_as_choices
+from nabla_mlir.passes.scheduling.sums import schedule_sum
 
 
 @register
@@ -23,10 +23,10 @@ class SchedulePass(Pass):
     """Give products the tile shapes of a cost model, and rewrite what IREE does slowly.
 
     A product becomes a `linalg.generic` with `compilation_info` where IREE's own choice is slower
-    (passes/schedule_tiles.py); products of one matrix with several vectors become one operation that reads the matrix
+    (passes/scheduling/tiles.py); products of one matrix with several vectors become one operation that reads the matrix
     once, and products of one matrix with each of several matrices are taken apart. Sums over columns become products
     with ones, convolutions with wide windows, one axis or one channel become products, and slices of cheap values are
-    computed from slices of what those are made of. A small loop becomes one dispatch (passes/loop_kernels.py). The
+    computed from slices of what those are made of. A small loop becomes one dispatch (passes/kernels/replace.py). The
     numbers are the same up to the order of sums.
     Example: tests/filecheck/passes/schedule.mlir
     """

@@ -15,13 +15,13 @@ from nabla_mlir.dialects.stablehlo import constant_attribute
 from nabla_mlir.ops.regions import reads_of
 from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.tensor import wrap
-from nabla_mlir.passes import patterns_arithmetic, patterns_contraction, patterns_pieces, patterns_shape
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import erase_dead_in, is_pure, is_unused
 from nabla_mlir.passes.loops import simplify_loop
-from nabla_mlir.passes.patterns import PATTERNS
+from nabla_mlir.passes.patterns import arithmetic, contraction, pieces, shape
+from nabla_mlir.passes.patterns.pattern import PATTERNS
 
-FAMILIES = (patterns_arithmetic, patterns_contraction, patterns_pieces, patterns_shape)
+FAMILIES = (arithmetic, contraction, pieces, shape)
 MAX_SWEEPS = 16
 COMMUTATIVE = {f"stablehlo.{word}" for word in ("add", "multiply", "maximum", "minimum", "and", "or", "xor")}
 

@@ -19,7 +19,7 @@ from nabla_mlir.ops.tapes import direction
 from nabla_mlir.ops.tensor import Tensor, full, wrap
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.loop_tapes import tape_read, values_inside
-from nabla_mlir.passes.patterns import has_one_use, owner
+from nabla_mlir.passes.patterns.pattern import has_one_use, owner
 from nabla_mlir.passes.simplify import simplify_block
 
 MAX_STACKED_BYTES = 1 << 26  # beyond, the tapes cost more memory than the dispatches of the loop are worth

@@ -21,7 +21,7 @@ import pytest
 import nabla_mlir
 from nabla_mlir.passes import pipeline
 from nabla_mlir.passes.base import PASSES
-from nabla_mlir.passes.patterns import PATTERNS
+from nabla_mlir.passes.patterns.pattern import PATTERNS
 from nabla_mlir.tools import reference
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,7 +14,7 @@ from xla import run_module
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
 from nabla_mlir.lowering import lower_module
-from nabla_mlir.passes.legalize_loops import MIN_TRIPS, extents
+from nabla_mlir.passes.legalize.loops import MIN_TRIPS, extents
 from nabla_mlir.tracing import Spec, trace_function
 
 W = np.random.default_rng(6).normal(size=(3, 3)) / 2

@@ -11,9 +11,9 @@ from nabla_mlir import CPU, runtime
 from nabla_mlir.compiler import compile_module
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.lowering import legalize
-from nabla_mlir.passes import schedule_products
 from nabla_mlir.passes.schedule import SchedulePass
-from nabla_mlir.passes.schedule_tiles import Tiles, largest_divisor, matrix_product, rows_times_vector
+from nabla_mlir.passes.scheduling import products
+from nabla_mlir.passes.scheduling.tiles import Tiles, largest_divisor, matrix_product, rows_times_vector
 
 jax.config.update("jax_enable_x64", True)
 rng = np.random.default_rng(2)
@@ -182,7 +182,7 @@ def test_one_matrix_with_each_of_several() -> None:
 
 
 def test_what_iree_refuses_is_compiled_as_it_was(monkeypatch):
-    monkeypatch.setattr(schedule_products, "rows_times_vector", lambda *_: Tiles((200, 0), (200, 0), (0, 96)))
+    monkeypatch.setattr(products, "rows_times_vector", lambda *_: Tiles((200, 0), (200, 0), (0, 96)))
     a, x = rng.normal(size=(200, 96)), rng.normal(size=96)
     compiled = nm.trace(lambda a, x: a @ x, a, x, name="main").lower()
     with pytest.warns(RuntimeWarning, match="IREE refuses this module as nabla-schedule writes it"):

@@ -14,9 +14,9 @@ from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, select
 from nabla_mlir.dialects.types import is_float
 from nabla_mlir.errors import RuleMissingError
-from nabla_mlir.passes.legalize_pattern import Replacement, Target, operands, pattern
-from nabla_mlir.passes.legalize_ranges import component_range
-from nabla_mlir.passes.legalize_regions import (
+from nabla_mlir.passes.legalize.pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.legalize.ranges import component_range
+from nabla_mlir.passes.legalize.regions import (
     apply_elementwise,
     depends_only_on,
     is_elementwise,

@@ -11,7 +11,7 @@ from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.elementwise import add
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.tensor import Tensor, full, splat_of
-from nabla_mlir.passes.patterns import defining, has_one_use, is_identity, pattern
+from nabla_mlir.passes.patterns.pattern import defining, has_one_use, is_identity, pattern
 
 Shape = tuple[int, ...]
 

@@ -9,7 +9,7 @@ import numpy as np
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.contraction import dims, dot_general, free
 from nabla_mlir.ops.tensor import Tensor, full_like, splat_of
-from nabla_mlir.passes.patterns import defining, has_one_use, pattern
+from nabla_mlir.passes.patterns.pattern import defining, has_one_use, pattern
 
 _FIELDS = ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions",
            "rhs_contracting_dimensions")  # fmt: skip

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from nabla_mlir.passes.kernel_graph import Node, Shape
+from nabla_mlir.passes.kernels.graph import Node, Shape
 
 # The position in a vector, as a symbol.
 LANE = "lane"

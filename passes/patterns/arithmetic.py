@@ -10,7 +10,7 @@ import numpy as np
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of, wrap
-from nabla_mlir.passes.patterns import defining, has_one_use, owner, pattern
+from nabla_mlir.passes.patterns.pattern import defining, has_one_use, owner, pattern
 
 _LINEAR = ("stablehlo.multiply", "stablehlo.divide", "stablehlo.negate")  # in their first operand
 

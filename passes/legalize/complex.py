@@ -10,7 +10,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, complex_, eq, imag, real, select, splat
-from nabla_mlir.passes.legalize_pattern import Replacement, Target, attributes_of, operands, pattern
+from nabla_mlir.passes.legalize.pattern import Replacement, Target, attributes_of, operands, pattern
 
 
 def _complex(*names: str) -> Callable[[Callable[..., Val]], Callable[..., Val]]:

@@ -9,7 +9,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
-from nabla_mlir.passes.legalize_pattern import attributes_of
+from nabla_mlir.passes.legalize.pattern import attributes_of
 
 _NOT_ELEMENTWISE = {
     "stablehlo.dot_general", "stablehlo.gather", "stablehlo.scatter", "stablehlo.sort", "stablehlo.concatenate",

@@ -14,7 +14,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
-from nabla_mlir.passes.legalize_pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.legalize.pattern import Replacement, Target, operands, pattern
 
 DENSE = 64  # lengths up to this one are one product with a matrix
 DENSE_PRIME = 256  # a prime length above is a convolution (Bluestein)

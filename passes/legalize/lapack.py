@@ -17,7 +17,7 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, conj, eq, imag, real, select, splat
 from nabla_mlir.errors import RuleMissingError
-from nabla_mlir.passes.legalize_linalg import (
+from nabla_mlir.passes.legalize.linalg import (
     BLOCK,
     adjoint,
     cholesky_lower,
@@ -25,8 +25,8 @@ from nabla_mlir.passes.legalize_linalg import (
     mask,
     solve_triangular,
 )
-from nabla_mlir.passes.legalize_pattern import Replacement, Target, operands, pattern
-from nabla_mlir.passes.legalize_tridiagonal import tridiagonal_solve
+from nabla_mlir.passes.legalize.pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.legalize.tridiagonal import tridiagonal_solve
 
 MOST_SWEEPS = 30  # of Jacobi rotations over all pairs; convergence takes six to twelve
 

@@ -11,8 +11,8 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.types import is_integer
-from nabla_mlir.passes.legalize_pattern import Replacement, Target, operands, pattern
-from nabla_mlir.passes.legalize_ranges import component_range
+from nabla_mlir.passes.legalize.pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.legalize.ranges import component_range
 
 
 @pattern("stablehlo.broadcast_in_dim")

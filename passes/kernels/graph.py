@@ -12,7 +12,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import DotDims, constant_splat
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.passes.kernel_scalars import BYTES, DTYPES, ELEMENTWISE, conversion
+from nabla_mlir.passes.kernels.scalars import BYTES, DTYPES, ELEMENTWISE, conversion
 
 Shape = tuple[int, ...]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nabla_mlir.passes.kernel_graph import Node
-from nabla_mlir.passes.kernel_index import LANE, ZERO, Affine, Index, NeedsBuffer, linear, origin, reads, symbol
-from nabla_mlir.passes.kernel_plan import Nest, Reduction, Store
-from nabla_mlir.passes.kernel_scalars import (
+from nabla_mlir.passes.kernels.graph import Node
+from nabla_mlir.passes.kernels.index import LANE, ZERO, Affine, Index, NeedsBuffer, linear, origin, reads, symbol
+from nabla_mlir.passes.kernels.plan import Nest, Reduction, Store
+from nabla_mlir.passes.kernels.scalars import (
     BYTES,
     DIRECTIONS,
     ELEMENTWISE,
@@ -17,7 +17,7 @@ from nabla_mlir.passes.kernel_scalars import (
     literal,
     neutral,
 )
-from nabla_mlir.passes.kernel_writer import Buffer, Code, Writer, vector_type
+from nabla_mlir.passes.kernels.writer import Buffer, Code, Writer, vector_type
 
 # What a nest does at the indices of its loops, with so many lanes; it hands on the sums so far.
 Body = Callable[[list[Affine], int, list[Code]], list[Code]]

@@ -13,7 +13,7 @@ from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import is_float
 from nabla_mlir.errors import RuleMissingError
-from nabla_mlir.passes.legalize_pattern import Replacement, Target, attributes_of, operands, pattern
+from nabla_mlir.passes.legalize.pattern import Replacement, Target, attributes_of, operands, pattern
 
 
 @pattern("stablehlo.replica_id", "stablehlo.partition_id")

@@ -15,8 +15,8 @@ from nabla_mlir.dialects.builder import Val, select
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import is_float, tensor_type
 from nabla_mlir.errors import RuleMissingError
-from nabla_mlir.passes.legalize_pattern import Replacement, Target, attributes_of, operands, pattern
-from nabla_mlir.passes.legalize_regions import apply_elementwise, is_elementwise, single_operation
+from nabla_mlir.passes.legalize.pattern import Replacement, Target, attributes_of, operands, pattern
+from nabla_mlir.passes.legalize.regions import apply_elementwise, is_elementwise, single_operation
 
 F32 = np.dtype(np.float32)
 

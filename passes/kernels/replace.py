@@ -8,9 +8,9 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import blocks_of, functions_of, made_by
 from nabla_mlir.passes.dce import is_unused
-from nabla_mlir.passes.kernel_graph import Node, NotSupported, Reader, Region
-from nabla_mlir.passes.kernel_loops import Kernel
-from nabla_mlir.passes.kernel_scalars import ELEMENTWISE
+from nabla_mlir.passes.kernels.graph import Node, NotSupported, Reader, Region
+from nabla_mlir.passes.kernels.loops import Kernel
+from nabla_mlir.passes.kernels.scalars import ELEMENTWISE
 
 # A kernel saves about a microsecond for each dispatch that an iteration would be, and runs on one core. Measured on two
 # cores, `tanh(h @ w + x)` is faster as a kernel up to 2,000,000 operations in an iteration, and equally fast after; the

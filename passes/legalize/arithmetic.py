@@ -12,8 +12,8 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import BOOL, Val, eq, ne, select, splat
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.passes import legalize_formulas as formulas
-from nabla_mlir.passes.legalize_pattern import Pattern, Replacement, Target, operands, pattern
+from nabla_mlir.passes.legalize import formulas
+from nabla_mlir.passes.legalize.pattern import Pattern, Replacement, Target, operands, pattern
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 

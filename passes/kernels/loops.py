@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from nabla_mlir.passes.kernel_code import NestWriter
-from nabla_mlir.passes.kernel_graph import Loop, Node, NotSupported
-from nabla_mlir.passes.kernel_index import ZERO, Affine
-from nabla_mlir.passes.kernel_plan import Planner, Store, starts_of
-from nabla_mlir.passes.kernel_scalars import BYTES
-from nabla_mlir.passes.kernel_writer import Buffer, Code
+from nabla_mlir.passes.kernels.code import NestWriter
+from nabla_mlir.passes.kernels.graph import Loop, Node, NotSupported
+from nabla_mlir.passes.kernels.index import ZERO, Affine
+from nabla_mlir.passes.kernels.plan import Planner, Store, starts_of
+from nabla_mlir.passes.kernels.scalars import BYTES
+from nabla_mlir.passes.kernels.writer import Buffer, Code
 
 MAX_BINDINGS = 30
 

@@ -10,7 +10,7 @@ from iree.compiler import ir, passmanager  # type: ignore[attr-defined]  # not i
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.context import context
-from nabla_mlir.passes.legalize_pattern import Replacement, Target, attributes_of, operands, pattern
+from nabla_mlir.passes.legalize.pattern import Replacement, Target, attributes_of, operands, pattern
 
 _BROADCASTING = (
     "add", "and", "atan2", "compare", "complex", "divide", "maximum", "minimum", "multiply", "next_after", "or",

@@ -13,8 +13,8 @@ from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, eq, ne, select
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import RuleMissingError
-from nabla_mlir.passes.legalize_pattern import Replacement, Target, operands, pattern
-from nabla_mlir.passes.legalize_regions import apply_elementwise, is_elementwise
+from nabla_mlir.passes.legalize.pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.legalize.regions import apply_elementwise, is_elementwise
 
 LONGEST = {"cpu": 384, "vulkan": 256, "cuda": 256}  # IREE sorts up to here
 

@@ -10,7 +10,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.builder import Val, convert, dot, full, reduce_sum, reshape
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import constant_splat, emit
-from nabla_mlir.passes.legalize_regions import single_operation
+from nabla_mlir.passes.legalize.regions import single_operation
 
 # Sums of fewer terms take as long either way.
 _FEW = 1 << 12

@@ -9,7 +9,7 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, ne
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.passes.legalize_pattern import Replacement, Target, attributes_of, operands, pattern
+from nabla_mlir.passes.legalize.pattern import Replacement, Target, attributes_of, operands, pattern
 
 
 @pattern("stablehlo.dot_general", "stablehlo.einsum", "stablehlo.dot")

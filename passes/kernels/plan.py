@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nabla_mlir.passes.kernel_graph import Loop, Node, NotSupported, Shape
-from nabla_mlir.passes.kernel_index import LANE, ZERO, Affine, Index, NeedsBuffer, Range, origin, reads, symbol
-from nabla_mlir.passes.kernel_index import Start as Reading
+from nabla_mlir.passes.kernels.graph import Loop, Node, NotSupported, Shape
+from nabla_mlir.passes.kernels.index import LANE, ZERO, Affine, Index, NeedsBuffer, Range, origin, reads, symbol
+from nabla_mlir.passes.kernels.index import Start as Reading
 
 # A last dimension of at most this size is written out, and vectors lie along the one before.
 SHORT = 4

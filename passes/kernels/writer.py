@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from nabla_mlir.passes.kernel_index import ZERO, Affine, Range, symbol
-from nabla_mlir.passes.kernel_scalars import DTYPES
+from nabla_mlir.passes.kernels.index import ZERO, Affine, Range, symbol
+from nabla_mlir.passes.kernels.scalars import DTYPES
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""The rewrites of nabla-simplify, by kind of operation."""
