@@ -17,7 +17,6 @@ from nabla_mlir.passes.legalize import (
     chlo,  # noqa: F401
     complex,  # noqa: F401
     fft,  # noqa: F401
-    formulas,
     indexing,  # noqa: F401
     lapack,  # noqa: F401
     linalg,  # noqa: F401
@@ -27,6 +26,7 @@ from nabla_mlir.passes.legalize import (
     sort,  # noqa: F401
 )
 from nabla_mlir.passes.legalize.aliasing import forget_unique_indices, separate_buffers
+from nabla_mlir.passes.legalize.formats import for_target
 from nabla_mlir.passes.legalize.fusion import separate_uses
 from nabla_mlir.passes.legalize.loops import legalize_loop
 from nabla_mlir.passes.legalize.pattern import PATTERNS, TARGETS, Replacement, Target
@@ -54,7 +54,7 @@ class LegalizeForIreePass(Pass):
         """Rewrites `module` in place."""
         for op in [o for o in nested(module.operation) if o.name == "stablehlo.while"]:
             legalize_loop(op)
-        with recording() as record, formulas.for_target(self.target):
+        with recording() as record, for_target(self.target):
             found: list[ir.Operation] = []
             calls: list[ir.Operation] = []
 

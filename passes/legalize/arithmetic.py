@@ -12,7 +12,8 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import BOOL, Val, eq, ne, select, splat
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.passes.legalize import formulas
+from nabla_mlir.passes.legalize import exponential, trigonometric
+from nabla_mlir.passes.legalize.formats import format_of, has_format, sar, sign_of, upper_half, with_sign
 from nabla_mlir.passes.legalize.pattern import Pattern, Replacement, Target, operands, pattern
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -28,7 +29,7 @@ def elementwise(
         dtype = values[0].dtype
         if not is_float(dtype) or right(F32 if dtype.itemsize < 4 else dtype, target):
             return None
-        if not formulas.has_format(values[0]):
+        if not has_format(values[0]):
             wide = [b.convert(v, F32) for v in values]
             return b.convert(Val(b.make(op.name, wide, [wide[0].type]).results[0]), dtype)
         return formula(*values)
@@ -42,30 +43,30 @@ def _fast_on_cpu(dtype: np.dtype, target: Target) -> bool:
 
 
 # sine, cosine, tan: the error of f32 is absolute near 0 and grows with |x|, infinite at 1e20; f64 needs a libm.
-elementwise(formulas.sin, "stablehlo.sine")
-elementwise(formulas.cos, "stablehlo.cosine")
-elementwise(formulas.tan, "stablehlo.tan", "chlo.tan")
+elementwise(trigonometric.sin, "stablehlo.sine")
+elementwise(trigonometric.cos, "stablehlo.cosine")
+elementwise(trigonometric.tan, "stablehlo.tan", "chlo.tan")
 # atan2: NaN at (0, 0) and (inf, inf), 40 ulp off elsewhere; f64 needs a libm. The others are made of it.
-elementwise(formulas.atan2, "stablehlo.atan2")
-elementwise(formulas.atan, "chlo.atan")
-elementwise(formulas.asin, "chlo.asin")
-elementwise(formulas.acos, "chlo.acos")
+elementwise(trigonometric.atan2, "stablehlo.atan2")
+elementwise(trigonometric.atan, "chlo.atan")
+elementwise(trigonometric.asin, "chlo.asin")
+elementwise(trigonometric.acos, "chlo.acos")
 # cbrt: f64 does not compile; f32 is NaN at infinity, and 12 ulp off.
-elementwise(formulas.cbrt, "stablehlo.cbrt")
+elementwise(exponential.cbrt, "stablehlo.cbrt")
 # f64 exp and log are scalar code on CPU, three to five times slower than ours, and do not compile for Vulkan,
 # where those of f32 are 20 ulp off. f64 tanh needs a libm.
-elementwise(formulas.exp, "stablehlo.exponential", right=_fast_on_cpu)
-elementwise(formulas.log, "stablehlo.log", right=_fast_on_cpu)
-elementwise(formulas.logistic, "stablehlo.logistic", right=_fast_on_cpu)
-elementwise(formulas.tanh, "stablehlo.tanh", right=lambda dtype, target: dtype == F32 or target == "cuda")
+elementwise(exponential.exp, "stablehlo.exponential", right=_fast_on_cpu)
+elementwise(exponential.log, "stablehlo.log", right=_fast_on_cpu)
+elementwise(exponential.logistic, "stablehlo.logistic", right=_fast_on_cpu)
+elementwise(exponential.tanh, "stablehlo.tanh", right=lambda dtype, target: dtype == F32 or target == "cuda")
 # expm1, log1p: f64 is exp(x) - 1, log(1 + x) on CPU; f32 log1p is so on Vulkan. The hyperbolic ones are made of them.
-elementwise(formulas.expm1, "stablehlo.exponential_minus_one")
-elementwise(formulas.log1p, "stablehlo.log_plus_one")
-elementwise(formulas.sinh, "chlo.sinh")
-elementwise(formulas.cosh, "chlo.cosh")
-elementwise(formulas.asinh, "chlo.asinh")
-elementwise(formulas.acosh, "chlo.acosh")
-elementwise(formulas.atanh, "chlo.atanh")
+elementwise(exponential.expm1, "stablehlo.exponential_minus_one")
+elementwise(exponential.log1p, "stablehlo.log_plus_one")
+elementwise(exponential.sinh, "chlo.sinh")
+elementwise(exponential.cosh, "chlo.cosh")
+elementwise(exponential.asinh, "chlo.asinh")
+elementwise(exponential.acosh, "chlo.acosh")
+elementwise(exponential.atanh, "chlo.atanh")
 
 
 @pattern("stablehlo.power")
@@ -79,9 +80,9 @@ def power(op: ir.Operation, target: Target) -> Replacement:
         result = _constant_power(x, exponent)
         if result is not None:
             return result
-    if not formulas.has_format(x):
+    if not has_format(x):
         return b.convert(b.binary("stablehlo.power", b.convert(x, F32), b.convert(y, F32)), x.dtype)
-    return formulas.power(x, y)
+    return exponential.power(x, y)
 
 
 def _constant_power(x: Val, n: complex) -> Val | None:
@@ -121,10 +122,45 @@ def remainder(op: ir.Operation, target: Target) -> Replacement:
     x, y = operands(op)
     if not is_float(x.dtype) or (target == "cpu" and x.dtype != F64) or target == "cuda":
         return None
-    if not formulas.has_format(x):
+    if not has_format(x):
         return b.convert(b.binary("stablehlo.remainder", b.convert(x, F32), b.convert(y, F32)), x.dtype)
     loop = op.parent.name in ("func.func", "stablehlo.while", "stablehlo.if", "stablehlo.case")
-    return formulas.remainder(x, y, loop)
+    return exact_remainder(x, y, loop)
+
+
+def exact_remainder(x: Val, y: Val, loop: bool) -> Val:
+    """The remainder of x / y with the sign of x: exact. Without a `loop`, for quotients up to 2^(2 mantissa)."""
+    ax, ay = abs(x), abs(y)
+    valid = (ax < math.inf) & (ay > 0.0)
+    rest, divisor = select(valid, ax, 0.0), select(valid & (ay < math.inf), ay, 1.0)
+    if loop:
+        rest = _remainder_step(_remainder_step(rest, divisor), divisor)
+        # Hardly ever entered; it takes one step for each half mantissa of the quotient.
+        (rest,) = b.while_loop(
+            [rest],
+            lambda r: b.reduce_any(r >= divisor, range(r.rank)),
+            lambda r: [_remainder_step(r, divisor)],
+        )
+    else:
+        for _ in range(4):
+            rest = _remainder_step(rest, divisor)
+    rest = select(eq(ay, math.inf), ax, rest)
+    return with_sign(select(valid, rest, math.nan), sign_of(x))
+
+
+def _remainder_step(rest: Val, divisor: Val) -> Val:
+    """`rest` less the part of its quotient by `divisor` that fits in half a mantissa."""
+    form = format_of(rest)
+    bits = b.bitcast(divisor, form.signed)
+    ahead = sar(b.bitcast(rest, form.signed), form.mantissa) - sar(bits, form.mantissa)
+    scale = b.maximum(ahead - (form.mantissa // 2 - 2), 0)
+    multiple = b.bitcast(bits + (scale << form.mantissa), rest.dtype)
+    high = upper_half(multiple)
+    q = b.floor(rest / multiple)
+    # Both products are exact, and so are the differences, as they are small multiples of the last digit.
+    rest = (rest - q * high) - q * (multiple - high)
+    rest = select(rest < 0.0, rest + multiple, rest)
+    return select(rest >= multiple, rest - multiple, rest)
 
 
 @pattern("stablehlo.add")
@@ -153,7 +189,7 @@ def convert(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _saturating(x: Val, dtype: np.dtype) -> Val:
-    if not formulas.has_format(x):
+    if not has_format(x):
         x = b.convert(x, F32)
     low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
     # The largest float that is in range: high itself, or the one below high + 1, which is a power of two.
