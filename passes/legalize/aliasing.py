@@ -88,7 +88,9 @@ def _constant_key(value: ir.Value) -> object:
     if op.name not in _FOLDED:
         return None
     parts = tuple(_constant_key(v) for v in op.operands)
-    return None if None in parts else (op.name, value.type, parts)
+    if any(part is None for part in parts):  # not `in`: an attribute cannot be compared with None
+        return None
+    return (op.name, value.type, parts)
 
 
 def forget_unique_indices(module: ir.Operation) -> None:
