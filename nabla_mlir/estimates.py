@@ -11,7 +11,7 @@ from nabla_mlir.ops.loops import find_counter
 from nabla_mlir.ops.regions import body_of
 
 # Nanoseconds of one core, measured with AVX-512; other CPUs differ by a factor that all of them share.
-_PER_FLOP = 0.01
+_PER_FLOP = 0.005
 _PER_BYTE = 0.02
 _PER_ELEMENT = 0.05  # of what fuses with its neighbours
 _PER_FUNCTION = 0.4  # of a division, a root, a transcendental function
