@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import blocks_of, made_by, nested
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.ops.batching import Mapped, batch_ops
 from nabla_mlir.ops.loops import find_counter
 from nabla_mlir.ops.regions import MAX_RESIDUAL_BYTES, body_of
@@ -17,7 +17,7 @@ from nabla_mlir.ops.tapes import read_row
 from nabla_mlir.ops.tensor import splat_of, wrap
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import is_pure
-from nabla_mlir.passes.simplify import simplify_block
+from nabla_mlir.passes.simplify import rewrite_loops
 
 MAX_STACKED_BYTES = 1 << 26  # beyond, the rows of all iterations cost more memory than the loop's dispatches are worth
 MIN_CONTRACTED = 8  # a product over fewer elements costs less than the row that is written and read instead
@@ -155,8 +155,4 @@ class HoistProductsPass(Pass):
     name: ClassVar[str] = "nabla-hoist-products"
 
     def run(self, module: ir.Operation) -> None:
-        changed = [hoist_products(op) for op in nested(module) if op.name == "stablehlo.while"]
-        if not any(changed):
-            return
-        for block in blocks_of(module):
-            simplify_block(block)
+        rewrite_loops(module, hoist_products)

@@ -171,6 +171,14 @@ def _attributes(op: ir.Operation) -> object:
     return tuple((name, attributes[name]) for name in attributes)
 
 
+def rewrite_loops(module: ir.Operation, rewrite: Callable[[ir.Operation], bool]) -> None:
+    """Rewrites all loops, inner ones first, and simplifies the functions if one was changed."""
+    changed = [rewrite(op) for op in nested(module) if op.name == "stablehlo.while"]
+    if any(changed):
+        for block in blocks_of(module):
+            simplify_block(block)
+
+
 @register
 @dataclass(frozen=True)
 class SimplifyPass(Pass):

@@ -8,19 +8,17 @@ from typing import ClassVar
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import blocks_of, nested
 from nabla_mlir.ops.contraction import dot_general
 from nabla_mlir.ops.elementwise import add
 from nabla_mlir.ops.loops import Counter, find_counter
 from nabla_mlir.ops.regions import MAX_RESIDUAL_BYTES, body_of
 from nabla_mlir.ops.registry import REGISTRY
-from nabla_mlir.ops.shape import dynamic_update_slice, reshape
-from nabla_mlir.ops.tapes import direction
-from nabla_mlir.ops.tensor import Tensor, full, wrap
+from nabla_mlir.ops.tapes import direction, empty_tape, write_row
+from nabla_mlir.ops.tensor import Tensor, wrap
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.loop_tapes import tape_read, values_inside
 from nabla_mlir.passes.patterns.pattern import has_one_use, owner
-from nabla_mlir.passes.simplify import simplify_block
+from nabla_mlir.passes.simplify import rewrite_loops
 
 MAX_STACKED_BYTES = 1 << 26  # beyond, the tapes cost more memory than the dispatches of the loop are worth
 
@@ -78,7 +76,7 @@ def _stack(op: ir.Operation, counter: Counter, totals: dict[int, list[ir.Operati
     operands = [v for chosen in totals.values() for product in chosen for v in product.operands]
     stored = list(dict.fromkeys(v for v in operands if tape_read(v, op, counter) is None))
     with ir.InsertionPoint(op), op.location:
-        empty = [full((counter.trips, *x.shape), 0, x.dtype) for x in map(wrap, stored)]
+        empty = [empty_tape(counter.trips, x) for x in map(wrap, stored)]
     body = op.regions[1].blocks[0]
     terminator = body.operations[len(body.operations) - 1].operation
     kept = []
@@ -88,7 +86,7 @@ def _stack(op: ir.Operation, counter: Counter, totals: dict[int, list[ir.Operati
             kept.append(_sum([t for t in _terms(value) if t not in left]) if left else value)
         for value, tape in zip(stored, empty, strict=True):
             rows = wrap(body.add_argument(tape.value.type, op.location))
-            kept.append(_written(rows, wrap(value), wrap(arguments[counter.carry])).value)
+            kept.append(write_row(rows, wrap(value), wrap(arguments[counter.carry])).value)
         ir.Operation.create("stablehlo.return", operands=kept)
     terminator.erase()
     for tape in empty:
@@ -119,11 +117,6 @@ def _sum(values: list[ir.Value]) -> ir.Value:
     return total.value
 
 
-def _written(rows: Tensor, value: Tensor, index: Tensor) -> Tensor:
-    zero = full((), 0, index.dtype)
-    return dynamic_update_slice(rows, reshape(value, shape=(1, *value.shape)), index, *([zero] * value.ndim))
-
-
 def _whole(product: ir.Operation, op: ir.Operation, counter: Counter, tapes: dict[ir.Value, ir.Value]) -> Tensor:
     """One product over the rows of all iterations: the row is one more contracted dimension."""
     params = REGISTRY[product.name].read(product)
@@ -152,8 +145,4 @@ class StackProductsPass(Pass):
     name: ClassVar[str] = "nabla-stack-products"
 
     def run(self, module: ir.Operation) -> None:
-        changed = [stack_products(op) for op in nested(module) if op.name == "stablehlo.while"]
-        if not any(changed):
-            return
-        for block in blocks_of(module):
-            simplify_block(block)
+        rewrite_loops(module, stack_products)

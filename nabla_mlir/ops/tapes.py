@@ -25,14 +25,14 @@ def empty_tape(length: int, like: Tensor) -> Tensor:
 
 def write_row(tape: Tensor, value: Tensor, index: Tensor, axis: int = 0) -> Tensor:
     """The tape with `value` as its row `index` along an axis."""
-    zero = full((), 0, INDEX)
+    zero = full((), 0, index.dtype)  # all indices are of one type
     row = reshape(value, shape=(*value.shape[:axis], 1, *value.shape[axis:]))
     return dynamic_update_slice(tape, row, *[zero] * axis, index, *[zero] * (value.ndim - axis))
 
 
 def read_row(tape: Tensor, index: Tensor, axis: int = 0) -> Tensor:
     """The row `index` of the tape along an axis."""
-    zero = full((), 0, INDEX)
+    zero = full((), 0, index.dtype)  # all indices are of one type
     before, after = tape.shape[:axis], tape.shape[axis + 1 :]
     starts = [*[zero] * axis, index, *[zero] * len(after)]
     row = dynamic_slice(tape, *starts, slice_sizes=(*before, 1, *after))

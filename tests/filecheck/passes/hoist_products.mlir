@@ -55,3 +55,30 @@ func.func @few(%xs: tensor<9x8xf32>, %w: tensor<8x8xf32>, %h: tensor<8xf32>) -> 
   }) : (tensor<i32>, tensor<8xf32>) -> (tensor<i32>, tensor<8xf32>)
   return %r#1 : tensor<8xf32>
 }
+
+// A row is read at indices of the type of the counter.
+// CHECK-LABEL: func.func @wide_counter
+// CHECK: stablehlo.dot_general
+// CHECK: stablehlo.while
+// CHECK: stablehlo.dynamic_slice %{{.*}}, %{{.*}}, %{{.*}}, sizes = [1, 4] : (tensor<5x4xf32>, tensor<i64>, tensor<i64>)
+func.func @wide_counter(%xs: tensor<5x8xf32>, %w: tensor<8x4xf32>, %u: tensor<4x4xf32>, %h: tensor<4xf32>) -> tensor<4xf32> {
+  %c0 = stablehlo.constant dense<0> : tensor<i64>
+  %c5 = stablehlo.constant dense<5> : tensor<i64>
+  %r:2 = "stablehlo.while"(%c0, %h) ({
+  ^bb0(%i: tensor<i64>, %a: tensor<4xf32>):
+    %go = stablehlo.compare LT, %i, %c5 : (tensor<i64>, tensor<i64>) -> tensor<i1>
+    stablehlo.return %go : tensor<i1>
+  }, {
+  ^bb0(%i: tensor<i64>, %a: tensor<4xf32>):
+    %one = stablehlo.constant dense<1> : tensor<i64>
+    %next = stablehlo.add %i, %one : tensor<i64>
+    %sliced = stablehlo.dynamic_slice %xs, %i, %c0, sizes = [1, 8] : (tensor<5x8xf32>, tensor<i64>, tensor<i64>) -> tensor<1x8xf32>
+    %x = stablehlo.reshape %sliced : (tensor<1x8xf32>) -> tensor<8xf32>
+    %s = stablehlo.sine %x : tensor<8xf32>
+    %p = stablehlo.dot_general %s, %w, contracting_dims = [0] x [0] : (tensor<8xf32>, tensor<8x4xf32>) -> tensor<4xf32>
+    %q = stablehlo.dot_general %a, %u, contracting_dims = [0] x [0] : (tensor<4xf32>, tensor<4x4xf32>) -> tensor<4xf32>
+    %b = stablehlo.add %p, %q : tensor<4xf32>
+    stablehlo.return %next, %b : tensor<i64>, tensor<4xf32>
+  }) : (tensor<i64>, tensor<4xf32>) -> (tensor<i64>, tensor<4xf32>)
+  return %r#1 : tensor<4xf32>
+}
