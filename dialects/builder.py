@@ -519,3 +519,8 @@ def reduce_sum(x: Val, dims: Sequence[int]) -> Val:
 def reduce_any(x: Val, dims: Sequence[int]) -> Val:
     """True where any element along some dimensions is."""
     return reduce_with("stablehlo.or", x, False, dims)
+
+
+def held(x: Val) -> Val:
+    """The value behind a barrier: in memory, and what it is made of is not fused with what reads it."""
+    return Val(hlo.emit("stablehlo.optimization_barrier", [x.value], results=[x.type]).results[0])

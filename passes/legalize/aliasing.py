@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.dialects.builder import Val, held
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import I64Array, constant_attribute, constant_splat, emit, splat
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
@@ -42,12 +43,7 @@ def separate_buffers(module: ir.Operation) -> None:
                 value = operation.operands[i]
                 # Each way was seen to fail, with a wrong number, where the other one works: a loop needs a barrier
                 # on the whole value, a single update one that is computed.
-                operation.operands[i] = _kept(value) if operation.name == "stablehlo.while" else _computed(value)
-
-
-def _kept(value: ir.Value) -> ir.Value:
-    """The same value behind a barrier."""
-    return emit("stablehlo.optimization_barrier", [value], results=[value.type]).results[0]
+                operation.operands[i] = held(Val(value)).value if operation.name == "stablehlo.while" else _computed(value)
 
 
 def _computed(constant: ir.Value) -> ir.Value:
@@ -70,7 +66,7 @@ def _computed(constant: ir.Value) -> ir.Value:
 
 def _hidden_splat(value: complex, shape: tuple[int, ...], dtype: np.dtype) -> ir.Value:
     scalar = emit("stablehlo.constant", [], attributes={"value": splat(value, (), dtype)}).results[0]
-    hidden = emit("stablehlo.optimization_barrier", [scalar], results=[scalar.type]).results[0]
+    hidden = held(Val(scalar)).value
     dims = {"broadcast_dimensions": I64Array.encode(())}
     return emit("stablehlo.broadcast_in_dim", [hidden], results=[tensor_type(shape, dtype)], attributes=dims).results[0]
 

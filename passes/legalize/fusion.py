@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects.builder import Val, held
 from nabla_mlir.dialects.regions import nested
-from nabla_mlir.dialects.stablehlo import I64Array, emit
+from nabla_mlir.dialects.stablehlo import I64Array
 
 _SUMS = {"stablehlo.reduce", "stablehlo.dot_general", "stablehlo.convolution", "stablehlo.reduce_window"}
 _MOVES = {"stablehlo.transpose", "stablehlo.slice", "stablehlo.reverse", "stablehlo.concatenate", "stablehlo.pad",
@@ -30,7 +31,7 @@ def separate_uses(module: ir.Operation) -> None:
 def _hide(op: ir.Operation, value: ir.Value) -> None:
     users = [(use.owner.operation, use.operand_number) for use in value.uses]
     with ir.InsertionPoint.after(op), op.location:
-        hidden = emit("stablehlo.optimization_barrier", [value], results=[value.type]).results[0]
+        hidden = held(Val(value)).value
     for user, i in users:
         user.operands[i] = hidden
 

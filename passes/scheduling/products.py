@@ -9,12 +9,11 @@ import numpy as np
 from iree.compiler import ir
 from iree.compiler.dialects import arith, linalg
 
-from nabla_mlir.dialects.builder import Val, cut, dot, full, reshape, swap, transpose
+from nabla_mlir.dialects.builder import Val, cut, dot, full, held, reshape, swap, transpose
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.legalize.fusion import places_of_broadcasts
-from nabla_mlir.passes.scheduling.sums import held
 from nabla_mlir.passes.scheduling.tiles import SMALL, Tiles, columns_times_vector, matrix_product, rows_times_vector
 
 # As many vectors at once as accumulators fit registers.

@@ -7,9 +7,9 @@ import math
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.dialects.builder import Val, convert, dot, full, reduce_sum, reshape
+from nabla_mlir.dialects.builder import Val, convert, dot, full, held, reduce_sum, reshape
 from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.dialects.stablehlo import constant_splat, emit
+from nabla_mlir.dialects.stablehlo import constant_splat
 from nabla_mlir.passes.legalize.regions import single_operation
 
 # Sums of fewer terms take as long either way.
@@ -64,11 +64,6 @@ def _of_two_factors(x: Val) -> Val:
         return x
     factor = Val(source.operands[0])
     return factor * held(factor)
-
-
-def held(x: Val) -> Val:
-    """The value in memory: what it is made of is not fused with what reads it."""
-    return Val(emit("stablehlo.optimization_barrier", [x.value], results=[x.type]).results[0])
 
 
 def _by_ones(x: Val, rows: int, axis: int) -> Val:
