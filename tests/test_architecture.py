@@ -60,7 +60,7 @@ RUNTIME = {
     for name in ("runtime", "array", "devices", "fitting", "manifest", "named", "storage", "transfer", "treespec", "errors")
 }
 # What runs the compiler in another process; it knows no IR.
-COMPILER = {f"nabla_mlir.{name}" for name in ("compiler", "toolchain", "cache", "targets")}
+COMPILER = {f"nabla_mlir.{name}" for name in ("compiler", "toolchain", "cache", "targets", "references")}
 
 
 def layer(module: str) -> int:
