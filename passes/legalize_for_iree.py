@@ -24,6 +24,7 @@ from nabla_mlir.passes.legalize import (
     reductions,  # noqa: F401
     scatter,  # noqa: F401
     sort,  # noqa: F401
+    top_k,  # noqa: F401
 )
 from nabla_mlir.passes.legalize.aliasing import forget_unique_indices, separate_buffers
 from nabla_mlir.passes.legalize.formats import for_target

@@ -104,6 +104,53 @@ def separate_windows(op: ir.Operation, target: Target) -> Replacement:
     return None
 
 
+@pattern("stablehlo.reduce_window")
+def padded_windows(op: ir.Operation, target: Target) -> Replacement:
+    """The compiler cannot fill with complex numbers of 128 bits: what windows have around is put there before."""
+    x, initial = Val(op.operands[0]), Val(op.operands[1])
+    if len(op.operands) != 2 or x.dtype != np.complex128 or not x.static:
+        return None
+    padding = hlo.Padding.decode(op.attributes["padding"]) if "padding" in op.attributes else ((0, 0),) * x.rank
+    spread = _spatial(x.rank, op.attributes, "base_dilations")
+    if not any(map(any, padding)) and set(spread) <= {1}:
+        return None
+    low, high = zip(*padding, strict=True)
+    made = b.copy(op, [b.pad(x, low, high, [n - 1 for n in spread], initial), initial])
+    for name in ("padding", "base_dilations"):
+        if name in made.attributes:
+            del made.attributes[name]
+    return Val(made.results[0])
+
+
+# What is the same of truth values as numbers.
+_OF_TRUTH = {
+    "stablehlo.add": "stablehlo.maximum", "stablehlo.or": "stablehlo.maximum",
+    "stablehlo.multiply": "stablehlo.minimum", "stablehlo.and": "stablehlo.minimum",
+}  # fmt: skip
+
+
+@pattern("stablehlo.reduce_window")
+def running_sum(op: ir.Operation, target: Target) -> Replacement:
+    """Those of unsigned numbers and truth values do not compile, where each window ends at its element."""
+    x, initial = Val(op.operands[0]), Val(op.operands[1])
+    body = single_operation(op.regions[0])
+    if len(op.operands) != 2 or x.dtype.kind not in "bu" or body not in _OF_TRUTH:
+        return None
+    if x.dtype.kind == "b":
+        counted = _windows_of(op, b.convert(x, np.int32), b.convert(initial, np.int32), _OF_TRUTH[body])
+        return b.convert(counted, bool)
+    signed = np.dtype(f"i{x.dtype.itemsize}")
+    return b.bitcast(_windows_of(op, b.bitcast(x, signed), b.bitcast(initial, signed), body), x.dtype)
+
+
+def _windows_of(op: ir.Operation, x: Val, initial: Val, body: str) -> Val:
+    """The windows of a reduction on an operand of another dtype, reduced by one operation."""
+    result = tensor_type(Val(op.results[0]).shape, x.dtype)
+    made = b.make(op.name, [x, initial], [result], attributes_of(op), regions=1)
+    b.fill_region(made.regions[0], [initial.type] * 2, lambda y, z: b.binary(body, y, z))
+    return Val(made.results[0])
+
+
 # From so many terms on, a sum is taken in two levels.
 _LONG = 1 << 13
 

@@ -121,7 +121,8 @@ def test_asynchronous_calls_return_before_they_are_done(work):
     (y,) = call([x, np.int32(0)])  # takes what is not there yet
     assert not y.is_ready()
     assert np.array_equal(y.numpy(), np.roll(np.eye(384), 9, axis=0))
-    assert y.is_ready() and x.is_ready()
+    assert y.is_ready()
+    assert x.is_ready()
     assert y.block_until_ready() is y
 
 

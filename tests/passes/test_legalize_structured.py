@@ -56,6 +56,29 @@ def test_sort() -> None:
     )
 
 
+def _top_ks() -> dict:
+    floats = rng.normal(size=(3, 40)).astype(np.float32)
+    floats[0, ::3], floats[1, ::2], floats[1, 1::2], floats[2, 5] = 1.5, -0.0, 0.0, np.nan
+    kinds = {"f32": floats, "f64": floats.astype(np.float64), "f16": floats.astype(np.float16)}
+    whole = rng.integers(-4, 5, (2, 30))
+    kinds |= {name: whole.astype(name) for name in ("int8", "int32", "int64", "uint8", "uint32")}
+    kinds["least"] = np.full((2, 6), np.iinfo(np.int32).min, np.int32)
+    return {f"{name}_{k}": (lambda a, k=k: lax.top_k(a, k), (x,)) for name, x in kinds.items() for k in (3, x.shape[1])}
+
+
+def test_top_k() -> None:
+    check_against_jax(_top_ks(), 0.0)
+
+
+def test_top_k_of_complex_numbers_is_an_error() -> None:
+    text = """func.func @f(%x: tensor<4xcomplex<f32>>) -> tensor<2xcomplex<f32>> {
+      %v, %i = chlo.top_k(%x, k = 2) : tensor<4xcomplex<f32>> -> (tensor<2xcomplex<f32>>, tensor<2xi32>)
+      return %v : tensor<2xcomplex<f32>>
+    }"""
+    with pytest.raises(RuleMissingError, match="top_k requires elements with an order"):
+        legalized(text)
+
+
 SORT = """func.func @f(%x: tensor<6xi32>, %y: tensor<6xi32>) -> (tensor<6xi32>, tensor<6xi32>) {
   %0:2 = "stablehlo.sort"(%x, %y) ({
   ^bb0(%a: tensor<i32>, %b: tensor<i32>, %c: tensor<i32>, %d: tensor<i32>):
@@ -91,6 +114,32 @@ def test_windows() -> None:
     x = rng.normal(size=(2, 9, 9, 3)).astype(np.float32)
     options = [(3, 2, "SAME"), (2, 1, "VALID"), (3, 1, "SAME"), (2, 2, "SAME"), (3, 3, "VALID")]
     check_against_jax({f"pool{i}": (_pool(*o), (x,)) for i, o in enumerate(options)}, 1e-6)
+
+
+def test_windows_of_other_types() -> None:
+    """Running ones, which IREE has a form of its own for, and padded complex ones."""
+    truth, counts, z = rng.normal(size=9) > 0, rng.integers(0, 9, 9).astype(np.uint32), _complex(2, 6)
+
+    def windows(initial, combine, size, padding, spread=1):
+        def run(a):
+            ones = (1,) * (a.ndim - 1)
+            around = ((0, 0),) * (a.ndim - 1) + (padding,)
+            return lax.reduce_window(a, initial, combine, (*ones, size), (1,) * a.ndim, around, (*ones, spread))
+
+        return run
+
+    check_against_jax(
+        {
+            "any": (windows(np.bool_(False), lax.bitwise_or, 9, (8, 0)), (truth,)),
+            "all": (windows(np.bool_(True), lax.bitwise_and, 9, (8, 0)), (truth,)),
+            "sum": (windows(np.uint32(0), lax.add, 9, (8, 0)), (counts,)),
+            "product": (windows(np.uint32(1), lax.mul, 3, (1, 1)), (counts,)),
+            "complex": (windows(np.complex128(0), lax.add, 3, (2, 1), 2), (z,)),
+            "reversed": (lambda a: a[::-1], (counts,)),
+            "sorted": (jnp.sort, (counts,)),
+        },
+        1e-6,
+    )
 
 
 def test_narrow_accumulation() -> None:
