@@ -26,7 +26,7 @@ from nabla_mlir.passes.legalize import (
     sort,  # noqa: F401
     top_k,  # noqa: F401
 )
-from nabla_mlir.passes.legalize.aliasing import forget_unique_indices, separate_buffers
+from nabla_mlir.passes.legalize.aliasing import forget_unique_indices, hold_loop_results, separate_buffers
 from nabla_mlir.passes.legalize.formats import for_target
 from nabla_mlir.passes.legalize.fusion import separate_uses
 from nabla_mlir.passes.legalize.loops import legalize_loop
@@ -76,6 +76,8 @@ class LegalizeForIreePass(Pass):
         separate_buffers(module.operation)
         if self.target == "cpu":
             forget_unique_indices(module.operation)
+        else:
+            hold_loop_results(module.operation)
 
     def _legalize(self, op: ir.Operation, record: Recording) -> None:
         worklist = [(op.name, op)]

@@ -107,10 +107,7 @@ def truth_to_float(op: ir.Operation, target: Target) -> Replacement:
 
 @pattern("stablehlo.reverse")
 def reverse(op: ir.Operation, target: Target) -> Replacement:
-    """Unsigned numbers do not compile. For Vulkan nor does what reads a reversed matrix twice: it is made on its own."""
-    (x,) = operands(op)
-    if x.dtype.kind == "u":
-        return b.bitcast(b.reverse(b.bitcast(x, np.dtype(f"i{x.dtype.itemsize}")), list(op.attributes["dimensions"])), x.dtype)
+    """For Vulkan a reversed matrix fused into what reads it twice does not compile: it is made on its own."""
     if target != "vulkan":
         return None
     made = Val(b.make(op.name, operands(op), [op.results[0].type], attributes_of(op), final=True).results[0])

@@ -43,6 +43,63 @@ def narrow_sum(op: ir.Operation, target: Target) -> Replacement:
     return b.convert(Val(made.results[0]), Val(op.results[0]).dtype)
 
 
+@pattern("stablehlo.convolution", "stablehlo.reverse")
+def unsigned(op: ir.Operation, target: Target) -> Replacement:
+    """No unsigned integers compile; the signed ones of the same bits have results of the same bits."""
+    result = Val(op.results[0])
+    if result.dtype.kind != "u":
+        return None
+    values = [b.bitcast(v, f"i{v.dtype.itemsize}") for v in operands(op)]
+    signed = b.make(op.name, values, [b.like(result, f"i{result.dtype.itemsize}")], attributes_of(op)).results[0]
+    return b.bitcast(Val(signed), result.dtype)
+
+
+_TRUTH = {"or": "maximum", "add": "maximum", "maximum": "maximum", "and": "minimum", "multiply": "minimum",
+          "minimum": "minimum"}  # fmt: skip
+
+
+@pattern("stablehlo.reduce_window")
+def windows_of_other_numbers(op: ir.Operation, target: Target) -> Replacement:
+    """Windows over all elements before do not compile for truth values and sums of unsigned integers.
+
+    They are windows of 32-bit integers, and of signed integers of the same bits.
+    """
+    body = single_operation(op.regions[0])
+    if len(op.operands) != 2 or body is None:
+        return None
+    values, result = operands(op), Val(op.results[0])
+
+    def windows(values: Sequence[Val], body: str) -> Val:
+        made = b.make(op.name, values, [b.like(result, values[0].dtype)], attributes_of(op), regions=1)
+        b.fill_region(made.regions[0], [v.type for v in (values[1], values[1])], lambda x, y: b.binary(body, x, y))
+        return Val(made.results[0])
+
+    kind, word = result.dtype.kind, body.removeprefix("stablehlo.")
+    if kind == "b" and word in _TRUTH:
+        return b.ne(windows([b.convert(v, np.int32) for v in values], f"stablehlo.{_TRUTH[word]}"), 0)
+    if kind == "u" and word in ("add", "multiply"):
+        return b.bitcast(windows([b.bitcast(v, f"i{v.dtype.itemsize}") for v in values], body), result.dtype)
+    return None
+
+
+@pattern("stablehlo.reduce_window")
+def complex_windows(op: ir.Operation, target: Target) -> Replacement:
+    """Padded ones do not compile for complex128: the two parts are padded beforehand."""
+    if len(op.operands) != 2 or Val(op.operands[0]).dtype.kind != "c" or not Val(op.operands[0]).static:
+        return None
+    x, initial = operands(op)
+    padding = hlo.Padding.decode(op.attributes["padding"]) if "padding" in op.attributes else [(0, 0)] * x.rank
+    low, high = zip(*padding, strict=True)
+    interior = [n - 1 for n in _spatial(x.rank, op.attributes, "base_dilations")]
+    if not any([*low, *high, *interior]):
+        return None
+    padded = b.complex_(*(b.pad(part(x), low, high, interior, part(initial)) for part in (b.real, b.imag)))
+    made = b.copy(op, [padded, initial])
+    for name in {"padding", "base_dilations"} & set(attributes_of(op)):
+        del made.attributes[name]
+    return Val(made.results[0])
+
+
 @pattern("stablehlo.reduce")
 def sum_of_products(op: ir.Operation, target: Target) -> Replacement:
     """A CPU does not compile the sum over rows and columns of a product with a vector, one factor for each column.
@@ -102,53 +159,6 @@ def separate_windows(op: ir.Operation, target: Target) -> Replacement:
         places = [d for d in range(len(shape)) if d not in offsets]
         return b.reshape(b.broadcast(x, shape, places), [n * w for n, w in zip(x.shape, window, strict=True)])
     return None
-
-
-@pattern("stablehlo.reduce_window")
-def padded_windows(op: ir.Operation, target: Target) -> Replacement:
-    """The compiler cannot fill with complex numbers of 128 bits: what windows have around is put there before."""
-    x, initial = Val(op.operands[0]), Val(op.operands[1])
-    if len(op.operands) != 2 or x.dtype != np.complex128 or not x.static:
-        return None
-    padding = hlo.Padding.decode(op.attributes["padding"]) if "padding" in op.attributes else ((0, 0),) * x.rank
-    spread = _spatial(x.rank, op.attributes, "base_dilations")
-    if not any(map(any, padding)) and set(spread) <= {1}:
-        return None
-    low, high = zip(*padding, strict=True)
-    made = b.copy(op, [b.pad(x, low, high, [n - 1 for n in spread], initial), initial])
-    for name in ("padding", "base_dilations"):
-        if name in made.attributes:
-            del made.attributes[name]
-    return Val(made.results[0])
-
-
-# What is the same of truth values as numbers.
-_OF_TRUTH = {
-    "stablehlo.add": "stablehlo.maximum", "stablehlo.or": "stablehlo.maximum",
-    "stablehlo.multiply": "stablehlo.minimum", "stablehlo.and": "stablehlo.minimum",
-}  # fmt: skip
-
-
-@pattern("stablehlo.reduce_window")
-def running_sum(op: ir.Operation, target: Target) -> Replacement:
-    """Those of unsigned numbers and truth values do not compile, where each window ends at its element."""
-    x, initial = Val(op.operands[0]), Val(op.operands[1])
-    body = single_operation(op.regions[0])
-    if len(op.operands) != 2 or x.dtype.kind not in "bu" or body not in _OF_TRUTH:
-        return None
-    if x.dtype.kind == "b":
-        counted = _windows_of(op, b.convert(x, np.int32), b.convert(initial, np.int32), _OF_TRUTH[body])
-        return b.convert(counted, bool)
-    signed = np.dtype(f"i{x.dtype.itemsize}")
-    return b.bitcast(_windows_of(op, b.bitcast(x, signed), b.bitcast(initial, signed), body), x.dtype)
-
-
-def _windows_of(op: ir.Operation, x: Val, initial: Val, body: str) -> Val:
-    """The windows of a reduction on an operand of another dtype, reduced by one operation."""
-    result = tensor_type(Val(op.results[0]).shape, x.dtype)
-    made = b.make(op.name, [x, initial], [result], attributes_of(op), regions=1)
-    b.fill_region(made.regions[0], [initial.type] * 2, lambda y, z: b.binary(body, y, z))
-    return Val(made.results[0])
 
 
 # From so many terms on, a sum is taken in two levels.
@@ -212,6 +222,10 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
         x = _padded(x, attributes)
         if x.value != op.operands[0]:
             return Val(b.make(op.name, [x, kernel], [op.results[0].type], attributes).results[0])
+    if target == "cuda" and _is_narrow(x.dtype):  # tiled with a wrong shape, also if fused with the conversions
+        wide = [b.held(b.convert(v, F32)) for v in (x, kernel)]
+        made = b.make(op.name, wide, [b.like(result, F32)], attributes)
+        return b.convert(Val(made.results[0]), result.dtype)
     if _is_narrow(result.dtype):
         made = b.make(op.name, [x, kernel], [b.like(result, F32)], attributes)
         return b.convert(Val(made.results[0]), result.dtype)

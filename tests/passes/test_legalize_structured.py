@@ -10,8 +10,10 @@ import pytest
 from jax import lax
 from legalize_support import Program, check_against_jax, jax_text, legalized
 
+from nabla_mlir.compiler import compile_module
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.errors import CompileError, RuleMissingError
+from nabla_mlir.targets import CUDA
 
 rng = np.random.default_rng(0)
 
@@ -116,30 +118,39 @@ def test_windows() -> None:
     check_against_jax({f"pool{i}": (_pool(*o), (x,)) for i, o in enumerate(options)}, 1e-6)
 
 
-def test_windows_of_other_types() -> None:
-    """Running ones, which IREE has a form of its own for, and padded complex ones."""
-    truth, counts, z = rng.normal(size=9) > 0, rng.integers(0, 9, 9).astype(np.uint32), _complex(2, 6)
+def test_integers_truth_values_and_complex_windows() -> None:
+    n = rng.integers(0, 9, (1, 2, 7)).astype(np.uint32)
+    z = rng.normal(size=7) + 1j * rng.normal(size=7)
 
-    def windows(initial, combine, size, padding, spread=1):
-        def run(a):
-            ones = (1,) * (a.ndim - 1)
-            around = ((0, 0),) * (a.ndim - 1) + (padding,)
-            return lax.reduce_window(a, initial, combine, (*ones, size), (1,) * a.ndim, around, (*ones, spread))
-
-        return run
+    def before(x, start, combine):
+        return lax.reduce_window(x, start, combine, (7,), (1,), [(6, 0)])
 
     check_against_jax(
         {
-            "any": (windows(np.bool_(False), lax.bitwise_or, 9, (8, 0)), (truth,)),
-            "all": (windows(np.bool_(True), lax.bitwise_and, 9, (8, 0)), (truth,)),
-            "sum": (windows(np.uint32(0), lax.add, 9, (8, 0)), (counts,)),
-            "product": (windows(np.uint32(1), lax.mul, 3, (1, 1)), (counts,)),
-            "complex": (windows(np.complex128(0), lax.add, 3, (2, 1), 2), (z,)),
-            "reversed": (lambda a: a[::-1], (counts,)),
-            "sorted": (jnp.sort, (counts,)),
+            "convolution": (lambda x: lax.conv_general_dilated(x, x[:, :, :3], (2,), [(1, 1)]), (n,)),
+            "reverse": (lambda x: lax.rev(x, (2,)), (n,)),
+            "sort": (jnp.sort, (n,)),
+            "running_sum": (lambda x: before(x, np.uint32(0), lax.add), (n[0, 0],)),
+            "running_or": (lambda x: before(x > 6, False, lax.bitwise_or), (n[0, 0],)),
+            "running_and": (lambda x: before(x > 0, True, lax.bitwise_and), (n[0, 0],)),
+            "complex": (lambda x, z0: lax.reduce_window(x, z0, lax.add, (3,), (2,), [(1, 2)], (2,)), (z, 0 * z[0])),
         },
-        1e-6,
+        1e-4,
     )
+
+
+def test_a_convolution_of_half_precision_compiles_for_cuda() -> None:
+    """IREE tiles some of f16 that are summed in f32 for tensor cores, with a wrong shape."""
+    text = """func.func @f(%x: tensor<4x2x5x3xf16>, %k: tensor<2x3x2x2xf16>) -> tensor<2x3x3x2xf16> {
+      %0 = stablehlo.reverse %k, dims = [3] : tensor<2x3x2x2xf16>
+      %1 = stablehlo.convolution(%x, %0) dim_numbers = [1, f, 0, b]x[i, 1, o, 0]->[f, 0, b, 1],
+        window = {rhs_dilate = [2, 1]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+        : (tensor<4x2x5x3xf16>, tensor<2x3x2x2xf16>) -> tensor<2x3x3x2xf32>
+      %2 = stablehlo.convert %1 : (tensor<2x3x3x2xf32>) -> tensor<2x3x3x2xf16>
+      return %2 : tensor<2x3x3x2xf16> }"""
+    assert compile_module(legalized(text, "cuda"), CUDA("sm_80"), cache=False)
+    with pytest.raises(CompileError, match="inferred input/output operand"):
+        compile_module(text, CUDA("sm_80"), cache=False)
 
 
 def test_narrow_accumulation() -> None:
