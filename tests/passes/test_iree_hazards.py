@@ -223,6 +223,21 @@ def test_iree_still_crashes_without_optimisation() -> None:
     assert not np.asarray(executable.function("f")(empty)[0]).any()
 
 
+@pytest.mark.parametrize("attributes", ["{iree.abi.consume}", "{iree.abi.output = 0 : index}"])
+def test_iree_still_copies_what_is_given_away(attributes: str) -> None:
+    """An argument that the caller gives up is not updated in its place, so there is no donation; results in memory of
+    the caller's are what there is.
+    """
+    x = "tensor<65536xf32>"
+    text = function(
+        "f", f"%x: {x} {attributes}, %u: tensor<4xf32>, %i: tensor<i32>", x,
+        f"%0 = stablehlo.dynamic_update_slice %x, %u, %i : ({x}, tensor<4xf32>, tensor<i32>) -> {x}\nreturn %0 : {x}",
+    )  # fmt: skip
+    streams = compile_module(text, CPU(), flags=["--compile-to=stream"], cache=False).decode()
+    assert "stream.tensor.import" in streams
+    assert "stream.cmd.copy" in streams, "IREE updates it in place: arguments can be donated"
+
+
 PHILOX = """func.func @f(%s: tensor<3xui64>) -> tensor<4xui32> {
   %0, %1 = stablehlo.rng_bit_generator %s, algorithm = PHILOX : (tensor<3xui64>) -> (tensor<3xui64>, tensor<4xui32>)
   return %1 : tensor<4xui32> }"""
