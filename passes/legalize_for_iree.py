@@ -17,6 +17,7 @@ from nabla_mlir.passes.legalize import (
     chlo,  # noqa: F401
     complex,  # noqa: F401
     fft,  # noqa: F401
+    gamma,  # noqa: F401
     indexing,  # noqa: F401
     lapack,  # noqa: F401
     linalg,  # noqa: F401
