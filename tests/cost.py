@@ -68,6 +68,8 @@ def _flops(op: ir.Operation) -> int:
     written = sum(_size(r.type) for r in op.results)
     if op.name == "stablehlo.reduce":
         return _size(op.operands[0].type)
+    if op.name == "stablehlo.reduce_window":
+        return written * math.prod(op.attributes["window_dimensions"])
     if op.name == "stablehlo.power":  # a whole constant exponent is compiled to multiplications
         exponent = splat_of(wrap(op.operands[1]))
         return written * (2 if exponent in (3, 4) else 1)
