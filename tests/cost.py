@@ -90,6 +90,8 @@ ELEMENTWISE = {
     for word in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "select", "compare", "and")
 }
 
+NEEDED = ELEMENTWISE | {"func.return"}
+
 
 def copies(module: ir.Module, size: int) -> list[str]:
     """The broadcasts of arrays along a new axis of `size` that anything but an elementwise operation reads.
@@ -103,7 +105,7 @@ def copies(module: ir.Module, size: int) -> list[str]:
             continue
         inside, outside = (shape_and_dtype(v.type)[0] for v in (op.operands[0], op.results[0]))
         readers = _readers(op.results[0])
-        if size in outside and size not in inside and math.prod(inside) > 1 and not readers <= {*ELEMENTWISE, "func.return"}:
+        if size in outside and size not in inside and math.prod(inside) > 1 and not readers <= NEEDED:
             found.append(str(op))
     return found
 
