@@ -173,7 +173,7 @@ def _dispatches(vmfb: bytes, entry: EntryPoint, leaves: Sequence[Leaf]) -> tuple
         code, profile = Path(folder, "module.vmfb"), Path(folder, "calls.ireeprof")
         code.write_bytes(vmfb)
         command = [
-            _tool("iree-benchmark-module"), f"--module={code}", "--device=local-sync",
+            _tool("iree-benchmark-module"), f"--module={code}", "--device=local-sync", "--device_allocator=caching",
             f"--function={entry.function or entry.name}", *map(_input, leaves), f"--benchmark_min_time={_PROFILED}x",
             "--device_profiling_mode=host-execution", f"--device_profiling_output={profile}",
         ]  # fmt: skip
