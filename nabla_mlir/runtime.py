@@ -99,19 +99,18 @@ class Function:
             raise DeployError(
                 f"{self.name} requires the arguments it was compiled for, got: {reason(error)}."
             ) from None
-        count = len(outputs)
+        count, version = len(outputs), None
         # A function of state says behind its results how often the state had been written.
-        version = outputs.get_variant(count - 1) if count else None
-        if type(version) is int:
-            count -= 1
-        else:
-            version = None
+        if types is None or count > len(types):
+            last = outputs.get_variant(count - 1) if count else None
+            if type(last) is int:
+                count, version = count - 1, last
         if storage:
             return [fill(target, array, version, pending) for target, array in zip(targets, memory, strict=True)]
-        views = [outputs.get_as_object(i, HalBufferView) for i in range(count)]
+        get = outputs.get_as_object
         if types is None:
-            return [Array(view, where, version, pending=pending) for view in views]
-        return [Array(view, where, version, False, types[i], pending) for i, view in enumerate(views)]
+            return [Array(get(i, HalBufferView), where, version, pending=pending) for i in range(count)]
+        return [Array(get(i, HalBufferView), where, version, False, type, pending) for i, type in enumerate(types)]
 
     @property
     def declaration(self) -> str:
