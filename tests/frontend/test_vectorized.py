@@ -358,12 +358,50 @@ def test_factorisations_per_entry(name: str) -> None:
 
 
 def test_the_same_name_changes_its_meaning() -> None:
-    def f(x: Any) -> Any:
-        return nm.vectorize(nm.devectorize(x).reshape(1, 3, 1), "x").sum()
+    # Case S1. Nx keeps the name on an axis of the entry and gives it away again; here that axis is the one in its place.
+    for size in (3, 1):
+        x = inp("x", np.arange(1.0, size + 1)[:, None])
 
-    x = inp("x", [[1], [2], [3]])
-    for kind in ("union", "parameter"):
-        check(ours(nm.grad(f, vectorized=kind), [x]), np.ones((3, 1)), "x")
+        def f(x: Any, size: int = size) -> Any:
+            again = nm.vectorize(nm.devectorize(x).reshape(1, size, 1), {"x": 1})
+            assert (again.vectorized_axes, again.shape) == ({"x": 1}, (size, 1))
+            return (again**2).sum()
+
+        for kind in KINDS:
+            check(ours(nm.grad(f, vectorized=kind), [x]), 2 * x.array, "x")
+
+
+# Functions of a tensor over a and b that give axes another name, order or size, and return the whole; the same in JAX.
+REGROUPED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "names kept": (lambda x: nm.vectorize(nm.devectorize(x), list(x.vectorized_axes)), lambda x: x),
+    "names exchanged": (lambda x: nm.vectorize(nm.devectorize(x), ["b", "a"]), lambda x: x),
+    "order exchanged": (
+        lambda x: nm.vectorize(jnp.swapaxes(nm.devectorize(x), 0, 1), ["b", "a"]), lambda x: x.swapaxes(0, 1)),
+    "one name kept": (lambda x: nm.vectorize(nm.devectorize(x), "a"), lambda x: x),
+    "one axis moved into the entry": (
+        lambda x: nm.vectorize(jnp.moveaxis(nm.devectorize(x), 0, -1), "b"), lambda x: jax.numpy.moveaxis(x, 0, -1)),
+    "collapsed": (lambda x: nm.revectorize(x, {"ab": -1}, x.shape), lambda x: x.reshape(-1, x.shape[-1])),
+    "expanded": (lambda x: nm.revectorize(x, {"a": 1, "b": -1, "c": 1}, x.shape), lambda x: x.reshape(1, -1, 1, x.shape[-1])),
+    "aligned": (
+        lambda x: nm.reshape_vectors([nm.vectorize(np.ones(1), "c"), x], align_ranks=True)[1], lambda x: x[None]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sizes", [(2, 4), (3, 3), (1, 2), (1, 1)], ids=str)
+def test_axes_are_regrouped(sizes: tuple[int, int]) -> None:
+    given = inp("ab", R.random((*sizes, 3)))
+
+    def run(x: Any) -> Any:
+        def total(f: Any) -> Any:
+            return lambda x: (jnp.sin(nm.devectorize(f(x))) * jnp.cumsum(nm.devectorize(f(x)), axis=0)).sum()
+
+        return {name: (nm.devectorize(f(x)), nm.grad(total(f))(x)) for name, (f, _) in REGROUPED.items()}
+
+    for name, (value, gradient) in ours(run, [given]).items():
+        g = REGROUPED[name][1]
+        want = jax.grad(lambda x, g=g: (jax.numpy.sin(g(x)) * jax.numpy.cumsum(g(x), axis=0)).sum())(given.array)
+        np.testing.assert_allclose(value, g(given.array), err_msg=name)
+        check(gradient, want, "ab")
 
 
 def test_what_takes_axes_apart_is_differentiated_jointly() -> None:
@@ -419,6 +457,8 @@ def test_errors_of_vectorize(axes: Any, message: str) -> None:
 
 def test_errors() -> None:
     x = nm.vectorize(np.zeros((2, 4)), "a")
+    with pytest.raises(ShapeError, match=r"vectorize requires an axis for each name, got 1 names for shape \(\)"):
+        nm.vectorize(np.float64(1), "a")
     with pytest.raises(ShapeError, match="vectorize requires a name that is not taken, got 'a'"):
         nm.vectorize(x, "a")
     with pytest.raises(
