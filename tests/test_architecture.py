@@ -57,7 +57,7 @@ LAYERS = {
 # What is deployed: it must run where neither the compiler nor optree is installed.
 RUNTIME = {
     f"nabla_mlir.{name}"
-    for name in ("runtime", "array", "devices", "fitting", "manifest", "named", "storage", "transfer", "treespec", "errors")
+    for name in ("runtime", "array", "devices", "fitting", "manifest", "named", "storage", "timeline", "transfer", "treespec", "errors")
 }
 # What runs the compiler in another process; it knows no IR.
 COMPILER = {f"nabla_mlir.{name}" for name in ("compiler", "toolchain", "cache", "targets")}
