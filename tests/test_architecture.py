@@ -145,6 +145,17 @@ def test_every_pattern_of_simplify_has_a_test() -> None:
     assert not [name for name in sorted(names) if f"func.func @{name}(" not in text]
 
 
+@pytest.mark.parametrize("dialect", ["ad", "batch"])
+def test_every_operation_of_a_dialect_has_its_tests(dialect: str) -> None:
+    operations = re.findall(r"irdl\.operation @(\w+)", (ROOT / f"dialects/{dialect}.irdl.mlir").read_text())
+    trip, errors = ((ROOT / f"tests/filecheck/{kind}/{dialect}.mlir").read_text() for kind in ("dialects", "errors"))
+    assert "// RUN: %roundtrip" in trip
+    assert f"iree-opt --irdl-file=%dialects/{dialect}.irdl.mlir" in trip
+    for name in operations:
+        assert re.search(rf'CHECK[^:\n]*:.*"{dialect}\.{name}"', trip), f"{dialect}.{name} makes no round trip"
+        assert f"{{{{{dialect}.{name} requires" in errors, f"no message of {dialect}.{name} is tested"
+
+
 def test_reference_pages_are_up_to_date() -> None:
     for path, text in reference.pages(ROOT).items():
         assert path.read_text() == text, f"{relative(path)}: run python -m nabla_mlir.tools.reference"
