@@ -204,7 +204,7 @@ sinh: OpDef = elementwise(
     "chlo.sinh", doc="Hyperbolic sine.", partials=[lambda t, y, x: t * cosh(x)], numpy=np.sinh, sample=(reals(),)
 )
 acosh = elementwise(
-    "chlo.acosh", doc="Inverse hyperbolic cosine.", partials=[lambda t, y, x: t * rsqrt((x - 1.0) * (x + 1.0))],
+    "chlo.acosh", doc="Inverse hyperbolic cosine.", partials=[lambda t, y, x: t * rsqrt(x - 1.0) * rsqrt(x + 1.0)],
     numpy=np.arccosh, sample=(reals(1.2, 3),),
 )  # fmt: skip
 asinh = elementwise(
