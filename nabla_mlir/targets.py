@@ -18,9 +18,9 @@ import sys
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar
 
-from nabla_mlir.devices import VulkanDevice, cuda_devices, vulkan_devices
+from nabla_mlir.compiling.toolchain import iree_compile, run_compiler
 from nabla_mlir.errors import CompileError, TargetError
-from nabla_mlir.toolchain import iree_compile, run_compiler
+from nabla_mlir.runtime.devices import VulkanDevice, cuda_devices, vulkan_devices
 
 _COMMON_FLAGS = (
     "--iree-input-demote-f64-to-f32=false",

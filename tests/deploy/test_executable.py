@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from deploy_support import DTYPES, need_vulkan
 
-from nabla_mlir.array import dtype_named
-from nabla_mlir.compiler import compile_module
+from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.errors import DeployError
 from nabla_mlir.runtime import Array, Executable
+from nabla_mlir.runtime.array import dtype_named
 from nabla_mlir.targets import CPU
 
 ones = np.ones(4, np.float32)

@@ -13,7 +13,7 @@ from xla import run_module
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
-from nabla_mlir.lowering import lower_module
+from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.passes.legalize.loops import MIN_TRIPS, extents
 from nabla_mlir.tracing import Spec, trace_function
 

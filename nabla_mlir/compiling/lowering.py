@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from iree.compiler import ir
 
-from nabla_mlir.compiler import compile_module
+from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.errors import CompileError
