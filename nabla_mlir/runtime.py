@@ -26,6 +26,7 @@ from nabla_mlir.errors import DeployError, DtypeError
 from nabla_mlir.fitting import choose
 from nabla_mlir.manifest import Code, EntryPoint, Manifest
 from nabla_mlir.storage import Artifact, save_artifact
+from nabla_mlir.timeline import Timeline, wait_for_others
 from nabla_mlir.transfer import DeployDtypeError, DeployShapeError, as_array, check_storage, fill, memory_of, mismatch
 
 __all__ = ["Array", "Device", "Executable", "Function", "Module", "device", "load", "save_artifact"]
@@ -40,12 +41,19 @@ def _instance() -> VmInstance:
 
 
 class Function:
-    """A function of an executable: takes a flat sequence of arrays, returns a list of `Array`."""
+    """A function of an executable: takes a flat sequence of arrays, returns a list of `Array`.
 
-    __slots__ = ("_context", "_lock", "_vm", "device", "name")
+    One that was compiled for asynchronous calls returns before they are done; the calls have a timeline then.
+    """
 
-    def __init__(self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock, device: Device):
+    __slots__ = ("_context", "_lock", "_timeline", "_vm", "device", "name")
+
+    def __init__(
+        self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock, device: Device,
+        timeline: Timeline | None,
+    ):  # fmt: skip
         self.name, self._vm, self._context, self._lock, self.device = name, vm, context, lock, device
+        self._timeline = timeline
 
     def __call__(
         self, arguments: Sequence[Array | np.ndarray], storage: int = 0, types: Types | None = None
@@ -61,40 +69,48 @@ class Function:
           DeployError: the module refuses the arguments (their number, a shape or a dtype), or fails; or the memory for
             results cannot be written, or is also that of an argument or of another result.
         """
-        where = self.device
+        where, timeline, pending = self.device, self._timeline, None
         inputs, outputs = VmVariantList(len(arguments)), VmVariantList(4)
         memory: list[Array] = []
         if storage:
             targets, arguments = arguments[len(arguments) - storage :], arguments[: len(arguments) - storage]
             check_storage(self.name, targets, arguments, where)
             memory = [memory_of(target, where) for target in targets]
+            wait_for_others(timeline)
         for argument in arguments:
             if type(argument) is not Array:
                 argument = Array.from_numpy(argument, where)
             elif argument.device is not where and not (argument.device.is_host and where.is_host):
                 argument = argument.to(where)
+            if argument.pending is not None and argument.pending.timeline is not timeline:
+                argument.block_until_ready()
             inputs.push_ref(argument._view)
         for array in memory:
             inputs.push_ref(array.to_write())
         try:
             with self._lock:
-                self._context.invoke(self._vm, inputs, outputs)
+                if timeline is None:
+                    self._context.invoke(self._vm, inputs, outputs)
+                else:
+                    pending = timeline.push_fences(inputs)
+                    self._context.invoke(self._vm, inputs, outputs)
+                    timeline.advance()
         except (ValueError, RuntimeError, IndexError) as error:
             raise DeployError(
                 f"{self.name} requires the arguments it was compiled for, got: {reason(error)}."
             ) from None
-        count = len(outputs)
+        count, version = len(outputs), None
         # A function of state says behind its results how often the state had been written.
-        version = outputs.get_variant(count - 1) if count else None
-        if type(version) is int:
-            count -= 1
-        else:
-            version = None
+        if types is None or count > len(types):
+            last = outputs.get_variant(count - 1) if count else None
+            if type(last) is int:
+                count, version = count - 1, last
         if storage:
-            return [fill(target, array, version) for target, array in zip(targets, memory, strict=True)]
+            return [fill(target, array, version, pending) for target, array in zip(targets, memory, strict=True)]
+        get = outputs.get_as_object
         if types is None:
-            return [Array(outputs.get_as_object(i, HalBufferView), where, version) for i in range(count)]
-        return [Array(outputs.get_as_object(i, HalBufferView), where, version, type=types[i]) for i in range(count)]
+            return [Array(get(i, HalBufferView), where, version, pending=pending) for i in range(count)]
+        return [Array(get(i, HalBufferView), where, version, False, type, pending) for i, type in enumerate(types)]
 
     @property
     def declaration(self) -> str:
@@ -117,6 +133,7 @@ class Executable:
         self.device = device(driver)
         self._module = module
         self._lock = threading.Lock()
+        self._timeline: Timeline | None = None
         self._functions: dict[str, Function] = {}
         try:
             hal = create_hal_module(_instance(), self.device.hal)
@@ -174,8 +191,21 @@ class Executable:
             vm = self._module.lookup_function(name)
             if vm is None:
                 raise DeployError(f"function requires one of {', '.join(self.functions) or 'none'}, got {name!r}.")
-            self._functions[name] = Function(name, vm, self._context, self._lock, self.device)
+            fenced = vm.reflection.get("iree.abi.model") == "coarse-fences"
+            if fenced and self._timeline is None:
+                self._timeline = Timeline(self.device.hal)
+            timeline = self._timeline if fenced else None
+            self._functions[name] = Function(name, vm, self._context, self._lock, self.device, timeline)
         return self._functions[name]
+
+    def wait(self) -> None:
+        """Returns when all calls so far have ended.
+
+        Raises:
+          DeployError: one of them failed on the device.
+        """
+        if self._timeline is not None:
+            self._timeline.end().wait()
 
     def clone(self) -> Executable:
         """The same code with fresh state and a lock of its own, on the same device."""

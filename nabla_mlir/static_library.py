@@ -53,7 +53,7 @@ def save_static_library(
 
     Raises:
       CompileError: the compiler refused the module, or its host's part has an operation that has no C here.
-      TargetError: the target is no CPU.
+      TargetError: the target is no CPU, or one for asynchronous calls.
 
     Example:
       >>> import nabla_mlir as nm, tempfile
@@ -66,6 +66,8 @@ def save_static_library(
     cpu = as_target(target)
     if not isinstance(cpu, CPU):
         raise TargetError(f"a static library requires a CPU as its target, got {cpu}.")
+    if cpu.asynchronous:
+        raise TargetError("a static library requires calls that return when they are done, got asynchronous=True.")
     path = Path(path)
     stem = path.with_suffix("") if path.suffix in (".o", ".c", ".h") else path
     stem.parent.mkdir(parents=True, exist_ok=True)

@@ -140,6 +140,12 @@ def devectorize(x: Any) -> Any:
       >>> import nabla_mlir as nm, numpy as np
       >>> nm.devectorize(nm.vectorize(np.array([[1.0, 2.0]]), "batch").sum()).tolist()
       [3.0]
+
+      The axes of the result are known by their place, in the order of the names:
+
+      >>> x = nm.vectorize(np.arange(6.0).reshape(2, 3), ["row", "column"])
+      >>> nm.vectorize(nm.devectorize(x).T, ["column", "row"]).vectorized_axes
+      {'column': 3, 'row': 2}
     """
     leaves, spec = _leaves(x)
     return pytree.unflatten(spec, [_relabelled(_apart(leaf), ()) for leaf in leaves])

@@ -17,6 +17,7 @@ from nabla_mlir.passes.legalize import (
     chlo,  # noqa: F401
     complex,  # noqa: F401
     fft,  # noqa: F401
+    gamma,  # noqa: F401
     indexing,  # noqa: F401
     lapack,  # noqa: F401
     linalg,  # noqa: F401
@@ -24,6 +25,7 @@ from nabla_mlir.passes.legalize import (
     reductions,  # noqa: F401
     scatter,  # noqa: F401
     sort,  # noqa: F401
+    top_k,  # noqa: F401
 )
 from nabla_mlir.passes.legalize.aliasing import forget_unique_indices, hold_loop_results, separate_buffers
 from nabla_mlir.passes.legalize.formats import for_target

@@ -57,7 +57,7 @@ LAYERS = {
 # What is deployed: it must run where neither the compiler nor optree is installed.
 RUNTIME = {
     f"nabla_mlir.{name}"
-    for name in ("runtime", "array", "devices", "fitting", "manifest", "named", "storage", "transfer", "treespec", "errors")
+    for name in ("runtime", "array", "devices", "fitting", "manifest", "named", "storage", "timeline", "transfer", "treespec", "errors")
 }
 # What runs the compiler in another process; it knows no IR.
 COMPILER = {f"nabla_mlir.{name}" for name in ("compiler", "toolchain", "cache", "targets")}
@@ -143,6 +143,17 @@ def test_every_pattern_of_simplify_has_a_test() -> None:
     text = "".join(path.read_text() for path in (ROOT / "tests/filecheck/passes").glob("simplify*.mlir"))
     names = {p.__name__ for patterns in PATTERNS.values() for p in patterns}
     assert not [name for name in sorted(names) if f"func.func @{name}(" not in text]
+
+
+@pytest.mark.parametrize("dialect", ["ad", "batch"])
+def test_every_operation_of_a_dialect_has_its_tests(dialect: str) -> None:
+    operations = re.findall(r"irdl\.operation @(\w+)", (ROOT / f"dialects/{dialect}.irdl.mlir").read_text())
+    trip, errors = ((ROOT / f"tests/filecheck/{kind}/{dialect}.mlir").read_text() for kind in ("dialects", "errors"))
+    assert "// RUN: %roundtrip" in trip
+    assert f"iree-opt --irdl-file=%dialects/{dialect}.irdl.mlir" in trip
+    for name in operations:
+        assert re.search(rf'CHECK[^:\n]*:.*"{dialect}\.{name}"', trip), f"{dialect}.{name} makes no round trip"
+        assert f"{{{{{dialect}.{name} requires" in errors, f"no message of {dialect}.{name} is tested"
 
 
 def test_reference_pages_are_up_to_date() -> None:

@@ -26,6 +26,11 @@ def vmfb(mlir):
 
 
 @pytest.fixture(scope="session")
+def asynchronous_vmfb(mlir):
+    return compile_module(mlir, CPU(asynchronous=True))
+
+
+@pytest.fixture(scope="session")
 def vulkan_vmfb(mlir):
     need_vulkan()
     return compile_module(mlir, Vulkan())

@@ -161,6 +161,7 @@ def test_driver_choice(artifact, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     assert Manifest((small, large), ()).best_driver(cpu) == "local-sync"
     assert Manifest((entry,), ()).best_driver(Code(CUDA().to_json())) == "cuda"
+    assert Manifest((small,), ()).best_driver(Code(CPU("generic", asynchronous=True).to_json())) == "local-task"
 
 
 def test_missing_and_damaged_files(artifact):
@@ -266,11 +267,23 @@ def test_a_process_with_the_runtime_alone(artifact):
     assert done.returncode == 0, done.stderr
     took, *ours = done.stdout.split()
     print(f"importing nabla_mlir.runtime took {float(took) * 1e3:.0f} ms")
-    wanted = {"array", "devices", "errors", "fitting", "manifest", "named", "runtime", "storage", "transfer", "treespec"}
+    wanted = {"array", "devices", "errors", "fitting", "manifest", "named", "runtime", "storage", "timeline", "transfer", "treespec"}
     assert set(ours) == {"nabla_mlir"} | {f"nabla_mlir.{name}" for name in wanted}
 
 
-def test_iree_run_module_runs_it(artifact, tmp_path):
+def test_asynchronous_calls_of_an_artifact(tmp_path, asynchronous_vmfb):
+    target = CPU(asynchronous=True)
+    module = load(save_artifact(tmp_path / "later.vmfb", [asynchronous_vmfb], manifest(target)))
+    total = module.add({"w": ones, "b": ones})
+    assert total.pending is not None
+    assert module.add({"w": total, "b": ones}).tolist() == [3, 3, 3, 3]
+    module.update(ones)
+    assert module.state().tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("code", ["vmfb", "asynchronous_vmfb"])
+def test_iree_run_module_runs_it(request, tmp_path, code):
+    artifact = save_artifact(tmp_path / "deploy.vmfb", [request.getfixturevalue(code)], manifest(CPU()))
     tool = next(p for root in iree.__path__ for p in Path(root).glob("_runtime_libs/iree-run-module*"))
     np.save(tmp_path / "x.npy", ones)
     command = [tool, "--device=local-sync", f"--module={artifact}", "--function=add"]

@@ -5,18 +5,24 @@ import pytest
 from deploy_support import DTYPES, need_vulkan
 
 from nabla_mlir.array import dtype_named
+from nabla_mlir.compiler import compile_module
 from nabla_mlir.errors import DeployError
 from nabla_mlir.runtime import Array, Executable
+from nabla_mlir.targets import CPU
 
 ones = np.ones(4, np.float32)
 
 
-@pytest.fixture(params=["local-sync", "local-task", pytest.param("vulkan", marks=pytest.mark.vulkan)])
+DRIVERS = ["local-sync", "local-task", "asynchronous local-task", pytest.param("vulkan", marks=pytest.mark.vulkan)]
+
+
+@pytest.fixture(params=DRIVERS)
 def executable(request, vmfb):
-    if request.param == "vulkan":
+    *asynchronous, driver = request.param.split()
+    if driver == "vulkan":
         need_vulkan()
         vmfb = request.getfixturevalue("vulkan_vmfb")
-    return Executable.load(vmfb, request.param)
+    return Executable.load(request.getfixturevalue("asynchronous_vmfb") if asynchronous else vmfb, driver)
 
 
 def test_arrays_and_numpy_in_arrays_out(executable):
@@ -76,6 +82,88 @@ def test_a_returned_argument_outlives_its_array(executable):
     x[:] = 0
     del x
     assert y.tolist() == [0, 1, 2, 3]
+
+
+WORK = """func.func @work(%a: tensor<384x384xf32>, %n: tensor<i32>) -> tensor<384x384xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %r:2 = stablehlo.while(%i = %zero, %x = %a) : tensor<i32>, tensor<384x384xf32>
+  cond {
+    %less = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %less : tensor<i1>
+  } do {
+    %next = stablehlo.add %i, %one : tensor<i32>
+    %y = stablehlo.dot %x, %a : (tensor<384x384xf32>, tensor<384x384xf32>) -> tensor<384x384xf32>
+    stablehlo.return %next, %y : tensor<i32>, tensor<384x384xf32>
+  }
+  return %r#1 : tensor<384x384xf32>
+}
+func.func @double(%a: tensor<384x384xf32>, %storage: tensor<384x384xf32> {iree.abi.output = 0 : index})
+    -> tensor<384x384xf32> {
+  %y = stablehlo.add %a, %a : tensor<384x384xf32>
+  return %y : tensor<384x384xf32>
+}"""
+
+
+@pytest.fixture(scope="module")
+def work():
+    return Executable.load(compile_module(WORK, CPU(asynchronous=True)), "local-task")
+
+
+def rotation():
+    """A permutation: its powers are exact, and the 385th is itself."""
+    return np.roll(np.eye(384, dtype=np.float32), 1, axis=0)
+
+
+def test_asynchronous_calls_return_before_they_are_done(work):
+    call, a = work.function("work"), Array.from_numpy(rotation(), work.device)
+    (x,) = call([a, np.int32(8)])
+    (y,) = call([x, np.int32(0)])  # takes what is not there yet
+    assert not y.is_ready()
+    assert np.array_equal(y.numpy(), np.roll(np.eye(384), 9, axis=0))
+    assert y.is_ready()
+    assert x.is_ready()
+    assert y.block_until_ready() is y
+
+
+def test_results_of_asynchronous_calls_may_be_dropped(work):
+    call, a = work.function("work"), rotation()
+    for _ in range(20):
+        call([a, np.int32(1)])
+    (x,) = call([a, np.int32(1)])
+    work.wait()
+    assert x.is_ready()
+    assert np.array_equal(x, np.roll(np.eye(384), 2, axis=0))
+
+
+def test_asynchronous_calls_write_memory_when_those_before_have_read_it(work):
+    reader, a = work.clone(), Array.from_numpy(rotation(), work.device)
+    memory = Array.from_numpy(rotation(), work.device)
+    (x,) = reader.function("work")([memory, np.int32(8)])
+    (written,) = work.function("double")([a, memory], storage=1)
+    assert written is memory
+    assert x.is_ready(), "the other executable read what is written now"
+    assert np.array_equal(x, np.roll(np.eye(384), 9, axis=0))
+    assert np.array_equal(memory, 2 * rotation())
+    plain = np.zeros((384, 384), np.float32)
+    work.function("double")([a, plain], storage=1)
+    assert np.array_equal(plain, 2 * rotation())
+
+
+def test_asynchronous_results_in_another_module(work):
+    (x,) = work.function("work")([rotation(), np.int32(8)])
+    other = work.clone().function("double")
+    (y,) = other([x, Array.empty((384, 384), np.float32, work.device)], storage=1)
+    assert np.array_equal(y, 2 * np.roll(np.eye(384), 9, axis=0))
+
+
+def test_a_call_that_is_refused_does_not_hold_up_the_next(work):
+    call = work.function("work")
+    with pytest.raises(DeployError, match="work requires the arguments it was compiled for"):
+        call([rotation()])
+    with pytest.raises(DeployError, match="work requires the arguments it was compiled for"):
+        call([np.zeros(3, np.float32), np.int32(1)])
+    assert np.array_equal(call([rotation(), np.int32(0)])[0], rotation())
 
 
 def test_eight_threads(executable):

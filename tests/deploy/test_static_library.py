@@ -149,6 +149,8 @@ def test_memory_is_given_back(folder):
 def test_errors(lowered, tmp_path):
     with pytest.raises(TargetError, match="requires a CPU as its target, got CUDA"):
         save_static_library(lowered, tmp_path / "x", nm.CUDA())
+    with pytest.raises(TargetError, match="requires calls that return when they are done"):
+        save_static_library(lowered, tmp_path / "x", nm.CPU(asynchronous=True))
     text = "module { util.func public @f(%x: f32) -> f32 { %0 = math.sqrt %x : f32\n util.return %0 : f32 } }"
     with pytest.raises(CompileError, match=r"a program of known operations, got math\.sqrt"), context():
         HostProgram(parse_module(text))

@@ -58,6 +58,29 @@ def test_sort() -> None:
     )
 
 
+def _top_ks() -> dict:
+    floats = rng.normal(size=(3, 40)).astype(np.float32)
+    floats[0, ::3], floats[1, ::2], floats[1, 1::2], floats[2, 5] = 1.5, -0.0, 0.0, np.nan
+    kinds = {"f32": floats, "f64": floats.astype(np.float64), "f16": floats.astype(np.float16)}
+    whole = rng.integers(-4, 5, (2, 30))
+    kinds |= {name: whole.astype(name) for name in ("int8", "int32", "int64", "uint8", "uint32")}
+    kinds["least"] = np.full((2, 6), np.iinfo(np.int32).min, np.int32)
+    return {f"{name}_{k}": (lambda a, k=k: lax.top_k(a, k), (x,)) for name, x in kinds.items() for k in (3, x.shape[1])}
+
+
+def test_top_k() -> None:
+    check_against_jax(_top_ks(), 0.0)
+
+
+def test_top_k_of_complex_numbers_is_an_error() -> None:
+    text = """func.func @f(%x: tensor<4xcomplex<f32>>) -> tensor<2xcomplex<f32>> {
+      %v, %i = chlo.top_k(%x, k = 2) : tensor<4xcomplex<f32>> -> (tensor<2xcomplex<f32>>, tensor<2xi32>)
+      return %v : tensor<2xcomplex<f32>>
+    }"""
+    with pytest.raises(RuleMissingError, match="top_k requires elements with an order"):
+        legalized(text)
+
+
 SORT = """func.func @f(%x: tensor<6xi32>, %y: tensor<6xi32>) -> (tensor<6xi32>, tensor<6xi32>) {
   %0:2 = "stablehlo.sort"(%x, %y) ({
   ^bb0(%a: tensor<i32>, %b: tensor<i32>, %c: tensor<i32>, %d: tensor<i32>):
@@ -106,6 +129,7 @@ def test_integers_truth_values_and_complex_windows() -> None:
         {
             "convolution": (lambda x: lax.conv_general_dilated(x, x[:, :, :3], (2,), [(1, 1)]), (n,)),
             "reverse": (lambda x: lax.rev(x, (2,)), (n,)),
+            "sort": (jnp.sort, (n,)),
             "running_sum": (lambda x: before(x, np.uint32(0), lax.add), (n[0, 0],)),
             "running_or": (lambda x: before(x > 6, False, lax.bitwise_or), (n[0, 0],)),
             "running_and": (lambda x: before(x > 0, True, lax.bitwise_and), (n[0, 0],)),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax import lax
 from legalize_support import Program, check_against_jax, legalized, ulps
-from test_legalize_elementwise import BINARY, UNARY, function, module, values
+from test_legalize_elementwise import BINARY, SPECIAL, UNARY, function, module, special_error, values
 
 from nabla_mlir.devices import vulkan_devices
 
@@ -41,6 +41,12 @@ def test_elementwise(dtype: str) -> None:
         if error[i] > most + 1:
             wrong.append((op, error[i], [a[i] for a in arguments]))
     assert not wrong
+
+
+def test_special_functions() -> None:
+    program = Program(legalized(module([(op, 1) for op in SPECIAL], ["f32", "f64"], 2000), "vulkan"), "vulkan")
+    found = {(op, dtype): special_error(program, op, dtype) for op in SPECIAL for dtype in ("f32", "f64")}
+    assert not {key: value for key, value in found.items() if value[0] > SPECIAL[key[0]][2]}
 
 
 def test_structured() -> None:
