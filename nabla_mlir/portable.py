@@ -24,6 +24,11 @@ def parse(source: str | bytes) -> ir.Module:
                 help="shardings of JAX (sdy) have no portable form that the compiler reads; export with "
                 "jax.config.update('jax_use_shardy_partitioner', False), or use nm.from_jax.",
             ) from None
+        version = re.search(rb"StableHLO_v[\d.]+", source) if isinstance(source, bytes) else None
+        if version is not None:
+            raise ImportIRError(
+                error.message, help=f"the artifact was written as {version[0].decode()}: is it whole, or is that version too new?"
+            ) from None
         raise
 
 

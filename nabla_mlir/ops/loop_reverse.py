@@ -161,10 +161,13 @@ def _trace_backward(
         incoming = [wrap(a) for a in block.arguments]
         for i, ct, mask in zip(carries, incoming, masks, strict=False):
             accumulate(cotangents, mapping.get(returned[i], returned[i]), masked(ct, mask), active)
-        for i, whole in tapes.items():
+        for i, (rows, mask) in tapes.items():
             _, row, *place = (mapping.get(v, v) for v in _made(returned[i]).operands)
-            parts = (t if t is None else dynamic_slice(t, *map(wrap, place), slice_sizes=wrap(row).shape) for t in whole)
-            accumulate(cotangents, row, masked(*parts), active)
+
+            def part(t: Tensor, place: Sequence[ir.Value] = place, shape: Sequence[int] = wrap(row).shape) -> Tensor:
+                return dynamic_slice(t, *map(wrap, place), slice_sizes=shape)
+
+            accumulate(cotangents, row, masked(part(rows), None if mask is None else part(mask)), active)
         pull_back(cloned, active, cotangents)
         outs = [materialize(cotangents.get(mapping[arguments[i]], ZERO), wrap(arguments[i])) for i in carries]
         for value, total in zip(sums, incoming[len(carries) :], strict=True):
