@@ -39,7 +39,8 @@ class Target:
     Args:
       options: further flags of iree-compile; they win over the target's own.
       asynchronous: calls return before they are done, with arrays that are waited for when they are read. Those of one
-        module stay in their order. Who calls such a function from C gives it two fences, as iree-run-module does.
+        module keep their order where it matters; one with a loop whose length its values decide waits for those. Who
+        calls such a function from C gives it two fences, as iree-run-module does.
     """
 
     options: tuple[str, ...] = field(default=(), kw_only=True)
