@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +17,8 @@ from rich.console import Console
 from workload import Workload
 from workloads import WORKLOADS
 from workloads_sweep import SWEEP
+
+from nabla_mlir.timing import median
 
 HERE = Path(__file__).parent
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
@@ -66,12 +67,7 @@ def interleaved(calls: Mapping[str, Callable[[], Any]], quick: bool) -> dict[str
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(rounds):
         for name, call in calls.items():
-            call()
-            times, end = [], time.perf_counter() + length
-            while (start := time.perf_counter()) < end or len(times) < 3:
-                call()
-                times.append(time.perf_counter() - start)
-            best[name] = min(best[name], float(np.median(times)))
+            best[name] = min(best[name], median(call, length))
     return best
 
 

@@ -18,9 +18,9 @@ import sys
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar
 
-from nabla_mlir.devices import VulkanDevice, cuda_devices, vulkan_devices
+from nabla_mlir.compiling.toolchain import iree_compile, run_compiler
 from nabla_mlir.errors import CompileError, TargetError
-from nabla_mlir.toolchain import iree_compile, run_compiler
+from nabla_mlir.runtime.devices import VulkanDevice, cuda_devices, vulkan_devices
 
 _COMMON_FLAGS = (
     "--iree-input-demote-f64-to-f32=false",
@@ -34,9 +34,17 @@ _COMMON_FLAGS = (
 
 @dataclass(frozen=True)
 class Target:
-    """What all targets share. `options` are further flags of iree-compile; they win over the target's own."""
+    """What all targets share.
+
+    Args:
+      options: further flags of iree-compile; they win over the target's own.
+      asynchronous: calls return before they are done, with arrays that are waited for when they are read. Those of one
+        module keep their order where it matters; one with a loop whose length its values decide waits for those. Who
+        calls such a function from C gives it two fences, as iree-run-module does.
+    """
 
     options: tuple[str, ...] = field(default=(), kw_only=True)
+    asynchronous: bool = field(default=False, kw_only=True)
 
     name: ClassVar[str]
     drivers: ClassVar[tuple[str, ...]]
@@ -52,6 +60,8 @@ class Target:
     def flags(self) -> list[str]:
         """The flags of iree-compile. What `device_targets` describes is among them."""
         flags = [*self._device_flags(), *_COMMON_FLAGS]
+        if self.asynchronous:
+            flags.append("--iree-execution-model=async-external")
         return merge_flags(flags, self.options)
 
     def to_json(self) -> dict[str, Any]:
@@ -274,7 +284,7 @@ def target(spec: str | Target | None = "cpu") -> Target:
 
     Example:
       >>> target("cuda")
-      CUDA(options=(), arch='sm_80')
+      CUDA(options=(), asynchronous=False, arch='sm_80')
     """
     if isinstance(spec, Target):
         return spec

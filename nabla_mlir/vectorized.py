@@ -16,7 +16,6 @@ import numpy as np
 from nabla_mlir import pytree
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
-from nabla_mlir.named import VectorizedArray
 from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.shape import reshape, transpose
 from nabla_mlir.ops.tensor import NamedAxes, Tensor, wrap
@@ -32,6 +31,7 @@ from nabla_mlir.ops.vectorized import (
     whole,
     with_axes,
 )
+from nabla_mlir.runtime.named import VectorizedArray
 from nabla_mlir.tracing import current_trace, is_tracing, trace_region
 
 Names = str | Sequence[str] | Mapping[str, int]
@@ -140,6 +140,12 @@ def devectorize(x: Any) -> Any:
       >>> import nabla_mlir as nm, numpy as np
       >>> nm.devectorize(nm.vectorize(np.array([[1.0, 2.0]]), "batch").sum()).tolist()
       [3.0]
+
+      The axes of the result are known by their place, in the order of the names:
+
+      >>> x = nm.vectorize(np.arange(6.0).reshape(2, 3), ["row", "column"])
+      >>> nm.vectorize(nm.devectorize(x).T, ["column", "row"]).vectorized_axes
+      {'column': 3, 'row': 2}
     """
     leaves, spec = _leaves(x)
     return pytree.unflatten(spec, [_relabelled(_apart(leaf), ()) for leaf in leaves])

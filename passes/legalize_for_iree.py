@@ -17,6 +17,7 @@ from nabla_mlir.passes.legalize import (
     chlo,  # noqa: F401
     complex,  # noqa: F401
     fft,  # noqa: F401
+    gamma,  # noqa: F401
     indexing,  # noqa: F401
     lapack,  # noqa: F401
     linalg,  # noqa: F401
@@ -24,8 +25,9 @@ from nabla_mlir.passes.legalize import (
     reductions,  # noqa: F401
     scatter,  # noqa: F401
     sort,  # noqa: F401
+    top_k,  # noqa: F401
 )
-from nabla_mlir.passes.legalize.aliasing import forget_unique_indices, separate_buffers
+from nabla_mlir.passes.legalize.aliasing import forget_unique_indices, hold_loop_results, separate_buffers
 from nabla_mlir.passes.legalize.formats import for_target
 from nabla_mlir.passes.legalize.fusion import separate_uses
 from nabla_mlir.passes.legalize.loops import legalize_loop
@@ -75,6 +77,8 @@ class LegalizeForIreePass(Pass):
         separate_buffers(module.operation)
         if self.target == "cpu":
             forget_unique_indices(module.operation)
+        else:
+            hold_loop_results(module.operation)
 
     def _legalize(self, op: ir.Operation, record: Recording) -> None:
         worklist = [(op.name, op)]

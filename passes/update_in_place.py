@@ -35,7 +35,7 @@ class UpdateInPlacePass(Pass):
 
     A loop owns what it starts with if that is computed for it alone, and an iteration what it returns if that is
     returned once. An operation owns what is computed in its own block, and IREE sees to the other uses there. Two
-    carries never start as one value: of a buffer that is handed over twice IREE may keep none (nabla_mlir/references.py).
+    carries never start as one value: of a buffer that is handed over twice IREE may keep none (nabla_mlir/compiling/references.py).
     Example: tests/filecheck/passes/update_in_place.mlir
     """
 

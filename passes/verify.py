@@ -42,6 +42,8 @@ def verify_op(op: ir.Operation) -> None:
             f"{op.name} requires one operand, a tensor of static shape, and a result of its type, "
             f"got {', '.join(map(str, types))}.", where=source_of(op.location),
         )  # fmt: skip
+    if op.name == "ad.name" and not isinstance(dict(op.attributes).get("name"), ir.StringAttr):
+        raise VerifyError("ad.name requires the attribute 'name', a string.", where=source_of(op.location))
 
 
 @register

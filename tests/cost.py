@@ -68,6 +68,8 @@ def _flops(op: ir.Operation) -> int:
     written = sum(_size(r.type) for r in op.results)
     if op.name == "stablehlo.reduce":
         return _size(op.operands[0].type)
+    if op.name == "stablehlo.reduce_window":
+        return written * math.prod(op.attributes["window_dimensions"])
     if op.name == "stablehlo.power":  # a whole constant exponent is compiled to multiplications
         exponent = splat_of(wrap(op.operands[1]))
         return written * (2 if exponent in (3, 4) else 1)
@@ -85,21 +87,31 @@ def jax_module(f: Any, *args: Any) -> ir.Module:
 
 ELEMENTWISE = {
     f"stablehlo.{word}"
-    for word in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "select", "compare")
+    for word in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "select", "compare", "and")
 }
+
+NEEDED = ELEMENTWISE | {"func.return"}
 
 
 def copies(module: ir.Module, size: int) -> list[str]:
     """The broadcasts of arrays along a new axis of `size` that anything but an elementwise operation reads.
 
-    That is the only reader that needs them: StableHLO has no elementwise operation on operands of different shapes.
+    That is the only reader that needs them: StableHLO has no elementwise operation on operands of different shapes. A
+    result that is the same in all entries is no copy either: it is what was asked for.
     """
     found = []
     for op in nested(module.operation):
         if op.name != "stablehlo.broadcast_in_dim":
             continue
         inside, outside = (shape_and_dtype(v.type)[0] for v in (op.operands[0], op.results[0]))
-        readers = {use.owner.name for use in op.results[0].uses}
-        if size in outside and size not in inside and math.prod(inside) > 1 and not readers <= ELEMENTWISE:
+        readers = _readers(op.results[0])
+        if size in outside and size not in inside and math.prod(inside) > 1 and not readers <= NEEDED:
             found.append(str(op))
     return found
+
+
+def _readers(value: ir.Value) -> set[str]:
+    """The names of what reads a value, also in another shape."""
+    owners = [use.owner for use in value.uses]
+    reshaped = (_readers(op.results[0]) for op in owners if op.name == "stablehlo.reshape")
+    return {op.name for op in owners if op.name != "stablehlo.reshape"}.union(*reshaped)

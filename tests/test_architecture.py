@@ -55,12 +55,9 @@ LAYERS = {
     "nabla_mlir.tools": 5,
 }
 # What is deployed: it must run where neither the compiler nor optree is installed.
-RUNTIME = {
-    f"nabla_mlir.{name}"
-    for name in ("runtime", "array", "devices", "fitting", "manifest", "named", "storage", "transfer", "treespec", "errors")
-}
+RUNTIME = {m for m in MODULES if f"{m}.".startswith("nabla_mlir.runtime.")} | {"nabla_mlir.errors"}
 # What runs the compiler in another process; it knows no IR.
-COMPILER = {f"nabla_mlir.{name}" for name in ("compiler", "toolchain", "cache", "targets", "references")}
+COMPILER = {"nabla_mlir.targets", *(f"nabla_mlir.compiling.{name}" for name in ("compiler", "toolchain", "cache", "references"))}
 
 
 def layer(module: str) -> int:
@@ -143,6 +140,17 @@ def test_every_pattern_of_simplify_has_a_test() -> None:
     text = "".join(path.read_text() for path in (ROOT / "tests/filecheck/passes").glob("simplify*.mlir"))
     names = {p.__name__ for patterns in PATTERNS.values() for p in patterns}
     assert not [name for name in sorted(names) if f"func.func @{name}(" not in text]
+
+
+@pytest.mark.parametrize("dialect", ["ad", "batch"])
+def test_every_operation_of_a_dialect_has_its_tests(dialect: str) -> None:
+    operations = re.findall(r"irdl\.operation @(\w+)", (ROOT / f"dialects/{dialect}.irdl.mlir").read_text())
+    trip, errors = ((ROOT / f"tests/filecheck/{kind}/{dialect}.mlir").read_text() for kind in ("dialects", "errors"))
+    assert "// RUN: %roundtrip" in trip
+    assert f"iree-opt --irdl-file=%dialects/{dialect}.irdl.mlir" in trip
+    for name in operations:
+        assert re.search(rf'CHECK[^:\n]*:.*"{dialect}\.{name}"', trip), f"{dialect}.{name} makes no round trip"
+        assert f"{{{{{dialect}.{name} requires" in errors, f"no message of {dialect}.{name} is tested"
 
 
 def test_reference_pages_are_up_to_date() -> None:
@@ -293,7 +301,7 @@ def test_wheel_holds_the_tree(tmp_path: Path) -> None:
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     wanted = {f"nabla_mlir/{relative(p)}".replace("nabla_mlir/nabla_mlir/", "nabla_mlir/") for p in SOURCES}
     wanted |= {f"nabla_mlir/dialects/{p.name}" for p in (ROOT / "dialects").glob("*.irdl.mlir")}
-    assert held == wanted | {"nabla_mlir/py.typed", "nabla_mlir/manifest.schema.json"}
+    assert held == wanted | {"nabla_mlir/py.typed", "nabla_mlir/runtime/manifest.schema.json"}
 
 
 # ---------------------------------------------------------------- tools of the trade

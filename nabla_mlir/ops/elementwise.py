@@ -12,10 +12,9 @@ import numpy as np
 
 from nabla_mlir.dialects.stablehlo import I32, enum
 from nabla_mlir.dialects.types import element_dtype, is_complex
-from nabla_mlir.errors import RuleMissingError, user_frame
 from nabla_mlir.ops.kinds import all_prefixed, elementwise, general, prefixed, structural
 from nabla_mlir.ops.registry import ZERO, MaybeZero, OpDef, Zero, add_any
-from nabla_mlir.ops.samples import Case, booleans, integers, reals, whole
+from nabla_mlir.ops.samples import Case, booleans, integers, reals
 from nabla_mlir.ops.tensor import Tensor, full_like, splat_of
 
 
@@ -33,13 +32,31 @@ subtract = elementwise(
     "stablehlo.subtract", doc="x - y.", partials=[lambda t, z, x, y: t, lambda t, z, x, y: -t], numpy=np.subtract,
     sample=(reals(), reals()),
 )  # fmt: skip
+
+
+def _multiply_first(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    # Of x * x both parts: 2x may have fewer axes than t.
+    return t * (x + x) if x.value == y.value else t * y
+
+
+def _multiply_second(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> MaybeZero:
+    return ZERO if x.value == y.value else x * t
+
+
 multiply = elementwise(
-    "stablehlo.multiply", doc="x * y.", partials=[lambda t, z, x, y: t * y, lambda t, z, x, y: x * t],
-    numpy=np.multiply, sample=(reals(), reals()),
+    "stablehlo.multiply", doc="x * y.", partials=[_multiply_first, _multiply_second], numpy=np.multiply,
+    sample=(reals(), reals()),
 )  # fmt: skip
+
+
+def _divide_second(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    # A constant over y is a power of y, each derivative of which is one term.
+    constant = splat_of(x) if x.dtype.kind == "f" else None
+    return -(t * (z / y)) if constant is None else t * (full_like(y, -constant) * power(y, full_like(y, -2)))
+
+
 divide = elementwise(
-    "stablehlo.divide", doc="x / y.",
-    partials=[lambda t, z, x, y: t / y, lambda t, z, x, y: -(t * (z / y))], numpy=np.divide,
+    "stablehlo.divide", doc="x / y.", partials=[lambda t, z, x, y: t / y, _divide_second], numpy=np.divide,
     sample=(reals(), reals(0.5, 2)),
 )  # fmt: skip
 negate = elementwise("stablehlo.negate", doc="-x.", partials=[lambda t, y, x: -t], numpy=np.negative, sample=(reals(),))
@@ -83,23 +100,23 @@ power = elementwise(
 
 
 def _wins(sign_of: str) -> Any:
-    # The winner takes the tangent; equal operands share it.
+    # The winner takes the tangent; equal operands share it. The share is a factor: it may have fewer axes than t.
     def partial(t: Tensor, z: Tensor, x: Tensor, y: Tensor, *, own: int) -> Tensor:
         mine, other = (x, y) if own == 0 else (y, x)
         tie = compare(mine, other, comparison_direction="EQ")
-        shared = select(tie, t * 0.5, full_like(t, 0))
-        return select(compare(mine, other, comparison_direction=sign_of), t, shared)
+        share = select(tie, full_like(mine, 0.5), full_like(mine, 1))
+        return where_zero(compare(mine, other, comparison_direction=sign_of), t * share)
 
     return [lambda t, z, x, y: partial(t, z, x, y, own=0), lambda t, z, x, y: partial(t, z, x, y, own=1)]
 
 
 maximum = elementwise(
     "stablehlo.maximum", doc="The larger of x and y; NaN if either is. Equal operands share the derivative.",
-    partials=_wins("GT"), numpy=np.maximum, sample=(reals(), reals()),
+    partials=_wins("GE"), numpy=np.maximum, sample=(reals(), reals()),
 )  # fmt: skip
 minimum = elementwise(
     "stablehlo.minimum", doc="The smaller of x and y; NaN if either is. Equal operands share the derivative.",
-    partials=_wins("LT"), numpy=np.minimum, sample=(reals(), reals()),
+    partials=_wins("LE"), numpy=np.minimum, sample=(reals(), reals()),
 )  # fmt: skip
 atan2 = elementwise(
     "stablehlo.atan2", doc="The angle of the point (y, x).",
@@ -131,7 +148,7 @@ logistic = elementwise(
 def _sqrt_partial(t: Tensor, y: Tensor, x: Tensor) -> Tensor:
     # t / (2 sqrt(x)), and 0 for t = x = 0.
     both_zero = logical_and(*(compare(v, full_like(v, 0), comparison_direction="EQ") for v in (t, y)))
-    return select(both_zero, full_like(t, 0), t * 0.5 / y)
+    return select(both_zero, full_like(t, 0), t * (0.5 / y))
 
 
 sqrt = elementwise(
@@ -186,7 +203,7 @@ sinh: OpDef = elementwise(
     "chlo.sinh", doc="Hyperbolic sine.", partials=[lambda t, y, x: t * cosh(x)], numpy=np.sinh, sample=(reals(),)
 )
 acosh = elementwise(
-    "chlo.acosh", doc="Inverse hyperbolic cosine.", partials=[lambda t, y, x: t * rsqrt((x - 1.0) * (x + 1.0))],
+    "chlo.acosh", doc="Inverse hyperbolic cosine.", partials=[lambda t, y, x: t * rsqrt(x - 1.0) * rsqrt(x + 1.0)],
     numpy=np.arccosh, sample=(reals(1.2, 3),),
 )  # fmt: skip
 asinh = elementwise(
@@ -212,36 +229,6 @@ erf_inv = elementwise(
     "chlo.erf_inv", doc="Inverse of the error function.",
     partials=[lambda t, y, x: t * (exponential(y * y) * (1 / _TWO_OVER_SQRT_PI))], numpy="scipy.special:erfinv",
     sample=(reals(-0.9, 0.9),),
-)  # fmt: skip
-lgamma = elementwise(
-    "chlo.lgamma", doc="log |gamma(x)|.", partials=[lambda t, y, x: t * digamma(x)], numpy="scipy.special:gammaln",
-    sample=(reals(0.5, 4),),
-)  # fmt: skip
-digamma: OpDef = elementwise(
-    "chlo.digamma", doc="Derivative of lgamma.", partials=[lambda t, y, x: t * polygamma(full_like(x, 1), x)],
-    numpy="scipy.special:digamma", sample=(reals(0.5, 4),),
-)  # fmt: skip
-
-
-def _no_partial(name: str, operand: str) -> Any:
-    def partial(*_: Any) -> Tensor:
-        raise RuleMissingError(
-            f"the derivative of {name} requires that {operand} does not vary, got a varying one.",
-            where=user_frame(), help=f"no closed form is known; hold {operand} fixed with nm.stop_gradient.",
-        )  # fmt: skip
-
-    return partial
-
-
-polygamma: OpDef = elementwise(
-    "chlo.polygamma", doc="The n-th derivative of digamma at x.",
-    partials=[_no_partial("chlo.polygamma", "the order n"), lambda t, z, n, x: t * polygamma(n + 1.0, x)],
-    numpy="scipy.special:polygamma", sample=(whole(1, 3), reals(0.5, 4)),
-)  # fmt: skip
-zeta: OpDef = elementwise(
-    "chlo.zeta", doc="Hurwitz zeta function: sum over k of (q + k)**-s.",
-    partials=[_no_partial("chlo.zeta", "the exponent s"), lambda t, z, s, q: t * (zeta(s + 1.0, q) * -s)],
-    numpy="scipy.special:zeta", sample=(whole(2, 4), reals(0.5, 4)),
 )  # fmt: skip
 
 

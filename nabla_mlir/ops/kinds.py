@@ -21,7 +21,7 @@ from nabla_mlir.ops.tensor import Tensor, full, splat_of
 
 # t, y, *xs -> t * dy/dx_i. One function per operand serves forward and reverse mode, since a diagonal linear map
 # is its own transpose; writing the product out lets a rule say `t / y` instead of `t * (1 / y)`.
-Partial = Callable[..., Tensor]
+Partial = Callable[..., MaybeZero]
 
 
 def prefixed(x: Tensor, size: int) -> Tensor:
@@ -61,7 +61,7 @@ def elementwise(
 
     Args:
       partials: for each operand ``(t, y, *xs, **params) -> t * dy/dx_i`` or ZERO; ZERO for all of them if the
-        derivative vanishes wherever it exists or the result has no tangent.
+        derivative vanishes wherever it exists or the result has no tangent. A partial may return ZERO itself.
     """
 
     def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:

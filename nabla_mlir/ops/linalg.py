@@ -118,6 +118,7 @@ def _solve_numpy(*, left_side: bool, lower: bool, unit_diagonal: bool, transpose
         if unit_diagonal:
             a = a - a * np.eye(a.shape[-1]) + np.eye(a.shape[-1])
         a = a if transpose_a == "NO_TRANSPOSE" else np.swapaxes(a, -1, -2)
+        a = a.conj() if transpose_a == "ADJOINT" else a
         if left_side:
             return np.linalg.solve(a, b)
         return np.swapaxes(np.linalg.solve(np.swapaxes(a, -1, -2), np.swapaxes(b, -1, -2)), -1, -2)

@@ -121,7 +121,7 @@ def _scaled(
             pulled.append(ZERO)
             continue
         product = partial(ct, y, *xs, **params)
-        pulled.append(product if mask is None else where_zero(mask, product))
+        pulled.append(product if mask is None or isinstance(product, Zero) else where_zero(mask, product))
     return pulled
 
 

@@ -7,7 +7,6 @@ import json
 import statistics
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.array import Array, dtype_named
 from nabla_mlir.errors import DeployError, NablaError
-from nabla_mlir.manifest import EntryPoint, Leaf
 from nabla_mlir.runtime import Executable, Module, load
-from nabla_mlir.storage import Artifact
+from nabla_mlir.runtime.array import Array, dtype_named
+from nabla_mlir.runtime.manifest import EntryPoint, Leaf
+from nabla_mlir.runtime.storage import Artifact
+from nabla_mlir.timing import durations, median
 from nabla_mlir.tools.terminal import print_table
 
 _SECONDS = 0.2  # that an entry point is called for
@@ -39,9 +39,9 @@ class Machine:
     def measured() -> Machine:
         """Copies a large array and multiplies two matrices, as NumPy and as we do it, whichever is faster."""
         source, target = np.ones(_COPY, np.uint8), np.empty(_COPY, np.uint8)
-        copying = shortest(lambda: np.copyto(target, source), 5)
+        copying = min(durations(lambda: np.copyto(target, source), least=5))
         a = np.ones((_MATRIX, _MATRIX), np.float32)
-        multiplying = min(shortest(product, 5) for product in (lambda: a @ a, *_compiled_product(a)))
+        multiplying = min(min(durations(product, least=5)) for product in (lambda: a @ a, *_compiled_product(a)))
         return Machine(2 * _COPY / copying, 2 * _MATRIX**3 / multiplying)
 
     def bound(self, bytes: int, flops: int) -> float:
@@ -134,27 +134,6 @@ def _micro(seconds: float) -> str:
     return f"{seconds * 1e6:,.1f}"
 
 
-def shortest(call: Callable[[], Any], times: int) -> float:
-    """The seconds of the fastest of several calls."""
-    found = []
-    for _ in range(times):
-        start = time.perf_counter()
-        call()
-        found.append(time.perf_counter() - start)
-    return min(found)
-
-
-def median(call: Callable[[], Any], seconds: float = _SECONDS) -> float:
-    """The median seconds of the calls that fit the time, after one that is not counted."""
-    call()
-    found: list[float] = []
-    end = time.perf_counter() + seconds
-    while (start := time.perf_counter()) < end or len(found) < 3:
-        call()
-        found.append(time.perf_counter() - start)
-    return statistics.median(found)
-
-
 def arguments_of(entry: EntryPoint, device: Any) -> list[Any]:
     """Arrays of ones for the arguments of an entry point, in their trees."""
     made = []
@@ -169,7 +148,12 @@ def _timing(module: Module, artifact: Artifact, name: str, flops: int | None) ->
         raise DeployError(f"bench requires an entry point among {', '.join(module.entry_points)}, got {name!r}.")
     entry = module.entry_points[name]
     arguments = arguments_of(entry, module.executable.device)
-    seconds = median(lambda: module[name](*arguments))
+
+    def call() -> None:
+        module[name](*arguments)
+        module.executable.wait()
+
+    seconds = median(call, _SECONDS)
     leaves = [leaf for argument in entry.arguments for leaf in argument.leaves]
     size = sum(leaf.nbytes for leaf in (*leaves, *entry.result_leaves))
     return Timing(name, seconds, _dispatches(artifact.vmfb(module.code), entry, leaves), size, flops)
@@ -189,7 +173,7 @@ def _dispatches(vmfb: bytes, entry: EntryPoint, leaves: Sequence[Leaf]) -> tuple
         code, profile = Path(folder, "module.vmfb"), Path(folder, "calls.ireeprof")
         code.write_bytes(vmfb)
         command = [
-            _tool("iree-benchmark-module"), f"--module={code}", "--device=local-sync",
+            _tool("iree-benchmark-module"), f"--module={code}", "--device=local-sync", "--device_allocator=caching",
             f"--function={entry.function or entry.name}", *map(_input, leaves), f"--benchmark_min_time={_PROFILED}x",
             "--device_profiling_mode=host-execution", f"--device_profiling_output={profile}",
         ]  # fmt: skip

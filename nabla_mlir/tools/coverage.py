@@ -170,7 +170,7 @@ def _alone(dtype: str, found: list[Program], target: str) -> str:
         return _outcome({dtype: found}, target)[dtype]
     except NablaError as error:
         detail = error.message.splitlines()[1 if isinstance(error, CompileError) and "\n" in error.message else 0]
-        return f"no: {re.sub(r'^.*?error: ', '', detail.strip())[:160]}"
+        return f"no: {re.sub(r'^.*?error: | at loc.*', '', detail.strip())[:160]}"
 
 
 def _outcome(given: Mapping[str, list[Program]], target: str) -> dict[str, str]:

@@ -120,9 +120,10 @@ def parse_target(text: str) -> Target:
     name, options = parse_options(kind if short else text, "--target")
     if name not in TARGETS:
         raise TargetError(f"--target requires one of {', '.join(TARGETS)}, got {name!r}.")
+    shared = [f.name for f in dataclasses.fields(Target)]
     known = [f.name for f in dataclasses.fields(TARGETS[name])]
     if short:
-        options[known[1]] = first  # behind `options`, which all targets have
+        options[next(k for k in known if k not in shared)] = first
     if unknown := sorted(set(options) - set(known)):
         raise TargetError(f"target {name} requires options among {', '.join(known)}, got {', '.join(unknown)}.")
     if isinstance(options.get("options"), str):

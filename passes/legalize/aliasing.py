@@ -1,13 +1,15 @@
-"""Buffers that IREE would share although several operations write to them."""
+"""Buffers that IREE would share although several operations write to them, or free them."""
 
 from __future__ import annotations
 
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.dialects.builder import Val, held
 from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.dialects.stablehlo import I64Array, constant_attribute, constant_splat, emit, splat
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
+from nabla_mlir.ops.loops import find_counter
 
 Write = tuple[ir.Operation, int]  # an operation that updates its operand of this index in place
 
@@ -87,6 +89,24 @@ def _constant_key(value: ir.Value) -> object:
     if any(part is None for part in parts):  # not `in`: an attribute cannot be compared with None
         return None
     return (op.name, value.type, parts)
+
+
+def hold_loop_results(module: ir.Operation) -> None:
+    """Puts what a loop that may take no step returns behind a barrier.
+
+    IREE 3.13 lets the results of two such loops that one dispatch reads leave in one transient buffer, that of their
+    initial values, and frees it once for each: "Vulkan transient buffer has already been queued for deallocation".
+    """
+    for loop in [op for op in nested(module) if op.name == "stablehlo.while"]:
+        counter = find_counter(loop)
+        if counter is not None and counter.trips > 0:
+            continue
+        with ir.InsertionPoint.after(loop), loop.location:
+            for result in loop.results:
+                uses = [(use.owner, use.operand_number) for use in result.uses]
+                value = held(Val(result)).value if uses else result
+                for user, i in uses:
+                    user.operands[i] = value
 
 
 def forget_unique_indices(module: ir.Operation) -> None:

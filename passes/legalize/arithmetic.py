@@ -91,7 +91,7 @@ def _constant_power(x: Val, n: complex) -> Val | None:
         # x + 0 is 0 for -0.
         root = select(eq(x, -math.inf), math.inf, b.sqrt(x + 0.0))
         return root if n == 0.5 else 1.0 / root
-    if isinstance(n, complex) or not -3 <= n <= 8 or n != int(n):
+    if isinstance(n, complex) or not -8 <= n <= 8 or n != int(n):
         return None
     if n == 0:
         return splat(1, x)

@@ -217,3 +217,15 @@ def select_parts(op: ir.Operation, target: Target) -> Replacement:
     if x.dtype.kind != "c":
         return None
     return complex_(select(predicate, real(x), real(y)), select(predicate, imag(x), imag(y)))
+
+
+@pattern("chlo.ragged_dot")
+def ragged_dot(op: ir.Operation, target: Target) -> Replacement:
+    """That of complex numbers does not compile."""
+    lhs, rhs, sizes = operands(op)
+    if lhs.dtype.kind != "c":
+        return None
+    attributes, part = attributes_of(op), b.like(Val(op.results[0]), real(lhs).dtype)
+    product = lambda x, y: Val(b.make(op.name, [x, y, sizes], [part], attributes).results[0])  # noqa: E731
+    (a, c), (d, e) = (real(lhs), imag(lhs)), (real(rhs), imag(rhs))
+    return complex_(product(a, d) - product(c, e), product(a, e) + product(c, d))

@@ -59,6 +59,18 @@ def philox(op: ir.Operation, target: Target) -> Replacement:
     return None
 
 
+@pattern("stablehlo.rng")
+def uniform(op: ir.Operation, target: Target) -> Replacement:
+    """Uniform numbers may be rounded to the upper bound, which is excluded; in narrow formats they often are."""
+    low, high, _ = operands(op)
+    result = Val(op.results[0])
+    if "UNIFORM" not in str(op.attributes["rng_distribution"]) or not (is_float(low.dtype) and result.static):
+        return None
+    made = Val(b.make(op.name, operands(op), [result.type], attributes_of(op), final=True).results[0])
+    low, high = (b.broadcast(v, result.shape, []) for v in (low, high))
+    return b.select(made < high, made, low)
+
+
 @pattern("stablehlo.convert")
 def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
     """The compiler moves scalar arithmetic on loop counters to the host, whose VM cannot convert integers to f64."""

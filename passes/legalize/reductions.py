@@ -43,6 +43,63 @@ def narrow_sum(op: ir.Operation, target: Target) -> Replacement:
     return b.convert(Val(made.results[0]), Val(op.results[0]).dtype)
 
 
+@pattern("stablehlo.convolution", "stablehlo.reverse")
+def unsigned(op: ir.Operation, target: Target) -> Replacement:
+    """No unsigned integers compile; the signed ones of the same bits have results of the same bits."""
+    result = Val(op.results[0])
+    if result.dtype.kind != "u":
+        return None
+    values = [b.bitcast(v, f"i{v.dtype.itemsize}") for v in operands(op)]
+    signed = b.make(op.name, values, [b.like(result, f"i{result.dtype.itemsize}")], attributes_of(op)).results[0]
+    return b.bitcast(Val(signed), result.dtype)
+
+
+_TRUTH = {"or": "maximum", "add": "maximum", "maximum": "maximum", "and": "minimum", "multiply": "minimum",
+          "minimum": "minimum"}  # fmt: skip
+
+
+@pattern("stablehlo.reduce_window")
+def windows_of_other_numbers(op: ir.Operation, target: Target) -> Replacement:
+    """Windows over all elements before do not compile for truth values and sums of unsigned integers.
+
+    They are windows of 32-bit integers, and of signed integers of the same bits.
+    """
+    body = single_operation(op.regions[0])
+    if len(op.operands) != 2 or body is None:
+        return None
+    values, result = operands(op), Val(op.results[0])
+
+    def windows(values: Sequence[Val], body: str) -> Val:
+        made = b.make(op.name, values, [b.like(result, values[0].dtype)], attributes_of(op), regions=1)
+        b.fill_region(made.regions[0], [v.type for v in (values[1], values[1])], lambda x, y: b.binary(body, x, y))
+        return Val(made.results[0])
+
+    kind, word = result.dtype.kind, body.removeprefix("stablehlo.")
+    if kind == "b" and word in _TRUTH:
+        return b.ne(windows([b.convert(v, np.int32) for v in values], f"stablehlo.{_TRUTH[word]}"), 0)
+    if kind == "u" and word in ("add", "multiply"):
+        return b.bitcast(windows([b.bitcast(v, f"i{v.dtype.itemsize}") for v in values], body), result.dtype)
+    return None
+
+
+@pattern("stablehlo.reduce_window")
+def complex_windows(op: ir.Operation, target: Target) -> Replacement:
+    """Padded ones do not compile for complex128: the two parts are padded beforehand."""
+    if len(op.operands) != 2 or Val(op.operands[0]).dtype.kind != "c" or not Val(op.operands[0]).static:
+        return None
+    x, initial = operands(op)
+    padding = hlo.Padding.decode(op.attributes["padding"]) if "padding" in op.attributes else [(0, 0)] * x.rank
+    low, high = zip(*padding, strict=True)
+    interior = [n - 1 for n in _spatial(x.rank, op.attributes, "base_dilations")]
+    if not any([*low, *high, *interior]):
+        return None
+    padded = b.complex_(*(b.pad(part(x), low, high, interior, part(initial)) for part in (b.real, b.imag)))
+    made = b.copy(op, [padded, initial])
+    for name in {"padding", "base_dilations"} & set(attributes_of(op)):
+        del made.attributes[name]
+    return Val(made.results[0])
+
+
 @pattern("stablehlo.reduce")
 def sum_of_products(op: ir.Operation, target: Target) -> Replacement:
     """A CPU does not compile the sum over rows and columns of a product with a vector, one factor for each column.
@@ -165,6 +222,10 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
         x = _padded(x, attributes)
         if x.value != op.operands[0]:
             return Val(b.make(op.name, [x, kernel], [op.results[0].type], attributes).results[0])
+    if target == "cuda" and _is_narrow(x.dtype):  # tiled with a wrong shape, also if fused with the conversions
+        wide = [b.held(b.convert(v, F32)) for v in (x, kernel)]
+        made = b.make(op.name, wide, [b.like(result, F32)], attributes)
+        return b.convert(Val(made.results[0]), result.dtype)
     if _is_narrow(result.dtype):
         made = b.make(op.name, [x, kernel], [b.like(result, F32)], attributes)
         return b.convert(Val(made.results[0]), result.dtype)

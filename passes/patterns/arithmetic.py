@@ -169,6 +169,13 @@ def negate_negated(x: Tensor) -> Tensor | None:
     return negated[0][0] if negated else None
 
 
+@pattern("stablehlo.not")
+def fold_not(x: Tensor) -> Tensor | None:
+    """Not True -> False, not False -> True."""
+    value = splat_of(x) if x.dtype.kind == "b" else None
+    return None if value is None else full_like(x, not value)
+
+
 @pattern("stablehlo.select")
 def select_once(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
     """Where(p, f(where(p, x, 0)), 0) -> where(p, f(x), 0) for a product, a quotient or a sign f."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.contraction import dims, dot_general, free
+from nabla_mlir.ops.shape import broadcast_in_dim, transpose
 from nabla_mlir.ops.tensor import Tensor, full_like, splat_of
 from nabla_mlir.passes.patterns.pattern import defining, has_one_use, pattern
 
@@ -36,12 +37,20 @@ def dot_of_transpose(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
 
 
 @pattern("stablehlo.dot_general")
-def dot_of_scalar(lhs: Tensor, rhs: Tensor, dtype: np.dtype, **params: Any) -> Tensor | None:
-    """A product with one constant number is elementwise: what the gradient of a dot product of vectors starts with."""
-    for factor, x in ((lhs, rhs), (rhs, lhs)):
+def dot_of_constant(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, dtype: np.dtype, **_: Any) -> Tensor | None:
+    """An outer product with a constant is elementwise: what the gradient of a dot product of vectors starts with."""
+    lb, rb, lc, _rc = (dot_dimension_numbers[f] for f in _FIELDS)
+    for factor, own, x, batch in ((lhs, lb, rhs, rb), (rhs, rb, lhs, lb)):
         value = splat_of(factor)
-        if factor.ndim == 0 and value is not None and x.dtype == factor.dtype == dtype:
-            return ew.multiply(x, full_like(x, value))
+        if lc or value is None or not x.dtype == factor.dtype == dtype:
+            continue
+        scaled = ew.multiply(x, full_like(x, value))
+        moved = transpose(scaled, permutation=(*batch, *free(x.ndim, batch, ())))
+        repeated = tuple(factor.shape[d] for d in free(factor.ndim, own, ()))
+        at = x.ndim if x is lhs else len(batch)  # where they stand in the result
+        shape = (*moved.shape[:at], *repeated, *moved.shape[at:])
+        places = (*range(at), *range(at + len(repeated), len(shape)))
+        return broadcast_in_dim(moved, shape=shape, broadcast_dimensions=places)
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.elementwise import add
 from nabla_mlir.ops.reduction import reduce
-from nabla_mlir.ops.tensor import Tensor, full, splat_of
-from nabla_mlir.passes.patterns.pattern import defining, has_one_use, is_identity, pattern
+from nabla_mlir.ops.registry import OpDef
+from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of, wrap
+from nabla_mlir.passes.patterns.pattern import Pattern, defining, has_one_use, is_identity, pattern
 
 Shape = tuple[int, ...]
 
@@ -245,6 +247,59 @@ def multiply_broadcasts(a: Tensor, b: Tensor) -> Tensor | None:
             if y is not None and y[0][0].shape == z[0][0].shape and y[1] == z[1]:
                 return ew.multiply(x, sh.broadcast_in_dim(ew.multiply(y[0][0], z[0][0]), **z[1]))
     return None
+
+
+# What takes the sign of an operand over.
+_SIGNED = {f"stablehlo.{word}" for word in ("add", "divide", "multiply", "negate", "reduce", "subtract")}
+
+
+@pattern("stablehlo.multiply")
+def scale_smaller(a: Tensor, b: Tensor) -> Tensor | None:
+    """(x * broadcast(y)) * c -> x * broadcast(y * c) for a constant c."""
+    product, constant = (a, b) if splat_of(b) is not None else (b, a)
+    c = splat_of(constant) if a.dtype.kind in "fc" else None
+    return None if c is None else _on_smaller_factor(product, lambda y: ew.multiply(y, full_like(y, c)))
+
+
+@pattern("stablehlo.negate")
+def negate_smaller(x: Tensor) -> Tensor | None:
+    """-(x * broadcast(y)) -> x * broadcast(-y), if nothing that reads it takes the sign over."""
+    (negation,) = (use.owner for use in x.value.uses) if has_one_use(x) else (None,)
+    if negation is None or any(use.owner.name in _SIGNED for use in negation.results[0].uses):
+        return None
+    return _on_smaller_factor(x, ew.negate)
+
+
+def _on_smaller_factor(product: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor | None:
+    """A product with a factor changed before it is broadcast, if nothing else reads either."""
+    factors = defining(product, "stablehlo.multiply") if has_one_use(product) else None
+    for x, copied in (factors[0], factors[0][::-1]) if factors else ():
+        y = defining(copied, "stablehlo.broadcast_in_dim") if has_one_use(copied) else None
+        if y is not None and y[0][0].size < product.size:
+            return ew.multiply(x, sh.broadcast_in_dim(change(y[0][0]), **y[1]))
+    return None
+
+
+def _broadcast_last(record: OpDef) -> Pattern:
+    def broadcast_last(*xs: Tensor) -> Tensor | None:
+        """Of operands that are broadcast alike, and constants -> the broadcast of what it makes of the operands."""
+        constants = [splat_of(x) for x in xs]
+        copied = [x.value for x, c in zip(xs, constants, strict=True) if c is None]
+        made = [defining(wrap(v), "stablehlo.broadcast_in_dim") for v in copied]
+        if not copied or made[0] is None or any(len(list(v.uses)) != copied.count(v) for v in copied):
+            return None
+        shape, params = made[0][0][0].shape, made[0][1]
+        if any(m is None or m[0][0].shape != shape or m[1] != params for m in made):
+            return None
+        sources = (m[0][0] for m in made if m is not None)
+        small = [next(sources) if c is None else full(shape, c, x.dtype) for x, c in zip(xs, constants, strict=True)]
+        return sh.broadcast_in_dim(record(*small), **params) if small[0].size < xs[0].size else None
+
+    return broadcast_last
+
+
+for _record in (ew.negate, ew.logical_not, ew.add, ew.subtract, ew.multiply, ew.divide, ew.logical_and, ew.logical_or):
+    pattern(_record.name)(_broadcast_last(_record))
 
 
 def _sum_of_copies(x: Tensor, source: Tensor, placed: Shape, dimensions: Shape) -> Tensor | None:

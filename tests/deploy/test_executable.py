@@ -4,19 +4,25 @@ import numpy as np
 import pytest
 from deploy_support import DTYPES, need_vulkan
 
-from nabla_mlir.array import dtype_named
+from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.errors import DeployError
 from nabla_mlir.runtime import Array, Executable
+from nabla_mlir.runtime.array import dtype_named
+from nabla_mlir.targets import CPU
 
 ones = np.ones(4, np.float32)
 
 
-@pytest.fixture(params=["local-sync", "local-task", pytest.param("vulkan", marks=pytest.mark.vulkan)])
+DRIVERS = ["local-sync", "local-task", "asynchronous local-task", pytest.param("vulkan", marks=pytest.mark.vulkan)]
+
+
+@pytest.fixture(params=DRIVERS)
 def executable(request, vmfb):
-    if request.param == "vulkan":
+    *asynchronous, driver = request.param.split()
+    if driver == "vulkan":
         need_vulkan()
         vmfb = request.getfixturevalue("vulkan_vmfb")
-    return Executable.load(vmfb, request.param)
+    return Executable.load(request.getfixturevalue("asynchronous_vmfb") if asynchronous else vmfb, driver)
 
 
 def test_arrays_and_numpy_in_arrays_out(executable):
@@ -76,6 +82,83 @@ def test_a_returned_argument_outlives_its_array(executable):
     x[:] = 0
     del x
     assert y.tolist() == [0, 1, 2, 3]
+
+
+STEPS = 12
+T = "tensor<384x384xf32>"
+PRODUCTS = "\n".join(f"%{i + 1} = stablehlo.dot %{i}, %a : ({T}, {T}) -> {T}" for i in range(STEPS))
+WORK = f"""func.func @work(%0: {T}, %a: {T}) -> {T} {{
+  {PRODUCTS}
+  return %{STEPS} : {T}
+}}
+func.func @double(%a: {T}, %storage: {T} {{iree.abi.output = 0 : index}}) -> {T} {{
+  %y = stablehlo.add %a, %a : {T}
+  return %y : {T}
+}}"""
+
+
+@pytest.fixture(scope="module")
+def work():
+    return Executable.load(compile_module(WORK, CPU(asynchronous=True)), "local-task")
+
+
+def rotation(steps=1):
+    """A permutation: its products are exact."""
+    return np.roll(np.eye(384, dtype=np.float32), steps, axis=0)
+
+
+def test_asynchronous_calls_return_before_they_are_done(work):
+    call, a = work.function("work"), Array.from_numpy(rotation(), work.device)
+    early = 0
+    for _ in range(20):  # a busy machine may let this thread wait until the work is done
+        (x,) = call([a, a])
+        (y,) = call([x, a])  # takes what is not there yet
+        early += not y.is_ready()
+        assert np.array_equal(y, rotation(1 + 2 * STEPS))
+        assert y.is_ready()
+        assert x.is_ready()
+        assert y.block_until_ready() is y
+    assert early
+
+
+def test_results_of_asynchronous_calls_may_be_dropped(work):
+    call, a = work.function("work"), rotation()
+    for _ in range(20):
+        call([a, a])
+    (x,) = call([a, a])
+    work.wait()
+    assert x.is_ready()
+    assert np.array_equal(x, rotation(1 + STEPS))
+
+
+def test_asynchronous_calls_write_memory_when_those_before_have_read_it(work):
+    reader, a = work.clone(), Array.from_numpy(rotation(), work.device)
+    memory = Array.from_numpy(rotation(), work.device)
+    (x,) = reader.function("work")([memory, a])
+    (written,) = work.function("double")([a, memory], storage=1)
+    assert written is memory
+    assert x.is_ready(), "the other executable read what is written now"
+    assert np.array_equal(x, rotation(1 + STEPS))
+    assert np.array_equal(memory, 2 * rotation())
+    plain = np.zeros((384, 384), np.float32)
+    work.function("double")([a, plain], storage=1)
+    assert np.array_equal(plain, 2 * rotation())
+
+
+def test_asynchronous_results_in_another_module(work):
+    (x,) = work.function("work")([rotation(), rotation()])
+    other = work.clone().function("double")
+    (y,) = other([x, Array.empty((384, 384), np.float32, work.device)], storage=1)
+    assert np.array_equal(y, 2 * rotation(1 + STEPS))
+
+
+def test_a_call_that_is_refused_does_not_hold_up_the_next(work):
+    call = work.function("work")
+    with pytest.raises(DeployError, match="work requires the arguments it was compiled for"):
+        call([rotation()])
+    with pytest.raises(DeployError, match="work requires the arguments it was compiled for"):
+        call([np.zeros(3, np.float32), rotation()])
+    assert np.array_equal(call([rotation(0), rotation(0)])[0], rotation(0))
 
 
 def test_eight_threads(executable):

@@ -10,10 +10,10 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
+from nabla_mlir.compiling.host_program import HostProgram
+from nabla_mlir.compiling.static_library import save_static_library
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.errors import CompileError, TargetError
-from nabla_mlir.host_program import HostProgram
-from nabla_mlir.static_library import save_static_library
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 STRICT = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-O1"]
@@ -149,6 +149,8 @@ def test_memory_is_given_back(folder):
 def test_errors(lowered, tmp_path):
     with pytest.raises(TargetError, match="requires a CPU as its target, got CUDA"):
         save_static_library(lowered, tmp_path / "x", nm.CUDA())
+    with pytest.raises(TargetError, match="requires calls that return when they are done"):
+        save_static_library(lowered, tmp_path / "x", nm.CPU(asynchronous=True))
     text = "module { util.func public @f(%x: f32) -> f32 { %0 = math.sqrt %x : f32\n util.return %0 : f32 } }"
     with pytest.raises(CompileError, match=r"a program of known operations, got math\.sqrt"), context():
         HostProgram(parse_module(text))

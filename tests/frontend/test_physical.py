@@ -81,6 +81,13 @@ SUITES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[int, .
     "broadcast_sine": (
         lambda x: (jnp.broadcast_to(jnp.sin(x), (2, 4)) ** 2).sum(), lambda x: 2 * (xp.sin(x) ** 2).sum(), (4,)),
     "getitem": (lambda x: x[0] ** 2 * x[1] + x[1] ** 3, lambda x: x[0] ** 2 * x[1] + x[1] ** 3, (2,)),
+    "cubic_without_constant": (
+        lambda x: (x**3 + 2 * x**2 - 5 * x).sum(), lambda x: (x**3 + 2 * x**2 - 5 * x).sum(), (4,)),
+    "sine_of_plain_sums": (lambda x: jnp.sin(x.sum(0)).sum(), lambda x: xp.sin(x.sum(0)).sum(), (3, 4)),
+    "broadcast_cube": (
+        lambda x: (jnp.broadcast_to(x, (2, 4)) ** 3).sum(), lambda x: 2 * (x**3).sum(), (4,)),
+    "moved_axis_cube": (lambda x: (jnp.moveaxis(x, 0, 1) ** 3).sum(), lambda x: (x**3).sum(), (3, 4)),
+    "quadratic_matrix": (lambda x: (x**2 + 3 * x + 1).sum(), lambda x: (x**2 + 3 * x + 1).sum(), (2, 3)),
     "swapped": (
         lambda x: (jnp.sin(jnp.swapaxes(x, 0, 1)) * jnp.swapaxes(x, 0, 1)).sum(), lambda x: (xp.sin(x) * x).sum(),
         (3, 4)),
@@ -118,22 +125,26 @@ def test_hessians_in_all_modes_alone_and_mapped(name: str) -> None:
 THIRD = {
     "sine_cosine": (lambda a: nm.vmap(lambda r: jnp.sin(r * r).sum())(a), lambda a: xp.sin(a * a).sum(1), (2, 3)),
     "chain": (lambda x: (jnp.sin(x) * batch_sum(x)).sum(), lambda x: (xp.sin(x) * 3 * (x * x).sum()).sum(), (2, 2)),
+    "mean": (SUITES["mean_physical"][0], SUITES["mean_physical"][1], (1, 2, 2)),
+    "there_and_back": (lambda x: there_and_back(jnp.sin(x)), lambda x: (xp.sin(x) ** 2).sum(), (1, 2, 2)),
 }
 
 
 @pytest.mark.parametrize("name", THIRD)
 def test_third_order_in_all_eight_orders(name: str) -> None:
     f, g, shape = THIRD[name]
-    x = R.normal(size=shape)
+    xs = R.normal(size=(2, *shape))
     jacobians = {"fwd": nm.jacfwd, "rev": nm.jacrev}
     orders = list(itertools.product(jacobians, repeat=3))
 
-    def run(x: Any) -> Any:
-        return [jacobians[a](jacobians[b](jacobians[c](f)))(x) for a, b, c in orders]
+    def run(xs: Any) -> Any:
+        thirds = [jacobians[a](jacobians[b](jacobians[c](f))) for a, b, c in orders]
+        return [(third(xs[0]), nm.vmap(third)(xs)) for third in thirds]
 
-    want = jax.jacfwd(jax.jacfwd(jax.jacrev(g)))(x)
-    for order, got in zip(orders, run_traced(run, [x]), strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9, err_msg=str(order))
+    want = jax.vmap(jax.jacfwd(jax.jacfwd(jax.jacrev(g))))(xs)
+    for order, (alone, mapped) in zip(orders, run_traced(run, [xs]), strict=True):
+        np.testing.assert_allclose(alone, want[0], rtol=1e-9, atol=1e-9, err_msg=str(order))
+        np.testing.assert_allclose(mapped, want, rtol=1e-9, atol=1e-9, err_msg=str(order))
 
 
 def test_third_order_of_two_arguments_and_results() -> None:
@@ -141,15 +152,15 @@ def test_third_order_of_two_arguments_and_results() -> None:
     def f(j: Any, lib: Any) -> Any:
         return j.vmap(lambda a, b: (lib.sin(a * b).sum(), lib.cos(a * b).sum()))
 
-    a = R.normal(size=(2, 3))
+    a = np.arange(6.0).reshape(2, 3)
     jacobians = {"fwd": nm.jacfwd, "rev": nm.jacrev}
     orders = list(itertools.product(jacobians.values(), repeat=3))
 
     def run(a: Any, b: Any) -> Any:
         return [p(q(r(f(nm, jnp), (0, 1)), (0, 1)), (0, 1))(a, b) for p, q, r in orders]
 
-    want = jax.tree.leaves(jax.jacfwd(jax.jacfwd(jax.jacfwd(f(jax, xp), (0, 1)), (0, 1)), (0, 1))(a, a + 1))
-    for got in run_traced(run, [a, a + 1]):
+    want = jax.tree.leaves(jax.jacfwd(jax.jacfwd(jax.jacfwd(f(jax, xp), (0, 1)), (0, 1)), (0, 1))(a, a))
+    for got in run_traced(run, [a, a]):
         for one, other in zip(jax.tree.leaves(got), want, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 

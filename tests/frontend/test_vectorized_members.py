@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_vectorized import Input, Ours, Theirs, check, inp, oracle, order_of, ours, plain_gradient, summed
-
-import nabla_mlir as nm
+from test_vectorized import Input, check_case, inp, ours, value_and_gradients
 
 r = np.random.default_rng(3).random
 
@@ -69,21 +67,4 @@ FACTORISED = ("inv", "solve", "det")  # whose custom calls XLA would have to be 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_value_and_gradients_of_both_kinds(name: str) -> None:
     f, inputs, count = MEMBERS[name]
-    axes = order_of(inputs)
-
-    def run(*xs: Any) -> Any:
-        def of(*targets: Any) -> Any:
-            return f(Ours, *targets, *xs[count:])
-
-        kinds = ("union", "parameter") if count else ()
-        gradients = [nm.grad(of, tuple(range(count)), vectorized=kind)(*xs[:count]) for kind in kinds]
-        return f(Ours, *xs), gradients
-
-    value, gradients = ours(run, inputs, legalize=name in FACTORISED)
-    check(value, oracle(lambda *xs: f(Theirs, *xs), inputs), axes)
-    if not count:
-        return
-    want = oracle(plain_gradient(f, count), inputs)
-    check(gradients[0], want, axes)
-    for one, other, given in zip(gradients[1], want, inputs, strict=False):
-        check(one, summed(other, axes, given.axes), given.axes)
+    check_case(f, inputs, count, ours(value_and_gradients(f, count), inputs, legalize=name in FACTORISED))

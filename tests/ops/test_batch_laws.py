@@ -1,5 +1,7 @@
 """For every record, every choice of mapped operands and prefixes of up to three axes: rule of map = map of rule = loop.
 
+The same holds for the record on vectorised tensors, which carry the axes by name.
+
 A run checks a sample of the prefixes of each record, another one each day; NABLA_MLIR_SEED=n is that of another day.
 With NABLA_MLIR_EVERY=1 it checks all of them: up to three axes of any sizes, at each a set of operands of its own.
 """
@@ -20,6 +22,7 @@ import pytest
 from laws import LawCase, active_operands, law_cases
 from xla import compiled_traced
 
+import nabla_mlir as nm
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.transforms import jvp, vjp, vmap
 
@@ -39,7 +42,15 @@ class Prefix:
     carried: tuple[tuple[bool, ...], ...]
 
     def shape(self, i: int) -> tuple[int, ...]:
-        return tuple(n for n, c in zip(self.sizes, self.carried[i], strict=True) if c)
+        return tuple(self.sizes[k] for k in self.axes(i))
+
+    def axes(self, i: int) -> list[int]:
+        return [k for k, c in enumerate(self.carried[i]) if c]
+
+    @property
+    def order(self) -> list[int]:
+        """The axes by their first appearance in the operands."""
+        return list(dict.fromkeys(k for i in range(len(self.carried)) for k in self.axes(i)))
 
 
 def mapped(f: Callable[..., Any], sizes: Sequence[int], carried: Sequence[Sequence[bool]]) -> Callable[..., Any]:
@@ -47,6 +58,12 @@ def mapped(f: Callable[..., Any], sizes: Sequence[int], carried: Sequence[Sequen
     for level in reversed(range(len(sizes))):
         f = vmap(f, tuple(0 if c[level] else None for c in carried), axis_size=sizes[level])
     return f
+
+
+def on_vectorised(law: LawCase, xs: Sequence[Any], prefix: Prefix) -> list[Any]:
+    """The record on operands whose mapped axes have names; the whole of its results."""
+    named = [nm.vectorize(x, [str(k) for k in prefix.axes(i)]) for i, x in enumerate(xs)]
+    return [nm.devectorize(y) for y in law.apply(named)]
 
 
 class Rules:
@@ -128,18 +145,21 @@ def check_together(rules: Rules, prefixes: Sequence[Prefix], single: Callable[..
             def apply(*xs: Any, prefix: Prefix = prefix) -> Any:
                 return mapped(lambda *inner: law.apply(inner), prefix.sizes, prefix.carried)(*xs)
 
-            outs.append((mapped(rules.all, prefix.sizes, carried)(*args), rules.all(*args, apply=apply)))
+            named = on_vectorised(law, rules.split(args)[0], prefix)
+            outs.append((mapped(rules.all, prefix.sizes, carried)(*args), rules.all(*args, apply=apply), named))
         return outs
 
     flat = [x for arguments, _ in drawn for x in arguments]
     found = compiled_traced(run, flat)(flat)
-    for prefix, (arguments, carried), (outside, inside) in zip(prefixes, drawn, found, strict=True):
+    for prefix, (arguments, carried), (outside, inside, named) in zip(prefixes, drawn, found, strict=True):
         for index in np.ndindex(prefix.sizes):
             entry = [x[tuple(k for k, c in zip(index, places, strict=True) if c)]
                      for x, places in zip(arguments, carried, strict=True)]  # fmt: skip
             for key, expected in single(entry).items():
                 for got, want in zip(outside[key], expected, strict=True):
                     close(f"map of {key} at {index} of {prefix}", got[index], want)
+        for a, b in zip(named, outside["value"], strict=True):
+            close(f"on vectorised tensors, {prefix}", np.moveaxis(a, range(len(prefix.sizes)), prefix.order), b)
         for key in ("value", "jvp"):
             for a, b in zip(inside.get(key, []), outside.get(key, []), strict=True):
                 close(f"{key} of map, {prefix}", a, b)

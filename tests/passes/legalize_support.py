@@ -11,7 +11,7 @@ import iree.compiler
 import iree.runtime
 import numpy as np
 
-from nabla_mlir.compiler import compile_module
+from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.passes.legalize_for_iree import LegalizeForIreePass
 from nabla_mlir.passes.update_in_place import UpdateInPlacePass

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from legalize_support import legalized
 
-from nabla_mlir.compiler import compile_module
-from nabla_mlir.devices import vulkan_devices
+from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import CompileError, ImportIRError, RuleMissingError
 from nabla_mlir.importing import from_stablehlo
 from nabla_mlir.runtime import Executable
+from nabla_mlir.runtime.devices import vulkan_devices
 from nabla_mlir.targets import CPU, CUDA, Target, Vulkan
 
 rng = np.random.default_rng(0)
@@ -163,6 +163,29 @@ WRONG = {
     "windows with equal elements": function(
         "f", "%x: tensor<4xf32>", "tensor<4xf32>",
         "%y = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>\n" + windows("4", "2", 2, 2)),
+    # What lies behind the rows, here more of the argument, and elsewhere anything.
+    "gather out of range": function(
+        "f", "%x: tensor<8x2xf32>", "tensor<2x2xf32>",
+        "%y = stablehlo.slice %x [0:4, 0:2] : (tensor<8x2xf32>) -> tensor<4x2xf32>\n"
+        "%c = stablehlo.constant dense<[[5], [2]]> : tensor<2x1xi32>\n"
+        "%i = stablehlo.optimization_barrier %c : tensor<2x1xi32>\n"
+        '%0 = "stablehlo.gather"(%y, %i) {slice_sizes = array<i64: 1, 2>, dimension_numbers = #stablehlo.gather<'
+        "offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>}"
+        " : (tensor<4x2xf32>, tensor<2x1xi32>) -> tensor<2x2xf32>\nreturn %0 : tensor<2x2xf32>"),
+    "scatter out of range": function(
+        "f", "%x: tensor<4x4xf32>", "tensor<4x4xf32>",
+        "%c = stablehlo.constant dense<[0, 5]> : tensor<2xi32>\n"
+        "%i = stablehlo.optimization_barrier %c : tensor<2xi32>\n"
+        "%u = stablehlo.constant dense<9.0> : tensor<f32>\n"
+        '%0 = "stablehlo.scatter"(%x, %i, %u) ({\n^bb0(%a: tensor<f32>, %b: tensor<f32>):\n'
+        "stablehlo.return %b : tensor<f32>}) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = "
+        "[0, 1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 0>}"
+        " : (tensor<4x4xf32>, tensor<2xi32>, tensor<f32>) -> tensor<4x4xf32>\nreturn %0 : tensor<4x4xf32>"),
+    # NaN is passed over.
+    "the largest with NaN": function(
+        "f", "%x: tensor<2x8xf32>", "(tensor<2x3xi32>, tensor<2x3xf32>)",
+        "%v, %i = chlo.top_k(%x, k = 3) : tensor<2x8xf32> -> (tensor<2x3xf32>, tensor<2x3xi32>)\n"
+        "return %i, %v : tensor<2x3xi32>, tensor<2x3xf32>"),
 }  # fmt: skip
 cube, ones = np.arange(8, dtype=np.float32).reshape(2, 2, 2), np.full(2100, 1.001, np.float16)
 pairs = np.eye(3, dtype=bool)[::-1] | np.eye(3, dtype=bool)
@@ -170,6 +193,9 @@ ANSWERS = {
     "broadcast of a cycle": (cube, cube.transpose(2, 0, 1)),
     "product of truth values": (pairs, (pairs @ pairs).T),
     "windows with equal elements": (np.float32([5, 5, 3, 2]), np.float32([1, 0, 2, 0])),
+    "gather out of range": (np.arange(16, dtype=np.float32).reshape(8, 2), np.float32([[6, 7], [4, 5]])),
+    "scatter out of range": (np.eye(4, dtype=np.float32), np.eye(4, dtype=np.float32)),
+    "the largest with NaN": (np.float32([[1, np.nan, 2, 5, np.inf, 3, 4, 1]] * 2), np.int32([[1, 4, 3]] * 2)),
     "sum of f16": (ones, np.float16(ones.astype(np.float64).sum())),
 }
 
@@ -195,6 +221,21 @@ def test_iree_still_crashes_without_optimisation() -> None:
     executable = Executable.load(compile_module(legalized(text), CPU(), flags=["--iree-opt-level=O0"], cache=False))
     empty = np.zeros((3, 0), np.float32), np.zeros((0, 4), np.float32)
     assert not np.asarray(executable.function("f")(empty)[0]).any()
+
+
+@pytest.mark.parametrize("attributes", ["{iree.abi.consume}", "{iree.abi.output = 0 : index}"])
+def test_iree_still_copies_what_is_given_away(attributes: str) -> None:
+    """An argument that the caller gives up is not updated in its place, so there is no donation; results in memory of
+    the caller's are what there is.
+    """
+    x = "tensor<65536xf32>"
+    text = function(
+        "f", f"%x: {x} {attributes}, %u: tensor<4xf32>, %i: tensor<i32>", x,
+        f"%0 = stablehlo.dynamic_update_slice %x, %u, %i : ({x}, tensor<4xf32>, tensor<i32>) -> {x}\nreturn %0 : {x}",
+    )  # fmt: skip
+    streams = compile_module(text, CPU(), flags=["--compile-to=stream"], cache=False).decode()
+    assert "stream.tensor.import" in streams
+    assert "stream.cmd.copy" in streams, "IREE updates it in place: arguments can be donated"
 
 
 PHILOX = """func.func @f(%s: tensor<3xui64>) -> tensor<4xui32> {

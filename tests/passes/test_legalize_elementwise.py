@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import mpmath
 import numpy as np
 import pytest
 from legalize_support import Program, legalized, ulps
@@ -102,6 +105,35 @@ def test_error_in_ulp(program: Program, op: str, dtype: str) -> None:
     worst = int(np.argmax(error))
     assert error[worst] <= most, [a[worst] for a in arguments]
     assert np.array_equal(np.signbit(got[zeros]), np.signbit(want[zeros])), "sign of zero"
+
+
+# Operation, exact function (SciPy's lose digits too), where it is defined, largest error in ulp.
+SPECIAL = {
+    "chlo.erf": (mpmath.erf, (-6, 6), 6),
+    "chlo.erfc": (mpmath.erfc, (-5, 9), 10),
+    "chlo.lgamma": (mpmath.loggamma, (1e-8, 40), 24),
+    "chlo.digamma": (mpmath.digamma, (1e-8, 40), 24),
+}
+HARD = (1, 2, 1 + 1e-3, 2 - 1e-3, 1.4616321, 0.5, 3, 1 - 1e-3, 2 + 1e-3)
+
+
+def special_error(run: Callable[..., np.ndarray], op: str, dtype: str) -> tuple[float, float]:
+    """The largest error in ulp of a special function, and where it is."""
+    reference, (low, high), _ = SPECIAL[op]
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.uniform(low, high, 800), rng.uniform(max(low, 0.5), 3, 1200 - len(HARD)), HARD])
+    x = x.astype(DTYPES[dtype])
+    with mpmath.workdps(24):
+        want = [np.longdouble(mpmath.nstr(reference(mpmath.mpf(float(v))), 21)) for v in x]
+    error = ulps(run(f"{op.split('.')[1]}_{dtype}", x), np.array(want))
+    worst = int(np.argmax(error))
+    return float(error[worst]), float(x[worst])
+
+
+def test_special_functions() -> None:
+    program = Program(legalized(module([(op, 1) for op in SPECIAL], ["f32", "f64"], 2000)))
+    found = {(op, dtype): special_error(program, op, dtype) for op in SPECIAL for dtype in DTYPES}
+    assert not {key: value for key, value in found.items() if value[0] > SPECIAL[key[0]][2]}
 
 
 def test_narrow_floats_go_by_float32() -> None:

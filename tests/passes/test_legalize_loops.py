@@ -11,8 +11,8 @@ from xla import run_module
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
+from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.lowering import lower_module
 from nabla_mlir.passes.legalize_for_iree import LegalizeForIreePass
 from nabla_mlir.tracing import Spec, trace_function
 

@@ -10,8 +10,10 @@ import pytest
 from jax import lax
 from legalize_support import Program, check_against_jax, jax_text, legalized
 
+from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.errors import CompileError, RuleMissingError
+from nabla_mlir.targets import CUDA
 
 rng = np.random.default_rng(0)
 
@@ -56,6 +58,29 @@ def test_sort() -> None:
     )
 
 
+def _top_ks() -> dict:
+    floats = rng.normal(size=(3, 40)).astype(np.float32)
+    floats[0, ::3], floats[1, ::2], floats[1, 1::2], floats[2, 5] = 1.5, -0.0, 0.0, np.nan
+    kinds = {"f32": floats, "f64": floats.astype(np.float64), "f16": floats.astype(np.float16)}
+    whole = rng.integers(-4, 5, (2, 30))
+    kinds |= {name: whole.astype(name) for name in ("int8", "int32", "int64", "uint8", "uint32")}
+    kinds["least"] = np.full((2, 6), np.iinfo(np.int32).min, np.int32)
+    return {f"{name}_{k}": (lambda a, k=k: lax.top_k(a, k), (x,)) for name, x in kinds.items() for k in (3, x.shape[1])}
+
+
+def test_top_k() -> None:
+    check_against_jax(_top_ks(), 0.0)
+
+
+def test_top_k_of_complex_numbers_is_an_error() -> None:
+    text = """func.func @f(%x: tensor<4xcomplex<f32>>) -> tensor<2xcomplex<f32>> {
+      %v, %i = chlo.top_k(%x, k = 2) : tensor<4xcomplex<f32>> -> (tensor<2xcomplex<f32>>, tensor<2xi32>)
+      return %v : tensor<2xcomplex<f32>>
+    }"""
+    with pytest.raises(RuleMissingError, match="top_k requires elements with an order"):
+        legalized(text)
+
+
 SORT = """func.func @f(%x: tensor<6xi32>, %y: tensor<6xi32>) -> (tensor<6xi32>, tensor<6xi32>) {
   %0:2 = "stablehlo.sort"(%x, %y) ({
   ^bb0(%a: tensor<i32>, %b: tensor<i32>, %c: tensor<i32>, %d: tensor<i32>):
@@ -91,6 +116,41 @@ def test_windows() -> None:
     x = rng.normal(size=(2, 9, 9, 3)).astype(np.float32)
     options = [(3, 2, "SAME"), (2, 1, "VALID"), (3, 1, "SAME"), (2, 2, "SAME"), (3, 3, "VALID")]
     check_against_jax({f"pool{i}": (_pool(*o), (x,)) for i, o in enumerate(options)}, 1e-6)
+
+
+def test_integers_truth_values_and_complex_windows() -> None:
+    n = rng.integers(0, 9, (1, 2, 7)).astype(np.uint32)
+    z = rng.normal(size=7) + 1j * rng.normal(size=7)
+
+    def before(x, start, combine):
+        return lax.reduce_window(x, start, combine, (7,), (1,), [(6, 0)])
+
+    check_against_jax(
+        {
+            "convolution": (lambda x: lax.conv_general_dilated(x, x[:, :, :3], (2,), [(1, 1)]), (n,)),
+            "reverse": (lambda x: lax.rev(x, (2,)), (n,)),
+            "sort": (jnp.sort, (n,)),
+            "running_sum": (lambda x: before(x, np.uint32(0), lax.add), (n[0, 0],)),
+            "running_or": (lambda x: before(x > 6, False, lax.bitwise_or), (n[0, 0],)),
+            "running_and": (lambda x: before(x > 0, True, lax.bitwise_and), (n[0, 0],)),
+            "complex": (lambda x, z0: lax.reduce_window(x, z0, lax.add, (3,), (2,), [(1, 2)], (2,)), (z, 0 * z[0])),
+        },
+        1e-4,
+    )
+
+
+def test_a_convolution_of_half_precision_compiles_for_cuda() -> None:
+    """IREE tiles some of f16 that are summed in f32 for tensor cores, with a wrong shape."""
+    text = """func.func @f(%x: tensor<4x2x5x3xf16>, %k: tensor<2x3x2x2xf16>) -> tensor<2x3x3x2xf16> {
+      %0 = stablehlo.reverse %k, dims = [3] : tensor<2x3x2x2xf16>
+      %1 = stablehlo.convolution(%x, %0) dim_numbers = [1, f, 0, b]x[i, 1, o, 0]->[f, 0, b, 1],
+        window = {rhs_dilate = [2, 1]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+        : (tensor<4x2x5x3xf16>, tensor<2x3x2x2xf16>) -> tensor<2x3x3x2xf32>
+      %2 = stablehlo.convert %1 : (tensor<2x3x3x2xf32>) -> tensor<2x3x3x2xf16>
+      return %2 : tensor<2x3x3x2xf16> }"""
+    assert compile_module(legalized(text, "cuda"), CUDA("sm_80"), cache=False)
+    with pytest.raises(CompileError, match="inferred input/output operand"):
+        compile_module(text, CUDA("sm_80"), cache=False)
 
 
 def test_narrow_accumulation() -> None:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from jax import lax
 from legalize_support import Program, check_against_jax, legalized, ulps
-from test_legalize_elementwise import BINARY, UNARY, function, module, values
+from test_legalize_elementwise import BINARY, SPECIAL, UNARY, function, module, special_error, values
 
-from nabla_mlir.devices import vulkan_devices
+from nabla_mlir.runtime.devices import vulkan_devices
 
 pytestmark = pytest.mark.vulkan
 
@@ -41,6 +41,12 @@ def test_elementwise(dtype: str) -> None:
         if error[i] > most + 1:
             wrong.append((op, error[i], [a[i] for a in arguments]))
     assert not wrong
+
+
+def test_special_functions() -> None:
+    program = Program(legalized(module([(op, 1) for op in SPECIAL], ["f32", "f64"], 2000), "vulkan"), "vulkan")
+    found = {(op, dtype): special_error(program, op, dtype) for op in SPECIAL for dtype in ("f32", "f64")}
+    assert not {key: value for key, value in found.items() if value[0] > SPECIAL[key[0]][2]}
 
 
 def test_structured() -> None:
@@ -85,3 +91,25 @@ def test_count_leading_zeros() -> None:
         bits = np.iinfo(dtype).bits
         got = program(f"f_{name}", np.array([0, 1, -1, 2 ** (bits - 3)], dtype))
         assert got.tolist() == [bits, bits - 1, 0, 2]
+
+
+def test_loops_that_take_no_step() -> None:
+    """Their results shared one transient buffer, which was freed twice."""
+    loop = """
+      %{0}:2 = stablehlo.while(%i = %zero, %v = %one) : tensor<i32>, tensor<3xf32>
+      cond {{ %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %p : tensor<i1> }}
+      do {{ %j = stablehlo.add %i, %step : tensor<i32>
+        %w = stablehlo.{1} %v, %x : tensor<3xf32>
+        stablehlo.return %j, %w : tensor<i32>, tensor<3xf32> }}"""
+    text = f"""func.func @f(%x: tensor<3xf32>, %n: tensor<i32>) -> tensor<3xf32> {{
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %step = stablehlo.constant dense<1> : tensor<i32>
+      %one = stablehlo.constant dense<1.0> : tensor<3xf32>
+      {loop.format("a", "multiply")}
+      {loop.format("b", "add")}
+      %r = stablehlo.subtract %a#1, %b#1 : tensor<3xf32>
+      return %r : tensor<3xf32> }}"""
+    program, x = Program(legalized(text, "vulkan"), "vulkan"), np.array([1, 2, 3], np.float32)
+    for n in (0, 2):
+        np.testing.assert_array_equal(program("f", x, np.int32(n)), x**n - (1 + n * x))

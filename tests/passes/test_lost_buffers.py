@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
-from nabla_mlir import compiler, lowering
 from nabla_mlir import numpy as nnp
-from nabla_mlir.compiler import compile_module
+from nabla_mlir.compiling import compiler, lowering
+from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import CompileError
 from nabla_mlir.targets import CPU
@@ -38,7 +38,7 @@ def gradient() -> Any:
 
 
 def test_iree_still_loses_a_buffer() -> None:
-    """When it does not, nabla_mlir/references.py can go: https://github.com/iree-org/iree/issues/24753."""
+    """When it does not, nabla_mlir/compiling/references.py can go: https://github.com/iree-org/iree/issues/24753."""
     text = str(nm.trace(gradient(), *(nm.spec(x.shape, "f32") for x in (W, H, XS))).lower())
     with pytest.raises(CompileError, match=r"a fault of IREE in \d+ place\(s\): a loop would use a buffer"):
         compile_module(text, CPU(), flags=["--iree-hal-indirect-command-buffers=false"], cache=False)

@@ -9,7 +9,7 @@ import pytest
 from legalize_support import legalized
 from xla import run_module
 
-from nabla_mlir.compiler import compile_module
+from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.passes.update_in_place import TOPOLOGY
 from nabla_mlir.runtime import Executable
 from nabla_mlir.targets import CPU

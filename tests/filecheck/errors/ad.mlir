@@ -274,3 +274,27 @@ func.func @checkpoint_flag(%x: tensor<f32>) -> tensor<f32> {
   }) {policies = [["nothing_saveable"]], prevent_cse = true, recompute = 1 : i32} : () -> tensor<f32>
   return %y : tensor<f32>
 }
+
+// -----
+
+func.func @stop_gradient(%x: tensor<2xf32>) -> tensor<f32> {
+  // expected-error@below {{ad.stop_gradient requires one operand, a tensor of static shape, and a result of its type, got tensor<2xf32>, tensor<f32>.}}
+  %y = "ad.stop_gradient"(%x) : (tensor<2xf32>) -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @name_type(%x: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error@below {{ad.name requires one operand, a tensor of static shape, and a result of its type, got tensor<2xf32>, tensor<2xf32>, tensor<2xf32>.}}
+  %y = "ad.name"(%x, %x) {name = "a"} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  return %y : tensor<2xf32>
+}
+
+// -----
+
+func.func @name_attribute(%x: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error@below {{ad.name requires the attribute 'name', a string.}}
+  %y = "ad.name"(%x) {name = 1} : (tensor<2xf32>) -> tensor<2xf32>
+  return %y : tensor<2xf32>
+}

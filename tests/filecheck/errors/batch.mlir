@@ -224,3 +224,23 @@ func.func @scatter_type(%x: tensor<2x3xf32>) -> tensor<2xf32> {
   }) {axes = ["i"], sizes = array<i64: 2>, in_axes = [array<i64: 0>], out_axes = [array<i64: 0>]} : (tensor<2x3xf32>) -> tensor<2xf32>
   return %y : tensor<2xf32>
 }
+
+// -----
+
+func.func @smallest_type(%x: tensor<2x3xf32>) -> tensor<2xf32> {
+  %y = "batch.vmap"(%x) ({
+  ^bb0(%a: tensor<3xf32>):
+    // expected-error@below {{batch.pmin requires a result of the type of its operand, got tensor<3xf32>, tensor<f32>.}}
+    %0 = "batch.pmin"(%a) {axis = "i"} : (tensor<3xf32>) -> tensor<f32>
+    stablehlo.return %0 : tensor<f32>
+  }) {axes = ["i"], sizes = array<i64: 2>, in_axes = [array<i64: 0>], out_axes = [array<i64: 0>]} : (tensor<2x3xf32>) -> tensor<2xf32>
+  return %y : tensor<2xf32>
+}
+
+// -----
+
+func.func @smallest_axis(%x: tensor<3xf32>) -> tensor<3xf32> {
+  // expected-error@below {{batch.pmin requires an axis of a batch.vmap around it, got 'i' inside {}.}}
+  %0 = "batch.pmin"(%x) {axis = "i"} : (tensor<3xf32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}

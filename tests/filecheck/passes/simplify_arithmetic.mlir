@@ -206,6 +206,17 @@ func.func @select_same(%p: tensor<i1>, %x: tensor<3xf32>, %y: tensor<3xf32>) -> 
   return %0, %1 : tensor<3xf32>, tensor<3xf32>
 }
 
+// A truth value that is known.
+// CHECK-LABEL: func.func @fold_not
+// CHECK-SAME: (%[[X:.*]]: tensor<3xf32>, %{{.*}}: tensor<3xf32>)
+// CHECK-NEXT: return %[[X]]
+func.func @fold_not(%x: tensor<3xf32>, %y: tensor<3xf32>) -> tensor<3xf32> {
+  %false = stablehlo.constant dense<false> : tensor<3xi1>
+  %0 = stablehlo.not %false : tensor<3xi1>
+  %1 = stablehlo.select %0, %x, %y : tensor<3xi1>, tensor<3xf32>
+  return %1 : tensor<3xf32>
+}
+
 // CHECK-LABEL: func.func @select_once
 // CHECK-SAME: (%[[P:.*]]: tensor<3xi1>, %[[X:.*]]: tensor<3xf32>, %[[Y:.*]]: tensor<3xf32>)
 // CHECK: %[[M:.*]] = stablehlo.multiply %[[X]], %[[Y]]

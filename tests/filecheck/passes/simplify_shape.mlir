@@ -194,6 +194,62 @@ func.func @multiply_broadcasts(%x: tensor<3x4xf32>, %y: tensor<3xf32>, %z: tenso
   return %3 : tensor<3x4xf32>
 }
 
+// What is copied is scaled before it is.
+// CHECK-LABEL: func.func @scale_smaller
+// CHECK-SAME: (%[[X:.*]]: tensor<3x4xf32>, %[[Y:.*]]: tensor<3xf32>)
+// CHECK: %[[SCALED:.*]] = stablehlo.multiply %[[Y]], %{{.*}} : tensor<3xf32>
+// CHECK-NEXT: %[[COPIED:.*]] = stablehlo.broadcast_in_dim %[[SCALED]], dims = [0]
+// CHECK-NEXT: %[[P:.*]] = stablehlo.multiply %[[X]], %[[COPIED]] : tensor<3x4xf32>
+// CHECK-NEXT: return %[[P]]
+func.func @scale_smaller(%x: tensor<3x4xf32>, %y: tensor<3xf32>) -> tensor<3x4xf32> {
+  %c = stablehlo.constant dense<3.0> : tensor<3x4xf32>
+  %0 = stablehlo.broadcast_in_dim %y, dims = [0] : (tensor<3xf32>) -> tensor<3x4xf32>
+  %1 = stablehlo.multiply %x, %0 : tensor<3x4xf32>
+  %2 = stablehlo.multiply %c, %1 : tensor<3x4xf32>
+  return %2 : tensor<3x4xf32>
+}
+
+// So is its sign, unless it goes on to a sum, where it costs nothing.
+// CHECK-LABEL: func.func @negate_smaller
+// CHECK-SAME: (%[[X:.*]]: tensor<3x4xf32>, %[[Y:.*]]: tensor<3xf32>)
+// CHECK: %[[NEGATED:.*]] = stablehlo.negate %[[Y]] : tensor<3xf32>
+// CHECK-NEXT: %[[COPIED:.*]] = stablehlo.broadcast_in_dim %[[NEGATED]], dims = [0]
+// CHECK-NEXT: %[[P:.*]] = stablehlo.multiply %[[X]], %[[COPIED]] : tensor<3x4xf32>
+// CHECK-NEXT: %[[EXP:.*]] = stablehlo.exponential %[[P]]
+// CHECK: %[[Q:.*]] = stablehlo.multiply %[[X]], %{{.*}} : tensor<3x4xf32>
+// CHECK-NEXT: %[[R:.*]] = stablehlo.subtract %[[EXP]], %[[Q]]
+// CHECK-NEXT: return %[[R]]
+func.func @negate_smaller(%x: tensor<3x4xf32>, %y: tensor<3xf32>) -> tensor<3x4xf32> {
+  %0 = stablehlo.broadcast_in_dim %y, dims = [0] : (tensor<3xf32>) -> tensor<3x4xf32>
+  %1 = stablehlo.multiply %x, %0 : tensor<3x4xf32>
+  %2 = stablehlo.negate %1 : tensor<3x4xf32>
+  %3 = stablehlo.exponential %2 : tensor<3x4xf32>
+  %4 = stablehlo.broadcast_in_dim %y, dims = [0] : (tensor<3xf32>) -> tensor<3x4xf32>
+  %5 = stablehlo.multiply %x, %4 : tensor<3x4xf32>
+  %6 = stablehlo.negate %5 : tensor<3x4xf32>
+  %7 = stablehlo.add %3, %6 : tensor<3x4xf32>
+  return %7 : tensor<3x4xf32>
+}
+
+// Equal copies, and constants, meet before they are copied; an operand that is copied otherwise holds them.
+// CHECK-LABEL: func.func @broadcast_last
+// CHECK-SAME: (%[[X:.*]]: tensor<3xf32>, %[[Y:.*]]: tensor<3xf32>, %[[Z:.*]]: tensor<4xf32>)
+// CHECK: %[[NEGATED:.*]] = stablehlo.negate %[[X]] : tensor<3xf32>
+// CHECK: %[[Q:.*]] = stablehlo.divide %[[NEGATED]], %[[Y]] : tensor<3xf32>
+// CHECK-NEXT: %[[COPIED:.*]] = stablehlo.broadcast_in_dim %[[Q]], dims = [0]
+// CHECK-NEXT: %[[OTHER:.*]] = stablehlo.broadcast_in_dim %[[Z]], dims = [1]
+// CHECK-NEXT: %[[P:.*]] = stablehlo.add %[[COPIED]], %[[OTHER]] : tensor<3x4xf32>
+// CHECK-NEXT: return %[[P]]
+func.func @broadcast_last(%x: tensor<3xf32>, %y: tensor<3xf32>, %z: tensor<4xf32>) -> tensor<3x4xf32> {
+  %0 = stablehlo.broadcast_in_dim %x, dims = [0] : (tensor<3xf32>) -> tensor<3x4xf32>
+  %1 = stablehlo.negate %0 : tensor<3x4xf32>
+  %2 = stablehlo.broadcast_in_dim %y, dims = [0] : (tensor<3xf32>) -> tensor<3x4xf32>
+  %3 = stablehlo.divide %1, %2 : tensor<3x4xf32>
+  %4 = stablehlo.broadcast_in_dim %z, dims = [1] : (tensor<4xf32>) -> tensor<3x4xf32>
+  %5 = stablehlo.add %3, %4 : tensor<3x4xf32>
+  return %5 : tensor<3x4xf32>
+}
+
 // A sum with a row among zeros touches that row alone.
 // CHECK-LABEL: func.func @add_of_update
 // CHECK-SAME: (%[[X:.*]]: tensor<9x4xf32>, %[[U:.*]]: tensor<1x4xf32>, %[[I:.*]]: tensor<i32>)

@@ -37,15 +37,16 @@ func.func @captured_argument(%x: tensor<f32>, %ct: tensor<f32>) -> tensor<f32> {
 // The cotangents of a value with two uses are summed; the value itself is dead here and goes.
 // CHECK-LABEL: func.func @two_uses
 // CHECK-SAME: (%[[X:.*]]: tensor<f32>, %[[CT:.*]]: tensor<f32>)
-// CHECK-DAG: %[[L:.*]] = stablehlo.multiply %[[CT]], %[[X]]
-// CHECK-DAG: %[[R:.*]] = stablehlo.multiply %[[X]], %[[CT]]
-// CHECK-NEXT: %[[DX:.*]] = stablehlo.add %[[L]], %[[R]]
+// CHECK-DAG: %[[TWICE:.*]] = stablehlo.add %[[X]], %[[X]]
+// CHECK-DAG: %[[L:.*]] = stablehlo.multiply %[[CT]], %[[TWICE]]
+// CHECK-DAG: %[[DX:.*]] = stablehlo.add %[[CT]], %[[L]]
 // CHECK-NEXT: return %[[DX]]
 func.func @two_uses(%x: tensor<f32>, %ct: tensor<f32>) -> tensor<f32> {
   %z, %dz = "ad.vjp"(%x, %ct) ({
   ^bb0(%y: tensor<f32>):
     %0 = stablehlo.multiply %y, %y : tensor<f32>
-    stablehlo.return %0 : tensor<f32>
+    %1 = stablehlo.add %y, %0 : tensor<f32>
+    stablehlo.return %1 : tensor<f32>
   }) {wrt = array<i64: 0>, of = array<i64: 0>} : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
   return %dz : tensor<f32>
 }

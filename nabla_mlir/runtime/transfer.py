@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.array import Array, Device
 from nabla_mlir.errors import DeployError, DtypeError, ShapeError
-from nabla_mlir.manifest import Leaf
+from nabla_mlir.runtime.array import Array, Device
+from nabla_mlir.runtime.manifest import Leaf
+from nabla_mlir.runtime.timeline import Point
 
 # ---------------------------------------------------------------- values
 
@@ -68,9 +69,9 @@ def memory_of(target: Any, where: Device) -> Array:
     return Array.empty(target.shape, target.dtype, where) if lent is None else lent
 
 
-def fill(target: Any, memory: Array, version: int | None) -> Array:
-    """What the call returns for `target`, whose `memory` it has written."""
-    memory.written(version)
+def fill(target: Any, memory: Array, version: int | None, pending: Point | None = None) -> Array:
+    """What the call returns for `target`, whose `memory` it has written; NumPy's arrays are waited for."""
+    memory.written(version, pending)
     if isinstance(target, np.ndarray) and not np.may_share_memory(target, memory.numpy()):
         np.copyto(target, memory.numpy())
     return memory
@@ -109,8 +110,11 @@ def _problem(target: Any, where: Device) -> str | None:
 
 
 def _overlap(a: Any, b: Any) -> bool:
-    """Whether two arrays share memory; only the host's can be looked at, on a device an array overlaps with itself."""
+    """Whether two arrays share memory; only the host's can be looked at, on a device an array overlaps with itself.
+
+    What a call still computes, and nobody has read, is in memory of its own.
+    """
     if a is b:
         return True
-    left, right = (x.numpy() if isinstance(x, Array) and x.device.is_host else x for x in (a, b))
+    left, right = (x.known_memory() if isinstance(x, Array) and x.device.is_host else x for x in (a, b))
     return isinstance(left, np.ndarray) and isinstance(right, np.ndarray) and np.may_share_memory(left, right)

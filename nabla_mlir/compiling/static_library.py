@@ -18,13 +18,13 @@ from pathlib import Path
 
 from iree.compiler import ir
 
-from nabla_mlir.artifact import entry_point
+from nabla_mlir.compiling.artifact import entry_point
+from nabla_mlir.compiling.host_program import HostProgram
+from nabla_mlir.compiling.lowering import clone_module, compile_lowered
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.errors import TargetError
-from nabla_mlir.host_program import HostProgram
-from nabla_mlir.lowering import clone_module, compile_lowered
-from nabla_mlir.manifest import EntryPoint, Leaf
+from nabla_mlir.runtime.manifest import EntryPoint, Leaf
 from nabla_mlir.stages import Lowered
 from nabla_mlir.targets import CPU, Target
 from nabla_mlir.targets import target as as_target
@@ -53,7 +53,7 @@ def save_static_library(
 
     Raises:
       CompileError: the compiler refused the module, or its host's part has an operation that has no C here.
-      TargetError: the target is no CPU.
+      TargetError: the target is no CPU, or one for asynchronous calls.
 
     Example:
       >>> import nabla_mlir as nm, tempfile
@@ -66,6 +66,8 @@ def save_static_library(
     cpu = as_target(target)
     if not isinstance(cpu, CPU):
         raise TargetError(f"a static library requires a CPU as its target, got {cpu}.")
+    if cpu.asynchronous:
+        raise TargetError("a static library requires calls that return when they are done, got asynchronous=True.")
     path = Path(path)
     stem = path.with_suffix("") if path.suffix in (".o", ".c", ".h") else path
     stem.parent.mkdir(parents=True, exist_ok=True)

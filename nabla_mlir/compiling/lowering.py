@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from iree.compiler import ir
 
-from nabla_mlir.compiler import compile_module
+from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.errors import CompileError
 from nabla_mlir.passes.pipeline import EXPAND, LOWER, Pipeline
@@ -28,7 +28,7 @@ _FAULTS = {
     "failed to legalize operation 'memref.alloc'": [["--iree-dispatch-creation-element-wise-fuse-multi-reduction=false"]],
     # A 3x3 convolution to 256 features, fused with what follows (the block of 16 products of a convolutional network).
     "'linalg.generic' op inferred input/output operand": [["--iree-llvmcpu-disable-distribution"]],
-    # See nabla_mlir/references.py: other code has other registers.
+    # See nabla_mlir/compiling/references.py: other code has other registers.
     "a buffer that it has given away": [
         ["--iree-hal-force-indirect-command-buffers"], ["--iree-hal-indirect-command-buffers=false"],
         ["--iree-hal-memoization=false"], ["--iree-stream-partitioning-favor=debug"],

@@ -23,6 +23,7 @@ from iree.runtime import (
 )
 
 from nabla_mlir.errors import DeployError, DtypeError
+from nabla_mlir.runtime.timeline import Point
 
 Shape = tuple[int, ...]
 DRIVERS = ("local-sync", "local-task", "vulkan", "cuda")
@@ -150,20 +151,22 @@ class Array:
     """An immutable array in the memory of a device.
 
     It converts to NumPy without a copy where the host can see the memory; that view is read-only. Make one with
-    `Array.from_numpy`; calls of compiled functions return them.
+    `Array.from_numpy`; calls of compiled functions return them, those of modules compiled with `asynchronous=True`
+    before the values are there: reading waits for them.
 
     Example:
       >>> Array.from_numpy(np.arange(3, dtype=np.float32))
       Array([0., 1., 2.], dtype=float32, device='local-sync')
     """
 
-    __slots__ = ("__weakref__", "_host", "_target", "_view", "device", "dtype", "shape", "version")
+    __slots__ = ("__weakref__", "_host", "_target", "_view", "device", "dtype", "pending", "shape", "version")
 
     def __init__(
         self, view: HalBufferView, device: Device, version: int | None = None, lent: bool = False,
-        type: tuple[Shape, np.dtype] | None = None,
+        type: tuple[Shape, np.dtype] | None = None, pending: Point | None = None,
     ):  # fmt: skip
         self._view, self.device = view, device
+        self.pending = pending  # the end of the call that writes it, until somebody has waited for that
         self._target = None if lent else view  # for a call to write to
         # Of the state that it was computed from: the number of the `update` before; None if there is no state.
         self.version = version
@@ -223,9 +226,9 @@ class Array:
             self._target = HalBufferView(buffer, self.shape, _element_type(self.dtype))
         return self._target
 
-    def written(self, version: int | None) -> None:
-        """A call has written its result into this array."""
-        self.version = version
+    def written(self, version: int | None, pending: Point | None = None) -> None:
+        """A call has written its result into this array, or will have when `pending` is reached."""
+        self.version, self.pending = version, pending
         if not self.device.is_host:
             self._host = None  # a copy of what was there
 
@@ -244,13 +247,33 @@ class Array:
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
 
+    def is_ready(self) -> bool:
+        """Whether the values are there, so that reading them does not wait."""
+        return self.pending is None or self.pending.is_reached()
+
+    def block_until_ready(self) -> Array:
+        """Returns the array when its values are there.
+
+        Raises:
+          DeployError: the call that computes them failed on the device.
+        """
+        if self.pending is not None:
+            self.pending.wait()
+            self.pending = None
+        return self
+
     def numpy(self) -> np.ndarray:
         """The values as a read-only NumPy array; a view of the device's memory where the host can see it."""
+        self.block_until_ready()
         if self._host is None:
             host = self._read()
             host.flags.writeable = False
             self._host = host
         return self._host
+
+    def known_memory(self) -> np.ndarray | None:
+        """As `numpy`, but it does not wait: None if the values are not there and nobody has read this memory before."""
+        return self.numpy() if self.pending is None else self._host
 
     def to(self, device: str | Device) -> Array:
         """The array on another device; itself if it is there already."""
@@ -258,7 +281,7 @@ class Array:
         if where is self.device:
             return self
         if where.is_host and self.device.is_host:
-            return Array(self._view, where)  # both drivers of a CPU work on the same memory
+            return Array(self._view, where, pending=self.pending)  # both drivers of a CPU work on the same memory
         return Array.from_numpy(self.numpy(), where)
 
     def item(self) -> Any:

@@ -1,7 +1,7 @@
 """From a StableHLO module to the bytes of a .vmfb, by IREE's compiler in a process of its own.
 
 Whatever the compiler does there (it crashes on some modules) reaches the caller as a `CompileError` with the useful
-lines of its output and a saved reproducer. Results are kept in a dictionary and in the disk cache (`nabla_mlir.cache`).
+lines of its output and a saved reproducer. Results are kept in a dictionary and in the disk cache (`nabla_mlir.compiling.cache`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from nabla_mlir import cache as disk
+from nabla_mlir.compiling import cache as disk
+from nabla_mlir.compiling.references import lost_buffers
+from nabla_mlir.compiling.toolchain import Finished, compiler_version, disassembled, iree_compile, run_compiler
 from nabla_mlir.errors import CompileError, SourceRange
-from nabla_mlir.references import lost_buffers
 from nabla_mlir.targets import Target, merge_flags
 from nabla_mlir.targets import target as as_target
-from nabla_mlir.toolchain import Finished, compiler_version, disassembled, iree_compile, run_compiler
 
 _KEY_VERSION = 1  # of what the key and the entry consist of
 _MEMORY_ENTRIES = 64

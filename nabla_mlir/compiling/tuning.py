@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import statistics
+import functools
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,11 +11,12 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.array import Array
+from nabla_mlir.compiling.lowering import compile_lowered
 from nabla_mlir.errors import CompileError, DeployError, TargetError
-from nabla_mlir.lowering import compile_lowered
-from nabla_mlir.runtime import Executable
+from nabla_mlir.runtime import Executable, Function
+from nabla_mlir.runtime.array import Array
 from nabla_mlir.targets import CPU, Target
+from nabla_mlir.timing import median
 from nabla_mlir.tracing import Spec
 
 # What may be faster, by name: fields of the target, and further flags. Each was seen to win on some module.
@@ -102,15 +102,15 @@ def _timed(vmfb: bytes, functions: Mapping[str, Sequence[Spec]], driver: str) ->
         arguments = [Array.from_numpy(_numbers(rng, spec), executable.device) for spec in specs]
         try:
             results += [np.asarray(r) for r in call(arguments)]
-            times: list[float] = []
-            end = time.perf_counter() + _SECONDS
-            while (start := time.perf_counter()) < end or len(times) < 3:
-                call(arguments)
-                times.append(time.perf_counter() - start)
+            total += median(functools.partial(_waited, executable, call, arguments), _SECONDS)
         except DeployError as error:
             return 0.0, [], error.message.splitlines()[0]
-        total += statistics.median(times)
     return total, results, ""
+
+
+def _waited(executable: Executable, call: Function, arguments: list[Array]) -> None:
+    call(arguments)
+    executable.wait()
 
 
 def _numbers(rng: np.random.Generator, spec: Spec) -> np.ndarray:

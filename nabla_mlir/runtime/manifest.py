@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nabla_mlir.errors import DeployError, NablaError
-from nabla_mlir.treespec import TreeSpec
+from nabla_mlir.runtime.treespec import TreeSpec
 
 SCHEMA = 1
 SCHEMA_FILE = Path(__file__).with_name("manifest.schema.json")
@@ -162,11 +162,16 @@ class Manifest:
     schema: int = field(default=SCHEMA)
 
     def best_driver(self, code: Code) -> str:
-        """The driver to run it with: the stated one, or for a CPU the thread pool if the longest entry point gains."""
+        """The driver to run it with: the stated one, or for a CPU the thread pool if the longest entry point gains.
+
+        Calls that return early need the pool.
+        """
         if code.driver:
             return code.driver
         if code.target.get("name") != "cpu":
             return str(code.target.get("name"))
+        if code.target.get("asynchronous"):
+            return "local-task"
         longest = max((e.estimate for e in self.entry_points), key=lambda e: e.shared + e.serial, default=Estimate())
         return "local-task" if longest.gain(os.cpu_count() or 1) > 0 else "local-sync"
 

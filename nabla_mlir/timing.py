@@ -1,0 +1,24 @@
+"""How long calls take on this machine."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def durations(call: Callable[[], Any], seconds: float = 0.0, least: int = 3) -> list[float]:
+    """The seconds of each of the calls that fit the time, but of so many at least."""
+    found: list[float] = []
+    end = time.perf_counter() + seconds
+    while (start := time.perf_counter()) < end or len(found) < least:
+        call()
+        found.append(time.perf_counter() - start)
+    return found
+
+
+def median(call: Callable[[], Any], seconds: float) -> float:
+    """The median seconds of the calls that fit the time, after one that is not counted."""
+    call()
+    return statistics.median(durations(call, seconds))
