@@ -9,7 +9,6 @@ from iree.compiler import ir
 
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import context
-from nabla_mlir.dialects.regions import nested
 from nabla_mlir.errors import CompileError
 from nabla_mlir.passes.pipeline import EXPAND, LOWER, Pipeline
 from nabla_mlir.targets import CPU, Target
@@ -18,11 +17,6 @@ _LOWER, _EXPAND = Pipeline.parse(LOWER), Pipeline.parse(EXPAND)
 
 # At this optimisation level IREE drops assertions: reads of state that was never written would not fail.
 _STATEFUL = ("--iree-opt-strip-assertions=false",)
-
-# A command buffer that a loop records once and binds anew in every iteration has failed at run time in IREE 3.13
-# ("indirect buffer reference slot"). Without them loops take the same time with the synchronous driver, and less with
-# the other one.
-_LOOPS = ("--iree-hal-indirect-command-buffers=false",)
 
 # Faults of IREE 3.13 itself on valid modules, by their message, and the flags that avoid them (at some cost in speed,
 # so they are not the default). Two scatters into one constant whose results meet again give the first.
@@ -66,6 +60,7 @@ def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Mod
     passes = ["cse", f"nabla-legalize-for-iree{{target={target.name}}}"]
     if schedule and isinstance(target, CPU) and target.schedule and target.reassociate:
         passes.append(f"nabla-schedule{{vector-bytes={target.vector_bytes()}}}")
+    passes.append("nabla-update-in-place")
     Pipeline.parse(f"builtin.module({','.join(passes)})").run(legal)
     return legal
 
@@ -75,8 +70,6 @@ def compile_lowered(module: ir.Module, target: Target, *, flags: Sequence[str] =
     legal = legalize(module, target)
     if any(op.operation.name == "util.global" for op in legal.body.operations):
         flags = [*_STATEFUL, *flags]
-    if isinstance(target, CPU) and any(op.name == "stablehlo.while" for op in nested(legal.operation)):
-        flags = [*_LOOPS, *flags]
     # Without locations: a moved source line must not miss the cache, and an artifact holds no paths.
     try:
         return compile_module(str(legal), target, flags=flags, cache=cache)
