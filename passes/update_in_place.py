@@ -8,6 +8,7 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by, nested
+from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.legalize.aliasing import computed, is_constant, updated
 
@@ -33,7 +34,8 @@ class UpdateInPlacePass(Pass):
     outside of a loop that is updated in it was written to with them as well: a wrong number, silently.)
 
     A loop owns what it starts with if that is computed for it alone, and an iteration what it returns if that is
-    returned once. An operation owns what is computed in its own block, and IREE sees to the other uses there.
+    returned once. An operation owns what is computed in its own block, and IREE sees to the other uses there. Two
+    carries never start as one value: of a buffer that is handed over twice IREE may keep none (nabla_mlir/compiling/references.py).
     Example: tests/filecheck/passes/update_in_place.mlir
     """
 
@@ -53,7 +55,12 @@ class UpdateInPlacePass(Pass):
             elif value not in seen:
                 seen.add(value)
                 work += _sources(value)
-        if any(op.name == "stablehlo.while" for op in nested(module)):
+        loops = [op for op in nested(module) if op.name == "stablehlo.while"]
+        for op, i in (edge for loop in loops for edge in _repeated(loop)):
+            copies += 1
+            with ir.InsertionPoint(op), op.location:
+                op.operands[i] = computed(op.operands[i], -copies)
+        if loops:
             module.attributes["stream.topology"] = ir.Attribute.parse(TOPOLOGY, module.context)
 
 
@@ -72,6 +79,22 @@ def _is_owned(op: ir.Operation, i: int) -> bool:
     if not hands_over and maker is not None and maker.name != "stablehlo.while":
         return True
     return all(u.owner.operation.block == op.block and _is_plain(u.owner.operation) for u in others)
+
+
+def _repeated(loop: ir.Operation) -> list[Edge]:
+    """The carries that start as the same value as one before them, or become it; not integers that the host may hold."""
+    edges = []
+    for op in (loop, _end(loop)):
+        met: set[ir.Value] = set()
+        for i, value in enumerate(op.operands):
+            root, (shape, dtype) = _root(value), shape_and_dtype(value.type)
+            if not shape and dtype.kind in "iub":
+                continue
+            if root in met:
+                edges.append((op, i))
+            elif not is_constant(root):
+                met.add(root)
+    return edges
 
 
 def _is_plain(op: ir.Operation) -> bool:
@@ -111,5 +134,9 @@ def _sources(value: ir.Value) -> list[Edge]:
     if loop.name != "stablehlo.while":
         return []
     i = list(carries).index(root)
+    return [(loop, i), (_end(loop), i)]
+
+
+def _end(loop: ir.Operation) -> ir.Operation:
     operations = loop.regions[1].blocks[0].operations
-    return [(loop, i), (operations[len(operations) - 1].operation, i)]
+    return operations[len(operations) - 1].operation

@@ -57,7 +57,7 @@ LAYERS = {
 # What is deployed: it must run where neither the compiler nor optree is installed.
 RUNTIME = {m for m in MODULES if f"{m}.".startswith("nabla_mlir.runtime.")} | {"nabla_mlir.errors"}
 # What runs the compiler in another process; it knows no IR.
-COMPILER = {"nabla_mlir.targets", *(f"nabla_mlir.compiling.{name}" for name in ("compiler", "toolchain", "cache"))}
+COMPILER = {"nabla_mlir.targets", *(f"nabla_mlir.compiling.{name}" for name in ("compiler", "toolchain", "cache", "references"))}
 
 
 def layer(module: str) -> int:

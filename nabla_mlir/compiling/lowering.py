@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Sequence
 
@@ -19,14 +20,21 @@ _LOWER, _EXPAND = Pipeline.parse(LOWER), Pipeline.parse(EXPAND)
 _STATEFUL = ("--iree-opt-strip-assertions=false",)
 
 # Faults of IREE 3.13 itself on valid modules, by their message, and the flags that avoid them (at some cost in speed,
-# so they are not the default). Two scatters into one constant whose results meet again give the first.
+# so they are not the default), in the order in which they are tried.
 _FAULTS = {
-    "'stream.yield' op used resource not listed": ["--iree-stream-partitioning-favor=debug"],
+    # Two scatters into one constant whose results meet again.
+    "'stream.yield' op used resource not listed": [["--iree-stream-partitioning-favor=debug"]],
     # A sum over all of a tensor that was itself made by a small sum, on Vulkan (the energy of charges).
-    "failed to legalize operation 'memref.alloc'": ["--iree-dispatch-creation-element-wise-fuse-multi-reduction=false"],
+    "failed to legalize operation 'memref.alloc'": [["--iree-dispatch-creation-element-wise-fuse-multi-reduction=false"]],
     # A 3x3 convolution to 256 features, fused with what follows (the block of 16 products of a convolutional network).
-    "'linalg.generic' op inferred input/output operand": ["--iree-llvmcpu-disable-distribution"],
-}
+    "'linalg.generic' op inferred input/output operand": [["--iree-llvmcpu-disable-distribution"]],
+    # See nabla_mlir/compiling/references.py: other code has other registers.
+    "a buffer that it has given away": [
+        ["--iree-hal-force-indirect-command-buffers"], ["--iree-hal-indirect-command-buffers=false"],
+        ["--iree-hal-memoization=false"], ["--iree-stream-partitioning-favor=debug"],
+        ["--iree-stream-partitioning-favor=debug", "--iree-hal-force-indirect-command-buffers"],
+    ],
+}  # fmt: skip
 
 
 def clone_module(module: ir.Module) -> ir.Module:
@@ -74,8 +82,8 @@ def compile_lowered(module: ir.Module, target: Target, *, flags: Sequence[str] =
     try:
         return compile_module(str(legal), target, flags=flags, cache=cache)
     except CompileError as error:
-        for fault, remedy in _FAULTS.items():
-            if fault in str(error):
+        for remedy in next((remedies for fault, remedies in _FAULTS.items() if fault in str(error)), ()):
+            with contextlib.suppress(CompileError):
                 return compile_module(str(legal), target, flags=[*flags, *remedy], cache=cache)
         if (plain := _without_schedule(module, str(legal), target, flags, cache)) is not None:
             warnings.warn(
