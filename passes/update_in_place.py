@@ -9,8 +9,10 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.errors import PassError
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.legalize.aliasing import computed, is_constant, updated
+from nabla_mlir.passes.legalize.pattern import TARGETS, Target
 
 TOPOLOGY = (
     "#hal.device.topology<links = [(@__device_0 -> @__device_0 = {unified_memory = true, transparent_access = true})]>"
@@ -40,6 +42,11 @@ class UpdateInPlacePass(Pass):
     """
 
     name: ClassVar = "nabla-update-in-place"
+    target: Target = "cpu"  # on others IREE goes on copying: loops inside loops would free buffers twice on Vulkan
+
+    def __post_init__(self) -> None:
+        if self.target not in TARGETS:
+            raise PassError(f"{self.name} requires a target of {', '.join(TARGETS)}, got {self.target!r}.")
 
     def run(self, module: ir.Operation) -> None:
         work: list[Edge] = [(op, i) for op in nested(module) for i in updated(op)]
@@ -60,7 +67,7 @@ class UpdateInPlacePass(Pass):
             copies += 1
             with ir.InsertionPoint(op), op.location:
                 op.operands[i] = computed(op.operands[i], -copies)
-        if loops:
+        if loops and self.target == "cpu":
             module.attributes["stream.topology"] = ir.Attribute.parse(TOPOLOGY, module.context)
 
 

@@ -68,7 +68,7 @@ def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Mod
     passes = ["cse", f"nabla-legalize-for-iree{{target={target.name}}}"]
     if schedule and isinstance(target, CPU) and target.schedule and target.reassociate:
         passes.append(f"nabla-schedule{{vector-bytes={target.vector_bytes()}}}")
-    passes.append("nabla-update-in-place")
+    passes.append(f"nabla-update-in-place{{target={target.name}}}")
     Pipeline.parse(f"builtin.module({','.join(passes)})").run(legal)
     return legal
 

@@ -32,7 +32,7 @@ def legalized(text: str, target: str = "cpu") -> str:
     """The module after the pass, as text; the result is verified."""
     module = parse_module(text)
     LegalizeForIreePass(target=target).run(module)
-    UpdateInPlacePass().run(module.operation)
+    UpdateInPlacePass(target=target).run(module.operation)
     assert module.operation.verify()
     return str(module)
 

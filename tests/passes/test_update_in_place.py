@@ -10,7 +10,8 @@ from legalize_support import legalized
 from xla import run_module
 
 from nabla_mlir.compiling.compiler import compile_module
-from nabla_mlir.passes.update_in_place import TOPOLOGY
+from nabla_mlir.errors import PassError
+from nabla_mlir.passes.update_in_place import TOPOLOGY, UpdateInPlacePass
 from nabla_mlir.runtime import Executable
 from nabla_mlir.targets import CPU
 
@@ -149,3 +150,9 @@ def test_nothing_but_the_row_is_copied(pass_: bool) -> None:
     sizes = {int(n) for n in re.findall(r"stream.cmd.copy [^\n]*, %c(\d+) :", body)}
     assert (20 * 64 * 4 in sizes) != pass_
     assert 64 * 4 in sizes
+
+
+def test_a_target_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(PassError, match=r"nabla-update-in-place requires a target of cpu, vulkan, cuda, got 'tpu'"):
+        UpdateInPlacePass(target="tpu")  # type: ignore[arg-type]
+    assert "stream.topology" not in legalized(PROGRAMS["a swap"], "vulkan")
