@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from measuring import flat
+from sizes import Size, size_of
 from workload import Workload
 
 FUNCTIONS = ("value", "gradient", "hvp")
@@ -22,17 +23,9 @@ class Built:
 
     calls: dict[str, dict[str, Callable[[], Any]]]
     seconds: dict[str, float]
-    operations: int
+    size: Size | None
     chosen: str = ""
     results: dict[str, np.ndarray] = field(default_factory=dict)
-
-
-def _count(mlir: str) -> int:
-    """Operations that compute something."""
-    lines = (line.strip() for line in mlir.splitlines())
-    return sum(
-        " = " in line and ("stablehlo." in line or "chlo." in line) and ".constant" not in line for line in lines
-    )
 
 
 # ---------------------------------------------------------------- ours
@@ -89,7 +82,7 @@ def build_nabla(workload: Workload, args: tuple[Any, ...], v: Any, path: Path) -
         calls["gradient"][driver] = lambda m=module, x=x, rest=rest: m.gradient(x, *rest)
         calls["hvp"][driver] = lambda m=module, x=x, t=direction, rest=rest: m.hvp(x, t, *rest)
     seconds = {"trace": tracing - start, "passes": passes - tracing, "compile": end - passes, "total": end - start}
-    built = Built(calls, seconds, _count(alone.mlir()), runtime.load(path).driver)
+    built = Built(calls, seconds, size_of(alone.mlir()), runtime.load(path).driver)
     built.results = {name: flat(calls[name][built.chosen]()) for name in FUNCTIONS}
     return built
 
@@ -159,7 +152,7 @@ def _build_jax(workload: Workload, args: tuple[Any, ...], v: Any, path: Path) ->
         calls[name] = {"jax": lambda c=compiled, inputs=inputs: jax.block_until_ready(c(*inputs))}
     text = lowerings["hvp"].as_text()
     path.with_suffix(".jax.mlir").write_text(text)
-    built = Built(calls, seconds, _count(text), "jax")
+    built = Built(calls, seconds, size_of(text), "jax")
     built.results = {name: flat(calls[name]["jax"]()) for name in FUNCTIONS}
     return built
 

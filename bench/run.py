@@ -17,6 +17,7 @@ import numpy as np
 from frameworks import FUNCTIONS, build_jax, build_nabla, reference
 from measuring import HERE, console, cores, direction, draw, geometric_mean, interleaved, parse, relative_error, save
 from rich.table import Table
+from sizes import Size
 from workload import Workload
 
 
@@ -29,7 +30,7 @@ class Result:
     times: dict[str, dict[str, float]]
     chosen: str
     errors: dict[str, dict[str, float]]
-    operations: dict[str, int]
+    sizes: dict[str, Size | None]
     compile: dict[str, dict[str, float]]
     cold: dict[str, float]
     artifact: int
@@ -79,8 +80,8 @@ def run(workload: Workload, out: Path, quick: bool) -> Result:
     times = {name: interleaved(ours.calls[name] | theirs.calls[name], quick) for name in FUNCTIONS}
     cold = {} if quick else cold_starts(workload, path, (args[0], v, *args[1:]))
     compile = {"nabla": ours.seconds, "jax": theirs.seconds}
-    operations = {"nabla": ours.operations, "jax": theirs.operations}
-    return Result(workload.name, workload.title, times, ours.chosen, errors, operations, compile, cold,
+    sizes = {"nabla": ours.size, "jax": theirs.size}
+    return Result(workload.name, workload.title, times, ours.chosen, errors, sizes, compile, cold,
                   path.stat().st_size, notes)  # fmt: skip
 
 
@@ -119,22 +120,8 @@ def report(results: list[Result]) -> None:
     means = [f"{geometric_mean([r.ratio(name) for r in results]):.2f}" for name in FUNCTIONS]
     table.add_row("[bold]geometric mean[/bold]", "", means[0], "", means[1], "", "", means[2], "", "")
     console.print(table)
-    table = Table(title="Cost (s); ops are those of the hvp", title_justify="left")
-    for column in (
-        "",
-        "trace",
-        "passes",
-        "IREE",
-        "share",
-        "JAX compile",
-        "ratio",
-        "cold",
-        "JAX cold",
-        "ratio",
-        "ops",
-        "JAX ops",
-        "bytes",
-    ):
+    table = Table(title="Cost (s), and bytes of the artifact", title_justify="left")
+    for column in ("", "trace", "passes", "IREE", "share", "JAX compile", "ratio", "cold", "JAX cold", "ratio", "bytes"):
         table.add_column(column, justify="right" if table.columns else "left")
     for r in results:
         ours, theirs = r.compile["nabla"], r.compile["jax"]["total"]
@@ -146,7 +133,23 @@ def report(results: list[Result]) -> None:
             if r.cold
             else [""] * 3
         )
-        table.add_row(r.title, *row, str(r.operations["nabla"]), str(r.operations["jax"]), f"{r.artifact:,}")
+        table.add_row(r.title, *row, f"{r.artifact:,}")
+    console.print(table)
+    _report_sizes(results)
+
+
+def _report_sizes(results: list[Result]) -> None:
+    table = Table(title="The IR of the hvp, before fusion: ours, JAX's, ratio", title_justify="left")
+    measures = ("operations", "elements", "flops", "bytes")
+    for column in ("", *(c for measure in measures for c in (measure, "JAX", ""))):
+        table.add_column(column, justify="right" if table.columns else "left")
+    for r in results:
+        row = []
+        for measure in measures:
+            ours, theirs = (size and getattr(size, measure) for size in (r.sizes["nabla"], r.sizes["jax"]))
+            row += [f"{n:,}" if n is not None else "?" for n in (ours, theirs)]
+            row.append(f"{ours / theirs:.2f}" if ours and theirs else "")
+        table.add_row(r.title, *row)
     console.print(table)
 
 

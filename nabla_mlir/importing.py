@@ -9,11 +9,11 @@ from typing import Any
 
 from iree.compiler import ir
 
+from nabla_mlir.compiling.lowering import expand_module
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError, TraceError, user_frame
-from nabla_mlir.lowering import expand_module
 from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.regions import emit_call
 from nabla_mlir.passes.pipeline import Pipeline
@@ -100,7 +100,7 @@ def from_stablehlo(source: str | bytes, entry: str | None = None) -> Callable[..
     for other in functions_of(module.operation).values():
         if other != func:
             other.erase()
-    Pipeline.parse("nabla-normalize").run(module)
+    Pipeline.parse("nabla-normalize,nabla-stop-shifts").run(module)
     expand_module(module)
     return ImportedFunction(module, _entry(module, str(func.attributes["sym_name"].value)))
 

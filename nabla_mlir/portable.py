@@ -6,11 +6,11 @@ import re
 
 from iree.compiler import ir
 
+from nabla_mlir.compiling.toolchain import run_compiler
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.errors import ImportIRError
 from nabla_mlir.passes.inline_calls import remade
-from nabla_mlir.toolchain import run_compiler
 
 
 def parse(source: str | bytes) -> ir.Module:
@@ -23,6 +23,11 @@ def parse(source: str | bytes) -> ir.Module:
                 error.message,
                 help="shardings of JAX (sdy) have no portable form that the compiler reads; export with "
                 "jax.config.update('jax_use_shardy_partitioner', False), or use nm.from_jax.",
+            ) from None
+        version = re.search(rb"StableHLO_v[\d.]+", source) if isinstance(source, bytes) else None
+        if version is not None:
+            raise ImportIRError(
+                error.message, help=f"the artifact was written as {version[0].decode()}: is it whole, or is that version too new?"
             ) from None
         raise
 

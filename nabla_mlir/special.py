@@ -8,6 +8,7 @@ from nabla_mlir.eager import library
 from nabla_mlir.numpy.common import inexact, inexacts
 from nabla_mlir.numpy.reductions import logsumexp as logsumexp
 from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import gamma
 from nabla_mlir.ops.tensor import Tensor, full_like
 
 
@@ -32,7 +33,7 @@ def erfinv(y: Any) -> Tensor:
 @library
 def gammaln(x: Any) -> Tensor:
     """log(abs(gamma(x)))."""
-    return ew.lgamma(inexact(x))
+    return gamma.lgamma(inexact(x))
 
 
 lgamma = gammaln
@@ -41,19 +42,19 @@ lgamma = gammaln
 @library
 def digamma(x: Any) -> Tensor:
     """The derivative of gammaln."""
-    return ew.digamma(inexact(x))
+    return gamma.digamma(inexact(x))
 
 
 @library
 def polygamma(n: Any, x: Any) -> Tensor:
     """The n-th derivative of digamma at x."""
-    return ew.polygamma(*inexacts("polygamma", n, x))
+    return gamma.polygamma(*inexacts("polygamma", n, x))
 
 
 @library
 def zeta(s: Any, q: Any) -> Tensor:
     """The Hurwitz zeta function: the sum of (q + k)**-s over k = 0, 1, 2, ..."""
-    return ew.zeta(*inexacts("zeta", s, q))
+    return gamma.zeta(*inexacts("zeta", s, q))
 
 
 @library

@@ -14,6 +14,7 @@ from nabla_mlir.ops import (
     eigen,
     elementwise,
     fourier,
+    gamma,
     indexing,
     lapack,
     linalg,
@@ -30,6 +31,6 @@ from nabla_mlir.ops import (
 # The modules that hold records, one family each, and the operators of Tensor.
 FAMILIES = (
     autodiff, checkpoint, chlo, collectives, composites, contraction, control, convolution, custom_call, custom_rules,
-    eigen, elementwise, fourier, indexing, lapack, linalg, linear_solve, misc, promotion, reduction, shape,
+    eigen, elementwise, fourier, gamma, indexing, lapack, linalg, linear_solve, misc, promotion, reduction, shape,
     sorting, tridiagonal, windows,
 )  # fmt: skip

@@ -12,10 +12,9 @@ import numpy as np
 
 from nabla_mlir.dialects.stablehlo import I32, enum
 from nabla_mlir.dialects.types import element_dtype, is_complex
-from nabla_mlir.errors import RuleMissingError, user_frame
 from nabla_mlir.ops.kinds import all_prefixed, elementwise, general, prefixed, structural
 from nabla_mlir.ops.registry import ZERO, MaybeZero, OpDef, Zero, add_any
-from nabla_mlir.ops.samples import Case, booleans, integers, reals, whole
+from nabla_mlir.ops.samples import Case, booleans, integers, reals
 from nabla_mlir.ops.tensor import Tensor, full_like, splat_of
 
 
@@ -204,7 +203,7 @@ sinh: OpDef = elementwise(
     "chlo.sinh", doc="Hyperbolic sine.", partials=[lambda t, y, x: t * cosh(x)], numpy=np.sinh, sample=(reals(),)
 )
 acosh = elementwise(
-    "chlo.acosh", doc="Inverse hyperbolic cosine.", partials=[lambda t, y, x: t * rsqrt((x - 1.0) * (x + 1.0))],
+    "chlo.acosh", doc="Inverse hyperbolic cosine.", partials=[lambda t, y, x: t * rsqrt(x - 1.0) * rsqrt(x + 1.0)],
     numpy=np.arccosh, sample=(reals(1.2, 3),),
 )  # fmt: skip
 asinh = elementwise(
@@ -230,36 +229,6 @@ erf_inv = elementwise(
     "chlo.erf_inv", doc="Inverse of the error function.",
     partials=[lambda t, y, x: t * (exponential(y * y) * (1 / _TWO_OVER_SQRT_PI))], numpy="scipy.special:erfinv",
     sample=(reals(-0.9, 0.9),),
-)  # fmt: skip
-lgamma = elementwise(
-    "chlo.lgamma", doc="log |gamma(x)|.", partials=[lambda t, y, x: t * digamma(x)], numpy="scipy.special:gammaln",
-    sample=(reals(0.5, 4),),
-)  # fmt: skip
-digamma: OpDef = elementwise(
-    "chlo.digamma", doc="Derivative of lgamma.", partials=[lambda t, y, x: t * polygamma(full_like(x, 1), x)],
-    numpy="scipy.special:digamma", sample=(reals(0.5, 4),),
-)  # fmt: skip
-
-
-def _no_partial(name: str, operand: str) -> Any:
-    def partial(*_: Any) -> Tensor:
-        raise RuleMissingError(
-            f"the derivative of {name} requires that {operand} does not vary, got a varying one.",
-            where=user_frame(), help=f"no closed form is known; hold {operand} fixed with nm.stop_gradient.",
-        )  # fmt: skip
-
-    return partial
-
-
-polygamma: OpDef = elementwise(
-    "chlo.polygamma", doc="The n-th derivative of digamma at x.",
-    partials=[_no_partial("chlo.polygamma", "the order n"), lambda t, z, n, x: t * polygamma(n + 1.0, x)],
-    numpy="scipy.special:polygamma", sample=(whole(1, 3), reals(0.5, 4)),
-)  # fmt: skip
-zeta: OpDef = elementwise(
-    "chlo.zeta", doc="Hurwitz zeta function: sum over k of (q + k)**-s.",
-    partials=[_no_partial("chlo.zeta", "the exponent s"), lambda t, z, s, q: t * (zeta(s + 1.0, q) * -s)],
-    numpy="scipy.special:zeta", sample=(whole(2, 4), reals(0.5, 4)),
 )  # fmt: skip
 
 

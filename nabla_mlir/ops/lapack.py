@@ -370,6 +370,8 @@ def register_routine(routine: str, rule: Any, batch: Any = batch_of_leading_axes
         target = f"lapack_{letter}{routine}_ffi"
 
         def jvp(outs: Any, xs: Any, tangents: Any, _target: str = target, **params: Any) -> list[MaybeZero]:
+            if 0 in xs[0].shape:  # no matrix, or one without elements
+                return [ZERO] * len(outs)
             return rule(outs, xs, tangents, config=params["mhlo.backend_config"], target=_target)
 
         register_custom_call(target, jvp=None if rule is None else jvp, batch=batch)

@@ -73,7 +73,7 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     varying = [i for i in active_carries(op, active) if i not in invariant]
     tapes = []
     if counter is not None and residual_bound(op) is None:  # IREE 3.13 loses what loops inside loops read from outside
-        tapes = [i for i in varying if tape_of(op, i, counter) is not None and not _is_masked(cts[i])]
+        tapes = [i for i in varying if tape_of(op, i, counter) is not None]
     carries = [i for i in varying if i not in tapes]
     inits = list(op.operands)
     sums = [v for v in captures_of(op) if v in active]
@@ -81,8 +81,8 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     seeds = [materialize(cts[i], wrap(op.results[i])) for i in carries]
     passed: list[tuple[ir.Value, MaybeZero]] = [(inits[i], cts[i]) for i in sorted(invariant)]
     residuals = {v for rule in rules for v in rule.residuals}
-    rows = {i: cts[i] for i in tapes}
-    masks = _masks([(op.results[i], cts[i]) for i in carries], sums)
+    rows = {i: (ct, taken(ct)) for i in tapes if isinstance(ct := cts[i], Tensor)}
+    masks = _masks([(op.results[i], cts[i]) for i in carries], sums, [cts[i] for i in tapes])
     backward = _trace_backward(op, carries, sums, invariant, masks, rows, residuals)
     while not all(proven := _stay(backward, masks)):
         backward.holder.erase()
@@ -100,10 +100,6 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     return result
 
 
-def _is_masked(ct: MaybeZero) -> bool:
-    return isinstance(ct, Tensor) and taken(ct) is not None
-
-
 def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
     """The custom rules of the body that are differentiated, with what they keep computed before them."""
     from nabla_mlir.ops.control import active_carries
@@ -116,9 +112,11 @@ def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
     return [rule for o in found if (rule := exposed_rule(o)) is not None]
 
 
-def _masks(seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir.Value]) -> list[Tensor | None]:
-    """For each carry of the backward loop, where alone it may differ from zero, by what it starts with."""
-    shared = shared_masks([ct for _, ct in seeds])
+def _masks(
+    seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir.Value], rows: Sequence[MaybeZero]
+) -> list[Tensor | None]:
+    """For each carry of the backward loop, where alone it may differ from zero, by what it starts with or reads."""
+    shared = shared_masks([*(ct for _, ct in seeds), *rows])
     free = {v for v, ct in seeds if isinstance(ct, Zero) or taken(ct) is not None}.union(sums)
     return [shared.get(wrap(v).shape) if v in free else None for v in (*(v for v, _ in seeds), *sums)]
 
@@ -135,12 +133,12 @@ def _stay(backward: _Backward, masks: Sequence[Tensor | None]) -> list[bool]:
 
 def _trace_backward(
     op: ir.Operation, carries: list[int], sums: list[ir.Value], invariant: set[int], masks: Sequence[Tensor | None],
-    tapes: Mapping[int, MaybeZero], residuals: set[ir.Value],
+    tapes: Mapping[int, tuple[Tensor, Tensor | None]], residuals: set[ir.Value],
 ) -> _Backward:  # fmt: skip
     """One iteration backwards, on placeholders for everything that the forward iteration knows.
 
     Args:
-      tapes: the cotangents of carries of which every iteration writes a row: it reads its row of them.
+      tapes: the cotangents of carries of which every iteration writes a row, and their masks: it reads its row of them.
       residuals: values of the body that are stored if they are needed, cheap or not.
     """
     arguments, ops, returned = body_of(op.regions[1])
@@ -163,11 +161,13 @@ def _trace_backward(
         incoming = [wrap(a) for a in block.arguments]
         for i, ct, mask in zip(carries, incoming, masks, strict=False):
             accumulate(cotangents, mapping.get(returned[i], returned[i]), masked(ct, mask), active)
-        for i, rows in tapes.items():
-            if isinstance(rows, Tensor):
-                _, row, *place = (mapping.get(v, v) for v in _made(returned[i]).operands)
-                read = dynamic_slice(rows, *map(wrap, place), slice_sizes=wrap(row).shape)
-                accumulate(cotangents, row, read, active)
+        for i, (rows, mask) in tapes.items():
+            _, row, *place = (mapping.get(v, v) for v in _made(returned[i]).operands)
+
+            def part(t: Tensor, place: Sequence[ir.Value] = place, shape: Sequence[int] = wrap(row).shape) -> Tensor:
+                return dynamic_slice(t, *map(wrap, place), slice_sizes=shape)
+
+            accumulate(cotangents, row, masked(part(rows), None if mask is None else part(mask)), active)
         pull_back(cloned, active, cotangents)
         outs = [materialize(cotangents.get(mapping[arguments[i]], ZERO), wrap(arguments[i])) for i in carries]
         for value, total in zip(sums, incoming[len(carries) :], strict=True):

@@ -142,10 +142,37 @@ def _vanishes_by(value: ir.Value, mask: ir.Value, known: dict[ir.Value, bool]) -
         predicate, chosen, other = op.operands
         left = _implies(predicate, mask) or _vanishes(chosen, mask, known)
         return left and _vanishes(other, mask, known)
+    if op.name == "stablehlo.dynamic_update_slice":
+        whole, row, *place = op.operands
+        return _vanishes(whole, mask, known) and _row_vanishes(row, mask, place)
     if op.name in _CHOICES:
         i = list(op.results).index(value)
         return all(_vanishes(body_of(region)[2][i], mask, known) for region in op.regions)
     return False
+
+
+def _row_vanishes(value: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) -> bool:
+    """Whether a row is zero outside of the part of a mask at its place; one that is reshaped keeps its order."""
+    op = made_by(value)
+    if op is None or _is_zero(wrap(value)):
+        return op is not None
+    if op.name in _SAME or op.name in _SUMS or op.name == "stablehlo.reshape":
+        return all(_row_vanishes(v, mask, place) for v in op.operands)
+    if op.name != "stablehlo.select":
+        return False
+    predicate, chosen, other = op.operands
+    left = _is_part(predicate, mask, place) or _row_vanishes(chosen, mask, place)
+    return left and _row_vanishes(other, mask, place)
+
+
+def _is_part(predicate: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) -> bool:
+    """Whether a predicate is, or implies, what a mask says of the row at a place."""
+    maker = made_by(predicate)
+    while maker is not None and maker.name == "stablehlo.reshape":
+        maker = made_by(maker.operands[0])
+    if maker is not None and maker.name == "stablehlo.and":
+        return any(_is_part(v, mask, place) for v in maker.operands)
+    return maker is not None and maker.name == "stablehlo.dynamic_slice" and list(maker.operands) == [mask, *place]
 
 
 def _implies(predicate: ir.Value, mask: ir.Value) -> bool:

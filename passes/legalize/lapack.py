@@ -1,4 +1,4 @@
-"""Legalisation of the LAPACK custom calls that JAX emits: LU, QR, symmetric eigenvalues and singular values.
+"""Legalisation of the LAPACK custom calls that JAX emits, and LU, symmetric eigenvalues and singular values.
 
 All work on stacks (batch x rows x columns). Eigenvalues and singular values are found by Jacobi rotations, half of
 the columns against the other half at a time, so that every step is a few passes over the whole matrix.
@@ -26,6 +26,20 @@ from nabla_mlir.passes.legalize.linalg import (
     solve_triangular,
 )
 from nabla_mlir.passes.legalize.pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.legalize.qr import geqp3, geqrf, orgqr
+from nabla_mlir.passes.legalize.schur import geev
+from nabla_mlir.passes.legalize.stacks import (
+    as_like,
+    diagonal_entry,
+    diagonal_of,
+    exchange_rows,
+    first_largest,
+    line_at,
+    scaled,
+    spread,
+    squared,
+    take_rows,
+)
 from nabla_mlir.passes.legalize.tridiagonal import tridiagonal_solve
 
 MOST_SWEEPS = 30  # of Jacobi rotations over all pairs; convergence takes six to twelve
@@ -61,33 +75,6 @@ def _no_info(a: Val) -> Val:
     return b.full(0, a.shape[:1], np.int32)
 
 
-def _scale(x: Val, factor: Val) -> Val:
-    """`x` times a real factor of the same shape."""
-    return x * factor if x.dtype.kind != "c" else b.complex_(real(x) * factor, imag(x) * factor)
-
-
-def _square(x: Val) -> Val:
-    """|x|^2."""
-    return x * x if x.dtype.kind != "c" else real(x) * real(x) + imag(x) * imag(x)
-
-
-def _as(x: Val, like: Val) -> Val:
-    """A real value in the dtype of `like`."""
-    return x if like.dtype.kind != "c" else b.complex_(x, 0.0)
-
-
-def _at(x: Val, position: Val, dim: int) -> Val:
-    """The entries of a stack of matrices at one position along `dim` (a scalar), that dimension dropped."""
-    zero = b.full(0, (), np.int32)
-    start = [position if d == dim else zero for d in range(3)]
-    sizes = [1 if d == dim else n for d, n in enumerate(x.shape)]
-    return b.reshape(b.dynamic_slice(x, start, sizes), tuple(n for d, n in enumerate(x.shape) if d != dim))
-
-
-def _spread(x: Val, shape: tuple[int, ...], *dims: int) -> Val:
-    return b.broadcast(x, shape, dims)
-
-
 # LU
 
 
@@ -97,56 +84,24 @@ def _panel_lu(panel: Val) -> tuple[Val, Val, Val]:
     row, column = b.iota(panel.shape, 1, np.int32), b.iota(panel.shape, 2, np.int32)
     rows, steps = b.iota((batch, m), 1, np.int32), b.iota((batch, n), 1, np.int32)
 
-    def exchange(x: Val, j: Val, p: Val) -> Val:
-        """Rows j and p (of each matrix) exchanged."""
-        index = b.iota(x.shape, 1, np.int32)
-        row_j = _spread(_at(x, j, 1), x.shape, 0, 2)
-        row_p = b.broadcast(_take_rows(x, b.reshape(p, (batch, 1))), x.shape, [0, 1, 2])
-        at_j, at_p = eq(index, _spread(j, x.shape)), eq(index, _spread(p, x.shape, 0))
-        return select(at_j, row_p, select(at_p, row_j, x))
-
     def step(j: Val, a: Val, order: Val, pivots: Val) -> list[Val]:
-        candidates = _at(a, j, 2)
+        candidates = line_at(a, j, 2)
         size = abs(real(candidates)) + abs(imag(candidates)) if a.dtype.kind == "c" else abs(candidates)
-        size = select(rows < _spread(j, rows.shape), -1.0, size)
-        largest = b.reduce_with("stablehlo.maximum", size, -math.inf, [1])
-        p = b.reduce_with("stablehlo.minimum", select(eq(size, _spread(largest, size.shape, 0)), rows, m), m, [1])
-        p = b.minimum(p, m - 1)
-        a, order = exchange(a, j, p), exchange(order, j, p)
-        pivot = _spread(_diagonal_entry(a, j), rows.shape, 0)
-        factor = _at(a, j, 2)
+        p = first_largest(select(rows < spread(j, rows.shape), -1.0, size))
+        a, order = exchange_rows(a, j, p), exchange_rows(order, j, p)
+        pivot = spread(diagonal_entry(a, j), rows.shape, 0)
+        factor = line_at(a, j, 2)
         factor = select(eq(pivot, 0), factor, factor / select(eq(pivot, 0), 1, pivot))
-        factors = _spread(factor, a.shape, 0, 1)
-        below, at = row > _spread(j, a.shape), _spread(j, a.shape)
-        reduced = a - factors * _spread(_at(a, j, 1), a.shape, 0, 2)
+        factors = spread(factor, a.shape, 0, 1)
+        below, at = row > spread(j, a.shape), spread(j, a.shape)
+        reduced = a - factors * spread(line_at(a, j, 1), a.shape, 0, 2)
         a = select(below & (column > at), reduced, select(below & eq(column, at), factors, a))
-        pivots = select(eq(steps, _spread(j, steps.shape)), _spread(p, steps.shape, 0), pivots)
+        pivots = select(eq(steps, spread(j, steps.shape)), spread(p, steps.shape, 0), pivots)
         return [a, order, pivots]
 
     order, pivots = b.iota((batch, m, 1), 1, np.int32), b.full(0, (batch, n), np.int32)
     panel, order, pivots = b.for_loop(min(m, n), [panel, order, pivots], step)
     return panel, b.reshape(order, (batch, m)), pivots
-
-
-def _diagonal_entry(a: Val, j: Val) -> Val:
-    zero = b.full(0, (), np.int32)
-    return b.reshape(b.dynamic_slice(a, [zero, j, j], (a.shape[0], 1, 1)), a.shape[:1])
-
-
-def _take_rows(x: Val, order: Val) -> Val:
-    """Row order[b, i] of each matrix as its row i."""
-    dims = {
-        "offset_dims": [2], "collapsed_slice_dims": [1], "operand_batching_dims": [0],
-        "start_indices_batching_dims": [0], "start_index_map": [1], "index_vector_dim": 2,
-    }  # fmt: skip
-    attributes = {
-        "dimension_numbers": hlo.GatherDims.encode(dims),
-        "slice_sizes": hlo.I64Array.encode([1, 1, x.shape[2]]),
-        "indices_are_sorted": hlo.Bool.encode(False),
-    }
-    indices = b.reshape(order, (*order.shape, 1))
-    shape = (x.shape[0], order.shape[1], x.shape[2])
-    return Val(b.make("stablehlo.gather", [x, indices], [b.tensor_type(shape, x.dtype)], attributes).results[0])
 
 
 def _getrf(op: ir.Operation, a: Val) -> list[Val]:
@@ -158,10 +113,10 @@ def _getrf(op: ir.Operation, a: Val) -> list[Val]:
         panel = b.slice_(a, [0, start, start], [batch, m, stop])
         panel, order, pivot = _panel_lu(panel)
         pivots.append(pivot + start)
-        left = _take_rows(b.slice_(a, [0, start, 0], [batch, m, start]), order) if start else None
+        left = take_rows(b.slice_(a, [0, start, 0], [batch, m, start]), order) if start else None
         parts = [panel] if left is None else [left, panel]
         if stop < n:
-            right = _take_rows(b.slice_(a, [0, start, stop], [batch, m, n]), order)
+            right = take_rows(b.slice_(a, [0, start, stop], [batch, m, n]), order)
             size = stop - start
             square = b.slice_(panel, [0, 0, 0], [batch, size, size])
             top = b.matmul(invert_lower(square, unit=True), b.slice_(right, [0, 0, 0], [batch, size, n - stop]))
@@ -176,58 +131,8 @@ def _getrf(op: ir.Operation, a: Val) -> list[Val]:
     return [a, b.concat(pivots, 1) + 1, _no_info(a)]
 
 
-# QR
-
-
-def _geqrf(op: ir.Operation | None, a: Val) -> list[Val]:
-    """Householder vectors below the diagonal, R on and above it, and the factors tau, as LAPACK has them."""
-    batch, m, n = a.shape
-    k = min(m, n)
-    row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
-    rows, steps = b.iota((batch, m), 1, np.int32), b.iota((batch, k), 1, np.int32)
-
-    def step(j: Val, a: Val, taus: Val) -> list[Val]:
-        x, alpha = _at(a, j, 2), _diagonal_entry(a, j)
-        below = rows > _spread(j, rows.shape)
-        tail = b.reduce_sum(select(below, _square(x), 0.0), [1])
-        trivial = eq(tail, 0.0) & eq(imag(alpha), 0.0) if a.dtype.kind == "c" else eq(tail, 0.0)
-        norm = b.sqrt(_square(alpha) + tail)
-        beta = select(real(alpha) > 0.0, -norm, norm)
-        safe = select(trivial, 1.0, beta)
-        tau = (_as(safe, a) - alpha) / _as(safe, a)
-        tau = select(trivial, 0, tau)
-        scale = select(trivial, 1, alpha - _as(beta, a))
-        v = select(below, x / _spread(scale, x.shape, 0), 0)
-        unit = select(eq(rows, _spread(j, rows.shape)), 1, v)
-        product = b.dot(conj(unit), a, ([1], [1]), batch=1)
-        update = _spread(unit, a.shape, 0, 1) * _spread(_spread(conj(tau), (batch, n), 0) * product, a.shape, 0, 2)
-        at = _spread(j, a.shape)
-        diagonal = select(trivial, alpha, _as(beta, a))
-        new = select(row > at, _spread(v, a.shape, 0, 1), select(eq(row, at), _spread(diagonal, a.shape, 0), a))
-        a = select(column > at, a - update, select(eq(column, at), new, a))
-        return [a, select(eq(steps, _spread(j, steps.shape)), _spread(tau, steps.shape, 0), taus)]
-
-    return b.for_loop(k, [a, b.full(0, (batch, k), a.dtype)], step)
-
-
-def _orgqr(op: ir.Operation | None, a: Val, taus: Val) -> list[Val]:
-    """The product of the reflections, applied to the first columns of the identity."""
-    batch, m, n = a.shape
-    k = taus.shape[1]
-    rows = b.iota((batch, m), 1, np.int32)
-    identity = b.broadcast(b.constant(np.eye(m, n).astype(a.dtype)), a.shape, [1, 2])
-
-    def step(i: Val, q: Val) -> list[Val]:
-        j = (k - 1) - i
-        unit = select(rows > _spread(j, rows.shape), _at(a, j, 2), 0)
-        unit = select(eq(rows, _spread(j, rows.shape)), 1, unit)
-        zero = b.full(0, (), np.int32)
-        tau = b.dynamic_slice(taus, [zero, j], (batch, 1))
-        product = b.dot(conj(unit), q, ([1], [1]), batch=1)
-        weighted = _spread(b.reshape(tau, (batch,)), product.shape, 0) * product
-        return [q - _spread(unit, q.shape, 0, 1) * _spread(weighted, q.shape, 0, 2)]
-
-    return b.for_loop(k, [identity], step)
+def _orgqr(op: ir.Operation, a: Val, taus: Val) -> list[Val]:
+    return [orgqr(a, taus)]
 
 
 # Jacobi rotations
@@ -252,30 +157,24 @@ def _next_round(x: Val, dim: int) -> Val:
 
 def _rotation(app: Val, aqq: Val, apq: Val) -> tuple[Val, Val]:
     """(c, s): the columns c p - conj(s) q and s p + c q diagonalise [[app, apq], [conj(apq), aqq]]; c is real."""
-    size = b.sqrt(_square(apq))
+    size = b.sqrt(squared(apq))
     idle = eq(size, 0.0)
     safe = select(idle, 1.0, size)
     theta = (aqq - app) / (2.0 * safe)
     t = 1.0 / (abs(theta) + b.sqrt(1.0 + theta * theta))
     t = select(idle, 0.0, select(theta < 0.0, -t, t))
     c = 1.0 / b.sqrt(1.0 + t * t)
-    return c, _scale(apq, t * c / safe)
+    return c, scaled(apq, t * c / safe)
 
 
 def _rotate(x: Val, c: Val, s: Val, dim: int) -> Val:
     """The pairs of columns (or of rows, conjugated, for dim 1) of `x` turned."""
     p, q = _halves(x, dim)
     other = 0
-    c, s = (_spread(v, p.shape, other, dim) for v in (c, s))
+    c, s = (spread(v, p.shape, other, dim) for v in (c, s))
     if dim == 1:
         s = conj(s)
-    return b.concat([_scale(p, c) - conj(s) * q, _scale(q, c) + s * p], dim)
-
-
-def _diagonal(a: Val) -> Val:
-    n = a.shape[-1]
-    keep = mask(np.eye(n, dtype=bool), a)
-    return b.reduce_sum(select(keep, a, 0), [2])
+    return b.concat([scaled(p, c) - conj(s) * q, scaled(q, c) + s * p], dim)
 
 
 def _sweeps(done: Callable[..., Val], carried: list[Val], one_round: Callable[..., list[Val]], n: int) -> list[Val]:
@@ -296,18 +195,18 @@ def _eigh(a: Val) -> tuple[Val, Val]:
     n = size + size % 2 if size > 1 else size  # one column alone is done
     a = b.pad(a, [0, 0, 0], [0, n - size, n - size])
     vectors = b.broadcast(b.constant(np.eye(n).astype(a.dtype)), a.shape, [1, 2])
-    norm = b.reduce_sum(_square(a), [0, 1, 2]) if batch == 1 else b.reduce_sum(_square(a), [1, 2])
+    norm = b.reduce_sum(squared(a), [0, 1, 2]) if batch == 1 else b.reduce_sum(squared(a), [1, 2])
     bound = norm * float(np.finfo(a.dtype).eps) ** 2 * 0.01
     off = mask(~np.eye(n, dtype=bool), a)
 
     def done(a: Val, _: Val) -> Val:
-        rest = b.reduce_sum(select(off, _square(a), 0.0), [0, 1, 2] if batch == 1 else [1, 2])
+        rest = b.reduce_sum(select(off, squared(a), 0.0), [0, 1, 2] if batch == 1 else [1, 2])
         # Not a number: nothing will converge.
         return ~b.reduce_any(rest > bound, range(rest.rank)) if rest.rank else ~(rest > bound)
 
     def one_round(a: Val, vectors: Val) -> list[Val]:
-        top, bottom = _halves(real(_diagonal(a)), 1)
-        pairs = _diagonal(b.cut(b.cut(a, 1, 0, n // 2), 2, n // 2, n))
+        top, bottom = _halves(real(diagonal_of(a)), 1)
+        pairs = diagonal_of(b.cut(b.cut(a, 1, 0, n // 2), 2, n // 2, n))
         c, s = _rotation(top, bottom, pairs)
         a = _rotate(_rotate(a, c, s, 2), c, s, 1)
         vectors = _rotate(vectors, c, s, 2)
@@ -315,7 +214,7 @@ def _eigh(a: Val) -> tuple[Val, Val]:
 
     if n > 1:
         a, vectors = _sweeps(done, [a, vectors], one_round, n)
-    values = b.cut(real(_diagonal(a)), 1, 0, size)
+    values = b.cut(real(diagonal_of(a)), 1, 0, size)
     vectors = b.slice_(vectors, [0, 0, 0], [batch, size, size])
     return _ordered(values, vectors, descending=False)
 
@@ -329,7 +228,7 @@ def _ordered(values: Val, vectors: Val, descending: bool) -> tuple[Val, Val]:
     scalars = [b.tensor_type((), d) for d in (key.dtype, key.dtype, np.dtype(np.int32), np.dtype(np.int32))]
     b.fill_region(made.regions[0], scalars, lambda x, y, *_: x < y)
     key, order = map(Val, made.results)
-    return (-key if descending else key), b.swap(_take_rows(b.swap(vectors), order))
+    return (-key if descending else key), b.swap(take_rows(b.swap(vectors), order))
 
 
 def _syevd(op: ir.Operation, a: Val) -> list[Val]:
@@ -337,7 +236,7 @@ def _syevd(op: ir.Operation, a: Val) -> list[Val]:
     lower = _letter(op, "uplo") == "L"
     kept = np.tril(np.ones((n, n), bool), -1) if lower else np.triu(np.ones((n, n), bool), 1)
     half = select(mask(kept, a), a, 0)
-    diagonal = select(mask(np.eye(n, dtype=bool), a), _as(real(a), a), 0)
+    diagonal = select(mask(np.eye(n, dtype=bool), a), as_like(real(a), a), 0)
     values, vectors = _eigh(half + adjoint(half) + diagonal)
     return [vectors, values, _no_info(a)]
 
@@ -353,10 +252,10 @@ def _svd(a: Val) -> tuple[Val, Val, Val]:
 
     def one_round(worst: Val, a: Val, v: Val) -> list[Val]:
         p, q = _halves(a, 2)
-        pp, qq = b.reduce_sum(_square(p), [1]), b.reduce_sum(_square(q), [1])
+        pp, qq = b.reduce_sum(squared(p), [1]), b.reduce_sum(squared(q), [1])
         pq = b.reduce_sum(conj(p) * q, [1])
         sizes = b.sqrt(pp) * b.sqrt(qq)
-        cosine = select(eq(sizes, 0.0), 0.0, b.sqrt(_square(pq)) / select(eq(sizes, 0.0), 1.0, sizes))
+        cosine = select(eq(sizes, 0.0), 0.0, b.sqrt(squared(pq)) / select(eq(sizes, 0.0), 1.0, sizes))
         worst = b.maximum(worst, b.reduce_with("stablehlo.maximum", cosine, 0.0, [0, 1]))
         c, s = _rotation(pp, qq, pq)
         a, v = (_next_round(_rotate(x, c, s, 2), 2) for x in (a, v))
@@ -372,22 +271,22 @@ def _svd(a: Val) -> tuple[Val, Val, Val]:
     if n > 1:
         _, _, a, v = b.while_loop([b.full(0, (), np.int32), worst, a, v], go_on, sweep)
     a, v = (b.slice_(x, [0, 0, 0], [batch, size, size]) for x in (a, v))
-    norms = b.sqrt(b.reduce_sum(_square(a), [1]))
+    norms = b.sqrt(b.reduce_sum(squared(a), [1]))
     s, both = _ordered(norms, b.concat([a, v], 1), descending=True)
     a, v = b.cut(both, 1, 0, size), b.cut(both, 1, size, 2 * size)
     scale = select(eq(s, 0.0), 0.0, 1.0 / select(eq(s, 0.0), 1.0, s))
-    return _complete(_scale(a, _spread(scale, a.shape, 0, 2))), s, v
+    return _complete(scaled(a, spread(scale, a.shape, 0, 2))), s, v
 
 
 def _complete(u: Val) -> Val:
     """Nearly orthonormal columns, some of which may be zero, made orthonormal; good ones do not change."""
-    packed, taus = _geqrf(None, u)
-    (q,) = _orgqr(None, packed, taus)
-    diagonal = _diagonal(packed)
-    size = b.sqrt(_square(diagonal))
+    packed, taus = geqrf(u)
+    q = orgqr(packed, taus)
+    diagonal = diagonal_of(packed)
+    size = b.sqrt(squared(diagonal))
     bad = size < 0.5
-    phase = select(bad, 1, _scale(diagonal, 1.0 / select(bad, 1.0, size)))
-    return q * _spread(phase, q.shape, 0, 2)
+    phase = select(bad, 1, scaled(diagonal, 1.0 / select(bad, 1.0, size)))
+    return q * spread(phase, q.shape, 0, 2)
 
 
 def _gesdd(op: ir.Operation, a: Val) -> list[Val]:
@@ -396,7 +295,7 @@ def _gesdd(op: ir.Operation, a: Val) -> list[Val]:
     wide = m < n
     tall = adjoint(a) if wide else a
     rows, columns = tall.shape[1:]
-    packed, taus = _geqrf(None, tall)
+    packed, taus = geqrf(tall)
     square = b.cut(packed, 1, 0, columns)
     upper = select(mask(np.triu(np.ones((columns, columns), bool)), square), square, 0)
     u, s, v = _svd(upper)
@@ -405,7 +304,7 @@ def _gesdd(op: ir.Operation, a: Val) -> list[Val]:
         return [a, s, *others, _no_info(a)]
     width = rows if mode == "A" else columns
     reflectors = packed if width == columns else b.pad(packed, [0, 0, 0], [0, 0, width - columns])
-    (q,) = _orgqr(None, reflectors, taus)
+    q = orgqr(reflectors, taus)
     left = b.matmul(b.cut(q, 2, 0, columns), u)
     if width > columns:
         left = b.concat([left, b.cut(q, 2, columns, width)], 2)
@@ -417,7 +316,7 @@ def _gesdd(op: ir.Operation, a: Val) -> list[Val]:
 def _potrf(op: ir.Operation, a: Val) -> list[Val]:
     lower = _letter(op, "uplo") == "L"
     factor = cholesky_lower(a if lower else adjoint(a))
-    good = real(_diagonal(factor)) > 0.0
+    good = real(diagonal_of(factor)) > 0.0
     info = select(b.reduce_with("stablehlo.and", good, True, [1]), _no_info(a), 1)
     return [factor if lower else adjoint(factor), info]
 
@@ -429,6 +328,7 @@ def _trsm(op: ir.Operation, a: Val, right: Val) -> list[Val]:
 
 
 _ROUTINES: dict[str, Callable[..., list[Val]]] = {
-    "potrf": _potrf, "trsm": _trsm, "getrf": _getrf, "geqrf": _geqrf, "orgqr": _orgqr, "ungqr": _orgqr,
+    "potrf": _potrf, "trsm": _trsm, "getrf": _getrf, "geqrf": lambda op, a: geqrf(a),
+    "geqp3": lambda op, *xs: geqp3(*xs), "orgqr": _orgqr, "ungqr": _orgqr, "geev": geev,
     "syevd": _syevd, "heevd": _syevd, "gesdd": _gesdd, "gtsv": lambda op, *xs: tridiagonal_solve(*xs),
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from xla import run_traced
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
@@ -143,3 +144,19 @@ def test_ragged_products_are_products_of_their_groups() -> None:
         np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12)
     back = [np.concatenate([by_rows(a)[:2] @ w[0].T, by_rows(a)[2:] @ w[1].T]) for a in (x, t)]
     np.testing.assert_allclose(outs[4], back, rtol=1e-12, atol=1e-12)
+
+
+def test_derivatives_of_complex_functions_in_every_quadrant() -> None:
+    """On the branch that the value is on: one root of a product is not the product of the roots."""
+    functions = {
+        "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
+        "atanh": np.arctanh, "cos": np.cos, "cosh": np.cosh, "exp": np.exp, "expm1": np.expm1, "log": np.log,
+        "log1p": np.log1p, "reciprocal": np.reciprocal, "sin": np.sin, "sinh": np.sinh, "sqrt": np.sqrt, "tan": np.tan,
+        "tanh": np.tanh,
+    }  # fmt: skip
+    z = np.array([2 + 1j, -2 + 1j, -0.5 - 2j, 0.5 - 0.3j, -3 - 0.1j, -0.4 + 0.2j])
+    t, h = np.array([1, 1j, 1 - 2j, -1, 0.5j, 1]), 1e-4
+    got = run_traced(lambda z, t: [nm.jvp(getattr(nnp, name), (z,), (t,))[1] for name in functions], [z, t])
+    for name, dy in zip(functions, got, strict=True):
+        far, near = (functions[name](z + k * h * t) - functions[name](z - k * h * t) for k in (2, 1))
+        np.testing.assert_allclose(dy, (8 * near - far) / (12 * h), rtol=1e-9, err_msg=name)

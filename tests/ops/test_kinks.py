@@ -21,6 +21,10 @@ def _where(x: Any, f: Callable[[Any], Any]) -> Any:
     return nnp.where(x > 0, f(x), 0.0)
 
 
+def _rows(f: Callable[[Any], Any], x: Any) -> Any:
+    return nm.scan(lambda carry, row: (carry + row, f(row)), nnp.zeros((), x.dtype), x)[1]
+
+
 # What is differentiated, where, and the gradient of its sum.
 CASES: dict[str, tuple[Callable[..., Any], list[list[float]], list[list[float]]]] = {
     "maximum: equal operands share": (nnp.maximum, [[1, 2, 0], [1, 1, 3]], [[0.5, 1, 0], [0.5, 0, 1]]),
@@ -62,6 +66,10 @@ CASES: dict[str, tuple[Callable[..., Any], list[list[float]], list[list[float]]]
     "where: a loop that ends by itself": (
         lambda x: _where(x, lambda v: nm.while_loop(lambda y: y.sum() < 5, lambda y: 1 / y + 2 * y, v)),
         [[0, 4]], [[0, 2 - 1 / 16]]),
+    "where: rows of a scan not taken": (
+        lambda x: _where(x, lambda v: _rows(lambda y: nnp.log(y) * nnp.sqrt(y), v)), [[1, 0, 4]], [[1, 0, 0.25 * np.log(4) + 0.5]]),
+    "where: rows of a scan of what is not taken": (
+        lambda x: _where(x, lambda v: _rows(nnp.log, 1 / v)), [[1, 0, 4]], [[-1, 0, -0.25]]),
     "where: a loop that turns": (
         lambda x: _where(x, lambda v: nm.fori_loop(0, 1, lambda i, y: nnp.roll(y, 1) ** 2, v)), [[3, 4]], [[6, 8]]),
     "where: a branch not taken": (

@@ -77,5 +77,17 @@ def test_reductions_have_batches_and_no_derivative() -> None:
     a = RNG.normal(size=(2, 3, 3))
     f = nm.from_jax(jsl.hessenberg, a[0])
     np.testing.assert_allclose(run_traced(nm.vmap(f), [a]), jax.vmap(jsl.hessenberg)(a), rtol=1e-12, atol=1e-14)
-    with pytest.raises(RuleMissingError, match="lapack_dgehrd_ffi"):
-        nm.trace(lambda a: nm.jvp(f, (a,), (a,)), nm.spec((3, 3), "float64")).lower()
+
+
+@pytest.mark.parametrize(("name", "f"), [("gehrd", jsl.hessenberg), ("gees", jsl.schur), ("sytrd", lapack.tridiagonal)])
+def test_a_routine_without_a_derivative_is_named(name: str, f: Any) -> None:
+    g = nm.from_jax(f, np.ones((3, 3)))
+    with pytest.raises(RuleMissingError, match=f"lapack_d{name}_ffi"):
+        nm.trace(lambda a: nm.jvp(g, (a,), (a,)), nm.spec((3, 3), "float64")).lower()
+
+
+def test_a_matrix_without_elements() -> None:
+    for f in (lapack.eig, jnp.linalg.qr, jnp.linalg.inv):
+        g = nm.from_jax(f, np.ones((0, 0)))
+        for x, t in zip(*run_traced(lambda a, g=g: nm.jvp(g, (a,), (a,)), [np.ones((0, 0))]), strict=True):
+            assert x.shape == t.shape

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from legalize_support import legalized
 
-from nabla_mlir.compiler import compile_module
-from nabla_mlir.devices import vulkan_devices
+from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import CompileError, ImportIRError, RuleMissingError
 from nabla_mlir.importing import from_stablehlo
 from nabla_mlir.runtime import Executable
+from nabla_mlir.runtime.devices import vulkan_devices
 from nabla_mlir.targets import CPU, CUDA, Target, Vulkan
 
 rng = np.random.default_rng(0)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 import numpy as np
 import pytest
 from jax import lax
+from jax._src.lax.linalg import geqp3
 from legalize_support import check_against_jax, jax_text, legalized
 
 from nabla_mlir.errors import RuleMissingError
@@ -55,6 +58,8 @@ def test_qr() -> None:
             "complete": (lambda a: jnp.linalg.qr(a, mode="complete"), (_random(7, 4),)),
             "complex": (jnp.linalg.qr, (_random(2, 5, 5, dtype=np.complex128),)),
             "zero": (jnp.linalg.qr, (np.zeros((3, 2)),)),
+            "pivoted": (lambda a: jsl.qr(a, pivoting=True, mode="economic"), (_random(2, 3, 5),)),
+            "first": (geqp3, (_random(5, 4, dtype=np.complex128), np.array([0, 0, 1, 0], np.int32))),
         },
         1e-5,
     )
@@ -116,6 +121,25 @@ def test_tridiagonal_systems() -> None:
     )
 
 
-def test_other_routines_are_an_error() -> None:
-    with pytest.raises(RuleMissingError, match="lapack_dgeev_ffi"):
-        legalized(jax_text({"f": (jnp.linalg.eig, (_random(3, 3),))}))
+def test_eig() -> None:
+    """Of a random matrix, a rotation, a defective matrix and a symmetric one: what does not depend on their order."""
+
+    def again(a):
+        w, left, right = lax.linalg.eig(a)
+        kept = right * w[..., None, :], _adjoint(left) * w[..., None]
+        lengths = jnp.sum(jnp.abs(left) ** 2, axis=-2), jnp.sum(jnp.abs(right) ** 2, axis=-2)
+        largest = jnp.take_along_axis(right, jnp.argmax(jnp.abs(right), axis=-2)[..., None, :], axis=-2)
+        moments = [jnp.sum(w**k, axis=-1) for k in (1, 2, 3)]
+        return a + a @ right - kept[0], a + _adjoint(left) @ a - kept[1], *lengths, 1 + largest.imag[::3], *moments
+
+    # The largest entry of a vector is real; those of the two in the middle have several.
+    a = np.stack([_random(3, 3), np.roll(np.eye(3), 1, 0), np.eye(3) + np.eye(3, k=1), _hermitian(_random(3, 3))])
+    check_against_jax({"eig": (again, (a,))}, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "f"), [("gehrd", jsl.hessenberg), ("gees", jsl.schur), ("sytrd", lax.linalg.tridiagonal)]
+)
+def test_other_routines_are_an_error(name: str, f: Callable) -> None:
+    with pytest.raises(RuleMissingError, match=f"a known LAPACK routine, got lapack_d{name}_ffi"):
+        legalized(jax_text({"f": (f, (_random(3, 3),))}))

@@ -10,7 +10,7 @@ import pytest
 from jax import lax
 from legalize_support import Program, check_against_jax, jax_text, legalized
 
-from nabla_mlir.compiler import compile_module
+from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import CompileError, RuleMissingError
 from nabla_mlir.targets import CUDA

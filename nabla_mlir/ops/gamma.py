@@ -1,0 +1,69 @@
+"""The logarithm of the gamma function, its derivatives, and the Hurwitz zeta function that those are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nabla_mlir.errors import RuleMissingError, user_frame
+from nabla_mlir.ops.elementwise import exponential, log
+from nabla_mlir.ops.kinds import elementwise
+from nabla_mlir.ops.reduction import reduce_sum
+from nabla_mlir.ops.registry import OpDef
+from nabla_mlir.ops.samples import reals, whole
+from nabla_mlir.ops.shape import broadcast_in_dim, iota
+from nabla_mlir.ops.tensor import Tensor, full_like
+
+lgamma = elementwise(
+    "chlo.lgamma", doc="log |gamma(x)|.", partials=[lambda t, y, x: t * digamma(x)], numpy="scipy.special:gammaln",
+    sample=(reals(0.5, 4),),
+)  # fmt: skip
+digamma: OpDef = elementwise(
+    "chlo.digamma", doc="Derivative of lgamma.", partials=[lambda t, y, x: t * polygamma(full_like(x, 1), x)],
+    numpy="scipy.special:digamma", sample=(reals(0.5, 4),),
+)  # fmt: skip
+
+
+def _by_order(*_: Any) -> Tensor:
+    raise RuleMissingError(
+        "the derivative of chlo.polygamma requires that the order n does not vary, got a varying one.",
+        where=user_frame(), help="it is defined for whole n only; hold n fixed with nm.stop_gradient.",
+    )  # fmt: skip
+
+
+polygamma: OpDef = elementwise(
+    "chlo.polygamma", doc="The n-th derivative of digamma at x.",
+    partials=[_by_order, lambda t, z, n, x: t * polygamma(n + 1.0, x)],
+    numpy="scipy.special:polygamma", sample=(whole(1, 3), reals(0.5, 4)),
+)  # fmt: skip
+
+_SUMMED = 24  # terms of the series that are added up one by one
+_CORRECTIONS = (1 / 12, -1 / 720, 1 / 30240)  # B_2j / (2j)!, of the Euler-Maclaurin formula for the others
+
+
+def _by_exponent(s: Tensor, q: Tensor) -> Tensor:
+    """The derivative of zeta by s, that of its Euler-Maclaurin formula (Abramowitz and Stegun 23.2.3, for a = q + N).
+
+    zeta = sum over k < N of (q + k)^-s + a^(1-s) / (s - 1) + a^-s / 2 + sum over j of c_j p_j(s) a^(1-s-2j), where
+    p_j(s) = s (s + 1) ... (s + 2j - 2). The first of the terms left out is below 1e-13 of the leading one.
+    """
+    many, axes = (_SUMMED, *s.shape), tuple(range(1, s.ndim + 1))
+    terms = iota(shape=many, dtype=q.dtype, iota_dimension=0) + broadcast_in_dim(q, shape=many, broadcast_dimensions=axes)
+    logs = log(terms)
+    total = reduce_sum(logs * exponential(-(broadcast_in_dim(s, shape=many, broadcast_dimensions=axes) * logs)), (0,))
+    a, above = q + float(_SUMMED), s - 1.0
+    last = log(a)
+    power = exponential(-(s * last))
+    total = total + power * (a * (last / above + 1.0 / (above * above)) + last * 0.5)
+    power, p, slope = power / a, s, full_like(s, 1)
+    for j, c in enumerate(_CORRECTIONS, start=1):
+        total = total + power * (last * p - slope) * c
+        factor = (s + (2.0 * j - 1)) * (s + 2.0 * j)
+        power, p, slope = power / (a * a), p * factor, slope * factor + p * (s * 2.0 + (4.0 * j - 1))
+    return -total
+
+
+zeta: OpDef = elementwise(
+    "chlo.zeta", doc="Hurwitz zeta function: sum over k of (q + k)**-s.",
+    partials=[lambda t, z, s, q: t * _by_exponent(s, q), lambda t, z, s, q: t * (zeta(s + 1.0, q) * -s)],
+    numpy="scipy.special:zeta", sample=(reals(1.5, 4), reals(0.5, 4)),
+)  # fmt: skip
