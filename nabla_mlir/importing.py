@@ -100,7 +100,7 @@ def from_stablehlo(source: str | bytes, entry: str | None = None) -> Callable[..
     for other in functions_of(module.operation).values():
         if other != func:
             other.erase()
-    Pipeline.parse("nabla-normalize,nabla-stop-shifts").run(module)
+    Pipeline.parse("nabla-normalize").run(module)
     expand_module(module)
     return ImportedFunction(module, _entry(module, str(func.attributes["sym_name"].value)))
 

@@ -16,7 +16,7 @@ from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.ops.elementwise import add, compare, divide, minimum, multiply, select, subtract
 from nabla_mlir.ops.loop_checkpoints import choose_plan, run_plan
 from nabla_mlir.ops.loops import Counter, carries_behind, find_counter, invariant_carries
-from nabla_mlir.ops.masks import masked, shared_masks, taken, vanishes
+from nabla_mlir.ops.masks import mask_of_rows, masked, repeated, row_of, shared_masks, taken, vanishes
 from nabla_mlir.ops.policies import exposed
 from nabla_mlir.ops.regions import (
     MAX_RESIDUAL_BYTES,
@@ -117,8 +117,11 @@ def _masks(
 ) -> list[Tensor | None]:
     """For each carry of the backward loop, where alone it may differ from zero, by what it starts with or reads."""
     shared = shared_masks([*(ct for _, ct in seeds), *rows])
-    free = {v for v, ct in seeds if isinstance(ct, Zero) or taken(ct) is not None}.union(sums)
-    return [shared.get(wrap(v).shape) if v in free else None for v in (*(v for v, _ in seeds), *sums)]
+    shared = {m.shape: m for whole in shared.values() if (m := mask_of_rows(whole)) is not None} | shared
+    free = [isinstance(ct, Zero) or taken(ct) is not None for _, ct in seeds]
+    found = [shared.get(wrap(v).shape) if f else None for (v, _), f in zip(seeds, free, strict=True)]
+    shapes = [wrap(v).shape for v in sums]
+    return found + [shared[n] if n in shared else repeated(shared.get(n[1:]), n) for n in shapes]
 
 
 def _stay(backward: _Backward, masks: Sequence[Tensor | None]) -> list[bool]:
@@ -164,10 +167,9 @@ def _trace_backward(
         for i, (rows, mask) in tapes.items():
             _, row, *place = (mapping.get(v, v) for v in _made(returned[i]).operands)
 
-            def part(t: Tensor, place: Sequence[ir.Value] = place, shape: Sequence[int] = wrap(row).shape) -> Tensor:
-                return dynamic_slice(t, *map(wrap, place), slice_sizes=shape)
-
-            accumulate(cotangents, row, masked(part(rows), None if mask is None else part(mask)), active)
+            starts, sizes = [wrap(v) for v in place], wrap(row).shape
+            read = dynamic_slice(rows, *starts, slice_sizes=sizes)
+            accumulate(cotangents, row, masked(read, row_of(mask, starts, sizes)), active)
         pull_back(cloned, active, cotangents)
         outs = [materialize(cotangents.get(mapping[arguments[i]], ZERO), wrap(arguments[i])) for i in carries]
         for value, total in zip(sums, incoming[len(carries) :], strict=True):

@@ -17,10 +17,12 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.ops.elementwise import logical_and, logical_not, logical_or, where_zero
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.regions import body_of
 from nabla_mlir.ops.registry import MaybeZero, Zero, record_of
+from nabla_mlir.ops.shape import broadcast_in_dim, dynamic_slice, reshape
 from nabla_mlir.ops.tensor import Tensor, full, splat_of, wrap
 
 _MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.reverse", "stablehlo.slice",
@@ -52,8 +54,12 @@ def _mask_of(value: ir.Value, known: Known) -> Tensor | None:
         return _mask(op.operands[0], known)
     if op.name in _MOVES:
         mask = _mask(op.operands[0], known)
+        if mask is None:
+            return None
+        whole = _unshaped(mask.value)  # moved there and back
         record = record_of(op, "vjp")
-        return None if mask is None else record.apply([mask], record.read(op))[0]
+        back = op.name == "stablehlo.reshape" and wrap(whole).shape == wrap(value).shape
+        return wrap(whole) if back else record.apply([mask], record.read(op))[0]
     if op.name == "stablehlo.reduce":
         return _of_sum(op, known)
     if op.name == "stablehlo.add":  # what several uses contribute: zero where each of them is
@@ -121,6 +127,30 @@ def masked(t: Tensor, mask: Tensor | None) -> Tensor:
     return t if mask is None else where_zero(mask, t)
 
 
+def repeated(mask: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
+    """A mask of rows for a tape of such rows."""
+    if mask is None:
+        return None
+    return broadcast_in_dim(mask, shape=shape, broadcast_dimensions=tuple(range(1, len(shape))))
+
+
+def row_of(mask: Tensor | None, starts: Sequence[Tensor], sizes: tuple[int, ...]) -> Tensor | None:
+    """What the mask of a tape says of one row."""
+    if mask is None:
+        return None
+    same = mask_of_rows(mask)
+    return dynamic_slice(mask, *starts, slice_sizes=sizes) if same is None else reshape(same, shape=sizes)
+
+
+def mask_of_rows(mask: Tensor) -> Tensor | None:
+    """The mask that all rows of a tape share, if it is `repeated`."""
+    maker = made_by(mask.value)
+    if maker is None or maker.name != "stablehlo.broadcast_in_dim":
+        return None
+    dims = I64Array.decode(maker.attributes["broadcast_dimensions"])
+    return wrap(maker.operands[0]) if list(dims) == list(range(1, mask.ndim)) else None
+
+
 def vanishes(t: Tensor, mask: Tensor, given: Iterable[ir.Value] = ()) -> bool:
     """Whether it can be shown that a value is zero outside of a mask of its shape, as those given are."""
     return _vanishes(t.value, mask.value, dict.fromkeys(given, True))
@@ -136,11 +166,11 @@ def _vanishes_by(value: ir.Value, mask: ir.Value, known: dict[ir.Value, bool]) -
     op = made_by(value)
     if op is None:
         return False
-    if op.name in _SAME or op.name in _SUMS:
+    if op.name in _SAME or op.name in _SUMS or op.name == "stablehlo.reshape":  # elements keep their order
         return all(_vanishes(v, mask, known) for v in op.operands)
     if op.name == "stablehlo.select":
         predicate, chosen, other = op.operands
-        left = _implies(predicate, mask) or _vanishes(chosen, mask, known)
+        left = _implies(_unshaped(predicate), mask) or _vanishes(chosen, mask, known)
         return left and _vanishes(other, mask, known)
     if op.name == "stablehlo.dynamic_update_slice":
         whole, row, *place = op.operands
@@ -167,12 +197,20 @@ def _row_vanishes(value: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) ->
 
 def _is_part(predicate: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) -> bool:
     """Whether a predicate is, or implies, what a mask says of the row at a place."""
+    predicate, same = _unshaped(predicate), mask_of_rows(wrap(mask))
     maker = made_by(predicate)
-    while maker is not None and maker.name == "stablehlo.reshape":
-        maker = made_by(maker.operands[0])
+    if same is not None and _implies(predicate, same.value):
+        return True
     if maker is not None and maker.name == "stablehlo.and":
         return any(_is_part(v, mask, place) for v in maker.operands)
     return maker is not None and maker.name == "stablehlo.dynamic_slice" and list(maker.operands) == [mask, *place]
+
+
+def _unshaped(value: ir.Value) -> ir.Value:
+    """A value before it was reshaped."""
+    while (maker := made_by(value)) is not None and maker.name == "stablehlo.reshape":
+        value = maker.operands[0]
+    return value
 
 
 def _implies(predicate: ir.Value, mask: ir.Value) -> bool:

@@ -252,18 +252,6 @@ def test_symbolic_shapes_that_are_called_with_static_ones() -> None:
     np.testing.assert_allclose(run_traced(nm.grad(lambda x: g(x).sum()), [x]), wanted, rtol=1e-12, atol=1e-14)
 
 
-def test_a_shift_that_cancels_leaves_no_error_in_derivatives() -> None:
-    """Exported, logsumexp has lost its stop_gradient; here the tangent of the maximum is much larger than the result's."""
-    jax = pytest.importorskip("jax")
-    x = np.tile(np.linspace(0, 0.1, 64, dtype=np.float32), (8, 1))
-    t = np.zeros((8, 64), np.float32)
-    t[:, -1] = np.linspace(100, 1234.5, 8)
-    f = nm.from_jax(lambda x: jax.scipy.special.logsumexp(x, axis=1), x)
-    dy = run_traced(lambda x, t: nm.jvp(f, (x,), (t,))[1], [x, t])
-    share = np.exp(x.astype(float))[:, -1] / np.exp(x.astype(float)).sum(1)
-    np.testing.assert_allclose(dy, share * t[:, -1], rtol=4e-7)
-
-
 _SIGN = """func.func @f(%z: tensor<3xcomplex<f64>>) -> tensor<3xcomplex<f64>> {
   %0 = stablehlo.sign %z : tensor<3xcomplex<f64>> return %0 : tensor<3xcomplex<f64>> }"""
 

@@ -90,6 +90,21 @@ def test_gradient(name: str) -> None:
     np.testing.assert_allclose(got, np.array(wanted, np.float64), rtol=1e-12)
 
 
+def test_what_loops_do_not_take_has_no_second_derivative() -> None:
+    names = ["a loop not taken", "a nested loop not taken", "rows of a scan not taken", "rows of a scan of what is not taken"]
+    cases = {name: CASES[f"where: {name}"] for name in names}
+
+    def second(*xs: Any) -> Any:
+        slopes = [nm.grad(lambda x, f=f: f(x).sum()) for f, _, _ in cases.values()]
+        ones = [nnp.ones_like(x) for x in xs]
+        return [(nm.vjp(g, x)[1](t)[0], nm.jvp(g, (x,), (t,))[1]) for g, x, t in zip(slopes, xs, ones, strict=True)]
+
+    got = run_traced(second, [np.array(x, np.float64) for _, (x,), _ in cases.values()])
+    for name, (pulled, pushed) in zip(cases, got, strict=True):
+        assert np.isfinite(pushed).all(), name
+        np.testing.assert_allclose(pulled, pushed, rtol=1e-12, err_msg=name)
+
+
 def test_a_cotangent_that_happens_to_be_zero_has_a_tangent() -> None:
     # (sqrt(x) - 1)^2 at x = 1: the cotangent of the square root is zero, the second derivative 1/2 is not.
     f = lambda x: nnp.where(x > 0, (nnp.sqrt(x) - 1) ** 2, 0.0).sum()  # noqa: E731

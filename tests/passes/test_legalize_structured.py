@@ -214,19 +214,6 @@ def test_what_cannot_be_compiled_is_an_error() -> None:
         legalized(text)
 
 
-def test_recursion_is_an_error() -> None:
-    text = """func.func @f(%x: tensor<f32>) -> tensor<f32> {
-      %0 = func.call @g(%x) : (tensor<f32>) -> tensor<f32>
-      return %0 : tensor<f32>
-    }
-    func.func private @g(%x: tensor<f32>) -> tensor<f32> {
-      %0 = func.call @f(%x) : (tensor<f32>) -> tensor<f32>
-      return %0 : tensor<f32>
-    }"""
-    with pytest.raises(RuleMissingError, match="without recursion"):
-        legalized(text)
-
-
 def test_long_sums_keep_their_digits():
     """One term after the other, 10⁶ squares in f32 would lose four of their seven digits."""
     x = np.random.default_rng(0).normal(size=1_000_003).astype(np.float32)  # no divisor near the root
