@@ -11,9 +11,10 @@ import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
 from nabla_mlir import CPU, runtime
 from nabla_mlir.compiling.compiler import compile_module
-from nabla_mlir.compiling.lowering import legalize, lower_module
+from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.passes.kernels.replace import loops_as_kernels
+from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.special import erf
 from nabla_mlir.tracing import Spec, trace_function
 
@@ -215,7 +216,8 @@ def cases():
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 def test_kernels(cases, vector_bytes):
     text, inputs, wanted = cases
-    legal = legalize(parse_module(text), CPU(reassociate=False))
+    legal = parse_module(text)
+    Pipeline.parse("builtin.module(cse,nabla-legalize-for-iree)").run(legal)
     with context(), ir.Location.unknown():
         loops_as_kernels(legal.operation, vector_bytes)
     assert "stablehlo.while" not in str(legal)
