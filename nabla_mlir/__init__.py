@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from nabla_mlir import numpy as numpy
     from nabla_mlir import physical as physical
     from nabla_mlir import targets as targets
-    from nabla_mlir.array import Array as Array
     from nabla_mlir.calls import custom_call as custom_call
     from nabla_mlir.checkpointing import checkpoint as checkpoint
     from nabla_mlir.checkpointing import checkpoint_name as checkpoint_name
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from nabla_mlir.collectives import pmean as pmean
     from nabla_mlir.collectives import pmin as pmin
     from nabla_mlir.collectives import psum as psum
+    from nabla_mlir.compiling.static_library import save_static_library as save_static_library
     from nabla_mlir.control import associative_scan as associative_scan
     from nabla_mlir.control import cond as cond
     from nabla_mlir.control import fori_loop as fori_loop
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from nabla_mlir.prepared import hvp_module as hvp_module
     from nabla_mlir.prepared import jacobian_module as jacobian_module
     from nabla_mlir.pytree import register_dataclass as register_dataclass
+    from nabla_mlir.runtime import Array as Array
     from nabla_mlir.runtime import load as load
     from nabla_mlir.stages import Compiled as Compiled
     from nabla_mlir.stages import Lowered as Lowered
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from nabla_mlir.stages import module as module
     from nabla_mlir.stages import spec as spec
     from nabla_mlir.stages import trace as trace
-    from nabla_mlir.static_library import save_static_library as save_static_library
     from nabla_mlir.targets import CPU as CPU
     from nabla_mlir.targets import CUDA as CUDA
     from nabla_mlir.targets import Vulkan as Vulkan
@@ -94,7 +94,7 @@ _HOMES: dict[str, str | None] = {
     "checkpoint": "checkpointing", "checkpoint_name": "checkpointing", "checkpoint_policies": "checkpointing",
     "remat": "checkpointing", "associative_scan": "control", "cond": "control", "fori_loop": "control", "map": "control",
     "scan": "control", "switch": "control", "while_loop": "control", "custom_jvp": "custom", "custom_vjp": "custom",
-    "Array": "array", "check_hvp": "checks", "jit": "eager", "from_jax": "exporters", "from_torch": "exporters",
+    "Array": "runtime", "check_hvp": "checks", "jit": "eager", "from_jax": "exporters", "from_torch": "exporters",
     "custom_linear_solve": "implicit", "custom_root": "implicit",
     "HessianOperator": "operators", "JacobianOperator": "operators",
     "custom_call": "calls", "register_custom_call": "ops.custom_call",
@@ -103,7 +103,7 @@ _HOMES: dict[str, str | None] = {
     "empirical_fisher_module": "prepared", "fisher_module": "prepared", "ggnvp_module": "prepared",
     "hvp_module": "prepared", "jacobian_module": "prepared",
     "Compiled": "stages", "Lowered": "stages", "Traced": "stages", "module": "stages", "spec": "stages", "trace": "stages",
-    "save_static_library": "static_library",
+    "save_static_library": "compiling.static_library",
     "CPU": "targets", "CUDA": "targets", "Vulkan": "targets",
     "grad": "transforms", "hessian": "transforms", "hvp": "transforms", "jacfwd": "transforms", "jacrev": "transforms",
     "jvp": "transforms", "linearize": "transforms", "stop_gradient": "transforms", "value_and_grad": "transforms",
@@ -114,7 +114,7 @@ _HOMES: dict[str, str | None] = {
 }  # fmt: skip
 
 # What runs without the compiler.
-_LIGHT = {"runtime", "array", "operators", "targets"}
+_LIGHT = {"runtime", "operators", "targets"}
 
 __all__ = list(_HOMES)
 

@@ -15,14 +15,14 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import pytree
-from nabla_mlir.array import Array
+from nabla_mlir.compiling.estimates import estimate
+from nabla_mlir.compiling.lowering import compile_lowered, lower_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.errors import TraceError, user_frame
-from nabla_mlir.estimates import estimate
-from nabla_mlir.lowering import compile_lowered, lower_module
 from nabla_mlir.ops.promotion import as_tensor, is_scalar, scalar_dtype
 from nabla_mlir.ops.regions import emit_call
 from nabla_mlir.passes.split import split_function
+from nabla_mlir.runtime.array import Array
 from nabla_mlir.stages import as_spec
 from nabla_mlir.targets import CPU
 from nabla_mlir.tracing import Spec, is_tracing, trace_function

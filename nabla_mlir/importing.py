@@ -9,11 +9,11 @@ from typing import Any
 
 from iree.compiler import ir
 
+from nabla_mlir.compiling.lowering import expand_module
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError, TraceError, user_frame
-from nabla_mlir.lowering import expand_module
 from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.regions import emit_call
 from nabla_mlir.passes.pipeline import Pipeline

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.array import Array, dtype_named
 from nabla_mlir.errors import DtypeError, NablaError, TraceError
-from nabla_mlir.manifest import EntryPoint, Leaf
 from nabla_mlir.runtime import Module, load
-from nabla_mlir.treespec import TreeSpec
+from nabla_mlir.runtime.array import Array, dtype_named
+from nabla_mlir.runtime.manifest import EntryPoint, Leaf
+from nabla_mlir.runtime.treespec import TreeSpec
 
 try:
     from scipy.sparse.linalg import LinearOperator

@@ -17,8 +17,8 @@ from iree.compiler import ir
 
 from nabla_mlir import numpy as nnp
 from nabla_mlir import pytree
-from nabla_mlir.artifact import module_of
 from nabla_mlir.checks import check_linear_map
+from nabla_mlir.compiling.artifact import module_of
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.errors import TraceError, user_frame

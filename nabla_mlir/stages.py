@@ -13,12 +13,12 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import pytree
-from nabla_mlir.bundle import Bundle
+from nabla_mlir.compiling.bundle import Bundle
+from nabla_mlir.compiling.lowering import clone_module, compile_lowered, lower_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.errors import DtypeError, ShapeError, TraceError, TreeError, user_frame
-from nabla_mlir.lowering import clone_module, compile_lowered, lower_module
 from nabla_mlir.ops.cost import FunctionCost, cost_of_function
 from nabla_mlir.ops.promotion import Defaults, as_tensor, is_scalar, scalar_dtype
 from nabla_mlir.ops.regions import emit_call
@@ -221,7 +221,7 @@ class Lowered(_Stage):
             which a machine takes the first that it runs.
           flags: further flags of iree-compile.
           cache: look for the result in the cache on disk, and put it there.
-          tune: compile several forms (`nabla_mlir.tuning.FORMS`) for the CPU of this machine, time them with both
+          tune: compile several forms (`nabla_mlir.compiling.tuning.FORMS`) for the CPU of this machine, time them with both
             drivers, and keep the fastest that agrees with the default; the manifest says what was tried.
 
         Raises:
@@ -232,7 +232,7 @@ class Lowered(_Stage):
             return Bundle(tuple(self.compile(t, flags=flags, cache=cache, tune=tune) for t in target))
         chosen = as_target(target)
         if tune:
-            from nabla_mlir import tuning
+            from nabla_mlir.compiling import tuning
 
             functions = {entry.name: entry.inputs for entry in self.entries}
             best = tuning.tune(self.module, functions, chosen, flags, cache)
@@ -252,8 +252,8 @@ class Compiled(_Stage):
 
     @functools.cached_property
     def _executable(self) -> Any:
-        from nabla_mlir.fitting import check_fit
         from nabla_mlir.runtime import Executable, pooled
+        from nabla_mlir.runtime.fitting import check_fit
 
         check_fit(self.target.to_json())
         return Executable.load(self.vmfb, pooled(self.driver))
@@ -261,7 +261,7 @@ class Compiled(_Stage):
     @functools.cached_property
     def driver(self) -> str:
         """The runtime driver that suits the module: the synchronous one for little work, threads for much."""
-        from nabla_mlir.artifact import manifest_of
+        from nabla_mlir.compiling.artifact import manifest_of
 
         manifest = manifest_of(self)
         return manifest.best_driver(manifest.code[0])
@@ -295,7 +295,7 @@ class Compiled(_Stage):
 
         `nm.load` reads them without the compiler.
         """
-        from nabla_mlir.artifact import save_compiled
+        from nabla_mlir.compiling.artifact import save_compiled
 
         return save_compiled([self], path)
 

@@ -13,9 +13,9 @@ from typing import Any
 from iree.compiler import ir
 
 from nabla_mlir import pytree
+from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.types import tensor_type
-from nabla_mlir.lowering import lower_module
 from nabla_mlir.ops.tensor import Tensor
 from nabla_mlir.stages import Entry, as_spec
 from nabla_mlir.tracing import Spec, bake_captures, checked_output, trace_function

@@ -18,9 +18,9 @@ import sys
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar
 
-from nabla_mlir.devices import VulkanDevice, cuda_devices, vulkan_devices
+from nabla_mlir.compiling.toolchain import iree_compile, run_compiler
 from nabla_mlir.errors import CompileError, TargetError
-from nabla_mlir.toolchain import iree_compile, run_compiler
+from nabla_mlir.runtime.devices import VulkanDevice, cuda_devices, vulkan_devices
 
 _COMMON_FLAGS = (
     "--iree-input-demote-f64-to-f32=false",
@@ -39,7 +39,8 @@ class Target:
     Args:
       options: further flags of iree-compile; they win over the target's own.
       asynchronous: calls return before they are done, with arrays that are waited for when they are read. Those of one
-        module stay in their order. Who calls such a function from C gives it two fences, as iree-run-module does.
+        module keep their order where it matters; one with a loop whose length its values decide waits for those. Who
+        calls such a function from C gives it two fences, as iree-run-module does.
     """
 
     options: tuple[str, ...] = field(default=(), kw_only=True)

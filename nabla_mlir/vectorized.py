@@ -16,7 +16,6 @@ import numpy as np
 from nabla_mlir import pytree
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
-from nabla_mlir.named import VectorizedArray
 from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.shape import reshape, transpose
 from nabla_mlir.ops.tensor import NamedAxes, Tensor, wrap
@@ -32,6 +31,7 @@ from nabla_mlir.ops.vectorized import (
     whole,
     with_axes,
 )
+from nabla_mlir.runtime.named import VectorizedArray
 from nabla_mlir.tracing import current_trace, is_tracing, trace_region
 
 Names = str | Sequence[str] | Mapping[str, int]

@@ -30,6 +30,7 @@ from nabla_mlir.passes import (  # each module registers its passes
     split,
     stack_products,
     transform,
+    update_in_place,
     verify,
     vjp,
     vmap,
@@ -38,7 +39,8 @@ from nabla_mlir.passes.base import PASSES, Pass
 
 MODULES = (
     canonicalize_batch, dce, expand, explain_batch, hoist_products, inline_calls, inline_rules, jvp, legalize_for_iree, normalize,
-    remove_stop_gradient, schedule, simplify, split, stack_products, transform, verify, vjp, vmap,
+    remove_stop_gradient, schedule, simplify, split, stack_products, transform, update_in_place, verify,
+    vjp, vmap,
 )  # fmt: skip
 
 # Everything but what ends differentiation: for modules that are called from others.

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 import nabla_mlir as nm
-from nabla_mlir.compiler import compile_module
-from nabla_mlir.lowering import legalize
+from nabla_mlir.compiling.compiler import compile_module
+from nabla_mlir.compiling.lowering import legalize
 from nabla_mlir.runtime import Executable
 from nabla_mlir.targets import Target
 

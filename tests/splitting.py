@@ -9,8 +9,8 @@ import numpy as np
 import xla
 from iree.compiler import ir
 
+from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.context import context
-from nabla_mlir.lowering import lower_module
 from nabla_mlir.ops.cost import FREE
 from nabla_mlir.ops.regions import body_of, reads_of
 from nabla_mlir.passes.split import Split, split_function

@@ -55,12 +55,9 @@ LAYERS = {
     "nabla_mlir.tools": 5,
 }
 # What is deployed: it must run where neither the compiler nor optree is installed.
-RUNTIME = {
-    f"nabla_mlir.{name}"
-    for name in ("runtime", "array", "devices", "fitting", "manifest", "named", "storage", "timeline", "transfer", "treespec", "errors")
-}
+RUNTIME = {m for m in MODULES if f"{m}.".startswith("nabla_mlir.runtime.")} | {"nabla_mlir.errors"}
 # What runs the compiler in another process; it knows no IR.
-COMPILER = {f"nabla_mlir.{name}" for name in ("compiler", "toolchain", "cache", "targets")}
+COMPILER = {"nabla_mlir.targets", *(f"nabla_mlir.compiling.{name}" for name in ("compiler", "toolchain", "cache", "references"))}
 
 
 def layer(module: str) -> int:
@@ -304,7 +301,7 @@ def test_wheel_holds_the_tree(tmp_path: Path) -> None:
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     wanted = {f"nabla_mlir/{relative(p)}".replace("nabla_mlir/nabla_mlir/", "nabla_mlir/") for p in SOURCES}
     wanted |= {f"nabla_mlir/dialects/{p.name}" for p in (ROOT / "dialects").glob("*.irdl.mlir")}
-    assert held == wanted | {"nabla_mlir/py.typed", "nabla_mlir/manifest.schema.json"}
+    assert held == wanted | {"nabla_mlir/py.typed", "nabla_mlir/runtime/manifest.schema.json"}
 
 
 # ---------------------------------------------------------------- tools of the trade

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from nabla_mlir.devices import vulkan_devices
+from nabla_mlir.runtime.devices import vulkan_devices
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ from jax._src.lib import xla_client
 from jaxlib import lapack
 
 from nabla_mlir import pytree
-from nabla_mlir.lowering import lower_module
+from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.passes.legalize_for_iree import LegalizeForIreePass
 from nabla_mlir.tracing import Spec, trace_function
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir import pytree
-from nabla_mlir.array import Array
 from nabla_mlir.dialects.types import as_dtype, is_float
 from nabla_mlir.eager import library
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
@@ -19,6 +18,7 @@ from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.promotion import Defaults, as_tensor, broadcast_to, is_scalar, promote_dtypes, scalar_dtype
 from nabla_mlir.ops.tensor import Tensor, constant
 from nabla_mlir.ops.tensor import full as splat
+from nabla_mlir.runtime.array import Array
 from nabla_mlir.tracing import is_tracing
 
 _TABLE = 4096  # numbers up to which linspace is a table, exact as NumPy's; longer ones are computed

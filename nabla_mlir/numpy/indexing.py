@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.array import Array
 from nabla_mlir.dialects.types import is_integer
 from nabla_mlir.eager import library
 from nabla_mlir.errors import DtypeError, IndexingError, ShapeError, TraceError, user_frame
@@ -25,6 +24,7 @@ from nabla_mlir.ops import indexing as ix
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.promotion import as_tensor, broadcast_shapes, broadcast_to
 from nabla_mlir.ops.tensor import Tensor, constant, full, full_like
+from nabla_mlir.runtime.array import Array
 
 _INT32 = np.dtype(np.int32)
 

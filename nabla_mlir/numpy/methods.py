@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from nabla_mlir.array import Array
 from nabla_mlir.numpy import creation, indexing, joining, logic, products, reductions, shape, sorting, ufuncs, updates
 from nabla_mlir.ops.promotion import is_scalar
 from nabla_mlir.ops.tensor import Tensor
 from nabla_mlir.pytree import is_array
+from nabla_mlir.runtime.array import Array
 from nabla_mlir.vectorized import VectorizedArray
 
 _BINARY = {

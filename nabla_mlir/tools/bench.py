@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.array import Array, dtype_named
 from nabla_mlir.errors import DeployError, NablaError
-from nabla_mlir.manifest import EntryPoint, Leaf
 from nabla_mlir.runtime import Executable, Module, load
-from nabla_mlir.storage import Artifact
+from nabla_mlir.runtime.array import Array, dtype_named
+from nabla_mlir.runtime.manifest import EntryPoint, Leaf
+from nabla_mlir.runtime.storage import Artifact
 from nabla_mlir.timing import durations, median
 from nabla_mlir.tools.terminal import print_table
 

@@ -14,7 +14,7 @@ from nabla_mlir.errors import DeployError, NablaError, is_internal
 from nabla_mlir.tools.terminal import Progress, print_table
 
 if TYPE_CHECKING:
-    from nabla_mlir.manifest import Code, EntryPoint, Leaf, Manifest
+    from nabla_mlir.runtime.manifest import Code, EntryPoint, Leaf, Manifest
 
 _EXAMPLES = """examples:
   nabla-mlir compile model.py:loss --spec f32[128] --transform hvp -o hvp.vmfb
@@ -170,9 +170,9 @@ def compile_command(options: argparse.Namespace) -> int:
 
 def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, progress: Progress) -> int:
     """Compiles for the targets, and writes the artifact or the static library."""
-    from nabla_mlir.artifact import save_compiled
-    from nabla_mlir.manifest import Code
-    from nabla_mlir.static_library import save_static_library
+    from nabla_mlir.compiling.artifact import save_compiled
+    from nabla_mlir.compiling.static_library import save_static_library
+    from nabla_mlir.runtime.manifest import Code
     from nabla_mlir.tools.requests import RequestError
 
     output = options.output or ("hvp" if options.hvp_module is not None else stage.entries[0].name)
@@ -233,7 +233,7 @@ def _write_text(stage: Any, output: str | None) -> int:
 
 def info_command(options: argparse.Namespace) -> int:
     """Prints the manifest of an artifact."""
-    from nabla_mlir.storage import Artifact
+    from nabla_mlir.runtime.storage import Artifact
 
     artifact = Artifact(options.file)
     manifest = artifact.manifest
@@ -330,7 +330,7 @@ def _bind(texts: Sequence[str], leaves: Sequence[Leaf], entry: str) -> list[Any]
 def _read_value(text: str, leaf: Leaf) -> Any:
     import numpy as np
 
-    from nabla_mlir.array import dtype_named
+    from nabla_mlir.runtime.array import dtype_named
 
     if text.endswith(".npy"):
         try:

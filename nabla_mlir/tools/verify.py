@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.array import dtype_named
 from nabla_mlir.errors import DeployError, NablaError
-from nabla_mlir.fitting import check_fit
-from nabla_mlir.manifest import Code, EntryPoint, Leaf
 from nabla_mlir.runtime import Module, load
-from nabla_mlir.storage import Artifact
+from nabla_mlir.runtime.array import dtype_named
+from nabla_mlir.runtime.fitting import check_fit
+from nabla_mlir.runtime.manifest import Code, EntryPoint, Leaf
+from nabla_mlir.runtime.storage import Artifact
 
 Row = tuple[str, str, str]  # what was checked, "ok", "failed" or "skipped", and the details
 # Of the larger of 1 and the largest element: two compilations of one program add up in different orders.
@@ -72,7 +72,7 @@ def _reference(artifact: Artifact) -> tuple[Any, str]:
         return None, "saved without StableHLO"
     if importlib.util.find_spec("iree.compiler") is None:
         return None, "no compiler here"
-    from nabla_mlir.artifact import load_lowered
+    from nabla_mlir.compiling.artifact import load_lowered
     from nabla_mlir.targets import CPU
 
     try:

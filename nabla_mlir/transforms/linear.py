@@ -9,11 +9,11 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import pytree
+from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects import ad
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.eager import Halves, staged
 from nabla_mlir.errors import TreeError, user_frame
-from nabla_mlir.lowering import lower_module
 from nabla_mlir.ops.promotion import as_tensor, is_scalar
 from nabla_mlir.ops.registry import Region
 from nabla_mlir.ops.tensor import Tensor, full

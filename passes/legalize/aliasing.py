@@ -19,55 +19,56 @@ def separate_buffers(module: ir.Operation) -> None:
 
     IREE 3.13 merges equal constants and lets scatters and dynamic_update_slices change the one buffer in place: what
     else reads it, another update or the caller, sees the changed values (a wrong number, silently), or the compiler
-    stops with "'stream.yield' op used resource not listed in explicit captures". For a single
-    update an optimization_barrier of the whole constant is no cure, and one of a scalar that it is computed from is;
-    for the initial value of a loop it is the other way round.
+    stops with "'stream.yield' op used resource not listed in explicit captures". An optimization_barrier of the whole
+    constant is no cure; one of a scalar that it is computed from is.
     """
     writes: dict[object, list[Write]] = {}
     uses: dict[object, int] = {}
-
-    def collect(op: ir.Operation) -> ir.WalkResult:
-        operation = op.operation
-        if operation.name == "stablehlo.constant":
-            key = constant_attribute(operation)
-            uses[key] = uses.get(key, 0) + sum(1 for _ in operation.results[0].uses)
-        for i in _updated(operation):
-            key = _constant_key(operation.operands[i])
+    for op in nested(module):
+        if op.name == "stablehlo.constant":
+            key = constant_attribute(op)
+            uses[key] = uses.get(key, 0) + sum(1 for _ in op.results[0].uses)
+        for i in updated(op):
+            key = _constant_key(op.operands[i])
             if key is not None:
-                writes.setdefault(key, []).append((operation, i))
-        return ir.WalkResult.ADVANCE
-
-    module.walk(collect, ir.WalkOrder.POST_ORDER)
-    for key, group in writes.items():
-        for operation, i in group if max(uses.get(key, 0), len(group)) > 1 else ():
-            with ir.InsertionPoint(operation), operation.location:
-                value = operation.operands[i]
-                # Each way was seen to fail, with a wrong number, where the other one works: a loop needs a barrier
-                # on the whole value, a single update one that is computed.
-                operation.operands[i] = held(Val(value)).value if operation.name == "stablehlo.while" else _computed(value)
+                writes.setdefault(key, []).append((op, i))
+    shared = [write for key, group in writes.items() if max(uses.get(key, 0), len(group)) > 1 for write in group]
+    for number, (op, i) in enumerate(shared):
+        with ir.InsertionPoint(op), op.location:
+            op.operands[i] = computed(op.operands[i], number)
 
 
-def _computed(constant: ir.Value) -> ir.Value:
-    """The same values, as something that IREE does not know to be constant."""
-    if constant.owner.name != "stablehlo.constant":  # one that IREE folds, of complex parts for instance
-        parts = [_computed(part) for part in constant.owner.operands]
-        again = constant.owner.clone().operation
-        for i, part in enumerate(parts):
-            again.operands[i] = part
+def computed(value: ir.Value, number: int) -> ir.Value:
+    """The same values in a buffer of their own, as something that IREE does not know to be constant.
+
+    Args:
+      number: one that no other copy in the module has, since IREE merges equal ones.
+    """
+    shape, dtype = shape_and_dtype(value.type)
+    maker = made_by(value)
+    if maker is not None and maker.name in _FOLDED and is_constant(value):  # of complex parts for instance
+        again = maker.clone().operation
+        for i, part in enumerate(maker.operands):
+            again.operands[i] = computed(part, number)
         return again.results[0]
-    shape, dtype = shape_and_dtype(constant.type)
-    value = constant_splat(constant.owner)
-    if value is not None:
-        return _hidden_splat(value, shape, dtype)
+    splatted = constant_splat(maker) if maker is not None and maker.name == "stablehlo.constant" else None
+    if splatted is not None:
+        return _hidden_splat(splatted, shape, dtype, number)
     if dtype.kind == "b":
-        return emit("stablehlo.or", [constant, _hidden_splat(False, shape, dtype)]).results[0]
+        return emit("stablehlo.or", [value, _hidden_splat(False, shape, dtype, number)]).results[0]
     neutral = 0 if dtype.kind in "iu" else -0.0 if dtype.kind != "c" else complex(-0.0, -0.0)
-    return emit("stablehlo.add", [constant, _hidden_splat(neutral, shape, dtype)]).results[0]
+    return emit("stablehlo.add", [value, _hidden_splat(neutral, shape, dtype, number)]).results[0]
 
 
-def _hidden_splat(value: complex, shape: tuple[int, ...], dtype: np.dtype) -> ir.Value:
+def is_constant(value: ir.Value) -> bool:
+    """True if IREE can fold what the value is made of to a constant."""
+    return _constant_key(value) is not None
+
+
+def _hidden_splat(value: complex, shape: tuple[int, ...], dtype: np.dtype, number: int) -> ir.Value:
     scalar = emit("stablehlo.constant", [], attributes={"value": splat(value, (), dtype)}).results[0]
-    hidden = held(Val(scalar)).value
+    mark = emit("stablehlo.constant", [], attributes={"value": splat(number, (), np.dtype(np.int32))}).results[0]
+    hidden, _ = emit("stablehlo.optimization_barrier", [scalar, mark], results=[scalar.type, mark.type]).results
     dims = {"broadcast_dimensions": I64Array.encode(())}
     return emit("stablehlo.broadcast_in_dim", [hidden], results=[tensor_type(shape, dtype)], attributes=dims).results[0]
 
@@ -124,21 +125,10 @@ def forget_unique_indices(module: ir.Operation) -> None:
     module.walk(visit, ir.WalkOrder.POST_ORDER)
 
 
-def _updated(op: ir.Operation) -> list[int]:
-    """The operands whose buffer the operation writes to; for a loop the carries that its body updates in place."""
+def updated(op: ir.Operation) -> list[int]:
+    """The operands whose buffer the operation writes to."""
     if op.name == "stablehlo.dynamic_update_slice":
         return [0]
     if op.name == "stablehlo.scatter":
         return list(range((len(op.operands) - 1) // 2))
-    if op.name != "stablehlo.while":
-        return []
-    written: set[ir.Type] = set()
-
-    def collect(inner: ir.Operation) -> ir.WalkResult:
-        if inner.operation.name in ("stablehlo.dynamic_update_slice", "stablehlo.scatter"):
-            written.update(r.type for r in inner.operation.results)
-        return ir.WalkResult.ADVANCE
-
-    for inner in op.regions[1].blocks[0].operations:
-        inner.operation.walk(collect, ir.WalkOrder.POST_ORDER)
-    return [i for i, v in enumerate(op.operands) if v.type in written]
+    return list(range(len(op.operands))) if op.name == "stablehlo.sort" else []

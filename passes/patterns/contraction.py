@@ -8,7 +8,7 @@ import numpy as np
 
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.contraction import dims, dot_general, free
-from nabla_mlir.ops.shape import broadcast_in_dim, transpose
+from nabla_mlir.ops.shape import reshape, transpose
 from nabla_mlir.ops.tensor import Tensor, full_like, splat_of
 from nabla_mlir.passes.patterns.pattern import defining, has_one_use, pattern
 
@@ -38,19 +38,18 @@ def dot_of_transpose(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
 
 @pattern("stablehlo.dot_general")
 def dot_of_constant(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, dtype: np.dtype, **_: Any) -> Tensor | None:
-    """An outer product with a constant is elementwise: what the gradient of a dot product of vectors starts with."""
+    """A product with one constant number for each entry is elementwise: so the gradient of a dot product starts."""
     lb, rb, lc, _rc = (dot_dimension_numbers[f] for f in _FIELDS)
     for factor, own, x, batch in ((lhs, lb, rhs, rb), (rhs, rb, lhs, lb)):
         value = splat_of(factor)
-        if lc or value is None or not x.dtype == factor.dtype == dtype:
+        unit = tuple(factor.shape[d] for d in free(factor.ndim, own, ()))
+        # Longer axes of the constant stay in the product: IREE takes it, and not every broadcast that could replace it.
+        if lc or value is None or set(unit) - {1} or not x.dtype == factor.dtype == dtype:
             continue
         scaled = ew.multiply(x, full_like(x, value))
         moved = transpose(scaled, permutation=(*batch, *free(x.ndim, batch, ())))
-        repeated = tuple(factor.shape[d] for d in free(factor.ndim, own, ()))
-        at = x.ndim if x is lhs else len(batch)  # where they stand in the result
-        shape = (*moved.shape[:at], *repeated, *moved.shape[at:])
-        places = (*range(at), *range(at + len(repeated), len(shape)))
-        return broadcast_in_dim(moved, shape=shape, broadcast_dimensions=places)
+        at = x.ndim if x is lhs else len(batch)  # where the axes of size 1 stand in the result
+        return reshape(moved, shape=(*moved.shape[:at], *unit, *moved.shape[at:]))
     return None
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from deploy_support import manifest, need_vulkan, source
 
-from nabla_mlir.compiler import compile_module
-from nabla_mlir.storage import save_artifact
+from nabla_mlir.compiling.compiler import compile_module
+from nabla_mlir.runtime.storage import save_artifact
 from nabla_mlir.targets import CPU, Vulkan
 
 ROOT = Path(__file__).resolve().parents[2]

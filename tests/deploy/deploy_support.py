@@ -2,9 +2,9 @@
 
 import pytest
 
-from nabla_mlir.devices import vulkan_devices
-from nabla_mlir.manifest import Argument, Code, EntryPoint, Leaf, Manifest
-from nabla_mlir.treespec import LEAF, NONE, TreeSpec, spec_of
+from nabla_mlir.runtime.devices import vulkan_devices
+from nabla_mlir.runtime.manifest import Argument, Code, EntryPoint, Leaf, Manifest
+from nabla_mlir.runtime.treespec import LEAF, NONE, TreeSpec, spec_of
 
 DTYPES = {
     "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 from deploy_support import leaf, manifest
 
-from nabla_mlir import fitting, runtime
-from nabla_mlir.array import Array
-from nabla_mlir.devices import VulkanDevice
 from nabla_mlir.errors import DeployError, DtypeError, ShapeError, TreeError
-from nabla_mlir.manifest import Argument, Code, EntryPoint, Estimate, Manifest
-from nabla_mlir.runtime import load
-from nabla_mlir.storage import Artifact, save_artifact
+from nabla_mlir.runtime import fitting, load
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.devices import VulkanDevice
+from nabla_mlir.runtime.manifest import Argument, Code, EntryPoint, Estimate, Manifest
+from nabla_mlir.runtime.storage import Artifact, save_artifact
+from nabla_mlir.runtime.treespec import LEAF
 from nabla_mlir.targets import CPU, CUDA, Vulkan
-from nabla_mlir.treespec import LEAF
 
 ones = np.ones(4, np.float32)
 
@@ -197,7 +196,7 @@ def test_a_newer_schema(artifact):
 
 @pytest.mark.parametrize("version", ["3.12.1", "3.14.0rc20270101", "4.0.0"])
 def test_another_version_of_iree(artifact, monkeypatch, version):
-    monkeypatch.setattr(runtime, "VERSION", version)
+    monkeypatch.setattr("nabla_mlir.runtime.module.VERSION", version)
     with pytest.raises(DeployError, match=rf"from 3.13 to before 3.14, got {version}(.|\n)*pip install"):
         load(artifact)
 
@@ -267,8 +266,7 @@ def test_a_process_with_the_runtime_alone(artifact):
     assert done.returncode == 0, done.stderr
     took, *ours = done.stdout.split()
     print(f"importing nabla_mlir.runtime took {float(took) * 1e3:.0f} ms")
-    wanted = {"array", "devices", "errors", "fitting", "manifest", "named", "runtime", "storage", "timeline", "transfer", "treespec"}
-    assert set(ours) == {"nabla_mlir"} | {f"nabla_mlir.{name}" for name in wanted}
+    assert {name for name in ours if not name.startswith("nabla_mlir.runtime")} == {"nabla_mlir", "nabla_mlir.errors"}
 
 
 def test_asynchronous_calls_of_an_artifact(tmp_path, asynchronous_vmfb):

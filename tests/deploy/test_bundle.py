@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
-from nabla_mlir import fitting
-from nabla_mlir.devices import VulkanDevice
 from nabla_mlir.errors import DeployError
-from nabla_mlir.manifest import SCHEMA_FILE, Code
-from nabla_mlir.storage import Artifact
+from nabla_mlir.runtime import fitting
+from nabla_mlir.runtime.devices import VulkanDevice
+from nabla_mlir.runtime.manifest import SCHEMA_FILE, Code
+from nabla_mlir.runtime.storage import Artifact
 from nabla_mlir.targets import CPU, CUDA, Vulkan
 
 TARGETS = [CUDA("sm_80"), CPU("generic", triple="aarch64-linux-gnu"), CPU("generic"), Vulkan("nvidia")]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nabla_mlir import compiler, toolchain
-from nabla_mlir.compiler import clear_memory, compile_module
+from nabla_mlir.compiling import compiler, toolchain
+from nabla_mlir.compiling.compiler import clear_memory, compile_module
 from nabla_mlir.errors import CompileError
 from nabla_mlir.targets import CPU
 
@@ -134,7 +134,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch, runs)
 def test_artifacts_are_the_same_bytes_wherever_they_are_built(tmp_path):
     """Neither the place of the user's source nor the folder of the process gets into the artifact."""
     program = (
-        "import sys; from nabla_mlir.compiler import compile_module; from nabla_mlir.targets import CPU\n"
+        "import sys; from nabla_mlir.compiling.compiler import compile_module; from nabla_mlir.targets import CPU\n"
         "sys.stdout.buffer.write(compile_module(sys.argv[1], CPU('generic'), cache=False))"
     )
     built = []

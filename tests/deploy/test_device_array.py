@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from deploy_support import DTYPES, need_vulkan
 
-from nabla_mlir.array import Array, device, dtype_named
 from nabla_mlir.errors import DeployError, DtypeError
+from nabla_mlir.runtime.array import Array, device, dtype_named
 
 DRIVERS = ["local-sync", "local-task", pytest.param("vulkan", marks=pytest.mark.vulkan)]
 

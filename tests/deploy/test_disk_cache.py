@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from nabla_mlir import cache
+from nabla_mlir.compiling import cache
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +64,7 @@ def test_size_zero_keeps_nothing(own_cache, monkeypatch):
 
 WRITER = """
 import sys
-from nabla_mlir import cache
+from nabla_mlir.compiling import cache
 for _ in range(150):
     cache.write("shared", bytes([7]) * 200_000)
     data = cache.read("shared")

@@ -21,10 +21,10 @@ from splitting import needless_in
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir import nn
-from nabla_mlir.array import Array
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.errors import DeployError, DtypeError, ShapeError, TraceError
 from nabla_mlir.ops.cost import cost_of
+from nabla_mlir.runtime.array import Array
 
 jax.config.update("jax_enable_x64", True)
 RNG = np.random.default_rng(1)

@@ -4,9 +4,9 @@ import pytest
 
 import nabla_mlir as nm
 from nabla_mlir import targets
-from nabla_mlir.compiler import compile_module
-from nabla_mlir.devices import VulkanDevice, cpu_features
+from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.errors import TargetError
+from nabla_mlir.runtime.devices import VulkanDevice, cpu_features
 from nabla_mlir.targets import CPU, CUDA, Target, Vulkan, available, merge_flags, target
 
 

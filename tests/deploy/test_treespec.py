@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from nabla_mlir.errors import TreeError
-from nabla_mlir.named import VectorizedArray
-from nabla_mlir.treespec import LEAF, TreeSpec, spec_of
+from nabla_mlir.runtime.named import VectorizedArray
+from nabla_mlir.runtime.treespec import LEAF, TreeSpec, spec_of
 
 Point = namedtuple("Point", "x y")
 TREES = [1, None, (), (1,), [1, (2, None)], {"b": 1, "a": [2, 3]}, Point(1, {"k": 2}), {}, {1: 2, 0: [3]}]

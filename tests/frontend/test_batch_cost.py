@@ -13,7 +13,7 @@ from cost import copies, cost, jax_module
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
 from nabla_mlir import pytree
-from nabla_mlir.lowering import lower_module
+from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.tracing import Spec, trace_function
 
 # All sizes differ, so that an axis is known by its size.

@@ -5,7 +5,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
-from nabla_mlir.estimates import estimate
+from nabla_mlir.compiling.estimates import estimate
 
 
 def of(f, *shapes):

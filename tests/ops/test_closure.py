@@ -11,8 +11,8 @@ from laws import active_operands, law_cases
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
+from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.regions import nested
-from nabla_mlir.lowering import lower_module
 from nabla_mlir.ops.registry import REGISTRY, UNSUPPORTED
 from nabla_mlir.passes.patterns.pattern import PATTERNS
 from nabla_mlir.tracing import Spec, trace_function

@@ -15,9 +15,9 @@ from laws import LawCase, law_cases
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
+from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import NablaError
-from nabla_mlir.lowering import lower_module
 from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.samples import Case, Domain
 from nabla_mlir.tracing import Spec, trace_function

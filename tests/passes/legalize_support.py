@@ -11,9 +11,10 @@ import iree.compiler
 import iree.runtime
 import numpy as np
 
-from nabla_mlir.compiler import compile_module
+from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.passes.legalize_for_iree import LegalizeForIreePass
+from nabla_mlir.passes.update_in_place import UpdateInPlacePass
 from nabla_mlir.targets import Vulkan
 
 CPU_FLAGS = [
@@ -31,6 +32,7 @@ def legalized(text: str, target: str = "cpu") -> str:
     """The module after the pass, as text; the result is verified."""
     module = parse_module(text)
     LegalizeForIreePass(target=target).run(module)
+    UpdateInPlacePass().run(module.operation)
     assert module.operation.verify()
     return str(module)
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from xla import run_module
 
+from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.batch import COLLECTIVES
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.lowering import lower_module
 
 ENTRIES, OUTER = 4, 2
 VECTOR, SQUARE, ROW = "tensor<3xf64>", f"tensor<3x{ENTRIES}xf64>", '{axis = "i", dimension = 1 : i64}'

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from legalize_support import legalized
 
-from nabla_mlir.compiler import compile_module
-from nabla_mlir.devices import vulkan_devices
+from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.errors import CompileError, ImportIRError, RuleMissingError
+from nabla_mlir.errors import CompileError, DeployError, ImportIRError, RuleMissingError
 from nabla_mlir.importing import from_stablehlo
 from nabla_mlir.runtime import Executable
+from nabla_mlir.runtime.devices import vulkan_devices
 from nabla_mlir.targets import CPU, CUDA, Target, Vulkan
 
 rng = np.random.default_rng(0)
@@ -122,6 +122,27 @@ refused(
 )  # fmt: skip
 
 
+n6 = np.arange(6, dtype=np.uint32)
+refused(
+    "reversed unsigned numbers",
+    function("f", "%x: tensor<6xui32>", "tensor<6xui32>",
+             "%0 = stablehlo.reverse %x, dims = [0] : tensor<6xui32>\nreturn %0 : tensor<6xui32>"),
+    CPU_ONLY, (n6,), n6[::-1],
+)  # fmt: skip
+refused(
+    "running or",
+    function("f", "%x: tensor<6xi1>", "tensor<6xi1>", """%z = stablehlo.constant dense<false> : tensor<i1>
+      %0 = "stablehlo.reduce_window"(%x, %z) ({
+      ^bb0(%a: tensor<i1>, %b: tensor<i1>):
+        %c = stablehlo.or %a, %b : tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      }) {window_dimensions = array<i64: 6>, padding = dense<[[5, 0]]> : tensor<1x2xi64>}
+        : (tensor<6xi1>, tensor<i1>) -> tensor<6xi1>
+      return %0 : tensor<6xi1>"""),
+    CPU_ONLY, (n6 == 2,), n6 >= 2,
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_iree_still_refuses(name: str) -> None:
     text, targets, _, _ = REFUSED[name]
@@ -207,6 +228,33 @@ def test_iree_is_still_wrong(name: str) -> None:
         flags = [] if right else ["--iree-llvmcpu-reassociate-fp-reductions=false"]
         executable = Executable.load(compile_module(text, CPU(), flags=flags, cache=False))
         assert np.array_equal(np.asarray(executable.function("f")([argument])[0]), want) == right
+
+
+def test_iree_still_never_ends_with_recursion() -> None:
+    text = """func.func @f(%x: tensor<f32>) -> tensor<f32> {
+      %0 = func.call @g(%x) : (tensor<f32>) -> tensor<f32>
+      return %0 : tensor<f32>
+    }
+    func.func private @g(%x: tensor<f32>) -> tensor<f32> {
+      %0 = func.call @f(%x) : (tensor<f32>) -> tensor<f32>
+      return %0 : tensor<f32>
+    }"""
+    with pytest.raises(CompileError, match="requires that the compiler ends within 3 s"):
+        compile_module(text, CPU(), cache=False, timeout=3)
+    with pytest.raises(RuleMissingError, match="without recursion"):
+        legalized(text)
+
+
+def test_iree_still_has_no_collectives() -> None:
+    """They compile, and fail where they run; the answer on one device is in test_legalize_structured."""
+    text = """func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = "stablehlo.all_gather"(%x) {all_gather_dim = 0 : i64, replica_groups = dense<0> : tensor<1x1xi64>}
+        : (tensor<4xf32>) -> tensor<4xf32>
+      return %0 : tensor<4xf32>
+    }"""
+    function = Executable.load(compile_module(text, CPU(), cache=False)).function("f")
+    with pytest.raises(DeployError):
+        function([np.ones(4, np.float32)])
 
 
 def test_iree_still_crashes_without_optimisation() -> None:

@@ -9,7 +9,7 @@ from jax import lax
 from legalize_support import Program, check_against_jax, legalized, ulps
 from test_legalize_elementwise import BINARY, SPECIAL, UNARY, function, module, special_error, values
 
-from nabla_mlir.devices import vulkan_devices
+from nabla_mlir.runtime.devices import vulkan_devices
 
 pytestmark = pytest.mark.vulkan
 

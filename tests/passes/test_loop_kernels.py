@@ -10,9 +10,9 @@ from xla import run_module
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
 from nabla_mlir import CPU, runtime
-from nabla_mlir.compiler import compile_module
+from nabla_mlir.compiling.compiler import compile_module
+from nabla_mlir.compiling.lowering import legalize, lower_module
 from nabla_mlir.dialects.context import context, parse_module
-from nabla_mlir.lowering import legalize, lower_module
 from nabla_mlir.passes.kernels.replace import loops_as_kernels
 from nabla_mlir.special import erf
 from nabla_mlir.tracing import Spec, trace_function

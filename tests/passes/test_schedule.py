@@ -8,9 +8,9 @@ from xla import run_module
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
 from nabla_mlir import CPU, runtime
-from nabla_mlir.compiler import compile_module
+from nabla_mlir.compiling.compiler import compile_module
+from nabla_mlir.compiling.lowering import legalize
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.lowering import legalize
 from nabla_mlir.passes.schedule import SchedulePass
 from nabla_mlir.passes.scheduling import products
 from nabla_mlir.passes.scheduling.tiles import Tiles, largest_divisor, matrix_product, rows_times_vector

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
-from nabla_mlir import tuning
+from nabla_mlir.compiling import tuning
+from nabla_mlir.compiling.tuning import Trial, _difference
 from nabla_mlir.errors import DeployError, TargetError
 from nabla_mlir.tools import bench
 from nabla_mlir.tools import main as tool
-from nabla_mlir.tuning import Trial, _difference
 
 
 @pytest.fixture(scope="module")

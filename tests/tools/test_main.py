@@ -157,7 +157,7 @@ class TestErrors:
             (["model.py:cube", "--transform=grad{0}"], "--transform requires options of the form name=value"),
             (["model.py:cube", "--transform=grad{n=0}"], "grad requires options among argnums, has_aux, holomorphic"),
             (["model.py:cube", "--target=tpu"], "--target requires one of cpu, vulkan, cuda, got 'tpu'."),
-            (["model.py:cube", "--target=cpu{arch=x}"], "target cpu requires options among options, cpu, features"),
+            (["model.py:cube", "--target=cpu{arch=x}"], "target cpu requires options among options, asynchronous, cpu, features"),
         ],
     )
     def test_requests(

@@ -46,21 +46,21 @@ func.func @dot_of_broadcast(%x: tensor<5x3xf32>, %w: tensor<3x4xf32>) -> tensor<
   return %1 : tensor<5x4xf32>
 }
 
-// With a constant it is elementwise; where the constant adds axes, the result is broadcast along them last.
+// With one constant number for each entry it is elementwise.
 // CHECK-LABEL: func.func @dot_of_constant
 // CHECK-SAME: (%[[X:.*]]: tensor<2x3xf32>)
 // CHECK-NEXT: %[[TWO:.*]] = stablehlo.constant dense<2.0{{.*}}> : tensor<2x3xf32>
 // CHECK-NEXT: %[[Y:.*]] = stablehlo.multiply %[[X]], %[[TWO]]
 // CHECK-NEXT: %[[MOVED:.*]] = stablehlo.transpose %[[Y]], dims = [1, 0]
-// CHECK-NEXT: %[[OUTER:.*]] = stablehlo.broadcast_in_dim %[[MOVED]], dims = [0, 2]
-// CHECK-NEXT: return %[[X]], %[[Y]], %[[OUTER]]
-func.func @dot_of_constant(%x: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>, tensor<3x5x2xf32>) {
+// CHECK-NEXT: %[[UNIT:.*]] = stablehlo.reshape %[[MOVED]] : (tensor<3x2xf32>) -> tensor<3x1x2xf32>
+// CHECK-NEXT: return %[[X]], %[[Y]], %[[UNIT]]
+func.func @dot_of_constant(%x: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>, tensor<3x1x2xf32>) {
   %one = stablehlo.constant dense<1.0> : tensor<f32>
   %two = stablehlo.constant dense<2.0> : tensor<f32>
-  %twos = stablehlo.constant dense<2.0> : tensor<3x5xf32>
+  %twos = stablehlo.constant dense<2.0> : tensor<3x1xf32>
   %0 = stablehlo.dot_general %one, %x, contracting_dims = [] x [] : (tensor<f32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   %1 = stablehlo.dot_general %x, %two, contracting_dims = [] x [] : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
   %2 = stablehlo.dot_general %twos, %x, batching_dims = [0] x [1], contracting_dims = [] x []
-    : (tensor<3x5xf32>, tensor<2x3xf32>) -> tensor<3x5x2xf32>
-  return %0, %1, %2 : tensor<2x3xf32>, tensor<2x3xf32>, tensor<3x5x2xf32>
+    : (tensor<3x1xf32>, tensor<2x3xf32>) -> tensor<3x1x2xf32>
+  return %0, %1, %2 : tensor<2x3xf32>, tensor<2x3xf32>, tensor<3x1x2xf32>
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nabla_mlir.fitting import choose
+from nabla_mlir.runtime.fitting import choose
 
 if TYPE_CHECKING:
     from nabla_mlir.stages import Compiled
@@ -42,7 +42,7 @@ class Bundle:
 
     @functools.cached_property
     def _manifest(self) -> Any:
-        from nabla_mlir.artifact import manifest_of
+        from nabla_mlir.compiling.artifact import manifest_of
 
         return manifest_of(*self.parts)
 
@@ -60,7 +60,7 @@ class Bundle:
 
     def save(self, path: str | Path) -> Path:
         """Writes one file of code for each target and one manifest: in a folder or in a .zip, as the path says."""
-        from nabla_mlir.artifact import save_compiled
+        from nabla_mlir.compiling.artifact import save_compiled
 
         return save_compiled(self.parts, path)
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.array import Array, Device
 from nabla_mlir.errors import DeployError, DtypeError, ShapeError
-from nabla_mlir.manifest import Leaf
-from nabla_mlir.timeline import Point
+from nabla_mlir.runtime.array import Array, Device
+from nabla_mlir.runtime.manifest import Leaf
+from nabla_mlir.runtime.timeline import Point
 
 # ---------------------------------------------------------------- values
 

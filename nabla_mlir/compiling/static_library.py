@@ -18,13 +18,13 @@ from pathlib import Path
 
 from iree.compiler import ir
 
-from nabla_mlir.artifact import entry_point
+from nabla_mlir.compiling.artifact import entry_point
+from nabla_mlir.compiling.host_program import HostProgram
+from nabla_mlir.compiling.lowering import clone_module, compile_lowered
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.errors import TargetError
-from nabla_mlir.host_program import HostProgram
-from nabla_mlir.lowering import clone_module, compile_lowered
-from nabla_mlir.manifest import EntryPoint, Leaf
+from nabla_mlir.runtime.manifest import EntryPoint, Leaf
 from nabla_mlir.stages import Lowered
 from nabla_mlir.targets import CPU, Target
 from nabla_mlir.targets import target as as_target

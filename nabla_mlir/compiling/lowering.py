@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Sequence
 
 from iree.compiler import ir
 
-from nabla_mlir.compiler import compile_module
+from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import context
-from nabla_mlir.dialects.regions import nested
 from nabla_mlir.errors import CompileError
 from nabla_mlir.passes.pipeline import EXPAND, LOWER, Pipeline
 from nabla_mlir.targets import CPU, Target
@@ -19,20 +19,22 @@ _LOWER, _EXPAND = Pipeline.parse(LOWER), Pipeline.parse(EXPAND)
 # At this optimisation level IREE drops assertions: reads of state that was never written would not fail.
 _STATEFUL = ("--iree-opt-strip-assertions=false",)
 
-# A command buffer that a loop records once and binds anew in every iteration has failed at run time in IREE 3.13
-# ("indirect buffer reference slot"). Without them loops take the same time with the synchronous driver, and less with
-# the other one.
-_LOOPS = ("--iree-hal-indirect-command-buffers=false",)
-
 # Faults of IREE 3.13 itself on valid modules, by their message, and the flags that avoid them (at some cost in speed,
-# so they are not the default). Two scatters into one constant whose results meet again give the first.
+# so they are not the default), in the order in which they are tried.
 _FAULTS = {
-    "'stream.yield' op used resource not listed": ["--iree-stream-partitioning-favor=debug"],
+    # Two scatters into one constant whose results meet again.
+    "'stream.yield' op used resource not listed": [["--iree-stream-partitioning-favor=debug"]],
     # A sum over all of a tensor that was itself made by a small sum, on Vulkan (the energy of charges).
-    "failed to legalize operation 'memref.alloc'": ["--iree-dispatch-creation-element-wise-fuse-multi-reduction=false"],
+    "failed to legalize operation 'memref.alloc'": [["--iree-dispatch-creation-element-wise-fuse-multi-reduction=false"]],
     # A 3x3 convolution to 256 features, fused with what follows (the block of 16 products of a convolutional network).
-    "'linalg.generic' op inferred input/output operand": ["--iree-llvmcpu-disable-distribution"],
-}
+    "'linalg.generic' op inferred input/output operand": [["--iree-llvmcpu-disable-distribution"]],
+    # See nabla_mlir/compiling/references.py: other code has other registers.
+    "a buffer that it has given away": [
+        ["--iree-hal-force-indirect-command-buffers"], ["--iree-hal-indirect-command-buffers=false"],
+        ["--iree-hal-memoization=false"], ["--iree-stream-partitioning-favor=debug"],
+        ["--iree-stream-partitioning-favor=debug", "--iree-hal-force-indirect-command-buffers"],
+    ],
+}  # fmt: skip
 
 
 def clone_module(module: ir.Module) -> ir.Module:
@@ -66,6 +68,7 @@ def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Mod
     passes = ["cse", f"nabla-legalize-for-iree{{target={target.name}}}"]
     if schedule and isinstance(target, CPU) and target.schedule and target.reassociate:
         passes.append(f"nabla-schedule{{vector-bytes={target.vector_bytes()}}}")
+    passes.append("nabla-update-in-place")
     Pipeline.parse(f"builtin.module({','.join(passes)})").run(legal)
     return legal
 
@@ -75,14 +78,12 @@ def compile_lowered(module: ir.Module, target: Target, *, flags: Sequence[str] =
     legal = legalize(module, target)
     if any(op.operation.name == "util.global" for op in legal.body.operations):
         flags = [*_STATEFUL, *flags]
-    if isinstance(target, CPU) and any(op.name == "stablehlo.while" for op in nested(legal.operation)):
-        flags = [*_LOOPS, *flags]
     # Without locations: a moved source line must not miss the cache, and an artifact holds no paths.
     try:
         return compile_module(str(legal), target, flags=flags, cache=cache)
     except CompileError as error:
-        for fault, remedy in _FAULTS.items():
-            if fault in str(error):
+        for remedy in next((remedies for fault, remedies in _FAULTS.items() if fault in str(error)), ()):
+            with contextlib.suppress(CompileError):
                 return compile_module(str(legal), target, flags=[*flags, *remedy], cache=cache)
         if (plain := _without_schedule(module, str(legal), target, flags, cache)) is not None:
             warnings.warn(

@@ -10,10 +10,13 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from nabla_mlir.errors import CompileError
+
+_SUFFIX = ".exe" if sys.platform == "win32" else ""
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,7 @@ def iree_compile() -> Path:
     except ModuleNotFoundError:
         spec = None
     if spec is not None and spec.submodule_search_locations:
-        suffix = ".exe" if sys.platform == "win32" else ""
-        path = Path(next(iter(spec.submodule_search_locations))) / "_mlir_libs" / f"iree-compile{suffix}"
+        path = Path(next(iter(spec.submodule_search_locations))) / "_mlir_libs" / f"iree-compile{_SUFFIX}"
         if path.exists():
             return path
     raise CompileError(
@@ -59,6 +61,19 @@ def compiler_version() -> str:
     text = run_compiler(["--version"], b"").stdout.decode()
     match = re.search(r"IREE compiler version (.+)", text)
     return match[1].strip() if match else text.strip()
+
+
+def disassembled(artifact: bytes) -> str:
+    """The program of an artifact's host part as text, from `iree-dump-module`."""
+    spec = importlib.util.find_spec("iree._runtime_libs")
+    assert spec is not None  # a dependency
+    assert spec.submodule_search_locations
+    tool = Path(next(iter(spec.submodule_search_locations))) / f"iree-dump-module{_SUFFIX}"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "module.vmfb"
+        path.write_bytes(artifact)
+        done = subprocess.run([tool, "--output=disassembly", path], capture_output=True, text=True, check=True)
+    return done.stdout
 
 
 def run_compiler(arguments: list[str], stdin: bytes, *, timeout: float | None = None) -> Finished:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nabla_mlir.errors import TreeError
-from nabla_mlir.named import VectorizedArray
+from nabla_mlir.runtime.named import VectorizedArray
 
 _SEQUENCES = {"tuple": tuple, "list": list}
 _CONTAINERS = (type(None), tuple, list, dict)

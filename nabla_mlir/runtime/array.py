@@ -23,7 +23,7 @@ from iree.runtime import (
 )
 
 from nabla_mlir.errors import DeployError, DtypeError
-from nabla_mlir.timeline import Point
+from nabla_mlir.runtime.timeline import Point
 
 Shape = tuple[int, ...]
 DRIVERS = ("local-sync", "local-task", "vulkan", "cuda")

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 import optree
 from iree.compiler import ir
 
-from nabla_mlir.array import dtype_named
+from nabla_mlir.compiling.estimates import estimate
+from nabla_mlir.compiling.toolchain import compiler_version
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.estimates import estimate
-from nabla_mlir.manifest import Argument, Code, EntryPoint, Leaf, Manifest
-from nabla_mlir.named import VectorizedArray
 from nabla_mlir.ops.vectorized import VectorizedTensor
 from nabla_mlir.pytree import TreeSpec as OptreeSpec
 from nabla_mlir.pytree import flatten, flatten_like, unflatten
 from nabla_mlir.runtime import Executable, Module, pooled
-from nabla_mlir.storage import save_artifact
-from nabla_mlir.toolchain import compiler_version
+from nabla_mlir.runtime.array import dtype_named
+from nabla_mlir.runtime.manifest import Argument, Code, EntryPoint, Leaf, Manifest
+from nabla_mlir.runtime.named import VectorizedArray
+from nabla_mlir.runtime.storage import save_artifact
+from nabla_mlir.runtime.treespec import TreeSpec, vectorized_leaf
 from nabla_mlir.tracing import Spec
-from nabla_mlir.treespec import TreeSpec, vectorized_leaf
 
 if TYPE_CHECKING:
     from nabla_mlir.stages import Compiled, Entry, Lowered

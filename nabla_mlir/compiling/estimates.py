@@ -5,10 +5,10 @@ from __future__ import annotations
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import nested
-from nabla_mlir.manifest import Estimate
 from nabla_mlir.ops.cost import cost_of, size_of
 from nabla_mlir.ops.loops import find_counter
 from nabla_mlir.ops.regions import body_of
+from nabla_mlir.runtime.manifest import Estimate
 
 # Nanoseconds of one core, measured with AVX-512; other CPUs differ by a factor that all of them share.
 _PER_FLOP = 0.005

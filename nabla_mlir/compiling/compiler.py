@@ -1,7 +1,7 @@
 """From a StableHLO module to the bytes of a .vmfb, by IREE's compiler in a process of its own.
 
 Whatever the compiler does there (it crashes on some modules) reaches the caller as a `CompileError` with the useful
-lines of its output and a saved reproducer. Results are kept in a dictionary and in the disk cache (`nabla_mlir.cache`).
+lines of its output and a saved reproducer. Results are kept in a dictionary and in the disk cache (`nabla_mlir.compiling.cache`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from nabla_mlir import cache as disk
+from nabla_mlir.compiling import cache as disk
+from nabla_mlir.compiling.references import lost_buffers
+from nabla_mlir.compiling.toolchain import Finished, compiler_version, disassembled, iree_compile, run_compiler
 from nabla_mlir.errors import CompileError, SourceRange
 from nabla_mlir.targets import Target, merge_flags
 from nabla_mlir.targets import target as as_target
-from nabla_mlir.toolchain import Finished, compiler_version, iree_compile, run_compiler
 
 _KEY_VERSION = 1  # of what the key and the entry consist of
 _MEMORY_ENTRIES = 64
@@ -94,8 +95,25 @@ def _remember(key: str, artifact: bytes) -> None:
 def _compile(source: bytes, arguments: list[str], timeout: float | None) -> bytes:
     result = run_compiler([*arguments, "-", "-o", "-"], source, timeout=timeout)
     if result.returncode == 0 and result.stdout:
+        if b"stablehlo.while" in source and _is_artifact(arguments):
+            _check_references(result.stdout, source, arguments)
         return result.stdout
     raise _error(result, source, arguments, timeout)
+
+
+def _is_artifact(arguments: Sequence[str]) -> bool:
+    return not any(a.startswith(("--compile-to", "--output-format")) for a in arguments)
+
+
+def _check_references(artifact: bytes, source: bytes, arguments: list[str]) -> None:
+    lost = lost_buffers(disassembled(artifact))
+    if lost:
+        raise CompileError(
+            f"compiling requires code that keeps the buffers of its loops, got a fault of IREE in {len(lost)} place(s): "
+            "a loop would use a buffer that it has given away." + _indented([line[:100] for line in lost[:2]]),
+            help="write the loop with other carries; please report it.",
+            reproducer=_save_reproducer(source, arguments, "\n".join(lost)),
+        )  # fmt: skip
 
 
 def _error(result: Finished, source: bytes, arguments: list[str], timeout: float | None) -> CompileError:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.array import Array
+from nabla_mlir.compiling.lowering import compile_lowered
 from nabla_mlir.errors import CompileError, DeployError, TargetError
-from nabla_mlir.lowering import compile_lowered
 from nabla_mlir.runtime import Executable, Function
+from nabla_mlir.runtime.array import Array
 from nabla_mlir.targets import CPU, Target
 from nabla_mlir.timing import median
 from nabla_mlir.tracing import Spec

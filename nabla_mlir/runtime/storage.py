@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nabla_mlir.errors import DeployError
-from nabla_mlir.manifest import SAVE_AGAIN, Code, Manifest
+from nabla_mlir.runtime.manifest import SAVE_AGAIN, Code, Manifest
 
 _ENDINGS = (".vmfb", ".json")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nabla_mlir.errors import DeployError, NablaError
-from nabla_mlir.treespec import TreeSpec
+from nabla_mlir.runtime.treespec import TreeSpec
 
 SCHEMA = 1
 SCHEMA_FILE = Path(__file__).with_name("manifest.schema.json")

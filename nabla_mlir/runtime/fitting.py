@@ -6,9 +6,9 @@ import platform
 import re
 from typing import Any
 
-from nabla_mlir.devices import VulkanDevice, cpu_features, cuda_devices, vulkan_devices
 from nabla_mlir.errors import DeployError
-from nabla_mlir.manifest import Code, Manifest
+from nabla_mlir.runtime.devices import VulkanDevice, cpu_features, cuda_devices, vulkan_devices
+from nabla_mlir.runtime.manifest import Code, Manifest
 
 # Other names of an architecture, as systems and LLVM give them.
 _SAME = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64", "armv7l": "armv7", "armv7a": "armv7"}

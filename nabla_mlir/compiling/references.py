@@ -1,0 +1,89 @@
+"""Buffers that IREE's bytecode gives away before it uses them: a check of what the compiler makes of loops.
+
+Where a branch passes one reference for several arguments, the compiler of IREE 3.13 lets the last of them take it away,
+also if an earlier one has the same register and is left with nothing: https://github.com/iree-org/iree/issues/24753.
+The call then fails, with "indirect buffer reference slot 0 is out range". Two carries that an iteration makes at once
+lie in one buffer, and which registers they get is chance, so that no form of a loop avoids it. The disassembly says
+exactly whether it happened.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_REGISTERS = 256  # more than a function has; all count as given where it starts
+_FENCES = slice(2, 4)  # the operands of an operation of a queue that it waits for and signals
+
+Block = list[tuple[str, str, str]]  # (results, operation, operands) of each instruction
+
+
+def lost_buffers(disassembly: str) -> list[str]:
+    """The instructions that use a buffer that an earlier one has taken away, in the text of `iree-dump-module`.
+
+    Example:
+      >>> lost_buffers('''^bb0:
+      ...   %r1 = vm.call @hal.device.queue.alloca(%r0, %i0, %r2, %r3)
+      ...   vm.br ^bb1(%R1->%r4)
+      ... ^bb1:
+      ...   vm.call @hal.buffer.load(%r1)''')
+      ['vm.call @hal.buffer.load(%r1)']
+    """
+    return [line for function in _functions(disassembly) for line in _lost_in(function)]
+
+
+def _functions(text: str) -> Iterator[dict[str, Block]]:
+    blocks: dict[str, Block] = {}
+    for line in text.splitlines():
+        if label := re.match(r"\s*\^(bb\d+):", line):
+            if label[1] == "bb0" and blocks:
+                yield blocks
+                blocks = {}
+            block = blocks.setdefault(label[1], [])
+        elif blocks and (parts := re.match(r"\s+(?:(.*?) = )?(vm\.\S+)(.*)", line)):
+            block.append((parts[1] or "", parts[2], parts[3]))
+    if blocks:
+        yield blocks
+
+
+def _lost_in(blocks: dict[str, Block]) -> list[str]:
+    """Which registers hold a reference, forwards through the blocks until nothing changes."""
+    held = {"bb0": set(range(_REGISTERS))}
+    work, lost = ["bb0"], {}
+    while work:
+        label = work.pop()
+        now = set(held[label])
+        for number, (results, operation, operands) in enumerate(blocks[label]):
+            inner = re.sub(r"\^bb\d+\([^)]*\)", "", operands)
+            if operation == "vm.discard.refs":
+                now -= {int(r) for r in re.findall(r"%r(\d+)", inner)}
+            elif any(r not in now for r in _buffers(inner)):
+                lost[label, number] = f"{f'{results} = ' if results else ''}{operation}{operands}"
+            now -= {int(r) for r in re.findall(r"%R(\d+)", inner)}
+            now |= {int(r) for r in re.findall(r"%r(\d+)", results)}
+            for target, moves in re.findall(r"\^(bb\d+)\(([^)]*)\)", operands):
+                after = _moved(now, moves)
+                known = held.get(target)
+                if known is None or not known <= after:
+                    held[target] = after if known is None else known & after
+                    work.append(target)
+    return list(lost.values())
+
+
+def _moved(held: set[int], moves: str) -> set[int]:
+    after = set(held)
+    for how, source, target in re.findall(r"%([rR])(\d+)->%r(\d+)", moves):
+        (after.add if int(source) in after else after.discard)(int(target))
+        if how == "R":
+            after.discard(int(source))
+    return after
+
+
+def _buffers(operands: str) -> Iterator[int]:
+    """The registers of references that an instruction needs; not those of fences, of which none means no wait."""
+    if "@hal.fence." in operands:
+        return
+    inner = operands[operands.find("(") + 1 :].split(", ")
+    if "@hal.device.queue." in operands:
+        del inner[_FENCES]
+    yield from (int(r) for operand in inner for r in re.findall(r"%[rR](\d+)", operand))

@@ -1,0 +1,15 @@
+"""Running artifacts: load a .vmfb, call its functions on arrays. Needs only NumPy and IREE's runtime.
+
+    module = load("hvp.vmfb")
+    print(module)
+    y = module.hvp(params, v, data)
+
+`Module` checks and flattens what a user passes, by the manifest. `Executable` below it takes flat lists of arrays.
+"""
+
+from nabla_mlir.runtime.array import Array, Device, device, pooled
+from nabla_mlir.runtime.executable import Executable, Function
+from nabla_mlir.runtime.module import Module, load
+from nabla_mlir.runtime.storage import save_artifact
+
+__all__ = ["Array", "Device", "Executable", "Function", "Module", "device", "load", "pooled", "save_artifact"]

@@ -1,0 +1,205 @@
+"""Compiled modules in memory: an `Executable` runs the functions of a .vmfb on flat lists of arrays."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmModule, VmVariantList, create_hal_module
+
+from nabla_mlir.errors import DeployError
+from nabla_mlir.runtime.array import Array, Device, Shape, device, reason
+from nabla_mlir.runtime.timeline import Point, Timeline, wait_for_others
+from nabla_mlir.runtime.transfer import check_storage, fill, memory_of
+
+Types = Sequence[tuple[Shape, np.dtype]]
+
+
+@functools.cache
+def _instance() -> VmInstance:
+    return VmInstance()
+
+
+class Function:
+    """A function of an executable: takes a flat sequence of arrays, returns a list of `Array`.
+
+    One that was compiled for asynchronous calls returns before they are done; the calls have a timeline then.
+    """
+
+    __slots__ = ("_context", "_lock", "_timeline", "_vm", "device", "name")
+
+    def __init__(
+        self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock, device: Device,
+        timeline: Timeline | None,
+    ):  # fmt: skip
+        self.name, self._vm, self._context, self._lock, self.device = name, vm, context, lock, device
+        self._timeline = timeline
+
+    def __call__(
+        self, arguments: Sequence[Array | np.ndarray], storage: int = 0, types: Types | None = None
+    ) -> list[Array]:
+        """Calls the function; the last `storage` of the arguments are memory that it writes its results to.
+
+        Args:
+          arguments: the arrays.
+          storage: how many of them are memory.
+          types: the shape and the dtype of each result, where they are known: asking for them takes time.
+
+        Raises:
+          DeployError: the module refuses the arguments (their number, a shape or a dtype), or fails; or the memory for
+            results cannot be written, or is also that of an argument or of another result.
+        """
+        where, timeline = self.device, self._timeline
+        after: list[Point] = []
+        pending: Point | None = None
+        inputs, outputs = VmVariantList(len(arguments)), VmVariantList(4)
+        memory: list[Array] = []
+        if storage:
+            targets, arguments = arguments[len(arguments) - storage :], arguments[: len(arguments) - storage]
+            check_storage(self.name, targets, arguments, where)
+            memory = [memory_of(target, where) for target in targets]
+            wait_for_others(timeline)
+            after += timeline.unfinished() if timeline is not None else ()
+        for argument in arguments:
+            if type(argument) is not Array:
+                argument = Array.from_numpy(argument, where)
+            elif argument.device is not where and not (argument.device.is_host and where.is_host):
+                argument = argument.to(where)
+            if argument.pending is not None:
+                if argument.pending.timeline is timeline:
+                    after.append(argument.pending)
+                else:
+                    argument.block_until_ready()
+            inputs.push_ref(argument._view)
+        for array in memory:
+            inputs.push_ref(array.to_write())
+        try:
+            with self._lock:
+                if timeline is None:
+                    self._context.invoke(self._vm, inputs, outputs)
+                else:
+                    pending = timeline.push_fences(inputs, after)
+                    self._context.invoke(self._vm, inputs, outputs)
+                    timeline.began(pending)
+        except (ValueError, RuntimeError, IndexError) as error:
+            raise DeployError(
+                f"{self.name} requires the arguments it was compiled for, got: {reason(error)}."
+            ) from None
+        count, version = len(outputs), None
+        # A function of state says behind its results how often the state had been written.
+        if types is None or count > len(types):
+            last = outputs.get_variant(count - 1) if count else None
+            if type(last) is int:
+                count, version = count - 1, last
+        if storage:
+            return [fill(target, array, version, pending) for target, array in zip(targets, memory, strict=True)]
+        get = outputs.get_as_object
+        if types is None:
+            return [Array(get(i, HalBufferView), where, version, pending=pending) for i in range(count)]
+        return [Array(get(i, HalBufferView), where, version, False, type, pending) for i, type in enumerate(types)]
+
+    @property
+    def declaration(self) -> str:
+        """The function's signature in MLIR's words, where the module has it."""
+        return self._vm.reflection.get("iree.abi.declaration", self.name)
+
+    def __repr__(self) -> str:
+        return f"<function {self.declaration} on {self.device.driver}>"
+
+
+class Executable:
+    """A compiled module in a context of its own, which holds the module's state (its global variables).
+
+    Threads: any number may call. IREE asks that the calls into one context do not overlap, so a lock puts them in a
+    row, during which Python's global lock is free. For calls side by side give each thread a `clone()`; it shares the
+    code and has its own state.
+    """
+
+    def __init__(self, module: VmModule, driver: str | Device):
+        self.device = device(driver)
+        self._module = module
+        self._lock = threading.Lock()
+        self._timeline: Timeline | None = None
+        self._functions: dict[str, Function] = {}
+        try:
+            hal = create_hal_module(_instance(), self.device.hal)
+            self._context = VmContext(_instance(), modules=[hal, module])
+        except (ValueError, RuntimeError, IndexError) as error:
+            raise DeployError(
+                f"loading requires a module compiled for the driver {self.driver}, got: {reason(error)}.",
+                help="load it with the driver of its target (cpu: local-sync or local-task, vulkan, cuda).",
+            ) from None
+
+    @staticmethod
+    def load(source: bytes | str | os.PathLike[str], driver: str | Device | None = None) -> Executable:
+        """Loads a .vmfb from bytes or from a file.
+
+        Args:
+          source: the content or the path.
+          driver: local-sync, local-task, vulkan or cuda, or a device; None is local-sync.
+
+        Raises:
+          DeployError: the content is damaged, or does not fit the driver or this machine.
+        """
+        if not isinstance(source, bytes):
+            path = Path(source)
+            if not path.exists():
+                raise DeployError(
+                    f"load requires an artifact, got {path}, which does not exist.", help="check the path."
+                )
+            source = path.read_bytes()
+        try:
+            module = VmModule.copy_buffer(_instance(), source)
+        except (ValueError, RuntimeError) as error:
+            raise DeployError(
+                f"loading requires a complete .vmfb file, got {len(source)} bytes: {reason(error)}.",
+                help="the file is truncated or damaged, or another version of IREE wrote it: compile it again.",
+            ) from None
+        return Executable(module, driver or "local-sync")
+
+    @property
+    def driver(self) -> str:
+        """The driver it runs on."""
+        return self.device.driver
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The names of the functions it offers."""
+        return tuple(name for name in self._module.function_names if not name.startswith("__"))
+
+    def function(self, name: str) -> Function:
+        """The function of that name.
+
+        Raises:
+          DeployError: there is none; the message lists those that exist.
+        """
+        if name not in self._functions:
+            vm = self._module.lookup_function(name)
+            if vm is None:
+                raise DeployError(f"function requires one of {', '.join(self.functions) or 'none'}, got {name!r}.")
+            fenced = vm.reflection.get("iree.abi.model") == "coarse-fences"
+            if fenced and self._timeline is None:
+                self._timeline = Timeline(self.device.hal)
+            timeline = self._timeline if fenced else None
+            self._functions[name] = Function(name, vm, self._context, self._lock, self.device, timeline)
+        return self._functions[name]
+
+    def wait(self) -> None:
+        """Returns when all calls so far have ended.
+
+        Raises:
+          DeployError: one of them failed on the device.
+        """
+        if self._timeline is not None:
+            self._timeline.wait()
+
+    def clone(self) -> Executable:
+        """The same code with fresh state and a lock of its own, on the same device."""
+        return Executable(self._module, self.device)
+
+    def __repr__(self) -> str:
+        return f"<Executable {', '.join(self.functions)} on {self.driver}>"

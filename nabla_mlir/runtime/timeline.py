@@ -1,0 +1,85 @@
+"""Calls that return before they are done: when each has ended. Needs only IREE's runtime.
+
+A call waits, on the device, for those that compute its arguments, and where it writes the caller's memory for all before
+it; IREE keeps those in their order that use the state of a module. Between executables the host waits.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+
+from iree.runtime import HalDevice, HalFence, HalSemaphore, VmVariantList
+
+from nabla_mlir.errors import DeployError
+
+_MANY = 16  # calls of which a timeline forgets those that have ended
+
+
+class Point:
+    """The end of a call."""
+
+    __slots__ = ("semaphore", "timeline")
+
+    def __init__(self, timeline: Timeline, semaphore: HalSemaphore):
+        self.timeline, self.semaphore = timeline, semaphore
+
+    def is_reached(self) -> bool:
+        """Whether the call has ended."""
+        return self.semaphore.query() >= 1
+
+    def wait(self) -> None:
+        """Returns when the call has ended.
+
+        Raises:
+          DeployError: it failed on the device.
+        """
+        try:
+            self.semaphore.wait(1)  # not through a fence: that takes 8 ms
+        except (RuntimeError, ValueError) as error:
+            raise DeployError(f"a call failed on the device after it had returned: {error}.",
+                              help="load the module again; its state is lost.") from None  # fmt: skip
+
+
+class Timeline:
+    """The calls into one executable that may not have ended."""
+
+    def __init__(self, device: HalDevice):
+        self._device = device
+        self._open: list[Point] = []
+        _TIMELINES.add(self)
+
+    def push_fences(self, inputs: VmVariantList, after: Sequence[Point]) -> Point:
+        """Adds to the arguments of a call what it waits for, and what it signals; returns its end."""
+        before = HalFence(len(after))
+        for point in after:
+            before.insert(point.semaphore, 1)
+        end = Point(self, self._device.create_semaphore(0))
+        inputs.push_ref(before)
+        inputs.push_ref(HalFence.create_at(end.semaphore, 1))
+        return end
+
+    def began(self, call: Point) -> None:
+        """The call was accepted."""
+        if len(self._open) >= _MANY:
+            self._open = self.unfinished()
+        self._open.append(call)
+
+    def unfinished(self) -> list[Point]:
+        """The ends of the calls that run."""
+        return [point for point in self._open if not point.is_reached()]
+
+    def wait(self) -> None:
+        """Returns when all calls have ended."""
+        while self._open:
+            self._open.pop().wait()
+
+
+_TIMELINES: weakref.WeakSet[Timeline] = weakref.WeakSet()
+
+
+def wait_for_others(timeline: Timeline | None) -> None:
+    """Returns when the calls of all timelines but this one have ended: they may read what is to be written now."""
+    for other in list(_TIMELINES):
+        if other is not timeline:
+            other.wait()

@@ -1,0 +1,142 @@
+"""Buffers that loops update in place: each is written only where nothing else needs it any more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import made_by, nested
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.legalize.aliasing import computed, is_constant, updated
+
+TOPOLOGY = (
+    "#hal.device.topology<links = [(@__device_0 -> @__device_0 = {unified_memory = true, transparent_access = true})]>"
+)
+_VIEWS = ("stablehlo.reshape", "stablehlo.optimization_barrier", "stablehlo.bitcast_convert")
+_CHOICES = ("stablehlo.if", "stablehlo.case")
+_ENDS = ("stablehlo.return", "func.return")
+
+Edge = tuple[ir.Operation, int]  # an operand that is written to, or handed over to be written to
+
+
+@register
+@dataclass(frozen=True)
+class UpdateInPlacePass(Pass):
+    """Let loops update their carries in place, and copy what they do not own; the last pass before IREE.
+
+    IREE 3.13 loses sight of the device that the arguments of a loop's body are on, and copies each of them in every
+    iteration to the device where it is already: a row that is written costs as much as the whole array. Told that the
+    device reaches its own memory, it leaves these copies out. They were also what kept it from writing to an array that
+    is still needed: outside of the loop, as another carry, or in the next iteration of a loop around. (An array from
+    outside of a loop that is updated in it was written to with them as well: a wrong number, silently.)
+
+    A loop owns what it starts with if that is computed for it alone, and an iteration what it returns if that is
+    returned once. An operation owns what is computed in its own block, and IREE sees to the other uses there. Two
+    carries never start as one value: of a buffer that is handed over twice IREE may keep none (nabla_mlir/compiling/references.py).
+    Example: tests/filecheck/passes/update_in_place.mlir
+    """
+
+    name: ClassVar = "nabla-update-in-place"
+
+    def run(self, module: ir.Operation) -> None:
+        work: list[Edge] = [(op, i) for op in nested(module) for i in updated(op)]
+        seen: set[ir.Value] = set()
+        copies = 0
+        while work:
+            op, i = work.pop()
+            value = op.operands[i]
+            if not _is_owned(op, i):
+                copies += 1
+                with ir.InsertionPoint(op), op.location:
+                    op.operands[i] = computed(value, -copies)  # legalisation numbers its copies upwards from 0
+            elif value not in seen:
+                seen.add(value)
+                work += _sources(value)
+        loops = [op for op in nested(module) if op.name == "stablehlo.while"]
+        for op, i in (edge for loop in loops for edge in _repeated(loop)):
+            copies += 1
+            with ir.InsertionPoint(op), op.location:
+                op.operands[i] = computed(op.operands[i], -copies)
+        if loops:
+            module.attributes["stream.topology"] = ir.Attribute.parse(TOPOLOGY, module.context)
+
+
+def _is_owned(op: ir.Operation, i: int) -> bool:
+    """Whether the buffer of an operand may be written to by `op`, or by what `op` hands it over to."""
+    root = _root(op.operands[i])
+    maker = made_by(root)
+    if (root.owner if maker is None else maker.block) != op.block:
+        return False
+    hands_over = op.name == "stablehlo.while" or op.name in _ENDS
+    if maker is not None and (maker.name in _CHOICES or (hands_over and is_constant(root))):
+        return False
+    others = [u for u in _uses(root) if (u.owner.operation, u.operand_number) != (op, i)]
+    if op.name == "stablehlo.while":
+        return not others and (maker is not None or root.owner.owner.name == "stablehlo.while")
+    if not hands_over and maker is not None and maker.name != "stablehlo.while":
+        return True
+    return all(u.owner.operation.block == op.block and _is_plain(u.owner.operation) for u in others)
+
+
+def _repeated(loop: ir.Operation) -> list[Edge]:
+    """The carries that start as the same value as one before them, or become it; not integers that the host may hold."""
+    edges = []
+    for op in (loop, _end(loop)):
+        met: set[ir.Value] = set()
+        for i, value in enumerate(op.operands):
+            root, (shape, dtype) = _root(value), shape_and_dtype(value.type)
+            if not shape and dtype.kind in "iub":
+                continue
+            if root in met:
+                edges.append((op, i))
+            elif not is_constant(root):
+                met.add(root)
+    return edges
+
+
+def _is_plain(op: ir.Operation) -> bool:
+    return op.name not in _ENDS and not len(op.regions)
+
+
+def _root(value: ir.Value) -> ir.Value:
+    """What a value is a view of."""
+    maker = made_by(value)
+    while maker is not None and maker.name in _VIEWS:
+        value = maker.operands[list(maker.results).index(value)]
+        maker = made_by(value)
+    return value
+
+
+def _uses(root: ir.Value) -> list[ir.OpOperand]:
+    """The uses of a value and of its views."""
+    found, work = [], [root]
+    while work:
+        for use in work.pop().uses:
+            user = use.owner.operation
+            if user.name in _VIEWS:
+                work.append(user.results[use.operand_number])
+            else:
+                found.append(use)
+    return found
+
+
+def _sources(value: ir.Value) -> list[Edge]:
+    """What is handed over to be this value: at the start of a loop, and to each of its iterations."""
+    root = _root(value)
+    maker = made_by(root)
+    if maker is None:
+        loop, carries = root.owner.owner.operation, root.owner.arguments
+    else:
+        loop, carries = maker, maker.results
+    if loop.name != "stablehlo.while":
+        return []
+    i = list(carries).index(root)
+    return [(loop, i), (_end(loop), i)]
+
+
+def _end(loop: ir.Operation) -> ir.Operation:
+    operations = loop.regions[1].blocks[0].operations
+    return operations[len(operations) - 1].operation
