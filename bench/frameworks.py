@@ -24,7 +24,7 @@ class Built:
     calls: dict[str, dict[str, Callable[[], Any]]]
     seconds: dict[str, float]
     size: Size | None
-    chosen: str = ""
+    chosen: dict[str, str] = field(default_factory=dict)
     results: dict[str, np.ndarray] = field(default_factory=dict)
 
 
@@ -82,8 +82,9 @@ def build_nabla(workload: Workload, args: tuple[Any, ...], v: Any, path: Path) -
         calls["gradient"][driver] = lambda m=module, x=x, rest=rest: m.gradient(x, *rest)
         calls["hvp"][driver] = lambda m=module, x=x, t=direction, rest=rest: m.hvp(x, t, *rest)
     seconds = {"trace": tracing - start, "passes": passes - tracing, "compile": end - passes, "total": end - start}
-    built = Built(calls, seconds, size_of(alone.mlir()), runtime.load(path).driver)
-    built.results = {name: flat(calls[name][built.chosen]()) for name in FUNCTIONS}
+    module = runtime.load(path)
+    built = Built(calls, seconds, size_of(alone.mlir()), {name: module.driver_of(name) for name in FUNCTIONS})
+    built.results = {name: flat(calls[name][built.chosen[name]]()) for name in FUNCTIONS}
     return built
 
 
@@ -152,7 +153,7 @@ def _build_jax(workload: Workload, args: tuple[Any, ...], v: Any, path: Path) ->
         calls[name] = {"jax": lambda c=compiled, inputs=inputs: jax.block_until_ready(c(*inputs))}
     text = lowerings["hvp"].as_text()
     path.with_suffix(".jax.mlir").write_text(text)
-    built = Built(calls, seconds, size_of(text), "jax")
+    built = Built(calls, seconds, size_of(text))
     built.results = {name: flat(calls[name]["jax"]()) for name in FUNCTIONS}
     return built
 

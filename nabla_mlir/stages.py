@@ -251,27 +251,37 @@ class Compiled(_Stage):
     trials: tuple[Any, ...] = ()
 
     @functools.cached_property
-    def _executable(self) -> Any:
+    def _executables(self) -> dict[str, Any]:
+        """By the name of the entry point that it runs."""
         from nabla_mlir.runtime import Executable, pooled
         from nabla_mlir.runtime.fitting import check_fit
+        from nabla_mlir.runtime.module import split_by_driver
 
         check_fit(self.target.to_json())
-        return Executable.load(self.vmfb, pooled(self.driver))
+        executable = Executable.load(self.vmfb, pooled(self.driver))
+        others = split_by_driver(self._manifest, self._manifest.code[0], executable)
+        return dict.fromkeys((e.name for e in self.entries), executable) | others
+
+    @functools.cached_property
+    def _manifest(self) -> Any:
+        from nabla_mlir.compiling.artifact import manifest_of
+
+        return manifest_of(self)
 
     @functools.cached_property
     def driver(self) -> str:
-        """The runtime driver that suits the module: the synchronous one for little work, threads for much."""
-        from nabla_mlir.compiling.artifact import manifest_of
+        """The runtime driver that suits the module: the synchronous one for little work, threads for much.
 
-        manifest = manifest_of(self)
-        return manifest.best_driver(manifest.code[0])
+        Where entry points share no state, each runs on the one that suits it; this is that of the longest.
+        """
+        return str(self._manifest.best_driver(self._manifest.code[0]))
 
     def entry(self, name: str) -> Callable[..., Any]:
         """An entry point as a Python function of pytrees."""
         known = {e.name: e for e in self.entries}
         if name not in known:
             raise TraceError(f"an entry point requires a name among {sorted(known)}, got {name!r}.", where=user_frame())
-        entry, function = known[name], self._executable.function(name)
+        entry, function = known[name], self._executables[name].function(name)
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return pytree.unflatten(entry.out_spec, function(entry.flatten(args, kwargs), entry.storage))

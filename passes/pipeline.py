@@ -39,8 +39,7 @@ from nabla_mlir.passes.base import PASSES, Pass
 
 MODULES = (
     canonicalize_batch, dce, expand, explain_batch, hoist_products, inline_calls, inline_rules, jvp, legalize_for_iree, normalize,
-    remove_stop_gradient, schedule, simplify, split, stack_products, transform, update_in_place, verify,
-    vjp, vmap,
+    remove_stop_gradient, schedule, simplify, split, stack_products, transform, update_in_place, verify, vjp, vmap,
 )  # fmt: skip
 
 # Everything but what ends differentiation: for modules that are called from others.

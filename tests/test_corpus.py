@@ -15,8 +15,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-
-from nabla_mlir.runtime.devices import vulkan_devices
+from vulkan import need_vulkan
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.slow
@@ -52,7 +51,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_every_step_passes(harness: Path, tmp_path: Path, adapter: str, arguments: list[str], steps: int) -> None:
     if "Vulkan" in adapter:
-        _need_vulkan()
+        need_vulkan()
     out = tmp_path / "results.json"
     command = [sys.executable, str(harness), f"--adapter={ROOT / 'tests' / adapter}", "--jobs=2"]
     done = subprocess.run([*command, f"--out={out}", *arguments], cwd=tmp_path, capture_output=True, text=True)
@@ -60,10 +59,3 @@ def test_every_step_passes(harness: Path, tmp_path: Path, adapter: str, argument
     passed = [step["ok"] for case in results.values() for step in case.values()]
     assert all(passed), done.stdout[-6000:]
     assert len(passed) >= steps, done.stdout[-2000:] + done.stderr[-2000:]
-
-
-def _need_vulkan() -> None:
-    try:
-        vulkan_devices()
-    except OSError as error:
-        pytest.skip(f"no Vulkan device: {error}")

@@ -99,6 +99,7 @@ def manifest_of(*compiled: Compiled, live: bool = False) -> Manifest:
         tuple(Code(c.target.to_json(), c.tuned_driver, trials=tuple(map(asdict, c.trials))) for c in compiled),
         iree=compiler_version(),
         nabla_mlir=metadata.version("nabla-mlir"),
+        state=any(op.operation.name == "util.global" for op in first.module.body.operations),
     )
 
 

@@ -199,7 +199,11 @@ class Executable:
 
     def clone(self) -> Executable:
         """The same code with fresh state and a lock of its own, on the same device."""
-        return Executable(self._module, self.device)
+        return self.on(self.device)
+
+    def on(self, driver: str | Device) -> Executable:
+        """The same code with fresh state on another device that can run it."""
+        return Executable(self._module, driver)
 
     def __repr__(self) -> str:
         return f"<Executable {', '.join(self.functions)} on {self.driver}>"

@@ -150,6 +150,7 @@ class Manifest:
       nabla_mlir: the version of this package that wrote it.
       stablehlo: the SHA-256 of the .mlirbc; "" if there is none.
       iree_range: versions of the runtime that can run it, the second excluded.
+      state: whether its functions may share a state, so that they must run in one context.
       schema: the version of this file's form.
     """
 
@@ -159,6 +160,7 @@ class Manifest:
     nabla_mlir: str = ""
     stablehlo: str = ""
     iree_range: tuple[str, str] = IREE_RANGE
+    state: bool = True
     schema: int = field(default=SCHEMA)
 
     def best_driver(self, code: Code) -> str:
@@ -173,7 +175,13 @@ class Manifest:
         if code.target.get("asynchronous"):
             return "local-task"
         longest = max((e.estimate for e in self.entry_points), key=lambda e: e.shared + e.serial, default=Estimate())
-        return "local-task" if longest.gain(os.cpu_count() or 1) > 0 else "local-sync"
+        return _driver_for(longest)
+
+    def driver_of(self, code: Code, entry: EntryPoint) -> str:
+        """The driver for one entry point: a CPU's own choice for each, where they share no state."""
+        target = code.target
+        shared = self.state or code.driver or target.get("name") != "cpu" or target.get("asynchronous")
+        return self.best_driver(code) if shared else _driver_for(entry.estimate)
 
     def to_json(self) -> str:
         """The text of the file."""
@@ -189,7 +197,7 @@ class Manifest:
             for e in self.entry_points
         ]
         head = {"schema": self.schema, "nabla_mlir": self.nabla_mlir, "iree": self.iree}
-        head |= {"iree_range": list(self.iree_range), "stablehlo": self.stablehlo}
+        head |= {"iree_range": list(self.iree_range), "stablehlo": self.stablehlo, "state": self.state}
         return _dumps(head | {"code": [asdict(c) for c in self.code], "entry_points": entries}) + "\n"
 
     @staticmethod
@@ -219,11 +227,16 @@ class Manifest:
                 nabla_mlir=data["nabla_mlir"],
                 stablehlo=data["stablehlo"],
                 iree_range=(data["iree_range"][0], data["iree_range"][1]),
+                state=data.get("state", True),
                 schema=schema,
             )
         except (KeyError, TypeError, IndexError, NablaError) as error:
             message = f"{where} requires the fields of schema {SCHEMA}, got {type(error).__name__}: {error}."
             raise DeployError(message, help=SAVE_AGAIN) from None
+
+
+def _driver_for(estimate: Estimate) -> str:
+    return "local-task" if estimate.gain(os.cpu_count() or 1) > 0 else "local-sync"
 
 
 def _argument_json(argument: Argument) -> dict[str, Any]:

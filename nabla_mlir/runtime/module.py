@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,9 +28,14 @@ class Module:
       module["hvp"](params=params, v=v, data=data)
     """
 
-    def __init__(self, executable: Executable, manifest: Manifest, code: Code, stablehlo: Callable[[], bytes]):
+    def __init__(
+        self, executable: Executable, manifest: Manifest, code: Code, stablehlo: Callable[[], bytes],
+        others: Mapping[str, Executable] | None = None,
+    ):  # fmt: skip
+        """With `others`, which run some of the entry points on other drivers, by the name of the entry point."""
         self.executable, self.manifest, self.code, self._stablehlo = executable, manifest, code, stablehlo
-        self._entries = {e.name: _Entry(e, executable.function(e.function or e.name)) for e in manifest.entry_points}
+        self._others = dict(others or {})
+        self._entries = {e.name: self._entry(e) for e in manifest.entry_points}
         # An attribute of its own is found sooner than through `__getattr__`.
         self.__dict__.update({name: entry for name, entry in self._entries.items() if not hasattr(Module, name)})
 
@@ -39,14 +44,24 @@ class Module:
         """What each entry point takes and returns, by name."""
         return {e.name: e for e in self.manifest.entry_points}
 
+    def _entry(self, entry: EntryPoint) -> _Entry:
+        executable = self._others.get(entry.name, self.executable)
+        return _Entry(entry, executable.function(entry.function or entry.name))
+
     @property
     def driver(self) -> str:
-        """The driver it runs on."""
+        """The driver it runs on, or that of its longest entry points, where each runs on the one that suits it."""
         return self.executable.driver
+
+    def driver_of(self, name: str) -> str:
+        """The driver that an entry point runs on."""
+        return self._others.get(name, self.executable).driver
 
     def clone(self) -> Module:
         """The same code with fresh state: one for each thread lets them run side by side."""
-        return Module(self.executable.clone(), self.manifest, self.code, self._stablehlo)
+        made = {other.driver: other.clone() for other in self._others.values()}
+        others = {name: made[other.driver] for name, other in self._others.items()}
+        return Module(self.executable.clone(), self.manifest, self.code, self._stablehlo, others)
 
     def lower(self) -> Any:
         """The stage `Lowered` that it was compiled from: to compile it for another target, or to transform it.
@@ -186,7 +201,8 @@ def load(path: str | os.PathLike[str], driver: str | None = None, *, target: str
 
     Args:
       path: the .zip, the folder, the .json, the .vmfb of the only target, or the stem of these files.
-      driver: where to run it; None takes what the manifest states, or chooses by its estimates.
+      driver: where to run it; None takes what the manifest states, or chooses by its estimates, for each entry point
+        where they share no state.
       target: the target to take, such as "cuda", or as `nabla-mlir info` writes it, "cpu-generic".
 
     Raises:
@@ -198,7 +214,15 @@ def load(path: str | os.PathLike[str], driver: str | None = None, *, target: str
     _check_version(manifest)
     code = choose(manifest, target, driver)
     executable = Executable.load(artifact.vmfb(code), pooled(driver or manifest.best_driver(code)))
-    return Module(executable, manifest, code, artifact.stablehlo)
+    others = {} if driver else split_by_driver(manifest, code, executable)
+    return Module(executable, manifest, code, artifact.stablehlo, others)
+
+
+def split_by_driver(manifest: Manifest, code: Code, executable: Executable) -> dict[str, Executable]:
+    """For the entry points that another driver suits better than that of the executable, one on it."""
+    wanted = {e.name: manifest.driver_of(code, e) for e in manifest.entry_points}
+    made = {driver: executable.on(pooled(driver)) for driver in {*wanted.values()} - {executable.driver}}
+    return {name: made[driver] for name, driver in wanted.items() if driver in made}
 
 
 def _check_version(manifest: Manifest) -> None:

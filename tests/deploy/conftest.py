@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-from deploy_support import manifest, need_vulkan, source
+from deploy_support import manifest, source
+from vulkan import need_vulkan
 
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.runtime.storage import save_artifact

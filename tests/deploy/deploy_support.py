@@ -1,8 +1,5 @@
 """The module and the manifest that the deployment tests share."""
 
-import pytest
-
-from nabla_mlir.runtime.devices import vulkan_devices
 from nabla_mlir.runtime.manifest import Argument, Code, EntryPoint, Leaf, Manifest
 from nabla_mlir.runtime.treespec import LEAF, NONE, TreeSpec, spec_of
 
@@ -57,13 +54,6 @@ def source() -> str:
         )
     state = "util.global private mutable @state = dense<0.0> : tensor<4xf32>"
     return "module @deploy {\n" + "\n".join([state, *functions]) + "\n}\n"
-
-
-def need_vulkan():
-    try:
-        vulkan_devices()
-    except OSError as error:
-        pytest.skip(f"no Vulkan device: {error}")
 
 
 def leaf(name, *shape, dtype="float32"):

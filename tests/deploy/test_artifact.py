@@ -163,6 +163,23 @@ def test_driver_choice(artifact, monkeypatch):
     assert Manifest((small,), ()).best_driver(Code(CPU("generic", asynchronous=True).to_json())) == "local-task"
 
 
+@pytest.mark.parametrize("state", [False, True])
+def test_each_entry_point_has_its_driver_where_there_is_no_state(tmp_path, vmfb, monkeypatch, state):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    add, total, *_ = manifest(CPU()).entry_points
+    entries = (replace(add, estimate=Estimate(1e4, 1.0, 20)), replace(total, estimate=Estimate(1.0, 1.0, 2)))
+    described = replace(manifest(CPU()), entry_points=entries, state=state)
+    loaded = load(save_artifact(tmp_path / "mixed.vmfb", [vmfb], described))
+    assert loaded.manifest.state == state
+    for module in (loaded, loaded.clone()):
+        assert (module.driver, module.driver_of("add")) == ("local-task", "local-task")
+        assert module.driver_of("total") == ("local-task" if state else "local-sync")
+        assert module.add({"w": module.add({"w": ones, "b": ones}), "b": ones}).tolist() == [3, 3, 3, 3]
+        negated = module.total(np.ones(1024, np.float32)).negated
+        assert negated.device.driver == module.driver_of("total")
+        assert float(module.total(negated).total) == -1024
+
+
 def test_missing_and_damaged_files(artifact):
     text, code = artifact.with_suffix(".json"), artifact.read_bytes()
     with pytest.raises(DeployError, match="which does not exist"):

@@ -38,7 +38,7 @@ def problems(value, schema, root, where="$"):
     """What is wrong with a JSON value by the part of JSON schema that ours uses."""
     if "$ref" in schema:
         schema = schema | root["$defs"][schema["$ref"].rpartition("/")[2]]
-    kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float)}
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool}
     if "type" in schema and not isinstance(value, kinds[schema["type"]]):
         yield f"{where} is no {schema['type']}"
         return

@@ -6,7 +6,8 @@ import weakref
 import ml_dtypes
 import numpy as np
 import pytest
-from deploy_support import DTYPES, need_vulkan
+from deploy_support import DTYPES
+from vulkan import need_vulkan
 
 from nabla_mlir.errors import DeployError, DtypeError
 from nabla_mlir.runtime.array import Array, device, dtype_named

@@ -2,7 +2,8 @@ import threading
 
 import numpy as np
 import pytest
-from deploy_support import DTYPES, need_vulkan
+from deploy_support import DTYPES
+from vulkan import need_vulkan
 
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.errors import DeployError

@@ -130,7 +130,7 @@ THIRD = {
 }
 
 
-@pytest.mark.parametrize("name", THIRD)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in ("mean", "there_and_back"))) for n in THIRD])
 def test_third_order_in_all_eight_orders(name: str) -> None:
     f, g, shape = THIRD[name]
     xs = R.normal(size=(2, *shape))

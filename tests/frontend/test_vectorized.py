@@ -1,106 +1,29 @@
-"""Vectorised tensors: every operation per entry, and gradients under both readings, against one oracle.
-
-The oracle: for each index of all named axes, the plain function on the entries at that index (jax.vmap, one axis after
-the other); a gradient of the parameter kind is its sum over the axes that the argument does not carry.
-"""
+"""Vectorised tensors: every operation per entry, and gradients under both readings, against one oracle."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
-from xla import run_traced
+from vectorized_oracle import (
+    Input,
+    Ours,
+    Theirs,
+    check,
+    check_case,
+    inp,
+    oracle,
+    order_of,
+    ours,
+    value_and_gradients,
+)  # fmt: skip
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
-from nabla_mlir.errors import ShapeError, TraceError, TreeError
-from nabla_mlir.ops.linalg import cholesky, triangular_solve
-from nabla_mlir.ops.promotion import as_tensor
 
-
-class Ours:
-    """The functions of a case in this library ..."""
-
-    np, grad, hessian, hvp, jvp, vmap = jnp, nm.grad, nm.hessian, nm.hvp, nm.jvp, nm.vmap
-    cond, while_loop, fori_loop, scan = nm.cond, nm.while_loop, nm.fori_loop, nm.scan
-
-    @staticmethod
-    def cholesky(a: Any) -> Any:
-        return jnp.tril(cholesky(as_tensor((a + a.T) / 2), lower=True))
-
-    @staticmethod
-    def solve(a: Any, b: Any) -> Any:
-        params = {"left_side": True, "lower": True, "unit_diagonal": False, "transpose_a": "NO_TRANSPOSE"}
-        return triangular_solve(as_tensor(a), jnp.expand_dims(b, 1), **params)[:, 0]
-
-
-class Theirs:
-    """... and in JAX."""
-
-    np, grad, hessian, jvp, vmap = jax.numpy, jax.grad, jax.hessian, jax.jvp, jax.vmap
-    cond, while_loop, fori_loop, scan = jax.lax.cond, jax.lax.while_loop, jax.lax.fori_loop, jax.lax.scan
-
-    @staticmethod
-    def hvp(f: Any) -> Any:
-        return lambda x, v: jax.jvp(jax.grad(f), (x,), (v,))[1]
-
-    @staticmethod
-    def cholesky(a: Any) -> Any:
-        return jax.numpy.tril(jax.lax.linalg.cholesky(a))
-
-    @staticmethod
-    def solve(a: Any, b: Any) -> Any:
-        return jax.lax.linalg.triangular_solve(a, b[:, None], left_side=True, lower=True)[:, 0]
-
-
-@dataclass(frozen=True)
-class Input:
-    """The names of the leading axes of an array, in order."""
-
-    axes: str
-    array: np.ndarray
-
-
-def inp(axes: str, values: Any) -> Input:
-    return Input(axes, np.asarray(values, np.float64))
-
-
-def order_of(inputs: Sequence[Input]) -> str:
-    return "".join(dict.fromkeys("".join(i.axes for i in inputs)))
-
-
-def oracle(f: Callable[..., Any], inputs: Sequence[Input]) -> Any:
-    """``f`` at each index of all axes."""
-    mapped = f
-    for name in reversed(order_of(inputs)):
-        places = tuple(0 if name in i.axes else None for i in inputs)
-        mapped = jax.vmap(mapped, places)
-    axes = order_of(inputs)
-    arrays = [np.moveaxis(i.array, range(len(i.axes)), [sorted(i.axes, key=axes.index).index(a) for a in i.axes])
-              for i in inputs]  # fmt: skip
-    return mapped(*map(jax.numpy.asarray, arrays))
-
-
-def check(got: Any, want: Any, axes: str, bound: float = 1e-9) -> None:
-    flat = jax.tree.leaves(got, is_leaf=lambda x: isinstance(x, nm.VectorizedArray))
-    for one, other in zip(flat, jax.tree.leaves(want), strict=True):
-        assert "".join(getattr(one, "vectorized_axes", {})) == axes
-        np.testing.assert_allclose(nm.devectorize(one), other, rtol=bound, atol=bound / 1000)
-
-
-def ours(f: Callable[..., Any], inputs: Sequence[Input], *, legalize: bool = False) -> Any:
-    def run(*arrays: Any) -> Any:
-        return f(*(nm.vectorize(x, list(i.axes)) if i.axes else x for x, i in zip(arrays, inputs, strict=True)))
-
-    return run_traced(run, [i.array for i in inputs], legalize=legalize)
-
-
-Case = tuple[Callable[..., Any], list[Input]]
 R = np.random.default_rng(0)
 N = 3
 SPD = [[[4, 2], [2, 5]], [[9, 3], [3, 5]], [[16, 4], [4, 8]]]
@@ -181,44 +104,6 @@ GRADIENTS: dict[str, tuple[Callable[..., Any], list[Input], int]] = {
         lambda m, x, y: (m.grad(lambda z: (z**3 * y).sum())(x) ** 2).sum(),
         [inp("a", R.random((2, 3))), inp("b", [1, -1, 2])], 2),
 }  # fmt: skip
-
-
-def plain_gradient(f: Any, count: int) -> Any:
-    return jax.grad(lambda *a: f(Theirs, *a), tuple(range(count)))
-
-
-def summed(union: Any, axes: str, own: str) -> Any:
-    """The gradient of the parameter kind from that of the union kind: summed over the axes that are not its own."""
-    total = np.sum(union, axis=tuple(i for i, a in enumerate(axes) if a not in own))
-    kept = [a for a in axes if a in own]
-    return np.moveaxis(total, range(len(kept)), [own.index(a) for a in kept])
-
-
-KINDS = ("union", "parameter")
-
-
-def value_and_gradients(f: Any, count: int) -> Callable[..., Any]:
-    """The value, and the gradient of each kind, of a case."""
-
-    def run(*xs: Any) -> Any:
-        def of(*targets: Any) -> Any:
-            return f(Ours, *targets, *xs[count:])
-
-        targets = tuple(range(count))
-        return f(Ours, *xs), [nm.grad(of, targets, vectorized=k)(*xs[:count]) for k in KINDS if count]
-
-    return run
-
-
-def check_case(f: Any, inputs: Sequence[Input], count: int, found: Any, bound: float = 1e-9) -> None:
-    """What `value_and_gradients` found, against the oracle."""
-    axes, (value, gradients) = order_of(inputs), found
-    check(value, oracle(lambda *xs: f(Theirs, *xs), inputs), axes, bound)
-    if count:
-        want = oracle(plain_gradient(f, count), inputs)
-        check(gradients[0], want, axes, bound)
-        for one, other, given in zip(gradients[1], want, inputs, strict=False):
-            check(one, summed(other, axes, given.axes), given.axes, bound)
 
 
 # The gradients that cases.md gives, of the union kind and of the parameter kind; None where it gives none.
@@ -354,133 +239,6 @@ def test_factorisations_per_entry(name: str) -> None:
     check(gradient, oracle(jax.grad(lambda a: (LAPACK[name](a) ** 2).sum()), [given]), "b")
 
 
-# ---------------------------------------------------------------- axes taken apart
-
-
-def test_the_same_name_changes_its_meaning() -> None:
-    # Case S1. Nx keeps the name on an axis of the entry and gives it away again; here that axis is the one in its place.
-    for size in (3, 1):
-        x = inp("x", np.arange(1.0, size + 1)[:, None])
-
-        def f(x: Any, size: int = size) -> Any:
-            again = nm.vectorize(nm.devectorize(x).reshape(1, size, 1), {"x": 1})
-            assert (again.vectorized_axes, again.shape) == ({"x": 1}, (size, 1))
-            return (again**2).sum()
-
-        for kind in KINDS:
-            check(ours(nm.grad(f, vectorized=kind), [x]), 2 * x.array, "x")
-
-
-# Functions of a tensor over a and b that give axes another name, order or size, and return the whole; the same in JAX.
-REGROUPED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "names kept": (lambda x: nm.vectorize(nm.devectorize(x), list(x.vectorized_axes)), lambda x: x),
-    "names exchanged": (lambda x: nm.vectorize(nm.devectorize(x), ["b", "a"]), lambda x: x),
-    "order exchanged": (
-        lambda x: nm.vectorize(jnp.swapaxes(nm.devectorize(x), 0, 1), ["b", "a"]), lambda x: x.swapaxes(0, 1)),
-    "one name kept": (lambda x: nm.vectorize(nm.devectorize(x), "a"), lambda x: x),
-    "one axis moved into the entry": (
-        lambda x: nm.vectorize(jnp.moveaxis(nm.devectorize(x), 0, -1), "b"), lambda x: jax.numpy.moveaxis(x, 0, -1)),
-    "collapsed": (lambda x: nm.revectorize(x, {"ab": -1}, x.shape), lambda x: x.reshape(-1, x.shape[-1])),
-    "expanded": (lambda x: nm.revectorize(x, {"a": 1, "b": -1, "c": 1}, x.shape), lambda x: x.reshape(1, -1, 1, x.shape[-1])),
-    "aligned": (
-        lambda x: nm.reshape_vectors([nm.vectorize(np.ones(1), "c"), x], align_ranks=True)[1], lambda x: x[None]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("sizes", [(2, 4), (3, 3), (1, 2), (1, 1)], ids=str)
-def test_axes_are_regrouped(sizes: tuple[int, int]) -> None:
-    given = inp("ab", R.random((*sizes, 3)))
-
-    def run(x: Any) -> Any:
-        def total(f: Any) -> Any:
-            return lambda x: (jnp.sin(nm.devectorize(f(x))) * jnp.cumsum(nm.devectorize(f(x)), axis=0)).sum()
-
-        return {name: (nm.devectorize(f(x)), nm.grad(total(f))(x)) for name, (f, _) in REGROUPED.items()}
-
-    for name, (value, gradient) in ours(run, [given]).items():
-        g = REGROUPED[name][1]
-        want = jax.grad(lambda x, g=g: (jax.numpy.sin(g(x)) * jax.numpy.cumsum(g(x), axis=0)).sum())(given.array)
-        np.testing.assert_allclose(value, g(given.array), err_msg=name)
-        check(gradient, want, "ab")
-
-
-def test_what_takes_axes_apart_is_differentiated_jointly() -> None:
-    x = inp("x", R.random((3, 2)))
-    check(ours(nm.grad(lambda x: (nm.devectorize(x) ** 2).sum()), [x]), 2 * x.array, "x")
-    weights = np.arange(3.0)
-    collapsed = ours(nm.grad(lambda x: (nm.revectorize(x, {"y": 6}) * nm.vectorize(np.arange(6.0), "y")).sum()), [x])
-    check(collapsed, np.arange(6.0).reshape(3, 2), "x")
-    renamed = ours(nm.grad(lambda x: (nm.revectorize(x, {"y": 3}, (2,)) * nm.vectorize(weights, "y")).sum()), [x])
-    check(renamed, np.repeat(weights[:, None], 2, 1), "x")
-
-
-def test_axes_made_inside_are_summed_over() -> None:
-    y = R.random((4, 3))
-    got = run_traced(nm.grad(lambda x: (nm.vectorize(y, "k") * x).sum()), [R.random(3)])
-    np.testing.assert_allclose(got, y.sum(0))
-
-
-def test_revectorize_and_reshape_vectors() -> None:
-    x = nm.vectorize(np.arange(12.0).reshape(2, 3, 2), ["a", "b"])
-    y = nm.revectorize(x, {"c": -1}, (3,))
-    assert (y.vectorized_axes, y.shape) == ({"c": 4}, (3,))
-    np.testing.assert_array_equal(nm.devectorize(y), np.arange(12.0).reshape(4, 3))
-    z = nm.vectorize(np.arange(6.0).reshape(3, 2), ["b", "k"])
-    one, two = nm.reshape_vectors([x, z], align_ranks=True)
-    assert (one.vectorized_axes, one.shape) == ({"a": 2, "b": 3, "k": 1}, (2,))
-    assert (two.vectorized_axes, two.shape) == ({"a": 1, "b": 3, "k": 2}, (1,))
-    again, _ = nm.reshape_vectors([nm.vectorize(np.zeros((3, 2)), ["b", "a"]), x])
-    assert list(again.vectorized_axes) == ["b", "a"]
-    _, turned = nm.reshape_vectors([nm.vectorize(np.zeros((3, 2)), ["b", "a"]), x])
-    np.testing.assert_array_equal(nm.devectorize(turned), np.arange(12.0).reshape(2, 3, 2).swapaxes(0, 1))
-
-
-def test_names_go_behind_those_there_are() -> None:
-    x = nm.vectorize(nm.vectorize(np.zeros((2, 3, 4)), "a"), {"b": 3})
-    assert (list(x.vectorized_axes.items()), x.shape, x.ndim, x.size) == ([("a", 2), ("b", 3)], (4,), 1, 4)
-    tree = nm.vectorize({"w": np.zeros((2, 3)), "b": np.zeros(2)}, "a")
-    assert (tree["w"].shape, tree["b"].shape) == ((3,), ())
-
-
-@pytest.mark.parametrize(
-    ("axes", "message"),
-    [
-        ({"a": 3}, "vectorize requires axis 'a' of size 3, got 2"),
-        (["a", "b", "c"], r"vectorize requires an axis for each name, got 3 names for shape \(2, 4\)"),
-        (["a", "a"], r"vectorize requires different names, got \['a', 'a'\]"),
-    ],
-)
-def test_errors_of_vectorize(axes: Any, message: str) -> None:
-    with pytest.raises(ShapeError, match=message):
-        nm.vectorize(np.zeros((2, 4)), axes)
-
-
-def test_errors() -> None:
-    x = nm.vectorize(np.zeros((2, 4)), "a")
-    with pytest.raises(ShapeError, match=r"vectorize requires an axis for each name, got 1 names for shape \(\)"):
-        nm.vectorize(np.float64(1), "a")
-    with pytest.raises(ShapeError, match="vectorize requires a name that is not taken, got 'a'"):
-        nm.vectorize(x, "a")
-    with pytest.raises(
-        ShapeError, match="an operation requires one size for each vectorised axis, got 2 and 3 for 'a'"
-    ):
-        x + nm.vectorize(np.zeros((3, 4)), "a")
-    with pytest.raises(ShapeError, match=r"revectorize requires sizes whose product is 8, got \(3, -1\)"):
-        nm.revectorize(x, {"c": 3}, (-1,))
-    with pytest.raises(ShapeError, match="reshape_vectors requires one size for each vectorised axis"):
-        nm.reshape_vectors([x, nm.vectorize(np.zeros(3), "a")])
-    with pytest.raises(
-        TraceError, match=r"a NumPy function requires an array without vectorised axes, got axes \['a'\]"
-    ):
-        np.asarray(x)
-    with pytest.raises(TraceError, match="devectorize, revectorize and reshape_vectors require"):
-        nm.while_loop(lambda c: c.sum() < 3, nm.devectorize, x)
-    with pytest.raises(TraceError, match="grad requires vectorized='union' or 'parameter', got 'both'"):
-        nm.grad(lambda x: x, vectorized="both")
-    with pytest.raises(ShapeError, match="got shape"):
-        nm.grad(lambda x: x)(x)
-
-
 def test_a_stretched_axis() -> None:
     x, y = inp("a", R.random((1, 3))), inp("a", R.random((4, 3)))
     check(ours(lambda x, y: x * y, [x, y]), x.array * y.array, "a")
@@ -497,30 +255,6 @@ def test_the_target_is_never_copied() -> None:
     assert len(tanh) == 1
     assert "tensor<5x4xf32>" in tanh[0]
     assert "broadcast_in_dim %arg0" not in lowered.mlir()
-
-
-def test_artifacts_take_and_return_named_axes(tmp_path: Path) -> None:
-    def f(w: Any, x: Any) -> dict[str, Any]:
-        return {"gradient": nm.grad(lambda w: ((w * x) ** 2).sum())(w), "plain": w}
-
-    compiled = nm.trace(f, nm.spec(2), nm.vectorize(nm.spec((3, 2)), "b")).lower().compile()
-    loaded = nm.load(compiled.save(tmp_path / "f.vmfb"))
-    w, x = np.ones(2, np.float32), np.arange(6, dtype=np.float32).reshape(3, 2)
-    for run in (compiled, loaded.f, loaded.lower().compile()):
-        got = run(w, nm.vectorize(x, "b"))
-        assert got["gradient"].vectorized_axes == {"b": 3}
-        np.testing.assert_allclose(nm.devectorize(got["gradient"]), 2 * x**2)
-        np.testing.assert_array_equal(got["plain"], w)
-    with pytest.raises(TreeError, match=r"x requires \* vectorized over {'b': 3}, got \* vectorized over {'c': 3}"):
-        loaded.f(w, nm.vectorize(x, "c"))
-
-
-def test_with_iree() -> None:
-    x, y = nm.vectorize(np.array([[1.0, 2.0], [3.0, 4.0]], np.float32), "x"), nm.vectorize(np.ones(3, np.float32), "y")
-    got = nm.grad(lambda x: (x**2 * y).sum())(x)
-    assert list(got.vectorized_axes) == ["x", "y"]
-    np.testing.assert_allclose(nm.devectorize(got)[:, 0], [[2, 4], [6, 8]])
-    assert "vectorized over x: 2" in repr(x)
 
 
 @nm.custom_jvp

@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from legalize_support import legalized
+from vulkan import need_vulkan
 
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import CompileError, DeployError, ImportIRError, RuleMissingError
 from nabla_mlir.importing import from_stablehlo
 from nabla_mlir.runtime import Executable
-from nabla_mlir.runtime.devices import vulkan_devices
 from nabla_mlir.targets import CPU, CUDA, Target, Vulkan
 
 rng = np.random.default_rng(0)
@@ -384,10 +384,7 @@ func.func @remainder(%x: tensor<1xf32>, %y: tensor<1xf32>) -> tensor<1xf32> {
 @pytest.mark.slow
 @pytest.mark.vulkan
 def test_vulkan_is_still_wrong() -> None:
-    try:
-        vulkan_devices()
-    except OSError as error:
-        pytest.skip(f"no Vulkan device: {error}")
+    need_vulkan()
     x, k = rng.normal(size=(1, 8, 4)).astype(np.float32), rng.normal(size=(3, 2, 4)).astype(np.float32)
     windows = np.stack([x[0, i : i + 3] for i in range(6)])
     halves = [np.einsum("wki,kio->wo", windows[..., 2 * g : 2 * g + 2], k[..., 2 * g : 2 * g + 2]) for g in (0, 1)]

@@ -8,18 +8,14 @@ import pytest
 from jax import lax
 from legalize_support import Program, check_against_jax, legalized, ulps
 from test_legalize_elementwise import BINARY, SPECIAL, UNARY, function, module, special_error, values
-
-from nabla_mlir.runtime.devices import vulkan_devices
+from vulkan import need_vulkan
 
 pytestmark = pytest.mark.vulkan
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _device() -> None:
-    try:
-        vulkan_devices()
-    except Exception as error:  # no loader, no driver or no device
-        pytest.skip(f"no Vulkan device: {error}")
+    need_vulkan()
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
