@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.ops.convolution import positions
 from nabla_mlir.ops.cost import cost_of, size_of
 from nabla_mlir.ops.loops import find_counter
 from nabla_mlir.ops.regions import body_of
+from nabla_mlir.ops.registry import REGISTRY
+from nabla_mlir.passes.scheduling.convolutions import is_split
 from nabla_mlir.runtime.manifest import Estimate
 
 # Nanoseconds of one core, measured with AVX-512; other CPUs differ by a factor that all of them share.
@@ -26,8 +32,9 @@ _FUNCTIONS = {f"stablehlo.{name}" for name in ("divide", "power", "sqrt", "rsqrt
 _MOVES = {f"stablehlo.{name}" for name in ("reduce", "concatenate", "pad", "transpose", "reverse", "gather",
           "reduce_window", "dynamic_slice", "dynamic_update_slice", "fft")}  # fmt: skip
 _ONE_BY_ONE = {
-    f"stablehlo.{name}" for name in ("scatter", "sort", "select_and_scatter", "cholesky", "triangular_solve")
+    f"stablehlo.{name}" for name in ("scatter", "sort", "select_and_scatter")
 }
+_BLOCKS = {"stablehlo.cholesky": 20, "stablehlo.triangular_solve": 6}  # dispatches for each 32 rows
 _UNKNOWN_TRIPS = 100
 
 
@@ -62,7 +69,9 @@ def _cost(op: ir.Operation) -> tuple[float, float]:
     elements = max([size_of(v) for v in (*op.operands, *op.results)], default=0)
     if name in ("stablehlo.dot_general", "stablehlo.convolution"):
         cost = cost_of(op)
-        return _PER_FLOP * cost.flops + _PER_BYTE * cost.bytes, 1.0
+        return _PER_FLOP * cost.flops + _PER_BYTE * cost.bytes, _products(op) if "convolution" in name else 1.0
+    if name in _BLOCKS:
+        return _PER_SCATTERED * elements, float(_BLOCKS[name] * -(-shape_and_dtype(op.operands[0].type)[0][-1] // 32))
     if name in _ONE_BY_ONE or name == "stablehlo.custom_call":
         return _PER_SCATTERED * elements, 1.0
     if name in _MOVES or any(True for _ in nested(op)):
@@ -70,3 +79,11 @@ def _cost(op: ir.Operation) -> tuple[float, float]:
     if name in _FUNCTIONS or name.startswith("chlo."):
         return _PER_FUNCTION * elements, 0.0
     return _PER_ELEMENT * elements, 0.0
+
+
+def _products(op: ir.Operation) -> float:
+    """The dispatches of a convolution: two for each position of the result, where it becomes products of slices."""
+    _, (_, _, *window), (_, _, *places) = positions(REGISTRY[op.name].read(op)["dimension_numbers"])
+    kernel, result = (shape_and_dtype(v.type)[0] for v in (op.operands[1], op.results[0]))
+    count = math.prod(result[d] for d in places)
+    return 2.0 * count if is_split(count, math.prod(kernel[d] for d in window)) else 1.0

@@ -18,6 +18,11 @@ from nabla_mlir.dialects.builder import Val
 _POSITIONS = 64
 
 
+def is_split(positions: int, window: int) -> bool:
+    """Whether `split_by_position` applies, by the positions of the result and the elements of the window."""
+    return 0 < positions < window and positions <= _POSITIONS
+
+
 def split_by_position(op: ir.Operation) -> None:
     """Replaces a convolution by one product for each position of its result, where the window is larger than that.
 
@@ -37,7 +42,7 @@ def split_by_position(op: ir.Operation) -> None:
     left, right, out = hlo.ConvDims.decode(attributes["dimension_numbers"])
     axes, window_axes, positions = ([dims.index(k) for k in range(rank)] for dims in (left, right, out))
     counts, window = [result.shape[d] for d in positions], [rhs.shape[d] for d in window_axes]
-    if not 0 < math.prod(counts) < math.prod(window) or math.prod(counts) > _POSITIONS:
+    if not is_split(math.prod(counts), math.prod(window)):
         return
     strides, dilation = numbers("window_strides", 1), numbers("rhs_dilation", 1)
     padding = hlo.Padding.decode(attributes["padding"]) if "padding" in attributes else ((0, 0),) * rank

@@ -5,6 +5,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
+from nabla_mlir import nn
 from nabla_mlir.compiling.estimates import estimate
 
 
@@ -41,3 +42,14 @@ def test_jit_uses_threads_where_they_pay(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     assert nm.jit(lambda a: a @ a)(np.ones((400, 400), np.float32)).device.driver == "local-task"
     assert nm.jit(lambda a: a @ a)(np.ones((40, 40), np.float32)).device.driver == "local-sync"
+
+
+def test_products_of_slices_and_blocks_are_counted():
+    def slope(x, k):
+        return nm.grad(lambda k: jnp.sum(nn.conv(x, k) ** 2))(k)
+
+    image, kernel = nm.spec((8, 16, 16, 32)), nm.spec((3, 3, 32, 32))
+    value = of(lambda x, k: jnp.sum(nn.conv(x, k) ** 2), image.shape, kernel.shape)
+    assert of(slope, image.shape, kernel.shape).dispatches >= value.dispatches + 2 * 9 - 1
+    factor = jnp.linalg.cholesky
+    assert of(factor, (256, 256)).dispatches >= 4 * of(factor, (64, 64)).dispatches - 8
