@@ -345,20 +345,24 @@ class Array:
             return np.empty(self.shape, self.dtype)
         buffer = self._view.get_buffer()
         view = self._view if _is_mappable(buffer) else _staged(buffer, self.device)
-        return np.asarray(_Mapped(view, self.nbytes)).view(self.dtype).reshape(self.shape)
+        return np.asarray(_Mapped(view, self.nbytes, self.device)).view(self.dtype).reshape(self.shape)
 
 
 class _Mapped:
     """The bytes of a buffer that the host sees, for NumPy, whose arrays then all keep it alive.
 
     What IREE 3.13 makes of a mapping is tied to one array object, which NumPy leaves out of the chain from a view to its
-    base: the view then outlives its memory.
+    base: the view then outlives its memory. The device lives as long, which the memory goes back to.
     """
 
-    def __init__(self, source: HalBufferView | HalBuffer, size: int):
+    def __init__(self, source: HalBufferView | HalBuffer, size: int, device: Device):
+        self._device = device
         self._memory = source.map()
         raw = self._memory.asarray((size,), np.dtype(np.uint8))
         self.__array_interface__ = raw.__array_interface__
+
+    def __del__(self) -> None:
+        self.__dict__.pop("_memory", None)  # before the device
 
 
 def _copied(array: np.ndarray, where: Device, element: HalElementType) -> HalBufferView:

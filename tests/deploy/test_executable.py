@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -160,6 +162,28 @@ def test_a_call_that_is_refused_does_not_hold_up_the_next(work):
     with pytest.raises(DeployError, match="work requires the arguments it was compiled for"):
         call([np.zeros(3, np.float32), rotation()])
     assert np.array_equal(call([rotation(0), rotation(0)])[0], rotation(0))
+
+
+VIEWS = """
+import sys
+import numpy as np
+from nabla_mlir.runtime import Executable, pooled
+def view(kept):
+    (y,) = Executable.load(sys.argv[1], pooled(sys.argv[2])).function("add")([np.ones(4, np.float32)] * 2)
+    return y if kept else np.asarray(y)
+for kept in (True, False):
+    found = view(kept)
+    assert found.tolist() == [2, 2, 2, 2]
+    del found
+"""
+
+
+@pytest.mark.parametrize("driver", ["local-sync", "local-task"])
+def test_results_outlive_the_module_and_its_device(vmfb, tmp_path, driver):
+    """In a process of its own: memory that went back to a device that is gone would kill it."""
+    (tmp_path / "deploy.vmfb").write_bytes(vmfb)
+    done = subprocess.run([sys.executable, "-c", VIEWS, tmp_path / "deploy.vmfb", driver], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_eight_threads(executable):
