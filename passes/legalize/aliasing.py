@@ -47,9 +47,10 @@ def computed(value: ir.Value, number: int) -> ir.Value:
     shape, dtype = shape_and_dtype(value.type)
     maker = made_by(value)
     if maker is not None and maker.name in _FOLDED and is_constant(value):  # of complex parts for instance
+        parts = [computed(part, number) for part in maker.operands]
         again = maker.clone().operation
-        for i, part in enumerate(maker.operands):
-            again.operands[i] = computed(part, number)
+        for i, part in enumerate(parts):
+            again.operands[i] = part
         return again.results[0]
     splatted = constant_splat(maker) if maker is not None and maker.name == "stablehlo.constant" else None
     if splatted is not None:
