@@ -12,6 +12,7 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import BOOL, Val, eq, ne, select, splat
 from nabla_mlir.dialects.types import is_float
+from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.passes.legalize import exponential, trigonometric
 from nabla_mlir.passes.legalize.formats import format_of, has_format, sar, sign_of, upper_half, with_sign
 from nabla_mlir.passes.legalize.pattern import Pattern, Replacement, Target, operands, pattern
@@ -22,12 +23,19 @@ F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 def elementwise(
     formula: Callable[..., Val], *names: str, right: Callable[[np.dtype, Target], bool] = lambda dtype, target: False
 ) -> Pattern:
-    """Registers a formula for real operands; `right` tells where IREE needs no help. Narrow floats go by float32."""
+    """Registers a formula for real operands; `right` tells where IREE needs no help. Narrow floats go by float32.
+
+    The value at a constant is one, so that no formula is compiled for it.
+    """
 
     def rewrite(op: ir.Operation, target: Target) -> Replacement:
         values = operands(op)
         dtype = values[0].dtype
-        if not is_float(dtype) or right(F32 if dtype.itemsize < 4 else dtype, target):
+        if not is_float(dtype):
+            return None
+        if (known := _at_constants(op.name, values)) is not None:
+            return known
+        if right(F32 if dtype.itemsize < 4 else dtype, target):
             return None
         if not has_format(values[0]):
             wide = [b.convert(v, F32) for v in values]
@@ -36,6 +44,16 @@ def elementwise(
 
     rewrite.__doc__ = formula.__doc__
     return pattern(*names)(rewrite)
+
+
+def _at_constants(name: str, values: list[Val]) -> Val | None:
+    """The value of a function at constants, rounded once, or None."""
+    numbers = np.array([splat_of(v.value) for v in values])
+    reference = REGISTRY[name].numpy
+    if reference is None or numbers.dtype.kind != "f" or not values[0].static:
+        return None
+    with np.errstate(all="ignore"):
+        return splat(float(reference(*numbers.astype(np.longdouble))), values[0])
 
 
 def _fast_on_cpu(dtype: np.dtype, target: Target) -> bool:

@@ -44,7 +44,9 @@ def sort(op: ir.Operation, target: Target) -> Replacement:
     if not ordered and not exposed:
         return None
     if ordered:
-        # An operand that counts already serves as the last key: the same one twice does not compile.
+        # An operand that counts already serves as the last key: the same one twice does not compile. The buffer of the
+        # counter is sorted too. Where another sort reads the same one IREE copies it first, as it does all constants, but
+        # not with --iree-opt-const-expr-hoisting=false.
         counters = [v for v in values if _counts(v.value, dim)]
         position = counters[0] if counters else b.iota(x.shape, dim, np.int32)
         return _sort(values, [position], dim, region, exposed)
