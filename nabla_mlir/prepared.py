@@ -19,6 +19,7 @@ from nabla_mlir import numpy as nnp
 from nabla_mlir import pytree
 from nabla_mlir.checks import check_linear_map
 from nabla_mlir.compiling.artifact import module_of
+from nabla_mlir.control import scan
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.errors import TraceError, user_frame
@@ -46,6 +47,7 @@ from nabla_mlir.transforms.vectorize import vmap
 
 BLOCK = 16  # columns of `apply_block`
 _SMALL = 1 << 16  # bytes of a result below which the operation costs more than the work
+_WRITTEN_OUT = 6000  # operations of a block; a loop costs less to compile, and IREE may refuse our schedule in it
 _INTO = ("update", "apply", "apply_block", "apply_transposed", "apply_transposed_block")  # also as NAME_into
 
 
@@ -279,6 +281,18 @@ class Methods:
         size, count = written_by(op.operation for op in self.split.rest.regions[0].blocks[0].operations)
         return self.split.nbytes > size or size * self.block <= _SMALL * count
 
+    def one_by_one(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The function of each vector of a block, written out, or in a loop whose steps take as many as are short.
+
+        Where a product is a loop itself all are written out: a loop in a loop is not compiled to a single dispatch.
+        """
+        operations = list(self.split.rest.regions[0].blocks[0].operations)
+        most = max(1, _WRITTEN_OUT // max(1, len(operations)))
+        if most >= self.block or any(op.operation.name == "stablehlo.while" for op in operations):
+            return _written_out(function)
+        group = max(k for k in range(1, most + 1) if self.block % k == 0)
+        return lambda vs: scan(lambda _, v: (None, function(v)), None, vs, unroll=group)[1]
+
     def products(self, state: dict[str, Tensor], vs: Sequence[Any]) -> tuple[Any, ...]:
         """The products with the vectors, from the state."""
         split = self.split
@@ -322,7 +336,7 @@ class Methods:
         for k, (name, like) in enumerate(zip(("apply", "apply_transposed"), self.likes, strict=False)):
             word = ("The product with a vector", "The product of the transposed matrix with a vector")[k]
             one = lambda state, v, k=k: self.apply(state, v, k)  # noqa: E731
-            several = vmap if self.together else _one_by_one
+            several = vmap if self.together else self.one_by_one
             many = lambda state, vs, k=k, f=several: f(lambda v: self.apply(state, v, k))(vs)  # noqa: E731
             columns = pytree_map(lambda s: Spec((self.block, *s.shape), s.dtype), like)
             methods += [
@@ -391,8 +405,8 @@ def pytree_map(function: Callable[[Any], Any], tree: Any) -> Any:
     return pytree.unflatten(spec, [function(leaf) for leaf in leaves])
 
 
-def _one_by_one(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The function of each element along a leading axis, written out: the copies share their code."""
+def _written_out(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function of each element along a leading axis; the copies share their code."""
 
     def each(vs: Any) -> Any:
         leaves, spec = pytree.flatten(vs)

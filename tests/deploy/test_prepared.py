@@ -451,6 +451,26 @@ def test_costs_are_known_beforehand() -> None:
     assert cost["apply"].peak_bytes >= cost["apply"].state_bytes + 8 * (8 + 100)
 
 
+def test_a_wide_block_is_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Column by column where the state is small; with more columns there are more steps and not more operations."""
+    monkeypatch.setattr("nabla_mlir.prepared._WRITTEN_OUT", 60)
+
+    def f(x: Any) -> Any:
+        return nnp.sum(nnp.tanh(x[:, None] * x[None, :]) ** 3)
+
+    sizes = {}
+    for block in (2, 64, 128):
+        stage = nm.hvp_module(f, nm.spec(70, "f64"), block=block, entry_points=("update", "apply", "apply_block"))
+        ops = list(nested(functions_of(stage.module.operation)["apply_block"]))
+        sizes[block] = len(ops), sum(op.name == "stablehlo.while" for op in ops)
+    assert sizes[2][1] == 0
+    assert sizes[128] == sizes[64]
+    assert sizes[64][1] == 1
+    module, vs = stage.compile(), normal(128, 70)
+    module.entry("update")(normal(70))
+    close(module.entry("apply_block")(vs), np.stack([np.asarray(module.entry("apply")(v)) for v in vs]))
+
+
 def flops_of_products(stage: Any, name: str) -> int:
     function = functions_of(stage.module.operation)[name]
     return sum(cost_of(op).flops for op in nested(function) if op.name == "stablehlo.dot_general")
