@@ -18,8 +18,10 @@ from nabla_mlir.passes.scheduling.tiles import SMALL, Tiles, columns_times_vecto
 
 # As many vectors at once as accumulators fit registers.
 _VECTORS = 4
-# 16x512 times the transposed 20000x512 takes 4.4 ms as it is, and 1.8 with the factors swapped.
-_FEW_ROWS = 32
+# To turn a right factor with so many times the rows of the left takes longer than the product: 16x512 times the transposed
+# 20000x512 takes 4.4 ms, and 1.8 with the factors swapped; 64x512 15.3 and 6.4.
+_TALL = 8
+_FEW_ROWS = 24  # up to here IREE's own tiles are faster then
 
 
 def schedule_products(ops: Sequence[ir.Operation], vector_bytes: int) -> None:
@@ -100,10 +102,13 @@ class MatrixMatrix:
         tiles = matrix_product(rows, columns, length, vector_bytes // dtype.itemsize)
         if tiles is None or rows * columns * length < SMALL:
             return
-        if self.axes == (1, 1) and rows <= _FEW_ROWS and columns >= 8 * rows:
-            # To turn the right factor would take longer than the product: IREE's own of the factors swapped is faster.
+        if self.axes == (1, 1) and columns >= _TALL * rows:
             with ir.InsertionPoint(self.op), self.op.location:
-                _replace(self.op, swap(dot(rhs, swap(lhs), ([1], [0]))))
+                swapped = dot(rhs, swap(lhs), ([1], [0]))
+                tiled = rows > _FEW_ROWS
+                _replace(self.op, swap(held(swapped) if tiled else swapped))  # a transpose fused with it takes the tiles
+            if tiled:
+                MatrixMatrix(made_by(swapped.value), (1, 0)).build(vector_bytes, turned)
             return
         with ir.InsertionPoint(self.op), self.op.location:
             apart = bool(places_of_broadcasts(self.op.results[0]))

@@ -1,5 +1,7 @@
 """Scheduled products and convolutions, compiled by IREE, against NumPy and XLA."""
 
+import re
+
 import jax
 import numpy as np
 import pytest
@@ -32,6 +34,7 @@ PRODUCTS += [
     for layout in list(LAYOUTS)[4:]
     for m, n, k in [(37, 32, 64), (64, 64, 10), (8, 96, 7), (9, 10, 33), (50, 100, 20)]
 ]
+PRODUCTS += [("ik,jk", m, n, k) for m, n, k in [(8, 96, 32), (32, 300, 16), (40, 320, 33)]]  # a tall right factor
 
 
 def tensor(shape, dtype):
@@ -45,6 +48,17 @@ def product(name, layout, m, n, k, dtype):
     return (f"func.func @{name}(%a: {tensor(left, dtype)}, %b: {tensor(right, dtype)}) -> {out} {{\n"
             f"  %0 = stablehlo.dot_general %a, %b, contracting_dims = [{lc}] x [{rc}] : ({types}) -> {out}\n"
             f"  return %0 : {out}\n}}\n")  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "tiled"), [(16, 0), (64, 1)])
+def test_a_tall_right_factor_is_not_turned(rows, tiled):
+    """Of 64x512 and 20000x512, the first is transposed, and the result; few rows are left to IREE's own tiles."""
+    module = parse_module(product("f", "ik,jk", rows, 20000, 512, "f32"))
+    SchedulePass(vector_bytes=64).run(module.operation)
+    text = str(module)
+    assert text.count("linalg.generic") == tiled
+    assert text.count("stablehlo.dot_general") == 1 - tiled
+    assert re.findall(r"stablehlo.transpose.*: \(tensor<(\w+)>", text) == [f"{rows}x512xf32", f"20000x{rows}xf32"]
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
