@@ -53,22 +53,41 @@ class Function:
           DeployError: the module refuses the arguments (their number, a shape or a dtype), or fails; or the memory for
             results cannot be written, or is also that of an argument or of another result.
         """
+        if storage or self._timeline is not None:
+            return self._call_in_order(arguments, storage, types)
+        where = self.device
+        inputs, outputs = VmVariantList(len(arguments)), VmVariantList(4)
+        for argument in arguments:
+            if type(argument) is not Array or argument.device is not where or argument.pending is not None:
+                argument = self._there(argument)
+                if argument.pending is not None:
+                    argument.block_until_ready()
+            inputs.push_ref(argument._view)
+        try:
+            with self._lock:
+                self._context.invoke(self._vm, inputs, outputs)
+        except (ValueError, RuntimeError, IndexError) as error:
+            raise self._refusal(error) from None
+        count, version = self._count(outputs, types)
+        get = outputs.get_as_object
+        if types is None:
+            return [Array(get(i, HalBufferView), where, version) for i in range(count)]
+        return [Array(get(i, HalBufferView), where, version, False, type) for i, type in enumerate(types)]
+
+    def _call_in_order(self, arguments: Sequence[Array | np.ndarray], storage: int, types: Types | None) -> list[Array]:
+        """A call that writes to memory of the caller's, or has a place on a timeline: after what it reads is written."""
         where, timeline = self.device, self._timeline
         after: list[Point] = []
         pending: Point | None = None
         inputs, outputs = VmVariantList(len(arguments)), VmVariantList(4)
         memory: list[Array] = []
+        targets, arguments = arguments[len(arguments) - storage :], arguments[: len(arguments) - storage]
         if storage:
-            targets, arguments = arguments[len(arguments) - storage :], arguments[: len(arguments) - storage]
             check_storage(self.name, targets, arguments, where)
             memory = [memory_of(target, where) for target in targets]
             wait_for_others(timeline)
             after += timeline.unfinished() if timeline is not None else ()
-        for argument in arguments:
-            if type(argument) is not Array:
-                argument = Array.from_numpy(argument, where)
-            elif argument.device is not where and not (argument.device.is_host and where.is_host):
-                argument = argument.to(where)
+        for argument in map(self._there, arguments):
             if argument.pending is not None:
                 if argument.pending.timeline is timeline:
                     after.append(argument.pending)
@@ -79,28 +98,39 @@ class Function:
             inputs.push_ref(array.to_write())
         try:
             with self._lock:
-                if timeline is None:
-                    self._context.invoke(self._vm, inputs, outputs)
-                else:
+                if timeline is not None:
                     pending = timeline.push_fences(inputs, after)
-                    self._context.invoke(self._vm, inputs, outputs)
+                self._context.invoke(self._vm, inputs, outputs)
+                if timeline is not None and pending is not None:
                     timeline.began(pending)
         except (ValueError, RuntimeError, IndexError) as error:
-            raise DeployError(
-                f"{self.name} requires the arguments it was compiled for, got: {reason(error)}."
-            ) from None
-        count, version = len(outputs), None
-        # A function of state says behind its results how often the state had been written.
+            raise self._refusal(error) from None
+        count, version = self._count(outputs, types)
+        if storage:
+            return [fill(target, array, version, pending) for target, array in zip(targets, memory, strict=True)]
+        kinds: Sequence[tuple[Shape, np.dtype] | None] = [None] * count if types is None else types
+        get = outputs.get_as_object
+        return [Array(get(i, HalBufferView), where, version, False, kind, pending) for i, kind in enumerate(kinds)]
+
+    def _there(self, argument: Array | np.ndarray) -> Array:
+        """The argument where the function can read it."""
+        if type(argument) is not Array:
+            return Array.from_numpy(argument, self.device)
+        shared = argument.device is self.device or (argument.device.is_host and self.device.is_host)
+        return argument if shared else argument.to(self.device)
+
+    def _refusal(self, error: Exception) -> DeployError:
+        return DeployError(f"{self.name} requires the arguments it was compiled for, got: {reason(error)}.")
+
+    @staticmethod
+    def _count(outputs: VmVariantList, types: Types | None) -> tuple[int, int | None]:
+        """The number of results, and the version, which a function of state says behind them: how often it was written."""
+        count = len(outputs)
         if types is None or count > len(types):
             last = outputs.get_variant(count - 1) if count else None
             if type(last) is int:
-                count, version = count - 1, last
-        if storage:
-            return [fill(target, array, version, pending) for target, array in zip(targets, memory, strict=True)]
-        get = outputs.get_as_object
-        if types is None:
-            return [Array(get(i, HalBufferView), where, version, pending=pending) for i in range(count)]
-        return [Array(get(i, HalBufferView), where, version, False, type, pending) for i, type in enumerate(types)]
+                return count - 1, last
+        return count, None
 
     @property
     def declaration(self) -> str:
