@@ -161,22 +161,25 @@ def _cholesky_block(a: Val) -> Val:
 def cholesky_lower(a: Val) -> Val:
     """The lower Cholesky factor of stacked matrices (batch x n x n); only the lower part of `a` is read.
 
-    One panel of BLOCK columns after the other: factor its diagonal block, solve for what is below, and subtract
-    the product from the rest.
+    One panel of BLOCK columns after the other: subtract the product of the panels before, factor the diagonal block,
+    and solve for what is below.
     """
     n = a.shape[-1]
-    panels = []
+    panels: list[Val] = []  # from their diagonal block on
     for start in range(0, n, BLOCK):
-        size = min(BLOCK, a.shape[-1])
-        left = a.shape[-1]
-        factor = _cholesky_block(_block(a, (0, size), (0, size)))
-        panel = [_zeros(a, start, size), factor]
-        if left > size:
-            below = b.matmul(_block(a, (size, left), (0, size)), adjoint(invert_lower(factor)))
-            panel.append(below)
-            a = _block(a, (size, left), (size, left)) - b.matmul(below, adjoint(below))
-        panels.append(b.concat(panel, 1))
-    return b.concat(panels, 2)
+        stop = min(start + BLOCK, n)
+        panel = _block(a, (start, n), (start, stop))
+        if panels:
+            before = [_block(p, (start - BLOCK * i, n - BLOCK * i), (0, BLOCK)) for i, p in enumerate(panels)]
+            left = b.concat(before, 2)
+            panel = panel - b.matmul(left, adjoint(_block(left, (0, stop - start), (0, start))))
+        factor = _cholesky_block(_block(panel, (0, stop - start), (0, stop - start)))
+        if stop < n:
+            below = b.matmul(_block(panel, (stop - start, n - start), (0, stop - start)), adjoint(invert_lower(factor)))
+            factor = b.concat([factor, below], 1)
+        panels.append(factor)
+    whole = [b.concat([_zeros(p, BLOCK * i, p.shape[-1]), p], 1) if i else p for i, p in enumerate(panels)]
+    return b.concat(whole, 2)
 
 
 @pattern("stablehlo.cholesky")
