@@ -269,6 +269,11 @@ class Methods:
         """The names of the state that a product reads."""
         return tuple(n for n in self.state if not n.startswith("point"))
 
+    @property
+    def operations(self) -> list[ir.Operation]:
+        """Those of one product; its return is always among them."""
+        return [op.operation for op in self.split.rest.regions[0].blocks[0].operations]
+
     @functools.cached_property
     def together(self) -> bool:
         """Whether the products of a block are faster as one batch than one after the other.
@@ -278,7 +283,7 @@ class Methods:
         Elsewhere the batch only makes intermediate results larger than the cache: with 16 columns a recurrent network
         takes 380 µs for each as a batch, and 52 one after the other; a residual block 3000 and 2000.
         """
-        size, count = written_by(op.operation for op in self.split.rest.regions[0].blocks[0].operations)
+        size, count = written_by(self.operations)
         return self.split.nbytes > size or size * self.block <= _SMALL * count
 
     def one_by_one(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -286,9 +291,8 @@ class Methods:
 
         Where a product is a loop itself all are written out: a loop in a loop is not compiled to a single dispatch.
         """
-        operations = list(self.split.rest.regions[0].blocks[0].operations)
-        most = max(1, _WRITTEN_OUT // max(1, len(operations)))
-        if most >= self.block or any(op.operation.name == "stablehlo.while" for op in operations):
+        most = max(1, _WRITTEN_OUT // len(self.operations))
+        if most >= self.block or any(op.name == "stablehlo.while" for op in self.operations):
             return _written_out(function)
         group = max(k for k in range(1, most + 1) if self.block % k == 0)
         return lambda vs: scan(lambda _, v: (None, function(v)), None, vs, unroll=group)[1]

@@ -19,7 +19,7 @@ from nabla_mlir.passes.scheduling.tiles import SMALL, Tiles, columns_times_vecto
 # As many vectors at once as accumulators fit registers.
 _VECTORS = 4
 # To turn a right factor with so many times the rows of the left takes longer than the product: 16x512 times the transposed
-# 20000x512 takes 4.4 ms, and 1.8 with the factors swapped; 64x512 15.3 and 6.4.
+# 20000x512 takes 4.4 ms, and 1.8 with the factors swapped; 64x512 15.3 and 5.3.
 _TALL = 8
 _FEW_ROWS = 24  # up to here IREE's own tiles are faster then
 
