@@ -121,7 +121,8 @@ def _masks(
     free = [isinstance(ct, Zero) or taken(ct) is not None for _, ct in seeds]
     found = [shared.get(wrap(v).shape) if f else None for (v, _), f in zip(seeds, free, strict=True)]
     shapes = [wrap(v).shape for v in sums]
-    return found + [shared[n] if n in shared else repeated(shared.get(n[1:]), n) for n in shapes]
+    known = {n: repeated(shared.get(n[1:]), n) for n in shapes} | shared  # tapes of one shape share one mask
+    return found + [known[n] for n in shapes]
 
 
 def _stay(backward: _Backward, masks: Sequence[Tensor | None]) -> list[bool]:

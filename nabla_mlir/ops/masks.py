@@ -60,6 +60,8 @@ def _mask_of(value: ir.Value, known: Known) -> Tensor | None:
         record = record_of(op, "vjp")
         back = op.name == "stablehlo.reshape" and wrap(whole).shape == wrap(value).shape
         return wrap(whole) if back else record.apply([mask], record.read(op))[0]
+    if op.name == "stablehlo.dynamic_slice":
+        return row_of(_mask(op.operands[0], known), [wrap(v) for v in op.operands[1:]], wrap(value).shape)
     if op.name == "stablehlo.reduce":
         return _of_sum(op, known)
     if op.name == "stablehlo.add":  # what several uses contribute: zero where each of them is
@@ -84,8 +86,6 @@ def _of_sum(op: ir.Operation, known: Known) -> Tensor | None:
 def _of_selection(op: ir.Operation, known: Known) -> Tensor | None:
     """Both the selection and the ones before it must have taken an element."""
     predicate, chosen, other = (wrap(v) for v in op.operands)
-    if predicate.shape != chosen.shape:
-        return None
     if _is_zero(other):
         own, kept = predicate, chosen
     elif _is_zero(chosen):
@@ -93,6 +93,8 @@ def _of_selection(op: ir.Operation, known: Known) -> Tensor | None:
     else:
         return None
     before = _mask(kept.value, known)
+    if own.shape != kept.shape:  # all of it or nothing
+        return before
     return own if before is None or _implies(own.value, before.value) else logical_and(own, before)
 
 
@@ -135,10 +137,10 @@ def repeated(mask: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
 
 
 def row_of(mask: Tensor | None, starts: Sequence[Tensor], sizes: tuple[int, ...]) -> Tensor | None:
-    """What the mask of a tape says of one row."""
+    """What the mask of a tape says of one row, or of another part."""
     if mask is None:
         return None
-    same = mask_of_rows(mask)
+    same = mask_of_rows(mask) if sizes == (1, *mask.shape[1:]) else None
     return dynamic_slice(mask, *starts, slice_sizes=sizes) if same is None else reshape(same, shape=sizes)
 
 
@@ -172,6 +174,9 @@ def _vanishes_by(value: ir.Value, mask: ir.Value, known: dict[ir.Value, bool]) -
         predicate, chosen, other = op.operands
         left = _implies(_unshaped(predicate), mask) or _vanishes(chosen, mask, known)
         return left and _vanishes(other, mask, known)
+    if op.name == "stablehlo.dynamic_slice":
+        tape = op.operands[0]
+        return wrap(value).shape == (1, *wrap(tape).shape[1:]) and _rows_vanish(tape, mask)
     if op.name == "stablehlo.dynamic_update_slice":
         whole, row, *place = op.operands
         return _vanishes(whole, mask, known) and _row_vanishes(row, mask, place)
@@ -179,6 +184,21 @@ def _vanishes_by(value: ir.Value, mask: ir.Value, known: dict[ir.Value, bool]) -
         i = list(op.results).index(value)
         return all(_vanishes(body_of(region)[2][i], mask, known) for region in op.regions)
     return False
+
+
+def _rows_vanish(value: ir.Value, mask: ir.Value) -> bool:
+    """Whether each row of a tape is zero outside of a mask of rows."""
+    op = made_by(value)
+    if op is None or _is_zero(wrap(value)):
+        return op is not None
+    if op.name in _SAME or op.name in _SUMS:
+        return all(_rows_vanish(v, mask) for v in op.operands)
+    if op.name != "stablehlo.select":
+        return False
+    predicate, chosen, other = op.operands
+    same = mask_of_rows(wrap(predicate))
+    left = (same is not None and _implies(same.value, mask)) or _rows_vanish(chosen, mask)
+    return left and _rows_vanish(other, mask)
 
 
 def _row_vanishes(value: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) -> bool:
