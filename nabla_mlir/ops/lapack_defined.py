@@ -1,4 +1,4 @@
-"""Routines of LAPACK that are written with others when a module is imported: their rules hold."""
+"""Routines of LAPACK that are written with others, or more exactly, when a module is imported: their rules hold."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.ops.elementwise import select
 from nabla_mlir.ops.lapack import option, orthogonal, routine
-from nabla_mlir.ops.linalg import adjoint, matmul
-from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.ops.linalg import adjoint, matmul, triangle
+from nabla_mlir.ops.shape import broadcast_in_dim
+from nabla_mlir.ops.tensor import Tensor, constant
 
 
 def _ormqr(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
@@ -19,6 +21,16 @@ def _ormqr(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
     q = orthogonal(re.sub("ormqr|unmqr", "geqrf", target), packed, taus)
     q = adjoint(q) if config["transpose"].value else q
     return [matmul(q, c) if config["left"].value else matmul(c, q)]
+
+
+def _potrf(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
+    """The factor is written over the operand, whose other triangle stays as it is."""
+    (a,), uplo = xs, option(config, "uplo")
+    n = a.shape[-1]
+    factor, info = routine(target, [a], [(a.shape, a.dtype), (a.shape[:-2], np.dtype(np.int32))], uplo=uplo)
+    inside = constant(triangle(n, n, uplo == "L").astype(bool))
+    inside = broadcast_in_dim(inside, shape=a.shape, broadcast_dimensions=(a.ndim - 2, a.ndim - 1))
+    return [select(inside, factor, a), info]
 
 
 def _gesvd(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
@@ -33,7 +45,7 @@ def _gesvd(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
     return routine(target.replace("gesvd", "gesdd"), [a], shapes, mode=mode)
 
 
-_DEFINED = {"ormqr": _ormqr, "unmqr": _ormqr, "gesvd": _gesvd}
+_DEFINED = {"ormqr": _ormqr, "unmqr": _ormqr, "gesvd": _gesvd, "potrf": _potrf}
 
 
 def defined(target: str) -> Any:

@@ -1,4 +1,4 @@
-"""The LAPACK calls that JAX writes: derivatives of any order, batches, and those written with other routines."""
+"""The LAPACK and other calls that JAX writes: derivatives of any order, batches, and those written with other routines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 import numpy as np
 import pytest
-from jax._src.lax.linalg import geqrf
+from jax._src.lax.linalg import cholesky_p, geqrf
 from jax.lax import linalg as lapack
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
@@ -45,6 +45,11 @@ def _products(a: Any, c: Any) -> Any:
     return lapack.ormqr(*packed, c), lapack.ormqr(*packed, c.T, left=False, transpose=True)
 
 
+def _largest(a: Any) -> Any:
+    """Of each row the largest three, and more than the smallest of each column: as many as an approximation leaves."""
+    return jax.lax.approx_max_k(a, 3)[0], jax.lax.approx_min_k(a, 1, reduction_dimension=0, aggregate_to_topk=False)
+
+
 def _apart(n: int) -> np.ndarray:
     """No eigenvalue and no largest entry of an eigenvector is near to another, whose order could change."""
     return np.diag(np.arange(1.0, n + 1)) + 0.2 * RNG.uniform(-1, 1, (n, n))
@@ -53,9 +58,11 @@ def _apart(n: int) -> np.ndarray:
 PROGRAMS = {
     "tridiagonal": (_tridiagonal, [RNG.normal(size=s) for s in ((2, 4), (2, 4), (2, 4), (2, 4, 2))]),
     "eig": (_general, [_apart(3)]),
+    "cholesky": (cholesky_p.bind, [_apart(3)]),  # the triangle that is not read stays in the result
     "eigvals": (_eigenvalues, [RNG.normal(size=(2, 3, 3))]),
     "svd_by_qr": (lambda a: lapack.svd(a, algorithm=lapack.SvdAlgorithm.QR)[1], [RNG.normal(size=(3, 2))]),
     "qr_pivoted": (lambda a: jsl.qr(a, pivoting=True, mode="economic")[:2], [RNG.normal(size=(3, 2))]),
+    "approx_top_k": (_largest, [RNG.normal(size=(2, 5))]),
     "products_with_q": (_products, [RNG.normal(size=(3, 2)), RNG.normal(size=(3, 2))]),
 }  # fmt: skip
 
@@ -69,8 +76,17 @@ def test_derivatives_and_batches(name: str) -> None:
 
 
 def test_a_call_with_a_computation_of_its_own_is_named() -> None:
-    with pytest.raises(ImportIRError, match=r"'ApproxTopK' with .*comparator"):
-        nm.from_jax(lambda x: jax.lax.approx_max_k(x, 2), np.ones(5))
+    text = """
+    func.func @main(%x: tensor<5xf64>) -> tensor<5xf64> {
+      %0 = stablehlo.custom_call @Fold(%x) {called_computations = [@combine]} : (tensor<5xf64>) -> tensor<5xf64>
+      return %0 : tensor<5xf64>
+    }
+    func.func private @combine(%x: tensor<f64>, %y: tensor<f64>) -> tensor<f64> {
+      return %x : tensor<f64>
+    }
+    """
+    with pytest.raises(ImportIRError, match=r"stablehlo.custom_call of 'Fold' with .*combine"):
+        nm.from_stablehlo(text)
 
 
 def test_reductions_have_batches_and_no_derivative() -> None:
