@@ -133,7 +133,7 @@ def merge_duplicates(block: ir.Block, merged: Callable[[ir.Value], None] | None 
     """Replaces an operation by an equal one that stands before it in the same block; also in the regions in it.
 
     Args:
-      merged: called with each value that has taken the place of another.
+      merged: called with each value before another takes its place.
     """
     seen: dict[object, list[ir.Operation]] = {}
     for op in [o.operation for o in block.operations]:
@@ -151,9 +151,9 @@ def merge_duplicates(block: ir.Block, merged: Callable[[ir.Value], None] | None 
             twins.append(op)
             continue
         for old, new in zip(op.results, twin.results, strict=True):
-            old.replace_all_uses_with(new)
             if merged is not None:
-                merged(new)
+                merged(old)
+            old.replace_all_uses_with(new)
         op.erase()
 
 

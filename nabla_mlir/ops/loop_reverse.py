@@ -213,6 +213,7 @@ def _choose_stored(
             for old, new in zip(original.results, results, strict=True):
                 if next(iter(new.uses), None) is not None:
                     holder = _placeholder(new.type)
+                    backward.stored.pop(holder, None)  # an erased one may have stood at its address, in another place
                     backward.stored[holder] = old
                     new.replace_all_uses_with(holder)
         _erase_unused(maker for v in results if (maker := made_by(v)) is not None)

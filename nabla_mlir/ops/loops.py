@@ -45,6 +45,7 @@ def carries_behind(op: ir.Operation, values: Iterable[ir.Value]) -> set[int]:
         if value in places:
             work.append(returned[places[value]])
         elif value in producers:
+            seen.update(producers[value].results)
             work += reads_of(producers[value])
     return {i for a, i in places.items() if a in seen}
 

@@ -235,9 +235,16 @@ def _unshaped(value: ir.Value) -> ir.Value:
 
 def _implies(predicate: ir.Value, mask: ir.Value) -> bool:
     """Whether it can be shown that a predicate holds nowhere outside of a mask."""
-    if predicate == mask:
-        return True
-    narrow, wide = made_by(predicate), made_by(mask)
-    if narrow is not None and narrow.name == "stablehlo.and" and any(_implies(v, mask) for v in narrow.operands):
-        return True
-    return wide is not None and wide.name == "stablehlo.or" and any(_implies(predicate, v) for v in wide.operands)
+    return not _parts(predicate, "stablehlo.and").isdisjoint(_parts(mask, "stablehlo.or"))
+
+
+def _parts(value: ir.Value, name: str) -> set[ir.Value]:
+    """A truth value and those that it is the `and`, or the `or`, of."""
+    found, work = {value}, [value]
+    while work:
+        maker = made_by(work.pop())
+        if maker is not None and maker.name == name:
+            new = set(maker.operands) - found
+            found |= new
+            work += new
+    return found

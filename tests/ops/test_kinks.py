@@ -109,6 +109,17 @@ def test_what_loops_do_not_take_has_no_second_derivative() -> None:
         np.testing.assert_allclose(pulled, pushed, rtol=1e-12, err_msg=name)
 
 
+def test_conditions_that_share_many_others() -> None:
+    # There are 2^40 ways down from the last condition to the first.
+    def f(x: Any) -> Any:
+        inside = x > 0
+        for i in range(40):
+            inside = (inside & (x < 9 + i)) & (inside & (x > -9 - i))
+        return nnp.where(x < 99, nnp.where(inside, nnp.log(x), 0.0), 0.0).sum()
+
+    np.testing.assert_array_equal(run_traced(nm.grad(f), [np.array([0.0, 2.0])]), [0, 0.5])
+
+
 def test_a_cotangent_that_happens_to_be_zero_has_a_tangent() -> None:
     # (sqrt(x) - 1)^2 at x = 1: the cotangent of the square root is zero, the second derivative 1/2 is not.
     f = lambda x: nnp.where(x > 0, (nnp.sqrt(x) - 1) ** 2, 0.0).sum()  # noqa: E731

@@ -101,3 +101,17 @@ def test_elementwise_samples_in_odd_shapes(shape: tuple[int, ...]) -> None:
         law = LawCase(record, Case((shape,) * len(record.sample), domains=tuple(record.sample)), 0)
         specs = [Spec(x.shape, x.dtype) for x in law.draw()]
         assert _check(law, specs) == "valid"
+
+
+def test_a_module_is_the_same_each_time() -> None:
+    # The order of tapes once followed the addresses of operations.
+    def f(x: Any) -> Any:
+        def body(s: Any) -> Any:
+            y, z, n = s
+            for _ in range(6):
+                y, z = nnp.sin(z) * y, nnp.tanh(y * z)
+            return y, z, n + 1
+
+        return nm.while_loop(lambda s: (s[0].sum() < 50) & (s[2] < 4), body, (x, x, 0))[0].sum()
+
+    assert len({str(nm.trace(nm.grad(f), nm.spec((3,), "float64")).lower().mlir()) for _ in range(12)}) == 1
