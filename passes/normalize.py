@@ -233,6 +233,11 @@ def _sign(op: ir.Operation) -> list[ir.Value] | None:
     return [complex_sign(z).value] if is_complex(z.dtype) else None
 
 
+def _bitcast(op: ir.Operation) -> list[ir.Value] | None:
+    """The bits of another type have no derivative; those of the same type are the value."""
+    return [op.operands[0]] if op.operands[0].type == op.results[0].type else None
+
+
 def _custom_call(op: ir.Operation) -> list[ir.Value] | None:
     """The names under which older exporters wrote operations of CHLO, and routines that are written with others."""
     target = String.decode(op.attributes["call_target_name"])
@@ -372,10 +377,13 @@ _REWRITES: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
     "chlo.broadcast_select": _broadcast_select, "stablehlo.unary_einsum": _unary_einsum,
     "stablehlo.dynamic_iota": _dynamic_iota, "stablehlo.reduce_window": _window_body,
     "stablehlo.reduce": _reduction_body, "stablehlo.sign": _sign,
+    "stablehlo.bitcast_convert": _bitcast,
     "stablehlo.dynamic_broadcast_in_dim": _static(_dynamic_broadcast),
     "stablehlo.dynamic_reshape": _static(lambda op, x: reshape(x, shape=_numbers(op, 1))),
     "stablehlo.dynamic_pad": _static(_dynamic_pad), "stablehlo.dynamic_gather": _static(_dynamic_gather),
     "stablehlo.dynamic_conv": _static(_dynamic_conv), "stablehlo.real_dynamic_slice": _static(_dynamic_slice),
     "stablehlo.get_dimension_size": _static(_dimension_size), "stablehlo.set_dimension_size": _static(_set_size),
 }  # fmt: skip
-_SHAPED = _REWRITES.keys() - {"stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.sign"}  # they find their own shapes
+_SHAPED = _REWRITES.keys() - {  # they find their own shapes
+    "stablehlo.bitcast_convert", "stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.sign",
+}  # fmt: skip

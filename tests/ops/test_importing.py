@@ -80,7 +80,7 @@ def test_bodies_without_a_name() -> None:
     np.testing.assert_allclose(gradient(window), parts, rtol=1e-6)
 
 
-def test_map_and_older_names() -> None:
+def test_map_older_names_and_a_bitcast_that_changes_nothing() -> None:
     text = """func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> {
       %0 = "stablehlo.map"(%x) ({ ^bb0(%a: tensor<f32>):
         %c = stablehlo.constant dense<2.0> : tensor<f32>
@@ -88,7 +88,8 @@ def test_map_and_older_names() -> None:
         %m = stablehlo.multiply %s, %c : tensor<f32>
         stablehlo.return %m : tensor<f32> }) {dimensions = array<i64: 0>} : (tensor<3xf32>) -> tensor<3xf32>
       %1 = stablehlo.custom_call @mhlo.sinh(%0) : (tensor<3xf32>) -> tensor<3xf32>
-      return %1 : tensor<3xf32> }"""
+      %2 = stablehlo.bitcast_convert %1 : (tensor<3xf32>) -> tensor<3xf32>
+      return %2 : tensor<3xf32> }"""
     np.testing.assert_allclose(gradient(text), np.cosh(2 * np.sin(X)) * 2 * np.cos(X), rtol=1e-5)
 
 
