@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import types
 
@@ -38,8 +39,17 @@ def parse_module(source: str | bytes, *, filename: str = "<module>") -> ir.Modul
         try:
             return ir.Module.parse(source)
         except ir.MLIRError as error:
-            lines = [f"{d.location}: {d.message}" for d in error.error_diagnostics]
+            lines = [f"{d.location}: {d.message}{_excerpt(source, d.location)}" for d in error.error_diagnostics]
             message = f"parsing requires valid MLIR, got an error in {filename}.\n"
             raise ImportIRError(message + "\n".join(lines)) from None
         except (ValueError, RuntimeError) as error:
             raise ImportIRError(f"parsing requires valid MLIR, got an error in {filename}: {error}") from None
+
+
+def _excerpt(source: str | bytes, location: ir.Location) -> str:
+    """The line of a text that a location of the parser points to; the dialect of an operation may be unknown to it."""
+    place = re.fullmatch(r'loc\("-":(\d+):(\d+)\)', str(location))
+    if place is None or isinstance(source, bytes):
+        return ""
+    line, column = (int(n) for n in place.groups())
+    return f"\n  {source.splitlines()[line - 1]}\n  {' ' * (column - 1)}^"

@@ -93,11 +93,26 @@ def test_map_older_names_and_a_bitcast_that_changes_nothing() -> None:
     np.testing.assert_allclose(gradient(text), np.cosh(2 * np.sin(X)) * 2 * np.cos(X), rtol=1e-5)
 
 
+def test_the_checks_of_a_test_suite_are_left_out() -> None:
+    text = """func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %0 = call @expected() : () -> tensor<3xf32>
+      %1 = stablehlo.sine %x : tensor<3xf32>
+      stablehlo.custom_call @check.expect_close(%1, %0) {has_side_effect = true} : (tensor<3xf32>, tensor<3xf32>) -> ()
+      return %1 : tensor<3xf32>
+    }
+    func.func private @expected() -> tensor<3xf32> {
+      %0 = stablehlo.constant dense<[0.5, -0.8, 0.9]> : tensor<3xf32>
+      return %0 : tensor<3xf32>
+    }"""
+    np.testing.assert_allclose(gradient(text), np.cos(X), rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [
         ("%0 = stablehlo.replica_id : tensor<ui32>", "stablehlo.replica_id"),
         ('%0 = "foo.bar"(%x) : (tensor<3xf32>) -> tensor<3xf32>', "foo.bar"),
+        ("check.expect_eq %x, %x : tensor<3xf32>", r"check.expect_eq %x, %x : .*\n +\^"),
         ("%0 = stablehlo.create_token : !stablehlo.token", "stablehlo.create_token"),
         ("%0 = stablehlo.custom_call @strange(%x) : (tensor<3xf32>) -> tensor<?xf32>", "tensor<?xf32>"),
     ],
