@@ -249,6 +249,18 @@ def test_an_artifact_of_an_unknown_version_or_cut_short(exported: bytes) -> None
         nm.from_stablehlo('"vhlo.add_v99"() : () -> ()')
 
 
+def test_shardings_and_callbacks_of_jax() -> None:
+    jax = pytest.importorskip("jax")
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("rows",))
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rows"))
+    f = nm.from_jax(lambda x: jax.lax.with_sharding_constraint(jax.numpy.sin(x), rows) * x, X)
+    got = nm.jit(nm.grad(lambda x: f(x).sum()))(X)  # there is one device
+    np.testing.assert_allclose(got, np.cos(X) * X + np.sin(X), rtol=1e-5)
+    g = nm.from_jax(lambda x: jax.pure_callback(np.sin, x, x), X)
+    with pytest.raises(RuleMissingError, match="python_cpu_callback"):
+        nm.jit(lambda x: nm.jvp(g, (x,), (x,)))(X)
+
+
 def test_symbolic_shapes_that_are_called_with_static_ones() -> None:
     jax = pytest.importorskip("jax")
     from jax import export
