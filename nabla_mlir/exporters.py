@@ -36,7 +36,7 @@ def from_jax(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
     from nabla_mlir.importing import from_stablehlo
 
     abstract = [jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), spec) for spec in specs]
-    shardy = jax.config.jax_use_shardy_partitioner
+    shardy = jax.config.values["jax_use_shardy_partitioner"]
     jax.config.update("jax_use_shardy_partitioner", False)  # whose dialect the compiler does not read
     try:
         # Unused arguments are kept: the function takes what its specs say.
