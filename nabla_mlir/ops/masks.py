@@ -11,7 +11,8 @@ outside of the mask can be shown to be zero: a selection that changes nothing, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from iree.compiler import ir
@@ -30,30 +31,48 @@ _MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.reverse"
 _SAME = ("stablehlo.negate", "stablehlo.convert")
 _SUMS = ("stablehlo.add", "stablehlo.subtract")
 _CHOICES = ("stablehlo.if", "stablehlo.case", "ad.checkpoint")  # a result is what one of the regions returns
-Known = dict[ir.Value, Tensor | None]
+Known = dict[ir.Value, Any]
+Answer = TypeVar("Answer")
+Asking = Generator[ir.Value, Any, Answer]  # asks what holds of other values, and returns what holds of one
 
 
-def taken(ct: Tensor) -> Tensor | None:
-    """A truth value per element of a cotangent, False where a selection made it zero; None where no one did."""
-    return _mask(ct.value, {})
-
-
-def _mask(value: ir.Value, known: Known) -> Tensor | None:
-    if value not in known:
-        known[value] = _mask_of(value, known)
+def _follow(value: ir.Value, ask: Callable[[ir.Value], Asking[Answer]], known: Known) -> Answer:
+    """What holds of a value by what holds of others; without recursion, since programs are as deep as they like."""
+    waiting = [] if value in known else [(value, ask(value))]
+    answer = known.get(value)
+    while waiting:
+        current, asking = waiting[-1]
+        try:
+            other = asking.send(answer)
+        except StopIteration as end:
+            known[current] = answer = end.value
+            waiting.pop()
+            continue
+        answer = known.get(other)
+        if other not in known:
+            waiting.append((other, ask(other)))
     return known[value]
 
 
-def _mask_of(value: ir.Value, known: Known) -> Tensor | None:
+def taken(ct: Tensor, known: Known | None = None) -> Tensor | None:
+    """A truth value per element of a cotangent, False where a selection made it zero; None where no one did.
+
+    Args:
+      known: what was found in the same block before.
+    """
+    return _follow(ct.value, _mask_of, {} if known is None else known)
+
+
+def _mask_of(value: ir.Value) -> Asking[Tensor | None]:
     op = made_by(value)
     if op is None:
         return None
     if op.name == "stablehlo.select":
-        return _of_selection(op, known)
+        return (yield from _of_selection(op))
     if op.name in _SAME:
-        return _mask(op.operands[0], known)
+        return (yield op.operands[0])
     if op.name in _MOVES:
-        mask = _mask(op.operands[0], known)
+        mask = yield op.operands[0]
         if mask is None:
             return None
         whole = _unshaped(mask.value)  # moved there and back
@@ -61,29 +80,30 @@ def _mask_of(value: ir.Value, known: Known) -> Tensor | None:
         back = op.name == "stablehlo.reshape" and wrap(whole).shape == wrap(value).shape
         return wrap(whole) if back else record.apply([mask], record.read(op))[0]
     if op.name == "stablehlo.dynamic_slice":
-        return row_of(_mask(op.operands[0], known), [wrap(v) for v in op.operands[1:]], wrap(value).shape)
+        mask = yield op.operands[0]
+        return row_of(mask, [wrap(v) for v in op.operands[1:]], wrap(value).shape)
     if op.name == "stablehlo.reduce":
-        return _of_sum(op, known)
+        return (yield from _of_sum(op))
     if op.name == "stablehlo.add":  # what several uses contribute: zero where each of them is
-        left = _mask(op.operands[0], known)
-        right = None if left is None else _mask(op.operands[1], known)
+        left = yield op.operands[0]
+        right = None if left is None else (yield op.operands[1])
         if left is None or right is None:
             return None
         return left if left.value == right.value else logical_or(left, right)
     return None
 
 
-def _of_sum(op: ir.Operation, known: Known) -> Tensor | None:
+def _of_sum(op: ir.Operation) -> Asking[Tensor | None]:
     """A sum is zero where all that is summed is."""
     params = reduce.read(op)
     if params["body"] != "add" or len(op.operands) != 2 or not _is_zero(wrap(op.operands[1])):
         return None
-    mask = _mask(op.operands[0], known)
+    mask = yield op.operands[0]
     never = full((), False, np.dtype(bool))
     return None if mask is None else reduce(mask, never, dimensions=params["dimensions"], body="or")
 
 
-def _of_selection(op: ir.Operation, known: Known) -> Tensor | None:
+def _of_selection(op: ir.Operation) -> Asking[Tensor | None]:
     """Both the selection and the ones before it must have taken an element."""
     predicate, chosen, other = (wrap(v) for v in op.operands)
     if _is_zero(other):
@@ -92,7 +112,7 @@ def _of_selection(op: ir.Operation, known: Known) -> Tensor | None:
         own, kept = logical_not(predicate), other
     else:
         return None
-    before = _mask(kept.value, known)
+    before = yield kept.value
     if own.shape != kept.shape:  # all of it or nothing
         return before
     return own if before is None or _implies(own.value, before.value) else logical_and(own, before)
@@ -155,75 +175,79 @@ def mask_of_rows(mask: Tensor) -> Tensor | None:
 
 def vanishes(t: Tensor, mask: Tensor, given: Iterable[ir.Value] = ()) -> bool:
     """Whether it can be shown that a value is zero outside of a mask of its shape, as those given are."""
-    return _vanishes(t.value, mask.value, dict.fromkeys(given, True))
+    return _follow(t.value, lambda value: _vanishes(value, mask.value), dict.fromkeys(given, True))
 
 
-def _vanishes(value: ir.Value, mask: ir.Value, known: dict[ir.Value, bool]) -> bool:
-    if value not in known:
-        known[value] = _is_zero(wrap(value)) or _vanishes_by(value, mask, known)
-    return known[value]
-
-
-def _vanishes_by(value: ir.Value, mask: ir.Value, known: dict[ir.Value, bool]) -> bool:
+def _vanishes(value: ir.Value, mask: ir.Value) -> Asking[bool]:
     op = made_by(value)
-    if op is None:
-        return False
+    if op is None or _is_zero(wrap(value)):
+        return op is not None
     if op.name in _SAME or op.name in _SUMS or op.name == "stablehlo.reshape":  # elements keep their order
-        return all(_vanishes(v, mask, known) for v in op.operands)
+        return (yield from _all(op.operands))
     if op.name == "stablehlo.select":
         predicate, chosen, other = op.operands
-        left = _implies(_unshaped(predicate), mask) or _vanishes(chosen, mask, known)
-        return left and _vanishes(other, mask, known)
+        return (_implies(_unshaped(predicate), mask) or (yield chosen)) and (yield other)
     if op.name == "stablehlo.dynamic_slice":
         tape = op.operands[0]
-        return wrap(value).shape == (1, *wrap(tape).shape[1:]) and _rows_vanish(tape, mask)
+        whole_row = wrap(value).shape == (1, *wrap(tape).shape[1:])
+        return whole_row and _follow(tape, lambda v: _rows_vanish(v, mask), {})
     if op.name == "stablehlo.dynamic_update_slice":
         whole, row, *place = op.operands
-        return _vanishes(whole, mask, known) and _row_vanishes(row, mask, place)
+        return (yield whole) and _follow(row, lambda v: _row_vanishes(v, mask, place), {})
     if op.name in _CHOICES:
         i = list(op.results).index(value)
-        return all(_vanishes(body_of(region)[2][i], mask, known) for region in op.regions)
+        return (yield from _all(body_of(region)[2][i] for region in op.regions))
     return False
 
 
-def _rows_vanish(value: ir.Value, mask: ir.Value) -> bool:
+def _all(values: Iterable[ir.Value]) -> Asking[bool]:
+    for value in values:
+        if not (yield value):
+            return False
+    return True
+
+
+def _rows_vanish(value: ir.Value, mask: ir.Value) -> Asking[bool]:
     """Whether each row of a tape is zero outside of a mask of rows."""
     op = made_by(value)
     if op is None or _is_zero(wrap(value)):
         return op is not None
     if op.name in _SAME or op.name in _SUMS:
-        return all(_rows_vanish(v, mask) for v in op.operands)
+        return (yield from _all(op.operands))
     if op.name != "stablehlo.select":
         return False
     predicate, chosen, other = op.operands
     same = mask_of_rows(wrap(predicate))
-    left = (same is not None and _implies(same.value, mask)) or _rows_vanish(chosen, mask)
-    return left and _rows_vanish(other, mask)
+    return ((same is not None and _implies(same.value, mask)) or (yield chosen)) and (yield other)
 
 
-def _row_vanishes(value: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) -> bool:
+def _row_vanishes(value: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) -> Asking[bool]:
     """Whether a row is zero outside of the part of a mask at its place; one that is reshaped keeps its order."""
     op = made_by(value)
     if op is None or _is_zero(wrap(value)):
         return op is not None
     if op.name in _SAME or op.name in _SUMS or op.name == "stablehlo.reshape":
-        return all(_row_vanishes(v, mask, place) for v in op.operands)
+        return (yield from _all(op.operands))
     if op.name != "stablehlo.select":
         return False
     predicate, chosen, other = op.operands
-    left = _is_part(predicate, mask, place) or _row_vanishes(chosen, mask, place)
-    return left and _row_vanishes(other, mask, place)
+    return (_is_part(predicate, mask, place) or (yield chosen)) and (yield other)
 
 
 def _is_part(predicate: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) -> bool:
     """Whether a predicate is, or implies, what a mask says of the row at a place."""
-    predicate, same = _unshaped(predicate), mask_of_rows(wrap(mask))
-    maker = made_by(predicate)
-    if same is not None and _implies(predicate, same.value):
-        return True
-    if maker is not None and maker.name == "stablehlo.and":
-        return any(_is_part(v, mask, place) for v in maker.operands)
-    return maker is not None and maker.name == "stablehlo.dynamic_slice" and list(maker.operands) == [mask, *place]
+    same, work, seen = mask_of_rows(wrap(mask)), [predicate], set()
+    while work:
+        part = _unshaped(work.pop())
+        maker = made_by(part)
+        if same is not None and _implies(part, same.value):
+            return True
+        if maker is not None and maker.name == "stablehlo.dynamic_slice" and list(maker.operands) == [mask, *place]:
+            return True
+        if maker is not None and maker.name == "stablehlo.and" and part not in seen:
+            seen.add(part)
+            work += maker.operands
+    return False
 
 
 def _unshaped(value: ir.Value) -> ir.Value:

@@ -16,7 +16,7 @@ from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.ops.elementwise import where_zero
 from nabla_mlir.ops.forward import carries_tangent, recorded
-from nabla_mlir.ops.masks import taken
+from nabla_mlir.ops.masks import Known, taken
 from nabla_mlir.ops.regions import dependents, reads_of
 from nabla_mlir.ops.registry import (
     UNSUPPORTED,
@@ -62,6 +62,7 @@ def pull_back(ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Co
     Everything is emitted at the current insertion point, which must be behind `ops`. Cotangents of one value are
     summed; a value that receives none has no entry.
     """
+    masks: Known = {}
     for op in reversed(ops):
         results = list(op.results)
         if not any(r in cotangents for r in results):
@@ -79,7 +80,7 @@ def pull_back(ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Co
                 operands, pulled = list(found), list(found.values())
             else:
                 operands = list(op.operands)
-                pulled = _operand_cotangents(op, operands, active, cts)
+                pulled = _operand_cotangents(op, operands, active, cts, masks)
             for value, ct in zip(operands, pulled, strict=True):
                 if isinstance(ct, Zero) or value not in active:
                     continue
@@ -89,7 +90,7 @@ def pull_back(ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Co
 
 
 def _operand_cotangents(
-    op: ir.Operation, operands: list[ir.Value], active: set[ir.Value], cts: list[MaybeZero]
+    op: ir.Operation, operands: list[ir.Value], active: set[ir.Value], cts: list[MaybeZero], masks: Known
 ) -> list[MaybeZero]:
     record = record_of(op, "vjp")
     if isinstance(record.jvp, Zero):
@@ -100,7 +101,7 @@ def _operand_cotangents(
     xs = [wrap(v) for v in operands]
     is_active = [v in active for v in operands]
     if record.partials is not None:
-        return _scaled(record, op, xs, is_active, cts[0], params)
+        return _scaled(record, op, xs, is_active, cts[0], params, masks)
     linear = record.linear_operands(xs, params)
     if all(i in linear for i, a in enumerate(is_active) if a):
         return _transposed(record, op, xs, is_active, cts, params)
@@ -108,13 +109,14 @@ def _operand_cotangents(
 
 
 def _scaled(
-    record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], ct: MaybeZero, params: Params
-) -> list[MaybeZero]:
+    record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], ct: MaybeZero, params: Params,
+    masks: Known,
+) -> list[MaybeZero]:  # fmt: skip
     assert record.partials is not None
     if isinstance(ct, Zero):
         return [ZERO] * len(xs)
     y = wrap(op.results[0])
-    mask = None if op.name in _FINITE else taken(ct)
+    mask = None if op.name in _FINITE else taken(ct, masks)
     pulled: list[MaybeZero] = []
     for partial, a in zip(record.partials, is_active, strict=True):
         if isinstance(partial, Zero) or not a:

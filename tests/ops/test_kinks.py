@@ -120,6 +120,22 @@ def test_conditions_that_share_many_others() -> None:
     np.testing.assert_array_equal(run_traced(nm.grad(f), [np.array([0.0, 2.0])]), [0, 0.5])
 
 
+def test_many_selections_one_after_the_other() -> None:
+    bounds = np.linspace(-1, 2, 300)
+
+    def f(x: Any) -> Any:
+        y = x
+        for bound in bounds:
+            y = nnp.where(x > float(bound), nnp.sin(y), y)
+        return y.sum()
+
+    x = np.array([-2.0, 0.5, 1.5])
+    y, slope = x, np.ones(3)
+    for bound in bounds:
+        y, slope = np.where(x > bound, np.sin(y), y), np.where(x > bound, slope * np.cos(y), slope)
+    np.testing.assert_allclose(run_traced(nm.grad(f), [x]), slope, rtol=1e-12)
+
+
 def test_a_cotangent_that_happens_to_be_zero_has_a_tangent() -> None:
     # (sqrt(x) - 1)^2 at x = 1: the cotangent of the square root is zero, the second derivative 1/2 is not.
     f = lambda x: nnp.where(x > 0, (nnp.sqrt(x) - 1) ** 2, 0.0).sum()  # noqa: E731
