@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nabla_mlir.control import fori_loop
+from nabla_mlir.custom import custom_jvp
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.eager import library
 from nabla_mlir.errors import ShapeError, user_frame
@@ -143,12 +144,27 @@ def solve(a: Any, b: Any) -> Tensor:
     a, is_vector = square("solve", a), b.ndim == 1
     b = _columns(b, is_vector)
     _check_rows("solve", a, b)
-    stack = broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])
-    packed, pivots = lu(a)  # before it is repeated for a stack of right-hand sides
-    packed, b = _stacked(packed, stack), _stacked(b, stack)
-    rows = lapack.exchanged_rows(b, _stacked(pivots, stack, 1))
-    x = la.triangular_solve(packed, la.triangular_solve(packed, rows, **_FORWARD), **_BACKWARD)
+    x = _solution(a, _stacked(b, broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])))
     return reshaped(x, x.shape[:-1]) if is_vector else x
+
+
+@custom_jvp
+def _solution(a: Tensor, b: Tensor) -> Tensor:
+    packed, pivots = lu(a)  # before it is repeated for a stack of right-hand sides
+    packed, pivots = _stacked(packed, b.shape[:-2]), _stacked(pivots, b.shape[:-2], 1)
+    rows = lapack.exchanged_rows(b, pivots)
+    return la.triangular_solve(packed, la.triangular_solve(packed, rows, **_FORWARD), **_BACKWARD)
+
+
+@_solution.defjvp
+def _solution_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
+    """X' = a^-1 (b' - a' X): the factors are not differentiated, and serve every order."""
+    (a, b), (da, db) = primals, tangents
+    x = _solution(a, b)
+    if da is None:
+        return x, _solution(a, db)
+    moved = matmul(da, x)
+    return x, _solution(a, -moved if db is None else db - moved)
 
 
 @library
@@ -239,13 +255,28 @@ def slogdet(a: Any) -> Any:
       >>> float(sign), round(float(np.exp(logabs)), 6)
       (-1.0, 6.0)
     """
-    a = square("slogdet", a)
+    return SlogdetResult(*_slogdet(square("slogdet", a)))
+
+
+@custom_jvp
+def _slogdet(a: Tensor) -> tuple[Tensor, Tensor]:
     packed, pivots = lu(a)
     diagonal = diagonal_of(packed, axis1=-2, axis2=-1)
     size = ew.absolute(diagonal)
     direction = diagonal / convert(size, a.dtype) if is_complex(a.dtype) else ew.sign(diagonal)
     sign = red.prod(direction, -1) * convert(_parity(pivots), a.dtype)
-    return SlogdetResult(sign, red.sum(ew.log(size), -1))
+    return sign, red.sum(ew.log(size), -1)
+
+
+@_slogdet.defjvp
+def _slogdet_jvp(primals: Any, tangents: Any) -> Any:
+    """With t = trace(a^-1 a'), the logarithm moves by the real part of t and the sign by i Im(t) sign."""
+    (a,), (da,) = primals, tangents
+    sign, size = _slogdet(a)
+    t = trace(_solution(a, da), axis1=-2, axis2=-1)
+    if not is_complex(a.dtype):
+        return (sign, size), (full_like(sign, 0), t)
+    return (sign, size), (sign * ew.make_complex(full_like(size, 0), ew.imag(t)), ew.real(t))
 
 
 def _parity(pivots: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.ops.custom_call import batch_of_leading_axes, call, layouts_of, register_custom_call
 from nabla_mlir.ops.elementwise import compare, convert, imag, logical_and, make_complex, real, select
-from nabla_mlir.ops.indexing import along_axis
+from nabla_mlir.ops.indexing import along_axis, rows_at
 from nabla_mlir.ops.linalg import (
     adjoint,
     cholesky_tangent,
@@ -193,8 +193,7 @@ def exchanged_rows(x: Tensor, pivots: Tensor) -> Tensor:
         return [builder.Val(select(mine, column, select(theirs, row, order)).value)]
 
     (order,) = builder.for_loop(pivots.shape[-1], [builder.Val(index.value)], exchange)
-    places = in_rows(wrap(order.value), x.shape[-1])
-    return along_axis(x, places, x.ndim - 2)
+    return rows_at(x, wrap(order.value))
 
 
 def _spread_entry(x: Tensor, at: Tensor) -> Tensor:
