@@ -208,6 +208,10 @@ def _element(op: ir.Operation) -> list[ir.Value]:
 
 
 def _plain_constant(op: ir.Operation) -> list[ir.Value]:
+    type = op.results[0].type
+    if isinstance(type, ir.RankedTensorType) and isinstance(type.element_type, ir.IndexType):  # a shape
+        numbers = np.fromiter(op.attributes["value"], np.int64).reshape(type.shape)
+        return [constant(numbers).value]
     return [stablehlo.emit("stablehlo.constant", [], attributes={"value": op.attributes["value"]}).results[0]]
 
 
@@ -318,17 +322,21 @@ def _static(make: Callable[..., Tensor]) -> Callable[[ir.Operation], list[ir.Val
     return rewrite
 
 
+def _shape(op: ir.Operation, index: int) -> tuple[int, ...]:
+    """That of the result, which its type may say, or else an operand."""
+    type = op.results[0].type
+    return _numbers(op, index) if _is_dynamic(type) else tuple(type.shape)
+
+
 def _dynamic_broadcast(op: ir.Operation, x: Tensor) -> Tensor:
     dims = I64Array.decode(op.attributes["broadcast_dimensions"])
-    return broadcast_in_dim(x, shape=_numbers(op, 1), broadcast_dimensions=dims)
+    return broadcast_in_dim(x, shape=_shape(op, 1), broadcast_dimensions=dims)
 
 
 def _dynamic_iota(op: ir.Operation) -> list[ir.Value]:
-    type = op.results[0].type
-    shape = _numbers(op, 0) if _is_dynamic(type) else tuple(type.shape)
+    dtype = dtype_of(op.results[0].type.element_type)
     iota = REGISTRY["stablehlo.iota"]
-    dimension = op.attributes["iota_dimension"].value
-    return [iota(shape=shape, dtype=dtype_of(type.element_type), iota_dimension=dimension).value]
+    return [iota(shape=_shape(op, 0), dtype=dtype, iota_dimension=op.attributes["iota_dimension"].value).value]
 
 
 def _empty(op: ir.Operation) -> list[ir.Value]:
@@ -384,7 +392,7 @@ _REWRITES: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
     "stablehlo.dynamic_iota": _dynamic_iota, "stablehlo.reduce_window": _window_body,
     "stablehlo.reduce": _reduction_body, "stablehlo.sign": _sign,
     "stablehlo.dynamic_broadcast_in_dim": _static(_dynamic_broadcast),
-    "stablehlo.dynamic_reshape": _static(lambda op, x: reshape(x, shape=_numbers(op, 1))),
+    "stablehlo.dynamic_reshape": _static(lambda op, x: reshape(x, shape=_shape(op, 1))),
     "stablehlo.dynamic_pad": _static(_dynamic_pad), "stablehlo.dynamic_gather": _static(_dynamic_gather),
     "stablehlo.dynamic_conv": _static(_dynamic_conv), "stablehlo.real_dynamic_slice": _static(_dynamic_slice),
     "stablehlo.get_dimension_size": _static(_dimension_size), "stablehlo.set_dimension_size": _static(_set_size),
