@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from bounds import xla_figures
 from measuring import flat
 from sizes import Size, size_of
 from workload import Workload
@@ -26,6 +27,7 @@ class Built:
     size: Size | None
     chosen: dict[str, str] = field(default_factory=dict)
     results: dict[str, np.ndarray] = field(default_factory=dict)
+    xla: tuple[int, int] = (0, 0)  # kernels and bytes of the hvp, JAX's side
 
 
 # ---------------------------------------------------------------- ours
@@ -143,17 +145,18 @@ def _build_jax(workload: Workload, args: tuple[Any, ...], v: Any, path: Path) ->
     import jax
 
     x, direction, rest = (jax.tree.map(jax.device_put, tree) for tree in (args[0], v, args[1:]))
-    calls, lowerings, seconds = {}, {}, {"total": 0.0}
+    calls, lowerings, seconds, figures = {}, {}, {"total": 0.0}, (0, 0)
     for name, f in jax_functions(workload).items():
         inputs = (x, direction, *rest) if name == "hvp" else (x, *rest)
         start = time.perf_counter()
         lowerings[name] = jax.jit(f).lower(*inputs)
         compiled = lowerings[name].compile()
         seconds["total"] += time.perf_counter() - start
+        figures = xla_figures(compiled)
         calls[name] = {"jax": lambda c=compiled, inputs=inputs: jax.block_until_ready(c(*inputs))}
     text = lowerings["hvp"].as_text()
     path.with_suffix(".jax.mlir").write_text(text)
-    built = Built(calls, seconds, size_of(text))
+    built = Built(calls, seconds, size_of(text), xla=figures)  # of the last, the hvp
     built.results = {name: flat(calls[name]["jax"]()) for name in FUNCTIONS}
     return built
 

@@ -1,7 +1,7 @@
 """Hessian-vector products of this package against jax.jit of the same functions, on this machine, in this run.
 
 usage: make bench, or python bench/run.py [--only NAME ...] [--quick] [--out FOLDER]
-Writes results.json, results.png and, for each workload, the StableHLO of both sides.
+Writes results.json, results.png, bounds.png and, for each workload, the StableHLO of both sides.
 """
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bounds import Place, place_of
+from bounds import draw as draw_bounds
+from bounds import report as report_bounds
 from frameworks import FUNCTIONS, build_jax, build_nabla, reference
 from measuring import HERE, console, cores, direction, draw, geometric_mean, interleaved, parse, relative_error, save
 from rich.table import Table
 from sizes import Size
 from workload import Workload
+
+from nabla_mlir.tools.bench import Machine
 
 
 @dataclass
@@ -34,6 +39,7 @@ class Result:
     compile: dict[str, dict[str, float]]
     cold: dict[str, float]
     artifact: int
+    place: Place
     notes: list[str] = field(default_factory=list)
 
     def ratio(self, name: str) -> float:
@@ -48,28 +54,32 @@ class Result:
 def main() -> int:
     """Runs the workloads; 1 if a result is wrong."""
     options, chosen = parse(__doc__.partition("\n")[0], "fewer repetitions, no cold starts")
-    results, wrong = [], []
+    results, wrong, machine = [], [], Machine.measured()
     for workload in chosen:
         with console.status(f"{workload.title} ..."):
-            result = run(workload, options.out, options.quick)
+            result = run(workload, options.out, options.quick, machine)
         results.append(result)
         bad = [f"{workload.title}: {note}" for note in result.notes]
         wrong += bad
         console.print(f"{workload.title}: hvp {result.ours('hvp') * 1e6:,.0f} µs ({result.chosen['hvp']}), "
                       f"JAX {result.times['hvp']['jax'] * 1e6:,.0f} µs, ratio {result.ratio('hvp'):.2f}")  # fmt: skip
     report(results)
+    titles, places = [r.title for r in results], [r.place for r in results]
+    seconds = [(r.ours("hvp"), r.times["hvp"]["jax"]) for r in results]
+    report_bounds(titles, places, seconds, machine)
     means = {name: geometric_mean([r.ratio(name) for r in results]) for name in FUNCTIONS}
     content = {"geometric_means": means, "results": [asdict(r) for r in results]}
     save(options.out / "results.json", content)
     ratios = {name: [r.ratio(name) for r in results] for name in FUNCTIONS}
     label = f"time / time of jax.jit on {cores()} cores (less is better)"
-    draw([r.title for r in results], ratios, label, options.out / "results.png")
+    draw(titles, ratios, label, options.out / "results.png")
+    draw_bounds(titles, places, seconds, options.out / "bounds.png")
     for note in wrong:
         console.print(f"[bold red]WRONG[/bold red] {note}")
     return 1 if wrong else 0
 
 
-def run(workload: Workload, out: Path, quick: bool) -> Result:
+def run(workload: Workload, out: Path, quick: bool, machine: Machine) -> Result:
     """Builds both sides, checks and times them."""
     args = workload.inputs()
     v = direction(args[0])
@@ -85,8 +95,9 @@ def run(workload: Workload, out: Path, quick: bool) -> Result:
     cold = {} if quick else cold_starts(workload, path, (args[0], v, *args[1:]))
     compile = {"nabla": ours.seconds, "jax": theirs.seconds}
     sizes = {"nabla": ours.size, "jax": theirs.size}
+    place = place_of(path, ours.size.flops if ours.size else 0, theirs.xla, machine)
     return Result(workload.name, workload.title, times, ours.chosen, errors, sizes, compile, cold,
-                  path.stat().st_size, notes)  # fmt: skip
+                  path.stat().st_size, place, notes)  # fmt: skip
 
 
 def cold_starts(workload: Workload, path: Path, arguments: tuple[Any, ...]) -> dict[str, float]:

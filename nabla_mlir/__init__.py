@@ -29,11 +29,8 @@ if TYPE_CHECKING:
     from nabla_mlir.collectives import pmin as pmin
     from nabla_mlir.collectives import psum as psum
     from nabla_mlir.compiling.static_library import save_static_library as save_static_library
-    from nabla_mlir.control import associative_scan as associative_scan
     from nabla_mlir.control import cond as cond
     from nabla_mlir.control import fori_loop as fori_loop
-    from nabla_mlir.control import map as map
-    from nabla_mlir.control import scan as scan
     from nabla_mlir.control import switch as switch
     from nabla_mlir.control import while_loop as while_loop
     from nabla_mlir.custom import custom_jvp as custom_jvp
@@ -57,6 +54,9 @@ if TYPE_CHECKING:
     from nabla_mlir.pytree import register_dataclass as register_dataclass
     from nabla_mlir.runtime import Array as Array
     from nabla_mlir.runtime import load as load
+    from nabla_mlir.scans import associative_scan as associative_scan
+    from nabla_mlir.scans import map as map
+    from nabla_mlir.scans import scan as scan
     from nabla_mlir.stages import Compiled as Compiled
     from nabla_mlir.stages import Lowered as Lowered
     from nabla_mlir.stages import Traced as Traced
@@ -92,8 +92,8 @@ _HOMES: dict[str, str | None] = {
     "all_gather": "collectives", "axis_index": "collectives", "axis_size": "collectives", "pmax": "collectives",
     "pmean": "collectives", "pmin": "collectives", "psum": "collectives",
     "checkpoint": "checkpointing", "checkpoint_name": "checkpointing", "checkpoint_policies": "checkpointing",
-    "remat": "checkpointing", "associative_scan": "control", "cond": "control", "fori_loop": "control", "map": "control",
-    "scan": "control", "switch": "control", "while_loop": "control", "custom_jvp": "custom", "custom_vjp": "custom",
+    "remat": "checkpointing", "associative_scan": "scans", "cond": "control", "fori_loop": "control", "map": "scans",
+    "scan": "scans", "switch": "control", "while_loop": "control", "custom_jvp": "custom", "custom_vjp": "custom",
     "Array": "runtime", "check_hvp": "checks", "jit": "eager", "from_jax": "exporters", "from_torch": "exporters",
     "custom_linear_solve": "implicit", "custom_root": "implicit",
     "HessianOperator": "operators", "JacobianOperator": "operators",

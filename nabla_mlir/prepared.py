@@ -17,13 +17,12 @@ from iree.compiler import ir
 
 from nabla_mlir import numpy as nnp
 from nabla_mlir import pytree
+from nabla_mlir.blocks import Form, form_of_block
 from nabla_mlir.checks import check_linear_map
 from nabla_mlir.compiling.artifact import module_of
-from nabla_mlir.control import scan
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.errors import TraceError, user_frame
-from nabla_mlir.ops.cost import written_by
 from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.regions import emit_call
 from nabla_mlir.ops.tensor import Tensor, full
@@ -43,11 +42,8 @@ from nabla_mlir.transforms.curvature import (
 )
 from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import pullback, pushed
-from nabla_mlir.transforms.vectorize import vmap
 
 BLOCK = 16  # columns of `apply_block`
-_SMALL = 1 << 16  # bytes of a result below which the operation costs more than the work
-_WRITTEN_OUT = 6000  # operations of a block; a loop costs less to compile, and IREE may refuse our schedule in it
 _INTO = ("update", "apply", "apply_block", "apply_transposed", "apply_transposed_block")  # also as NAME_into
 
 
@@ -269,34 +265,6 @@ class Methods:
         """The names of the state that a product reads."""
         return tuple(n for n in self.state if not n.startswith("point"))
 
-    @property
-    def operations(self) -> list[ir.Operation]:
-        """Those of one product; its return is always among them."""
-        return [op.operation for op in self.split.rest.regions[0].blocks[0].operations]
-
-    @functools.cached_property
-    def together(self) -> bool:
-        """Whether the products of a block are faster as one batch than one after the other.
-
-        They are where what they share, the state, is more than what each of them writes: there matrices times vectors
-        become products of two matrices. They are where the work is so small that the number of operations counts.
-        Elsewhere the batch only makes intermediate results larger than the cache: with 16 columns a recurrent network
-        takes 380 µs for each as a batch, and 52 one after the other; a residual block 3000 and 2000.
-        """
-        size, count = written_by(self.operations)
-        return self.split.nbytes > size or size * self.block <= _SMALL * count
-
-    def one_by_one(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The function of each vector of a block, written out, or in a loop whose steps take as many as are short.
-
-        Where a product is a loop itself all are written out: a loop in a loop is not compiled to a single dispatch.
-        """
-        most = max(1, _WRITTEN_OUT // len(self.operations))
-        if most >= self.block or any(op.name == "stablehlo.while" for op in self.operations):
-            return _written_out(function)
-        group = max(k for k in range(1, most + 1) if self.block % k == 0)
-        return lambda vs: scan(lambda _, v: (None, function(v)), None, vs, unroll=group)[1]
-
     def products(self, state: dict[str, Tensor], vs: Sequence[Any]) -> tuple[Any, ...]:
         """The products with the vectors, from the state."""
         split = self.split
@@ -325,7 +293,7 @@ class Methods:
 
     def all(self) -> dict[str, Method]:
         """Every entry point by its name."""
-        family, kept = self.family, self.kept
+        family, kept, form = self.family, self.kept, self._form_of_blocks()
         x_name, *data_names = self.args
         v_name = "v" if "v" not in self.args else "vector"
         methods = [
@@ -340,8 +308,7 @@ class Methods:
         for k, (name, like) in enumerate(zip(("apply", "apply_transposed"), self.likes, strict=False)):
             word = ("The product with a vector", "The product of the transposed matrix with a vector")[k]
             one = lambda state, v, k=k: self.apply(state, v, k)  # noqa: E731
-            several = vmap if self.together else self.one_by_one
-            many = lambda state, vs, k=k, f=several: f(lambda v: self.apply(state, v, k))(vs)  # noqa: E731
+            many = lambda state, vs, k=k: form(lambda v: self.apply(state, v, k))(vs)  # noqa: E731
             columns = pytree_map(lambda s: Spec((self.block, *s.shape), s.dtype), like)
             methods += [
                 Method(name, one, {v_name: like}, kept, doc=f"{word} at the point of the last update."),
@@ -368,6 +335,10 @@ class Methods:
             if m.name in _INTO
         ]
         return {m.name: m for m in [*methods, *into]}
+
+    def _form_of_blocks(self) -> Form:
+        operations = [op.operation for op in self.split.rest.regions[0].blocks[0].operations]
+        return form_of_block(operations, self.split.nbytes, self.block)
 
     def _symmetric(self, x_name: str, v_name: str, data_names: list[str]) -> list[Method]:
         def quadratic(state: dict[str, Tensor], v: Any) -> Tensor:
@@ -407,18 +378,6 @@ def pytree_map(function: Callable[[Any], Any], tree: Any) -> Any:
     """The tree with the function applied to each leaf."""
     leaves, spec = pytree.flatten(tree)
     return pytree.unflatten(spec, [function(leaf) for leaf in leaves])
-
-
-def _written_out(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The function of each element along a leading axis; the copies share their code."""
-
-    def each(vs: Any) -> Any:
-        leaves, spec = pytree.flatten(vs)
-        columns = [pytree.unflatten(spec, [x[i] for x in leaves]) for i in range(leaves[0].shape[0])]
-        results = [pytree.flatten(function(v)) for v in columns]
-        return pytree.unflatten(results[0][1], [nnp.stack(parts) for parts in zip(*(r[0] for r in results), strict=True)])
-
-    return each
 
 
 def _zeros(like: Any) -> Any:

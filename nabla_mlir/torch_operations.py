@@ -13,12 +13,12 @@ import numpy as np
 
 import nabla_mlir.numpy as nnp
 from nabla_mlir import special
-from nabla_mlir.control import associative_scan
 from nabla_mlir.errors import ImportIRError
 from nabla_mlir.numpy import fft, linalg
 from nabla_mlir.ops import chlo, elementwise
 from nabla_mlir.ops.tensor import Tensor, full
 from nabla_mlir.ops.windows import reduce_window, window_params
+from nabla_mlir.scans import associative_scan
 from nabla_mlir.transforms import stop_gradient
 
 # ---------------------------------------------------------------- arithmetic

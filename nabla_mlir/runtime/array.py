@@ -54,11 +54,12 @@ _DTYPE_NAMES = {int(element): name for name, element in _ELEMENT_TYPES.items()} 
 class Device:
     """A device of one of IREE's drivers. There is one object per driver in a process; get it with `device`."""
 
-    __slots__ = ("driver", "hal", "is_host", "usage")
+    __slots__ = ("driver", "hal", "is_host", "memory", "usage")
 
     def __init__(self, driver: str, hal: HalDevice):
         self.driver, self.hal = driver, hal
         self.is_host = driver.startswith("local")
+        self.memory = "host" if self.is_host else driver  # the same for devices that read each other's arrays
         # Vulkan devices that share their memory with the host (integrated ones) let it be mapped if it is asked for.
         mapping = BufferUsage.MAPPING | BufferUsage.MAPPING_OPTIONAL if driver == "vulkan" else 0
         self.usage = int(BufferUsage.DEFAULT | mapping)

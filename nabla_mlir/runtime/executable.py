@@ -30,13 +30,13 @@ class Function:
     One that was compiled for asynchronous calls returns before they are done; the calls have a timeline then.
     """
 
-    __slots__ = ("_context", "_lock", "_timeline", "_vm", "device", "name")
+    __slots__ = ("_invoke", "_lock", "_timeline", "_vm", "device", "name")
 
     def __init__(
         self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock, device: Device,
         timeline: Timeline | None,
     ):  # fmt: skip
-        self.name, self._vm, self._context, self._lock, self.device = name, vm, context, lock, device
+        self.name, self._vm, self._invoke, self._lock, self.device = name, vm, context.invoke, lock, device
         self._timeline = timeline
 
     def __call__(
@@ -55,24 +55,26 @@ class Function:
         """
         if storage or self._timeline is not None:
             return self._call_in_order(arguments, storage, types)
-        where = self.device
-        inputs, outputs = VmVariantList(len(arguments)), VmVariantList(4)
+        where, memory = self.device, self.device.memory
+        inputs, outputs = VmVariantList(len(arguments)), VmVariantList(1)
+        push = inputs.push_ref
         for argument in arguments:
-            if type(argument) is not Array or argument.device is not where or argument.pending is not None:
+            if type(argument) is not Array or argument.device.memory is not memory or argument.pending is not None:
                 argument = self._there(argument)
                 if argument.pending is not None:
                     argument.block_until_ready()
-            inputs.push_ref(argument._view)
+            push(argument._view)
         try:
             with self._lock:
-                self._context.invoke(self._vm, inputs, outputs)
+                self._invoke(self._vm, inputs, outputs)
         except (ValueError, RuntimeError, IndexError) as error:
             raise self._refusal(error) from None
-        count, version = self._count(outputs, types)
         get = outputs.get_as_object
-        if types is None:
-            return [Array(get(i, HalBufferView), where, version) for i in range(count)]
-        return [Array(get(i, HalBufferView), where, version, False, type) for i, type in enumerate(types)]
+        if types is not None and len(types) == len(outputs):
+            return [Array(get(i, HalBufferView), where, None, False, type) for i, type in enumerate(types)]
+        count, version = self._count(outputs, types)
+        kinds: Sequence[tuple[Shape, np.dtype] | None] = [None] * count if types is None else types
+        return [Array(get(i, HalBufferView), where, version, False, kind) for i, kind in enumerate(kinds)]
 
     def _call_in_order(self, arguments: Sequence[Array | np.ndarray], storage: int, types: Types | None) -> list[Array]:
         """A call that writes to memory of the caller's, or has a place on a timeline: after what it reads is written."""
@@ -100,7 +102,7 @@ class Function:
             with self._lock:
                 if timeline is not None:
                     pending = timeline.push_fences(inputs, after)
-                self._context.invoke(self._vm, inputs, outputs)
+                self._invoke(self._vm, inputs, outputs)
                 if timeline is not None and pending is not None:
                     timeline.began(pending)
         except (ValueError, RuntimeError, IndexError) as error:
@@ -116,8 +118,7 @@ class Function:
         """The argument where the function can read it."""
         if type(argument) is not Array:
             return Array.from_numpy(argument, self.device)
-        shared = argument.device is self.device or (argument.device.is_host and self.device.is_host)
-        return argument if shared else argument.to(self.device)
+        return argument if argument.device.memory == self.device.memory else argument.to(self.device)
 
     def _refusal(self, error: Exception) -> DeployError:
         return DeployError(f"{self.name} requires the arguments it was compiled for, got: {reason(error)}.")

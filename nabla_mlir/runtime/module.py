@@ -126,24 +126,25 @@ class _Entry:
           ShapeError, DtypeError: an array has another shape or dtype; nothing is cast.
           DeployError: an argument is missing, unknown or given twice, or the call fails.
         """
-        leaves: list[Array | np.ndarray] = []
-        if kwargs or not self._are_right(args, leaves):
+        leaves = None if kwargs else self._right(args)
+        if leaves is None:
             leaves = self._checked(args, kwargs)
         results = self._function(leaves, self._storage, self._types)
         return results[0] if self._is_single else self.spec.result.unflatten(results)
 
-    def _are_right(self, args: tuple[Any, ...], leaves: list[Any]) -> bool:
-        """Appends the leaves; True if they are device arrays of the right types in the right places."""
+    def _right(self, args: tuple[Any, ...]) -> Sequence[Any] | None:
+        """The leaves if they are device arrays of the right types in the right places, or None."""
         if len(args) != len(self._trees):
-            return False
-        if self._is_flat:
-            leaves += args
-        elif not all(tree.collect(value, leaves) for tree, value in zip(self._trees, args, strict=True)):
-            return False
+            return None
+        leaves: Sequence[Any] = args
+        if not self._is_flat:
+            leaves = []
+            if not all(tree.collect(value, leaves) for tree, value in zip(self._trees, args, strict=True)):
+                return None
         for leaf, (shape, dtype) in zip(leaves, self._wanted):  # noqa: B905  (as many; saying so takes time)
             if type(leaf) is not Array or leaf.shape != shape or (leaf.dtype is not dtype and leaf.dtype != dtype):
-                return False
-        return True
+                return None
+        return leaves
 
     def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The leaves, converted where that loses nothing; says all that is wrong with them."""

@@ -87,6 +87,16 @@ class Timing:
     bytes: int
     flops: int | None
 
+    @property
+    def kernels(self) -> float:
+        """How many dispatches a call has."""
+        return sum(d.count for d in self.dispatches)
+
+    @property
+    def copies(self) -> float:
+        """How many of them only move bytes."""
+        return sum(d.count for d in self.dispatches if d.is_copy)
+
     def to_json(self, machine: Machine) -> dict[str, Any]:
         """The numbers as JSON values."""
         kernels = [{"name": d.name, "count": d.count, "workgroups": d.workgroups, "seconds": d.seconds}
@@ -102,7 +112,7 @@ def run(file: str, entry: str | None, driver: str | None, as_json: bool) -> int:
     names = [entry] if entry else list(module.entry_points)
     machine = Machine.measured()
     flops = _flops(module)
-    timings = [_timing(module, artifact, name, flops.get(name)) for name in names]
+    timings = [timing_of(module, artifact, name, flops.get(name)) for name in names]
     if as_json:
         content = {"driver": module.driver, "bandwidth": machine.bandwidth, "peak": machine.peak,
                    "entry_points": [t.to_json(machine) for t in timings]}  # fmt: skip
@@ -114,8 +124,8 @@ def run(file: str, entry: str | None, driver: str | None, as_json: bool) -> int:
 
 def _print(file: str, driver: str, machine: Machine, timings: Sequence[Timing]) -> None:
     rows = [
-        [t.name, _micro(t.seconds), _micro(machine.bound(t.bytes, t.flops or 0)), f"{sum(d.count for d in t.dispatches):g}",
-         f"{sum(d.count for d in t.dispatches if d.is_copy):g}", f"{t.bytes:,}", "?" if t.flops is None else f"{t.flops:,}"]
+        [t.name, _micro(t.seconds), _micro(machine.bound(t.bytes, t.flops or 0)), f"{t.kernels:g}", f"{t.copies:g}",
+         f"{t.bytes:,}", "?" if t.flops is None else f"{t.flops:,}"]
         for t in timings
     ]  # fmt: skip
     title = f"{file} on {driver} (bound: {machine.bandwidth / 1e9:.0f} GB/s, {machine.peak / 1e9:.0f} GFLOP/s)"
@@ -143,7 +153,18 @@ def arguments_of(entry: EntryPoint, device: Any) -> list[Any]:
     return made
 
 
-def _timing(module: Module, artifact: Artifact, name: str, flops: int | None) -> Timing:
+def timing_of(module: Module, artifact: Artifact, name: str, flops: int | None = None) -> Timing:
+    """Measures an entry point of a loaded artifact.
+
+    Args:
+      module: the artifact, loaded.
+      artifact: its files.
+      name: the entry point.
+      flops: the operations of a call, if they are known.
+
+    Raises:
+      DeployError: there is no such entry point, or IREE's tools are missing.
+    """
     if name not in module.entry_points:
         raise DeployError(f"bench requires an entry point among {', '.join(module.entry_points)}, got {name!r}.")
     entry = module.entry_points[name]

@@ -1,0 +1,82 @@
+"""Where the time of the HVPs goes: kernels, copies and bytes of both sides, and what the machine needs at its
+measured bandwidth of memory and peak (what stays in a cache can be faster).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from measuring import console
+from rich.table import Table
+
+from nabla_mlir import runtime
+from nabla_mlir.runtime.storage import Artifact
+from nabla_mlir.tools.bench import Machine, timing_of
+
+_NO_KERNEL = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Of one workload: seconds that the machine needs, kernels and copies of a call, and what XLA has."""
+
+    bound: float
+    kernels: float
+    copies: float
+    bytes: int
+    xla_kernels: int
+    xla_bytes: int
+
+
+def place_of(path: Path, flops: int, xla: tuple[int, int], machine: Machine) -> Place:
+    """Of the `hvp` of an artifact; arguments and results are moved once, and so many operations are computed."""
+    timing = timing_of(runtime.load(path), Artifact(path), "hvp", flops)
+    return Place(machine.bound(timing.bytes, flops), timing.kernels, timing.copies, timing.bytes, *xla)
+
+
+def xla_figures(compiled: Any) -> tuple[int, int]:
+    """The instructions of the entry computation that run, a loop as one, and the bytes that XLA says they move."""
+    entry = compiled.as_text().partition("\nENTRY ")[2].partition("\n}")[0]
+    names = re.findall(r"^\s+(?:ROOT )?%?[\w.-]+ = .*? ([a-z][\w-]*)\(", entry, re.MULTILINE)
+    costs = compiled.cost_analysis()
+    return sum(name not in _NO_KERNEL for name in names), int(costs.get("bytes accessed", 0))
+
+
+def report(titles: Sequence[str], places: Sequence[Place], times: Sequence[tuple[float, float]], machine: Machine) -> None:
+    """The table; `times` are ours and JAX's."""
+    heading = f"Where the time of the hvp goes ({machine.bandwidth / 1e9:.0f} GB/s, {machine.peak / 1e9:.0f} GFLOP/s in f32)"
+    table = Table(title=heading, title_justify="left")
+    for column in ("", "bound µs", "ours / bound", "JAX / bound", "dispatches", "copies", "XLA's", "bytes in and out",
+                   "moved by XLA"):  # fmt: skip
+        table.add_column(column, justify="right" if table.columns else "left")
+    for title, place, (ours, theirs) in zip(titles, places, times, strict=True):
+        table.add_row(title, f"{place.bound * 1e6:,.1f}", f"{ours / place.bound:.1f}", f"{theirs / place.bound:.1f}",
+                      f"{place.kernels:,.0f}", f"{place.copies:,.0f}", f"{place.xla_kernels:,}", f"{place.bytes:,}",
+                      f"{place.xla_bytes:,}")  # fmt: skip
+    console.print(table)
+
+
+def draw(titles: Sequence[str], places: Sequence[Place], times: Sequence[tuple[float, float]], path: Path) -> None:
+    """The bound, our time and JAX's, in a row for each workload."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    rows = np.arange(len(titles))
+    figure, axes = pyplot.subplots(figsize=(9, 0.32 * len(titles) + 1.4), layout="constrained")
+    columns = [np.array([place.bound for place in places]), *np.array(times).T]
+    axes.hlines(rows, np.min(columns, axis=0) * 1e6, np.max(columns, axis=0) * 1e6, color="lightgray", zorder=0)
+    shapes = (("|", "black", "what the machine needs"), ("o", "tab:blue", "ours"), ("D", "tab:orange", "jax.jit"))
+    for seconds, (marker, color, label) in zip(columns, shapes, strict=True):
+        axes.scatter(seconds * 1e6, rows, marker=marker, color=color, label=label, s=36)
+    axes.set(yticks=rows, yticklabels=titles, xscale="log", xlabel="µs of one Hessian-vector product (less is better)")
+    axes.invert_yaxis()
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=150)
+    console.print(f"Written: {path}")
