@@ -48,8 +48,9 @@ def from_torch(module: Any, *specs: Any, parameters: bool = False) -> Callable[.
     `torch.export` captures the program and torch-mlir (a package on PyPI, maintained in step with PyTorch) lowers it
     to StableHLO; linear algebra, Fourier transforms and some others that it does not lower are those of
     `nabla_mlir.numpy`. What `detach` and `no_grad` hold constant is constant here too. The module is captured in the
-    mode it is in: call ``module.eval()`` first. Buffers are constants, and what training writes to them is no result.
-    The results come flat, as PyTorch's tree flattens them: one bare, several as a tuple.
+    mode it is in: call ``module.eval()`` first. Buffers are constants, what training writes to them is no result, and
+    what it draws, as for dropout, is the same at each call. The results come flat, as PyTorch's tree flattens them: one
+    bare, several as a tuple.
 
     Args:
       module: a `torch.nn.Module`, or a function of tensors.

@@ -122,15 +122,35 @@ def _windows(x: Tensor, body: str, start: float, windows: Sequence[int], strides
     return reduce_window(x, full((), start, x.dtype), body=body, **params)
 
 
-def _max_pool(rank: int) -> Callable[..., Tensor]:
-    def pool(x: Tensor, windows: Any, strides: Any = (), pads: Any = 0, dilations: Any = 1, ceil: bool = False) -> Tensor:
+def _max_pool(rank: int, with_places: bool = False) -> Callable[..., Any]:
+    def pool(x: Tensor, windows: Any, strides: Any = (), pads: Any = 0, dilations: Any = 1, ceil: bool = False) -> Any:
         windows, pads, dilations = (_each(given, rank) for given in (windows, pads, dilations))
         strides = _each(strides, rank) or windows
+        sizes = x.shape[-rank:]
         spans = [d * (w - 1) + 1 for w, d in zip(windows, dilations, strict=True)]
-        ends = [_ends(*of, ceil) for of in zip(x.shape[-rank:], spans, strides, pads, strict=True)]
-        return _windows(x, "max", -np.inf, windows, strides, ends, dilations)
+        ends = [_ends(*of, ceil) for of in zip(sizes, spans, strides, pads, strict=True)]
+        best = _windows(x, "max", -np.inf, windows, strides, ends, dilations)
+        if not with_places:
+            return best
+        steps = [np.arange(count)[:, None] * s - p + d * np.arange(w) for count, s, p, d, w in zip(
+            best.shape[-rank:], strides, pads, dilations, windows, strict=True)]  # fmt: skip
+        return best, _places_of_largest(x, sizes, steps)
 
     return pool
+
+
+def _places_of_largest(x: Tensor, sizes: Sequence[int], steps: Sequence[np.ndarray]) -> Tensor:
+    """Where the largest element of each window stands among those of the spatial axes, written in a row."""
+    grids = [np.stack(np.meshgrid(*of, indexing="ij")) for of in (
+        [s[:, 0] for s in steps], [s[0] - s[0, 0] for s in steps])]  # fmt: skip
+    rank = len(sizes)
+    places = grids[0].reshape(rank, -1, 1) + grids[1].reshape(rank, 1, -1)  # of each window, and inside of one
+    inside = np.all((places >= 0) & (places < np.array(sizes).reshape(-1, 1, 1)), axis=0)
+    flat = np.where(inside, np.ravel_multi_index(tuple(places), sizes, mode="clip"), 0)
+    rows = nnp.reshape(x, (*x.shape[: x.ndim - rank], -1))
+    seen = nnp.where(inside, nnp.take(rows, flat, -1), -np.inf)
+    chosen = nnp.take_along_axis(nnp.broadcast_to(flat, seen.shape), nnp.argmax(seen, -1)[..., None], -1)
+    return nnp.reshape(chosen, (*rows.shape[:-1], *grids[0].shape[1:]))
 
 
 def _avg_pool(rank: int) -> Callable[..., Tensor]:
@@ -213,6 +233,7 @@ _ATEN: dict[str, Callable[..., Any]] = {
     "diagonal": nnp.diagonal, "diagonal_scatter": _diagonal_scatter, "unfold": _unfold,
     "scatter_reduce.two": _scatter_reduce, "cdist": _distances,
     **{f"max_pool{rank}d": _max_pool(rank) for rank in (1, 2, 3)},
+    **{f"max_pool{rank}d_with_indices": _max_pool(rank, with_places=True) for rank in (1, 2, 3)},
     **{f"avg_pool{rank}d": _avg_pool(rank) for rank in (1, 2, 3)},
     **{f"upsample_nearest{rank}d.vec": _nearest(rank) for rank in (1, 2, 3)},
     "linalg_inv": linalg.inv, "linalg_det": linalg.det, "linalg_slogdet": linalg.slogdet, "linalg_solve": _solve,

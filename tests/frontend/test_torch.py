@@ -95,7 +95,8 @@ def _functions() -> dict[str, tuple[Any, list[np.ndarray]]]:
 
     def pooled(x: Any) -> Any:
         return (F.max_pool2d(x, 2, ceil_mode=True), F.avg_pool2d(x, 3, stride=2, padding=1, ceil_mode=True),
-                F.avg_pool2d(x, 3, 2, 1, True, False), F.max_pool2d(x, 2, 3, 1, 2), F.avg_pool2d(x, 2, divisor_override=3))  # fmt: skip
+                F.avg_pool2d(x, 3, 2, 1, True, False), F.max_pool2d(x, 2, 3, 1, 2), F.avg_pool2d(x, 2, divisor_override=3),
+                F.max_pool2d(x, 2, padding=1, ceil_mode=True, return_indices=True)[1] * x.mean())  # fmt: skip
 
     def placed(x: Any) -> Any:
         places = torch.tensor([[0, 1], [2, 2], [1, 0]])
