@@ -79,6 +79,9 @@ def from_torch(module: Any, *specs: Any, parameters: bool = False) -> Callable[.
     from nabla_mlir.importing import imported
     from nabla_mlir.torch_program import stablehlo_of
 
+    if parameters and not isinstance(module, torch.nn.Module):
+        raise ImportIRError(f"from_torch requires a torch.nn.Module where parameters=True, got {type(module).__name__}.",
+                            help="leave out parameters, and give the function what it needs as arguments.")  # fmt: skip
     leaves, tree = pytree.flatten(specs)
     weights = dict(module.named_parameters()) if parameters else {}
 

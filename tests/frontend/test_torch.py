@@ -202,3 +202,10 @@ def test_what_is_refused_is_named(make: Any, named: str) -> None:
     pytest.importorskip("torch_mlir")
     with pytest.raises(ImportIRError, match=named):
         nm.from_torch(make(torch), nm.spec((3, 2), "f32"))
+
+
+def test_a_function_has_no_parameters() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_mlir")
+    with pytest.raises(ImportIRError, match=r"requires a torch\.nn\.Module where parameters=True, got builtin_function"):
+        nm.from_torch(torch.sin, nm.spec((3,)), parameters=True)
