@@ -59,10 +59,6 @@ def _stacked(x: Tensor, stack: Shape, rank: int = 2) -> Tensor:
     return broadcast_to(x, (*stack, *x.shape[x.ndim - rank :]))
 
 
-def _identity(x: Tensor) -> Tensor:
-    return _stacked(constant(np.eye(x.shape[-1], dtype=x.dtype)), x.shape[:-2])
-
-
 def _columns(b: Tensor, is_vector: bool) -> Tensor:
     return reshaped(b, (*b.shape, 1)) if is_vector else b
 
@@ -79,7 +75,7 @@ def _with_diagonal(values: Tensor) -> Tensor:
     """Matrices with these vectors on their diagonal."""
     n = values.shape[-1]
     wide = sh.broadcast_in_dim(values, shape=(*values.shape, n), broadcast_dimensions=tuple(range(values.ndim)))
-    return la.weighted(wide, np.eye(n))
+    return la.on_diagonal(wide)
 
 
 def _scaled(x: Tensor, by: Tensor) -> Tensor:
@@ -165,7 +161,7 @@ def inv(a: Any) -> Tensor:
       [[0.5, 0.0], [0.0, 0.25]]
     """
     a = square("inv", a)
-    return solve(a, _identity(a))
+    return solve(a, la.identity_like(a))
 
 
 @library
@@ -323,7 +319,7 @@ def matrix_power(a: Any, n: int) -> Tensor:
             result = power if result is None else la.matmul(result, power)
         n >>= 1
         power = la.matmul(power, power) if n else power
-    return _identity(a) if result is None else result
+    return la.identity_like(a) if result is None else result
 
 
 # Coefficients of the diagonal Pade approximants of exp, and the 1-norm up to which they reach machine precision
@@ -374,7 +370,7 @@ def _pade(a: Tensor, degree: int) -> Tensor:
     """The approximant inv(V - U) (V + U), U its odd and V its even part."""
     f = math.factorial
     numbers = [f(2 * degree - k) * f(degree) / (f(2 * degree) * f(k) * f(degree - k)) for k in range(degree + 1)]
-    identity, squared = _identity(a), la.matmul(a, a)
+    identity, squared = la.identity_like(a), la.matmul(a, a)
     powers = [identity, squared]
     while len(powers) <= degree // 2:
         powers.append(la.matmul(powers[-1], squared))
