@@ -16,7 +16,7 @@ _ALIGNMENT = 4  # bytes before the elements: how they are aligned
 
 
 def inline_resources(module: ir.Operation) -> None:
-    """Gives constants their elements: the name of a resource is good in the context alone that parsed it."""
+    """Gives constants their elements, which rules read; XLA takes resources for other numbers, or refuses them."""
     found = [op for op in nested(module) if op.name in _CONSTANTS and _name_of(op)]
     if not found:
         return
