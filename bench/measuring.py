@@ -21,23 +21,23 @@ from workloads_sweep import SWEEP
 from nabla_mlir.timing import median
 
 HERE = Path(__file__).parent
+KNOWN = {w.name: w for w in (*WORKLOADS, *SWEEP)}
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
 
 
 def parse(description: str, quick: str) -> tuple[argparse.Namespace, list[Workload]]:
     """The options of the command line, and the workloads that it chooses; makes the folder for the results."""
-    known = {w.name: w for w in (*WORKLOADS, *SWEEP)}
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"some of {', '.join(known)}")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"some of {', '.join(KNOWN)}")
     parser.add_argument("--sweep", action="store_true", help="the second set of workloads instead of the first")
     parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument("--out", type=Path, default=HERE / "results", help="the folder for the results")
     options = parser.parse_args()
-    if unknown := set(options.only or ()) - set(known):
-        parser.error(f"--only requires names among {', '.join(known)}, got {', '.join(sorted(unknown))}")
+    if unknown := set(options.only or ()) - set(KNOWN):
+        parser.error(f"--only requires names among {', '.join(KNOWN)}, got {', '.join(sorted(unknown))}")
     options.out.mkdir(parents=True, exist_ok=True)
     if options.only:
-        return options, [known[name] for name in options.only]
+        return options, [KNOWN[name] for name in options.only]
     return options, [w for w in (SWEEP if options.sweep else WORKLOADS) if w.quick or not options.quick]
 
 

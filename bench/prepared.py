@@ -21,8 +21,9 @@ import jax
 import numpy as np
 from frameworks import jax_framework, jax_functions, nabla
 from measuring import HERE, console, direction, draw, flat, geometric_mean, interleaved, parse, relative_error, save
+from peers import is_installed
 from rich.table import Table
-from torch_peer import is_installed, torch_calls
+from torch_peer import linearized_call, torch_calls
 from workload import Workload
 
 BLOCKS = (4, 16, 64)
@@ -65,8 +66,8 @@ def measure(workload: Workload, quick: bool, out: Path) -> Result:
     ours, cost, seconds = _ours(workload, args, v, columns, path)
     theirs, linear, jax_seconds = _jax(workload, args, v, columns)
     sides = {"nabla": ours, "jax": theirs}
-    if is_installed():
-        sides["torch"] = torch_calls(workload.function, args, v)
+    if is_installed("torch"):
+        sides["torch"] = {**torch_calls(workload, args, v), "apply": linearized_call(workload, args, v)}
     wanted = flat(theirs["hvp"]())
     errors = {s: relative_error(flat(jax.tree.map(np.asarray, calls["apply"]())), wanted) for s, calls in sides.items()}
     times = {}
@@ -148,7 +149,7 @@ def report(results: list[Result]) -> None:
         _ratios(results, "torch", "Time in µs, and ratio to torch.func on the CPU (less is better)")
     else:
         console.print(
-            "[dim]torch.func: skipped, PyTorch is not installed (pip install 'nabla-mlir[bench-torch]')[/dim]"
+            "[dim]torch.func: skipped, PyTorch is not installed (pip install 'nabla-mlir[bench-peers]')[/dim]"
         )
     table = Table(
         title="Cost: bytes, and seconds to compile and from a file to the first product", title_justify="left"

@@ -1,7 +1,8 @@
 """Hessian-vector products of this package against jax.jit of the same functions, on this machine, in this run.
 
 usage: make bench, or python bench/run.py [--only NAME ...] [--quick] [--out FOLDER]
-Writes results.json, results.png, bounds.png and, for each workload, the StableHLO of both sides.
+Writes results.json, results.png, bounds.png and, for each workload, the StableHLO of both sides. PyTorch and CasADi are
+measured too, where they are installed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from bounds import draw as draw_bounds
 from bounds import report as report_bounds
 from frameworks import FUNCTIONS, build_jax, build_nabla, reference
 from measuring import HERE, console, cores, direction, draw, geometric_mean, interleaved, parse, relative_error, save
+from peers import Peers, measure_peers, report_peers
 from rich.table import Table
 from sizes import Size
 from workload import Workload
@@ -40,6 +42,7 @@ class Result:
     cold: dict[str, float]
     artifact: int
     place: Place
+    peers: Peers
     notes: list[str] = field(default_factory=list)
 
     def ratio(self, name: str) -> float:
@@ -67,6 +70,7 @@ def main() -> int:
     titles, places = [r.title for r in results], [r.place for r in results]
     seconds = [(r.ours("hvp"), r.times["hvp"]["jax"]) for r in results]
     report_bounds(titles, places, seconds, machine)
+    report_peers(titles, [{name: r.ours(name) for name in FUNCTIONS} for r in results], [r.peers for r in results])
     means = {name: geometric_mean([r.ratio(name) for r in results]) for name in FUNCTIONS}
     content = {"geometric_means": means, "results": [asdict(r) for r in results]}
     save(options.out / "results.json", content)
@@ -95,9 +99,11 @@ def run(workload: Workload, out: Path, quick: bool, machine: Machine) -> Result:
     cold = {} if quick else cold_starts(workload, path, (args[0], v, *args[1:]))
     compile = {"nabla": ours.seconds, "jax": theirs.seconds}
     sizes = {"nabla": ours.size, "jax": theirs.size}
-    place = place_of(path, ours.size.flops if ours.size else 0, theirs.xla, machine)
+    flops = ours.size.flops if ours.size else 0
+    place = place_of(path, flops, theirs.xla, machine)
+    peers = measure_peers(workload, truth, flops, out, quick)
     return Result(workload.name, workload.title, times, ours.chosen, errors, sizes, compile, cold,
-                  path.stat().st_size, place, notes)  # fmt: skip
+                  path.stat().st_size, place, peers, notes)  # fmt: skip
 
 
 def cold_starts(workload: Workload, path: Path, arguments: tuple[Any, ...]) -> dict[str, float]:

@@ -1,21 +1,16 @@
 """PyTorch on the CPU as a peer: the workloads in its names, and Hessian-vector products by torch.func.
 
-An extra of its own, since PyTorch is large: pip install torch, or a folder that has it on PYTHONPATH.
+An extra of its own, since PyTorch is large: pip install 'nabla-mlir[bench-peers]', or a folder that has it on PYTHONPATH.
 """
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-
-
-def is_installed() -> bool:
-    """Whether PyTorch can be imported."""
-    return importlib.util.find_spec("torch") is not None
+from workload import Workload
 
 
 def torch_framework() -> Any:
@@ -30,9 +25,22 @@ def torch_framework() -> Any:
 
         return call
 
-    def conv(images: Any, kernel: Any) -> Any:
-        out = functional.conv2d(images.permute(0, 3, 1, 2), kernel.permute(3, 2, 0, 1), padding="same")
-        return out.permute(0, 2, 3, 1)
+    def spatial(function: Callable[..., Any], images: Any, *rest: Any, **options: Any) -> Any:
+        """Channels are second in PyTorch, and last in the workloads."""
+        return function(images.movedim(-1, 1), *rest, **options).movedim(1, -1)
+
+    def conv(images: Any, kernel: Any, strides: int = 1, groups: int = 1) -> Any:
+        rank = images.ndim - 2
+        pads = []  # what "SAME" means, where PyTorch takes no strides
+        for n, width in zip(reversed(images.shape[1:-1]), reversed(kernel.shape[:-2]), strict=True):
+            needed = max((-(-n // strides) - 1) * strides + width - n, 0)
+            pads += [needed // 2, needed - needed // 2]
+        apply = getattr(functional, f"conv{rank}d")
+        turned = kernel.movedim((-1, -2), (0, 1))
+        return spatial(lambda x: apply(functional.pad(x, pads), turned, stride=strides, groups=groups), images)
+
+    def pool(kind: str) -> Callable[..., Any]:
+        return lambda x, size: spatial(getattr(functional, f"{kind}_pool{x.ndim - 2}d"), x, size)
 
     def scan(step: Callable[..., Any], carry: Any, rows: Any) -> tuple[Any, Any]:
         outs = []
@@ -42,33 +50,79 @@ def torch_framework() -> Any:
         return carry, None if outs[0] is None else torch.stack(outs)
 
     names = SimpleNamespace(
-        sum=axes(torch.sum), mean=axes(torch.mean), sqrt=torch.sqrt, log=torch.log, abs=torch.abs, einsum=torch.einsum,
-        stack=lambda parts, axis: torch.stack(parts, dim=axis),
+        **{name: getattr(torch, name) for name in (
+            "sqrt", "log", "exp", "sin", "cos", "tanh", "abs", "einsum", "where", "zeros", "eye", "cumsum", "diagonal")},
+        sum=axes(torch.sum), mean=axes(torch.mean), stack=lambda parts, axis: torch.stack(parts, dim=axis),
+        concatenate=lambda parts, axis=0: torch.cat(parts, dim=axis), cross=torch.linalg.cross,
+        split=lambda x, count, axis=0: torch.tensor_split(x, count, dim=axis),
+        maximum=lambda x, y: torch.clamp(x, min=y), linalg=SimpleNamespace(cholesky=torch.linalg.cholesky),
     )  # fmt: skip
     nn = SimpleNamespace(
-        softplus=functional.softplus, tanh=torch.tanh, silu=functional.silu,
-        gelu=lambda x: functional.gelu(x, approximate="tanh"),
+        **{name: getattr(functional, name) for name in ("softplus", "silu", "relu", "elu")},
+        tanh=torch.tanh, sigmoid=torch.sigmoid, gelu=lambda x: functional.gelu(x, approximate="tanh"),
         softmax=lambda x, axis=-1: torch.softmax(x, dim=axis),
         log_softmax=lambda x: torch.log_softmax(x, dim=-1),
-        one_hot=lambda labels, count: torch.eye(count)[labels.long()],  # functional.one_hot cannot be traced
+        # functional.one_hot cannot be traced
+        one_hot=lambda labels, count, dtype=None: torch.eye(count, dtype=dtype)[labels.long()],
     )  # fmt: skip
     return SimpleNamespace(
-        np=names, nn=nn, scan=scan, conv=conv, logsumexp=lambda x, axis: torch.logsumexp(x, dim=axis)
-    )
+        np=names, nn=nn, scan=scan, conv=conv, max_pool=pool("max"), avg_pool=pool("avg"),
+        logsumexp=lambda x, axis: torch.logsumexp(x, dim=axis),
+        solve_lower=lambda a, b: torch.linalg.solve_triangular(a, b[:, None], upper=False)[:, 0],
+    )  # fmt: skip
 
 
-def torch_calls(factory: Callable[[Any], Any], args: tuple[Any, ...], v: Any) -> dict[str, Callable[[], Any]]:
-    """The value, the gradient, the product from scratch, and the marginal one of `torch.func.linearize`."""
+def torch_functions(workload: Workload) -> dict[str, Callable[..., Any]]:
+    """The function, its gradient and its Hessian-vector product, forward over reverse as ours (or its Hessians)."""
+    import torch
+
+    f = workload.function(torch_framework())
+    gradient = torch.func.grad(f)
+    if workload.mapped:
+        over = lambda g: lambda x, *rest: torch.func.vmap(lambda y: g(y, *rest))(x)  # noqa: E731
+        hessians = over(torch.func.hessian(f))
+        return {"value": over(f), "gradient": over(gradient), "hvp": lambda x, v, *rest: hessians(x, *rest)}
+
+    def hvp(x: Any, v: Any, *rest: Any) -> Any:
+        return torch.func.jvp(lambda y: gradient(y, *rest), (x,), (v,))[1]
+
+    return {"value": f, "gradient": gradient, "hvp": hvp}
+
+
+def on_torch(tree: Any) -> Any:
+    """Arrays of a pytree as tensors."""
     import jax
     import torch
 
-    put = lambda t: jax.tree.map(lambda a: torch.from_numpy(np.array(a)), t)  # noqa: E731
-    f, x, tangent, rest = factory(torch_framework()), put(args[0]), put(v), put(args[1:])
-    gradient = torch.func.grad(lambda y: f(y, *rest))
-    _, push = torch.func.linearize(gradient, x)
+    return jax.tree.map(lambda a: torch.from_numpy(np.array(a)), tree)
+
+
+def torch_calls(workload: Workload, args: tuple[Any, ...], v: Any) -> dict[str, Callable[[], Any]]:
+    """The value, the gradient and the product, one operation after the other."""
+    return _calls(torch_functions(workload), args, v)
+
+
+def compiled_calls(workload: Workload, args: tuple[Any, ...], v: Any) -> dict[str, Callable[[], Any]]:
+    """The same through torch.compile, which compiles at the first call."""
+    import torch
+
+    functions = torch_functions(workload)
+    return _calls({name: torch.compile(f, fullgraph=True, dynamic=False) for name, f in functions.items()}, args, v)
+
+
+def _calls(functions: dict[str, Callable[..., Any]], args: tuple[Any, ...], v: Any) -> dict[str, Callable[[], Any]]:
+    x, tangent, rest = on_torch(args[0]), on_torch(v), on_torch(args[1:])
     return {
-        "value": lambda: f(x, *rest),
-        "gradient": lambda: gradient(x),
-        "hvp": lambda: torch.func.jvp(gradient, (x,), (tangent,))[1],
-        "apply": lambda: push(tangent),
+        "value": lambda: functions["value"](x, *rest),
+        "gradient": lambda: functions["gradient"](x, *rest),
+        "hvp": lambda: functions["hvp"](x, tangent, *rest),
     }
+
+
+def linearized_call(workload: Workload, args: tuple[Any, ...], v: Any) -> Callable[[], Any]:
+    """The marginal product of `torch.func.linearize`."""
+    import torch
+
+    gradient, tangent, rest = torch_functions(workload)["gradient"], on_torch(v), on_torch(args[1:])
+    _, push = torch.func.linearize(lambda y: gradient(y, *rest), on_torch(args[0]))
+    return lambda: push(tangent)

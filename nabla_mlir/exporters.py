@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir import pytree
 from nabla_mlir.errors import ImportIRError
 
 
@@ -50,17 +51,21 @@ def from_torch(module: Any, *specs: Any, parameters: bool = False) -> Callable[.
     """A PyTorch module, for arguments of given shapes and dtypes, as a function that every transform here accepts.
 
     `torch.export` captures the program and torch-mlir (a package on PyPI, maintained in step with PyTorch) lowers it
-    to StableHLO, which is imported. The module is captured in the mode it is in: call ``module.eval()`` first.
+    to StableHLO; linear algebra, Fourier transforms and some others that it does not lower are those of
+    `nabla_mlir.numpy`. What `detach` and `no_grad` hold constant is constant here too. The module is captured in the
+    mode it is in: call ``module.eval()`` first. Buffers are constants, what training writes to them is no result, and
+    what it draws, as for dropout, is the same at each call. The results come flat, as PyTorch's tree flattens them: one
+    bare, several as a tuple.
 
     Args:
-      module: a `torch.nn.Module`.
-      specs: for each argument of its `forward` an array, or anything with a shape and a dtype.
+      module: a `torch.nn.Module`, or a function of tensors.
+      specs: for each argument of its `forward` an array, or anything with a shape and a dtype, or a pytree of them.
       parameters: whether the function takes the parameters, a dict of arrays by their names, as its first argument;
         otherwise they are constants.
 
     Raises:
-      ImportIRError: torch-mlir is not installed, it cannot lower the module, or the program holds something that
-        cannot be imported; it is named.
+      ImportIRError: PyTorch or torch-mlir is not installed, one of them cannot take the module, or the program holds
+        something that cannot be imported; the operation is named.
 
     Example:
       >>> import nabla_mlir as nm, torch  # doctest: +SKIP
@@ -72,30 +77,39 @@ def from_torch(module: Any, *specs: Any, parameters: bool = False) -> Callable[.
     """
     try:
         import torch
-        from torch_mlir import fx
+        import torch_mlir  # noqa: F401
     except ImportError:
         raise ImportIRError("from_torch requires PyTorch and torch-mlir, got an environment without them.",
                             help="pip install 'nabla-mlir[torch]'") from None  # fmt: skip
-    from nabla_mlir.importing import from_stablehlo
+    from nabla_mlir.importing import imported
+    from nabla_mlir.torch_program import stablehlo_of
+
+    if parameters and not isinstance(module, torch.nn.Module):
+        raise ImportIRError(f"from_torch requires a torch.nn.Module where parameters=True, got {type(module).__name__}.",
+                            help="leave out parameters, and give the function what it needs as arguments.")  # fmt: skip
+    leaves, tree = pytree.flatten(specs)
+    weights = dict(module.named_parameters()) if parameters else {}
+
+    class Flat(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module  # its buffers are found by their names
+
+        def forward(self, *inputs: Any) -> Any:
+            arguments = pytree.unflatten(tree, inputs[len(weights) :])
+            if not weights:
+                return self.module(*arguments)
+            return torch.func.functional_call(self.module, dict(zip(weights, inputs, strict=False)), arguments)
 
     def example(spec: Any) -> Any:
         return torch.ones(tuple(spec.shape), dtype=getattr(torch, np.dtype(spec.dtype).name))
 
-    names = [name for name, _ in module.named_parameters()] if parameters else []
-    values = [value.detach() for _, value in module.named_parameters()] if parameters else []
+    inputs = [*(value.detach() for value in weights.values()), *map(example, leaves)]
+    f = imported(stablehlo_of(Flat(), inputs), "main")
 
-    class Applied(torch.nn.Module):
-        def forward(self, *inputs: Any) -> Any:
-            given = dict(zip(names, inputs, strict=False))
-            return torch.func.functional_call(module, given, inputs[len(names) :])
+    def applied(*arguments: Any) -> Any:
+        given, arguments = (arguments[0], arguments[1:]) if parameters else ({}, arguments)
+        flat = pytree.flatten_like(tree, arguments, "the arguments", "the specs of from_torch")
+        return f(*(given[name] for name in weights), *flat)
 
-    try:
-        exported = fx.export_and_import(
-            Applied() if parameters else module, *values, *map(example, specs), output_type="stablehlo"
-        )
-    except Exception as error:  # whatever stage of either package gives up
-        raise ImportIRError(f"from_torch requires a module that torch-mlir lowers, got: {error}") from error
-    f = from_stablehlo(str(exported), "main")
-    if not parameters:
-        return f
-    return lambda weights, *inputs: f(*(weights[name] for name in names), *inputs)
+    return applied

@@ -94,7 +94,11 @@ def from_stablehlo(source: str | bytes, entry: str | None = None) -> Callable[..
       >>> float(nm.grad(f)(0.0))
       1.0
     """
-    module = parse(source)
+    return imported(parse(source), entry)
+
+
+def imported(module: ir.Module, entry: str | None) -> ImportedFunction:
+    """The same from a module in our context, which is changed."""
     Pipeline.parse("nabla-inline-calls").run(module)
     func = _entry(module, entry)
     for other in functions_of(module.operation).values():

@@ -38,6 +38,10 @@ def _cast(op: ir.Operation, x: Any) -> np.ndarray:
     return np.asarray(x).astype(dtype_of(op.results[0].type.element_type))
 
 
+def _quotient(op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return x / y if x.dtype.kind == "f" else _cast(op, np.trunc(x / y))
+
+
 _COMPARED: dict[str, np.ufunc] = {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater,
                                   "GE": np.greater_equal}  # fmt: skip
 _FOLDS: dict[str, Callable[..., np.ndarray]] = {
@@ -51,7 +55,8 @@ _FOLDS: dict[str, Callable[..., np.ndarray]] = {
     "stablehlo.add": lambda op, x, y: x + y, "stablehlo.subtract": lambda op, x, y: x - y,
     "stablehlo.multiply": lambda op, x, y: x * y, "stablehlo.maximum": lambda op, x, y: np.maximum(x, y),
     "stablehlo.minimum": lambda op, x, y: np.minimum(x, y), "stablehlo.negate": lambda op, x: -x,
-    "stablehlo.divide": lambda op, x, y: _cast(op, np.trunc(x / y)), "stablehlo.sign": lambda op, x: np.sign(x),
+    "stablehlo.divide": _quotient, "stablehlo.ceil": lambda op, x: np.ceil(x),
+    "stablehlo.floor": lambda op, x: np.floor(x), "stablehlo.sign": lambda op, x: np.sign(x),
     "stablehlo.remainder": lambda op, x, y: np.fmod(x, y), "stablehlo.and": lambda op, x, y: x & y,
     "stablehlo.or": lambda op, x, y: x | y, "stablehlo.select": lambda op, *xs: _cast(op, np.where(*xs)),
     "stablehlo.compare": _compare,

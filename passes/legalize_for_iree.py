@@ -28,6 +28,7 @@ from nabla_mlir.passes.legalize import (
     top_k,  # noqa: F401
 )
 from nabla_mlir.passes.legalize.aliasing import forget_unique_indices, hold_loop_results, separate_buffers
+from nabla_mlir.passes.legalize.dense import with_kernels
 from nabla_mlir.passes.legalize.formats import for_target
 from nabla_mlir.passes.legalize.fusion import separate_uses
 from nabla_mlir.passes.legalize.loops import legalize_loop
@@ -47,6 +48,7 @@ class LegalizeForIreePass(Pass):
 
     name: ClassVar = "nabla-legalize-for-iree"
     target: Target = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
+    vector_bytes: int = 0  # width of a CPU's vector registers, for which large factorisations are kernels; 0: products
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:
@@ -56,7 +58,7 @@ class LegalizeForIreePass(Pass):
         """Rewrites `module` in place."""
         for op in [o for o in nested(module.operation) if o.name == "stablehlo.while"]:
             legalize_loop(op)
-        with recording() as record, for_target(self.target):
+        with recording() as record, for_target(self.target), with_kernels(self.vector_bytes):
             found: list[ir.Operation] = []
             calls: list[ir.Operation] = []
 

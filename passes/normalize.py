@@ -12,6 +12,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import made_by, nested
+from nabla_mlir.dialects.resources import inline_resources
 from nabla_mlir.dialects.stablehlo import ConvDims, GatherDims, I64Array, String
 from nabla_mlir.dialects.types import dtype_of, is_complex, shape_and_dtype
 from nabla_mlir.errors import DtypeError, ImportIRError
@@ -22,7 +23,7 @@ from nabla_mlir.ops.lapack_defined import defined
 from nabla_mlir.ops.reduction import reduce, tree
 from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.shape import broadcast_in_dim, pad, reshape, slice_
-from nabla_mlir.ops.tensor import Tensor, constant, wrap
+from nabla_mlir.ops.tensor import Tensor, constant, full, wrap
 from nabla_mlir.ops.windows import folded, reduce_window
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.known_numbers import known
@@ -73,14 +74,15 @@ class NormalizePass(Pass):
     """Rewrite what the rule table does not hold, resolve shapes, and refuse the rest by name.
 
     Tuples become their elements, operations with computed shapes those with static ones (as far as the shapes are
-    constants), older names and bodies without a name operations of the table. The checks in modules of StableHLO's
-    test suites are left out. Calls must have been inlined.
+    constants), older names and bodies without a name operations of the table; resources become elements of constants.
+    The checks in modules of StableHLO's test suites are left out. Calls must have been inlined.
     Example: tests/filecheck/passes/normalize.mlir
     """
 
     name: ClassVar[str] = "nabla-normalize"
 
     def run(self, module: ir.Operation) -> None:
+        inline_resources(module)
         for item in module.regions[0].blocks[0].operations:
             function = item.operation
             if function.name != "func.func":
@@ -206,6 +208,10 @@ def _element(op: ir.Operation) -> list[ir.Value]:
 
 
 def _plain_constant(op: ir.Operation) -> list[ir.Value]:
+    type = op.results[0].type
+    if isinstance(type, ir.RankedTensorType) and isinstance(type.element_type, ir.IndexType):  # a shape
+        numbers = np.fromiter(op.attributes["value"], np.int64).reshape(type.shape)
+        return [constant(numbers).value]
     return [stablehlo.emit("stablehlo.constant", [], attributes={"value": op.attributes["value"]}).results[0]]
 
 
@@ -323,15 +329,27 @@ def _static(make: Callable[..., Tensor]) -> Callable[[ir.Operation], list[ir.Val
     return rewrite
 
 
+def _shape(op: ir.Operation, index: int) -> tuple[int, ...]:
+    """That of the result, which its type may say, or else an operand."""
+    type = op.results[0].type
+    return _numbers(op, index) if _is_dynamic(type) else tuple(type.shape)
+
+
 def _dynamic_broadcast(op: ir.Operation, x: Tensor) -> Tensor:
     dims = I64Array.decode(op.attributes["broadcast_dimensions"])
-    return broadcast_in_dim(x, shape=_numbers(op, 1), broadcast_dimensions=dims)
+    return broadcast_in_dim(x, shape=_shape(op, 1), broadcast_dimensions=dims)
 
 
 def _dynamic_iota(op: ir.Operation) -> list[ir.Value]:
     dtype = dtype_of(op.results[0].type.element_type)
     iota = REGISTRY["stablehlo.iota"]
-    return [iota(shape=_numbers(op, 0), dtype=dtype, iota_dimension=op.attributes["iota_dimension"].value).value]
+    return [iota(shape=_shape(op, 0), dtype=dtype, iota_dimension=op.attributes["iota_dimension"].value).value]
+
+
+def _empty(op: ir.Operation) -> list[ir.Value]:
+    """Any elements will do: nothing depends on them."""
+    shape, dtype = shape_and_dtype(op.results[0].type)
+    return [full(shape, 0, dtype).value]
 
 
 def _dynamic_pad(op: ir.Operation, x: Tensor) -> Tensor:
@@ -377,12 +395,12 @@ def _set_size(op: ir.Operation, x: Tensor) -> Tensor:
 
 _REWRITES: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
     "stablehlo.get_tuple_element": _element, "chlo.constant": _plain_constant, "arith.constant": _plain_constant,
-    "chlo.broadcast_select": _broadcast_select, "stablehlo.unary_einsum": _unary_einsum,
+    "tensor.empty": _empty, "chlo.broadcast_select": _broadcast_select, "stablehlo.unary_einsum": _unary_einsum,
     "stablehlo.dynamic_iota": _dynamic_iota, "stablehlo.reduce_window": _window_body,
     "stablehlo.reduce": _reduction_body, "stablehlo.sign": _sign,
     "stablehlo.bitcast_convert": _bitcast,
     "stablehlo.dynamic_broadcast_in_dim": _static(_dynamic_broadcast),
-    "stablehlo.dynamic_reshape": _static(lambda op, x: reshape(x, shape=_numbers(op, 1))),
+    "stablehlo.dynamic_reshape": _static(lambda op, x: reshape(x, shape=_shape(op, 1))),
     "stablehlo.dynamic_pad": _static(_dynamic_pad), "stablehlo.dynamic_gather": _static(_dynamic_gather),
     "stablehlo.dynamic_conv": _static(_dynamic_conv), "stablehlo.real_dynamic_slice": _static(_dynamic_slice),
     "stablehlo.get_dimension_size": _static(_dimension_size), "stablehlo.set_dimension_size": _static(_set_size),

@@ -34,7 +34,8 @@ _MOVES = {f"stablehlo.{name}" for name in ("reduce", "concatenate", "pad", "tran
 _ONE_BY_ONE = {
     f"stablehlo.{name}" for name in ("scatter", "sort", "select_and_scatter")
 }
-_BLOCKS = {"stablehlo.cholesky": 20, "stablehlo.triangular_solve": 6}  # dispatches for each 32 rows
+_FACTORS = {"stablehlo.cholesky": 1 / 3, "stablehlo.triangular_solve": 1.0}  # operations for each row and each element
+_ALONE = {"stablehlo.while", "stablehlo.cholesky", "stablehlo.custom_call"}  # one thread does all of it
 _UNKNOWN_TRIPS = 100
 
 
@@ -45,7 +46,7 @@ def estimate(function: ir.Operation) -> Estimate:
         for op in block.operations:
             work, count = _cost(op.operation)
             dispatches += count
-            if work > _SPLIT and op.name != "stablehlo.while":
+            if work > _SPLIT and op.name not in _ALONE:
                 shared += work
             else:
                 serial += work
@@ -70,8 +71,9 @@ def _cost(op: ir.Operation) -> tuple[float, float]:
     if name in ("stablehlo.dot_general", "stablehlo.convolution"):
         cost = cost_of(op)
         return _PER_FLOP * cost.flops + _PER_BYTE * cost.bytes, _products(op) if "convolution" in name else 1.0
-    if name in _BLOCKS:
-        return _PER_SCATTERED * elements, float(_BLOCKS[name] * -(-shape_and_dtype(op.operands[0].type)[0][-1] // 32))
+    if name in _FACTORS:
+        flops = _FACTORS[name] * shape_and_dtype(op.operands[0].type)[0][-1] * size_of(op.results[0])
+        return _PER_FLOP * flops + _PER_BYTE * elements, 1.0
     if name in _ONE_BY_ONE or name == "stablehlo.custom_call":
         return _PER_SCATTERED * elements, 1.0
     if name in _MOVES or any(True for _ in nested(op)):

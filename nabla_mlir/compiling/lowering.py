@@ -65,9 +65,12 @@ def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Mod
     With `schedule` also what it does slowly.
     """
     legal = clone_module(module)
-    passes = ["cse", f"nabla-legalize-for-iree{{target={target.name}}}"]
+    width = 0
     if schedule and isinstance(target, CPU) and target.schedule and target.reassociate:
-        passes.append(f"nabla-schedule{{vector-bytes={target.vector_bytes()}}}")
+        width = target.vector_bytes()
+    passes = ["cse", f"nabla-legalize-for-iree{{target={target.name} vector-bytes={width}}}"]
+    if width:
+        passes.append(f"nabla-schedule{{vector-bytes={width}}}")
     passes.append(f"nabla-update-in-place{{target={target.name}}}")
     Pipeline.parse(f"builtin.module({','.join(passes)})").run(legal)
     return legal

@@ -14,6 +14,7 @@ from nabla_mlir.eager import library
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.numpy.common import axes_of, convert, inexact_dtype, padded, reshaped, shape_of, tensor, transposed
 from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.promotion import Defaults, as_tensor, broadcast_to, is_scalar, promote_dtypes, scalar_dtype
 from nabla_mlir.ops.tensor import Tensor, constant
@@ -201,24 +202,19 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype:
 @library
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
     """N times M, with ones on the k-th diagonal and zeros elsewhere."""
-    return convert(_diagonal_mask(N, N if M is None else M, k, "EQ"), Defaults.float if dtype is None else dtype)
+    return convert(la.diagonal_mask(N, N if M is None else M, k, "EQ"), Defaults.float if dtype is None else dtype)
 
 
 @library
 def identity(n: int, dtype: Any = None) -> Tensor:
     """The unit matrix."""
-    return convert(_diagonal_mask(n, n, 0, "EQ"), Defaults.float if dtype is None else dtype)
+    return convert(la.diagonal_mask(n, n, 0, "EQ"), Defaults.float if dtype is None else dtype)
 
 
 @library
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
     """N times M, with ones on and below the k-th diagonal."""
-    return convert(_diagonal_mask(N, N if M is None else M, k, "GE"), Defaults.float if dtype is None else dtype)
-
-
-def _diagonal_mask(rows: int, columns: int, k: int, direction: str) -> Tensor:
-    row, column = iota((rows, columns), 0), iota((rows, columns), 1)
-    return ew.compare(row + k if k else row, column, comparison_direction=direction)
+    return convert(la.diagonal_mask(N, N if M is None else M, k, "GE"), Defaults.float if dtype is None else dtype)
 
 
 def _matrices(name: str, x: Any) -> Tensor:
@@ -230,7 +226,7 @@ def _matrices(name: str, x: Any) -> Tensor:
 
 def _masked(x: Tensor, k: int, keep_lower: bool) -> Tensor:
     rows, columns = x.shape[-2:]
-    mask = broadcast_to(_diagonal_mask(rows, columns, k, "GE" if keep_lower else "LT"), x.shape)
+    mask = broadcast_to(la.diagonal_mask(rows, columns, k, "GE" if keep_lower else "LT"), x.shape)
     return ew.select(mask, x, splat(x.shape, 0, x.dtype))
 
 
@@ -277,7 +273,7 @@ def diag(x: Any, k: int = 0) -> Tensor:
     n = x.shape[0] + abs(k)
     row = padded(x, 0, max(k, 0), max(-k, 0)) if k else x
     spread = sh.broadcast_in_dim(row, shape=(n, n), broadcast_dimensions=(1,))
-    return ew.select(_diagonal_mask(n, n, k, "EQ"), spread, splat((n, n), 0, x.dtype))
+    return ew.select(la.diagonal_mask(n, n, k, "EQ"), spread, splat((n, n), 0, x.dtype))
 
 
 @library

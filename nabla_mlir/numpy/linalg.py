@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nabla_mlir.control import fori_loop
+from nabla_mlir.custom import custom_jvp
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.eager import library
 from nabla_mlir.errors import ShapeError, user_frame
@@ -59,10 +60,6 @@ def _stacked(x: Tensor, stack: Shape, rank: int = 2) -> Tensor:
     return broadcast_to(x, (*stack, *x.shape[x.ndim - rank :]))
 
 
-def _identity(x: Tensor) -> Tensor:
-    return _stacked(constant(np.eye(x.shape[-1], dtype=x.dtype)), x.shape[:-2])
-
-
 def _columns(b: Tensor, is_vector: bool) -> Tensor:
     return reshaped(b, (*b.shape, 1)) if is_vector else b
 
@@ -79,7 +76,7 @@ def _with_diagonal(values: Tensor) -> Tensor:
     """Matrices with these vectors on their diagonal."""
     n = values.shape[-1]
     wide = sh.broadcast_in_dim(values, shape=(*values.shape, n), broadcast_dimensions=tuple(range(values.ndim)))
-    return la.weighted(wide, np.eye(n))
+    return la.on_diagonal(wide)
 
 
 def _scaled(x: Tensor, by: Tensor) -> Tensor:
@@ -147,12 +144,27 @@ def solve(a: Any, b: Any) -> Tensor:
     a, is_vector = square("solve", a), b.ndim == 1
     b = _columns(b, is_vector)
     _check_rows("solve", a, b)
-    stack = broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])
-    packed, pivots = lu(a)  # before it is repeated for a stack of right-hand sides
-    packed, b = _stacked(packed, stack), _stacked(b, stack)
-    rows = lapack.exchanged_rows(b, _stacked(pivots, stack, 1))
-    x = la.triangular_solve(packed, la.triangular_solve(packed, rows, **_FORWARD), **_BACKWARD)
+    x = _solution(a, _stacked(b, broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])))
     return reshaped(x, x.shape[:-1]) if is_vector else x
+
+
+@custom_jvp
+def _solution(a: Tensor, b: Tensor) -> Tensor:
+    packed, pivots = lu(a)  # before it is repeated for a stack of right-hand sides
+    packed, pivots = _stacked(packed, b.shape[:-2]), _stacked(pivots, b.shape[:-2], 1)
+    rows = lapack.exchanged_rows(b, pivots)
+    return la.triangular_solve(packed, la.triangular_solve(packed, rows, **_FORWARD), **_BACKWARD)
+
+
+@_solution.defjvp
+def _solution_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
+    """X' = a^-1 (b' - a' X): the factors are not differentiated, and serve every order."""
+    (a, b), (da, db) = primals, tangents
+    x = _solution(a, b)
+    if da is None:
+        return x, _solution(a, db)
+    moved = matmul(da, x)
+    return x, _solution(a, -moved if db is None else db - moved)
 
 
 @library
@@ -165,7 +177,7 @@ def inv(a: Any) -> Tensor:
       [[0.5, 0.0], [0.0, 0.25]]
     """
     a = square("inv", a)
-    return solve(a, _identity(a))
+    return solve(a, la.identity_like(a))
 
 
 @library
@@ -243,13 +255,28 @@ def slogdet(a: Any) -> Any:
       >>> float(sign), round(float(np.exp(logabs)), 6)
       (-1.0, 6.0)
     """
-    a = square("slogdet", a)
+    return SlogdetResult(*_slogdet(square("slogdet", a)))
+
+
+@custom_jvp
+def _slogdet(a: Tensor) -> tuple[Tensor, Tensor]:
     packed, pivots = lu(a)
     diagonal = diagonal_of(packed, axis1=-2, axis2=-1)
     size = ew.absolute(diagonal)
     direction = diagonal / convert(size, a.dtype) if is_complex(a.dtype) else ew.sign(diagonal)
     sign = red.prod(direction, -1) * convert(_parity(pivots), a.dtype)
-    return SlogdetResult(sign, red.sum(ew.log(size), -1))
+    return sign, red.sum(ew.log(size), -1)
+
+
+@_slogdet.defjvp
+def _slogdet_jvp(primals: Any, tangents: Any) -> Any:
+    """With t = trace(a^-1 a'), the logarithm moves by the real part of t and the sign by i Im(t) sign."""
+    (a,), (da,) = primals, tangents
+    sign, size = _slogdet(a)
+    t = trace(_solution(a, da), axis1=-2, axis2=-1)
+    if not is_complex(a.dtype):
+        return (sign, size), (full_like(sign, 0), t)
+    return (sign, size), (sign * ew.make_complex(full_like(size, 0), ew.imag(t)), ew.real(t))
 
 
 def _parity(pivots: Tensor) -> Tensor:
@@ -323,7 +350,7 @@ def matrix_power(a: Any, n: int) -> Tensor:
             result = power if result is None else la.matmul(result, power)
         n >>= 1
         power = la.matmul(power, power) if n else power
-    return _identity(a) if result is None else result
+    return la.identity_like(a) if result is None else result
 
 
 # Coefficients of the diagonal Pade approximants of exp, and the 1-norm up to which they reach machine precision
@@ -374,7 +401,7 @@ def _pade(a: Tensor, degree: int) -> Tensor:
     """The approximant inv(V - U) (V + U), U its odd and V its even part."""
     f = math.factorial
     numbers = [f(2 * degree - k) * f(degree) / (f(2 * degree) * f(k) * f(degree - k)) for k in range(degree + 1)]
-    identity, squared = _identity(a), la.matmul(a, a)
+    identity, squared = la.identity_like(a), la.matmul(a, a)
     powers = [identity, squared]
     while len(powers) <= degree // 2:
         powers.append(la.matmul(powers[-1], squared))

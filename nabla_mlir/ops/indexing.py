@@ -173,6 +173,17 @@ def along_axis(x: Tensor, indices: Tensor, axis: int) -> Tensor:
     return gather(x, places, dimension_numbers=numbers, slice_sizes=(1,) * x.ndim)
 
 
+def rows_at(x: Tensor, order: Tensor) -> Tensor:
+    """Row order[.., i] of each matrix as its row i."""
+    axis, stack = x.ndim - 2, tuple(range(x.ndim - 2))
+    numbers = gather_dims(
+        offset_dims=(x.ndim - 1,), collapsed_slice_dims=(axis,), operand_batching_dims=stack,
+        start_indices_batching_dims=stack, start_index_map=(axis,), index_vector_dim=order.ndim,
+    )  # fmt: skip
+    sizes = (*(1,) * (x.ndim - 1), x.shape[-1])
+    return gather(x, reshape(order, shape=(*order.shape, 1)), dimension_numbers=numbers, slice_sizes=sizes)
+
+
 # ---------------------------------------------------------------- scatter
 
 

@@ -17,13 +17,23 @@ from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.ops.custom_call import batch_of_leading_axes, call, layouts_of, register_custom_call
 from nabla_mlir.ops.elementwise import compare, convert, imag, logical_and, make_complex, real, select
-from nabla_mlir.ops.indexing import along_axis
-from nabla_mlir.ops.linalg import adjoint, cholesky_tangent, matmul, symmetric_part, triangular_solve, tril
-from nabla_mlir.ops.linalg import weighted as masked
+from nabla_mlir.ops.indexing import along_axis, rows_at
+from nabla_mlir.ops.linalg import (
+    adjoint,
+    cholesky_tangent,
+    diagonal_mask,
+    identity_like,
+    matmul,
+    on_diagonal,
+    spread_mask,
+    symmetric_part,
+    triangular_solve,
+    tril,
+)
 from nabla_mlir.ops.reduction import reduce_sum
 from nabla_mlir.ops.registry import REGISTRY, ZERO, MaybeZero, Zero
 from nabla_mlir.ops.shape import broadcast_in_dim, iota, pad, slice_
-from nabla_mlir.ops.tensor import Tensor, constant, full, full_like, wrap
+from nabla_mlir.ops.tensor import Tensor, full, full_like, wrap
 from nabla_mlir.ops.vectorized import apply_per_entry
 
 Spec = tuple[tuple[int, ...], np.dtype]
@@ -79,11 +89,11 @@ def padded(x: Tensor, rows: int, columns: int) -> Tensor:
     )  # fmt: skip
 
 
-def _constant(x: np.ndarray, like: Tensor) -> Tensor:
-    shape = (*like.shape[:-2], *x.shape)
-    return broadcast_in_dim(
-        constant(x.astype(like.dtype)), shape=shape, broadcast_dimensions=(len(shape) - 2, len(shape) - 1)
-    )
+def padded_before(x: Tensor, size: int) -> Tensor:
+    """Square matrices in the lower right corner of zeros."""
+    low = (*(0 for _ in x.shape[:-2]), *(size - n for n in x.shape[-2:]))
+    zeros = (0,) * x.ndim
+    return pad(x, full((), 0, x.dtype), edge_padding_low=low, edge_padding_high=zeros, interior_padding=zeros)
 
 
 def in_columns(v: Tensor, rows: int) -> Tensor:
@@ -99,8 +109,7 @@ def in_rows(v: Tensor, columns: int) -> Tensor:
 
 def diagonal_of(x: Tensor) -> Tensor:
     """The diagonals of square matrices."""
-    n = x.shape[-1]
-    return reduce_sum(masked(x, np.eye(n)), (x.ndim - 1,))
+    return reduce_sum(on_diagonal(x), (x.ndim - 1,))
 
 
 def _as(x: Tensor, dtype: np.dtype) -> Tensor:
@@ -152,8 +161,11 @@ def _getrf(outs: Any, xs: Any, tangents: Any, **_: Any) -> list[MaybeZero]:
     m, n = lu.shape[-2:]
     k = min(m, n)
     # L and U are made square: what is added is a unit matrix.
-    low = padded(block(tril(lu, diagonal=0.0), (0, m), (0, k)), m, m) + _constant(np.eye(m), lu)
-    up = padded(block(tril(lu, lower=False), (0, k), (0, n)), n, n) + _constant(np.diag(np.arange(n) >= k), lu)
+    low = padded(block(tril(lu, diagonal=0.0), (0, m), (0, k)), m, m)
+    low = low + identity_like(low)
+    up = padded(block(tril(lu, lower=False), (0, k), (0, n)), n, n)
+    if n > k:
+        up = up + padded_before(identity_like(block(up, (k, n), (k, n))), n)
     moved = exchanged_rows(tangents[0], pivots)
     inner = triangular_solve(low, moved, left_side=True, lower=True, unit_diagonal=True, transpose_a="NO_TRANSPOSE")
     inner = triangular_solve(up, inner, left_side=False, lower=False, unit_diagonal=False, transpose_a="NO_TRANSPOSE")
@@ -181,8 +193,7 @@ def exchanged_rows(x: Tensor, pivots: Tensor) -> Tensor:
         return [builder.Val(select(mine, column, select(theirs, row, order)).value)]
 
     (order,) = builder.for_loop(pivots.shape[-1], [builder.Val(index.value)], exchange)
-    places = in_rows(wrap(order.value), x.shape[-1])
-    return along_axis(x, places, x.ndim - 2)
+    return rows_at(x, wrap(order.value))
 
 
 def _spread_entry(x: Tensor, at: Tensor) -> Tensor:
@@ -236,7 +247,7 @@ def _geqrf(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
     diagonal: MaybeZero = ZERO
     if is_complex(packed.dtype):
         diagonal = _imaginary(diagonal_of(block(inner, (0, k), (0, k))))
-        rotation = rotation + padded(masked(in_rows(diagonal, k), np.eye(k)), m, m)
+        rotation = rotation + padded(on_diagonal(in_rows(diagonal, k)), m, m)
     upper = padded(tril(block(packed, (0, k), (0, n)), lower=False), m, n)
     dr = tril(turned - matmul(rotation, upper), lower=False)
     return [dr + padded(below, m, n), diagonal]
@@ -268,7 +279,7 @@ def _orgqr(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
     )
     rotation = _skew(tril(block(tangents[0], (0, m), (0, k)), diagonal=0.0), m)
     if not isinstance(tangents[1], Zero):
-        rotation = rotation + padded(masked(in_rows(tangents[1], k), np.eye(k)), m, m)
+        rotation = rotation + padded(on_diagonal(in_rows(tangents[1], k)), m, m)
     first = block(matmul(q, rotation), (0, m), (0, min(k, columns)))
     if columns <= k:
         return [first]
@@ -282,9 +293,9 @@ def _other_columns(q: Tensor, dq: Tensor, columns: int) -> Tensor:
     With V and 1 - Q cut behind their first k rows (and columns), (1 - Q)_11 = V_1 T V_1^H and (1 - Q)_21 =
     V_2 T V_1^H. So the columns are those of 1 - M G^H, where M holds the first k of 1 - Q and G M_1 = M_2.
     """
-    m, k = q.shape[-2:]
+    k = q.shape[-1]
     top, rest = (0, k), (k, columns)
-    move, dmove = _constant(np.eye(m, k), q) - q, -dq
+    move, dmove = identity_like(q) - q, -dq
     solve = solver(adjoint(block(move, top, top)))
     g = solve(adjoint(block(move, rest, top)))
     dg = solve(adjoint(block(dmove, rest, top)) - matmul(adjoint(block(dmove, top, top)), g))
@@ -322,7 +333,7 @@ def _gesdd(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: 
     inner = matmul(turned, v)
     columns, rows = in_columns(s, k), in_rows(s, k)
     apart = compare(rows, columns, comparison_direction="NE")
-    off = logical_and(apart, _constant_mask(1 - np.eye(k), apart))
+    off = logical_and(apart, spread_mask(diagonal_mask(k, k, direction="NE"), apart))
     squares = (columns - rows) * (columns + rows)
     gaps = _as(select(off, inverse_or_zero(squares), full_like(squares, 0)), a.dtype)
     scale_columns, scale_rows = _as(columns, a.dtype), _as(rows, a.dtype)
@@ -333,7 +344,7 @@ def _gesdd(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: 
     inverse = inverse_or_zero(s)
     if is_complex(a.dtype):
         phase = _imaginary(diagonal_of(inner)) * _as(inverse, a.dtype)
-        rotate_u = rotate_u + masked(in_rows(phase, k), np.eye(k))
+        rotate_u = rotate_u + on_diagonal(in_rows(phase, k))
     du, dv = matmul(thin_u, rotate_u), matmul(v, rotate_v)
     if m > k:
         outside = matmul(da, v)
@@ -343,12 +354,6 @@ def _gesdd(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: 
         dv = dv + (outside - matmul(v, adjoint(inner))) * _as(in_columns(inverse, n), a.dtype)
     du, dv = _completed(u, du, k), _completed(adjoint(vt), dv, k)
     return [ZERO, _real(diagonal_of(inner)), du, adjoint(dv), ZERO]
-
-
-def _constant_mask(x: np.ndarray, like: Tensor) -> Tensor:
-    return broadcast_in_dim(
-        constant(x.astype(bool)), shape=like.shape, broadcast_dimensions=(like.ndim - 2, like.ndim - 1)
-    )
 
 
 def _completed(u: Tensor, du: Tensor, k: int) -> Tensor:

@@ -10,9 +10,8 @@ import numpy as np
 
 from nabla_mlir.ops.elementwise import select
 from nabla_mlir.ops.lapack import option, orthogonal, routine
-from nabla_mlir.ops.linalg import adjoint, matmul, triangle
-from nabla_mlir.ops.shape import broadcast_in_dim
-from nabla_mlir.ops.tensor import Tensor, constant
+from nabla_mlir.ops.linalg import adjoint, diagonal_mask, matmul, spread_mask
+from nabla_mlir.ops.tensor import Tensor
 
 
 def _ormqr(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
@@ -26,11 +25,9 @@ def _ormqr(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
 def _potrf(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
     """The factor is written over the operand, whose other triangle stays as it is."""
     (a,), uplo = xs, option(config, "uplo")
-    n = a.shape[-1]
     factor, info = routine(target, [a], [(a.shape, a.dtype), (a.shape[:-2], np.dtype(np.int32))], uplo=uplo)
-    inside = constant(triangle(n, n, uplo == "L").astype(bool))
-    inside = broadcast_in_dim(inside, shape=a.shape, broadcast_dimensions=(a.ndim - 2, a.ndim - 1))
-    return [select(inside, factor, a), info]
+    inside = diagonal_mask(a.shape[-2], a.shape[-1], direction="GE" if uplo == "L" else "LE")
+    return [select(spread_mask(inside, a), factor, a), info]
 
 
 def _gesvd(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:

@@ -13,12 +13,12 @@ import numpy as np
 from nabla_mlir.dialects.stablehlo import Bool, enum
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.ops.contraction import dims, dot_general
-from nabla_mlir.ops.elementwise import conj, select
+from nabla_mlir.ops.elementwise import compare, conj, select
 from nabla_mlir.ops.kinds import general, prefixed
 from nabla_mlir.ops.registry import ZERO, MaybeZero, OpDef, Zero
 from nabla_mlir.ops.samples import Case, Domain, reals
-from nabla_mlir.ops.shape import broadcast_in_dim, move_axis, reshape, transpose
-from nabla_mlir.ops.tensor import Tensor, constant, full_like
+from nabla_mlir.ops.shape import broadcast_in_dim, iota, move_axis, reshape, transpose
+from nabla_mlir.ops.tensor import Tensor, full_like
 
 # ---------------------------------------------------------------- words
 
@@ -40,24 +40,44 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
     return dot_general(x, y, dot_dimension_numbers=dims((x.ndim - 1,), (y.ndim - 2,), stack, stack), dtype=x.dtype)
 
 
-def weighted(x: Tensor, weights: np.ndarray) -> Tensor:
-    """`x` times a constant matrix, where that is 0 exactly 0 (even for what is not finite), where 1 unchanged."""
-    inside = broadcast_in_dim(constant(weights != 0), shape=x.shape, broadcast_dimensions=(x.ndim - 2, x.ndim - 1))
-    if not np.isin(weights, (0, 1)).all():
-        factor = constant(weights.astype(x.dtype))
-        x = x * broadcast_in_dim(factor, shape=x.shape, broadcast_dimensions=(x.ndim - 2, x.ndim - 1))
-    return select(inside, x, full_like(x, 0))
+def diagonal_mask(rows: int, columns: int, k: int = 0, direction: str = "EQ") -> Tensor:
+    """Where row + k compares so with the column: EQ on the k-th diagonal, GE on and below it, LT above it.
+
+    Not a constant: a large one would be part of each artifact.
+    """
+    shape, index = (rows, columns), np.dtype(np.int32)
+    row, column = (iota(shape=shape, dtype=index, iota_dimension=axis) for axis in (0, 1))
+    return compare(row + k if k else row, column, comparison_direction=direction)
 
 
-def triangle(rows: int, columns: int, lower: bool, *, diagonal: float = 1.0) -> np.ndarray:
-    """Ones below (or above) the diagonal, zeros on the other side, and a value on it."""
-    row, column = np.indices((rows, columns))
-    return np.where(row == column, diagonal, (row > column) if lower else (row < column)).astype(float)
+def spread_mask(mask: Tensor, like: Tensor) -> Tensor:
+    """A mask for each matrix of a stack."""
+    return broadcast_in_dim(mask, shape=like.shape, broadcast_dimensions=(like.ndim - 2, like.ndim - 1))
+
+
+def masked(x: Tensor, direction: str) -> Tensor:
+    """`x` where its row compares so with its column, and elsewhere exactly 0 (even for what is not finite)."""
+    mask = diagonal_mask(x.shape[-2], x.shape[-1], direction=direction)
+    return select(spread_mask(mask, x), x, full_like(x, 0))
+
+
+def on_diagonal(x: Tensor) -> Tensor:
+    """The diagonal of `x`, zeros elsewhere."""
+    return masked(x, "EQ")
+
+
+def identity_like(x: Tensor) -> Tensor:
+    """Unit matrices of the shape and dtype of `x`."""
+    mask = spread_mask(diagonal_mask(x.shape[-2], x.shape[-1]), x)
+    return select(mask, full_like(x, 1), full_like(x, 0))
 
 
 def tril(x: Tensor, lower: bool = True, *, diagonal: float = 1.0) -> Tensor:
     """One triangle of `x`, its diagonal times `diagonal`."""
-    return weighted(x, triangle(x.shape[-2], x.shape[-1], lower, diagonal=diagonal))
+    if diagonal not in (0, 1):
+        half = select(spread_mask(diagonal_mask(x.shape[-2], x.shape[-1]), x), full_like(x, diagonal), full_like(x, 1))
+        x = x * half
+    return masked(x, {(True, True): "GE", (True, False): "GT", (False, True): "LE", (False, False): "LT"}[lower, diagonal != 0])
 
 
 def symmetric_part(x: Tensor, lower: bool) -> Tensor:

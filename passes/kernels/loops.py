@@ -11,6 +11,7 @@ from nabla_mlir.passes.kernels.graph import Loop, Node, NotSupported
 from nabla_mlir.passes.kernels.index import ZERO, Affine
 from nabla_mlir.passes.kernels.plan import Planner, Store, starts_of
 from nabla_mlir.passes.kernels.scalars import BYTES
+from nabla_mlir.passes.kernels.text import binding, executable
 from nabla_mlir.passes.kernels.writer import Buffer, Code
 
 MAX_BINDINGS = 30
@@ -162,33 +163,13 @@ class Kernel(NestWriter):
         for buffer in self.spare:
             places.append((buffer, len(inputs) + len(outputs), end))
             end += -(-buffer.size * BYTES[buffer.dtype] // 64) * 64
-        flags = [", ReadOnly"] * len(inputs) + [""] * (len(outputs) + (end > 0))
-        kinds = ", ".join(f"#hal.pipeline.binding<storage_buffer{flag}>" for flag in flags)
+        read_only = [True] * len(inputs) + [False] * (len(outputs) + (end > 0))
         lines = []
-        for buffer, binding, offset in [*((b, i, 0) for i, b in enumerate((*inputs, *outputs))), *places]:
-            flag = " flags(ReadOnly)" if binding < len(inputs) else ""
+        for buffer, place, offset in [*((b, i, 0) for i, b in enumerate((*inputs, *outputs))), *places]:
             start = self.writer.fresh()
             lines.append(f"{start} = arith.constant {offset} : index")
-            memory = f"hal.interface.binding.subspan layout(#layout) binding({binding}) offset({start}){flag}"
-            lines.append(f"{buffer.name} = {memory} : {buffer.type}")
-        lines += self.writer.blocks[0].lines
-        return _EXECUTABLE.format(name=name, kinds=kinds, lines="\n".join(f"      {line}" for line in lines)), end
-
-
-_EXECUTABLE = """#layout = #hal.pipeline.layout<bindings = [{kinds}]>
-hal.executable.source private @{name} {{
-  hal.executable.export public @{name} ordinal(0) layout(#layout) count(%d: !hal.device) -> (index, index, index) {{
-    %one = arith.constant 1 : index
-    hal.return %one, %one, %one : index, index, index
-  }}
-  builtin.module {{
-    func.func @{name}() attributes {{translation_info = #iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<Default>>}} {{
-{lines}
-      return
-    }}
-  }}
-}}
-"""
+            lines.append(binding(buffer.name, buffer.type, place, start, read_only[place]))
+        return executable(name, read_only, [*lines, *self.writer.blocks[0].lines]), end
 
 
 def _is_update(loop: Loop, i: int) -> bool:

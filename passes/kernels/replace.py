@@ -6,8 +6,9 @@ import math
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import blocks_of, functions_of, made_by
+from nabla_mlir.dialects.regions import blocks_of, made_by
 from nabla_mlir.passes.dce import is_unused
+from nabla_mlir.passes.kernels.call import call_kernel
 from nabla_mlir.passes.kernels.graph import Node, NotSupported, Reader, Region
 from nabla_mlir.passes.kernels.loops import Kernel
 from nabla_mlir.passes.kernels.scalars import ELEMENTWISE
@@ -22,17 +23,16 @@ MAX_LINES = 20_000
 
 def loops_as_kernels(module: ir.Operation, vector_bytes: int) -> None:
     """Replaces the outermost loops of functions by kernels, where there is code for all of a loop and it is small."""
-    functions = list(functions_of(module).values())
     outermost = [op.operation for block in blocks_of(module) for op in block.operations
                  if op.operation.name == "stablehlo.while"]  # fmt: skip
     for i, loop in enumerate(outermost):
         try:
-            _replace(loop, functions[0], f"loop_{i}", vector_bytes)
+            _replace(loop, f"loop_{i}", vector_bytes)
         except NotSupported:
             continue
 
 
-def _replace(op: ir.Operation, function: ir.Operation, name: str, vector_bytes: int) -> None:
+def _replace(op: ir.Operation, name: str, vector_bytes: int) -> None:
     reader = Reader()
     loop = reader.loop(op)
     wanted = [i for i, r in enumerate(op.results) if not is_unused(r)]
@@ -45,19 +45,12 @@ def _replace(op: ir.Operation, function: ir.Operation, name: str, vector_bytes: 
     text, spare = Kernel(vector_bytes).write(name, loop, list(reader.inputs.values()), wanted)
     if text.count("\n") > MAX_LINES:
         raise NotSupported("long code")
-    executable = ir.Module.parse(text)
-    executable.body.operations[0].operation.move_before(function)
     types = [op.results[i].type for i in wanted]
     if spare:
         types.append(ir.RankedTensorType.get([spare], ir.IntegerType.get_signless(8)))
     with ir.InsertionPoint(op), op.location:
-        operands = [_before(value) for value in reader.inputs]
-        call = ir.Operation.create("flow.dispatch", results=types, operands=operands, attributes={
-            "entry_points": ir.Attribute.parse(f"[@{name}::@{name}]"),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, len(reader.inputs), 0, 0]),
-            "tied_operands": ir.Attribute.parse(f"[{', '.join(['-1 : index'] * len(types))}]"),
-        })  # fmt: skip
-    for i, result in zip(wanted, call.results, strict=False):
+        results = call_kernel(name, text, [_before(value) for value in reader.inputs], types, op)
+    for i, result in zip(wanted, results, strict=False):
         op.results[i].replace_all_uses_with(result)
     op.erase()
 

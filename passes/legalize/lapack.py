@@ -17,10 +17,11 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, conj, eq, imag, real, select, splat
 from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.passes.legalize.dense import has_kernel, lu_kernel
 from nabla_mlir.passes.legalize.linalg import (
     BLOCK,
     adjoint,
-    cholesky_lower,
+    cholesky_factor,
     invert_lower,
     mask,
     solve_triangular,
@@ -105,6 +106,9 @@ def _panel_lu(panel: Val) -> tuple[Val, Val, Val]:
 
 
 def _getrf(op: ir.Operation, a: Val) -> list[Val]:
+    if has_kernel(a):
+        factors, order = lu_kernel(a)
+        return [factors, order + 1, _no_info(a)]
     batch, m, n = a.shape
     k = min(m, n)
     pivots = []
@@ -315,10 +319,10 @@ def _gesdd(op: ir.Operation, a: Val) -> list[Val]:
 
 def _potrf(op: ir.Operation, a: Val) -> list[Val]:
     lower = _letter(op, "uplo") == "L"
-    factor = cholesky_lower(a if lower else adjoint(a))
+    factor = cholesky_factor(a, lower)
     good = real(diagonal_of(factor)) > 0.0
     info = select(b.reduce_with("stablehlo.and", good, True, [1]), _no_info(a), 1)
-    return [factor if lower else adjoint(factor), info]
+    return [factor, info]
 
 
 def _trsm(op: ir.Operation, a: Val, right: Val) -> list[Val]:

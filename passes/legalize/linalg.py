@@ -9,6 +9,7 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, ne
 from nabla_mlir.dialects.types import is_float
+from nabla_mlir.passes.legalize.dense import cholesky_kernel, has_kernel, triangular_kernel
 from nabla_mlir.passes.legalize.pattern import Replacement, Target, attributes_of, operands, pattern
 
 
@@ -158,7 +159,14 @@ def _cholesky_block(a: Val) -> Val:
     return b.select(row >= column, a, 0.0)
 
 
-def cholesky_lower(a: Val) -> Val:
+def cholesky_factor(a: Val, lower: bool) -> Val:
+    """L with L L^H = A, of which only the lower part is read, or else L^H, from the upper part."""
+    if has_kernel(a):
+        return cholesky_kernel(a, lower)
+    return _cholesky_lower(a) if lower else adjoint(_cholesky_lower(adjoint(a)))
+
+
+def _cholesky_lower(a: Val) -> Val:
     """The lower Cholesky factor of stacked matrices (batch x n x n); only the lower part of `a` is read.
 
     One panel of BLOCK columns after the other: subtract the product of the panels before, factor the diagonal block,
@@ -189,9 +197,7 @@ def cholesky(op: ir.Operation, target: Target) -> Replacement:
     lower = "lower" in op.attributes and hlo.Bool.decode(op.attributes["lower"])
     if 0 in a.shape:
         return a
-    stack = leading(a)
-    factor = cholesky_lower(stack if lower else adjoint(stack))
-    return b.reshape(factor if lower else adjoint(factor), a.shape)
+    return b.reshape(cholesky_factor(leading(a), lower), a.shape)
 
 
 @pattern("stablehlo.triangular_solve")
@@ -206,12 +212,15 @@ def triangular_solve(op: ir.Operation, target: Target) -> Replacement:
 
 
 def solve_triangular(a: Val, right: Val, left: bool, lower: bool, unit: bool, transpose: str) -> Val:
-    """op(a) X = right, or X op(a) = right if not `left`, brought to a lower matrix on the left."""
+    """op(a) X = right, or X op(a) = right if not `left`: by a kernel, or brought to a lower matrix on the left."""
     if transpose == "ADJOINT":
         a = b.conj(a)
     turned = transpose != "NO_TRANSPOSE"
     if not left:
         right, turned = b.swap(right), not turned
+    if has_kernel(a):
+        result = triangular_kernel(a, right, lower, turned, unit)
+        return result if left else b.swap(result)
     if turned:
         a, lower = b.swap(a), not lower
     if not lower:  # reversing both dimensions turns an upper matrix into a lower one

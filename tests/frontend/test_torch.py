@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xla import run_traced
 
 import nabla_mlir as nm
-from nabla_mlir.errors import ImportIRError
+from nabla_mlir.errors import ImportIRError, TreeError
 
 RNG = np.random.default_rng(0)
 
@@ -62,3 +63,149 @@ def test_parameters_as_constants() -> None:
     x = RNG.normal(size=shape).astype(np.float32)
     f = nm.from_torch(module.eval(), nm.spec(shape, "f32"))
     np.testing.assert_allclose(nm.jit(f)(x), module(torch.tensor(x)).detach().numpy(), rtol=1e-4, atol=1e-6)
+
+
+# ---------------------------------------------------------------- what torch-mlir leaves to us
+
+
+def _functions() -> dict[str, tuple[Any, list[np.ndarray]]]:
+    """Functions of f64 arrays, all of them differentiated."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_mlir")
+    F, linalg, fft = torch.nn.functional, torch.linalg, torch.fft
+
+    def held(x: Any, y: Any) -> Any:
+        with torch.no_grad():
+            z = x * y.sin()
+        return z * x + y.detach() * y
+
+    def ordered(x: Any) -> Any:
+        return x.kthvalue(2, 1)[0] * x.median(0)[0].sum() + x.cummax(1)[0].sum(1) * x.cumprod(0).sum() + x.cummin(0)[0].sum()
+
+    def solved(a: Any, b: Any) -> Any:
+        spd = a @ a.mT + 3 * torch.eye(3, dtype=a.dtype)
+        root = linalg.cholesky(spd)
+        x = linalg.solve(spd, b) + linalg.inv(spd) @ b + torch.cholesky_solve(b, root)
+        y = linalg.solve_triangular(root, b, upper=False) + linalg.solve(spd, b.mT, left=False).mT
+        return x.sum(), y, linalg.slogdet(spd)[1], linalg.eigvalsh(spd), linalg.svdvals(a), linalg.qr(a)[1], linalg.pinv(a)
+
+    def transformed(x: Any) -> Any:
+        z = fft.rfft(x) * 2 * torch.complex(x[:, :4], -x[:, :4])
+        return torch.view_as_real(z / (1 + z)), z.abs(), fft.irfft(z, n=6), z.conj().angle()
+
+    def pooled(x: Any) -> Any:
+        return (F.max_pool2d(x, 2, ceil_mode=True), F.avg_pool2d(x, 3, stride=2, padding=1, ceil_mode=True),
+                F.avg_pool2d(x, 3, 2, 1, True, False), F.max_pool2d(x, 2, 3, 1, 2), F.avg_pool2d(x, 2, divisor_override=3),
+                F.max_pool2d(x, 2, padding=1, ceil_mode=True, return_indices=True)[1] * x.mean())  # fmt: skip
+
+    def placed(x: Any) -> Any:
+        places = torch.tensor([[0, 1], [2, 2], [1, 0]])
+        return (x.tril() @ torch.diag(x.diagonal()), F.pad(x[None], (1, 2), mode="circular"), x.unfold(1, 2, 1),
+                torch.scatter_reduce(x, 1, places, x[:, :2], "prod"), torch.as_strided(x, (2, 2), (1, 2)),
+                torch.diagonal_scatter(x, x[0] * 2), x % 0.7 + x.remainder(-x.abs() - 1), F.interpolate(x[None], scale_factor=2))  # fmt: skip
+
+    def special(x: Any) -> Any:
+        y = torch.special
+        return x.lgamma() + x.digamma() * x.erfc() + y.polygamma(1, x) + y.zeta(x.detach() + 2, x.detach()) + y.i1e(x) + torch.hypot(x, x + 1)
+
+    return {
+        "held": (held, [RNG.normal(size=(2, 3)), RNG.normal(size=(2, 3))]),
+        "ordered": (ordered, [RNG.normal(size=(3, 3))]),
+        "solved": (solved, [RNG.normal(size=(3, 3)), RNG.normal(size=(3, 2))]),
+        "transformed": (transformed, [RNG.normal(size=(2, 6))]),
+        "pooled": (pooled, [RNG.normal(size=(1, 2, 5, 6))]),
+        "placed": (placed, [RNG.normal(size=(3, 3))]),
+        "special": (special, [RNG.uniform(0.5, 2, (2, 3))]),
+        "buffers": (torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor([1.0, 2.0], dtype=torch.float64)),
+                    [RNG.normal(size=(4, 2)), RNG.uniform(0.1, 0.9, (4, 2))]),
+        "training": (torch.nn.BatchNorm1d(3, dtype=torch.float64).train(), [RNG.normal(size=(4, 3))]),
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["held", "ordered", "solved", "transformed", "pooled", "placed", "special", "buffers", "training"])
+def test_second_derivatives_as_in_torch(name: str) -> None:
+    function, xs = _functions()[name]
+    import torch
+
+    count, directions = range(len(xs)), [RNG.normal(size=x.shape) for x in xs]
+    f = nm.from_torch(function, *(nm.spec(x.shape, "f64") for x in xs))
+
+    def flat(y: Any) -> Any:
+        return list(y) if isinstance(y, (tuple, list)) else [y]
+
+    def loss(*inputs: Any) -> Any:
+        return sum((y * y * 0.5 + y).sum() for y in flat(f(*inputs)))
+
+    def gradient(*inputs: Any) -> Any:
+        return list(nm.grad(loss, tuple(count))(*inputs))
+
+    def everything(*inputs: Any) -> Any:
+        at, along = inputs[: len(xs)], inputs[len(xs) :]
+        pairs = [nm.numpy.stack([x, 2 * x]) for x in at]
+        mapped = nm.vmap(lambda *a: gradient(*a))(*pairs)
+        return flat(f(*at)), gradient(*at), nm.jvp(gradient, tuple(at), tuple(along))[1], mapped
+
+    values, grads, products, mapped = run_traced(everything, [*xs, *directions])
+
+    def reference(scale: float) -> tuple[Any, Any, Any]:
+        at = [torch.tensor(scale * x, requires_grad=True) for x in xs]
+        outs = flat(function(*at))
+        first = torch.autograd.grad(sum((y * y * 0.5 + y).sum() for y in outs), at, create_graph=True)
+        along = sum((g * torch.tensor(v)).sum() for g, v in zip(first, directions, strict=True))
+        return outs, first, torch.autograd.grad(along, at)
+
+    outs, first, second = reference(1.0)
+    _, doubled, _ = reference(2.0)
+    for found, wanted in ((values, outs), (grads, first), (products, second), ([m[1] for m in mapped], doubled)):
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(a, b.detach().numpy(), rtol=1e-8, atol=1e-8)
+
+
+# ---------------------------------------------------------------- arguments and refusals
+
+
+def test_arguments_are_trees() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_mlir")
+    spec = nm.spec((2,), "f64")
+    f = nm.from_torch(lambda x, state: (x * state["c"], torch.sin(state["h"][0])), spec, {"h": [spec], "c": spec})
+    x, c, h = (np.array([i, i + 0.5]) for i in (1.0, 2.0, 3.0))
+    product, sine = run_traced(lambda x, c, h: f(x, {"c": c, "h": [h]}), [x, c, h])
+    np.testing.assert_allclose(product, x * c)
+    np.testing.assert_allclose(sine, np.sin(h))
+    with pytest.raises(TreeError, match="the specs of from_torch"):
+        f(x, {"c": c})
+
+
+def _bessel(torch: Any) -> Any:
+    class Bessel(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.i0(x)
+
+    return Bessel()
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (_bessel, r"got torch\.aten\.i0\.\n.*test_torch\.py:\d+(.|\n)*return torch\.i0\(x\)(.|\n)*nabla_mlir\.numpy"),
+        (lambda torch: lambda x: torch.nn.functional.embedding_bag(torch.tensor([[0, 1]]), x), r"got torch\.aten\.embedding_bag"),
+        (lambda torch: lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)), "got .*Higher-order operation 'cond'"),
+        (lambda torch: lambda x: x if x.sum() > 0 else -x, r"torch\.export captures, got GuardOnDataDependent(.|\n)*torch\.where"),
+        (lambda torch: lambda x: torch.scatter_reduce(x, 0, torch.tensor([[0, 1]]), x, "mean"), "requires a scatter_reduce of sum.*got mean"),
+    ],
+    ids=["operation", "several", "branches", "data", "variant"],
+)
+def test_what_is_refused_is_named(make: Any, named: str) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_mlir")
+    with pytest.raises(ImportIRError, match=named):
+        nm.from_torch(make(torch), nm.spec((3, 2), "f32"))
+
+
+def test_a_function_has_no_parameters() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_mlir")
+    with pytest.raises(ImportIRError, match=r"requires a torch\.nn\.Module where parameters=True, got builtin_function"):
+        nm.from_torch(torch.sin, nm.spec((3,)), parameters=True)

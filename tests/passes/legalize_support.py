@@ -28,10 +28,10 @@ CPU_FLAGS = [
 ]
 
 
-def legalized(text: str, target: str = "cpu") -> str:
+def legalized(text: str, target: str = "cpu", vector_bytes: int = 0) -> str:
     """The module after the pass, as text; the result is verified."""
     module = parse_module(text)
-    LegalizeForIreePass(target=target).run(module)
+    LegalizeForIreePass(target=target, vector_bytes=vector_bytes).run(module)
     UpdateInPlacePass(target=target).run(module.operation)
     assert module.operation.verify()
     return str(module)
@@ -97,7 +97,8 @@ def jax_text(functions: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]]
 
 
 def check_against_jax(
-    functions: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]], tolerance: float, target: str = "cpu"
+    functions: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]], tolerance: float, target: str = "cpu",
+    vector_bytes: int = 0,
 ) -> None:
     """Legalises, compiles and runs all functions, and compares with JAX on the same arguments.
 
@@ -105,7 +106,7 @@ def check_against_jax(
     """
     import jax
 
-    program = Program(legalized(jax_text(functions), target), target)
+    program = Program(legalized(jax_text(functions), target, vector_bytes), target)
     wrong = []
     for name, (function, arguments) in functions.items():
         wants = jax.tree.leaves(jax.jit(function)(*arguments))
@@ -123,7 +124,7 @@ def check_against_jax(
                 good = np.allclose(got.astype(wide), want.astype(wide), rtol=0, atol=atol, equal_nan=True)
             if not good:
                 wrong.append(name)
-    assert not wrong
+    assert not wrong, wrong
 
 
 def ulps(got: np.ndarray, want: np.ndarray) -> np.ndarray:

@@ -65,3 +65,39 @@ func.func @products(%a: tensor<3x2xf64>, %taus: tensor<2xf64>, %c: tensor<3x2xf6
   %s:5 = stablehlo.custom_call @lapack_dgesvd_ffi(%c) {mhlo.backend_config = {mode = 83 : ui8}} : (tensor<3x2xf64>) -> (tensor<3x2xf64>, tensor<2xf64>, tensor<3x2xf64>, tensor<2x2xf64>, tensor<i32>)
   return %p, %s#1 : tensor<3x2xf64>, tensor<2xf64>
 }
+
+// What torch-mlir writes: the end of a range as a ceiling, elements to be overwritten, weights as resources, and shapes
+// of the type index.
+// CHECK-LABEL: func.func @exported
+// CHECK-DAG: stablehlo.constant dense<[1.000000e+00, 2.500000e+00]> : tensor<2xf32>
+// CHECK-DAG: stablehlo.constant dense<[true, false, true]> : tensor<3xi1>
+// CHECK-DAG: stablehlo.constant dense<0.000000e+00> : tensor<2xf32>
+// CHECK-DAG: stablehlo.iota dim = 0 : tensor<3xi64>
+// CHECK-NOT: dynamic
+// CHECK: stablehlo.reshape %arg0 : (tensor<2xf32>) -> tensor<1x2xf32>
+// CHECK-NOT: dynamic
+// CHECK-NOT: dense_resource
+func.func @exported(%x: tensor<2xf32>) -> (tensor<?xi64>, tensor<2xf32>, tensor<2xf32>, tensor<3xi1>, tensor<1x2xf32>) {
+  %step = stablehlo.constant dense<2.0> : tensor<f64>
+  %stop = stablehlo.constant dense<5.0> : tensor<f64>
+  %ratio = stablehlo.divide %stop, %step : tensor<f64>
+  %count = stablehlo.ceil %ratio : tensor<f64>
+  %n = stablehlo.convert %count : (tensor<f64>) -> tensor<i64>
+  %shape = stablehlo.reshape %n : (tensor<i64>) -> tensor<1xi64>
+  %range = stablehlo.dynamic_iota %shape, dim = 0 : (tensor<1xi64>) -> tensor<?xi64>
+  %empty = tensor.empty() : tensor<2xf32>
+  %weights = stablehlo.constant dense_resource<weights> : tensor<2xf32>
+  %mask = arith.constant dense_resource<mask> : tensor<3xi1>
+  %sizes = arith.constant dense<[1, 2]> : tensor<2xindex>
+  %row = stablehlo.dynamic_reshape %x, %sizes : (tensor<2xf32>, tensor<2xindex>) -> tensor<1x2xf32>
+  return %range, %empty, %weights, %mask, %row : tensor<?xi64>, tensor<2xf32>, tensor<2xf32>, tensor<3xi1>, tensor<1x2xf32>
+}
+
+{-#
+  dialect_resources: {
+    builtin: {
+      weights: "0x040000000000803F00002040",
+      mask: "0x0100000005"
+    }
+  }
+#-}

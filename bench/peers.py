@@ -1,0 +1,126 @@
+"""Further peers, where they are installed: PyTorch, one operation after the other and compiled, and CasADi.
+
+Each runs in a process of its own, which can be ended: torch.compile may take minutes for what is unrolled.
+usage: python bench/peers.py PEER WORKLOAD TRUTH.npz [--quick]
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from casadi_peer import casadi_calls
+from measuring import HERE, KNOWN, console, direction, flat, geometric_mean, interleaved, relative_error
+from rich.table import Table
+from torch_peer import compiled_calls, torch_calls
+from workload import Workload
+
+LONGEST = 120  # seconds for the three functions of a workload
+CASADI_FLOPS = 1e7  # of the hvp, up to which CasADi's graph of scalars is built
+Calls = dict[str, Callable[[], Any]]
+
+
+@dataclass
+class Peers:
+    """Of one workload: seconds by function and peer, how far results are from those in f64, and what did not work."""
+
+    times: dict[str, dict[str, float]] = field(default_factory=dict)
+    errors: dict[str, dict[str, float]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """The package that it needs, how its calls are made, and the largest workload for which they are."""
+
+    package: str
+    calls: Callable[[Workload, tuple[Any, ...], Any], Calls]
+    flops: float = float("inf")
+
+
+PEERS = {
+    "torch": Peer("torch", torch_calls),
+    "torch.compile": Peer("torch", compiled_calls),
+    "casadi": Peer("casadi", casadi_calls, CASADI_FLOPS),
+}
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package can be imported."""
+    return importlib.util.find_spec(package) is not None
+
+
+def measure_peers(workload: Workload, truth: dict[str, np.ndarray], flops: int, out: Path, quick: bool) -> Peers:
+    """Times what is installed and small enough, and compares the results with those in f64."""
+    found, path = Peers(), out / f"{workload.name}.truth.npz"
+    np.savez(path, **truth)
+    for name, peer in PEERS.items():
+        if not is_installed(peer.package) or flops > peer.flops:
+            continue
+        command = [sys.executable, HERE / "peers.py", name, workload.name, path, *(["--quick"] if quick else [])]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=LONGEST)
+            said, fault = done.stdout, done.stderr.decode().strip().splitlines()[-1:] if done.returncode else []
+        except subprocess.TimeoutExpired as error:
+            said, fault = error.stdout or b"", [f"longer than {LONGEST} s"]
+        for line in said.decode().splitlines():
+            function, seconds, difference = json.loads(line)
+            found.times.setdefault(function, {})[name] = seconds
+            found.errors.setdefault(function, {})[name] = difference
+            if not difference < 1e-3:
+                fault.append(f"{function} differs from f64 by {difference:.1e}")
+        found.notes += [f"{name}: {text}" for text in fault]
+    return found
+
+
+def main(name: str, workload: Workload, truth: Any, quick: bool) -> None:
+    """Prints for each function its time and how far its result is from the truth, as soon as it is known."""
+    args, function = workload.inputs(), "all"
+    try:
+        for function, call in PEERS[name].calls(workload, args, direction(args[0])).items():
+            result = flat(jax.tree.map(np.asarray, call()))  # compiles
+            seconds = interleaved({name: call}, quick)[name]
+            print(json.dumps([function, seconds, relative_error(result, truth[function])]), flush=True)
+    except Exception as error:  # of any kind: it is the peer's
+        sys.exit(f"{function}: {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}")
+
+
+def report_peers(titles: list[str], ours: list[dict[str, float]], found: list[Peers]) -> None:
+    """The table: of each function the peer's time, and ours over it; then what did not work."""
+    missing = sorted({peer.package for peer in PEERS.values() if not is_installed(peer.package)})
+    if missing:
+        console.print(f"[dim]Peers that are not installed: {', '.join(missing)} "
+                      "(pip install 'nabla-mlir\\[bench-peers]')[/dim]")  # fmt: skip
+    present = [name for name in PEERS if any(name in of for peers in found for of in peers.times.values())]
+    if not present:
+        return
+    table = Table(title="Further peers: their time in µs, and ours over it (less is better)", title_justify="left")
+    columns = [(name, function) for name in present for function in ours[0]]
+    for column in ("", *(f"{name}\n{function}" for name, function in columns)):
+        table.add_column(column, justify="right" if table.columns else "left")
+    ratios: dict[tuple[str, str], list[float]] = {column: [] for column in columns}
+    for title, mine, peers in zip(titles, ours, found, strict=True):
+        cells = []
+        for name, function in columns:
+            seconds = peers.times.get(function, {}).get(name)
+            if seconds is not None:
+                ratios[name, function].append(mine[function] / seconds)
+            cells.append("" if seconds is None else f"{seconds * 1e6:,.1f} {mine[function] / seconds:6.2f}")
+        table.add_row(title, *cells)
+    table.add_row("[bold]geometric mean[/bold]", *(f"{geometric_mean(of):.2f}" if of else "" for of in ratios.values()))
+    console.print(table)
+    for title, peers in zip(titles, found, strict=True):
+        for note in peers.notes:
+            console.print(f"{title}: {note}", style="dim", markup=False)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], KNOWN[sys.argv[2]], np.load(sys.argv[3]), "--quick" in sys.argv)

@@ -1,0 +1,43 @@
+"""Constants whose elements stand in the resource section of a module, as exporters of PyTorch write weights."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.stablehlo import elements
+from nabla_mlir.dialects.types import shape_and_dtype
+
+_CONSTANTS = ("stablehlo.constant", "arith.constant")
+_ALIGNMENT = 4  # bytes before the elements: how they are aligned
+
+
+def inline_resources(module: ir.Operation) -> None:
+    """Gives constants their elements, which rules read; XLA takes resources for other numbers, or refuses them."""
+    found = [op for op in nested(module) if op.name in _CONSTANTS and _name_of(op)]
+    if not found:
+        return
+    # The bindings have no reader of resources; the text of the module has them, in hexadecimal.
+    blobs = dict(re.findall(r'^\s+("[^"\n]+"|\S+): "0x([0-9A-F]+)",?$', str(module), re.MULTILINE))
+    for op in found:
+        shape, dtype = shape_and_dtype(op.results[0].type)
+        raw = np.frombuffer(bytes.fromhex(blobs[_name_of(op)])[_ALIGNMENT:], np.uint8)
+        op.attributes["value"] = elements(_array(raw, dtype, int(np.prod(shape))).reshape(shape))
+
+
+def _array(raw: np.ndarray, dtype: np.dtype, count: int) -> np.ndarray:
+    if dtype != np.bool_:
+        return raw.view(dtype)
+    return (raw if raw.size == count else np.unpackbits(raw, count=count, bitorder="little")).astype(bool)
+
+
+def _name_of(op: ir.Operation) -> str:
+    try:
+        value = op.attributes["value"]
+    except TypeError:  # complex elements, which the bindings cannot hand over
+        return ""
+    text = "" if isinstance(value, ir.DenseElementsAttr) else str(value)
+    return text.removeprefix("dense_resource<").partition("> :")[0] if text.startswith("dense_resource") else ""

@@ -1,0 +1,41 @@
+"""Calls of kernels: an executable beside the functions of a module, and the operation that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import functions_of
+
+
+def call_kernel(
+    name: str, text: str, operands: Sequence[ir.Value], types: Sequence[ir.Type], at: ir.Operation
+) -> list[ir.Value]:
+    """The results of a kernel, called at the insertion point.
+
+    Args:
+      name: of the kernel; one that the module already has is not written again.
+      text: of the executable.
+      operands: what it reads.
+      types: of its results.
+      at: an operation of the module's, anywhere in a function.
+    """
+    function = at
+    while function.name != "func.func":
+        function = function.parent.operation
+    module = function.parent.operation
+    there = (op.operation for op in module.regions[0].blocks[0].operations if op.operation.name == _EXECUTABLE)
+    if not any(op.attributes["sym_name"].value == name for op in there):
+        first = next(iter(functions_of(module).values()))
+        executable = ir.Module.parse(text)  # must live until its operation has moved
+        executable.body.operations[0].operation.move_before(first)
+    call = ir.Operation.create("flow.dispatch", results=list(types), operands=list(operands), attributes={
+        "entry_points": ir.Attribute.parse(f"[@{name}::@{name}]"),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, len(operands), 0, 0]),
+        "tied_operands": ir.Attribute.parse(f"[{', '.join(['-1 : index'] * len(types))}]"),
+    })  # fmt: skip
+    return list(call.results)
+
+
+_EXECUTABLE = "hal.executable.source"
