@@ -18,6 +18,7 @@ from nabla_mlir.custom import custom_jvp
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.eager import library
 from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.implicit import custom_linear_solve
 from nabla_mlir.numpy import reductions as red
 from nabla_mlir.numpy.common import Axis, Shape, axes_of, convert, inexact, reshaped, transposed
 from nabla_mlir.numpy.creation import diagonal as diagonal_of
@@ -148,23 +149,21 @@ def solve(a: Any, b: Any) -> Tensor:
     return reshaped(x, x.shape[:-1]) if is_vector else x
 
 
-@custom_jvp
 def _solution(a: Tensor, b: Tensor) -> Tensor:
-    packed, pivots = lu(a)  # before it is repeated for a stack of right-hand sides
+    """Differentiated by the equation: the factors serve the derivatives of every order, and have none themselves."""
+    packed, pivots = lu(stop_gradient(a))  # before it is repeated for a stack of right-hand sides
     packed, pivots = _stacked(packed, b.shape[:-2]), _stacked(pivots, b.shape[:-2], 1)
-    rows = lapack.exchanged_rows(b, pivots)
-    return la.triangular_solve(packed, la.triangular_solve(packed, rows, **_FORWARD), **_BACKWARD)
 
+    def found(_: Any, right: Tensor) -> Tensor:
+        rows = lapack.exchanged_rows(right, pivots)
+        return la.triangular_solve(packed, la.triangular_solve(packed, rows, **_FORWARD), **_BACKWARD)
 
-@_solution.defjvp
-def _solution_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
-    """X' = a^-1 (b' - a' X): the factors are not differentiated, and serve every order."""
-    (a, b), (da, db) = primals, tangents
-    x = _solution(a, b)
-    if da is None:
-        return x, _solution(a, db)
-    moved = matmul(da, x)
-    return x, _solution(a, -moved if db is None else db - moved)
+    def found_transposed(_: Any, right: Tensor) -> Tensor:
+        turned = {"transpose_a": "TRANSPOSE"}
+        rows = la.triangular_solve(packed, right, **{**_BACKWARD, **turned})
+        return lapack.exchanged_rows(la.triangular_solve(packed, rows, **{**_FORWARD, **turned}), pivots, back=True)
+
+    return custom_linear_solve(lambda x: matmul(a, x), b, found, found_transposed)
 
 
 @library
@@ -273,7 +272,7 @@ def _slogdet_jvp(primals: Any, tangents: Any) -> Any:
     """With t = trace(a^-1 a'), the logarithm moves by the real part of t and the sign by i Im(t) sign."""
     (a,), (da,) = primals, tangents
     sign, size = _slogdet(a)
-    t = trace(_solution(a, da), axis1=-2, axis2=-1)
+    t = red.sum(la.matrix_transpose(_solution(a, la.identity_like(a))) * da, (-2, -1))
     if not is_complex(a.dtype):
         return (sign, size), (full_like(sign, 0), t)
     return (sign, size), (sign * ew.make_complex(full_like(size, 0), ew.imag(t)), ew.real(t))

@@ -173,15 +173,19 @@ def _getrf(outs: Any, xs: Any, tangents: Any, **_: Any) -> list[MaybeZero]:
     return [matmul(low, below) + matmul(above, up), ZERO, ZERO]
 
 
-def exchanged_rows(x: Tensor, pivots: Tensor) -> Tensor:
-    """The rows of `x` exchanged as LAPACK's pivots say: row i with row pivots[i] (counted from 1), in order."""
+def exchanged_rows(x: Tensor, pivots: Tensor, back: bool = False) -> Tensor:
+    """The rows of `x` exchanged as LAPACK's pivots say: row i with row pivots[i] (counted from 1), in order.
+
+    With `back` in the opposite order, which undoes it.
+    """
     if x.axes or pivots.axes:  # a loop is emitted for whole values
-        return apply_per_entry(lambda entries: [exchanged_rows(*entries)], [x, pivots])[0]
+        return apply_per_entry(lambda entries: [exchanged_rows(entries[0], entries[1], back)], [x, pivots])[0]
     m, axis = x.shape[-2], pivots.ndim - 1
     index = iota(shape=(*pivots.shape[:-1], m), dtype=pivots.dtype, iota_dimension=axis)
 
     def exchange(step: Any, order: Any) -> list[Any]:
         here, order = wrap(step.value), wrap(order.value)
+        here = full_like(here, pivots.shape[-1] - 1) - here if back else here
         zero = full_like(here, 0)
         start = [*(zero for _ in range(axis)), here]
         other = REGISTRY["stablehlo.dynamic_slice"](pivots, *start, slice_sizes=(*pivots.shape[:-1], 1))

@@ -58,11 +58,11 @@ def triangular_kernel(a: Val, right: Val, lower: bool, transposed: bool, unit: b
     batch, n, columns = right.shape
     if columns <= form.lanes:
         form = replace(form, vectors=1)
-    rows, wide = _up(n, form.rows), _up(columns, form.width)
+    rows = _up(n, form.rows)
     flags = "".join(word for word, flag in (("_transposed", transposed), ("_unit", unit)) if flag)
-    name = f"solve_{'lower' if lower else 'upper'}{flags}_{batch}x{rows}x{wide}_{form.element}"
-    text, results = triangular_text(name, batch, rows, wide, form, lower, transposed, unit)
-    padded = b.pad(right, [0, 0, 0], [0, rows - n, wide - columns])
+    name = f"solve_{'lower' if lower else 'upper'}{flags}_{batch}x{rows}x{columns}_{form.element}"
+    text, results = triangular_text(name, batch, rows, columns, form, lower, transposed, unit)
+    padded = b.pad(right, [0, 0, 0], [0, rows - n, 0])
     return _cut(_call(name, text, [_with_ones(a, rows), padded], results)[0], n, columns)
 
 

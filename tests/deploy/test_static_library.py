@@ -35,6 +35,12 @@ def kinds(x, z, i):
     return {"positive": x > 0, "conjugate": nnp.conj(z) * 2, "shifted": i << 3, "largest": x.argmax()}
 
 
+def factored(a):
+    """Kernels of our own code, several workgroups among them."""
+    a = a @ a.T + 50 * nnp.eye(50)
+    return nnp.linalg.solve(nnp.linalg.cholesky(a), a[:, :40])
+
+
 F32, F64 = nm.spec(64, "f32"), nm.spec((5, 5), "f64")
 FUNCTIONS = {
     "loop": (data_dependent_loop, (F32, nm.spec((), "i32"))),
@@ -43,6 +49,7 @@ FUNCTIONS = {
     "gradient": (nm.grad(lambda a: nnp.linalg.slogdet(a @ a.T + nnp.eye(5))[1] + nnp.sin(a).sum()), (F64,)),
     "constant": (lambda: nnp.arange(5.0) * 2.0, ()),
     "same": (lambda x: (x, x + 1), (F32,)),
+    "factored": (factored, (nm.spec((50, 50), "f64"),)),
 }
 
 
@@ -78,6 +85,7 @@ ARGUMENTS = {
     "gradient": [(rng.normal(size=(5, 5)),)],
     "constant": [()],
     "same": [(rng.normal(size=64).astype(np.float32),)],
+    "factored": [(rng.normal(size=(50, 50)),)],
 }  # fmt: skip
 
 
