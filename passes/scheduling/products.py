@@ -13,6 +13,8 @@ from nabla_mlir.dialects.builder import Val, cut, dot, full, held, reshape, swap
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.ops.cost import size_of
+from nabla_mlir.passes.kernels.scalars import ELEMENTWISE
 from nabla_mlir.passes.legalize.fusion import places_of_broadcasts
 from nabla_mlir.passes.scheduling.tiles import SMALL, Tiles, columns_times_vector, matrix_product, rows_times_vector
 
@@ -21,6 +23,8 @@ _VECTORS = 4
 # To turn a right factor with so many times the rows of the left takes longer than the product: 16x512 times the transposed
 # 20000x512 takes 4.4 ms, and 1.8 with the factors swapped; 64x512 15.3 and 5.3.
 _TALL = 8
+# Instructions that a dispatch of its own is worth. With rows one by one, 2000 logistic functions take 17 µs, else 2.
+_APART = 10_000
 _FEW_ROWS = 24  # up to here IREE's own tiles are faster then
 
 
@@ -73,11 +77,15 @@ class MatrixVector:
                 tails = vectors if len(pieces) == 1 else [cut(v, 0, low, high) for v in vectors]
                 tiles = self._tiles(others, high - low, lanes)
                 results = _generic(part, tails, results, "ki" if self.axis == 0 else "ik", "k", "i", tiles)
-            apart = [bool(places_of_broadcasts(p.op.results[0])) for p in group]
+            apart = [bool(places_of_broadcasts(p.op.results[0])) or self._is_behind(p, others) for p in group]
             results = [held(r) if a else r for r, a in zip(results, apart, strict=True)]
             results = [_like_result(p.op, result) for p, result in zip(group, results, strict=True)]
         for product, result in zip(group, results, strict=True):
             _replace(product.op, result)
+
+    def _is_behind(self, product: MatrixVector, rows: int) -> bool:
+        """Whether what follows is better computed after the product than with it, where it goes row by row."""
+        return self.axis == 1 and rows * _work_behind(product.op.results[0]) > _APART
 
     def _tiles(self, others: int, length: int, lanes: int) -> Tiles:
         if self.axis == 0:
@@ -204,6 +212,21 @@ def _generic(
         ]
         linalg.YieldOp(sums)
     return [Val(result) for result in op.results]
+
+
+def _work_behind(value: ir.Value) -> int:
+    """The instructions for each element in what IREE fuses with a value: elementwise operations of that many elements."""
+    total, seen, work = 0, {value}, [value]
+    while work:
+        for use in work.pop().uses:
+            user = use.owner.operation
+            scalar = ELEMENTWISE.get(user.name.partition(".")[2])
+            if scalar is None or user.results[0] in seen or size_of(user.results[0]) != size_of(value):
+                continue
+            total += scalar.cost
+            seen.add(user.results[0])
+            work.append(user.results[0])
+    return total
 
 
 def _like_result(op: ir.Operation, value: Val) -> Val:

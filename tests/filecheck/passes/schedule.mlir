@@ -195,3 +195,25 @@ func.func @signal(%x: tensor<4x10x3xf32>, %k: tensor<2x3x5xf32>) -> tensor<4x9x5
        {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<4x10x3xf32>, tensor<2x3x5xf32>) -> tensor<4x9x5xf32>
   return %0 : tensor<4x9x5xf32>
 }
+
+// What takes many instructions is not done row by row with the product, but behind it, on whole vectors.
+// CHECK-LABEL: func.func @functions_behind
+// CHECK: %[[R:.*]] = linalg.generic
+// CHECK: %[[HELD:.*]] = stablehlo.optimization_barrier %[[R]]
+// CHECK: stablehlo.exponential %[[HELD]]
+func.func @functions_behind(%a: tensor<2000x512xf32>, %x: tensor<512xf32>) -> tensor<2000xf32> {
+  %y = stablehlo.dot_general %a, %x, contracting_dims = [1] x [0] : (tensor<2000x512xf32>, tensor<512xf32>) -> tensor<2000xf32>
+  %e = stablehlo.exponential %y : tensor<2000xf32>
+  return %e : tensor<2000xf32>
+}
+
+// A few instructions are.
+// CHECK-LABEL: func.func @little_behind
+// CHECK: %[[R:.*]] = linalg.generic
+// CHECK-NOT: stablehlo.optimization_barrier
+// CHECK: stablehlo.add %[[R]]
+func.func @little_behind(%a: tensor<2000x512xf32>, %x: tensor<512xf32>) -> tensor<2000xf32> {
+  %y = stablehlo.dot_general %a, %x, contracting_dims = [1] x [0] : (tensor<2000x512xf32>, tensor<512xf32>) -> tensor<2000xf32>
+  %e = stablehlo.add %y, %y : tensor<2000xf32>
+  return %e : tensor<2000xf32>
+}
