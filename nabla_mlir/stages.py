@@ -282,9 +282,10 @@ class Compiled(_Stage):
         if name not in known:
             raise TraceError(f"an entry point requires a name among {sorted(known)}, got {name!r}.", where=user_frame())
         entry, function = known[name], self._executables[name].function(name)
+        types = [(out.shape, out.dtype) for out in entry.outputs]
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            return pytree.unflatten(entry.out_spec, function(entry.flatten(args, kwargs), entry.storage))
+            return pytree.unflatten(entry.out_spec, function(entry.flatten(args, kwargs), entry.storage, types))
 
         return call
 
