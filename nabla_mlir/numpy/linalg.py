@@ -43,6 +43,7 @@ from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.ops.promotion import broadcast_shapes, broadcast_to
 from nabla_mlir.ops.tensor import Tensor, constant, full, full_like
+from nabla_mlir.vectorized import per_entry
 
 _FORWARD: dict[str, Any] = {"left_side": True, "lower": True, "unit_diagonal": True, "transpose_a": "NO_TRANSPOSE"}
 _BACKWARD: dict[str, Any] = {"left_side": True, "lower": False, "unit_diagonal": False, "transpose_a": "NO_TRANSPOSE"}
@@ -149,6 +150,7 @@ def solve(a: Any, b: Any) -> Tensor:
     return reshaped(x, x.shape[:-1]) if is_vector else x
 
 
+@per_entry  # so that the axes of vectorised matrices come before those of right-hand sides
 def _solution(a: Tensor, b: Tensor) -> Tensor:
     """Differentiated by the equation: the factors serve the derivatives of every order, and have none themselves."""
     packed, pivots = lu(stop_gradient(a))  # before it is repeated for a stack of right-hand sides
