@@ -145,18 +145,17 @@ def _build_jax(workload: Workload, args: tuple[Any, ...], v: Any, path: Path) ->
     import jax
 
     x, direction, rest = (jax.tree.map(jax.device_put, tree) for tree in (args[0], v, args[1:]))
-    calls, lowerings, seconds, figures = {}, {}, {"total": 0.0}, (0, 0)
+    calls, lowerings, seconds = {}, {}, {"total": 0.0}
     for name, f in jax_functions(workload).items():
         inputs = (x, direction, *rest) if name == "hvp" else (x, *rest)
         start = time.perf_counter()
         lowerings[name] = jax.jit(f).lower(*inputs)
         compiled = lowerings[name].compile()
         seconds["total"] += time.perf_counter() - start
-        figures = xla_figures(compiled)
         calls[name] = {"jax": lambda c=compiled, inputs=inputs: jax.block_until_ready(c(*inputs))}
     text = lowerings["hvp"].as_text()
     path.with_suffix(".jax.mlir").write_text(text)
-    built = Built(calls, seconds, size_of(text), xla=figures)  # of the last, the hvp
+    built = Built(calls, seconds, size_of(text), xla=xla_figures(compiled))  # of the last, the hvp
     built.results = {name: flat(calls[name]["jax"]()) for name in FUNCTIONS}
     return built
 

@@ -224,22 +224,16 @@ def _matrices(name: str, x: Any) -> Tensor:
     return x
 
 
-def _masked(x: Tensor, k: int, keep_lower: bool) -> Tensor:
-    rows, columns = x.shape[-2:]
-    mask = broadcast_to(la.diagonal_mask(rows, columns, k, "GE" if keep_lower else "LT"), x.shape)
-    return ew.select(mask, x, splat(x.shape, 0, x.dtype))
-
-
 @library
 def tril(x: Any, k: int = 0) -> Tensor:
     """The lower triangle of the last two axes, with zeros above the k-th diagonal."""
-    return _masked(_matrices("tril", x), k, True)
+    return la.masked(_matrices("tril", x), "GE", k)
 
 
 @library
 def triu(x: Any, k: int = 0) -> Tensor:
     """The upper triangle of the last two axes, with zeros below the k-th diagonal."""
-    return _masked(_matrices("triu", x), k - 1, False)
+    return la.masked(_matrices("triu", x), "LT", k - 1)
 
 
 @library

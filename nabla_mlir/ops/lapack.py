@@ -21,11 +21,10 @@ from nabla_mlir.ops.indexing import along_axis, rows_at
 from nabla_mlir.ops.linalg import (
     adjoint,
     cholesky_tangent,
-    diagonal_mask,
     identity_like,
+    mask_like,
     matmul,
     on_diagonal,
-    spread_mask,
     symmetric_part,
     triangular_solve,
     tril,
@@ -78,22 +77,14 @@ def block(x: Tensor, rows: tuple[int, int], columns: tuple[int, int]) -> Tensor:
     )  # fmt: skip
 
 
-def padded(x: Tensor, rows: int, columns: int) -> Tensor:
-    """`x` in the upper left corner of zeros."""
+def padded(x: Tensor, rows: int, columns: int, *, before: bool = False) -> Tensor:
+    """`x` in the upper left corner of zeros; in the lower right one with `before`."""
     if x.shape[-2:] == (rows, columns):
         return x
-    none = (0,) * (x.ndim - 2)
-    return pad(
-        x, full((), 0, x.dtype), edge_padding_low=(0,) * x.ndim,
-        edge_padding_high=(*none, rows - x.shape[-2], columns - x.shape[-1]), interior_padding=(0,) * x.ndim,
-    )  # fmt: skip
-
-
-def padded_before(x: Tensor, size: int) -> Tensor:
-    """Square matrices in the lower right corner of zeros."""
-    low = (*(0 for _ in x.shape[:-2]), *(size - n for n in x.shape[-2:]))
-    zeros = (0,) * x.ndim
-    return pad(x, full((), 0, x.dtype), edge_padding_low=low, edge_padding_high=zeros, interior_padding=zeros)
+    none = (0,) * x.ndim
+    more = (*none[2:], rows - x.shape[-2], columns - x.shape[-1])
+    low, high = (more, none) if before else (none, more)
+    return pad(x, full((), 0, x.dtype), edge_padding_low=low, edge_padding_high=high, interior_padding=none)
 
 
 def in_columns(v: Tensor, rows: int) -> Tensor:
@@ -165,7 +156,7 @@ def _getrf(outs: Any, xs: Any, tangents: Any, **_: Any) -> list[MaybeZero]:
     low = low + identity_like(low)
     up = padded(block(tril(lu, lower=False), (0, k), (0, n)), n, n)
     if n > k:
-        up = up + padded_before(identity_like(block(up, (k, n), (k, n))), n)
+        up = up + padded(identity_like(block(up, (k, n), (k, n))), n, n, before=True)
     moved = exchanged_rows(tangents[0], pivots)
     inner = triangular_solve(low, moved, left_side=True, lower=True, unit_diagonal=True, transpose_a="NO_TRANSPOSE")
     inner = triangular_solve(up, inner, left_side=False, lower=False, unit_diagonal=False, transpose_a="NO_TRANSPOSE")
@@ -337,7 +328,7 @@ def _gesdd(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: 
     inner = matmul(turned, v)
     columns, rows = in_columns(s, k), in_rows(s, k)
     apart = compare(rows, columns, comparison_direction="NE")
-    off = logical_and(apart, spread_mask(diagonal_mask(k, k, direction="NE"), apart))
+    off = logical_and(apart, mask_like(apart, "NE"))
     squares = (columns - rows) * (columns + rows)
     gaps = _as(select(off, inverse_or_zero(squares), full_like(squares, 0)), a.dtype)
     scale_columns, scale_rows = _as(columns, a.dtype), _as(rows, a.dtype)

@@ -10,7 +10,7 @@ import numpy as np
 
 from nabla_mlir.ops.elementwise import select
 from nabla_mlir.ops.lapack import option, orthogonal, routine
-from nabla_mlir.ops.linalg import adjoint, diagonal_mask, matmul, spread_mask
+from nabla_mlir.ops.linalg import adjoint, mask_like, matmul
 from nabla_mlir.ops.tensor import Tensor
 
 
@@ -26,8 +26,7 @@ def _potrf(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
     """The factor is written over the operand, whose other triangle stays as it is."""
     (a,), uplo = xs, option(config, "uplo")
     factor, info = routine(target, [a], [(a.shape, a.dtype), (a.shape[:-2], np.dtype(np.int32))], uplo=uplo)
-    inside = diagonal_mask(a.shape[-2], a.shape[-1], direction="GE" if uplo == "L" else "LE")
-    return [select(spread_mask(inside, a), factor, a), info]
+    return [select(mask_like(a, "GE" if uplo == "L" else "LE"), factor, a), info]
 
 
 def _gesvd(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:

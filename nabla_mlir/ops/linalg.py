@@ -50,15 +50,16 @@ def diagonal_mask(rows: int, columns: int, k: int = 0, direction: str = "EQ") ->
     return compare(row + k if k else row, column, comparison_direction=direction)
 
 
-def spread_mask(mask: Tensor, like: Tensor) -> Tensor:
-    """A mask for each matrix of a stack."""
-    return broadcast_in_dim(mask, shape=like.shape, broadcast_dimensions=(like.ndim - 2, like.ndim - 1))
+def mask_like(x: Tensor, direction: str = "EQ", k: int = 0) -> Tensor:
+    """The same for each matrix of a stack."""
+    rows, columns = x.shape[-2:]
+    mask = diagonal_mask(rows, columns, k, direction)
+    return broadcast_in_dim(mask, shape=x.shape, broadcast_dimensions=(x.ndim - 2, x.ndim - 1))
 
 
-def masked(x: Tensor, direction: str) -> Tensor:
-    """`x` where its row compares so with its column, and elsewhere exactly 0 (even for what is not finite)."""
-    mask = diagonal_mask(x.shape[-2], x.shape[-1], direction=direction)
-    return select(spread_mask(mask, x), x, full_like(x, 0))
+def masked(x: Tensor, direction: str, k: int = 0) -> Tensor:
+    """`x` where its row + k compares so with its column, and elsewhere exactly 0 (even for what is not finite)."""
+    return select(mask_like(x, direction, k), x, full_like(x, 0))
 
 
 def on_diagonal(x: Tensor) -> Tensor:
@@ -68,16 +69,16 @@ def on_diagonal(x: Tensor) -> Tensor:
 
 def identity_like(x: Tensor) -> Tensor:
     """Unit matrices of the shape and dtype of `x`."""
-    mask = spread_mask(diagonal_mask(x.shape[-2], x.shape[-1]), x)
-    return select(mask, full_like(x, 1), full_like(x, 0))
+    return select(mask_like(x), full_like(x, 1), full_like(x, 0))
 
 
 def tril(x: Tensor, lower: bool = True, *, diagonal: float = 1.0) -> Tensor:
     """One triangle of `x`, its diagonal times `diagonal`."""
     if diagonal not in (0, 1):
-        half = select(spread_mask(diagonal_mask(x.shape[-2], x.shape[-1]), x), full_like(x, diagonal), full_like(x, 1))
-        x = x * half
-    return masked(x, {(True, True): "GE", (True, False): "GT", (False, True): "LE", (False, False): "LT"}[lower, diagonal != 0])
+        x = x * select(mask_like(x), full_like(x, diagonal), full_like(x, 1))
+    if diagonal:
+        return masked(x, "GE" if lower else "LE")
+    return masked(x, "GT" if lower else "LT")
 
 
 def symmetric_part(x: Tensor, lower: bool) -> Tensor:

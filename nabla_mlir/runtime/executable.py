@@ -72,9 +72,7 @@ class Function:
         get = outputs.get_as_object
         if types is not None and len(types) == len(outputs):
             return [Array(get(i, HalBufferView), where, None, False, type) for i, type in enumerate(types)]
-        count, version = self._count(outputs, types)
-        kinds: Sequence[tuple[Shape, np.dtype] | None] = [None] * count if types is None else types
-        return [Array(get(i, HalBufferView), where, version, False, kind) for i, kind in enumerate(kinds)]
+        return self._arrays(outputs, types, None)
 
     def _call_in_order(self, arguments: Sequence[Array | np.ndarray], storage: int, types: Types | None) -> list[Array]:
         """A call that writes to memory of the caller's, or has a place on a timeline: after what it reads is written."""
@@ -107,11 +105,16 @@ class Function:
                     timeline.began(pending)
         except (ValueError, RuntimeError, IndexError) as error:
             raise self._refusal(error) from None
-        count, version = self._count(outputs, types)
         if storage:
+            _, version = self._count(outputs, types)
             return [fill(target, array, version, pending) for target, array in zip(targets, memory, strict=True)]
+        return self._arrays(outputs, types, pending)
+
+    def _arrays(self, outputs: VmVariantList, types: Types | None, pending: Point | None) -> list[Array]:
+        """The results as arrays, which know the version of the state where there is one."""
+        count, version = self._count(outputs, types)
         kinds: Sequence[tuple[Shape, np.dtype] | None] = [None] * count if types is None else types
-        get = outputs.get_as_object
+        get, where = outputs.get_as_object, self.device
         return [Array(get(i, HalBufferView), where, version, False, kind, pending) for i, kind in enumerate(kinds)]
 
     def _there(self, argument: Array | np.ndarray) -> Array:

@@ -23,9 +23,9 @@ _VECTORS = 4
 # To turn a right factor with so many times the rows of the left takes longer than the product: 16x512 times the transposed
 # 20000x512 takes 4.4 ms, and 1.8 with the factors swapped; 64x512 15.3 and 5.3.
 _TALL = 8
+_FEW_ROWS = 24  # up to here IREE's own tiles are faster then
 # Instructions that a dispatch of its own is worth. With rows one by one, 2000 logistic functions take 17 µs, else 2.
 _APART = 10_000
-_FEW_ROWS = 24  # up to here IREE's own tiles are faster then
 
 
 def schedule_products(ops: Sequence[ir.Operation], vector_bytes: int) -> None:
