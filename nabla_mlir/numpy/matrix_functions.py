@@ -1,0 +1,112 @@
+"""Functions of square matrices: powers and the exponential."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from nabla_mlir.control import fori_loop
+from nabla_mlir.eager import library
+from nabla_mlir.numpy import reductions as red
+from nabla_mlir.numpy.common import convert, reshaped
+from nabla_mlir.numpy.factorizations import real_dtype, square
+from nabla_mlir.numpy.systems import inv, solve
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import linalg as la
+from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.ops.promotion import broadcast_to
+from nabla_mlir.ops.tensor import Tensor, full, full_like
+
+
+@library
+def matrix_power(a: Any, n: int) -> Tensor:
+    """``a @ a @ ... @ a``, n factors, by repeated squaring; of the inverse if n < 0.
+
+    Args:
+      a: matrices of shape (..., m, m).
+      n: a static integer.
+
+    Raises:
+      ShapeError: the matrices are not square.
+
+    Example:
+      >>> import numpy as np
+      >>> matrix_power(np.array([[1.0, 1.0], [0.0, 1.0]]), 5).tolist()
+      [[1.0, 5.0], [0.0, 1.0]]
+    """
+    a, n = square("matrix_power", a), operator.index(n)
+    if n < 0:
+        a, n = inv(a), -n
+    result, power = None, a
+    while n:
+        if n & 1:
+            result = power if result is None else la.matmul(result, power)
+        n >>= 1
+        power = la.matmul(power, power) if n else power
+    return la.identity_like(a) if result is None else result
+
+
+# Coefficients of the diagonal Pade approximants of exp, and the 1-norm up to which they reach machine precision
+# (Higham 2005, "The scaling and squaring method for the matrix exponential revisited").
+_PADE = {4: (7, 3.925724783138660), 8: (13, 5.371920351148152)}
+_SQUARINGS = 16
+
+
+@library
+def expm(a: Any) -> Tensor:
+    """The matrix exponential, by scaling and squaring of a Pade approximant.
+
+    Args:
+      a: matrices of shape (..., n, n); where the 1-norm is above 3e5 (f64) or 2e5 (f32) the result is NaN.
+
+    Raises:
+      ShapeError: the matrices are not square.
+
+    Example:
+      >>> import numpy as np
+      >>> np.asarray(expm(np.array([[0.0, 1.0], [0.0, 0.0]]))).round(6).tolist()
+      [[1.0, 1.0], [0.0, 1.0]]
+    """
+    a = square("expm", a)
+    real = real_dtype(a.dtype)
+    degree, reach = _PADE[real.itemsize]
+    size = red.max(red.sum(ew.absolute(stop_gradient(a)), -2), -1) if a.size else full(a.shape[:-2], 0, real)
+    # The first power of two that is large enough, found by counting those that are too small.
+    too_small = [ew.compare(size, full_like(size, reach * 2.0**k), comparison_direction="GT")
+                 for k in range(_SQUARINGS + 1)]  # fmt: skip
+    factor = full_like(size, 1)
+    for above in too_small[:_SQUARINGS]:
+        factor = ew.select(above, factor * 0.5, factor)
+    factor = ew.select(too_small[_SQUARINGS], full_like(size, math.nan), factor)
+    wide = lambda v: broadcast_to(reshaped(v, (*v.shape, 1, 1)), a.shape)  # noqa: E731
+    result = _pade(a * convert(wide(factor), a.dtype), degree)
+
+    def square_again(i: Any, carry: Any) -> Any:
+        result, factor = carry
+        more = ew.compare(factor, full_like(factor, 1), comparison_direction="LT")
+        squared = ew.select(wide(more), la.matmul(result, result), result)
+        return squared, ew.select(more, factor + factor, factor)
+
+    return fori_loop(0, _SQUARINGS, square_again, (result, factor))[0]
+
+
+def _pade(a: Tensor, degree: int) -> Tensor:
+    """The approximant inv(V - U) (V + U), U its odd and V its even part."""
+    f = math.factorial
+    numbers = [f(2 * degree - k) * f(degree) / (f(2 * degree) * f(k) * f(degree - k)) for k in range(degree + 1)]
+    identity, squared = la.identity_like(a), la.matmul(a, a)
+    powers = [identity, squared]
+    while len(powers) <= degree // 2:
+        powers.append(la.matmul(powers[-1], squared))
+    odd, even = (_combination(numbers[start::2], powers) for start in (1, 0))
+    odd = la.matmul(a, odd)
+    return solve(even - odd, even + odd)
+
+
+def _combination(numbers: Sequence[float], powers: Sequence[Tensor]) -> Tensor:
+    total = powers[0] * numbers[0]
+    for number, power in zip(numbers[1:], powers[1:], strict=False):
+        total = total + power * number
+    return total

@@ -1,0 +1,124 @@
+"""Norms, condition numbers and ranks of vectors and matrices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.eager import library
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy import reductions as red
+from nabla_mlir.numpy.common import Axis, axes_of, convert, inexact, transposed
+from nabla_mlir.numpy.factorizations import matrices, svdvals
+from nabla_mlir.numpy.systems import inv, significant
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops.tensor import Tensor, full_like
+
+
+@library
+def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The norm of vectors or matrices. Where a root is taken of 0 the derivative is 0.
+
+    Args:
+      x: an array.
+      ord: for vectors any number: ``sum(|x|**ord)**(1/ord)``, with the limits inf, -inf and 0 (the number of non-zeros);
+        for matrices 1, -1, inf, -inf (sums of columns or rows), 2, -2 (singular values), "fro" or "nuc". None is 2 for
+        vectors and "fro" for matrices.
+      axis: one axis of vectors or two of matrices; None takes all of `x`, flattened if `ord` is None.
+      keepdims: whether reduced axes stay with size 1.
+
+    Raises:
+      ShapeError: there is no such norm, or `axis` names neither one axis nor two.
+
+    Example:
+      >>> import numpy as np
+      >>> float(norm(np.array([3.0, 4.0])))
+      5.0
+    """
+    x = inexact(x)
+    axes = axes_of("norm", axis, x.ndim)
+    if axis is None and ord is None:
+        out = _root(red.sum(_squares(x), axes))
+    elif len(axes) == 1:
+        out = _vector_norm(x, ord, axes[0])
+    elif len(axes) == 2:
+        out = _matrix_norm(x, ord, axes)
+    else:
+        raise ShapeError(f"norm requires one axis or two, got {axes} of shape {x.shape}.", where=user_frame())
+    return red.keep(out, x.shape, axes) if keepdims else out
+
+
+def _squares(x: Tensor) -> Tensor:
+    return ew.real(x) * ew.real(x) + ew.imag(x) * ew.imag(x) if is_complex(x.dtype) else x * x
+
+
+def _root(x: Tensor, p: float = 2) -> Tensor:
+    """The p-th root, whose derivative at 0 is taken to be 0."""
+    at_zero = ew.compare(x, full_like(x, 0), comparison_direction="EQ")
+    safe = ew.select(at_zero, full_like(x, 1), x)
+    return ew.select(at_zero, full_like(x, 0), ew.sqrt(safe) if p == 2 else ew.power(safe, full_like(x, 1 / p)))
+
+
+def _vector_norm(x: Tensor, ord: Any, axis: int) -> Tensor:
+    if ord is None or ord == 2:
+        return _root(red.sum(_squares(x), axis))
+    if isinstance(ord, str):
+        raise ShapeError(f"norm requires a number as the order of a vector norm, got {ord!r}.", where=user_frame())
+    size = ew.absolute(x)
+    if math.isinf(ord):
+        return (red.max if ord > 0 else red.min)(size, axis)
+    if ord == 0:
+        return convert(red.count_nonzero(x, axis), size.dtype)
+    if ord == 1:
+        return red.sum(size, axis)
+    return _root(red.sum(ew.power(size, full_like(size, ord)), axis), ord)
+
+
+def _matrix_norm(x: Tensor, ord: Any, axes: Sequence[int]) -> Tensor:
+    rows, columns = axes
+    if ord in (None, "fro"):
+        return _root(red.sum(_squares(x), (rows, columns)))
+    x = transposed(x, (*(d for d in range(x.ndim) if d not in axes), rows, columns))
+    if ord in (1, -1, math.inf, -math.inf):
+        return (red.max if ord > 0 else red.min)(red.sum(ew.absolute(x), -2 if abs(ord) == 1 else -1), -1)
+    if ord == "nuc":
+        return red.sum(svdvals(x), -1)
+    if ord in (2, -2):
+        return (red.max if ord > 0 else red.min)(svdvals(x), -1)
+    raise ShapeError(f"norm requires 1, -1, 2, -2, inf, -inf, 'fro' or 'nuc' for matrices, got {ord!r}.",
+                     where=user_frame())  # fmt: skip
+
+
+@library
+def cond(a: Any, p: Any = None) -> Tensor:
+    """The condition number ``norm(a, p) * norm(inv(a), p)``; the ratio of singular values if `p` is None, 2 or -2.
+
+    Example:
+      >>> import numpy as np
+      >>> round(float(cond(np.array([[4.0, 0.0], [0.0, 2.0]]))), 6)
+      2.0
+    """
+    a = matrices("cond", a)
+    if p in (None, 2, -2):
+        s = svdvals(a)
+        ratio = red.max(s, -1) / red.min(s, -1)
+        return 1.0 / ratio if p == -2 else ratio
+    return norm(a, p, (-2, -1)) * norm(inv(a), p, (-2, -1))
+
+
+@library
+def matrix_rank(a: Any, rtol: float | None = None) -> Tensor:
+    """The number of singular values above ``rtol * largest`` (max(m, n) times the machine epsilon if None).
+
+    Example:
+      >>> import numpy as np
+      >>> int(matrix_rank(np.array([[1.0, 2.0], [2.0, 4.0]])))
+      1
+    """
+    a = matrices("matrix_rank", a)
+    rtol = max(a.shape[-2:]) * float(np.finfo(a.dtype).eps) if rtol is None else rtol
+    return red.count_nonzero(significant(svdvals(a), rtol), -1)

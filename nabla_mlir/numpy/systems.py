@@ -1,0 +1,290 @@
+"""Systems of linear equations, inverses and determinants; matrices are the last two axes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nabla_mlir.custom import custom_jvp
+from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.eager import library
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.implicit import custom_linear_solve
+from nabla_mlir.numpy import reductions as red
+from nabla_mlir.numpy.common import Shape, convert, inexact, reshaped
+from nabla_mlir.numpy.creation import diagonal as diagonal_of
+from nabla_mlir.numpy.factorizations import lu, matrices, square, svd
+from nabla_mlir.numpy.products import matmul
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import lapack
+from nabla_mlir.ops import linalg as la
+from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.ops.promotion import broadcast_shapes, broadcast_to
+from nabla_mlir.ops.tensor import Tensor, constant, full, full_like
+from nabla_mlir.vectorized import per_entry
+
+_FORWARD: dict[str, Any] = {"left_side": True, "lower": True, "unit_diagonal": True, "transpose_a": "NO_TRANSPOSE"}
+_BACKWARD: dict[str, Any] = {"left_side": True, "lower": False, "unit_diagonal": False, "transpose_a": "NO_TRANSPOSE"}
+
+
+class SlogdetResult(NamedTuple):
+    """The sign of a determinant (of a complex one: its phase) and the logarithm of its absolute value."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
+# ---------------------------------------------------------------- words
+def _stacked(x: Tensor, stack: Shape, rank: int = 2) -> Tensor:
+    """`x`, whose last `rank` axes are a matrix or vector, with these axes in front."""
+    return broadcast_to(x, (*stack, *x.shape[x.ndim - rank :]))
+
+
+def _columns(b: Tensor, is_vector: bool) -> Tensor:
+    return reshaped(b, (*b.shape, 1)) if is_vector else b
+
+
+def _check_rows(name: str, a: Tensor, b: Tensor) -> None:
+    if b.ndim < 2 or b.shape[-2] != a.shape[-1]:
+        raise ShapeError(
+            f"{name} requires right-hand sides with as many rows as the matrix, got {a.shape} and {b.shape}.",
+            where=user_frame(), help="a vector is one right-hand side; stack several as columns.",
+        )  # fmt: skip
+
+
+def _with_diagonal(values: Tensor) -> Tensor:
+    """Matrices with these vectors on their diagonal."""
+    n = values.shape[-1]
+    wide = sh.broadcast_in_dim(values, shape=(*values.shape, n), broadcast_dimensions=tuple(range(values.ndim)))
+    return la.on_diagonal(wide)
+
+
+def _scaled(x: Tensor, by: Tensor) -> Tensor:
+    """The columns of `x` times the entries of `by`."""
+    return x * reshaped(convert(by, x.dtype), (*by.shape[:-1], 1, by.shape[-1]))
+
+
+# ---------------------------------------------------------------- systems of equations
+@library
+def triangular_solve(
+    a: Any, b: Any, *, left_side: bool = True, lower: bool = False, transpose_a: bool = False,
+    conjugate_a: bool = False, unit_diagonal: bool = False,
+) -> Tensor:  # fmt: skip
+    """X with ``op(a) X = b`` (or ``X op(a) = b``) for a triangular matrix, where op may transpose and conjugate.
+
+    Args:
+      a: matrices of shape (..., n, n), of which one triangle is read.
+      b: right-hand sides of shape (..., n, k) (if not `left_side`: (..., k, n)), or one vector of shape (n,).
+      left_side: whether `a` stands on the left of X.
+      lower: which triangle is read.
+      transpose_a: whether `a` is transposed.
+      conjugate_a: whether `a` is conjugated.
+      unit_diagonal: whether the diagonal counts as ones and is not read.
+
+    Raises:
+      ShapeError: the matrices are not square, or the shapes do not fit.
+
+    Example:
+      >>> import numpy as np
+      >>> triangular_solve(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([2.0, 3.0]), lower=True).tolist()
+      [1.0, 2.0]
+    """
+    a, b = (inexact(x) for x in (a, b))
+    a, b = (convert(x, np.promote_types(a.dtype, b.dtype)) for x in (a, b))
+    a, is_vector = square("triangular_solve", a), b.ndim == 1
+    b = (_columns(b, True) if left_side else reshaped(b, (1, b.size))) if is_vector else b
+    _check_rows("triangular_solve", a, b if left_side else la.matrix_transpose(b))
+    stack = broadcast_shapes("triangular_solve", [a.shape[:-2], b.shape[:-2]])
+    a = ew.conj(a) if conjugate_a and is_complex(a.dtype) else a
+    x = la.triangular_solve(
+        _stacked(a, stack), _stacked(b, stack), left_side=left_side, lower=lower, unit_diagonal=unit_diagonal,
+        transpose_a="TRANSPOSE" if transpose_a else "NO_TRANSPOSE",
+    )  # fmt: skip
+    return reshaped(x, (*stack, a.shape[-1])) if is_vector else x
+
+
+@library
+def solve(a: Any, b: Any) -> Tensor:
+    """X with ``a X = b``, by LU with row exchanges. Where `a` is singular the result is not finite.
+
+    Args:
+      a: matrices of shape (..., n, n).
+      b: right-hand sides of shape (..., n, k), or one vector of shape (n,).
+
+    Raises:
+      ShapeError: the matrices are not square, or the shapes do not fit.
+
+    Example:
+      >>> import numpy as np
+      >>> np.asarray(solve(np.array([[2.0, 1.0], [1.0, 3.0]]), np.array([3.0, 4.0]))).round(6).tolist()
+      [1.0, 1.0]
+    """
+    a, b = (inexact(x) for x in (a, b))
+    a, b = (convert(x, np.promote_types(a.dtype, b.dtype)) for x in (a, b))
+    a, is_vector = square("solve", a), b.ndim == 1
+    b = _columns(b, is_vector)
+    _check_rows("solve", a, b)
+    x = _solution(a, _stacked(b, broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])))
+    return reshaped(x, x.shape[:-1]) if is_vector else x
+
+
+@per_entry  # so that the axes of vectorised matrices come before those of right-hand sides
+def _solution(a: Tensor, b: Tensor) -> Tensor:
+    """Differentiated by the equation: the factors serve the derivatives of every order, and have none themselves."""
+    packed, pivots = lu(stop_gradient(a))  # before it is repeated for a stack of right-hand sides
+    packed, pivots = _stacked(packed, b.shape[:-2]), _stacked(pivots, b.shape[:-2], 1)
+
+    def found(_: Any, right: Tensor) -> Tensor:
+        rows = lapack.exchanged_rows(right, pivots)
+        return la.triangular_solve(packed, la.triangular_solve(packed, rows, **_FORWARD), **_BACKWARD)
+
+    def found_transposed(_: Any, right: Tensor) -> Tensor:
+        turned = {"transpose_a": "TRANSPOSE"}
+        rows = la.triangular_solve(packed, right, **{**_BACKWARD, **turned})
+        return lapack.exchanged_rows(la.triangular_solve(packed, rows, **{**_FORWARD, **turned}), pivots, back=True)
+
+    return custom_linear_solve(lambda x: matmul(a, x), b, found, found_transposed)
+
+
+@library
+def inv(a: Any) -> Tensor:
+    """The inverse of square matrices, shape (..., n, n). Raises ShapeError if they are not square.
+
+    Example:
+      >>> import numpy as np
+      >>> inv(np.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
+      [[0.5, 0.0], [0.0, 0.25]]
+    """
+    a = square("inv", a)
+    return solve(a, la.identity_like(a))
+
+
+@library
+def pinv(a: Any, rcond: float | None = None) -> Tensor:
+    """The pseudo-inverse; singular values below ``rcond * largest`` count as zero.
+
+    With C = A V and B = U^H A, of the singular vectors that count, A = C M^-1 B near where it is evaluated, so
+    ``pinv(A) = pinv(B) M pinv(C)``, whose factors have full rank. That form supplies the derivatives, which are those
+    at constant rank (Golub and Pereyra 1973); the value is that of the singular value decomposition.
+
+    Args:
+      a: matrices of shape (..., m, n).
+      rcond: 10 max(m, n) times the machine epsilon if None.
+
+    Raises:
+      ShapeError: `a` has fewer than two axes.
+
+    Example:
+      >>> import numpy as np
+      >>> np.asarray(pinv(np.array([[2.0], [0.0]]))).round(6).tolist()
+      [[0.5, 0.0]]
+    """
+    a = matrices("pinv", a)
+    if not a.size:
+        return la.adjoint(a)
+    rcond = 10 * max(a.shape[-2:]) * float(np.finfo(a.dtype).eps) if rcond is None else rcond
+    u, s, vh = (stop_gradient(x) for x in svd(stop_gradient(a), full_matrices=False))
+    counts = significant(s, rcond)
+    one = full_like(s, 1)
+    mask, apart = (ew.select(counts, x, y) for x, y in ((one, full_like(s, 0)), (full_like(s, 0), one)))
+    value = la.matmul(_scaled(la.adjoint(vh), mask / ew.select(counts, s, one)), la.adjoint(u))
+    u, v = _scaled(u, mask), _scaled(la.adjoint(vh), mask)
+    rest = _with_diagonal(convert(apart, a.dtype))
+    c, b = la.matmul(a, v), la.matmul(la.adjoint(u), a)
+    left = la.adjoint(solve(la.matmul(b, la.adjoint(b)) + rest, b))
+    right = solve(la.matmul(la.adjoint(c), c) + rest, la.adjoint(c))
+    smooth = la.matmul(la.matmul(left, la.matmul(b, v)), right)
+    return value + (smooth - stop_gradient(smooth))
+
+
+def significant(s: Tensor, rtol: float) -> Tensor:
+    """Which singular values are above ``rtol`` times the largest."""
+    return ew.compare(s, broadcast_to(red.max(s, -1, keepdims=True) * rtol, s.shape), comparison_direction="GT")
+
+
+# ---------------------------------------------------------------- determinants
+@library
+def slogdet(a: Any) -> Any:
+    """The sign and the logarithm of the absolute value of determinants, by LU with row exchanges.
+
+    Args:
+      a: matrices of shape (..., n, n). Of a singular one the sign is 0 and the logarithm -inf.
+
+    Raises:
+      ShapeError: the matrices are not square.
+
+    Example:
+      >>> import numpy as np
+      >>> sign, logabs = slogdet(np.array([[0.0, 2.0], [3.0, 0.0]]))
+      >>> float(sign), round(float(np.exp(logabs)), 6)
+      (-1.0, 6.0)
+    """
+    return SlogdetResult(*_slogdet(square("slogdet", a)))
+
+
+@custom_jvp
+def _slogdet(a: Tensor) -> tuple[Tensor, Tensor]:
+    packed, pivots = lu(a)
+    diagonal = diagonal_of(packed, axis1=-2, axis2=-1)
+    size = ew.absolute(diagonal)
+    direction = diagonal / convert(size, a.dtype) if is_complex(a.dtype) else ew.sign(diagonal)
+    sign = red.prod(direction, -1) * convert(_parity(pivots), a.dtype)
+    return sign, red.sum(ew.log(size), -1)
+
+
+@_slogdet.defjvp
+def _slogdet_jvp(primals: Any, tangents: Any) -> Any:
+    """With t = trace(a^-1 a'), the logarithm moves by the real part of t and the sign by i Im(t) sign."""
+    (a,), (da,) = primals, tangents
+    sign, size = _slogdet(a)
+    t = red.sum(la.matrix_transpose(_solution(a, la.identity_like(a))) * da, (-2, -1))
+    if not is_complex(a.dtype):
+        return (sign, size), (full_like(sign, 0), t)
+    return (sign, size), (sign * ew.make_complex(full_like(size, 0), ew.imag(t)), ew.real(t))
+
+
+def _parity(pivots: Tensor) -> Tensor:
+    """1 or -1, as the number of exchanges is even or odd."""
+    n = pivots.shape[-1]
+    places = broadcast_to(constant(np.arange(1, n + 1, dtype=pivots.dtype)), pivots.shape)
+    moved = ew.compare(pivots, places, comparison_direction="NE")
+    return red.prod(ew.select(moved, full_like(pivots, -1), full_like(pivots, 1)), -1)
+
+
+@library
+def det(a: Any) -> Tensor:
+    """Determinants: up to 3 x 3 by their formula (whose derivatives hold for singular matrices too), else by LU.
+
+    Args:
+      a: matrices of shape (..., n, n).
+
+    Raises:
+      ShapeError: the matrices are not square.
+
+    Example:
+      >>> import numpy as np
+      >>> float(det(np.array([[1.0, 2.0], [3.0, 4.0]])))
+      -2.0
+    """
+    a = square("det", a)
+    if a.shape[-1] <= 3:
+        return _by_formula(a)
+    packed, pivots = lu(a)
+    return red.prod(diagonal_of(packed, axis1=-2, axis2=-1), -1) * convert(_parity(pivots), a.dtype)
+
+
+def _by_formula(a: Tensor) -> Tensor:
+    """Expansion along the first row."""
+    n, stack = a.shape[-1], a.shape[:-2]
+    if n == 0:
+        return full(stack, 1, a.dtype)
+    total = None
+    for j in range(n):
+        entry = reshaped(lapack.block(a, (0, 1), (j, j + 1)), stack)
+        others = [lapack.block(a, (1, n), (k, k + 1)) for k in range(n) if k != j]
+        rest = _by_formula(sh.concatenate(*others, dimension=a.ndim - 1)) if others else full_like(entry, 1)
+        term = entry * rest
+        total = term if total is None else total - term if j % 2 else total + term
+    return total  # type: ignore[return-value]  # n > 0
