@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measuring import console
+from measuring import console, drawing
 from rich.table import Table
 
 from nabla_mlir import runtime
@@ -63,20 +63,11 @@ def report(titles: Sequence[str], places: Sequence[Place], times: Sequence[tuple
 
 def draw(titles: Sequence[str], places: Sequence[Place], times: Sequence[tuple[float, float]], path: Path) -> None:
     """The bound, our time and JAX's, in a row for each workload."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    rows = np.arange(len(titles))
-    figure, axes = pyplot.subplots(figsize=(9, 0.32 * len(titles) + 1.4), layout="constrained")
     columns = [np.array([place.bound for place in places]), *np.array(times).T]
-    axes.hlines(rows, np.min(columns, axis=0) * 1e6, np.max(columns, axis=0) * 1e6, color="lightgray", zorder=0)
     shapes = (("|", "black", "what the machine needs"), ("o", "tab:blue", "ours"), ("D", "tab:orange", "jax.jit"))
-    for seconds, (marker, color, label) in zip(columns, shapes, strict=True):
-        axes.scatter(seconds * 1e6, rows, marker=marker, color=color, label=label, s=36)
-    axes.set(yticks=rows, yticklabels=titles, xscale="log", xlabel="µs of one Hessian-vector product (less is better)")
-    axes.invert_yaxis()
-    axes.legend(fontsize=8)
-    figure.savefig(path, dpi=150)
-    console.print(f"Written: {path}")
+    label = "µs of one Hessian-vector product (less is better)"
+    with drawing(titles, 0.32 * len(titles) + 1.4, label, path) as axes:
+        rows = np.arange(len(titles))
+        axes.hlines(rows, np.min(columns, axis=0) * 1e6, np.max(columns, axis=0) * 1e6, color="lightgray", zorder=0)
+        for seconds, (marker, color, name) in zip(columns, shapes, strict=True):
+            axes.scatter(seconds * 1e6, rows, marker=marker, color=color, label=name, s=36)

@@ -7,7 +7,8 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -89,24 +90,33 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def draw(titles: Sequence[str], ratios: Mapping[str, Sequence[float | None]], label: str, path: Path) -> None:
-    """Ratios as bars, one group of them for each title."""
+@contextmanager
+def drawing(titles: Sequence[str], height: float, label: str, path: Path) -> Iterator[Any]:
+    """The axes of a drawing with a row for each title and a logarithmic scale, so many inches high; saves it after."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    width = 0.8 / len(ratios)
-    figure, axes = pyplot.subplots(figsize=(9, 0.2 * len(ratios) * len(titles) + 1.6), layout="constrained")
-    shades = pyplot.get_cmap("Blues")(np.linspace(0.35, 0.95, len(ratios)))
-    for i, (name, values) in enumerate(ratios.items()):
-        places = np.arange(len(titles)) + (i - (len(ratios) - 1) / 2) * width
-        lengths = [np.nan if value is None else value for value in values]
-        bars = axes.barh(places, lengths, 0.93 * width, label=name, color=shades[i])
-        axes.bar_label(bars, fmt="%.2f", padding=2, fontsize=6)
-    axes.axvline(1, color="black", linewidth=0.8)
+    figure, axes = pyplot.subplots(figsize=(9, height), layout="constrained")
+    yield axes
     axes.set(yticks=range(len(titles)), yticklabels=titles, xscale="log", xlabel=label)
     axes.invert_yaxis()
     axes.legend(fontsize=8)
     figure.savefig(path, dpi=150)
     console.print(f"Written: {path}")
+
+
+def draw(titles: Sequence[str], ratios: Mapping[str, Sequence[float | None]], label: str, path: Path) -> None:
+    """Ratios as bars, one group of them for each title."""
+    from matplotlib import colormaps
+
+    width = 0.8 / len(ratios)
+    shades = colormaps["Blues"](np.linspace(0.35, 0.95, len(ratios)))
+    with drawing(titles, 0.2 * len(ratios) * len(titles) + 1.6, label, path) as axes:
+        for i, (name, values) in enumerate(ratios.items()):
+            places = np.arange(len(titles)) + (i - (len(ratios) - 1) / 2) * width
+            lengths = [np.nan if value is None else value for value in values]
+            bars = axes.barh(places, lengths, 0.93 * width, label=name, color=shades[i])
+            axes.bar_label(bars, fmt="%.2f", padding=2, fontsize=6)
+        axes.axvline(1, color="black", linewidth=0.8)
