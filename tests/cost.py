@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +11,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.ops.cost import cost_of
-from nabla_mlir.ops.loops import find_counter
+from nabla_mlir.ops.cost import cost_of, size_of, with_trips
 from nabla_mlir.ops.tensor import splat_of, wrap
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.portable import parse
@@ -43,31 +41,17 @@ class Cost:
 
 def cost(module: ir.Module) -> Cost:
     """The cost of a module."""
-    counted = [(op, times) for op, times in _with_trips(module.operation, 1) if op.name not in FREE]
-    elements = sum(times * sum(_size(r.type) for r in op.results) for op, times in counted)
+    counted = [(op, times) for op, times in with_trips(module.operation) if op.name not in FREE]
+    elements = sum(times * sum(map(size_of, op.results)) for op, times in counted)
     return Cost(len(counted), elements, sum(times * _flops(op) for op, times in counted))
-
-
-def _with_trips(op: ir.Operation, times: int) -> Iterator[tuple[ir.Operation, int]]:
-    """The operations inside of `op`, but not of the bodies of reductions, and how often each runs."""
-    counter = find_counter(op) if op.name == "stablehlo.while" else None
-    times *= 1 if counter is None else counter.trips
-    for inner in (o.operation for region in op.regions for block in region.blocks for o in block.operations):
-        yield inner, times
-        if inner.name in FREE:
-            yield from _with_trips(inner, times)
-
-
-def _size(type: Any) -> int:
-    return math.prod(shape_and_dtype(type)[0])
 
 
 def _flops(op: ir.Operation) -> int:
     if op.name in MOVES:
         return 0
-    written = sum(_size(r.type) for r in op.results)
+    written = sum(map(size_of, op.results))
     if op.name == "stablehlo.reduce":
-        return _size(op.operands[0].type)
+        return size_of(op.operands[0])
     if op.name == "stablehlo.reduce_window":
         return written * math.prod(op.attributes["window_dimensions"])
     if op.name == "stablehlo.power":  # a whole constant exponent is compiled to multiplications

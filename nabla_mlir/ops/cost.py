@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from iree.compiler import ir
@@ -25,6 +25,8 @@ _MOVES = {
 }  # fmt: skip
 # A view of its operand, or a value that needs none: nothing is read or written for it alone.
 FREE = {f"stablehlo.{word}" for word in ("constant", "iota", "reshape", "broadcast_in_dim")}
+# Their regions run as they stand; those of others say what is done with each element.
+_BODIES = {"func.func", "stablehlo.while", "stablehlo.if", "stablehlo.case"}
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,16 @@ def cost_of(op: ir.Operation) -> Cost:
 def cost_of_all(ops: Iterable[ir.Operation]) -> Cost:
     """The sum of the costs."""
     return sum((cost_of(op) for op in ops), Cost())
+
+
+def with_trips(op: ir.Operation, times: int = 1) -> Iterator[tuple[ir.Operation, int]]:
+    """The operations inside of `op` and how often each runs; what is inside of a reduction counts as one with it."""
+    counter = find_counter(op) if op.name == "stablehlo.while" else None
+    times *= 1 if counter is None else counter.trips
+    for inner in (o.operation for region in op.regions for block in region.blocks for o in block.operations):
+        yield inner, times
+        if inner.name in _BODIES:
+            yield from with_trips(inner, times)
 
 
 def written_by(ops: Iterable[ir.Operation]) -> tuple[int, int]:
