@@ -12,6 +12,7 @@ from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.dialects.types import dtype_of
+from nabla_mlir.ops.elementwise import COMPARISONS
 from nabla_mlir.ops.registry import REGISTRY
 
 
@@ -29,8 +30,12 @@ def known(value: ir.Value) -> np.ndarray | None:
     return None if any(x is None for x in xs) else fold(owner, *xs)
 
 
+def _elementwise(op: ir.Operation, *xs: np.ndarray) -> np.ndarray:
+    return REGISTRY[op.name].numpy(*xs)  # type: ignore[misc]  # they have one
+
+
 def _compare(op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    compared = _COMPARED[REGISTRY[op.name].read(op)["comparison_direction"]]
+    compared = COMPARISONS[REGISTRY[op.name].read(op)["comparison_direction"]]
     return np.asarray(compared(x, y))
 
 
@@ -42,8 +47,6 @@ def _quotient(op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return x / y if x.dtype.kind == "f" else _cast(op, np.trunc(x / y))
 
 
-_COMPARED: dict[str, np.ufunc] = {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater,
-                                  "GE": np.greater_equal}  # fmt: skip
 _FOLDS: dict[str, Callable[..., np.ndarray]] = {
     "stablehlo.convert": _cast,
     "stablehlo.reshape": lambda op, x: x.reshape(tuple(op.results[0].type.shape)),
@@ -52,12 +55,9 @@ _FOLDS: dict[str, Callable[..., np.ndarray]] = {
     "stablehlo.slice": lambda op, x: x[tuple(
         slice(*bounds) for bounds in zip(*(I64Array.decode(op.attributes[k]) for k in (
             "start_indices", "limit_indices", "strides")), strict=True))],
-    "stablehlo.add": lambda op, x, y: x + y, "stablehlo.subtract": lambda op, x, y: x - y,
-    "stablehlo.multiply": lambda op, x, y: x * y, "stablehlo.maximum": lambda op, x, y: np.maximum(x, y),
-    "stablehlo.minimum": lambda op, x, y: np.minimum(x, y), "stablehlo.negate": lambda op, x: -x,
-    "stablehlo.divide": _quotient, "stablehlo.ceil": lambda op, x: np.ceil(x),
-    "stablehlo.floor": lambda op, x: np.floor(x), "stablehlo.sign": lambda op, x: np.sign(x),
-    "stablehlo.remainder": lambda op, x, y: np.fmod(x, y), "stablehlo.and": lambda op, x, y: x & y,
-    "stablehlo.or": lambda op, x, y: x | y, "stablehlo.select": lambda op, *xs: _cast(op, np.where(*xs)),
+    "stablehlo.divide": _quotient,
+    "stablehlo.select": lambda op, *xs: _cast(op, np.where(*xs)),
     "stablehlo.compare": _compare,
+    **{f"stablehlo.{word}": _elementwise for word in (
+        "add", "subtract", "multiply", "maximum", "minimum", "negate", "ceil", "floor", "sign", "remainder", "and", "or")},
 }  # fmt: skip

@@ -264,13 +264,16 @@ count_leading_zeros = _flat(
     lambda x: 32 - np.ceil(np.log2(x + 1.0)).astype(np.int32), (integers(0, 9),),
 )  # fmt: skip
 
+COMPARISONS: dict[str, np.ufunc] = {
+    "EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal
+}  # fmt: skip
+
 compare = elementwise(
     "stablehlo.compare", doc="x < y, x == y, ... as truth values.", partials=ZERO,
     attributes={"comparison_direction": enum("comparison_direction"), "compare_type": enum("comparison_type")},
     defaults={"compare_type": None},
     sample=[Case(((3, 2), (3, 2)), {"comparison_direction": d, "compare_type": None}, (integers(), integers()), numpy=f)
-            for d, f in {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater,
-                         "GE": np.greater_equal}.items()],
+            for d, f in COMPARISONS.items()],
 )  # fmt: skip
 reduce_precision: OpDef = elementwise(
     "stablehlo.reduce_precision", doc="x rounded to a format with fewer bits; differentiated as the identity.",
@@ -452,8 +455,8 @@ def _absolute_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
 
 absolute: OpDef = general(
     "stablehlo.abs", doc="Absolute value; of a complex number its modulus. Derivative at 0: 1 (0 for complex), as in JAX.",
-    result=_real_result, jvp=_absolute_jvp, batch=_elementwise_batch(lambda: absolute),
-    sample=[Case(((3, 2),), domains=(reals(avoid=[0]),), numpy=np.abs)],
+    result=_real_result, jvp=_absolute_jvp, batch=_elementwise_batch(lambda: absolute), numpy=np.abs,
+    sample=[Case(((3, 2),), domains=(reals(avoid=[0]),))],
 )  # fmt: skip
 
 

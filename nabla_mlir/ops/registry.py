@@ -109,7 +109,7 @@ class OpDef:
         is mapped and in every result, or UNSUPPORTED.
       vjp: only for control flow, whose rules get the operation itself: ``jvp(op, tangents)`` and
         ``batch(op, mapped, size, unmapped)`` extend the tables, ``vjp(op, active, cotangents)`` returns one.
-      numpy: reference implementation for the law tests.
+      numpy: reference implementation, for the law tests and where constants are folded.
       sample: argument generator(s) for the law tests.
     """
 

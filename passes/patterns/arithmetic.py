@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -255,14 +254,7 @@ def power_of_constant(x: Tensor, y: Tensor) -> Tensor | None:
 
 
 # ---------------------------------------------------------------- constant folding
-_FOLD: dict[str, Callable[..., Any]] = {
-    "stablehlo.add": np.add, "stablehlo.subtract": np.subtract, "stablehlo.multiply": np.multiply,
-    "stablehlo.negate": np.negative, "stablehlo.maximum": np.maximum, "stablehlo.minimum": np.minimum,
-    "stablehlo.sqrt": np.sqrt, "stablehlo.abs": np.abs, "stablehlo.sign": np.sign, "stablehlo.floor": np.floor,
-}  # fmt: skip
-
-
-def _fold(function: Callable[..., Any]) -> Any:
+def _fold(function: Any) -> Any:
     def fold(*xs: Tensor) -> Tensor | None:
         values = [splat_of(x) for x in xs]
         if any(v is None for v in values) or xs[0].dtype.kind not in "iuf" or xs[0].dtype.name not in np.sctypeDict:
@@ -274,8 +266,8 @@ def _fold(function: Callable[..., Any]) -> Any:
     return fold
 
 
-for _name, _function in _FOLD.items():
-    pattern(_name)(_fold(_function))
+for _word in ("add", "subtract", "multiply", "negate", "maximum", "minimum", "sqrt", "abs", "sign", "floor"):
+    pattern(f"stablehlo.{_word}")(_fold(REGISTRY[f"stablehlo.{_word}"].numpy))
 
 
 @pattern("stablehlo.divide")
@@ -305,10 +297,6 @@ def fold_convert(x: Tensor, dtype: np.dtype) -> Tensor | None:
     return full(x.shape, bool(value) if dtype.kind == "b" else value, dtype)
 
 
-_COMPARE = {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater,
-            "GE": np.greater_equal}  # fmt: skip
-
-
 @pattern("stablehlo.compare")
 def fold_compare(a: Tensor, b: Tensor, comparison_direction: str, compare_type: str | None) -> Tensor | None:
     """A comparison of constants; and of a value with itself where it cannot be NaN."""
@@ -316,7 +304,7 @@ def fold_compare(a: Tensor, b: Tensor, comparison_direction: str, compare_type: 
         return None
     c, d = splat_of(a), splat_of(b)
     if c is not None and d is not None and not isinstance(c, complex):
-        return full(a.shape, bool(_COMPARE[comparison_direction](c, d)), np.dtype(bool))
+        return full(a.shape, bool(ew.COMPARISONS[comparison_direction](c, d)), np.dtype(bool))
     if a.value == b.value and a.dtype.kind in "biu":
         return full(a.shape, comparison_direction in ("EQ", "LE", "GE"), np.dtype(bool))
     return None
