@@ -28,11 +28,10 @@ from nabla_mlir.passes.legalize import (
     top_k,  # noqa: F401
 )
 from nabla_mlir.passes.legalize.aliasing import forget_unique_indices, hold_loop_results, separate_buffers
-from nabla_mlir.passes.legalize.dense import with_kernels
-from nabla_mlir.passes.legalize.formats import for_target
 from nabla_mlir.passes.legalize.fusion import separate_uses
 from nabla_mlir.passes.legalize.loops import legalize_loop
 from nabla_mlir.passes.legalize.pattern import PATTERNS, TARGETS, Replacement, Target
+from nabla_mlir.passes.legalize.target import for_target
 
 
 @register
@@ -58,7 +57,7 @@ class LegalizeForIreePass(Pass):
         """Rewrites `module` in place."""
         for op in [o for o in nested(module.operation) if o.name == "stablehlo.while"]:
             legalize_loop(op)
-        with recording() as record, for_target(self.target), with_kernels(self.vector_bytes):
+        with recording() as record, for_target(self.target, self.vector_bytes):
             found: list[ir.Operation] = []
             calls: list[ir.Operation] = []
 

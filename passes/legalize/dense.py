@@ -6,9 +6,7 @@ took IREE 30 s to compile and 6.5 ms to compute; as a kernel, which does not gro
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,25 +19,15 @@ from nabla_mlir.passes.kernels.cholesky import cholesky_text
 from nabla_mlir.passes.kernels.lu import PANEL, lu_text
 from nabla_mlir.passes.kernels.text import Form, Memory
 from nabla_mlir.passes.kernels.triangular import triangular_text
+from nabla_mlir.passes.legalize.target import machine
 
 SMALL = 32  # rows up to which the plain form is one dispatch, and can be part of a loop's
 _ELEMENTS = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
-_vector_bytes: contextvars.ContextVar[int] = contextvars.ContextVar("vector_bytes", default=0)
-
-
-@contextlib.contextmanager
-def with_kernels(vector_bytes: int) -> Iterator[None]:
-    """Within, kernels are used, for vector registers of that width; 0: none are."""
-    token = _vector_bytes.set(vector_bytes)
-    try:
-        yield
-    finally:
-        _vector_bytes.reset(token)
 
 
 def has_kernel(a: Val) -> bool:
     """Whether there are kernels for stacked matrices of this dtype and size."""
-    return _vector_bytes.get() > 0 and a.dtype in _ELEMENTS and min(a.shape[1:]) > SMALL
+    return machine().vector_bytes > 0 and a.dtype in _ELEMENTS and min(a.shape[1:]) > SMALL
 
 
 def cholesky_kernel(a: Val, lower: bool) -> Val:
@@ -78,7 +66,7 @@ def lu_kernel(a: Val) -> tuple[Val, Val]:
 
 
 def _form(a: Val) -> Form:
-    return Form.of(_ELEMENTS[a.dtype], _vector_bytes.get())
+    return Form.of(_ELEMENTS[a.dtype], machine().vector_bytes)
 
 
 def _up(n: int, multiple: int) -> int:

@@ -8,15 +8,14 @@ Coefficients are near-minimax (Chebyshev) fits made with mpmath to less than 1/2
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from nabla_mlir.dialects.builder import Val, binary, bitcast, maximum, ne, splat
+from nabla_mlir.passes.legalize.target import machine
 
 
 @dataclass(frozen=True)
@@ -95,22 +94,9 @@ F64 = Format(
 )  # fmt: skip
 
 
-_reassociates = contextvars.ContextVar("reassociates", default=False)
-
-
-@contextlib.contextmanager
-def for_target(target: str) -> Iterator[None]:
-    """Within it formulas are written for a kind of target."""
-    token = _reassociates.set(target == "vulkan")
-    try:
-        yield
-    finally:
-        _reassociates.reset(token)
-
-
 def rounded(x: Val) -> Val:
-    """`x`, out of sight of the algebra of the compiler."""
-    return maximum(x, -float(np.finfo(x.dtype).max)) if _reassociates.get() else x
+    """`x`, out of sight of the algebra of the compiler, which reassociates on Vulkan."""
+    return maximum(x, -float(np.finfo(x.dtype).max)) if machine().kind == "vulkan" else x
 
 
 def format_of(x: Val) -> Format:

@@ -1,0 +1,29 @@
+"""What a module is legalised for. Patterns get the kind as an argument; formulas and kernels, deep below them, ask here."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Machine(NamedTuple):
+    """A kind of target, and the width of a CPU's vector registers, for which kernels are written; 0: none are."""
+
+    kind: str
+    vector_bytes: int
+
+
+_machine: contextvars.ContextVar[Machine] = contextvars.ContextVar("machine")
+machine = _machine.get
+
+
+@contextlib.contextmanager
+def for_target(kind: str, vector_bytes: int) -> Iterator[None]:
+    """Within, this is the `machine()`."""
+    token = _machine.set(Machine(kind, vector_bytes))
+    try:
+        yield
+    finally:
+        _machine.reset(token)
