@@ -13,32 +13,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.compiling.c_scalars import arithmetic, c_type, number, stored
 from nabla_mlir.dialects.stablehlo import array_of
 from nabla_mlir.errors import CompileError
 
-_INTEGERS = {"i1": "int32_t", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t", "index": "int64_t"}
-_SCALARS = _INTEGERS | {"f32": "float", "f64": "double"}
-_BINARY = {
-    "arith.addi": "+", "arith.subi": "-", "arith.muli": "*", "arith.divsi": "/", "arith.remsi": "%", "arith.andi": "&",
-    "arith.ori": "|", "arith.xori": "^", "arith.shli": "<<", "arith.shrsi": ">>", "arith.addf": "+", "arith.subf": "-",
-    "arith.mulf": "*", "arith.divf": "/",
-}  # fmt: skip
-_UNSIGNED = {"arith.divui": "/", "arith.remui": "%", "arith.shrui": ">>"}
-_EXTREMES = {"arith.maxsi": ">", "arith.minsi": "<", "arith.maxui": ">", "arith.minui": "<"}
-_CASTS = ("index_cast", "extsi", "trunci", "sitofp", "fptosi", "extf", "truncf")
-_UNSIGNED_CASTS = ("index_castui", "extui", "uitofp")
-_COMPARE = (
-    "==",
-    "!=",
-    "<",
-    "<=",
-    ">",
-    ">=",
-    "<",
-    "<=",
-    ">",
-    ">=",
-)  # by the number of the predicate; from 6 on unsigned
 # What says nothing to a program that runs in order, on arrays whose shapes the caller vouches for.
 _SILENT = {
     "hal.element_type", "hal.encoding_type", "hal.buffer_view.assert", "stream.timepoint.immediate",
@@ -101,8 +79,8 @@ class HostProgram:
             self.globals.append(f"static struct memory {name};")
             self.state += [name] if "is_mutable" in op.attributes else []
             return
-        start = _number(op.attributes["initial_value"]) if "initial_value" in op.attributes else "0"
-        self.globals.append(f"static {_c_type(type, name)} {name} = {start};")
+        start = number(op.attributes["initial_value"]) if "initial_value" in op.attributes else "0"
+        self.globals.append(f"static {c_type(type, name)} {name} = {start};")
 
     def constant(self, value: ir.Attribute) -> str:
         """The name of an array that holds constant data."""
@@ -148,7 +126,7 @@ class _Function:
         self._names[value] = name
         type = str(value.type)
         if not _is_time(type):
-            self._declared.append(f"  {_c_type(type, self._op.name)} {name} = 0; (void){name};")
+            self._declared.append(f"  {c_type(type, self._op.name)} {name} = 0; (void){name};")
         return name
 
     def _emit(self, line: str) -> None:
@@ -174,7 +152,7 @@ class _Function:
             self._names.update(dict.fromkeys(op.results, "0"))
         elif handler is not None:
             handler(op)
-        elif (text := self._arithmetic(op, name)) is not None:
+        elif (text := arithmetic(op, self._names)) is not None:
             self._set(op, text)
         else:
             raise CompileError(
@@ -182,35 +160,10 @@ class _Function:
                 help="load the module with IREE's runtime instead.",
             )
 
-    # ------------------------------------------------------------ arithmetic and branches
-
-    def _arithmetic(self, op: ir.Operation, name: str) -> str | None:
-        """An operation on scalars as an expression of C."""
-        short = name.rpartition(".")[2]
-        if name in _BINARY:
-            a, b = self._of(op.operands)
-            return f"{a} {_BINARY[name]} {b}"
-        if name in _UNSIGNED or name in _EXTREMES:
-            a, b = self._of(op.operands)
-            unsigned = "u" if name in _UNSIGNED or name.endswith("ui") else ""
-            x, y = (f"({unsigned}{_SCALARS[str(op.results[0].type)]}){v}" for v in (a, b))
-            return f"{x} {_UNSIGNED[name]} {y}" if name in _UNSIGNED else f"{x} {_EXTREMES[name]} {y} ? {a} : {b}"
-        if name.startswith("arith.") and short in _CASTS:
-            return f"({_SCALARS[str(op.results[0].type)]}){self._names[op.operands[0]]}"
-        if name.startswith("arith.") and short in _UNSIGNED_CASTS:
-            source, value = str(op.operands[0].type), self._names[op.operands[0]]
-            value = f"({value} & 1)" if source == "i1" else f"(u{_INTEGERS[source]}){value}"
-            return f"({_SCALARS[str(op.results[0].type)]}){value}"
-        return None
+    # ------------------------------------------------------------ scalars and branches
 
     def _arith_constant(self, op: ir.Operation) -> None:
-        self._names[op.results[0]] = _number(op.attributes["value"])
-
-    def _arith_cmpi(self, op: ir.Operation) -> None:
-        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
-        a, b = self._of(op.operands)
-        cast = f"(u{_INTEGERS[str(op.operands[0].type)]})" if predicate >= 6 else ""
-        self._set(op, f"{cast}{a} {_COMPARE[predicate]} {cast}{b}")
+        self._names[op.results[0]] = number(op.attributes["value"])
 
     def _arith_select(self, op: ir.Operation) -> None:
         c, a, b = self._of(op.operands)
@@ -233,7 +186,7 @@ class _Function:
         """All values are read before any argument is written."""
         label = f"block_{self._blocks.index(block)}"
         pairs = [(a, v) for a, v in zip(block.arguments, values, strict=True) if not _is_time(str(a.type))]
-        reads = [f"{_c_type(str(a.type), '')} t{i} = {self._names[v]};" for i, (a, v) in enumerate(pairs)]
+        reads = [f"{c_type(str(a.type), '')} t{i} = {self._names[v]};" for i, (a, v) in enumerate(pairs)]
         writes = [f"{self._names[a]} = t{i};" for i, (a, _) in enumerate(pairs)]
         for i, (a, v) in enumerate(pairs):
             if _is_memory(str(a.type)):
@@ -250,7 +203,7 @@ class _Function:
             if str(value.type) == "!hal.buffer_view":
                 self._emit(f"if (results[{i}]) memmove(results[{i}], {name}, sizes[{i}]);")
             else:
-                self._emit(f"if (results[{i}]) *({_SCALARS[str(value.type)]} *)results[{i}] = {name};")
+                self._emit(f"if (results[{i}]) *({c_type(str(value.type), op.name)} *)results[{i}] = {name};")
         self._emit("goto done;")
 
     # ------------------------------------------------------------ memory
@@ -316,11 +269,11 @@ class _Function:
     def _stream_resource_load(self, op: ir.Operation) -> None:
         source, _, offset = self._of(op.operands)
         type = str(op.results[0].type)
-        self._set(op, f"*({_stored(type)} *)({source} + {offset})")
+        self._set(op, f"*({stored(type)} *)({source} + {offset})")
 
     def _stream_resource_store(self, op: ir.Operation) -> None:
         target, _, offset, value = self._of(op.operands)
-        self._emit(f"*({_stored(str(op.operands[3].type))} *)({target} + {offset}) = {value};")
+        self._emit(f"*({stored(str(op.operands[3].type))} *)({target} + {offset}) = {value};")
 
     def _stream_tensor_import(self, op: ir.Operation) -> None:
         source, size = self._of(op.operands)
@@ -361,7 +314,7 @@ class _Function:
 
     def _stream_cmd_fill(self, op: ir.Operation) -> None:
         target, _, offset, length, value = self._of(op.operands)
-        type = _stored(str(op.operands[4].type))
+        type = stored(str(op.operands[4].type))
         self._emit(f"for (size_t i = 0; i < (size_t){length} / sizeof({type}); ++i)")
         self._emit(f"  (({type} *)({target} + {offset}))[i] = ({type}){value};")
 
@@ -405,35 +358,8 @@ def _is_memory(type: str) -> bool:
     return type.startswith("!stream.resource")
 
 
-def _c_type(type: str, where: str) -> str:
-    if type.startswith(("!stream.resource", "!util.buffer", "!hal.buffer_view")):
-        return "char *"
-    if type not in _SCALARS:
-        raise CompileError(f"a static library requires values of known types, got {type} in {where}.",
-                           help="load the module with IREE's runtime instead.")  # fmt: skip
-    return _SCALARS[type]
-
-
-def _stored(type: str) -> str:
-    """The C type of a scalar in memory, where a boolean takes a byte."""
-    return "int8_t" if type == "i1" else _c_type(type, "memory")
-
-
 def _global_name(name: str) -> str:
     return "global_" + re.sub(r"\W", "_", name)
-
-
-def _number(value: ir.Attribute) -> str:
-    """A scalar attribute as a C expression."""
-    if isinstance(value, ir.BoolAttr):
-        return str(int(value.value))
-    if isinstance(value, ir.IntegerAttr):
-        number = value.value
-        return f"((int64_t){number})" if number > -(2**63) else "INT64_MIN"
-    number = ir.FloatAttr(value).value
-    if np.isfinite(number):
-        return float(number).hex()
-    return "NAN" if np.isnan(number) else "INFINITY" if number > 0 else "(-INFINITY)"
 
 
 def _bytes(value: ir.Attribute) -> bytes:

@@ -1,0 +1,79 @@
+"""Scalars of a host program in C: their types, numbers, and what arithmetic makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.errors import CompileError
+
+_INTEGERS = {"i1": "int32_t", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t", "index": "int64_t"}
+_SCALARS = _INTEGERS | {"f32": "float", "f64": "double"}
+_BINARY = {
+    "arith.addi": "+", "arith.subi": "-", "arith.muli": "*", "arith.divsi": "/", "arith.remsi": "%", "arith.andi": "&",
+    "arith.ori": "|", "arith.xori": "^", "arith.shli": "<<", "arith.shrsi": ">>", "arith.addf": "+", "arith.subf": "-",
+    "arith.mulf": "*", "arith.divf": "/",
+}  # fmt: skip
+_UNSIGNED = {"arith.divui": "/", "arith.remui": "%", "arith.shrui": ">>"}
+_EXTREMES = {"arith.maxsi": ">", "arith.minsi": "<", "arith.maxui": ">", "arith.minui": "<"}
+_CASTS = {f"arith.{word}" for word in ("index_cast", "extsi", "trunci", "sitofp", "fptosi", "extf", "truncf")}
+_UNSIGNED_CASTS = {"arith.index_castui", "arith.extui", "arith.uitofp"}
+# By the number of the predicate; from 6 on unsigned.
+_COMPARE = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
+
+
+def c_type(type: str, where: str) -> str:
+    """The C type of a variable; memory is a pointer. Raises CompileError for types that have none."""
+    if type.startswith(("!stream.resource", "!util.buffer", "!hal.buffer_view")):
+        return "char *"
+    if type not in _SCALARS:
+        raise CompileError(f"a static library requires values of known types, got {type} in {where}.",
+                           help="load the module with IREE's runtime instead.")  # fmt: skip
+    return _SCALARS[type]
+
+
+def stored(type: str) -> str:
+    """The C type of a scalar in memory, where a boolean takes a byte."""
+    return "int8_t" if type == "i1" else c_type(type, "memory")
+
+
+def number(value: ir.Attribute) -> str:
+    """A scalar attribute as a C expression."""
+    if isinstance(value, ir.BoolAttr):
+        return str(int(value.value))
+    if isinstance(value, ir.IntegerAttr):
+        whole = value.value
+        return f"((int64_t){whole})" if whole > -(2**63) else "INT64_MIN"
+    real = ir.FloatAttr(value).value
+    if np.isfinite(real):
+        return float(real).hex()
+    return "NAN" if np.isnan(real) else "INFINITY" if real > 0 else "(-INFINITY)"
+
+
+def arithmetic(op: ir.Operation, names: Mapping[ir.Value, str]) -> str | None:
+    """An operation of `arith` on values of these names as a C expression; None if it is none, or not known."""
+    name = op.name
+    if not name.startswith("arith."):
+        return None
+    values = [names[v] for v in op.operands]
+    source, result = str(op.operands[0].type), str(op.results[0].type)
+    if name in _BINARY:
+        return f" {_BINARY[name]} ".join(values)
+    if name == "arith.cmpi":
+        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+        cast = f"(u{_INTEGERS[source]})" if predicate >= 6 else ""
+        return f" {_COMPARE[predicate]} ".join(cast + v for v in values)
+    if name in _UNSIGNED:
+        return f" {_UNSIGNED[name]} ".join(f"(u{_INTEGERS[result]}){v}" for v in values)
+    if name in _EXTREMES:
+        a, b = values
+        cast = f"({'u' if name.endswith('ui') else ''}{_INTEGERS[result]})"
+        return f"{cast}{a} {_EXTREMES[name]} {cast}{b} ? {a} : {b}"
+    if name in _CASTS:
+        return f"({_SCALARS[result]}){values[0]}"
+    if name in _UNSIGNED_CASTS:
+        value = f"({values[0]} & 1)" if source == "i1" else f"(u{_INTEGERS[source]}){values[0]}"
+        return f"({_SCALARS[result]}){value}"
+    return None
