@@ -1,0 +1,278 @@
+"""Wrapped values with arithmetic operators, and constants, as the builder has them.
+
+Operations are made at the current insertion point. A Python number next to a value becomes a splat constant of
+that value's type; constants stand once at the start of their block. Inside `recording()` every new operation is
+also written to a list, which is how a rewrite driver learns of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.types import dtype_of, element_type
+
+Number = bool | int | float | complex
+BOOL = np.dtype(np.bool_)
+
+
+class Recording:
+    """The operations made while it is active, and the splat constants of each block."""
+
+    def __init__(self) -> None:
+        self.created: list[tuple[str, ir.Operation]] = []
+        self.constants: dict[tuple[ir.Block, ir.Attribute], ir.Value] = {}
+
+
+_recording: list[Recording] = []
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[Recording]:
+    """Records every operation that this module makes."""
+    record = Recording()
+    _recording.append(record)
+    try:
+        yield record
+    finally:
+        _recording.pop()
+
+
+class Val:
+    """An SSA tensor value with arithmetic. Comparisons give a value too, so `==` is spelled `eq`."""
+
+    __slots__ = ("dtype", "type", "value")
+
+    def __init__(self, value: ir.Value, like: Val | None = None):
+        """Wraps a value; `like` is one of the same type, if there is one at hand (asking MLIR takes a microsecond)."""
+        self.value = value
+        if like is None:
+            self.type = value.type
+            self.dtype = dtype_of(self.type.element_type)
+        else:
+            self.type, self.dtype = like.type, like.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes; a dynamic size is negative."""
+        return tuple(self.type.shape)
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return self.type.rank
+
+    @property
+    def static(self) -> bool:
+        """True if every size is known."""
+        return self.type.has_static_shape
+
+    def __add__(self, other: Val | Number) -> Val:
+        return binary("stablehlo.add", self, other)
+
+    def __radd__(self, other: Number) -> Val:
+        return binary("stablehlo.add", self, other)
+
+    def __sub__(self, other: Val | Number) -> Val:
+        return binary("stablehlo.subtract", self, other)
+
+    def __rsub__(self, other: Number) -> Val:
+        return binary("stablehlo.subtract", splat(other, self), self)
+
+    def __mul__(self, other: Val | Number) -> Val:
+        return binary("stablehlo.multiply", self, other)
+
+    def __rmul__(self, other: Number) -> Val:
+        return binary("stablehlo.multiply", self, other)
+
+    def __truediv__(self, other: Val | Number) -> Val:
+        return binary("stablehlo.divide", self, other)
+
+    def __rtruediv__(self, other: Number) -> Val:
+        return binary("stablehlo.divide", splat(other, self), self)
+
+    def __and__(self, other: Val | Number) -> Val:
+        return binary("stablehlo.and", self, other)
+
+    def __or__(self, other: Val | Number) -> Val:
+        return binary("stablehlo.or", self, other)
+
+    def __xor__(self, other: Val | Number) -> Val:
+        return binary("stablehlo.xor", self, other)
+
+    def __lshift__(self, other: Val | Number) -> Val:
+        return binary("stablehlo.shift_left", self, other)
+
+    def __rshift__(self, other: Val | Number) -> Val:
+        """The logical shift."""
+        return binary("stablehlo.shift_right_logical", self, other)
+
+    def __invert__(self) -> Val:
+        return unary("stablehlo.not", self)
+
+    def __neg__(self) -> Val:
+        return unary("stablehlo.negate", self)
+
+    def __abs__(self) -> Val:
+        return unary("stablehlo.abs", self)
+
+    def __lt__(self, other: Val | Number) -> Val:
+        return compare("LT", self, other)
+
+    def __le__(self, other: Val | Number) -> Val:
+        return compare("LE", self, other)
+
+    def __gt__(self, other: Val | Number) -> Val:
+        return compare("GT", self, other)
+
+    def __ge__(self, other: Val | Number) -> Val:
+        return compare("GE", self, other)
+
+
+def make(
+    name: str,
+    operands: Sequence[Val],
+    results: Sequence[ir.Type] | None = None,
+    attributes: Mapping[str, ir.Attribute] | None = None,
+    regions: int = 0,
+    final: bool = False,
+) -> ir.Operation:
+    """Makes an operation and records it, unless it is `final`: then no pattern will look at it again."""
+    made = hlo.emit(name, [v.value for v in operands], results=results, attributes=attributes, regions=regions)
+    if _recording and not final:
+        _recording[-1].created.append((name, made))
+    return made
+
+
+def copy(source: ir.Operation, operands: Sequence[Val]) -> ir.Operation:
+    """A copy of an operation, with its regions, on other operands of the same types."""
+    made = source.clone()
+    for i, v in enumerate(operands):
+        made.operands[i] = v.value
+    if _recording:
+        made.walk(_record_walked)
+    return made
+
+
+def _record_walked(op: ir.Operation) -> ir.WalkResult:
+    _recording[-1].created.append((op.name, op.operation))
+    return ir.WalkResult.ADVANCE
+
+
+def op(
+    name: str,
+    *operands: Val,
+    type: ir.Type | None = None,
+    final: bool = False,
+    **attributes: ir.Attribute,
+) -> Val:
+    """An operation with one result. Without `type` MLIR infers it."""
+    return Val(make(name, operands, None if type is None else [type], attributes, final=final).results[0])
+
+
+def unary(name: str, x: Val) -> Val:
+    """An elementwise operation with the type of `x`."""
+    return Val(make(name, (x,), (x.type,)).result, x)
+
+
+def binary(name: str, x: Val, y: Val | Number) -> Val:
+    """An elementwise operation with the type of `x`; a number becomes a constant of that type."""
+    if not isinstance(y, Val):
+        y = splat(y, x)
+    return Val(make(name, (x, y), (x.type,)).result, x)
+
+
+def like(x: Val, dtype: Any) -> ir.Type:
+    """The type of `x` with another element type."""
+    return ir.RankedTensorType.get(x.type.shape, element_type(np.dtype(dtype)), loc=_unknown(x))
+
+
+def _unknown(x: Val) -> ir.Location:
+    return ir.Location.unknown(x.type.context)
+
+
+def splat(value: Number, x: Val, dtype: Any = None) -> Val:
+    """A constant of the shape of `x` (which may be dynamic) and of its dtype, unless another is given."""
+    dtype = x.dtype if dtype is None else np.dtype(dtype)
+    if x.static:
+        return full(value, x.shape, dtype)
+    if dtype.kind == "u":  # IREE loses the dynamic sizes of unsigned values
+        signed = np.dtype(f"i{dtype.itemsize}")
+        return bitcast(splat(int(np.array(value, dtype).view(signed)), x, signed), dtype)
+    shape = x
+    if x.dtype != dtype:
+        shape = bitcast(x, f"i{x.dtype.itemsize}") if x.dtype.kind == "u" else x
+        shape = convert(shape, dtype)
+    scalar = str(hlo.splat(_plain(value), (), dtype)).removeprefix("dense<").replace("> : tensor<", " : ").rstrip(">")
+    return op("chlo.constant_like", shape, type=shape.type, value=hlo.parse_attribute(scalar))
+
+
+def full(value: Number, shape: Sequence[int], dtype: Any) -> Val:
+    """A constant that is `value` everywhere."""
+    if np.dtype(dtype).kind == "c":
+        part = np.zeros((), dtype).real.dtype
+        return complex_(full(complex(value).real, shape, part), full(complex(value).imag, shape, part))
+    return _constant(hlo.splat(_plain(value), tuple(shape), np.dtype(dtype)))
+
+
+def _plain(value: Number) -> Number:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def constant(array: np.ndarray) -> Val:
+    """A constant that holds `array`. Complex ones are put together from parts: IREE has trouble with them."""
+    if array.dtype.kind == "c":
+        return complex_(constant(array.real), constant(array.imag))
+    return _constant(hlo.elements(array))
+
+
+def _constant(attribute: ir.Attribute) -> Val:
+    point = ir.InsertionPoint.current
+    block = point.block
+    record = _recording[-1] if _recording else None
+    if record is not None:
+        known = record.constants.get((block, attribute))
+        if known is not None:
+            return Val(known)
+        # At the start of the block it dominates every later use in the block.
+        point = ir.InsertionPoint.at_block_begin(block)
+    made = ir.Operation.create(
+        "stablehlo.constant", results=[attribute.type], attributes={"value": attribute}, ip=point
+    )
+    if record is not None:
+        record.constants[block, attribute] = made.results[0]
+    return Val(made.results[0])
+
+
+_DIRECTIONS = {word: hlo.parse_attribute(f"#stablehlo<comparison_direction {word}>") for word in
+               ("EQ", "NE", "LT", "LE", "GT", "GE")}  # fmt: skip
+
+
+def compare(direction: str, x: Val, y: Val | Number) -> Val:
+    """Elementwise comparison."""
+    if not isinstance(y, Val):
+        y = splat(y, x)
+    attributes = {"comparison_direction": _DIRECTIONS[direction]}
+    return Val(make("stablehlo.compare", (x, y), (like(x, BOOL),), attributes).results[0])
+
+
+def convert(x: Val, dtype: Any) -> Val:
+    """`x` with another element type; no operation if it has it already."""
+    if x.dtype == np.dtype(dtype):
+        return x
+    return op("stablehlo.convert", x, type=like(x, dtype))
+
+
+def bitcast(x: Val, dtype: Any) -> Val:
+    """The bits of `x` read as a dtype of the same width."""
+    return op("stablehlo.bitcast_convert", x, type=like(x, dtype))
+
+
+def complex_(re: Val, im: Val | Number) -> Val:
+    """The complex value re + i im."""
+    return op("stablehlo.complex", re, im if isinstance(im, Val) else splat(im, re))
