@@ -125,7 +125,6 @@ from nabla_mlir.numpy.reductions import cumulative_sum as cumulative_sum
 from nabla_mlir.numpy.reductions import logsumexp as logsumexp
 from nabla_mlir.numpy.reductions import max as max
 from nabla_mlir.numpy.reductions import mean as mean
-from nabla_mlir.numpy.reductions import median as median
 from nabla_mlir.numpy.reductions import min as min
 from nabla_mlir.numpy.reductions import nanmax as nanmax
 from nabla_mlir.numpy.reductions import nanmean as nanmean
@@ -134,7 +133,6 @@ from nabla_mlir.numpy.reductions import nanprod as nanprod
 from nabla_mlir.numpy.reductions import nansum as nansum
 from nabla_mlir.numpy.reductions import prod as prod
 from nabla_mlir.numpy.reductions import ptp as ptp
-from nabla_mlir.numpy.reductions import quantile as quantile
 from nabla_mlir.numpy.reductions import std as std
 from nabla_mlir.numpy.reductions import sum as sum
 from nabla_mlir.numpy.reductions import var as var
@@ -164,7 +162,9 @@ from nabla_mlir.numpy.shape import transpose as transpose
 from nabla_mlir.numpy.sorting import argsort as argsort
 from nabla_mlir.numpy.sorting import argwhere as argwhere
 from nabla_mlir.numpy.sorting import flatnonzero as flatnonzero
+from nabla_mlir.numpy.sorting import median as median
 from nabla_mlir.numpy.sorting import nonzero as nonzero
+from nabla_mlir.numpy.sorting import quantile as quantile
 from nabla_mlir.numpy.sorting import searchsorted as searchsorted
 from nabla_mlir.numpy.sorting import sort as sort
 from nabla_mlir.numpy.sorting import top_k as top_k

@@ -23,7 +23,6 @@ from nabla_mlir.numpy.common import (
     require_real,
     reshaped,
     tensor,
-    transposed,
 )
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
@@ -375,47 +374,3 @@ def cumprod(x: Any, axis: int | None = None, dtype: Any = None, include_initial:
 
 
 cumulative_sum, cumulative_prod = cumsum, cumprod
-
-
-# ---------------------------------------------------------------- order statistics
-@library
-def quantile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The q-quantile over `axis`, between neighbours by linear interpolation; NaN if an element is.
-
-    Args:
-      x: an array.
-      q: a Python number in [0, 1].
-      axis: the axes over which it is taken.
-      keepdims: whether the axes stay, with size 1.
-    """
-    from nabla_mlir.numpy.sorting import sort
-
-    x = require_real("quantile", inexact(x))
-    axes = axes_of("quantile", axis, x.ndim)
-    kept = tuple(d for d in range(x.ndim) if d not in axes)
-    n = count(x.shape, axes)
-    if not n or not 0 <= q <= 1:
-        raise ShapeError(
-            f"quantile requires elements and 0 <= q <= 1, got shape {x.shape} and q = {q}.", where=user_frame()
-        )
-    flat = reshaped(transposed(x, (*kept, *axes)), (*(x.shape[d] for d in kept), n))
-    ordered = sort(flat)
-    low = math.floor(q * (n - 1))
-    part = q * (n - 1) - low
-    out = _at(ordered, low) * (1 - part) + _at(ordered, low + 1) * part if part else _at(ordered, low)
-    # NaN are the last in order.
-    last = _at(ordered, n - 1)
-    out = ew.select(ew.compare(last, last, comparison_direction="NE"), last, out)
-    return keep(out, x.shape, axes) if keepdims else out
-
-
-def _at(x: Tensor, place: int) -> Tensor:
-    from nabla_mlir.numpy.common import sliced
-
-    return reshaped(sliced(x, x.ndim - 1, place, place + 1), x.shape[:-1])
-
-
-@library
-def median(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The middle element over `axis`, or the mean of the two in the middle."""
-    return quantile(x, 0.5, axis, keepdims)

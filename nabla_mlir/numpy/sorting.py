@@ -1,12 +1,26 @@
-"""Sorting and searching."""
+"""Sorting and searching, and order statistics."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, NoReturn
 
 from nabla_mlir.eager import library
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.common import axis_of, dynamic_shape, meet, require_real, reshaped, sliced, tensor
+from nabla_mlir.numpy.common import (
+    Axis,
+    axes_of,
+    axis_of,
+    dynamic_shape,
+    inexact,
+    meet,
+    require_real,
+    reshaped,
+    sliced,
+    tensor,
+    transposed,
+)
+from nabla_mlir.numpy.reductions import count, count_nonzero, keep
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops import sorting as so
@@ -65,12 +79,51 @@ def searchsorted(a: Any, v: Any, side: str = "left") -> Tensor:
             f"searchsorted requires a vector and side 'left' or 'right', got {a.shape} and {side!r}.",
             where=user_frame(),
         )
-    from nabla_mlir.numpy.reductions import count_nonzero
-
     a, v = meet("searchsorted", a, reshaped(v, (*v.shape, 1)))
     return count_nonzero(ew.compare(a, v, comparison_direction="LT" if side == "left" else "LE"), -1)
 
 
+# ---------------------------------------------------------------- order statistics
+@library
+def quantile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The q-quantile over `axis`, between neighbours by linear interpolation; NaN if an element is.
+
+    Args:
+      x: an array.
+      q: a Python number in [0, 1].
+      axis: the axes over which it is taken.
+      keepdims: whether the axes stay, with size 1.
+    """
+    x = require_real("quantile", inexact(x))
+    axes = axes_of("quantile", axis, x.ndim)
+    kept = tuple(d for d in range(x.ndim) if d not in axes)
+    n = count(x.shape, axes)
+    if not n or not 0 <= q <= 1:
+        raise ShapeError(
+            f"quantile requires elements and 0 <= q <= 1, got shape {x.shape} and q = {q}.", where=user_frame()
+        )
+    flat = reshaped(transposed(x, (*kept, *axes)), (*(x.shape[d] for d in kept), n))
+    ordered = sort(flat)
+    low = math.floor(q * (n - 1))
+    part = q * (n - 1) - low
+    out = _at(ordered, low) * (1 - part) + _at(ordered, low + 1) * part if part else _at(ordered, low)
+    # NaN are the last in order.
+    last = _at(ordered, n - 1)
+    out = ew.select(ew.compare(last, last, comparison_direction="NE"), last, out)
+    return keep(out, x.shape, axes) if keepdims else out
+
+
+def _at(x: Tensor, place: int) -> Tensor:
+    return reshaped(sliced(x, x.ndim - 1, place, place + 1), x.shape[:-1])
+
+
+@library
+def median(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The middle element over `axis`, or the mean of the two in the middle."""
+    return quantile(x, 0.5, axis, keepdims)
+
+
+# ---------------------------------------------------------------- not available
 def _no_shape(name: str, advice: str) -> Any:
     def f(*_: Any, **__: Any) -> NoReturn:
         dynamic_shape(name, advice)
