@@ -170,6 +170,14 @@ from nabla_mlir.numpy.sorting import sort as sort
 from nabla_mlir.numpy.sorting import top_k as top_k
 from nabla_mlir.numpy.sorting import unique as unique
 from nabla_mlir.numpy.sorting import unique_values as unique_values
+from nabla_mlir.numpy.special_values import copysign as copysign
+from nabla_mlir.numpy.special_values import isfinite as isfinite
+from nabla_mlir.numpy.special_values import isinf as isinf
+from nabla_mlir.numpy.special_values import isnan as isnan
+from nabla_mlir.numpy.special_values import isneginf as isneginf
+from nabla_mlir.numpy.special_values import isposinf as isposinf
+from nabla_mlir.numpy.special_values import nan_to_num as nan_to_num
+from nabla_mlir.numpy.special_values import signbit as signbit
 from nabla_mlir.numpy.ufuncs import abs as abs
 from nabla_mlir.numpy.ufuncs import absolute as absolute
 from nabla_mlir.numpy.ufuncs import acos as acos
@@ -192,7 +200,6 @@ from nabla_mlir.numpy.ufuncs import cbrt as cbrt
 from nabla_mlir.numpy.ufuncs import ceil as ceil
 from nabla_mlir.numpy.ufuncs import conj as conj
 from nabla_mlir.numpy.ufuncs import conjugate as conjugate
-from nabla_mlir.numpy.ufuncs import copysign as copysign
 from nabla_mlir.numpy.ufuncs import cos as cos
 from nabla_mlir.numpy.ufuncs import cosh as cosh
 from nabla_mlir.numpy.ufuncs import deg2rad as deg2rad
@@ -213,11 +220,6 @@ from nabla_mlir.numpy.ufuncs import fmod as fmod
 from nabla_mlir.numpy.ufuncs import heaviside as heaviside
 from nabla_mlir.numpy.ufuncs import hypot as hypot
 from nabla_mlir.numpy.ufuncs import imag as imag
-from nabla_mlir.numpy.ufuncs import isfinite as isfinite
-from nabla_mlir.numpy.ufuncs import isinf as isinf
-from nabla_mlir.numpy.ufuncs import isnan as isnan
-from nabla_mlir.numpy.ufuncs import isneginf as isneginf
-from nabla_mlir.numpy.ufuncs import isposinf as isposinf
 from nabla_mlir.numpy.ufuncs import log as log
 from nabla_mlir.numpy.ufuncs import log1p as log1p
 from nabla_mlir.numpy.ufuncs import log2 as log2
@@ -228,7 +230,6 @@ from nabla_mlir.numpy.ufuncs import maximum as maximum
 from nabla_mlir.numpy.ufuncs import minimum as minimum
 from nabla_mlir.numpy.ufuncs import mod as mod
 from nabla_mlir.numpy.ufuncs import multiply as multiply
-from nabla_mlir.numpy.ufuncs import nan_to_num as nan_to_num
 from nabla_mlir.numpy.ufuncs import negative as negative
 from nabla_mlir.numpy.ufuncs import positive as positive
 from nabla_mlir.numpy.ufuncs import pow as pow
@@ -242,7 +243,6 @@ from nabla_mlir.numpy.ufuncs import rint as rint
 from nabla_mlir.numpy.ufuncs import round as round
 from nabla_mlir.numpy.ufuncs import rsqrt as rsqrt
 from nabla_mlir.numpy.ufuncs import sign as sign
-from nabla_mlir.numpy.ufuncs import signbit as signbit
 from nabla_mlir.numpy.ufuncs import sin as sin
 from nabla_mlir.numpy.ufuncs import sinc as sinc
 from nabla_mlir.numpy.ufuncs import sinh as sinh

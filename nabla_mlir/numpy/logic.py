@@ -19,7 +19,8 @@ from nabla_mlir.numpy.common import (
     require_real,
     tensor,
 )
-from nabla_mlir.numpy.ufuncs import is_nan, isfinite, maximum, minimum
+from nabla_mlir.numpy.special_values import is_nan, isfinite
+from nabla_mlir.numpy.ufuncs import maximum, minimum
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.promotion import broadcast_shapes, broadcast_to, is_scalar, promote_dtypes
 from nabla_mlir.ops.tensor import Tensor, full, full_like

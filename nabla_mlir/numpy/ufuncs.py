@@ -11,20 +11,12 @@ import numpy as np
 from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.eager import library
 from nabla_mlir.errors import DtypeError, user_frame
-from nabla_mlir.numpy.common import (
-    convert,
-    described,
-    inexact,
-    inexacts,
-    meet,
-    operand,
-    require_real,
-    tensor,
-)
+from nabla_mlir.numpy.common import convert, described, inexact, inexacts, meet, operand, require_real, tensor
+from nabla_mlir.numpy.special_values import is_infinite, is_nan
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import promotion
 from nabla_mlir.ops.promotion import is_inexact, is_scalar
-from nabla_mlir.ops.tensor import Tensor, full, full_like
+from nabla_mlir.ops.tensor import Tensor, full_like
 
 Function = Callable[..., Any]
 
@@ -316,7 +308,7 @@ def hypot(x: Any, y: Any, /) -> Tensor:
     large, small = ew.absolute(ew.select(swap, y, x)), ew.select(swap, x, y)
     at_zero = ew.compare(large, full_like(large, 0), comparison_direction="EQ")
     out = large * ew.sqrt(ew.square(small / ew.select(at_zero, full_like(large, 1), large)) + 1.0)
-    return ew.select(ew.logical_or(_is_infinite(x), _is_infinite(y)), full_like(out, np.inf), out)
+    return ew.select(ew.logical_or(is_infinite(x), is_infinite(y)), full_like(out, np.inf), out)
 
 
 @library
@@ -367,86 +359,6 @@ def round(x: Any, decimals: int = 0) -> Tensor:
     if not decimals:
         return ew.round_nearest_even(x)
     return ew.round_nearest_even(x * 10.0**decimals) / 10.0**decimals
-
-
-# ---------------------------------------------------------------- tests for special values
-def is_nan(x: Tensor) -> Tensor:
-    """True where x is NaN."""
-    return ew.compare(x, x, comparison_direction="NE")
-
-
-def _is_infinite(x: Tensor) -> Tensor:
-    return ew.compare(ew.absolute(x), full_like(x, np.inf), comparison_direction="EQ")
-
-
-def _parts(x: Tensor) -> tuple[Tensor, ...]:
-    return (ew.real(x), ew.imag(x)) if is_complex(x.dtype) else (x,)
-
-
-def _special(name: str, test: Function, combine: Any, otherwise: bool, doc: str) -> Function:
-    @described(name, doc)
-    def f(x: Any, /) -> Tensor:
-        x = tensor(x)
-        if not is_inexact(x.dtype):
-            return full(x.shape, otherwise, np.dtype(bool))
-        first, *rest = (test(part) for part in _parts(x))
-        return combine(first, rest[0]) if rest else first
-
-    return library(f)
-
-
-isnan = _special("isnan", is_nan, ew.logical_or, False, "True where x is NaN.")
-isfinite = _special("isfinite", ew.is_finite, ew.logical_and, True, "True where x is neither infinite nor NaN.")
-isinf = _special("isinf", _is_infinite, ew.logical_or, False, "True where x is infinite.")
-
-
-@library
-def isposinf(x: Any, /) -> Tensor:
-    """True where x is +inf."""
-    x = inexact(x)
-    return ew.compare(x, full_like(x, np.inf), comparison_direction="EQ")
-
-
-@library
-def isneginf(x: Any, /) -> Tensor:
-    """True where x is -inf."""
-    x = inexact(x)
-    return ew.compare(x, full_like(x, -np.inf), comparison_direction="EQ")
-
-
-@library
-def signbit(x: Any, /) -> Tensor:
-    """True where the sign of x is minus, -0.0 included."""
-    x = require_real("signbit", tensor(x))
-    if not is_float(x.dtype):
-        return _less(x, full_like(x, 0)) if x.dtype.kind == "i" else full(x.shape, False, np.dtype(bool))
-    # 1/x separates the zeros.
-    zero = full_like(x, 0)
-    at_zero = ew.compare(x, zero, comparison_direction="EQ")
-    return _less(ew.select(at_zero, full_like(x, 1) / x, x), zero)
-
-
-@library
-def copysign(x: Any, y: Any, /) -> Tensor:
-    """The magnitude of x with the sign of y."""
-    x, y = inexacts("copysign", x, y)
-    magnitude = ew.absolute(require_real("copysign", x))
-    return ew.select(signbit(y), -magnitude, magnitude)
-
-
-@library
-def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """`x` with NaN replaced by `nan`, and the infinities by the largest finite numbers if nothing is given for them."""
-    x = tensor(x)
-    if not is_inexact(x.dtype):
-        return x
-    if is_complex(x.dtype):
-        return ew.make_complex(*(nan_to_num(part, nan, posinf, neginf) for part in _parts(x)))
-    largest = float(np.finfo(x.dtype).max)
-    high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
-    x = ew.select(is_nan(x), full_like(x, nan), x)
-    x = ew.select(ew.compare(x, full_like(x, np.inf), comparison_direction="EQ"), full_like(x, high), x)
-    return ew.select(ew.compare(x, full_like(x, -np.inf), comparison_direction="EQ"), full_like(x, low), x)
 
 
 # ---------------------------------------------------------------- complex numbers

@@ -1,0 +1,95 @@
+"""Elementwise functions of NaN, the infinities and the sign of zero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import is_complex, is_float
+from nabla_mlir.eager import library
+from nabla_mlir.numpy.common import described, inexact, inexacts, require_real, tensor
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops.promotion import is_inexact
+from nabla_mlir.ops.tensor import Tensor, full, full_like
+
+
+def is_nan(x: Tensor) -> Tensor:
+    """True where x is NaN."""
+    return ew.compare(x, x, comparison_direction="NE")
+
+
+def is_infinite(x: Tensor) -> Tensor:
+    """True where x is infinite."""
+    return ew.compare(ew.absolute(x), full_like(x, np.inf), comparison_direction="EQ")
+
+
+def _parts(x: Tensor) -> tuple[Tensor, ...]:
+    return (ew.real(x), ew.imag(x)) if is_complex(x.dtype) else (x,)
+
+
+def _special(name: str, test: Any, combine: Any, otherwise: bool, doc: str) -> Callable[..., Any]:
+    @described(name, doc)
+    def f(x: Any, /) -> Tensor:
+        x = tensor(x)
+        if not is_inexact(x.dtype):
+            return full(x.shape, otherwise, np.dtype(bool))
+        first, *rest = (test(part) for part in _parts(x))
+        return combine(first, rest[0]) if rest else first
+
+    return library(f)
+
+
+isnan = _special("isnan", is_nan, ew.logical_or, False, "True where x is NaN.")
+isfinite = _special("isfinite", ew.is_finite, ew.logical_and, True, "True where x is neither infinite nor NaN.")
+isinf = _special("isinf", is_infinite, ew.logical_or, False, "True where x is infinite.")
+
+
+@library
+def isposinf(x: Any, /) -> Tensor:
+    """True where x is +inf."""
+    x = inexact(x)
+    return ew.compare(x, full_like(x, np.inf), comparison_direction="EQ")
+
+
+@library
+def isneginf(x: Any, /) -> Tensor:
+    """True where x is -inf."""
+    x = inexact(x)
+    return ew.compare(x, full_like(x, -np.inf), comparison_direction="EQ")
+
+
+@library
+def signbit(x: Any, /) -> Tensor:
+    """True where the sign of x is minus, -0.0 included."""
+    x = require_real("signbit", tensor(x))
+    if x.dtype.kind in "ub":
+        return full(x.shape, False, np.dtype(bool))
+    zero = full_like(x, 0)
+    if is_float(x.dtype):  # 1/x separates the zeros
+        x = ew.select(ew.compare(x, zero, comparison_direction="EQ"), full_like(x, 1) / x, x)
+    return ew.compare(x, zero, comparison_direction="LT")
+
+
+@library
+def copysign(x: Any, y: Any, /) -> Tensor:
+    """The magnitude of x with the sign of y."""
+    x, y = inexacts("copysign", x, y)
+    magnitude = ew.absolute(require_real("copysign", x))
+    return ew.select(signbit(y), -magnitude, magnitude)
+
+
+@library
+def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """`x` with NaN replaced by `nan`, and the infinities by the largest finite numbers if nothing is given for them."""
+    x = tensor(x)
+    if not is_inexact(x.dtype):
+        return x
+    if is_complex(x.dtype):
+        return ew.make_complex(*(nan_to_num(part, nan, posinf, neginf) for part in _parts(x)))
+    largest = float(np.finfo(x.dtype).max)
+    high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
+    x = ew.select(is_nan(x), full_like(x, nan), x)
+    x = ew.select(ew.compare(x, full_like(x, np.inf), comparison_direction="EQ"), full_like(x, high), x)
+    return ew.select(ew.compare(x, full_like(x, -np.inf), comparison_direction="EQ"), full_like(x, low), x)
