@@ -55,3 +55,8 @@ def normal(*shape: int, scale: float = 1.0, seed: int = 0) -> np.ndarray:
 def dense(n: int, m: int) -> dict[str, np.ndarray]:
     """The weights and biases of a layer."""
     return {"w": normal(n, m, scale=n**-0.5), "b": normal(m, scale=0.1)}
+
+
+def integers(below: int, *shape: int) -> np.ndarray:
+    """Whole numbers from 0 up to `below`, the same in every run."""
+    return np.random.default_rng(0).integers(0, below, shape).astype(np.int32)

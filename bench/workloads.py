@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_digits
-from workload import Function, Workload, dense, normal
+from workload import Function, Workload, dense, integers, normal
 from workloads_science import SCIENCE
 
 
@@ -53,8 +53,7 @@ def _digits_inputs() -> tuple[Any, ...]:
 
 
 def _mlp_inputs() -> tuple[Any, ...]:
-    labels = np.random.default_rng(0).integers(0, 10, 128).astype(np.int32)
-    return {"hidden": dense(784, 256), "out": dense(256, 10)}, normal(128, 784), labels, np.float32(1e-3)
+    return {"hidden": dense(784, 256), "out": dense(256, 10)}, normal(128, 784), integers(10, 128), np.float32(1e-3)
 
 
 def attention(fw: Any) -> Function:
