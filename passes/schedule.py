@@ -12,6 +12,7 @@ from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.kernels.replace import loops_as_kernels
 from nabla_mlir.passes.scheduling.blocks import separate_blocks
 from nabla_mlir.passes.scheduling.convolutions import gather_patches, split_by_position
+from nabla_mlir.passes.scheduling.layouts import order_axes
 from nabla_mlir.passes.scheduling.products import schedule_products
 from nabla_mlir.passes.scheduling.slices import fold_reshapes, push_up_slices, stacks_as_choices
 from nabla_mlir.passes.scheduling.sums import schedule_sum
@@ -43,6 +44,7 @@ class SchedulePass(Pass):
         for owner in nested(module):
             for region in owner.regions:
                 for block in region.blocks:
+                    order_axes(block)
                     push_up_slices(block)
                     stacks_as_choices(block)
                     fold_reshapes(block)

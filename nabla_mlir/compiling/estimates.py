@@ -19,7 +19,7 @@ from nabla_mlir.runtime.manifest import Estimate
 # Nanoseconds of one core, measured with AVX-512; other CPUs differ by a factor that all of them share.
 _PER_FLOP = 0.005
 _PER_BYTE = 0.02
-_PER_ELEMENT = 0.05  # of what fuses with its neighbours
+_PER_ELEMENT = 0.02  # of what fuses with its neighbours
 _PER_FUNCTION = 0.4  # of a division, a root, a transcendental function
 _PER_MOVED = 0.2  # of what gets a loop of its own: reductions, concatenations
 _PER_SCATTERED = 2.0  # of what is done one by one

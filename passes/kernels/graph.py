@@ -40,6 +40,10 @@ class Node:
         )
         is_computed = self.name in ELEMENTWISE or self.name in ("convert", "bitcast_convert", "reduce")
         self.is_work = self.size > 1 and self.from_memory and is_computed
+        self.is_costly: bool = is_computed and (
+            (self.name in ELEMENTWISE and ELEMENTWISE[self.name].cost >= COSTLY)
+            or (self.name != "reduce" and any(n.is_costly for n in self.operands))
+        )
 
 
 @dataclass(eq=False)
@@ -61,6 +65,8 @@ class Loop:
     results: list[Node]
 
 
+# Instructions for a vector from which on a function is a costly one.
+COSTLY = 8
 # The combinations of a reduction, by the operation in its region.
 REDUCERS = ("add", "multiply", "maximum", "minimum", "and", "or")
 _STRUCTURAL = ("slice", "reshape", "transpose", "broadcast_in_dim", "reverse", "iota", "dynamic_slice",

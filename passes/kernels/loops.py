@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from nabla_mlir.passes.kernels.bindings import Place
 from nabla_mlir.passes.kernels.code import NestWriter
-from nabla_mlir.passes.kernels.graph import Loop, Node, NotSupported
+from nabla_mlir.passes.kernels.graph import Loop, Node
 from nabla_mlir.passes.kernels.index import ZERO, Affine
 from nabla_mlir.passes.kernels.plan import Planner, Store, starts_of
 from nabla_mlir.passes.kernels.scalars import BYTES
 from nabla_mlir.passes.kernels.text import binding, executable
 from nabla_mlir.passes.kernels.writer import Buffer, Code
 
-MAX_BINDINGS = 30
+Bound = tuple[Buffer, Place]
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,14 @@ class _Array:
 class Kernel(NestWriter):
     """Writes a kernel that runs a loop."""
 
-    def write(self, name: str, loop: Loop, inputs: Sequence[Node], wanted: Sequence[int]) -> tuple[str, int]:
+    def write(self, name: str, loop: Loop, inputs: Mapping[Node, Place], wanted: Mapping[int, Place]) -> tuple[str, int]:
         """The text of an executable with the function, and the bytes of memory that it needs as a last result.
 
-        The other results are the wanted carries.
+        Args:
+          name: of the function.
+          loop: what it runs.
+          inputs: what the loop reads from outside, and where it lies in the buffers that are bound first.
+          wanted: the carries that are results, and where they lie in the buffers that are bound next.
 
         Raises:
           NotSupported: it cannot be written.
@@ -56,10 +61,8 @@ class Kernel(NestWriter):
             i for i, b in outputs.items() if not isinstance(v := found[loop.results[i]], Buffer) or v.name != b.name
         ]
         self._run([], [self._slot(loop.results[i], outputs[i]) for i in apart])
-        if len(inputs) + len(outputs) >= MAX_BINDINGS:
-            raise NotSupported("more than 30 buffers")
-        bound = [b for n in inputs if isinstance(b := self.values[n], Buffer)]
-        return self._function(name, bound, list(outputs.values()))
+        bound = [(b, place) for n, place in inputs.items() if isinstance(b := self.values[n], Buffer)]
+        return self._function(name, bound, [(outputs[i], place) for i, place in wanted.items()])
 
     def loop(self, loop: Loop, outputs: Mapping[int, Buffer]) -> None:
         """Writes a loop; `outputs` are memory for some of its results."""
@@ -158,14 +161,17 @@ class Kernel(NestWriter):
         self.writer.levels[name] = 0
         return Buffer(name, node.dtype, node.size)
 
-    def _function(self, name: str, inputs: Sequence[Buffer], outputs: Sequence[Buffer]) -> tuple[str, int]:
-        places, end = [], 0
+    def _function(self, name: str, inputs: Sequence[Bound], outputs: Sequence[Bound]) -> tuple[str, int]:
+        read, written = (1 + max(place.buffer for _, place in bound) if bound else 0 for bound in (inputs, outputs))
+        places = [(b, place.buffer, place.start * BYTES[b.dtype]) for b, place in inputs]
+        places += [(b, read + place.buffer, place.start * BYTES[b.dtype]) for b, place in outputs]
+        end = 0
         for buffer in self.spare:
-            places.append((buffer, len(inputs) + len(outputs), end))
+            places.append((buffer, read + written, end))
             end += -(-buffer.size * BYTES[buffer.dtype] // 64) * 64
-        read_only = [True] * len(inputs) + [False] * (len(outputs) + (end > 0))
+        read_only = [True] * read + [False] * (written + (end > 0))
         lines = []
-        for buffer, place, offset in [*((b, i, 0) for i, b in enumerate((*inputs, *outputs))), *places]:
+        for buffer, place, offset in places:
             start = self.writer.fresh()
             lines.append(f"{start} = arith.constant {offset} : index")
             lines.append(binding(buffer.name, buffer.type, place, start, read_only[place]))

@@ -318,8 +318,10 @@ def _visit(
 
 
 def _is_read_often(node: Node) -> bool:
-    """True of a broadcast of something computed, to many places."""
-    return node.name == "broadcast_in_dim" and node.operands[0].is_work and node.size > SHORT * node.operands[0].size
+    """True of a broadcast of something computed, to many places; or to a few, as scalars, of a costly function."""
+    if node.name != "broadcast_in_dim" or not node.operands[0].is_work:
+        return False
+    return node.size > node.operands[0].size * (1 if node.operands[0].is_costly else SHORT)
 
 
 def _ranges(roots: Sequence[tuple[Node, Index]]) -> dict[str, Range]:

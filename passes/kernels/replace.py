@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import blocks_of, made_by
+from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.passes.dce import is_unused
+from nabla_mlir.passes.kernels.bindings import MAX_BINDINGS, Place, bind_reads, result_at, share_results
 from nabla_mlir.passes.kernels.call import call_kernel
 from nabla_mlir.passes.kernels.graph import Node, NotSupported, Reader, Region
 from nabla_mlir.passes.kernels.loops import Kernel
@@ -42,16 +45,20 @@ def _replace(op: ir.Operation, name: str, vector_bytes: int) -> None:
         raise NotSupported("an unsigned value between dispatches")
     if _work(loop.body) > MAX_WORK:
         raise NotSupported("a large loop")
-    text, spare = Kernel(vector_bytes).write(name, loop, list(reader.inputs.values()), wanted)
-    if text.count("\n") > MAX_LINES:
-        raise NotSupported("long code")
     types = [op.results[i].type for i in wanted]
-    if spare:
-        types.append(ir.RankedTensorType.get([spare], ir.IntegerType.get_signless(8)))
+    shared = len(reader.inputs) + len(types) >= MAX_BINDINGS
+    bound, written = share_results(types) if shared else (types, [Place(i) for i in range(len(types))])
     with ir.InsertionPoint(op), op.location:
-        results = call_kernel(name, text, [_before(value) for value in reader.inputs], types, op)
-    for i, result in zip(wanted, results, strict=False):
-        op.results[i].replace_all_uses_with(result)
+        values = [_before(value) for value in reader.inputs]
+        operands, read = bind_reads(values, MAX_BINDINGS - 1 - len(bound))  # one is for the kernel's own memory
+        places = dict(zip(reader.inputs.values(), read, strict=True)), dict(zip(wanted, written, strict=True))
+        text, spare = Kernel(vector_bytes).write(name, loop, *places)
+        if text.count("\n") > MAX_LINES:
+            raise NotSupported("long code")
+        memory = [tensor_type((spare,), np.dtype(np.int8))] if spare else []
+        results = call_kernel(name, text, operands, [*bound, *memory], op)
+        for i, place, type in zip(wanted, written, types, strict=True):
+            op.results[i].replace_all_uses_with(result_at(place, results, type) if shared else results[place.buffer])
     op.erase()
 
 

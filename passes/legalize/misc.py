@@ -97,10 +97,10 @@ def counter_to_unsigned(op: ir.Operation, target: Target) -> Replacement:
 
 @pattern("stablehlo.convert")
 def truth_to_float(op: ir.Operation, target: Target) -> Replacement:
-    """For Vulkan the compiler may fold a conversion of booleans to floats into a form that SPIR-V has not."""
+    """Folded into a product, a conversion of booleans to floats gives one of i1 that the compiler refuses; SPIR-V has none."""
     (x,) = operands(op)
     result = Val(op.results[0])
-    if target != "vulkan" or x.dtype != np.bool_ or not (is_float(result.dtype) and x.static):
+    if x.dtype != np.bool_ or not (is_float(result.dtype) and x.static):
         return None
     return b.select(x, b.splat(1, result), b.splat(0, result))
 

@@ -114,17 +114,29 @@ def sum_of_products(op: ir.Operation, target: Target) -> Replacement:
     if product is None or product.name != "stablehlo.multiply":
         return None
     for factor in product.operands:
-        maker = made_by(factor)
-        while maker is not None and [v.type for v in maker.operands] == [factor.type]:  # elementwise, of one tensor
-            maker = made_by(maker.operands[0])
-        if maker is None or maker.name != "stablehlo.broadcast_in_dim":
-            continue
-        vector = set(maker.attributes["broadcast_dimensions"])
+        vector = _axes_of_vector(factor)
         rows = [d for d in dims if d not in vector]
-        if rows and len(rows) < len(dims):
+        if vector and rows and len(rows) < len(dims):
             columns = [d - sum(r < d for r in rows) for d in dims if d in vector]
             return b.reduce([b.reduce_sum(x, rows)], [initial], columns, lambda a, c: a + c)[0]
     return None
+
+
+def _axes_of_vector(value: ir.Value) -> set[int]:
+    """The axes along which a value is not copied; none if it is no broadcast, with axes of size 1 put in or left out."""
+    maker = made_by(value)
+    while maker is not None and [v.type for v in maker.operands] == [value.type]:  # elementwise, of one tensor
+        maker = made_by(maker.operands[0])
+    places = {d: d for d in range(len(value.type.shape))}
+    if maker is not None and maker.name == "stablehlo.reshape":
+        before, after = ([d for d, n in enumerate(v.type.shape) if n != 1] for v in (maker.operands[0], value))
+        if [maker.operands[0].type.shape[d] for d in before] != [value.type.shape[d] for d in after]:
+            return set()
+        places = dict(zip(before, after, strict=True))
+        maker = made_by(maker.operands[0])
+    if maker is None or maker.name != "stablehlo.broadcast_in_dim":
+        return set()
+    return {places[d] for d in maker.attributes["broadcast_dimensions"] if d in places}
 
 
 @pattern("stablehlo.reduce_window")
@@ -163,6 +175,7 @@ def separate_windows(op: ir.Operation, target: Target) -> Replacement:
 
 # From so many terms on, a sum is taken in two levels.
 _LONG = 1 << 13
+_VECTOR = 16  # elements; rows of any other length are added up three times slower
 
 
 @pattern("stablehlo.reduce")
@@ -190,10 +203,10 @@ def long_sum(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _near_root(n: int) -> int:
-    """A divisor of n within a factor of 4 of its root, or else the root rounded down."""
+    """A divisor of n within a factor of 4 of its root, of whole vectors if there is one, or else the root rounded down."""
     root = math.isqrt(n)
     divisors = [d for d in range(max(root // 4, 2), 4 * root + 1) if n % d == 0]
-    return min(divisors, key=lambda d: abs(math.log(d / root)), default=root)
+    return min(divisors, key=lambda d: (d % _VECTOR != 0, abs(math.log(d / root))), default=root)
 
 
 def _narrow_types() -> tuple[ir.Type, ...]:

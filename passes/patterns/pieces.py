@@ -24,6 +24,37 @@ def sum_of_pieces(a: Tensor, b: Tensor) -> Tensor | None:
     return None
 
 
+@pattern("stablehlo.add")
+def sum_of_columns(a: Tensor, b: Tensor) -> Tensor | None:
+    """Of every second, third, ... element, zeros between them: as columns of a matrix, which become one stack."""
+    padded = defining(a, "stablehlo.pad") or defining(b, "stablehlo.pad")
+    if a.dtype.kind not in "fc" or padded is None or not (has_one_use(a) and has_one_use(b)):
+        return None
+    for axis in range(a.ndim):
+        left, right = _as_columns(a, axis), _as_columns(b, axis)
+        if left is not None and right is not None and left.shape == right.shape:
+            return sh.reshape(add(left, right), shape=a.shape)
+    return None
+
+
+def _as_columns(x: Tensor, axis: int) -> Tensor | None:
+    """A value with zeros between its elements along an axis, as a matrix with one other column there; or as reshaped."""
+    padded = defining(x, "stablehlo.pad")
+    if padded is None:
+        matrix = defining(x, "stablehlo.reshape")
+        is_split = matrix is not None and matrix[0][0].shape[:axis] == x.shape[:axis] and matrix[0][0].ndim == x.ndim + 1
+        return matrix[0][0] if matrix and is_split and matrix[0][0].shape[axis + 2 :] == x.shape[axis + 1 :] else None
+    (inner, value), p = padded
+    low, high, between = (list(p[f]) for f in ("edge_padding_low", "edge_padding_high", "interior_padding"))
+    step, first = between[axis] + 1, low[axis]
+    whole = step > 1 and 0 <= first < step and first + high[axis] == step - 1
+    if splat_of(value) != 0 or not whole or any(n for f in (low, high, between) for d, n in enumerate(f) if d != axis):
+        return None
+    column = sh.reshape(inner, shape=(*inner.shape[: axis + 1], 1, *inner.shape[axis + 1 :]))
+    low, high = ([n if d == axis + 1 else 0 for d in range(column.ndim)] for n in (first, high[axis]))
+    return sh.pad(column, value, edge_padding_low=low, edge_padding_high=high, interior_padding=[0] * column.ndim)
+
+
 def _pieces(x: Tensor, axis: int) -> list[Piece] | None:
     """What a padded or concatenated value is made of along an axis, or None."""
     padded = defining(x, "stablehlo.pad")

@@ -234,6 +234,22 @@ def sum_of_negated(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
     return ew.negate(reduce(negated[0][0], xs[1], dimensions=dimensions, body="add"))
 
 
+@pattern("stablehlo.reduce")
+def reduce_of_transpose(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
+    """The transpose of what is left, which is smaller."""
+    from nabla_mlir.ops.reduction import COMBINERS
+
+    inner = defining(xs[0], "stablehlo.transpose") if len(xs) == 2 and body in COMBINERS and has_one_use(xs[0]) else None
+    if inner is None:
+        return None
+    (source,), params = inner
+    permutation = params["permutation"]
+    summed = tuple(permutation[d] for d in dimensions)
+    left = [d for d in range(source.ndim) if d not in summed]
+    order = tuple(left.index(d) for d in permutation if d in left)
+    return sh.transpose(reduce(source, xs[1], dimensions=tuple(sorted(summed)), body=body), permutation=order)
+
+
 @pattern("stablehlo.multiply")
 def multiply_broadcasts(a: Tensor, b: Tensor) -> Tensor | None:
     """(x * broadcast(y)) * broadcast(z) -> x * broadcast(y * z) where y is smaller than x."""

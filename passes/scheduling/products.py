@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from iree.compiler import ir
-from iree.compiler.dialects import arith, linalg
 
-from nabla_mlir.dialects.builder import Val, cut, dot, full, held, reshape, swap, transpose
+from nabla_mlir.dialects.builder import Val, cut, dot, full, held, reshape, swap
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.cost import size_of
 from nabla_mlir.passes.kernels.scalars import ELEMENTWISE
 from nabla_mlir.passes.legalize.fusion import places_of_broadcasts
+from nabla_mlir.passes.scheduling.batches import BatchedProduct
+from nabla_mlir.passes.scheduling.nests import Turned, in_memory, loop_nest, replace_product, turned_in_memory
 from nabla_mlir.passes.scheduling.tiles import SMALL, Tiles, columns_times_vector, matrix_product, rows_times_vector
 
 # As many vectors at once as accumulators fit registers.
@@ -33,10 +34,10 @@ def schedule_products(ops: Sequence[ir.Operation], vector_bytes: int) -> None:
     products = [p for op in ops if (p := _product(op))]
     for group in _groups([p for p in products if isinstance(p, MatrixVector)]):
         group[0].build(group, vector_bytes)
-    turned: dict[tuple[ir.Value, ir.Block], Val] = {}
+    turned: Turned = {}
     for product in products:
         # Measured with narrower vectors, the same tiles are no faster than IREE's, and often slower.
-        if isinstance(product, MatrixMatrix) and vector_bytes >= 64:
+        if not isinstance(product, MatrixVector) and vector_bytes >= 64:
             product.build(vector_bytes, turned)
 
 
@@ -76,12 +77,12 @@ class MatrixVector:
                 part = matrix if len(pieces) == 1 else cut(matrix, self.axis, low, high)
                 tails = vectors if len(pieces) == 1 else [cut(v, 0, low, high) for v in vectors]
                 tiles = self._tiles(others, high - low, lanes)
-                results = _generic(part, tails, results, "ki" if self.axis == 0 else "ik", "k", "i", tiles)
+                results = loop_nest(part, tails, results, "ki" if self.axis == 0 else "ik", "k", "i", tiles)
             apart = [bool(places_of_broadcasts(p.op.results[0])) or self._is_behind(p, others) for p in group]
             results = [held(r) if a else r for r, a in zip(results, apart, strict=True)]
             results = [_like_result(p.op, result) for p, result in zip(group, results, strict=True)]
         for product, result in zip(group, results, strict=True):
-            _replace(product.op, result)
+            replace_product(product.op, result)
 
     def _is_behind(self, product: MatrixVector, rows: int) -> bool:
         """Whether what follows is better computed after the product than with it, where it goes row by row."""
@@ -101,7 +102,7 @@ class MatrixMatrix:
     op: ir.Operation
     axes: tuple[int, int]
 
-    def build(self, vector_bytes: int, turned: dict[tuple[ir.Value, ir.Block], Val]) -> None:
+    def build(self, vector_bytes: int, turned: Turned) -> None:
         """Replaces the product, if there are tiles for it; `turned` holds the transposes that there are by now."""
         lhs, rhs = map(Val, self.op.operands)
         (left, dtype), (right, _) = shape_and_dtype(lhs.type), shape_and_dtype(rhs.type)
@@ -114,50 +115,38 @@ class MatrixMatrix:
             with ir.InsertionPoint(self.op), self.op.location:
                 swapped = dot(rhs, swap(lhs), ([1], [0]))
                 tiled = rows > _FEW_ROWS
-                _replace(self.op, swap(held(swapped) if tiled else swapped))  # a transpose fused with it takes the tiles
+                replace_product(self.op, swap(held(swapped) if tiled else swapped))  # a transpose fused with it takes the tiles
             if tiled:
                 MatrixMatrix(made_by(swapped.value), (1, 0)).build(vector_bytes, turned)
             return
         with ir.InsertionPoint(self.op), self.op.location:
             apart = bool(places_of_broadcasts(self.op.results[0]))
             if rc == 1:
-                key = rhs.value, self.op.operation.block
-                turned[key] = turned.get(key) or _turned(rhs)
+                key = rhs.value, self.op.operation.block, (1, 0)
+                turned[key] = turned.get(key) or turned_in_memory(rhs, (1, 0))
                 rhs = turned[key]
-            lhs, rhs = _factor(lhs.value), _factor(rhs.value)
-            (result,) = _generic(lhs, [rhs], [full(0, (rows, columns), dtype)], "ki" if lc == 0 else "ik", "kj", "ij", tiles)
+            lhs, rhs = in_memory(lhs.value), in_memory(rhs.value)
+            (result,) = loop_nest(lhs, [rhs], [full(0, (rows, columns), dtype)], "ki" if lc == 0 else "ik", "kj", "ij", tiles)
             result = held(result) if apart else result
-        _replace(self.op, result)
+        replace_product(self.op, result)
 
 
-def _turned(matrix: Val) -> Val:
-    """The transpose in memory, for contiguous vectors of columns.
-
-    It is held on both sides: fused with a product behind it, or with the one before, it makes those slow (128x64 over
-    128: 215 µs and 7).
+def _product(op: ir.Operation) -> MatrixVector | MatrixMatrix | BatchedProduct | None:
+    """What `op` is, if it is a product of two static matrices, or of one and a vector, in one floating-point dtype; or
+    a batch of products of matrices.
     """
-    return held(transpose(matrix if made_by(matrix.value) is None else held(matrix), (1, 0)))
-
-
-def _factor(value: ir.Value) -> Val:
-    """The factor of a product in memory: fused with what it is computed from, the product would lose its tiles."""
-    made_in = made_by(value)
-    is_there = made_in is None or made_in.name in ("stablehlo.constant", "stablehlo.optimization_barrier", "linalg.generic")
-    return Val(value) if is_there else held(Val(value))
-
-
-def _product(op: ir.Operation) -> MatrixVector | MatrixMatrix | None:
-    """What `op` is, if it is a product of two static matrices, or of one and a vector, in one floating-point dtype."""
     types = [v.type for v in (*op.operands, *op.results)]
     if not all(t.has_static_shape for t in types) or any(t.element_type != types[0].element_type for t in types):
         return None
     shapes = [tuple(t.shape) for t in types[:2]]
     numbers = DotDims.decode(op.attributes["dot_dimension_numbers"])
     contracted = [numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs")]
-    if numbers["lhs_batching_dimensions"] or any(len(c) != 1 for c in contracted) or 0 in (*shapes[0], *shapes[1]):
+    if any(len(c) != 1 for c in contracted) or 0 in (*shapes[0], *shapes[1]):
         return None
     if shape_and_dtype(types[0])[1] not in (np.float32, np.float64):
         return None
+    if numbers["lhs_batching_dimensions"]:
+        return BatchedProduct.of(op)
     (lc,), (rc,) = contracted
     vectors = [len(s) == 1 or (len(s) == 2 and s[1 - c] == 1) for s, c in zip(shapes, (lc, rc), strict=True)]
     if len(shapes[0]) > 2 or len(shapes[1]) > 2 or all(vectors):
@@ -189,31 +178,6 @@ def _is_before(value: ir.Value, op: ir.Operation) -> bool:
     return owner is None or owner.block != op.block or owner.is_before_in_block(op)
 
 
-def _generic(
-    matrix: Val, others: Sequence[Val], starts: Sequence[Val], first: str, second: str, third: str, tiles: Tiles
-) -> list[Val]:
-    """starts[n] + sum over k of matrix * others[n], all in one loop nest; letters say which loop an axis follows."""
-    loops = "ijk" if "j" in third else "ik"
-    place = lambda letters: ir.AffineMap.get(len(loops), 0, [ir.AffineDimExpr.get(loops.index(a)) for a in letters])  # noqa: E731
-    maps = [place(first), *[place(second)] * len(others), *[place(third)] * len(starts)]
-    kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{'reduction' if a == 'k' else 'parallel'}>") for a in loops]
-    op = linalg.GenericOp(
-        [s.type for s in starts], [matrix.value, *(o.value for o in others)], [s.value for s in starts],
-        ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]), ir.ArrayAttr.get(kinds),
-    )  # fmt: skip
-    op.operation.attributes["compilation_info"] = tiles.attribute()
-    element = matrix.type.element_type
-    block = op.regions[0].blocks.append(*[element] * len(maps))
-    with ir.InsertionPoint(block):
-        factor, *rest = block.arguments
-        sums = [
-            arith.AddFOp(total, arith.MulFOp(factor, other).result).result
-            for other, total in zip(rest[: len(others)], rest[len(others) :], strict=True)
-        ]
-        linalg.YieldOp(sums)
-    return [Val(result) for result in op.results]
-
-
 def _work_behind(value: ir.Value) -> int:
     """The instructions for each element in what IREE fuses with a value: elementwise operations of that many elements."""
     total, seen, work = 0, {value}, [value]
@@ -232,8 +196,3 @@ def _work_behind(value: ir.Value) -> int:
 def _like_result(op: ir.Operation, value: Val) -> Val:
     """`value` in the shape of the result, which has an axis of size 1 where a vector is a matrix."""
     return reshape(value, shape_and_dtype(op.results[0].type)[0])
-
-
-def _replace(op: ir.Operation, result: Val) -> None:
-    op.results[0].replace_all_uses_with(result.value)
-    op.erase()

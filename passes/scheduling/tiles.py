@@ -93,6 +93,21 @@ def matrix_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | 
     return Tiles((share, width * max(1, strips // groups), 0), (tall, width, 0), (0, 0, step))
 
 
+def batched_product(batch: int, rows: int, columns: int, length: int, lanes: int) -> Tiles | None:
+    """The tiles of each product, and for a workgroup as many whole products as make it large enough.
+
+    None where IREE is as good, which it is when both sizes fill vectors. Measured (50 products on one core, µs; IREE's
+    own choice, then this one): 20x500 (sum over 20) 670 and 142, 500x20 (20) 625 and 228, 20x20 (500) 348 and 186;
+    32x32 (16) 17 and 19.
+    """
+    one = matrix_product(rows, columns, length, lanes)
+    if one is None or rows % 8 == columns % 8 == 0 or rows * columns * length < SMALL:
+        return None
+    share = largest_divisor(batch, -(-batch // _groups(batch * rows * columns * length)))
+    within = one.distribution if share == 1 else (0, 0, 0)
+    return Tiles((share, *within), (1, *one.parallel), (0, *one.reduction))
+
+
 def _even_share(rows: int, wanted: int, tall: int) -> int:
     """About so many of the rows that workgroups are of one size, which makes their shapes static; else all of them."""
     divisors = [n for n in range(max(tall, wanted // 2 + 1), min(rows, 3 * wanted) + 1) if rows % n == 0]

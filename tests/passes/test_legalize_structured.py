@@ -237,6 +237,14 @@ FAULTS = {
       %2 = stablehlo.reduce(%1 init: %z) applies stablehlo.add across dimensions = [0, 1]
            : (tensor<5x7xf32>, tensor<f32>) -> tensor<f32>
       return %2 : tensor<f32> }""",
+    "sum_of_products_with_unit_axes": """func.func @f(%a: tensor<3xf32>, %b: tensor<3x5x1x4xf32>) -> tensor<1x4xf32> {
+      %z = stablehlo.constant dense<0.0> : tensor<f32>
+      %0 = stablehlo.broadcast_in_dim %a, dims = [0] : (tensor<3xf32>) -> tensor<3x5x4xf32>
+      %1 = stablehlo.reshape %0 : (tensor<3x5x4xf32>) -> tensor<3x5x1x4xf32>
+      %2 = stablehlo.multiply %1, %b : tensor<3x5x1x4xf32>
+      %3 = stablehlo.reduce(%2 init: %z) applies stablehlo.add across dimensions = [0, 1]
+           : (tensor<3x5x1x4xf32>, tensor<f32>) -> tensor<1x4xf32>
+      return %3 : tensor<1x4xf32> }""",
     "counter_to_unsigned": """func.func @f(%n: tensor<i32>, %v: tensor<4xui64>) -> tensor<4xui64> {
       %c0 = stablehlo.constant dense<-1> : tensor<i32>
       %r:2 = stablehlo.while(%i = %c0, %x = %v) : tensor<i32>, tensor<4xui64>
@@ -262,6 +270,12 @@ def test_a_sum_of_products_with_a_vector() -> None:
     a, b = rng.normal(size=7).astype(np.float32), rng.normal(size=(5, 7)).astype(np.float32)
     got = Program(legalized(FAULTS["sum_of_products"]))("f", a, b)
     np.testing.assert_allclose(got, (np.exp(a) * b).sum(), rtol=1e-5)
+
+
+def test_a_sum_of_products_with_a_vector_and_unit_axes() -> None:
+    a, b = rng.normal(size=3).astype(np.float32), rng.normal(size=(3, 5, 1, 4)).astype(np.float32)
+    got = Program(legalized(FAULTS["sum_of_products_with_unit_axes"]))("f", a, b)
+    np.testing.assert_allclose(got, np.einsum("i,ijkl->kl", a, b), rtol=1e-5)
 
 
 def test_a_counter_becomes_unsigned() -> None:

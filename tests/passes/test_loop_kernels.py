@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from iree.compiler import ir
@@ -11,8 +13,9 @@ import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
 from nabla_mlir import CPU, runtime
 from nabla_mlir.compiling.compiler import compile_module
-from nabla_mlir.compiling.lowering import lower_module
+from nabla_mlir.compiling.lowering import legalize, lower_module
 from nabla_mlir.dialects.context import context, parse_module
+from nabla_mlir.passes.kernels import replace
 from nabla_mlir.passes.kernels.replace import loops_as_kernels
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.special import erf
@@ -228,11 +231,49 @@ def test_kernels(cases, vector_bytes):
             np.testing.assert_allclose(np.asarray(x), y, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
-def test_a_loop_over_more_arrays_than_a_dispatch_may_have_stays():
-    """IREE 3.13 compiles such a dispatch, and does not load it."""
-    inputs = [Spec((3,), np.dtype("f4"))] * 20
-    module, _ = trace_function(lambda *xs: list(repeat(lambda i, s: tuple(x * 0.5 for x in s))(*xs)), inputs, "main")
+def test_more_arrays_than_a_dispatch_may_have_share_buffers():
+    """IREE 3.13 compiles a dispatch of more than 32 buffers, and does not load it."""
+    xs = [real(3, 2), *(real(n) for n in range(2, 20)), *(real(5, dtype="f8") for _ in range(4))]
+
+    def steps(*xs):
+        def body(i, state):
+            return tuple(x * 0.5 + y.sum().astype(x.dtype) for x, y in zip(state, xs[::-1], strict=True))
+
+        ones = nm.fori_loop(0, 3, body, tuple(x + 1 for x in xs))
+        return list(nm.fori_loop(0, 3, body, ones))  # reads what the first has written, where it lies
+
+    lowered = nm.trace(steps, *xs, name="main").lower()
+    scheduled = legalize(lowered.module, CPU())
+    text = str(scheduled)
+    assert text.count("flow.dispatch @") == 2
+    assert "stablehlo.while" not in text
+    assert max(layout.count("storage_buffer") for layout in re.findall(r"bindings = \[.*\]", text)) <= 31
+    wanted = run_module(lowered.mlir(), xs)
+    for found, x in zip(lowered.compile(CPU(), cache=False)(*xs), wanted, strict=True):
+        np.testing.assert_allclose(found, x, rtol=1e-5)
+
+
+def test_a_loop_over_too_many_arrays_of_different_types_stays(monkeypatch):
+    monkeypatch.setattr(replace, "MAX_BINDINGS", 4)
+    dtypes = [np.dtype(t) for t in ("f4", "f8", "i4", "i8")]
+
+    def steps(*xs):
+        return list(nm.fori_loop(0, 3, lambda i, s: tuple(x + y for x, y in zip(s, xs, strict=True)), xs))
+
+    module, _ = trace_function(steps, [Spec((3,), dtype) for dtype in dtypes], "main")
     lower_module(module)
     with context(), ir.Location.unknown():
         loops_as_kernels(module.operation, 64)
     assert "stablehlo.while" in str(module)
+
+
+def test_a_costly_function_is_computed_on_vectors_before_a_narrow_product():
+    """A product with few columns reads its left factor one by one."""
+    def steps(w, u, y):
+        return nm.fori_loop(0, 3, lambda i, y: jnp.tanh(y @ w) @ u, y)
+
+    module, _ = trace_function(steps, [Spec(s, np.dtype("f4")) for s in ((4, 24), (24, 4), (32, 4))], "main")
+    lower_module(module)
+    with context(), ir.Location.unknown():
+        loops_as_kernels(module.operation, 64)
+    assert re.findall(r"math.tanh .* : (.*)", str(module)).count("f32") == 0

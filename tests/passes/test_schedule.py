@@ -77,6 +77,29 @@ def test_products(vector_bytes):
         assert np.all(abs(np.asarray(found) - wanted) <= bound), (name, layout, m, n, k)
 
 
+# Batches: the axes of each factor (b and c are batches, i and j free, k is contracted), and the sizes of b, i, j and k.
+BATCHES = [("bik,bkj->bij", (3, 20, 50, 12)), ("bik,bjk->bij", (7, 12, 33, 20)), ("bki,jbk->bij", (50, 10, 20, 30)),
+           ("ibk,jkb->bij", (2, 300, 20, 17)), ("bcik,cbkj->bcij", (3, 30, 20, 9)), ("bik,bkj->bij", (64, 5, 7, 3)),
+           ("bik,bkj->bij", (5, 64, 32, 16))]  # fmt: skip
+
+
+def test_batches_of_products():
+    cases = [(*case, dtype) for case in BATCHES for dtype in ("f4", "f8")]
+    sizes = [dict(zip("bijk", case[1], strict=True)) | {"c": 2} for case in cases]
+    inputs = [
+        [rng.normal(size=[size[axis] for axis in axes]).astype(dtype) for axes in layout.split("->")[0].split(",")]
+        for (layout, _, dtype), size in zip(cases, sizes, strict=True)
+    ]
+    lowered = nm.trace(
+        lambda pairs: [jnp.einsum(case[0], *pair) for case, pair in zip(cases, pairs, strict=True)], inputs, name="main"
+    ).lower()
+    scheduled = str(legalize(lowered.module, CPU()))
+    assert scheduled.count("linalg.generic") == 2 * 5  # not the small one, and not the one that fills vectors
+    for (layout, (*_, k), _), pair, found in zip(cases, inputs, lowered.compile(CPU())(inputs), strict=True):
+        bound = k * np.finfo(pair[0].dtype).eps * np.einsum(layout, *map(abs, pair))
+        assert np.all(abs(np.asarray(found) - np.einsum(layout, *(x.astype(float) for x in pair))) <= bound), layout
+
+
 # Products among what IREE fuses with them, in loops, and under every derivative.
 def _layer(w, x, y):
     return jnp.sum(jnp.tanh(w @ (x * y) + jnp.cos(w @ y)) ** 2)
@@ -101,9 +124,22 @@ def _neighbours(w, x, y):
     return jnp.sum(z[::2] ** 2) + jnp.sum(z[3:100] * y[0])
 
 
+def _whitened(w, x, y):
+    """A batch of products whose factors and results are turned."""
+    apart = w[:, None, :30] - jnp.reshape(x[:90], (3, 30))[None]
+    scaled = jnp.einsum("kij,nkj->nki", jnp.reshape(w.ravel()[:2700], (3, 30, 30)), apart) * y[:30]
+    return jnp.sum(jnp.log(jnp.sum(jnp.exp(-jnp.sum(scaled**2, axis=2)), axis=1)))
+
+
+def _points(w, x, y):
+    apart = w[:, None, :3] - w[None, :, :3]
+    distance = jnp.sqrt(jnp.sum(apart * apart, axis=-1) + 0.1)
+    return jnp.sum(x[0] / distance) + jnp.sum(jnp.where(distance > 0.4, distance, 0.0)) * y[0]
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_programs(dtype):
-    functions = [_layer, _two_ways, _loop, _square, _neighbours]
+    functions = [_layer, _two_ways, _loop, _square, _neighbours, _whitened, _points]
     args = [rng.normal(size=s).astype(dtype) / 8 for s in ((200, 96), (96,), (96,))]
     directions = tuple(rng.normal(size=a.shape).astype(dtype) for a in args)
 

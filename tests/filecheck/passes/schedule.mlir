@@ -217,3 +217,48 @@ func.func @little_behind(%a: tensor<2000x512xf32>, %x: tensor<512xf32>) -> tenso
   %e = stablehlo.add %y, %y : tensor<2000xf32>
   return %e : tensor<2000xf32>
 }
+
+// A batch of products, of which the second factor is computed with its axes in the order that the products read.
+// CHECK-LABEL: func.func @batch
+// CHECK: %[[D:.*]] = stablehlo.subtract {{.*}} : tensor<25x10x1000xf32>
+// CHECK: %[[HELD:.*]] = stablehlo.optimization_barrier %[[D]]
+// CHECK: linalg.generic {{.*}} ins(%arg0, %[[HELD]] : tensor<25x10x10xf32>, tensor<25x10x1000xf32>)
+// CHECK-SAME: compilation_info
+func.func @batch(%a: tensor<25x10x10xf32>, %x: tensor<1000x10xf32>, %m: tensor<25x10xf32>) -> tensor<25x10x1000xf32> {
+  %0 = stablehlo.broadcast_in_dim %x, dims = [0, 2] : (tensor<1000x10xf32>) -> tensor<1000x25x10xf32>
+  %1 = stablehlo.broadcast_in_dim %m, dims = [1, 2] : (tensor<25x10xf32>) -> tensor<1000x25x10xf32>
+  %2 = stablehlo.subtract %0, %1 : tensor<1000x25x10xf32>
+  %3 = stablehlo.dot_general %a, %2, batching_dims = [0] x [1], contracting_dims = [2] x [2]
+    : (tensor<25x10x10xf32>, tensor<1000x25x10xf32>) -> tensor<25x10x1000xf32>
+  return %3 : tensor<25x10x1000xf32>
+}
+
+// Elementwise operations go before a transpose, and a sum takes what is left of it.
+// CHECK-LABEL: func.func @sunk
+// CHECK-NOT: stablehlo.transpose
+// CHECK: %[[B:.*]] = stablehlo.broadcast_in_dim %arg1, dims = [0, 1] : (tensor<25x10xf32>) -> tensor<25x10x1000xf32>
+// CHECK: %[[P:.*]] = stablehlo.multiply %arg0, %[[B]] : tensor<25x10x1000xf32>
+// CHECK: %[[S:.*]] = stablehlo.reduce(%[[P]] {{.*}} across dimensions = [1] {{.*}} -> tensor<25x1000xf32>
+// CHECK: stablehlo.transpose {{.*}} (tensor<25x1000xf32>) -> tensor<1000x25xf32>
+func.func @sunk(%x: tensor<25x10x1000xf32>, %d: tensor<25x10xf32>) -> tensor<1000x25xf32> {
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.transpose %x, dims = [2, 0, 1] : (tensor<25x10x1000xf32>) -> tensor<1000x25x10xf32>
+  %1 = stablehlo.broadcast_in_dim %d, dims = [1, 2] : (tensor<25x10xf32>) -> tensor<1000x25x10xf32>
+  %2 = stablehlo.multiply %0, %1 : tensor<1000x25x10xf32>
+  %3 = stablehlo.reduce(%2 init: %z) applies stablehlo.add across dimensions = [2] : (tensor<1000x25x10xf32>, tensor<f32>) -> tensor<1000x25xf32>
+  return %3 : tensor<1000x25xf32>
+}
+
+// The short axis of differences of points goes first.
+// CHECK-LABEL: func.func @points
+// CHECK: stablehlo.subtract {{.*}} : tensor<3x100x100xf32>
+// CHECK: linalg.generic {{.*}} ins({{.*}} : tensor<3x10000xf32>, tensor<3xf32>)
+func.func @points(%x: tensor<100x3xf32>) -> tensor<100x100xf32> {
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.broadcast_in_dim %x, dims = [0, 2] : (tensor<100x3xf32>) -> tensor<100x100x3xf32>
+  %1 = stablehlo.broadcast_in_dim %x, dims = [1, 2] : (tensor<100x3xf32>) -> tensor<100x100x3xf32>
+  %2 = stablehlo.subtract %0, %1 : tensor<100x100x3xf32>
+  %3 = stablehlo.multiply %2, %2 : tensor<100x100x3xf32>
+  %4 = stablehlo.reduce(%3 init: %z) applies stablehlo.add across dimensions = [2] : (tensor<100x100x3xf32>, tensor<f32>) -> tensor<100x100xf32>
+  return %4 : tensor<100x100xf32>
+}

@@ -64,3 +64,77 @@ func.func @dot_of_constant(%x: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3x
     : (tensor<3x1xf32>, tensor<2x3xf32>) -> tensor<3x1x2xf32>
   return %0, %1, %2 : tensor<2x3xf32>, tensor<2x3xf32>, tensor<3x1x2xf32>
 }
+
+// What is copied along a free axis is multiplied once, and the product is copied.
+// CHECK-LABEL: func.func @dot_of_copies
+// CHECK-SAME: (%[[A:.*]]: tensor<2x3x4xf32>, %[[V:.*]]: tensor<2x4xf32>)
+// CHECK-NEXT: %[[R:.*]] = stablehlo.dot_general %[[A]], %[[V]], batching_dims = [0] x [0], contracting_dims = [2] x [1] : {{.*}} -> tensor<2x3xf32>
+// CHECK-NEXT: stablehlo.broadcast_in_dim %[[R]], dims = [0, 1] : (tensor<2x3xf32>) -> tensor<2x3x5xf32>
+func.func @dot_of_copies(%a: tensor<2x3x4xf32>, %v: tensor<2x4xf32>) -> tensor<2x3x5xf32> {
+  %0 = stablehlo.broadcast_in_dim %v, dims = [1, 2] : (tensor<2x4xf32>) -> tensor<5x2x4xf32>
+  %1 = stablehlo.dot_general %a, %0, batching_dims = [0] x [1], contracting_dims = [2] x [2]
+    : (tensor<2x3x4xf32>, tensor<5x2x4xf32>) -> tensor<2x3x5xf32>
+  return %1 : tensor<2x3x5xf32>
+}
+
+// What is copied along a contracted axis multiplies a sum.
+// CHECK-LABEL: func.func @dot_of_copies_of_terms
+// CHECK-SAME: (%[[A:.*]]: tensor<6x3xf32>, %[[V:.*]]: tensor<5xf32>)
+// CHECK: %[[S:.*]] = stablehlo.reduce(%[[A]] init: {{.*}}) applies stablehlo.add across dimensions = [0] : {{.*}} -> tensor<3xf32>
+// CHECK-NEXT: %[[R:.*]] = stablehlo.dot_general %[[V]], %[[S]], contracting_dims = [] x [] : {{.*}} -> tensor<5x3xf32>
+// CHECK-NEXT: return %[[R]]
+func.func @dot_of_copies_of_terms(%a: tensor<6x3xf32>, %v: tensor<5xf32>) -> tensor<5x3xf32> {
+  %0 = stablehlo.broadcast_in_dim %v, dims = [0] : (tensor<5xf32>) -> tensor<5x6xf32>
+  %1 = stablehlo.dot_general %0, %a, contracting_dims = [1] x [0] : (tensor<5x6xf32>, tensor<6x3xf32>) -> tensor<5x3xf32>
+  return %1 : tensor<5x3xf32>
+}
+
+// Not in half precision, in which a sum is less precise than a product.
+// CHECK-LABEL: func.func @dot_of_copies_of_halves
+// CHECK: stablehlo.dot_general {{.*}} : (tensor<5x6xf16>, tensor<6x3xf16>) -> tensor<5x3xf16>
+func.func @dot_of_copies_of_halves(%a: tensor<6x3xf16>, %v: tensor<5xf16>) -> tensor<5x3xf16> {
+  %0 = stablehlo.broadcast_in_dim %v, dims = [0] : (tensor<5xf16>) -> tensor<5x6xf16>
+  %1 = stablehlo.dot_general %0, %a, contracting_dims = [1] x [0] : (tensor<5x6xf16>, tensor<6x3xf16>) -> tensor<5x3xf16>
+  return %1 : tensor<5x3xf16>
+}
+
+// The sum of a product along free axes of both factors is a product of sums.
+// CHECK-LABEL: func.func @sum_of_product
+// CHECK-SAME: (%[[A:.*]]: tensor<2x3x4xf32>, %[[B:.*]]: tensor<2x4x5xf32>)
+// CHECK: %[[S:.*]] = stablehlo.reduce(%[[A]] init: {{.*}}) applies stablehlo.add across dimensions = [1] : {{.*}} -> tensor<2x4xf32>
+// CHECK: %[[T:.*]] = stablehlo.reduce(%[[B]] init: {{.*}}) applies stablehlo.add across dimensions = [2] : {{.*}} -> tensor<2x4xf32>
+// CHECK: %[[R:.*]] = stablehlo.dot_general %[[S]], %[[T]], batching_dims = [0] x [0], contracting_dims = [1] x [1] : {{.*}} -> tensor<2xf32>
+// CHECK-NEXT: return %[[R]]
+func.func @sum_of_product(%a: tensor<2x3x4xf32>, %b: tensor<2x4x5xf32>) -> tensor<2xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.dot_general %a, %b, batching_dims = [0] x [0], contracting_dims = [2] x [1]
+    : (tensor<2x3x4xf32>, tensor<2x4x5xf32>) -> tensor<2x3x5xf32>
+  %1 = stablehlo.reduce(%0 init: %zero) applies stablehlo.add across dimensions = [1, 2] : (tensor<2x3x5xf32>, tensor<f32>) -> tensor<2xf32>
+  return %1 : tensor<2xf32>
+}
+
+// The sum of a sum of products is the sum of their sums. A product that is needed whole stays.
+// CHECK-LABEL: func.func @sum_of_product_and_product
+// CHECK-SAME: (%[[A:.*]]: tensor<6x4xf32>, %[[B:.*]]: tensor<4x5xf32>, %[[C:.*]]: tensor<4x5xf32>)
+// CHECK: %[[S:.*]] = stablehlo.reduce(%[[A]] init: {{.*}}) applies stablehlo.add across dimensions = [0] : {{.*}} -> tensor<4xf32>
+// CHECK-COUNT-2: stablehlo.dot_general {{.*}} -> tensor<5xf32>
+// CHECK-NOT: stablehlo.dot_general {{.*}} -> tensor<6x5xf32>
+// CHECK: return
+func.func @sum_of_product_and_product(%a: tensor<6x4xf32>, %b: tensor<4x5xf32>, %c: tensor<4x5xf32>) -> tensor<5xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<6x4xf32>, tensor<4x5xf32>) -> tensor<6x5xf32>
+  %1 = stablehlo.dot_general %a, %c, contracting_dims = [1] x [0] : (tensor<6x4xf32>, tensor<4x5xf32>) -> tensor<6x5xf32>
+  %2 = stablehlo.add %0, %1 : tensor<6x5xf32>
+  %3 = stablehlo.reduce(%2 init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<6x5xf32>, tensor<f32>) -> tensor<5xf32>
+  return %3 : tensor<5xf32>
+}
+
+// CHECK-LABEL: func.func @sum_of_needed_product
+// CHECK: %[[R:.*]] = stablehlo.dot_general {{.*}} -> tensor<6x5xf32>
+// CHECK: stablehlo.reduce(%[[R]]
+func.func @sum_of_needed_product(%a: tensor<6x4xf32>, %b: tensor<4x5xf32>) -> (tensor<6x5xf32>, tensor<5xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<6x4xf32>, tensor<4x5xf32>) -> tensor<6x5xf32>
+  %1 = stablehlo.reduce(%0 init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<6x5xf32>, tensor<f32>) -> tensor<5xf32>
+  return %0, %1 : tensor<6x5xf32>, tensor<5xf32>
+}

@@ -274,3 +274,15 @@ func.func @slice_of_constant(%i: tensor<i32>) -> tensor<2xf32> {
   %0 = stablehlo.dynamic_slice %twos, %i, sizes = [2] : (tensor<9xf32>, tensor<i32>) -> tensor<2xf32>
   return %0 : tensor<2xf32>
 }
+
+// What is left of a transpose after a reduction is smaller.
+// CHECK-LABEL: func.func @reduce_of_transpose
+// CHECK-SAME: (%[[X:.*]]: tensor<4x3x2xf32>)
+// CHECK: %[[S:.*]] = stablehlo.reduce(%[[X]] init: {{.*}}) applies stablehlo.maximum across dimensions = [1] : {{.*}} -> tensor<4x2xf32>
+// CHECK-NEXT: stablehlo.transpose %[[S]], dims = [1, 0] : (tensor<4x2xf32>) -> tensor<2x4xf32>
+func.func @reduce_of_transpose(%x: tensor<4x3x2xf32>) -> tensor<2x4xf32> {
+  %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
+  %0 = stablehlo.transpose %x, dims = [2, 1, 0] : (tensor<4x3x2xf32>) -> tensor<2x3x4xf32>
+  %1 = stablehlo.reduce(%0 init: %low) applies stablehlo.maximum across dimensions = [1] : (tensor<2x3x4xf32>, tensor<f32>) -> tensor<2x4xf32>
+  return %1 : tensor<2x4xf32>
+}
