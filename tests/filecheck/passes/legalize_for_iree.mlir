@@ -92,7 +92,7 @@ func.func @rows(%u: tensor<3xf32>, %a: tensor<2x3xf32>) -> tensor<2xf32> {
 
 // A long sum is taken in two levels on a CPU, which else adds one term after the other.
 // CHECK-LABEL: func.func @long_sum
-// CPU: stablehlo.reshape {{.*}} -> tensor<625x1600xf32>
+// CPU: stablehlo.reshape {{.*}} -> tensor<1250x800xf32>
 // CPU: stablehlo.reduce{{.*}} dimensions = [1]
 // CPU: stablehlo.reduce{{.*}} dimensions = [0]
 // VULKAN-NOT: stablehlo.reshape
