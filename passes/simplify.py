@@ -18,10 +18,10 @@ from nabla_mlir.ops.tensor import wrap
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import erase_dead_in, is_pure, is_unused
 from nabla_mlir.passes.loops import simplify_loop
-from nabla_mlir.passes.patterns import arithmetic, contraction, pieces, shape
+from nabla_mlir.passes.patterns import arithmetic, contraction, masks, pieces, shape
 from nabla_mlir.passes.patterns.pattern import PATTERNS
 
-FAMILIES = (arithmetic, contraction, pieces, shape)
+FAMILIES = (arithmetic, contraction, masks, pieces, shape)
 MAX_SWEEPS = 16
 COMMUTATIVE = {f"stablehlo.{word}" for word in ("add", "multiply", "maximum", "minimum", "and", "or", "xor")}
 

@@ -262,3 +262,17 @@ func.func @points(%x: tensor<100x3xf32>) -> tensor<100x100xf32> {
   %4 = stablehlo.reduce(%3 init: %z) applies stablehlo.add across dimensions = [2] : (tensor<100x100x3xf32>, tensor<f32>) -> tensor<100x100xf32>
   return %4 : tensor<100x100xf32>
 }
+
+// A transpose is not fused with what it is of, and what reads it.
+// CHECK-LABEL: func.func @held_transpose
+// CHECK: %[[E:.*]] = stablehlo.exponential
+// CHECK: %[[H:.*]] = stablehlo.optimization_barrier %[[E]]
+// CHECK: %[[T:.*]] = stablehlo.transpose %[[H]]
+// CHECK: %[[HT:.*]] = stablehlo.optimization_barrier %[[T]]
+// CHECK: stablehlo.add %[[E]], %[[HT]]
+func.func @held_transpose(%x: tensor<100x100xf32>) -> tensor<100x100xf32> {
+  %0 = stablehlo.exponential %x : tensor<100x100xf32>
+  %1 = stablehlo.transpose %0, dims = [1, 0] : (tensor<100x100xf32>) -> tensor<100x100xf32>
+  %2 = stablehlo.add %0, %1 : tensor<100x100xf32>
+  return %2 : tensor<100x100xf32>
+}
