@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import workloads_networks as net
 from workload import Function, Workload, dense, integers, normal
-from workloads import rosenbrock
+from workloads import mixture, rosenbrock
+from workloads_dynamics import DYNAMICS
 from workloads_science import gaussian_process
 
 
@@ -168,7 +169,41 @@ def transport(fw: Any) -> Function:
     return loss
 
 
+def pairs(fw: Any) -> Function:
+    """The Rosenbrock function of pairs, whose elements stand side by side."""
+    return lambda x: fw.np.sum(100 * (x[1::2] - x[0::2] ** 2) ** 2 + (1 - x[0::2]) ** 2)
+
+
+def option(fw: Any) -> Function:
+    """The price of an option, with the logistic approximation of the normal distribution."""
+
+    def price(market: Any, strike: Any) -> Any:
+        spot, volatility, rate, time = market[0], market[1], market[2], market[3]
+        spread = volatility * fw.np.sqrt(time)
+        high = (fw.np.log(spot / strike) + (rate + 0.5 * volatility * volatility) * time) / spread
+        chance = lambda z: 1 / (1 + fw.np.exp(-1.702 * z))  # noqa: E731
+        return spot * chance(high) - strike * fw.np.exp(-rate * time) * chance(high - spread)
+
+    return price
+
+
+def _clusters(points: int, axes: int, components: int) -> Callable[[], tuple[Any, ...]]:
+    def inputs() -> tuple[Any, ...]:
+        roots = normal(components, axes, axes, scale=0.3) + np.eye(axes, dtype=np.float32)
+        params = {"means": normal(components, axes), "roots": roots, "weights": normal(components),
+                  "diagonal": np.exp(normal(components, axes, scale=0.1))}  # fmt: skip
+        return params, normal(points, axes, seed=1)
+
+    return inputs
+
+
 SWEEP = (
+    *DYNAMICS,
+    Workload("mixture-20", "Gaussian mixture 500x20, 50", mixture, _clusters(500, 20, 50)),
+    Workload("mixture-2", "Gaussian mixture 2000x2, 5", mixture, _clusters(2000, 2, 5)),
+    Workload("pairs", "Rosenbrock of pairs, n=10⁵", pairs, lambda: (normal(100000, scale=0.5),)),
+    Workload("options", "Hessians of 5000 options", option, mapped=True, inputs=lambda: (
+        np.abs(normal(5000, 4, scale=0.1)) + np.array([1, 0.2, 0.02, 1], np.float32), np.float32(1))),
     Workload("softmax", "softmax regression 2000x50, 10", softmax_regression,
              lambda: (dense(50, 10), normal(2000, 50), integers(10, 2000))),
     Workload("poisson", "Poisson regression 5000x100", _likelihood(lambda fw, s, y: fw.np.exp(s) - y * s), _rows(5000, 100, True)),

@@ -11,7 +11,7 @@ from nabla_mlir.dialects.builder import Val, held, transpose
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.passes.scheduling.tiles import Tiles
 
-# Transposes by what they are of, the block that they stand in, and the order of the axes.
+# Transposes by what they are of, the block that they stand in, and the order of the axes (after their sizes, if others).
 Turned = dict[tuple[ir.Value, ir.Block, tuple[int, ...]], Val]
 
 

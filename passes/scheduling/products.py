@@ -17,7 +17,14 @@ from nabla_mlir.passes.kernels.scalars import ELEMENTWISE
 from nabla_mlir.passes.legalize.fusion import places_of_broadcasts
 from nabla_mlir.passes.scheduling.batches import BatchedProduct
 from nabla_mlir.passes.scheduling.nests import Turned, in_memory, loop_nest, replace_product, turned_in_memory
-from nabla_mlir.passes.scheduling.tiles import SMALL, Tiles, columns_times_vector, matrix_product, rows_times_vector
+from nabla_mlir.passes.scheduling.tiles import (
+    SMALL,
+    Tiles,
+    columns_times_vector,
+    matrix_product,
+    rows_times_vector,
+    strips_product,
+)
 
 # As many vectors at once as accumulators fit registers.
 _VECTORS = 4
@@ -119,16 +126,35 @@ class MatrixMatrix:
             if tiled:
                 MatrixMatrix(made_by(swapped.value), (1, 0)).build(vector_bytes, turned)
             return
+        strips = strips_product(rows, columns, length, vector_bytes // dtype.itemsize)
         with ir.InsertionPoint(self.op), self.op.location:
             apart = bool(places_of_broadcasts(self.op.results[0]))
-            if rc == 1:
-                key = rhs.value, self.op.operation.block, (1, 0)
-                turned[key] = turned.get(key) or turned_in_memory(rhs, (1, 0))
-                rhs = turned[key]
-            lhs, rhs = in_memory(lhs.value), in_memory(rhs.value)
-            (result,) = loop_nest(lhs, [rhs], [full(0, (rows, columns), dtype)], "ki" if lc == 0 else "ik", "kj", "ij", tiles)
+            first, lhs = "ki" if lc == 0 else "ik", in_memory(lhs.value)
+            if strips is not None:
+                width = strips.parallel[2]
+                rhs = self._strips(rhs, width, turned)
+                start = full(0, (rows, columns // width, width), dtype)
+                (result,) = loop_nest(lhs, [rhs], [start], first, "bkj", "ibj", strips)
+                result = reshape(held(result), (rows, columns))
+            else:
+                rhs = in_memory((self._turned(rhs, rhs.shape, (1, 0), turned) if rc == 1 else rhs).value)
+                (result,) = loop_nest(lhs, [rhs], [full(0, (rows, columns), dtype)], first, "kj", "ij", tiles)
             result = held(result) if apart else result
         replace_product(self.op, result)
+
+    def _strips(self, rhs: Val, width: int, turned: Turned) -> Val:
+        """The right factor as strips of columns, each in one piece: strip, row, column."""
+        rows, columns = (rhs.shape[a] for a in (self.axes[1], 1 - self.axes[1]))
+        if self.axes[1] == 1:
+            return self._turned(rhs, (columns // width, width, rows), (0, 2, 1), turned)
+        return self._turned(rhs, (rows, columns // width, width), (1, 0, 2), turned)
+
+    def _turned(self, x: Val, shape: tuple[int, ...], order: tuple[int, ...], turned: Turned) -> Val:
+        """The transpose of `x` in that shape."""
+        key = x.value, self.op.operation.block, (*shape, *order)
+        if key not in turned:
+            turned[key] = turned_in_memory(reshape(x, shape), order)
+        return turned[key]
 
 
 def _product(op: ir.Operation) -> MatrixVector | MatrixMatrix | BatchedProduct | None:

@@ -63,7 +63,18 @@ def test_a_tall_right_factor_is_not_turned(rows, tiled):
 
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 def test_products(vector_bytes):
-    cases = {f"f{i}_{dtype}": (case, dtype) for i, case in enumerate(PRODUCTS) for dtype in ("f32", "f64")}
+    check_products(PRODUCTS, vector_bytes)
+
+
+def test_large_factors_are_copied_in_strips():
+    text = check_products([(layout, 128, 1056, 512) for layout in list(LAYOUTS)[4:]], 64)
+    assert "tensor<33x512x32xf32>" in text
+    assert "tensor<66x512x16xf64>" in text
+
+
+def check_products(products, vector_bytes):
+    """Compares scheduled products with NumPy's, and returns the module."""
+    cases = {f"f{i}_{dtype}": (case, dtype) for i, case in enumerate(products) for dtype in ("f32", "f64")}
     module = parse_module("".join(product(name, *case, dtype) for name, (case, dtype) in cases.items()))
     SchedulePass(vector_bytes=vector_bytes).run(module.operation)
     assert str(module).count("linalg.generic") > len(cases) / 3
@@ -75,6 +86,7 @@ def test_products(vector_bytes):
         wanted = np.tensordot(a.astype(float), b.astype(float), ((lc,), (rc,)))
         bound = k * np.finfo(a.dtype).eps * np.tensordot(abs(a), abs(b), ((lc,), (rc,)))
         assert np.all(abs(np.asarray(found) - wanted) <= bound), (name, layout, m, n, k)
+    return str(module)
 
 
 # Batches: the axes of each factor (b and c are batches, i and j free, k is contracted), and the sizes of b, i, j and k.
