@@ -123,20 +123,24 @@ def sum_of_products(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _axes_of_vector(value: ir.Value) -> set[int]:
-    """The axes along which a value is not copied; none if it is no broadcast, with axes of size 1 put in or left out."""
-    maker = made_by(value)
-    while maker is not None and [v.type for v in maker.operands] == [value.type]:  # elementwise, of one tensor
-        maker = made_by(maker.operands[0])
-    places = {d: d for d in range(len(value.type.shape))}
-    if maker is not None and maker.name == "stablehlo.reshape":
-        before, after = ([d for d, n in enumerate(v.type.shape) if n != 1] for v in (maker.operands[0], value))
-        if [maker.operands[0].type.shape[d] for d in before] != [value.type.shape[d] for d in after]:
+    """The axes along which a value is not copied; none if it is no broadcast, which may be reordered or reshaped."""
+    axis = {d: d for d in range(len(value.type.shape))}  # of the value, by that of what it is made of
+    while (maker := made_by(value)) is not None and maker.operands:
+        source = maker.operands[0]
+        if maker.name == "stablehlo.broadcast_in_dim":
+            return {axis[d] for d in maker.attributes["broadcast_dimensions"] if d in axis}
+        if maker.name == "stablehlo.transpose":
+            permutation = list(maker.attributes["permutation"])
+            axis = {permutation[d]: at for d, at in axis.items()}
+        elif maker.name == "stablehlo.reshape":
+            before, after = ([d for d, n in enumerate(v.type.shape) if n != 1] for v in (source, value))
+            if [source.type.shape[d] for d in before] != [value.type.shape[d] for d in after]:
+                return set()
+            axis = {d: axis[e] for d, e in zip(before, after, strict=True) if e in axis}
+        elif [v.type for v in maker.operands] != [value.type]:  # but elementwise, of one tensor
             return set()
-        places = dict(zip(before, after, strict=True))
-        maker = made_by(maker.operands[0])
-    if maker is None or maker.name != "stablehlo.broadcast_in_dim":
-        return set()
-    return {places[d] for d in maker.attributes["broadcast_dimensions"] if d in places}
+        value = source
+    return set()
 
 
 @pattern("stablehlo.reduce_window")

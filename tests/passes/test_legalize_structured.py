@@ -245,6 +245,14 @@ FAULTS = {
       %3 = stablehlo.reduce(%2 init: %z) applies stablehlo.add across dimensions = [0, 1]
            : (tensor<3x5x1x4xf32>, tensor<f32>) -> tensor<1x4xf32>
       return %3 : tensor<1x4xf32> }""",
+    "sum_of_products_turned": """func.func @f(%a: tensor<6x20xf32>, %b: tensor<20x8x6xf32>) -> tensor<f32> {
+      %z = stablehlo.constant dense<0.0> : tensor<f32>
+      %0 = stablehlo.broadcast_in_dim %a, dims = [0, 2] : (tensor<6x20xf32>) -> tensor<6x8x20xf32>
+      %1 = stablehlo.transpose %0, dims = [2, 1, 0] : (tensor<6x8x20xf32>) -> tensor<20x8x6xf32>
+      %2 = stablehlo.multiply %1, %b : tensor<20x8x6xf32>
+      %3 = stablehlo.reduce(%2 init: %z) applies stablehlo.add across dimensions = [0, 1, 2]
+           : (tensor<20x8x6xf32>, tensor<f32>) -> tensor<f32>
+      return %3 : tensor<f32> }""",
     "counter_to_unsigned": """func.func @f(%n: tensor<i32>, %v: tensor<4xui64>) -> tensor<4xui64> {
       %c0 = stablehlo.constant dense<-1> : tensor<i32>
       %r:2 = stablehlo.while(%i = %c0, %x = %v) : tensor<i32>, tensor<4xui64>
@@ -276,6 +284,12 @@ def test_a_sum_of_products_with_a_vector_and_unit_axes() -> None:
     a, b = rng.normal(size=3).astype(np.float32), rng.normal(size=(3, 5, 1, 4)).astype(np.float32)
     got = Program(legalized(FAULTS["sum_of_products_with_unit_axes"]))("f", a, b)
     np.testing.assert_allclose(got, np.einsum("i,ijkl->kl", a, b), rtol=1e-5)
+
+
+def test_a_sum_of_products_with_a_turned_matrix() -> None:
+    a, b = rng.normal(size=(6, 20)).astype(np.float32), rng.normal(size=(20, 8, 6)).astype(np.float32)
+    got = Program(legalized(FAULTS["sum_of_products_turned"]))("f", a, b)
+    np.testing.assert_allclose(got, np.einsum("ij,jki->", a, b), rtol=1e-4)
 
 
 def test_a_counter_becomes_unsigned() -> None:
