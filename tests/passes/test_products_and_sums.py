@@ -1,5 +1,6 @@
 """Random programs of products, copies, sums and transposes: the simplified IR of their derivatives, against JAX."""
 
+import itertools
 import random
 
 import jax
@@ -11,6 +12,7 @@ import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
 
 AXES = "abcde"
+STEPS = ["dot", "dot", "dot", "copy", "copy", "turn", "sum", "any", "join"]
 
 
 def program(seed):
@@ -19,12 +21,13 @@ def program(seed):
     sizes = {axis: rng.choice([0, 1, 2, 3, 4] if seed % 10 == 0 else [1, 2, 3, 4]) for axis in AXES}
     values = ["".join(rng.sample(AXES, rng.randint(0, 3))) for _ in range(3)]
     inputs, steps = list(values), []
-    for _ in range(rng.randint(4, 9)):
-        name, i, j = rng.choice(["dot", "dot", "copy", "turn", "sum", "sum", "any", "join"]), rng.randrange(len(values)), 0
+    for _ in range(rng.randint(5, 9)):
+        name, i, j = rng.choice(STEPS), rng.randrange(len(values)), 0
+        i = len(values) - 1 if rng.random() < 0.5 else i  # what was just made, and by now nothing else reads
         axes = values[i]
         if name == "dot":
             j = rng.randrange(len(values))
-            kept = [axis for axis in dict.fromkeys(axes + values[j]) if rng.random() < 0.65]
+            kept = [axis for axis in dict.fromkeys(axes + values[j]) if rng.random() < 0.75]
             result = "".join(rng.sample(kept, len(kept)))
         elif name == "copy":
             new = rng.choice([axis for axis in AXES if axis not in axes] or [""])
@@ -49,7 +52,7 @@ def loss(np_, sizes, steps, inputs):
         x, y = values[i], values[j]
         gone = tuple(k for k, axis in enumerate(axes) if axis not in result)
         if name == "dot":
-            values.append(0.5 * np_.einsum(f"{axes},{others}->{result}", x, y))
+            values.append(np_.einsum(f"{axes},{others}->{result}", x, y))
         elif name == "copy":
             places = tuple(slice(None) if axis in axes else None for axis in result)
             values.append(np_.broadcast_to(x[places] if result else x, [sizes[axis] for axis in result]))
@@ -61,7 +64,9 @@ def loss(np_, sizes, steps, inputs):
         elif name == "sum":
             values.append(np_.sum(x, axis=gone))
         else:
-            values.append(np_.where(np_.any(x > 0.1, axis=gone), 1.5, 0.5) * np_.sum(x, axis=gone))
+            total = np_.sum(x, axis=gone, keepdims=True)
+            there = np_.any(~(x > 0.1) | (total > 0), axis=gone)
+            values.append(np_.where(there, 1.5, 0.5) * np_.reshape(total, there.shape))
     return sum(np_.sum(v * v) for v in values[-3:])
 
 
@@ -89,3 +94,30 @@ def test_derivatives(first):
         wanted = jax.tree.leaves(jax.jit(theirs)(args))
     for ours, exact in zip(found, wanted, strict=True):
         np.testing.assert_allclose(ours, exact, rtol=1e-9, atol=1e-10 * np.max(np.abs(exact), initial=1))
+
+
+def test_sums_of_products():
+    """Along every set of axes of the product, of one product and of two, of which one is turned."""
+    rng, sizes = np.random.default_rng(0), dict(zip("abcde", (2, 3, 4, 5, 1), strict=True))
+    cases, wanted = [], []
+    for spec in ("ab,bc->ac", "ab,cb->ac", "bac,bcd->bad", "acb,dcb->bad", "abc,cd->abd", "abe,bce->ac"):
+        left, right = ([sizes[axis] for axis in axes] for axes in spec.split("->")[0].split(","))
+        x, y, z = rng.normal(size=left), rng.normal(size=right), rng.normal(size=right)
+        rank = len(spec.split("->")[1])
+        for axes in (axes for n in range(1, rank + 1) for axes in itertools.combinations(range(rank), n)):
+            cases.append((spec, axes, x, y, z))
+            wanted.append(np.sum(np.einsum(spec, x, y), axis=axes))
+            wanted.append(np.sum(np.einsum(spec, x, y) + np.einsum(spec, x, z), axis=axes))
+
+    def sums(inputs):
+        found = []
+        for (spec, axes, *_), (x, y, z) in zip(cases, inputs, strict=True):
+            factors, result = spec.split("->")
+            turned = jnp.transpose(jnp.einsum(f"{factors}->{result[::-1]}", x, z))
+            found += [jnp.sum(jnp.einsum(spec, x, y), axis=axes), jnp.sum(jnp.einsum(spec, x, y) + turned, axis=axes)]
+        return found
+
+    inputs = [case[2:] for case in cases]
+    text = nm.trace(sums, inputs, name="main").lower().mlir()
+    for found, exact in zip(run_module(text, jax.tree.leaves(inputs)), wanted, strict=True):
+        np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12)
