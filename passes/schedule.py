@@ -25,10 +25,11 @@ class SchedulePass(Pass):
 
     A product becomes a `linalg.generic` with `compilation_info` where IREE's own choice is slower
     (passes/scheduling/tiles.py); products of one matrix with several vectors become one operation that reads the matrix
-    once, and products of one matrix with each of several matrices are taken apart. Sums over columns become products
-    with ones, convolutions with wide windows, one axis or one channel become products, and slices of cheap values are
-    computed from slices of what those are made of. A small loop becomes one dispatch (passes/kernels/replace.py). The
-    numbers are the same up to the order of sums.
+    once, products of one matrix with each of several matrices are taken apart, and a large factor is copied in strips.
+    Values are computed in the order of axes in which products and sums read them (passes/scheduling/layouts.py). Sums
+    over columns become products with ones, convolutions with wide windows, one axis or one channel become products, and
+    slices of cheap values are computed from slices of what those are made of. A small loop becomes one dispatch
+    (passes/kernels/replace.py). The numbers are the same up to the order of sums.
     Example: tests/filecheck/passes/schedule.mlir
     """
 

@@ -21,7 +21,8 @@ SCHEMA = 1
 SCHEMA_FILE = Path(__file__).with_name("manifest.schema.json")
 IREE_RANGE = ("3.13", "3.14")  # of runtimes that run what this release compiles: from the first to before the second
 SAVE_AGAIN = "save the artifact again, or copy all of its files again."
-# What the thread pool costs, in µs: once in a call, and for each dispatch.
+# What the thread pool costs, in µs: once in a call, and for each dispatch. Measured on a virtual machine, on which it takes
+# 40 µs to wake a core; elsewhere it costs less.
 _POOL_CALL, _POOL_DISPATCH = 5.0, 50.0
 
 

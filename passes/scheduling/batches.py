@@ -42,16 +42,13 @@ class BatchedProduct:
     def build(self, vector_bytes: int, turned: Turned) -> None:
         """Replaces the product, if there are tiles for it; `turned` holds the transposes that there are by now."""
         lhs, rhs = map(Val, self.op.operands)
-        axes = [self._axes(place) for place in (0, 1)]
-        batch = math.prod(lhs.shape[a] for a in self.batches[0])
-        (_, (rows, length)), (_, (columns, _)) = (
-            (b, [x.shape[a] for a in own]) for x, (b, own) in zip((lhs, rhs), axes, strict=True)
-        )
+        (left, right), (lc, rc), (free, other) = self.batches, self.contracted, (self._free(0), self._free(1))
+        batch = math.prod(lhs.shape[a] for a in left)
+        rows, columns, length = lhs.shape[free], rhs.shape[other], lhs.shape[lc]
         dtype = shape_and_dtype(lhs.type)[1]
         tiles = batched_product(batch, rows, columns, length, vector_bytes // dtype.itemsize)
         if tiles is None:
             return
-        (left, (free, lc)), (right, (other, rc)) = axes
         with ir.InsertionPoint(self.op), self.op.location:
             lhs = reshape(self._factor(lhs, (*left, free, lc), turned), (batch, rows, length))
             rhs = reshape(self._factor(rhs, (*right, rc, other), turned), (batch, length, columns))
@@ -60,12 +57,10 @@ class BatchedProduct:
             result = reshape(result, shape_and_dtype(self.op.results[0].type)[0])
         replace_product(self.op, result)
 
-    def _axes(self, place: int) -> tuple[Axes, Axes]:
-        """The batch axes of a factor, and its other two, that of the sum last."""
-        rank, contracted = len(self.op.operands[place].type.shape), self.contracted[place]
-        batches = self.batches[place]
-        (free,) = (a for a in range(rank) if a not in (*batches, contracted))
-        return batches, (free, contracted)
+    def _free(self, place: int) -> int:
+        """The axis of a factor that is neither a batch nor summed over."""
+        rank = len(self.op.operands[place].type.shape)
+        return next(a for a in range(rank) if a not in (*self.batches[place], self.contracted[place]))
 
     def _factor(self, x: Val, order: Axes, turned: Turned) -> Val:
         """A factor in memory with its axes in that order; a free one is computed in it."""

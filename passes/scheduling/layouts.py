@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 Permutation = tuple[int, ...]
 # A smaller array is not worth the search.
 _SMALL = 1 << 12
-_NARROW = 6
+_NARROW = 6  # elements: with eight, vectors of a last axis are as fast
 _ELEMENTWISE_TOO = {f"stablehlo.{name}" for name in ("select", "convert", "abs", "clamp")}
 
 
