@@ -14,6 +14,7 @@ from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, concat, cut, reshape
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
+from nabla_mlir.ops.cost import size_of
 from nabla_mlir.passes.kernels.graph import NotSupported
 
 MAX_BINDINGS = 30
@@ -41,11 +42,11 @@ def bind_reads(values: Sequence[ir.Value], room: int) -> tuple[list[ir.Value], l
     arrays = list(dict.fromkeys(array for array, _ in parts))
     moved: dict[ir.Value, tuple[ir.Value, int]] = {}
     for dtype in dict.fromkeys(map(_dtype, arrays)):
-        alike = sorted((a for a in arrays if _dtype(a) == dtype), key=_size)
+        alike = sorted((a for a in arrays if _dtype(a) == dtype), key=size_of)
         joined = alike[: len(arrays) - room + 1]
         if len(arrays) > room and len(joined) > 1:
-            whole = concat([reshape(Val(a), (_size(a),)) for a in joined], 0).value
-            starts = accumulate(map(_size, joined), initial=0)
+            whole = concat([reshape(Val(a), (size_of(a),)) for a in joined], 0).value
+            starts = accumulate(map(size_of, joined), initial=0)
             moved.update((a, (whole, start)) for a, start in zip(joined, starts, strict=False))
             arrays = [*(a for a in arrays if a not in moved), whole]
     if len(arrays) > room:
@@ -80,10 +81,6 @@ def _whole(value: ir.Value) -> tuple[ir.Value, int]:
         return value, 0
     start, stride = (hlo.I64Array.decode(part.attributes[name]) for name in ("start_indices", "strides"))
     return (part.operands[0], start[0]) if stride == (1,) else (value, 0)
-
-
-def _size(value: ir.Value) -> int:
-    return math.prod(shape_and_dtype(value.type)[0])
 
 
 def _dtype(value: ir.Value) -> np.dtype:

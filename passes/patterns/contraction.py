@@ -13,7 +13,7 @@ from nabla_mlir.ops.contraction import Dims, dims, dot_general, free
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.shape import broadcast_in_dim, reshape, transpose
 from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of
-from nabla_mlir.passes.patterns.pattern import defining, has_one_use, pattern
+from nabla_mlir.passes.patterns.pattern import defining, has_one_use, pattern, uncopied
 
 _FIELDS = ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions",
            "rhs_contracting_dimensions")  # fmt: skip
@@ -145,7 +145,7 @@ def dot_of_copies(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, **param
     for side, (factor, other) in enumerate((factors, factors[::-1])):
         copied = _copied_axes(factor.x)
         if unused := [d for d in factor.free if d in copied]:
-            once = _product(side, factor.without(unused, _copied_less(factor.x, unused)), other, params)
+            once = _product(side, factor.without(unused, uncopied(factor.x, unused)), other, params)
             first = _first_free_place(factors, side)
             gone = [first + factor.free.index(d) for d in unused]
             shape = _shape_of_product(factors)
@@ -154,7 +154,7 @@ def dot_of_copies(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, **param
         summed = {a: b for a, b in zip(factor.contract, other.contract, strict=True) if a in copied}
         if summed and _is_summable(other.x, params):
             rest = other.without(summed.values(), _sum(other.x, tuple(summed.values())))
-            return _product(side, factor.without(summed, _copied_less(factor.x, summed)), rest, params)
+            return _product(side, factor.without(summed, uncopied(factor.x, summed)), rest, params)
     return None
 
 
@@ -238,13 +238,3 @@ def _copied_axes(x: Tensor) -> set[int]:
     if any(x.shape[d] != n for d, n in zip(places, source.shape, strict=True)):
         return set()
     return {d for d, n in enumerate(x.shape) if d not in places and n > 1}
-
-
-def _copied_less(x: Tensor, axes: Collection[int]) -> Tensor:
-    """A broadcast without some of the axes along which it copies."""
-    inner = defining(x, "stablehlo.broadcast_in_dim")
-    assert inner is not None
-    (source,), params = inner
-    kept = [d for d in range(x.ndim) if d not in axes]
-    places = tuple(kept.index(d) for d in params["broadcast_dimensions"])
-    return broadcast_in_dim(source, shape=tuple(x.shape[d] for d in kept), broadcast_dimensions=places)

@@ -8,7 +8,7 @@ from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of
-from nabla_mlir.passes.patterns.pattern import defining, has_one_use, pattern
+from nabla_mlir.passes.patterns.pattern import defining, has_one_use, pattern, uncopied
 
 Shape = tuple[int, ...]
 # For which signs of a - b each comparison is true.
@@ -106,6 +106,4 @@ def _without_copies(x: Tensor, dimensions: Shape) -> Tensor | None:
     inner = defining(x, "stablehlo.broadcast_in_dim")
     if inner is None or set(dimensions) & set(inner[1]["broadcast_dimensions"]) or any(x.shape[d] == 0 for d in dimensions):
         return None
-    left = [d for d in range(x.ndim) if d not in dimensions]
-    places = tuple(left.index(d) for d in inner[1]["broadcast_dimensions"])
-    return sh.broadcast_in_dim(inner[0][0], shape=tuple(x.shape[d] for d in left), broadcast_dimensions=places)
+    return uncopied(x, dimensions)

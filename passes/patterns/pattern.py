@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.ops.registry import REGISTRY, Params
+from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.ops.tensor import Tensor, wrap
 
 # (operands, params) -> what replaces the only result, or None. Emits at the operation it replaces.
@@ -43,6 +44,16 @@ def has_one_use(x: Tensor) -> bool:
     """True if exactly one operand reads `x`."""
     uses = iter(x.value.uses)
     return next(uses, None) is not None and next(uses, None) is None
+
+
+def uncopied(x: Tensor, axes: Collection[int]) -> Tensor:
+    """A broadcast without some of the axes along which it copies its operand."""
+    inner = defining(x, broadcast_in_dim.name)
+    assert inner is not None
+    (source,), params = inner
+    kept = [d for d in range(x.ndim) if d not in axes]
+    places = tuple(kept.index(d) for d in params["broadcast_dimensions"])
+    return broadcast_in_dim(source, shape=tuple(x.shape[d] for d in kept), broadcast_dimensions=places)
 
 
 def is_identity(permutation: Sequence[int]) -> bool:

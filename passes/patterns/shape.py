@@ -13,7 +13,7 @@ from nabla_mlir.ops.elementwise import add
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.registry import OpDef
 from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of, wrap
-from nabla_mlir.passes.patterns.pattern import Pattern, defining, has_one_use, is_identity, pattern
+from nabla_mlir.passes.patterns.pattern import Pattern, defining, has_one_use, is_identity, pattern, uncopied
 
 Shape = tuple[int, ...]
 
@@ -324,9 +324,7 @@ def _sum_of_copies(x: Tensor, source: Tensor, placed: Shape, dimensions: Shape) 
     if not summed or any(source.shape[i] != x.shape[d] for i, d in enumerate(placed)):
         return None
     rest = [d for d in range(x.ndim) if d not in summed]
-    smaller = sh.broadcast_in_dim(
-        source, shape=tuple(x.shape[d] for d in rest), broadcast_dimensions=tuple(rest.index(d) for d in placed)
-    )  # fmt: skip
+    smaller = uncopied(x, summed)
     left = tuple(rest.index(d) for d in dimensions if d not in summed)
     total = smaller if not left else reduce(smaller, full((), 0, x.dtype), dimensions=left, body="add")
     return total * float(sh.element_count(tuple(x.shape[d] for d in summed)))

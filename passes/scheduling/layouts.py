@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from iree.compiler import ir
@@ -11,11 +10,13 @@ from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, binary, broadcast, full, held, reduce
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
+from nabla_mlir.ops.cost import size_of
 from nabla_mlir.ops.reduction import COMBINERS
 from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.shape import inverse
 from nabla_mlir.ops.tensor import splat_of, wrap
 from nabla_mlir.passes.dce import erase_dead_in
+from nabla_mlir.passes.legalize.regions import single_operation
 from nabla_mlir.passes.scheduling.nests import turned_in_memory
 
 Shape = tuple[int, ...]
@@ -38,7 +39,7 @@ def order_axes(block: ir.Block) -> None:
     """
     transposes, shapes = [], []
     for op in (o.operation for o in block.operations):
-        if op.name == "stablehlo.transpose" and _size(op.results[0]) >= _SMALL:
+        if op.name == "stablehlo.transpose" and size_of(op.results[0]) >= _SMALL:
             transposes.append(_permutation(op))
         elif op.name == "stablehlo.reduce" and _is_narrow(op.operands[0]):
             shapes.append(tuple(op.operands[0].type.shape))
@@ -47,7 +48,7 @@ def order_axes(block: ir.Block) -> None:
     for shape in dict.fromkeys(shapes):
         _Layout(block, (*range(1, len(shape)), 0)).move_free(shape)
     for op in [op.operation for op in block.operations]:
-        if op.name == "stablehlo.transpose" and _size(op.results[0]) >= _SMALL:
+        if op.name == "stablehlo.transpose" and size_of(op.results[0]) >= _SMALL:
             _hold(op)
 
 
@@ -125,7 +126,7 @@ class _Layout:
         exits = self._exits()
         gone = [v for v in self._members if _is_transpose(v) and v not in exits]
         made = [v for v in exits if not _is_transpose(v)]
-        if sum(map(_size, made)) < sum(map(_size, gone)):
+        if sum(map(size_of, made)) < sum(map(size_of, gone)):
             self._rewrite(made)
 
     def move_free(self, shape: Shape) -> None:
@@ -231,10 +232,8 @@ def _reduced(op: ir.Operation, source: ir.Value, permutation: Permutation) -> Va
 
 def _combiner(op: ir.Operation) -> str:
     """The operation that a reduction of one array combines with; "" if it is another function."""
-    body = op.regions[0].blocks[0]
-    name = body.operations[0].operation.name
-    plain = len(op.operands) == 2 and len(body.operations) == 2 and name in COMBINERS.values()
-    return name if plain and list(body.operations[0].operands) == list(body.arguments) else ""
+    name = single_operation(op.regions[0]) if len(op.operands) == 2 else None
+    return name if name is not None and name in COMBINERS.values() else ""
 
 
 def _rebuilt(op: ir.Operation, operands: Sequence[ir.Value], shape: Shape) -> ir.Value:
@@ -247,7 +246,7 @@ def _rebuilt(op: ir.Operation, operands: Sequence[ir.Value], shape: Shape) -> ir
 def _is_narrow(value: ir.Value) -> bool:
     """Whether the last axis of a large array of points is short."""
     shape = value.type.shape
-    return len(shape) > 2 and shape[-1] <= _NARROW < shape[-2] and _size(value) >= _SMALL
+    return len(shape) > 2 and shape[-1] <= _NARROW < shape[-2] and size_of(value) >= _SMALL
 
 
 def _is_elementwise(op: ir.Operation) -> bool:
@@ -270,7 +269,3 @@ def _users(value: ir.Value) -> list[ir.Operation]:
 
 def _rank(value: ir.Value) -> int:
     return len(value.type.shape)
-
-
-def _size(value: ir.Value) -> int:
-    return math.prod(shape_and_dtype(value.type)[0])

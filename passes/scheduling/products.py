@@ -135,11 +135,11 @@ class MatrixMatrix:
                 rhs = self._strips(rhs, width, turned)
                 start = full(0, (rows, columns // width, width), dtype)
                 (result,) = loop_nest(lhs, [rhs], [start], first, "bkj", "ibj", strips)
-                result = reshape(held(result), (rows, columns))
             else:
                 rhs = in_memory((self._turned(rhs, rhs.shape, (1, 0), turned) if rc == 1 else rhs).value)
                 (result,) = loop_nest(lhs, [rhs], [full(0, (rows, columns), dtype)], first, "kj", "ij", tiles)
-            result = held(result) if apart else result
+            result = held(result) if apart or strips is not None else result
+            result = reshape(result, (rows, columns))
         replace_product(self.op, result)
 
     def _strips(self, rhs: Val, width: int, turned: Turned) -> Val:
