@@ -1,4 +1,4 @@
-"""Buffers that loops update in place: each is written only where nothing else needs it any more."""
+"""Buffers that are updated in place: each is written only where nothing else needs it any more."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import PassError
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.legalize.aliasing import computed, is_constant, updated
+from nabla_mlir.passes.legalize.buffers import keep_arguments, separate_updates
 from nabla_mlir.passes.legalize.pattern import TARGETS, Target
 
 TOPOLOGY = (
@@ -27,7 +28,7 @@ Edge = tuple[ir.Operation, int]  # an operand that is written to, or handed over
 @register
 @dataclass(frozen=True)
 class UpdateInPlacePass(Pass):
-    """Let loops update their carries in place, and copy what they do not own; the last pass before IREE.
+    """Let loops update their carries in place, and copy what is not theirs or the function's; the last pass before IREE.
 
     IREE 3.13 loses sight of the device that the arguments of a loop's body are on, and copies each of them in every
     iteration to the device where it is already: a row that is written costs as much as the whole array. Told that the
@@ -36,8 +37,9 @@ class UpdateInPlacePass(Pass):
     outside of a loop that is updated in it was written to with them as well: a wrong number, silently.)
 
     A loop owns what it starts with if that is computed for it alone, and an iteration what it returns if that is
-    returned once. An operation owns what is computed in its own block, and IREE sees to the other uses there. Two
-    carries never start as one value: of a buffer that is handed over twice IREE may keep none (nabla_mlir/compiling/references.py).
+    returned once. An operation owns what is computed in its own block, and IREE sees to the other uses there: an
+    argument of the function, which is the caller's, gets one more (passes/legalize/buffers.py). Two carries never start
+    as one value: of a buffer that is handed over twice IREE may keep none (nabla_mlir/compiling/references.py).
     Example: tests/filecheck/passes/update_in_place.mlir
     """
 
@@ -67,6 +69,8 @@ class UpdateInPlacePass(Pass):
             copies += 1
             with ir.InsertionPoint(op), op.location:
                 op.operands[i] = computed(op.operands[i], -copies)
+        separate_updates(module)
+        keep_arguments(module, [op.operands[i] for op in nested(module) for i in updated(op)])
         if loops and self.target == "cpu":
             module.attributes["stream.topology"] = ir.Attribute.parse(TOPOLOGY, module.context)
 

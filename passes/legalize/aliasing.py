@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.dialects.builder import Val, held
+from nabla_mlir.dialects.builder import Val, complex_, held, imag, real
 from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.dialects.stablehlo import I64Array, constant_attribute, constant_splat, emit, splat
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
@@ -55,10 +55,19 @@ def computed(value: ir.Value, number: int) -> ir.Value:
     splatted = constant_splat(maker) if maker is not None and maker.name == "stablehlo.constant" else None
     if splatted is not None:
         return _hidden_splat(splatted, shape, dtype, number)
-    if dtype.kind == "b":
-        return emit("stablehlo.or", [value, _hidden_splat(False, shape, dtype, number)]).results[0]
-    neutral = 0 if dtype.kind in "iu" else -0.0 if dtype.kind != "c" else complex(-0.0, -0.0)
-    return emit("stablehlo.add", [value, _hidden_splat(neutral, shape, dtype, number)]).results[0]
+    if dtype.kind == "c":
+        return complex_(*(Val(computed(part(Val(value)).value, number)) for part in (real, imag))).value
+    # As bits: arithmetic changes NaNs, and numbers that are subnormal.
+    bits = np.dtype(f"i{dtype.itemsize}")
+    plain = value if dtype.kind in "biu" else _as(value, bits)
+    hidden = _hidden_splat(0, shape, dtype if dtype.kind in "biu" else bits, number)
+    same = emit("stablehlo.or", [plain, hidden]).results[0]
+    return same if dtype.kind in "biu" else _as(same, dtype)
+
+
+def _as(value: ir.Value, dtype: np.dtype) -> ir.Value:
+    type = tensor_type(shape_and_dtype(value.type)[0], dtype)
+    return emit("stablehlo.bitcast_convert", [value], results=[type]).results[0]
 
 
 def is_constant(value: ir.Value) -> bool:
