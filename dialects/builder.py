@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from iree.compiler import ir
+from iree.compiler.dialects import arith, tensor
 
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.types import tensor_type
@@ -273,6 +274,21 @@ def reduce_any(x: Val, dims: Sequence[int]) -> Val:
     return reduce_with("stablehlo.or", x, False, dims)
 
 
+def stored(x: Val) -> Val:
+    """The value in memory: what it is made of has dispatches of its own, and so has what reads it.
+
+    Once there are dispatches, nothing is left of it. It has no effect: equal ones are merged, and unused ones removed.
+    """
+    if x.dtype.kind == "u":  # IREE converts no other operations on unsigned numbers than StableHLO's
+        return bitcast(stored(bitcast(x, np.dtype(f"i{x.dtype.itemsize}"))), x.dtype)
+    sizes = [tensor.DimOp(x.value, arith.ConstantOp(ir.IndexType.get(), d).result).result for d, n in enumerate(x.shape) if n < 0]
+    return Val(hlo.emit(hlo.COMPUTE_BARRIER, [x.value, *sizes], results=[x.type]).results[0])
+
+
 def held(x: Val) -> Val:
-    """The value behind a barrier: in memory, and what it is made of is not fused with what reads it."""
-    return Val(hlo.emit("stablehlo.optimization_barrier", [x.value], results=[x.type]).results[0])
+    """The value behind a barrier that nothing is moved across, nor merged with, to the end of compilation.
+
+    IREE cuts the program there: the host waits for the value, and what is computed next has memory of its own. Where
+    values shall only not be fused, `stored` is the one to take.
+    """
+    return Val(hlo.emit(hlo.OPTIMIZATION_BARRIER, [x.value], results=[x.type]).results[0])

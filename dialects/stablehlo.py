@@ -18,6 +18,10 @@ from iree.compiler import ir
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 
+OPTIMIZATION_BARRIER = "stablehlo.optimization_barrier"
+COMPUTE_BARRIER = "iree_tensor_ext.compute_barrier.start"
+BARRIERS = (OPTIMIZATION_BARRIER, COMPUTE_BARRIER)  # operations that return what they are given
+
 
 def emit(
     name: str,

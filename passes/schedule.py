@@ -29,7 +29,8 @@ class SchedulePass(Pass):
     Values are computed in the order of axes in which products and sums read them (passes/scheduling/layouts.py). Sums
     over columns become products with ones, convolutions with wide windows, one axis or one channel become products, and
     slices of cheap values are computed from slices of what those are made of. A small loop becomes one dispatch
-    (passes/kernels/replace.py). The numbers are the same up to the order of sums.
+    (passes/kernels/replace.py). What is to be in memory and not fused stands behind a compute barrier, which is gone
+    once there are dispatches. The numbers are the same up to the order of sums.
     Example: tests/filecheck/passes/schedule.mlir
     """
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by, nested
+from nabla_mlir.dialects.stablehlo import BARRIERS
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import PassError
 from nabla_mlir.passes.base import Pass, register
@@ -18,7 +19,7 @@ from nabla_mlir.passes.legalize.pattern import TARGETS, Target
 TOPOLOGY = (
     "#hal.device.topology<links = [(@__device_0 -> @__device_0 = {unified_memory = true, transparent_access = true})]>"
 )
-_VIEWS = ("stablehlo.reshape", "stablehlo.optimization_barrier", "stablehlo.bitcast_convert")
+_VIEWS = ("stablehlo.reshape", "stablehlo.bitcast_convert", *BARRIERS)
 _CHOICES = ("stablehlo.if", "stablehlo.case")
 _ENDS = ("stablehlo.return", "func.return")
 

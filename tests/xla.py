@@ -6,6 +6,7 @@ computes each operation right is tested apart.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -69,6 +70,12 @@ def run_traced(function: Any, inputs: Sequence[np.ndarray], *, legalize: bool = 
     return compiled_traced(function, inputs, legalize=legalize)(inputs)
 
 
+def _as_stablehlo(text: str) -> str:
+    """A legalized module with StableHLO's barriers, where it has IREE's."""
+    barrier = r"iree_tensor_ext\.compute_barrier\.start (%\w+) : (tensor<\S+>) -> tensor<\S+>"
+    return re.sub(barrier, r"stablehlo.optimization_barrier \1 : \2", text)
+
+
 def compiled_traced(
     function: Any, like: Sequence[np.ndarray], *, legalize: bool = False
 ) -> Callable[[Sequence[np.ndarray]], Any]:
@@ -83,5 +90,5 @@ def compiled_traced(
     lower_module(module)
     if legalize:
         LegalizeForIreePass().run(module.operation)
-    call = compiled(str(module))
+    call = compiled(_as_stablehlo(str(module)))
     return lambda inputs: pytree.unflatten(box["spec"], call([*inputs, *captured]))

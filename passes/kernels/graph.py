@@ -10,7 +10,7 @@ from typing import Any
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.dialects.stablehlo import DotDims, constant_splat
+from nabla_mlir.dialects.stablehlo import BARRIERS, DotDims, constant_splat
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.kernels.scalars import BYTES, DTYPES, ELEMENTWISE, conversion
 
@@ -113,7 +113,7 @@ class Reader:
 
     def _read(self, op: ir.Operation) -> Node:
         dialect, _, name = op.name.partition(".")
-        if dialect not in ("stablehlo", "chlo") or len(op.results) != 1:
+        if len(op.results) != 1 or not (dialect in ("stablehlo", "chlo") or op.name in BARRIERS):
             raise NotSupported(op.name)
         shape, dtype = _type(op.results[0])
         operands = tuple(self._node(v) for v in op.operands)
@@ -125,7 +125,7 @@ class Reader:
                 self.inputs[op.results[0]] = Node("input", (), shape, dtype)
                 return self.inputs[op.results[0]]
             return Node(name, (), shape, dtype, {"value": splat})
-        if name == "optimization_barrier":
+        if op.name in BARRIERS:
             return operands[0]
         if name == "dot_general":
             return _product(op, operands, shape, dtype)
@@ -231,7 +231,7 @@ def _type(value: ir.Value) -> tuple[Shape, str]:
 
 
 def _splat(op: ir.Operation) -> Any:
-    while op.name == "stablehlo.optimization_barrier" and len(op.operands) == 1:
+    while op.name in BARRIERS and len(op.operands) == 1:
         owner = made_by(op.operands[0])
         if owner is None:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.builder import Val, held
+from nabla_mlir.dialects.builder import Val, stored
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import I64Array
 
@@ -31,7 +31,7 @@ def separate_uses(module: ir.Operation) -> None:
 def _hide(op: ir.Operation, value: ir.Value) -> None:
     users = [(use.owner.operation, use.operand_number) for use in value.uses]
     with ir.InsertionPoint.after(op), op.location:
-        hidden = held(Val(value)).value
+        hidden = stored(Val(value)).value
     for user, i in users:
         user.operands[i] = hidden
 

@@ -77,10 +77,10 @@ def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
     (x,) = operands(op)
     owner = made_by(x.value)
     name = owner.name if owner is not None else ""
-    hidden = name in ("stablehlo.optimization_barrier", "stablehlo.constant")
+    hidden = name in (hlo.OPTIMIZATION_BARRIER, "stablehlo.constant")
     if x.rank or x.dtype.kind not in "iu" or Val(op.results[0]).dtype != np.float64 or hidden:
         return None
-    return b.convert(b.op("stablehlo.optimization_barrier", x), np.float64)
+    return b.convert(b.held(x), np.float64)
 
 
 @pattern("stablehlo.convert")
@@ -111,7 +111,7 @@ def reverse(op: ir.Operation, target: Target) -> Replacement:
     if target != "vulkan":
         return None
     made = Val(b.make(op.name, operands(op), [op.results[0].type], attributes_of(op), final=True).results[0])
-    return b.op("stablehlo.optimization_barrier", made)
+    return b.stored(made)
 
 
 @pattern("stablehlo.custom_call")

@@ -28,7 +28,7 @@ def component_range(value: ir.Value, dim: int, component: int, depth: int = _DEP
             if component < part.type.shape[dim]:
                 return component_range(part, dim, component, depth - 1)
             component -= part.type.shape[dim]
-    if op.name in ("stablehlo.convert", "stablehlo.optimization_barrier"):
+    if op.name in ("stablehlo.convert", *hlo.BARRIERS):
         return _fits(component_range(op.operands[0], dim, component, depth - 1), value)
     if op.name == "stablehlo.broadcast_in_dim":
         dims = list(hlo.I64Array.decode(op.attributes["broadcast_dimensions"]))
@@ -77,7 +77,7 @@ def value_range(value: ir.Value, depth: int = _DEPTH) -> Range | None:
 
 _PASSING = {
     "stablehlo.convert", "stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.slice",
-    "stablehlo.reverse", "stablehlo.dynamic_slice", "stablehlo.optimization_barrier", "stablehlo.gather",
+    "stablehlo.reverse", "stablehlo.dynamic_slice", "stablehlo.gather", *hlo.BARRIERS,
 }  # fmt: skip
 
 

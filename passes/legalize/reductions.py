@@ -240,7 +240,7 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
         if x.value != op.operands[0]:
             return Val(b.make(op.name, [x, kernel], [op.results[0].type], attributes).results[0])
     if target == "cuda" and _is_narrow(x.dtype):  # tiled with a wrong shape, also if fused with the conversions
-        wide = [b.held(b.convert(v, F32)) for v in (x, kernel)]
+        wide = [b.stored(b.convert(v, F32)) for v in (x, kernel)]
         made = b.make(op.name, wide, [b.like(result, F32)], attributes)
         return b.convert(Val(made.results[0]), result.dtype)
     if _is_narrow(result.dtype):

@@ -63,7 +63,7 @@ def _counts(value: ir.Value, dim: int) -> bool:
 def _is_argument(value: ir.Value) -> bool:
     """True if a value is a block argument, or one seen through operations that move no data."""
     while not isinstance(value.owner, ir.Block):
-        if value.owner.name not in ("stablehlo.reshape", "stablehlo.bitcast_convert", "stablehlo.optimization_barrier"):
+        if value.owner.name not in ("stablehlo.reshape", "stablehlo.bitcast_convert", *hlo.BARRIERS):
             return False
         value = value.owner.operands[ir.OpResult(value).result_number]
     return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.builder import Val, full, held, reshape
+from nabla_mlir.dialects.builder import Val, full, reshape, stored
 from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.legalize.fusion import places_of_broadcasts
@@ -53,7 +53,7 @@ class BatchedProduct:
             lhs = reshape(self._factor(lhs, (*left, free, lc), turned), (batch, rows, length))
             rhs = reshape(self._factor(rhs, (*right, rc, other), turned), (batch, length, columns))
             (result,) = loop_nest(lhs, [rhs], [full(0, (batch, rows, columns), dtype)], "bik", "bkj", "bij", tiles)
-            result = held(result) if self._is_apart() else result
+            result = stored(result) if self._is_apart() else result
             result = reshape(result, shape_and_dtype(self.op.results[0].type)[0])
         replace_product(self.op, result)
 
@@ -68,7 +68,7 @@ class BatchedProduct:
             return in_memory(x.value)
         key = x.value, self.op.operation.block, order
         if key not in turned:
-            turned[key] = held(Val(in_order(x.value, order))) if is_free(x.value) else turned_in_memory(x, order)
+            turned[key] = stored(Val(in_order(x.value, order))) if is_free(x.value) else turned_in_memory(x, order)
         return turned[key]
 
     def _is_apart(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo as hlo
-from nabla_mlir.dialects.builder import Val, binary, broadcast, full, held, reduce
+from nabla_mlir.dialects.builder import Val, binary, broadcast, full, reduce, stored
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 from nabla_mlir.ops.cost import size_of
@@ -49,19 +49,19 @@ def order_axes(block: ir.Block) -> None:
         _Layout(block, (*range(1, len(shape)), 0)).move_free(shape)
     for op in [op.operation for op in block.operations]:
         if op.name == "stablehlo.transpose" and size_of(op.results[0]) >= _SMALL:
-            _hold(op)
+            _store(op)
 
 
-def _hold(op: ir.Operation) -> None:
-    """Holds a transpose on the sides on which it would be fused with elementwise operations."""
+def _store(op: ir.Operation) -> None:
+    """Stores a transpose on the sides on which it would be fused with elementwise operations."""
     maker = made_by(op.operands[0])
     if maker is not None and _is_elementwise(maker):
         with ir.InsertionPoint(op), op.location:
-            op.operands[0] = held(Val(op.operands[0])).value
+            op.operands[0] = stored(Val(op.operands[0])).value
     users = [(use.owner.operation, use.operand_number) for use in op.results[0].uses]
     if any(_is_elementwise(user) for user, _ in users):
         with ir.InsertionPoint.after(op), op.location:
-            turned = held(Val(op.results[0])).value
+            turned = stored(Val(op.results[0])).value
         for user, i in users:
             user.operands[i] = turned
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from iree.compiler import ir
 from iree.compiler.dialects import arith, linalg
 
-from nabla_mlir.dialects.builder import Val, held, transpose
+from nabla_mlir.dialects.builder import Val, stored, transpose
 from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.stablehlo import BARRIERS
 from nabla_mlir.passes.scheduling.tiles import Tiles
 
 # Transposes by what they are of, the block that they stand in, and the order of the axes (after their sizes, if others).
@@ -43,19 +44,19 @@ def loop_nest(
 def turned_in_memory(x: Val, order: Sequence[int]) -> Val:
     """The transpose in memory: axis i is axis order[i] of `x`.
 
-    It is held on both sides: what is fused with it reads or writes along the wrong axis, and a product loses its tiles
+    It is stored on both sides: what is fused with it reads or writes along the wrong axis, and a product loses its tiles
     (128x64 over 128: 215 µs and 7).
     """
     if list(order) == list(range(x.rank)):
         return x
-    return held(transpose(x if made_by(x.value) is None else held(x), order))
+    return stored(transpose(x if made_by(x.value) is None else stored(x), order))
 
 
 def in_memory(value: ir.Value) -> Val:
     """The factor of a product in memory: fused with what it is computed from, the product would lose its tiles."""
     made_in = made_by(value)
-    is_there = made_in is None or made_in.name in ("stablehlo.constant", "stablehlo.optimization_barrier", "linalg.generic")
-    return Val(value) if is_there else held(Val(value))
+    is_there = made_in is None or made_in.name in ("stablehlo.constant", "linalg.generic", *BARRIERS)
+    return Val(value) if is_there else stored(Val(value))
 
 
 def replace_product(op: ir.Operation, result: Val) -> None:

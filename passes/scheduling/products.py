@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.dialects.builder import Val, cut, dot, full, held, reshape, swap
+from nabla_mlir.dialects.builder import Val, cut, dot, full, reshape, stored, swap
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.dialects.types import shape_and_dtype
@@ -86,7 +86,7 @@ class MatrixVector:
                 tiles = self._tiles(others, high - low, lanes)
                 results = loop_nest(part, tails, results, "ki" if self.axis == 0 else "ik", "k", "i", tiles)
             apart = [bool(places_of_broadcasts(p.op.results[0])) or self._is_behind(p, others) for p in group]
-            results = [held(r) if a else r for r, a in zip(results, apart, strict=True)]
+            results = [stored(r) if a else r for r, a in zip(results, apart, strict=True)]
             results = [_like_result(p.op, result) for p, result in zip(group, results, strict=True)]
         for product, result in zip(group, results, strict=True):
             replace_product(product.op, result)
@@ -122,7 +122,7 @@ class MatrixMatrix:
             with ir.InsertionPoint(self.op), self.op.location:
                 swapped = dot(rhs, swap(lhs), ([1], [0]))
                 tiled = rows > _FEW_ROWS
-                replace_product(self.op, swap(held(swapped) if tiled else swapped))  # a transpose fused with it takes the tiles
+                replace_product(self.op, swap(stored(swapped) if tiled else swapped))  # a transpose fused with it takes the tiles
             if tiled:
                 MatrixMatrix(made_by(swapped.value), (1, 0)).build(vector_bytes, turned)
             return
@@ -138,7 +138,7 @@ class MatrixMatrix:
             else:
                 rhs = in_memory((self._turned(rhs, rhs.shape, (1, 0), turned) if rc == 1 else rhs).value)
                 (result,) = loop_nest(lhs, [rhs], [full(0, (rows, columns), dtype)], first, "kj", "ij", tiles)
-            result = held(result) if apart or strips is not None else result
+            result = stored(result) if apart or strips is not None else result
             result = reshape(result, (rows, columns))
         replace_product(self.op, result)
 

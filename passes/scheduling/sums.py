@@ -7,7 +7,7 @@ import math
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.dialects.builder import Val, convert, dot, full, held, reduce_sum, reshape
+from nabla_mlir.dialects.builder import Val, convert, dot, full, held, reduce_sum, reshape, stored
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import constant_splat
 from nabla_mlir.passes.legalize.regions import single_operation
@@ -46,7 +46,7 @@ def schedule_sum(op: ir.Operation, vector_bytes: int) -> None:
         elif kept and max(kept) < min(dims) and _is_odd(math.prod(x.shape[d] for d in dims), vector_bytes // x.dtype.itemsize):
             new = _by_ones(x, math.prod(x.shape[: len(kept)]), 1)
         elif len(dims) > 1 and max(dims) == x.rank - 1 and math.prod(x.shape[d] for d in dims) >= _LONG:
-            new = reduce_sum(held(reduce_sum(_of_two_factors(x), [x.rank - 1])), dims[:-1])
+            new = reduce_sum(stored(reduce_sum(_of_two_factors(x), [x.rank - 1])), dims[:-1])
         else:
             return
         new = reshape(new, result.shape)
@@ -67,7 +67,7 @@ def _of_two_factors(x: Val) -> Val:
 
 
 def _by_ones(x: Val, rows: int, axis: int) -> Val:
-    matrix = held(reshape(x, (rows, math.prod(x.shape) // rows)))
+    matrix = stored(reshape(x, (rows, math.prod(x.shape) // rows)))
     return dot(matrix, full(1, (matrix.shape[axis],), x.dtype), ([axis], [0]))
 
 

@@ -319,3 +319,29 @@ def test_sums_that_are_broadcast_both_ways() -> None:
 
     cases = {f.__name__: (f, (x, g)[:n]) for f, n in ((squared_distances, 1), (weighted, 2), (outer, 1), (stacked, 1))}
     check_against_jax(cases, 1e-5)
+
+
+_STORED = {"f2": "f16", "f8": "f64", "i1": "i8", "u1": "ui8", "u4": "ui32", "c8": "complex<f32>"}
+
+
+@pytest.mark.parametrize("rows", ["4", "?"])
+def test_sums_of_all_kinds_are_stored(rows: str) -> None:
+    text = "".join(
+        f"""func.func @{name}(%x: tensor<{rows}x6x{t}>) -> tensor<4x4x{t}> {{
+          %z = stablehlo.constant dense<{"(0.0, 0.0)" if t[0] == "c" else "0.0" if t[0] == "f" else "0"}> : tensor<{t}>
+          %s = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [1]
+            : (tensor<{rows}x6x{t}>, tensor<{t}>) -> tensor<{rows}x{t}>
+          %0 = stablehlo.broadcast_in_dim %s, dims = [0] : (tensor<{rows}x{t}>) -> tensor<4x4x{t}>
+          %1 = stablehlo.broadcast_in_dim %s, dims = [1] : (tensor<{rows}x{t}>) -> tensor<4x4x{t}>
+          %2 = stablehlo.subtract %0, %1 : tensor<4x4x{t}>
+          return %2 : tensor<4x4x{t}> }}
+        """
+        for name, t in _STORED.items()
+    )
+    legal = legalized(text)
+    assert legal.count("compute_barrier.start") == len(_STORED)
+    program = Program(legal)
+    for name in _STORED:
+        x = np.arange(24).reshape(4, 6).astype(name)
+        s = np.sum(x, axis=1, dtype=name)
+        np.testing.assert_array_equal(program(name, x), s[:, None] - s[None])

@@ -250,3 +250,19 @@ def test_what_iree_refuses_is_compiled_as_it_was(monkeypatch):
     with pytest.warns(RuntimeWarning, match="IREE refuses this module as nabla-schedule writes it"):
         found = compiled.compile(CPU(), cache=False)(a, x)
     np.testing.assert_allclose(found, a @ x, rtol=1e-12)
+
+
+def test_no_barrier_of_the_schedule_cuts_the_program():
+    """IREE would run each part on its own, in memory that its pool of threads does not find again."""
+    weights = [rng.normal(size=(256, 256)).astype("f4") for _ in range(2)]
+    x = rng.normal(size=(64, 256)).astype("f4")
+
+    def loss(weights, x):
+        for w in weights:
+            x = jnp.tanh(x @ w)
+        return jnp.mean(x)
+
+    lowered = nm.trace(nm.hvp(loss), weights, weights, x).lower()
+    scheduled = str(legalize(lowered.module, CPU()))
+    assert "compute_barrier.start" in scheduled
+    assert "optimization_barrier" not in scheduled

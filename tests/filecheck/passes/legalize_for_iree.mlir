@@ -115,11 +115,11 @@ func.func @turned(%x: tensor<1x2x4xf32>, %k: tensor<3x2x3xf32>) -> tensor<1x3x2x
 // A sum that is broadcast along two dimensions is computed before what reads it; the second one is fused.
 // CHECK-LABEL: func.func @both_ways
 // CHECK: %[[S:.*]] = stablehlo.reduce
-// CHECK-NEXT: %[[HELD:.*]] = stablehlo.optimization_barrier %[[S]]
-// CHECK-NEXT: stablehlo.broadcast_in_dim %[[HELD]], dims = [0]
-// CHECK-NEXT: stablehlo.negate %[[HELD]]
+// CHECK-NEXT: %[[STORED:.*]] = iree_tensor_ext.compute_barrier.start %[[S]]
+// CHECK-NEXT: stablehlo.broadcast_in_dim %[[STORED]], dims = [0]
+// CHECK-NEXT: stablehlo.negate %[[STORED]]
 // CHECK: stablehlo.reduce
-// CHECK-NOT: stablehlo.optimization_barrier
+// CHECK-NOT: iree_tensor_ext.compute_barrier.start
 // CHECK: return
 func.func @both_ways(%x: tensor<8x8xf32>, %z: tensor<f32>) -> tensor<8x8xf32> {
   %s = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [1] : (tensor<8x8xf32>, tensor<f32>) -> tensor<8xf32>
@@ -184,7 +184,7 @@ func.func @unsigned_counter(%i: tensor<i32>) -> tensor<ui64> {
 // For Vulkan a reversed tensor is made on its own, and truth values are chosen between, not converted.
 // CHECK-LABEL: func.func @reversed_truth
 // VULKAN: %[[TURNED:.*]] = stablehlo.reverse
-// VULKAN-NEXT: stablehlo.optimization_barrier %[[TURNED]]
+// VULKAN-NEXT: iree_tensor_ext.compute_barrier.start %[[TURNED]]
 // VULKAN: stablehlo.select
 // CPU: stablehlo.select
 func.func @reversed_truth(%x: tensor<3xi1>) -> tensor<3xf32> {

@@ -166,13 +166,13 @@ func.func @long_parts(%x: tensor<1x500xf32>, %y: tensor<1x500xf32>) -> tensor<2x
 
 // Sums over columns are products with ones, also of booleans; a sum over everything begins with the last dimension.
 // CHECK-LABEL: func.func @sums
-// CHECK: optimization_barrier
+// CHECK: compute_barrier.start
 // CHECK: linalg.generic {{.*}} ins({{.*}} : tensor<200x100xf32>, tensor<200xf32>) outs({{.*}} : tensor<100xf32>)
 // CHECK: stablehlo.convert {{.*}} -> tensor<200x100xf32>
 // CHECK: linalg.generic {{.*}} ins({{.*}} : tensor<200x100xf32>, tensor<200xf32>) outs({{.*}} : tensor<100xf32>)
 // CHECK: stablehlo.compare GT
 // CHECK: stablehlo.reduce{{.*}} across dimensions = [1]
-// CHECK: optimization_barrier
+// CHECK: compute_barrier.start
 // CHECK: stablehlo.reduce{{.*}} across dimensions = [0]
 // CHECK: return
 func.func @sums(%x: tensor<200x100xf32>, %p: tensor<200x100xi1>) -> (tensor<100xf32>, tensor<100xi1>, tensor<f32>) {
@@ -199,8 +199,8 @@ func.func @signal(%x: tensor<4x10x3xf32>, %k: tensor<2x3x5xf32>) -> tensor<4x9x5
 // What takes many instructions is not done row by row with the product, but behind it, on whole vectors.
 // CHECK-LABEL: func.func @functions_behind
 // CHECK: %[[R:.*]] = linalg.generic
-// CHECK: %[[HELD:.*]] = stablehlo.optimization_barrier %[[R]]
-// CHECK: stablehlo.exponential %[[HELD]]
+// CHECK: %[[STORED:.*]] = iree_tensor_ext.compute_barrier.start %[[R]]
+// CHECK: stablehlo.exponential %[[STORED]]
 func.func @functions_behind(%a: tensor<2000x512xf32>, %x: tensor<512xf32>) -> tensor<2000xf32> {
   %y = stablehlo.dot_general %a, %x, contracting_dims = [1] x [0] : (tensor<2000x512xf32>, tensor<512xf32>) -> tensor<2000xf32>
   %e = stablehlo.exponential %y : tensor<2000xf32>
@@ -210,7 +210,7 @@ func.func @functions_behind(%a: tensor<2000x512xf32>, %x: tensor<512xf32>) -> te
 // A few instructions are.
 // CHECK-LABEL: func.func @little_behind
 // CHECK: %[[R:.*]] = linalg.generic
-// CHECK-NOT: stablehlo.optimization_barrier
+// CHECK-NOT: iree_tensor_ext.compute_barrier.start
 // CHECK: stablehlo.add %[[R]]
 func.func @little_behind(%a: tensor<2000x512xf32>, %x: tensor<512xf32>) -> tensor<2000xf32> {
   %y = stablehlo.dot_general %a, %x, contracting_dims = [1] x [0] : (tensor<2000x512xf32>, tensor<512xf32>) -> tensor<2000xf32>
@@ -221,8 +221,8 @@ func.func @little_behind(%a: tensor<2000x512xf32>, %x: tensor<512xf32>) -> tenso
 // A batch of products, of which the second factor is computed with its axes in the order that the products read.
 // CHECK-LABEL: func.func @batch
 // CHECK: %[[D:.*]] = stablehlo.subtract {{.*}} : tensor<25x10x1000xf32>
-// CHECK: %[[HELD:.*]] = stablehlo.optimization_barrier %[[D]]
-// CHECK: linalg.generic {{.*}} ins(%arg0, %[[HELD]] : tensor<25x10x10xf32>, tensor<25x10x1000xf32>)
+// CHECK: %[[STORED:.*]] = iree_tensor_ext.compute_barrier.start %[[D]]
+// CHECK: linalg.generic {{.*}} ins(%arg0, %[[STORED]] : tensor<25x10x10xf32>, tensor<25x10x1000xf32>)
 // CHECK-SAME: compilation_info
 func.func @batch(%a: tensor<25x10x10xf32>, %x: tensor<1000x10xf32>, %m: tensor<25x10xf32>) -> tensor<25x10x1000xf32> {
   %0 = stablehlo.broadcast_in_dim %x, dims = [0, 2] : (tensor<1000x10xf32>) -> tensor<1000x25x10xf32>
@@ -264,13 +264,13 @@ func.func @points(%x: tensor<100x3xf32>) -> tensor<100x100xf32> {
 }
 
 // A transpose is not fused with what it is of, and what reads it.
-// CHECK-LABEL: func.func @held_transpose
+// CHECK-LABEL: func.func @stored_transpose
 // CHECK: %[[E:.*]] = stablehlo.exponential
-// CHECK: %[[H:.*]] = stablehlo.optimization_barrier %[[E]]
+// CHECK: %[[H:.*]] = iree_tensor_ext.compute_barrier.start %[[E]]
 // CHECK: %[[T:.*]] = stablehlo.transpose %[[H]]
-// CHECK: %[[HT:.*]] = stablehlo.optimization_barrier %[[T]]
+// CHECK: %[[HT:.*]] = iree_tensor_ext.compute_barrier.start %[[T]]
 // CHECK: stablehlo.add %[[E]], %[[HT]]
-func.func @held_transpose(%x: tensor<100x100xf32>) -> tensor<100x100xf32> {
+func.func @stored_transpose(%x: tensor<100x100xf32>) -> tensor<100x100xf32> {
   %0 = stablehlo.exponential %x : tensor<100x100xf32>
   %1 = stablehlo.transpose %0, dims = [1, 0] : (tensor<100x100xf32>) -> tensor<100x100xf32>
   %2 = stablehlo.add %0, %1 : tensor<100x100xf32>
