@@ -13,7 +13,12 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import PassError
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.legalize.aliasing import computed, is_constant, updated
-from nabla_mlir.passes.legalize.buffers import keep_arguments, separate_updates
+from nabla_mlir.passes.legalize.buffers import (
+    is_shared_behind_barrier,
+    keep_arguments,
+    keep_sorted,
+    separate_updates,
+)
 from nabla_mlir.passes.legalize.pattern import TARGETS, Target
 
 TOPOLOGY = (
@@ -38,9 +43,11 @@ class UpdateInPlacePass(Pass):
     outside of a loop that is updated in it was written to with them as well: a wrong number, silently.)
 
     A loop owns what it starts with if that is computed for it alone, and an iteration what it returns if that is
-    returned once. An operation owns what is computed in its own block, and IREE sees to the other uses there: an
-    argument of the function, which is the caller's, gets one more (passes/legalize/buffers.py). Two carries never start
-    as one value: of a buffer that is handed over twice IREE may keep none (nabla_mlir/compiling/references.py).
+    returned once. An operation owns what is computed in its own block and read by nothing but what it is itself computed
+    from: IREE 3.13 forgets, where it looks for operations that may run at once, that a buffer must be read before it is
+    written to, and writes first (ScheduleConcurrency.cpp: `t = x + y; return t.at[0].set(9.0), c, t` for a constant c).
+    An argument of the function is the caller's (passes/legalize/buffers.py). Two carries never start as one value: of a
+    buffer that is handed over twice IREE may keep none (nabla_mlir/compiling/references.py).
     Example: tests/filecheck/passes/update_in_place.mlir
     """
 
@@ -72,6 +79,8 @@ class UpdateInPlacePass(Pass):
                 op.operands[i] = computed(op.operands[i], -copies)
         separate_updates(module)
         keep_arguments(module, [op.operands[i] for op in nested(module) for i in updated(op)])
+        if self.target == "cpu":
+            keep_sorted(module)
         if loops and self.target == "cpu":
             module.attributes["stream.topology"] = ir.Attribute.parse(TOPOLOGY, module.context)
 
@@ -85,12 +94,28 @@ def _is_owned(op: ir.Operation, i: int) -> bool:
     hands_over = op.name == "stablehlo.while" or op.name in _ENDS
     if maker is not None and (maker.name in _CHOICES or (hands_over and is_constant(root))):
         return False
-    others = [u for u in _uses(root) if (u.owner.operation, u.operand_number) != (op, i)]
+    others = [u.owner.operation for u in _uses(root) if (u.owner.operation, u.operand_number) != (op, i)]
     if op.name == "stablehlo.while":
         return not others and (maker is not None or root.owner.owner.name == "stablehlo.while")
-    if not hands_over and maker is not None and maker.name != "stablehlo.while":
-        return True
-    return all(u.owner.operation.block == op.block and _is_plain(u.owner.operation) for u in others)
+    if hands_over:
+        return all(user.block == op.block and _is_plain(user) for user in others)
+    return not is_shared_behind_barrier(op.operands[i]) and (not others or _come_before(others, op))
+
+
+def _come_before(users: list[ir.Operation], op: ir.Operation) -> bool:
+    """Whether `op` is computed from all of them, so that they are done when it writes."""
+    left = {user for user in users if user != op}
+    seen: set[ir.Operation] = set()
+    work = [op]
+    while work and left:
+        now = work.pop()
+        if now in seen:
+            continue
+        seen.add(now)
+        left.discard(now)
+        inside = [v for inner in nested(now) for v in inner.operands] if now != op else []
+        work += [maker for v in (*now.operands, *inside) if (maker := made_by(v)) is not None]
+    return not left
 
 
 def _repeated(loop: ir.Operation) -> list[Edge]:

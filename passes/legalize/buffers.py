@@ -8,15 +8,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.dialects.builder import Val, held, op
+from nabla_mlir.dialects.builder import Val, bitcast, held, stored
 from nabla_mlir.dialects.regions import functions_of, made_by, nested
-from nabla_mlir.dialects.stablehlo import I64Array, constant_attribute
-from nabla_mlir.dialects.types import is_static_tensor, shape_and_dtype, tensor_type
+from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER, I64Array, constant_splat
+from nabla_mlir.dialects.types import is_static_tensor, shape_and_dtype
 from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.passes.legalize.aliasing import is_constant
 
 DONATED, OUTPUT = "iree.abi.consume", "iree.abi.output"  # attributes of arguments: given away, or memory for a result
-_HELD = "stablehlo.optimization_barrier"
+_STACK = 32768  # bytes that code of a CPU may have on the stack
 
 
 def keep_arguments(module: ir.Operation, written: Sequence[ir.Value]) -> None:
@@ -31,14 +31,9 @@ def keep_arguments(module: ir.Operation, written: Sequence[ir.Value]) -> None:
     reached = one_buffer(written)
     for function in functions_of(module).values():
         blocks = function.regions[0].blocks
-        if not len(blocks):
-            continue
-        kept = [a for i, a in enumerate(blocks[0].arguments) if a in reached and not _is_given_away(function, i)]
-        end = list(blocks[len(blocks) - 1].operations)[-1].operation
-        with ir.InsertionPoint(end), end.location:
-            for argument in kept:
-                value = _signless(Val(argument)).value
-                ir.Operation.create("util.optimization_barrier", operands=[value], results=[value.type])
+        for i, argument in enumerate(blocks[0].arguments if len(blocks) else ()):
+            if argument in reached and not _is_given_away(function, i):
+                _use_at_the_end(Val(argument))
 
 
 def separate_updates(module: ir.Operation) -> None:
@@ -58,11 +53,54 @@ def separate_updates(module: ir.Operation) -> None:
         else:
             continue
         targets = one_buffer(write.operands[i] for i in range(max(1, len(sources) - 1)))
-        apart = [i for i in sources if _reads(write.operands[i], targets, write)]
-        apart += [i for i in range(sources[0]) if len(sources) > 1 and _is_cut_out(write.operands[i])]
         with ir.InsertionPoint(write), write.location:
-            for i in apart:
-                write.operands[i] = held(Val(write.operands[i])).value
+            for i in sources:
+                if _reads(write.operands[i], targets, write):
+                    write.operands[i] = held(Val(write.operands[i])).value
+            for i in range(sources[0] if write.name == "stablehlo.scatter" else 0):
+                if _is_cut_out(write.operands[i]):
+                    write.operands[i] = stored(Val(write.operands[i])).value
+
+
+def is_shared_behind_barrier(value: ir.Value) -> bool:
+    """True if something else reads a buffer that a value has come by through a barrier, on which IREE does not look back."""
+    buffer = one_buffer([value])
+    if not any((maker := made_by(v)) is not None and maker.name == OPTIMIZATION_BARRIER for v in buffer):
+        return False
+    return any(sum(1 for _ in v.uses) > 1 or _is_argument(v) for v in buffer)
+
+
+def _is_argument(value: ir.Value) -> bool:
+    return made_by(value) is None and value.owner.owner.operation.name == "func.func"
+
+
+def keep_sorted(module: ir.Operation) -> None:
+    """Uses each result of a sort that nothing else uses, where it is large.
+
+    IREE sorts the operand of a result that is not used on the stack, 64 rows at once ("exceeded stack allocation limit").
+    """
+    for sort in nested(module):
+        if sort.name != "stablehlo.sort" or not is_static_tensor(sort.results[0].type):
+            continue
+        length = sort.results[0].type.shape[ir.IntegerAttr(sort.attributes["dimension"]).value]
+        for result in sort.results:
+            if not any(True for _ in result.uses) and min(64 * length * _width(result), _bytes(result.type) or 0) > _STACK:
+                _use_at_the_end(Val(result))
+
+
+def _width(value: ir.Value) -> int:
+    return shape_and_dtype(value.type)[1].itemsize
+
+
+def _use_at_the_end(x: Val) -> None:
+    """Something that is done with a value at the end of its block, and costs nothing."""
+    owner = x.value.owner
+    operations = (owner if isinstance(owner, ir.Block) else owner.operation.block).operations
+    end = operations[len(operations) - 1].operation
+    with ir.InsertionPoint(end), end.location:
+        # IREE's own operations have no unsigned integers.
+        value = (bitcast(x, np.dtype(f"i{x.dtype.itemsize}")) if x.dtype.kind == "u" else x).value
+        ir.Operation.create("util.optimization_barrier", operands=[value], results=[value.type])
 
 
 def one_buffer(written: Sequence[ir.Value] | Iterator[ir.Value]) -> set[ir.Value]:
@@ -118,7 +156,7 @@ def _reads(update: ir.Value, targets: set[ir.Value], write: ir.Operation) -> boo
         if value in targets:
             return True
         maker = made_by(value)
-        if maker is None or maker.name in (_HELD, "stablehlo.constant"):
+        if maker is None or maker.name in (OPTIMIZATION_BARRIER, "stablehlo.constant"):
             continue
         if in_place and _is_replaced_part(maker, write):
             continue
@@ -130,7 +168,7 @@ def _reads(update: ir.Value, targets: set[ir.Value], write: ir.Operation) -> boo
 
 def _is_replaced_part(maker: ir.Operation, write: ir.Operation) -> bool:
     """True for the slice of the target itself that `write` replaces."""
-    if len(maker.results) != 1 or maker.operands[0] != write.operands[0]:
+    if maker.name not in ("stablehlo.slice", "stablehlo.dynamic_slice") or maker.operands[0] != write.operands[0]:
         return False
     shape, window = maker.results[0].type.shape, write.operands[1].type.shape
     starts = list(write.operands)[2:]
@@ -138,16 +176,15 @@ def _is_replaced_part(maker: ir.Operation, write: ir.Operation) -> bool:
         return False
     if maker.name == "stablehlo.dynamic_slice":
         return list(maker.operands)[1:] == starts
-    if maker.name != "stablehlo.slice" or set(I64Array.decode(maker.attributes["strides"])) > {1}:
+    if any(stride != 1 for stride in I64Array.decode(maker.attributes["strides"])):
         return False
-    known = [constant_attribute(made_by(s)) if is_constant(s) and made_by(s).name == "stablehlo.constant" else None
-             for s in starts]  # fmt: skip
-    first = I64Array.decode(maker.attributes["start_indices"])
-    return all(k is not None and _integer(k) == n for k, n in zip(known, first, strict=True))
+    return [_known_integer(start) for start in starts] == list(I64Array.decode(maker.attributes["start_indices"]))
 
 
-def _integer(attribute: ir.Attribute) -> int:
-    return int(ir.DenseElementsAttr(attribute).get_splat_value().value)
+def _known_integer(scalar: ir.Value) -> int | None:
+    maker = made_by(scalar)
+    value = constant_splat(maker) if maker is not None and maker.name == "stablehlo.constant" else None
+    return None if value is None else int(value)
 
 
 def _keeps_places(op: ir.Operation) -> bool:
@@ -166,13 +203,6 @@ def _is_cut_out(value: ir.Value) -> bool:
     while maker is not None and maker.name == "stablehlo.reshape":
         maker = made_by(maker.operands[0])
     return maker is not None and maker.name in ("stablehlo.slice", "stablehlo.dynamic_slice")
-
-
-def _signless(x: Val) -> Val:
-    """IREE's own operations have no unsigned integers."""
-    if x.dtype.kind != "u":
-        return x
-    return op("stablehlo.bitcast_convert", x, type=tensor_type(x.shape, np.dtype(f"i{x.dtype.itemsize}")))
 
 
 def _is_given_away(function: ir.Operation, i: int) -> bool:
