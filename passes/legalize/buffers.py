@@ -84,7 +84,10 @@ def keep_sorted(module: ir.Operation) -> None:
             continue
         length = sort.results[0].type.shape[ir.IntegerAttr(sort.attributes["dimension"]).value]
         for result in sort.results:
-            if not any(True for _ in result.uses) and min(64 * length * _width(result), _bytes(result.type) or 0) > _STACK:
+            if (
+                not any(True for _ in result.uses)
+                and min(64 * length * _width(result), _bytes(result.type) or 0) > _STACK
+            ):
                 _use_at_the_end(Val(result))
 
 
@@ -190,7 +193,7 @@ def _known_integer(scalar: ir.Value) -> int | None:
 def _keeps_places(op: ir.Operation) -> bool:
     """True where each element of the result is made of those at its place, up to dimensions of size 1."""
     name = op.name
-    if name in REGISTRY and REGISTRY[name].kind == "elementwise" or name in ("stablehlo.convert", "stablehlo.select"):
+    if (name in REGISTRY and REGISTRY[name].kind == "elementwise") or name in ("stablehlo.convert", "stablehlo.select"):
         return True
     if name != "stablehlo.reshape":
         return False
