@@ -72,6 +72,8 @@ def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Mod
     if width:
         passes.append(f"nabla-schedule{{vector-bytes={width}}}")
     passes.append(f"nabla-update-in-place{{target={target.name}}}")
+    if isinstance(target, CPU):
+        passes.append("nabla-place-results")
     Pipeline.parse(f"builtin.module({','.join(passes)})").run(legal)
     return legal
 
