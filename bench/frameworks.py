@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from bounds import xla_figures
 from measuring import flat
-from sizes import Size, size_of
+from sizes import Size, barriers_of, size_of
 from workload import Workload
 
 FUNCTIONS = ("value", "gradient", "hvp")
@@ -28,6 +28,7 @@ class Built:
     chosen: dict[str, str] = field(default_factory=dict)
     results: dict[str, np.ndarray] = field(default_factory=dict)
     xla: tuple[int, int] = (0, 0)  # kernels and bytes of the hvp, JAX's side
+    barriers: int = 0  # that cut the hvp, ours
 
 
 # ---------------------------------------------------------------- ours
@@ -86,6 +87,7 @@ def build_nabla(workload: Workload, args: tuple[Any, ...], v: Any, path: Path) -
     seconds = {"trace": tracing - start, "passes": passes - tracing, "compile": end - passes, "total": end - start}
     module = runtime.load(path)
     built = Built(calls, seconds, size_of(alone.mlir()), {name: module.driver_of(name) for name in FUNCTIONS})
+    built.barriers = barriers_of(alone.module, compiled.target)
     built.results = {name: flat(calls[name][built.chosen[name]]()) for name in FUNCTIONS}
     return built
 

@@ -41,6 +41,7 @@ class Result:
     compile: dict[str, dict[str, float]]
     cold: dict[str, float]
     artifact: int
+    barriers: int
     place: Place
     peers: Peers
     notes: list[str] = field(default_factory=list)
@@ -103,7 +104,7 @@ def run(workload: Workload, out: Path, quick: bool, machine: Machine) -> Result:
     place = place_of(path, flops, theirs.xla, machine)
     peers = measure_peers(workload, truth, flops, out, quick)
     return Result(workload.name, workload.title, times, ours.chosen, errors, sizes, compile, cold,
-                  path.stat().st_size, place, peers, notes)  # fmt: skip
+                  path.stat().st_size, ours.barriers, place, peers, notes)  # fmt: skip
 
 
 def cold_starts(workload: Workload, path: Path, arguments: tuple[Any, ...]) -> dict[str, float]:
@@ -141,8 +142,9 @@ def report(results: list[Result]) -> None:
     means = [f"{geometric_mean([r.ratio(name) for r in results]):.2f}" for name in FUNCTIONS]
     table.add_row("[bold]geometric mean[/bold]", "", means[0], "", means[1], "", "", means[2], "", "")
     console.print(table)
-    table = Table(title="Cost (s), and bytes of the artifact", title_justify="left")
-    for column in ("", "trace", "passes", "IREE", "share", "JAX compile", "ratio", "cold", "JAX cold", "ratio", "bytes"):
+    table = Table(title="Cost (s), bytes of the artifact, and barriers that cut the hvp", title_justify="left")
+    for column in ("", "trace", "passes", "IREE", "share", "JAX compile", "ratio", "cold", "JAX cold", "ratio", "bytes",
+                   "barriers"):  # fmt: skip
         table.add_column(column, justify="right" if table.columns else "left")
     for r in results:
         ours, theirs = r.compile["nabla"], r.compile["jax"]["total"]
@@ -154,7 +156,7 @@ def report(results: list[Result]) -> None:
             if r.cold
             else [""] * 3
         )
-        table.add_row(r.title, *row, f"{r.artifact:,}")
+        table.add_row(r.title, *row, f"{r.artifact:,}", str(r.barriers))
     console.print(table)
     _report_sizes(results)
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nabla_mlir.dialects.regions import functions_of
+from iree.compiler import ir
+
+from nabla_mlir.compiling.lowering import legalize
+from nabla_mlir.dialects.regions import functions_of, nested
+from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER
 from nabla_mlir.ops import cost
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.portable import parse
+from nabla_mlir.targets import Target
 
 _FREE = {"stablehlo.constant", "stablehlo.return", "func.return"}
 
@@ -36,3 +41,8 @@ def size_of(text: str) -> Size | None:
     elements = sum(times * cost.size_of(r) for op, times in counted for r in op.results)
     total = cost.cost_of_function(function)
     return Size(len(counted), elements, total.flops, total.bytes)
+
+
+def barriers_of(module: ir.Module, target: Target) -> int:
+    """The places at which a lowered module is cut on the way to IREE: each waits, and allocates for itself."""
+    return sum(op.name == OPTIMIZATION_BARRIER for op in nested(legalize(module, target).operation))

@@ -26,7 +26,7 @@ _COMPARE = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
 
 def c_type(type: str, where: str) -> str:
     """The C type of a variable; memory is a pointer. Raises CompileError for types that have none."""
-    if type.startswith(("!stream.resource", "!util.buffer", "!hal.buffer_view")):
+    if type.startswith(("!stream.resource", "!util.buffer", "!hal.buffer")):
         return "char *"
     if type not in _SCALARS:
         raise CompileError(f"a static library requires values of known types, got {type} in {where}.",

@@ -19,7 +19,8 @@ from nabla_mlir.errors import CompileError
 
 # What says nothing to a program that runs in order, on arrays whose shapes the caller vouches for.
 _SILENT = {
-    "hal.element_type", "hal.encoding_type", "hal.buffer_view.assert", "stream.timepoint.immediate",
+    "hal.element_type", "hal.encoding_type", "hal.buffer_view.assert", "hal.devices.get", "hal.device.allocator",
+    "hal.memory_type", "hal.buffer_usage", "stream.timepoint.immediate",
     "stream.timepoint.join", "stream.timepoint.export", "stream.cmd.flush", "stream.cmd.invalidate",
     "stream.cmd.discard", "stream.yield",
 }  # fmt: skip
@@ -253,6 +254,9 @@ class _Function:
             self._names[result] = "0"
 
     _stream_resource_alloc = _stream_resource_alloca = _allocate
+
+    def _hal_allocator_allocate(self, op: ir.Operation) -> None:
+        self._emit(f"if (!({self._declare(op.results[0])} = take(&arena, {self._names[op.operands[4]]}))) goto no_memory;")
 
     def _stream_resource_dealloca(self, op: ir.Operation) -> None:
         self._emit(f"give(&arena, {self._names[op.operands[0]]});")

@@ -10,14 +10,19 @@ from iree.compiler import ir
 
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.regions import nested
 from nabla_mlir.errors import CompileError
 from nabla_mlir.passes.pipeline import EXPAND, LOWER, Pipeline
+from nabla_mlir.passes.scheduling.convolutions import is_wide
 from nabla_mlir.targets import CPU, Target
 
 _LOWER, _EXPAND = Pipeline.parse(LOWER), Pipeline.parse(EXPAND)
 
 # At this optimisation level IREE drops assertions: reads of state that was never written would not fail.
 _STATEFUL = ("--iree-opt-strip-assertions=false",)
+
+# With smaller workgroups IREE refuses wide convolutions; with these it uses as many cores, and is as fast on others.
+_FEW_WORKGROUPS = "--iree-llvmcpu-distribution-size=256"
 
 # Faults of IREE 3.13 itself on valid modules, by their message, and the flags that avoid them (at some cost in speed,
 # so they are not the default), in the order in which they are tried.
@@ -27,7 +32,7 @@ _FAULTS = {
     # A sum over all of a tensor that was itself made by a small sum, on Vulkan (the energy of charges).
     "failed to legalize operation 'memref.alloc'": [["--iree-dispatch-creation-element-wise-fuse-multi-reduction=false"]],
     # A 3x3 convolution to 256 features, fused with what follows (the block of 16 products of a convolutional network).
-    "'linalg.generic' op inferred input/output operand": [["--iree-llvmcpu-disable-distribution"]],
+    "'linalg.generic' op inferred input/output operand": [[_FEW_WORKGROUPS], ["--iree-llvmcpu-disable-distribution"]],
     # See nabla_mlir/compiling/references.py: other code has other registers.
     "a buffer that it has given away": [
         ["--iree-hal-force-indirect-command-buffers"], ["--iree-hal-indirect-command-buffers=false"],
@@ -72,6 +77,8 @@ def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Mod
     if width:
         passes.append(f"nabla-schedule{{vector-bytes={width}}}")
     passes.append(f"nabla-update-in-place{{target={target.name}}}")
+    if isinstance(target, CPU):
+        passes.append("nabla-place-results")
     Pipeline.parse(f"builtin.module({','.join(passes)})").run(legal)
     return legal
 
@@ -81,6 +88,8 @@ def compile_lowered(module: ir.Module, target: Target, *, flags: Sequence[str] =
     legal = legalize(module, target)
     if any(op.operation.name == "util.global" for op in legal.body.operations):
         flags = [*_STATEFUL, *flags]
+    if isinstance(target, CPU) and any(is_wide(op) for op in nested(legal.operation)):
+        flags = [_FEW_WORKGROUPS, *flags]
     # Without locations: a moved source line must not miss the cache, and an artifact holds no paths.
     try:
         return compile_module(str(legal), target, flags=flags, cache=cache)

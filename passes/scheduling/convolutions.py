@@ -16,11 +16,22 @@ from nabla_mlir.dialects.builder import Val
 
 # A result of more positions would be more code than it is worth.
 _POSITIONS = 64
+# Features, in and out, from which on IREE 3.13 refuses the sizes of workgroups that it takes by itself.
+_WIDE = 64
 
 
 def is_split(positions: int, window: int) -> bool:
     """Whether `split_by_position` applies, by the positions of the result and the elements of the window."""
     return 0 < positions < window and positions <= _POSITIONS
+
+
+def is_wide(op: ir.Operation) -> bool:
+    """Whether an operation is a convolution of many features to many."""
+    if op.name != "stablehlo.convolution":
+        return False
+    _, kernel, _ = hlo.ConvDims.decode(op.attributes["dimension_numbers"])
+    sizes = Val(op.operands[1]).shape
+    return min(sizes[kernel.index("i")], sizes[kernel.index("o")]) >= _WIDE
 
 
 def split_by_position(op: ir.Operation) -> None:

@@ -266,3 +266,22 @@ def test_no_barrier_of_the_schedule_cuts_the_program():
     scheduled = str(legalize(lowered.module, CPU()))
     assert "compute_barrier.start" in scheduled
     assert "optimization_barrier" not in scheduled
+
+
+def test_wide_convolutions_compile_at_once(monkeypatch):
+    """With the workgroups that IREE takes by itself it refuses them, and more remedies than one cost time."""
+    monkeypatch.setattr("nabla_mlir.compiling.lowering._FAULTS", {})
+    kernels = [(rng.normal(size=(3, 3, *sizes)) / 30).astype("f4") for sizes in ((3, 64), (64, 64))]
+    images = rng.normal(size=(4, 8, 8, 3)).astype("f4")
+
+    def loss(kernels, conv, silu):
+        x = images
+        for kernel in kernels:
+            x = silu(conv(x, kernel))
+        return x.mean()
+
+    found = nm.jit(nm.grad(lambda kernels: loss(kernels, nm.nn.conv, nm.nn.silu)))(kernels)
+    conv = lambda x, k: jax.lax.conv_general_dilated(x, k, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))  # noqa: E731
+    wanted = jax.grad(lambda kernels: loss(kernels, conv, jax.nn.silu))(kernels)
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-4, atol=1e-7)

@@ -1,0 +1,107 @@
+"""Results of entry points in memory of their own, which the device finds again once they are dropped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.builder import Val, bitcast
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.stablehlo import emit
+from nabla_mlir.passes.base import Pass, register
+
+# Bytes of a result from which on it has memory of its own.
+_LEAST = 4096
+# What the heaps of the host have, and no more: a caching allocator keeps nothing that is asked for with other bits.
+_MEMORY = 0x30  # device-visible, device-local
+_USAGE = 0x9000C03  # transfers, dispatches, mapping
+
+
+@register
+@dataclass(frozen=True)
+class PlaceResultsPass(Pass):
+    """Let each large result of an entry point be in memory of the device's allocator.
+
+    By itself IREE 3.13 takes it from a pool of slabs, 64 MiB each, of which a pool of threads (local-task) searches the
+    slab that was used last and four others, and only what the program itself frees brings a slab among these: results
+    that are held and then dropped are not found again, and each round of them takes fresh slabs. Allocators count what
+    they give, and `runtime.pooled` has one that gives it again. All memory is allocated before anything runs, or else
+    each allocation would cut the program. Arguments that are returned, and constants, stay where they are.
+    Example: tests/filecheck/passes/place_results.mlir
+    """
+
+    name: ClassVar = "nabla-place-results"
+
+    def run(self, module: ir.Operation) -> None:
+        for func in [op.operation for op in module.regions[0].blocks[0].operations]:
+            if func.name == "func.func" and "sym_visibility" not in func.attributes:
+                _place(func)
+
+
+def _place(func: ir.Operation) -> None:
+    block = func.regions[0].blocks[0]
+    end = list(block.operations)[-1].operation
+    given = _given(func)
+    places = [i for i, value in enumerate(end.operands) if i not in given and _is_large(value)]
+    if not places:
+        return
+    with func.location:
+        with ir.InsertionPoint.at_block_begin(block):
+            buffers = _allocated([_bytes(end.operands[i]) for i in places])
+        with ir.InsertionPoint(end):
+            for i, buffer in zip(places, buffers, strict=True):
+                end.operands[i] = _written_to(Val(end.operands[i]), buffer).value
+
+
+def _given(func: ir.Operation) -> set[int]:
+    """The results for which an argument is the memory."""
+    if "arg_attrs" not in func.attributes:
+        return set()
+    attributes = [ir.DictAttr(a) for a in ir.ArrayAttr(func.attributes["arg_attrs"])]
+    return {ir.IntegerAttr(a["iree.abi.output"]).value for a in attributes if "iree.abi.output" in a}
+
+
+def _is_large(value: ir.Value) -> bool:
+    maker = made_by(value)
+    if maker is None or maker.name == "stablehlo.constant" or not isinstance(value.type, ir.RankedTensorType):
+        return False
+    return value.type.has_static_shape and _bytes(value) >= _LEAST
+
+
+def _bytes(value: ir.Value) -> int:
+    val = Val(value)
+    return math.prod(val.shape) * val.dtype.itemsize
+
+
+def _allocated(sizes: Sequence[int]) -> list[ir.Value]:
+    """A buffer of each size, from the allocator of the only device."""
+    device = _make("!hal.device", "hal.devices.get", [_number(0, "index")])
+    allocator = _make("!hal.allocator", "hal.device.allocator", [device])
+    queues = _number(-1, "i64")  # any
+    kind = [_number(_MEMORY, "i32", "hal.memory_type", "type"), _number(_USAGE, "i32", "hal.buffer_usage", "usage")]
+    return [
+        _make("!hal.buffer", "hal.allocator.allocate", [allocator, queues, *kind, _number(size, "index")]) for size in sizes
+    ]
+
+
+def _number(number: int, type: str, name: str = "arith.constant", attribute: str = "value") -> ir.Value:
+    return _make(type, name, attributes={attribute: ir.IntegerAttr.get(ir.Type.parse(type), number)})
+
+
+def _make(
+    type: str, name: str, operands: Sequence[ir.Value] = (), attributes: Mapping[str, ir.Attribute] | None = None
+) -> ir.Value:
+    return emit(name, operands, results=[ir.Type.parse(type)], attributes=attributes).results[0]
+
+
+def _written_to(value: Val, buffer: ir.Value) -> Val:
+    """The value, which IREE computes in the buffer."""
+    if value.dtype.kind == "u":  # see `builder.stored`
+        return bitcast(_written_to(bitcast(value, np.dtype(f"i{value.dtype.itemsize}")), buffer), value.dtype)
+    sizes = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 1, 0])}
+    return Val(emit("hal.tensor.alias", [value.value, buffer], results=[value.type], attributes=sizes).results[0])
