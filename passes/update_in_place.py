@@ -73,7 +73,8 @@ class UpdateInPlacePass(Pass):
                 seen.add(value)
                 work += _sources(value)
         loops = [op for op in nested(module) if op.name == "stablehlo.while"]
-        for op, i in (edge for loop in loops for edge in _repeated(loop)):
+        owners = [op for op in nested(module) if op.name == "stablehlo.while" or op.name in _CHOICES]
+        for op, i in [edge for loop in loops for edge in _repeated(loop)] + [e for o in owners for e in _passed_on(o)]:
             copies += 1
             with ir.InsertionPoint(op), op.location:
                 op.operands[i] = computed(op.operands[i], -copies)
@@ -134,6 +135,28 @@ def _repeated(loop: ir.Operation) -> list[Edge]:
     return edges
 
 
+def _passed_on(owner: ir.Operation) -> list[Edge]:
+    """What a branch returns although it comes from outside and something else reads it, or the branch returns it twice.
+
+    IREE 3.13 frees the buffer of the result after its last use, which may be before the last use of the value itself. The
+    next iteration of a loop is such a use.
+    """
+    edges = []
+    is_loop = owner.name == "stablehlo.while"
+    ends = [_last(region.blocks[0]) for region in owner.regions][1 if is_loop else 0 :]
+    for end in ends:
+        met: set[ir.Value] = set()
+        for i, value in enumerate(end.operands):
+            root = _root(value)
+            maker = made_by(root)
+            if maker is None or maker.block == end.block or is_constant(root):
+                continue
+            if is_loop or root in met or any(use.owner.operation not in ends for use in _uses(root)):
+                edges.append((end, i))
+            met.add(root)
+    return edges
+
+
 def _is_plain(op: ir.Operation) -> bool:
     return op.name not in _ENDS and not len(op.regions)
 
@@ -175,5 +198,8 @@ def _sources(value: ir.Value) -> list[Edge]:
 
 
 def _end(loop: ir.Operation) -> ir.Operation:
-    operations = loop.regions[1].blocks[0].operations
-    return operations[len(operations) - 1].operation
+    return _last(loop.regions[1].blocks[0])
+
+
+def _last(block: ir.Block) -> ir.Operation:
+    return block.operations[len(block.operations) - 1].operation

@@ -25,8 +25,8 @@ func.func @owned(%x: tensor<4x3xf32>, %v: tensor<1x3xf32>) -> tensor<4x3xf32> {
 // The argument of the function is the caller's: the loop starts with a copy.
 // CHECK-LABEL: func.func @given
 // CHECK: %[[BITS:.*]] = stablehlo.bitcast_convert %arg0
-// CHECK: %[[ZERO:.*]]:2 = stablehlo.optimization_barrier
-// CHECK-NEXT: %[[ZEROS:.*]] = stablehlo.broadcast_in_dim %[[ZERO]]#0
+// CHECK: %[[ZERO:.*]]:2 = util.optimization_barrier
+// CHECK: %[[ZEROS:.*]] = linalg.fill ins(%[[ZERO]]#0 : i32)
 // CHECK-NEXT: %[[SAME:.*]] = stablehlo.or %[[BITS]], %[[ZEROS]]
 // CHECK-NEXT: %[[COPY:.*]] = stablehlo.bitcast_convert %[[SAME]]
 // CHECK-NEXT: stablehlo.while({{.*}}, %{{.*}} = %[[COPY]])
@@ -99,4 +99,22 @@ func.func @read(%x: tensor<3x3xf32>, %v: tensor<1x3xf32>) -> (tensor<3x3xf32>, t
   %r = stablehlo.cosine %y : tensor<3x3xf32>
   %w = stablehlo.dynamic_update_slice %y, %v, %c, %c : (tensor<3x3xf32>, tensor<1x3xf32>, tensor<i32>, tensor<i32>) -> tensor<3x3xf32>
   return %r, %w : tensor<3x3xf32>, tensor<3x3xf32>
+}
+
+// A branch returns an array from outside, which is read after the choice: its result has a buffer of its own.
+// CHECK-LABEL: func.func @passed_on
+// CHECK: stablehlo.if
+// CHECK: %[[BITS:.*]] = stablehlo.or
+// CHECK-NEXT: %[[COPY:.*]] = stablehlo.bitcast_convert %[[BITS]]
+// CHECK-NEXT: stablehlo.return %[[COPY]]
+func.func @passed_on(%x: tensor<3xf32>, %p: tensor<i1>) -> tensor<3xf32> {
+  %y = stablehlo.sine %x : tensor<3xf32>
+  %r = "stablehlo.if"(%p) ({
+    stablehlo.return %y : tensor<3xf32>
+  }, {
+    %z = stablehlo.cosine %x : tensor<3xf32>
+    stablehlo.return %z : tensor<3xf32>
+  }) : (tensor<i1>) -> tensor<3xf32>
+  %s = stablehlo.add %r, %y : tensor<3xf32>
+  return %s : tensor<3xf32>
 }
