@@ -8,7 +8,7 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by, nested
-from nabla_mlir.dialects.stablehlo import BARRIERS
+from nabla_mlir.dialects.stablehlo import BARRIERS, constant_splat
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import PassError
 from nabla_mlir.passes.base import Pass, register
@@ -139,7 +139,8 @@ def _passed_on(owner: ir.Operation) -> list[Edge]:
     """What a branch returns although it comes from outside and something else reads it, or the branch returns it twice.
 
     IREE 3.13 frees the buffer of the result after its last use, which may be before the last use of the value itself. The
-    next iteration of a loop is such a use.
+    next iteration of a loop is such a use, arguments are read by the caller, and constants by other calls (but for those
+    that are one number everywhere, which are filled).
     """
     edges = []
     is_loop = owner.name == "stablehlo.while"
@@ -149,9 +150,15 @@ def _passed_on(owner: ir.Operation) -> list[Edge]:
         for i, value in enumerate(end.operands):
             root = _root(value)
             maker = made_by(root)
-            if maker is None or maker.block == end.block or is_constant(root):
+            if is_constant(root):
+                is_shared = maker.name != "stablehlo.constant" or constant_splat(maker) is None
+            elif (root.owner if maker is None else maker.block) == end.block:
                 continue
-            if is_loop or root in met or any(use.owner.operation not in ends for use in _uses(root)):
+            else:
+                is_argument = maker is None and root.owner.owner.name == "func.func"
+                others = any(use.owner.operation not in ends for use in _uses(root))
+                is_shared = is_loop or is_argument or others or root in met
+            if is_shared:
                 edges.append((end, i))
             met.add(root)
     return edges

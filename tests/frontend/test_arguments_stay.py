@@ -219,7 +219,8 @@ def test_random_programs_of_views_and_writes(first: int) -> None:
         functions = {"f": theirs}
         if not {*f.steps} & {*NO_REVERSE}:
             functions["g"] = gradient(theirs, JAX_LIBRARY)
-        wanted = {form: jax.jit(function)(x, y) for form, function in functions.items()}
+        # Not jitted: XLA itself writes `t.at[1:].set(t[:-1])` in place and reads what it has written (JAX 0.10.2).
+        wanted = {form: function(jnp.asarray(x), jnp.asarray(y)) for form, function in functions.items()}
         for driver in DRIVERS:
             executable = Executable.load(vmfb, driver)
             for form in "fg":
