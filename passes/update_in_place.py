@@ -8,7 +8,7 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by, nested
-from nabla_mlir.dialects.stablehlo import BARRIERS, constant_splat
+from nabla_mlir.dialects.stablehlo import BARRIERS
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import PassError
 from nabla_mlir.passes.base import Pass, register
@@ -125,8 +125,8 @@ def _repeated(loop: ir.Operation) -> list[Edge]:
     for op in (loop, _end(loop)):
         met: set[ir.Value] = set()
         for i, value in enumerate(op.operands):
-            root, (shape, dtype) = _root(value), shape_and_dtype(value.type)
-            if not shape and dtype.kind in "iub":
+            root = _root(value)
+            if _is_on_host(value):
                 continue
             if root in met:
                 edges.append((op, i))
@@ -139,8 +139,7 @@ def _passed_on(owner: ir.Operation) -> list[Edge]:
     """What a branch returns although it comes from outside and something else reads it, or the branch returns it twice.
 
     IREE 3.13 frees the buffer of the result after its last use, which may be before the last use of the value itself. The
-    next iteration of a loop is such a use, arguments are read by the caller, and constants by other calls (but for those
-    that are one number everywhere, which are filled).
+    next iteration of a loop is such a use, arguments are read by the caller, and equal constants are one buffer.
     """
     edges = []
     is_loop = owner.name == "stablehlo.while"
@@ -150,8 +149,10 @@ def _passed_on(owner: ir.Operation) -> list[Edge]:
         for i, value in enumerate(end.operands):
             root = _root(value)
             maker = made_by(root)
+            if _is_on_host(value):
+                continue
             if is_constant(root):
-                is_shared = maker.name != "stablehlo.constant" or constant_splat(maker) is None
+                is_shared = True
             elif (root.owner if maker is None else maker.block) == end.block:
                 continue
             else:
@@ -162,6 +163,12 @@ def _passed_on(owner: ir.Operation) -> list[Edge]:
                 edges.append((end, i))
             met.add(root)
     return edges
+
+
+def _is_on_host(value: ir.Value) -> bool:
+    """True for what may be no buffer, but a number of the host's."""
+    shape, dtype = shape_and_dtype(value.type)
+    return not shape and dtype.kind in "iub"
 
 
 def _is_plain(op: ir.Operation) -> bool:
