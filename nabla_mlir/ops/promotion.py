@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.conversion import scalar_misfit
 from nabla_mlir.dialects.types import as_dtype, is_complex, is_differentiable
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.ops import elementwise as ew
@@ -61,6 +62,15 @@ def scalar_dtype(value: Any) -> np.dtype:
     if isinstance(value, float):
         return Defaults.float
     return np.promote_types(Defaults.float, np.complex64)
+
+
+def scalar_array(value: Any, dtype: np.dtype, requirement: str) -> np.ndarray:
+    """A Python scalar as an array. Raises DtypeError, "<requirement>, got ...", for a higher kind or out of range."""
+    problem = scalar_misfit(value, dtype)
+    if problem is not None:
+        raise DtypeError(f"{requirement}, got {problem}.", where=user_frame(),
+                         help="pass an array of the dtype that you want.")  # fmt: skip
+    return np.asarray(value, dtype)
 
 
 def promote_dtypes(operands: Sequence[Any]) -> np.dtype:
