@@ -42,11 +42,16 @@ def differentiable(what: str, leaf: Any, path: str, holomorphic: bool = False) -
             f"{what} requires arguments of floating point, got {tensor.dtype} at argument {path}.", where=user_frame(),
             help="convert it with astype, or leave it out of argnums.",
         )  # fmt: skip
-    if is_complex(tensor.dtype) and not holomorphic and what == "grad":
+    if is_complex(tensor.dtype) and not holomorphic:
         raise DtypeError(
             f"{what} requires real arguments, got {tensor.dtype} at argument {path}.", where=user_frame(),
             help="pass holomorphic=True for a complex-differentiable function; for others differentiate with respect "
             "to the real and imaginary parts.",
+        )  # fmt: skip
+    if holomorphic and not is_complex(tensor.dtype):
+        raise DtypeError(
+            f"{what} with holomorphic=True requires complex arguments, got {tensor.dtype} at argument {path}.",
+            where=user_frame(), help="convert it with astype, or leave holomorphic out.",
         )  # fmt: skip
     return tensor
 
