@@ -230,7 +230,7 @@ def test_scalar_tangents_are_not_cut() -> None:
         lambda t: nm.jvp(lambda x: x * x, (3.0,), (t,)), lambda t: nm.linearize(lambda x: x * x, 3.0)[1](t),
         lambda t: nm.vjp(lambda x: x * x, 3.0)[1](t), lambda t: nm.jit(lambda x: nm.jvp(cubes, (x,), (t,)))(3.0),
     ):  # fmt: skip
-        call(2**40)  # an integer is a float
+        call(1)  # an integer is a float
         with pytest.raises(DtypeError, match=r"a (co)?tangent requires"):
             call(1j)
 
