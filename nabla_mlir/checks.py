@@ -43,7 +43,7 @@ def check_linear_map(
     av, aw, both = (_map(lambda y, i=i: y[i], images) for i in range(3))
     atu = transposed(u)
     av_norm, dtype = _norm(av), pytree.flatten(av)[0][0].dtype
-    eps, tiny = float(np.finfo(dtype).eps), float(np.finfo(dtype).tiny)
+    eps, tiny = float(nnp.finfo(dtype).eps), float(nnp.finfo(dtype).tiny)
     size = sum(leaf.size for leaf in pytree.flatten(v)[0])
     result = {
         "linearity": _norm(_map(lambda p, q, r: r - p - 2.0 * q, av, aw, both)) / (av_norm + 2.0 * _norm(aw) + tiny),

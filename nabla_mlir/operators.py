@@ -91,7 +91,9 @@ class PreparedOperator(LinearOperator):
     """
 
     def __init__(self, module: Module, x: Any, data: tuple[Any, ...], damping: float):
-        self._module, self._specs, self.data, self.damping = module, module.entry_points, data, damping
+        if np.iscomplexobj(damping):
+            raise DtypeError(f"damping requires a real number, got {damping!r}.")
+        self._module, self._specs, self.data, self.damping = module, module.entry_points, data, float(damping)
         update, apply = self._spec("update").arguments[0], self._spec("apply")
         self._x, self._v = _Flat(update.tree, update.leaves), _Flat(apply.arguments[0].tree, apply.arguments[0].leaves)
         self._rows = _Flat(apply.result, apply.result_leaves)

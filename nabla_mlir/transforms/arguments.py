@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir import pytree
-from nabla_mlir.conversion import rank_of
 from nabla_mlir.dialects.types import is_complex, is_differentiable
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
-from nabla_mlir.ops.promotion import as_tensor, is_scalar, is_weak, scalar_array, scalar_dtype
+from nabla_mlir.ops.promotion import adopted, as_tensor, is_scalar, scalar_array
 from nabla_mlir.ops.tensor import Tensor
 from nabla_mlir.positions import Argnums, positions
 from nabla_mlir.tracing import Spec
@@ -65,9 +64,7 @@ def seed_of(what: str, seed: Any, like: Tensor | Spec, path: str) -> Tensor | No
     """A tangent or cotangent as a tensor like its primal; None for a zero or an integer primal."""
     if seed is None or not is_differentiable(like.dtype):
         return None
-    given = seed if is_scalar(seed) else as_tensor(seed)
-    fits = is_weak(given) and rank_of(scalar_dtype(given)) <= rank_of(like.dtype)
-    tensor = as_tensor(given, like.dtype if fits else None)
+    tensor = adopted(seed, like.dtype)
     _check_seed(what, tensor, like, path)
     return tensor
 

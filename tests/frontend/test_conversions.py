@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -112,6 +113,26 @@ def test_points_as_flat_vectors(hessians: Any, given: str, wanted: str) -> None:
         return
     _, gradient = H.update(x)
     np.testing.assert_allclose(gradient, 3 * vector("float64" if x.dtype.kind == "f" else given).astype(float) ** 2)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+def test_operators_of_narrow_floats(name: str) -> None:
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    H = nm.HessianOperator(cubes, np.array([1.0, 2.0, 3.0]).astype(dtype))
+    y, z = H @ np.array([1.0, 1, 1]), H @ np.array([1j, 1, 1])
+    assert (y.dtype, z.dtype) == (dtype, np.complex64)
+    assert (y.tolist(), z.tolist()) == (DIAGONAL, [6j, 12, 18])
+    for bad in (np.array([1e39, 1, 1]), np.array([1, 2**12, 2**12 + 1])):
+        with pytest.raises(DtypeError, match=f"v requires .* {name}"):
+            H @ bad
+
+
+def test_damping_is_a_real_number_of_any_width() -> None:
+    H = nm.HessianOperator(cubes, np.array([1.0, 2.0, 3.0], np.float32), damping=np.float64(0.5))
+    assert (H @ np.ones(3)).dtype == (H @ np.ones((3, 2))).dtype == np.float32
+    assert (H @ np.array([1j, 0, 0])).tolist() == [6.5j, 0, 0]
+    with pytest.raises(DtypeError, match="damping requires a real number, got 1j"):
+        nm.HessianOperator(cubes, np.ones(3), damping=1j)
 
 
 def test_a_rounded_point_is_the_same_point() -> None:
@@ -249,3 +270,14 @@ def test_stored_values_have_the_kind_of_the_array() -> None:
     with pytest.raises(DtypeError, match="a constant requires a number of float32, got 1j"):
         nnp.full(3, 1j, "f4")
     assert nnp.zeros(3, "f4").at[0].set(2**40).tolist() == [2.0**40, 0, 0]
+
+
+def test_scalars_of_imported_functions() -> None:
+    for kind, good, bad in (("i32", (True, 2), (1.5, 1j, 2**40, np.float64(1.5), np.int64(2))), ("f32", (2, 1.5), (1j, np.float64(1.5)))):
+        f = nm.from_stablehlo(f"func.func @f(%x: tensor<{kind}>) -> tensor<{kind}> {{ return %x : tensor<{kind}> }}")
+        for call in (lambda x, f=f: nm.jit(lambda: f(x))(), f):
+            for value in good:
+                assert call(value) == value
+            for value in bad:
+                with pytest.raises(DtypeError):
+                    call(value)
