@@ -14,7 +14,7 @@ Argnums = int | Sequence[int]
 
 def is_one(argnums: Any) -> bool:
     """True for one position, false for several, also if they are one in a tuple."""
-    return hasattr(argnums, "__index__")
+    return hasattr(argnums, "__index__") and not getattr(argnums, "shape", ())
 
 
 def positions(what: str, argnums: Any, count: int | None, word: str = "argnums") -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,7 +40,10 @@ def spec(shape: Sequence[int] | int = (), dtype: Any = None) -> Spec:
       >>> print(spec((2, 3), "f64"))
       float64[2,3]
     """
-    lengths = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    try:
+        lengths = tuple(map(operator.index, shape if isinstance(shape, (Sequence, np.ndarray)) else (shape,)))
+    except TypeError:
+        raise ShapeError(f"spec requires lengths that are integers, got {shape!r}.", where=user_frame()) from None
     if any(n < 0 for n in lengths):
         raise ShapeError(f"spec requires lengths that are not negative, got {lengths}.", where=user_frame())
     return Spec(lengths, Defaults.float if dtype is None else as_dtype(dtype))

@@ -226,12 +226,10 @@ def imported_specs(f: Callable[..., Any], texts: Sequence[str]) -> list[Any]:
         if name == "vmap" or (name == "vjp" and (k or len(f.outputs) > 1)):
             return []  # the size of the axis, or the result of another transform, stands nowhere
         if name == "hvp":  # (x, v, *rest)
-            specs = [
-                *(specs[i] for i in chosen * 2 if i < len(specs)),
-                *(s for i, s in enumerate(specs) if i not in chosen),
-            ]
+            x = specs[chosen[0]] if is_one(argnums) else tuple(specs[i] for i in chosen)
+            specs = [x, x, *(s for i, s in enumerate(specs) if i not in chosen)]
         elif name == "jvp":
-            specs += [specs[i] for i in chosen if i < len(specs)]
+            specs += [specs[i] for i in chosen]
         elif name == "vjp":
             specs += [spec(shape, dtype) for shape, dtype in f.outputs]
     return specs

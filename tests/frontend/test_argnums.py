@@ -13,7 +13,7 @@ import pytest
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.errors import DtypeError, TraceError
-from nabla_mlir.tools.requests import jvp_of, vjp_of
+from nabla_mlir.tools.requests import apply_transforms, imported_specs, jvp_of, vjp_of
 
 jax.config.update("jax_enable_x64", True)
 X, Y, Z = np.array([1.0, 2.0]), np.array([3.0, 0.5]), np.array([0.2, 0.7])
@@ -78,6 +78,7 @@ def test_names_of_the_arguments_of_a_product() -> None:
 
 BAD = [
     (0.5, r"requires integers as argnums, got 0\.5"),
+    (np.array([0, 1]), r"requires integers as argnums, got array\(\[0, 1\]\)"),
     ((0, None), "requires integers as argnums, got None"),
     (True, "requires integers as argnums, got True"),
     ("x", "requires integers as argnums, got 'x'"),
@@ -138,6 +139,30 @@ def test_rules_of_ones_own_count_from_the_end() -> None:
     scale.nondiff_argnums = (-1,)
     scale.defvjp(lambda x, k: (x * k, None), lambda k, _, ct: (ct * (k + 1),))
     assert nm.grad(lambda x: scale(x, 2.0).sum())(X).tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("argnums", ["-1", "(0, 2)", "(1,)", "1"])
+def test_transforms_of_the_command_line(argnums: str) -> None:
+    source = """func.func @f(%x: tensor<2xf64>, %y: tensor<3xf64>, %z: tensor<4xf64>) -> tensor<f64> {
+      %zero = stablehlo.constant dense<0.0> : tensor<f64>
+      %a = stablehlo.multiply %x, %x : tensor<2xf64>
+      %b = stablehlo.multiply %y, %y : tensor<3xf64>
+      %c = stablehlo.multiply %z, %z : tensor<4xf64>
+      %0 = stablehlo.reduce(%a init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<2xf64>, tensor<f64>) -> tensor<f64>
+      %1 = stablehlo.reduce(%b init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<3xf64>, tensor<f64>) -> tensor<f64>
+      %2 = stablehlo.reduce(%c init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<4xf64>, tensor<f64>) -> tensor<f64>
+      %3 = stablehlo.multiply %0, %1 : tensor<f64>
+      %4 = stablehlo.multiply %3, %2 : tensor<f64>
+      return %4 : tensor<f64>
+    }"""
+    f = nm.from_stablehlo(source)
+    for name in ("hvp", "jvp", "vjp", "grad"):
+        text = f"{name}{{argnums={argnums}}}"
+        specs = imported_specs(f, [text])
+        traced = nm.trace(apply_transforms(f, [text]), *specs)  # they fit
+        assert traced.entries[0].outputs
+    with pytest.raises(TraceError, match="hvp requires argnums among the 3 positional arguments, got 3"):
+        imported_specs(f, ["hvp{argnums=3}"])
 
 
 # ---------------------------------------------------------------- holomorphic

@@ -281,3 +281,13 @@ def test_scalars_of_imported_functions() -> None:
             for value in bad:
                 with pytest.raises(DtypeError):
                     call(value)
+
+
+def test_lengths_are_integers() -> None:
+    assert nm.spec(np.int64(2)).shape == nm.spec([2]).shape == nm.spec(np.array([2])).shape == (2,)
+    for shape in (2.0, (2.5,), ("2",), None, [1, None]):
+        with pytest.raises(ShapeError, match="spec requires lengths that are integers, got"):
+            nm.spec(shape)  # type: ignore[arg-type]
+    for repeats in (2.5, [1.0, 2.0, 1.0]):
+        with pytest.raises(DtypeError, match="repeat requires integers as repeats, got float64"):
+            nnp.repeat(np.arange(3), repeats)
