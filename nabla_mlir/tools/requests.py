@@ -218,7 +218,7 @@ def imported_specs(f: Callable[..., Any], texts: Sequence[str]) -> list[Any]:
     """The specs of the arguments of an imported function with transforms applied; [] where they are not known."""
     if not isinstance(f, ImportedFunction):
         return []
-    specs = [spec(shape, dtype) for shape, dtype in f.inputs]
+    specs: list[Any] = [spec(shape, dtype) for shape, dtype in f.inputs]
     for k, text in enumerate(texts):
         name, options = parse_options(text, "--transform")
         argnums = options.get("wrt", options.get("argnums", 0))
