@@ -17,6 +17,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
+from nabla_mlir.errors import DtypeError, user_frame
 
 OPTIMIZATION_BARRIER = "stablehlo.optimization_barrier"
 COMPUTE_BARRIER = "iree_tensor_ext.compute_barrier.start"
@@ -75,12 +76,24 @@ def _splat(text: str, shape: tuple[int, ...], dtype: np.dtype) -> ir.Attribute:
     value = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}.get(text)
     if value is None:
         value = _literal(text)
+    if _is_lost(value, dtype):
+        raise DtypeError(f"a constant requires a number of {dtype}, got {value!r}.", where=user_frame())
     scalar = elements(np.asarray(value).astype(dtype))
     if not shape:
         return scalar
     if dtype.kind == "c":  # the bindings cannot hand over a parsed complex attribute
         return elements(np.full(shape, value, dtype))
     return ir.Attribute.parse(f"{str(scalar).rsplit(':', 1)[0]}: {tensor_type(shape, dtype)}", context())
+
+
+def _is_lost(value: Any, dtype: np.dtype) -> bool:
+    """True for a complex number in a real dtype, and an integer out of the range of an integer dtype."""
+    if isinstance(value, complex):
+        return dtype.kind != "c"
+    if not isinstance(value, int) or dtype.kind not in "iu":
+        return False
+    info = np.iinfo(dtype)
+    return not info.min <= value <= info.max
 
 
 def _literal(text: str) -> Any:

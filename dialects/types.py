@@ -31,23 +31,50 @@ _FROM_MLIR = {v: k for k, v in _TO_MLIR.items()}
 
 
 def as_dtype(dtype: Any) -> np.dtype:
-    """The NumPy dtype of anything that names one: a dtype, a scalar type, or an MLIR or NumPy name.
+    """The NumPy dtype of anything that names one: a dtype, a scalar type, or a name.
+
+    A name means what NumPy says, such as "i4", which is int32; MLIR's words, such as "i32" and "bf16", are for what
+    has no such name in NumPy.
+
+    Raises:
+      DtypeError: nothing has that name.
 
     Example:
-      >>> as_dtype("f32")
-      dtype('float32')
+      >>> as_dtype("f32"), as_dtype("f4"), as_dtype("i8")
+      (dtype('float32'), dtype('float32'), dtype('int64'))
     """
-    if isinstance(dtype, np.dtype):
-        return dtype
-    if isinstance(dtype, str):
-        name = _FROM_MLIR.get(dtype, dtype)
-        if name in _EXTENDED:
-            return _extended_dtype(name)
-        dtype = name
+    found = _in_numpy(dtype)
+    if isinstance(dtype, str) and (found is None or found.name not in _BUILTIN):
+        found = _in_mlir(dtype) or found
+    if found is None:
+        raise DtypeError(f"a dtype is required, got {dtype!r}.")
+    return found
+
+
+def _in_numpy(name: Any) -> np.dtype | None:
     try:
-        return np.dtype(dtype)
-    except TypeError:
-        raise DtypeError(f"a dtype is required, got {dtype!r}.") from None
+        return np.dtype(name).newbyteorder("=")
+    except (TypeError, ValueError):
+        return None
+
+
+def _in_mlir(word: str) -> np.dtype | None:
+    name = _FROM_MLIR.get(word, word)
+    if name in _EXTENDED:
+        return _extended_dtype(name)
+    return np.dtype(name) if name in _BUILTIN else None
+
+
+def dtype_in_mlir(word: str) -> np.dtype:
+    """The dtype of an MLIR word, such as "i8", which is int8, or of a full name, such as "int8".
+
+    Raises:
+      DtypeError: it is neither.
+    """
+    found = _in_mlir(word)
+    if found is None:
+        raise DtypeError(f"an element type requires one of {', '.join(_FROM_MLIR)}, got {word!r}.")
+    return found
 
 
 @functools.cache
@@ -74,7 +101,7 @@ def dtype_of(element: ir.Type) -> np.dtype:
     name = _FROM_MLIR.get(str(element))
     if name is None:
         raise DtypeError(f"an element type with a NumPy counterpart is required, got {element}.")
-    return as_dtype(_FROM_MLIR[str(element)])
+    return dtype_in_mlir(name)
 
 
 def tensor_type(shape: tuple[int, ...] | list[int], dtype: np.dtype) -> ir.RankedTensorType:

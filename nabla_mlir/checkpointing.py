@@ -15,6 +15,7 @@ from nabla_mlir.dialects.stablehlo import Bool
 from nabla_mlir.eager import staged
 from nabla_mlir.ops.checkpoint import name as name_op
 from nabla_mlir.ops.promotion import as_tensor
+from nabla_mlir.positions import positions
 from nabla_mlir.tracing import results_of, trace_region
 from nabla_mlir.vectorized import per_entry
 
@@ -82,11 +83,10 @@ def checkpoint(
       1.0
     """
     policies = CheckpointPolicies.nothing_saveable if policy is None else policy
-    static = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
 
     @functools.wraps(fun)
     def checkpoint_f(*args: Any, **kwargs: Any) -> Any:
-        fixed = {i: a for i, a in enumerate(args) if i in {k % len(args) for k in static}}
+        fixed = {i: args[i] for i in positions("checkpoint", static_argnums, len(args), "static_argnums")}
 
         def run(*given: Any, **kwargs: Any) -> Any:
             rest = iter(given)

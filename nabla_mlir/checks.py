@@ -9,7 +9,9 @@ import numpy as np
 
 from nabla_mlir import numpy as nnp
 from nabla_mlir import pytree
+from nabla_mlir.dialects.types import is_float
 from nabla_mlir.eager import staged
+from nabla_mlir.errors import DtypeError, user_frame
 from nabla_mlir.ops.shape import iota
 from nabla_mlir.ops.tensor import Tensor
 from nabla_mlir.transforms.curvature import hessian_product
@@ -34,13 +36,14 @@ def check_linear_map(
     - finite_difference: ``|Av - D| / (|Av| + |D|)``, and expected_difference: an estimate of the error of D, from the
       difference to D with twice the step (Richardson) and the rounding of the function.
     """
+    _require_real(v_like, u_like)
     (v, v_norm), (w, _), (u, u_norm) = (_vector(x, p) for x, p in ((v_like, 1.0), (v_like, 2.0), (u_like, 3.0)))
     three = _map(lambda p, q: nnp.stack([p, q, p + 2.0 * q]), v, w)
     images = vmap(apply)(three)
     av, aw, both = (_map(lambda y, i=i: y[i], images) for i in range(3))
     atu = transposed(u)
     av_norm, dtype = _norm(av), pytree.flatten(av)[0][0].dtype
-    eps, tiny = float(np.finfo(dtype).eps), float(np.finfo(dtype).tiny)
+    eps, tiny = float(nnp.finfo(dtype).eps), float(nnp.finfo(dtype).tiny)
     size = sum(leaf.size for leaf in pytree.flatten(v)[0])
     result = {
         "linearity": _norm(_map(lambda p, q, r: r - p - 2.0 * q, av, aw, both)) / (av_norm + 2.0 * _norm(aw) + tiny),
@@ -78,6 +81,13 @@ def check_hvp(f: Callable[..., Any], x: Any, *data: Any) -> dict[str, Any]:
         return check_linear_map(apply, apply, x, x, lambda y: grad(f)(y, *data), x)
 
     return staged(run)(x, *data)
+
+
+def _require_real(*likes: Any) -> None:
+    for like in pytree.flatten(likes)[0]:
+        if not is_float(np.dtype(like.dtype)):
+            raise DtypeError(f"a check of a linear map requires real vectors, got {like.dtype}.", where=user_frame(),
+                             help="leave self_check out of entry_points.")  # fmt: skip
 
 
 def _map(function: Callable[..., Any], *trees: Any) -> Any:

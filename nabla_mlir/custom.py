@@ -24,6 +24,7 @@ from nabla_mlir.errors import TraceError, TreeError, user_frame
 from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.registry import ZERO, materialize
 from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.positions import parameters_of, positions
 from nabla_mlir.tracing import Spec, results_of, trace_region
 from nabla_mlir.transforms.arguments import seed_of, specs_of
 from nabla_mlir.vectorized import per_entry
@@ -102,13 +103,16 @@ class _Custom:
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = ()):
         functools.update_wrapper(self, fun)
         self.fun = fun
-        self.nondiff_argnums = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
+        names = parameters_of(fun)
+        self.nondiff_argnums = positions(
+            type(self).__name__, nondiff_argnums, None if names is None else len(names), "nondiff_argnums"
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function; a derivative takes its rule."""
         self._check()
         args = _positional(self.fun, args, kwargs)
-        nondiff = sorted({i % len(args) for i in self.nondiff_argnums})
+        nondiff = sorted(positions(self._name(), self.nondiff_argnums, len(args), "nondiff_argnums"))
         fixed = [args[i] for i in nondiff]
         rest = [a for i, a in enumerate(args) if i not in nondiff]
 

@@ -19,9 +19,10 @@ from nabla_mlir.compiling.estimates import estimate
 from nabla_mlir.compiling.lowering import compile_lowered, lower_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.errors import TraceError, user_frame
-from nabla_mlir.ops.promotion import as_tensor, is_scalar, scalar_dtype
+from nabla_mlir.ops.promotion import as_tensor, is_scalar, scalar_array, scalar_dtype
 from nabla_mlir.ops.regions import emit_call
 from nabla_mlir.passes.split import split_function
+from nabla_mlir.positions import parameters_of, positions
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.stages import as_spec
 from nabla_mlir.targets import CPU
@@ -47,8 +48,14 @@ class Program:
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Runs it on the leaves of its arguments."""
-        inputs = [np.asarray(x, d) if is_scalar(x) else x for x, d in zip(leaves, self.dtypes, strict=True)]
+        inputs = as_inputs(leaves, self.dtypes)
         return pytree.unflatten(self.out_spec, self.run([*inputs, *self.captured]))
+
+
+def as_inputs(leaves: Sequence[Any], dtypes: Sequence[np.dtype]) -> list[Any]:
+    """The leaves of a call as arrays: a Python scalar gets the dtype it was traced with."""
+    return [scalar_array(x, d, f"a Python scalar requires the range of {d}") if is_scalar(x) else x
+            for x, d in zip(leaves, dtypes, strict=True)]  # fmt: skip
 
 
 def _executable(module: Any, name: str) -> Callable[[list[Any]], list[Array]]:
@@ -152,7 +159,7 @@ def jit(
       f: a function of pytrees of arrays; it is run only to trace it, so it must not depend on anything else that
         changes.
       static_argnums: positions of arguments that are not arrays; the function is compiled anew for each value,
-        which must be hashable.
+        which must be hashable; given by name they are as static.
       static_argnames: the same for keyword arguments.
 
     Inside another traced function the call becomes part of that one.
@@ -163,8 +170,10 @@ def jit(
       >>> square(np.array([1.0, 2.0])).tolist()
       [1.0, 4.0]
     """
-    static_nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-    static_names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    names = parameters_of(f)
+    static_nums = positions("jit", static_argnums, None if names is None else len(names), "static_argnums")
+    static_names = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
+    static_names |= {names[i] for i in static_nums} if names is not None else set()
     programs: dict[Any, Program] = {}
 
     @functools.wraps(f)

@@ -14,7 +14,7 @@ from nabla_mlir.dialects.stablehlo import Bool
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import DtypeError, TreeError, user_frame
-from nabla_mlir.ops.promotion import as_tensor
+from nabla_mlir.ops.promotion import adopted, as_tensor
 from nabla_mlir.ops.regions import body_of, captures_of, clone_body
 from nabla_mlir.ops.tensor import Tensor, wrap
 from nabla_mlir.tracing import Spec, current_trace, results_of, trace_region
@@ -89,8 +89,7 @@ def custom_linear_solve(
 def _like(what: str, spec: pytree.TreeSpec, likes: list[Tensor], out: Any) -> list[Tensor]:
     """The leaves of a value that must be like the right-hand side."""
     leaves, got = pytree.flatten(out)
-    tensors = [as_tensor(x) for x in leaves]
-    tensors = [as_tensor(t, x.dtype) if t.weak else t for t, x in zip(tensors, likes, strict=False)]
+    tensors = [adopted(x, like.dtype) for x, like in zip(leaves, likes, strict=False)]
     if got != spec or [(t.shape, t.dtype) for t in tensors] != [(t.shape, t.dtype) for t in likes]:
         shown = [
             str(pytree.unflatten(s, [str(Spec(t.shape, t.dtype)) for t in ts])).replace("'", "")

@@ -14,7 +14,7 @@ from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError, TraceError, user_frame
-from nabla_mlir.ops.promotion import as_tensor
+from nabla_mlir.ops.promotion import adopted
 from nabla_mlir.ops.regions import emit_call
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.portable import parse
@@ -63,7 +63,7 @@ class ImportedFunction:
         tensors = []
         for i, (parameter, arg) in enumerate(zip(block.arguments, args, strict=True)):
             shape, dtype = shape_and_dtype(parameter.type)
-            tensor = as_tensor(arg, dtype if isinstance(arg, (bool, int, float, complex)) else None)
+            tensor = adopted(arg, dtype)
             if tensor.shape != shape:
                 raise ShapeError(
                     f"{name} requires shape {shape} for argument {i}, got {tensor.shape}.", where=user_frame()

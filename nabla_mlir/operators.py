@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.conversion import rounded
 from nabla_mlir.errors import DtypeError, NablaError, TraceError
 from nabla_mlir.runtime import Module, load
 from nabla_mlir.runtime.array import Array, dtype_named
@@ -47,9 +48,9 @@ class _Flat:
         self.sizes = [int(np.prod(shape, dtype=int)) for shape in self.shapes]
         self.size = sum(self.sizes)
 
-    def leaves(self, vector: Any, batch: tuple[int, ...] = ()) -> list[np.ndarray]:
-        """The arrays of a vector, or of several along a leading axis."""
-        array = np.ascontiguousarray(vector, self.dtype)
+    def leaves(self, vector: np.ndarray, batch: tuple[int, ...] = ()) -> list[np.ndarray]:
+        """The arrays of a vector of this dtype, or of several along a leading axis."""
+        array = np.ascontiguousarray(vector)
         parts = np.split(array, np.cumsum(self.sizes)[:-1], axis=-1)
         return [np.ascontiguousarray(p).reshape(batch + s) for p, s in zip(parts, self.shapes, strict=True)]
 
@@ -70,12 +71,29 @@ class PreparedOperator(LinearOperator):
       seconds: the time that both took.
       damping: a number that is added to the diagonal.
 
+    Vectors and matrices of other dtypes than the operator's, say float32, are taken as SciPy's solvers need it:
+
+    ==================  ==============================================================================================
+    given               what happens
+    ==================  ==============================================================================================
+    wider floats        are rounded, in `matvec`, `matmat`, `rmatvec`, `rmatmat`, `hessp` and in a flat point of
+                        `update`; a finite number beyond float32's range is refused
+    narrower floats,    are converted, which is exact
+    truth values
+    integers            are converted where float32 holds all integers of that size, else refused
+    complex numbers     in products: two real products, of the real and of the imaginary parts, with a complex result;
+                        refused as the point of `update`
+    pytrees             in `apply` and `update`: the arrays have the shapes and dtypes it was compiled for, or are refused
+    ==================  ==============================================================================================
+
     Threads: any number may multiply at the same time; the calls are put in a row. A product that meets an update of
     another thread raises StalePointError. Give each thread a `clone` to let them run side by side.
     """
 
     def __init__(self, module: Module, x: Any, data: tuple[Any, ...], damping: float):
-        self._module, self._specs, self.data, self.damping = module, module.entry_points, data, damping
+        if np.iscomplexobj(damping):
+            raise DtypeError(f"damping requires a real number, got {damping!r}.")
+        self._module, self._specs, self.data, self.damping = module, module.entry_points, data, float(damping)
         update, apply = self._spec("update").arguments[0], self._spec("apply")
         self._x, self._v = _Flat(update.tree, update.leaves), _Flat(apply.arguments[0].tree, apply.arguments[0].leaves)
         self._rows = _Flat(apply.result, apply.result_leaves)
@@ -83,7 +101,7 @@ class PreparedOperator(LinearOperator):
         self.block = blocks.arguments[0].leaves[0].shape[0] if blocks else 1
         self.products, self.updates, self.seconds, self.version = 0, 0, 0.0, 0
         self._lock = threading.Lock()
-        super().__init__(self._v.dtype, (self._rows.size, self._v.size))
+        super().__init__(self._rows.dtype, (self._rows.size, self._v.size))
         self.update(x, *data)
 
     # ------------------------------------------------------------ the point
@@ -98,7 +116,8 @@ class PreparedOperator(LinearOperator):
         """
         data = data or self.data
         spec, is_vector = self._spec("update"), isinstance(x, np.ndarray) and x.shape == (self._x.size,)
-        point = self._x.leaves(x) if is_vector else self._x.spec.flatten(x, spec.arguments[0].name)
+        name = spec.arguments[0].name
+        point = self._x.leaves(rounded(x, self._x.dtype, name)) if is_vector else self._x.spec.flatten(x, name)
         result = self._timed(self._module["update"], self._x.spec.unflatten(point), *data)
         gradient = result.get("gradient")
         with self._lock:
@@ -124,36 +143,46 @@ class PreparedOperator(LinearOperator):
 
     def objective(self, x: np.ndarray) -> tuple[Any, np.ndarray]:
         """The value and the gradient at x, for optimisers (`jac=True`); moves there if it is another point."""
-        if not np.array_equal(x, self.x):
-            self.update(np.asarray(x))
+        self._move(x)
         assert self.gradient is not None
         return self.value, self.gradient
 
     def hessp(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         """The product at x, for optimisers; moves there if it is another point."""
-        if not np.array_equal(x, self.x):
-            self.update(np.asarray(x))
+        self._move(x)
         return self.matvec(np.asarray(v))
+
+    def _move(self, x: np.ndarray) -> None:
+        point = rounded(x, self._x.dtype, "x")
+        if not np.array_equal(point, self.x):
+            self.update(point)
 
     # ------------------------------------------------------------ products
 
     def apply(self, v: Any) -> Any:
         """The product with a pytree (without damping), as arrays of the device that know their version."""
-        return self._rows.spec.unflatten(self._product("apply", self._v.spec.flatten(v, "v"), 1))
+        return self._rows.spec.unflatten(self._product("apply", self._module["apply"].leaves(v), 1))
 
     def _matvec(self, v: np.ndarray) -> np.ndarray:
-        return self._flat_product("apply", self._v, self._rows, v)
+        return self._vector("apply", self._v, self._rows, v)
 
     def _matmat(self, vs: np.ndarray) -> np.ndarray:
         return self._columns("apply", self._v, self._rows, vs)
 
-    def _flat_product(self, name: str, inner: _Flat, outer: _Flat, v: np.ndarray) -> np.ndarray:
+    def _vector(self, name: str, inner: _Flat, outer: _Flat, v: np.ndarray) -> np.ndarray:
         v = np.asarray(v).reshape(-1)
+        if v.dtype.kind == "c" and inner.dtype.kind != "c":
+            return _complex(*(self._vector(name, inner, outer, part) for part in (v.real, v.imag)))
+        v = rounded(v, inner.dtype, "v")
         result = outer.vector(self._product(name, inner.leaves(v), 1))
         return result + self.damping * v if self.damping else np.array(result)
 
     def _columns(self, name: str, inner: _Flat, outer: _Flat, vs: np.ndarray) -> np.ndarray:
         """Blocks of columns; the last one is filled up with zeros, or taken one by one if it is nearly empty."""
+        if vs.dtype.kind == "c" and inner.dtype.kind != "c":
+            both = self._columns(name, inner, outer, np.concatenate([vs.real, vs.imag], axis=1))
+            return _complex(*np.split(both, 2, axis=1))
+        vs = rounded(vs, inner.dtype, "the matrix")
         rows, block = np.ascontiguousarray(vs.T), self.block
         out = np.empty((len(rows), outer.size), outer.dtype)
         start = 0
@@ -171,7 +200,7 @@ class PreparedOperator(LinearOperator):
             start += count
         return out.T + self.damping * vs if self.damping else out.T
 
-    def _product(self, name: str, leaves: list[Any], count: int) -> list[Array]:
+    def _product(self, name: str, leaves: Sequence[Any], count: int) -> list[Array]:
         self._spec(name)
         results = self._timed(self._module.executable.function(name), leaves)
         version = results[0].version
@@ -214,6 +243,12 @@ class PreparedOperator(LinearOperator):
 
 def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") and not value.shape else value
+
+
+def _complex(real: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
+    out = np.empty(real.shape, np.result_type(np.complex64, real.dtype if real.dtype.kind == "f" else np.float32))
+    out.real, out.imag = real, imaginary
+    return out
 
 
 def _is_finite(value: Any) -> bool:
@@ -283,7 +318,7 @@ class JacobianOperator(PreparedOperator):
         super().__init__(module, x, data, 0.0)
 
     def _rmatvec(self, u: np.ndarray) -> np.ndarray:
-        return self._flat_product("apply_transposed", self._rows, self._v, u)
+        return self._vector("apply_transposed", self._rows, self._v, u)
 
     def _rmatmat(self, us: np.ndarray) -> np.ndarray:
         return self._columns("apply_transposed", self._rows, self._v, us)

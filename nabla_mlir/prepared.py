@@ -27,12 +27,13 @@ from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.regions import emit_call
 from nabla_mlir.ops.tensor import Tensor, full
 from nabla_mlir.passes.split import split_function
+from nabla_mlir.positions import Argnums, is_one, positions
 from nabla_mlir.runtime import Module
 from nabla_mlir.stages import Compiled, Lowered, as_spec, trace
 from nabla_mlir.stateful import Method, assemble
 from nabla_mlir.targets import Target
 from nabla_mlir.tracing import Spec
-from nabla_mlir.transforms.arguments import Argnums, with_arguments
+from nabla_mlir.transforms.arguments import with_arguments
 from nabla_mlir.transforms.curvature import (
     Product,
     empirical_fisher_product,
@@ -121,27 +122,23 @@ def hvp_module(
 
 def _of_x(f: Callable[..., Any], argnums: Argnums, data: int) -> tuple[Callable[..., Any], list[str]]:
     """`f` as a function of (x, *data), and the names of these."""
-    chosen = [argnums] if isinstance(argnums, int) else list(argnums)
-    count = len(chosen) + data
+    count = data + len(positions("a prepared product", argnums, None))
+    chosen = positions("a prepared product", argnums, count)
     try:
         names = [p.name for p in inspect.signature(f).parameters.values() if p.kind != p.VAR_POSITIONAL][:count]
     except (TypeError, ValueError):
         names = []
     names += [f"arg{i}" for i in range(len(names), count)]
-    if not all(-count <= i < count for i in chosen):
-        raise TraceError(
-            f"a prepared product requires argnums among the {count} arguments it has specs for, got {argnums}.",
-            where=user_frame(),
-        )
-    chosen = [i % count for i in chosen]
     rest = [i for i in range(count) if i not in chosen]
 
     def g(x: Any, *data: Any) -> Any:
         values = [None] * count
         values = with_arguments(tuple(values), rest, data)
-        return f(*with_arguments(tuple(values), chosen, (x,) if isinstance(argnums, int) else x))
+        return f(*with_arguments(tuple(values), chosen, (x,) if is_one(argnums) else x))
 
-    return g, [names[chosen[0]] if isinstance(argnums, int) else "x", *(names[i] for i in rest)]
+    others = [names[i] for i in rest]
+    several = "x" if "x" not in others else "point"
+    return g, [names[chosen[0]] if is_one(argnums) else several, *others]
 
 
 def ggnvp_module(

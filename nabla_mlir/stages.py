@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.errors import DtypeError, ShapeError, TraceError, TreeError, user_frame
 from nabla_mlir.ops.cost import FunctionCost, cost_of_function
-from nabla_mlir.ops.promotion import Defaults, as_tensor, is_scalar, scalar_dtype
+from nabla_mlir.ops.promotion import Defaults, as_tensor, is_scalar, scalar_array, scalar_dtype
 from nabla_mlir.ops.regions import emit_call
 from nabla_mlir.targets import Target
 from nabla_mlir.targets import target as as_target
@@ -32,13 +33,17 @@ def spec(shape: Sequence[int] | int = (), dtype: Any = None) -> Spec:
 
     Args:
       shape: the lengths of its axes; an int stands for one axis.
-      dtype: the default float dtype if not given.
+      dtype: a dtype or its name: NumPy's, such as "i8" for int64, or MLIR's where NumPy has none, such as "bf16"; the
+        default float dtype if not given.
 
     Example:
       >>> print(spec((2, 3), "f64"))
       float64[2,3]
     """
-    lengths = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    try:
+        lengths = tuple(map(operator.index, shape if isinstance(shape, (Sequence, np.ndarray)) else (shape,)))
+    except TypeError:
+        raise ShapeError(f"spec requires lengths that are integers, got {shape!r}.", where=user_frame()) from None
     if any(n < 0 for n in lengths):
         raise ShapeError(f"spec requires lengths that are not negative, got {lengths}.", where=user_frame())
     return Spec(lengths, Defaults.float if dtype is None else as_dtype(dtype))
@@ -108,11 +113,7 @@ def _bind(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
 
 def _checked(leaf: Any, wanted: Spec, entry: Entry, i: int) -> Any:
     if is_scalar(leaf):
-        if np.result_type(scalar_dtype(leaf), np.bool_).kind > wanted.dtype.kind and wanted.dtype.kind in "biu":
-            raise DtypeError(
-                f"{entry.name}() requires {wanted} for {entry.input_names[i]}, got {leaf!r}.", where=user_frame()
-            )
-        leaf = np.asarray(leaf, wanted.dtype)
+        leaf = scalar_array(leaf, wanted.dtype, f"{entry.name}() requires {wanted} for {entry.input_names[i]}")
     if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
         leaf = np.asarray(leaf)
     if tuple(leaf.shape) != wanted.shape:

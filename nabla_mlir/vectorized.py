@@ -17,6 +17,7 @@ from nabla_mlir import pytree
 from nabla_mlir.eager import staged
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.ops.promotion import as_tensor
+from nabla_mlir.ops.reduction import reduce_sum
 from nabla_mlir.ops.shape import reshape, transpose
 from nabla_mlir.ops.tensor import NamedAxes, Tensor, wrap
 from nabla_mlir.ops.vectorized import (
@@ -257,6 +258,37 @@ def per_entry(run: Callable[..., Any], together: Callable[..., Any] | None = Non
         )  # fmt: skip
 
     return call
+
+
+def entrywise(
+    what: str, run: Callable[..., Any], vectorized: str, together: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """A transform of functions of vectorised tensors: of each entry ("union"), or of all together ("parameter").
+
+    Args:
+      what: its name.
+      run: emits into the current trace.
+      vectorized: the word.
+      together: what runs on functions that take the axes apart, which cannot be run for each entry; `run` if not given.
+
+    Raises:
+      TraceError: there is no such word.
+    """
+    if vectorized not in ("union", "parameter"):
+        raise TraceError(f"{what} requires vectorized='union' or 'parameter', got {vectorized!r}.", where=user_frame())
+    return staged(per_entry(run, together or run) if vectorized == "union" else run)
+
+
+def summed_entries(tree: Any) -> Any:
+    """The sums over all entries, as plain tensors."""
+    leaves, spec = _leaves(tree)
+    sums = [reduce_sum(whole(x), tuple(range(len(x.axes)))) if _axes_of(x) else x for x in leaves]
+    return pytree.unflatten(spec, sums)
+
+
+def axes_of_leaves(tree: Any) -> list[NamedAxes]:
+    """The named axes of each leaf."""
+    return [_axes_of(leaf) for leaf in _leaves(tree)[0]]
 
 
 def _mapped(run: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,8 +15,8 @@ from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.dialects.resources import inline_resources
 from nabla_mlir.dialects.stablehlo import ConvDims, GatherDims, I64Array, String
-from nabla_mlir.dialects.types import dtype_of, is_complex, shape_and_dtype
-from nabla_mlir.errors import DtypeError, ImportIRError
+from nabla_mlir.dialects.types import dtype_of, is_complex, shape_and_dtype, tensor_type
+from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError
 from nabla_mlir.ops.chlo import broadcast_shape
 from nabla_mlir.ops.composites import unary_einsum
 from nabla_mlir.ops.elementwise import complex_sign
@@ -104,7 +105,32 @@ def _check(function: ir.Operation) -> None:
             except DtypeError as error:
                 raise ImportIRError(f"importing requires static shapes, got {value.type} at {op.name}: {error.message}",
                                     where=source_of(op.location)) from None  # fmt: skip
+        _check_result(op)
     function.verify()
+
+
+def _check_result(op: ir.Operation) -> None:
+    """Refuses shapes that do not fit together where MLIR's verifier does not look, but the record knows."""
+    record = REGISTRY.get(op.name)
+    if record is None or record.result is None:
+        return
+    with _refusing(op):
+        results: Sequence[Any] = record.result(*map(wrap, op.operands), **record.read(op))
+    wanted = [tensor_type(tuple(shape), np.dtype(dtype)) for shape, dtype in results]
+    for i, (type, result) in enumerate(zip(wanted, op.results, strict=True)):
+        if shape_and_dtype(type) != shape_and_dtype(result.type):
+            raise ImportIRError(f"importing requires {type} as result {i} of {op.name}, got {result.type}.",
+                                where=source_of(op.location))  # fmt: skip
+
+
+@contextlib.contextmanager
+def _refusing(op: ir.Operation) -> Iterator[None]:
+    """Errors of the table are errors of the module, at the line of the operation."""
+    try:
+        yield
+    except (ShapeError, DtypeError) as error:
+        raise ImportIRError(f"importing requires operands that fit together, got {op.name}: {error.message}",
+                            where=source_of(op.location)) from None  # fmt: skip
 
 
 def _normalize_block(block: ir.Block) -> None:
@@ -134,7 +160,7 @@ def _rewritten(op: ir.Operation, rewrite: Callable[[ir.Operation], list[ir.Value
     """The operation that makes the last result now."""
     if rewrite is None:
         return op
-    with op.location, ir.InsertionPoint(op):
+    with op.location, ir.InsertionPoint(op), _refusing(op):
         values = rewrite(op)
     if values is None:
         return op
@@ -231,6 +257,7 @@ def _broadcast_select(op: ir.Operation) -> list[ir.Value]:
 def _unary_einsum(op: ir.Operation) -> list[ir.Value]:
     from nabla_mlir.ops.composites import _einsum
 
+    _check_result(op)
     return [y.value for y in _einsum([wrap(op.operands[0])], **unary_einsum.read(op))]
 
 

@@ -48,6 +48,7 @@ MODULES = [module_name(path) for path in SOURCES]
 # A module may import from its own layer and from those below it; a longer name wins over a shorter one.
 LAYERS = {
     "nabla_mlir.errors": 0,
+    "nabla_mlir.conversion": 0,
     "nabla_mlir.dialects": 1,
     "nabla_mlir.ops": 2,
     "nabla_mlir.passes": 3,
@@ -55,7 +56,7 @@ LAYERS = {
     "nabla_mlir.tools": 5,
 }
 # What is deployed: it must run where neither the compiler nor optree is installed.
-RUNTIME = {m for m in MODULES if f"{m}.".startswith("nabla_mlir.runtime.")} | {"nabla_mlir.errors"}
+RUNTIME = {m for m in MODULES if f"{m}.".startswith("nabla_mlir.runtime.")} | {"nabla_mlir.errors", "nabla_mlir.conversion"}
 # What runs the compiler in another process; it knows no IR.
 COMPILER = {"nabla_mlir.targets", *(f"nabla_mlir.compiling.{name}" for name in ("compiler", "toolchain", "cache", "references"))}
 

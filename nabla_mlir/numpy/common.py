@@ -8,11 +8,20 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from nabla_mlir.conversion import rank_of
 from nabla_mlir.dialects.types import as_dtype, is_complex, is_integer
 from nabla_mlir.errors import DtypeError, ShapeError, TraceError, user_frame
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
-from nabla_mlir.ops.promotion import Defaults, as_tensor, is_inexact, promote, promote_dtypes
+from nabla_mlir.ops.promotion import (
+    Defaults,
+    as_tensor,
+    is_inexact,
+    is_scalar,
+    promote,
+    promote_dtypes,
+    scalar_dtype,
+)
 from nabla_mlir.ops.tensor import Tensor, full
 
 Axis = int | Sequence[int] | None
@@ -60,6 +69,15 @@ def inexacts(name: str, *xs: Any) -> list[Tensor]:
     """The operands promoted together, to floating point at least."""
     xs = tuple(map(operand, xs))
     return promote(name, *xs, dtype=inexact_dtype(promote_dtypes(xs)))
+
+
+def stored(value: Any, x: Tensor, shape: Shape, what: str) -> Tensor:
+    """A value as it is stored in `x`; a scalar gets a shape. Raises DtypeError for a higher kind: floats in integers."""
+    dtype = scalar_dtype(value) if is_scalar(value) else as_tensor(value).dtype
+    if rank_of(dtype) > rank_of(x.dtype):
+        raise DtypeError(f"{what} requires values of the kind of {x.dtype}, got {dtype}.", where=user_frame(),
+                         help="convert one of them with astype.")  # fmt: skip
+    return full(shape, value, x.dtype) if is_scalar(value) else convert(as_tensor(value), x.dtype)
 
 
 def convert(x: Tensor, dtype: Any) -> Tensor:

@@ -19,7 +19,7 @@ pi, e, euler_gamma, inf, nan, newaxis = np.pi, np.e, np.euler_gamma, np.inf, np.
 
 
 def dtype(name: Any) -> np.dtype:
-    """The NumPy dtype that a name (NumPy's or MLIR's), a scalar type or a dtype stands for."""
+    """The NumPy dtype that a name (NumPy's, or MLIR's where NumPy has none), a scalar type or a dtype stands for."""
     return as_dtype(name)
 
 

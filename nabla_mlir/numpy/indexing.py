@@ -121,6 +121,7 @@ def _finished(shape: Shape, windows: list[Window], dropped: list[int], computed:
 
 def _expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
     """The items in plain form, the ellipsis and what is missing at the end written out; masks as index arrays."""
+    _check_masks(shape, items)
     plain: list[Any] = []
     for item in items:
         plain += _masks(item) if _is_mask(item) else [_plain(item)]
@@ -132,6 +133,19 @@ def _expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
     at = next((k for k, i in enumerate(plain) if i is Ellipsis), len(plain))
     rest = [slice(None)] * (len(shape) - used)
     return plain[:at] + rest + plain[at + 1 :]
+
+
+def _check_masks(shape: Shape, items: Sequence[Any]) -> None:
+    """Raises IndexingError for a mask that is longer or shorter than the axes it stands for."""
+    counts = [np.ndim(i) if _is_mask(i) else int(i is not None and i is not Ellipsis) for i in items]
+    axis = 0
+    for item, count in zip(items, counts, strict=True):
+        if _is_mask(item) and axis + count <= len(shape) and np.shape(item) != shape[axis : axis + count]:
+            raise IndexingError(
+                f"indexing requires a mask as long as the axes it masks, got shape {np.shape(item)} for axis {axis} of "
+                f"shape {shape}.", where=user_frame(),
+            )  # fmt: skip
+        axis += len(shape) - sum(counts) if item is Ellipsis else count
 
 
 def _plain(item: Any) -> Any:
@@ -280,12 +294,13 @@ def _get_index(x: Any, index: Any) -> Tensor:
 
 def get_index(x: Any, index: Any) -> Any:
     """``x[index]`` on tensors and on concrete arrays."""
-    return _get_index(x, static_index(index))
+    return _get_index(x, static_index(tuple(np.shape(x)), index))
 
 
-def static_index(index: Any) -> Any:
+def static_index(shape: Shape, index: Any) -> Any:
     """An index in which masks are index arrays: their values decide the shape, so they cannot be arguments."""
     items = index if isinstance(index, tuple) else (index,)
+    _check_masks(shape, items)
     out: list[Any] = []
     for item in items:
         if _is_mask(item):

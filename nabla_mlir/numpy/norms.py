@@ -12,7 +12,7 @@ from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.eager import library
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy import reductions as red
-from nabla_mlir.numpy.common import Axis, axes_of, convert, inexact, transposed
+from nabla_mlir.numpy.common import Axis, axes_of, convert, inexact, reshaped, transposed
 from nabla_mlir.numpy.factorizations import matrices, svdvals
 from nabla_mlir.numpy.systems import inv, significant
 from nabla_mlir.ops import elementwise as ew
@@ -94,6 +94,23 @@ def _matrix_norm(x: Tensor, ord: Any, axes: Sequence[int]) -> Tensor:
 
 
 @library
+def vector_norm(x: Any, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Tensor:
+    """The norm of the elements along one axis, several or all, as one vector; see `norm`.
+
+    Example:
+      >>> import numpy as np
+      >>> vector_norm(np.ones((3, 2, 2)), axis=(0, 2), ord=1).tolist()
+      [6.0, 6.0]
+    """
+    x = inexact(x)
+    axes = axes_of("vector_norm", axis, x.ndim)
+    rest = [d for d in range(x.ndim) if d not in axes]
+    vectors = reshaped(transposed(x, (*rest, *axes)), (*(x.shape[d] for d in rest), math.prod(x.shape[d] for d in axes)))
+    out = _vector_norm(vectors, ord, -1)
+    return red.keep(out, x.shape, axes) if keepdims else out
+
+
+@library
 def cond(a: Any, p: Any = None) -> Tensor:
     """The condition number ``norm(a, p) * norm(inv(a), p)``; the ratio of singular values if `p` is None, 2 or -2.
 
@@ -111,8 +128,10 @@ def cond(a: Any, p: Any = None) -> Tensor:
 
 
 @library
-def matrix_rank(a: Any, rtol: float | None = None) -> Tensor:
-    """The number of singular values above ``rtol * largest`` (max(m, n) times the machine epsilon if None).
+def matrix_rank(a: Any, rtol: Any = None) -> Tensor:
+    """The number of singular values above ``rtol * largest``; `rtol` is a number, or one for each matrix.
+
+    If it is None, max(m, n) times the machine epsilon.
 
     Example:
       >>> import numpy as np

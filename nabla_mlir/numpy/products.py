@@ -103,6 +103,15 @@ def _pair(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
     return convert(tensor(a), dtype), convert(tensor(b), dtype)
 
 
+def _vectors(name: str, a: Any, b: Any, axis: int) -> list[Tensor]:
+    """Both broadcast, but not along the axis of the vectors, which have one length."""
+    lengths = [np.shape(x)[axis_of(name, axis, np.ndim(x))] for x in (a, b)]
+    if lengths[0] != lengths[1]:
+        raise ShapeError(f"{name} requires vectors of one length, got {lengths[0]} and {lengths[1]} along axis {axis}.",
+                         where=user_frame())  # fmt: skip
+    return meet(name, a, b)
+
+
 def _labels(n: int, start: int = 0) -> str:
     return string.ascii_letters[start : start + n]
 
@@ -203,7 +212,7 @@ def vdot(a: Any, b: Any, /) -> Tensor:
 @library
 def vecdot(a: Any, b: Any, /, *, axis: int = -1) -> Tensor:
     """The sum of conj(a) * b along one axis; the others broadcast."""
-    a, b = meet("vecdot", a, b)
+    a, b = _vectors("vecdot", a, b, axis)
     at = axis_of("vecdot", axis, a.ndim)
     labels = _labels(a.ndim)
     out = labels[:at] + labels[at + 1 :]
@@ -229,17 +238,17 @@ def kron(a: Any, b: Any, /) -> Tensor:
 
 
 @library
-def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """The sum of a diagonal."""
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
+    """The sum of a diagonal of two axes, which the result does not have; in a dtype if one is given."""
     from nabla_mlir.numpy.reductions import sum
 
-    return sum(diagonal(x, offset, axis1, axis2), -1)
+    return sum(diagonal(x, offset, axis1, axis2), -1, dtype=dtype)
 
 
 @library
 def cross(a: Any, b: Any, axis: int = -1) -> Tensor:
     """The vector product of vectors with three elements along `axis`; the other axes broadcast."""
-    a, b = meet("cross", a, b)
+    a, b = _vectors("cross", a, b, axis)
     at = axis_of("cross", axis, a.ndim)
     if a.shape[at] != 3:
         raise ShapeError(f"cross requires axes of length 3, got {a.shape} and {b.shape}.", where=user_frame())

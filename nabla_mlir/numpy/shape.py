@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.eager import library
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.numpy.common import (
     Axis,
     Shape,
@@ -290,6 +290,8 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
 
         dynamic_shape("repeat", "pass the repeats as Python integers.")
     counts = np.asarray(repeats)
+    if counts.dtype.kind not in "iub":
+        raise DtypeError(f"repeat requires integers as repeats, got {counts.dtype}.", where=user_frame())
     if counts.ndim and counts.size > 1:
         from nabla_mlir.numpy.indexing import take
 

@@ -12,7 +12,7 @@ from nabla_mlir.eager import library
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.implicit import custom_linear_solve
 from nabla_mlir.numpy import reductions as red
-from nabla_mlir.numpy.common import Shape, convert, inexact, reshaped
+from nabla_mlir.numpy.common import Shape, convert, inexact, reshaped, tensor
 from nabla_mlir.numpy.creation import diagonal as diagonal_of
 from nabla_mlir.numpy.factorizations import lu, matrices, square, svd
 from nabla_mlir.numpy.products import matmul
@@ -162,7 +162,7 @@ def inv(a: Any) -> Tensor:
 
 
 @library
-def pinv(a: Any, rcond: float | None = None) -> Tensor:
+def pinv(a: Any, rcond: Any = None) -> Tensor:
     """The pseudo-inverse; singular values below ``rcond * largest`` count as zero.
 
     With C = A V and B = U^H A, of the singular vectors that count, A = C M^-1 B near where it is evaluated, so
@@ -171,7 +171,7 @@ def pinv(a: Any, rcond: float | None = None) -> Tensor:
 
     Args:
       a: matrices of shape (..., m, n).
-      rcond: 10 max(m, n) times the machine epsilon if None.
+      rcond: a number, or one for each matrix; 10 max(m, n) times the machine epsilon if None.
 
     Raises:
       ShapeError: `a` has fewer than two axes.
@@ -199,8 +199,11 @@ def pinv(a: Any, rcond: float | None = None) -> Tensor:
     return value + (smooth - stop_gradient(smooth))
 
 
-def significant(s: Tensor, rtol: float) -> Tensor:
-    """Which singular values are above ``rtol`` times the largest."""
+def significant(s: Tensor, rtol: Any) -> Tensor:
+    """Which singular values are above ``rtol``, a number or one for each matrix, times the largest."""
+    if np.ndim(rtol):
+        rtol = convert(tensor(rtol), s.dtype)
+        rtol = reshaped(rtol, (*rtol.shape, 1))
     return ew.compare(s, broadcast_to(red.max(s, -1, keepdims=True) * rtol, s.shape), comparison_direction="GT")
 
 

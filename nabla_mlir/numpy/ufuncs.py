@@ -156,7 +156,13 @@ def positive(x: Any, /) -> Tensor:
 
 @library
 def absolute(x: Any, /) -> Tensor:
-    """The absolute value; of a complex number its modulus. Derivative 0 at 0."""
+    """The absolute value; of a complex number its modulus. The derivative at 0 is 1, and 0 for complex numbers.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> float(nm.grad(absolute)(0.0)), float(nm.grad(absolute)(-0.0))
+      (1.0, 1.0)
+    """
     x = tensor(x)
     return x if x.dtype.kind in "ub" else ew.absolute(x)
 
@@ -166,7 +172,7 @@ abs = absolute
 
 @library
 def fabs(x: Any, /) -> Tensor:
-    """The absolute value in floating point."""
+    """The absolute value in floating point. The derivative at 0 is 1."""
     return ew.absolute(require_real("fabs", inexact(x)))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from nabla_mlir.eager import library
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.common import Shape, convert, operand, reshaped
+from nabla_mlir.numpy.common import Shape, operand, reshaped, stored
 from nabla_mlir.numpy.indexing import (
     Plan,
     Window,
@@ -25,7 +25,7 @@ from nabla_mlir.numpy.shape import reversed_along
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import indexing as ix
 from nabla_mlir.ops import shape as sh
-from nabla_mlir.ops.promotion import as_tensor, broadcast_to, is_scalar
+from nabla_mlir.ops.promotion import as_tensor, broadcast_to
 from nabla_mlir.ops.reduction import identity_of
 from nabla_mlir.ops.tensor import Tensor, full
 
@@ -37,8 +37,7 @@ def put(x: Tensor, index: Any, value: Any, combiner: str) -> Tensor:
     plan = read_index(x.shape, index)
     if 0 in plan.shape:
         return x
-    scalar = is_scalar(value)
-    value = full(plan.shape, value, x.dtype) if scalar else _spread(convert(as_tensor(value), x.dtype), plan.shape)
+    value = _spread(stored(value, x, plan.shape, "x.at[...]"), plan.shape)
     if not plan.computed:
         return _put_static(x, plan, value, combiner)
     if plan.is_scalar and all(
@@ -150,7 +149,7 @@ class IndexedUpdate:
         self._x, self._index = x, index
 
     def _put(self, value: Any, combiner: str) -> Any:
-        return _put_index(self._x, static_index(self._index), operand(value), combiner)
+        return _put_index(self._x, static_index(tuple(np.shape(self._x)), self._index), operand(value), combiner)
 
     def get(self) -> Any:
         """The elements: ``x[index]``."""

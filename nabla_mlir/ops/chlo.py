@@ -17,6 +17,7 @@ from nabla_mlir.ops.contraction import dot_general
 from nabla_mlir.ops.elementwise import absolute, compare, logical_and, rsqrt, select, sign
 from nabla_mlir.ops.indexing import along_axis
 from nabla_mlir.ops.kinds import composite, elementwise, general
+from nabla_mlir.ops.promotion import broadcast_shapes
 from nabla_mlir.ops.reduction import reduce_sum
 from nabla_mlir.ops.registry import REGISTRY, ZERO, MaybeZero, OpDef, Zero
 from nabla_mlir.ops.samples import Case, booleans, integers, reals
@@ -201,12 +202,12 @@ def _chlo_enum(kind: str) -> Codec:
 def broadcast_shape(shapes: Sequence[Shape], broadcast_dimensions: Shape | None) -> Shape:
     """The shape of the result; the operand of lower rank has its axes at broadcast_dimensions, else at the end."""
     if broadcast_dimensions is None or len(shapes[0]) == len(shapes[1]):
-        return np.broadcast_shapes(*shapes)
+        return broadcast_shapes("broadcasting", shapes)
     small, large = sorted(shapes, key=len)
     wide = [1] * len(large)
     for axis, d in enumerate(broadcast_dimensions):
         wide[d] = small[axis]
-    return np.broadcast_shapes(tuple(wide), large)
+    return broadcast_shapes("broadcasting", [tuple(wide), large])
 
 
 def _spread(x: Tensor, shape: Shape, broadcast_dimensions: Shape | None) -> Tensor:

@@ -13,7 +13,7 @@ from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.stablehlo import I64, Codec, I64Array, Raw, String
 from nabla_mlir.dialects.types import element_dtype, shape_and_dtype, tensor_type
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.ops.contraction import dims as dot_dims
 from nabla_mlir.ops.contraction import dot_general
 from nabla_mlir.ops.elementwise import rsqrt, select
@@ -66,16 +66,35 @@ dot = composite(
 
 
 def parse_einsum(config: str, shapes: Sequence[Shape]) -> tuple[list[str], str]:
-    """The letters of the axes of each operand and of the result; an ellipsis stands for letters of its own."""
+    """The letters of the axes of each operand and of the result; an ellipsis stands for letters of its own.
+
+    Raises:
+      ShapeError: they are not one for each axis, a letter has two sizes, or the result has one twice or an unknown one.
+    """
     inputs, arrow, output = config.replace(" ", "").partition("->")
     terms = inputs.split(",")
     if not arrow or len(terms) != len(shapes):
         raise ShapeError(f"einsum requires terms for {len(shapes)} operands, got {config!r}.", where=user_frame())
-    wildcards = [len(s) - len(t.replace("...", "")) if "..." in t else 0 for s, t in zip(shapes, terms, strict=True)]
+    wildcards = [len(s) - len(t.replace("...", "", 1)) for s, t in zip(shapes, terms, strict=True)]
+    if any(n if "..." not in t else n < 0 for n, t in zip(wildcards, terms, strict=True)):
+        raise ShapeError(f"einsum requires a letter for each axis, got {config!r} for {_listed(shapes)}.", where=user_frame())
     named = set(config)
     free = [c for c in map(chr, range(0x21, 0x17F)) if c not in named][: max(wildcards, default=0)]
     terms = [t.replace("...", "".join(free[len(free) - n :])) for t, n in zip(terms, wildcards, strict=True)]
-    return terms, output.replace("...", "".join(free))
+    output = output.replace("...", "".join(free))
+    sizes: dict[str, int] = {}
+    for letter, size in zip("".join(terms), (n for shape in shapes for n in shape), strict=True):
+        if sizes.setdefault(letter, size) != size:
+            raise ShapeError(f"einsum requires one size for each letter, got {sizes[letter]} and {size} for {letter!r} in "
+                             f"{config!r} of {_listed(shapes)}.", where=user_frame())  # fmt: skip
+    if len(set(output)) != len(output) or not set(output) <= set(sizes):
+        raise ShapeError(f"einsum requires each letter of the result once, and in an operand, got {config!r}.",
+                         where=user_frame())  # fmt: skip
+    return terms, output
+
+
+def _listed(shapes: Sequence[Shape]) -> str:
+    return " and ".join(map(str, shapes))
 
 
 def _einsum_shape(config: str, shapes: Sequence[Shape]) -> Shape:
@@ -123,11 +142,16 @@ def _einsum(xs: Sequence[Tensor], *, einsum_config: str, dtype: Any = None) -> l
     return [_arranged(out, term, output)]
 
 
+def _einsum_result(x: Tensor, y: Tensor, einsum_config: str, dtype: Any) -> list[Any]:
+    if x.dtype != y.dtype:
+        raise DtypeError(f"einsum requires operands of one dtype, got {x.dtype} and {y.dtype}.", where=user_frame())
+    return [(_einsum_shape(einsum_config, [x.shape, y.shape]), np.dtype(dtype))]
+
+
 einsum = composite(
     "stablehlo.einsum", doc="The product of two tensors by Einstein's convention.", define=_einsum,
     attributes={"einsum_config": String},
-    result=lambda x, y, einsum_config, dtype: [(_einsum_shape(einsum_config, [x.shape, y.shape]), np.dtype(dtype))],
-    result_params=_dtype_of_result,
+    result=_einsum_result, result_params=_dtype_of_result,
     sample=[Case(shapes, {"einsum_config": config, "dtype": None}, numpy=lambda x, y, c=config: np.einsum(c, x, y))
             for config, shapes in (("ij,jk->ki", ((2, 3), (3, 4))), ("bij,bj->bi", ((2, 3, 4), (2, 4))),
                                    ("i,j->ij", ((2,), (3,))), ("ij,ij->", ((2, 3), (2, 3))))],
@@ -242,10 +266,19 @@ def _index_select(xs: Sequence[Tensor], *, dim: int, batch_dims: int) -> list[Te
     return [gather(x, index, dimension_numbers=numbers, slice_sizes=sizes)]
 
 
+def _index_select_shape(x: Tensor, index: Tensor, dim: int, batch_dims: int) -> Shape:
+    if not 0 <= batch_dims <= dim < x.ndim or x.shape[:batch_dims] != index.shape[:batch_dims]:
+        raise ShapeError(
+            f"torch_index_select requires an axis of {x.shape} behind {batch_dims} axes that the index {index.shape} has "
+            f"too, got {dim}.", where=user_frame(),
+        )  # fmt: skip
+    return (*x.shape[:dim], *index.shape[batch_dims:], *x.shape[dim + 1 :])
+
+
 torch_index_select = composite(
     "stablehlo.torch_index_select", doc="The slices of the operand along `dim` that an index chooses.",
     define=_index_select, attributes={"dim": I64, "batch_dims": I64},
-    result=lambda x, i, dim, batch_dims: [((*x.shape[:dim], *i.shape[batch_dims:], *x.shape[dim + 1 :]), x.dtype)],
+    result=lambda x, i, dim, batch_dims: [(_index_select_shape(x, i, dim, batch_dims), x.dtype)],
     sample=[Case(((3, 4), (5,)), {"dim": 1, "batch_dims": 0}, (None, integers(0, 3)), numpy=lambda x, i: x[:, i]),
             Case(((2, 4, 3), (2, 5)), {"dim": 1, "batch_dims": 1}, (None, integers(0, 3)),
                  numpy=lambda x, i: np.stack([a[j] for a, j in zip(x, i, strict=True)]))],

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.stablehlo import I64Array, enum
+from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.ops.elementwise import conj
 from nabla_mlir.ops.kinds import structural
 from nabla_mlir.ops.registry import OpDef
@@ -42,10 +43,22 @@ def _weights(row: np.ndarray, like: Tensor) -> Tensor:
     return broadcast_in_dim(constant(row.astype(like.dtype)), shape=like.shape, broadcast_dimensions=(like.ndim - 1,))
 
 
+def _result(x: Tensor, fft_type: str, fft_length: Shape) -> list[Any]:
+    """Of RFFT one half of the spectrum is kept, which is what IRFFT reads."""
+    count, half = len(fft_length), (*fft_length[:-1], fft_length[-1] // 2 + 1)
+    read, written = half if fft_type == "IRFFT" else fft_length, half if fft_type == "RFFT" else fft_length
+    if x.shape[x.ndim - count :] != tuple(read):
+        raise ShapeError(f"fft requires last axes of {tuple(read)} for {fft_type} of length {tuple(fft_length)}, got "
+                         f"shape {x.shape}.", where=user_frame())  # fmt: skip
+    dtype = np.result_type(x.dtype, np.complex64) if fft_type == "RFFT" else x.dtype
+    dtype = x.dtype.type(0).real.dtype if fft_type == "IRFFT" else dtype
+    return [((*x.shape[: x.ndim - count], *written), np.dtype(dtype))]
+
+
 fft: OpDef = structural(
     "stablehlo.fft", doc="Discrete Fourier transform over the last axes: FFT, IFFT, RFFT or IRFFT.",
     attributes={"fft_type": enum("fft_type"), "fft_length": I64Array},
-    transpose=_transpose, batch=lambda xs, mapped, size, **params: [fft(xs[0], **params)],
+    result=_result, transpose=_transpose, batch=lambda xs, mapped, size, **params: [fft(xs[0], **params)],
     sample=[Case(((2, 5),), {"fft_type": "RFFT", "fft_length": (5,)}, numpy=np.fft.rfft),
             Case(((2, 3, 4),), {"fft_type": "RFFT", "fft_length": (3, 4)}, numpy=np.fft.rfft2)],
 )  # fmt: skip

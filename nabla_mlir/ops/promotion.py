@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.conversion import rank_of, scalar_misfit
 from nabla_mlir.dialects.types import as_dtype, is_complex, is_differentiable
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.ops import elementwise as ew
@@ -63,6 +64,15 @@ def scalar_dtype(value: Any) -> np.dtype:
     return np.promote_types(Defaults.float, np.complex64)
 
 
+def scalar_array(value: Any, dtype: np.dtype, requirement: str) -> np.ndarray:
+    """A Python scalar as an array. Raises DtypeError, "<requirement>, got ...", for a higher kind or out of range."""
+    problem = scalar_misfit(value, dtype)
+    if problem is not None:
+        raise DtypeError(f"{requirement}, got {problem}.", where=user_frame(),
+                         help="pass an array of the dtype that you want.")  # fmt: skip
+    return np.asarray(value, dtype)
+
+
 def promote_dtypes(operands: Sequence[Any]) -> np.dtype:
     """The dtype in which operands (tensors, arrays, Python scalars) meet."""
     strong = [x.dtype for x in operands if not is_weak(x)]
@@ -106,12 +116,21 @@ def as_tensor(x: Any, dtype: np.dtype | None = None) -> Tensor:
         x = enter(x)
         return x if dtype is None or x.dtype == dtype else ew.convert(x, dtype=dtype)
     if is_scalar(x):
+        if dtype is not None and rank_of(scalar_dtype(x)) > rank_of(dtype):
+            raise DtypeError(f"a Python scalar requires a dtype of its kind, got {dtype} for {x!r}.", where=user_frame())
         tensor = full((), _weak_value(x, dtype or scalar_dtype(x)), dtype or scalar_dtype(x))
         tensor.weak = dtype is None
         return tensor
     lift = getattr(x, "__nabla_tensor__", None)
     tensor = enter(lift()) if lift is not None else _captured(np.asarray(x))
     return tensor if dtype is None or tensor.dtype == dtype else ew.convert(tensor, dtype=dtype)
+
+
+def adopted(x: Any, dtype: np.dtype) -> Tensor:
+    """A tensor of `x`: of the dtype if `x` is as weak as a Python scalar and of no higher kind, else of its own."""
+    given = x if is_scalar(x) else as_tensor(x)
+    fits = is_weak(given) and rank_of(scalar_dtype(given)) <= rank_of(dtype)
+    return as_tensor(given, dtype if fits else None)
 
 
 def _weak_value(x: Any, dtype: np.dtype) -> Any:

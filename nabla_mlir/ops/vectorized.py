@@ -18,6 +18,7 @@ from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp, free_axes
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.ops.axis_order import met, orders_of_results
 from nabla_mlir.ops.tensor import NamedAxes, Scope, Tensor, current_scope, wrap
 
 
@@ -72,7 +73,10 @@ def union(axes: Sequence[NamedAxes], what: str = "an operation") -> NamedAxes:
 
 
 def map_over(block: ir.Block, operands: Sequence[Tensor], axes: NamedAxes, outs: int) -> list[Tensor]:
-    """The map of a block, whose arguments are the entries of `operands`, over named axes; it owns the block then."""
+    """The map of a block, whose arguments are the entries of `operands`, over named axes; it owns the block then.
+
+    Every result carries all axes, in the order in which its own operations meet them.
+    """
     free = {name for op in block.operations for name in free_axes(op.operation)}
     symbols = [next(s for s in itertools.chain([n], (f"{n}_{k}" for k in itertools.count(1))) if s not in free)
                for n, _ in axes]  # fmt: skip
@@ -81,9 +85,16 @@ def map_over(block: ir.Block, operands: Sequence[Tensor], axes: NamedAxes, outs:
         value, carried = _without_stretched(x, dict(axes))
         values.append(value)
         places.append([carried.index(name) if name in carried else NOT_CARRIED for name, _ in axes])
-    out_places = [range(len(axes))] * outs
+    names = [name for name, _ in axes]
+    if len(axes) > 1:
+        orders = [met([order, names]) for order in orders_of_results(block, [[n for n, _ in x.axes] for x in operands])]
+    else:
+        orders = [names] * outs
+    out_places = [[order.index(name) for name in names] for order in orders]
     op = VmapOp.build(values, block, symbols, [size for _, size in axes], places, out_places).op
-    return [VectorizedTensor(r, axes, current_scope()) for r in op.results]
+    sizes = dict(axes)
+    return [VectorizedTensor(r, tuple((n, sizes[n]) for n in order), current_scope())
+            for r, order in zip(op.results, orders, strict=True)]  # fmt: skip
 
 
 def _without_stretched(x: Tensor, sizes: dict[str, int]) -> tuple[ir.Value, list[str]]:

@@ -74,7 +74,7 @@ class Module:
         # By name: what is deployed imports nothing that knows IR.
         return importlib.import_module("nabla_mlir.compiling.artifact").load_lowered(self._stablehlo(), self.manifest)
 
-    def __getitem__(self, name: str) -> Callable[..., Any]:
+    def __getitem__(self, name: str) -> _Entry:
         try:
             return self._entries[name]
         except KeyError:
@@ -126,11 +126,13 @@ class _Entry:
           ShapeError, DtypeError: an array has another shape or dtype; nothing is cast.
           DeployError: an argument is missing, unknown or given twice, or the call fails.
         """
-        leaves = None if kwargs else self._right(args)
-        if leaves is None:
-            leaves = self._checked(args, kwargs)
-        results = self._function(leaves, self._storage, self._types)
+        results = self._function(self.leaves(*args, **kwargs), self._storage, self._types)
         return results[0] if self._is_single else self.spec.result.unflatten(results)
+
+    def leaves(self, *args: Any, **kwargs: Any) -> Sequence[Any]:
+        """The arrays of a call, checked; raises what the call raises."""
+        leaves = None if kwargs else self._right(args)
+        return self._checked(args, kwargs) if leaves is None else leaves
 
     def _right(self, args: tuple[Any, ...]) -> Sequence[Any] | None:
         """The leaves if they are device arrays of the right types in the right places, or None."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.conversion import scalar_misfit
 from nabla_mlir.errors import DeployError, DtypeError, ShapeError
 from nabla_mlir.runtime.array import Array, Device
 from nabla_mlir.runtime.manifest import Leaf
@@ -26,27 +27,18 @@ class DeployDtypeError(DeployError, DtypeError):
     """An array passed to an artifact has another dtype than it was compiled for."""
 
 
-_SCALARS = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
-
-
 def as_array(value: Any, spec: Leaf, dtype: np.dtype, problems: list[tuple[type[Exception], str]]) -> Any:
     """The leaf as a NumPy array. A Python scalar takes the declared dtype if that has its kind and range."""
-    kinds = _SCALARS.get(type(value))
-    if kinds is None:
+    if type(value) not in (bool, int, float, complex):
         try:
             return np.asarray(value)
         except (TypeError, ValueError):
             problems.append((DtypeError, f"{spec.name} requires {spec}, got {type(value).__name__}"))
             return np.zeros(spec.shape, dtype)
-    kind = "f" if dtype.kind == "V" else dtype.kind
-    if kind in kinds:
-        try:
-            return np.array(value, dtype)
-        except OverflowError:
-            problems.append((DtypeError, f"{spec.name} requires {spec}, got {value}, which is out of its range"))
-    else:
-        problems.append((DtypeError, f"{spec.name} requires {spec}, got a Python {type(value).__name__}"))
-    return np.zeros(spec.shape, dtype)
+    problem = scalar_misfit(value, dtype)
+    if problem is not None:
+        problems.append((DtypeError, f"{spec.name} requires {spec}, got {problem}"))
+    return np.zeros(spec.shape, dtype) if problem else np.array(value, dtype)
 
 
 def mismatch(leaf: Any, spec: Leaf) -> tuple[type[Exception], str]:

@@ -330,6 +330,7 @@ def _bind(texts: Sequence[str], leaves: Sequence[Leaf], entry: str) -> list[Any]
 def _read_value(text: str, leaf: Leaf) -> Any:
     import numpy as np
 
+    from nabla_mlir.conversion import rounded
     from nabla_mlir.runtime.array import dtype_named
 
     if text.endswith(".npy"):
@@ -338,11 +339,12 @@ def _read_value(text: str, leaf: Leaf) -> Any:
         except (OSError, ValueError) as error:
             raise DeployError(f"--input requires a NumPy file for {leaf.name}, got {text}: {error}.") from None
     try:
-        return np.asarray(ast.literal_eval(text)).astype(dtype_named(leaf.dtype), casting="same_kind")
+        given = np.asarray(ast.literal_eval(text))
     except (ValueError, SyntaxError, TypeError):
         raise DeployError(
             f"--input requires a .npy file, a number or a list for {leaf.name}: {leaf}, got {text!r}."
         ) from None
+    return rounded(given, dtype_named(leaf.dtype), f"--input {leaf.name}")
 
 
 def verify_command(options: argparse.Namespace) -> int:

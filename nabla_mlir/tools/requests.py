@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from nabla_mlir import transforms
+from nabla_mlir.dialects.types import dtype_in_mlir
 from nabla_mlir.errors import NablaError, TargetError
 from nabla_mlir.importing import ImportedFunction, from_stablehlo
+from nabla_mlir.positions import is_one, positions
 from nabla_mlir.stages import spec
 from nabla_mlir.targets import TARGETS, Target
 
@@ -27,7 +29,7 @@ class RequestError(NablaError, ValueError):
 
 
 def parse_spec(text: str) -> tuple[str, Any]:
-    """The name (or "") and the pytree of specs that a text such as ``data=f32[128,4]`` describes.
+    """The name (or "") and the pytree of specs that a text such as ``data=f32[128,4]`` describes, in MLIR's words.
 
     Example:
       >>> parse_spec('{"w": f32[3,4], "b": (f64, None)}')[1]["b"]
@@ -53,11 +55,11 @@ class _NotASpecError(Exception):
 def _spec_of(node: ast.expr) -> Any:
     match node:
         case ast.Name(id=dtype):
-            return spec((), dtype)
+            return spec((), dtype_in_mlir(dtype))
         case ast.Subscript(value=ast.Name(id=dtype), slice=ast.Tuple(elts=lengths)):
-            return spec([_length(n) for n in lengths], dtype)
+            return spec([_length(n) for n in lengths], dtype_in_mlir(dtype))
         case ast.Subscript(value=ast.Name(id=dtype), slice=length):
-            return spec([_length(length)], dtype)
+            return spec([_length(length)], dtype_in_mlir(dtype))
         case ast.Dict(keys=keys, values=values) if all(isinstance(k, ast.Constant) for k in keys):
             return {k.value: _spec_of(v) for k, v in zip(keys, values, strict=True)}  # type: ignore[union-attr]
         case ast.Tuple(elts=items):
@@ -136,23 +138,27 @@ def parse_target(text: str) -> Target:
 
 def jvp_of(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
     """``(*args, *tangents of the arguments argnums) -> (f(*args), tangent)``."""
-    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    names = _names(f)
+    known = positions("jvp", argnums, len(names) or None)
+    count = len(known)
 
     def jvp_f(*args: Any) -> Any:
-        primals, tangents = args[: -len(chosen)], args[-len(chosen) :]
+        primals, tangents = args[:-count], args[-count:]
+        chosen = positions("jvp", argnums, len(primals))
         return transforms.jvp(_with_rest(f, primals, chosen), [primals[i] for i in chosen], tangents)
 
-    return _signed(jvp_f, f, [f"{name}_dot" for i, name in enumerate(_names(f)) if i in chosen])
+    return _signed(jvp_f, f, [f"{names[i]}_dot" for i in known if names])
 
 
 def vjp_of(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
     """``(*args, cotangent of the result) -> (f(*args), cotangents of the arguments argnums)``."""
-    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    positions("vjp", argnums, len(_names(f)) or None)
 
     def vjp_f(*args: Any) -> Any:
         *primals, ct = args
+        chosen = positions("vjp", argnums, len(primals))
         out, pull = transforms.vjp(_with_rest(f, primals, chosen), *(primals[i] for i in chosen))
-        return out, (pull(ct)[0] if isinstance(argnums, int) else pull(ct))
+        return out, (pull(ct)[0] if is_one(argnums) else pull(ct))
 
     return _signed(vjp_f, f, ["ct"])
 
@@ -212,20 +218,18 @@ def imported_specs(f: Callable[..., Any], texts: Sequence[str]) -> list[Any]:
     """The specs of the arguments of an imported function with transforms applied; [] where they are not known."""
     if not isinstance(f, ImportedFunction):
         return []
-    specs = [spec(shape, dtype) for shape, dtype in f.inputs]
+    specs: list[Any] = [spec(shape, dtype) for shape, dtype in f.inputs]
     for k, text in enumerate(texts):
         name, options = parse_options(text, "--transform")
         argnums = options.get("wrt", options.get("argnums", 0))
-        chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        chosen = positions(name, argnums, len(specs)) if name != "vmap" else ()
         if name == "vmap" or (name == "vjp" and (k or len(f.outputs) > 1)):
             return []  # the size of the axis, or the result of another transform, stands nowhere
         if name == "hvp":  # (x, v, *rest)
-            specs = [
-                *(specs[i] for i in chosen * 2 if i < len(specs)),
-                *(s for i, s in enumerate(specs) if i not in chosen),
-            ]
+            x = specs[chosen[0]] if is_one(argnums) else tuple(specs[i] for i in chosen)
+            specs = [x, x, *(s for i, s in enumerate(specs) if i not in chosen)]
         elif name == "jvp":
-            specs += [specs[i] for i in chosen if i < len(specs)]
+            specs += [specs[i] for i in chosen]
         elif name == "vjp":
             specs += [spec(shape, dtype) for shape, dtype in f.outputs]
     return specs

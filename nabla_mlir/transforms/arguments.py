@@ -9,26 +9,18 @@ import numpy as np
 
 from nabla_mlir import pytree
 from nabla_mlir.dialects.types import is_complex, is_differentiable
-from nabla_mlir.errors import DtypeError, ShapeError, TraceError, user_frame
-from nabla_mlir.ops.promotion import as_tensor, is_scalar
+from nabla_mlir.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.ops.promotion import adopted, as_tensor, is_scalar, scalar_array
 from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.positions import Argnums, positions
 from nabla_mlir.tracing import Spec
-
-Argnums = int | Sequence[int]
 
 
 def active_arguments(
     what: str, args: tuple[Any, ...], argnums: Argnums
-) -> tuple[list[int], list[Any], pytree.TreeSpec]:
+) -> tuple[tuple[int, ...], list[Any], pytree.TreeSpec]:
     """The positions of the differentiated arguments, and their leaves and structure as one tuple."""
-    wanted = [argnums] if isinstance(argnums, int) else list(argnums)
-    for i in wanted:
-        if not -len(args) <= i < len(args):
-            raise TraceError(
-                f"{what} requires argnums among the {len(args)} positional arguments, got {i}.", where=user_frame(),
-                help="pass the argument by position, not by keyword.",
-            )  # fmt: skip
-    chosen = [i % len(args) for i in wanted]
+    chosen = positions(what, argnums, len(args))
     leaves, spec = pytree.flatten(tuple(args[i] for i in chosen))
     return chosen, leaves, spec
 
@@ -49,11 +41,16 @@ def differentiable(what: str, leaf: Any, path: str, holomorphic: bool = False) -
             f"{what} requires arguments of floating point, got {tensor.dtype} at argument {path}.", where=user_frame(),
             help="convert it with astype, or leave it out of argnums.",
         )  # fmt: skip
-    if is_complex(tensor.dtype) and not holomorphic and what == "grad":
+    if is_complex(tensor.dtype) and not holomorphic:
         raise DtypeError(
             f"{what} requires real arguments, got {tensor.dtype} at argument {path}.", where=user_frame(),
             help="pass holomorphic=True for a complex-differentiable function; for others differentiate with respect "
             "to the real and imaginary parts.",
+        )  # fmt: skip
+    if holomorphic and not is_complex(tensor.dtype):
+        raise DtypeError(
+            f"{what} with holomorphic=True requires complex arguments, got {tensor.dtype} at argument {path}.",
+            where=user_frame(), help="convert it with astype, or leave holomorphic out.",
         )  # fmt: skip
     return tensor
 
@@ -67,10 +64,7 @@ def seed_of(what: str, seed: Any, like: Tensor | Spec, path: str) -> Tensor | No
     """A tangent or cotangent as a tensor like its primal; None for a zero or an integer primal."""
     if seed is None or not is_differentiable(like.dtype):
         return None
-    weak = is_scalar(seed)
-    tensor = as_tensor(seed, like.dtype if weak else None)
-    if tensor.weak and tensor.dtype != like.dtype:
-        tensor = as_tensor(tensor, like.dtype)
+    tensor = adopted(seed, like.dtype)
     _check_seed(what, tensor, like, path)
     return tensor
 
@@ -79,7 +73,10 @@ def seed_array(what: str, seed: Any, like: Spec, path: str) -> Any:
     """`seed_of` outside a trace: an array; zeros for None."""
     if seed is None:
         return np.zeros(like.shape, like.dtype)
-    array = np.asarray(seed, like.dtype) if is_scalar(seed) else seed if pytree.is_array(seed) else np.asarray(seed)
+    if is_scalar(seed):
+        array = scalar_array(seed, like.dtype, f"a {what} requires {like.dtype} at {path}")
+    else:
+        array = seed if pytree.is_array(seed) else np.asarray(seed)
     _check_seed(what, array, like, path)
     return array
 

@@ -102,7 +102,8 @@ DISTRIBUTIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 def _public(product: Product, name: str) -> Callable[..., Any]:
     def call(x: Any, v: Any, *data: Any) -> Any:
-        return staged(per_entry(lambda x, v, *data: product(x, v, *data)[1]))(x, v, *data)
+        run = lambda x, v, *data: product(x, v, *data)[1]  # noqa: E731
+        return staged(per_entry(run, run))(x, v, *data)
 
     call.__name__ = name
     return call

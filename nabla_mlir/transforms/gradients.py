@@ -14,15 +14,16 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import I64
 from nabla_mlir.dialects.types import is_complex, is_differentiable
 from nabla_mlir.eager import staged
-from nabla_mlir.errors import DtypeError, ShapeError, TraceError, TreeError, user_frame
+from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame
 from nabla_mlir.ops.autodiff import stop_gradient as stop_gradient_op
 from nabla_mlir.ops.promotion import as_tensor, is_scalar
 from nabla_mlir.ops.regions import MAX_RESIDUAL_BYTES
 from nabla_mlir.ops.tensor import Tensor, full
 from nabla_mlir.ops.vectorized import whole, with_axes
+from nabla_mlir.positions import Argnums, is_one
 from nabla_mlir.tracing import results_of, trace_region
-from nabla_mlir.transforms.arguments import Argnums, active_arguments, differentiable, specs_of, with_arguments
-from nabla_mlir.vectorized import per_entry
+from nabla_mlir.transforms.arguments import active_arguments, differentiable, specs_of, with_arguments
+from nabla_mlir.vectorized import entrywise
 
 
 def value_and_grad(
@@ -38,9 +39,9 @@ def value_and_grad(
       holomorphic: whether `f` is complex-differentiable; needed for complex arguments and results.
       max_residual_bytes: how much may be stored for each loop of `f` that does not say so itself (`while_loop`).
       vectorized: what the gradient of a function of vectorised tensors is (see `nm.vectorize`). "union": each entry
-        of the result is differentiated by itself; every gradient carries all axes of the result, and nothing is
-        summed. "parameter": the sum over all entries is differentiated; a gradient has the axes of its argument.
-        A function that takes the axes apart (`nm.devectorize`) is differentiated in the second way.
+        of the result is differentiated by itself; every gradient carries all axes of the result, in its order, and
+        nothing is summed. "parameter": the sum over all entries is differentiated; a gradient has the axes of its
+        argument. A function that takes the axes apart (`nm.devectorize`) is differentiated in the second way.
 
     Raises:
       ShapeError: the result is not a scalar.
@@ -53,16 +54,11 @@ def value_and_grad(
       (9.0, 6.0)
     """
 
-    @functools.wraps(f)
-    def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            return _value_and_grad(f, argnums, has_aux, holomorphic, max_residual_bytes, args, kwargs)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return _value_and_grad(f, argnums, has_aux, holomorphic, max_residual_bytes, args, kwargs)
 
-        return staged(per_entry(run, run) if vectorized == "union" else run)(*args, **kwargs)
-
-    if vectorized not in ("union", "parameter"):
-        raise TraceError(f"grad requires vectorized='union' or 'parameter', got {vectorized!r}.", where=user_frame())
-    return value_and_grad_f
+    call = entrywise("grad", run, vectorized)
+    return functools.wraps(f)(lambda *args, **kwargs: call(*args, **kwargs))
 
 
 def grad(
@@ -124,7 +120,7 @@ def _value_and_grad(
     holder.erase()
     results = results_of(op)
     gradients = pytree.unflatten(spec, results[len(outs) :])
-    gradients = gradients if not isinstance(argnums, int) else gradients[0]
+    gradients = gradients[0] if is_one(argnums) else gradients
     value = with_axes(results[0], outs[0].axes)
     return ((value, pytree.unflatten(box["aux"], results[1 : len(outs)])) if has_aux else value), gradients
 

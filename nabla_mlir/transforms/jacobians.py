@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from nabla_mlir import pytree
-from nabla_mlir.eager import staged
-from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.dialects.types import is_complex, is_float
+from nabla_mlir.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.ops.elementwise import compare, convert
-from nabla_mlir.ops.shape import iota, reshape
+from nabla_mlir.ops.shape import iota, reshape, transpose
 from nabla_mlir.ops.tensor import Tensor, full
-from nabla_mlir.transforms.arguments import Argnums, active_arguments, differentiable, with_arguments
+from nabla_mlir.positions import Argnums, is_one, parameters_of, positions
+from nabla_mlir.transforms.arguments import active_arguments, differentiable, with_arguments
 from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import linearized, pullback, pushed
 from nabla_mlir.transforms.vectorize import vmap
-from nabla_mlir.vectorized import per_entry
+from nabla_mlir.vectorized import axes_of_leaves, entrywise, summed_entries
 
 
 def _basis(x: Tensor) -> Tensor:
@@ -33,13 +34,26 @@ def _basis(x: Tensor) -> Tensor:
 
 
 def jacfwd(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Callable[..., Any]:
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
+    vectorized: str = "union",
+) -> Callable[..., Any]:  # fmt: skip
     """The Jacobian of `f` in forward mode: one vmap of jvp over the unit vectors of each argument leaf.
+
+    Args:
+      f: a function whose results are of floating point.
+      argnums: the positional argument(s) to differentiate; a sequence gives a tuple for each result leaf.
+      has_aux: whether `f` returns ``(out, aux)``; the new function then returns ``(jacobian, aux)``.
+      holomorphic: whether `f` is complex-differentiable; needed for complex arguments, and only for them.
+      vectorized: for vectorised tensors, as in `value_and_grad`. "union": the Jacobian of each entry. "parameter":
+        that of the sums over all entries of the results; it has the axes of its argument.
 
     Returns:
       A function whose result has, for each result leaf of shape S and argument leaf of shape A, a leaf of shape
       S + A; trees nest in that order. The emitted code does not grow with the sizes.
+
+    Raises:
+      DtypeError: an argument or a result is not of floating point, or complex where it must not be.
+      TraceError: argnums are none of the arguments.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -47,39 +61,31 @@ def jacfwd(
       [[2.0, 0.0], [0.0, 4.0]]
     """
 
-    def run(*args: Any, **kwargs: Any) -> Any:
-        chosen, leaves, spec = active_arguments("jacfwd", args, argnums)
-        tensors = [differentiable("jacfwd", x, p) for x, p in zip(leaves, pytree.paths(spec), strict=True)]
-
-        def g(*inner: Any) -> Any:
-            return f(*with_arguments(args, chosen, pytree.unflatten(spec, inner)), **kwargs)
-
-        out, push = linearized(g, tuple(tensors), has_aux)
+    def jacobian(call: _Call) -> Any:
+        out, push = linearized(call.function, tuple(call.tensors), has_aux)
+        outs, out_spec = pytree.flatten(out[0] if has_aux else out)
+        for y, path in zip(outs, pytree.paths(out_spec), strict=True):
+            _check_result("jacfwd", y, path, holomorphic, real=False)
         columns = []
-        for k, x in enumerate(tensors):
+        for k, x in enumerate(call.tensors):
 
             def along(v: Tensor, k: int = k) -> Any:
-                return push(*(v if j == k else None for j in range(len(tensors))))
+                return push(*(v if j == k else None for j in range(len(call.tensors))))
 
-            columns.append(vmap(along, out_axes=-1)(_basis(x)))
-        per_out = [pytree.flatten(c)[0] for c in columns]
-        out_spec = pytree.flatten(columns[0])[1]
-        rows = []
-        for j in range(out_spec.num_leaves):
-            blocks = [reshape(c[j], shape=(*c[j].shape[:-1], *x.shape)) for c, x in zip(per_out, tensors, strict=True)]
-            rows.append(_by_argument(pytree.unflatten(spec, blocks), argnums))
-        jacobian = pytree.unflatten(out_spec, rows)
-        return (jacobian, out[1]) if has_aux else jacobian
+            columns.append(pytree.flatten(vmap(along, out_axes=-1)(_basis(x)))[0])
+        rows = [call.row([c[j] for c in columns], y.shape) for j, y in enumerate(outs)]
+        return pytree.unflatten(out_spec, rows), out
 
-    return functools.wraps(f)(lambda *args, **kwargs: staged(per_entry(run))(*args, **kwargs))
+    return _jacobian("jacfwd", jacobian, f, argnums, has_aux, holomorphic, vectorized)
 
 
 def jacrev(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Callable[..., Any]:
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
+    vectorized: str = "union",
+) -> Callable[..., Any]:  # fmt: skip
     """The Jacobian of `f` in reverse mode: one vmap of the pullback over the unit vectors of each result leaf.
 
-    The result is laid out as that of `jacfwd`.
+    The arguments are those of `jacfwd`, and the result is laid out as there. Real arguments require real results.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -87,44 +93,112 @@ def jacrev(
       [[2.0, 0.0], [0.0, 4.0]]
     """
 
-    def run(*args: Any, **kwargs: Any) -> Any:
-        chosen, leaves, spec = active_arguments("jacrev", args, argnums)
-        tensors = [differentiable("jacrev", x, p) for x, p in zip(leaves, pytree.paths(spec), strict=True)]
-
-        def g(*inner: Any) -> Any:
-            return f(*with_arguments(args, chosen, pytree.unflatten(spec, inner)), **kwargs)
-
-        out, pull = pullback(g, tuple(tensors), has_aux)
-        value = out[0] if has_aux else out
-        outs, out_spec = pytree.flatten(value)
+    def jacobian(call: _Call) -> Any:
+        out, pull = pullback(call.function, tuple(call.tensors), has_aux)
+        outs, out_spec = pytree.flatten(out[0] if has_aux else out)
         rows = []
-        for k, y in enumerate(outs):
-            differentiable("the result of jacrev", y, pytree.paths(out_spec)[k])
+        for k, (y, path) in enumerate(zip(outs, pytree.paths(out_spec), strict=True)):
+            _check_result("jacrev", y, path, holomorphic, real=True)
 
             def along(ct: Tensor, k: int = k) -> Any:
                 return pull(pytree.unflatten(out_spec, [ct if j == k else None for j in range(len(outs))]))
 
-            cts = pytree.flatten(vmap(along)(_basis(y)))[0]
-            blocks = [reshape(ct, shape=(*y.shape, *x.shape)) for ct, x in zip(cts, tensors, strict=True)]
-            rows.append(_by_argument(pytree.unflatten(spec, blocks), argnums))
-        jacobian = pytree.unflatten(out_spec, rows)
-        return (jacobian, out[1]) if has_aux else jacobian
+            rows.append(call.row(pytree.flatten(vmap(along)(_basis(y)))[0], y.shape))
+        return pytree.unflatten(out_spec, rows), out
 
-    return functools.wraps(f)(lambda *args, **kwargs: staged(per_entry(run))(*args, **kwargs))
+    return _jacobian("jacrev", jacobian, f, argnums, has_aux, holomorphic, vectorized)
 
 
-def _by_argument(blocks: tuple[Any, ...], argnums: Argnums) -> Any:
-    return blocks[0] if isinstance(argnums, int) else blocks
+class _Call:
+    """A call of a function whose Jacobian is asked for, with the differentiated arguments as plain tensors.
+
+    Attributes:
+      tensors: the leaves of these arguments, named axes leading as ordinary ones.
+      function: of the tensors; its results are summed over the entries of vectorised tensors.
+    """
+
+    def __init__(self, what: str, f: Any, argnums: Argnums, has_aux: bool, holomorphic: bool, args: Any, kwargs: Any):
+        chosen, leaves, self.spec = active_arguments(what, args, argnums)
+        paths = pytree.paths(self.spec)
+        self.tensors = [differentiable(what, x, p, holomorphic) for x, p in zip(leaves, paths, strict=True)]
+        self.counts = [len(axes) for axes in axes_of_leaves([args[i] for i in chosen])]
+        self.one, self.sums = is_one(argnums), False
+
+        def function(*inner: Any) -> Any:
+            out = f(*with_arguments(args, chosen, pytree.unflatten(self.spec, inner)), **kwargs)
+            if has_aux and not (isinstance(out, tuple) and len(out) == 2):
+                return out  # refused by who reads it
+            value, aux = out if has_aux else (out, None)
+            self.sums = self.sums or any(axes_of_leaves(value))
+            return (summed_entries(value), aux) if has_aux else summed_entries(value)
+
+        self.function = function
+
+    def row(self, blocks: Sequence[Tensor], shape: tuple[int, ...]) -> Any:
+        """The Jacobian of one result leaf of a shape, as a tree like the arguments."""
+        full_blocks = [reshape(b, shape=(*shape, *x.shape)) for b, x in zip(blocks, self.tensors, strict=True)]
+        turned = [_entries_first(b, len(shape), n) for b, n in zip(full_blocks, self.counts, strict=True)]
+        row = pytree.unflatten(self.spec, turned)
+        return row[0] if self.one else row
+
+
+def _entries_first(block: Tensor, rank: int, count: int) -> Tensor:
+    """The block with the `count` axes behind the first `rank` ones in front."""
+    if not rank or not count:
+        return block
+    order = (*range(rank, rank + count), *range(rank), *range(rank + count, block.ndim))
+    return transpose(block, permutation=order)
+
+
+def _check_result(what: str, y: Tensor, path: str, holomorphic: bool, real: bool) -> None:
+    fits = is_complex(y.dtype) if holomorphic else is_float(y.dtype) or (is_complex(y.dtype) and not real)
+    if not fits:
+        kind = "complex" if holomorphic else "real" if real else "floating-point"
+        raise DtypeError(f"{what} requires {kind} results, got {y.dtype} at result{path}.", where=user_frame(),
+                         help="holomorphic=True is for functions from complex numbers to complex numbers.")  # fmt: skip
+
+
+def _jacobian(
+    what: str, jacobian: Callable[[_Call], Any], f: Callable[..., Any], argnums: Argnums, has_aux: bool,
+    holomorphic: bool, vectorized: str,
+) -> Callable[..., Any]:  # fmt: skip
+    """The function that gives the Jacobian, and aux if there is any."""
+    positions(what, argnums, None)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        found, out = jacobian(_Call(what, f, argnums, has_aux, holomorphic, args, kwargs))
+        return (found, out[1]) if has_aux else found
+
+    def together(*args: Any, **kwargs: Any) -> Any:
+        call = _Call(what, f, argnums, has_aux, holomorphic, args, kwargs)
+        found, out = jacobian(call)
+        if call.sums:
+            raise TraceError(
+                f"{what} of a function that takes vectorised axes apart requires a result without such axes, got "
+                "some.", where=user_frame(),
+                help="call nm.devectorize on the result for all pairs of entries, or pass vectorized='parameter' for "
+                "the sums over the entries of the result.",
+            )  # fmt: skip
+        return (found, out[1]) if has_aux else found
+
+    call = entrywise(what, run, vectorized, together)
+    return functools.wraps(f)(lambda *args, **kwargs: call(*args, **kwargs))
 
 
 _MODES = {"fwd": jacfwd, "rev": jacrev}
 
 
-def hessian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "fwd_rev") -> Callable[..., Any]:
+def hessian(
+    f: Callable[..., Any], argnums: Argnums = 0, mode: str = "fwd_rev", holomorphic: bool = False,
+    vectorized: str = "union",
+) -> Callable[..., Any]:  # fmt: skip
     """The Hessian of a scalar function: the Jacobian of the Jacobian.
 
     Args:
+      f: the function.
+      argnums: the positional argument(s) to differentiate; a sequence gives a tuple of tuples.
       mode: outer and inner mode: "fwd_rev" (the default, and the cheapest), "rev_rev", "rev_fwd" or "fwd_fwd".
+      holomorphic, vectorized: as in `jacfwd`, for both.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -136,55 +210,74 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "fwd_rev") 
         raise TraceError(
             f"hessian requires mode fwd_rev, rev_rev, rev_fwd or fwd_fwd, got {mode!r}.", where=user_frame()
         )
-    return _MODES[outer](_MODES[inner](f, argnums), argnums)
+    options: dict[str, Any] = {"holomorphic": holomorphic, "vectorized": vectorized}
+    return _MODES[outer](_MODES[inner](f, argnums, **options), argnums, **options)
 
 
-def hvp(f: Callable[..., Any], argnums: int = 0, has_aux: bool = False) -> Callable[..., Any]:
+def hvp(
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, vectorized: str = "union"
+) -> Callable[..., Any]:
     """The Hessian-vector product ``(x, v) -> (d²f/dx²) v``: forward mode over the gradient.
 
     Args:
       f: a scalar function of x and further arguments.
-      argnums: the position of x among the arguments of `f`.
+      argnums: the position of x among the arguments of `f`; for several x and v are tuples of as many.
       has_aux: whether `f` returns ``(value, aux)``; aux is dropped.
+      vectorized: for vectorised tensors, as in `value_and_grad`.
 
     Returns:
       A function of ``(x, v, *rest)``: x and v are pytrees of one structure, `rest` are the other arguments of `f`
       in order.
+
+    Raises:
+      TraceError: argnums are none of the arguments.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
       >>> nm.hvp(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]), np.array([1.0, 1.0])).tolist()
       [6.0, 12.0]
     """
+    width = len(positions("hvp", argnums, None))
+    gradients = grad(f, argnums, has_aux, vectorized=vectorized)
+
+    def run(x: Any, v: Any, *rest: Any, **kwargs: Any) -> Any:
+        chosen = positions("hvp", argnums, len(rest) + width)
+
+        def gradient(x: Any) -> Any:
+            out = gradients(*_merged(chosen, (x,) if is_one(argnums) else x, rest), **kwargs)
+            return out[0] if has_aux else out
+
+        return pushed(gradient, (x,), (v,), False)[1]
+
+    call = entrywise("hvp", run, vectorized)
 
     def hvp_f(x: Any, v: Any, *rest: Any, **kwargs: Any) -> Any:
-        def run(x: Any, v: Any, *rest: Any, **kwargs: Any) -> Any:
-            def gradient(x: Any) -> Any:
-                args = [*rest[:argnums], x, *rest[argnums:]]
-                out = grad(f, argnums, has_aux)(*args, **kwargs)
-                return out[0] if has_aux else out
-
-            return pushed(gradient, (x,), (v,), False)[1]
-
-        return staged(per_entry(run))(x, v, *rest, **kwargs)
+        return call(x, v, *rest, **kwargs)
 
     hvp_f.__name__, hvp_f.__doc__ = getattr(f, "__name__", "hvp"), getattr(f, "__doc__", None)
     hvp_f.__signature__ = _hvp_signature(f, argnums)  # type: ignore[attr-defined]
     return hvp_f
 
 
-def _hvp_signature(f: Callable[..., Any], argnums: int) -> inspect.Signature:
+def _merged(chosen: Sequence[int], xs: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
+    """All arguments in order, of which those at `chosen` are given apart."""
+    others = iter(rest)
+    given = dict(zip(chosen, xs, strict=True))
+    return [given[i] if i in given else next(others) for i in range(len(chosen) + len(rest))]
+
+
+def _hvp_signature(f: Callable[..., Any], argnums: Argnums) -> inspect.Signature:
     """(x, v, *rest) with the names that `f` gives to x and the rest, so that artifacts have good argument names."""
-    try:
-        parameters = list(inspect.signature(f).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
-    if not argnums < len(parameters):
+    names = parameters_of(f)
+    if names is None:
         return inspect.Signature.from_callable(lambda x, v, *rest, **kwargs: None)
-    rest = parameters[:argnums] + parameters[argnums + 1 :]
-    taken = {p.name for p in parameters}
-    v = "v" if "v" not in taken else "vector"
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    first = [parameters[argnums].replace(default=inspect.Parameter.empty, kind=kind), inspect.Parameter(v, kind)]
-    required = [p.replace(default=inspect.Parameter.empty) for p in rest]
-    return inspect.Signature([*first, *required])
+    chosen = {names[i] for i in positions("hvp", argnums, len(names))}
+    kind, empty = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+    rest = [
+        p.replace(default=empty, kind=kind if n in names else p.kind)
+        for n, p in inspect.signature(f).parameters.items() if n not in chosen
+    ]  # fmt: skip
+    taken = {p.name for p in rest}
+    x = next(iter(chosen)) if is_one(argnums) else "x" if "x" not in taken else "point"
+    v = "v" if "v" not in {*taken, x} else "vector"
+    return inspect.Signature([inspect.Parameter(x, kind), inspect.Parameter(v, kind), *rest])

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import pytree
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects import ad
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.eager import Halves, staged
+from nabla_mlir.eager import Halves, as_inputs, staged
 from nabla_mlir.errors import TreeError, user_frame
-from nabla_mlir.ops.promotion import as_tensor, is_scalar
+from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.registry import Region
 from nabla_mlir.ops.tensor import Tensor, full
 from nabla_mlir.stages import as_spec
@@ -113,8 +112,7 @@ class _AtPoint:
 
         module, captured = trace_function(flat, specs, "main")
         lower_module(module)
-        arrays = [np.asarray(x, s.dtype) if is_scalar(x) else x for x, s in zip(leaves, specs, strict=True)]
-        inputs = [*arrays, *captured]
+        inputs = [*as_inputs(leaves, [s.dtype for s in specs]), *captured]
         known = [i for i, x in enumerate(inputs) if not isinstance(x, _Seed)]
         self._point = Halves(module, known).at([inputs[i] for i in known])
 

@@ -122,7 +122,7 @@ MATRIX, CUBE = nm.spec((3, 4)), nm.spec((2, 4, 3))
         (lambda x, y: jnp.sort(x * 1j), DtypeError, r"sort requires real numbers, got complex64"),
         (lambda x, y: (x * 1j) < x, DtypeError, r"less requires real numbers"),
         (
-            lambda x, y: jnp.arange(3, dtype="i8") + 300,
+            lambda x, y: jnp.arange(3, dtype="i1") + 300,
             DtypeError,
             r"Python integer requires the range of int8, got 300",
         ),

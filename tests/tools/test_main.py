@@ -151,7 +151,7 @@ class TestErrors:
             (["model.py:cube"], "one --spec for each argument of (x), got 0: missing a required argument: 'x'."),
             (["model.py:cube", "--spec=f32[3"], "--spec requires a type such as f32[128,4] or a tree of them"),
             (["model.py:cube", "--spec=f32[n]"], "--spec requires a type such as f32[128,4] or a tree of them"),
-            (["model.py:cube", "--spec=f33[3]"], "a dtype is required, got 'f33'."),
+            (["model.py:cube", "--spec=f33[3]"], "an element type requires one of i1, i8, i16"),
             (["model.py:cube", "--transform=gradient"], "--transform requires one of grad, value_and_grad, hvp"),
             (["model.py:cube", "--transform=grad{"], "--transform requires the form name{option=value ...}"),
             (["model.py:cube", "--transform=grad{0}"], "--transform requires options of the form name=value"),

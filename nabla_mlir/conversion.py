@@ -1,0 +1,77 @@
+"""Numbers of a caller's in the dtype of a program: what is converted, and what is refused because it would be lost.
+
+Needs only NumPy.
+"""
+
+from __future__ import annotations
+
+import cmath
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import DtypeError
+
+_RANKS = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}  # ml_dtypes' types are of kind V
+_SCALARS = {bool: 0, int: 1, float: 2, complex: 3}
+
+
+def rank_of(dtype: np.dtype) -> int:
+    """Truth values, integers, real and complex floating point, in this order; -1 for what is no number."""
+    return _RANKS.get(dtype.kind, -1) if dtype.fields is None else -1
+
+
+def scalar_misfit(value: Any, dtype: np.dtype) -> str | None:
+    """Why a Python scalar is no number of a dtype: its kind is higher, or it is out of range; None if it is one."""
+    kind = next(t for t in _SCALARS if isinstance(value, t))
+    if _SCALARS[kind] > rank_of(dtype):
+        return f"a Python {kind.__name__}, {value!r}"
+    try:
+        with np.errstate(over="ignore"):
+            lost = cmath.isfinite(value) and not np.isfinite(np.array(value, dtype))
+    except OverflowError:
+        lost = True
+    return f"{value!r}, which is out of its range" if lost else None
+
+
+def rounded(given: Any, dtype: np.dtype, name: str) -> np.ndarray:
+    """An array in another dtype, rounded where it is of a wider floating point.
+
+    Raises:
+      DtypeError: an imaginary part, a fraction, an integer that the dtype cannot hold, or a finite number out of its
+        range would be lost.
+    """
+    array = np.asarray(given)
+    if array.dtype == dtype:
+        return array
+    if not 0 <= rank_of(array.dtype) <= rank_of(dtype):
+        raise DtypeError(f"{name} requires numbers of {dtype}, got {array.dtype}.", help="convert it with astype.")
+    if rank_of(array.dtype) == 1 and array.size:
+        found, held = (int(array.min()), int(array.max())), _integers(dtype)
+        if not held[0] <= found[0] <= found[1] <= held[1]:
+            raise DtypeError(
+                f"{name} requires integers that {dtype} holds, from {held[0]} to {held[1]}, got {found[0]} to "
+                f"{found[1]}.", help="convert it with astype if it may change.",
+            )  # fmt: skip
+    with np.errstate(over="ignore"):
+        converted = array.astype(dtype)
+    if rank_of(dtype) > 1 and np.any(np.isfinite(array) & ~np.isfinite(converted)):
+        raise DtypeError(f"{name} requires numbers in the range of {dtype}, got {array.dtype} beyond it.",
+                         help="scale it, or compile for a wider dtype.")  # fmt: skip
+    return converted
+
+
+def _integers(dtype: np.dtype) -> tuple[int, int]:
+    """A dtype holds all integers from the first to the second."""
+    if dtype.kind in "iu":
+        return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    exact = 2 << _mantissa(dtype)
+    return -exact, exact
+
+
+def _mantissa(dtype: np.dtype) -> int:
+    if dtype.kind == "V":
+        import ml_dtypes
+
+        return int(ml_dtypes.finfo(dtype).nmant)
+    return int(np.finfo(dtype).nmant)

@@ -1,0 +1,52 @@
+"""Functions of `numpy.linalg` that act on the last two axes where those of `numpy` with their names do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy import creation, norms, products
+
+
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    """The sum of the diagonal of matrices of shape (..., m, n).
+
+    Args:
+      x: the matrices.
+      offset: of the diagonal: above the main one, or below if negative.
+      dtype: to sum in.
+
+    Example:
+      >>> trace(np.ones((4, 2, 3))).tolist()
+      [2.0, 2.0, 2.0, 2.0]
+    """
+    return products.trace(x, offset, -2, -1, dtype=dtype)
+
+
+def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+    """The diagonal of matrices of shape (..., m, n).
+
+    Example:
+      >>> diagonal(np.ones((4, 2, 3))).shape
+      (4, 2)
+    """
+    return creation.diagonal(x, offset, -2, -1)
+
+
+def outer(a: Any, b: Any, /) -> Any:
+    """The products of all pairs of elements of two vectors, as a matrix.
+
+    Raises:
+      ShapeError: one of them is no vector.
+    """
+    if np.ndim(a) != 1 or np.ndim(b) != 1:
+        raise ShapeError(f"linalg.outer requires two vectors, got shapes {np.shape(a)} and {np.shape(b)}.",
+                         where=user_frame(), help="for stacks write a[..., None] * b[..., None, :].")  # fmt: skip
+    return products.outer(a, b)
+
+
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    """The norm of matrices of shape (..., m, n); see `norm`."""
+    return norms.norm(x, ord, (-2, -1), keepdims)

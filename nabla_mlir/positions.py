@@ -1,0 +1,57 @@
+"""Arguments chosen by their positions: argnums, static_argnums, nondiff_argnums."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nabla_mlir.errors import TraceError, user_frame
+
+Argnums = int | Sequence[int]
+
+
+def is_one(argnums: Any) -> bool:
+    """True for one position, false for several, also if they are one in a tuple."""
+    return hasattr(argnums, "__index__") and not getattr(argnums, "shape", ())
+
+
+def positions(what: str, argnums: Any, count: int | None, word: str = "argnums") -> tuple[int, ...]:
+    """The positions counted from 0; negative ones count from the end of `count` arguments.
+
+    Args:
+      what: who asks.
+      argnums: a position or a sequence of them.
+      count: how many arguments there are; None where any number may come.
+      word: what the parameter is called.
+
+    Raises:
+      TraceError: a position is no integer, none of the arguments, or given twice.
+    """
+    wanted = [argnums] if is_one(argnums) or not isinstance(argnums, (tuple, list, set, frozenset, range)) else argnums
+    found = []
+    for i in wanted:
+        if not is_one(i) or isinstance(i, bool):
+            raise TraceError(f"{what} requires integers as {word}, got {i!r}.", where=user_frame())
+        index = operator.index(i)
+        if count is not None and not -count <= index < count:
+            raise TraceError(
+                f"{what} requires {word} among the {count} positional arguments, got {index}.", where=user_frame(),
+                help="pass the argument by position, not by keyword.",
+            )  # fmt: skip
+        found.append(index if count is None else index % count)
+    if len(set(found)) != len(found):
+        raise TraceError(f"{what} requires each position once in {word}, got {argnums!r}.", where=user_frame())
+    return tuple(found)
+
+
+def parameters_of(f: Callable[..., Any]) -> list[str] | None:
+    """The names of the arguments that may be given by position; None where any number may, or nobody knows."""
+    try:
+        parameters = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind == p.VAR_POSITIONAL for p in parameters):
+        return None
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
