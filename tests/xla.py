@@ -6,19 +6,22 @@ computes each operation right is tested apart.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from interpreter import interpreter
+from iree.compiler import ir
 from jax._src import compiler as jax_compiler
 from jax._src.lib import xla_client
 from jaxlib import lapack
 
 from nabla_mlir import pytree
 from nabla_mlir.compiling.lowering import lower_module
+from nabla_mlir.dialects.regions import made_by, nested
+from nabla_mlir.dialects.stablehlo import COMPUTE_BARRIER, OPTIMIZATION_BARRIER, emit, splat
+from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.legalize_for_iree import LegalizeForIreePass
 from nabla_mlir.tracing import Spec, trace_function
 
@@ -70,10 +73,23 @@ def run_traced(function: Any, inputs: Sequence[np.ndarray], *, legalize: bool = 
     return compiled_traced(function, inputs, legalize=legalize)(inputs)
 
 
-def _as_stablehlo(text: str) -> str:
-    """A legalized module with StableHLO's barriers, where it has IREE's."""
-    barrier = r"iree_tensor_ext\.compute_barrier\.start (%\w+) : (tensor<\S+>) -> tensor<\S+>"
-    return re.sub(barrier, r"stablehlo.optimization_barrier \1 : \2", text)
+def _as_stablehlo(module: ir.Module) -> str:
+    """A legalized module, with StableHLO's operations in the places of IREE's."""
+    for op in [o for o in nested(module.operation) if o.name in (COMPUTE_BARRIER, "linalg.fill")]:
+        gone = [op]
+        with ir.InsertionPoint(op), op.location:
+            if op.name == COMPUTE_BARRIER:
+                new = emit(OPTIMIZATION_BARRIER, [op.operands[0]], results=[op.results[0].type])
+            else:
+                barrier, empty = map(made_by, op.operands)
+                number, mark = map(made_by, barrier.operands)
+                gone += [empty, barrier, number, mark]
+                value = splat(number.attributes["value"].value, *shape_and_dtype(op.results[0].type))
+                new = emit("stablehlo.constant", [], attributes={"value": value})
+        op.results[0].replace_all_uses_with(new.results[0])
+        for made in gone:
+            made.erase()
+    return str(module)
 
 
 def compiled_traced(
@@ -90,5 +106,5 @@ def compiled_traced(
     lower_module(module)
     if legalize:
         LegalizeForIreePass().run(module.operation)
-    call = compiled(_as_stablehlo(str(module)))
+    call = compiled(_as_stablehlo(module))
     return lambda inputs: pytree.unflatten(box["spec"], call([*inputs, *captured]))

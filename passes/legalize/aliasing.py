@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 from iree.compiler import ir
+from iree.compiler.dialects import arith, linalg, tensor
 
 from nabla_mlir.dialects.builder import Val, held
 from nabla_mlir.dialects.regions import made_by, nested
-from nabla_mlir.dialects.stablehlo import I64Array, constant_attribute, constant_splat, emit, splat
-from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
+from nabla_mlir.dialects.stablehlo import constant_attribute, constant_splat, emit
+from nabla_mlir.dialects.types import element_type, shape_and_dtype, tensor_type
 from nabla_mlir.ops.loops import find_counter
 
 Write = tuple[ir.Operation, int]  # an operation that updates its operand of this index in place
@@ -67,11 +68,24 @@ def is_constant(value: ir.Value) -> bool:
 
 
 def _hidden_splat(value: complex, shape: tuple[int, ...], dtype: np.dtype, number: int) -> ir.Value:
-    scalar = emit("stablehlo.constant", [], attributes={"value": splat(value, (), dtype)}).results[0]
-    mark = emit("stablehlo.constant", [], attributes={"value": splat(number, (), np.dtype(np.int32))}).results[0]
-    hidden, _ = emit("stablehlo.optimization_barrier", [scalar, mark], results=[scalar.type, mark.type]).results
-    dims = {"broadcast_dimensions": I64Array.encode(())}
-    return emit("stablehlo.broadcast_in_dim", [hidden], results=[tensor_type(shape, dtype)], attributes=dims).results[0]
+    """A number everywhere. It passes a barrier as a scalar of the host: one of the device would cut the program."""
+    if dtype.kind == "c":
+        part = np.dtype(f"f{dtype.itemsize // 2}")
+        parts = [_hidden_splat(x, shape, part, number) for x in (value.real, value.imag)]
+        return emit("stablehlo.complex", parts, results=[tensor_type(shape, dtype)]).results[0]
+    bits = np.array(value).astype(dtype).view(f"i{dtype.itemsize}")
+    if dtype in (np.float32, np.float64) and not bits:
+        return _filled(arith.ConstantOp(element_type(dtype), 0.0).result, shape, number)
+    # The host has no other floats, unsigned numbers or truth values, and takes -0.0 for 0.0.
+    filled = _filled(arith.ConstantOp(element_type(bits.dtype), int(bits)).result, shape, number)
+    name = "stablehlo.convert" if dtype.kind == "b" else "stablehlo.bitcast_convert"
+    return emit(name, [filled], results=[tensor_type(shape, dtype)]).results[0] if bits.dtype != dtype else filled
+
+
+def _filled(scalar: ir.Value, shape: tuple[int, ...], number: int) -> ir.Value:
+    mark = arith.ConstantOp(ir.IntegerType.get_signless(32), number).result
+    hidden, _ = emit("util.optimization_barrier", [scalar, mark], results=[scalar.type, mark.type]).results
+    return linalg.fill(hidden, outs=[tensor.EmptyOp(shape, scalar.type).result])
 
 
 _FOLDED = ("stablehlo.complex", "stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert")

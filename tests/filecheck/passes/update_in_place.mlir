@@ -24,8 +24,9 @@ func.func @owned(%x: tensor<4x3xf32>, %v: tensor<1x3xf32>) -> tensor<4x3xf32> {
 
 // The argument of the function is the caller's: the loop starts with a copy.
 // CHECK-LABEL: func.func @given
-// CHECK: %[[ZERO:.*]]:2 = stablehlo.optimization_barrier
-// CHECK-NEXT: %[[ZEROS:.*]] = stablehlo.broadcast_in_dim %[[ZERO]]#0
+// CHECK: %[[ZERO:.*]]:2 = util.optimization_barrier
+// CHECK: %[[FILLED:.*]] = linalg.fill ins(%[[ZERO]]#0 : i32)
+// CHECK-NEXT: %[[ZEROS:.*]] = stablehlo.bitcast_convert %[[FILLED]]
 // CHECK-NEXT: %[[COPY:.*]] = stablehlo.add %arg0, %[[ZEROS]]
 // CHECK-NEXT: stablehlo.while({{.*}}, %{{.*}} = %[[COPY]])
 func.func @given(%x: tensor<4x3xf32>, %v: tensor<1x3xf32>) -> tensor<4x3xf32> {
