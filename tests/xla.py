@@ -75,19 +75,22 @@ def run_traced(function: Any, inputs: Sequence[np.ndarray], *, legalize: bool = 
 
 def _as_stablehlo(module: ir.Module) -> str:
     """A legalized module, with StableHLO's operations in the places of IREE's."""
-    own = [op for op in nested(module.operation) if op.name.startswith(("iree_tensor_ext.", "util.", "linalg.", "tensor.", "arith."))]
-    for op in own:
+    for op in [o for o in nested(module.operation) if o.name in (COMPUTE_BARRIER, "linalg.fill")]:
+        gone = [op]
         with ir.InsertionPoint(op), op.location:
             if op.name == COMPUTE_BARRIER:
-                new = emit(OPTIMIZATION_BARRIER, list(op.operands), results=[op.results[0].type])
-            elif op.name == "linalg.fill":
-                scalar = made_by(made_by(op.operands[0]).operands[0]).attributes["value"]
-                new = emit("stablehlo.constant", [], attributes={"value": splat(scalar.value, *shape_and_dtype(op.results[0].type))})
+                new = emit(OPTIMIZATION_BARRIER, [op.operands[0]], results=[op.results[0].type])
             else:
-                continue
+                barrier, empty = map(made_by, op.operands)
+                number, mark = map(made_by, barrier.operands)
+                gone += [empty, barrier, number, mark]
+                value = splat(number.attributes["value"].value, *shape_and_dtype(op.results[0].type))
+                new = emit("stablehlo.constant", [], attributes={"value": value})
         op.results[0].replace_all_uses_with(new.results[0])
-    for op in reversed(own):
-        op.erase()
+        for made in gone:
+            made.erase()
+    for op in [o for o in nested(module.operation) if o.name == "util.optimization_barrier"]:
+        op.erase()  # the last use of an argument
     return str(module)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from iree.compiler import ir
 
@@ -36,39 +37,51 @@ _ONE_BY_ONE = {
 }
 _FACTORS = {"stablehlo.cholesky": 1 / 3, "stablehlo.triangular_solve": 1.0}  # operations for each row and each element
 # What one thread does, or two no faster: the columns of a triangular system have its matrix in common.
-_ALONE = {"stablehlo.while", "stablehlo.cholesky", "stablehlo.triangular_solve", "stablehlo.custom_call"}
+_ALONE = {"stablehlo.cholesky", "stablehlo.triangular_solve", "stablehlo.custom_call"}
 _UNKNOWN_TRIPS = 100
+
+Cost = tuple[float, float, float]  # nanoseconds that threads share, others, and dispatches
 
 
 def estimate(function: ir.Operation) -> Estimate:
     """The time of one call of a function of plain StableHLO, for `Manifest.best_driver`."""
-    shared = serial = dispatches = 0.0
-    for block in function.regions[0].blocks:
-        for op in block.operations:
-            work, count = _cost(op.operation)
-            dispatches += count
-            if work > _SPLIT and op.name not in _ALONE:
-                shared += work
-            else:
-                serial += work
+    shared, serial, dispatches = _total(op.operation for block in function.regions[0].blocks for op in block.operations)
     return Estimate(round(shared / 1e3, 1), round(serial / 1e3, 1), round(dispatches))
 
 
-def _cost(op: ir.Operation) -> tuple[float, float]:
-    """Nanoseconds on one core and the number of dispatches."""
+def _total(ops: Iterable[ir.Operation]) -> Cost:
+    shared = serial = dispatches = 0.0
+    for op in ops:
+        cost = _cost(op)
+        shared, serial, dispatches = shared + cost[0], serial + cost[1], dispatches + cost[2]
+    return shared, serial, dispatches
+
+
+def _cost(op: ir.Operation) -> Cost:
+    if op.name == "stablehlo.while":
+        counter = find_counter(op)
+        trips = counter.trips if counter else _UNKNOWN_TRIPS
+        shared, serial, dispatches = _total(_body(op.regions[1]))
+        # Each iteration also moves its carries and tests its condition.
+        return trips * shared, trips * serial, trips * (2 + dispatches)
+    if op.name in ("stablehlo.if", "stablehlo.case"):
+        shared, serial, dispatches = max((_total(_body(region)) for region in op.regions), key=lambda c: c[0] + c[1])
+        return shared, serial, 1 + dispatches
+    work, dispatches = _work(op)
+    is_shared = work > _SPLIT and op.name not in _ALONE
+    return (work, 0.0, dispatches) if is_shared else (0.0, work, dispatches)
+
+
+def _body(region: ir.Region) -> list[ir.Operation]:
+    return [op.operation for op in body_of(region)[1]]
+
+
+def _work(op: ir.Operation) -> tuple[float, float]:
+    """Nanoseconds on one core and the number of dispatches, of an operation without branches and loops."""
     name = op.name
     if name in _CHEAP or not name.startswith(("stablehlo.", "chlo.")):
         return 0.0, 0.0
-    if name == "stablehlo.while":
-        counter = find_counter(op)
-        trips = counter.trips if counter else _UNKNOWN_TRIPS
-        parts = [_cost(inner.operation) for inner in body_of(op.regions[1])[1]]
-        # Each iteration also moves its carries and tests its condition.
-        return trips * sum(work for work, _ in parts), trips * (2 + sum(count for _, count in parts))
-    if name in ("stablehlo.if", "stablehlo.case"):
-        branches = [[_cost(inner.operation) for inner in body_of(region)[1]] for region in op.regions]
-        return max((sum(w for w, _ in b), 1 + sum(c for _, c in b)) for b in branches)
-    elements = max([size_of(v) for v in (*op.operands, *op.results)], default=0)
+    elements = max(map(size_of, _moved(op)), default=0)
     if name in ("stablehlo.dot_general", "stablehlo.convolution"):
         cost = cost_of(op)
         return _PER_FLOP * cost.flops + _PER_BYTE * cost.bytes, _products(op) if "convolution" in name else 1.0
@@ -82,6 +95,13 @@ def _cost(op: ir.Operation) -> tuple[float, float]:
     if name in _FUNCTIONS or name.startswith("chlo."):
         return _PER_FUNCTION * elements, 0.0
     return _PER_ELEMENT * elements, 0.0
+
+
+def _moved(op: ir.Operation) -> list[ir.Value]:
+    """What the operation goes through: of an array that it takes a part of, or writes a part of, not the rest."""
+    if op.name in ("stablehlo.dynamic_slice", "stablehlo.gather"):
+        return list(op.results)
+    return [op.operands[1]] if op.name == "stablehlo.dynamic_update_slice" else [*op.operands, *op.results]
 
 
 def _products(op: ir.Operation) -> float:

@@ -33,6 +33,12 @@ def test_the_body_of_a_loop_counts_as_often_as_it_runs():
     assert steps(1000).gain(64) < 0  # every step is too small for threads
 
 
+def test_large_steps_of_a_loop_are_shared():
+    loop = of(lambda w, h: nm.fori_loop(0, 100, lambda i, h: jnp.tanh(h @ w), h), (512, 512), (512, 512))
+    assert loop.gain(2) > 0
+    assert loop.shared == pytest.approx(100 * of(lambda w, h: jnp.tanh(h @ w), (512, 512), (512, 512)).shared, rel=0.1)
+
+
 def test_branches_and_functions_without_work():
     assert of(lambda x: nm.cond(x[0] > 0, lambda x: x @ x, lambda x: x[0], x), (4,)).dispatches >= 1
     assert of(lambda x: x, (4,)).dispatches == 0
