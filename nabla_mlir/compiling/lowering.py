@@ -92,11 +92,8 @@ def compile_lowered(module: ir.Module, target: Target, *, flags: Sequence[str] =
         flags = [_FEW_WORKGROUPS, *flags]
     # Without locations: a moved source line must not miss the cache, and an artifact holds no paths.
     try:
-        return compile_module(str(legal), target, flags=flags, cache=cache)
+        return compile_legal(str(legal), target, flags=flags, cache=cache)
     except CompileError as error:
-        for remedy in next((remedies for fault, remedies in _FAULTS.items() if fault in str(error)), ()):
-            with contextlib.suppress(CompileError):
-                return compile_module(str(legal), target, flags=[*flags, *remedy], cache=cache)
         if (plain := _without_schedule(module, str(legal), target, flags, cache)) is not None:
             warnings.warn(
                 "IREE refuses this module as nabla-schedule writes it; it was compiled as it was before, which is right "
@@ -108,6 +105,17 @@ def compile_lowered(module: ir.Module, target: Target, *, flags: Sequence[str] =
         # The error is worth a second run, with locations, to say which line of the user's is meant.
         located = legal.operation.get_asm(enable_debug_info=True)
         compile_module(located, target, flags=flags, cache=False)
+        raise
+
+
+def compile_legal(text: str, target: Target, *, flags: Sequence[str] = (), cache: bool = True) -> bytes:
+    """Compiles a legalised module, with the flags that avoid a fault of IREE's where it has one."""
+    try:
+        return compile_module(text, target, flags=flags, cache=cache)
+    except CompileError as error:
+        for remedy in next((remedies for fault, remedies in _FAULTS.items() if fault in str(error)), ()):
+            with contextlib.suppress(CompileError):
+                return compile_module(text, target, flags=[*flags, *remedy], cache=cache)
         raise
 
 

@@ -187,7 +187,7 @@ def _is_replaced_part(maker: ir.Operation, write: ir.Operation) -> bool:
 def _known_integer(scalar: ir.Value) -> int | None:
     maker = made_by(scalar)
     value = constant_splat(maker) if maker is not None and maker.name == "stablehlo.constant" else None
-    return None if value is None else int(value)
+    return None if value is None else int(value.real)
 
 
 def _keeps_places(op: ir.Operation) -> bool:

@@ -12,10 +12,13 @@ import iree.runtime
 import numpy as np
 
 from nabla_mlir.compiling.compiler import compile_module
+from nabla_mlir.compiling.lowering import compile_legal
+from nabla_mlir.compiling.references import lost_buffers
+from nabla_mlir.compiling.toolchain import disassembled
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.passes.legalize_for_iree import LegalizeForIreePass
 from nabla_mlir.passes.update_in_place import UpdateInPlacePass
-from nabla_mlir.targets import Vulkan
+from nabla_mlir.targets import CPU, Vulkan
 
 CPU_FLAGS = [
     "--iree-hal-target-device=local",
@@ -44,7 +47,7 @@ class Program:
         config = iree.runtime.Config("local-sync" if target == "cpu" else target)
         self._device = None if target == "cpu" else config.device
         if target == "cpu":
-            binary = iree.compiler.compile_str(text, extra_args=CPU_FLAGS)
+            binary = _compiled(text)
         else:
             binary = compile_module(text, Vulkan(), cache=False)
         self._module = iree.runtime.load_vm_module(
@@ -71,6 +74,14 @@ class Program:
         device.queue_copy(source, copy, *fences)
         done.wait(1)
         return copy.map().asarray(result.shape, result.dtype).copy()
+
+
+def _compiled(text: str) -> bytes:
+    """With plain flags, but where IREE's code for a loop loses a buffer, which is chance and no matter of legalisation."""
+    binary = iree.compiler.compile_str(text, extra_args=CPU_FLAGS)
+    if "stablehlo.while" not in text or not lost_buffers(disassembled(binary)):
+        return binary
+    return compile_legal(text, CPU(reassociate=False, schedule=False), cache=False)
 
 
 def _on_device(argument: Any, device: iree.runtime.HalDevice) -> iree.runtime.DeviceArray:
