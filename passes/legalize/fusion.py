@@ -75,9 +75,10 @@ def _cut(value: ir.Value) -> ir.Operation | None:
 
 def _is_strided(part: ir.Operation) -> bool:
     """Whether neighbours in the slice are none in the array."""
-    whole, cut = part.operands[0].type.shape[-1], part.results[0].type.shape[-1]
-    strides = I64Array.decode(part.attributes["strides"]) if "strides" in part.attributes else (1,)
-    return whole > cut and (cut == 1 or strides[-1] > 1)
+    whole, cut = part.operands[0].type.shape, part.results[0].type.shape
+    strides = I64Array.decode(part.attributes["strides"]) if "strides" in part.attributes else (1,) * len(whole)
+    last = [(n == 1 or stride > 1) for n, stride, size in zip(cut, strides, whole, strict=True) if size > 1][-1:]
+    return any(last)
 
 
 def _hide(op: ir.Operation, value: ir.Value) -> None:

@@ -91,7 +91,7 @@ def test_strided_parts_in_reverse_and_gathered(shape):
     at = np.array([2, 0, 1])
     check(lambda x: (
         x[:, :, 1][::-1], x[:, :, 1][:, ::-1], x[:, :, 1:2][::-1], x[:, :, ::2][:, :, ::-1], x[:, :, 3:2:-1][::-1],
-        jnp.swapaxes(x[:, :, 1:2], 0, 2)[:, ::-1], x[:, :, 1][at], x[:, 2][:, ::-1],
+        jnp.swapaxes(x[:, :, 1:2], 0, 2)[:, ::-1], x[:, :, 1][at], x[:, 2][:, ::-1], x[..., None][:, 2:4, 1:2][:, ::-1],
         lax.dynamic_slice(x, (jnp.int32(x[0, 0, 0] * 0), jnp.int32(0), jnp.int32(1)), (3, 6, 1))[::-1],
     ), rng.normal(size=shape))  # fmt: skip
 
