@@ -28,7 +28,7 @@ from nabla_mlir.passes.legalize import (
     top_k,  # noqa: F401
 )
 from nabla_mlir.passes.legalize.aliasing import forget_unique_indices, hold_loop_results, separate_buffers
-from nabla_mlir.passes.legalize.fusion import separate_uses
+from nabla_mlir.passes.legalize.fusion import separate_parts, separate_uses
 from nabla_mlir.passes.legalize.loops import legalize_loop
 from nabla_mlir.passes.legalize.pattern import PATTERNS, TARGETS, Replacement, Target
 from nabla_mlir.passes.legalize.target import for_target
@@ -75,6 +75,7 @@ class LegalizeForIreePass(Pass):
             for op in found:
                 self._legalize(op, record)
         separate_uses(module.operation)
+        separate_parts(module.operation)
         separate_buffers(module.operation)
         if self.target == "cpu":
             forget_unique_indices(module.operation)

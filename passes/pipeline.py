@@ -18,6 +18,7 @@ from nabla_mlir.passes import (  # each module registers its passes
     dce,
     expand,
     explain_batch,
+    fuse_chains,
     hoist_products,
     inline_calls,
     inline_rules,
@@ -39,8 +40,9 @@ from nabla_mlir.passes import (  # each module registers its passes
 from nabla_mlir.passes.base import PASSES, Pass
 
 MODULES = (
-    canonicalize_batch, dce, expand, explain_batch, hoist_products, inline_calls, inline_rules, jvp, legalize_for_iree, normalize,
-    place_results, remove_stop_gradient, schedule, simplify, split, stack_products, transform, update_in_place, verify, vjp, vmap,
+    canonicalize_batch, dce, expand, explain_batch, fuse_chains, hoist_products, inline_calls, inline_rules, jvp,
+    legalize_for_iree, normalize, place_results, remove_stop_gradient, schedule, simplify, split, stack_products, transform,
+    update_in_place, verify, vjp, vmap,
 )  # fmt: skip
 
 # Everything but what ends differentiation: for modules that are called from others.

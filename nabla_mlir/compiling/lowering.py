@@ -76,6 +76,7 @@ def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Mod
     passes = ["cse", f"nabla-legalize-for-iree{{target={target.name} vector-bytes={width}}}"]
     if width:
         passes.append(f"nabla-schedule{{vector-bytes={width}}}")
+    passes.append("nabla-fuse-chains")
     passes.append(f"nabla-update-in-place{{target={target.name}}}")
     if isinstance(target, CPU):
         passes.append("nabla-place-results")

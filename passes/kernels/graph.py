@@ -82,7 +82,7 @@ class Reader:
 
     def loop(self, op: ir.Operation) -> Loop:
         """The loop. Raises NotSupported for what kernels have no code for."""
-        inits = [self._node(v) for v in op.operands]
+        inits = [self.node(v) for v in op.operands]
         condition, body = (self._region(r) for r in op.regions)
         results = [Node("result", (), n.shape, n.dtype) for n in inits]
         self._nodes.update(zip(op.results, results, strict=True))
@@ -99,12 +99,26 @@ class Reader:
                 loops.append(self.loop(op))
             else:
                 self._nodes[op.results[0]] = self._read(op)
-        return Region(arguments, [self._node(v) for v in terminator.operands], loops)
+        return Region(arguments, [self.node(v) for v in terminator.operands], loops)
 
-    def _node(self, value: ir.Value) -> Node:
+    def elementwise(self, op: ir.Operation) -> Node:
+        """The result of an elementwise operation, or of a reshape of one element.
+
+        Raises:
+          NotSupported: the operation is another one, or there is no code for it.
+        """
+        name = op.name.partition(".")[2]
+        is_one = name == "reshape" and math.prod(op.results[0].type.shape) == 1
+        if not is_one and name not in (*ELEMENTWISE, *_COMPOSITES, "convert", "bitcast_convert"):
+            raise NotSupported(op.name)
+        self._nodes[op.results[0]] = self._read(op)
+        return self._nodes[op.results[0]]
+
+    def node(self, value: ir.Value) -> Node:
+        """A value: of an operation that was read, a constant, or an input."""
         if value not in self._nodes:
             owner = made_by(value)
-            splat = None if owner is None else _splat(owner)
+            splat = None if owner is None else splat_of(owner)
             if splat is None:
                 self._nodes[value] = self.inputs[value] = Node("input", (), *_type(value))
             else:
@@ -116,11 +130,11 @@ class Reader:
         if len(op.results) != 1 or not (dialect in ("stablehlo", "chlo") or op.name in BARRIERS):
             raise NotSupported(op.name)
         shape, dtype = _type(op.results[0])
-        operands = tuple(self._node(v) for v in op.operands)
+        operands = tuple(self.node(v) for v in op.operands)
         if name in _COMPOSITES:
             return _COMPOSITES[name](*operands)
         if name == "constant":
-            splat = _splat(op)
+            splat = splat_of(op)
             if splat is None:
                 self.inputs[op.results[0]] = Node("input", (), shape, dtype)
                 return self.inputs[op.results[0]]
@@ -230,7 +244,8 @@ def _type(value: ir.Value) -> tuple[Shape, str]:
     return shape_and_dtype(kind)[0], element
 
 
-def _splat(op: ir.Operation) -> Any:
+def splat_of(op: ir.Operation) -> Any:
+    """The number that a constant, or a barrier behind one, holds everywhere; else None."""
     while op.name in BARRIERS and len(op.operands) == 1:
         owner = made_by(op.operands[0])
         if owner is None:

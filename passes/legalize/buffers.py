@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.dialects.builder import Val, bitcast, held, stored
+from nabla_mlir.dialects.builder import Val, bitcast, held
 from nabla_mlir.dialects.regions import functions_of, made_by, nested
 from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER, I64Array, constant_splat
 from nabla_mlir.dialects.types import is_static_tensor, shape_and_dtype
@@ -42,8 +42,7 @@ def separate_updates(module: ir.Operation) -> None:
     IREE 3.13 lets the operation that computes an update write it where it belongs, also while it reads the same buffer:
     `x.at[:, 1].set(x[0])` reads elements that it has changed (a wrong number, silently), `x.at[1:].set(x[:-1])` is a copy
     onto itself that the runtime refuses, and a scatter of gathered rows is computed on the stack, which may be too small.
-    A new value of each element from its old one is right in place. What a scatter writes to, if it is cut out of an
-    array, is made first too, not on the stack.
+    A new value of each element from its old one is right in place.
     """
     for write in nested(module):
         if write.name == "stablehlo.dynamic_update_slice":
@@ -57,9 +56,6 @@ def separate_updates(module: ir.Operation) -> None:
             for i in sources:
                 if _reads(write.operands[i], targets, write):
                     write.operands[i] = held(Val(write.operands[i])).value
-            for i in range(sources[0] if write.name == "stablehlo.scatter" else 0):
-                if _is_cut_out(write.operands[i]):
-                    write.operands[i] = stored(Val(write.operands[i])).value
 
 
 def is_shared_behind_barrier(value: ir.Value) -> bool:
@@ -199,13 +195,6 @@ def _keeps_places(op: ir.Operation) -> bool:
         return False
     first, second = ([n for n in v.type.shape if n != 1] for v in (op.operands[0], op.results[0]))
     return first == second
-
-
-def _is_cut_out(value: ir.Value) -> bool:
-    maker = made_by(value)
-    while maker is not None and maker.name == "stablehlo.reshape":
-        maker = made_by(maker.operands[0])
-    return maker is not None and maker.name in ("stablehlo.slice", "stablehlo.dynamic_slice")
 
 
 def _is_given_away(function: ir.Operation, i: int) -> bool:

@@ -21,9 +21,9 @@ LONGEST = {"cpu": 384, "vulkan": 256, "cuda": 256}  # IREE sorts up to here
 
 @pattern("stablehlo.sort")
 def sort(op: ir.Operation, target: Target) -> Replacement:
-    """Equal elements lose their order; a function argument is overwritten in the caller's buffer; the time grows with
-    n^2 on CPU; above 256 elements the result is wrong on Vulkan, where lengths that are no multiple of 4 may crash the
-    compiler.
+    """Equal elements lose their order; a function argument is overwritten in the caller's buffer; one operand twice does
+    not compile; the time grows with n^2 on CPU; above 256 elements the result is wrong on Vulkan, where lengths that are
+    no multiple of 4 may crash the compiler.
     """
     values = operands(op)
     x = values[0]
@@ -41,7 +41,7 @@ def sort(op: ir.Operation, target: Target) -> Replacement:
         return _bitonic(values, dim, region)
     ordered = stable and (len(values) > 1 or x.dtype.kind not in "biu")
     exposed = any(_is_argument(v.value) for v in values)
-    if not ordered and not exposed:
+    if not ordered and not exposed and len({v.value for v in values}) == len(values):
         return None
     if ordered:
         # An operand that counts already serves as the last key: the same one twice does not compile. The buffer of the

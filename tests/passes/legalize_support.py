@@ -46,10 +46,7 @@ class Program:
     def __init__(self, text: str, target: str = "cpu"):
         config = iree.runtime.Config("local-sync" if target == "cpu" else target)
         self._device = None if target == "cpu" else config.device
-        if target == "cpu":
-            binary = _compiled(text)
-        else:
-            binary = compile_module(text, Vulkan(), cache=False)
+        binary = _compiled(text) if target == "cpu" else compile_module(text, Vulkan(), cache=False)
         self._module = iree.runtime.load_vm_module(
             iree.runtime.VmModule.copy_buffer(config.vm_instance, binary), config
         )

@@ -1,0 +1,88 @@
+// RUN: nabla-opt %s --nabla-fuse-chains='max-copies=4 max-bindings=4' | filecheck %s
+
+// CHECK-DAG: #[[COLUMN:.*]] = affine_map<(d0, d1) -> (d1)>
+// CHECK-DAG: #[[SCALAR:.*]] = affine_map<(d0, d1) -> ()>
+// CHECK-DAG: #[[WHOLE:.*]] = affine_map<(d0, d1) -> (d0, d1)>
+
+// Each value is read by the two behind it; IREE would write the first of them once for each way to the last.
+// CHECK-LABEL: func.func @recurrence
+// CHECK: %[[Y:.*]] = flow.dispatch.region -> (tensor<3xf32>) {
+// CHECK: linalg.generic
+// CHECK-SAME: ins(%arg0 : tensor<3xf32>)
+// CHECK-COUNT-4: arith.mulf
+// CHECK: linalg.yield %{{.*}} : f32
+// CHECK-NOT: stablehlo
+// CHECK: return %[[Y]]
+func.func @recurrence(%x: tensor<3xf32>) -> tensor<3xf32> {
+  %a = stablehlo.sine %x : tensor<3xf32>
+  %b = stablehlo.multiply %a, %x : tensor<3xf32>
+  %c = stablehlo.multiply %b, %a : tensor<3xf32>
+  %d = stablehlo.multiply %c, %b : tensor<3xf32>
+  %e = stablehlo.multiply %d, %c : tensor<3xf32>
+  return %e : tensor<3xf32>
+}
+
+// What IREE writes few operations for is left to it.
+// CHECK-LABEL: func.func @short
+// CHECK-NOT: flow.dispatch.region
+// CHECK: return
+func.func @short(%x: tensor<3xf32>) -> tensor<3xf32> {
+  %a = stablehlo.sine %x : tensor<3xf32>
+  %b = stablehlo.multiply %a, %x : tensor<3xf32>
+  return %b : tensor<3xf32>
+}
+
+// Broadcasts and numbers are read as they lie, and values of one element are scalars.
+// CHECK-LABEL: func.func @reads
+// CHECK: %[[Y:.*]] = stablehlo.reshape %arg1 : (tensor<1xi32>) -> tensor<i32>
+// CHECK-NOT: broadcast_in_dim
+// CHECK: flow.dispatch.region -> (tensor<3x2xi32>)
+// CHECK: linalg.generic {indexing_maps = [#[[COLUMN]], #[[SCALAR]], #[[WHOLE]]]
+// CHECK-SAME: ins(%arg0, %[[Y]] : tensor<2xi32>, tensor<i32>)
+// CHECK: return
+func.func @reads(%x: tensor<2xi32>, %y: tensor<1xi32>) -> tensor<3x2xi32> {
+  %two = stablehlo.constant dense<2> : tensor<3x2xi32>
+  %0 = stablehlo.broadcast_in_dim %x, dims = [1] : (tensor<2xi32>) -> tensor<3x2xi32>
+  %1 = stablehlo.broadcast_in_dim %y, dims = [1] : (tensor<1xi32>) -> tensor<3x2xi32>
+  %a = stablehlo.multiply %0, %1 : tensor<3x2xi32>
+  %b = stablehlo.multiply %a, %0 : tensor<3x2xi32>
+  %c = stablehlo.add %b, %a : tensor<3x2xi32>
+  %d = stablehlo.multiply %c, %b : tensor<3x2xi32>
+  %e = stablehlo.multiply %d, %two : tensor<3x2xi32>
+  %f = stablehlo.add %e, %d : tensor<3x2xi32>
+  return %f : tensor<3x2xi32>
+}
+
+// A dispatch reads and writes at most four buffers.
+// CHECK-LABEL: func.func @results
+// CHECK-COUNT-3: flow.dispatch.region
+// CHECK-NOT: flow.dispatch.region
+// CHECK: return
+func.func @results(%x: tensor<3xf32>)
+    -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) {
+  %a = stablehlo.sine %x : tensor<3xf32>
+  %b = stablehlo.multiply %a, %x : tensor<3xf32>
+  %c = stablehlo.multiply %b, %a : tensor<3xf32>
+  %d = stablehlo.multiply %c, %b : tensor<3xf32>
+  %e = stablehlo.multiply %d, %c : tensor<3xf32>
+  return %a, %b, %c, %d, %e : tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>
+}
+
+// A sum leaves the chain, and what reads it begins another one, that is short.
+// CHECK-LABEL: func.func @stages
+// CHECK: flow.dispatch.region -> (tensor<3xf32>)
+// CHECK: stablehlo.reduce
+// CHECK-NOT: flow.dispatch.region
+// CHECK: return
+func.func @stages(%x: tensor<3xf32>) -> tensor<3xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %a = stablehlo.sine %x : tensor<3xf32>
+  %b = stablehlo.multiply %a, %x : tensor<3xf32>
+  %c = stablehlo.multiply %b, %a : tensor<3xf32>
+  %d = stablehlo.multiply %c, %b : tensor<3xf32>
+  %e = stablehlo.multiply %d, %c : tensor<3xf32>
+  %s = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<3xf32>, tensor<f32>) -> tensor<f32>
+  %t = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<3xf32>
+  %f = stablehlo.multiply %t, %e : tensor<3xf32>
+  return %f : tensor<3xf32>
+}
