@@ -95,9 +95,13 @@ def _chains(block: ir.Block) -> list[_Chain]:
     known: dict[ir.Value, _Value] = {}
     chains: dict[ir.Value, _Chain] = {}
     order: dict[ir.Value, int] = {}
+    fixed: set[ir.Value] = set()  # numbers known beforehand: equal results of a dispatch are one that IREE takes for another
     for op in (o.operation for o in block.operations):
         read = [(v, known[v]) for v in _read(op) if v in known]
         shape = space_of(op)
+        if shape is not None and fixed.issuperset(sources(op)):
+            fixed.add(op.results[0])
+            continue
         if shape is None:
             stage = max((x.stage for _, x in read), default=-1)
             known.update((r, _Value(stage)) for r in op.results)

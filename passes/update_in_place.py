@@ -34,7 +34,7 @@ Edge = tuple[ir.Operation, int]  # an operand that is written to, or handed over
 @register
 @dataclass(frozen=True)
 class UpdateInPlacePass(Pass):
-    """Let loops update their carries in place, and copy what is not theirs or the function's; the last pass before IREE.
+    """Let loops update their carries in place, and copy what is not theirs or the function's.
 
     IREE 3.13 loses sight of the device that the arguments of a loop's body are on, and copies each of them in every
     iteration to the device where it is already: a row that is written costs as much as the whole array. Told that the

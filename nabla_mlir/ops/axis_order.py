@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import I64Array
 
 Names = list[str]
@@ -27,12 +28,17 @@ def _through(block: ir.Block, known: dict[ir.Value, Names]) -> list[Names]:
     *ops, terminator = (op.operation for op in block.operations)
     for op in ops:
         given = met(known.get(x, []) for x in op.operands)
+        captured = met(known.get(x, []) for inner in nested(op) for x in inner.operands) if len(op.regions) else []
         inner = [_through_region(op, region, known) for region in op.regions if len(region.blocks)]
         # The regions of a choice take no arguments: what it chooses by comes first.
         chosen = all(not len(region.blocks[0].arguments) for region in op.regions if len(region.blocks))
         for i, result in enumerate(op.results):
             own = [_of_result(op, i, names) for names in inner]
-            known[result] = met([given, *own] if chosen else [*own, given])
+            if op.name == "stablehlo.while":  # what it starts with comes first, then what it reads
+                found = met([known.get(op.operands[i], []), *own])
+                known[result] = [name for name in met([given, captured, *own]) if name in found]
+            else:
+                known[result] = met([given, *own] if chosen else [*own, given])
     return [known.get(x, []) for x in terminator.operands]
 
 

@@ -60,9 +60,13 @@ def as_dispatch(ops: Sequence[ir.Operation], results: Sequence[ir.Value]) -> Non
             maps.append(dims if operands[-1].shape else ())
             writer.values[node] = writer.writer.named(f"%in{i}", node.dtype)
         codes = [writer.scalar(reader.node(r)) for r in results]
-        dispatch = _parsed(_text(shape, operands, maps, codes, writer.writer.blocks[0].lines), operands, ops[-1])
-        for old, new in zip(results, dispatch.results, strict=True):
-            old.replace_all_uses_with(_like(Val(new), old.type).value)
+        # Each once: of several equal results of a dispatch IREE takes one for another.
+        distinct = {code.name: code for code in codes}
+        lines = writer.writer.blocks[0].lines
+        dispatch = _parsed(_text(shape, operands, maps, [*distinct.values()], lines), operands, ops[-1])
+        made = dict(zip(distinct, dispatch.results, strict=True))
+        for old, code in zip(results, codes, strict=True):
+            old.replace_all_uses_with(_like(Val(made[code.name]), old.type).value)
     for op in reversed(ops):
         op.erase()
 
