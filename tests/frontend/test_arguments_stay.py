@@ -64,7 +64,7 @@ def operands(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=shape).astype(np.float32), rng.normal(size=shape[1:]).astype(np.float32)
 
 
-@pytest.fixture(scope="module", params=SHAPES)
+@pytest.fixture(scope="module", params=["small", pytest.param("large", marks=pytest.mark.slow)])
 def artifact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any, Path]:
     x, v = operands(SHAPES[request.param])
     stage = compiled({name.replace(" ", "_"): (f, (x, v)) for name, f in OURS.items() if _fits(name, request.param)})
@@ -203,9 +203,7 @@ def test_copies_keep_all_bits() -> None:
 OURS_LIBRARY, JAX_LIBRARY = Library(nnp, nm, nm), Library(jnp, jax.lax, jax)
 
 
-@pytest.mark.parametrize(
-    "first", [0, 12, pytest.param(24, marks=pytest.mark.slow), pytest.param(36, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in (12, 24, 36))])
 def test_random_programs_of_views_and_writes(first: int) -> None:
     rng = np.random.default_rng(first)
     x, y, captured = (rng.normal(size=(4, 4)).astype(np.float32) for _ in range(3))

@@ -56,7 +56,10 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+SLOW = ("norm of matrices", "cond", "pinv", "eigenvalues")  # a decomposition for each call
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in CASES])
 def test_stacks_as_in_numpy(name: str) -> None:
     found, wanted = CASES[name](nnp, nnp.linalg), CASES[name](np, np.linalg)
     for a, b in zip(found, wanted, strict=True):
@@ -73,8 +76,14 @@ def test_traces_have_the_dtype_that_is_asked_for() -> None:
     ("call", "message"),
     [
         (lambda: nnp.linalg.outer(W, W[0]), r"linalg\.outer requires two vectors, got shapes \(5, 3\) and \(3,\)"),
-        (lambda: nnp.vecdot(np.ones(3), np.ones(1)), "vecdot requires vectors of one length, got 3 and 1 along axis -1"),
-        (lambda: nnp.vecdot(np.ones((1, 3)), np.ones((4, 3)), axis=0), "vecdot requires vectors of one length, got 1 and 4"),
+        (
+            lambda: nnp.vecdot(np.ones(3), np.ones(1)),
+            "vecdot requires vectors of one length, got 3 and 1 along axis -1",
+        ),
+        (
+            lambda: nnp.vecdot(np.ones((1, 3)), np.ones((4, 3)), axis=0),
+            "vecdot requires vectors of one length, got 1 and 4",
+        ),
         (lambda: nnp.cross(np.ones(3), np.ones(1)), "cross requires vectors of one length, got 3 and 1 along axis -1"),
         (lambda: nnp.diagonal(B, 0, 1, 1), r"diagonal requires different axes, got \(1, 1\)"),
         (lambda: nnp.trace(B, 0, 1, -3), r"diagonal requires different axes, got \(1, -3\)"),
