@@ -274,13 +274,18 @@ def reduce_any(x: Val, dims: Sequence[int]) -> Val:
     return reduce_with("stablehlo.or", x, False, dims)
 
 
+def signless(x: Val) -> Val:
+    """The bits of unsigned numbers as signed ones: IREE converts no other operations on them than StableHLO's."""
+    return bitcast(x, np.dtype(f"i{x.dtype.itemsize}")) if x.dtype.kind == "u" else x
+
+
 def stored(x: Val) -> Val:
     """The value in memory: what it is made of has dispatches of its own, and so has what reads it.
 
     Once there are dispatches, nothing is left of it. It has no effect: equal ones are merged, and unused ones removed.
     """
-    if x.dtype.kind == "u":  # IREE converts no other operations on unsigned numbers than StableHLO's
-        return bitcast(stored(bitcast(x, np.dtype(f"i{x.dtype.itemsize}"))), x.dtype)
+    if x.dtype.kind == "u":
+        return bitcast(stored(signless(x)), x.dtype)
     sizes = [tensor.DimOp(x.value, arith.ConstantOp(ir.IndexType.get(), d).result).result for d, n in enumerate(x.shape) if n < 0]
     return Val(hlo.emit(hlo.COMPUTE_BARRIER, [x.value, *sizes], results=[x.type]).results[0])
 

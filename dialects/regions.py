@@ -39,8 +39,7 @@ class RegionOp:
     @property
     def terminator(self) -> ir.Operation:
         """The `stablehlo.return` of the body."""
-        operations = self.block.operations
-        return operations[len(operations) - 1].operation
+        return last_of(self.block)
 
     def require(self, condition: bool, what: str) -> None:
         """Raises VerifyError unless the condition holds."""
@@ -84,6 +83,11 @@ def create(
     )  # fmt: skip
     block.append_to(op.regions[0])
     return op
+
+
+def last_of(block: ir.Block) -> ir.Operation:
+    """The last operation of a block, its terminator."""
+    return block.operations[len(block.operations) - 1].operation
 
 
 def made_by(value: ir.Value) -> ir.Operation | None:

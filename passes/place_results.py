@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.dialects.builder import Val, bitcast
-from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.builder import Val, bitcast, signless
+from nabla_mlir.dialects.regions import last_of, made_by
 from nabla_mlir.dialects.stablehlo import emit
 from nabla_mlir.passes.base import Pass, register
 
@@ -45,7 +44,7 @@ class PlaceResultsPass(Pass):
 
 def _place(func: ir.Operation) -> None:
     block = func.regions[0].blocks[0]
-    end = list(block.operations)[-1].operation
+    end = last_of(block)
     given = _given(func)
     places = [i for i, value in enumerate(end.operands) if i not in given and _is_large(value)]
     if not places:
@@ -101,7 +100,7 @@ def _make(
 
 def _written_to(value: Val, buffer: ir.Value) -> Val:
     """The value, which IREE computes in the buffer."""
-    if value.dtype.kind == "u":  # see `builder.stored`
-        return bitcast(_written_to(bitcast(value, np.dtype(f"i{value.dtype.itemsize}")), buffer), value.dtype)
+    if value.dtype.kind == "u":
+        return bitcast(_written_to(signless(value), buffer), value.dtype)
     sizes = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 1, 0])}
     return Val(emit("hal.tensor.alias", [value.value, buffer], results=[value.type], attributes=sizes).results[0])

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import made_by, nested
+from nabla_mlir.dialects.regions import last_of, made_by, nested
 from nabla_mlir.dialects.stablehlo import BARRIERS
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import PassError
@@ -59,7 +59,8 @@ class UpdateInPlacePass(Pass):
             raise PassError(f"{self.name} requires a target of {', '.join(TARGETS)}, got {self.target!r}.")
 
     def run(self, module: ir.Operation) -> None:
-        work: list[Edge] = [(op, i) for op in nested(module) for i in updated(op)]
+        writes: list[Edge] = [(op, i) for op in nested(module) for i in updated(op)]
+        work = [*writes]
         seen: set[ir.Value] = set()
         copies = 0
         while work:
@@ -72,14 +73,14 @@ class UpdateInPlacePass(Pass):
             elif value not in seen:
                 seen.add(value)
                 work += _sources(value)
-        loops = [op for op in nested(module) if op.name == "stablehlo.while"]
         owners = [op for op in nested(module) if op.name == "stablehlo.while" or op.name in _CHOICES]
+        loops = [op for op in owners if op.name == "stablehlo.while"]
         for op, i in [edge for loop in loops for edge in _repeated(loop)] + [e for o in owners for e in _passed_on(o)]:
             copies += 1
             with ir.InsertionPoint(op), op.location:
                 op.operands[i] = computed(op.operands[i], -copies)
         separate_updates(module)
-        keep_arguments(module, [op.operands[i] for op in nested(module) for i in updated(op)])
+        keep_arguments(module, [op.operands[i] for op, i in writes])
         if self.target == "cpu":
             keep_sorted(module)
         if loops and self.target == "cpu":
@@ -143,7 +144,7 @@ def _passed_on(owner: ir.Operation) -> list[Edge]:
     """
     edges = []
     is_loop = owner.name == "stablehlo.while"
-    ends = [_last(region.blocks[0]) for region in owner.regions][1 if is_loop else 0 :]
+    ends = [last_of(region.blocks[0]) for region in owner.regions][1 if is_loop else 0 :]
     for end in ends:
         met: set[ir.Value] = set()
         for i, value in enumerate(end.operands):
@@ -212,8 +213,4 @@ def _sources(value: ir.Value) -> list[Edge]:
 
 
 def _end(loop: ir.Operation) -> ir.Operation:
-    return _last(loop.regions[1].blocks[0])
-
-
-def _last(block: ir.Block) -> ir.Operation:
-    return block.operations[len(block.operations) - 1].operation
+    return last_of(loop.regions[1].blocks[0])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.dialects.builder import Val, bitcast, reshape
+from nabla_mlir.dialects.builder import Val, bitcast, reshape, signless
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.dialects.types import shape_and_dtype
@@ -56,7 +55,7 @@ def as_dispatch(ops: Sequence[ir.Operation], results: Sequence[ir.Value]) -> Non
         operands, maps = [], []
         for i, (value, node) in enumerate(reader.inputs.items()):
             source, dims = _before_broadcast(value)
-            operands.append(_signless(Val(source), space(shape_and_dtype(source.type)[0])))
+            operands.append(reshape(signless(Val(source)), space(shape_and_dtype(source.type)[0])))
             maps.append(dims if operands[-1].shape else ())
             writer.values[node] = writer.writer.named(f"%in{i}", node.dtype)
         codes = [writer.scalar(reader.node(r)) for r in results]
@@ -126,11 +125,6 @@ def _before_broadcast(value: ir.Value) -> tuple[ir.Value, Sequence[int]]:
     if any(shape[d] != n for d, n in zip(dims, source.type.shape, strict=True)):
         return value, range(len(shape))
     return source, dims
-
-
-def _signless(x: Val, shape: Shape) -> Val:
-    """The value in that shape, as `arith` wants it."""
-    return reshape(bitcast(x, np.dtype(f"i{x.dtype.itemsize}")) if x.dtype.kind == "u" else x, shape)
 
 
 def _like(x: Val, type: ir.Type) -> Val:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.dialects.builder import Val, bitcast, held
-from nabla_mlir.dialects.regions import functions_of, made_by, nested
+from nabla_mlir.dialects.builder import Val, held, signless
+from nabla_mlir.dialects.regions import functions_of, last_of, made_by, nested
 from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER, I64Array, constant_splat
 from nabla_mlir.dialects.types import is_static_tensor, shape_and_dtype
 from nabla_mlir.ops.registry import REGISTRY
@@ -93,12 +92,10 @@ def _width(value: ir.Value) -> int:
 
 def _use_at_the_end(x: Val) -> None:
     """Something that is done with a value at the end of its block, and costs nothing."""
-    owner = x.value.owner
-    operations = (owner if isinstance(owner, ir.Block) else owner.operation.block).operations
-    end = operations[len(operations) - 1].operation
+    maker = made_by(x.value)
+    end = last_of(x.value.owner if maker is None else maker.block)
     with ir.InsertionPoint(end), end.location:
-        # IREE's own operations have no unsigned integers.
-        value = (bitcast(x, np.dtype(f"i{x.dtype.itemsize}")) if x.dtype.kind == "u" else x).value
+        value = signless(x).value
         ir.Operation.create("util.optimization_barrier", operands=[value], results=[value.type])
 
 
@@ -139,8 +136,7 @@ def _handed_over(owner: ir.Operation, i: int) -> Iterator[ir.Value]:
     if is_loop:
         yield owner.operands[i]
     for region in list(owner.regions)[1 if is_loop else 0 :]:
-        operations = region.blocks[0].operations
-        yield operations[len(operations) - 1].operation.operands[i]
+        yield last_of(region.blocks[0]).operands[i]
 
 
 def _reads(update: ir.Value, targets: set[ir.Value], write: ir.Operation) -> bool:
