@@ -34,9 +34,8 @@ def separate_parts(module: ir.Operation) -> None:
 
     In the dispatch of a scatter or a sort it has slices, and what puts the result into a larger array, and what is
     between them on the stack: "exceeded stack allocation limit of 32768 bytes", or "write affecting operations on global
-    resources are restricted to workgroup distributed contexts". A part that is written to another place of the same
-    array is copied within one buffer: "source and target ranges overlap within the same buffer". A reverse, a gather or
-    a running window of elements that do not lie side by side has no vector code: "builtin.unrealized_conversion_cast".
+    resources are restricted to workgroup distributed contexts". A reverse, a gather or a running window of
+    elements that do not lie side by side has no vector code: "builtin.unrealized_conversion_cast".
     """
     for op in list(nested(module)):
         for part in _parts(op):
@@ -56,9 +55,6 @@ def _parts(op: ir.Operation) -> list[ir.Operation]:
     """The slices that must not be in the dispatch of an operation."""
     if op.name in _SORTS:
         return [part for i in updated(op) if (part := _cut(op.operands[i])) is not None]
-    if op.name == "stablehlo.dynamic_update_slice":
-        part = _cut(op.operands[1])
-        return [part] if part is not None and part.operands[0] == op.operands[0] else []
     if op.name in ("stablehlo.reverse", "stablehlo.gather", "stablehlo.reduce_window"):
         part = _cut(op.operands[0])
         return [part] if part is not None and _is_strided(part) else []
