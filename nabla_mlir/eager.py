@@ -21,7 +21,7 @@ from nabla_mlir.dialects.context import context
 from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.ops.promotion import as_tensor, is_scalar, scalar_array, scalar_dtype
 from nabla_mlir.ops.regions import emit_call
-from nabla_mlir.passes.split import split_function
+from nabla_mlir.passes.split.split import split_function
 from nabla_mlir.positions import parameters_of, positions
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.stages import as_spec

@@ -26,7 +26,7 @@ from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.ops.promotion import as_tensor
 from nabla_mlir.ops.regions import emit_call
 from nabla_mlir.ops.tensor import Tensor, full
-from nabla_mlir.passes.split import split_function
+from nabla_mlir.passes.split.split import split_function
 from nabla_mlir.positions import Argnums, is_one, positions
 from nabla_mlir.runtime import Module
 from nabla_mlir.stages import Compiled, Lowered, as_spec, trace

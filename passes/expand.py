@@ -10,7 +10,7 @@ from iree.compiler import ir
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import erase_dead_in
 from nabla_mlir.passes.jvp import expand_jvp
-from nabla_mlir.passes.simplify import simplify_block
+from nabla_mlir.passes.simplify.simplify import simplify_block
 from nabla_mlir.passes.vjp import expand_vjp
 from nabla_mlir.passes.vmap import expand_vmap
 

@@ -17,7 +17,7 @@ from nabla_mlir.ops.tapes import read_row
 from nabla_mlir.ops.tensor import splat_of, wrap
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import is_pure
-from nabla_mlir.passes.simplify import rewrite_loops
+from nabla_mlir.passes.simplify.simplify import rewrite_loops
 
 MAX_STACKED_BYTES = 1 << 26  # beyond, the rows of all iterations cost more memory than the loop's dispatches are worth
 MIN_CONTRACTED = 8  # a product over fewer elements costs less than the row that is written and read instead

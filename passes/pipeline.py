@@ -18,26 +18,25 @@ from nabla_mlir.passes import (  # each module registers its passes
     dce,
     expand,
     explain_batch,
-    fuse_chains,
     hoist_products,
     inline_calls,
     inline_rules,
     jvp,
-    legalize_for_iree,
-    normalize,
-    place_results,
     remove_stop_gradient,
-    schedule,
-    simplify,
-    split,
     stack_products,
     transform,
-    update_in_place,
     verify,
     vjp,
     vmap,
 )
 from nabla_mlir.passes.base import PASSES, Pass
+from nabla_mlir.passes.iree import legalize_for_iree
+from nabla_mlir.passes.iree.faults import update_in_place
+from nabla_mlir.passes.iree.kernels import fuse_chains
+from nabla_mlir.passes.iree.scheduling import place_results, schedule
+from nabla_mlir.passes.normalize import normalize
+from nabla_mlir.passes.simplify import simplify
+from nabla_mlir.passes.split import split
 
 MODULES = (
     canonicalize_batch, dce, expand, explain_batch, fuse_chains, hoist_products, inline_calls, inline_rules, jvp,

@@ -16,9 +16,9 @@ from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.tapes import direction, empty_tape, write_row
 from nabla_mlir.ops.tensor import Tensor, wrap
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.loop_tapes import tape_read, values_inside
-from nabla_mlir.passes.patterns.pattern import has_one_use, owner
-from nabla_mlir.passes.simplify import rewrite_loops
+from nabla_mlir.passes.simplify.loop_tapes import tape_read, values_inside
+from nabla_mlir.passes.simplify.pattern import has_one_use, owner
+from nabla_mlir.passes.simplify.simplify import rewrite_loops
 
 MAX_STACKED_BYTES = 1 << 26  # beyond, the tapes cost more memory than the dispatches of the loop are worth
 

@@ -21,7 +21,7 @@ import pytest
 import nabla_mlir
 from nabla_mlir.passes import pipeline
 from nabla_mlir.passes.base import PASSES
-from nabla_mlir.passes.patterns.pattern import PATTERNS
+from nabla_mlir.passes.simplify.pattern import PATTERNS
 from nabla_mlir.tools import reference
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -133,8 +133,8 @@ def test_one_stem_names_a_pass(name: str) -> None:
 
 
 def test_every_module_of_a_pass_is_loaded() -> None:
-    registering = {p.stem for p in (ROOT / "passes").glob("*.py") if re.search(r"^@register$", p.read_text(), re.M)}
-    assert registering == {module.__name__.rpartition(".")[2] for module in pipeline.MODULES}
+    registering = {module_name(p) for p in (ROOT / "passes").rglob("*.py") if re.search(r"^@register$", p.read_text(), re.M)}
+    assert registering == {module.__name__ for module in pipeline.MODULES}
 
 
 def test_every_pattern_of_simplify_has_a_test() -> None:

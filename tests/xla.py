@@ -22,7 +22,7 @@ from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.dialects.stablehlo import COMPUTE_BARRIER, OPTIMIZATION_BARRIER, emit, splat
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.passes.legalize_for_iree import LegalizeForIreePass
+from nabla_mlir.passes.iree.legalize_for_iree import LegalizeForIreePass
 from nabla_mlir.tracing import Spec, trace_function
 
 jax.config.update("jax_enable_x64", True)

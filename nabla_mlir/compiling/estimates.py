@@ -14,7 +14,7 @@ from nabla_mlir.ops.cost import cost_of, size_of
 from nabla_mlir.ops.loops import find_counter
 from nabla_mlir.ops.regions import body_of
 from nabla_mlir.ops.registry import REGISTRY
-from nabla_mlir.passes.scheduling.convolutions import is_split
+from nabla_mlir.passes.iree.scheduling.convolutions import is_split
 from nabla_mlir.runtime.manifest import Estimate
 
 # Nanoseconds of one core, measured with AVX-512; other CPUs differ by a factor that all of them share.

@@ -12,8 +12,8 @@ from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.errors import CompileError
+from nabla_mlir.passes.iree.scheduling.convolutions import is_wide
 from nabla_mlir.passes.pipeline import EXPAND, LOWER, Pipeline
-from nabla_mlir.passes.scheduling.convolutions import is_wide
 from nabla_mlir.targets import CPU, Target
 
 _LOWER, _EXPAND = Pipeline.parse(LOWER), Pipeline.parse(EXPAND)

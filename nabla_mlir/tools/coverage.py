@@ -30,7 +30,7 @@ from nabla_mlir.errors import CompileError, NablaError
 from nabla_mlir.importing import from_stablehlo
 from nabla_mlir.ops.registry import REGISTRY, OpDef
 from nabla_mlir.ops.samples import Case, Domain
-from nabla_mlir.passes.normalize import REWRITTEN
+from nabla_mlir.passes.normalize.normalize import REWRITTEN
 from nabla_mlir.runtime import Executable
 from nabla_mlir.stages import Traced, module, spec, trace
 from nabla_mlir.targets import CPU, CUDA, Target, Vulkan, available

@@ -20,9 +20,9 @@ from nabla_mlir.dialects.batch import VmapOp
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.ops.registry import REGISTRY, UNSUPPORTED, OpDef, Zero
 from nabla_mlir.passes.base import PASSES, Pass
-from nabla_mlir.passes.normalize import REFUSED, REWRITTEN
-from nabla_mlir.passes.patterns.pattern import PATTERNS
+from nabla_mlir.passes.normalize.normalize import REFUSED, REWRITTEN
 from nabla_mlir.passes.pipeline import LOWER, Pipeline
+from nabla_mlir.passes.simplify.pattern import PATTERNS
 from nabla_mlir.tools.coverage import MEASURED, TARGETS, measurable
 from nabla_mlir.tools.opt import options_of
 

@@ -14,7 +14,7 @@ from nabla_mlir import numpy as nnp
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.ops.registry import REGISTRY, UNSUPPORTED
-from nabla_mlir.passes.patterns.pattern import PATTERNS
+from nabla_mlir.passes.simplify.pattern import PATTERNS
 from nabla_mlir.tracing import Spec, trace_function
 
 _STRUCTURE = {"builtin.module", "func.func", "func.return", "stablehlo.return", "stablehlo.constant"}

@@ -96,7 +96,7 @@ def test_no_buffer_is_written_that_is_still_read() -> None:
 
 
 def test_iree_still_writes_to_them() -> None:
-    """What is missing with a newer IREE, nabla_mlir.passes.legalize.buffers need not answer any more."""
+    """What is missing with a newer IREE, nabla_mlir.passes.iree.faults.buffers need not answer any more."""
     assert wrong(lambda source: source) == set(FAULTS)
 
 

@@ -18,7 +18,7 @@ from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.compiling.lowering import legalize
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.ops.gamma import digamma
-from nabla_mlir.passes.fuse_chains import FuseChainsPass
+from nabla_mlir.passes.iree.kernels.fuse_chains import FuseChainsPass
 from nabla_mlir.targets import CPU, CUDA
 
 rng = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from jax import lax
 from legalize_support import Program, check_against_jax, jax_text, legalized
 
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.passes.legalize_for_iree import LegalizeForIreePass
+from nabla_mlir.passes.iree.legalize_for_iree import LegalizeForIreePass
 
 rng = np.random.default_rng(0)
 A = rng.normal(size=(8, 9)).astype(np.float32)

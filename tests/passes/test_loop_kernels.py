@@ -15,8 +15,8 @@ from nabla_mlir import CPU, runtime
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.compiling.lowering import legalize, lower_module
 from nabla_mlir.dialects.context import context, parse_module
-from nabla_mlir.passes.kernels import replace
-from nabla_mlir.passes.kernels.replace import loops_as_kernels
+from nabla_mlir.passes.iree.kernels import replace
+from nabla_mlir.passes.iree.kernels.replace import loops_as_kernels
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.special import erf
 from nabla_mlir.tracing import Spec, trace_function

@@ -13,9 +13,9 @@ from nabla_mlir import CPU, runtime
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.compiling.lowering import legalize
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.passes.schedule import SchedulePass
-from nabla_mlir.passes.scheduling import products
-from nabla_mlir.passes.scheduling.tiles import Tiles, largest_divisor, matrix_product, rows_times_vector
+from nabla_mlir.passes.iree.scheduling import products
+from nabla_mlir.passes.iree.scheduling.schedule import SchedulePass
+from nabla_mlir.passes.iree.scheduling.tiles import Tiles, largest_divisor, matrix_product, rows_times_vector
 
 jax.config.update("jax_enable_x64", True)
 rng = np.random.default_rng(2)

@@ -1,5 +1,5 @@
 // RUN: nabla-opt %s --nabla-simplify | filecheck %s
-// One function for each pattern of passes/patterns/arithmetic.py, with the name of the pattern.
+// One function for each pattern of passes/simplify/arithmetic.py, with the name of the pattern.
 
 // CHECK-LABEL: func.func @add_zero
 // CHECK-SAME: (%[[X:.*]]: tensor<3xf32>)

@@ -1,5 +1,5 @@
 // RUN: nabla-opt %s --nabla-simplify | filecheck %s
-// One function for each pattern of passes/patterns/contraction.py, with the name of the pattern.
+// One function for each pattern of passes/simplify/contraction.py, with the name of the pattern.
 
 // A transposed factor is read as it stands.
 // CHECK-LABEL: func.func @dot_of_transpose

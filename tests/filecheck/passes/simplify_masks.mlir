@@ -1,5 +1,5 @@
 // RUN: nabla-opt %s --nabla-simplify | filecheck %s
-// One function for each pattern of passes/patterns/masks.py, with the name of the pattern.
+// One function for each pattern of passes/simplify/masks.py, with the name of the pattern.
 
 // CHECK-LABEL: func.func @select_of_not
 // CHECK-SAME: (%[[P:.*]]: tensor<3xi1>, %[[A:.*]]: tensor<3xf32>, %[[B:.*]]: tensor<3xf32>)

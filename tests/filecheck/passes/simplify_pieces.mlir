@@ -1,5 +1,5 @@
 // RUN: nabla-opt %s --nabla-simplify | filecheck %s
-// One function for each pattern of passes/patterns/pieces.py, with the name of the pattern.
+// One function for each pattern of passes/simplify/pieces.py, with the name of the pattern.
 
 // The gradient of a function of x[:-1] and x[1:] is a sum of two padded pieces: one concatenation, with one sum where
 // they overlap.

@@ -1,5 +1,5 @@
 // RUN: nabla-opt %s --nabla-simplify | filecheck %s
-// One function for each pattern of passes/patterns/shape.py, with the name of the pattern.
+// One function for each pattern of passes/simplify/shape.py, with the name of the pattern.
 
 // CHECK-LABEL: func.func @broadcast_noop
 // CHECK-SAME: (%[[X:.*]]: tensor<3xf32>)

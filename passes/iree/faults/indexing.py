@@ -1,0 +1,81 @@
+"""Legalisation of broadcasts, gathers, scatters and pads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val
+from nabla_mlir.dialects.types import is_integer
+from nabla_mlir.passes.iree.faults.ranges import component_range
+from nabla_mlir.passes.iree.pattern import Replacement, Target, operands, pattern
+
+
+@pattern("stablehlo.broadcast_in_dim")
+def broadcast_in_dim(op: ir.Operation, target: Target) -> Replacement:
+    """With unsorted dimensions a cycle of three is wrong if the sizes are equal, and does not compile if not."""
+    dims = hlo.I64Array.decode(op.attributes["broadcast_dimensions"])
+    if list(dims) == sorted(dims):
+        return None
+    (x,) = operands(op)
+    order = sorted(range(len(dims)), key=lambda i: dims[i])
+    return b.op(
+        "stablehlo.broadcast_in_dim",
+        b.transpose(x, order),
+        type=op.results[0].type,
+        broadcast_dimensions=hlo.I64Array.encode(sorted(dims)),
+    )
+
+
+def _limits(shape: Sequence[int], window: Sequence[int], index_map: Sequence[int]) -> list[int]:
+    return [shape[d] - window[d] for d in index_map]
+
+
+def _in_range(indices: ir.Value, vector_dim: int, limits: Sequence[int]) -> bool:
+    for component, limit in enumerate(limits):
+        found = component_range(indices, vector_dim, component)
+        if found is None or found[0] < 0 or found[1] > limit:
+            return False
+    return True
+
+
+def _along(values: Sequence[int], indices: Val, vector_dim: int) -> Val:
+    """A constant of the shape of the indices that holds `values` along the dimension of index vectors."""
+    if len(set(values)) == 1:
+        return b.splat(values[0], indices)
+    vector = b.constant(np.array(values, indices.dtype))
+    return b.broadcast(vector, indices.shape, [vector_dim])
+
+
+def _wide_enough(indices: Val, limits: Sequence[int]) -> Val:
+    """The indices in a type that holds the limits too."""
+    if is_integer(indices.dtype) and max(limits, default=0) <= np.iinfo(indices.dtype).max:
+        return indices
+    return b.convert(indices, np.int64)
+
+
+def _clamp(indices: Val, limits: Sequence[int], vector_dim: int) -> Val:
+    indices = _wide_enough(indices, limits)
+    return b.minimum(b.maximum(indices, 0), _along(limits, indices, vector_dim))
+
+
+@pattern("stablehlo.gather")
+def gather(op: ir.Operation, target: Target) -> Replacement:
+    """Start indices are not clamped: it reads out of bounds."""
+    dims = hlo.GatherDims.decode(op.attributes["dimension_numbers"])
+    sizes = hlo.I64Array.decode(op.attributes["slice_sizes"])
+    x, indices = operands(op)
+    if not x.static or not indices.static:
+        return None
+    limits = _limits(x.shape, sizes, dims["start_index_map"])
+    vector_dim = dims["index_vector_dim"]
+    if _in_range(indices.value, vector_dim, limits):
+        return None
+    attributes = {name: op.attributes[name] for name in ("dimension_numbers", "slice_sizes")}
+    attributes["indices_are_sorted"] = hlo.Bool.encode(False)
+    clamped = _clamp(indices, limits, vector_dim)
+    return Val(b.make(op.name, [x, clamped], [op.results[0].type], attributes, final=True).results[0])

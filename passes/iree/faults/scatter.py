@@ -1,0 +1,234 @@
+"""Legalisation of scatter: updates out of range, partial windows, several operands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val, select
+from nabla_mlir.dialects.types import is_float
+from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.passes.iree.faults.ranges import component_range
+from nabla_mlir.passes.iree.pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.iree.regions import (
+    apply_elementwise,
+    depends_only_on,
+    is_elementwise,
+    single_operation,
+)
+
+
+@dataclass(frozen=True)
+class _Scatter:
+    """A scatter in normal form: N index vectors, and N windows that have all dimensions of the operand."""
+
+    operands: list[Val]
+    indices: Val  # N x K
+    updates: list[Val]  # N x window
+    index_map: tuple[int, ...]  # the operand dimension of each index component
+    window: tuple[int, ...]
+    body: ir.Region
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.operands[0].shape
+
+    @property
+    def limits(self) -> list[int]:
+        return [self.shape[d] - self.window[d] for d in self.index_map]
+
+
+@pattern("stablehlo.scatter")
+def scatter(op: ir.Operation, target: Target) -> Replacement:
+    """An update out of range writes outside the buffer; windows smaller than their dimension and several operands
+    do not compile. A window that is not wholly inside the operand is dropped, as in XLA.
+    """
+    values = operands(op)
+    n = len(values) // 2
+    if not all(v.static for v in values):
+        return None
+    dims = hlo.ScatterDims.decode(op.attributes["scatter_dimension_numbers"])
+    x, indices, updates = values[0], values[n], values[n + 1]
+    skipped = {*dims["inserted_window_dims"], *dims["input_batching_dims"]}
+    sizes = iter([updates.shape[d] for d in dims["update_window_dims"]])
+    window = tuple(1 if d in skipped else next(sizes) for d in range(x.rank))
+    vector_dim = dims["index_vector_dim"]
+    inside = all(
+        _inside(component_range(indices.value, vector_dim, k), x.shape[d] - window[d])
+        for k, d in enumerate(dims["scatter_dims_to_operand_dims"])
+    )
+    partial = any(window[d] != x.shape[d] and d not in skipped for d in range(x.rank))
+    if (
+        inside
+        and n == 1
+        and not partial
+        and _leads((*dims["input_batching_dims"], *dims["scatter_dims_to_operand_dims"]))
+    ):
+        return None
+    if not all(updates.shape):
+        return values[:n]
+    if not is_elementwise(op.regions[0]):
+        raise RuleMissingError(f"stablehlo.scatter requires an elementwise body, got {op.location}.")
+    form = _normal_form(op, values, dims, window)
+    valid = None if inside else _valid(form)
+    if form.indices.shape[0] == 1:
+        return _one_window(form, form.operands, form.indices, form.updates, valid)
+    if n > 1 and not all(depends_only_on(form.body, i, (i, n + i)) for i in range(n)):
+        return _loop(form, valid)
+    return [_masked(form, i, valid) for i in range(n)]
+
+
+def _leads(indexed: Sequence[int]) -> bool:
+    """Several indexed dimensions that are not the first ones do not compile; a single one does."""
+    return len(indexed) < 2 or sorted(indexed) == list(range(len(indexed)))
+
+
+def _inside(found: tuple[int, int] | None, limit: int) -> bool:
+    return found is not None and found[0] >= 0 and found[1] <= limit
+
+
+def _normal_form(op: ir.Operation, values: list[Val], dims: dict, window: tuple[int, ...]) -> _Scatter:
+    n = len(values) // 2
+    indices, updates = values[n], values[n + 1 :]
+    vector_dim = dims["index_vector_dim"]
+    if vector_dim == indices.rank:
+        indices = b.reshape(indices, (*indices.shape, 1))
+    batch_dims = [d for d in range(indices.rank) if d != vector_dim]
+    batch = [indices.shape[d] for d in batch_dims]
+    count = math.prod(batch)
+    indices = b.transpose(indices, [*batch_dims, vector_dim])
+    columns = [b.reshape(indices, (count, indices.shape[-1]))]
+    index_map = list(dims["scatter_dims_to_operand_dims"])
+    for operand_dim, indices_dim in zip(
+        dims["input_batching_dims"], dims["scatter_indices_batching_dims"], strict=True
+    ):
+        position = b.iota(batch, batch_dims.index(indices_dim), indices.dtype)
+        columns.append(b.reshape(position, (count, 1)))
+        index_map.append(operand_dim)
+    scattered = [d for d in range(updates[0].rank) if d not in dims["update_window_dims"]]
+    updates = [b.transpose(u, [*scattered, *dims["update_window_dims"]]) for u in updates]
+    updates = [b.reshape(u, (count, *window)) for u in updates]
+    signed = [b.convert(c, np.int32) if c.dtype.itemsize < 4 or c.dtype.name == "uint32" else c for c in columns]
+    return _Scatter(values[:n], b.concat(signed, 1), updates, tuple(index_map), window, op.regions[0])
+
+
+def _valid(form: _Scatter) -> Val:
+    """True for each window that is wholly inside the operand."""
+    limits = b.broadcast(b.constant(np.array(form.limits, form.indices.dtype)), form.indices.shape, [1])
+    good = (form.indices >= 0) & (form.indices <= limits)
+    return b.reduce_with("stablehlo.and", good, True, [1])
+
+
+def _one_window(
+    form: _Scatter, into: Sequence[Val], indices: Val, updates: Sequence[Val], valid: Val | None
+) -> list[Val]:
+    """One window (all arguments have a leading 1): dynamic slices, whose starts IREE does clamp."""
+    zero = b.full(0, (), indices.dtype)
+    start = [zero] * len(form.shape)
+    for k, d in enumerate(form.index_map):
+        start[d] = b.reshape(b.slice_(indices, [0, k], [1, k + 1]), ())
+    old = [b.dynamic_slice(x, start, form.window) for x in into]
+    new = apply_elementwise(form.body, [*old, *(b.reshape(u, form.window) for u in updates)])
+    if valid is not None:
+        inside = b.broadcast(b.reshape(valid, ()), form.window, [])
+        new = [select(inside, n, o) for n, o in zip(new, old, strict=True)]
+    return [b.dynamic_update_slice(x, n, start) for x, n in zip(into, new, strict=True)]
+
+
+def _loop(form: _Scatter, valid: Val | None) -> list[Val]:
+    """One window after the other, for a body that mixes its operands."""
+
+    def row(x: Val, i: Val) -> Val:
+        zero = b.full(0, (), np.int32)
+        return b.dynamic_slice(x, [i] + [zero] * (x.rank - 1), (1, *x.shape[1:]))
+
+    def step(i: Val, *into: Val) -> list[Val]:
+        updates = [row(u, i) for u in form.updates]
+        return _one_window(form, into, row(form.indices, i), updates, None if valid is None else row(valid, i))
+
+    return b.for_loop(form.indices.shape[0], form.operands, step)
+
+
+_NEUTRAL = {
+    "stablehlo.add": lambda d: -0.0 if is_float(d) else 0,
+    "stablehlo.multiply": lambda d: 1,
+    "stablehlo.or": lambda d: 0,
+    "stablehlo.xor": lambda d: 0,
+    "stablehlo.maximum": lambda d: -math.inf if is_float(d) else int(np.iinfo(d).min),
+    "stablehlo.minimum": lambda d: math.inf if is_float(d) else int(np.iinfo(d).max),
+}
+
+
+def _masked(form: _Scatter, i: int, valid: Val | None) -> Val:
+    """The scatter into one operand. A window that is out of range gets a neutral update or goes to a spare place."""
+    x, indices, updates = form.operands[i], form.indices, form.updates[i]
+    n = len(form.operands)
+    name = single_operation(form.body) if n == 1 else None
+    if valid is not None and name in _NEUTRAL and x.dtype.kind != "c" and x.dtype.kind != "b":
+        neutral = b.splat(_NEUTRAL[name](x.dtype), updates)
+        updates = select(b.broadcast(valid, updates.shape, [0]), updates, neutral)
+        limits = b.broadcast(b.constant(np.array(form.limits, indices.dtype)), indices.shape, [1])
+        indices = b.minimum(b.maximum(indices, 0), limits)
+        valid = None
+    spare = 0
+    if valid is not None:
+        # The spare place is behind the end of the first indexed dimension.
+        first = form.index_map[0]
+        spare = form.window[first]
+        elsewhere = b.constant(np.array([x.shape[d] if d == first else 0 for d in form.index_map], indices.dtype))
+        indices = select(b.broadcast(valid, indices.shape, [0]), indices, b.broadcast(elsewhere, indices.shape, [1]))
+        x = b.pad(x, [0] * x.rank, [spare if d == first else 0 for d in range(x.rank)])
+    result = _points(form, x, indices, updates, i)
+    return b.slice_(result, [0] * x.rank, form.shape)
+
+
+def _points(form: _Scatter, x: Val, indices: Val, updates: Val, i: int) -> Val:
+    """The scatter with each partial window taken apart into single places along the partial dimensions."""
+    n, count = len(form.operands), indices.shape[0]
+    indexed = [d for d in range(x.rank) if d in form.index_map or form.window[d] != x.shape[d]]
+    wide = [d for d in indexed if form.window[d] > 1]
+    whole = [d for d in range(x.rank) if d not in indexed]
+    places = (count, *(form.window[d] for d in wide))
+    columns = []
+    for d in indexed:
+        place = b.iota(places, 1 + wide.index(d), indices.dtype) if d in wide else None
+        if d in form.index_map:
+            k = form.index_map.index(d)
+            start = b.reshape(b.slice_(indices, [0, k], [count, k + 1]), (count,))
+            start = b.broadcast(start, places, [0])
+            place = start if place is None else start + place
+        assert place is not None or form.window[d] == 1
+        columns.append(b.full(0, places, indices.dtype) if place is None else place)
+    total = math.prod(places)
+    indices = b.concat([b.reshape(c, (total, 1)) for c in columns], 1)
+    order = [0, *(1 + d for d in wide), *(1 + d for d in range(x.rank) if d not in wide)]
+    updates = b.reshape(b.transpose(updates, order), (total, *(x.shape[d] for d in whole)))
+    lead = list(range(x.rank)) if _leads(indexed) else [*indexed, *whole]
+    x, indexed = b.transpose(x, lead), [lead.index(d) for d in indexed]
+    dims = {
+        "update_window_dims": range(1, updates.rank),
+        "inserted_window_dims": indexed,
+        "scatter_dims_to_operand_dims": indexed,
+        "index_vector_dim": 1,
+    }
+    attributes = {
+        "scatter_dimension_numbers": hlo.ScatterDims.encode(dims),
+        "indices_are_sorted": hlo.Bool.encode(False),
+        "unique_indices": hlo.Bool.encode(False),
+    }
+    made = b.make("stablehlo.scatter", [x, indices, updates], [x.type], attributes, regions=1, final=True)
+    scalar = b.tensor_type((), x.dtype)
+
+    def body(old: Val, new: Val) -> Val:
+        arguments: list[Val | None] = [None] * (2 * n)
+        arguments[i], arguments[n + i] = old, new
+        return apply_elementwise(form.body, arguments, only=i)[0]
+
+    b.fill_region(made.regions[0], [scalar, scalar], body)
+    return b.transpose(Val(made.results[0]), [lead.index(d) for d in range(x.rank)])

@@ -1,0 +1,150 @@
+"""Legalisation of sort: stable, of any length, and without overwriting its operands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val, eq, ne, select
+from nabla_mlir.dialects.types import tensor_type
+from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.passes.iree.pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.iree.regions import apply_elementwise, is_elementwise
+
+LONGEST = {"cpu": 384, "vulkan": 256, "cuda": 256}  # IREE sorts up to here
+
+
+@pattern("stablehlo.sort")
+def sort(op: ir.Operation, target: Target) -> Replacement:
+    """Equal elements lose their order; a function argument is overwritten in the caller's buffer; one operand twice does
+    not compile; the time grows with n^2 on CPU; above 256 elements the result is wrong on Vulkan, where lengths that are
+    no multiple of 4 may crash the compiler.
+    """
+    values = operands(op)
+    x = values[0]
+    if not x.static:
+        return None
+    dim = hlo.I64.decode(op.attributes["dimension"]) % x.rank if "dimension" in op.attributes else x.rank - 1
+    stable = "is_stable" in op.attributes and hlo.Bool.decode(op.attributes["is_stable"])
+    n = x.shape[dim]
+    if n <= 1 or 0 in x.shape:
+        return values
+    region = op.regions[0]
+    if not is_elementwise(region):
+        raise RuleMissingError(f"stablehlo.sort requires an elementwise comparator, got {op.location}.")
+    if n > LONGEST[target] or (target == "vulkan" and n % 4 and n > 2):
+        return _bitonic(values, dim, region)
+    ordered = stable and (len(values) > 1 or x.dtype.kind not in "biu")
+    exposed = any(_is_argument(v.value) for v in values)
+    if not ordered and not exposed and len({v.value for v in values}) == len(values):
+        return None
+    if ordered:
+        # An operand that counts already serves as the last key: the same one twice does not compile. The buffer of the
+        # counter is sorted too. Where another sort reads the same one IREE copies it first, as it does all constants, but
+        # not with --iree-opt-const-expr-hoisting=false.
+        counters = [v for v in values if _counts(v.value, dim)]
+        position = counters[0] if counters else b.iota(x.shape, dim, np.int32)
+        return _sort(values, [position], dim, region, exposed)
+    return _sort(values, [], dim, region, exposed)
+
+
+def _counts(value: ir.Value, dim: int) -> bool:
+    op = value.owner
+    if isinstance(op, ir.Block) or op.name != "stablehlo.iota":
+        return False
+    return hlo.I64.decode(op.attributes["iota_dimension"]) == dim and value.type.element_type.width >= 32
+
+
+def _is_argument(value: ir.Value) -> bool:
+    """True if a value is a block argument, or one seen through operations that move no data."""
+    while not isinstance(value.owner, ir.Block):
+        if value.owner.name not in ("stablehlo.reshape", "stablehlo.bitcast_convert", *hlo.BARRIERS):
+            return False
+        value = value.owner.operands[ir.OpResult(value).result_number]
+    return True
+
+
+def _sort(values: Sequence[Val], last: Sequence[Val], dim: int, region: ir.Region, copy: bool) -> list[Val]:
+    """IREE's sort by the comparator and then by the `last` key, on copies of the operands if `copy`."""
+    keys = {v.value: v for v in (*values, *last)}  # each value once
+    where = {value: i for i, value in enumerate(keys)}
+    sorted_ = [b.reverse(v, [dim]) if copy else v for v in keys.values()]  # a reversed copy is a new buffer
+    attributes = {"dimension": hlo.I64.encode(dim), "is_stable": hlo.Bool.encode(False)}
+    made = b.make("stablehlo.sort", sorted_, [k.type for k in sorted_], attributes, regions=1, final=True)
+
+    def comes_first(*pairs: Val) -> Val:
+        x, y = ([pairs[2 * where[v.value] + side] for v in values] for side in (0, 1))
+        if not last:
+            return apply_elementwise(region, [v for pair in zip(x, y, strict=True) for v in pair])[0]
+        p, q = (pairs[2 * where[last[0].value] + side] for side in (0, 1))
+        return _before(region, x, y, p < q)
+
+    b.fill_region(made.regions[0], [tensor_type((), k.dtype) for k in sorted_ for _ in range(2)], comes_first)
+    return [Val(made.results[where[v.value]]) for v in values]
+
+
+def _before(region: ir.Region, x: Sequence[Val], y: Sequence[Val], tie: Val) -> Val:
+    """X comes before y by the comparator, or they are equal and `tie` says so."""
+    pairs = [v for pair in zip(x, y, strict=True) for v in pair]
+    swapped = [v for pair in zip(y, x, strict=True) for v in pair]
+    return apply_elementwise(region, pairs)[0] | (~apply_elementwise(region, swapped)[0] & tie)
+
+
+def _bitonic(values: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
+    """A bitonic network, one stage of the loop for each distance between the compared elements.
+
+    The position of each element is the last key, which makes the sort stable and puts the padding last.
+    """
+    rank, shape = values[0].rank, values[0].shape
+    n = shape[dim]
+    length = 1 << (n - 1).bit_length()
+    order = [*(d for d in range(rank) if d != dim), dim]
+    back = sorted(range(rank), key=lambda i: order[i])
+    rows = math.prod(shape) // n
+    flat = [b.reshape(b.transpose(v, order), (rows, n)) for v in values]
+    flat = [_pad(v, length) for v in flat]
+    position = b.iota((rows, length), 1, np.int32)
+    place = b.iota((rows, length), 1, np.int32)
+    distance, block = b.full(1, (), np.int32), b.full(2, (), np.int32)
+
+    def step(distance: Val, block: Val, position: Val, *keys: Val) -> list[Val]:
+        at = lambda scalar: b.broadcast(scalar, (rows, length), [])  # noqa: E731
+        partner = b.iota((length,), 0, np.int32) ^ b.broadcast(distance, (length,), [])
+        others = [_take(k, partner) for k in keys]
+        other = _take(position, partner)
+        real, other_real = position < n, other < n
+        first = (other_real & ~real) | (_before(region, others, keys, other < position) & ~(real & ~other_real))
+        low = eq(place & at(distance), 0)
+        up = eq(place & at(block), 0)
+        take = ne(first, ne(low, up))
+        keys = tuple(select(take, o, k) for o, k in zip(others, keys, strict=True))
+        position = select(take, other, position)
+        done = eq(distance, 1)
+        return [select(done, block, distance >> 1), select(done, block << 1, block), position, *keys]
+
+    result = b.while_loop([distance, block, position, *flat], lambda d, k, *_: k <= length, step)[3:]
+    result = [b.cut(r, 1, 0, n) for r in result]
+    turned = [shape[d] for d in order]
+    return [b.transpose(b.reshape(r, turned), back) for r in result]
+
+
+def _pad(x: Val, length: int) -> Val:
+    fill = b.full(0, (x.shape[0], length - x.shape[1]), x.dtype) if length > x.shape[1] else None
+    return x if fill is None else b.concat([x, fill], 1)
+
+
+def _take(x: Val, columns: Val) -> Val:
+    """The given columns of a matrix; they are in range."""
+    dims = {"offset_dims": [0], "collapsed_slice_dims": [1], "start_index_map": [1], "index_vector_dim": 1}
+    attributes = {
+        "dimension_numbers": hlo.GatherDims.encode(dims),
+        "slice_sizes": hlo.I64Array.encode([x.shape[0], 1]),
+        "indices_are_sorted": hlo.Bool.encode(False),
+    }
+    indices = b.reshape(columns, (*columns.shape, 1))
+    return Val(b.make("stablehlo.gather", [x, indices], [x.type], attributes, final=True).results[0])

@@ -1,0 +1,92 @@
+"""Legalisation of chlo.top_k, in the total order of the elements."""
+
+from __future__ import annotations
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val, binary, bitcast, convert, eq, select
+from nabla_mlir.dialects.types import tensor_type
+from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.passes.iree.pattern import Replacement, Target, operands, pattern
+
+_ROUNDS = 8  # up to so many, one search for each is less work than a sort
+
+
+@pattern("chlo.top_k")
+def top_k(op: ir.Operation, target: Target) -> Replacement:
+    """IREE passes over NaN, which is the largest, takes -0 for 0, and gives equal integers in any order."""
+    (x,) = operands(op)
+    if not x.static:
+        return None
+    if x.dtype.kind == "c":
+        raise RuleMissingError(f"chlo.top_k requires elements with an order, got {x.type} at {op.location}.")
+    k = hlo.I64.decode(op.attributes["k"])
+    keys = _to_key(x)
+    if k <= _ROUNDS:
+        keys, where = _searched(keys, k)
+    else:
+        keys, where = (b.cut(v, v.rank - 1, 0, k) for v in _sorted(keys))
+    return [_from_key(keys, x.dtype), where]
+
+
+def _to_key(x: Val) -> Val:
+    """Signed integers in the order of the elements, from which they can be told."""
+    if x.dtype.kind == "b" or (x.dtype.kind in "iu" and x.dtype.itemsize < 4):
+        return convert(x, np.int32)
+    if x.dtype.kind == "i":
+        return x
+    if x.dtype.kind == "u":
+        signed = bitcast(x, np.dtype(f"i{x.dtype.itemsize}"))
+        return signed ^ int(np.iinfo(signed.dtype).min)
+    wide = x if x.dtype.itemsize >= 4 else convert(x, np.float32)
+    return _folded(bitcast(wide, np.dtype(f"i{wide.dtype.itemsize}")))
+
+
+def _from_key(key: Val, dtype: np.dtype) -> Val:
+    if dtype.kind == "b" or (dtype.kind in "iu" and dtype.itemsize < 4) or dtype.kind == "i":
+        return key if key.dtype == dtype else convert(key, dtype)
+    if dtype.kind == "u":
+        return bitcast(key ^ int(np.iinfo(key.dtype).min), dtype)
+    wide = bitcast(_folded(key), np.dtype(f"f{key.dtype.itemsize}"))
+    return wide if wide.dtype == dtype else convert(wide, dtype)
+
+
+def _folded(bits: Val) -> Val:
+    """The bits of floats as integers in their order, and back: those below zero count down."""
+    width = 8 * bits.dtype.itemsize
+    sign = binary("stablehlo.shift_right_arithmetic", bits, width - 1)
+    return bits ^ (sign & int(np.iinfo(bits.dtype).max))
+
+
+def _searched(keys: Val, k: int) -> tuple[Val, Val]:
+    """The largest key that is left, k times; of equal ones the first."""
+    last, least = keys.rank - 1, int(np.iinfo(keys.dtype).min)
+    position = b.iota(keys.shape, last, np.int32)
+    left = b.full(True, keys.shape, np.dtype(bool))
+    found: list[Val] = []
+    places: list[Val] = []
+    along = lambda v: b.broadcast(v, keys.shape, range(last))  # noqa: E731
+    for _ in range(k):
+        most = b.reduce_with("stablehlo.maximum", select(left, keys, least), least, [last])
+        best = eq(keys, along(most)) & left
+        end = keys.shape[last]
+        at = b.reduce_with("stablehlo.minimum", select(best, position, end), end, [last])
+        left = left & ~eq(position, along(at))
+        found.append(b.reshape(most, (*most.shape, 1)))
+        places.append(b.reshape(at, (*at.shape, 1)))
+    return b.concat(found, last), b.concat(places, last)
+
+
+def _sorted(keys: Val) -> tuple[Val, Val]:
+    """All keys from the largest on, and where they stood."""
+    last = keys.rank - 1
+    xs = [keys, b.iota(keys.shape, last, np.int32)]
+    attributes = {"dimension": hlo.I64.encode(last), "is_stable": hlo.Bool.encode(True)}
+    made = b.make("stablehlo.sort", xs, [v.type for v in xs], attributes, regions=1)
+    types = [tensor_type((), v.dtype) for v in xs for _ in range(2)]
+    b.fill_region(made.regions[0], types, lambda x, y, *_: x > y)
+    keys, where = (Val(r) for r in made.results)
+    return keys, where

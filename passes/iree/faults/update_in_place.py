@@ -1,0 +1,216 @@
+"""Buffers that are updated in place: each is written only where nothing else needs it any more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import last_of, made_by, nested
+from nabla_mlir.dialects.stablehlo import BARRIERS
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.errors import PassError
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.faults.aliasing import computed, is_constant, updated
+from nabla_mlir.passes.iree.faults.buffers import (
+    is_shared_behind_barrier,
+    keep_arguments,
+    keep_sorted,
+    separate_updates,
+)
+from nabla_mlir.passes.iree.pattern import TARGETS, Target
+
+TOPOLOGY = (
+    "#hal.device.topology<links = [(@__device_0 -> @__device_0 = {unified_memory = true, transparent_access = true})]>"
+)
+_VIEWS = ("stablehlo.reshape", "stablehlo.bitcast_convert", *BARRIERS)
+_CHOICES = ("stablehlo.if", "stablehlo.case")
+_ENDS = ("stablehlo.return", "func.return")
+
+Edge = tuple[ir.Operation, int]  # an operand that is written to, or handed over to be written to
+
+
+@register
+@dataclass(frozen=True)
+class UpdateInPlacePass(Pass):
+    """Let loops update their carries in place, and copy what is not theirs or the function's.
+
+    IREE 3.13 loses sight of the device that the arguments of a loop's body are on, and copies each of them in every
+    iteration to the device where it is already: a row that is written costs as much as the whole array. Told that the
+    device reaches its own memory, it leaves these copies out. They were also what kept it from writing to an array that
+    is still needed: outside of the loop, as another carry, or in the next iteration of a loop around. (An array from
+    outside of a loop that is updated in it was written to with them as well: a wrong number, silently.)
+
+    A loop owns what it starts with if that is computed for it alone, and an iteration what it returns if that is
+    returned once. An operation owns what is computed in its own block and read by nothing but what it is itself computed
+    from: IREE 3.13 forgets, where it looks for operations that may run at once, that a buffer must be read before it is
+    written to, and writes first (ScheduleConcurrency.cpp: `t = x + y; return t.at[0].set(9.0), c, t` for a constant c).
+    An argument of the function is the caller's (passes/iree/faults/buffers.py). Two carries never start as one value: of a
+    buffer that is handed over twice IREE may keep none (nabla_mlir/compiling/references.py).
+    Example: tests/filecheck/passes/update_in_place.mlir
+    """
+
+    name: ClassVar = "nabla-update-in-place"
+    target: Target = "cpu"  # on others IREE goes on copying: loops inside loops would free buffers twice on Vulkan
+
+    def __post_init__(self) -> None:
+        if self.target not in TARGETS:
+            raise PassError(f"{self.name} requires a target of {', '.join(TARGETS)}, got {self.target!r}.")
+
+    def run(self, module: ir.Operation) -> None:
+        writes: list[Edge] = [(op, i) for op in nested(module) for i in updated(op)]
+        work = [*writes]
+        seen: set[ir.Value] = set()
+        copies = 0
+        while work:
+            op, i = work.pop()
+            value = op.operands[i]
+            if not _is_owned(op, i):
+                copies += 1
+                with ir.InsertionPoint(op), op.location:
+                    op.operands[i] = computed(value, -copies)  # legalisation numbers its copies upwards from 0
+            elif value not in seen:
+                seen.add(value)
+                work += _sources(value)
+        owners = [op for op in nested(module) if op.name == "stablehlo.while" or op.name in _CHOICES]
+        loops = [op for op in owners if op.name == "stablehlo.while"]
+        for op, i in [edge for loop in loops for edge in _repeated(loop)] + [e for o in owners for e in _passed_on(o)]:
+            copies += 1
+            with ir.InsertionPoint(op), op.location:
+                op.operands[i] = computed(op.operands[i], -copies)
+        separate_updates(module)
+        keep_arguments(module, [op.operands[i] for op, i in writes])
+        if self.target == "cpu":
+            keep_sorted(module)
+        if loops and self.target == "cpu":
+            module.attributes["stream.topology"] = ir.Attribute.parse(TOPOLOGY, module.context)
+
+
+def _is_owned(op: ir.Operation, i: int) -> bool:
+    """Whether the buffer of an operand may be written to by `op`, or by what `op` hands it over to."""
+    root = _root(op.operands[i])
+    maker = made_by(root)
+    if (root.owner if maker is None else maker.block) != op.block:
+        return False
+    hands_over = op.name == "stablehlo.while" or op.name in _ENDS
+    if maker is not None and (maker.name in _CHOICES or (hands_over and is_constant(root))):
+        return False
+    others = [u.owner.operation for u in _uses(root) if (u.owner.operation, u.operand_number) != (op, i)]
+    if op.name == "stablehlo.while":
+        return not others and (maker is not None or root.owner.owner.name == "stablehlo.while")
+    if hands_over:
+        return all(user.block == op.block and _is_plain(user) for user in others)
+    return not is_shared_behind_barrier(op.operands[i]) and (not others or _come_before(others, op))
+
+
+def _come_before(users: list[ir.Operation], op: ir.Operation) -> bool:
+    """Whether `op` is computed from all of them, so that they are done when it writes."""
+    left = {user for user in users if user != op}
+    seen: set[ir.Operation] = set()
+    work = [op]
+    while work and left:
+        now = work.pop()
+        if now in seen:
+            continue
+        seen.add(now)
+        left.discard(now)
+        inside = [v for inner in nested(now) for v in inner.operands] if now != op else []
+        work += [maker for v in (*now.operands, *inside) if (maker := made_by(v)) is not None]
+    return not left
+
+
+def _repeated(loop: ir.Operation) -> list[Edge]:
+    """The carries that start as the same value as one before them, or become it; not integers that the host may hold."""
+    edges = []
+    for op in (loop, _end(loop)):
+        met: set[ir.Value] = set()
+        for i, value in enumerate(op.operands):
+            root = _root(value)
+            if _is_on_host(value):
+                continue
+            if root in met:
+                edges.append((op, i))
+            elif not is_constant(root):
+                met.add(root)
+    return edges
+
+
+def _passed_on(owner: ir.Operation) -> list[Edge]:
+    """What a branch returns although it comes from outside and something else reads it, or the branch returns it twice.
+
+    IREE 3.13 frees the buffer of the result after its last use, which may be before the last use of the value itself. The
+    next iteration of a loop is such a use, arguments are read by the caller, and equal constants are one buffer.
+    """
+    edges = []
+    is_loop = owner.name == "stablehlo.while"
+    ends = [last_of(region.blocks[0]) for region in owner.regions][1 if is_loop else 0 :]
+    for end in ends:
+        met: set[ir.Value] = set()
+        for i, value in enumerate(end.operands):
+            root = _root(value)
+            maker = made_by(root)
+            if _is_on_host(value):
+                continue
+            if is_constant(root):
+                is_shared = True
+            elif (root.owner if maker is None else maker.block) == end.block:
+                continue
+            else:
+                is_argument = maker is None and root.owner.owner.name == "func.func"
+                others = any(use.owner.operation not in ends for use in _uses(root))
+                is_shared = is_loop or is_argument or others or root in met
+            if is_shared:
+                edges.append((end, i))
+            met.add(root)
+    return edges
+
+
+def _is_on_host(value: ir.Value) -> bool:
+    """True for what may be no buffer, but a number of the host's."""
+    shape, dtype = shape_and_dtype(value.type)
+    return not shape and dtype.kind in "iub"
+
+
+def _is_plain(op: ir.Operation) -> bool:
+    return op.name not in _ENDS and not len(op.regions)
+
+
+def _root(value: ir.Value) -> ir.Value:
+    """What a value is a view of."""
+    maker = made_by(value)
+    while maker is not None and maker.name in _VIEWS:
+        value = maker.operands[list(maker.results).index(value)]
+        maker = made_by(value)
+    return value
+
+
+def _uses(root: ir.Value) -> list[ir.OpOperand]:
+    """The uses of a value and of its views."""
+    found, work = [], [root]
+    while work:
+        for use in work.pop().uses:
+            user = use.owner.operation
+            if user.name in _VIEWS:
+                work.append(user.results[use.operand_number])
+            else:
+                found.append(use)
+    return found
+
+
+def _sources(value: ir.Value) -> list[Edge]:
+    """What is handed over to be this value: at the start of a loop, and to each of its iterations."""
+    root = _root(value)
+    maker = made_by(root)
+    if maker is None:
+        loop, carries = root.owner.owner.operation, root.owner.arguments
+    else:
+        loop, carries = maker, maker.results
+    if loop.name != "stablehlo.while":
+        return []
+    i = list(carries).index(root)
+    return [(loop, i), (_end(loop), i)]
+
+
+def _end(loop: ir.Operation) -> ir.Operation:
+    return last_of(loop.regions[1].blocks[0])

@@ -1,0 +1,87 @@
+"""Which buffers a kernel binds: IREE allows few to a dispatch, so that several arrays may lie in one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val, concat, cut, reshape
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
+from nabla_mlir.ops.cost import size_of
+from nabla_mlir.passes.iree.kernels.graph import NotSupported
+
+MAX_BINDINGS = 30
+# IREE's own dispatches read a part of a buffer where it lies if it begins at a multiple of so many bytes.
+_ALIGNMENT = 64
+
+
+class Place(NamedTuple):
+    """Where an array lies: in which of the bound buffers, and from which of its elements on."""
+
+    buffer: int
+    start: int = 0
+
+
+def bind_reads(values: Sequence[ir.Value], room: int) -> tuple[list[ir.Value], list[Place]]:
+    """At most `room` arrays that hold all the values, and the place of each value.
+
+    A value that is a part of a flat array is read where it lies. If there are too many arrays still, the smallest ones
+    of each type are joined.
+
+    Raises:
+      NotSupported: that does not make them few enough.
+    """
+    parts = [_whole(value) for value in values]
+    arrays = list(dict.fromkeys(array for array, _ in parts))
+    moved: dict[ir.Value, tuple[ir.Value, int]] = {}
+    for dtype in dict.fromkeys(map(_dtype, arrays)):
+        alike = sorted((a for a in arrays if _dtype(a) == dtype), key=size_of)
+        joined = alike[: len(arrays) - room + 1]
+        if len(arrays) > room and len(joined) > 1:
+            whole = concat([reshape(Val(a), (size_of(a),)) for a in joined], 0).value
+            starts = accumulate(map(size_of, joined), initial=0)
+            moved.update((a, (whole, start)) for a, start in zip(joined, starts, strict=False))
+            arrays = [*(a for a in arrays if a not in moved), whole]
+    if len(arrays) > room:
+        raise NotSupported("a loop that reads too many arrays of different types")
+    found = [(*moved.get(array, (array, 0)), start) for array, start in parts]
+    return arrays, [Place(arrays.index(array), before + start) for array, before, start in found]
+
+
+def share_results(types: Sequence[ir.Type]) -> tuple[list[ir.Type], list[Place]]:
+    """One flat array for each element type, with room for the results of that type, and the place of each result."""
+    ends: dict[np.dtype, int] = {}
+    places = []
+    for shape, dtype in map(shape_and_dtype, types):
+        start = ends.setdefault(dtype, 0)
+        places.append(Place(list(ends).index(dtype), start))
+        step = _ALIGNMENT // dtype.itemsize
+        ends[dtype] = start + -(-math.prod(shape) // step) * step
+    return [tensor_type((end,), dtype) for dtype, end in ends.items()], places
+
+
+def result_at(place: Place, results: Sequence[ir.Value], type: ir.Type) -> ir.Value:
+    """The result of that type at its place."""
+    shape, _ = shape_and_dtype(type)
+    return reshape(cut(Val(results[place.buffer]), 0, place.start, place.start + math.prod(shape)), shape).value
+
+
+def _whole(value: ir.Value) -> tuple[ir.Value, int]:
+    """The flat array that a value is a part of, as it lies in memory, and where it begins; or itself."""
+    flat = made_by(value)
+    part = made_by(flat.operands[0]) if flat is not None and flat.name == "stablehlo.reshape" else flat
+    if part is None or part.name != "stablehlo.slice":
+        return value, 0
+    start, stride = (hlo.I64Array.decode(part.attributes[name]) for name in ("start_indices", "strides"))
+    return (part.operands[0], start[0]) if stride == (1,) else (value, 0)
+
+
+def _dtype(value: ir.Value) -> np.dtype:
+    return shape_and_dtype(value.type)[1]

@@ -1,0 +1,125 @@
+"""The Cholesky factorisation of stacked matrices as a kernel."""
+
+from __future__ import annotations
+
+from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, Tile
+
+PANEL = 64  # rows that are factored before the matrix below them is changed
+
+
+def cholesky_text(name: str, batch: int, n: int, form: Form, lower: bool) -> tuple[str, list[Memory]]:
+    """A kernel for U with Uᵀ U = A, of which only the upper part is read; or L = Uᵀ, from the lower part, if `lower`.
+
+    The rows of U are made in panels. Within a panel a tile of rows subtracts the products of those above it and solves
+    with their triangle; then the panel's products are subtracted from all rows below (right-looking, as LAPACK's potrf).
+    A panel also lies in `%panel` tile by tile, since rows of U that are a power of two apart share a place in the cache.
+
+    Args:
+      name: of the kernel.
+      batch: how many matrices there are, a workgroup for each.
+      n: their rows, a multiple of `form.width`.
+      form: of vectors and tiles.
+      lower: which part of the matrix is meant.
+
+    Returns:
+      The text, and the buffers of the results: the factor first, then memory that the kernel needs.
+    """
+    t, size = Text(form), max(PANEL, form.width)
+    a = Memory("%a", (batch, n, n), form.element, read_only=True)
+    u = Memory("%u", (batch, n, n), form.element)
+    factor = Memory("%l", (batch, n, n), form.element)
+    panel = Memory("%panel", (batch, n // form.width, size, form.width), form.element)
+    b = t.op("hal.interface.workgroup.id[0] : index")
+    _read_triangle(t, a, u, b, n, lower)
+    with t.loop(0, n, size) as first:
+        end = t.of_indices("minsi", t.add(first, size), n)
+        with t.loop(first, end, form.rows) as row, t.loop(t.multiple(row, form.width), n, form.width) as column:
+            _factor_tile(t, u, panel, b, first, row, column)
+        terms = t.of_indices("subi", end, first)
+        with t.loop(end, n, form.rows) as row, t.loop(t.multiple(row, form.width), n, form.width) as column:
+            tile = _minus_panel(t, u, panel, b, (row, column), terms)
+            for i, x in enumerate(tile):
+                t.put_row(x, u, b, t.add(row, i), column)
+    if lower:
+        _write_transposed(t, u, factor, b, n)
+        return t.kernel(name, [a, factor, u, panel], (batch, 1, 1)), [factor, u, panel]
+    _clear_below(t, u, b, n)
+    return t.kernel(name, [a, u, panel], (batch, 1, 1)), [u, panel]
+
+
+def _read_triangle(t: Text, a: Memory, u: Memory, b: str, n: int, lower: bool) -> None:
+    """The upper part of U is that of A, or the transposed lower part; more may be written below the diagonal."""
+    lanes = t.form.lanes
+    if not lower:
+        with t.loop(0, n) as i, t.loop(t.multiple(i, lanes), n, lanes) as j:
+            t.put(t.vector(a, b, i, j), u, b, i, j)
+        return
+    with t.loop(0, n, lanes) as i, t.loop(0, t.add(i, 1), lanes) as j:
+        for k, x in enumerate(t.transposed([t.vector(a, b, t.add(i, k), j) for k in range(lanes)])):
+            t.put(x, u, b, t.add(j, k), i)
+
+
+def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, place: tuple[str, str], terms: Index) -> Tile:
+    """A tile of U minus the products of so many rows of the panel: those of its rows' columns with its own columns."""
+    row, column = place
+    width, lanes = t.form.width, t.form.lanes
+    mine, other = t.of_indices("divui", column, width), t.of_indices("divui", row, width)
+    offset = t.of_indices("remui", row, width)
+    return t.minus_products(
+        [t.row(u, b, t.add(row, i), column) for i in range(t.form.rows)], (0, terms),
+        lambda i, p: t.load(panel, b, other, p, t.add(offset, i)),
+        lambda p: [t.vector(panel, b, mine, p, v * lanes) for v in range(t.form.vectors)],
+    )  # fmt: skip
+
+
+def _factor_tile(t: Text, u: Memory, panel: Memory, b: str, first: str, row: str, column: str) -> None:
+    """The final values of a tile of a panel: in U, and in the panel's own memory."""
+    done = t.of_indices("subi", row, first)
+    tile = _minus_panel(t, u, panel, b, (row, column), done)
+    own, diagonal = (t.of_indices("divui", x, t.form.width) for x in (column, row))
+    rows = [t.add(row, i) for i in range(t.form.rows)]
+
+    def finish(has_diagonal: bool) -> None:
+        left = [list(x) for x in tile]
+        for i, at in enumerate(rows):
+            if has_diagonal:  # for the scalars that are read below
+                t.put_row(left[i], u, b, at, column)
+            pivot = t.load(u, b, at, at)
+            if has_diagonal:
+                pivot = t.scalar("math.sqrt", pivot)
+            left[i] = t.scaled(left[i], t.scalar("arith.divf", t.number(1), pivot))
+            t.put_row(left[i], u, b, at, column)
+            t.put_row(left[i], panel, b, own, t.add(done, i), 0)
+            for j in range(i + 1, len(rows)):
+                left[j] = t.minus_product(left[j], t.load(u, b, at, rows[j]), left[i])
+
+    with t.branch(t.op(f"arith.cmpi eq, {own}, {diagonal} : index")) as otherwise:
+        finish(has_diagonal=True)
+        otherwise()
+        finish(has_diagonal=False)
+
+
+def _clear_below(t: Text, u: Memory, b: str, n: int) -> None:
+    zeros = t.constant("dense<0.0>", t.form.vector)
+    with t.loop(0, n) as i:
+        whole = t.multiple(i, t.form.lanes)
+        with t.loop(0, whole, t.form.lanes) as j:
+            t.put(zeros, u, b, i, j)
+        with t.loop(whole, i) as j:
+            t.store(t.number(0), u, b, i, j)
+
+
+def _write_transposed(t: Text, u: Memory, factor: Memory, b: str, n: int) -> None:
+    """L = Uᵀ, with zeros above the diagonal."""
+    lanes, zeros = t.form.lanes, t.constant("dense<0.0>", t.form.vector)
+    with t.loop(0, n, lanes) as first:
+        rows = [t.add(first, i) for i in range(lanes)]
+        for i in range(1, lanes):
+            for j in range(i):
+                t.store(t.number(0), u, b, rows[i], rows[j])
+        with t.loop(first, n, lanes) as row:
+            for k, x in enumerate(t.transposed([t.vector(u, b, above, row) for above in rows])):
+                t.put(x, factor, b, t.add(row, k), first)
+        with t.loop(t.add(first, lanes), n, lanes) as column:
+            for above in rows:
+                t.put(zeros, factor, b, above, column)

@@ -1,0 +1,349 @@
+"""The code of a kernel's expressions and loop nests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nabla_mlir.passes.iree.kernels.graph import Node
+from nabla_mlir.passes.iree.kernels.index import LANE, ZERO, Affine, Index, NeedsBuffer, linear, origin, reads, symbol
+from nabla_mlir.passes.iree.kernels.plan import Nest, Reduction, Store
+from nabla_mlir.passes.iree.kernels.scalars import (
+    BYTES,
+    DIRECTIONS,
+    ELEMENTWISE,
+    VECTOR_COMBINATIONS,
+    conversion,
+    kind_of,
+    literal,
+    neutral,
+)
+from nabla_mlir.passes.iree.kernels.writer import Buffer, Code, Writer, vector_type
+
+# What a nest does at the indices of its loops, with so many lanes; it hands on the sums so far.
+Body = Callable[[list[Affine], int, list[Code]], list[Code]]
+Point = tuple[dict[int, Affine], int]  # an element of a result: the place along each dimension, and lanes
+
+# At most so many vectors of a short dimension are written one after the other, without a loop.
+_UNROLLED = 4
+# Of a product, so many rows are summed at once, each as many vectors long as registers allow.
+_ROWS = 8
+_REGISTERS = {64: 16, 32: 8, 16: 8}  # for sums, by their bytes: half of all
+_STACK_BYTES = 16384  # IREE allows 32768
+
+
+class NestWriter:
+    """Writes expressions and nests. `spare` are buffers too large for the stack."""
+
+    def __init__(self, vector_bytes: int):
+        self.writer = Writer()
+        self.values: dict[Node, Buffer | Code] = {}
+        self.buffers: dict[Node, Buffer] = {}  # of values that have a place before they are computed
+        self.spare: list[Buffer] = []
+        self._vector_bytes = vector_bytes
+        self._stack = 0
+
+    def allocate(self, size: int, dtype: str) -> Buffer:
+        """Memory for the whole kernel, that changes in the innermost block."""
+        name = f"%m{len(self.writer.levels)}"
+        self.writer.levels[name] = 0
+        buffer = Buffer(name, dtype, size, ZERO, self.writer.level)
+        if self._stack + size * BYTES[dtype] > _STACK_BYTES:
+            self.spare.append(buffer)
+            return buffer
+        self._stack += size * BYTES[dtype]
+        self.writer.blocks[0].lines.append(f"{name} = memref.alloca() : {buffer.type}")
+        return buffer
+
+    # Expressions.
+
+    def at(self, node: Node, index: Index, lanes: int) -> Code:
+        """The element of `node` at `index`, or `lanes` of them; a scalar if they are all the same."""
+        self.writer.ranges[LANE] = (0, max(lanes, 1) - 1)
+        work = [(node, index)]
+        while work:
+            part, place = work[-1]
+            if self._known(part, place, lanes) is None:
+                value = self.values.get(part)
+                if isinstance(value, Buffer):
+                    self._remember(part, place, lanes, self._load(part, linear(place, part.shape), lanes))
+                elif value is None:
+                    try:
+                        sources = reads(part, place, self.writer.ranges, self._start)
+                    except NeedsBuffer as need:
+                        # A reshape: the same memory, with other sizes.
+                        self._remember(part, place, lanes, self._load(need.node, linear(place, part.shape), lanes))
+                        continue
+                    codes = [self._known(n, i, lanes) for n, i in sources]
+                    missing = [s for s, c in zip(sources, codes, strict=True) if c is None]
+                    if missing:
+                        work += missing
+                        continue
+                    self._remember(part, place, lanes, self._compute(part, place, lanes, [c for c in codes if c]))
+            work.pop()
+        found = self._known(node, index, lanes)
+        assert found is not None
+        return found
+
+    def scalar(self, node: Node) -> Code:
+        """The only element of `node`."""
+        return self.at(node, origin(node), 0)
+
+    def _load(self, node: Node, place: Affine, lanes: int) -> Code:
+        buffer = self.values[node]
+        assert isinstance(buffer, Buffer)
+        return self.writer.load(buffer, place, lanes)
+
+    def _key(self, node: Node, index: Index, lanes: int) -> object:
+        return node, index, lanes if any(i.lane for i in index) else 0
+
+    def _known(self, node: Node, index: Index, lanes: int) -> Code | None:
+        value = self.values.get(node)
+        if isinstance(value, Code):
+            return value
+        key = self._key(node, index, lanes)
+        return next((b.memo[key] for b in self.writer.blocks if key in b.memo), None)
+
+    def _remember(self, node: Node, index: Index, lanes: int, code: Code) -> None:
+        self.writer.blocks[self.writer.levels[code.name]].memo[self._key(node, index, lanes)] = code
+
+    def _start(self, scalar: Node, places: int) -> Affine:
+        return ZERO if places == 1 else self.writer.clamped(self.scalar(scalar), places)
+
+    def _compute(self, node: Node, index: Index, lanes: int, operands: list[Code]) -> Code:
+        if node.name == "constant":
+            return self._constant(literal(node.attributes["value"], node.dtype), node.dtype)
+        if node.name == "iota":
+            return self._iota(index[node.attributes["iota_dimension"]], node.dtype, lanes)
+        if node.name not in ELEMENTWISE and node.name not in ("convert", "bitcast_convert"):
+            return operands[0]
+        return self._apply(node.name, operands, node.dtype, node.attributes.get("direction", ""))
+
+    def _apply(self, name: str, operands: Sequence[Code], dtype: str, direction: str = "") -> Code:
+        lanes = max(c.lanes for c in operands)
+        operands = [self.writer.widened(c, lanes) for c in operands]
+        source, result = operands[-1].type, vector_type(dtype, lanes)
+        names = [c.name for c in operands]
+        if name == "convert":
+            word = conversion(operands[0].dtype, dtype)
+            if not word:
+                return Code(names[0], dtype, lanes)
+            text = f"{word} {names[0]} : {source} to {result}"
+        elif name == "bitcast_convert":
+            if source == result:
+                return Code(names[0], dtype, lanes)
+            text = f"arith.bitcast {names[0]} : {source} to {result}"
+        else:
+            kind = operands[-1].dtype
+            word = DIRECTIONS[kind[0]][direction] if direction else ""
+            chosen = f"{operands[0].type}, {source}" if name == "select" and lanes else source
+            text = ELEMENTWISE[name].text(kind).format(*names, t=chosen, d=word)
+        return self.writer.code(text, operands, dtype, lanes)
+
+    def _constant(self, text: str, dtype: str) -> Code:
+        kind = "" if dtype == "i1" else f" : {vector_type(dtype, 0)}"
+        return self.writer.code(f"arith.constant {text}{kind}", (), dtype, 0)
+
+    def _iota(self, place: Affine, dtype: str, lanes: int) -> Code:
+        kind = dtype if dtype[0] in "iu" else "i32"
+        base = self.writer.index(place.scalar())
+        code = Code(self.writer.pure(f"arith.index_cast {base} : index to {vector_type(kind, 0)}", [base]), kind)
+        if place.lane:
+            steps = [place.lane * k for k in range(lanes)]
+            vector = vector_type(kind, lanes)
+            offsets = self.writer.code(f"arith.constant dense<{steps}> : {vector}", (), kind, lanes)
+            code = self._apply("add", (code, offsets), kind)
+        return code if kind == dtype else self._apply("convert", (code,), dtype)
+
+    # Loop nests.
+
+    def nest(self, nest: Nest) -> None:
+        """Writes a nest of a plan; then the values of its items are known."""
+        if nest.space is None:
+            self._reduce(nest.items[0].target)
+            return
+        space, sizes = nest.space, nest.space.loops
+        for item in nest.items:
+            if isinstance(item, Store):
+                self._buffer(item.target)
+        sums = [item.target for item in nest.items if isinstance(item, Reduction)]
+        lanes = min(self._lanes(item.source, sizes[-1]) for item in nest.items) if sizes else 0
+        has_tail = bool(sizes) and sizes[-1] % lanes > 0
+        each = 1 + has_tail
+
+        def body(loops: list[Affine], width: int, carried: list[Code]) -> list[Code]:
+            totals = list(carried)
+            for item in nest.items:
+                places = space.indices(item.domain, loops)
+                if isinstance(item, Store):
+                    self._store(item, places, width)
+                    continue
+                slot = sums.index(item.target) * each
+                for place in places:
+                    totals[slot : slot + each] = self._accumulate(item.target, place, width, totals[slot : slot + each])
+            return totals
+
+        starts = [c for t in sums for c in self._begin(t, lanes, has_tail)]
+        totals = self._each(sizes, lanes, [], starts, body)
+        for i, target in enumerate(sums):
+            self.values[target] = self._end(target, totals[i * each : (i + 1) * each], 0)
+        for item in nest.items:
+            if isinstance(item, Store):
+                self.values[item.target] = self.buffers[item.target]
+
+    def _lanes(self, node: Node, length: int) -> int:
+        return min(length, self._vector_bytes // max(4, BYTES[node.dtype]))
+
+    def _buffer(self, node: Node) -> Buffer:
+        if node not in self.buffers:
+            self.buffers[node] = self.allocate(node.size, node.dtype)
+        return self.buffers[node]
+
+    def _store(self, item: Store, places: Sequence[Index], lanes: int) -> None:
+        starts = [Affine((), s) if isinstance(s, int) else self._start(*s) for s in item.starts]
+        values = [self.at(item.source, place, lanes) for place in places]
+        targets = [linear([s + i for s, i in zip(starts, place, strict=True)], item.whole) for place in places]
+        self.writer.store(self.buffers[item.target], targets, values, lanes)
+
+    def _each(
+        self, sizes: Sequence[int], lanes: int, loops: list[Affine], carried: list[Code], body: Body
+    ) -> list[Code]:
+        """The loops of some sizes, the last along vectors."""
+        if not sizes:
+            return body(loops, 0, carried)
+        size, *rest = sizes
+        if rest:
+            return self._repeat(size, 1, 1, carried, lambda i, c: self._each(rest, lanes, [*loops, i], c, body))
+        carried = self._repeat(
+            size // lanes, lanes, _UNROLLED, carried, lambda i, c: body([*loops, i + symbol(LANE)], lanes, c)
+        )
+        if tail := size % lanes:
+            with self.writer.block(None):
+                carried = body([*loops, symbol(LANE) + (size - tail)], tail, carried)
+        return carried
+
+    def _repeat(
+        self,
+        count: int,
+        step: int,
+        unrolled: int,
+        carried: list[Code],
+        body: Callable[[Affine, list[Code]], list[Code]],
+    ) -> list[Code]:
+        """`body` at 0, step, ...: a loop, unless there are few."""
+        if count > unrolled:
+            return self.writer.loop(count, step, carried, body)
+        for i in range(count):
+            with self.writer.block(None):
+                carried = body(Affine((), i * step), carried)
+        return carried
+
+    # Reductions.
+
+    def _begin(self, target: Node, lanes: int, has_tail: bool) -> list[Code]:
+        """Where the sums start: that of whole vectors, and that of what is left."""
+        start = self._constant(neutral(target.attributes["combine"], target.dtype), target.dtype)
+        return [self.writer.widened(start, lanes) if lanes else start, *([start] if has_tail else [])]
+
+    def _accumulate(self, target: Node, place: Index, lanes: int, sums: list[Code]) -> list[Code]:
+        """The sums with the element of the operand at `place`."""
+        if lanes == sums[0].lanes:
+            return [self._add(target, place, lanes, sums[0]), *sums[1:]]
+        element = self.writer.widened(self.at(target.operands[0], place, lanes), lanes)
+        return [
+            sums[0],
+            self._apply(target.attributes["combine"], (sums[1], self._within(target, element)), target.dtype),
+        ]
+
+    def _add(self, target: Node, place: Index, lanes: int, total: Code) -> Code:
+        source, combine = target.operands[0], target.attributes["combine"]
+        if source.name != "multiply" or source in self.values or combine != "add" or source.dtype[0] != "f":
+            return self._apply(combine, (total, self.at(source, place, lanes)), target.dtype)
+        factors = [self.writer.widened(self.at(n, place, lanes), total.lanes) for n in source.operands]
+        names = ", ".join(c.name for c in (*factors, total))
+        operation = "vector.fma" if total.lanes else "math.fma"
+        return self.writer.code(f"{operation} {names} : {total.type}", (*factors, total), total.dtype, total.lanes)
+
+    def _within(self, target: Node, vector: Code) -> Code:
+        """The combination of the lanes, in any order."""
+        kind = kind_of(vector.dtype)
+        word = VECTOR_COMBINATIONS[target.attributes["combine"]][kind]
+        order = " fastmath<reassoc>" if kind == "f" and word in ("add", "mul") else ""
+        text = f"vector.reduction <{word}>, {vector.name}{order} : {vector.type} into {vector_type(vector.dtype, 0)}"
+        return self.writer.code(text, (vector,), vector.dtype, 0)
+
+    def _end(self, target: Node, sums: Sequence[Code], lanes: int) -> Code:
+        """The result: everything combined, but for `lanes` lanes of it."""
+        combine = target.attributes["combine"]
+        total = self._within(target, sums[0]) if sums[0].lanes and not lanes else sums[0]
+        for rest in (*sums[1:], self.scalar(target.operands[1])):
+            total = self._apply(combine, (total, rest), target.dtype)
+        return total
+
+    def _reduce(self, target: Node) -> None:
+        """A reduction to several elements: tiles of the result in registers, and inside the loops of what is reduced."""
+        shape = target.operands[0].shape
+        long = [d for d, n in enumerate(shape) if n > 1]
+        reduced = [d for d in long if d in target.attributes["dimensions"]]
+        lane = target.attributes.get("lane")
+        lane = long[-1] if lane is None else lane
+        lanes = self._lanes(target.operands[0], shape[lane])
+        self._buffer(target)
+        outer = [d for d in long if d not in reduced and d != lane]
+        rows = min(_ROWS, shape[outer[-1]]) if outer else 1
+
+        def kept(dimensions: list[int], points: list[Point]) -> None:
+            if not dimensions:
+                self._sum(target, points, reduced, lane, lanes)
+                return
+            d, *rest = dimensions
+            width, most = (
+                (lanes, max(_REGISTERS[self._vector_bytes] // rows, 1))
+                if d == lane
+                else (1, rows if d == outer[-1] else 1)
+            )
+            vector = symbol(LANE) if d == lane else ZERO
+            many, left = divmod(shape[d], width * most)
+
+            def tile(first: Affine, carried: list[Code]) -> list[Code]:
+                places = [first + k * width + vector for k in range(most)]
+                kept(rest, [(p | {d: place}, width if d == lane else w) for p, w in points for place in places])
+                return carried
+
+            self._repeat(many, width * most, 1, [], tile)
+            if left:
+                ends = [(low, min(width, shape[d] - low)) for low in range(many * width * most, shape[d], width)]
+                with self.writer.block(None):
+                    kept(rest, [(p | {d: vector + low}, n if d == lane else w) for p, w in points for low, n in ends])
+
+        kept(outer + [lane] * (lane not in reduced), [({}, 0)])
+        self.values[target] = self.buffers[target]
+
+    def _sum(self, target: Node, points: Sequence[Point], reduced: list[int], lane: int, lanes: int) -> None:
+        shape, dimensions = target.operands[0].shape, target.attributes["dimensions"]
+        across = lane in reduced
+        order = [d for d in reduced if d != lane] + [lane] * across
+        has_tail = across and shape[lane] % lanes > 0
+        each = 1 + has_tail
+
+        def body(loops: list[Affine], width: int, carried: list[Code]) -> list[Code]:
+            here = dict(zip(order, loops, strict=True))
+            sums: list[Code] = []
+            for i, (place, w) in enumerate(points):
+                index = tuple((place | here).get(d, ZERO) for d in range(len(shape)))
+                sums += self._accumulate(target, index, width if across else w, carried[i * each : (i + 1) * each])
+            return sums
+
+        sizes = [shape[d] for d in order]
+        starts = [c for _, w in points for c in self._begin(target, lanes if across else w, has_tail)]
+        sums = self._each(sizes, lanes, [], starts, body) if across else self._scalars(sizes, [], starts, body)
+        for i, (place, w) in enumerate(points):
+            value = self._end(target, sums[i * each : (i + 1) * each], w)
+            index = [place.get(d, ZERO) for d in range(len(shape)) if d not in dimensions]
+            self.writer.store(self.buffers[target], [linear(index, target.shape)], [value], w)
+
+    def _scalars(self, sizes: Sequence[int], loops: list[Affine], carried: list[Code], body: Body) -> list[Code]:
+        """Loops without vectors of their own."""
+        if not sizes:
+            return body(loops, 0, carried)
+        size, *rest = sizes
+        return self._repeat(size, 1, _UNROLLED, carried, lambda i, c: self._scalars(rest, [*loops, i], c, body))

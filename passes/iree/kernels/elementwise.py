@@ -1,0 +1,132 @@
+"""Elementwise operations on one shape as one `linalg.generic`, in a dispatch of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.builder import Val, bitcast, reshape, signless
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.stablehlo import I64Array
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.passes.iree.kernels.code import NestWriter
+from nabla_mlir.passes.iree.kernels.graph import NotSupported, Reader, Shape, splat_of
+from nabla_mlir.passes.iree.kernels.writer import Code
+
+
+def space_of(op: ir.Operation) -> Shape | None:
+    """The shape over which an operation is elementwise, as code can be written for it; else None.
+
+    All values of one element are scalars, and a reshape of one is elementwise.
+    """
+    try:
+        node = Reader().elementwise(op)
+    except NotSupported:
+        return None
+    return space(node.shape)
+
+
+def space(shape: Shape) -> Shape:
+    """The indices of a value of that shape: none of a single element."""
+    return () if math.prod(shape) == 1 else shape
+
+
+def sources(op: ir.Operation) -> list[ir.Value]:
+    """What an elementwise operation reads, as it lies in memory: broadcasts and constants need not be there."""
+    read = (_before_broadcast(value)[0] for value in op.operands)
+    return [v for v in read if (maker := made_by(v)) is None or splat_of(maker) is None]
+
+
+def as_dispatch(ops: Sequence[ir.Operation], results: Sequence[ir.Value]) -> None:
+    """Replaces elementwise operations over one shape, in the order of their block, by one where the last one stands.
+
+    Args:
+      ops: the operations; nothing between two of them depends on one of them.
+      results: those of their results that are used elsewhere.
+    """
+    reader = Reader()
+    for op in ops:
+        reader.elementwise(op)
+    shape = space(shape_and_dtype(results[0].type)[0])
+    writer = NestWriter(0)
+    with ir.InsertionPoint(ops[-1]), ops[-1].location:
+        operands, maps = [], []
+        for i, (value, node) in enumerate(reader.inputs.items()):
+            source, dims = _before_broadcast(value)
+            operands.append(reshape(signless(Val(source)), space(shape_and_dtype(source.type)[0])))
+            maps.append(dims if operands[-1].shape else ())
+            writer.values[node] = writer.writer.named(f"%in{i}", node.dtype)
+        codes = [writer.scalar(reader.node(r)) for r in results]
+        # Each once: of several equal results of a dispatch IREE takes one for another.
+        distinct = {code.name: code for code in codes}
+        lines = writer.writer.blocks[0].lines
+        dispatch = _parsed(_text(shape, operands, maps, [*distinct.values()], lines), operands, ops[-1])
+        made = dict(zip(distinct, dispatch.results, strict=True))
+        for old, code in zip(results, codes, strict=True):
+            old.replace_all_uses_with(_like(Val(made[code.name]), old.type).value)
+    for op in reversed(ops):
+        op.erase()
+
+
+def _text(
+    shape: Shape, operands: Sequence[Val], maps: Sequence[Sequence[int]], codes: Sequence[Code], lines: Sequence[str]
+) -> str:
+    """A function of the operands with the dispatch in it."""
+    count, indices = len(codes), ", ".join(f"d{i}" for i in range(len(shape)))
+    whole = range(len(shape))
+    places = ", ".join(
+        f"affine_map<({indices}) -> ({', '.join(f'd{i}' for i in dims)})>" for dims in (*maps, *[whole] * count)
+    )
+    elements = [c.type for c in codes]
+    types = [f"tensor<{''.join(f'{n}x' for n in shape)}{e}>" for e in elements]
+    reads = ", ".join(f"%x{i}" for i in range(len(operands))), ", ".join(str(x.type) for x in operands)
+    ins = f"ins({reads[0]} : {reads[1]}) " if operands else ""
+    arguments = [f"%in{i}: {x.type.element_type}" for i, x in enumerate(operands)]
+    arguments += [f"%out{i}: {e}" for i, e in enumerate(elements)]
+    results, kinds = ", ".join(f"%y#{i}" for i in range(count)), ", ".join(types)
+    return "\n".join([
+        f"func.func @f({', '.join(f'%x{i}: {x.type}' for i, x in enumerate(operands))}) {{",
+        f"%r:{count} = flow.dispatch.region -> ({kinds}) {{",
+        *(f"%e{i} = tensor.empty() : {t}" for i, t in enumerate(types)),
+        f"%y:{count} = linalg.generic {{indexing_maps = [{places}], iterator_types = [{', '.join(_PARALLEL for _ in whole)}]}}",
+        f"{ins}outs({', '.join(f'%e{i}' for i in range(count))} : {kinds}) {{",
+        f"^bb0({', '.join(arguments)}):", *lines,
+        f"linalg.yield {', '.join(c.name for c in codes)} : {', '.join(elements)} }} -> ({kinds})",
+        f"flow.return {results} : {kinds} }}",
+        "return }",
+    ])  # fmt: skip
+
+
+_PARALLEL = '"parallel"'
+
+
+def _parsed(text: str, operands: Sequence[Val], at: ir.Operation) -> ir.Operation:
+    """The dispatch of a function's text, moved before an operation."""
+    module = ir.Module.parse(text)  # must live until the dispatch has moved
+    block = module.body.operations[0].operation.regions[0].blocks[0]
+    for argument, operand in zip(block.arguments, operands, strict=True):
+        argument.replace_all_uses_with(operand.value)
+    dispatch = block.operations[0].operation
+    dispatch.move_before(at)
+    return dispatch
+
+
+def _before_broadcast(value: ir.Value) -> tuple[ir.Value, Sequence[int]]:
+    """What `value` is a broadcast of without repeating a dimension, and along which dimensions it lies; or itself."""
+    op, shape = made_by(value), value.type.shape
+    if op is None or op.name != "stablehlo.broadcast_in_dim":
+        return value, range(len(shape))
+    dims = I64Array.decode(op.attributes["broadcast_dimensions"])
+    source = op.operands[0]
+    if math.prod(source.type.shape) == 1:
+        return source, ()
+    if any(shape[d] != n for d, n in zip(dims, source.type.shape, strict=True)):
+        return value, range(len(shape))
+    return source, dims
+
+
+def _like(x: Val, type: ir.Type) -> Val:
+    shape, dtype = shape_and_dtype(type)
+    return reshape(bitcast(x, dtype) if dtype.kind == "u" else x, shape)

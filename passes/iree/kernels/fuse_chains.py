@@ -1,0 +1,197 @@
+"""Long chains of elementwise operations as one operation each, which IREE would take exponential time to fuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.kernels.bindings import MAX_BINDINGS
+from nabla_mlir.passes.iree.kernels.elementwise import as_dispatch, sources, space_of
+from nabla_mlir.passes.iree.kernels.graph import Shape
+
+# Ordinary programs stay below 400; what IREE writes runs slower than one operation long before it takes long to compile.
+MAX_COPIES = 1_000
+# The compiler takes three seconds for so many in one dispatch.
+MAX_OPERATIONS = 10_000
+# Of an operation that IREE fuses others into (kIreeMaxOperandCount).
+_MAX_OPERANDS = 16
+# What may hold a chain. Other regions are the bodies of reductions and the like.
+_HOLDERS = ("func.func", "stablehlo.while", "stablehlo.if", "stablehlo.case")
+
+
+@register
+@dataclass(frozen=True)
+class FuseChainsPass(Pass):
+    """Write each long chain of elementwise operations over one shape as one operation.
+
+    IREE 3.13 fuses a producer into its consumer once for each operand that reads it: in a chain whose values are used
+    several times (a recurrence of two terms, the steps of Runge and Kutta) the code doubles with each step, and values
+    that are read far behind become more results of a dispatch than a device binds. Where that would be many operations,
+    the chain becomes a `linalg.generic` in a dispatch of its own, or several if it is long or binds many buffers.
+    Shorter chains are left to IREE.
+    Example: tests/filecheck/passes/fuse_chains.mlir
+    """
+
+    name: ClassVar = "nabla-fuse-chains"
+    max_copies: int = MAX_COPIES  # operations that IREE may write for a chain
+    max_operations: int = MAX_OPERATIONS  # in one dispatch
+    max_bindings: int = MAX_BINDINGS  # buffers that one dispatch reads and writes
+
+    def run(self, module: ir.Operation) -> None:
+        for holder in [op for op in nested(module) if op.name in _HOLDERS]:
+            for block in (block for region in holder.regions for block in region.blocks):
+                for chain in _chains(block):
+                    if _copies(chain.steps()) > self.max_copies:
+                        for ops in self._pieces(chain):
+                            _fuse(ops)
+
+    def _pieces(self, chain: _Chain) -> Iterator[Sequence[ir.Operation]]:
+        """The operations of a chain in pieces for one dispatch each, cut where few values pass."""
+        start, steps = 0, chain.steps()
+        while start < len(steps):
+            counts = list(_bindings(steps[: start + self.max_operations], start))
+            fitting = [end for end, count in enumerate(counts, 1) if count <= self.max_bindings] or [1]
+            end = fitting[-1]
+            if start + end < len(steps):
+                end = min((n for n in fitting if 2 * n > end), key=lambda n: (counts[n - 1], -n))
+            yield chain.ops[start : start + end]
+            start += end
+
+
+@dataclass(eq=False)
+class _Chain:
+    """Connected operations over one shape that no path leaves and comes back to, in the order of their block."""
+
+    ops: list[ir.Operation] = field(default_factory=list)
+
+    def steps(self) -> list[_Step]:
+        """The operations as numbers."""
+        places: dict[ir.Value, int] = {op.results[0]: i for i, op in enumerate(self.ops)}
+        return [_Step([places.get(v, v) for v in sources(op)], sum(1 for _ in op.results[0].uses)) for op in self.ops]
+
+
+class _Step(NamedTuple):
+    """What an operation of a chain reads, values from outside or the places of others, and the uses of its result."""
+
+    reads: list[ir.Value | int]
+    uses: int
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A result of an operation in a block. The stage counts how often a path to it left a chain."""
+
+    stage: int
+    shape: Shape | None = None  # of the chain
+
+
+def _chains(block: ir.Block) -> list[_Chain]:
+    """All chains of a block."""
+    known: dict[ir.Value, _Value] = {}
+    chains: dict[ir.Value, _Chain] = {}
+    order: dict[ir.Value, int] = {}
+    fixed: set[ir.Value] = set()  # numbers known beforehand: equal results of a dispatch are one that IREE takes for another
+    for op in (o.operation for o in block.operations):
+        read = [(v, known[v]) for v in _read(op) if v in known]
+        shape = space_of(op)
+        if shape is not None and fixed.issuperset(sources(op)):
+            fixed.add(op.results[0])
+            continue
+        if shape is None:
+            stage = max((x.stage for _, x in read), default=-1)
+            known.update((r, _Value(stage)) for r in op.results)
+            continue
+        stage = max((x.stage + (x.shape != shape) for _, x in read), default=0)
+        inside = [(v, x) for v, x in read if (x.shape, x.stage) == (shape, stage)]
+        result = op.results[0]
+        order[result] = len(order)
+        known[result] = _Value(stage, shape)
+        joined = list({chains[v] for v, _ in inside}) or [_Chain()]
+        largest = max(joined, key=lambda c: len(c.ops))
+        for chain in joined:
+            if chain is not largest:
+                chains.update((o.results[0], largest) for o in chain.ops)
+                largest.ops += chain.ops
+        largest.ops.append(op)
+        chains[result] = largest
+    found = list(dict.fromkeys(chains.values()))
+    for chain in found:
+        chain.ops.sort(key=lambda o: order[o.results[0]])
+    return found
+
+
+def _read(op: ir.Operation) -> list[ir.Value]:
+    """What an operation reads, also in its regions."""
+    return [*op.operands, *(v for inner in (nested(op) if len(op.regions) else ()) for v in inner.operands)]
+
+
+def _copies(steps: Sequence[_Step]) -> int:
+    """The most operations that IREE writes for one of those of a chain.
+
+    What one operation reads becomes a part of it while it reads few values. What is left is fused once for each reader.
+    """
+    users: list[set[int]] = [set() for _ in steps]
+    for place, step in enumerate(steps):
+        for value in step.reads:
+            if isinstance(value, int):
+                users[value].add(place)
+    home = list(range(len(steps)))  # the operation that each becomes a part of
+    reads = [set(step.reads) for step in steps]
+    sizes = [1] * len(steps)
+    for place in reversed(range(len(steps))):
+        homes = {home[user] for user in users[place]}
+        inner = sum(steps[user].reads.count(place) for user in users[place])
+        if len(homes) != 1 or inner != steps[place].uses:
+            continue
+        (reader,) = homes
+        both = reads[reader] - {place} | reads[place]
+        if len(both) < _MAX_OPERANDS:
+            home[place], reads[reader] = reader, both
+            sizes[reader] += sizes[place]
+    copies = [0] * len(steps)
+    for place in (i for i, h in enumerate(home) if h == i):
+        copies[place] = sizes[place] + sum(copies[v] for v in reads[place] if isinstance(v, int))
+    return max(copies)
+
+
+def _bindings(steps: Sequence[_Step], start: int = 0) -> Iterator[int]:
+    """How many buffers one dispatch reads and writes that does the steps from `start` to each of those behind."""
+    inputs: set[ir.Value | int] = set()
+    outputs: dict[ir.Value | int, int] = {}  # and the uses that are left
+    for place, step in enumerate(steps[start:], start):
+        for value in step.reads:
+            if value not in outputs:
+                inputs.add(value)
+                continue
+            outputs[value] -= 1
+            if not outputs[value]:
+                del outputs[value]
+        if step.uses:
+            outputs[place] = step.uses
+        yield len(inputs) + len(outputs)
+
+
+def _fuse(ops: Sequence[ir.Operation]) -> None:
+    """Makes one operation of several, where the last of them stands."""
+    made = {op.results[0] for op in ops}
+    block = [o.operation for o in ops[0].block.operations]
+    places = [i for i, op in enumerate(block) if _makes(op, made)]
+    behind, late = block[places[-1]], set(made)
+    for op in block[places[0] : places[-1]]:
+        if not _makes(op, made) and any(v in late for v in _read(op)):
+            op.move_after(behind)
+            behind = op
+            late.update(op.results)
+    inside = [block[i] for i in places]
+    used = [op.results[0] for op in inside if any(not _makes(use.owner, made) for use in op.results[0].uses)]
+    if used:
+        as_dispatch(inside, used)
+
+
+def _makes(op: ir.Operation, values: set[ir.Value]) -> bool:
+    return len(op.results) == 1 and op.results[0] in values

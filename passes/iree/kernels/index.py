@@ -1,0 +1,190 @@
+"""Where an element comes from: affine indices, and the indices of operands that belong to an index of a result."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from nabla_mlir.passes.iree.kernels.graph import Node, Shape
+
+# The position in a vector, as a symbol.
+LANE = "lane"
+Range = tuple[int, int]  # the smallest and the largest value
+
+
+class Affine(NamedTuple):
+    """constant + sum of coefficient * symbol; the terms are sorted, and no coefficient is zero."""
+
+    terms: tuple[tuple[str, int], ...] = ()
+    constant: int = 0
+
+    def __add__(self, other: Affine | int) -> Affine:  # type: ignore[override]  # of indices, not of tuples
+        if isinstance(other, int):
+            return Affine(self.terms, self.constant + other)
+        if not other.terms or not self.terms:
+            return Affine(self.terms or other.terms, self.constant + other.constant)
+        sums = dict(self.terms)
+        for symbol, factor in other.terms:
+            sums[symbol] = sums.get(symbol, 0) + factor
+        terms = tuple(sorted((s, f) for s, f in sums.items() if f))
+        return Affine(terms, self.constant + other.constant)
+
+    def __mul__(self, factor: int) -> Affine:  # type: ignore[override]
+        if factor == 0:
+            return ZERO
+        return Affine(tuple((s, f * factor) for s, f in self.terms), self.constant * factor)
+
+    @property
+    def lane(self) -> int:
+        """The step from one lane to the next."""
+        return next((factor for symbol, factor in self.terms if symbol == LANE), 0)
+
+    def scalar(self) -> Affine:
+        """The index of the first lane."""
+        return Affine(tuple(t for t in self.terms if t[0] != LANE), self.constant)
+
+    def range(self, ranges: Mapping[str, Range]) -> Range:
+        """The smallest and the largest value."""
+        low = high = self.constant
+        for symbol, factor in self.terms:
+            bounds = [factor * b for b in ranges[symbol]]
+            low, high = low + min(bounds), high + max(bounds)
+        return low, high
+
+
+ZERO = Affine()
+Index = tuple[Affine, ...]
+# A scalar as an index, clamped to a number of places.
+Start = Callable[[Node, int], Affine]
+
+
+def origin(node: Node) -> Index:
+    """The index of the first element."""
+    return (ZERO,) * len(node.shape)
+
+
+class NeedsBuffer(Exception):  # noqa: N818 - asks the planner for something
+    """An element of a value cannot be named by affine indices, unless `node`, it or its operand, is in memory."""
+
+    def __init__(self, node: Node):
+        super().__init__(node.name)
+        self.node = node
+
+
+def symbol(name: str) -> Affine:
+    """The symbol itself."""
+    return Affine(((name, 1),))
+
+
+def linear(index: Sequence[Affine], shape: Shape) -> Affine:
+    """The place of an element in memory."""
+    total = ZERO
+    for i, n in zip(index, shape, strict=True):
+        total = total * n + i
+    return total
+
+
+def reads(node: Node, index: Index, ranges: Mapping[str, Range], start: Start) -> list[tuple[Node, Index]]:
+    """The elements of operands that the element of `node` at `index` is computed from, or copied from.
+
+    Raises:
+      NeedsBuffer: that depends on the values of the symbols, or is not affine.
+    """
+    operands = node.operands
+    if node.name == "broadcast_in_dim":
+        source = tuple(index[d] for d in node.attributes["broadcast_dimensions"])
+    elif node.name == "transpose":
+        places = dict(zip(node.attributes["permutation"], index, strict=True))
+        source = tuple(places[d] for d in range(len(index)))
+    elif node.name == "slice":
+        steps = zip(index, node.attributes["start_indices"], node.attributes["strides"], strict=True)
+        source = tuple(i * stride + first for i, first, stride in steps)
+    elif node.name == "reverse":
+        turned = node.attributes["dimensions"]
+        source = tuple(
+            i * -1 + (n - 1) if d in turned else i for d, (i, n) in enumerate(zip(index, node.shape, strict=True))
+        )
+    elif node.name == "dynamic_slice":
+        whole = operands[0].shape
+        source = tuple(i + start(operands[d + 1], whole[d] - node.shape[d] + 1) for d, i in enumerate(index))
+        operands = operands[:1]
+    elif node.name == "reshape":
+        source = _reshaped(node, index)
+    elif node.name == "pad":
+        return [_padded(node, index, ranges)]
+    elif node.name == "concatenate":
+        return [_part(node, index, ranges)]
+    elif node.name in ("constant", "iota"):
+        return []
+    elif node.name in ("dynamic_update_slice", "reduce", "input", "argument", "result"):
+        raise NeedsBuffer(node)
+    else:
+        return [(n, _inside(index, n.shape)) for n in operands]
+    return [(operands[0], _inside(source, operands[0].shape))]
+
+
+def _inside(index: Index, shape: Shape) -> Index:
+    """The index in one canonical form: a dimension of size one has one place, and a scalar none."""
+    index = index[: len(shape)]
+    return index if 1 not in shape else tuple([ZERO if n == 1 else i for i, n in zip(index, shape, strict=True)])
+
+
+def _reshaped(node: Node, index: Index) -> Index:
+    source: list[Affine] = []
+    for before, after in _groups(node.operands[0].shape, node.shape):
+        place = linear([index[d] for d in after], tuple(node.shape[d] for d in after))
+        long = [d for d in before if node.operands[0].shape[d] != 1]
+        if len(long) > 1:
+            raise NeedsBuffer(node.operands[0])
+        source += [place if d in long else ZERO for d in before]
+    return tuple(source)
+
+
+@functools.lru_cache(maxsize=1024)
+def _groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]]:
+    """The smallest runs of dimensions that hold the same number of elements on both sides."""
+    groups = []
+    i = j = 0
+    while i < len(before) or j < len(after):
+        left: list[int] = []
+        right: list[int] = []
+        n = m = 1
+        while (not left and i < len(before)) or (not right and j < len(after)) or n != m:
+            if i < len(before) and (n <= m or j == len(after)):
+                left.append(i)
+                n *= before[i]
+                i += 1
+            else:
+                right.append(j)
+                m *= after[j]
+                j += 1
+        groups.append((left, right))
+    return groups
+
+
+def _padded(node: Node, index: Index, ranges: Mapping[str, Range]) -> tuple[Node, Index]:
+    operand, padding = node.operands
+    source = tuple(i + -low for i, low in zip(index, node.attributes["edge_padding_low"], strict=True))
+    inside = True
+    for place, n in zip(source, operand.shape, strict=True):
+        low, high = place.range(ranges)
+        if high < 0 or low >= n:
+            return padding, origin(padding)
+        inside = inside and low >= 0 and high < n
+    if not inside:
+        raise NeedsBuffer(node)
+    return operand, _inside(source, operand.shape)
+
+
+def _part(node: Node, index: Index, ranges: Mapping[str, Range]) -> tuple[Node, Index]:
+    axis = node.attributes["dimension"]
+    low, high = index[axis].range(ranges)
+    first = 0
+    for operand in node.operands:
+        n = operand.shape[axis]
+        if first <= low and high < first + n:
+            source = (*index[:axis], index[axis] + -first, *index[axis + 1 :])
+            return operand, _inside(source, operand.shape)
+        first += n
+    raise NeedsBuffer(node)

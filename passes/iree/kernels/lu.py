@@ -1,0 +1,129 @@
+"""The LU factorisation with row exchanges of stacked matrices as a kernel."""
+
+from __future__ import annotations
+
+from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, Tile
+
+PANEL = 32  # columns that are factored before the matrix to their right is changed: a multiple of any tile's width
+
+
+def lu_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int], form: Form) -> tuple[str, list[Memory]]:
+    """A kernel for P A = L U, with L and U in one matrix and the row that each row is exchanged with, as LAPACK's getrf.
+
+    A panel of columns is factored one by one: the largest entry left is the pivot, its row moves up, and the rows below
+    lose their multiples of it. Then the panel's triangle is solved for the rows to its right, and their products are
+    subtracted from what is below them (right-looking). These rows also lie in `%panel` tile by tile: in the matrix they
+    may be a power of two apart and share a place in the cache.
+
+    Args:
+      name: of the kernel.
+      batch: how many matrices there are, a workgroup for each.
+      shape: rows, a multiple of `form.rows`, and columns, a multiple of PANEL.
+      true: rows and columns without those that were added to that end; they hold zeros and are never pivots.
+      form: of vectors and tiles.
+
+    Returns:
+      The text, and the buffers of the results: the factors, the pivots (i32, from 0), and memory that the kernel needs.
+    """
+    m, n = shape
+    t, last = Text(form), min(true)
+    a = Memory("%a", (batch, m, n), form.element, read_only=True)
+    u = Memory("%u", (batch, m, n), form.element)
+    pivots = Memory("%pivots", (batch, last), "i32")
+    panel = Memory("%panel", (batch, n // form.width, PANEL, form.width), form.element)
+    b = t.op("hal.interface.workgroup.id[0] : index")
+    with t.loop(0, m) as i, t.loop(0, n, form.lanes) as j:
+        t.put(t.vector(a, b, i, j), u, b, i, j)
+    with t.loop(0, last, PANEL) as first:
+        end = t.of_indices("minsi", t.add(first, PANEL), last)
+        _factor_panel(t, u, pivots, b, (first, end), true[0])
+        _solve_right(t, u, panel, b, (first, end))
+        terms, after = t.of_indices("subi", end, first), t.add(first, PANEL)
+        with t.loop(after, m, form.rows) as row, t.loop(after, n, form.width) as column:
+            for k, x in enumerate(_minus_panel(t, u, panel, b, (first, row, column), terms)):
+                t.put_row(x, u, b, t.add(row, k), column)
+    return t.kernel(name, [a, u, pivots, panel], (batch, 1, 1)), [u, pivots, panel]
+
+
+def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str, str], rows: int) -> None:
+    first, end = columns
+    candidate = [t.form.element, "index"]
+    found = t.carried(first, rows, [t.number(-1), first], candidate, lambda i, best: _larger(t, u, b, i, first, best))
+
+    def step(c: str, best: list[str]) -> list[str]:
+        t.store(t.op(f"arith.index_cast {best[1]} : index to i32"), pivots, b, c)
+        _exchange(t, u, b, c, best[1])
+        inverse = _inverse(t, t.load(u, b, c, c))
+        later, lanes = t.of_indices("subi", c, first), t.form.lanes
+        kind = f"vector<{lanes}xindex>"
+        lane = t.op(f"vector.step : {kind}")
+        parts = [t.add(first, v * lanes) for v in range(PANEL // lanes)]
+        pivot_row = [t.vector(u, b, c, part) for part in parts]
+        bounds = [t.op(f"vector.broadcast {t.of_indices('subi', later, v * lanes)} : index to {kind}")
+                  for v in range(len(parts))]  # fmt: skip
+        is_later = [t.op(f"arith.cmpi sgt, {lane}, {bound} : {kind}") for bound in bounds]
+        following = t.of_indices("minsi", t.add(c, 1), u.shape[2] - 1)
+
+        def reduce_row(i: str, best: list[str]) -> list[str]:
+            factor = t.scalar("arith.mulf", t.load(u, b, i, c), inverse)
+            old = [t.vector(u, b, i, part) for part in parts]
+            new = t.minus_product(old, factor, pivot_row)
+            for part, keep, x, y in zip(parts, is_later, new, old, strict=True):
+                chosen = t.op(f"arith.select {keep}, {x}, {y} : vector<{lanes}xi1>, {t.form.vector}")
+                t.put(chosen, u, b, i, part)
+            t.store(factor, u, b, i, c)
+            return _larger(t, u, b, i, following, best)
+
+        return t.carried(t.add(c, 1), rows, [t.number(-1), t.index(following)], candidate, reduce_row)
+
+    t.carried(first, end, found, candidate, step)
+
+
+def _larger(t: Text, u: Memory, b: str, row: str, column: str, best: list[str]) -> list[str]:
+    """The size and the row of the entry, if it is larger than the best so far."""
+    size = t.scalar("math.absf", t.load(u, b, row, column))
+    more = t.op(f"arith.cmpf ogt, {size}, {best[0]} : {t.form.element}")
+    return [t.op(f"arith.select {more}, {size}, {best[0]} : {t.form.element}"),
+            t.op(f"arith.select {more}, {row}, {best[1]} : index")]  # fmt: skip
+
+
+def _exchange(t: Text, u: Memory, b: str, i: str, j: str) -> None:
+    with t.loop(0, u.shape[2], t.form.lanes) as column:
+        x, y = (t.vector(u, b, row, column) for row in (i, j))
+        t.put(y, u, b, i, column)
+        t.put(x, u, b, j, column)
+
+
+def _inverse(t: Text, pivot: str) -> str:
+    """Of the pivot, or 1 for zero, below which there is nothing else; IREE counts subnormal numbers as zero."""
+    element, one = t.form.element, t.number(1)
+    smallest = t.number(2.0**-126 if element == "f32" else 2.0**-1022)
+    is_zero = t.op(f"arith.cmpf olt, {t.scalar('math.absf', pivot)}, {smallest} : {element}")
+    return t.op(f"arith.select {is_zero}, {one}, {t.scalar('arith.divf', one, pivot)} : {element}")
+
+
+def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, place: tuple[str, str, str], terms: Index) -> Tile:
+    """A tile minus the products of its rows of L, from the first column of the panel on, and so many rows of U."""
+    first, row, column = place
+    own, lanes = t.of_indices("divui", column, t.form.width), t.form.lanes
+    rows = [t.add(row, i) for i in range(t.form.rows)]
+    return t.minus_products(
+        [t.row(u, b, at, column) for at in rows], (0, terms),
+        lambda i, p: t.load(u, b, rows[i], t.add(first, p)),
+        lambda p: [t.vector(panel, b, own, p, v * lanes) for v in range(t.form.vectors)],
+    )  # fmt: skip
+
+
+def _solve_right(t: Text, u: Memory, panel: Memory, b: str, columns: tuple[str, str]) -> None:
+    """The rows of U beside the panel: L X = B with ones on the diagonal of L."""
+    first, end = columns
+    count = t.of_indices("subi", end, first)
+    with t.loop(t.add(first, PANEL), u.shape[2], t.form.width) as column, t.loop(0, count, t.form.rows) as done:
+        row = t.index(t.add(first, done))
+        tile = _minus_panel(t, u, panel, b, (first, row, column), done)
+        own, rows = t.of_indices("divui", column, t.form.width), [t.add(row, i) for i in range(t.form.rows)]
+        for i, at in enumerate(rows):
+            t.put_row(tile[i], u, b, at, column)
+            t.put_row(tile[i], panel, b, own, t.add(done, i), 0)
+            for j in range(i + 1, len(rows)):
+                tile[j] = t.minus_product(tile[j], t.load(u, b, rows[j], at), tile[i])

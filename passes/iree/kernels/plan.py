@@ -1,0 +1,397 @@
+"""What a region of a kernel does, in order: loop nests, each for several values, and inner loops."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nabla_mlir.passes.iree.kernels.graph import Loop, Node, NotSupported, Shape
+from nabla_mlir.passes.iree.kernels.index import LANE, ZERO, Affine, Index, NeedsBuffer, Range, origin, reads, symbol
+from nabla_mlir.passes.iree.kernels.index import Start as Reading
+
+# A last dimension of at most this size is written out, and vectors lie along the one before.
+SHORT = 4
+# A value that one nest needs at more places than this goes to memory first.
+_PLACES = 4
+Start = tuple[Node, int]  # a scalar, and the number of places it may name
+
+
+@dataclass(frozen=True)
+class Space:
+    """The iterations of a nest: sizes of its loops, the last along vectors, and what is written out inside."""
+
+    loops: Shape
+    short: int = 1
+
+    @staticmethod
+    def of(shape: Shape) -> Space:
+        """The space in which a tensor of this shape is computed."""
+        long = [n for n in shape if n != 1]
+        if len(long) > 1 and long[-1] <= SHORT and long[-2] > long[-1]:
+            return Space(tuple(long[:-1]), long[-1])
+        return Space(tuple(long))
+
+    def indices(self, shape: Shape, loops: Sequence[Affine]) -> list[Index]:
+        """The elements of a tensor of `shape` that belong to one iteration."""
+        found = []
+        for i in range(self.short):
+            places = iter((*loops, Affine((), i)))
+            found.append(tuple(ZERO if n == 1 else next(places) for n in shape))
+        return found
+
+
+@dataclass(eq=False)
+class Store:
+    """Writes `source` into the memory of `target`, of shape `whole`, from `starts` on."""
+
+    source: Node
+    target: Node
+    whole: Shape
+    starts: Sequence[int | Start]
+
+    @property
+    def domain(self) -> Shape:
+        """The shape of what is computed."""
+        return self.source.shape
+
+
+@dataclass(eq=False)
+class Reduction:
+    """Computes a reduction: `target` itself, a scalar or in memory."""
+
+    target: Node
+
+    @property
+    def source(self) -> Node:
+        """What is reduced."""
+        return self.target.operands[0]
+
+    @property
+    def domain(self) -> Shape:
+        """The shape of what is reduced."""
+        return self.source.shape
+
+
+Item = Store | Reduction
+
+
+@dataclass(eq=False)
+class Nest:
+    """Items that share their iterations."""
+
+    space: Space | None  # None: a reduction to more than one element, alone
+    items: list[Item] = field(default_factory=list)
+
+
+class Planner:
+    """Plans one region. `is_known` says of a node that it is there already."""
+
+    def __init__(self, loops: Iterable[Loop], is_known: Callable[[Node], bool]):
+        self._is_known = is_known
+        self._loops = {r: loop for loop in loops for r in loop.results}
+        self._items: dict[Node, list[Item]] = {}
+        self._reads: dict[tuple[Node, Index], list[tuple[Node, Index]]] = {}
+
+    def plan(self, stores: Sequence[Store], last: Sequence[Store], wanted: Sequence[Node]) -> list[Nest | Loop]:
+        """The steps that do `stores`, then, after everything else, `last`, and that the `wanted` values need."""
+        while True:
+            try:
+                steps = _Steps(self)
+                for store in stores:
+                    steps.add(store)
+                for node in wanted:
+                    steps.require(node)
+                steps.close()
+                for store in last:
+                    steps.add(store)
+            except NeedsBuffer as need:
+                self.keep(need.node)
+                continue
+            again = steps.shared()
+            if not again:
+                return steps.steps
+            for node in again:
+                self.keep(node)
+
+    def keep(self, node: Node) -> None:
+        """From now on `node` has memory of its own."""
+        if self._is_known(node) or node in self._items:
+            raise NotSupported(f"{node.name} at these places")
+        self._items[node] = list(_items(node))
+
+    def source(self, node: Node) -> Loop | list[Item] | None:
+        """What computes a node that stands in memory or is a known scalar; None if it is an expression."""
+        if node in self._loops:
+            return self._loops[node]
+        if node.name == "reduce" or node.attributes.get("in_memory"):
+            self._items.setdefault(node, list(_items(node)))
+        return self._items.get(node)
+
+    def reads(self, node: Node, index: Index, ranges: Mapping[str, Range], start: Reading) -> list[tuple[Node, Index]]:
+        """What the element of a node is computed from; found once where that depends on the two alone."""
+        if node.name in ("dynamic_slice", "pad", "concatenate"):
+            return reads(node, index, ranges, start)
+        if (node, index) not in self._reads:
+            self._reads[node, index] = reads(node, index, ranges, start)
+        return self._reads[node, index]
+
+    def is_known(self, node: Node) -> bool:
+        """True if nothing needs to be done for it."""
+        return self._is_known(node) and node not in self._loops
+
+
+def _items(node: Node) -> Iterable[Item]:
+    here = [0] * len(node.shape)
+    if node.name == "reduce":
+        yield Reduction(node)
+    elif node.name == "concatenate":
+        for operand in node.operands:
+            yield Store(operand, node, node.shape, list(here))
+            here[node.attributes["dimension"]] += operand.shape[node.attributes["dimension"]]
+    elif node.name == "pad":
+        low, high = node.attributes["edge_padding_low"], node.attributes["edge_padding_high"]
+        if min((*low, *high)) < 0:
+            raise NotSupported("a pad that cuts")
+        operand, padding = node.operands
+        everywhere = Node("broadcast_in_dim", (padding,), node.shape, node.dtype, {"broadcast_dimensions": ()})
+        yield Store(everywhere, node, node.shape, here)
+        yield Store(operand, node, node.shape, low)
+    elif node.name == "dynamic_update_slice":
+        operand, update, *_ = node.operands
+        yield Store(operand, node, node.shape, here)
+        yield Store(update, node, node.shape, starts_of(node))
+    else:
+        yield Store(node, node, node.shape, here)
+
+
+def starts_of(node: Node) -> list[int | Start]:
+    """Where a dynamic_update_slice writes."""
+    _, update, *starts = node.operands
+    return [(s, n - m + 1) for s, n, m in zip(starts, node.shape, update.shape, strict=True)]
+
+
+class _Steps:
+    """One attempt: the steps so far, where each item stands, and what each step computes on its way."""
+
+    def __init__(self, planner: Planner):
+        self.planner = planner
+        self.steps: list[Nest | Loop] = []
+        self._done: dict[Node, int] = {}  # the step after which a node is there
+        self._seen: list[dict[Node, set[Index]]] = []  # by step
+        self._first = 0
+
+    def close(self) -> None:
+        """Nothing more joins the nests so far."""
+        self._first = len(self.steps)
+
+    def require(self, node: Node) -> None:
+        """Adds what a scalar needs, or a value in memory."""
+        for needed in _visit([(node, origin(node))], self.planner, set())[1]:
+            self._provide(needed)
+
+    def shared(self) -> list[Node]:
+        """Values that several steps compute, or one at many places: those that are not only part of others."""
+        steps: dict[Node, list[int]] = {}
+        for i, seen in enumerate(self._seen):
+            for node, places in seen.items():
+                if node.is_work:
+                    steps.setdefault(node, []).extend([i] * (1 if len(places) <= _PLACES else 2))
+        again = [n for n, where in steps.items() if len(where) > 1 and n.name != "reduce"]
+        inner = {(o, tuple(steps[n])) for n in again for o in _parts(n)}
+        return [n for n in again if (n, tuple(steps[n])) not in inner and not self.planner.source(n)]
+
+    def _provide(self, node: Node) -> int:
+        if node in self._done:
+            return self._done[node]
+        source = self.planner.source(node)
+        if isinstance(source, Loop):
+            for needed in _needs(source, self.planner):
+                self._provide(needed)
+            self.steps.append(source)
+            self._seen.append({})
+            for result in source.results:
+                self._done[result] = len(self.steps)
+        else:
+            assert source is not None
+            for item in source:
+                # A second piece writes over the first.
+                self._done[node] = self.add(item, self._done.get(node, 0))
+        return self._done[node]
+
+    def add(self, item: Item, earliest: int = 0) -> int:
+        """Puts an item into the first nest that it fits, and returns the number of the step after that one."""
+        partial = isinstance(item, Reduction) and item.target.size > 1
+        space = None if partial else Space.of(item.domain)
+        roots = _roots(item)
+        seen, needed = _visit(roots, self.planner, {item.target})
+        first = max(self._first, earliest)
+        for node, places in needed.items():
+            after = self._provide(node)
+            first = max(first, after - 1 if space and self._is_beside(node, places, after - 1, space) else after)
+        for i in range(first, len(self.steps)):
+            step = self.steps[i]
+            if space is not None and isinstance(step, Nest) and step.space is not None and step.space == space:
+                step.items.append(item)
+                for node, places in seen.items():
+                    self._seen[i].setdefault(node, set()).update(places)
+                return i + 1
+        self.steps.append(Nest(space, [item]))
+        self._seen.append(seen)
+        return len(self.steps)
+
+    def _is_beside(self, node: Node, places: set[Index], step: int, space: Space) -> bool:
+        """True if the step computes just the needed elements of `node` in the same iterations."""
+        if step < self._first or not isinstance(nest := self.steps[step], Nest) or nest.space != space:
+            return False
+        return any(
+            isinstance(i, Store) and i.source is i.target is node and places <= set(_iteration(i.domain))
+            for i in nest.items
+        )
+
+
+@functools.lru_cache(maxsize=1024)
+def _iteration(domain: Shape) -> list[Index]:
+    space = Space.of(domain)
+    loops = [symbol(f"d{i}") for i in range(len(space.loops))]
+    if loops:
+        loops[-1] = loops[-1] + symbol(LANE)
+    return space.indices(domain, loops)
+
+
+def _roots(item: Item) -> list[tuple[Node, Index]]:
+    if isinstance(item, Store):
+        starts = [(s[0], origin(s[0])) for s in item.starts if not isinstance(s, int)]
+        return [*starts, *((item.source, index) for index in _iteration(item.domain))]
+    if item.target.size == 1:
+        indices = _iteration(item.domain)
+    else:
+        indices = [tuple(symbol(f"d{i}") if n > 1 else ZERO for i, n in enumerate(item.domain))]
+    return [*((item.source, index) for index in indices), (item.target.operands[1], origin(item.target.operands[1]))]
+
+
+def _visit(
+    roots: Sequence[tuple[Node, Index]], planner: Planner, own: set[Node]
+) -> tuple[dict[Node, set[Index]], dict[Node, set[Index]]]:
+    """All that is computed for some elements, and the values that have to be there before; `own` are computed here."""
+    ranges: dict[str, Range] = {LANE: (0, 0)}
+    seen: dict[Node, set[Index]] = {}
+    needed: dict[Node, set[Index]] = {}
+    work = list(roots)
+
+    def start(scalar: Node, places: int) -> Affine:
+        if places == 1:
+            return ZERO
+        work.append((scalar, origin(scalar)))
+        name = f"start{id(scalar)}.{places}"
+        ranges[name] = (0, places - 1)
+        return symbol(name)
+
+    for _, index in roots:
+        for place in index:
+            for name, _ in place.terms:
+                ranges.setdefault(name, (0, 0))
+    ranges.update(_ranges(roots))
+    while work:
+        node, index = work.pop()
+        if planner.is_known(node):
+            continue
+        is_own = node in own
+        if not is_own and planner.source(node) is not None:
+            needed.setdefault(node, set()).add(index)
+            continue
+        if index in seen.setdefault(node, set()):
+            continue
+        seen[node].add(index)
+        if _is_read_often(node) and planner.source(node.operands[0]) is None and not planner.is_known(node.operands[0]):
+            raise NeedsBuffer(node.operands[0])
+        try:
+            work += planner.reads(node, index, ranges, start)
+        except NeedsBuffer as need:
+            if need.node is node:
+                raise
+            if not planner.is_known(need.node):
+                if planner.source(need.node) is None:
+                    raise
+                needed.setdefault(need.node, set()).add(())
+    return seen, needed
+
+
+def _is_read_often(node: Node) -> bool:
+    """True of a broadcast of something computed, to many places; or to a few, as scalars, of a costly function."""
+    if node.name != "broadcast_in_dim" or not node.operands[0].is_work:
+        return False
+    return node.size > node.operands[0].size * (1 if node.operands[0].is_costly else SHORT)
+
+
+def _ranges(roots: Sequence[tuple[Node, Index]]) -> dict[str, Range]:
+    """The ranges of the symbols of loops, from the sizes of the dimensions that they run along."""
+    found: dict[str, Range] = {}
+    for node, index in roots:
+        for place, n in zip(index, node.shape, strict=True):
+            for name, _ in place.terms:
+                if name != LANE:
+                    found[name] = (0, n - 1)
+    return found
+
+
+def _parts(node: Node) -> Iterable[Node]:
+    """What is computed right before `node`."""
+    work = list(node.operands)
+    while work:
+        if (part := work.pop()).is_work:
+            yield part
+        elif part.size > 1 and part.from_memory:
+            work += part.operands
+
+
+def _needs(loop: Loop, planner: Planner) -> list[Node]:
+    """The values from outside that a loop needs: what it starts from, and what never changes in it, once."""
+    found: dict[Node, None] = {}
+    inside = set(loop.results)
+    work = []
+
+    def enter(inner: Loop) -> None:
+        for region in (inner.condition, inner.body):
+            inside.update(region.arguments)
+            work.extend(region.results)
+            for deeper in region.loops:
+                inside.update(deeper.results)
+                work.extend(deeper.inits)
+                enter(deeper)
+
+    enter(loop)
+    varying: dict[Node, bool] = {}
+    for root in work:
+        _mark(root, inside, varying)
+    for node, varies in varying.items():
+        if varies:
+            found.update((o, None) for o in node.operands if not varying[o])
+    found.update((n, None) for n in work if not varying[n])
+    frontier = [*found, *loop.inits]
+    needed: dict[Node, None] = {}
+    visited: set[Node] = set()
+    while frontier:
+        node = frontier.pop()
+        if node in visited or planner.is_known(node):
+            continue
+        visited.add(node)
+        if planner.source(node) is None and not node.is_work:
+            frontier += node.operands
+            continue
+        if planner.source(node) is None:
+            planner.keep(node)
+        needed[node] = None
+    return list(needed)
+
+
+def _mark(root: Node, inside: set[Node], varying: dict[Node, bool]) -> None:
+    work = [root]
+    while work:
+        node = work[-1]
+        todo = [o for o in node.operands if o not in varying]
+        if node in varying or not todo or node in inside:
+            varying.setdefault(node, node in inside or any(varying[o] for o in node.operands))
+            work.pop()
+            continue
+        work += todo

@@ -1,0 +1,256 @@
+"""Text of kernels for whole matrices: loops with tiles of a few rows and a few vectors, which stay in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from nabla_mlir.passes.iree.kernels.scalars import BYTES
+
+Index = str | int
+Tile = list[list[str]]  # vectors, by row
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A buffer that a kernel reads or writes: stacked matrices, or rows of numbers."""
+
+    name: str
+    shape: tuple[int, ...]
+    element: str
+    read_only: bool = False
+
+    @property
+    def type(self) -> str:
+        """As the kernel sees it."""
+        return f"memref<{'x'.join(map(str, self.shape))}x{self.element}>"
+
+
+@dataclass(frozen=True)
+class Form:
+    """What fits a CPU: elements of a vector, and the rows and vectors of a tile of one dtype."""
+
+    element: str
+    lanes: int
+    rows: int
+    vectors: int = 2
+
+    @staticmethod
+    def of(element: str, vector_bytes: int) -> Form:
+        """For registers of that width. With AVX-512 there are 32 of them, 16 without: a tile takes half of them."""
+        return Form(element, vector_bytes // BYTES[element], 8 if vector_bytes >= 64 else 4)
+
+    @property
+    def width(self) -> int:
+        """The columns of a tile."""
+        return self.lanes * self.vectors
+
+    @property
+    def vector(self) -> str:
+        """The type of a vector."""
+        return f"vector<{self.lanes}x{self.element}>"
+
+
+class Text:
+    """Writes the operations of a kernel, in the order in which they run."""
+
+    def __init__(self, form: Form):
+        self.form = form
+        self._constants: dict[tuple[str, str], str] = {}
+        self._lines: list[str] = []
+        self._count = 0
+
+    # ---------------------------------------------------------------- operations
+
+    def line(self, text: str) -> None:
+        """An operation without results."""
+        self._lines.append(text)
+
+    def op(self, text: str) -> str:
+        """An operation; the name of its result."""
+        name = self._fresh()
+        self.line(f"{name} = {text}")
+        return name
+
+    def constant(self, value: object, type: str) -> str:
+        """A constant, written once."""
+        key = str(value), type
+        if key not in self._constants:
+            self._constants[key] = f"%k{len(self._constants)}"
+        return self._constants[key]
+
+    def index(self, x: Index) -> str:
+        """An index as a value."""
+        return x if isinstance(x, str) else self.constant(x, "index")
+
+    def number(self, x: float) -> str:
+        """A scalar constant."""
+        return self.constant(f"{x:.17e}", self.form.element)
+
+    def add(self, x: Index, y: Index) -> Index:
+        """The sum of two indices."""
+        if isinstance(x, int) and isinstance(y, int):
+            return x + y
+        return x if y == 0 else y if x == 0 else self.op(f"arith.addi {self.index(x)}, {self.index(y)} : index")
+
+    def of_indices(self, operation: str, x: Index, y: Index) -> str:
+        """An operation of `arith` on two indices: subi, muli, divui, minsi."""
+        return self.op(f"arith.{operation} {self.index(x)}, {self.index(y)} : index")
+
+    def multiple(self, x: Index, of: int) -> str:
+        """The largest multiple of a number that is not above `x`."""
+        return self.of_indices("muli", self.of_indices("divui", x, of), of)
+
+    def scalar(self, operation: str, *operands: str) -> str:
+        """An operation on scalars of the kernel's dtype."""
+        return self.op(f"{operation} {', '.join(operands)} : {self.form.element}")
+
+    # ---------------------------------------------------------------- memory
+
+    def load(self, memory: Memory, *place: Index) -> str:
+        """One element."""
+        return self.op(f"memref.load {memory.name}{self._at(place)} : {memory.type}")
+
+    def store(self, x: str, memory: Memory, *place: Index) -> None:
+        """Writes one element."""
+        self.line(f"memref.store {x}, {memory.name}{self._at(place)} : {memory.type}")
+
+    def vector(self, memory: Memory, *place: Index) -> str:
+        """The vector that begins at a place."""
+        return self.op(f"vector.load {memory.name}{self._at(place)} : {memory.type}, {self.form.vector}")
+
+    def put(self, x: str, memory: Memory, *place: Index) -> None:
+        """Writes a vector."""
+        self.line(f"vector.store {x}, {memory.name}{self._at(place)} : {memory.type}, {self.form.vector}")
+
+    def row(self, memory: Memory, *place: Index) -> list[str]:
+        """The vectors of one row of a tile."""
+        *before, column = place
+        return [self.vector(memory, *before, self.add(column, v * self.form.lanes)) for v in range(self.form.vectors)]
+
+    def put_row(self, row: Sequence[str], memory: Memory, *place: Index) -> None:
+        """Writes them."""
+        *before, column = place
+        for v, x in enumerate(row):
+            self.put(x, memory, *before, self.add(column, v * self.form.lanes))
+
+    def _at(self, place: Sequence[Index]) -> str:
+        return f"[{', '.join(map(self.index, place))}]"
+
+    # ---------------------------------------------------------------- arithmetic of vectors
+
+    def splat(self, x: str) -> str:
+        """A scalar in every lane."""
+        return self.op(f"vector.broadcast {x} : {self.form.element} to {self.form.vector}")
+
+    def scaled(self, row: Sequence[str], factor: str) -> list[str]:
+        """A row times a scalar."""
+        factors = self.splat(factor)
+        return [self.op(f"arith.mulf {x}, {factors} : {self.form.vector}") for x in row]
+
+    def minus_product(self, row: Sequence[str], factor: str, other: Sequence[str]) -> list[str]:
+        """A row minus a scalar times another row, rounded once where the CPU can."""
+        factors, kind = self.splat(factor), f"fastmath<contract> : {self.form.vector}"
+        products = [self.op(f"arith.mulf {factors}, {y} {kind}") for y in other]
+        return [self.op(f"arith.subf {x}, {p} {kind}") for x, p in zip(row, products, strict=True)]
+
+    def transposed(self, vectors: Sequence[str]) -> list[str]:
+        """As many vectors as they have lanes, transposed: bit by bit of the place, it changes sides."""
+        lanes, rows = self.form.lanes, list(vectors)
+        types, bit = f"{self.form.vector}, {self.form.vector}", 1
+        while bit < lanes:
+            for i in (i for i in range(lanes) if not i & bit):
+                pair = f"vector.shuffle {rows[i]}, {rows[i + bit]}"
+                low = [lanes + lane - bit if lane & bit else lane for lane in range(lanes)]
+                high = [lanes + lane if lane & bit else lane + bit for lane in range(lanes)]
+                rows[i], rows[i + bit] = self.op(f"{pair} {low} : {types}"), self.op(f"{pair} {high} : {types}")
+            bit *= 2
+        return rows
+
+    # ---------------------------------------------------------------- control
+
+    @contextmanager
+    def loop(self, start: Index, stop: Index, step: int = 1) -> Iterator[str]:
+        """What is written inside, for each index."""
+        name = self._fresh()
+        self.line(f"scf.for {name} = {self.index(start)} to {self.index(stop)} step {self.index(step)} {{")
+        yield name
+        self.line("}")
+
+    def carried(
+        self, start: Index, stop: Index, inits: Sequence[str], types: Sequence[str],
+        body: Callable[[str, list[str]], Sequence[str]],
+    ) -> list[str]:
+        """The last values of a loop, whose body makes new ones from the index and the old ones."""
+        result, index, arguments = self._fresh(), self._fresh(), [self._fresh() for _ in inits]
+        bounds = f"{self.index(start)} to {self.index(stop)} step {self.index(1)}"
+        pairs = ", ".join(f"{a} = {x}" for a, x in zip(arguments, inits, strict=True))
+        self.line(f"{result}:{len(inits)} = scf.for {index} = {bounds} iter_args({pairs}) -> ({', '.join(types)}) {{")
+        new = body(index, arguments)
+        self.line(f"scf.yield {', '.join(new)} : {', '.join(types)}")
+        self.line("}")
+        return [f"{result}#{i}" for i in range(len(inits))]
+
+    @contextmanager
+    def branch(self, condition: str) -> Iterator[Callable[[], None]]:
+        """What is written inside runs if the condition holds; after a call of what is yielded, if it does not."""
+        self.line(f"scf.if {condition} {{")
+        yield lambda: self.line("} else {")
+        self.line("}")
+
+    def minus_products(
+        self, tile: Tile, terms: tuple[Index, Index], factor: Callable[[int, str], str], other: Callable[[str], list[str]]
+    ) -> Tile:
+        """A tile minus the sum of the products of `factor(row, p)` and the row `other(p)`, for p in a range."""
+        vectors = self.form.vectors
+
+        def body(p: str, values: list[str]) -> list[str]:
+            row, new = other(p), []
+            for i in range(len(tile)):
+                new += self.minus_product(values[vectors * i : vectors * (i + 1)], factor(i, p), row)
+            return new
+
+        flat = [x for row in tile for x in row]
+        found = self.carried(*terms, flat, [self.form.vector] * len(flat), body)
+        return [found[vectors * i : vectors * (i + 1)] for i in range(len(tile))]
+
+    def kernel(self, name: str, memories: Sequence[Memory], counts: Sequence[int]) -> str:
+        """The executable: the operations in a function of these buffers, for so many workgroups."""
+        start = self.index(0)
+        lines = [f"{k} = arith.constant {value} : {type}" for (value, type), k in self._constants.items()]
+        lines += [binding(m.name, m.type, i, start, m.read_only) for i, m in enumerate(memories)]
+        return executable(name, [m.read_only for m in memories], [*lines, *self._lines], counts)
+
+    def _fresh(self) -> str:
+        self._count += 1
+        return f"%v{self._count}"
+
+
+def binding(name: str, type: str, place: int, start: str, read_only: bool) -> str:
+    """The operation that makes a buffer of a kernel: what one of its bindings holds from a start on."""
+    flag = " flags(ReadOnly)" if read_only else ""
+    return f"{name} = hal.interface.binding.subspan layout(#layout) binding({place}) offset({start}){flag} : {type}"
+
+
+def executable(name: str, read_only: Sequence[bool], lines: Sequence[str], counts: Sequence[int] = (1, 1, 1)) -> str:
+    """The text of an executable: a function of that name of so many bindings, for workgroups in x, y and z."""
+    kinds = ", ".join(f"#hal.pipeline.binding<storage_buffer{', ReadOnly' if flag else ''}>" for flag in read_only)
+    groups = "\n".join(f"    %{axis} = arith.constant {count} : index" for axis, count in zip("xyz", counts, strict=True))
+    return _EXECUTABLE.format(name=name, kinds=kinds, groups=groups, lines="\n".join(f"      {line}" for line in lines))
+
+
+_EXECUTABLE = """#layout = #hal.pipeline.layout<bindings = [{kinds}]>
+hal.executable.source private @{name} {{
+  hal.executable.export public @{name} ordinal(0) layout(#layout) count(%d: !hal.device) -> (index, index, index) {{
+{groups}
+    hal.return %x, %y, %z : index, index, index
+  }}
+  builtin.module {{
+    func.func @{name}() attributes {{translation_info = #iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<Default>>}} {{
+{lines}
+      return
+    }}
+  }}
+}}
+"""

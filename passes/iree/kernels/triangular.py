@@ -1,0 +1,76 @@
+"""Triangular systems of stacked matrices as a kernel."""
+
+from __future__ import annotations
+
+from nabla_mlir.passes.iree.kernels.text import Form, Memory, Text
+
+
+def triangular_text(
+    name: str, batch: int, n: int, columns: int, form: Form, lower: bool, transposed: bool, unit: bool
+) -> tuple[str, list[Memory]]:
+    """A kernel for X with op(A) X = B, where op is the identity or the transposition and one part of A is read.
+
+    A workgroup makes the columns of one tile, some rows at a time from the first or from the last on: each subtracts
+    the products of those that are known, and solves with the triangle of its own rows. Columns that do not fill a tile
+    are copied to memory where they do; what else is there has no effect on them.
+
+    Args:
+      name: of the kernel.
+      batch: how many systems there are.
+      n: rows of A, a multiple of `form.rows`.
+      columns: of B.
+      form: of vectors and tiles.
+      lower: whether A is lower triangular; else it is upper.
+      transposed: whether op is the transposition.
+      unit: whether the diagonal holds ones, and is not read.
+
+    Returns:
+      The text, and the buffers of the results: X first, then memory that the kernel may need.
+    """
+    t, tiles = Text(form), -(-columns // form.width)
+    a = Memory("%a", (batch, n, n), form.element, read_only=True)
+    right = Memory("%right", (batch, n, columns), form.element, read_only=True)
+    x = Memory("%x", (batch, n, columns), form.element)
+    whole = Memory("%whole", (batch, n, tiles * form.width), form.element)
+    is_whole = columns == whole.shape[2]
+    column = t.of_indices("muli", t.op("hal.interface.workgroup.id[0] : index"), form.width)
+    b = t.op("hal.interface.workgroup.id[1] : index")
+    end = t.of_indices("minsi", t.add(column, form.width), columns)
+    if not is_whole:
+        _copy(t, right, whole, b, column, end)
+    source, target = (right, x) if is_whole else (whole, whole)
+    _solve(t, a, source, target, (b, column), lower != transposed, transposed, unit)
+    if is_whole:
+        return t.kernel(name, [a, right, x], (tiles, batch, 1)), [x]
+    _copy(t, whole, x, b, column, end)
+    return t.kernel(name, [a, right, x, whole], (tiles, batch, 1)), [x, whole]
+
+
+def _copy(t: Text, source: Memory, target: Memory, b: str, start: str, end: str) -> None:
+    with t.loop(0, source.shape[1]) as row, t.loop(start, end) as column:
+        t.store(t.load(source, b, row, column), target, b, row, column)
+
+
+def _solve(
+    t: Text, a: Memory, right: Memory, x: Memory, place: tuple[str, str], forward: bool, transposed: bool, unit: bool
+) -> None:
+    (b, column), form, n = place, t.form, a.shape[1]
+
+    def entry(i: str, j: str) -> str:
+        return t.load(a, b, j, i) if transposed else t.load(a, b, i, j)
+
+    with t.loop(0, n, form.rows) as step:
+        start = step if forward else t.of_indices("subi", n - form.rows, step)
+        rows = [t.index(t.add(start, i)) for i in range(form.rows)]
+        tile = t.minus_products(
+            [t.row(right, b, row, column) for row in rows],
+            (0, start) if forward else (t.add(start, form.rows), n),
+            lambda i, p: entry(rows[i], p), lambda p: t.row(x, b, p, column),
+        )  # fmt: skip
+        order = list(range(form.rows)) if forward else list(reversed(range(form.rows)))
+        for at, i in enumerate(order):
+            if not unit:
+                tile[i] = t.scaled(tile[i], t.scalar("arith.divf", t.number(1), entry(rows[i], rows[i])))
+            t.put_row(tile[i], x, b, rows[i], column)
+            for j in order[at + 1 :]:
+                tile[j] = t.minus_product(tile[j], entry(rows[j], rows[i]), tile[i])

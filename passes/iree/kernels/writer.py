@@ -1,0 +1,240 @@
+"""Text of a kernel: SSA values in nested blocks, each written once, in the outermost block that knows its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from nabla_mlir.passes.iree.kernels.index import ZERO, Affine, Range, symbol
+from nabla_mlir.passes.iree.kernels.scalars import DTYPES
+
+
+@dataclass(frozen=True)
+class Code:
+    """An SSA value of a kernel. `lanes` is 0 for a scalar."""
+
+    name: str
+    dtype: str
+    lanes: int = 0
+
+    @property
+    def type(self) -> str:
+        """The MLIR type."""
+        return vector_type(self.dtype, self.lanes)
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Elements in memory, in row-major order. `floor` is the level of the block in which they may change."""
+
+    name: str
+    dtype: str
+    size: int  # of the memref
+    offset: Affine = ZERO
+    floor: int = 0
+
+    @property
+    def type(self) -> str:
+        """The MLIR type."""
+        return f"memref<{self.size}x{DTYPES[self.dtype]}>"
+
+
+Body = Callable[[Affine, list[Code]], list[Code]]
+
+
+@dataclass
+class _Block:
+    lines: list[str] = field(default_factory=list)
+    known: dict[str, str] = field(default_factory=dict)
+    memo: dict[object, Code] = field(default_factory=dict)
+
+
+def vector_type(element: str, lanes: int) -> str:
+    """The type of a scalar or of a vector."""
+    element = element.removeprefix("u")
+    return f"vector<{lanes}x{element}>" if lanes else element
+
+
+class Writer:
+    """Writes operations. The level of a value is the number of the block that it stands in, from the outermost."""
+
+    def __init__(self) -> None:
+        self.blocks = [_Block()]
+        self.levels: dict[str, int] = {}
+        self.ranges: dict[str, Range] = {}
+        self._count = 0
+
+    @property
+    def level(self) -> int:
+        """The level of the innermost block."""
+        return len(self.blocks) - 1
+
+    def fresh(self) -> str:
+        """A new name, of a value that the innermost block defines."""
+        self._count += 1
+        name = f"%v{self._count}"
+        self.levels[name] = self.level
+        return name
+
+    def line(self, text: str) -> None:
+        """Writes an operation with effects, in the innermost block."""
+        self.blocks[-1].lines.append(text)
+
+    @contextmanager
+    def apart(self) -> Iterator[list[str]]:
+        """What is written inside goes to a list of its own; its values are forgotten afterwards."""
+        inner = _Block()
+        self.blocks.append(inner)
+        yield inner.lines
+        self.blocks.pop()
+
+    @contextmanager
+    def block(self, head: str | None) -> Iterator[None]:
+        """What is written inside stands between `head` and a brace; without `head`, it only forgets its values."""
+        with self.apart() as lines:
+            yield
+        self.blocks[-1].lines += lines if head is None else [head, *(f"  {t}" for t in lines), "}"]
+
+    def pure(self, text: str, operands: Sequence[str], floor: int = 0) -> str:
+        """Writes an operation without effects, unless it is known, and returns the name of its result."""
+        level = max([floor, *(self.levels[o] for o in operands)])
+        block = self.blocks[level]
+        if text not in block.known:
+            self._count += 1
+            name = f"%v{self._count}"
+            self.levels[name] = level
+            block.known[text] = name
+            block.lines.append(f"{name} = {text}")
+        return block.known[text]
+
+    def code(self, text: str, operands: Sequence[Code], dtype: str, lanes: int) -> Code:
+        """The same, for values."""
+        return Code(self.pure(text, [o.name for o in operands]), dtype, lanes)
+
+    def integer(self, value: int, kind: str = "index") -> str:
+        """A constant."""
+        return self.pure(f"arith.constant {value} : {kind}", ())
+
+    def index(self, place: Affine) -> str:
+        """The value of an affine expression, the parts of outer blocks there."""
+        total = None if place.constant and place.terms else self.integer(place.constant)
+        for name, factor in sorted(place.terms, key=lambda t: self.levels[t[0]]):
+            term = name if factor == 1 else self.pure(f"arith.muli {name}, {self.integer(factor)} : index", [name])
+            first = not place.constant and total == self.integer(0)
+            total = term if first or total is None else self.pure(f"arith.addi {total}, {term} : index", [total, term])
+        if place.constant and place.terms:
+            constant = self.integer(place.constant)
+            total = self.pure(f"arith.addi {total}, {constant} : index", [str(total)])
+        return str(total)
+
+    def clamped(self, start: Code, places: int) -> Affine:
+        """The index of a dynamic start: at least 0, less than `places`."""
+        if places == 1:
+            return ZERO
+        zero, last = self.integer(0), self.integer(places - 1)
+        name = self.pure(f"arith.index_cast {start.name} : {start.type} to index", [start.name])
+        name = self.pure(f"arith.maxsi {name}, {zero} : index", [name])
+        name = self.pure(f"arith.minsi {name}, {last} : index", [name])
+        self.ranges[name] = (0, places - 1)
+        return symbol(name)
+
+    def widened(self, x: Code, lanes: int) -> Code:
+        """A scalar as a vector."""
+        if x.lanes == lanes:
+            return x
+        return self.code(f"vector.broadcast {x.name} : {x.type} to {vector_type(x.dtype, lanes)}", (x,), x.dtype, lanes)
+
+    def load(self, buffer: Buffer, place: Affine, lanes: int) -> Code:
+        """Elements from `place` on, `place.lane` apart; one scalar if they are the same."""
+        step, first = place.lane, place.scalar()
+        if step == 0:
+            return self._load(buffer, first, 0)
+        if step == 1:
+            return self._load(buffer, first, lanes)
+        if 2 <= step <= 4:
+            aligned = first + -(first.constant % step)
+            low, high = aligned.range(self.ranges)
+            if low >= 0 and high + step * lanes <= buffer.size:
+                whole = self._load(buffer, aligned, step * lanes)
+                return self.shuffled(whole, [first.constant % step + step * i for i in range(lanes)])
+        parts = [self._load(buffer, first + step * i, 0) for i in range(lanes)]
+        kind = vector_type(parts[0].dtype, lanes)
+        return self.code(
+            f"vector.from_elements {', '.join(p.name for p in parts)} : {kind}", parts, buffer.dtype, lanes
+        )
+
+    def _load(self, buffer: Buffer, place: Affine, lanes: int) -> Code:
+        stored = DTYPES[buffer.dtype]
+        at = self.index(place + buffer.offset)
+        kind = f", {vector_type(stored, lanes)}" if lanes else ""
+        text = f"{'vector' if lanes else 'memref'}.load {buffer.name}[{at}] : {buffer.type}{kind}"
+        name = self.pure(text, [buffer.name, at], buffer.floor)
+        if buffer.dtype == "i1":
+            to = f"{vector_type(stored, lanes)} to {vector_type(buffer.dtype, lanes)}"
+            name = self.pure(f"arith.trunci {name} : {to}", [name])
+        return Code(name, buffer.dtype, lanes)
+
+    def shuffled(self, x: Code, order: Sequence[int]) -> Code:
+        """Some lanes of a vector."""
+        return self.code(
+            f"vector.shuffle {x.name}, {x.name} {list(order)} : {x.type}, {x.type}", (x,), x.dtype, len(order)
+        )
+
+    def store(self, buffer: Buffer, places: Sequence[Affine], values: Sequence[Code], lanes: int) -> None:
+        """Writes each of `values` at its place, the lanes `place.lane` apart."""
+        step, first = places[0].lane, places[0].scalar()
+        beside = all(p == places[0] + i for i, p in enumerate(places))
+        if lanes and beside and step == len(values):
+            self._store(buffer, first, self._interleaved([self.widened(x, lanes) for x in values]))
+            return
+        for x, place in zip(values, places, strict=True):
+            if not lanes:
+                self._store(buffer, place, x)
+                continue
+            vector = self.widened(x, lanes)
+            for k in range(lanes):
+                text = f"vector.extract {vector.name}[{k}] : {vector_type(x.dtype, 0)} from {vector.type}"
+                element = self.code(text, (vector,), x.dtype, 0)
+                self._store(buffer, place.scalar() + k * place.lane, element)
+
+    def _interleaved(self, vectors: Sequence[Code]) -> Code:
+        whole, lanes, n = vectors[0], vectors[0].lanes, len(vectors)
+        for x in vectors[1:]:
+            order = list(range(whole.lanes + lanes))
+            text = f"vector.shuffle {whole.name}, {x.name} {order} : {whole.type}, {x.type}"
+            whole = self.code(text, (whole, x), x.dtype, len(order))
+        return whole if n == 1 else self.shuffled(whole, [lanes * j + i for i in range(lanes) for j in range(n)])
+
+    def _store(self, buffer: Buffer, place: Affine, x: Code) -> None:
+        stored, name = DTYPES[buffer.dtype], x.name
+        if x.dtype == "i1":
+            to = f"{x.type} to {vector_type(stored, x.lanes)}"
+            name = self.pure(f"arith.extui {name} : {to}", [name])
+        at = self.index(place + buffer.offset)
+        kind = f", {vector_type(stored, x.lanes)}" if x.lanes else ""
+        self.line(f"{'vector' if x.lanes else 'memref'}.store {name}, {buffer.name}[{at}] : {buffer.type}{kind}")
+
+    def loop(self, blocks: int, step: int, carried: Sequence[Code], body: Body) -> list[Code]:
+        """`body` at 0, step, 2 step, ... It gets the index and the carried values, and returns their new values."""
+        index, upper = self.fresh(), blocks * step
+        bounds = [self.integer(n) for n in (0, upper, step)]
+        arguments = [Code(self.fresh(), c.dtype, c.lanes) for c in carried]
+        self.ranges[index] = (0, upper - step)
+        for name in (index, *(a.name for a in arguments)):
+            self.levels[name] = self.level + 1
+        head, result = f"scf.for {index} = {bounds[0]} to {bounds[1]} step {bounds[2]}", self.fresh()
+        if carried:
+            inits = ", ".join(f"{a.name} = {c.name}" for a, c in zip(arguments, carried, strict=True))
+            types = ", ".join(c.type for c in carried)
+            head = f"{result}:{len(carried)} = {head} iter_args({inits}) -> ({types})"
+        with self.block(f"{head} {{"):
+            new = body(symbol(index), arguments)
+            if carried:
+                self.line(f"scf.yield {', '.join(c.name for c in new)} : {types}")
+        return [self.named(f"{result}#{i}", c.dtype, c.lanes) for i, c in enumerate(carried)]
+
+    def named(self, name: str, dtype: str, lanes: int = 0) -> Code:
+        """A value that the innermost block has under this name."""
+        self.levels[name] = self.level
+        return Code(name, dtype, lanes)

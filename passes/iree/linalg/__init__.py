@@ -1,0 +1,1 @@
+"""Factorisations and decompositions of matrices for IREE: our LAPACK."""

@@ -1,0 +1,231 @@
+"""Legalisation of products and of the matrix factorisations of StableHLO."""
+
+from __future__ import annotations
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val, ne
+from nabla_mlir.dialects.types import is_float
+from nabla_mlir.passes.iree.linalg.dense import cholesky_kernel, has_kernel, triangular_kernel
+from nabla_mlir.passes.iree.pattern import Replacement, Target, attributes_of, operands, pattern
+
+
+@pattern("stablehlo.dot_general", "stablehlo.einsum", "stablehlo.dot")
+def product_of_truth_values(op: ir.Operation, target: Target) -> Replacement:
+    """Sums of truth values are taken modulo 2."""
+    x, y = operands(op)
+    if x.dtype != np.bool_ or not (x.static and y.static):
+        return None
+    counts = [b.convert(v, np.dtype(np.int32)) for v in (x, y)]
+    type = b.tensor_type(tuple(op.results[0].type.shape), np.dtype(np.int32))
+    return ne(Val(b.make(op.name, counts, [type], attributes_of(op)).results[0]), 0)
+
+
+@pattern("stablehlo.dot_general")
+def dot_general(op: ir.Operation, target: Target) -> Replacement:
+    """Contracting a dimension of size 0 kills the compiler; narrow floats are rounded after every addition.
+
+    A product with a complex constant of real entries is wrong (the unit matrix acts as 1 + i), and complex products
+    are not vectorised: they become four real ones.
+    """
+    x, y = operands(op)
+    type = op.results[0].type
+    if not (x.static and y.static):
+        return None
+    if 0 in x.shape or 0 in y.shape:
+        return b.full(0, type.shape, Val(op.results[0]).dtype)
+    dtype = Val(op.results[0]).dtype
+    if x.dtype.kind == "c" and y.dtype == x.dtype == dtype:
+        attributes = {"dot_dimension_numbers": op.attributes["dot_dimension_numbers"]}
+        part = b.tensor_type(tuple(type.shape), b.real(x).dtype)
+
+        def product(left: Val, right: Val) -> Val:
+            return Val(b.make(op.name, [left, right], [part], attributes).results[0])
+
+        (xr, xi), (yr, yi) = ((b.real(v), b.imag(v)) for v in (x, y))
+        return b.complex_(product(xr, yr) - product(xi, yi), product(xr, yi) + product(xi, yr))
+    if is_float(dtype) and dtype.itemsize <= 2:
+        attributes = {"dot_dimension_numbers": op.attributes["dot_dimension_numbers"]}
+        wide = b.tensor_type(tuple(type.shape), np.dtype(np.float32))
+        return b.convert(Val(b.make(op.name, [x, y], [wide], attributes).results[0]), dtype)
+    return None
+
+
+@pattern("stablehlo.dot_general")
+def matrix_times_vector(op: ir.Operation, target: Target) -> Replacement:
+    """A matrix is copied to transpose it, unless the vector stands on the side of the contracted dimension."""
+    x, y = operands(op)
+    if (x.rank, y.rank) not in ((1, 2), (2, 1)) or "algorithm" in op.attributes:
+        return None
+    numbers = hlo.DotDims.decode(op.attributes["dot_dimension_numbers"])
+    left, right = list(numbers["lhs_contracting_dimensions"]), list(numbers["rhs_contracting_dimensions"])
+    if numbers["lhs_batching_dimensions"] or (left != [0] if x.rank == 2 else right != [1]):
+        return None
+    return b.dot(y, x, (right, left), dtype=Val(op.results[0]).dtype)
+
+
+BLOCK = 32  # rows that are factored one by one; the rest is matrix products
+
+
+def adjoint(x: Val) -> Val:
+    """The conjugate transposes of stacked matrices."""
+    return b.swap(b.conj(x))
+
+
+def leading(x: Val) -> Val:
+    """`x` with all dimensions but the last two made one."""
+    return b.reshape(x, (int(np.prod(x.shape[:-2])), *x.shape[-2:]))
+
+
+def _block(x: Val, rows: tuple[int, int], columns: tuple[int, int]) -> Val:
+    return b.slice_(x, [0, rows[0], columns[0]], [x.shape[0], rows[1], columns[1]])
+
+
+def _zeros(x: Val, rows: int, columns: int) -> Val:
+    return b.full(0, (x.shape[0], rows, columns), x.dtype)
+
+
+def mask(keep: np.ndarray, like: Val) -> Val:
+    """A constant matrix of booleans for each matrix of a stack."""
+    return b.broadcast(b.constant(keep), like.shape, [1, 2])
+
+
+def invert_lower(lower: Val, unit: bool = False) -> Val:
+    """Inverses of stacked lower triangular matrices (batch x n x n); what is above the diagonal is not read.
+
+    By doubling: if X inverts the diagonal blocks of size s and C is what lies below the diagonal within the blocks
+    of size 2 s, then X - X C X inverts the blocks of size 2 s.
+    """
+    n = lower.shape[-1]
+    row, column = np.indices((n, n))
+    diagonal = mask(row == column, lower)
+
+    def below(size: int) -> Val:
+        within = (row // (2 * size) == column // (2 * size)) & (row // size > column // size)
+        return b.select(mask(within, lower), lower, 0.0)
+
+    # With ones on the diagonal the first step multiplies by the identity, which does not compile on Vulkan.
+    inverse = b.select(diagonal, b.splat(1, lower), -below(1)) if unit else b.select(diagonal, 1.0 / lower, 0.0)
+    size = 2 if unit else 1
+    while size < n:
+        inverse = inverse - b.matmul(inverse, b.matmul(below(size), inverse))
+        size *= 2
+    return inverse
+
+
+def solve_lower(lower: Val, right: Val, unit: bool = False) -> Val:
+    """X with lower X = right, for stacks of one leading dimension. Diagonal blocks are inverted all at once."""
+    batch, n = lower.shape[0], lower.shape[-1]
+    bounds = [(i, min(i + BLOCK, n)) for i in range(0, n, BLOCK)]
+    blocks = [_block(lower, at, at) for at in bounds]
+    rest = BLOCK - blocks[-1].shape[-1]
+    if len(blocks) > 1 and rest:  # the last one gets the size of the others, with ones on the diagonal
+        size = BLOCK - rest
+        corner = b.broadcast(b.constant(np.eye(rest).astype(lower.dtype)), (batch, rest, rest), [1, 2])
+        corner = b.pad(corner, [0, size, size], [0, 0, 0])
+        blocks[-1] = b.pad(blocks[-1], [0, 0, 0], [0, rest, rest]) + corner
+    inverses = invert_lower(b.concat(blocks, 0), unit)
+    solved: list[Val] = []
+    for i, (start, stop) in enumerate(bounds):
+        size = stop - start
+        inverse = b.slice_(inverses, [i * batch, 0, 0], [(i + 1) * batch, size, size])
+        known = _block(right, (start, stop), (0, right.shape[-1]))
+        if solved:
+            known = known - b.matmul(_block(lower, (start, stop), (0, start)), b.concat(solved, 1))
+        solved.append(b.matmul(inverse, known))
+    return b.concat(solved, 1)
+
+
+def _cholesky_block(a: Val) -> Val:
+    """The lower factor of small stacked matrices, one column a step; only the lower part of `a` is read."""
+    n = a.shape[-1]
+    row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
+
+    def step(j: Val, a: Val) -> list[Val]:
+        zero = b.full(0, (), np.int32)
+        pivot = b.dynamic_slice(a, [zero, j, j], (a.shape[0], 1, 1))
+        root = b.broadcast(b.sqrt(b.reshape(b.real(pivot), (a.shape[0],))), (a.shape[0], n), [0])
+        below = b.reshape(b.dynamic_slice(a, [zero, zero, j], (a.shape[0], n, 1)), (a.shape[0], n))
+        below = below / root if a.dtype.kind != "c" else b.complex_(b.real(below) / root, b.imag(below) / root)
+        rows, columns = b.broadcast(below, a.shape, [0, 1]), b.broadcast(b.conj(below), a.shape, [0, 2])
+        at = b.broadcast(j, a.shape, [])
+        after = b.select(column > at, a - rows * columns, a)
+        return [b.select(b.eq(column, at), rows, after)]
+
+    (a,) = b.for_loop(n, [a], step)
+    return b.select(row >= column, a, 0.0)
+
+
+def cholesky_factor(a: Val, lower: bool) -> Val:
+    """L with L L^H = A, of which only the lower part is read, or else L^H, from the upper part."""
+    if has_kernel(a):
+        return cholesky_kernel(a, lower)
+    return _cholesky_lower(a) if lower else adjoint(_cholesky_lower(adjoint(a)))
+
+
+def _cholesky_lower(a: Val) -> Val:
+    """The lower Cholesky factor of stacked matrices (batch x n x n); only the lower part of `a` is read.
+
+    One panel of BLOCK columns after the other: subtract the product of the panels before, factor the diagonal block,
+    and solve for what is below.
+    """
+    n = a.shape[-1]
+    panels: list[Val] = []  # from their diagonal block on
+    for start in range(0, n, BLOCK):
+        stop = min(start + BLOCK, n)
+        panel = _block(a, (start, n), (start, stop))
+        if panels:
+            before = [_block(p, (start - BLOCK * i, n - BLOCK * i), (0, BLOCK)) for i, p in enumerate(panels)]
+            left = b.concat(before, 2)
+            panel = panel - b.matmul(left, adjoint(_block(left, (0, stop - start), (0, start))))
+        factor = _cholesky_block(_block(panel, (0, stop - start), (0, stop - start)))
+        if stop < n:
+            below = b.matmul(_block(panel, (stop - start, n - start), (0, stop - start)), adjoint(invert_lower(factor)))
+            factor = b.concat([factor, below], 1)
+        panels.append(factor)
+    whole = [b.concat([_zeros(p, BLOCK * i, p.shape[-1]), p], 1) if i else p for i, p in enumerate(panels)]
+    return b.concat(whole, 2)
+
+
+@pattern("stablehlo.cholesky")
+def cholesky(op: ir.Operation, target: Target) -> Replacement:
+    """Does not compile."""
+    (a,) = operands(op)
+    lower = "lower" in op.attributes and hlo.Bool.decode(op.attributes["lower"])
+    if 0 in a.shape:
+        return a
+    return b.reshape(cholesky_factor(leading(a), lower), a.shape)
+
+
+@pattern("stablehlo.triangular_solve")
+def triangular_solve(op: ir.Operation, target: Target) -> Replacement:
+    """Does not compile."""
+    a, right = operands(op)
+    left, lower, unit = (hlo.Bool.decode(op.attributes[name]) for name in ("left_side", "lower", "unit_diagonal"))
+    transpose = hlo.enum("transpose").decode(op.attributes["transpose_a"])
+    if 0 in right.shape:
+        return right
+    return b.reshape(solve_triangular(leading(a), leading(right), left, lower, unit, transpose), right.shape)
+
+
+def solve_triangular(a: Val, right: Val, left: bool, lower: bool, unit: bool, transpose: str) -> Val:
+    """op(a) X = right, or X op(a) = right if not `left`: by a kernel, or brought to a lower matrix on the left."""
+    if transpose == "ADJOINT":
+        a = b.conj(a)
+    turned = transpose != "NO_TRANSPOSE"
+    if not left:
+        right, turned = b.swap(right), not turned
+    if has_kernel(a):
+        result = triangular_kernel(a, right, lower, turned, unit)
+        return result if left else b.swap(result)
+    if turned:
+        a, lower = b.swap(a), not lower
+    if not lower:  # reversing both dimensions turns an upper matrix into a lower one
+        a, right = b.reverse(a, [1, 2]), b.reverse(right, [1])
+    result = solve_lower(a, right, unit)
+    if not lower:
+        result = b.reverse(result, [1])
+    return result if left else b.swap(result)

@@ -1,0 +1,99 @@
+"""Decompositions of stacks of matrices by Householder reflections, as LAPACK packs them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects.builder import Val, conj, eq, imag, ne, real, select
+from nabla_mlir.passes.iree.linalg.stacks import (
+    as_like,
+    exchange_rows,
+    first_largest,
+    line_at,
+    spread,
+    squared,
+)
+
+
+def geqrf(a: Val) -> list[Val]:
+    """Householder vectors below the diagonal, R on and above it, and the factors tau, as LAPACK has them."""
+    steps = min(a.shape[1:])
+    return b.for_loop(steps, [a, b.full(0, (a.shape[0], steps), a.dtype)], _reflected)
+
+
+def geqp3(a: Val, first: Val) -> list[Val]:
+    """The same of the columns in another order, which is counted from 1: the longest that is left is the next.
+
+    Columns whose entry of `first` is not zero come before the others.
+    """
+    batch, m, n = a.shape
+    steps = min(m, n)
+    row, columns = b.iota(a.shape, 1, np.int32), b.iota((batch, n), 1, np.int32)
+    order = b.concat([b.reshape(v, (batch, n, 1)) for v in (columns + 1, first)], 2)
+
+    def step(j: Val, a: Val, taus: Val, order: Val) -> list[Val]:
+        left = b.reduce_sum(select(row < spread(j, a.shape), 0.0, squared(a)), [1])
+        chosen = ne(line_at(order, b.full(1, (), np.int32), 2), 0)
+        sizes = select(columns < spread(j, columns.shape), -1.0, select(chosen, math.inf, left))
+        p = first_largest(sizes)
+        order, a = exchange_rows(order, j, p), b.swap(exchange_rows(b.swap(a), j, p))
+        return [*_reflected(j, a, taus), order]
+
+    a, taus, order = b.for_loop(steps, [a, b.full(0, (batch, steps), a.dtype), order], step)
+    return [a, line_at(order, b.full(0, (), np.int32), 2), taus]
+
+
+def _reflected(j: Val, a: Val, taus: Val) -> list[Val]:
+    """Step j of the factorisation: the reflection that clears column j below the diagonal."""
+    row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
+    steps, at = b.iota(taus.shape, 1, np.int32), spread(j, a.shape)
+    unit, tau, diagonal = reflection(line_at(a, j, 2), j)
+    new = select(row > at, spread(unit, a.shape, 0, 1), select(eq(row, at), spread(diagonal, a.shape, 0), a))
+    a = select(column > at, reflect(a, unit, tau), select(eq(column, at), new, a))
+    return [a, select(eq(steps, spread(j, steps.shape)), spread(tau, steps.shape, 0), taus)]
+
+
+def reflection(x: Val, j: Val) -> tuple[Val, Val, Val]:
+    """(v, tau, beta): the adjoint of 1 - tau v v^H clears each vector behind entry j, which becomes beta; v_j is 1."""
+    batch = x.shape[0]
+    places = b.iota(x.shape, 1, np.int32)
+    below = places > spread(j, x.shape)
+    alpha = b.reshape(b.dynamic_slice(x, [b.full(0, (), np.int32), j], (batch, 1)), (batch,))
+    tail = b.reduce_sum(select(below, squared(x), 0.0), [1])
+    trivial = eq(tail, 0.0) & eq(imag(alpha), 0.0) if x.dtype.kind == "c" else eq(tail, 0.0)
+    norm = b.sqrt(squared(alpha) + tail)
+    beta = select(real(alpha) > 0.0, -norm, norm)
+    safe = as_like(select(trivial, 1.0, beta), x)
+    tau = select(trivial, 0, (safe - alpha) / safe)
+    scale = select(trivial, 1, alpha - as_like(beta, x))
+    v = select(below, x / spread(scale, x.shape, 0), 0)
+    return select(eq(places, spread(j, x.shape)), 1, v), tau, select(trivial, alpha, as_like(beta, x))
+
+
+def reflect(a: Val, v: Val, tau: Val) -> Val:
+    """The adjoint of 1 - tau v v^H times the matrices."""
+    product = b.dot(conj(v), a, ([1], [1]), batch=1)
+    return a - spread(v, a.shape, 0, 1) * spread(spread(conj(tau), product.shape, 0) * product, a.shape, 0, 2)
+
+
+def orgqr(a: Val, taus: Val) -> Val:
+    """The product of the reflections, applied to the first columns of the identity."""
+    batch, m, n = a.shape
+    k = taus.shape[1]
+    rows = b.iota((batch, m), 1, np.int32)
+    identity = b.broadcast(b.constant(np.eye(m, n).astype(a.dtype)), a.shape, [1, 2])
+
+    def step(i: Val, q: Val) -> list[Val]:
+        j = (k - 1) - i
+        unit = select(rows > spread(j, rows.shape), line_at(a, j, 2), 0)
+        unit = select(eq(rows, spread(j, rows.shape)), 1, unit)
+        zero = b.full(0, (), np.int32)
+        tau = b.dynamic_slice(taus, [zero, j], (batch, 1))
+        product = b.dot(conj(unit), q, ([1], [1]), batch=1)
+        weighted = spread(b.reshape(tau, (batch,)), product.shape, 0) * product
+        return [q - spread(unit, q.shape, 0, 1) * spread(weighted, q.shape, 0, 2)]
+
+    return b.for_loop(k, [identity], step)[0]

@@ -1,0 +1,141 @@
+"""Eigenvalues and eigenvectors of stacks of general matrices, by the shifted QR iteration on Hessenberg matrices.
+
+Golub and Van Loan, Matrix Computations, section 7.5, in complex arithmetic: a similar triangular matrix T = Z^H A Z holds
+the eigenvalues on its diagonal. The eigenvectors of T come from back substitution.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects.builder import Val, conj, eq, imag, real, select
+from nabla_mlir.passes.iree.linalg.factorizations import adjoint, mask
+from nabla_mlir.passes.iree.linalg.qr import geqrf, orgqr, reflect, reflection
+from nabla_mlir.passes.iree.linalg.stacks import (
+    as_like,
+    diagonal_of,
+    line_at,
+    scaled,
+    spread,
+    squared,
+)
+
+MOST_STEPS = 30  # of the QR iteration for each eigenvalue; convergence takes two or three
+EXCEPTIONAL = 10  # steps without an eigenvalue, after which a shift of another kind breaks a cycle
+
+
+def geev(op: ir.Operation, a: Val) -> list[Val]:
+    """The results of LAPACK's routine; vectors have length one and a largest entry that is real."""
+    wide = a if a.dtype.kind == "c" else b.complex_(a, 0.0)
+    triangular, basis = _schur(wide)
+    values = diagonal_of(triangular)
+    right = _normalised(b.matmul(basis, _eigenvectors(triangular)))
+    turned = b.reverse(_eigenvectors(b.reverse(adjoint(triangular), [1, 2])), [1, 2])
+    left = _normalised(b.matmul(basis, turned))
+    parts = [values] if a.dtype.kind == "c" else [real(values), imag(values)]
+    return [*parts, left, right, b.full(0, a.shape[:1], np.int32)]
+
+
+def _schur(a: Val) -> tuple[Val, Val]:
+    """(T, Z); `a` is complex."""
+    batch, n = a.shape[:2]
+    identity = b.broadcast(b.constant(np.eye(n).astype(a.dtype)), a.shape, [1, 2])
+    if n == 1:
+        return a, identity
+    row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
+    eps = float(np.finfo(a.dtype).eps)
+
+    def entry(t: Val, i: Val, j: Val) -> Val:
+        here = eq(row, spread(i, t.shape, 0)) & eq(column, spread(j, t.shape, 0))
+        return b.reduce_sum(select(here, t, 0), [1, 2])
+
+    def corner(t: Val, last: Val) -> tuple[Val, Val, Val, Val]:
+        """The last 2 x 2 block of the part that is not triangular yet."""
+        return (entry(t, last - 1, last - 1), entry(t, last - 1, last), entry(t, last, last - 1), entry(t, last, last))
+
+    def go_on(i: Val, t: Val, z: Val, last: Val, age: Val) -> Val:
+        return (i < MOST_STEPS * n) & b.reduce_any(last > 0, [0])
+
+    def step(i: Val, t: Val, z: Val, last: Val, age: Val) -> list[Val]:
+        p, q, r, s = corner(t, last)
+        shift = select(eq(age, EXCEPTIONAL), s + as_like(_modulus(r), r), _shift(p, q, r, s))
+        bounds = spread(last, t.shape, 0)
+        active = b.maximum(row, column) <= bounds
+        shifted = select(active & (bounds > 0), t - identity * spread(shift, t.shape, 0), identity)
+        packed, taus = geqrf(shifted)
+        turn = orgqr(packed, taus)
+        t, z = b.matmul(adjoint(turn), b.matmul(t, turn)), b.matmul(z, turn)
+        p, q, r, s = corner(t, last)
+        found = ~(_modulus(r) > eps * (_modulus(p) + _modulus(s)))  # not a number: nothing will converge
+        cleared = eq(row, bounds) & (column < row) & spread(found, t.shape, 0)
+        done = eq(last, 0)
+        last = select(found & ~done, last - 1, last)
+        return [i + 1, select(cleared, 0, t), z, last, select(found, 0, b.maximum(age, 0) + 1)]
+
+    ends, zeros = b.full(n - 1, (batch,), np.int32), b.full(0, (batch,), np.int32)
+    t, z = _hessenberg(a)
+    _, t, z, _, _ = b.while_loop([b.full(0, (), np.int32), t, z, ends, zeros], go_on, step)
+    return t, z
+
+
+def _shift(p: Val, q: Val, r: Val, s: Val) -> Val:
+    """The eigenvalue of [[p, q], [r, s]] that is nearer to s."""
+    half = (p - s) / 2.0
+    root = b.sqrt(half * half + q * r)
+    larger = select(_modulus(half + root) < _modulus(half - root), half - root, half + root)
+    trivial = eq(_modulus(larger), 0.0)
+    return s - select(trivial, 0, q * r / select(trivial, 1, larger))
+
+
+def _hessenberg(a: Val) -> tuple[Val, Val]:
+    """(H, Z) with A Z = Z H: H is zero below its first subdiagonal."""
+    n = a.shape[2]
+    identity = b.broadcast(b.constant(np.eye(n).astype(a.dtype)), a.shape, [1, 2])
+
+    def step(j: Val, t: Val, z: Val) -> list[Val]:
+        v, tau, _ = reflection(line_at(t, j, 2), j + 1)
+        t, z = (adjoint(reflect(adjoint(x), v, tau)) for x in (t, z))
+        return [reflect(t, v, tau), z]
+
+    t, z = b.for_loop(n - 2, [a, identity], step) if n > 2 else [a, identity]
+    return select(mask(np.triu(np.ones((n, n), bool), -1), t), t, 0), z
+
+
+def _eigenvectors(t: Val) -> Val:
+    """X with T X = X D for upper triangular T, where D is its diagonal; the diagonal of X is 1.
+
+    Equal eigenvalues are told apart by a change of T as small as its rounding errors.
+    """
+    n = t.shape[2]
+    row, column = b.iota(t.shape, 1, np.int32), b.iota(t.shape, 2, np.int32)
+    values = diagonal_of(t)
+    gaps = spread(values, t.shape, 0, 1) - spread(values, t.shape, 0, 2)
+    size = b.sqrt(b.reduce_sum(squared(t), [1, 2])) * float(np.finfo(t.dtype).eps)
+    least = b.maximum(spread(size, t.shape, 0), float(np.finfo(t.dtype).tiny))
+    gaps = select(_modulus(gaps) < least, as_like(least, t), gaps)
+
+    def step(i: Val, x: Val) -> list[Val]:
+        j = (n - 1) - i
+        sums = b.dot(line_at(t, j, 1), select(row > spread(j, t.shape), x, 0), ([1], [1]), batch=1)
+        solved = spread(-sums / line_at(gaps, j, 1), t.shape, 0, 2)
+        return [select(eq(row, spread(j, t.shape)) & (column > row), solved, x)]
+
+    identity = b.broadcast(b.constant(np.eye(n).astype(t.dtype)), t.shape, [1, 2])
+    return b.for_loop(n, [identity], step)[0]
+
+
+def _normalised(v: Val) -> Val:
+    """Columns of length one whose largest entry is real and positive."""
+    size = squared(v)
+    row = b.iota(v.shape, 1, np.int32)
+    largest = spread(b.reduce_with("stablehlo.maximum", size, 0.0, [1]), v.shape, 0, 2)
+    first = b.reduce_with("stablehlo.minimum", select(eq(size, largest), row, v.shape[1]), v.shape[1], [1])
+    entry = b.reduce_sum(select(eq(row, spread(first, v.shape, 0, 2)), v, 0), [1])
+    factor = scaled(conj(entry), 1.0 / (_modulus(entry) * b.sqrt(b.reduce_sum(size, [1]))))
+    return v * spread(factor, v.shape, 0, 2)
+
+
+def _modulus(x: Val) -> Val:
+    return b.sqrt(squared(x))

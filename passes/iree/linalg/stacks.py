@@ -1,0 +1,86 @@
+"""Parts of stacks of matrices (batch x rows x columns): what the decompositions of LAPACK are written with."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val, eq, imag, real, select
+from nabla_mlir.passes.iree.linalg.factorizations import mask
+
+
+def scaled(x: Val, factor: Val) -> Val:
+    """`x` times a real factor of the same shape."""
+    return x * factor if x.dtype.kind != "c" else b.complex_(real(x) * factor, imag(x) * factor)
+
+
+def squared(x: Val) -> Val:
+    """|x|^2."""
+    return x * x if x.dtype.kind != "c" else real(x) * real(x) + imag(x) * imag(x)
+
+
+def as_like(x: Val, like: Val) -> Val:
+    """A real value in the dtype of `like`."""
+    return x if like.dtype.kind != "c" else b.complex_(x, 0.0)
+
+
+def line_at(x: Val, position: Val, dim: int) -> Val:
+    """The entries of a stack of matrices at one position along `dim` (a scalar), that dimension dropped."""
+    zero = b.full(0, (), np.int32)
+    start = [position if d == dim else zero for d in range(3)]
+    sizes = [1 if d == dim else n for d, n in enumerate(x.shape)]
+    return b.reshape(b.dynamic_slice(x, start, sizes), tuple(n for d, n in enumerate(x.shape) if d != dim))
+
+
+def spread(x: Val, shape: tuple[int, ...], *dims: int) -> Val:
+    """`x` repeated to a shape of which its own dimensions are `dims`."""
+    return b.broadcast(x, shape, dims)
+
+
+def diagonal_entry(a: Val, j: Val) -> Val:
+    """Entry (j, j) of each matrix."""
+    zero = b.full(0, (), np.int32)
+    return b.reshape(b.dynamic_slice(a, [zero, j, j], (a.shape[0], 1, 1)), a.shape[:1])
+
+
+def take_rows(x: Val, order: Val) -> Val:
+    """Row order[b, i] of each matrix as its row i."""
+    dims = {
+        "offset_dims": [2], "collapsed_slice_dims": [1], "operand_batching_dims": [0],
+        "start_indices_batching_dims": [0], "start_index_map": [1], "index_vector_dim": 2,
+    }  # fmt: skip
+    attributes = {
+        "dimension_numbers": hlo.GatherDims.encode(dims),
+        "slice_sizes": hlo.I64Array.encode([1, 1, x.shape[2]]),
+        "indices_are_sorted": hlo.Bool.encode(False),
+    }
+    indices = b.reshape(order, (*order.shape, 1))
+    shape = (x.shape[0], order.shape[1], x.shape[2])
+    return Val(b.make("stablehlo.gather", [x, indices], [b.tensor_type(shape, x.dtype)], attributes).results[0])
+
+
+def exchange_rows(x: Val, j: Val, p: Val) -> Val:
+    """Row j (a scalar) and row p[b] of each matrix exchanged."""
+    index = b.iota(x.shape, 1, np.int32)
+    row_j = spread(line_at(x, j, 1), x.shape, 0, 2)
+    row_p = b.broadcast(take_rows(x, b.reshape(p, (x.shape[0], 1))), x.shape, [0, 1, 2])
+    at_j, at_p = eq(index, spread(j, x.shape)), eq(index, spread(p, x.shape, 0))
+    return select(at_j, row_p, select(at_p, row_j, x))
+
+
+def first_largest(sizes: Val) -> Val:
+    """The position of the first largest entry of each row of `sizes`."""
+    last = sizes.shape[1]
+    largest = spread(b.reduce_with("stablehlo.maximum", sizes, -math.inf, [1]), sizes.shape, 0)
+    places = select(eq(sizes, largest), b.iota(sizes.shape, 1, np.int32), last)
+    return b.minimum(b.reduce_with("stablehlo.minimum", places, last, [1]), last - 1)
+
+
+def diagonal_of(a: Val) -> Val:
+    """The diagonal of each matrix."""
+    n = a.shape[-1]
+    keep = mask(np.eye(n, dtype=bool), a)
+    return b.reduce_sum(select(keep, a, 0), [2])

@@ -1,0 +1,1 @@
+"""Elementwise mathematics and Fourier transforms for IREE: our libm."""

@@ -1,0 +1,235 @@
+"""Legalisation of real elementwise mathematics: exponentials, powers, trigonometry, remainders, conversions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import BOOL, Val, eq, ne, select, splat
+from nabla_mlir.dialects.types import is_float
+from nabla_mlir.ops.registry import REGISTRY
+from nabla_mlir.passes.iree.math import exponential, trigonometric
+from nabla_mlir.passes.iree.math.formats import format_of, has_format, sar, sign_of, upper_half, with_sign
+from nabla_mlir.passes.iree.pattern import Pattern, Replacement, Target, operands, pattern
+
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+
+
+def elementwise(
+    formula: Callable[..., Val], *names: str, right: Callable[[np.dtype, Target], bool] = lambda dtype, target: False
+) -> Pattern:
+    """Registers a formula for real operands; `right` tells where IREE needs no help. Narrow floats go by float32.
+
+    The value at a constant is one, so that no formula is compiled for it.
+    """
+
+    def rewrite(op: ir.Operation, target: Target) -> Replacement:
+        values = operands(op)
+        dtype = values[0].dtype
+        if not is_float(dtype):
+            return None
+        if (known := _at_constants(op.name, values)) is not None:
+            return known
+        if right(F32 if dtype.itemsize < 4 else dtype, target):
+            return None
+        if not has_format(values[0]):
+            wide = [b.convert(v, F32) for v in values]
+            return b.convert(Val(b.make(op.name, wide, [wide[0].type]).results[0]), dtype)
+        return formula(*values)
+
+    rewrite.__doc__ = formula.__doc__
+    return pattern(*names)(rewrite)
+
+
+def _at_constants(name: str, values: list[Val]) -> Val | None:
+    """The value of a function at constants, rounded once, or None."""
+    numbers = np.array([splat_of(v.value) for v in values])
+    reference = REGISTRY[name].numpy
+    if reference is None or numbers.dtype.kind != "f" or not values[0].static:
+        return None
+    with np.errstate(all="ignore"):
+        return splat(float(reference(*numbers.astype(np.longdouble))), values[0])
+
+
+def _fast_on_cpu(dtype: np.dtype, target: Target) -> bool:
+    return (target == "cpu" and dtype == F32) or target == "cuda"
+
+
+# sine, cosine, tan: the error of f32 is absolute near 0 and grows with |x|, infinite at 1e20; f64 needs a libm.
+elementwise(trigonometric.sin, "stablehlo.sine")
+elementwise(trigonometric.cos, "stablehlo.cosine")
+elementwise(trigonometric.tan, "stablehlo.tan", "chlo.tan")
+# atan2: NaN at (0, 0) and (inf, inf), 40 ulp off elsewhere; f64 needs a libm. The others are made of it.
+elementwise(trigonometric.atan2, "stablehlo.atan2")
+elementwise(trigonometric.atan, "chlo.atan")
+elementwise(trigonometric.asin, "chlo.asin")
+elementwise(trigonometric.acos, "chlo.acos")
+# cbrt: f64 does not compile; f32 is NaN at infinity, and 12 ulp off.
+elementwise(exponential.cbrt, "stablehlo.cbrt")
+# f64 exp and log are scalar code on CPU, three to five times slower than ours, and do not compile for Vulkan,
+# where those of f32 are 20 ulp off. f64 tanh needs a libm.
+elementwise(exponential.exp, "stablehlo.exponential", right=_fast_on_cpu)
+elementwise(exponential.log, "stablehlo.log", right=_fast_on_cpu)
+elementwise(exponential.logistic, "stablehlo.logistic", right=_fast_on_cpu)
+elementwise(exponential.tanh, "stablehlo.tanh", right=lambda dtype, target: dtype == F32 or target == "cuda")
+# expm1, log1p: f64 is exp(x) - 1, log(1 + x) on CPU; f32 log1p is so on Vulkan. The hyperbolic ones are made of them.
+elementwise(exponential.expm1, "stablehlo.exponential_minus_one")
+elementwise(exponential.log1p, "stablehlo.log_plus_one")
+elementwise(exponential.sinh, "chlo.sinh")
+elementwise(exponential.cosh, "chlo.cosh")
+elementwise(exponential.asinh, "chlo.asinh")
+elementwise(exponential.acosh, "chlo.acosh")
+elementwise(exponential.atanh, "chlo.atanh")
+
+
+@pattern("stablehlo.power")
+def power(op: ir.Operation, target: Target) -> Replacement:
+    """Lowered to exp(y log x): NaN for every negative base and at 0^0, and inaccurate when |y log x| is large."""
+    x, y = operands(op)
+    if not is_float(x.dtype):
+        return None
+    exponent = splat_of(y.value)
+    if exponent is not None:
+        result = _constant_power(x, exponent)
+        if result is not None:
+            return result
+    if not has_format(x):
+        return b.convert(b.binary("stablehlo.power", b.convert(x, F32), b.convert(y, F32)), x.dtype)
+    return exponential.power(x, y)
+
+
+def _constant_power(x: Val, n: complex) -> Val | None:
+    """x^n by few roundings, or None."""
+    if n in (0.5, -0.5):
+        # x + 0 is 0 for -0.
+        root = select(eq(x, -math.inf), math.inf, b.sqrt(x + 0.0))
+        return root if n == 0.5 else 1.0 / root
+    if isinstance(n, complex) or not -8 <= n <= 8 or n != int(n):
+        return None
+    if n == 0:
+        return splat(1, x)
+    base = x if n > 0 else 1.0 / x
+    result = base
+    for bit in f"{abs(int(n)):b}"[1:]:
+        result = result * result
+        if bit == "1":
+            result = result * base
+    return result
+
+
+def splat_of(value: ir.Value) -> complex | None:
+    """The number that a value is everywhere: a splat constant, maybe broadcast or reshaped. Else None."""
+    while not isinstance(value.owner, ir.Block):
+        op = value.owner
+        if op.name == "stablehlo.constant":
+            return hlo.constant_splat(op)
+        if op.name not in ("stablehlo.broadcast_in_dim", "stablehlo.reshape"):
+            return None
+        value = op.operands[0]
+    return None
+
+
+@pattern("stablehlo.remainder")
+def remainder(op: ir.Operation, target: Target) -> Replacement:
+    """f64 needs a libm on CPU; x rem inf is NaN on Vulkan; narrow floats are reduced in their own precision there."""
+    x, y = operands(op)
+    if not is_float(x.dtype) or (target == "cpu" and x.dtype != F64) or target == "cuda":
+        return None
+    if not has_format(x):
+        return b.convert(b.binary("stablehlo.remainder", b.convert(x, F32), b.convert(y, F32)), x.dtype)
+    loop = op.parent.name in ("func.func", "stablehlo.while", "stablehlo.if", "stablehlo.case")
+    return exact_remainder(x, y, loop)
+
+
+def exact_remainder(x: Val, y: Val, loop: bool) -> Val:
+    """The remainder of x / y with the sign of x: exact. Without a `loop`, for quotients up to 2^(2 mantissa)."""
+    ax, ay = abs(x), abs(y)
+    valid = (ax < math.inf) & (ay > 0.0)
+    rest, divisor = select(valid, ax, 0.0), select(valid & (ay < math.inf), ay, 1.0)
+    if loop:
+        rest = _remainder_step(_remainder_step(rest, divisor), divisor)
+        # Hardly ever entered; it takes one step for each half mantissa of the quotient.
+        (rest,) = b.while_loop(
+            [rest],
+            lambda r: b.reduce_any(r >= divisor, range(r.rank)),
+            lambda r: [_remainder_step(r, divisor)],
+        )
+    else:
+        for _ in range(4):
+            rest = _remainder_step(rest, divisor)
+    rest = select(eq(ay, math.inf), ax, rest)
+    return with_sign(select(valid, rest, math.nan), sign_of(x))
+
+
+def _remainder_step(rest: Val, divisor: Val) -> Val:
+    """`rest` less the part of its quotient by `divisor` that fits in half a mantissa."""
+    form = format_of(rest)
+    bits = b.bitcast(divisor, form.signed)
+    ahead = sar(b.bitcast(rest, form.signed), form.mantissa) - sar(bits, form.mantissa)
+    scale = b.maximum(ahead - (form.mantissa // 2 - 2), 0)
+    multiple = b.bitcast(bits + (scale << form.mantissa), rest.dtype)
+    high = upper_half(multiple)
+    q = b.floor(rest / multiple)
+    # Both products are exact, and so are the differences, as they are small multiples of the last digit.
+    rest = (rest - q * high) - q * (multiple - high)
+    rest = select(rest < 0.0, rest + multiple, rest)
+    return select(rest >= multiple, rest - multiple, rest)
+
+
+@pattern("stablehlo.add")
+def add(op: ir.Operation, target: Target) -> Replacement:
+    """i1 is added modulo 2; StableHLO defines it as or."""
+    x = Val(op.operands[0])
+    if x.dtype != BOOL:
+        return None
+    y = Val(op.operands[1])
+    return x | y
+
+
+@pattern("stablehlo.convert")
+def convert(op: ir.Operation, target: Target) -> Replacement:
+    """From float to integer IREE does not saturate: NaN and values out of range give anything.
+
+    float8 to and from f16 and f64 does not compile (it does by f32).
+    """
+    (x,) = operands(op)
+    source, dtype = x.dtype, Val(op.results[0]).dtype
+    if is_float(source) and dtype.kind in "iu":
+        return _saturating(x, dtype)
+    if {source.itemsize, dtype.itemsize} in ({1, 2}, {1, 8}) and is_float(source) and is_float(dtype):
+        return b.convert(b.convert(x, F32), dtype)
+    return None
+
+
+def _saturating(x: Val, dtype: np.dtype) -> Val:
+    if not has_format(x):
+        x = b.convert(x, F32)
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    # The largest float that is in range: high itself, or the one below high + 1, which is a power of two.
+    edge = x.dtype.type(high)
+    top = edge if int(edge) == high else np.nextafter(edge, x.dtype.type(0))
+    inside = b.maximum(b.minimum(x, float(top)), float(low))
+    result = b.op("stablehlo.convert", inside, type=b.like(x, dtype), final=True)
+    if int(top) != high:
+        result = select(x >= float(high), high, result)
+    return select(ne(x, x), 0, result)
+
+
+@pattern("stablehlo.count_leading_zeros")
+def count_leading_zeros(op: ir.Operation, target: Target) -> Replacement:
+    """On Vulkan only 32 bits compile."""
+    (x,) = operands(op)
+    bits = 8 * x.dtype.itemsize
+    if target != "vulkan" or bits == 32:
+        return None
+    unsigned = b.bitcast(x, np.dtype(f"u{x.dtype.itemsize}")) if x.dtype.kind == "i" else x
+    count = lambda v: b.unary("stablehlo.count_leading_zeros", b.convert(v, np.uint32))  # noqa: E731
+    if bits < 32:
+        return b.convert(count(unsigned) - (32 - bits), x.dtype)
+    high = count(unsigned >> 32)
+    return b.convert(select(eq(high, 32), count(unsigned) + 32, high), x.dtype)

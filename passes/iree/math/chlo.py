@@ -1,0 +1,85 @@
+"""Legalisation of CHLO operations by their stock expansion, whose operations have patterns of their own."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+from iree.compiler import ir, passmanager  # type: ignore[attr-defined]  # not in the stubs
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects.builder import Val
+from nabla_mlir.dialects.context import context
+from nabla_mlir.passes.iree.pattern import Replacement, Target, attributes_of, operands, pattern
+
+_BROADCASTING = (
+    "add", "and", "atan2", "compare", "complex", "divide", "maximum", "minimum", "multiply", "next_after", "or",
+    "polygamma", "power", "remainder", "shift_left", "shift_right_arithmetic", "shift_right_logical",
+    "subtract", "xor", "zeta",
+)  # fmt: skip
+_SPECIAL = ("polygamma", "zeta")
+_GOOD_IN_F32 = ("erf", "erf_inv", "bessel_i1e", "next_after")
+_COMPLEX = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "_asin_acos_kernel", "square")
+
+
+@pattern(*(f"chlo.broadcast_{name}" for name in _BROADCASTING), *(f"chlo.{name}" for name in _SPECIAL))
+def expand(op: ir.Operation, target: Target) -> Replacement:
+    """IREE expands these itself, into operations that it gets wrong (power, sin, log1p) or cannot link in f64."""
+    return stock_expansion(op) if all(v.static for v in operands(op)) else None
+
+
+@pattern("chlo.broadcast_select")
+def broadcast_select(op: ir.Operation, target: Target) -> Replacement:
+    """The stock expansion computes the shape at run time, with types that have no place here."""
+    xs = operands(op)
+    if not all(v.static for v in xs):
+        return None
+    shape = np.broadcast_shapes(*(v.shape for v in xs))
+    wide = [b.reshape(v, (1,) * (len(shape) - v.rank) + v.shape) for v in xs]
+    return [b.select(*(b.broadcast(v, shape, range(len(shape))) for v in wide))]
+
+
+@pattern(*(f"chlo.{name}" for name in _GOOD_IN_F32))
+def expand_double(op: ir.Operation, target: Target) -> Replacement:
+    """The exponential in their expansion is slow in f64 on CPU, and does not compile on Vulkan."""
+    good = operands(op)[0].dtype != np.float64 and target != "vulkan"
+    return None if good else expand(op, target)
+
+
+@pattern(*(f"chlo.{name}" for name in _COMPLEX))
+def expand_complex(op: ir.Operation, target: Target) -> Replacement:
+    """As the real ones."""
+    return expand(op, target) if operands(op)[0].dtype.kind == "c" else None
+
+
+def stock_expansion(op: ir.Operation) -> list[Val]:
+    """The results of an operation of static shapes by what MLIR's own pass makes of it."""
+    attributes = ", ".join(f"{name} = {value}" for name, value in attributes_of(op).items())
+    types = tuple(str(v.type) for v in op.operands)
+    module = _expansion(op.name, attributes, types, tuple(str(r.type) for r in op.results))
+    block = module.body.operations[0].regions[0].blocks[0]
+    values: dict[ir.Value, Val] = dict(zip(block.arguments, operands(op), strict=True))
+    for inner in block.operations:
+        inner = inner.operation
+        mapped = [values[v] for v in inner.operands]
+        if inner.name == "func.return":
+            return mapped
+        made = b.copy(inner, mapped)
+        values.update(zip(inner.results, map(Val, made.results), strict=True))
+    raise AssertionError("a function ends in func.return")
+
+
+@functools.lru_cache(maxsize=256)
+def _expansion(name: str, attributes: str, operand_types: tuple[str, ...], result_types: tuple[str, ...]) -> ir.Module:
+    """A function that holds the expansion of one operation."""
+    arguments = ", ".join(f"%{i}: {t}" for i, t in enumerate(operand_types))
+    names = ", ".join(f"%{i}" for i in range(len(operand_types)))
+    results = ", ".join(result_types)
+    text = f"""func.func @f({arguments}) -> ({results}) {{
+      %r = "{name}"({names}) {{{attributes}}} : ({", ".join(operand_types)}) -> ({results})
+      return %r : {results}
+    }}"""
+    with context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        passmanager.PassManager.parse("builtin.module(func.func(chlo-legalize-to-stablehlo))").run(module.operation)
+    return module

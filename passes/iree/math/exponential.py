@@ -1,0 +1,230 @@
+"""Exponentials, logarithms, hyperbolic functions and powers of float32 and float64 values."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nabla_mlir.dialects.builder import Val, bitcast, convert, eq, floor, maximum, minimum, ne, select, splat, sqrt
+from nabla_mlir.passes.iree.math.formats import (
+    flip_sign,
+    format_of,
+    horner,
+    is_nan,
+    nearest_integer,
+    rounded,
+    sar,
+    scale_by_power,
+    sign_of,
+    upper_half,
+    with_sign,
+)
+
+LN2 = 0.6931471805599453
+# The cube root from 2^-1.5 to 2^1.5, to 1 %.
+_CBRT = (0.5068079255708303, 0.6576729089262948, -0.19248042619989061, 0.02603992540852949)
+
+
+def _exp_parts(x: Val, low: Val | None = None) -> tuple[Val, Val]:
+    """(e^r - 1, k) where x + low = k ln 2 + r; for x in the range of exp."""
+    form = format_of(x)
+    k_float, k = nearest_integer(x * (1 / LN2))
+    high = x - k_float * form.ln2_high
+    tail = k_float * form.ln2_low if low is None else k_float * form.ln2_low - low
+    r = rounded(high - tail)
+    lost = (high - r) - tail
+    p = r + (r * r * (0.5 + r * horner(r, form.exp)) + lost)
+    return p, k
+
+
+def exp(x: Val) -> Val:
+    """e^x."""
+    form = format_of(x)
+    p, k = _exp_parts(minimum(maximum(x, form.log_min), form.log_max))
+    return scale_by_power(1.0 + p, k)
+
+
+def expm1(x: Val) -> Val:
+    """e^x - 1, accurate near 0."""
+    form = format_of(x)
+    p, k = _exp_parts(minimum(maximum(x, -0.75 * form.mantissa), form.log_max))
+    # Half of the power, so that the largest one is finite: 2 ((2^(k-1) p) + (2^(k-1) - 1/2)).
+    power = bitcast((k + (form.bias - 1)) << form.mantissa, x.dtype)
+    result = (power * p + (power - 0.5)) * 2.0
+    return select(abs(x) < form.smallest * 2.0**form.mantissa, x, result)
+
+
+def _split_log(x: Val) -> tuple[Val, Val]:
+    """(k, f) with x = 2^k (1 + f), sqrt(1/2) <= 1 + f < sqrt(2); k is a float. For normal positive x."""
+    form = format_of(x)
+    bits = bitcast(x, form.signed)
+    k = sar(bits - int(np.asarray(0.5**0.5, form.dtype).view(form.signed)), form.mantissa)
+    f = bitcast(bits - (k << form.mantissa), x.dtype) - 1.0
+    return convert(convert(k, np.int32), x.dtype), f
+
+
+def _normal(x: Val) -> tuple[Val, Val]:
+    """`x` scaled to a normal number, and what the scaling adds to its exponent."""
+    form = format_of(x)
+    tiny = x < form.smallest
+    scale = form.mantissa + 2
+    return select(tiny, x * 2.0**scale, x), select(tiny, splat(-float(scale), x), 0.0)
+
+
+def _log_normal(x: Val, extra: Val | float, correction: Val | None) -> Val:
+    form = format_of(x)
+    k, f = _split_log(x)
+    k = k + extra if isinstance(extra, Val) else k
+    s = f / (2.0 + f)
+    z = s * s
+    half_square = f * f * 0.5
+    tail = k * form.ln2_low
+    if correction is not None:
+        tail = tail + correction
+    return k * form.ln2_high + (f - (half_square - (s * (half_square + z * horner(z, form.log)) + tail)))
+
+
+def _log_specials(result: Val, x: Val) -> Val:
+    result = select(eq(x, 0.0), -math.inf, result)
+    result = select(x < math.inf, result, x)  # inf and NaN
+    return select(x < 0.0, math.nan, result)
+
+
+def log(x: Val) -> Val:
+    """The natural logarithm."""
+    normal, extra = _normal(x)
+    return _log_specials(_log_normal(normal, extra, None), x)
+
+
+def log1p(x: Val) -> Val:
+    """log(1 + x), accurate near 0."""
+    u = rounded(1.0 + x)
+    lost = select(x > 1.0, 1.0 - (u - x), x - (u - 1.0)) / u
+    result = _log_specials(_log_normal(u, 0.0, lost), u)
+    return select(eq(u, 1.0), x, result)
+
+
+def tanh(x: Val) -> Val:
+    """The hyperbolic tangent."""
+    e = expm1(abs(x) * -2.0)
+    return with_sign(-e / (e + 2.0), sign_of(x))
+
+
+def sinh(x: Val) -> Val:
+    """The hyperbolic sine."""
+    form = format_of(x)
+    ax = abs(x)
+    e = expm1(ax)
+    large = ax > form.log_max - 2.0
+    root = exp(ax * 0.5)
+    return with_sign(select(large, 0.5 * root * root, 0.5 * (e + e / (e + 1.0))), sign_of(x))
+
+
+def cosh(x: Val) -> Val:
+    """The hyperbolic cosine."""
+    form = format_of(x)
+    ax = abs(x)
+    root = exp(ax * 0.5)
+    e = exp(ax)
+    return select(ax > form.log_max - 2.0, 0.5 * root * root, 0.5 * e + 0.5 / e)
+
+
+def asinh(x: Val) -> Val:
+    """The inverse hyperbolic sine."""
+    form = format_of(x)
+    ax = abs(x)
+    large = ax > 2.0 ** (form.mantissa // 2 + 2)
+    square = ax * ax
+    near = ax + square / (1.0 + sqrt(1.0 + square))
+    result = log1p(select(large, ax - 1.0, near)) + select(large, splat(LN2, x), 0.0)
+    return with_sign(result, sign_of(x))
+
+
+def acosh(x: Val) -> Val:
+    """The inverse hyperbolic cosine."""
+    form = format_of(x)
+    large = x > 2.0 ** (form.mantissa // 2 + 2)
+    t = x - 1.0
+    result = log1p(select(large, t, t + sqrt(t * (t + 2.0)))) + select(large, splat(LN2, x), 0.0)
+    return select(x < 1.0, math.nan, result)
+
+
+def atanh(x: Val) -> Val:
+    """The inverse hyperbolic tangent."""
+    ax = abs(x)
+    return with_sign(0.5 * log1p(2.0 * ax / (1.0 - ax)), sign_of(x))
+
+
+def cbrt(x: Val) -> Val:
+    """The cube root: a polynomial, and steps of Halley's method, which treble the digits."""
+    form = format_of(x)
+    ax = abs(x)
+    normal, extra = _normal(ax)
+    _, k = nearest_integer(_split_log(normal)[0] * (1 / 3))
+    m = scale_by_power(normal, k * -3)
+    y = horner(m, _CBRT)
+    for last in (False, True):
+        y = upper_half(y) if last else y  # then its square is exact
+        cube = y * y * y
+        y = y + y * ((m - cube) / (cube + cube + m))
+    # A denormal number was multiplied by 2^(mantissa + 2).
+    root = scale_by_power(y, k) * select(extra < 0.0, splat(2.0 ** (-(form.mantissa + 2) / 3), x), 1.0)
+    root = select((ax > 0.0) & (ax < math.inf), root, ax)
+    return with_sign(root, sign_of(x))
+
+
+def power(x: Val, y: Val) -> Val:
+    """x^y with the values that C gives: log and exp carry half as many digits again as the format.
+
+    The logarithm is (t1 + t2) with t1 of half the mantissa, so that its product with half of y is exact.
+    """
+    form = format_of(x)
+    ax = abs(x)
+    normal, extra = _normal(ax)
+    k, f = _split_log(normal)
+    k = k + extra
+    # s = f / (2 + f) = s_high + s_low, and log(1 + f) = 2/3 s (3 + s^2 + tail).
+    d = 2.0 + f
+    s = f / d
+    s_high, d_high = upper_half(s), upper_half(d)
+    s_low = ((f - s_high * d_high) - s_high * (f - (d_high - 2.0))) / d
+    square = s * s
+    tail = square * square * (3.0 * horner(square, form.log5)) + s_low * (s_high + s)
+    square = s_high * s_high
+    t_high = upper_half(3.0 + square + tail)
+    t_low = tail - ((t_high - 3.0) - square)
+    u, v = s_high * t_high, s_low * t_high + t_low * s
+    p_high = upper_half(u + v)
+    p_low = v - (p_high - u)
+    c_bits = form.mantissa // 2  # 2/3 = c_high + c_low, where c_high has this many bits
+    c_high, c_low = (2**c_bits * 2 // 3) / 2**c_bits, (1 if c_bits % 2 else 2) / (3 * 2**c_bits)
+    z_high, z_low = p_high * c_high, p_high * c_low + p_low * (2 / 3) + k * form.ln2_low
+    k_high = k * form.ln2_high
+    t1 = upper_half((z_high + z_low) + k_high)
+    t2 = z_low - ((t1 - k_high) - z_high)
+    # Beyond this |y|, x^y overflows or vanishes for every x but 1.
+    most = 2.0 ** (form.mantissa + 12)
+    bounded = minimum(maximum(y, -most), most)
+    y_high = upper_half(bounded)
+    low, high = (bounded - y_high) * t1 + bounded * t2, y_high * t1
+    limit = -1.2 * form.log_min
+    total = high + low
+    inside = abs(total) < limit
+    p, n = _exp_parts(select(inside, high, minimum(maximum(total, -limit), limit)), select(inside, low, 0.0))
+    result = scale_by_power(1.0 + p, n)
+    edge = eq(ax, 0.0) | eq(ax, math.inf)
+    vanishes = eq(ax < 1.0, y > 0.0)
+    result = select(edge, select(vanishes, splat(0.0, x), math.inf), result)
+    whole = eq(floor(y), y)
+    half = y * 0.5
+    odd = whole & ne(floor(half), half)
+    result = flip_sign(result, select(odd, sign_of(x), splat(0, x, form.bits)))
+    result = select((x < 0.0) & ~whole & (x > -math.inf), math.nan, result)
+    result = select(is_nan(x) | is_nan(y), math.nan, result)
+    return select(eq(y, 0.0) | eq(x, 1.0), 1.0, result)
+
+
+def logistic(x: Val) -> Val:
+    """1 / (1 + e^-x)."""
+    return 1.0 / (1.0 + exp(-x))

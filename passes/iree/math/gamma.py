@@ -1,0 +1,97 @@
+"""Legalisation of the gamma and error functions where their stock expansions lose digits.
+
+Coefficients are Chebyshev fits made with mpmath, to less than 1/5 ulp, in powers of t = 2 x - 3 from -1 to 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects.builder import convert, select
+from nabla_mlir.passes.iree.math.chlo import stock_expansion
+from nabla_mlir.passes.iree.math.formats import F32, format_of, has_format, horner, rounded, upper_half
+from nabla_mlir.passes.iree.pattern import Replacement, Target, operands, pattern
+
+# log(gamma(x)) / ((x - 1) (x - 2))
+_LGAMMA_F32 = (
+    0.48312895049714205, -0.07297994794347135, 0.015727853420749144, -0.003913561921359992, 0.0010497821481305948,
+    -0.00029453930586128245, 8.525445100815736e-05, -2.5142240688178603e-05, 7.223390333529342e-06,
+    -2.1844008000601535e-06, 9.360440366683313e-07, -2.8907417174097725e-07,
+)  # fmt: skip
+_LGAMMA_F64 = (
+    0.4831289505409809, -0.07297994795715304, 0.015727850268641236, -0.003913560937626187, 0.0010498186644491197,
+    -0.00029455070151955954, 8.510090382266539e-05, -2.5094328669818345e-05, 7.5113911543279285e-06,
+    -2.2742474054826674e-06, 6.948460789947273e-07, -2.138632494418463e-07, 6.622926112005164e-08,
+    -2.0620995364628568e-08, 6.448043752521901e-09, -2.016989565826891e-09, 6.353017600845751e-10,
+    -2.0871311005452823e-10, 6.615691316451458e-11, -1.5410479069560222e-11, 4.892185826125285e-12,
+    -3.8008085820640625e-12, 1.2170358219385592e-12,
+)  # fmt: skip
+# digamma(x) / (x - root)
+_DIGAMMA_F32 = (
+    0.9510558754378758, -0.21181371044279412, 0.06013566375913525, -0.018550629611152995, 0.005936301096815212,
+    -0.0019349019790636508, 0.0006389618853826938, -0.00021143952188013511, 6.607509272671307e-05,
+    -2.1966869792712897e-05, 1.0960113648864737e-05, -3.650802294453097e-06,
+)  # fmt: skip
+_DIGAMMA_F64 = (
+    0.9510558760318328, -0.2118137106407303, 0.060135621060196744, -0.018550615381735115, 0.005936795278305649,
+    -0.0019350666648590097, 0.0006368880303257201, -0.00021074841140458636, 6.995018873950506e-05,
+    -2.325824239445257e-05, 7.741232223504057e-06, -2.57809436305308e-06, 8.589127353033379e-07,
+    -2.86315275846934e-07, 9.542050972688906e-08, -3.163020268955334e-08, 1.0542687624027994e-08,
+    -3.7075072647122386e-09, 1.2358072433984831e-09, -2.7619635330317715e-10, 9.206434499177992e-11,
+    -8.498137230186096e-11, 2.832706668021759e-11,
+)  # fmt: skip
+_ROOT, _ROOT_LOW = 1.4616321449683622, 9.549995429965697e-17
+
+
+@pattern("chlo.lgamma", "chlo.digamma", "chlo.erfc")
+def narrow(op: ir.Operation, target: Target) -> Replacement:
+    """Formats of 16 bits are computed in f32."""
+    (x,) = operands(op)
+    if not x.static or has_format(x):
+        return None
+    return convert(b.op(op.name, convert(x, F32.dtype), type=b.like(x, F32.dtype)), x.dtype)
+
+
+@pattern("chlo.lgamma")
+def lgamma(op: ir.Operation, target: Target) -> Replacement:
+    """The expansion is thousands of ulp off near 1 and 2, where the logarithm of gamma is 0."""
+    (x,) = operands(op)
+    if not (x.static and has_format(x)):
+        return None
+    below, above = x < 1.0, x > 2.0
+    # y from 1 to 2 with gamma(x) = gamma(y) times or over the factor; y - 1 and y - 2 are exact.
+    one = x - select(below, 0.0, select(above, b.full(2.0, x.shape, x.dtype), 1.0))
+    two = one - 1.0
+    factor = b.log(select(below, x, select(above, x - 1.0, 1.0)))
+    near = one * two * horner(one + two, _LGAMMA_F32 if format_of(x) is F32 else _LGAMMA_F64)
+    near = near + select(below, -factor, factor)
+    return select((x > 0.5) & (x < 3.0), near, stock_expansion(op)[0])
+
+
+@pattern("chlo.digamma")
+def digamma(op: ir.Operation, target: Target) -> Replacement:
+    """The expansion is thousands of ulp off near its root."""
+    (x,) = operands(op)
+    if not (x.static and has_format(x)):
+        return None
+    single = format_of(x) is F32
+    root = float(np.float32(_ROOT)) if single else _ROOT
+    distance = rounded(x - root) - (_ROOT - root if single else _ROOT_LOW)
+    near = distance * horner(x + x - 3.0, _DIGAMMA_F32 if single else _DIGAMMA_F64)
+    return select((x >= 1.0) & (x <= 2.0), near, stock_expansion(op)[0])
+
+
+@pattern("chlo.erfc")
+def erfc(op: ir.Operation, target: Target) -> Replacement:
+    """The expansion rounds the square in exp(-x^2): 60 ulp at x = 8."""
+    (x,) = operands(op)
+    if not (x.static and has_format(x)):
+        return None
+    result = stock_expansion(op)[0]
+    high = upper_half(x)
+    low = x - high
+    square = rounded(x * x)
+    lost = ((high * high - square) + 2.0 * high * low) + low * low
+    return select((x > 1.0) & (x < 30.0), result * (1.0 - lost), result)

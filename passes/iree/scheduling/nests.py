@@ -1,0 +1,65 @@
+"""Products as loop nests: what they read in memory, and the nest with its tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from iree.compiler import ir
+from iree.compiler.dialects import arith, linalg
+
+from nabla_mlir.dialects.builder import Val, stored, transpose
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.stablehlo import BARRIERS
+from nabla_mlir.passes.iree.scheduling.tiles import Tiles
+
+# Transposes by what they are of, the block that they stand in, and the order of the axes (after their sizes, if others).
+Turned = dict[tuple[ir.Value, ir.Block, tuple[int, ...]], Val]
+
+
+def loop_nest(
+    matrix: Val, others: Sequence[Val], starts: Sequence[Val], first: str, second: str, third: str, tiles: Tiles
+) -> list[Val]:
+    """starts[n] + sum over k of matrix * others[n], all in one loop nest; letters say which loop an axis follows."""
+    loops = "".join(a for a in "bijk" if a in first + second)
+    place = lambda letters: ir.AffineMap.get(len(loops), 0, [ir.AffineDimExpr.get(loops.index(a)) for a in letters])  # noqa: E731
+    maps = [place(first), *[place(second)] * len(others), *[place(third)] * len(starts)]
+    kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{'reduction' if a == 'k' else 'parallel'}>") for a in loops]
+    op = linalg.GenericOp(
+        [s.type for s in starts], [matrix.value, *(o.value for o in others)], [s.value for s in starts],
+        ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]), ir.ArrayAttr.get(kinds),
+    )  # fmt: skip
+    op.operation.attributes["compilation_info"] = tiles.attribute()
+    element = matrix.type.element_type
+    block = op.regions[0].blocks.append(*[element] * len(maps))
+    with ir.InsertionPoint(block):
+        factor, *rest = block.arguments
+        sums = [
+            arith.AddFOp(total, arith.MulFOp(factor, other).result).result
+            for other, total in zip(rest[: len(others)], rest[len(others) :], strict=True)
+        ]
+        linalg.YieldOp(sums)
+    return [Val(result) for result in op.results]
+
+
+def turned_in_memory(x: Val, order: Sequence[int]) -> Val:
+    """The transpose in memory: axis i is axis order[i] of `x`.
+
+    It is stored on both sides: what is fused with it reads or writes along the wrong axis, and a product loses its tiles
+    (128x64 over 128: 215 µs and 7).
+    """
+    if list(order) == list(range(x.rank)):
+        return x
+    return stored(transpose(x if made_by(x.value) is None else stored(x), order))
+
+
+def in_memory(value: ir.Value) -> Val:
+    """The factor of a product in memory: fused with what it is computed from, the product would lose its tiles."""
+    made_in = made_by(value)
+    is_there = made_in is None or made_in.name in ("stablehlo.constant", "linalg.generic", *BARRIERS)
+    return Val(value) if is_there else stored(Val(value))
+
+
+def replace_product(op: ir.Operation, result: Val) -> None:
+    """Puts `result` in the place of the only result of `op`."""
+    op.results[0].replace_all_uses_with(result.value)
+    op.erase()

@@ -1,0 +1,1 @@
+"""nabla-normalize: the pass, and what it computes at compile time."""

@@ -1,0 +1,437 @@
+"""What an imported module may hold and the table does not: rewritten to operations of the table, or refused."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.regions import made_by, nested
+from nabla_mlir.dialects.resources import inline_resources
+from nabla_mlir.dialects.stablehlo import ConvDims, GatherDims, I64Array, String
+from nabla_mlir.dialects.types import dtype_of, is_complex, shape_and_dtype, tensor_type
+from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError
+from nabla_mlir.ops.chlo import broadcast_shape
+from nabla_mlir.ops.composites import unary_einsum
+from nabla_mlir.ops.elementwise import complex_sign
+from nabla_mlir.ops.lapack_defined import defined
+from nabla_mlir.ops.reduction import reduce, tree
+from nabla_mlir.ops.registry import REGISTRY
+from nabla_mlir.ops.shape import broadcast_in_dim, pad, reshape, slice_
+from nabla_mlir.ops.tensor import Tensor, constant, full, wrap
+from nabla_mlir.ops.windows import folded, reduce_window
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.normalize.known_numbers import known
+
+_COLLECTIVE = "it speaks of several devices; there is one"
+_CHANNEL = "it speaks to the outside while it runs"
+# Operations that no record will have, with the reason that the user is told.
+REFUSED: dict[str, str] = {
+    **dict.fromkeys(
+        ["stablehlo.all_gather", "stablehlo.all_reduce", "stablehlo.all_to_all", "stablehlo.collective_broadcast",
+         "stablehlo.collective_permute", "stablehlo.collective_reduce", "stablehlo.partition_id",
+         "stablehlo.reduce_scatter", "stablehlo.replica_id", "stablehlo.cross-replica-sum"], _COLLECTIVE),
+    **dict.fromkeys(
+        ["stablehlo.after_all", "stablehlo.create_token", "stablehlo.infeed", "stablehlo.outfeed", "stablehlo.recv",
+         "stablehlo.send"], _CHANNEL),
+    **dict.fromkeys(["stablehlo.async_start", "stablehlo.async_done"], "asynchronous calls have no derivative"),
+    **dict.fromkeys(["stablehlo.uniform_quantize", "stablehlo.uniform_dequantize"],
+                    "quantised types have no NumPy counterpart"),
+    "chlo._asin_acos_kernel": "it is a part of the expansion of complex asin and acos; import the module before it",
+    "chlo.scan": "no exporter writes it; write a stablehlo.while",
+}  # fmt: skip
+# Operations that are rewritten when a module is imported.
+REWRITTEN = (
+    "stablehlo.tuple", "stablehlo.get_tuple_element", "stablehlo.composite", "chlo.constant", "chlo.broadcast_select",
+    "stablehlo.unary_einsum", "stablehlo.dynamic_broadcast_in_dim", "stablehlo.dynamic_reshape",
+    "stablehlo.dynamic_iota", "stablehlo.dynamic_pad", "stablehlo.dynamic_gather", "stablehlo.dynamic_conv",
+    "stablehlo.real_dynamic_slice", "stablehlo.get_dimension_size", "stablehlo.set_dimension_size",
+)  # fmt: skip
+
+
+def refused(op: ir.Operation, function: str) -> ImportIRError:
+    """The error for an operation that cannot be imported; it is named, with the reason if there is one."""
+    reason = REFUSED.get(op.name)
+    return ImportIRError(
+        f"importing requires operations of the table, got {op.name} in {function}"
+        + (f": {reason}." if reason else "."),
+        where=source_of(op.location),
+    )
+
+
+# ---------------------------------------------------------------- the pass
+_ALLOWED = {"stablehlo.return", "func.return", "func.func", "stablehlo.constant", "builtin.module"}
+
+
+@register
+@dataclass(frozen=True)
+class NormalizePass(Pass):
+    """Rewrite what the rule table does not hold, resolve shapes, and refuse the rest by name.
+
+    Tuples become their elements, operations with computed shapes those with static ones (as far as the shapes are
+    constants), older names and bodies without a name operations of the table; resources become elements of constants.
+    The checks in modules of StableHLO's test suites are left out. Calls must have been inlined.
+    Example: tests/filecheck/passes/normalize.mlir
+    """
+
+    name: ClassVar[str] = "nabla-normalize"
+
+    def run(self, module: ir.Operation) -> None:
+        inline_resources(module)
+        for item in module.regions[0].blocks[0].operations:
+            function = item.operation
+            if function.name != "func.func":
+                raise refused(function, "the module")
+            block = function.regions[0].blocks[0]
+            _normalize_block(block)
+            _flatten_results(function)
+            _check(function)
+
+
+def _check(function: ir.Operation) -> None:
+    name = function.attributes["sym_name"].value
+    for op in nested(function):
+        if op.name not in REGISTRY and op.name not in _ALLOWED and not op.name.startswith(("ad.", "batch.")):
+            raise refused(op, name)
+        for value in [*op.operands, *op.results]:
+            try:
+                shape_and_dtype(value.type)
+            except DtypeError as error:
+                raise ImportIRError(f"importing requires static shapes, got {value.type} at {op.name}: {error.message}",
+                                    where=source_of(op.location)) from None  # fmt: skip
+        _check_result(op)
+    function.verify()
+
+
+def _check_result(op: ir.Operation) -> None:
+    """Refuses shapes that do not fit together where MLIR's verifier does not look, but the record knows."""
+    record = REGISTRY.get(op.name)
+    if record is None or record.result is None:
+        return
+    with _refusing(op):
+        results: Sequence[Any] = record.result(*map(wrap, op.operands), **record.read(op))
+    wanted = [tensor_type(tuple(shape), np.dtype(dtype)) for shape, dtype in results]
+    for i, (type, result) in enumerate(zip(wanted, op.results, strict=True)):
+        if shape_and_dtype(type) != shape_and_dtype(result.type):
+            raise ImportIRError(f"importing requires {type} as result {i} of {op.name}, got {result.type}.",
+                                where=source_of(op.location))  # fmt: skip
+
+
+@contextlib.contextmanager
+def _refusing(op: ir.Operation) -> Iterator[None]:
+    """Errors of the table are errors of the module, at the line of the operation."""
+    try:
+        yield
+    except (ShapeError, DtypeError) as error:
+        raise ImportIRError(f"importing requires operands that fit together, got {op.name}: {error.message}",
+                            where=source_of(op.location)) from None  # fmt: skip
+
+
+def _normalize_block(block: ir.Block) -> None:
+    for item in list(block.operations):
+        op = item.operation
+        if op.name == "stablehlo.while":
+            for carried in (op.results, *(region.blocks[0].arguments for region in op.regions)):
+                _settle(carried, op.operands)
+        for region in op.regions:
+            for inner in region.blocks:
+                _normalize_block(inner)
+        if op.name in ("stablehlo.if", "stablehlo.case"):
+            _settle(op.results, list(op.regions[0].blocks[0].operations)[-1].operation.operands)
+        if op.name not in _SHAPED and any(_is_dynamic(r.type) for r in op.results):
+            op = _rewritten(op, _again)
+        _rewritten(op, _custom_call if op.name == "stablehlo.custom_call" else _REWRITES.get(op.name))
+
+
+def _settle(values: Iterable[ir.Value], likes: Iterable[ir.Value]) -> None:
+    """Gives values of control flow, whose types nothing else says, the types of what they become."""
+    for value, like in zip(values, likes, strict=True):
+        if _is_dynamic(value.type):
+            value.set_type(like.type)
+
+
+def _rewritten(op: ir.Operation, rewrite: Callable[[ir.Operation], list[ir.Value] | None] | None) -> ir.Operation:
+    """The operation that makes the last result now."""
+    if rewrite is None:
+        return op
+    with op.location, ir.InsertionPoint(op), _refusing(op):
+        values = rewrite(op)
+    if values is None:
+        return op
+    _replace(op, values)
+    return (made_by(values[-1]) if values else None) or op
+
+
+def _replace(op: ir.Operation, values: list[ir.Value]) -> None:
+    for old, new in zip(op.results, values, strict=True):
+        old.replace_all_uses_with(new)
+    op.erase()
+
+
+def _is_dynamic(type: ir.Type) -> bool:
+    return isinstance(type, ir.RankedTensorType) and not type.has_static_shape
+
+
+def _again(op: ir.Operation) -> list[ir.Value] | None:
+    """The same operation on operands whose shapes are static by now."""
+    record = REGISTRY.get(op.name)
+    if record is None or any(_is_dynamic(v.type) for v in op.operands):
+        return None
+    try:
+        params = record.read(op)
+    except DtypeError:
+        return None  # its shape stands in its result type alone
+    return [y.value for y in record.apply([wrap(v) for v in op.operands], params)]
+
+
+def _flatten_results(function: ir.Operation) -> None:
+    """The function's type as its body has it now; a tuple that is returned becomes several results."""
+    block = function.regions[0].blocks[0]
+    *_, last = block.operations
+    values: list[ir.Value] = []
+    for value in last.operation.operands:
+        values += _elements(value) if _is_tuple(value.type) else [value]
+    if values != list(last.operation.operands):
+        with ir.InsertionPoint(last):
+            ir.Operation.create(last.operation.name, operands=values)
+        last.operation.erase()
+        for name in ("res_attrs",):
+            if name in function.attributes:
+                del function.attributes[name]
+    for item in reversed(list(block.operations)):
+        if item.operation.name == "stablehlo.tuple" and not any(True for _ in item.operation.results[0].uses):
+            item.operation.erase()
+    type = ir.FunctionType.get([a.type for a in block.arguments], [v.type for v in values])
+    function.attributes["function_type"] = ir.TypeAttr.get(type)
+
+
+# ---------------------------------------------------------------- tuples, constants, older names
+
+
+def _is_tuple(type: ir.Type) -> bool:
+    return isinstance(type, ir.TupleType)
+
+
+def _elements(value: ir.Value) -> list[ir.Value]:
+    owner = made_by(value)
+    if owner is None or owner.name != "stablehlo.tuple":
+        raise ImportIRError(f"importing requires tuples that are made in the module, got an argument {value.type}.")
+    return [e for v in owner.operands for e in (_elements(v) if _is_tuple(v.type) else [v])]
+
+
+def _element(op: ir.Operation) -> list[ir.Value]:
+    owner = made_by(op.operands[0])
+    if owner is None or owner.name != "stablehlo.tuple":
+        raise ImportIRError(f"importing requires tuples that are made in the module, got {op.operands[0].type}.",
+                            where=source_of(op.location))  # fmt: skip
+    return [owner.operands[op.attributes["index"].value]]
+
+
+def _plain_constant(op: ir.Operation) -> list[ir.Value]:
+    type = op.results[0].type
+    if isinstance(type, ir.RankedTensorType) and isinstance(type.element_type, ir.IndexType):  # a shape
+        numbers = np.fromiter(op.attributes["value"], np.int64).reshape(type.shape)
+        return [constant(numbers).value]
+    return [stablehlo.emit("stablehlo.constant", [], attributes={"value": op.attributes["value"]}).results[0]]
+
+
+def _broadcast_select(op: ir.Operation) -> list[ir.Value]:
+    xs = [wrap(v) for v in op.operands]
+    shape = (
+        broadcast_shape([x.shape for x in xs], None) if len(xs) == 2 else np.broadcast_shapes(*(x.shape for x in xs))
+    )
+    spread = [
+        x if x.shape == shape else broadcast_in_dim(
+            x, shape=shape, broadcast_dimensions=tuple(range(len(shape) - x.ndim, len(shape))))
+        for x in xs
+    ]  # fmt: skip
+    return [REGISTRY["stablehlo.select"](*spread).value]
+
+
+def _unary_einsum(op: ir.Operation) -> list[ir.Value]:
+    from nabla_mlir.ops.composites import _einsum
+
+    _check_result(op)
+    return [y.value for y in _einsum([wrap(op.operands[0])], **unary_einsum.read(op))]
+
+
+def _sign(op: ir.Operation) -> list[ir.Value] | None:
+    """The sign of a complex number has a derivative; that of a real one has none."""
+    z = wrap(op.operands[0])
+    return [complex_sign(z).value] if is_complex(z.dtype) else None
+
+
+def _bitcast(op: ir.Operation) -> list[ir.Value] | None:
+    """The bits of another type have no derivative; those of the same type are the value."""
+    return [op.operands[0]] if op.operands[0].type == op.results[0].type else None
+
+
+def _custom_call(op: ir.Operation) -> list[ir.Value] | None:
+    """The names under which older exporters wrote operations of CHLO, and routines that are written with others."""
+    target = String.decode(op.attributes["call_target_name"])
+    if "called_computations" in op.attributes and len(op.attributes["called_computations"]):
+        raise ImportIRError(
+            f"importing requires calls without computations of their own, got {op.name} of {target!r} with "
+            f"{op.attributes['called_computations']}.", where=source_of(op.location),
+        )  # fmt: skip
+    if target == "shape_assertion":
+        return _assertion(op)
+    if target.startswith("check.") and not len(op.results):
+        return []  # of StableHLO's test suites: it compares what is computed with what is expected
+    if target == "stablehlo.shape_refinement_operand_wrapper":
+        return [op.operands[0]]
+    define = defined(target)
+    if define is not None:
+        return [y.value for y in define(target, [wrap(v) for v in op.operands], op.attributes["mhlo.backend_config"])]
+    name = f"chlo.{target.removeprefix('mhlo.')}"
+    if not target.startswith("mhlo.") or name not in REGISTRY:
+        return None
+    record = REGISTRY[name]
+    params: dict[str, Any] = dict(record.defaults)
+    if "mhlo.attributes" in op.attributes:
+        given = op.attributes["mhlo.attributes"]
+        params |= {k: record.attributes[k].decode(given[k]) for k in record.attributes if k in given}
+    return [y.value for y in record.apply([wrap(v) for v in op.operands], params)]
+
+
+def _assertion(op: ir.Operation) -> list[ir.Value]:
+    """A condition on shapes that `jax.export` writes down; it must hold here."""
+    if not all(_numbers(op, 0)):
+        text = String.decode(op.attributes["error_message"])
+        for i in range(1, len(op.operands)):
+            text = text.replace(f"{{{i - 1}}}", str(_numbers(op, i)[0]))
+        raise ImportIRError(f"{op.name} of 'shape_assertion' fails: {text}", where=source_of(op.location))
+    return []
+
+
+def _window_body(op: ir.Operation) -> list[ir.Value] | None:
+    """A body without a name is applied to whole slices: IREE's windows take one operation, and n * window steps."""
+    params = reduce_window.read(op)
+    if isinstance(params["body"], str) or any(_is_dynamic(r.type) for r in op.results):
+        return None
+    return [y.value for y in folded([wrap(v) for v in op.operands], **params)]
+
+
+_SIMPLE = {f"stablehlo.{name}" for name in (
+    "add", "subtract", "multiply", "maximum", "minimum", "negate", "abs", "and", "or", "xor", "not", "compare",
+    "select", "convert", "constant", "return",
+)}  # fmt: skip
+
+
+def _reduction_body(op: ir.Operation) -> list[ir.Value] | None:
+    """A body of other than simple operations is applied to whole halves, where those operations are legalised."""
+    names = {inner.operation.name for inner in op.regions[0].blocks[0].operations}
+    if names <= _SIMPLE or any(_is_dynamic(r.type) for r in op.results):
+        return None
+    return [y.value for y in tree([wrap(v) for v in op.operands], **reduce.read(op))]
+
+
+# ---------------------------------------------------------------- computed shapes
+
+
+def _numbers(op: ir.Operation, index: int) -> tuple[int, ...]:
+    number = known(op.operands[index])
+    if number is None:
+        raise ImportIRError(
+            f"importing requires shapes that are constants, got a computed operand {index} of {op.name}.",
+            where=source_of(op.location),
+        )  # fmt: skip
+    return tuple(int(n) for n in number.ravel())
+
+
+def _static(make: Callable[..., Tensor]) -> Callable[[ir.Operation], list[ir.Value]]:
+    def rewrite(op: ir.Operation) -> list[ir.Value]:
+        try:
+            return [make(op, wrap(op.operands[0])).value]
+        except DtypeError as error:
+            raise ImportIRError(f"importing requires static shapes, got {op.operands[0].type} at {op.name}.",
+                                where=source_of(op.location)) from error  # fmt: skip
+
+    return rewrite
+
+
+def _shape(op: ir.Operation, index: int) -> tuple[int, ...]:
+    """That of the result, which its type may say, or else an operand."""
+    type = op.results[0].type
+    return _numbers(op, index) if _is_dynamic(type) else tuple(type.shape)
+
+
+def _dynamic_broadcast(op: ir.Operation, x: Tensor) -> Tensor:
+    dims = I64Array.decode(op.attributes["broadcast_dimensions"])
+    return broadcast_in_dim(x, shape=_shape(op, 1), broadcast_dimensions=dims)
+
+
+def _dynamic_iota(op: ir.Operation) -> list[ir.Value]:
+    dtype = dtype_of(op.results[0].type.element_type)
+    iota = REGISTRY["stablehlo.iota"]
+    return [iota(shape=_shape(op, 0), dtype=dtype, iota_dimension=op.attributes["iota_dimension"].value).value]
+
+
+def _empty(op: ir.Operation) -> list[ir.Value]:
+    """Any elements will do: nothing depends on them."""
+    shape, dtype = shape_and_dtype(op.results[0].type)
+    return [full(shape, 0, dtype).value]
+
+
+def _dynamic_pad(op: ir.Operation, x: Tensor) -> Tensor:
+    low, high, interior = (_numbers(op, i) for i in (2, 3, 4))
+    return pad(x, wrap(op.operands[1]), edge_padding_low=low, edge_padding_high=high, interior_padding=interior)
+
+
+def _dynamic_gather(op: ir.Operation, x: Tensor) -> Tensor:
+    return REGISTRY["stablehlo.gather"](
+        x, wrap(op.operands[1]), dimension_numbers=GatherDims.decode(op.attributes["dimension_numbers"]),
+        slice_sizes=_numbers(op, 2), indices_are_sorted="indices_are_sorted" in op.attributes
+        and bool(op.attributes["indices_are_sorted"].value),
+    )  # fmt: skip
+
+
+def _dynamic_conv(op: ir.Operation, x: Tensor) -> Tensor:
+    from nabla_mlir.ops.convolution import conv_params, convolution
+
+    given = _numbers(op, 2)
+    params = conv_params(x.ndim - 2) | {"precision_config": None}
+    params |= {k: c.decode(op.attributes[k]) for k, c in convolution.attributes.items() if k in op.attributes}
+    params["dimension_numbers"] = ConvDims.decode(op.attributes["dimension_numbers"])
+    params["padding"] = tuple(zip(given[::2], given[1::2], strict=True))
+    return convolution(x, wrap(op.operands[1]), dtype=dtype_of(op.results[0].type.element_type), **params)
+
+
+def _dynamic_slice(op: ir.Operation, x: Tensor) -> Tensor:
+    start, limit, strides = (_numbers(op, i) for i in (1, 2, 3))
+    return slice_(x, start_indices=start, limit_indices=limit, strides=strides)
+
+
+def _dimension_size(op: ir.Operation, x: Tensor) -> Tensor:
+    return constant(np.asarray(x.shape[op.attributes["dimension"].value], np.int32))
+
+
+def _set_size(op: ir.Operation, x: Tensor) -> Tensor:
+    size, dimension = _numbers(op, 1)[0], op.attributes["dimension"].value
+    if size != x.shape[dimension]:
+        raise ImportIRError(f"importing requires static shapes, got {op.name} of axis {dimension} to {size}.",
+                            where=source_of(op.location))  # fmt: skip
+    return x
+
+
+_REWRITES: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
+    "stablehlo.get_tuple_element": _element, "chlo.constant": _plain_constant, "arith.constant": _plain_constant,
+    "tensor.empty": _empty, "chlo.broadcast_select": _broadcast_select, "stablehlo.unary_einsum": _unary_einsum,
+    "stablehlo.dynamic_iota": _dynamic_iota, "stablehlo.reduce_window": _window_body,
+    "stablehlo.reduce": _reduction_body, "stablehlo.sign": _sign,
+    "stablehlo.bitcast_convert": _bitcast,
+    "stablehlo.dynamic_broadcast_in_dim": _static(_dynamic_broadcast),
+    "stablehlo.dynamic_reshape": _static(lambda op, x: reshape(x, shape=_shape(op, 1))),
+    "stablehlo.dynamic_pad": _static(_dynamic_pad), "stablehlo.dynamic_gather": _static(_dynamic_gather),
+    "stablehlo.dynamic_conv": _static(_dynamic_conv), "stablehlo.real_dynamic_slice": _static(_dynamic_slice),
+    "stablehlo.get_dimension_size": _static(_dimension_size), "stablehlo.set_dimension_size": _static(_set_size),
+}  # fmt: skip
+_SHAPED = _REWRITES.keys() - {  # they find their own shapes
+    "stablehlo.bitcast_convert", "stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.sign",
+}  # fmt: skip

@@ -1,1 +1,0 @@
-"""The rewrites of nabla-simplify, by kind of operation."""

@@ -1,0 +1,310 @@
+"""Simplifications of elementwise operations: neutral elements, signs, constant folding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops.registry import REGISTRY
+from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of, wrap
+from nabla_mlir.passes.simplify.pattern import defining, has_one_use, owner, pattern
+
+_LINEAR = ("stablehlo.multiply", "stablehlo.divide", "stablehlo.negate")  # in their first operand
+
+
+@pattern("stablehlo.add")
+def add_zero(a: Tensor, b: Tensor) -> Tensor | None:
+    """X + 0 -> x."""
+    if a.dtype.kind == "b":
+        return None
+    return a if splat_of(b) == 0 else b if splat_of(a) == 0 else None
+
+
+@pattern("stablehlo.add")
+def add_negated(a: Tensor, b: Tensor) -> Tensor | None:
+    """X + (-y) -> x - y."""
+    negated = defining(b, "stablehlo.negate")
+    if negated:
+        return ew.subtract(a, negated[0][0])
+    negated = defining(a, "stablehlo.negate")
+    return ew.subtract(b, negated[0][0]) if negated else None
+
+
+@pattern("stablehlo.subtract")
+def subtract_zero(a: Tensor, b: Tensor) -> Tensor | None:
+    """X - 0 -> x, 0 - x -> -x."""
+    if splat_of(b) == 0:
+        return a
+    return ew.negate(b) if splat_of(a) == 0 else None
+
+
+@pattern("stablehlo.subtract")
+def subtract_negated(a: Tensor, b: Tensor) -> Tensor | None:
+    """X - (-y) -> x + y."""
+    negated = defining(b, "stablehlo.negate")
+    return ew.add(a, negated[0][0]) if negated else None
+
+
+@pattern("stablehlo.subtract")
+def subtract_from_negated(a: Tensor, b: Tensor) -> Tensor | None:
+    """(-x) - y -> -(x + y), so that the sign can go on to where it disappears."""
+    negated = defining(a, "stablehlo.negate")
+    return ew.negate(ew.add(negated[0][0], b)) if negated and has_one_use(a) else None
+
+
+@pattern("stablehlo.add")
+def add_same_multiple(a: Tensor, b: Tensor) -> Tensor | None:
+    """X * c + x * c -> x * (2 * c) for a constant c."""
+    scaled = _scaled(a) if a.value == b.value and len(list(a.value.uses)) == 2 else None
+    if scaled is None:
+        return None
+    x, c = scaled
+    return ew.multiply(x, full_like(x, c + c)) if np.isfinite(np.add(c, c, dtype=a.dtype)) else None
+
+
+def _scaled(x: Tensor) -> tuple[Tensor, float] | None:
+    """The factors of a floating-point value times a constant."""
+    product = defining(x, "stablehlo.multiply") if x.dtype.kind == "f" else None
+    if product is None:
+        return None
+    for value, factor in (product[0], product[0][::-1]):
+        c = splat_of(factor)
+        if c is not None:
+            return value, c  # type: ignore[return-value]
+    return None
+
+
+@pattern("stablehlo.negate")
+def negate_multiple(x: Tensor) -> Tensor | None:
+    """-(x * c) -> x * (-c) for a constant c."""
+    scaled = _scaled(x) if has_one_use(x) else None
+    return ew.multiply(scaled[0], full_like(x, -scaled[1])) if scaled else None
+
+
+@pattern("stablehlo.multiply")
+def multiply_one(a: Tensor, b: Tensor) -> Tensor | None:
+    """X * 1 -> x, x * -1 -> -x; for integers also x * 0 -> 0 (0 * inf is not 0)."""
+    for x, y in ((a, b), (b, a)):
+        factor = splat_of(y)
+        if factor is None:
+            continue
+        if factor == 1:
+            return x
+        if factor == -1 and x.dtype.kind != "u":
+            return ew.negate(x)
+        if factor == 0 and x.dtype.kind in "biu":
+            return y
+    return None
+
+
+@pattern("stablehlo.multiply")
+def multiply_negated(a: Tensor, b: Tensor) -> Tensor | None:
+    """(-x) * (-y) -> x * y, (-x) * c -> x * (-c) for a constant c; else the sign goes outwards: -(x * y)."""
+    left, right = defining(a, "stablehlo.negate"), defining(b, "stablehlo.negate")
+    if left and right:
+        return ew.multiply(left[0][0], right[0][0])
+    for negated, other in ((left, b), (right, a)):
+        value = splat_of(other) if negated else None
+        if negated and value is not None:
+            return ew.multiply(negated[0][0], full_like(other, -value))
+    for negated, own, other in ((left, a, b), (right, b, a)):
+        if negated and has_one_use(own):
+            return ew.negate(ew.multiply(negated[0][0], other))
+    return None
+
+
+@pattern("stablehlo.multiply")
+def multiply_constants(a: Tensor, b: Tensor) -> Tensor | None:
+    """(x * c) * d -> x * (c * d) for constants c and d of floating point."""
+    if a.dtype.kind not in "fc":
+        return None
+    for product, other in ((a, b), (b, a)):
+        d = splat_of(other)
+        inner = defining(product, "stablehlo.multiply") if d is not None else None
+        if inner is None or d is None:
+            continue
+        for x, y in (inner[0], inner[0][::-1]):
+            c = splat_of(y)
+            if c is not None:
+                folded = np.multiply(c, d, dtype=a.dtype)
+                if np.isfinite(folded) and folded != 0:
+                    return ew.multiply(x, full_like(a, folded.item()))
+    return None
+
+
+@pattern("stablehlo.multiply")
+def multiply_twice(a: Tensor, b: Tensor) -> Tensor | None:
+    """(x + x) * c -> x * (2 * c) for a constant c of floating point: the half of a sum of squares is gone."""
+    for total, other in ((a, b), (b, a)):
+        c = splat_of(other) if a.dtype.kind == "f" and has_one_use(total) else None
+        added = defining(total, "stablehlo.add") if c is not None else None
+        if c is not None and added is not None and added[0][0].value == added[0][1].value:
+            twice = np.add(c, c, dtype=a.dtype)
+            return ew.multiply(added[0][0], full_like(a, twice.item())) if np.isfinite(twice) else None
+    return None
+
+
+@pattern("stablehlo.divide")
+def divide_one(a: Tensor, b: Tensor) -> Tensor | None:
+    """X / 1 -> x; x / c -> x * (1 / c) where 1 / c is exact."""
+    divisor = splat_of(b)
+    if divisor is None:
+        return None
+    if divisor == 1:
+        return a
+    if a.dtype.kind != "f" or divisor == 0 or not np.isfinite(divisor):
+        return None
+    mantissa, exponent = np.frexp(divisor)
+    exact = abs(mantissa) == 0.5 and abs(exponent) < 14
+    return ew.multiply(a, full_like(a, 1 / divisor)) if exact else None
+
+
+@pattern("stablehlo.negate")
+def negate_negated(x: Tensor) -> Tensor | None:
+    """-(-x) -> x, -(x - y) -> y - x where nothing else uses x - y."""
+    negated = defining(x, "stablehlo.negate")
+    return negated[0][0] if negated else None
+
+
+@pattern("stablehlo.not")
+def fold_not(x: Tensor) -> Tensor | None:
+    """Not True -> False, not False -> True."""
+    value = splat_of(x) if x.dtype.kind == "b" else None
+    return None if value is None else full_like(x, not value)
+
+
+@pattern("stablehlo.select")
+def select_once(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
+    """Where(p, f(where(p, x, 0)), 0) -> where(p, f(x), 0) for a product, a quotient or a sign f."""
+    made = owner(a)
+    if splat_of(b) != 0 or made is None or made.name not in _LINEAR or not has_one_use(a):
+        return None
+    operands = [wrap(v) for v in made.operands]
+    inner = defining(operands[0], "stablehlo.select")
+    if inner is None or inner[0][0].value != pred.value or splat_of(inner[0][2]) != 0 or not has_one_use(operands[0]):
+        return None
+    return ew.select(pred, REGISTRY[made.name](inner[0][1], *operands[1:]), b)
+
+
+@pattern("stablehlo.select")
+def select_same(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
+    """A choice between equals, or by a constant."""
+    if a.value == b.value:
+        return a
+    chosen = splat_of(pred)
+    return None if chosen is None else a if chosen else b
+
+
+@pattern("stablehlo.convert")
+def convert_same(x: Tensor, dtype: np.dtype) -> Tensor | None:
+    """A conversion to the own dtype, or of a conversion that lost nothing."""
+    if x.dtype == dtype:
+        return x
+    inner = defining(x, "stablehlo.convert")
+    if inner is None:
+        return None
+    source = inner[0][0]
+    # bool -> int -> float and the like: the middle type holds every value of the source.
+    lossless = source.dtype.kind == "b" and x.dtype.kind in "iufc"
+    lossless |= source.dtype.kind == x.dtype.kind == "f" and source.dtype.itemsize <= x.dtype.itemsize
+    if not lossless or (source.dtype.kind == "b" and dtype.kind == "b"):
+        return None
+    return source if source.dtype == dtype else ew.convert(source, dtype=dtype)
+
+
+@pattern("stablehlo.and", "stablehlo.or")
+def logical_neutral(a: Tensor, b: Tensor) -> Tensor | None:
+    """P and p -> p, p or p -> p."""
+    return a if a.value == b.value else None
+
+
+@pattern("stablehlo.and")
+def and_true(a: Tensor, b: Tensor) -> Tensor | None:
+    """P and True -> p, p and False -> False."""
+    for x, y in ((a, b), (b, a)):
+        value = splat_of(y)
+        if x.dtype.kind == "b" and value is not None:
+            return x if value else y
+    return None
+
+
+@pattern("stablehlo.or")
+def or_false(a: Tensor, b: Tensor) -> Tensor | None:
+    """P or False -> p, p or True -> True."""
+    for x, y in ((a, b), (b, a)):
+        value = splat_of(y)
+        if x.dtype.kind == "b" and value is not None:
+            return y if value else x
+    return None
+
+
+@pattern("stablehlo.power")
+def power_of_constant(x: Tensor, y: Tensor) -> Tensor | None:
+    """x**1 -> x, x**2 -> x*x, x**-1 -> 1/x. Others stay one operation, whose derivative is one; x**0.5 is no sqrt."""
+    exponent = splat_of(y)
+    if exponent == 0:
+        return full_like(x, 1)
+    if exponent == 1:
+        return x
+    if exponent == 2:
+        return ew.multiply(x, x)
+    return ew.divide(full_like(x, 1), x) if exponent == -1 and x.dtype.kind in "fc" else None
+
+
+# ---------------------------------------------------------------- constant folding
+def _fold(function: Any) -> Any:
+    def fold(*xs: Tensor) -> Tensor | None:
+        values = [splat_of(x) for x in xs]
+        if any(v is None for v in values) or xs[0].dtype.kind not in "iuf" or xs[0].dtype.name not in np.sctypeDict:
+            return None
+        with np.errstate(all="ignore"):
+            return full_like(xs[0], function(*(np.asarray(v, x.dtype) for v, x in zip(values, xs, strict=True))).item())
+
+    fold.__doc__ = "An operation on constants."
+    return fold
+
+
+for _word in ("add", "subtract", "multiply", "negate", "maximum", "minimum", "sqrt", "abs", "sign", "floor"):
+    pattern(f"stablehlo.{_word}")(_fold(REGISTRY[f"stablehlo.{_word}"].numpy))
+
+
+@pattern("stablehlo.divide")
+def fold_divide(a: Tensor, b: Tensor) -> Tensor | None:
+    """C / d for floating-point constants."""
+    c, d = splat_of(a), splat_of(b)
+    if c is None or d is None or a.dtype.kind != "f" or a.dtype.name not in np.sctypeDict or d == 0:
+        return None
+    return full_like(a, np.divide(np.asarray(c, a.dtype), np.asarray(d, a.dtype)).item())
+
+
+@pattern("stablehlo.convert")
+def fold_convert(x: Tensor, dtype: np.dtype) -> Tensor | None:
+    """A conversion of a constant; to integers only where the value fits."""
+    value = splat_of(x)
+    if value is None:
+        return None
+    if dtype.kind in "iu":
+        if isinstance(value, complex) or not np.isfinite(value):
+            return None
+        value = int(value)
+        info = np.iinfo(dtype) if dtype.name in np.sctypeDict else None
+        if info is None or not info.min <= value <= info.max:
+            return None
+    if isinstance(value, complex) and dtype.kind != "c":
+        return None
+    return full(x.shape, bool(value) if dtype.kind == "b" else value, dtype)
+
+
+@pattern("stablehlo.compare")
+def fold_compare(a: Tensor, b: Tensor, comparison_direction: str, compare_type: str | None) -> Tensor | None:
+    """A comparison of constants; and of a value with itself where it cannot be NaN."""
+    if compare_type == "TOTALORDER":
+        return None
+    c, d = splat_of(a), splat_of(b)
+    if c is not None and d is not None and not isinstance(c, complex):
+        return full(a.shape, bool(ew.COMPARISONS[comparison_direction](c, d)), np.dtype(bool))
+    if a.value == b.value and a.dtype.kind in "biu":
+        return full(a.shape, comparison_direction in ("EQ", "LE", "GE"), np.dtype(bool))
+    return None

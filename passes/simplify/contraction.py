@@ -1,0 +1,240 @@
+"""Simplifications of products: transposes, broadcasts and reductions folded into dot_general."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops.contraction import Dims, dims, dot_general, free
+from nabla_mlir.ops.reduction import reduce
+from nabla_mlir.ops.shape import broadcast_in_dim, reshape, transpose
+from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of
+from nabla_mlir.passes.simplify.pattern import defining, has_one_use, pattern, uncopied
+
+_FIELDS = ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions",
+           "rhs_contracting_dimensions")  # fmt: skip
+
+
+class _Factor(NamedTuple):
+    """A factor of a product, with its batching and contracting axes."""
+
+    x: Tensor
+    batch: tuple[int, ...]
+    contract: tuple[int, ...]
+
+    @property
+    def free(self) -> tuple[int, ...]:
+        return free(self.x.ndim, self.batch, self.contract)
+
+    def without(self, axes: Collection[int], rest: Tensor) -> _Factor:
+        """`rest`, which is the factor without some of its axes."""
+        kept = [d for d in range(self.x.ndim) if d not in axes]
+        return _Factor(rest, *(tuple(kept.index(d) for d in ds if d in kept) for ds in (self.batch, self.contract)))
+
+
+@pattern("stablehlo.dot_general")
+def dot_of_transpose(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **params: Any) -> Tensor | None:
+    """A transposed factor is read as it stands, if its free axes keep their order."""
+    lb, rb, lc, rc = (dot_dimension_numbers[f] for f in _FIELDS)
+    for side, factor, batch, contract in ((0, lhs, lb, lc), (1, rhs, rb, rc)):
+        inner = defining(factor, "stablehlo.transpose")
+        if inner is None:
+            continue
+        (source,), p = inner
+        permutation = p["permutation"]
+        places = [permutation[d] for d in free(factor.ndim, batch, contract)]
+        if places != sorted(places):
+            continue
+        batch, contract = (tuple(permutation[d] for d in ds) for ds in (batch, contract))
+        if side == 0:
+            return dot_general(source, rhs, dot_dimension_numbers=dims(contract, rc, batch, rb), **params)
+        return dot_general(lhs, source, dot_dimension_numbers=dims(lc, contract, lb, batch), **params)
+    return None
+
+
+@pattern("stablehlo.dot_general")
+def dot_of_constant(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, dtype: np.dtype, **_: Any) -> Tensor | None:
+    """A product with one constant number for each entry is elementwise: so the gradient of a dot product starts."""
+    lb, rb, lc, _rc = (dot_dimension_numbers[f] for f in _FIELDS)
+    for factor, own, x, batch in ((lhs, lb, rhs, rb), (rhs, rb, lhs, lb)):
+        value = splat_of(factor)
+        unit = tuple(factor.shape[d] for d in free(factor.ndim, own, ()))
+        # Longer axes of the constant stay in the product: IREE takes it, and not every broadcast that could replace it.
+        if lc or value is None or set(unit) - {1} or not x.dtype == factor.dtype == dtype:
+            continue
+        scaled = ew.multiply(x, full_like(x, value))
+        moved = transpose(scaled, permutation=(*batch, *free(x.ndim, batch, ())))
+        at = x.ndim if x is lhs else len(batch)  # where the axes of size 1 stand in the result
+        return reshape(moved, shape=(*moved.shape[:at], *unit, *moved.shape[at:]))
+    return None
+
+
+@pattern("stablehlo.transpose")
+def transpose_of_dot(x: Tensor, permutation: tuple[int, ...]) -> Tensor | None:
+    """The transpose that exchanges the free axes of the factors exchanges the factors."""
+    inner = defining(x, "stablehlo.dot_general")
+    if inner is None or not has_one_use(x):
+        return None
+    (lhs, rhs), p = inner
+    numbers = p.pop("dot_dimension_numbers")
+    if p["algorithm"] is not None or lhs.dtype != rhs.dtype or p["precision_config"] is not None:
+        return None
+    lb, rb, lc, rc = (numbers[f] for f in _FIELDS)
+    batch = len(lb)
+    lhs_free, rhs_free = lhs.ndim - batch - len(lc), rhs.ndim - batch - len(rc)
+    exchanged = [*range(batch), *range(batch + lhs_free, batch + lhs_free + rhs_free), *range(batch, batch + lhs_free)]
+    if list(permutation) != exchanged:
+        return None
+    return dot_general(rhs, lhs, dot_dimension_numbers=dims(rc, lc, rb, lb), **p)
+
+
+@pattern("stablehlo.dot_general")
+def dot_of_broadcast(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **params: Any) -> Tensor | None:
+    """A factor that is copied along a batching axis is used once: the axis becomes free in the other factor."""
+    lb, rb, lc, rc = (dot_dimension_numbers[f] for f in _FIELDS)
+    for side, factor, own in ((0, lhs, lb), (1, rhs, rb)):
+        inner = defining(factor, "stablehlo.broadcast_in_dim")
+        if inner is None:
+            continue
+        (source,), p = inner
+        placed = p["broadcast_dimensions"]
+        if list(placed) != sorted(placed) or any(source.shape[i] != factor.shape[d] for i, d in enumerate(placed)):
+            continue
+        copied = [d for d in range(factor.ndim) if d not in placed]
+        # Only a leading batching axis, and no free axes before it, keep the result in order.
+        if copied != [own[0]] if own else True:
+            continue
+        where = {d: i for i, d in enumerate(placed)}
+        own_dims = [tuple(where[d] for d in ds if d in where) for ds in ((lb, lc) if side == 0 else (rb, rc))]
+        if side == 0:
+            return _unbatched(rhs, source, (rb, rc), own_dims, flip=False, params=params)
+        return _unbatched(lhs, source, (lb, lc), own_dims, flip=True, params=params)
+    return None
+
+
+def _unbatched(other: Tensor, source: Tensor, theirs: Any, own: Any, flip: bool, params: Any) -> Tensor | None:
+    """The product in which the first batching axis of `other` is free; None if that moves axes of the result."""
+    (ob, oc), (sb, sc) = theirs, own
+    if len(ob) != 1:
+        return None
+    other_free = free(other.ndim, (), oc)
+    source_free = free(source.ndim, sb, sc)
+    if other_free[:1] != ob[:1]:
+        return None
+    if flip:  # other is lhs: result is (axis, free of other, free of source), as before
+        return dot_general(other, source, dot_dimension_numbers=dims(oc, sc), **params)
+    if len(other_free) > 1 and source_free:
+        return None
+    if params.get("algorithm") is not None or params.get("precision_config") is not None or other.dtype != source.dtype:
+        return None
+    # Before: (axis, free of source, rest of other). With the factors exchanged: (axis, rest of other, free of source).
+    return dot_general(other, source, dot_dimension_numbers=dims(oc, sc), **params)
+
+
+@pattern("stablehlo.dot_general")
+def dot_of_copies(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, **params: Any) -> Tensor | None:
+    """What is copied along free axes is multiplied once; copied along contracted axes, it multiplies a sum.
+
+    ``dot(A, broadcast(v))`` -> ``broadcast(dot(A, v))`` or ``dot(sum(A), v)``.
+    """
+    factors = _factors(lhs, rhs, dot_dimension_numbers)
+    for side, (factor, other) in enumerate((factors, factors[::-1])):
+        copied = _copied_axes(factor.x)
+        if unused := [d for d in factor.free if d in copied]:
+            once = _product(side, factor.without(unused, uncopied(factor.x, unused)), other, params)
+            first = _first_free_place(factors, side)
+            gone = [first + factor.free.index(d) for d in unused]
+            shape = _shape_of_product(factors)
+            places = tuple(i for i in range(len(shape)) if i not in gone)
+            return broadcast_in_dim(once, shape=shape, broadcast_dimensions=places)
+        summed = {a: b for a, b in zip(factor.contract, other.contract, strict=True) if a in copied}
+        if summed and _is_summable(other.x, params):
+            rest = other.without(summed.values(), _sum(other.x, tuple(summed.values())))
+            return _product(side, factor.without(summed, uncopied(factor.x, summed)), rest, params)
+    return None
+
+
+@pattern("stablehlo.reduce")
+def sum_of_product(*xs: Tensor, dimensions: tuple[int, ...], body: Any) -> Tensor | None:
+    """The sum of a product along free axes is the product of sums of the factors; that of a sum of products, likewise."""
+    if len(xs) != 2 or body != "add" or splat_of(xs[1]) != 0:
+        return None
+    if terms := _sum_of_products(xs[0]):
+        return ew.add(*(_sum(term, dimensions) for term in terms))
+    inner = defining(xs[0], "stablehlo.dot_general") if has_one_use(xs[0]) else None
+    if inner is None:
+        return None
+    (lhs, rhs), params = inner
+    before = _factors(lhs, rhs, params.pop("dot_dimension_numbers"))
+    factors, gone = list(before), []
+    for side, factor in enumerate(before):
+        first = _first_free_place(before, side)
+        axes = tuple(d for i, d in enumerate(factor.free) if first + i in dimensions)
+        if math.prod(factor.x.shape[d] for d in axes) > 1 and _is_summable(factor.x, params):
+            gone += [first + factor.free.index(d) for d in axes]
+            factors[side] = factor.without(axes, _sum(factor.x, axes))
+    if not gone:
+        return None
+    kept = [i for i in range(xs[0].ndim) if i not in gone]
+    return _sum(_product(0, factors[0], factors[1], params), tuple(kept.index(d) for d in dimensions if d in kept))
+
+
+def _sum_of_products(x: Tensor) -> list[Tensor]:
+    """The terms of a sum of products, transposed or not, that nothing else reads; none if it is not one."""
+    inner = defining(x, "stablehlo.add") if has_one_use(x) else None
+    if inner is None:
+        return []
+    for term in inner[0]:
+        moved = defining(term, "stablehlo.transpose") if has_one_use(term) else None
+        product = moved[0][0] if moved else term
+        is_product = defining(product, "stablehlo.dot_general") or _sum_of_products(product)
+        if not has_one_use(product) or not is_product:
+            return []
+    return inner[0]
+
+
+def _factors(lhs: Tensor, rhs: Tensor, numbers: Dims) -> tuple[_Factor, _Factor]:
+    lb, rb, lc, rc = (numbers[f] for f in _FIELDS)
+    return _Factor(lhs, lb, lc), _Factor(rhs, rb, rc)
+
+
+def _product(side: int, factor: _Factor, other: _Factor, params: Any) -> Tensor:
+    """The product of two factors, of which the first is the left one if `side` is 0, and the right one if it is 1."""
+    left, right = (factor, other) if side == 0 else (other, factor)
+    numbers = dims(left.contract, right.contract, left.batch, right.batch)
+    return dot_general(left.x, right.x, dot_dimension_numbers=numbers, **params)
+
+
+def _first_free_place(factors: Sequence[_Factor], side: int) -> int:
+    """Where the free axes of a factor begin in the product."""
+    return len(factors[0].batch) + (len(factors[0].free) if side else 0)
+
+
+def _shape_of_product(factors: Sequence[_Factor]) -> tuple[int, ...]:
+    left, right = factors
+    return (*(left.x.shape[d] for d in (*left.batch, *left.free)), *(right.x.shape[d] for d in right.free))
+
+
+def _is_summable(x: Tensor, params: Any) -> bool:
+    """Whether a sum of `x` is as precise as the product, which may be more than its factors are."""
+    return x.dtype == params["dtype"] and x.dtype.itemsize >= 4
+
+
+def _sum(x: Tensor, dimensions: tuple[int, ...]) -> Tensor:
+    return reduce(x, full((), 0, x.dtype), dimensions=tuple(sorted(dimensions)), body="add") if dimensions else x
+
+
+def _copied_axes(x: Tensor) -> set[int]:
+    """The axes along which `x` is copied, if that is all that its broadcast does."""
+    inner = defining(x, "stablehlo.broadcast_in_dim")
+    if inner is None:
+        return set()
+    (source,), params = inner
+    places = params["broadcast_dimensions"]
+    if any(x.shape[d] != n for d, n in zip(places, source.shape, strict=True)):
+        return set()
+    return {d for d, n in enumerate(x.shape) if d not in places and n > 1}

@@ -1,0 +1,98 @@
+"""Tapes: carries of which every iteration of a counted loop writes one row, at its counter."""
+
+from __future__ import annotations
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.ops.loops import Counter, find_counter
+from nabla_mlir.ops.regions import body_of, ends_of
+from nabla_mlir.ops.shape import concatenate, reshape, slice_
+from nabla_mlir.ops.tapes import direction, tape_of
+from nabla_mlir.ops.tensor import Tensor, splat_of, wrap
+from nabla_mlir.passes.dce import is_unused
+from nabla_mlir.passes.simplify.pattern import owner
+
+
+def shift_tapes(op: ir.Operation) -> bool:
+    """Drops a tape of what a carry was before each iteration where another one holds what it is after it.
+
+    Its rows are the initial value and all rows of the other but the last.
+    """
+    counter = find_counter(op)
+    if counter is None or counter.trips < 2:
+        return False
+    arguments, returned = ends_of(op.regions[1])
+    tapes = [t for i in range(len(arguments)) if (t := tape_of(op, i, counter)) is not None]
+    changed = False
+    for before in tapes:
+        if before.row not in arguments or is_unused(op.results[before.carry]):
+            continue
+        source = arguments.index(before.row)
+        after = next((t for t in tapes if t.row == returned[source] and t.direction == before.direction), None)
+        if after is None:
+            continue
+        with ir.InsertionPoint.after(op), op.location:
+            rows, first = wrap(op.results[after.carry]), wrap(op.operands[source])
+            first = reshape(first, shape=(1, *first.shape))
+            earlier, later = (first, _rows(rows, 0, -1)) if before.direction > 0 else (_rows(rows, 1, None), first)
+            shifted = concatenate(earlier, later, dimension=0)
+        op.results[before.carry].replace_all_uses_with(shifted.value)
+        changed = True
+    return changed
+
+
+def read_from_outside(op: ir.Operation) -> bool:
+    """Where every iteration reads one row of a carry and then overwrites it, the rows are those that it starts with.
+
+    The cotangents of rows that are read come so: a sum that starts at zero and gains a row in every iteration is a tape.
+    """
+    counter = find_counter(op)
+    if counter is None:
+        return False
+    arguments, returned = ends_of(op.regions[1])
+    changed = False
+    for i, argument in enumerate(arguments):
+        update = owner(wrap(returned[i]))
+        if update is None or update.name != "stablehlo.dynamic_update_slice" or update.operands[0] != argument:
+            continue
+        row = shape_and_dtype(update.operands[1].type)[0]
+        place = list(update.operands)[2:]
+        if not row or argument.type.shape[0] < counter.trips or row[0] != 1 or not direction(op, place[0], counter):
+            continue
+        reads = [use.owner.operation for use in argument.uses if use.owner.operation != update]
+        fits = all(r.name == "stablehlo.dynamic_slice" and list(r.operands)[1:] == place for r in reads)
+        if not reads or not fits or any(shape_and_dtype(r.results[0].type)[0] != row for r in reads):
+            continue
+        for read in reads:
+            read.operands[0] = op.operands[i]
+        changed = True
+    return changed
+
+
+def _rows(x: Tensor, start: int, stop: int | None) -> Tensor:
+    limits = (range(x.shape[0])[start:stop].stop, *x.shape[1:])
+    return slice_(x, start_indices=(start, *[0] * (x.ndim - 1)), limit_indices=limits, strides=(1,) * x.ndim)
+
+
+def values_inside(op: ir.Operation) -> set[ir.Value]:
+    """The values that an iteration computes or is given."""
+    arguments, ops, _ = body_of(op.regions[1])
+    return {*arguments, *(r for o in ops for r in o.results)}
+
+
+def tape_read(value: ir.Value, op: ir.Operation, counter: Counter) -> ir.Value | None:
+    """The tape outside the loop whose row at the counter `value` is, for a counter that is the number of a row."""
+    made_by = owner(wrap(value))
+    if made_by is not None and made_by.name == "stablehlo.reshape":
+        made_by = owner(wrap(made_by.operands[0]))
+    if made_by is None or made_by.name != "stablehlo.dynamic_slice":
+        return None
+    rows, index, *rest = list(made_by.operands)
+    shape = shape_and_dtype(rows.type)[0]
+    sizes = shape_and_dtype(made_by.results[0].type)[0]
+    is_row = sizes == (1, *shape[1:]) and all(splat_of(wrap(i)) == 0 for i in rest)
+    along = counter.step == direction(op, index, counter)  # read in the order in which the loop writes a tape
+    if rows in values_inside(op) or not along or not is_row or shape[0] != counter.trips:
+        return None
+    return rows if shape_and_dtype(value.type)[0] == shape[1:] else None

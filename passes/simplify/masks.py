@@ -1,0 +1,109 @@
+"""Simplifications of predicates, which say where a cotangent arrives and which part of a matrix is meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops.reduction import reduce
+from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of
+from nabla_mlir.passes.simplify.pattern import defining, has_one_use, pattern, uncopied
+
+Shape = tuple[int, ...]
+# For which signs of a - b each comparison is true.
+_SIGNS = {"LT": {-1}, "LE": {-1, 0}, "EQ": {0}, "NE": {-1, 1}, "GE": {0, 1}, "GT": {1}}
+_OPPOSITE = {"or": "and", "and": "or"}
+
+
+@pattern("stablehlo.select")
+def select_of_not(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
+    """select(not p, a, b) -> select(p, b, a)."""
+    negated = defining(pred, "stablehlo.not")
+    return ew.select(negated[0][0], b, a) if negated else None
+
+
+@pattern("stablehlo.or")
+def or_of_opposites(a: Tensor, b: Tensor) -> Tensor | None:
+    """Of two comparisons one always holds: i >= j or i <= j -> True."""
+    signs = _signs_of_both(a, b)
+    return full_like(a, True) if signs is not None and signs[0] | signs[1] == {-1, 0, 1} else None
+
+
+@pattern("stablehlo.and")
+def and_of_opposites(a: Tensor, b: Tensor) -> Tensor | None:
+    """Two comparisons never hold both: i > j and i < j -> False."""
+    signs = _signs_of_both(a, b)
+    return full_like(a, False) if signs is not None and not signs[0] & signs[1] else None
+
+
+def _signs_of_both(a: Tensor, b: Tensor) -> tuple[set[int], set[int]] | None:
+    """For which signs of x - y two comparisons of the same integers x and y hold, or None."""
+    left, right = (defining(x, "stablehlo.compare") for x in (a, b))
+    if left is None or right is None or left[0][0].dtype.kind not in "iu":
+        return None
+    values, others = ([x.value for x in made[0]] for made in (left, right))
+    first, second = (_SIGNS[made[1]["comparison_direction"]] for made in (left, right))
+    if others == values:
+        return first, second
+    return (first, {-s for s in second}) if others == values[::-1] else None
+
+
+@pattern("stablehlo.transpose")
+def transpose_of_counts(x: Tensor, permutation: Shape) -> Tensor | None:
+    """A transposed comparison of counters, such as the mask of a triangle, compares counters of other axes."""
+    inner = defining(x, "stablehlo.compare")
+    counters = [defining(v, "stablehlo.iota") for v in inner[0]] if inner else []
+    if inner is None or any(c is None for c in counters):
+        return None
+    shape, place = tuple(x.shape[d] for d in permutation), sh.inverse(permutation)
+    moved = [
+        sh.iota(shape=shape, dtype=v.dtype, iota_dimension=place[c[1]["iota_dimension"]])
+        for v, c in zip(inner[0], counters, strict=True) if c
+    ]  # fmt: skip
+    return ew.compare(*moved, **inner[1])
+
+
+@pattern("stablehlo.reduce")
+def any_of_not(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
+    """any(not p) -> not all(p), and all(not p) -> not any(p): there is less to negate."""
+    negated = defining(xs[0], "stablehlo.not") if _is_logic(xs, body) else None
+    if negated is None:
+        return None
+    start = full((), body == "or", xs[0].dtype)
+    return ew.logical_not(reduce(negated[0][0], start, dimensions=dimensions, body=_OPPOSITE[body]))
+
+
+@pattern("stablehlo.reduce")
+def any_of_constant(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
+    """Of elements that are all true, or all false."""
+    value = splat_of(xs[0]) if _is_logic(xs, body) else None
+    if value is None or any(xs[0].shape[d] == 0 for d in dimensions):
+        return None
+    return full(tuple(n for d, n in enumerate(xs[0].shape) if d not in dimensions), value, xs[0].dtype)
+
+
+@pattern("stablehlo.reduce")
+def any_of_copies(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
+    """any(broadcast(p)) over the axes of the copies -> p; any(p or broadcast(q)) -> any(p) or q."""
+    if not _is_logic(xs, body):
+        return None
+    x, init = xs
+    inner = defining(x, f"stablehlo.{body}") if has_one_use(x) else None
+    if inner is not None and any(_without_copies(term, dimensions) is not None for term in inner[0]):
+        terms = [reduce(term, init, dimensions=dimensions, body=body) for term in inner[0]]
+        return ew.logical_or(*terms) if body == "or" else ew.logical_and(*terms)
+    return _without_copies(x, dimensions)
+
+
+def _is_logic(xs: tuple[Tensor, ...], body: Any) -> bool:
+    """Whether it is asked of all elements whether one, or each, is true."""
+    return len(xs) == 2 and body in _OPPOSITE and xs[0].dtype.kind == "b" and splat_of(xs[1]) == (body == "and")
+
+
+def _without_copies(x: Tensor, dimensions: Shape) -> Tensor | None:
+    """A broadcast without the axes `dimensions`, if it copies along them."""
+    inner = defining(x, "stablehlo.broadcast_in_dim")
+    if inner is None or set(dimensions) & set(inner[1]["broadcast_dimensions"]) or any(x.shape[d] == 0 for d in dimensions):
+        return None
+    return uncopied(x, dimensions)

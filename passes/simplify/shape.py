@@ -1,0 +1,351 @@
+"""Simplifications of operations that move elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops.elementwise import add
+from nabla_mlir.ops.reduction import reduce
+from nabla_mlir.ops.registry import OpDef
+from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of, wrap
+from nabla_mlir.passes.simplify.pattern import Pattern, defining, has_one_use, is_identity, pattern, uncopied
+
+Shape = tuple[int, ...]
+
+
+@pattern("stablehlo.broadcast_in_dim")
+def broadcast_noop(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> Tensor | None:
+    """To the own shape; of a constant; that only adds axes of size 1."""
+    if x.shape == shape and is_identity(broadcast_dimensions):
+        return x
+    value = splat_of(x)
+    if value is not None:
+        return full(shape, value, x.dtype)
+    if sh.element_count(shape) == x.size and list(broadcast_dimensions) == sorted(broadcast_dimensions):
+        return sh.reshape(x, shape=shape)
+    return None
+
+
+@pattern("stablehlo.broadcast_in_dim")
+def broadcast_of_broadcast(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> Tensor | None:
+    """Two broadcasts are one."""
+    inner = defining(x, "stablehlo.broadcast_in_dim")
+    if inner is None:
+        return None
+    (source,), params = inner
+    dims = tuple(broadcast_dimensions[d] for d in params["broadcast_dimensions"])
+    return sh.broadcast_in_dim(source, shape=shape, broadcast_dimensions=dims)
+
+
+@pattern("stablehlo.broadcast_in_dim")
+def broadcast_of_reshape(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> Tensor | None:
+    """A reshape that only adds or drops axes of size 1 is part of the broadcast behind it."""
+    inner = defining(x, "stablehlo.reshape")
+    if inner is None:
+        return None
+    source = inner[0][0]
+    real = [d for d, n in enumerate(source.shape) if n != 1]
+    kept = [d for d, n in enumerate(x.shape) if n != 1]
+    if len(real) != len(kept) or [source.shape[d] for d in real] != [x.shape[d] for d in kept]:
+        return None
+    if len(real) != source.ndim:  # axes of size 1 need a place of their own; only the reshape gives it
+        return None
+    return sh.broadcast_in_dim(
+        source, shape=shape, broadcast_dimensions=tuple(broadcast_dimensions[d] for d in kept)
+    )  # fmt: skip
+
+
+@pattern("stablehlo.broadcast_in_dim")
+def broadcast_of_iota(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> Tensor | None:
+    """Counting along one axis more is still counting."""
+    inner = defining(x, "stablehlo.iota")
+    if inner is None:
+        return None
+    axis = inner[1]["iota_dimension"]
+    if x.shape[axis] != shape[broadcast_dimensions[axis]]:
+        return None
+    return sh.iota(shape=shape, dtype=x.dtype, iota_dimension=broadcast_dimensions[axis])
+
+
+@pattern("stablehlo.transpose")
+def transpose_noop(x: Tensor, permutation: Shape) -> Tensor | None:
+    """The identity; of a constant; that moves only axes of size 1."""
+    if is_identity(permutation):
+        return x
+    shape = tuple(x.shape[d] for d in permutation)
+    value = splat_of(x)
+    if value is not None:
+        return full(shape, value, x.dtype)
+    moved = [d for d in permutation if x.shape[d] != 1]
+    return sh.reshape(x, shape=shape) if moved == sorted(moved) else None
+
+
+@pattern("stablehlo.transpose")
+def transpose_of_transpose(x: Tensor, permutation: Shape) -> Tensor | None:
+    """Two transposes are one."""
+    inner = defining(x, "stablehlo.transpose")
+    if inner is None:
+        return None
+    (source,), params = inner
+    return sh.transpose(source, permutation=tuple(params["permutation"][d] for d in permutation))
+
+
+@pattern("stablehlo.transpose")
+def transpose_of_broadcast(x: Tensor, permutation: Shape) -> Tensor | None:
+    """A broadcast can put its axes in place by itself, if their order does not change."""
+    inner = defining(x, "stablehlo.broadcast_in_dim")
+    if inner is None:
+        return None
+    (source,), params = inner
+    place = sh.inverse(permutation)
+    dims = tuple(place[d] for d in params["broadcast_dimensions"])
+    if list(dims) != sorted(dims):
+        return None
+    return sh.broadcast_in_dim(source, shape=tuple(x.shape[d] for d in permutation), broadcast_dimensions=dims)
+
+
+@pattern("stablehlo.reshape")
+def reshape_noop(x: Tensor, shape: Shape) -> Tensor | None:
+    """To the own shape; of a constant; of a reshape; of a broadcast from one element."""
+    if x.shape == shape:
+        return x
+    value = splat_of(x)
+    if value is not None:
+        return full(shape, value, x.dtype)
+    inner = defining(x, "stablehlo.reshape")
+    if inner is not None:
+        return sh.reshape(inner[0][0], shape=shape)
+    spread = defining(x, "stablehlo.broadcast_in_dim")
+    if spread is not None and spread[0][0].ndim == 0:
+        return sh.broadcast_in_dim(spread[0][0], shape=shape, broadcast_dimensions=())
+    return None
+
+
+@pattern("stablehlo.slice")
+def slice_noop(x: Tensor, start_indices: Shape, limit_indices: Shape, strides: Shape) -> Tensor | None:
+    """Of everything; of a constant; of a slice."""
+    shape = tuple(-((a - b) // s) for a, b, s in zip(start_indices, limit_indices, strides, strict=True))
+    if shape == x.shape:
+        return x
+    value = splat_of(x)
+    if value is not None:
+        return full(shape, value, x.dtype)
+    inner = defining(x, "stablehlo.slice")
+    if inner is None:
+        return None
+    (source,), p = inner
+    starts = tuple(a + b * k for a, b, k in zip(p["start_indices"], start_indices, p["strides"], strict=True))
+    steps = tuple(a * b for a, b in zip(p["strides"], strides, strict=True))
+    limits = tuple(a + (n - 1) * k + 1 if n else a for a, n, k in zip(starts, shape, steps, strict=True))
+    return sh.slice_(source, start_indices=starts, limit_indices=limits, strides=steps)
+
+
+@pattern("stablehlo.pad")
+def pad_noop(
+    x: Tensor, value: Tensor, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape
+) -> Any:
+    """By nothing; that only cuts off is a slice; of zeros by zeros."""
+    edges = (*edge_padding_low, *edge_padding_high)
+    if not any(edges) and not any(interior_padding):
+        return x
+    if not any(interior_padding) and all(e <= 0 for e in edges) and 0 not in x.shape:
+        limits = tuple(n + e for n, e in zip(x.shape, edge_padding_high, strict=True))
+        starts = tuple(-e for e in edge_padding_low)
+        if all(a <= b for a, b in zip(starts, limits, strict=True)):
+            return sh.slice_(x, start_indices=starts, limit_indices=limits, strides=(1,) * x.ndim)
+    inside, around = splat_of(x), splat_of(value)
+    if (
+        inside is None
+        or around is None
+        or inside != around
+        or np.signbit(np.real(inside)) != np.signbit(np.real(around))
+    ):
+        return None
+    shape = tuple(n + (n - 1) * i + lo + hi if n else lo + hi for n, lo, hi, i in
+                  zip(x.shape, edge_padding_low, edge_padding_high, interior_padding, strict=True))  # fmt: skip
+    return full(shape, inside, x.dtype)
+
+
+@pattern("stablehlo.concatenate")
+def concatenate_one(*xs: Tensor, dimension: int) -> Tensor | None:
+    """Of one operand; operands of size 0 are dropped."""
+    kept = [x for x in xs if x.shape[dimension] != 0]
+    if len(kept) == 1:
+        return kept[0]
+    if kept and len(kept) < len(xs):
+        return sh.concatenate(*kept, dimension=dimension)
+    return None
+
+
+@pattern("stablehlo.reverse")
+def reverse_noop(x: Tensor, dimensions: Shape) -> Tensor | None:
+    """Along axes of size 1 or none; of a reverse; of a constant."""
+    if splat_of(x) is not None:
+        return x
+    real = tuple(d for d in dimensions if x.shape[d] > 1)
+    if len(real) == len(dimensions):
+        inner = defining(x, "stablehlo.reverse")
+        return inner[0][0] if inner and set(inner[1]["dimensions"]) == set(dimensions) else None
+    return sh.reverse(x, dimensions=real) if real else x
+
+
+@pattern("stablehlo.reduce")
+def reduce_unit_axes(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
+    """Over axes of size 1 only: a reshape, if the start value is neutral; over no axis: the operand."""
+    from nabla_mlir.ops.reduction import COMBINERS, identity_of
+
+    if len(xs) != 2 or body not in COMBINERS or body == "xor":
+        return None
+    x, init = xs
+    if any(x.shape[d] != 1 for d in dimensions) or splat_of(init) != identity_of(body, x.dtype):
+        return None
+    return sh.reshape(x, shape=tuple(n for d, n in enumerate(x.shape) if d not in dimensions))
+
+
+@pattern("stablehlo.reduce")
+def sum_of_broadcast(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
+    """The sum of copies is a multiple: sum over broadcast axes -> x * n; reshapes before a full sum fall away."""
+    if len(xs) != 2 or body != "add" or splat_of(xs[1]) != 0 or xs[0].dtype.kind not in "fc":
+        return None
+    inner = defining(xs[0], "stablehlo.broadcast_in_dim")
+    if inner is not None:
+        return _sum_of_copies(xs[0], inner[0][0], inner[1]["broadcast_dimensions"], dimensions)
+    if len(dimensions) != xs[0].ndim:
+        return None
+    for name in ("stablehlo.reshape", "stablehlo.transpose", "stablehlo.reverse"):
+        moved = defining(xs[0], name)
+        if moved is not None:
+            source = moved[0][0]
+            return reduce(source, xs[1], dimensions=tuple(range(source.ndim)), body="add") if source.ndim else source
+    return None
+
+
+@pattern("stablehlo.reduce")
+def sum_of_negated(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
+    """sum(-x) -> -sum(x): there is less to negate, and the sign can go on."""
+    negated = defining(xs[0], "stablehlo.negate") if len(xs) == 2 and body == "add" and splat_of(xs[1]) == 0 else None
+    if negated is None or not has_one_use(xs[0]):
+        return None
+    return ew.negate(reduce(negated[0][0], xs[1], dimensions=dimensions, body="add"))
+
+
+@pattern("stablehlo.reduce")
+def reduce_of_transpose(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
+    """The transpose of what is left, which is smaller."""
+    from nabla_mlir.ops.reduction import COMBINERS
+
+    inner = defining(xs[0], "stablehlo.transpose") if len(xs) == 2 and body in COMBINERS and has_one_use(xs[0]) else None
+    if inner is None:
+        return None
+    (source,), params = inner
+    permutation = params["permutation"]
+    summed = tuple(permutation[d] for d in dimensions)
+    left = [d for d in range(source.ndim) if d not in summed]
+    order = tuple(left.index(d) for d in permutation if d in left)
+    return sh.transpose(reduce(source, xs[1], dimensions=tuple(sorted(summed)), body=body), permutation=order)
+
+
+@pattern("stablehlo.multiply")
+def multiply_broadcasts(a: Tensor, b: Tensor) -> Tensor | None:
+    """(x * broadcast(y)) * broadcast(z) -> x * broadcast(y * z) where y is smaller than x."""
+    for product, other in ((a, b), (b, a)):
+        z = defining(other, "stablehlo.broadcast_in_dim") if has_one_use(other) else None
+        factors = defining(product, "stablehlo.multiply") if z and has_one_use(product) else None
+        if not factors or not z or z[0][0].size >= a.size or a.dtype.kind not in "fc":
+            continue
+        for x, copied in (factors[0], factors[0][::-1]):
+            y = defining(copied, "stablehlo.broadcast_in_dim")
+            if y is not None and y[0][0].shape == z[0][0].shape and y[1] == z[1]:
+                return ew.multiply(x, sh.broadcast_in_dim(ew.multiply(y[0][0], z[0][0]), **z[1]))
+    return None
+
+
+# What takes the sign of an operand over.
+_SIGNED = {f"stablehlo.{word}" for word in ("add", "divide", "multiply", "negate", "reduce", "subtract")}
+
+
+@pattern("stablehlo.multiply")
+def scale_smaller(a: Tensor, b: Tensor) -> Tensor | None:
+    """(x * broadcast(y)) * c -> x * broadcast(y * c) for a constant c."""
+    product, constant = (a, b) if splat_of(b) is not None else (b, a)
+    c = splat_of(constant) if a.dtype.kind in "fc" else None
+    return None if c is None else _on_smaller_factor(product, lambda y: ew.multiply(y, full_like(y, c)))
+
+
+@pattern("stablehlo.negate")
+def negate_smaller(x: Tensor) -> Tensor | None:
+    """-(x * broadcast(y)) -> x * broadcast(-y), if nothing that reads it takes the sign over."""
+    (negation,) = (use.owner for use in x.value.uses) if has_one_use(x) else (None,)
+    if negation is None or any(use.owner.name in _SIGNED for use in negation.results[0].uses):
+        return None
+    return _on_smaller_factor(x, ew.negate)
+
+
+def _on_smaller_factor(product: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor | None:
+    """A product with a factor changed before it is broadcast, if nothing else reads either."""
+    factors = defining(product, "stablehlo.multiply") if has_one_use(product) else None
+    for x, copied in (factors[0], factors[0][::-1]) if factors else ():
+        y = defining(copied, "stablehlo.broadcast_in_dim") if has_one_use(copied) else None
+        if y is not None and y[0][0].size < product.size:
+            return ew.multiply(x, sh.broadcast_in_dim(change(y[0][0]), **y[1]))
+    return None
+
+
+def _broadcast_last(record: OpDef) -> Pattern:
+    def broadcast_last(*xs: Tensor) -> Tensor | None:
+        """Of operands that are broadcast alike, and constants -> the broadcast of what it makes of the operands."""
+        constants = [splat_of(x) for x in xs]
+        copied = [x.value for x, c in zip(xs, constants, strict=True) if c is None]
+        made = [defining(wrap(v), "stablehlo.broadcast_in_dim") for v in copied]
+        if not copied or made[0] is None or any(len(list(v.uses)) != copied.count(v) for v in copied):
+            return None
+        shape, params = made[0][0][0].shape, made[0][1]
+        if any(m is None or m[0][0].shape != shape or m[1] != params for m in made):
+            return None
+        sources = (m[0][0] for m in made if m is not None)
+        small = [next(sources) if c is None else full(shape, c, x.dtype) for x, c in zip(xs, constants, strict=True)]
+        return sh.broadcast_in_dim(record(*small), **params) if small[0].size < xs[0].size else None
+
+    return broadcast_last
+
+
+for _record in (ew.negate, ew.logical_not, ew.add, ew.subtract, ew.multiply, ew.divide, ew.logical_and, ew.logical_or):
+    pattern(_record.name)(_broadcast_last(_record))
+
+
+def _sum_of_copies(x: Tensor, source: Tensor, placed: Shape, dimensions: Shape) -> Tensor | None:
+    copied = [d for d in range(x.ndim) if d not in placed]
+    summed = [d for d in dimensions if d in copied]
+    if not summed or any(source.shape[i] != x.shape[d] for i, d in enumerate(placed)):
+        return None
+    rest = [d for d in range(x.ndim) if d not in summed]
+    smaller = uncopied(x, summed)
+    left = tuple(rest.index(d) for d in dimensions if d not in summed)
+    total = smaller if not left else reduce(smaller, full((), 0, x.dtype), dimensions=left, body="add")
+    return total * float(sh.element_count(tuple(x.shape[d] for d in summed)))
+
+
+@pattern("stablehlo.add")
+def add_of_update(a: Tensor, b: Tensor) -> Tensor | None:
+    """X + update(0, u) -> update(x, x there + u): in a loop the sum of rows, which then does not touch the others."""
+    for x, updated in ((a, b), (b, a)):
+        inner = defining(updated, "stablehlo.dynamic_update_slice") if has_one_use(updated) else None
+        if inner is None or splat_of(inner[0][0]) != 0 or splat_of(x) is not None:
+            continue
+        _, u, *places = inner[0]
+        if 2 * u.size <= x.size and x.dtype.kind != "b":
+            there = sh.dynamic_slice(x, *places, slice_sizes=u.shape)
+            return sh.dynamic_update_slice(x, add(there, u), *places)
+    return None
+
+
+@pattern("stablehlo.dynamic_slice")
+def slice_of_constant(x: Tensor, *_: Tensor, slice_sizes: Shape) -> Tensor | None:
+    """A part of a constant that is the same everywhere."""
+    value = splat_of(x)
+    return None if value is None else full(slice_sizes, value, x.dtype)

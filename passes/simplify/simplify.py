@@ -1,0 +1,196 @@
+"""The few canonicalisations that matter for derivative code."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.locations import named
+from nabla_mlir.dialects.regions import blocks_of, made_by, nested
+from nabla_mlir.dialects.stablehlo import constant_attribute
+from nabla_mlir.ops.regions import reads_of
+from nabla_mlir.ops.registry import REGISTRY
+from nabla_mlir.ops.tensor import wrap
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.dce import erase_dead_in, is_pure, is_unused
+from nabla_mlir.passes.simplify import arithmetic, contraction, masks, pieces, shape
+from nabla_mlir.passes.simplify.loops import simplify_loop
+from nabla_mlir.passes.simplify.pattern import PATTERNS
+
+FAMILIES = (arithmetic, contraction, masks, pieces, shape)
+MAX_SWEEPS = 16
+COMMUTATIVE = {f"stablehlo.{word}" for word in ("add", "multiply", "maximum", "minimum", "and", "or", "xor")}
+
+
+def simplify_block(block: ir.Block) -> None:
+    """Applies the patterns to a block and the regions in it until none applies, and merges duplicates."""
+    erase_dead_in(block)
+    beside: set[ir.Value] | None = None
+    for _ in range(MAX_SWEEPS):
+        sweep = _Sweep(beside)
+        sweep.run(block)
+        merge_duplicates(block, sweep.touch_users)
+        if not sweep.touched:
+            break
+        beside = sweep.touched
+    erase_dead_in(block)
+
+
+class _Sweep:
+    """One walk over a block. An operation beside a change, by which another pattern may fit, is known by its result.
+
+    Args:
+      wanted: the operations to look at; None for all.
+    """
+
+    def __init__(self, wanted: set[ir.Value] | None):
+        self.wanted = wanted
+        self.touched: set[ir.Value] = set()
+        # Patterns emit aside: what they made is moved into place only if they fit.
+        self.aside = ir.Operation.create("ad.aside", regions=1, ip=False)
+        self.scratch = ir.Block.create_at_start(self.aside.regions[0])
+
+    def run(self, block: ir.Block) -> None:
+        """Looks at the operations in order, inner ones before the one that holds them."""
+        with ir.InsertionPoint(self.scratch):
+            self._walk(block)
+
+    def _walk(self, block: ir.Block) -> None:
+        for op in [o.operation for o in block.operations]:
+            if not len(op.results) or (self.wanted is not None and op.results[0] not in self.wanted):
+                continue
+            for region in op.regions:
+                for inner in region.blocks:
+                    self._walk(inner)
+            if op.name == "stablehlo.while":
+                self._simplify_loop(op)
+            elif is_unused(op.results[0]):
+                self._erase_unused(op)
+            elif op.name in PATTERNS:
+                self._rewrite(op)
+
+    def _rewrite(self, op: ir.Operation) -> None:
+        xs = [wrap(v) for v in op.operands]
+        params = REGISTRY[op.name].read(op)
+        with named("simplify", op.location):
+            for rule in PATTERNS[op.name]:
+                new = rule(*xs, **params)
+                if new is not None:
+                    self._replace(op, new.value)
+                    return
+
+    def _replace(self, op: ir.Operation, value: ir.Value) -> None:
+        for made in [o.operation for o in self.scratch.operations]:
+            made.move_before(op)
+            self._touch(made)
+        op.results[0].replace_all_uses_with(value)
+        self.touch_users(value)
+        self._erase_unused(op)
+
+    def _simplify_loop(self, op: ir.Operation) -> None:
+        loop = simplify_loop(op)
+        if loop is None:
+            return
+        for inner in [*nested(loop), loop]:
+            self._touch(inner)
+        for value in (*loop.results, *reads_of(loop)):
+            self.touch_users(value)
+
+    def _erase_unused(self, op: ir.Operation) -> None:
+        """Erases an operation that nothing uses, and what was computed for it alone."""
+        work = {op.results[0]: op}
+        while work:
+            _, op = work.popitem()
+            if not all(is_unused(r) for r in op.results) or not is_pure(op):
+                continue
+            reads = reads_of(op)
+            op.erase()
+            for value in dict.fromkeys(reads):
+                maker = made_by(value)
+                if maker is not None:
+                    work[maker.results[0]] = maker
+                if len(list(itertools.islice(value.uses, 3))) < 3:  # patterns ask whether there are one or two
+                    self.touch_users(value)
+
+    def touch_users(self, value: ir.Value) -> None:
+        """Marks what reads a value, to be looked at again."""
+        for use in value.uses:
+            self._touch(use.owner.operation)
+
+    def _touch(self, op: ir.Operation) -> None:
+        """Marks an operation and those around it."""
+        while op is not None and op.name != "builtin.module":
+            if len(op.results):
+                self.touched.add(op.results[0])
+            op = op.parent
+
+
+def merge_duplicates(block: ir.Block, merged: Callable[[ir.Value], None] | None = None) -> None:
+    """Replaces an operation by an equal one that stands before it in the same block; also in the regions in it.
+
+    Args:
+      merged: called with each value before another takes its place.
+    """
+    seen: dict[object, list[ir.Operation]] = {}
+    for op in [o.operation for o in block.operations]:
+        for region in op.regions:
+            for inner in region.blocks:
+                merge_duplicates(inner, merged)
+        if not len(op.results) or not is_pure(op):
+            continue
+        name, operands = op.name, list(op.operands)
+        if name in COMMUTATIVE:
+            operands.sort(key=hash)
+        twins = seen.setdefault((name, *operands) if operands else (name, _attributes(op)), [])
+        twin = next((t for t in twins if _equal(t, op)), None)
+        if twin is None:
+            twins.append(op)
+            continue
+        for old, new in zip(op.results, twin.results, strict=True):
+            if merged is not None:
+                merged(old)
+            old.replace_all_uses_with(new)
+        op.erase()
+
+
+def _equal(a: ir.Operation, b: ir.Operation) -> bool:
+    """True if two operations of one name on the same operands compute the same."""
+    if len(a.regions):
+        return a.is_structurally_equivalent(b, ir.OperationEquivalenceFlags.IGNORE_LOCATIONS)
+    return [r.type for r in a.results] == [r.type for r in b.results] and _attributes(a) == _attributes(b)
+
+
+def _attributes(op: ir.Operation) -> object:
+    if op.name == "stablehlo.constant":
+        return constant_attribute(op)
+    attributes = op.attributes
+    return tuple((name, attributes[name]) for name in attributes)
+
+
+def rewrite_loops(module: ir.Operation, rewrite: Callable[[ir.Operation], bool]) -> None:
+    """Rewrites all loops, inner ones first, and simplifies the functions if one was changed."""
+    changed = [rewrite(op) for op in nested(module) if op.name == "stablehlo.while"]
+    if any(changed):
+        for block in blocks_of(module):
+            simplify_block(block)
+
+
+@register
+@dataclass(frozen=True)
+class SimplifyPass(Pass):
+    """Simplify: neutral elements, signs, constants, shapes that cancel, transposes inside products, duplicates.
+
+    Every rewrite stays inside the set of operations that can be differentiated and batched, and never raises the
+    number of operations, elements or flops.
+    Example: tests/filecheck/passes/simplify.mlir
+    """
+
+    name: ClassVar[str] = "nabla-simplify"
+
+    def run(self, module: ir.Operation) -> None:
+        for block in blocks_of(module):
+            simplify_block(block)

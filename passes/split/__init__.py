@@ -1,0 +1,1 @@
+"""nabla-split: the pass, and how the residuals are chosen."""

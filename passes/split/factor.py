@@ -1,0 +1,197 @@
+"""Factors of known values brought together: in ``(v * a) * b - v * c`` with known a, b, c only ``v * (a * b - c)`` is left.
+
+What depends on unknown values elementwise and linearly, known choices included, is written as a sum of unknown values
+times known factors.
+The factors are computed early and stored as one; only the sum is computed late. As in any reassociation the rounding
+changes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.locations import named
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
+from nabla_mlir.ops.elementwise import add, divide, multiply, select, subtract
+from nabla_mlir.ops.registry import REGISTRY, OpDef
+from nabla_mlir.ops.shape import broadcast_in_dim
+from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of, wrap
+from nabla_mlir.passes.split.residuals import Division
+
+Terms = dict[ir.Value, Tensor | None]  # unknown value -> its known factor, None for one
+
+
+def factor(block: ir.Block, division: Division) -> None:
+    """Rewrites a block and those in the divided operations in it."""
+    _factor_block(block, division)
+    for op in [o.operation for o in block.operations]:
+        if division.part(op) is not None:
+            for region in op.regions:
+                factor(region.blocks[0], division)
+
+
+def _factor_block(block: ir.Block, division: Division) -> None:
+    found: dict[ir.Value, Terms] = {}
+    for op in [o.operation for o in block.operations]:
+        if not division.is_late(op) or op.name not in _RULES or not _is_float(op.results[0]):
+            continue
+        with named("factor", op.location), ir.InsertionPoint(op):
+            terms = _RULES[op.name](op, found, division)
+            if terms is not None and (len(terms) == 1 or _uses(op.results[0]) == 1):
+                found[op.results[0]] = terms
+    for value, terms in found.items():
+        if not all(_is_made_by(use.owner, found) for use in value.uses):
+            op = made_by(value)
+            assert op is not None
+            with named("factor", op.location), ir.InsertionPoint(op):
+                total = _sum_of(terms).value
+            value.replace_all_uses_with(total)
+            division.unknown.add(total)
+
+
+def _is_made_by(user: ir.Operation, found: dict[ir.Value, Terms]) -> bool:
+    return len(user.results) == 1 and user.results[0] in found
+
+
+def _is_float(value: ir.Value) -> bool:
+    return is_differentiable(shape_and_dtype(value.type)[1])
+
+
+def _uses(value: ir.Value) -> int:
+    return sum(1 for _ in value.uses)
+
+
+def _sum_of(terms: Terms) -> Tensor:
+    summands = [wrap(v) if factor is None else multiply(wrap(v), factor) for v, factor in terms.items()]
+    total, *rest = summands
+    for summand in rest:
+        total = add(total, summand)
+    return total
+
+
+# ---------------------------------------------------------------- rules
+
+
+def _terms(value: ir.Value, found: dict[ir.Value, Terms]) -> Terms:
+    return found.get(value, {value: None})
+
+
+def _multiply(op: ir.Operation, found: dict[ir.Value, Terms], division: Division) -> Terms | None:
+    left, right = op.operands
+    if (left in division.unknown) == (right in division.unknown):
+        return None
+    unknown, known = (left, right) if left in division.unknown else (right, left)
+    return _scaled(_terms(unknown, found), wrap(known), multiply)
+
+
+def _divide(op: ir.Operation, found: dict[ir.Value, Terms], division: Division) -> Terms | None:
+    left, right = op.operands
+    return None if right in division.unknown else _scaled(_terms(left, found), wrap(right), divide)
+
+
+def _negate(op: ir.Operation, found: dict[ir.Value, Terms], division: Division) -> Terms | None:
+    return _scaled(_terms(op.operands[0], found), full_like(wrap(op.operands[0]), -1), multiply)
+
+
+def _added(binary: OpDef) -> Callable[[ir.Operation, dict[ir.Value, Terms], Division], Terms | None]:
+    def rule(op: ir.Operation, found: dict[ir.Value, Terms], division: Division) -> Terms | None:
+        left, right = op.operands
+        if left not in division.unknown or right not in division.unknown:
+            return None
+        terms = dict(_terms(left, found))
+        for value, factor in _terms(right, found).items():
+            if value not in terms and binary is add:
+                terms[value] = factor
+                continue
+            if value in terms:
+                both = _together(_factor(terms[value], value), _factor(factor, value), binary)
+            else:
+                both = _together(_factor(factor, value), full_like(wrap(value), -1), multiply)
+            if both is None:
+                return None
+            terms[value] = both
+        return terms
+
+    return rule
+
+
+def _select(op: ir.Operation, found: dict[ir.Value, Terms], division: Division) -> Terms | None:
+    """A known choice of two sums, or of a sum and zeros, is the sum with chosen factors."""
+    predicate, *branches = op.operands
+    if predicate in division.unknown:
+        return None
+    sides: list[Terms] = []
+    for branch in branches:
+        if branch not in division.unknown and splat_of(wrap(branch)) != 0:
+            return None
+        sides.append(_terms(branch, found) if branch in division.unknown else {})
+    if all(factor is None for side in sides for factor in side.values()):
+        return None  # the predicate is smaller than the factor that would stand for it
+    new: Terms = {}
+    for value in {**sides[0], **sides[1]}:
+        chosen = [_factor(s[value], value) if value in s else full_like(wrap(value), 0) for s in sides]
+        new[value] = select(wrap(predicate), *chosen)
+    return new
+
+
+_RULES = {
+    "stablehlo.select": _select, "stablehlo.multiply": _multiply, "stablehlo.divide": _divide, "stablehlo.negate": _negate,
+    "stablehlo.add": _added(add), "stablehlo.subtract": _added(subtract),
+}  # fmt: skip
+
+
+def _factor(factor: Tensor | None, value: ir.Value) -> Tensor:
+    return full_like(wrap(value), 1) if factor is None else factor
+
+
+def _scaled(terms: Terms, by: Tensor, binary: OpDef) -> Terms | None:
+    if sum(factor is None for factor in terms.values()) > 1:
+        return None  # one product of the sum is cheaper than one of each summand
+    new: Terms = {}
+    for value, factor in terms.items():
+        if factor is None and binary is multiply:
+            new[value] = by
+            continue
+        together = _together(_factor(factor, value), by, binary)
+        if together is None:
+            return None
+        new[value] = together
+    return new
+
+
+# ---------------------------------------------------------------- factors
+
+
+def _together(a: Tensor, b: Tensor, binary: OpDef) -> Tensor | None:
+    """Two factors as one; None if that would be larger than both, as for a row and a column."""
+    p, q = splat_of(a), splat_of(b)
+    if p is not None and q is not None:
+        return full(a.shape, _NUMBERS[binary.name](p, q), a.dtype)
+    small = [_broadcast(x) for x in (a, b)]
+    if (small[0] is None and p is None) or (small[1] is None and q is None):
+        return binary(a, b)
+    places = {(s[0].shape, s[1]) for s in small if s is not None}
+    if len(places) > 1:
+        return None
+    ((shape, dims),) = places
+    x, y = (full(shape, splat_of(t) or 0, t.dtype) if s is None else s[0] for t, s in zip((a, b), small, strict=True))
+    return broadcast_in_dim(binary(x, y), shape=a.shape, broadcast_dimensions=dims)
+
+
+_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
+    "stablehlo.multiply": operator.mul, "stablehlo.divide": operator.truediv, "stablehlo.add": operator.add,
+    "stablehlo.subtract": operator.sub,
+}  # fmt: skip
+
+
+def _broadcast(x: Tensor) -> tuple[Tensor, tuple[int, ...]] | None:
+    """What a factor is broadcast from, and the axes of that."""
+    op = made_by(x.value)
+    if op is None or op.name != "stablehlo.broadcast_in_dim":
+        return None
+    return wrap(op.operands[0]), tuple(REGISTRY[op.name].read(op)["broadcast_dimensions"])

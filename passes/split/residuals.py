@@ -1,0 +1,308 @@
+"""What to keep between two halves of a function: which operations can run early, and what the late ones need of them.
+
+`divide` marks what depends on the unknown arguments, through loops and branches. `choose` then finds the values to
+store, the residuals: a minimum cut of the graph of the known values, where storing a value costs its bytes and
+computing it again costs what the policy says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.errors import PassError
+from nabla_mlir.ops.cost import FREE, bytes_of, cost_of
+from nabla_mlir.ops.loops import Counter, find_counter
+from nabla_mlir.ops.regions import body_of, reads_of
+from nabla_mlir.passes.split.mincut import INFINITY, Network
+
+CHOICES = ("stablehlo.if", "stablehlo.case")
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A counted loop that is divided: the carries that depend on unknown values."""
+
+    counter: Counter
+    unknown: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A choice by a known predicate that is divided: the results that depend on unknown values."""
+
+    unknown: tuple[int, ...]
+
+
+@dataclass
+class Division:
+    """A function divided by what depends on its unknown arguments.
+
+    Attributes:
+      unknown: the values that do.
+      late: the operations that read unknown values, and are not divided themselves.
+      parts: the operations with regions that are divided.
+      twice: late operations with known results, and the indices of the others: they run early too, for what is known.
+      within: the divided operations around a value in the regions of one, the outermost first.
+
+    Operations are known by their first result: the hash of an operation changes with its operands.
+    """
+
+    unknown: set[ir.Value]
+    late: set[ir.Value] = field(default_factory=set)
+    parts: dict[ir.Value, Loop | Choice] = field(default_factory=dict)
+    twice: dict[ir.Value, tuple[int, ...]] = field(default_factory=dict)
+    within: dict[ir.Value, tuple[ir.Value, ...]] = field(default_factory=dict)
+
+    def is_late(self, op: ir.Operation) -> bool:
+        """Whether an operation reads unknown values, and is not divided."""
+        return len(op.results) > 0 and op.results[0] in self.late
+
+    def part(self, op: ir.Operation) -> Loop | Choice | None:
+        """How an operation is divided, if it is."""
+        return self.parts.get(op.results[0]) if len(op.results) else None
+
+    def copies(self, value: ir.Value) -> int:
+        """How many values it stands for: one for each iteration of the loops around it."""
+        count = 1
+        for key in self.within.get(value, ()):
+            part = self.parts[key]
+            count *= part.counter.trips if isinstance(part, Loop) else 1
+        return count
+
+
+def divide(ops: Sequence[ir.Operation], unknown: Iterable[ir.Value], regions: bool = True) -> Division:
+    """Divides straight-line code, and the loops and choices in it.
+
+    Args:
+      regions: whether loops and choices are divided; an undivided one runs late as a whole.
+    """
+    division = Division(set(unknown))
+    _divide(ops, division, regions)
+    _place(ops, division, ())
+    return division
+
+
+def _divide(ops: Iterable[ir.Operation], division: Division, regions: bool = True) -> None:
+    for op in ops:
+        if not any(v in division.unknown for v in reads_of(op)):
+            continue
+        if not len(op.results):
+            raise PassError(
+                f"nabla-split requires operations with results, got {op.name}.", where=source_of(op.location)
+            )
+        part: Loop | Choice | None = None
+        if op.name == "stablehlo.while" and regions:
+            part = _divide_loop(op, division)
+        elif op.name in CHOICES and regions and op.operands[0] not in division.unknown:
+            part = _divide_choice(op, division)
+        if part is None:
+            division.late.add(op.results[0])
+            unknown = _unknown_results(op, division)
+            division.unknown.update(op.results[i] for i in unknown)
+            if len(unknown) < len(op.results):
+                division.twice[op.results[0]] = unknown
+        else:
+            division.parts[op.results[0]] = part
+            division.unknown.update(op.results[i] for i in part.unknown)
+
+
+def _unknown_results(op: ir.Operation, division: Division) -> tuple[int, ...]:
+    """Those of an operation that is not divided: not the carries of a loop that runs as long without the others."""
+    if op.name == "stablehlo.while":
+        unknown = _unknown_carries(op, division)
+        tests, ops, _ = body_of(op.regions[0])
+        decisive = {v for test in ops for v in reads_of(test)}
+        if not any(tests[i] in decisive for i in unknown) and not decisive & division.unknown:
+            return unknown
+    elif op.name in CHOICES and op.operands[0] not in division.unknown:
+        return _divide_choice(op, division).unknown
+    return tuple(range(len(op.results)))
+
+
+def _divide_loop(op: ir.Operation, division: Division) -> Loop | None:
+    """None for a loop of no, or of unknown length: there is no tape for it."""
+    counter = find_counter(op)
+    if counter is None or counter.trips == 0:
+        return None
+    return Loop(counter, _unknown_carries(op, division))
+
+
+def _unknown_carries(op: ir.Operation, division: Division) -> tuple[int, ...]:
+    """The carries that depend on unknown values: a fixed point over the body."""
+    arguments, ops, returned = body_of(op.regions[1])
+    unknown = {i for i, init in enumerate(op.operands) if init in division.unknown}
+    while True:
+        division.unknown.update(arguments[i] for i in unknown)
+        _divide(ops, division)
+        grown = unknown | {i for i, value in enumerate(returned) if value in division.unknown}
+        if grown == unknown:
+            return tuple(sorted(unknown))
+        unknown = grown
+
+
+def _divide_choice(op: ir.Operation, division: Division) -> Choice:
+    unknown: set[int] = set()
+    for region in op.regions:
+        _, ops, returned = body_of(region)
+        _divide(ops, division)
+        unknown.update(i for i, value in enumerate(returned) if value in division.unknown)
+    return Choice(tuple(sorted(unknown)))
+
+
+def _place(ops: Iterable[ir.Operation], division: Division, around: tuple[ir.Value, ...]) -> None:
+    for op in ops:
+        if around:
+            division.within.update((result, around) for result in op.results)
+        if division.part(op) is None:
+            continue
+        inner = (*around, op.results[0])
+        for region in list(op.regions)[-1:] if op.name == "stablehlo.while" else op.regions:
+            arguments, body, _ = body_of(region)
+            division.within.update((argument, inner) for argument in arguments)
+            _place(body, division, inner)
+
+
+# ---------------------------------------------------------------- the choice
+
+Price = Callable[[ir.Operation], int | None]  # of computing an operation again in the late half; None: it may not be
+
+
+@dataclass
+class Residuals:
+    """What the late half needs of the known one: values that are stored, and values that it computes again."""
+
+    stored: list[ir.Value]
+    again: set[ir.Value]
+    nbytes: int
+
+
+def needed_by(ops: Iterable[ir.Operation], division: Division) -> list[ir.Value]:
+    """The known values that late operations read."""
+    found: dict[ir.Value, None] = {}
+
+    def need(values: Iterable[ir.Value]) -> None:
+        found.update((v, None) for v in values if v not in division.unknown)
+
+    def visit(ops: Iterable[ir.Operation]) -> None:
+        for op in ops:
+            part = division.part(op)
+            if division.is_late(op):
+                need(reads_of(op))
+            elif isinstance(part, Loop):
+                _, body, returned = body_of(op.regions[1])
+                need(op.operands[i] for i in part.unknown)
+                need(returned[i] for i in part.unknown)
+                visit(body)
+            elif isinstance(part, Choice):
+                need([op.operands[0]])
+                for region in op.regions:
+                    _, body, returned = body_of(region)
+                    need(returned[i] for i in part.unknown)
+                    visit(body)
+
+    visit(ops)
+    return list(found)
+
+
+def choose(needed: Sequence[ir.Value], division: Division, price: Price) -> Residuals:
+    """The cheapest residuals from which all that is needed can be had.
+
+    A value is a pair of nodes joined by an edge of its bytes: cut, it is stored. If its first node too is on the
+    side of the sink, it is computed again there, for its price, and so are or are stored its operands.
+    """
+    network = Network()
+    nodes: dict[ir.Value, int] = {}
+    work = list(needed)
+    for value in work:
+        nodes[value] = _add_value(network, value, division)
+        network.edge(nodes[value] + 1, Network.SINK, INFINITY)
+    while work:
+        value = work.pop()
+        cost = _price_of(value, division, price)
+        network.edge(Network.SOURCE, nodes[value], INFINITY if cost is None else cost)
+        op = made_by(value)
+        if cost is None or op is None:
+            continue
+        for operand in reads_of(op):
+            if operand in division.unknown:
+                continue  # of what runs late in any case
+            if operand not in nodes:
+                nodes[operand] = _add_value(network, operand, division)
+                work.append(operand)
+            network.edge(nodes[operand] + 1, nodes[value], INFINITY)
+    late = network.sink_side()
+    again = {v for v, node in nodes.items() if node in late}
+    stored = [v for v, node in nodes.items() if node + 1 in late and node not in late]
+    return Residuals(stored, again, sum(bytes_of(v) * division.copies(v) for v in stored))
+
+
+def _add_value(network: Network, value: ir.Value, division: Division) -> int:
+    entry, exit = network.node(), network.node()
+    # One more than its bytes, so that of equal cuts the one of fewer values is taken.
+    network.edge(entry, exit, (bytes_of(value) * division.copies(value) + 1) * UNIT)
+    return entry
+
+
+UNIT = 1 << 20  # of capacities: prices may be small fractions of a byte
+
+
+def _price_of(value: ir.Value, division: Division, price: Price) -> int | None:
+    op = made_by(value)
+    if op is None:
+        return 0 if is_counter(value, division) else None
+    if op.results[0] in division.twice:
+        return 0
+    if division.part(op) is not None:
+        return None
+    again = price(op)
+    return None if again is None else again * division.copies(value)
+
+
+def is_counter(value: ir.Value, division: Division) -> bool:
+    """True for the counter of a divided loop, which the late loop counts itself."""
+    around = division.within.get(value)
+    if not around:
+        return False
+    part, op = division.parts[around[-1]], made_by(around[-1])
+    assert op is not None
+    return isinstance(part, Loop) and value == body_of(op.regions[1])[0][part.counter.carry]
+
+
+def only_reads(division: Division) -> Price:
+    """The policy that computes nothing again but what costs nothing: constants, views, and reads of tapes."""
+
+    def price(op: ir.Operation) -> int | None:
+        if op.name in FREE:
+            return 0
+        if not division.within.get(op.results[0]):
+            return None
+        own = division.within[op.results[0]]
+        if op.name == "stablehlo.dynamic_slice" and division.within.get(op.operands[0], ()) != own:
+            return 0  # a row of a tape that an earlier loop filled
+        return 0 if all(_is_index(v) for v in [*reads_of(op), *op.results]) else None
+
+    return price
+
+
+def _is_index(value: ir.Value) -> bool:
+    shape, dtype = shape_and_dtype(value.type)
+    return not shape and dtype.kind in "iub"
+
+
+def priced(division: Division, weight: float) -> Price:
+    """The policy that computes anything again for `weight` times its cost (in bytes moved and operations)."""
+    free = only_reads(division)
+
+    def price(op: ir.Operation) -> int | None:
+        if free(op) == 0:
+            return 0
+        cost = cost_of(op)
+        return int((cost.bytes + cost.flops) * weight * UNIT) + 1
+
+    return price

@@ -1,0 +1,460 @@
+"""Partial evaluation: a function divided into what some of its arguments decide, and the rest."""
+
+from __future__ import annotations
+
+import functools
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.ad import STOP_GRADIENT
+from nabla_mlir.dialects.locations import named, source_of
+from nabla_mlir.dialects.regions import functions_of, is_private, nested
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.errors import PassError
+from nabla_mlir.ops.elementwise import add, compare
+from nabla_mlir.ops.regions import body_of, emit_case, emit_while
+from nabla_mlir.ops.registry import clone_op
+from nabla_mlir.ops.shape import concatenate, reshape, slice_
+from nabla_mlir.ops.tapes import INDEX, count_at, read_row, write_row
+from nabla_mlir.ops.tensor import Tensor, full, wrap
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.expand import EXPANSIONS, ExpandPass
+from nabla_mlir.passes.inline_calls import InlineCallsPass
+from nabla_mlir.passes.remove_stop_gradient import RemoveStopGradientPass
+from nabla_mlir.passes.simplify.simplify import SimplifyPass, merge_duplicates, simplify_block
+from nabla_mlir.passes.split.factor import factor
+from nabla_mlir.passes.split.residuals import (
+    Choice,
+    Division,
+    Loop,
+    Residuals,
+    choose,
+    divide,
+    needed_by,
+    only_reads,
+    priced,
+)
+
+Mapping = ChainMap[ir.Value, ir.Value]  # from a value of the whole function to its copy in a half
+
+
+@dataclass(frozen=True)
+class Split:
+    """What `split_function` made of a function.
+
+    Attributes:
+      known: ``(known arguments) -> (known results, residuals)``.
+      rest: ``(residuals, the other arguments) -> the other results``.
+      early: the indices of the results that the known half gives.
+      late: the indices of the other results.
+      nbytes: the bytes of the residuals.
+    """
+
+    known: ir.Operation
+    rest: ir.Operation
+    early: tuple[int, ...]
+    late: tuple[int, ...]
+    nbytes: int
+
+
+def split_function(
+    func: ir.Operation, known: Sequence[int], max_residual_bytes: int | None = None, collect_factors: bool = True
+) -> Split:
+    """Divides a function of plain StableHLO into two that are put behind it in the module; it then calls them.
+
+    Args:
+      func: a `func.func` without calls and without operations of `ad` and `batch`.
+      known: the indices of the known arguments.
+      max_residual_bytes: what the residuals may take; without a limit nothing that the known arguments decide is
+        computed in the rest, but for constants, views and reads of tapes.
+      collect_factors: multiply known factors of unknown values with each other first, unless the residuals grow.
+
+    Raises:
+      PassError: the residuals cannot be made as small as that.
+    """
+    source = _copy(func)  # also lives in the module, until the halves are made
+    if collect_factors:
+        _collect_factors(source, known)
+        if _state_bytes(source, known) > _state_bytes(func, known):  # what was shared is not any more
+            source.erase()
+            source = _copy(func)
+    split = _divided(source, known, max_residual_bytes, func)
+    source.erase()
+    return split
+
+
+def _copy(func: ir.Operation) -> ir.Operation:
+    with ir.InsertionPoint.after(func):
+        copy = func.clone().operation
+    merge_duplicates(copy.regions[0].blocks[0])  # what is computed twice would be stored twice
+    return copy
+
+
+def _unknown(func: ir.Operation, known: Sequence[int]) -> list[ir.Value]:
+    return [a for i, a in enumerate(func.regions[0].blocks[0].arguments) if i not in set(known)]
+
+
+def _operations(func: ir.Operation) -> list[ir.Operation]:
+    return [op.operation for op in func.regions[0].blocks[0].operations][:-1]
+
+
+def _collect_factors(func: ir.Operation, known: Sequence[int]) -> None:
+    block = func.regions[0].blocks[0]
+    factor(block, divide(_operations(func), _unknown(func, known)))
+    simplify_block(block)
+
+
+def _state_bytes(func: ir.Operation, known: Sequence[int]) -> int:
+    division = divide(_operations(func), _unknown(func, known))
+    return choose(needed_by(_operations(func), division), division, only_reads(division)).nbytes
+
+
+def _divided(source: ir.Operation, known: Sequence[int], max_residual_bytes: int | None, func: ir.Operation) -> Split:
+    """The halves of `source`, a copy of `func`, which then calls them."""
+    block = source.regions[0].blocks[0]
+    arguments, unknown = list(block.arguments), _unknown(source, known)
+    *ops, terminator = (op.operation for op in block.operations)
+    outs = list(terminator.operands)
+    division = divide(ops, unknown)
+    residuals = _residuals(ops, division, max_residual_bytes)
+    if residuals is None:  # tapes may be what is too large
+        division = divide(ops, unknown, regions=False)
+        residuals = _residuals(ops, division, max_residual_bytes)
+    if residuals is None:
+        least = choose(needed_by(ops, division), division, priced(division, 0.0)).nbytes
+        raise PassError(
+            f"nabla-split requires max-residual-bytes of at least {least}, got {max_residual_bytes}.",
+            where=source_of(func.location),
+        )
+    early = [i for i, v in enumerate(outs) if v not in division.unknown]
+    late = [i for i, v in enumerate(outs) if v in division.unknown]
+    boxes = _boxes(residuals.stored, division)
+    halves = _Halves(division, residuals, boxes)
+    name = func.attributes["sym_name"].value
+    kept = [box.key for box in boxes]
+
+    def run_known(values: Sequence[ir.Value]) -> list[ir.Value]:
+        mapping = ChainMap(dict(zip([arguments[i] for i in known], values, strict=True)))
+        halves.known(ops, mapping)
+        return [mapping[v] for v in [*(outs[i] for i in early), *kept]]
+
+    with func.location, ir.InsertionPoint.after(func):
+        first = _function(f"{name}_known", [arguments[i].type for i in known], run_known)
+    stored = list(first.regions[0].blocks[0].operations)[-1].operation.operands
+    types = [v.type for v in list(stored)[len(early) :]]
+
+    def run_rest(values: Sequence[ir.Value]) -> list[ir.Value]:
+        mapping = ChainMap(dict(zip([*kept, *unknown], values, strict=True)))
+        halves.rest(ops, mapping)
+        return [mapping[outs[i]] for i in late]
+
+    with func.location, ir.InsertionPoint.after(first):
+        second = _function(f"{name}_rest", [*types, *(v.type for v in unknown)], run_rest)
+    split = Split(first, second, tuple(early), tuple(late), residuals.nbytes)
+    _compose(func, split, known)
+    return split
+
+
+def _residuals(ops: Sequence[ir.Operation], division: Division, limit: int | None) -> Residuals | None:
+    """The residuals that cost least, within the limit: the dearer storing is, the more is computed again."""
+    needed = needed_by(ops, division)
+    best = choose(needed, division, only_reads(division))
+    if limit is None or best.nbytes <= limit:
+        return best
+    found = choose(needed, division, priced(division, 0.0))
+    if found.nbytes > limit:
+        return None
+    low, high = 0.0, 1024.0  # what computing again weighs: too little, and enough to store everything
+    for _ in range(24):
+        middle = (low + high) / 2
+        tried = choose(needed, division, priced(division, middle))
+        if tried.nbytes <= limit:
+            found, low = tried, middle
+        else:
+            high = middle
+    return found
+
+
+@dataclass(frozen=True)
+class _Box:
+    """Stored values of one type in the same region, as one value: stacked along a first axis if there are several.
+
+    One tape for many values is one buffer: the code of a loop has few of them. Mappings have a box by its first member.
+    """
+
+    members: tuple[ir.Value, ...]
+    around: tuple[ir.Value, ...]  # the divided operations that the members stand in, the outermost first
+
+    @property
+    def key(self) -> ir.Value:
+        """What stands for the box in a mapping."""
+        return self.members[0]
+
+    @property
+    def axis(self) -> int:
+        """Where the rows of a tape of boxes are counted."""
+        return int(len(self.members) > 1)
+
+    def packed(self, values: Mapping, op: ir.Operation) -> Tensor | None:
+        """The box behind the region of `op` that has computed `values`; None if there is nothing of it."""
+        if self.around[-1] != op.results[0]:
+            return wrap(values[self.key]) if self.key in values else None
+        found = [wrap(values[v]) if v in values else None for v in self.members]
+        if all(x is None for x in found):
+            return None
+        shape, dtype = shape_and_dtype(self.key.type)
+        parts = [full(shape, 0, dtype) if x is None else x for x in found]
+        if not self.axis:
+            return parts[0]
+        return concatenate(*(reshape(x, shape=(1, *shape)) for x in parts), dimension=0)
+
+    def unpacked(self, box: Tensor, op: ir.Operation) -> dict[ir.Value, ir.Value]:
+        """What stands for the box inside `op`: its members, if that is where they stand."""
+        if not self.axis or self.around[-1] != op.results[0]:
+            return {self.key: box.value}
+        shape = box.shape[1:]
+        zeros, ones = [0] * len(shape), [1] * len(shape)
+        rows = [slice_(box, start_indices=(i, *zeros), limit_indices=(i + 1, *shape), strides=(1, *ones))
+                for i in range(len(self.members))]  # fmt: skip
+        return {v: reshape(row, shape=shape).value for v, row in zip(self.members, rows, strict=True)}
+
+
+def _boxes(stored: Sequence[ir.Value], division: Division) -> list[_Box]:
+    found: dict[object, list[ir.Value]] = {}
+    for value in stored:
+        around = division.within.get(value, ())
+        found.setdefault((around, value.type) if around else value, []).append(value)
+    return [_Box(tuple(members), division.within.get(members[0], ())) for members in found.values()]
+
+
+@dataclass(frozen=True)
+class _Halves:
+    """Emits both halves of straight-line code, extending a mapping from its values to their copies."""
+
+    division: Division
+    residuals: Residuals
+    boxes: Sequence[_Box]
+
+    def known(self, ops: Iterable[ir.Operation], mapping: Mapping) -> None:
+        """What is known; a stored value in the region of an operation is mapped to its tape or slot behind that."""
+        for op in ops:
+            part = self.division.part(op)
+            unknown = part.unknown if part else self.division.twice.get(op.results[0]) if len(op.results) else None
+            if unknown is None and self.division.is_late(op):
+                continue
+            with named("split", op.location):
+                if unknown is None:
+                    clone_op(op, mapping)  # type: ignore[arg-type]  # any mutable mapping does
+                elif op.name == "stablehlo.while":
+                    self._known_loop(op, unknown, mapping)
+                else:
+                    self._known_choice(op, unknown, mapping)
+
+    def rest(self, ops: Iterable[ir.Operation], mapping: Mapping) -> None:
+        """What is not known, and what is computed again; stored values are in the mapping."""
+        for op in ops:
+            part = self.division.part(op)
+            with named("split", op.location):
+                if isinstance(part, Loop):
+                    self._rest_loop(op, part, mapping)
+                elif isinstance(part, Choice):
+                    self._rest_choice(op, part, mapping)
+                elif self.division.is_late(op) or any(r in self.residuals.again for r in op.results):
+                    clone_op(op, mapping)  # type: ignore[arg-type]
+
+    def stored_in(self, op: ir.Operation) -> list[_Box]:
+        """What is stored of the regions of a divided operation."""
+        return [box for box in self.boxes if op.results[0] in box.around]
+
+    def empty(self, box: _Box, op: ir.Operation) -> Tensor:
+        """Zeros for what stands behind a divided operation for a box in it: a row for each iteration."""
+        parts = [self.division.parts[o] for o in box.around[box.around.index(op.results[0]) :]]
+        shape, dtype = shape_and_dtype(box.key.type)
+        rows = [p.counter.trips for p in parts if isinstance(p, Loop)]
+        return full((*[len(box.members)] * box.axis, *rows, *shape), 0, dtype)
+
+    def _known_loop(self, op: ir.Operation, unknown: Sequence[int], mapping: Mapping) -> None:
+        """The loop over the known carries, which fills a tape for each stored value."""
+        tests, test_ops, (predicate,) = body_of(op.regions[0])
+        arguments, ops, returned = body_of(op.regions[1])
+        carried = [i for i in range(len(arguments)) if i not in unknown]
+        stored, n = self.stored_in(op), len(carried)
+
+        def condition(carry: list[Tensor]) -> Tensor:
+            inner = _inside(mapping, [tests[i] for i in carried], carry[:n])
+            for test in test_ops:
+                clone_op(test, inner)  # type: ignore[arg-type]
+            return wrap(inner[predicate])
+
+        def body(carry: list[Tensor]) -> list[Tensor]:
+            inner = _inside(mapping, [arguments[i] for i in carried], carry[:n])
+            self.known(ops, inner)
+            rows = []
+            for tape, box in zip(carry[n + 1 :], stored, strict=True):
+                row = box.packed(inner, op)
+                assert row is not None
+                rows.append(write_row(tape, row, carry[n], box.axis))
+            return [*(wrap(inner[returned[i]]) for i in carried), add(carry[n], full((), 1, INDEX)), *rows]
+
+        inits = [wrap(mapping[op.operands[i]]) for i in carried]
+        tapes = [self.empty(box, op) for box in stored]
+        results = emit_while([*inits, full((), 0, INDEX), *tapes], condition, body)
+        mapping.update((op.results[i], r.value) for i, r in zip(carried, results[:n], strict=True))
+        mapping.update((box.key, r.value) for box, r in zip(stored, results[n + 1 :], strict=True))
+
+    def _rest_loop(self, op: ir.Operation, part: Loop, mapping: Mapping) -> None:
+        """The loop over the other carries, which reads the tapes."""
+        arguments, ops, returned = body_of(op.regions[1])
+        counting, stored = arguments[part.counter.carry], self.stored_in(op)
+
+        def condition(carry: list[Tensor]) -> Tensor:
+            return compare(carry[0], full((), part.counter.trips, INDEX), comparison_direction="LT")
+
+        def body(carry: list[Tensor]) -> list[Tensor]:
+            i = carry[0]
+            inner = _inside(mapping, [arguments[k] for k in part.unknown], carry[1:])
+            inner[counting] = count_at(i, part.counter, wrap(counting).dtype).value
+            for box in stored:
+                inner.update(box.unpacked(read_row(wrap(mapping[box.key]), i, box.axis), op))
+            self.rest(ops, inner)
+            return [add(i, full((), 1, INDEX)), *(wrap(inner[returned[k]]) for k in part.unknown)]
+
+        inits = [wrap(mapping[op.operands[k]]) for k in part.unknown]
+        results = emit_while([full((), 0, INDEX), *inits], condition, body)[1:]
+        mapping.update((op.results[k], r.value) for k, r in zip(part.unknown, results, strict=True))
+
+    def _known_choice(self, op: ir.Operation, unknown: Sequence[int], mapping: Mapping) -> None:
+        """The choice of the known results, and of each stored value: zeros where another branch was taken."""
+        early = [i for i in range(len(op.results)) if i not in unknown]
+        stored = self.stored_in(op)
+        if not early and not stored:
+            return
+
+        def branch(region: ir.Region) -> list[Tensor]:
+            _, ops, returned = body_of(region)
+            inner = _inside(mapping)
+            self.known(ops, inner)
+            packed = ((box, box.packed(inner, op)) for box in stored)
+            kept = [self.empty(box, op) if x is None else x for box, x in packed]
+            return [*(wrap(inner[returned[i]]) for i in early), *kept]
+
+        index = wrap(mapping[op.operands[0]])
+        results = emit_case(index, [functools.partial(branch, region) for region in op.regions])
+        values = [*(op.results[i] for i in early), *(box.key for box in stored)]
+        mapping.update((v, r.value) for v, r in zip(values, results, strict=True))
+
+    def _rest_choice(self, op: ir.Operation, part: Choice, mapping: Mapping) -> None:
+        """The choice of the other results."""
+
+        def branch(region: ir.Region) -> list[Tensor]:
+            _, ops, returned = body_of(region)
+            inner = _inside(mapping)
+            for box in self.stored_in(op):
+                inner.update(box.unpacked(wrap(mapping[box.key]), op))
+            self.rest(ops, inner)
+            return [wrap(inner[returned[i]]) for i in part.unknown]
+
+        index = wrap(mapping[op.operands[0]])
+        results = emit_case(index, [functools.partial(branch, region) for region in op.regions])
+        mapping.update((op.results[i], r.value) for i, r in zip(part.unknown, results, strict=True))
+
+
+def _inside(outer: Mapping, arguments: Sequence[ir.Value] = (), values: Sequence[Tensor] = ()) -> Mapping:
+    """The mapping in a region: what is added to it ends with the region."""
+    return outer.new_child({a: v.value for a, v in zip(arguments, values, strict=True)})
+
+
+# ---------------------------------------------------------------- functions
+
+
+def _function(
+    name: str, inputs: Sequence[ir.Type], make: Callable[[Sequence[ir.Value]], Sequence[ir.Value]]
+) -> ir.Operation:
+    """A function at the insertion point; `make` gets its arguments and returns what it returns."""
+    func = ir.Operation.create("func.func", attributes={"sym_name": ir.StringAttr.get(name),
+                               "function_type": _function_type(inputs, [])}, regions=1)  # fmt: skip
+    block = ir.Block.create_at_start(func.regions[0], list(inputs), [ir.Location.unknown()] * len(inputs))
+    with ir.InsertionPoint(block):
+        outs = make(list(block.arguments))
+        ir.Operation.create("func.return", operands=list(outs))
+    func.attributes["function_type"] = _function_type(inputs, [v.type for v in outs])
+    merge_duplicates(block)  # first: what counts rows may count what the loop counts
+    simplify_block(block)
+    return func
+
+
+def _function_type(inputs: Sequence[ir.Type], results: Sequence[ir.Type]) -> ir.Attribute:
+    return ir.TypeAttr.get(ir.FunctionType.get(list(inputs), list(results)))
+
+
+def _compose(func: ir.Operation, split: Split, known: Sequence[int]) -> None:
+    """Replaces the body of the whole function by calls of its halves."""
+    block, unknown = func.regions[0].blocks[0], _unknown(func, known)
+    for op in reversed([o.operation for o in block.operations]):
+        op.erase()
+    with func.location, ir.InsertionPoint(block):
+        first = _call(split.known, [block.arguments[i] for i in known])
+        count = len(split.early)
+        second = _call(split.rest, [*first[count:], *unknown])
+        outs = dict(zip([*split.early, *split.late], [*first[:count], *second], strict=True))
+        ir.Operation.create("func.return", operands=[outs[i] for i in range(len(outs))])
+
+
+def _call(func: ir.Operation, arguments: Sequence[ir.Value]) -> list[ir.Value]:
+    results = ir.FunctionType(ir.TypeAttr(func.attributes["function_type"]).value).results
+    callee = ir.FlatSymbolRefAttr.get(func.attributes["sym_name"].value)
+    call = ir.Operation.create(
+        "func.call", operands=list(arguments), results=list(results), attributes={"callee": callee}
+    )
+    return list(call.results)
+
+
+@register
+@dataclass(frozen=True)
+class SplitPass(Pass):
+    """Divide a function into what its known arguments decide, and the rest (partial evaluation).
+
+    `@f` becomes ``@f_known(known) -> (known results, residuals)`` and ``@f_rest(residuals, others) -> (other
+    results)``, and calls them. Of `jvp(grad f)(x; v)` with known x the rest is the linear map of v. Nothing that the
+    known arguments decide is computed in the rest, but for constants, views and reads of tapes. Loops of known length
+    are divided into one that fills tapes and one that reads them, choices by a known predicate into two choices.
+    Transforms are expanded and calls inlined first.
+    Example: tests/filecheck/passes/split.mlir
+    """
+
+    name: ClassVar[str] = "nabla-split"
+    known: tuple[int, ...] = ()  # indices of the known arguments
+    function: str = ""  # the function to divide; the only public one if not given
+    collect_factors: bool = True  # multiply known factors with each other first: fewer residuals, other rounding
+    max_residual_bytes: int = -1  # compute again in the rest what does not fit; -1 for no limit
+
+    def run(self, module: ir.Operation) -> None:
+        names = {op.name for op in nested(module)}
+        if "func.call" in names:
+            InlineCallsPass().run(module)
+        if names & {*EXPANSIONS, STOP_GRADIENT}:
+            for step in (ExpandPass(), RemoveStopGradientPass(), SimplifyPass()):
+                step.run(module)
+        func = self._chosen(module)
+        arguments = len(func.regions[0].blocks[0].arguments)
+        if not all(0 <= i < arguments for i in self.known):
+            raise PassError(
+                f"{self.name} requires known arguments among the {arguments} of the function, got {list(self.known)}.",
+                where=source_of(func.location),
+            )  # fmt: skip
+        limit = None if self.max_residual_bytes < 0 else self.max_residual_bytes
+        split_function(func, self.known, limit, self.collect_factors)
+
+    def _chosen(self, module: ir.Operation) -> ir.Operation:
+        public = {name: f for name, f in functions_of(module).items() if not is_private(f)}
+        if self.function in public:
+            return public[self.function]
+        if self.function or len(public) != 1:
+            raise PassError(
+                f"{self.name} requires the name of one public function, got {self.function!r} among {sorted(public)}."
+            )
+        return next(iter(public.values()))
