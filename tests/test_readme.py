@@ -1,7 +1,6 @@
 """The README does what it says: each of its code blocks runs, and the IR it shows is what the code prints."""
 
 import contextlib
-import importlib.util
 import io
 import os
 import re
@@ -9,8 +8,6 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -55,7 +52,6 @@ def test_the_record_is_the_one_in_the_table():
     assert all(code in (ROOT / "nabla_mlir" / "ops" / "elementwise.py").read_text() for code in records)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("nabla_mlir.tools.opt") is None, reason="nabla-opt is not there yet")
 def test_the_test_of_a_pass(tmp_path):
     (code,) = (code for kind, code in BLOCKS if "// RUN:" in code)
     file = tmp_path / "test.mlir"

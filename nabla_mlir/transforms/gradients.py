@@ -147,6 +147,9 @@ def _scalar(out: Any, holomorphic: bool) -> Tensor:
     if is_complex(tensor.dtype) and not holomorphic:
         raise DtypeError(f"grad requires a real result, got {tensor.dtype}.", where=user_frame(),
                          help="take the real part or the modulus, or pass holomorphic=True.")  # fmt: skip
+    if holomorphic and not is_complex(tensor.dtype):
+        raise DtypeError(f"grad with holomorphic=True requires a complex result, got {tensor.dtype}.",
+                         where=user_frame(), help="a real function of complex numbers is not holomorphic: use vjp.")  # fmt: skip
     return tensor
 
 

@@ -163,7 +163,7 @@ def divide_one(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.negate")
 def negate_negated(x: Tensor) -> Tensor | None:
-    """-(-x) -> x, -(x - y) -> y - x where nothing else uses x - y."""
+    """-(-x) -> x."""
     negated = defining(x, "stablehlo.negate")
     return negated[0][0] if negated else None
 

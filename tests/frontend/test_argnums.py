@@ -195,6 +195,5 @@ def test_what_is_not_holomorphic_is_refused(transform: Any) -> None:
         transform(square)(COMPLEX)
     with pytest.raises(DtypeError, match="with holomorphic=True requires complex arguments, got float64 at argument"):
         transform(square, holomorphic=True)(X)
-    if transform is not nm.grad:
-        with pytest.raises(DtypeError, match="requires complex results, got float64 at result"):
-            transform(lambda z: z.real, holomorphic=True)(COMPLEX)
+    with pytest.raises(DtypeError, match=r"requires (a )?complex results?, got float64"):
+        transform(lambda z: nnp.sum(z.real), holomorphic=True)(COMPLEX)
