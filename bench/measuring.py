@@ -19,7 +19,7 @@ from workload import Workload
 from workloads import WORKLOADS
 from workloads_sweep import SWEEP
 
-from nabla_mlir.timing import median
+from nabla_mlir.runtime.timing import median
 
 HERE = Path(__file__).parent
 KNOWN = {w.name: w for w in (*WORKLOADS, *SWEEP)}

@@ -9,9 +9,9 @@ from iree.compiler import ir
 from nabla_mlir.compiling.lowering import legalize
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER
-from nabla_mlir.ops import cost
+from nabla_mlir.interop.portable import parse
 from nabla_mlir.passes.pipeline import Pipeline
-from nabla_mlir.portable import parse
+from nabla_mlir.rules import cost
 from nabla_mlir.targets import Target
 
 _FREE = {"stablehlo.constant", "stablehlo.return", "func.return"}

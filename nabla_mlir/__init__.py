@@ -13,56 +13,32 @@ if TYPE_CHECKING:
     from nabla_mlir import errors as errors
     from nabla_mlir import nn as nn
     from nabla_mlir import numpy as numpy
-    from nabla_mlir import physical as physical
     from nabla_mlir import targets as targets
-    from nabla_mlir.calls import custom_call as custom_call
-    from nabla_mlir.checkpointing import checkpoint as checkpoint
-    from nabla_mlir.checkpointing import checkpoint_name as checkpoint_name
-    from nabla_mlir.checkpointing import checkpoint_policies as checkpoint_policies
-    from nabla_mlir.checkpointing import remat as remat
-    from nabla_mlir.checks import check_hvp as check_hvp
-    from nabla_mlir.collectives import all_gather as all_gather
-    from nabla_mlir.collectives import axis_index as axis_index
-    from nabla_mlir.collectives import axis_size as axis_size
-    from nabla_mlir.collectives import pmax as pmax
-    from nabla_mlir.collectives import pmean as pmean
-    from nabla_mlir.collectives import pmin as pmin
-    from nabla_mlir.collectives import psum as psum
-    from nabla_mlir.compiling.static_library import save_static_library as save_static_library
-    from nabla_mlir.control import cond as cond
-    from nabla_mlir.control import fori_loop as fori_loop
-    from nabla_mlir.control import switch as switch
-    from nabla_mlir.control import while_loop as while_loop
-    from nabla_mlir.custom import custom_jvp as custom_jvp
-    from nabla_mlir.custom import custom_vjp as custom_vjp
-    from nabla_mlir.eager import jit as jit
-    from nabla_mlir.exporters import from_jax as from_jax
-    from nabla_mlir.exporters import from_torch as from_torch
-    from nabla_mlir.implicit import custom_linear_solve as custom_linear_solve
-    from nabla_mlir.implicit import custom_root as custom_root
-    from nabla_mlir.importing import from_stablehlo as from_stablehlo
-    from nabla_mlir.operators import HessianOperator as HessianOperator
-    from nabla_mlir.operators import JacobianOperator as JacobianOperator
+    from nabla_mlir.interop.exporters import from_jax as from_jax
+    from nabla_mlir.interop.exporters import from_torch as from_torch
+    from nabla_mlir.interop.stablehlo import from_stablehlo as from_stablehlo
     from nabla_mlir.ops.custom_call import register_custom_call as register_custom_call
-    from nabla_mlir.ops.promotion import set_default_dtypes as set_default_dtypes
-    from nabla_mlir.ops.tensor import Tensor as Tensor
-    from nabla_mlir.prepared import empirical_fisher_module as empirical_fisher_module
-    from nabla_mlir.prepared import fisher_module as fisher_module
-    from nabla_mlir.prepared import ggnvp_module as ggnvp_module
-    from nabla_mlir.prepared import hvp_module as hvp_module
-    from nabla_mlir.prepared import jacobian_module as jacobian_module
+    from nabla_mlir.prepared.checks import check_hvp as check_hvp
+    from nabla_mlir.prepared.modules import empirical_fisher_module as empirical_fisher_module
+    from nabla_mlir.prepared.modules import fisher_module as fisher_module
+    from nabla_mlir.prepared.modules import ggnvp_module as ggnvp_module
+    from nabla_mlir.prepared.modules import hvp_module as hvp_module
+    from nabla_mlir.prepared.modules import jacobian_module as jacobian_module
+    from nabla_mlir.prepared.operators import HessianOperator as HessianOperator
+    from nabla_mlir.prepared.operators import JacobianOperator as JacobianOperator
     from nabla_mlir.pytree import register_dataclass as register_dataclass
     from nabla_mlir.runtime import Array as Array
     from nabla_mlir.runtime import load as load
-    from nabla_mlir.scans import associative_scan as associative_scan
-    from nabla_mlir.scans import map as map
-    from nabla_mlir.scans import scan as scan
-    from nabla_mlir.stages import Compiled as Compiled
-    from nabla_mlir.stages import Lowered as Lowered
-    from nabla_mlir.stages import Traced as Traced
-    from nabla_mlir.stages import module as module
-    from nabla_mlir.stages import spec as spec
-    from nabla_mlir.stages import trace as trace
+    from nabla_mlir.staging.eager import jit as jit
+    from nabla_mlir.staging.stages import Compiled as Compiled
+    from nabla_mlir.staging.stages import Lowered as Lowered
+    from nabla_mlir.staging.stages import Traced as Traced
+    from nabla_mlir.staging.stages import module as module
+    from nabla_mlir.staging.stages import spec as spec
+    from nabla_mlir.staging.stages import trace as trace
+    from nabla_mlir.staging.static_library import save_static_library as save_static_library
+    from nabla_mlir.table.promotion import set_default_dtypes as set_default_dtypes
+    from nabla_mlir.table.tensor import Tensor as Tensor
     from nabla_mlir.targets import CPU as CPU
     from nabla_mlir.targets import CUDA as CUDA
     from nabla_mlir.targets import Vulkan as Vulkan
@@ -76,45 +52,81 @@ if TYPE_CHECKING:
     from nabla_mlir.transforms import jacrev as jacrev
     from nabla_mlir.transforms import jvp as jvp
     from nabla_mlir.transforms import linearize as linearize
+    from nabla_mlir.transforms import physical as physical
     from nabla_mlir.transforms import stop_gradient as stop_gradient
     from nabla_mlir.transforms import value_and_grad as value_and_grad
     from nabla_mlir.transforms import vjp as vjp
     from nabla_mlir.transforms import vmap as vmap
-    from nabla_mlir.vectorized import VectorizedArray as VectorizedArray
-    from nabla_mlir.vectorized import devectorize as devectorize
-    from nabla_mlir.vectorized import reshape_vectors as reshape_vectors
-    from nabla_mlir.vectorized import revectorize as revectorize
-    from nabla_mlir.vectorized import vectorize as vectorize
+    from nabla_mlir.transforms.calls import custom_call as custom_call
+    from nabla_mlir.transforms.checkpointing import checkpoint as checkpoint
+    from nabla_mlir.transforms.checkpointing import checkpoint_name as checkpoint_name
+    from nabla_mlir.transforms.checkpointing import checkpoint_policies as checkpoint_policies
+    from nabla_mlir.transforms.checkpointing import remat as remat
+    from nabla_mlir.transforms.collectives import all_gather as all_gather
+    from nabla_mlir.transforms.collectives import axis_index as axis_index
+    from nabla_mlir.transforms.collectives import axis_size as axis_size
+    from nabla_mlir.transforms.collectives import pmax as pmax
+    from nabla_mlir.transforms.collectives import pmean as pmean
+    from nabla_mlir.transforms.collectives import pmin as pmin
+    from nabla_mlir.transforms.collectives import psum as psum
+    from nabla_mlir.transforms.control import cond as cond
+    from nabla_mlir.transforms.control import fori_loop as fori_loop
+    from nabla_mlir.transforms.control import switch as switch
+    from nabla_mlir.transforms.control import while_loop as while_loop
+    from nabla_mlir.transforms.custom import custom_jvp as custom_jvp
+    from nabla_mlir.transforms.custom import custom_vjp as custom_vjp
+    from nabla_mlir.transforms.implicit import custom_linear_solve as custom_linear_solve
+    from nabla_mlir.transforms.implicit import custom_root as custom_root
+    from nabla_mlir.transforms.scans import associative_scan as associative_scan
+    from nabla_mlir.transforms.scans import map as map
+    from nabla_mlir.transforms.scans import scan as scan
+    from nabla_mlir.transforms.vectorized import VectorizedArray as VectorizedArray
+    from nabla_mlir.transforms.vectorized import devectorize as devectorize
+    from nabla_mlir.transforms.vectorized import reshape_vectors as reshape_vectors
+    from nabla_mlir.transforms.vectorized import revectorize as revectorize
+    from nabla_mlir.transforms.vectorized import vectorize as vectorize
 
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
-    "errors": None, "nn": None, "numpy": None, "physical": None, "targets": None,
-    "all_gather": "collectives", "axis_index": "collectives", "axis_size": "collectives", "pmax": "collectives",
-    "pmean": "collectives", "pmin": "collectives", "psum": "collectives",
-    "checkpoint": "checkpointing", "checkpoint_name": "checkpointing", "checkpoint_policies": "checkpointing",
-    "remat": "checkpointing", "associative_scan": "scans", "cond": "control", "fori_loop": "control", "map": "scans",
-    "scan": "scans", "switch": "control", "while_loop": "control", "custom_jvp": "custom", "custom_vjp": "custom",
-    "Array": "runtime", "check_hvp": "checks", "jit": "eager", "from_jax": "exporters", "from_torch": "exporters",
-    "custom_linear_solve": "implicit", "custom_root": "implicit",
-    "HessianOperator": "operators", "JacobianOperator": "operators",
-    "custom_call": "calls", "register_custom_call": "ops.custom_call",
-    "from_stablehlo": "importing", "set_default_dtypes": "ops.promotion",
-    "Tensor": "ops.tensor", "register_dataclass": "pytree", "load": "runtime",
-    "empirical_fisher_module": "prepared", "fisher_module": "prepared", "ggnvp_module": "prepared",
-    "hvp_module": "prepared", "jacobian_module": "prepared",
-    "Compiled": "stages", "Lowered": "stages", "Traced": "stages", "module": "stages", "spec": "stages", "trace": "stages",
-    "save_static_library": "compiling.static_library",
+    "errors": None, "nn": None, "numpy": None, "targets": None,
+    "from_jax": "interop.exporters", "from_torch": "interop.exporters",
+    "from_stablehlo": "interop.stablehlo",
+    "register_custom_call": "ops.custom_call",
+    "check_hvp": "prepared.checks",
+    "empirical_fisher_module": "prepared.modules", "fisher_module": "prepared.modules",
+    "ggnvp_module": "prepared.modules", "hvp_module": "prepared.modules", "jacobian_module": "prepared.modules",
+    "HessianOperator": "prepared.operators", "JacobianOperator": "prepared.operators",
+    "register_dataclass": "pytree",
+    "Array": "runtime", "load": "runtime",
+    "jit": "staging.eager",
+    "Compiled": "staging.stages", "Lowered": "staging.stages", "Traced": "staging.stages", "module": "staging.stages",
+    "spec": "staging.stages", "trace": "staging.stages",
+    "save_static_library": "staging.static_library",
+    "set_default_dtypes": "table.promotion",
+    "Tensor": "table.tensor",
     "CPU": "targets", "CUDA": "targets", "Vulkan": "targets",
-    "grad": "transforms", "hessian": "transforms", "hvp": "transforms", "jacfwd": "transforms", "jacrev": "transforms",
-    "jvp": "transforms", "linearize": "transforms", "stop_gradient": "transforms", "value_and_grad": "transforms",
-    "vjp": "transforms", "vmap": "transforms", "empirical_fishervp": "transforms", "fishervp": "transforms",
-    "ggnvp": "transforms",
-    "VectorizedArray": "vectorized", "devectorize": "vectorized", "reshape_vectors": "vectorized",
-    "revectorize": "vectorized", "vectorize": "vectorized",
+    "empirical_fishervp": "transforms", "fishervp": "transforms", "ggnvp": "transforms", "grad": "transforms",
+    "hessian": "transforms", "hvp": "transforms", "jacfwd": "transforms", "jacrev": "transforms", "jvp": "transforms",
+    "linearize": "transforms", "physical": "transforms", "stop_gradient": "transforms", "value_and_grad": "transforms",
+    "vjp": "transforms", "vmap": "transforms",
+    "custom_call": "transforms.calls",
+    "checkpoint": "transforms.checkpointing", "checkpoint_name": "transforms.checkpointing",
+    "checkpoint_policies": "transforms.checkpointing", "remat": "transforms.checkpointing",
+    "all_gather": "transforms.collectives", "axis_index": "transforms.collectives",
+    "axis_size": "transforms.collectives", "pmax": "transforms.collectives", "pmean": "transforms.collectives",
+    "pmin": "transforms.collectives", "psum": "transforms.collectives",
+    "cond": "transforms.control", "fori_loop": "transforms.control", "switch": "transforms.control",
+    "while_loop": "transforms.control",
+    "custom_jvp": "transforms.custom", "custom_vjp": "transforms.custom",
+    "custom_linear_solve": "transforms.implicit", "custom_root": "transforms.implicit",
+    "associative_scan": "transforms.scans", "map": "transforms.scans", "scan": "transforms.scans",
+    "VectorizedArray": "transforms.vectorized", "devectorize": "transforms.vectorized",
+    "reshape_vectors": "transforms.vectorized", "revectorize": "transforms.vectorized",
+    "vectorize": "transforms.vectorized",
 }  # fmt: skip
 
 # What runs without the compiler.
-_LIGHT = {"runtime", "operators", "targets"}
+_LIGHT = {"prepared.operators", "runtime", "targets"}
 
 __all__ = list(_HOMES)
 

@@ -11,10 +11,10 @@ from iree.compiler import ir
 from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp, bound_axes, free_axes, rename_axes
 from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.ops.regions import reads_of
 from nabla_mlir.ops.shape import broadcast_in_dim, transpose
-from nabla_mlir.ops.tensor import wrap
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.table.regions import reads_of
+from nabla_mlir.table.tensor import wrap
 
 Places = tuple[int, ...]
 

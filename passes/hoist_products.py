@@ -9,15 +9,15 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.ops.batching import Mapped, batch_ops
-from nabla_mlir.ops.loops import find_counter
-from nabla_mlir.ops.regions import MAX_RESIDUAL_BYTES, body_of
-from nabla_mlir.ops.registry import REGISTRY
-from nabla_mlir.ops.tapes import read_row
-from nabla_mlir.ops.tensor import splat_of, wrap
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import is_pure
 from nabla_mlir.passes.simplify.simplify import rewrite_loops
+from nabla_mlir.rules.loops import find_counter
+from nabla_mlir.rules.tapes import read_row
+from nabla_mlir.table.batching import Mapped, batch_ops
+from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES, body_of
+from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.tensor import splat_of, wrap
 
 MAX_STACKED_BYTES = 1 << 26  # beyond, the rows of all iterations cost more memory than the loop's dispatches are worth
 MIN_CONTRACTED = 8  # a product over fewer elements costs less than the row that is written and read instead

@@ -9,11 +9,11 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.ad_rules import CUSTOM, CheckpointOp, LinearSolveOp
 from nabla_mlir.dialects.regions import nested
-from nabla_mlir.ops.checkpoint import emit_body
-from nabla_mlir.ops.custom_rules import emit_rule
-from nabla_mlir.ops.regions import replace
-from nabla_mlir.ops.tensor import Tensor, wrap
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.rules.checkpoint import emit_body
+from nabla_mlir.rules.custom_regions import emit_rule
+from nabla_mlir.table.regions import replace
+from nabla_mlir.table.tensor import Tensor, wrap
 
 # The region that is the value of the operation.
 VALUE = {**dict.fromkeys(CUSTOM, 0), LinearSolveOp.name: LinearSolveOp.region_names.index("solve")}

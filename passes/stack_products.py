@@ -10,15 +10,15 @@ from iree.compiler import ir
 
 from nabla_mlir.ops.contraction import dot_general
 from nabla_mlir.ops.elementwise import add
-from nabla_mlir.ops.loops import Counter, find_counter
-from nabla_mlir.ops.regions import MAX_RESIDUAL_BYTES, body_of
-from nabla_mlir.ops.registry import REGISTRY
-from nabla_mlir.ops.tapes import direction, empty_tape, write_row
-from nabla_mlir.ops.tensor import Tensor, wrap
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.simplify.loop_tapes import tape_read, values_inside
 from nabla_mlir.passes.simplify.pattern import has_one_use, owner
 from nabla_mlir.passes.simplify.simplify import rewrite_loops
+from nabla_mlir.rules.loops import Counter, find_counter
+from nabla_mlir.rules.tapes import direction, empty_tape, write_row
+from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES, body_of
+from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.tensor import Tensor, wrap
 
 MAX_STACKED_BYTES = 1 << 26  # beyond, the tapes cost more memory than the dispatches of the loop are worth
 

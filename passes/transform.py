@@ -16,8 +16,8 @@ from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp, with_axes
 from nabla_mlir.dialects.regions import functions_of, is_private
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.errors import PassError
-from nabla_mlir.ops.registry import clone_op
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.table.registry import clone_op
 
 Values = list[ir.Value]
 

@@ -10,11 +10,11 @@ from iree.compiler import ir
 from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.ad import VjpOp
 from nabla_mlir.dialects.locations import named
-from nabla_mlir.ops.registry import ZERO, materialize
-from nabla_mlir.ops.reverse import Cotangents, accumulate, active_values, pull_back
-from nabla_mlir.ops.tensor import wrap
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.inline import expand_all, inline_region
+from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values, pull_back
+from nabla_mlir.table.registry import ZERO, materialize
+from nabla_mlir.table.tensor import wrap
 
 
 def expand_vjp(op: ir.Operation) -> None:

@@ -13,11 +13,11 @@ from nabla_mlir.dialects.batch import AXIS_INDEX, CURRENT, NOT_CARRIED, VmapOp, 
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 from nabla_mlir.errors import PassError
-from nabla_mlir.ops.batching import Mapped, batch_ops
 from nabla_mlir.ops.shape import expand, iota, move_axis
-from nabla_mlir.ops.tensor import Tensor, full, wrap
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.inline import expand_all
+from nabla_mlir.table.batching import Mapped, batch_ops
+from nabla_mlir.table.tensor import Tensor, full, wrap
 
 
 def expand_vmap(op: ir.Operation) -> None:

@@ -11,7 +11,7 @@ sys.path[:0] = [str(Path(__file__).parent)]
 from corpus_adapter import CorpusAdapter as CorpusAdapter
 from xla import run_module
 
-import nabla_mlir.eager
+import nabla_mlir.staging.eager
 
 
 def _executable(module: Any, name: str) -> Any:
@@ -19,4 +19,4 @@ def _executable(module: Any, name: str) -> Any:
     return lambda inputs: run_module(text, inputs)
 
 
-nabla_mlir.eager._executable = _executable  # type: ignore[assignment]  # plain arrays instead of ours
+nabla_mlir.staging.eager._executable = _executable  # type: ignore[assignment]  # plain arrays instead of ours

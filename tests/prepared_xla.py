@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import xla
 
-from nabla_mlir import prepared, pytree
-from nabla_mlir.stateful import traced_method
+from nabla_mlir import pytree
+from nabla_mlir.prepared.modules import modules as prepared
+from nabla_mlir.prepared.stateful import traced_method
 from nabla_mlir.transforms.curvature import hessian_product
 
 

@@ -11,10 +11,10 @@ from iree.compiler import ir
 
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.context import context
-from nabla_mlir.ops.cost import FREE
-from nabla_mlir.ops.regions import body_of, reads_of
 from nabla_mlir.passes.split.split import Split, split_function
-from nabla_mlir.tracing import Spec, trace_function
+from nabla_mlir.rules.cost import FREE
+from nabla_mlir.staging.tracing import Spec, trace_function
+from nabla_mlir.table.regions import body_of, reads_of
 
 READS = ("stablehlo.dynamic_slice", "stablehlo.slice")  # of state, in the regions of loops and choices
 

@@ -10,12 +10,12 @@ from iree.compiler import ir
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.convolution import positions
-from nabla_mlir.ops.cost import cost_of, size_of
-from nabla_mlir.ops.loops import find_counter
-from nabla_mlir.ops.regions import body_of
-from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.passes.iree.scheduling.convolutions import is_split
+from nabla_mlir.rules.cost import cost_of, size_of
+from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.runtime.manifest import Estimate
+from nabla_mlir.table.regions import body_of
+from nabla_mlir.table.registry import REGISTRY
 
 # Nanoseconds of one core, measured with AVX-512; other CPUs differ by a factor that all of them share.
 _PER_FLOP = 0.005

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nabla_mlir.eager import library
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.common import Axis, axes_of, axis_of, inexact, require_real, sliced, tensor
 from nabla_mlir.numpy.reductions import count, finite_max, fold, spread
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.ops.tensor import Tensor, full, full_like
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
 def not_above(x: Tensor, bound: float) -> Tensor:

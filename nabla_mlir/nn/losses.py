@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from nabla_mlir.dialects.types import is_integer
-from nabla_mlir.eager import library
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.nn.activations import log_softmax, not_above, shifted_by_largest, softplus_of
 from nabla_mlir.numpy.common import Axis, axes_of, axis_of, convert, inexact, inexacts, tensor
 from nabla_mlir.numpy.reductions import fold
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
-from nabla_mlir.ops.promotion import Defaults
-from nabla_mlir.ops.tensor import Tensor, full_like
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.promotion import Defaults
+from nabla_mlir.table.tensor import Tensor, full_like
 
 
 @library

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from nabla_mlir.eager import library
 from nabla_mlir.numpy.common import Axis, axes_of, inexact, tensor
 from nabla_mlir.numpy.reductions import count, fold, spread
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.tensor import Tensor
 
 
 @library

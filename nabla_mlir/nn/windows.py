@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nabla_mlir.eager import library
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.common import common_dtype, convert, inexact, inexact_dtype, require_real, tensor
 from nabla_mlir.ops.convolution import conv_params, convolution
 from nabla_mlir.ops.reduction import identity_of
-from nabla_mlir.ops.tensor import Tensor, full, full_like
 from nabla_mlir.ops.windows import reduce_window, spread, window_params
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.tensor import Tensor, full, full_like
 
 Lengths = int | Sequence[int]
 Padding = str | Sequence[tuple[int, int]]

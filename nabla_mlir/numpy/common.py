@@ -13,7 +13,7 @@ from nabla_mlir.dialects.types import as_dtype, is_complex, is_integer
 from nabla_mlir.errors import DtypeError, ShapeError, TraceError, user_frame
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
-from nabla_mlir.ops.promotion import (
+from nabla_mlir.table.promotion import (
     Defaults,
     as_tensor,
     is_inexact,
@@ -22,7 +22,7 @@ from nabla_mlir.ops.promotion import (
     promote_dtypes,
     scalar_dtype,
 )
-from nabla_mlir.ops.tensor import Tensor, full
+from nabla_mlir.table.tensor import Tensor, full
 
 Axis = int | Sequence[int] | None
 Shape = tuple[int, ...]

@@ -10,17 +10,17 @@ import numpy as np
 
 from nabla_mlir import pytree
 from nabla_mlir.dialects.types import as_dtype, is_float
-from nabla_mlir.eager import library
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.numpy.common import axes_of, convert, inexact_dtype, padded, reshaped, shape_of, tensor, transposed
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops import shape as sh
-from nabla_mlir.ops.promotion import Defaults, as_tensor, broadcast_to, is_scalar, promote_dtypes, scalar_dtype
-from nabla_mlir.ops.tensor import Tensor, constant
-from nabla_mlir.ops.tensor import full as splat
 from nabla_mlir.runtime.array import Array
-from nabla_mlir.tracing import is_tracing
+from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.tracing import is_tracing
+from nabla_mlir.table.promotion import Defaults, as_tensor, broadcast_to, is_scalar, promote_dtypes, scalar_dtype
+from nabla_mlir.table.tensor import Tensor, constant
+from nabla_mlir.table.tensor import full as splat
 
 _TABLE = 4096  # numbers up to which linspace is a table, exact as NumPy's; longer ones are computed
 

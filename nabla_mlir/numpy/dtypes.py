@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.types import as_dtype
-from nabla_mlir.ops.promotion import promote_dtypes
+from nabla_mlir.table.promotion import promote_dtypes
 
 bool_ = np.bool_
 int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64

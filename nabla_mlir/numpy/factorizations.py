@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nabla_mlir.dialects.types import is_complex
-from nabla_mlir.eager import library
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.common import convert, inexact
 from nabla_mlir.ops import lapack
 from nabla_mlir.ops import linalg as la
-from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.tensor import Tensor
 
 _INFO = np.dtype(np.int32)
 

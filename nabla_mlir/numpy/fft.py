@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.types import as_dtype, is_complex
-from nabla_mlir.eager import library
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.common import Axis, axes_of, axis_of, convert, inexact, padded, require_real, sliced, transposed
 from nabla_mlir.numpy.shape import roll
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.fourier import fft as fft_record
-from nabla_mlir.ops.promotion import Defaults
 from nabla_mlir.ops.shape import inverse
-from nabla_mlir.ops.tensor import Tensor, constant
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.promotion import Defaults
+from nabla_mlir.table.tensor import Tensor, constant
 
 _NORMS = ("backward", "ortho", "forward")
 

@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.types import is_integer
-from nabla_mlir.eager import library
 from nabla_mlir.errors import DtypeError, IndexingError, ShapeError, TraceError, user_frame
 from nabla_mlir.numpy.common import Shape, axis_of, convert, joined, operand, reshaped, tensor
 from nabla_mlir.numpy.shape import reversed_along
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import indexing as ix
 from nabla_mlir.ops import shape as sh
-from nabla_mlir.ops.promotion import as_tensor, broadcast_shapes, broadcast_to
-from nabla_mlir.ops.tensor import Tensor, constant, full, full_like
 from nabla_mlir.runtime.array import Array
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.promotion import as_tensor, broadcast_shapes, broadcast_to
+from nabla_mlir.table.tensor import Tensor, constant, full, full_like
 
 _INT32 = np.dtype(np.int32)
 

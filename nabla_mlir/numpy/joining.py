@@ -6,10 +6,10 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from nabla_mlir.eager import library
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.common import axis_of, common_dtype, convert, joined, reshaped, sliced, tensor
-from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.tensor import Tensor
 
 
 def _tensors(name: str, xs: Sequence[Any], dtype: Any = None) -> list[Tensor]:
@@ -167,6 +167,6 @@ def _end(x: Tensor, axis: int, end: Any) -> Tensor:
     end = tensor(end)
     if end.ndim:
         return end
-    from nabla_mlir.ops.promotion import broadcast_to
+    from nabla_mlir.table.promotion import broadcast_to
 
     return broadcast_to(end, tuple(1 if d == axis else n for d, n in enumerate(x.shape)))

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.types import is_integer
-from nabla_mlir.eager import library
 from nabla_mlir.numpy.common import (
     convert,
     described,
@@ -22,8 +21,9 @@ from nabla_mlir.numpy.common import (
 from nabla_mlir.numpy.special_values import is_nan, isfinite
 from nabla_mlir.numpy.ufuncs import maximum, minimum
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.ops.promotion import broadcast_shapes, broadcast_to, is_scalar, promote_dtypes
-from nabla_mlir.ops.tensor import Tensor, full, full_like
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.promotion import broadcast_shapes, broadcast_to, is_scalar, promote_dtypes
+from nabla_mlir.table.tensor import Tensor, full, full_like
 
 Function = Callable[..., Any]
 

@@ -7,8 +7,6 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from nabla_mlir.control import fori_loop
-from nabla_mlir.eager import library
 from nabla_mlir.numpy import reductions as red
 from nabla_mlir.numpy.common import convert, reshaped
 from nabla_mlir.numpy.factorizations import real_dtype, square
@@ -16,8 +14,10 @@ from nabla_mlir.numpy.systems import inv, solve
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops.autodiff import stop_gradient
-from nabla_mlir.ops.promotion import broadcast_to
-from nabla_mlir.ops.tensor import Tensor, full, full_like
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.promotion import broadcast_to
+from nabla_mlir.table.tensor import Tensor, full, full_like
+from nabla_mlir.transforms.control import fori_loop
 
 
 @library

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from nabla_mlir.numpy import creation, indexing, joining, logic, products, reductions, shape, sorting, ufuncs, updates
-from nabla_mlir.ops.promotion import is_scalar
-from nabla_mlir.ops.tensor import Tensor
 from nabla_mlir.pytree import is_array
 from nabla_mlir.runtime.array import Array
-from nabla_mlir.vectorized import VectorizedArray
+from nabla_mlir.table.promotion import is_scalar
+from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.transforms.vectorized import VectorizedArray
 
 _BINARY = {
     "add": ufuncs.add, "sub": ufuncs.subtract, "mul": ufuncs.multiply, "truediv": ufuncs.divide,

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.eager import library
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.numpy.common import axes_of, axis_of, common_dtype, convert, meet, reshaped, tensor, transposed
 from nabla_mlir.numpy.creation import diagonal
@@ -16,7 +15,8 @@ from nabla_mlir.numpy.reductions import fold
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.contraction import dims, dot_general
-from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.tensor import Tensor
 
 _BOOL = np.dtype(bool)
 
@@ -142,7 +142,7 @@ def matmul(a: Any, b: Any, /) -> Tensor:
             help="transpose one of them (x.T, x.mT) if its axes are the other way round.",
         )  # fmt: skip
     batch_a, batch_b = a.shape[:-2], b.shape[:-2]
-    from nabla_mlir.ops.promotion import broadcast_shapes
+    from nabla_mlir.table.promotion import broadcast_shapes
 
     rank = len(broadcast_shapes("matmul", [batch_a, batch_b]))
     letters = _labels(rank)

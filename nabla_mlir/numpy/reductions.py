@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.types import as_dtype, is_complex, is_differentiable, is_float
-from nabla_mlir.eager import library
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.common import (
     Axis,
@@ -27,9 +26,10 @@ from nabla_mlir.numpy.common import (
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.autodiff import stop_gradient
-from nabla_mlir.ops.promotion import Defaults, broadcast_to
 from nabla_mlir.ops.reduction import identity_of, reduce
-from nabla_mlir.ops.tensor import Tensor, full, full_like
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.promotion import Defaults, broadcast_to
+from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
 # ---------------------------------------------------------------- words

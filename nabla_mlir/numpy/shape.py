@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.eager import library
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.numpy.common import (
     Axis,
@@ -25,10 +24,11 @@ from nabla_mlir.numpy.common import (
     tensor,
     transposed,
 )
-from nabla_mlir.ops import promotion
 from nabla_mlir.ops import shape as sh
-from nabla_mlir.ops.promotion import as_tensor, broadcast_shapes
-from nabla_mlir.ops.tensor import Tensor, full
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table import promotion
+from nabla_mlir.table.promotion import as_tensor, broadcast_shapes
+from nabla_mlir.table.tensor import Tensor, full
 
 
 @library

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, NoReturn
 
-from nabla_mlir.eager import library
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.common import (
     Axis,
@@ -24,8 +23,9 @@ from nabla_mlir.numpy.reductions import count, count_nonzero, keep
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops import sorting as so
-from nabla_mlir.ops.promotion import Defaults
-from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.promotion import Defaults
+from nabla_mlir.table.tensor import Tensor
 
 
 def _along(name: str, x: Any, axis: int | None) -> tuple[Tensor, int]:

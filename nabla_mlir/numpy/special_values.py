@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.types import is_complex, is_float
-from nabla_mlir.eager import library
 from nabla_mlir.numpy.common import described, inexact, inexacts, require_real, tensor
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.ops.promotion import is_inexact
-from nabla_mlir.ops.tensor import Tensor, full, full_like
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.promotion import is_inexact
+from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
 def is_nan(x: Tensor) -> Tensor:

@@ -6,11 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nabla_mlir.custom import custom_jvp
 from nabla_mlir.dialects.types import is_complex
-from nabla_mlir.eager import library
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.implicit import custom_linear_solve
 from nabla_mlir.numpy import reductions as red
 from nabla_mlir.numpy.common import Shape, convert, inexact, reshaped, tensor
 from nabla_mlir.numpy.creation import diagonal as diagonal_of
@@ -21,9 +18,12 @@ from nabla_mlir.ops import lapack
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.autodiff import stop_gradient
-from nabla_mlir.ops.promotion import broadcast_shapes, broadcast_to
-from nabla_mlir.ops.tensor import Tensor, constant, full, full_like
-from nabla_mlir.vectorized import per_entry
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.promotion import broadcast_shapes, broadcast_to
+from nabla_mlir.table.tensor import Tensor, constant, full, full_like
+from nabla_mlir.transforms.custom import custom_jvp
+from nabla_mlir.transforms.implicit import custom_linear_solve
+from nabla_mlir.transforms.vectorized import per_entry
 
 _FORWARD: dict[str, Any] = {"left_side": True, "lower": True, "unit_diagonal": True, "transpose_a": "NO_TRANSPOSE"}
 _BACKWARD: dict[str, Any] = {"left_side": True, "lower": False, "unit_diagonal": False, "transpose_a": "NO_TRANSPOSE"}

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.types import is_complex, is_float
-from nabla_mlir.eager import library
 from nabla_mlir.errors import DtypeError, user_frame
 from nabla_mlir.numpy.common import convert, described, inexact, inexacts, meet, operand, require_real, tensor
 from nabla_mlir.numpy.special_values import is_infinite, is_nan
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.ops import promotion
-from nabla_mlir.ops.promotion import is_inexact, is_scalar
-from nabla_mlir.ops.tensor import Tensor, full_like
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table import promotion
+from nabla_mlir.table.promotion import is_inexact, is_scalar
+from nabla_mlir.table.tensor import Tensor, full_like
 
 Function = Callable[..., Any]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.eager import library
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.common import Shape, operand, reshaped, stored
 from nabla_mlir.numpy.indexing import (
@@ -25,9 +24,10 @@ from nabla_mlir.numpy.shape import reversed_along
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import indexing as ix
 from nabla_mlir.ops import shape as sh
-from nabla_mlir.ops.promotion import as_tensor, broadcast_to
 from nabla_mlir.ops.reduction import identity_of
-from nabla_mlir.ops.tensor import Tensor, full
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.promotion import as_tensor, broadcast_to
+from nabla_mlir.table.tensor import Tensor, full
 
 _INT32 = np.dtype(np.int32)
 

@@ -1,16 +1,13 @@
-"""The rule table. Importing this package loads every record; an incomplete one fails here."""
+"""The records of the operations, a family a file. Importing this package loads them; an incomplete one fails here."""
 
 from nabla_mlir.ops import (
     autodiff,
-    checkpoint,
     chlo,
     collectives,
     composites,
     contraction,
-    control,
     convolution,
     custom_call,
-    custom_rules,
     eigen,
     elementwise,
     fourier,
@@ -18,19 +15,15 @@ from nabla_mlir.ops import (
     indexing,
     lapack,
     linalg,
-    linear_solve,
     misc,
-    promotion,
     reduction,
     shape,
     sorting,
-    tridiagonal,
     windows,
 )
 
-# The modules that hold records, one family each, and the operators of Tensor.
+# The modules that hold records, one family each.
 FAMILIES = (
-    autodiff, checkpoint, chlo, collectives, composites, contraction, control, convolution, custom_call, custom_rules,
-    eigen, elementwise, fourier, gamma, indexing, lapack, linalg, linear_solve, misc, promotion, reduction, shape,
-    sorting, tridiagonal, windows,
+    autodiff, chlo, collectives, composites, contraction, convolution, custom_call, eigen, elementwise, fourier, gamma,
+    indexing, lapack, linalg, misc, reduction, shape, sorting, windows,
 )  # fmt: skip

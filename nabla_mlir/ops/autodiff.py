@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nabla_mlir.ops.kinds import nondifferentiable
-from nabla_mlir.ops.registry import OpDef
-from nabla_mlir.ops.samples import Case
+from nabla_mlir.table.kinds import nondifferentiable
+from nabla_mlir.table.registry import OpDef
+from nabla_mlir.table.samples import Case
 
 stop_gradient: OpDef = nondifferentiable(
     "ad.stop_gradient", doc="The value itself, whose tangent is zero.",

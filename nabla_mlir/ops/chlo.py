@@ -16,13 +16,13 @@ from nabla_mlir.ops.contraction import dims as dot_dims
 from nabla_mlir.ops.contraction import dot_general
 from nabla_mlir.ops.elementwise import absolute, compare, logical_and, rsqrt, select, sign
 from nabla_mlir.ops.indexing import along_axis
-from nabla_mlir.ops.kinds import composite, elementwise, general
-from nabla_mlir.ops.promotion import broadcast_shapes
 from nabla_mlir.ops.reduction import reduce_sum
-from nabla_mlir.ops.registry import REGISTRY, ZERO, MaybeZero, OpDef, Zero
-from nabla_mlir.ops.samples import Case, booleans, integers, reals
 from nabla_mlir.ops.shape import broadcast_in_dim, expand, iota, move_axis
-from nabla_mlir.ops.tensor import Tensor, full, full_like
+from nabla_mlir.table.kinds import composite, elementwise, general
+from nabla_mlir.table.promotion import broadcast_shapes
+from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Zero
+from nabla_mlir.table.samples import Case, booleans, integers, reals
+from nabla_mlir.table.tensor import Tensor, full, full_like
 
 Shape = tuple[int, ...]
 

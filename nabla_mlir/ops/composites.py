@@ -18,12 +18,12 @@ from nabla_mlir.ops.contraction import dims as dot_dims
 from nabla_mlir.ops.contraction import dot_general
 from nabla_mlir.ops.elementwise import rsqrt, select
 from nabla_mlir.ops.indexing import gather, gather_dims
-from nabla_mlir.ops.kinds import composite
 from nabla_mlir.ops.reduction import apply_body, reduce_sum
-from nabla_mlir.ops.registry import REGISTRY, Region
-from nabla_mlir.ops.samples import Case, integers, reals
 from nabla_mlir.ops.shape import broadcast_in_dim, expand, iota, reshape, transpose
-from nabla_mlir.ops.tensor import Tensor, full_like
+from nabla_mlir.table.kinds import composite
+from nabla_mlir.table.registry import REGISTRY, Region
+from nabla_mlir.table.samples import Case, integers, reals
+from nabla_mlir.table.tensor import Tensor, full_like
 
 Shape = tuple[int, ...]
 F32 = Codec(

@@ -9,10 +9,11 @@ import numpy as np
 
 from nabla_mlir.dialects.stablehlo import DotDims, Raw
 from nabla_mlir.dialects.types import element_dtype
-from nabla_mlir.ops.kinds import contraction, shifted
-from nabla_mlir.ops.samples import Case
 from nabla_mlir.ops.shape import move_axis, transpose
-from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.table.batching import shifted
+from nabla_mlir.table.kinds import contraction
+from nabla_mlir.table.samples import Case
+from nabla_mlir.table.tensor import Tensor
 
 Dims = dict[str, tuple[int, ...]]
 _FIELDS = ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions",

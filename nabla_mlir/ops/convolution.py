@@ -14,10 +14,10 @@ import numpy as np
 from nabla_mlir.dialects.stablehlo import I64, BoolArray, ConvDims, I64Array, Padding, Raw
 from nabla_mlir.dialects.types import element_dtype
 from nabla_mlir.ops.elementwise import convert
-from nabla_mlir.ops.kinds import contraction
-from nabla_mlir.ops.samples import Case
 from nabla_mlir.ops.shape import move_axis, reshape, reverse
-from nabla_mlir.ops.tensor import Tensor, full_like
+from nabla_mlir.table.kinds import contraction
+from nabla_mlir.table.samples import Case
+from nabla_mlir.table.tensor import Tensor, full_like
 
 Positions = tuple[int, ...]
 _LETTERS = (("b", "f"), ("o", "i"), ("b", "f"))

@@ -16,9 +16,10 @@ from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.stablehlo import Raw, String
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import RuleMissingError, user_frame
-from nabla_mlir.ops.kinds import all_prefixed, general
-from nabla_mlir.ops.registry import ZERO, MaybeZero, Zero
-from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.table.batching import all_prefixed
+from nabla_mlir.table.kinds import general
+from nabla_mlir.table.registry import ZERO, MaybeZero, Zero
+from nabla_mlir.table.tensor import Tensor
 
 # What a call carries besides its target. Aliases and shardings speak of the shapes of this one call.
 _LAYOUTS = ("operand_layouts", "result_layouts")

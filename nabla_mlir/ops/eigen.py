@@ -24,9 +24,9 @@ from nabla_mlir.ops.lapack import (
 )
 from nabla_mlir.ops.linalg import adjoint, matmul
 from nabla_mlir.ops.reduction import reduce, reduce_sum
-from nabla_mlir.ops.registry import ZERO, MaybeZero
 from nabla_mlir.ops.shape import iota
-from nabla_mlir.ops.tensor import Tensor, full
+from nabla_mlir.table.registry import ZERO, MaybeZero
+from nabla_mlir.table.tensor import Tensor, full
 
 
 def _geev(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: Any) -> list[MaybeZero]:

@@ -12,10 +12,11 @@ import numpy as np
 
 from nabla_mlir.dialects.stablehlo import I32, enum
 from nabla_mlir.dialects.types import element_dtype, is_complex
-from nabla_mlir.ops.kinds import all_prefixed, elementwise, general, prefixed, structural
-from nabla_mlir.ops.registry import ZERO, MaybeZero, OpDef, Zero, add_any
-from nabla_mlir.ops.samples import Case, booleans, integers, reals
-from nabla_mlir.ops.tensor import Tensor, full_like, splat_of
+from nabla_mlir.table.batching import all_prefixed, prefixed
+from nabla_mlir.table.kinds import elementwise, general, structural
+from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, add_any, operation
+from nabla_mlir.table.samples import Case, booleans, integers, reals
+from nabla_mlir.table.tensor import Tensor, full_like, splat_of
 
 
 def where_zero(condition: Tensor, t: Tensor) -> Tensor:
@@ -293,8 +294,6 @@ def _select_transpose(cts: Any, i: int, xs: Any) -> MaybeZero:
 
 
 def _select_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
-    from nabla_mlir.ops.shape import broadcast_in_dim
-
     pred, *branches = xs
     branches = all_prefixed(branches, mapped[1:], size)
     if pred.ndim == 0:
@@ -302,7 +301,7 @@ def _select_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
     if not mapped[0]:
         pred = prefixed(pred, size)
     if pred.ndim < branches[0].ndim:  # a scalar per entry becomes one truth value per element
-        pred = broadcast_in_dim(pred, shape=branches[0].shape, broadcast_dimensions=(0,))
+        pred = operation("broadcast_in_dim")(pred, shape=branches[0].shape, broadcast_dimensions=(0,))
     return [select(pred, *branches)]
 
 
@@ -336,11 +335,9 @@ def _clamp_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
 
 
 def _spread(bound: Tensor, x: Tensor) -> Tensor:
-    from nabla_mlir.ops.shape import broadcast_in_dim
-
     if bound.shape == x.shape:
         return bound
-    return broadcast_in_dim(bound, shape=x.shape, broadcast_dimensions=())
+    return operation("broadcast_in_dim")(bound, shape=x.shape, broadcast_dimensions=())
 
 
 def _clamp_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
@@ -355,12 +352,10 @@ def _clamp_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
 
 
 def _full_bound(bound: Tensor, mapped: bool, x: Tensor, size: int) -> Tensor:
-    from nabla_mlir.ops.shape import broadcast_in_dim
-
     own = bound if mapped else prefixed(bound, size)
     if own.shape == x.shape:
         return own
-    return broadcast_in_dim(own, shape=x.shape, broadcast_dimensions=(0,))
+    return operation("broadcast_in_dim")(own, shape=x.shape, broadcast_dimensions=(0,))
 
 
 def _clip(low: Any, x: Any, high: Any) -> Any:

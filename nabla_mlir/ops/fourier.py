@@ -10,10 +10,10 @@ import numpy as np
 from nabla_mlir.dialects.stablehlo import I64Array, enum
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.ops.elementwise import conj
-from nabla_mlir.ops.kinds import structural
-from nabla_mlir.ops.registry import OpDef
-from nabla_mlir.ops.samples import Case
-from nabla_mlir.ops.tensor import Tensor, constant
+from nabla_mlir.table.kinds import structural
+from nabla_mlir.table.registry import OpDef, operation
+from nabla_mlir.table.samples import Case
+from nabla_mlir.table.tensor import Tensor, constant
 
 Shape = tuple[int, ...]
 
@@ -38,9 +38,7 @@ def _transpose(cts: Any, i: int, xs: Any, *, fft_type: str, fft_length: Shape) -
 
 
 def _weights(row: np.ndarray, like: Tensor) -> Tensor:
-    from nabla_mlir.ops.shape import broadcast_in_dim
-
-    return broadcast_in_dim(constant(row.astype(like.dtype)), shape=like.shape, broadcast_dimensions=(like.ndim - 1,))
+    return operation("broadcast_in_dim")(constant(row.astype(like.dtype)), shape=like.shape, broadcast_dimensions=(like.ndim - 1,))
 
 
 def _result(x: Tensor, fft_type: str, fft_length: Shape) -> list[Any]:

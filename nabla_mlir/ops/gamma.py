@@ -6,12 +6,12 @@ from typing import Any
 
 from nabla_mlir.errors import RuleMissingError, user_frame
 from nabla_mlir.ops.elementwise import exponential, log
-from nabla_mlir.ops.kinds import elementwise
 from nabla_mlir.ops.reduction import reduce_sum
-from nabla_mlir.ops.registry import OpDef
-from nabla_mlir.ops.samples import reals, whole
 from nabla_mlir.ops.shape import broadcast_in_dim, iota
-from nabla_mlir.ops.tensor import Tensor, full_like
+from nabla_mlir.table.kinds import elementwise
+from nabla_mlir.table.registry import OpDef
+from nabla_mlir.table.samples import reals, whole
+from nabla_mlir.table.tensor import Tensor, full_like
 
 lgamma = elementwise(
     "chlo.lgamma", doc="log |gamma(x)|.", partials=[lambda t, y, x: t * digamma(x)], numpy="scipy.special:gammaln",

@@ -11,13 +11,14 @@ from nabla_mlir.dialects import builder, stablehlo
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import Bool, GatherDims, I64Array, ScatterDims
 from nabla_mlir.ops.elementwise import clamp, compare, convert, logical_and, select, where_zero
-from nabla_mlir.ops.forward import jvp_by_decomposition
-from nabla_mlir.ops.kinds import all_prefixed, general, shifted, structural
 from nabla_mlir.ops.reduction import combine, emit_combiner, read_combiner, reduce
-from nabla_mlir.ops.registry import ZERO, MaybeZero, Zero, add_any, materialize
-from nabla_mlir.ops.samples import Case, integers
 from nabla_mlir.ops.shape import broadcast_in_dim, concatenate, dynamic_slice, element_count, iota, reshape, transpose
-from nabla_mlir.ops.tensor import Tensor, constant, full, full_like, wrap
+from nabla_mlir.table.batching import all_prefixed, shifted
+from nabla_mlir.table.forward import jvp_by_decomposition
+from nabla_mlir.table.kinds import general, structural
+from nabla_mlir.table.registry import ZERO, MaybeZero, Zero, add_any, materialize
+from nabla_mlir.table.samples import Case, integers
+from nabla_mlir.table.tensor import Tensor, constant, full, full_like, wrap
 
 Dims = dict[str, Any]
 

@@ -30,10 +30,10 @@ from nabla_mlir.ops.linalg import (
     tril,
 )
 from nabla_mlir.ops.reduction import reduce_sum
-from nabla_mlir.ops.registry import REGISTRY, ZERO, MaybeZero, Zero
 from nabla_mlir.ops.shape import broadcast_in_dim, iota, pad, slice_
-from nabla_mlir.ops.tensor import Tensor, full, full_like, wrap
-from nabla_mlir.ops.vectorized import apply_per_entry
+from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, Zero
+from nabla_mlir.table.tensor import Tensor, full, full_like, wrap
+from nabla_mlir.table.vectorized import apply_per_entry
 
 Spec = tuple[tuple[int, ...], np.dtype]
 

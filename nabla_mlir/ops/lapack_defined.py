@@ -11,7 +11,7 @@ import numpy as np
 from nabla_mlir.ops.elementwise import select
 from nabla_mlir.ops.lapack import option, orthogonal, routine
 from nabla_mlir.ops.linalg import adjoint, mask_like, matmul
-from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.table.tensor import Tensor
 
 
 def _ormqr(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:

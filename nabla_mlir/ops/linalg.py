@@ -14,11 +14,12 @@ from nabla_mlir.dialects.stablehlo import Bool, enum
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.ops.contraction import dims, dot_general
 from nabla_mlir.ops.elementwise import compare, conj, select
-from nabla_mlir.ops.kinds import general, prefixed
-from nabla_mlir.ops.registry import ZERO, MaybeZero, OpDef, Zero
-from nabla_mlir.ops.samples import Case, Domain, reals
 from nabla_mlir.ops.shape import broadcast_in_dim, iota, move_axis, reshape, transpose
-from nabla_mlir.ops.tensor import Tensor, full_like
+from nabla_mlir.table.batching import prefixed
+from nabla_mlir.table.kinds import general
+from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero
+from nabla_mlir.table.samples import Case, Domain, reals
+from nabla_mlir.table.tensor import Tensor, full_like
 
 # ---------------------------------------------------------------- words
 

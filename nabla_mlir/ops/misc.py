@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects import builder
-from nabla_mlir.dialects.stablehlo import enum
+from nabla_mlir.dialects.stablehlo import constant_array, enum
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.elementwise import convert
-from nabla_mlir.ops.kinds import all_prefixed, general, nondifferentiable
-from nabla_mlir.ops.registry import ZERO, MaybeZero, OpDef, Zero, add_any
-from nabla_mlir.ops.samples import Case
 from nabla_mlir.ops.shape import broadcast_in_dim
-from nabla_mlir.ops.tensor import Tensor, constant, full, wrap
+from nabla_mlir.table.batching import all_prefixed
+from nabla_mlir.table.kinds import general, nondifferentiable
+from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, add_any
+from nabla_mlir.table.samples import Case
+from nabla_mlir.table.tensor import Tensor, constant, full, wrap
 
 Shape = tuple[int, ...]
 
@@ -74,8 +75,6 @@ def _rng_jvp(outs: Any, xs: Any, tangents: Any, *, rng_distribution: str) -> lis
 
 def _rng_batch(xs: Any, mapped: Any, size: int, *, rng_distribution: str) -> list[Tensor]:
     """Each entry has numbers of its own: standard ones are drawn for all of them, then moved to their parameters."""
-    from nabla_mlir.dialects.stablehlo import constant_array
-
     a, b, shape = xs
     dims = constant_array(shape.value.owner)
     wide = constant(np.asarray([size, *dims], dims.dtype))
@@ -90,8 +89,6 @@ def _rng_batch(xs: Any, mapped: Any, size: int, *, rng_distribution: str) -> lis
 
 
 def _rng_result(a: Tensor, b: Tensor, shape: Tensor, **_: Any) -> list[Any]:
-    from nabla_mlir.dialects.stablehlo import constant_array
-
     return [(tuple(int(n) for n in constant_array(shape.value.owner)), a.dtype)]
 
 

@@ -12,14 +12,14 @@ from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.dialects.types import is_float, tensor_type
 from nabla_mlir.errors import DtypeError, RuleMissingError, user_frame
-from nabla_mlir.ops.batching import batch_ops
 from nabla_mlir.ops.elementwise import compare, convert
-from nabla_mlir.ops.forward import jvp_by_decomposition
-from nabla_mlir.ops.kinds import all_prefixed, general, prefixed, shifted
-from nabla_mlir.ops.registry import REGISTRY, ZERO, MaybeZero, Region, Zero, add_any
-from nabla_mlir.ops.samples import Case, booleans, integers
 from nabla_mlir.ops.shape import concatenate, element_count, expand, reshape, slice_, transpose
-from nabla_mlir.ops.tensor import Tensor, full, wrap
+from nabla_mlir.table.batching import all_prefixed, batch_ops, prefixed, shifted
+from nabla_mlir.table.forward import jvp_by_decomposition
+from nabla_mlir.table.kinds import general
+from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, Region, Zero, add_any
+from nabla_mlir.table.samples import Case, booleans, integers
+from nabla_mlir.table.tensor import Tensor, full, wrap
 
 # The combiners that have a name; every other body is carried as a Region.
 COMBINERS = {

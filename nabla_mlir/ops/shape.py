@@ -10,10 +10,11 @@ import numpy as np
 
 from nabla_mlir.dialects.stablehlo import I64, I64Array
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.ops.kinds import all_prefixed, nondifferentiable, prefixed, shifted, structural
-from nabla_mlir.ops.registry import MaybeZero, OpDef
-from nabla_mlir.ops.samples import Case, integers
-from nabla_mlir.ops.tensor import Tensor, full, full_like
+from nabla_mlir.table.batching import all_prefixed, prefixed, shifted
+from nabla_mlir.table.kinds import nondifferentiable, structural
+from nabla_mlir.table.registry import MaybeZero, OpDef, operation
+from nabla_mlir.table.samples import Case, integers
+from nabla_mlir.table.tensor import Tensor, full, full_like
 
 Shape = tuple[int, ...]
 
@@ -44,12 +45,15 @@ reshape: OpDef = structural(
 )  # fmt: skip
 
 
-def _broadcast_transpose(cts: Any, i: int, xs: Any, shape: Shape, broadcast_dimensions: Shape) -> Tensor:
-    from nabla_mlir.ops.reduction import reduce_sum
+def _sum_over(x: Tensor, dimensions: Shape) -> Tensor:
+    """The sum over `dimensions`; `x` itself if there are none."""
+    return operation("reduce")(x, full((), 0, x.dtype), dimensions=dimensions, body="add") if dimensions else x
 
+
+def _broadcast_transpose(cts: Any, i: int, xs: Any, shape: Shape, broadcast_dimensions: Shape) -> Tensor:
     ct, x = cts[0], xs[0]
     kept = {d: axis for axis, d in enumerate(broadcast_dimensions) if x.shape[axis] == shape[d]}
-    ct = reduce_sum(ct, tuple(d for d in range(len(shape)) if d not in kept))
+    ct = _sum_over(ct, tuple(d for d in range(len(shape)) if d not in kept))
     order = tuple(axis for d, axis in sorted(kept.items()))  # the axes of x that are left, as ct has them
     if list(order) != sorted(order):
         by_axis = tuple(int(j) for j in np.argsort(order))
@@ -105,17 +109,15 @@ slice_: OpDef = structural(
 def _pad_transpose(
     cts: Any, i: int, xs: Any, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape
 ) -> Tensor:
-    from nabla_mlir.ops.reduction import reduce_sum
-
     ct, (x, _) = cts[0], xs
     if i == 0:
         return _unpad(ct, x, edge_padding_low, edge_padding_high, interior_padding)
     # The padding value receives what falls on padding: everything, less what falls on the operand.
-    everything = reduce_sum(ct, tuple(range(ct.ndim)))
+    everything = _sum_over(ct, tuple(range(ct.ndim)))
     if 0 in x.shape:
         return everything
     own = _unpad(ct, x, edge_padding_low, edge_padding_high, interior_padding)
-    return everything - reduce_sum(own, tuple(range(own.ndim)))
+    return everything - _sum_over(own, tuple(range(own.ndim)))
 
 
 def _unpad(ct: Tensor, x: Tensor, low: Shape, high: Shape, interior: Shape) -> Tensor:
@@ -141,13 +143,11 @@ def _pad_batch(
     if not mapped[1]:
         return [pad(x, value, **params)]
     # One padding value per entry: pad with zeros, and put the values where a padded mask is false.
-    from nabla_mlir.ops.elementwise import select
-
     padded = pad(x, full((), 0, x.dtype), **params)
     inside = pad(full(x.shape[1:], True, np.dtype(bool)), full((), False, np.dtype(bool)),
                  **{k: v[1:] for k, v in params.items()})  # fmt: skip
     values = broadcast_in_dim(value, shape=padded.shape, broadcast_dimensions=(0,))
-    return [select(prefixed(inside, size), padded, values)]
+    return [operation("select")(prefixed(inside, size), padded, values)]
 
 
 def _pad_numpy(low: Shape, high: Shape) -> Any:
@@ -212,18 +212,16 @@ def _dynamic_slice_batch(xs: Any, mapped: Any, size: int, slice_sizes: Shape) ->
     if not any(mapped[1:]):
         return [dynamic_slice(x, full_like(starts[0], 0) if starts else full((), 0, np.dtype(np.int32)), *starts,
                               slice_sizes=(size, *slice_sizes))]  # fmt: skip
-    from nabla_mlir.ops.indexing import gather
-
     n = len(slice_sizes)
     rows = _start_rows(starts, mapped[1:], size, x.shape[1:] if mapped[0] else x.shape, slice_sizes)
     if mapped[0]:
-        return [gather(
+        return [operation("gather")(
             x, rows,
             dimension_numbers={"offset_dims": tuple(range(1, n + 1)), "collapsed_slice_dims": (),
                                "operand_batching_dims": (0,), "start_indices_batching_dims": (0,),
                                "start_index_map": tuple(range(1, n + 1)), "index_vector_dim": 1},
             slice_sizes=(1, *slice_sizes))]  # fmt: skip
-    return [gather(
+    return [operation("gather")(
         x, rows,
         dimension_numbers={"offset_dims": tuple(range(1, n + 1)), "collapsed_slice_dims": (),
                            "operand_batching_dims": (), "start_indices_batching_dims": (),
@@ -233,11 +231,9 @@ def _dynamic_slice_batch(xs: Any, mapped: Any, size: int, slice_sizes: Shape) ->
 
 def _start_rows(starts: Sequence[Tensor], mapped: Sequence[bool], size: int, shape: Shape, sizes: Shape) -> Tensor:
     # One row of start indices per entry, clamped as dynamic slices are.
-    from nabla_mlir.ops.elementwise import clamp
-
     columns = []
     for start, is_mapped, extent, width in zip(starts, mapped, shape, sizes, strict=True):
-        clamped = clamp(full((), 0, start.dtype), start, full((), extent - width, start.dtype))
+        clamped = operation("clamp")(full((), 0, start.dtype), start, full((), extent - width, start.dtype))
         column = clamped if is_mapped else prefixed(clamped, size)
         columns.append(reshape(column, shape=(size, 1)))
     return concatenate(*columns, dimension=1) if len(columns) > 1 else columns[0]
@@ -266,12 +262,10 @@ def _update_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
         x, update = all_prefixed([x, update], mapped[:2], size)
         first = full_like(starts[0], 0) if starts else full((), 0, np.dtype(np.int32))
         return [dynamic_update_slice(x, update, first, *starts)]
-    from nabla_mlir.ops.indexing import scatter
-
     n = update.ndim - mapped[1]
     x, update = all_prefixed([x, update], mapped[:2], size)
     rows = _start_rows(starts, mapped[2:], size, x.shape[1:], update.shape[1:])
-    return [scatter(
+    return [operation("scatter")(
         x, rows, update,
         scatter_dimension_numbers={"update_window_dims": tuple(range(1, n + 1)), "inserted_window_dims": (),
                                    "input_batching_dims": (0,), "scatter_indices_batching_dims": (0,),

@@ -13,11 +13,12 @@ from nabla_mlir.dialects.stablehlo import I64, Bool
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.ops.elementwise import compare
 from nabla_mlir.ops.indexing import along_axis
-from nabla_mlir.ops.kinds import all_prefixed, general
-from nabla_mlir.ops.registry import MaybeZero, Region, Zero, clone_op
-from nabla_mlir.ops.samples import Case
 from nabla_mlir.ops.shape import iota
-from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.table.batching import all_prefixed
+from nabla_mlir.table.kinds import general
+from nabla_mlir.table.registry import MaybeZero, Region, Zero, clone_op
+from nabla_mlir.table.samples import Case
+from nabla_mlir.table.tensor import Tensor
 
 
 def emit_comparator(region: ir.Region, direction: str, operands: Sequence[Tensor]) -> None:

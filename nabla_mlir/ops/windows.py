@@ -17,10 +17,7 @@ from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.stablehlo import I64Array, Padding
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import RuleMissingError, user_frame
-from nabla_mlir.ops.batching import batch_by_decomposition
 from nabla_mlir.ops.elementwise import compare, logical_and, logical_not, logical_or, select
-from nabla_mlir.ops.forward import jvp_by_decomposition
-from nabla_mlir.ops.kinds import all_prefixed, general
 from nabla_mlir.ops.reduction import (
     COMBINERS,
     apply_body,
@@ -31,10 +28,13 @@ from nabla_mlir.ops.reduction import (
     read_combiner,
     reduce_sum,
 )
-from nabla_mlir.ops.registry import REGISTRY, ZERO, MaybeZero, Params, Zero, add_any, materialize
-from nabla_mlir.ops.samples import Case, booleans, reals
 from nabla_mlir.ops.shape import pad, reshape, slice_
-from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of
+from nabla_mlir.table.batching import all_prefixed, batch_by_decomposition
+from nabla_mlir.table.forward import jvp_by_decomposition
+from nabla_mlir.table.kinds import general
+from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, Params, Zero, add_any, materialize
+from nabla_mlir.table.samples import Case, booleans, reals
+from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of
 
 Shape = tuple[int, ...]
 Values = list[Tensor]

@@ -72,7 +72,7 @@ class Module:
           DeployError: the artifact was saved without its StableHLO, or that file is missing or damaged.
         """
         # By name: what is deployed imports nothing that knows IR.
-        return importlib.import_module("nabla_mlir.compiling.artifact").load_lowered(self._stablehlo(), self.manifest)
+        return importlib.import_module("nabla_mlir.staging.artifact").load_lowered(self._stablehlo(), self.manifest)
 
     def __getitem__(self, name: str) -> _Entry:
         try:

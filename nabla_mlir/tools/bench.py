@@ -19,7 +19,7 @@ from nabla_mlir.runtime import Executable, Module, load
 from nabla_mlir.runtime.array import Array, dtype_named
 from nabla_mlir.runtime.manifest import EntryPoint, Leaf
 from nabla_mlir.runtime.storage import Artifact
-from nabla_mlir.timing import durations, median
+from nabla_mlir.runtime.timing import durations, median
 from nabla_mlir.tools.terminal import print_table
 
 _SECONDS = 0.2  # that an entry point is called for

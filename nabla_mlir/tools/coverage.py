@@ -27,12 +27,12 @@ import numpy as np
 import nabla_mlir.ops  # noqa: F401  (fills the table)
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import CompileError, NablaError
-from nabla_mlir.importing import from_stablehlo
-from nabla_mlir.ops.registry import REGISTRY, OpDef
-from nabla_mlir.ops.samples import Case, Domain
+from nabla_mlir.interop.stablehlo import from_stablehlo
 from nabla_mlir.passes.normalize.normalize import REWRITTEN
 from nabla_mlir.runtime import Executable
-from nabla_mlir.stages import Traced, module, spec, trace
+from nabla_mlir.staging.stages import Traced, module, spec, trace
+from nabla_mlir.table.registry import REGISTRY, OpDef
+from nabla_mlir.table.samples import Case, Domain
 from nabla_mlir.targets import CPU, CUDA, Target, Vulkan, available
 
 MEASURED = Path("nabla_mlir") / "ops" / "coverage.json"

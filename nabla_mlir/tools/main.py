@@ -170,9 +170,9 @@ def compile_command(options: argparse.Namespace) -> int:
 
 def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, progress: Progress) -> int:
     """Compiles for the targets, and writes the artifact or the static library."""
-    from nabla_mlir.compiling.artifact import save_compiled
-    from nabla_mlir.compiling.static_library import save_static_library
     from nabla_mlir.runtime.manifest import Code
+    from nabla_mlir.staging.artifact import save_compiled
+    from nabla_mlir.staging.static_library import save_static_library
     from nabla_mlir.tools.requests import RequestError
 
     output = options.output or ("hvp" if options.hvp_module is not None else stage.entries[0].name)
@@ -194,8 +194,8 @@ def _traced(function: Any, positional: list[Any], named: dict[str, Any], options
     """The traced function, or the prepared Hessian of it, which is plain StableHLO at once."""
     import inspect
 
-    from nabla_mlir.prepared import hvp_module
-    from nabla_mlir.stages import trace
+    from nabla_mlir.prepared.modules import hvp_module
+    from nabla_mlir.staging.stages import trace
 
     if options.hvp_module is None:
         return trace(function, *positional, name=options.name, **named)

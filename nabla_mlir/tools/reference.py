@@ -18,11 +18,11 @@ from nabla_mlir.dialects.ad import JvpOp, VjpOp
 from nabla_mlir.dialects.ad_rules import CheckpointOp, CustomJvpOp, CustomVjpOp, LinearSolveOp
 from nabla_mlir.dialects.batch import VmapOp
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.ops.registry import REGISTRY, UNSUPPORTED, OpDef, Zero
 from nabla_mlir.passes.base import PASSES, Pass
 from nabla_mlir.passes.normalize.normalize import REFUSED, REWRITTEN
 from nabla_mlir.passes.pipeline import LOWER, Pipeline
 from nabla_mlir.passes.simplify.pattern import PATTERNS
+from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, OpDef, Zero
 from nabla_mlir.tools.coverage import MEASURED, TARGETS, measurable
 from nabla_mlir.tools.opt import options_of
 

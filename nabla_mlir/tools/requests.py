@@ -15,9 +15,9 @@ from typing import Any
 from nabla_mlir import transforms
 from nabla_mlir.dialects.types import dtype_in_mlir
 from nabla_mlir.errors import NablaError, TargetError
-from nabla_mlir.importing import ImportedFunction, from_stablehlo
-from nabla_mlir.positions import is_one, positions
-from nabla_mlir.stages import spec
+from nabla_mlir.interop.stablehlo import ImportedFunction, from_stablehlo
+from nabla_mlir.staging.positions import is_one, positions
+from nabla_mlir.staging.stages import spec
 from nabla_mlir.targets import TARGETS, Target
 
 

@@ -72,7 +72,7 @@ def _reference(artifact: Artifact) -> tuple[Any, str]:
         return None, "saved without StableHLO"
     if importlib.util.find_spec("iree.compiler") is None:
         return None, "no compiler here"
-    from nabla_mlir.compiling.artifact import load_lowered
+    from nabla_mlir.staging.artifact import load_lowered
     from nabla_mlir.targets import CPU
 
     try:

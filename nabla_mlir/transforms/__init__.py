@@ -3,6 +3,7 @@
 Inside a trace a transform emits into it; outside, the whole call is traced, compiled and run.
 """
 
+from nabla_mlir.transforms import physical as physical
 from nabla_mlir.transforms.curvature import empirical_fishervp as empirical_fishervp
 from nabla_mlir.transforms.curvature import fishervp as fishervp
 from nabla_mlir.transforms.curvature import ggnvp as ggnvp

@@ -7,12 +7,12 @@ from typing import Any
 
 from nabla_mlir import numpy as nnp
 from nabla_mlir import pytree
-from nabla_mlir.eager import staged
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
-from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms.gradients import value_and_grad
 from nabla_mlir.transforms.linear import pullback, pushed
-from nabla_mlir.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_entry
 
 Byproducts = dict[str, Any]
 # (x, v, *data) -> (what is known on the way, the product)

@@ -13,17 +13,17 @@ from nabla_mlir.dialects import ad
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import I64
 from nabla_mlir.dialects.types import is_complex, is_differentiable
-from nabla_mlir.eager import staged
 from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame
 from nabla_mlir.ops.autodiff import stop_gradient as stop_gradient_op
-from nabla_mlir.ops.promotion import as_tensor, is_scalar
-from nabla_mlir.ops.regions import MAX_RESIDUAL_BYTES
-from nabla_mlir.ops.tensor import Tensor, full
-from nabla_mlir.ops.vectorized import whole, with_axes
-from nabla_mlir.positions import Argnums, is_one
-from nabla_mlir.tracing import results_of, trace_region
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.staging.positions import Argnums, is_one
+from nabla_mlir.staging.tracing import results_of, trace_region
+from nabla_mlir.table.promotion import as_tensor, is_scalar
+from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES
+from nabla_mlir.table.tensor import Tensor, full
+from nabla_mlir.table.vectorized import whole, with_axes
 from nabla_mlir.transforms.arguments import active_arguments, differentiable, specs_of, with_arguments
-from nabla_mlir.vectorized import entrywise
+from nabla_mlir.transforms.vectorized import entrywise
 
 
 def value_and_grad(

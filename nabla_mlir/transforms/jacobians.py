@@ -14,13 +14,13 @@ from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.ops.elementwise import compare, convert
 from nabla_mlir.ops.shape import iota, reshape, transpose
-from nabla_mlir.ops.tensor import Tensor, full
-from nabla_mlir.positions import Argnums, is_one, parameters_of, positions
+from nabla_mlir.staging.positions import Argnums, is_one, parameters_of, positions
+from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import active_arguments, differentiable, with_arguments
 from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import linearized, pullback, pushed
 from nabla_mlir.transforms.vectorize import vmap
-from nabla_mlir.vectorized import axes_of_leaves, entrywise, summed_entries
+from nabla_mlir.transforms.vectorized import axes_of_leaves, entrywise, summed_entries
 
 
 def _basis(x: Tensor) -> Tensor:

@@ -11,15 +11,15 @@ from nabla_mlir import pytree
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects import ad
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.eager import Halves, as_inputs, staged
 from nabla_mlir.errors import TreeError, user_frame
-from nabla_mlir.ops.promotion import as_tensor
-from nabla_mlir.ops.registry import Region
-from nabla_mlir.ops.tensor import Tensor, full
-from nabla_mlir.stages import as_spec
-from nabla_mlir.tracing import HOLDER, Spec, current_trace, is_tracing, results_of, trace_function, trace_region
+from nabla_mlir.staging.eager import Halves, as_inputs, staged
+from nabla_mlir.staging.stages import as_spec
+from nabla_mlir.staging.tracing import HOLDER, Spec, current_trace, is_tracing, results_of, trace_function, trace_region
+from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.table.registry import Region
+from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import seed_array, seed_of, specs_of
-from nabla_mlir.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_entry
 
 
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:

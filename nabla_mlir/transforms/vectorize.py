@@ -9,14 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from nabla_mlir import pytree
-from nabla_mlir.collectives import bound_axis
 from nabla_mlir.dialects import batch
-from nabla_mlir.eager import staged
 from nabla_mlir.errors import ShapeError, TreeError, user_frame
-from nabla_mlir.ops.promotion import as_tensor
-from nabla_mlir.ops.tensor import Tensor
-from nabla_mlir.tracing import Spec, results_of, trace_region
-from nabla_mlir.vectorized import per_entry
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.staging.tracing import Spec, results_of, trace_region
+from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.transforms.collectives import bound_axis
+from nabla_mlir.transforms.vectorized import per_entry
 
 
 def vmap(

@@ -13,7 +13,7 @@ from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.dialects.types import dtype_of
 from nabla_mlir.ops.elementwise import COMPARISONS
-from nabla_mlir.ops.registry import REGISTRY
+from nabla_mlir.table.registry import REGISTRY
 
 
 def known(value: ir.Value) -> np.ndarray | None:

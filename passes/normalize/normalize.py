@@ -22,12 +22,12 @@ from nabla_mlir.ops.composites import unary_einsum
 from nabla_mlir.ops.elementwise import complex_sign
 from nabla_mlir.ops.lapack_defined import defined
 from nabla_mlir.ops.reduction import reduce, tree
-from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.shape import broadcast_in_dim, pad, reshape, slice_
-from nabla_mlir.ops.tensor import Tensor, constant, full, wrap
 from nabla_mlir.ops.windows import folded, reduce_window
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.normalize.known_numbers import known
+from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.tensor import Tensor, constant, full, wrap
 
 _COLLECTIVE = "it speaks of several devices; there is one"
 _CHANNEL = "it speaks to the outside while it runs"

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.ops.registry import REGISTRY
-from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of, wrap
 from nabla_mlir.passes.simplify.pattern import defining, has_one_use, owner, pattern
+from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of, wrap
 
 _LINEAR = ("stablehlo.multiply", "stablehlo.divide", "stablehlo.negate")  # in their first operand
 

@@ -12,8 +12,8 @@ from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.contraction import Dims, dims, dot_general, free
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.shape import broadcast_in_dim, reshape, transpose
-from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of
 from nabla_mlir.passes.simplify.pattern import defining, has_one_use, pattern, uncopied
+from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of
 
 _FIELDS = ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions",
            "rhs_contracting_dimensions")  # fmt: skip

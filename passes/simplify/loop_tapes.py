@@ -5,13 +5,13 @@ from __future__ import annotations
 from iree.compiler import ir
 
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.ops.loops import Counter, find_counter
-from nabla_mlir.ops.regions import body_of, ends_of
 from nabla_mlir.ops.shape import concatenate, reshape, slice_
-from nabla_mlir.ops.tapes import direction, tape_of
-from nabla_mlir.ops.tensor import Tensor, splat_of, wrap
 from nabla_mlir.passes.dce import is_unused
 from nabla_mlir.passes.simplify.pattern import owner
+from nabla_mlir.rules.loops import Counter, find_counter
+from nabla_mlir.rules.tapes import direction, tape_of
+from nabla_mlir.table.regions import body_of, ends_of
+from nabla_mlir.table.tensor import Tensor, splat_of, wrap
 
 
 def shift_tapes(op: ir.Operation) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.ops.loop_reverse import EXPENSIVE
-from nabla_mlir.ops.loops import carries_behind
-from nabla_mlir.ops.regions import body_of, bound_of, ends_of, reads_of
 from nabla_mlir.passes.dce import is_unused
 from nabla_mlir.passes.simplify.loop_tapes import read_from_outside, shift_tapes
+from nabla_mlir.rules.loop_reverse import EXPENSIVE
+from nabla_mlir.rules.loops import carries_behind
+from nabla_mlir.table.regions import body_of, bound_of, ends_of, reads_of
 
 
 def simplify_loop(op: ir.Operation) -> ir.Operation | None:

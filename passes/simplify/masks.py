@@ -7,8 +7,8 @@ from typing import Any
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.reduction import reduce
-from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of
 from nabla_mlir.passes.simplify.pattern import defining, has_one_use, pattern, uncopied
+from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of
 
 Shape = tuple[int, ...]
 # For which signs of a - b each comparison is true.

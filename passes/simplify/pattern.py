@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.ops.registry import REGISTRY, Params
 from nabla_mlir.ops.shape import broadcast_in_dim
-from nabla_mlir.ops.tensor import Tensor, wrap
+from nabla_mlir.table.registry import REGISTRY, Params
+from nabla_mlir.table.tensor import Tensor, wrap
 
 # (operands, params) -> what replaces the only result, or None. Emits at the operation it replaces.
 Pattern = Callable[..., Tensor | None]

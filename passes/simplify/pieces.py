@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.elementwise import add
-from nabla_mlir.ops.tensor import Tensor, full, splat_of
 from nabla_mlir.passes.simplify.pattern import defining, has_one_use, pattern
+from nabla_mlir.table.tensor import Tensor, full, splat_of
 
 MAX_PIECES = 8
 Piece = tuple[int, Tensor | None]  # length along the axis; None for zeros

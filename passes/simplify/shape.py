@@ -11,9 +11,9 @@ from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.elementwise import add
 from nabla_mlir.ops.reduction import reduce
-from nabla_mlir.ops.registry import OpDef
-from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of, wrap
 from nabla_mlir.passes.simplify.pattern import Pattern, defining, has_one_use, is_identity, pattern, uncopied
+from nabla_mlir.table.registry import OpDef
+from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of, wrap
 
 Shape = tuple[int, ...]
 

@@ -12,14 +12,14 @@ from iree.compiler import ir
 from nabla_mlir.dialects.locations import named
 from nabla_mlir.dialects.regions import blocks_of, made_by, nested
 from nabla_mlir.dialects.stablehlo import constant_attribute
-from nabla_mlir.ops.regions import reads_of
-from nabla_mlir.ops.registry import REGISTRY
-from nabla_mlir.ops.tensor import wrap
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import erase_dead_in, is_pure, is_unused
 from nabla_mlir.passes.simplify import arithmetic, contraction, masks, pieces, shape
 from nabla_mlir.passes.simplify.loops import simplify_loop
 from nabla_mlir.passes.simplify.pattern import PATTERNS
+from nabla_mlir.table.regions import reads_of
+from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.tensor import wrap
 
 FAMILIES = (arithmetic, contraction, masks, pieces, shape)
 MAX_SWEEPS = 16

@@ -18,10 +18,10 @@ from nabla_mlir.dialects.locations import named
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.ops.elementwise import add, divide, multiply, select, subtract
-from nabla_mlir.ops.registry import REGISTRY, OpDef
 from nabla_mlir.ops.shape import broadcast_in_dim
-from nabla_mlir.ops.tensor import Tensor, full, full_like, splat_of, wrap
 from nabla_mlir.passes.split.residuals import Division
+from nabla_mlir.table.registry import REGISTRY, OpDef
+from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of, wrap
 
 Terms = dict[ir.Value, Tensor | None]  # unknown value -> its known factor, None for one
 

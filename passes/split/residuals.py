@@ -16,10 +16,10 @@ from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import PassError
-from nabla_mlir.ops.cost import FREE, bytes_of, cost_of
-from nabla_mlir.ops.loops import Counter, find_counter
-from nabla_mlir.ops.regions import body_of, reads_of
 from nabla_mlir.passes.split.mincut import INFINITY, Network
+from nabla_mlir.rules.cost import FREE, bytes_of, cost_of
+from nabla_mlir.rules.loops import Counter, find_counter
+from nabla_mlir.table.regions import body_of, reads_of
 
 CHOICES = ("stablehlo.if", "stablehlo.case")
 

@@ -16,11 +16,7 @@ from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import PassError
 from nabla_mlir.ops.elementwise import add, compare
-from nabla_mlir.ops.regions import body_of, emit_case, emit_while
-from nabla_mlir.ops.registry import clone_op
 from nabla_mlir.ops.shape import concatenate, reshape, slice_
-from nabla_mlir.ops.tapes import INDEX, count_at, read_row, write_row
-from nabla_mlir.ops.tensor import Tensor, full, wrap
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.expand import EXPANSIONS, ExpandPass
 from nabla_mlir.passes.inline_calls import InlineCallsPass
@@ -38,6 +34,10 @@ from nabla_mlir.passes.split.residuals import (
     only_reads,
     priced,
 )
+from nabla_mlir.rules.tapes import INDEX, count_at, read_row, write_row
+from nabla_mlir.table.regions import body_of, emit_case, emit_while
+from nabla_mlir.table.registry import clone_op
+from nabla_mlir.table.tensor import Tensor, full, wrap
 
 Mapping = ChainMap[ir.Value, ir.Value]  # from a value of the whole function to its copy in a half
 

@@ -16,7 +16,7 @@ import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir import nn
 from nabla_mlir.dialects.regions import functions_of, made_by, nested
-from nabla_mlir.ops.cost import cost_of
+from nabla_mlir.rules.cost import cost_of
 
 jax.config.update("jax_enable_x64", True)
 RNG = np.random.default_rng(2)
@@ -76,7 +76,7 @@ def operands_behind(value: Any) -> set[Any]:
 
 def test_a_wide_block_is_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Column by column where the state is small; with more columns there are more steps and not more operations."""
-    monkeypatch.setattr("nabla_mlir.blocks._WRITTEN_OUT", 60)
+    monkeypatch.setattr("nabla_mlir.prepared.blocks._WRITTEN_OUT", 60)
     sizes = {}
     for block in (2, 64, 128):
         stage, ops = block_of(grown, block)

@@ -13,8 +13,9 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir import errors, special
-from nabla_mlir.ops.registry import REGISTRY, UNSUPPORTED
+from nabla_mlir import errors
+from nabla_mlir.scipy import special
+from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED
 
 CASES = {}
 x, a = nm.spec(3), nm.spec((2, 3))

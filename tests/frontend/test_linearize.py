@@ -13,8 +13,8 @@ from xla import run_module
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir import eager
 from nabla_mlir.errors import DtypeError, ShapeError, TreeError
+from nabla_mlir.staging import eager
 
 X = {"w": np.linspace(-1, 1, 12).reshape(3, 4), "b": np.linspace(0, 1, 4)}
 ROWS = np.cos(np.arange(15.0)).reshape(5, 3)

@@ -14,8 +14,8 @@ from xla import run_traced
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
-from nabla_mlir import physical as ph
 from nabla_mlir.errors import ShapeError
+from nabla_mlir.transforms import physical as ph
 
 R = np.random.default_rng(1)
 MODES = ("fwd_fwd", "fwd_rev", "rev_fwd", "rev_rev")

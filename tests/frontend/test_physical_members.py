@@ -14,7 +14,7 @@ from xla import run_traced
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
-from nabla_mlir import physical as ph
+from nabla_mlir.transforms import physical as ph
 
 pytestmark = pytest.mark.slow
 R = np.random.default_rng(5)

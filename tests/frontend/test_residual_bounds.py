@@ -14,7 +14,7 @@ from test_custom_rules import check, traced
 import nabla_mlir as nm
 from nabla_mlir import errors
 from nabla_mlir import numpy as nnp
-from nabla_mlir.ops.loop_checkpoints import Plan, schedule
+from nabla_mlir.rules.loop_checkpoints import Plan, schedule
 
 rng = np.random.default_rng(3)
 W, H = rng.normal(size=(3, 3)) / 2, rng.normal(size=3)

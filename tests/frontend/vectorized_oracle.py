@@ -17,7 +17,7 @@ from xla import run_traced
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
 from nabla_mlir.ops.linalg import cholesky, triangular_solve
-from nabla_mlir.ops.promotion import as_tensor
+from nabla_mlir.table.promotion import as_tensor
 
 
 class Ours:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.ops.registry import REGISTRY, OpDef
-from nabla_mlir.ops.samples import Case, Domain
 from nabla_mlir.ops.shape import concatenate, reshape, slice_
-from nabla_mlir.ops.tensor import Tensor
+from nabla_mlir.table.registry import REGISTRY, OpDef
+from nabla_mlir.table.samples import Case, Domain
+from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms import jvp, vjp, vmap
 
 STEP = 1e-4  # of the central differences; their error is of order STEP**4 in f64

@@ -13,9 +13,9 @@ import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.regions import nested
-from nabla_mlir.ops.registry import REGISTRY, UNSUPPORTED
 from nabla_mlir.passes.simplify.pattern import PATTERNS
-from nabla_mlir.tracing import Spec, trace_function
+from nabla_mlir.staging.tracing import Spec, trace_function
+from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED
 
 _STRUCTURE = {"builtin.module", "func.func", "func.return", "stablehlo.return", "stablehlo.constant"}
 Function = Callable[..., Any]
@@ -90,7 +90,7 @@ def test_what_simplification_emits_has_rules() -> None:
     import inspect
 
     from nabla_mlir.ops import elementwise, shape
-    from nabla_mlir.ops.registry import OpDef
+    from nabla_mlir.table.registry import OpDef
 
     modules = {inspect.getmodule(p) for patterns in PATTERNS.values() for p in patterns}
     records = {

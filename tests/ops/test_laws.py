@@ -10,7 +10,7 @@ import pytest
 from laws import STEP, LawCase, Laws, law_cases
 from xla import run_traced
 
-from nabla_mlir.ops.registry import REGISTRY
+from nabla_mlir.table.registry import REGISTRY
 
 CASES = law_cases()
 

@@ -18,9 +18,9 @@ from nabla_mlir import numpy as nnp
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import NablaError
-from nabla_mlir.ops.registry import REGISTRY
-from nabla_mlir.ops.samples import Case, Domain
-from nabla_mlir.tracing import Spec, trace_function
+from nabla_mlir.staging.tracing import Spec, trace_function
+from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.samples import Case, Domain
 
 DTYPES = [np.float16, ml_dtypes.bfloat16, np.float32, np.int8, np.uint8, np.int64, np.uint32, np.bool_, np.complex64]
 SHAPES = [(), (1,), (0,), (2, 0, 3), (1, 1, 1), (3, 1), (2, 1, 4, 1, 2)]

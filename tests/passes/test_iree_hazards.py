@@ -13,7 +13,7 @@ from vulkan import need_vulkan
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import CompileError, DeployError, ImportIRError, RuleMissingError
-from nabla_mlir.importing import from_stablehlo
+from nabla_mlir.interop.stablehlo import from_stablehlo
 from nabla_mlir.runtime import Executable
 from nabla_mlir.targets import CPU, CUDA, Target, Vulkan
 

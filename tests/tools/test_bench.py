@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
-from nabla_mlir.compiling import tuning
-from nabla_mlir.compiling.tuning import Trial, _difference
 from nabla_mlir.errors import DeployError, TargetError
+from nabla_mlir.staging import tuning
+from nabla_mlir.staging.tuning import Trial, _difference
 from nabla_mlir.tools import bench
 from nabla_mlir.tools import main as tool
 

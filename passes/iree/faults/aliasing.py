@@ -10,7 +10,7 @@ from nabla_mlir.dialects.builder import Val, complex_, held, imag, real
 from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.dialects.stablehlo import constant_attribute, constant_splat, emit
 from nabla_mlir.dialects.types import element_type, shape_and_dtype, tensor_type
-from nabla_mlir.ops.loops import find_counter
+from nabla_mlir.rules.loops import find_counter
 
 Write = tuple[ir.Operation, int]  # an operation that updates its operand of this index in place
 

@@ -11,8 +11,8 @@ from nabla_mlir.dialects.builder import Val, held, signless
 from nabla_mlir.dialects.regions import functions_of, last_of, made_by, nested
 from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER, I64Array, constant_splat
 from nabla_mlir.dialects.types import is_static_tensor, shape_and_dtype
-from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.passes.iree.faults.aliasing import is_constant
+from nabla_mlir.table.registry import REGISTRY
 
 DONATED, OUTPUT = "iree.abi.consume", "iree.abi.output"  # attributes of arguments: given away, or memory for a result
 _STACK = 32768  # bytes that code of a CPU may have on the stack

@@ -10,9 +10,9 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.ops.elementwise import add, compare, convert, multiply, subtract
-from nabla_mlir.ops.loops import Counter, find_counter
-from nabla_mlir.ops.regions import body_of, clone_body, emit_while, replace
-from nabla_mlir.ops.tensor import Tensor, full, wrap
+from nabla_mlir.rules.loops import Counter, find_counter
+from nabla_mlir.table.regions import body_of, clone_body, emit_while, replace
+from nabla_mlir.table.tensor import Tensor, full, wrap
 
 INDEX = np.dtype(np.int32)
 

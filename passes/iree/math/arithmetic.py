@@ -12,10 +12,10 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import BOOL, Val, eq, ne, select, splat
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.passes.iree.math import exponential, trigonometric
 from nabla_mlir.passes.iree.math.formats import format_of, has_format, sar, sign_of, upper_half, with_sign
 from nabla_mlir.passes.iree.pattern import Pattern, Replacement, Target, operands, pattern
+from nabla_mlir.table.registry import REGISTRY
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 

@@ -10,14 +10,14 @@ from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, binary, broadcast, full, reduce, stored
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
-from nabla_mlir.ops.cost import size_of
 from nabla_mlir.ops.reduction import COMBINERS
-from nabla_mlir.ops.registry import REGISTRY
 from nabla_mlir.ops.shape import inverse
-from nabla_mlir.ops.tensor import splat_of, wrap
 from nabla_mlir.passes.dce import erase_dead_in
 from nabla_mlir.passes.iree.regions import single_operation
 from nabla_mlir.passes.iree.scheduling.nests import turned_in_memory
+from nabla_mlir.rules.cost import size_of
+from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.tensor import splat_of, wrap
 
 Shape = tuple[int, ...]
 Permutation = tuple[int, ...]

@@ -12,7 +12,6 @@ from nabla_mlir.dialects.builder import Val, cut, dot, full, reshape, stored, sw
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.ops.cost import size_of
 from nabla_mlir.passes.iree.faults.fusion import places_of_broadcasts
 from nabla_mlir.passes.iree.kernels.scalars import ELEMENTWISE
 from nabla_mlir.passes.iree.scheduling.batches import BatchedProduct
@@ -25,6 +24,7 @@ from nabla_mlir.passes.iree.scheduling.tiles import (
     rows_times_vector,
     strips_product,
 )
+from nabla_mlir.rules.cost import size_of
 
 # As many vectors at once as accumulators fit registers.
 _VECTORS = 4

@@ -1,0 +1,1 @@
+"""Programs of other systems: StableHLO and its portable form, JAX, PyTorch."""

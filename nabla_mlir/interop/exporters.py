@@ -1,0 +1,115 @@
+"""Functions of JAX and modules of PyTorch as functions of nabla_mlir, through exporters to StableHLO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import pytree
+from nabla_mlir.errors import ImportIRError
+
+
+def from_jax(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
+    """A JAX function, for arguments of given shapes and dtypes, as a function that every transform here accepts.
+
+    The lowered program is imported: custom derivative rules of JAX do not survive that, and are derived again. The
+    results come flat, as JAX's tree flattens them: one bare, several as a tuple.
+
+    Args:
+      function: any function that `jax.jit` accepts.
+      specs: for each argument an array, or anything with a shape and a dtype; pytrees of them are flattened.
+
+    Raises:
+      ImportIRError: JAX is not installed, or the program holds something that cannot be imported; it is named.
+
+    Example:
+      >>> import nabla_mlir as nm, jax.numpy as jnp  # doctest: +SKIP
+      >>> f = nm.from_jax(jnp.sin, nm.spec((), "float32"))  # doctest: +SKIP
+      >>> float(nm.grad(f)(0.0))  # doctest: +SKIP
+      1.0
+    """
+    try:
+        import jax
+    except ImportError:
+        raise ImportIRError("from_jax requires JAX, got an environment without it.", help="pip install jax") from None
+    from nabla_mlir.interop.stablehlo import from_stablehlo
+
+    abstract = [jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), spec) for spec in specs]
+    shardy = jax.config.values["jax_use_shardy_partitioner"]
+    jax.config.update("jax_use_shardy_partitioner", False)  # whose dialect the compiler does not read
+    try:
+        # Unused arguments are kept: the function takes what its specs say.
+        lowered = jax.jit(function, keep_unused=True).lower(*abstract)
+    finally:
+        jax.config.update("jax_use_shardy_partitioner", shardy)
+    return from_stablehlo(lowered.as_text(), "main")
+
+
+def from_torch(module: Any, *specs: Any, parameters: bool = False) -> Callable[..., Any]:
+    """A PyTorch module, for arguments of given shapes and dtypes, as a function that every transform here accepts.
+
+    `torch.export` captures the program and torch-mlir (a package on PyPI, maintained in step with PyTorch) lowers it
+    to StableHLO; linear algebra, Fourier transforms and some others that it does not lower are those of
+    `nabla_mlir.numpy`. What `detach` and `no_grad` hold constant is constant here too. The module is captured in the
+    mode it is in: call ``module.eval()`` first. Buffers are constants, what training writes to them is no result, and
+    what it draws, as for dropout, is the same at each call. The results come flat, as PyTorch's tree flattens them: one
+    bare, several as a tuple.
+
+    Args:
+      module: a `torch.nn.Module`, or a function of tensors.
+      specs: for each argument of its `forward` an array, or anything with a shape and a dtype, or a pytree of them.
+      parameters: whether the function takes the parameters, a dict of arrays by their names, as its first argument;
+        otherwise they are constants.
+
+    Raises:
+      ImportIRError: PyTorch or torch-mlir is not installed, one of them cannot take the module, or the program holds
+        something that cannot be imported; the operation is named.
+
+    Example:
+      >>> import nabla_mlir as nm, torch  # doctest: +SKIP
+      >>> layer = torch.nn.Linear(3, 1)  # doctest: +SKIP
+      >>> f = nm.from_torch(layer, nm.spec((2, 3), "float32"), parameters=True)  # doctest: +SKIP
+      >>> weights = {k: v.detach().numpy() for k, v in layer.named_parameters()}  # doctest: +SKIP
+      >>> nm.grad(lambda w, x: f(w, x).sum())(weights, x)["weight"].shape  # doctest: +SKIP
+      (1, 3)
+    """
+    try:
+        import torch
+        import torch_mlir  # noqa: F401
+    except ImportError:
+        raise ImportIRError("from_torch requires PyTorch and torch-mlir, got an environment without them.",
+                            help="pip install 'nabla-mlir[torch]'") from None  # fmt: skip
+    from nabla_mlir.interop.stablehlo import imported
+    from nabla_mlir.interop.torch_program import stablehlo_of
+
+    if parameters and not isinstance(module, torch.nn.Module):
+        raise ImportIRError(f"from_torch requires a torch.nn.Module where parameters=True, got {type(module).__name__}.",
+                            help="leave out parameters, and give the function what it needs as arguments.")  # fmt: skip
+    leaves, tree = pytree.flatten(specs)
+    weights = dict(module.named_parameters()) if parameters else {}
+
+    class Flat(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module  # its buffers are found by their names
+
+        def forward(self, *inputs: Any) -> Any:
+            arguments = pytree.unflatten(tree, inputs[len(weights) :])
+            if not weights:
+                return self.module(*arguments)
+            return torch.func.functional_call(self.module, dict(zip(weights, inputs, strict=False)), arguments)
+
+    def example(spec: Any) -> Any:
+        return torch.ones(tuple(spec.shape), dtype=getattr(torch, np.dtype(spec.dtype).name))
+
+    inputs = [*(value.detach() for value in weights.values()), *map(example, leaves)]
+    f = imported(stablehlo_of(Flat(), inputs), "main")
+
+    def applied(*arguments: Any) -> Any:
+        given, arguments = (arguments[0], arguments[1:]) if parameters else ({}, arguments)
+        flat = pytree.flatten_like(tree, arguments, "the arguments", "the specs of from_torch")
+        return f(*(given[name] for name in weights), *flat)
+
+    return applied

@@ -1,0 +1,122 @@
+"""Functions from modules that others wrote: StableHLO text or bytecode in, a function that transforms accept out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from iree.compiler import ir
+
+from nabla_mlir.compiling.lowering import expand_module
+from nabla_mlir.dialects.regions import functions_of
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError, TraceError, user_frame
+from nabla_mlir.interop.portable import parse
+from nabla_mlir.passes.pipeline import Pipeline
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.table.promotion import adopted
+from nabla_mlir.table.regions import emit_call
+from nabla_mlir.transforms.vectorized import per_entry
+
+
+@dataclass(frozen=True)
+class ImportedFunction:
+    """An entry point of an imported module as a function of its flat arguments.
+
+    Call it on arrays, or inside a traced function; `nm.grad`, `nm.vmap` and all other transforms take it.
+    """
+
+    module: ir.Module
+    func: ir.Operation
+
+    @property
+    def __name__(self) -> str:
+        return str(self.func.attributes["sym_name"].value)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return inspect.Signature([inspect.Parameter(f"arg{i}", kind) for i in range(len(self.inputs))])
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """Shape and dtype of each argument."""
+        return tuple(shape_and_dtype(a.type) for a in self.func.regions[0].blocks[0].arguments)
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """Shape and dtype of each result."""
+        *_, last = self.func.regions[0].blocks[0].operations
+        return tuple(shape_and_dtype(v.type) for v in last.operation.operands)
+
+    def __call__(self, *args: Any) -> Any:
+        """The results: one bare, several as a tuple."""
+        return staged(per_entry(self._emit))(*args)
+
+    def _emit(self, *args: Any) -> Any:
+        block = self.func.regions[0].blocks[0]
+        name = self.__name__
+        if len(args) != len(block.arguments):
+            raise TraceError(f"{name} requires {len(block.arguments)} arguments, got {len(args)}.", where=user_frame())
+        tensors = []
+        for i, (parameter, arg) in enumerate(zip(block.arguments, args, strict=True)):
+            shape, dtype = shape_and_dtype(parameter.type)
+            tensor = adopted(arg, dtype)
+            if tensor.shape != shape:
+                raise ShapeError(
+                    f"{name} requires shape {shape} for argument {i}, got {tensor.shape}.", where=user_frame()
+                )
+            if tensor.dtype != dtype:
+                raise DtypeError(f"{name} requires {dtype} for argument {i}, got {tensor.dtype}.", where=user_frame())
+            tensors.append(tensor)
+        results = tuple(emit_call(self.func, tensors))
+        return results[0] if len(results) == 1 else results
+
+
+def from_stablehlo(source: str | bytes, entry: str | None = None) -> Callable[..., Any]:
+    """A function from a StableHLO module.
+
+    Args:
+      source: MLIR text, bytecode, or a portable artifact as `jax.export` writes it; it may hold `ad` and `batch`
+        regions, calls to private functions, tuples and composites.
+      entry: the name of the function; may be left out if only one is public.
+
+    Raises:
+      ImportIRError: the module does not parse, has no such function, or uses an operation, a type or a dynamic shape
+        that is not supported; it is named.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> f = nm.from_stablehlo("func.func @f(%x: tensor<f32>) -> tensor<f32> {"
+      ...     "%y = stablehlo.sine %x : tensor<f32> return %y : tensor<f32> }")
+      >>> float(nm.grad(f)(0.0))
+      1.0
+    """
+    return imported(parse(source), entry)
+
+
+def imported(module: ir.Module, entry: str | None) -> ImportedFunction:
+    """The same from a module in our context, which is changed."""
+    Pipeline.parse("nabla-inline-calls").run(module)
+    func = _entry(module, entry)
+    for other in functions_of(module.operation).values():
+        if other != func:
+            other.erase()
+    Pipeline.parse("nabla-normalize").run(module)
+    expand_module(module)
+    return ImportedFunction(module, _entry(module, str(func.attributes["sym_name"].value)))
+
+
+def _entry(module: ir.Module, name: str | None) -> ir.Operation:
+    functions = functions_of(module.operation)
+    if name is not None:
+        if name not in functions:
+            raise ImportIRError(f"importing requires a function of the module, got {name!r} among {sorted(functions)}.")
+        return functions[name]
+    if len(functions) != 1:
+        raise ImportIRError(
+            f"importing requires one public function, got {sorted(functions)}.", help="give entry=name."
+        )
+    return next(iter(functions.values()))

@@ -1,0 +1,266 @@
+"""Operations of PyTorch that torch-mlir does not lower to StableHLO, or not rightly, as functions of our tensors.
+
+Each takes what the schema of the operation in ATen says, in that order: tensors, and numbers, strings, tuples or None.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import nabla_mlir.numpy as nnp
+from nabla_mlir.errors import ImportIRError
+from nabla_mlir.numpy import fft, linalg
+from nabla_mlir.ops import chlo, elementwise
+from nabla_mlir.ops.windows import reduce_window, window_params
+from nabla_mlir.scipy import special
+from nabla_mlir.table.tensor import Tensor, full
+from nabla_mlir.transforms import stop_gradient
+from nabla_mlir.transforms.scans import associative_scan
+
+# ---------------------------------------------------------------- arithmetic
+
+
+def _sum(x: Any, y: Any, alpha: Any = 1) -> Any:
+    return x + y * alpha
+
+
+def _difference(x: Any, y: Any, alpha: Any = 1) -> Any:
+    return x - y * alpha
+
+
+# ---------------------------------------------------------------- order
+
+
+def _at_rank(x: Tensor, rank: int, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """The element that has `rank` others before it, and where it stands; NaNs are last."""
+    where = nnp.take(nnp.argsort(x, dim), np.array([rank]), dim)
+    found = nnp.take_along_axis(x, where, dim)
+    return (found, where) if keepdim else (nnp.squeeze(found, dim), nnp.squeeze(where, dim))
+
+
+def _median(x: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """The lower one of two; NaN if there is one."""
+    found, where = _at_rank(x, (x.shape[dim] - 1) // 2, dim, keepdim)
+    return nnp.where(nnp.any(nnp.isnan(x), dim, keepdims=keepdim), np.nan, found).astype(x.dtype), where
+
+
+def _running(is_better: Callable[[Any, Any], Any]) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
+    """The best element so far, and where it stands: the last place of equal ones."""
+
+    def best(a: Any, b: Any) -> Any:
+        taken = is_better(b[0], a[0])
+        return nnp.where(taken, b[0], a[0]), nnp.where(taken, b[1], a[1])
+
+    def run(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+        axis = dim % x.ndim
+        places = np.arange(x.shape[axis]).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+        return associative_scan(best, (x, nnp.broadcast_to(places, x.shape)), axis=axis)
+
+    return run
+
+
+def _searchsorted(rows: Any, x: Any, out_int32: bool, right: bool, side: str | None, sorter: Any) -> Tensor:
+    if sorter is not None:
+        rows = nnp.take_along_axis(rows, sorter, -1)
+    rows = nnp.reshape(rows, (*rows.shape[:-1], *(1,) * (x.ndim - rows.ndim + 1), rows.shape[-1]))
+    before = rows <= x[..., None] if right or side == "right" else rows < x[..., None]
+    return nnp.count_nonzero(before if rows.ndim <= x.ndim + 1 else nnp.squeeze(before, -2), -1)
+
+
+# ---------------------------------------------------------------- places
+
+
+def _diagonal_scatter(x: Any, values: Tensor, offset: int = 0, first: int = 0, second: int = 1) -> Tensor:
+    places = np.diagonal(np.arange(int(np.prod(x.shape))).reshape(x.shape), offset, first, second)
+    return nnp.reshape(x.reshape(-1).at[places.ravel()].set(nnp.reshape(values, (-1,))), x.shape)
+
+
+def _unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
+    axis = dim % x.ndim if x.ndim else 0
+    starts = np.arange(0, x.shape[axis] - size + 1, step)
+    return nnp.moveaxis(nnp.take(x, starts[:, None] + np.arange(size), axis), axis + 1, -1)
+
+
+def _scatter_reduce(x: Any, dim: int, index: Tensor, values: Any, reduce: str, include_self: bool = True) -> Tensor:
+    combiners = {"sum": "add", "prod": "multiply", "amax": "max", "amin": "min"}
+    if reduce not in combiners or not include_self:
+        raise ImportIRError(f"from_torch requires a scatter_reduce of {', '.join(combiners)} that includes the tensor "
+                            f"itself, got {reduce} with include_self={include_self}.")  # fmt: skip
+    places = list(np.indices(index.shape))
+    places[dim % x.ndim] = index
+    updates = values[tuple(slice(n) for n in index.shape)]
+    return getattr(x.at[tuple(places)], combiners[reduce])(updates)
+
+
+# ---------------------------------------------------------------- windows
+
+
+def _each(given: Sequence[int] | int, rank: int) -> tuple[int, ...]:
+    numbers = (given,) if isinstance(given, int) else tuple(given)
+    return numbers * rank if len(numbers) == 1 else numbers
+
+
+def _ends(n: int, window: int, stride: int, pad: int, ceil: bool) -> tuple[int, int]:
+    """The padding on both sides; a last window that ends outside is kept if `ceil` and it starts inside."""
+    steps = (n + 2 * pad - window + (stride - 1 if ceil else 0)) // stride
+    if ceil and steps * stride >= n + pad:
+        steps -= 1
+    return pad, steps * stride + window - n - pad
+
+
+def _windows(x: Tensor, body: str, start: float, windows: Sequence[int], strides: Sequence[int],
+             ends: Sequence[tuple[int, int]], dilations: Sequence[int]) -> Tensor:  # fmt: skip
+    whole = (1,) * (x.ndim - len(windows))
+    params = window_params(
+        x.ndim, window_dimensions=(*whole, *windows), window_strides=(*whole, *strides),
+        window_dilations=(*whole, *dilations), padding=(*((0, 0) for _ in whole), *ends),
+    )  # fmt: skip
+    return reduce_window(x, full((), start, x.dtype), body=body, **params)
+
+
+def _max_pool(rank: int, with_places: bool = False) -> Callable[..., Any]:
+    def pool(x: Tensor, windows: Any, strides: Any = (), pads: Any = 0, dilations: Any = 1, ceil: bool = False) -> Any:
+        windows, pads, dilations = (_each(given, rank) for given in (windows, pads, dilations))
+        strides = _each(strides, rank) or windows
+        sizes = x.shape[-rank:]
+        spans = [d * (w - 1) + 1 for w, d in zip(windows, dilations, strict=True)]
+        ends = [_ends(*of, ceil) for of in zip(sizes, spans, strides, pads, strict=True)]
+        best = _windows(x, "max", -np.inf, windows, strides, ends, dilations)
+        if not with_places:
+            return best
+        steps = [np.arange(count)[:, None] * s - p + d * np.arange(w) for count, s, p, d, w in zip(
+            best.shape[-rank:], strides, pads, dilations, windows, strict=True)]  # fmt: skip
+        return best, _places_of_largest(x, sizes, steps)
+
+    return pool
+
+
+def _places_of_largest(x: Tensor, sizes: Sequence[int], steps: Sequence[np.ndarray]) -> Tensor:
+    """Where the largest element of each window stands among those of the spatial axes, written in a row."""
+    grids = [np.stack(np.meshgrid(*of, indexing="ij")) for of in (
+        [s[:, 0] for s in steps], [s[0] - s[0, 0] for s in steps])]  # fmt: skip
+    rank = len(sizes)
+    places = grids[0].reshape(rank, -1, 1) + grids[1].reshape(rank, 1, -1)  # of each window, and inside of one
+    inside = np.all((places >= 0) & (places < np.array(sizes).reshape(-1, 1, 1)), axis=0)
+    flat = np.where(inside, np.ravel_multi_index(tuple(places), sizes, mode="clip"), 0)
+    rows = nnp.reshape(x, (*x.shape[: x.ndim - rank], -1))
+    seen = nnp.where(inside, nnp.take(rows, flat, -1), -np.inf)
+    chosen = nnp.take_along_axis(nnp.broadcast_to(flat, seen.shape), nnp.argmax(seen, -1)[..., None], -1)
+    return nnp.reshape(chosen, (*rows.shape[:-1], *grids[0].shape[1:]))
+
+
+def _avg_pool(rank: int) -> Callable[..., Tensor]:
+    def pool(x: Tensor, windows: Any, strides: Any = (), pads: Any = 0, ceil: bool = False, count_pads: bool = True,
+             divisor: int | None = None) -> Tensor:  # fmt: skip
+        windows, pads, ones = (_each(given, rank) for given in (windows, pads, 1))
+        strides = _each(strides, rank) or windows
+        ends = [_ends(*of, ceil) for of in zip(x.shape[-rank:], windows, strides, pads, strict=True)]
+        sums = _windows(x, "add", 0, windows, strides, ends, ones)
+        if divisor is not None:
+            return sums / divisor
+        counts = np.ones(())
+        for n, window, stride, pad, (_, high) in zip(x.shape[-rank:], windows, strides, pads, ends, strict=True):
+            starts = np.arange(-pad, n + high - window + 1, stride)
+            low, last = (-pad, n + pad) if count_pads else (0, n)
+            counts = counts[..., None] * (np.minimum(starts + window, last) - np.maximum(starts, low))
+        return sums / counts.astype(x.dtype)
+
+    return pool
+
+
+def _nearest(rank: int) -> Callable[..., Tensor]:
+    def upsample(x: Tensor, sizes: Any, scales: Any) -> Tensor:
+        for i, n in enumerate(x.shape[-rank:]):
+            length = sizes[i] if sizes is not None else int(n * scales[i])
+            ratio = n / length if scales is None else 1 / scales[i]
+            places = np.minimum((np.arange(length) * ratio).astype(np.int64), n - 1)
+            x = nnp.take(x, places, x.ndim - rank + i)
+        return x
+
+    return upsample
+
+
+# ---------------------------------------------------------------- linear algebra
+
+
+def _turned(a: Tensor) -> Tensor:
+    return nnp.swapaxes(a, -1, -2)
+
+
+def _solve(a: Tensor, b: Tensor, left: bool = True) -> Tensor:
+    if b.ndim == 1 or b.shape == a.shape[:-1]:
+        return linalg.solve(a, b[..., None])[..., 0]
+    return linalg.solve(a, b) if left else _turned(linalg.solve(_turned(a), _turned(b)))
+
+
+def _solve_triangular(a: Tensor, b: Tensor, upper: bool, left: bool = True, unit: bool = False) -> Tensor:
+    return linalg.triangular_solve(a, b, lower=not upper, left_side=left, unit_diagonal=unit)
+
+
+def _cholesky_solve(b: Tensor, root: Tensor, upper: bool = False) -> Tensor:
+    root = _turned(root) if upper else root
+    return _solve_triangular(_turned(root), _solve_triangular(root, b, False), True)
+
+
+def _pinv(a: Tensor, *tolerances: Any) -> Tensor:
+    if any(tolerances):
+        raise ImportIRError(f"from_torch requires linalg_pinv of its default tolerances, got {tolerances}.")
+    return linalg.pinv(a)
+
+
+def _distances(x: Tensor, y: Tensor, p: float = 2.0, mode: int | None = None) -> Tensor:
+    return linalg.norm(x[..., :, None, :] - y[..., None, :, :], p, -1)
+
+
+# ---------------------------------------------------------------- the tables
+
+_ATEN: dict[str, Callable[..., Any]] = {
+    "erfc": special.erfc, "erfinv": special.erfinv, "lgamma": special.gammaln, "digamma": special.digamma,
+    "polygamma": special.polygamma, "special_zeta": special.zeta, "special_i1e": chlo.bessel_i1e, "hypot": nnp.hypot,
+    "nextafter": chlo.next_after,
+    "remainder.Tensor": nnp.remainder, "remainder.Scalar": lambda x, y: nnp.remainder(x, nnp.full((), y, x.dtype)),
+    "fmod.Scalar": lambda x, y: nnp.fmod(x, nnp.full((), y, x.dtype)),
+    **{f"__{name}__.{kind}": f for kind in ("Scalar", "Tensor") for name, f in (
+        ("lshift", nnp.bitwise_left_shift), ("rshift", nnp.bitwise_right_shift))},
+    "cumprod": lambda x, dim, dtype=None: nnp.cumprod(x, dim),
+    "cummax": _running(operator.ge), "cummin": _running(operator.le),
+    "kthvalue": lambda x, k, dim=-1, keepdim=False: _at_rank(x, k - 1, dim, keepdim), "median.dim": _median,
+    "median": lambda x: _median(nnp.reshape(x, (-1,)), 0, False)[0], "searchsorted.Tensor": _searchsorted,
+    "diagonal": nnp.diagonal, "diagonal_scatter": _diagonal_scatter, "unfold": _unfold,
+    "scatter_reduce.two": _scatter_reduce, "cdist": _distances,
+    **{f"max_pool{rank}d": _max_pool(rank) for rank in (1, 2, 3)},
+    **{f"max_pool{rank}d_with_indices": _max_pool(rank, with_places=True) for rank in (1, 2, 3)},
+    **{f"avg_pool{rank}d": _avg_pool(rank) for rank in (1, 2, 3)},
+    **{f"upsample_nearest{rank}d.vec": _nearest(rank) for rank in (1, 2, 3)},
+    "linalg_inv": linalg.inv, "linalg_det": linalg.det, "linalg_slogdet": linalg.slogdet, "linalg_solve": _solve,
+    "linalg_solve_triangular": _solve_triangular, "cholesky_solve": _cholesky_solve,
+    "linalg_cholesky": lambda a, upper=False: linalg.cholesky(a, upper=upper, symmetrize_input=False),
+    "linalg_qr": linalg.qr, "linalg_svd": lambda a, full=True, driver=None: linalg.svd(a, full),
+    "linalg_svdvals": lambda a, driver=None: linalg.svdvals(a), "linalg_eigh": linalg.eigh,
+    "linalg_eigvalsh": linalg.eigvalsh, "linalg_matrix_exp": linalg.expm,
+    "linalg_pinv": _pinv, "linalg_pinv.atol_rtol_tensor": _pinv, "linalg_pinv.atol_rtol_float": _pinv,
+    **{f"fft_{name}": getattr(fft, name) for name in (
+        "fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn",
+        "irfftn", "fftshift", "ifftshift")},
+    "complex": elementwise.make_complex,
+    "polar": lambda size, turn: elementwise.make_complex(size * nnp.cos(turn), size * nnp.sin(turn)),
+    "angle": nnp.angle, "view_as_real": lambda z: nnp.stack([nnp.real(z), nnp.imag(z)], -1),
+    "view_as_complex": lambda x: elementwise.make_complex(x[..., 0], x[..., 1]),
+}  # fmt: skip
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "torch.nabla_mlir.stop_gradient": stop_gradient, **{f"torch.aten.{name}": f for name, f in _ATEN.items()},
+}  # fmt: skip
+# Those that torch-mlir lowers for real numbers alone.
+COMPLEX: dict[str, Callable[..., Any]] = {
+    **{f"torch.aten.{name}.{kind}": f for kind in ("Tensor", "Scalar") for name, f in (
+        ("mul", operator.mul), ("div", operator.truediv), ("add", _sum), ("sub", _difference))},
+    **{f"torch.aten.{name}": f for name, f in (
+        ("neg", nnp.negative), ("abs", nnp.abs), ("exp", nnp.exp), ("conj", nnp.conj), ("_conj", nnp.conj),
+        ("conj_physical", nnp.conj), ("real", nnp.real), ("imag", nnp.imag), ("matmul", nnp.matmul), ("mm", nnp.matmul),
+        ("bmm", nnp.matmul))},
+}  # fmt: skip

@@ -1,0 +1,237 @@
+"""Modules of PyTorch as StableHLO: captured by torch.export, lowered by torch-mlir, and where that falls short, by us."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.regions import functions_of
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.errors import ImportIRError, SourceRange, is_internal
+from nabla_mlir.interop.portable import parse
+from nabla_mlir.interop.torch_operations import COMPLEX, OPERATIONS
+from nabla_mlir.numpy.common import convert
+from nabla_mlir.staging.tracing import Spec, bake_captures, trace_function
+
+# That of torch-mlir, but that operations of CHLO stay, which we know, and that there may be calls.
+_PIPELINE = """builtin.module(
+  torchdynamo-export-to-torch-backend-pipeline{extra-library=},
+  func.func(convert-torch-to-stablehlo{allow-non-finites=true}, convert-torch-to-arith, canonicalize, cse),
+  torch-func-backend-type-conversion-for-stablehlo,
+  func.func(canonicalize, torch-finalizing-backend-type-conversion-for-stablehlo, canonicalize, cse)
+)"""
+_STOP = "nabla_mlir::stop_gradient"
+
+
+def stablehlo_of(module: Any, inputs: Sequence[Any]) -> ir.Module:
+    """The function `main` of a `torch.nn.Module` on tensors like `inputs`, and private functions that it calls."""
+    import torch
+
+    try:
+        program = torch.export.export(module, tuple(inputs))
+    except Exception as error:  # of many kinds, none of which is public
+        raise ImportIRError(f"from_torch requires a module that torch.export captures, got {_first(error)}.",
+                            help="a branch or a shape that depends on numbers has to become torch.where or a fixed one.",
+                            ) from error  # fmt: skip
+    try:
+        _mark_ends_of_differentiation(program.graph_module)
+        raw = _imported(_decomposed(program))
+    except Exception as error:
+        raise _refused(_first(error)) from error
+    calls = _as_calls(raw)
+    _lower(raw)
+    lowered = parse(str(raw))
+    for name, function in functions_of(lowered.operation).items():
+        if name in calls:
+            _define(function, calls[name])
+    return lowered
+
+
+def _refused(what: str, where: SourceRange | None = None) -> ImportIRError:
+    return ImportIRError(
+        f"from_torch requires operations that torch-mlir lowers to StableHLO, got {what}.", where=where,
+        help="write this part with other operations of PyTorch, or import what is before and after it as two modules and "
+        "write it with nabla_mlir.numpy.",
+    )  # fmt: skip
+
+
+def _first(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".strip().partition("\n")[0].rstrip(".")
+
+
+# ---------------------------------------------------------------- the graph of torch.export
+
+
+@functools.cache
+def _stop_gradient() -> Any:
+    """An operation that no decomposition takes apart, since what `detach` leaves behind is the identity."""
+    import torch
+
+    stop = torch.library.custom_op(_STOP, lambda x: x.clone(), mutates_args=(), schema="(Tensor x) -> Tensor")
+    stop.register_fake(torch.empty_like)
+    return torch.ops.nabla_mlir.stop_gradient.default
+
+
+def _mark_ends_of_differentiation(graph_module: Any) -> None:
+    """`detach`, and what goes into a region under `no_grad`: decompositions forget both."""
+    import torch
+
+    without_grad = torch.ops.higher_order.wrap_with_set_grad_enabled
+    graph = graph_module.graph
+    for node in list(graph.nodes):
+        if node.target == torch.ops.aten.detach.default:
+            node.target = _stop_gradient()
+        elif node.target == without_grad and not node.args[0]:
+            with graph.inserting_before(node):
+                for i, arg in enumerate(node.args[2:], 2):
+                    if arg.meta["val"].dtype.is_floating_point or arg.meta["val"].dtype.is_complex:
+                        marked = graph.call_function(_stop_gradient(), (arg,))
+                        marked.meta = dict(arg.meta)
+                        node.update_arg(i, marked)
+    graph_module.recompile()
+
+
+def _decomposed(program: Any) -> Any:
+    """In the operations that torch-mlir asks for, but for those that we lower."""
+    from torch_mlir.extras.fx_decomp_util import get_decomposition_table
+
+    table = {op: f for op, f in get_decomposition_table().items() if _named(op) not in OPERATIONS}
+    program = program.run_decompositions(table)
+    (output,) = (node for node in program.graph.nodes if node.op == "output")
+    wanted = set(program.graph_signature.user_outputs)  # not what it writes to buffers
+    output.args = (tuple(node for node in output.args[0] if getattr(node, "name", node) in wanted),)
+    return program
+
+
+def _named(op: Any) -> str:
+    return f"torch.{op}".removesuffix(".default")
+
+
+def _imported(program: Any) -> Any:
+    """The graph in the dialect `torch`."""
+    from torch_mlir import fx
+    from torch_mlir import ir as torch_ir
+    from torch_mlir.dialects import torch as dialect
+
+    context = torch_ir.Context()
+    dialect.register_dialect(context)
+    importer = fx.FxImporter(context=context)
+    importer.import_frozen_program(program, func_name="main")
+    return importer.module
+
+
+# ---------------------------------------------------------------- the dialect torch
+
+
+def _as_calls(module: Any) -> dict[str, Callable[..., Any]]:
+    """Makes calls of declared functions out of the operations that we lower, and says what these functions are."""
+    from torch_mlir import ir as torch_ir
+
+    calls: dict[str, Callable[..., Any]] = {}
+    *_, main = module.body.operations  # bodies of control flow come first
+    for item in list(main.regions[0].blocks[0].operations):
+        op = item.operation
+        function = _function_for(op)
+        if function is None:
+            continue
+        name, arguments = f"torch_operation_{len(calls)}", [_static(v) for v in op.operands]
+        calls[name] = functools.partial(_called, function, arguments)
+        operands = [v for v, given in zip(op.operands, arguments, strict=True) if given is _TENSOR]
+        with module.context, op.location:
+            types = torch_ir.FunctionType.get([v.type for v in operands], [r.type for r in op.results])
+            attributes = {"sym_name": torch_ir.StringAttr.get(name), "function_type": torch_ir.TypeAttr.get(types),
+                          "sym_visibility": torch_ir.StringAttr.get("private")}  # fmt: skip
+            torch_ir.Operation.create("func.func", attributes=attributes, regions=1,
+                                      ip=torch_ir.InsertionPoint.at_block_begin(module.body))  # fmt: skip
+            call = torch_ir.Operation.create(
+                "func.call", [r.type for r in op.results], operands,
+                {"callee": torch_ir.FlatSymbolRefAttr.get(name)}, ip=torch_ir.InsertionPoint(op),
+            )  # fmt: skip
+        for old, new in zip(op.results, call.results, strict=True):
+            old.replace_all_uses_with(new)
+        op.erase()
+    return calls
+
+
+def _function_for(op: Any) -> Callable[..., Any] | None:
+    name = op.attributes["name"].value if op.name == "torch.operator" else op.name
+    is_complex = any("complex" in str(v.type) for v in [*op.operands, *op.results])
+    return OPERATIONS.get(name) or (COMPLEX.get(name) if is_complex else None)
+
+
+_TENSOR = object()  # stands for an operand that is a tensor
+
+
+def _static(value: Any) -> Any:
+    """A number, a string, None or a list of them; _TENSOR for what is computed."""
+    if str(value.type).startswith("!torch.vtensor"):
+        return _TENSOR
+    owner = value.owner.operation
+    if owner.name == "torch.constant.none":
+        return None
+    if owner.name == "torch.prim.ListConstruct":
+        return tuple(_static(v) for v in owner.operands)
+    if not owner.name.startswith("torch.constant."):
+        raise _refused(f"{owner.name}, a number that is computed, as an argument that is no tensor")
+    return owner.attributes["value"].value
+
+
+def _called(function: Callable[..., Any], arguments: Sequence[Any], *tensors: Any) -> Any:
+    rest = iter(tensors)
+    return function(*(next(rest) if a is _TENSOR else a for a in arguments))
+
+
+def _lower(module: Any) -> None:
+    """From the dialect `torch` to StableHLO, in place."""
+    from torch_mlir import ir as torch_ir
+    from torch_mlir.passmanager import PassManager
+
+    try:
+        with module.context:
+            PassManager.parse(_PIPELINE).run(module.operation)
+    except torch_ir.MLIRError as error:
+        raise _refused(*_culprits(str(error), module)) from error
+
+
+def _culprits(message: str, module: Any) -> tuple[str, SourceRange | None]:
+    """The operations that a pipeline stopped at, and the line that wrote the first of them."""
+    where = next((SourceRange(file, int(line), int(column))
+                  for file, line, column in re.findall(r'"([^"]+\.py)":(\d+):(\d+)', message)
+                  if not is_internal(file)), None)  # fmt: skip
+    first = re.sub(r"(?s).*?error: (?:callsite\(.*?\)|\"[^\"]*\":\d+:\d+|unknown): ([^\n]*).*", r"\1", message)
+    named = re.search(r"'torch\.operator'.*name = \"([\w.]+)\"", first) or re.search(r"'(torch\.[\w.]+)'", first)
+    if named is None:
+        return first, where
+    if not named[1].startswith("torch.constant."):
+        return named[1], where
+    # What the pipeline names is a number that is left because the operations that take it are.
+    left = sorted(set(re.findall(r"\btorch\.(?:aten|prims?)\.[\w.]+", str(module))))
+    return ", ".join(left) or first, where
+
+
+# ---------------------------------------------------------------- our context
+
+
+def _define(declaration: ir.Operation, function: Callable[..., Any]) -> None:
+    """Gives a declared function the body that a function of tensors has."""
+    type = ir.FunctionType(ir.TypeAttr(declaration.attributes["function_type"]).value)
+    specs = [Spec(*shape_and_dtype(t)) for t in type.inputs]
+    dtypes = [shape_and_dtype(t)[1] for t in type.results]
+
+    def flat(*tensors: Any) -> list[Any]:
+        results = function(*tensors)
+        results = results if isinstance(results, tuple) else (results,)
+        return [convert(y, dtype) for y, dtype in zip(results, dtypes, strict=True)]
+
+    name = declaration.attributes["sym_name"].value
+    traced, captured = trace_function(flat, specs, name)
+    bake_captures(traced, len(specs), captured)
+    with context(), ir.Location.unknown():
+        made = functions_of(traced.operation)[name].clone(ip=ir.InsertionPoint(declaration)).operation
+        made.attributes["sym_visibility"] = ir.StringAttr.get("private")
+    declaration.erase()

@@ -1,0 +1,390 @@
+"""Prepared products: linearise once, apply often, move on, in one artifact with state on the device.
+
+A product ``(x, v, *data) -> (by-products, A(x) v)`` is divided by nabla-split into what x and the data decide and the
+rest, which is linear in v. `update` runs the first half and keeps its residuals in global variables; `apply` and its
+like read them. The same for Hessians, Gauss-Newton, Fisher and Jacobian matrices.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from iree.compiler import ir
+
+from nabla_mlir import numpy as nnp
+from nabla_mlir import pytree
+from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
+from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.passes.split.split import split_function
+from nabla_mlir.prepared.blocks import Form, form_of_block
+from nabla_mlir.prepared.checks import check_linear_map
+from nabla_mlir.prepared.stateful import Method, assemble
+from nabla_mlir.runtime import Module
+from nabla_mlir.staging.artifact import module_of
+from nabla_mlir.staging.positions import Argnums, is_one, positions
+from nabla_mlir.staging.stages import Compiled, Lowered, as_spec, trace
+from nabla_mlir.staging.tracing import Spec
+from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.table.regions import emit_call
+from nabla_mlir.table.tensor import Tensor, full
+from nabla_mlir.targets import Target
+from nabla_mlir.transforms.arguments import with_arguments
+from nabla_mlir.transforms.curvature import (
+    Product,
+    empirical_fisher_product,
+    fisher_product,
+    gauss_newton_product,
+    hessian_product,
+)
+from nabla_mlir.transforms.gradients import grad
+from nabla_mlir.transforms.linear import pullback, pushed
+
+BLOCK = 16  # columns of `apply_block`
+_INTO = ("update", "apply", "apply_block", "apply_transposed", "apply_transposed_block")  # also as NAME_into
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of matrix A(x), by how its products are made.
+
+    Attributes:
+      product: ``(x, v, *data) -> (by-products, A v)``.
+      direct: entry points that need no v: functions of (x, *data).
+      derivative_of: the function whose derivative A is, for a check by finite differences.
+      transposed: the specs of what Aᵀ is applied to, where that is another map; `product` then takes and gives pairs.
+    """
+
+    product: Product
+    direct: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    derivative_of: Callable[..., Any] | None = None
+    transposed: Any = None
+
+
+class Prepared(Lowered):
+    """A module with the entry points of a prepared product; compile it, or look at its IR, as any other stage."""
+
+
+def hvp_module(
+    f: Callable[..., Any], x_spec: Any, *data_specs: Any, argnums: Argnums = 0, block: int = BLOCK,
+    max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
+) -> Prepared:  # fmt: skip
+    """The Hessian of a scalar function as one artifact that keeps its linearisation on the device.
+
+    Entry points, H being the Hessian at the point of the last `update`:
+
+    - ``value(x, *data)``, ``gradient(x, *data)``;
+    - ``update(x, *data)``: moves to another point; returns the value and the gradient there, computed on the way;
+    - ``apply(v)``: H v; ``apply_block(V)``: H v for `block` vectors at once, along a leading axis;
+    - ``quadratic(v)``: vᵀ H v;
+    - ``apply_at(x, v, *data)``, ``value_grad_hvp(x, v, *data)``: from nothing, without touching the state;
+    - ``is_finite()``: whether all that `update` kept is finite;
+    - ``self_check()``: the errors of symmetry, of linearity, and against a finite difference of the gradient, each
+      relative, with the error that is to be expected in this dtype;
+    - ``update_into(x, *data, out)``, ``apply_into(v, out)``, ``apply_block_into(V, out)``: the same with the results
+      written to the arrays in `out`, of NumPy or of the device, which is a pytree like the result.
+
+    All of these are functions of the file, for C as for Python; iree-run-module, which calls one function in a process,
+    has `apply_at` and `value_grad_hvp`. Functions of the state return its version behind their results.
+
+    `apply` and its like fail before the first `update`, which copies what it keeps of its arguments. Once each entry
+    point has been called, no call allocates memory on a CPU: what was freed is used again.
+
+    Args:
+      f: a scalar function.
+      x_spec: the pytree of specs of the argument at `argnums`; for several a tuple of such pytrees.
+      data_specs: those of the other arguments, in order.
+      argnums: the position(s) of what is differentiated; the other arguments are data, which is frozen.
+      block: the number of vectors of `apply_block`.
+      max_residual_bytes: what the state may take; what does not fit is computed again in each `apply`.
+      entry_points: those to include; all of them if not given.
+
+    Raises:
+      PassError: the residuals cannot be made as small as that.
+      TraceError: an entry point does not exist.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> stage = nm.hvp_module(lambda x: (x ** 3).sum(), nm.spec(2, "f64"), entry_points=("update", "apply"))
+      >>> module = stage.compile()
+      >>> value, gradient = module.entry("update")(np.array([1.0, 2.0])).values()
+      >>> module.entry("apply")(np.array([1.0, 1.0])).tolist()
+      [6.0, 12.0]
+    """
+    g, names = _of_x(f, argnums, len(data_specs))
+    family = Family(hessian_product(g), {"value": g, "gradient": grad(g)}, grad(g))
+    return _module(family, names, x_spec, data_specs, block, max_residual_bytes, entry_points)
+
+
+def _of_x(f: Callable[..., Any], argnums: Argnums, data: int) -> tuple[Callable[..., Any], list[str]]:
+    """`f` as a function of (x, *data), and the names of these."""
+    count = data + len(positions("a prepared product", argnums, None))
+    chosen = positions("a prepared product", argnums, count)
+    try:
+        names = [p.name for p in inspect.signature(f).parameters.values() if p.kind != p.VAR_POSITIONAL][:count]
+    except (TypeError, ValueError):
+        names = []
+    names += [f"arg{i}" for i in range(len(names), count)]
+    rest = [i for i in range(count) if i not in chosen]
+
+    def g(x: Any, *data: Any) -> Any:
+        values = [None] * count
+        values = with_arguments(tuple(values), rest, data)
+        return f(*with_arguments(tuple(values), chosen, (x,) if is_one(argnums) else x))
+
+    others = [names[i] for i in rest]
+    several = "x" if "x" not in others else "point"
+    return g, [names[chosen[0]] if is_one(argnums) else several, *others]
+
+
+def ggnvp_module(
+    model: Callable[..., Any], loss: Callable[..., Any], x_spec: Any, *data_specs: Any, block: int = BLOCK,
+    max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
+) -> Prepared:  # fmt: skip
+    """The Gauss-Newton matrix of ``loss(model(x, *data), *data)`` prepared as by `hvp_module`; see `nm.ggnvp`."""
+    whole = lambda x, *data: loss(model(x, *data), *data)  # noqa: E731
+    family = Family(gauss_newton_product(model, loss), {"value": whole, "gradient": grad(whole)})
+    names = _of_x(model, 0, len(data_specs))[1]
+    return _module(family, names, x_spec, data_specs, block, max_residual_bytes, entry_points)
+
+
+def fisher_module(
+    model: Callable[..., Any], distribution: str, x_spec: Any, *data_specs: Any, block: int = BLOCK,
+    max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
+) -> Prepared:  # fmt: skip
+    """The Fisher matrix of a model prepared as by `hvp_module`; `value` is the model's result. See `nm.fishervp`."""
+    family = Family(fisher_product(model, distribution), {"value": model})
+    names = _of_x(model, 0, len(data_specs))[1]
+    return _module(family, names, x_spec, data_specs, block, max_residual_bytes, entry_points)
+
+
+def empirical_fisher_module(
+    losses: Callable[..., Any], x_spec: Any, *data_specs: Any, block: int = BLOCK,
+    max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
+) -> Prepared:  # fmt: skip
+    """The empirical Fisher matrix prepared as by `hvp_module`; see `nm.empirical_fishervp`."""
+    mean = lambda x, *data: nnp.mean(losses(x, *data))  # noqa: E731
+    family = Family(empirical_fisher_product(losses), {"value": mean, "gradient": grad(mean)})
+    names = _of_x(losses, 0, len(data_specs))[1]
+    return _module(family, names, x_spec, data_specs, block, max_residual_bytes, entry_points)
+
+
+def jacobian_module(
+    f: Callable[..., Any], x_spec: Any, *data_specs: Any, argnums: Argnums = 0, block: int = BLOCK,
+    max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
+) -> Prepared:  # fmt: skip
+    """The Jacobian of a function prepared as by `hvp_module`: `apply` is J v, `apply_transposed` is Jᵀ u.
+
+    Both have a block form; `update` and `value` give f(x).
+    """
+    g, names = _of_x(f, argnums, len(data_specs))
+    out = trace(g, x_spec, *data_specs).entries[0]
+
+    def product(x: Any, vs: Any, *data: Any) -> Any:
+        v, u = vs
+        value, jv = pushed(lambda y: g(y, *data), (x,), (v,), False)
+        _, pull = pullback(lambda y: g(y, *data), (x,), False)
+        return {"value": value}, (jv, pull(u)[0])
+
+    family = Family(product, {"value": g}, g, transposed=pytree.unflatten(out.out_spec, out.outputs))
+    return _module(family, names, x_spec, data_specs, block, max_residual_bytes, entry_points)
+
+
+# ---------------------------------------------------------------- the mechanism
+
+
+def _module(
+    family: Family, names: list[str], x: Any, data: tuple[Any, ...], block: int, limit: int | None,
+    entry_points: Sequence[str],
+) -> Prepared:  # fmt: skip
+    methods = Methods(family, names, x, data, block, limit)
+    made = methods.all()
+    unknown = [n for n in entry_points if n not in made]
+    if unknown:
+        raise TraceError(f"a prepared product has the entry points {', '.join(made)}, got {', '.join(unknown)}.",
+                         where=user_frame())  # fmt: skip
+    module, entries = assemble(methods.state, [m for n, m in made.items() if not entry_points or n in entry_points])
+    return Prepared(module, entries)
+
+
+def load_prepared(source: Any, maker: str, point: tuple[Any, ...], target: str | Target, **options: Any) -> Module:
+    """A compiled stage, a stage, or a function of which `maker` makes one, as a module in this process."""
+    if not isinstance(source, (Compiled, Prepared)):
+        source = globals()[maker](source, *point, **options)
+    return module_of(source if isinstance(source, Compiled) else source.compile(target))
+
+
+class Methods:
+    """The entry points of a prepared product, from its two halves."""
+
+    def __init__(self, family: Family, names: list[str], x: Any, data: tuple[Any, ...], block: int, limit: int | None):
+        self.family, self.block = family, block
+        self.x, self.data = _specs(x), tuple(_specs(d) for d in data)
+        self.args = dict(zip(names, [self.x, *self.data], strict=True))
+        two = family.transposed is not None
+        self.likes = [self.x, _specs(family.transposed)] if two else [self.x]
+        v = tuple(self.likes) if two else self.x
+
+        def whole(x: Any, v: Any, *data: Any) -> tuple[Any, tuple[Any, ...]]:
+            byproducts, products = family.product(x, v, *data)
+            return byproducts, products if two else (products,)
+
+        stage = trace(whole, self.x, v, *self.data, name="product").lower()
+        entry = stage.entries[0]
+        self.byproducts_spec, self.products_spec = entry.out_spec.children()
+        counts = [pytree.flatten(a)[1].num_leaves for a in (self.x, v)]
+        known = [i for i in range(len(entry.inputs)) if not counts[0] <= i < sum(counts)]
+        func = stage.module.body.operations[0].operation
+        with context(), ir.Location.unknown():
+            self.split = split_function(func, known, limit)
+        self.stage = stage  # owns the halves
+        self.state = self._state(entry.outputs)
+
+    def _state(self, outputs: Sequence[Spec]) -> dict[str, Spec]:
+        """What `update` keeps: residuals, products that do not depend on v at all, and the point itself."""
+        split, count = self.split, self.byproducts_spec.num_leaves
+        if not set(range(count)) <= set(split.early):
+            raise TraceError("a prepared product requires its by-products in the first half, got max_residual_bytes "
+                             "that leave no room for that.", where=user_frame(), help="allow more.")  # fmt: skip
+        results = list(split.known.regions[0].blocks[0].operations)[-1].operation.operands
+        residuals = [Spec(*shape_and_dtype(v.type)) for v in list(results)[len(split.early) :]]
+        state = {f"residual_{i}": spec for i, spec in enumerate(residuals)}
+        state |= {f"product_{i}": outputs[i] for i in split.early if i >= count}
+        points = pytree.flatten((self.x, *self.data))[0]
+        return state | {f"point_{i}": spec for i, spec in enumerate(points)}
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The names of the state that a product reads."""
+        return tuple(n for n in self.state if not n.startswith("point"))
+
+    def products(self, state: dict[str, Tensor], vs: Sequence[Any]) -> tuple[Any, ...]:
+        """The products with the vectors, from the state."""
+        split = self.split
+        residuals = [x for n, x in state.items() if n.startswith("residual")]
+        late = emit_call(split.rest, [*residuals, *pytree.flatten(tuple(vs))[0]])
+        found = dict(zip(split.late, late, strict=True))
+        count = self.byproducts_spec.num_leaves
+        places = range(count, count + self.products_spec.num_leaves)
+        leaves = [found[i] if i in found else state[f"product_{i}"] for i in places]
+        return pytree.unflatten(self.products_spec, leaves)
+
+    def apply(self, state: dict[str, Tensor], v: Any, which: int = 0) -> Any:
+        """The product of the first or the transposed map; the other vectors are zero, and their products dead."""
+        vs = [v if k == which else _zeros(like) for k, like in enumerate(self.likes)]
+        return self.products(state, vs)[which]
+
+    def update(self, _: Any, x: Any, *data: Any) -> tuple[Any, dict[str, Tensor]]:
+        """The by-products, and the new state."""
+        split, count = self.split, self.byproducts_spec.num_leaves
+        point = [as_tensor(leaf) for leaf in pytree.flatten((x, *data))[0]]
+        results = emit_call(split.known, point)
+        early = dict(zip(split.early, results, strict=False))
+        new = [*results[len(split.early) :], *(early[i] for i in split.early if i >= count), *point]
+        byproducts = pytree.unflatten(self.byproducts_spec, [early[i] for i in range(count)])
+        return byproducts, dict(zip(self.state, new, strict=True))
+
+    def all(self) -> dict[str, Method]:
+        """Every entry point by its name."""
+        family, kept, form = self.family, self.kept, self._form_of_blocks()
+        x_name, *data_names = self.args
+        v_name = "v" if "v" not in self.args else "vector"
+        methods = [
+            Method(n, lambda _, *args, f=f: f(*args), self.args, doc=f"The {n}, without touching the state.")
+            for n, f in family.direct.items()
+        ]
+        methods.append(
+            Method(
+                "update", self.update, self.args, writes=tuple(self.state), doc="Moves to a point: all others use it."
+            )
+        )
+        for k, (name, like) in enumerate(zip(("apply", "apply_transposed"), self.likes, strict=False)):
+            word = ("The product with a vector", "The product of the transposed matrix with a vector")[k]
+            one = lambda state, v, k=k: self.apply(state, v, k)  # noqa: E731
+            many = lambda state, vs, k=k: form(lambda v: self.apply(state, v, k))(vs)  # noqa: E731
+            columns = pytree_map(lambda s: Spec((self.block, *s.shape), s.dtype), like)
+            methods += [
+                Method(name, one, {v_name: like}, kept, doc=f"{word} at the point of the last update."),
+                Method(
+                    f"{name}_block",
+                    many,
+                    {v_name: columns},
+                    kept,
+                    doc=f"{word}, for {self.block} along a leading axis.",
+                ),
+            ]
+        if family.transposed is None:
+            methods += self._symmetric(x_name, v_name, data_names)
+        finite = lambda state: _all_finite(list(state.values()))  # noqa: E731
+        methods += [
+            Method("is_finite", finite, {}, kept, doc="Whether all that the last update kept is finite."),
+            Method(
+                "self_check", self._self_check, {}, tuple(self.state), doc="Errors of the products, and expected ones."
+            ),
+        ]
+        into = [
+            replace(m, name=f"{m.name}_into", doc=f"As {m.name}, with the results in memory of the caller's.", into=True)
+            for m in methods
+            if m.name in _INTO
+        ]
+        return {m.name: m for m in [*methods, *into]}
+
+    def _form_of_blocks(self) -> Form:
+        operations = [op.operation for op in self.split.rest.regions[0].blocks[0].operations]
+        return form_of_block(operations, self.split.nbytes, self.block)
+
+    def _symmetric(self, x_name: str, v_name: str, data_names: list[str]) -> list[Method]:
+        def quadratic(state: dict[str, Tensor], v: Any) -> Tensor:
+            return _dot(v, self.apply(state, v))
+
+        def apply_at(_: Any, x: Any, v: Any, *data: Any) -> Any:
+            return self.family.product(x, v, *data)[1]
+
+        def all_at(_: Any, x: Any, v: Any, *data: Any) -> Any:
+            byproducts, product = self.family.product(x, v, *data)
+            return {**byproducts, "product": product}
+
+        args = {x_name: self.x, v_name: self.x, **{n: self.args[n] for n in data_names}}
+        return [
+            Method("quadratic", quadratic, {v_name: self.x}, self.kept, doc="vᵀ A v at the point of the last update."),
+            Method("apply_at", apply_at, args, doc="The product at any point, without touching the state."),
+            Method("value_grad_hvp", all_at, args, doc="By-products and product at any point, in one call."),
+        ]
+
+    def _self_check(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        points = [state[n] for n in state if n.startswith("point")]
+        _, spec = pytree.flatten((self.x, *self.data))
+        x, *data = pytree.unflatten(spec, points)
+        last = len(self.likes) - 1
+        f = self.family.derivative_of
+        return check_linear_map(
+            lambda v: self.apply(state, v), lambda u: self.apply(state, u, last), self.likes[0], self.likes[last],
+            None if f is None else lambda y: f(y, *data), x,
+        )  # fmt: skip
+
+
+def _specs(tree: Any) -> Any:
+    return pytree_map(lambda leaf: Spec(as_spec(leaf).shape, as_spec(leaf).dtype), tree)
+
+
+def pytree_map(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The tree with the function applied to each leaf."""
+    leaves, spec = pytree.flatten(tree)
+    return pytree.unflatten(spec, [function(leaf) for leaf in leaves])
+
+
+def _zeros(like: Any) -> Any:
+    return pytree_map(lambda s: full(s.shape, 0, s.dtype), like)
+
+
+def _dot(a: Any, b: Any) -> Tensor:
+    return sum(nnp.sum(p * q) for p, q in zip(pytree.flatten(a)[0], pytree.flatten(b)[0], strict=True))
+
+
+def _all_finite(values: list[Tensor]) -> Tensor:
+    checks = [nnp.all(nnp.isfinite(x)) for x in values if is_differentiable(x.dtype)]
+    return functools.reduce(nnp.logical_and, checks, nnp.asarray(True))

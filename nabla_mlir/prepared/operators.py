@@ -1,0 +1,324 @@
+"""Prepared products as linear operators of SciPy: flat vectors in and out, counted and timed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.conversion import rounded
+from nabla_mlir.errors import DtypeError, NablaError, TraceError
+from nabla_mlir.runtime import Module, load
+from nabla_mlir.runtime.array import Array, dtype_named
+from nabla_mlir.runtime.manifest import EntryPoint, Leaf
+from nabla_mlir.runtime.treespec import TreeSpec
+
+try:
+    from scipy.sparse.linalg import LinearOperator
+except ImportError as error:  # pragma: no cover
+    raise ImportError("operators require SciPy: pip install scipy") from error
+
+
+BLOCK = 16  # columns of a matrix that are multiplied at once
+_USED = ("update", "apply", "apply_block", "is_finite", "self_check")  # entry points; fewer compile faster
+
+
+class StalePointError(NablaError, RuntimeError):
+    """A product was computed at another point than that of the operator's last update."""
+
+
+class NotFiniteError(NablaError, FloatingPointError):
+    """NaN or infinity at the point of an update."""
+
+
+class _Flat:
+    """Trees of one structure as vectors, leaf after leaf."""
+
+    def __init__(self, spec: TreeSpec, leaves: Sequence[Leaf]):
+        self.spec, self.shapes = spec, [leaf.shape for leaf in leaves]
+        dtypes = {leaf.dtype for leaf in leaves}
+        if len(dtypes) != 1:
+            raise DtypeError(f"an operator requires leaves of one dtype, got {', '.join(sorted(dtypes))}.")
+        self.dtype = dtype_named(dtypes.pop())
+        self.sizes = [int(np.prod(shape, dtype=int)) for shape in self.shapes]
+        self.size = sum(self.sizes)
+
+    def leaves(self, vector: np.ndarray, batch: tuple[int, ...] = ()) -> list[np.ndarray]:
+        """The arrays of a vector of this dtype, or of several along a leading axis."""
+        array = np.ascontiguousarray(vector)
+        parts = np.split(array, np.cumsum(self.sizes)[:-1], axis=-1)
+        return [np.ascontiguousarray(p).reshape(batch + s) for p, s in zip(parts, self.shapes, strict=True)]
+
+    def vector(self, leaves: Sequence[Any], batch: tuple[int, ...] = ()) -> np.ndarray:
+        """The vector of arrays."""
+        parts = [np.asarray(leaf, self.dtype).reshape(*batch, -1) for leaf in leaves]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+
+class PreparedOperator(LinearOperator):
+    """A matrix A(x) that is known by its products, at the point of the last `update`.
+
+    Attributes:
+      x, data: the point, as a vector, and the other arguments.
+      value, gradient: the by-products of the last update: a number (or an array) and a vector.
+      version: how often the point has been moved.
+      products, updates: how many vectors were multiplied and how often the point was moved.
+      seconds: the time that both took.
+      damping: a number that is added to the diagonal.
+
+    Vectors and matrices of other dtypes than the operator's, say float32, are taken as SciPy's solvers need it:
+
+    ==================  ==============================================================================================
+    given               what happens
+    ==================  ==============================================================================================
+    wider floats        are rounded, in `matvec`, `matmat`, `rmatvec`, `rmatmat`, `hessp` and in a flat point of
+                        `update`; a finite number beyond float32's range is refused
+    narrower floats,    are converted, which is exact
+    truth values
+    integers            are converted where float32 holds all integers of that size, else refused
+    complex numbers     in products: two real products, of the real and of the imaginary parts, with a complex result;
+                        refused as the point of `update`
+    pytrees             in `apply` and `update`: the arrays have the shapes and dtypes it was compiled for, or are refused
+    ==================  ==============================================================================================
+
+    Threads: any number may multiply at the same time; the calls are put in a row. A product that meets an update of
+    another thread raises StalePointError. Give each thread a `clone` to let them run side by side.
+    """
+
+    def __init__(self, module: Module, x: Any, data: tuple[Any, ...], damping: float):
+        if np.iscomplexobj(damping):
+            raise DtypeError(f"damping requires a real number, got {damping!r}.")
+        self._module, self._specs, self.data, self.damping = module, module.entry_points, data, float(damping)
+        update, apply = self._spec("update").arguments[0], self._spec("apply")
+        self._x, self._v = _Flat(update.tree, update.leaves), _Flat(apply.arguments[0].tree, apply.arguments[0].leaves)
+        self._rows = _Flat(apply.result, apply.result_leaves)
+        blocks = self._specs.get("apply_block")
+        self.block = blocks.arguments[0].leaves[0].shape[0] if blocks else 1
+        self.products, self.updates, self.seconds, self.version = 0, 0, 0.0, 0
+        self._lock = threading.Lock()
+        super().__init__(self._rows.dtype, (self._rows.size, self._v.size))
+        self.update(x, *data)
+
+    # ------------------------------------------------------------ the point
+
+    def update(self, x: Any, *data: Any, check: bool = False) -> tuple[Any, np.ndarray | None]:
+        """Moves to another point; returns the value and the gradient there.
+
+        Args:
+          x: a pytree or a flat vector.
+          data: the other arguments; those of the last update if none are given.
+          check: raise NotFiniteError if the value, the gradient or the linearisation is not finite.
+        """
+        data = data or self.data
+        spec, is_vector = self._spec("update"), isinstance(x, np.ndarray) and x.shape == (self._x.size,)
+        name = spec.arguments[0].name
+        point = self._x.leaves(rounded(x, self._x.dtype, name)) if is_vector else self._x.spec.flatten(x, name)
+        result = self._timed(self._module["update"], self._x.spec.unflatten(point), *data)
+        gradient = result.get("gradient")
+        with self._lock:
+            self.data, self.updates = data, self.updates + 1
+            self.version = spec.result.flatten(result)[0].version
+            self.x = self._x.vector(point).copy()
+            self.value = _plain(result["value"])
+            self.gradient = None if gradient is None else self._x.vector(self._x.spec.flatten(gradient)).copy()
+        if check:
+            self._check_finite()
+        return self.value, self.gradient
+
+    def _check_finite(self) -> None:
+        named = {"value": self.value, "gradient": self.gradient, "point": self.x}
+        bad = [n for n, a in named.items() if a is not None and not _is_finite(a)]
+        if "is_finite" in self._specs and not bool(self._module["is_finite"]()):
+            bad.append("linearisation")
+        if bad:
+            raise NotFiniteError(
+                f"update requires finite numbers, got NaN or infinity in the {', '.join(bad)}.",
+                help="look at the point and the data; the next update starts afresh.",
+            )
+
+    def objective(self, x: np.ndarray) -> tuple[Any, np.ndarray]:
+        """The value and the gradient at x, for optimisers (`jac=True`); moves there if it is another point."""
+        self._move(x)
+        assert self.gradient is not None
+        return self.value, self.gradient
+
+    def hessp(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """The product at x, for optimisers; moves there if it is another point."""
+        self._move(x)
+        return self.matvec(np.asarray(v))
+
+    def _move(self, x: np.ndarray) -> None:
+        point = rounded(x, self._x.dtype, "x")
+        if not np.array_equal(point, self.x):
+            self.update(point)
+
+    # ------------------------------------------------------------ products
+
+    def apply(self, v: Any) -> Any:
+        """The product with a pytree (without damping), as arrays of the device that know their version."""
+        return self._rows.spec.unflatten(self._product("apply", self._module["apply"].leaves(v), 1))
+
+    def _matvec(self, v: np.ndarray) -> np.ndarray:
+        return self._vector("apply", self._v, self._rows, v)
+
+    def _matmat(self, vs: np.ndarray) -> np.ndarray:
+        return self._columns("apply", self._v, self._rows, vs)
+
+    def _vector(self, name: str, inner: _Flat, outer: _Flat, v: np.ndarray) -> np.ndarray:
+        v = np.asarray(v).reshape(-1)
+        if v.dtype.kind == "c" and inner.dtype.kind != "c":
+            return _complex(*(self._vector(name, inner, outer, part) for part in (v.real, v.imag)))
+        v = rounded(v, inner.dtype, "v")
+        result = outer.vector(self._product(name, inner.leaves(v), 1))
+        return result + self.damping * v if self.damping else np.array(result)
+
+    def _columns(self, name: str, inner: _Flat, outer: _Flat, vs: np.ndarray) -> np.ndarray:
+        """Blocks of columns; the last one is filled up with zeros, or taken one by one if it is nearly empty."""
+        if vs.dtype.kind == "c" and inner.dtype.kind != "c":
+            both = self._columns(name, inner, outer, np.concatenate([vs.real, vs.imag], axis=1))
+            return _complex(*np.split(both, 2, axis=1))
+        vs = rounded(vs, inner.dtype, "the matrix")
+        rows, block = np.ascontiguousarray(vs.T), self.block
+        out = np.empty((len(rows), outer.size), outer.dtype)
+        start = 0
+        while start < len(rows):
+            left = len(rows) - start
+            if block == 1 or 4 * left <= block:
+                out[start] = outer.vector(self._product(name, inner.leaves(rows[start]), 1))
+                start += 1
+                continue
+            count = min(left, block)
+            part = np.zeros((block, inner.size), inner.dtype)
+            part[:count] = rows[start : start + count]
+            result = self._product(f"{name}_block", inner.leaves(part, (block,)), count)
+            out[start : start + count] = outer.vector(result, (block,))[:count]
+            start += count
+        return out.T + self.damping * vs if self.damping else out.T
+
+    def _product(self, name: str, leaves: Sequence[Any], count: int) -> list[Array]:
+        self._spec(name)
+        results = self._timed(self._module.executable.function(name), leaves)
+        version = results[0].version
+        with self._lock:
+            self.products += count
+        if version != self.version:
+            raise StalePointError(
+                f"a product requires the point of the operator's update {self.version}, got that of {version}.",
+                help="another thread has moved the point: give each thread a clone().",
+            )
+        return results
+
+    def to_dense(self) -> np.ndarray:
+        """The matrix."""
+        return self.matmat(np.eye(self.shape[1], dtype=self.dtype))
+
+    def self_check(self) -> dict[str, float]:
+        """The errors of the products at this point, and those that are expected; see `nm.hvp_module`."""
+        self._spec("self_check")
+        return {name: float(x) for name, x in self._timed(self._module["self_check"]).items()}
+
+    def clone(self) -> Any:
+        """An operator at the same point with a state of its own; code and constants are shared."""
+        new = type(self).__new__(type(self))
+        PreparedOperator.__init__(new, self._module.clone(), self.x, self.data, self.damping)
+        return new
+
+    def _timed(self, function: Any, *args: Any) -> Any:
+        start = time.perf_counter()
+        result = function(*args)
+        with self._lock:
+            self.seconds += time.perf_counter() - start
+        return result
+
+    def _spec(self, name: str) -> EntryPoint:
+        if name not in self._specs:
+            raise TraceError(f"this operator requires the entry point {name}, got {', '.join(self._specs)}.")
+        return self._specs[name]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") and not value.shape else value
+
+
+def _complex(real: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
+    out = np.empty(real.shape, np.result_type(np.complex64, real.dtype if real.dtype.kind == "f" else np.float32))
+    out.real, out.imag = real, imaginary
+    return out
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_finite, value))
+    return bool(np.all(np.isfinite(value)))
+
+
+def _module(source: Any, maker: str, point: tuple[Any, ...], target: Any, **options: Any) -> Module:
+    """What is run: a loaded artifact as it is; anything else is compiled, a function traced before."""
+    if isinstance(source, Module):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        return load(source)
+    # By name: what is deployed imports nothing that knows IR.
+    return importlib.import_module("nabla_mlir.prepared.modules").load_prepared(source, maker, point, target, **options)
+
+
+class HessianOperator(PreparedOperator):
+    """The Hessian of a scalar function as a `scipy.sparse.linalg.LinearOperator`.
+
+    Args:
+      source: the function; or what `hvp_module`, `ggnvp_module`, `fisher_module` or `empirical_fisher_module` made, or
+        that compiled; or an artifact of it, loaded or as a path, which runs without the compiler.
+      x: the first point, a pytree; products take and give flat vectors, leaf after leaf.
+      data: the other arguments of the function.
+      block: how many columns of a matrix are multiplied at once.
+      damping: a number that is added to the diagonal: ``H + damping * I``.
+      target: where it runs.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> H = nm.HessianOperator(lambda x: (x ** 3).sum(), np.array([1.0, 2.0]), damping=0.5)
+      >>> (H @ np.array([1.0, 1.0])).tolist(), H.value
+      ([6.5, 12.5], 9.0)
+    """
+
+    def __init__(
+        self, source: Any, x: Any, *data: Any, block: int = BLOCK, damping: float = 0.0, target: Any = "cpu"
+    ):
+        module = _module(source, "hvp_module", (x, *data), target, block=block, entry_points=_USED)
+        super().__init__(module, x, data, damping)
+
+    def _adjoint(self) -> HessianOperator:
+        return self
+
+    _transpose = _adjoint
+
+
+class JacobianOperator(PreparedOperator):
+    """The Jacobian of a function as a `scipy.sparse.linalg.LinearOperator`, its transpose included.
+
+    The arguments are those of `HessianOperator`; the source may be what `jacobian_module` made.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> J = nm.JacobianOperator(lambda x: x * x, np.array([1.0, 2.0]))
+      >>> (J.T @ np.array([1.0, 1.0])).tolist()
+      [2.0, 4.0]
+    """
+
+    def __init__(self, source: Any, x: Any, *data: Any, block: int = BLOCK, target: Any = "cpu"):
+        used = (*_USED, "apply_transposed", "apply_transposed_block")
+        module = _module(source, "jacobian_module", (x, *data), target, block=block, entry_points=used)
+        super().__init__(module, x, data, 0.0)
+
+    def _rmatvec(self, u: np.ndarray) -> np.ndarray:
+        return self._vector("apply_transposed", self._rows, self._v, u)
+
+    def _rmatmat(self, us: np.ndarray) -> np.ndarray:
+        return self._columns("apply_transposed", self._rows, self._v, us)

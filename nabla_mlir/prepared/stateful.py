@@ -1,0 +1,171 @@
+"""Functions that share state on the device: one writes it, others read it.
+
+The state is a set of global variables of the module, in `util.global`, IREE's own dialect. A version counts the
+writes: every function that reads or writes returns it behind its results, and a read before the first write fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from iree.compiler import ir
+
+from nabla_mlir import pytree
+from nabla_mlir.compiling.lowering import lower_module
+from nabla_mlir.dialects.context import context, parse_module
+from nabla_mlir.dialects.types import tensor_type
+from nabla_mlir.staging.stages import Entry, as_spec
+from nabla_mlir.staging.tracing import Spec, bake_captures, checked_output, trace_function
+from nabla_mlir.table.tensor import Tensor
+
+VERSION = "version"
+State = Mapping[str, Spec]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A function of the state and of arguments.
+
+    Attributes:
+      function: ``(state, *args) -> results``, or ``-> (results, new state)`` for one that writes; the state is a dict
+        of tensors by name.
+      args: the pytree of specs of each argument by its name.
+      doc: a sentence for the user.
+      into: whether the results are written to memory of the caller's, which is one more argument, `out`.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    args: Mapping[str, Any]
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    doc: str = ""
+    into: bool = False
+
+
+def assemble(state: State, methods: Sequence[Method]) -> tuple[ir.Module, tuple[Entry, ...]]:
+    """One module with the state as global variables and the methods as its functions, in plain StableHLO."""
+    lines = [f"util.global private mutable @{VERSION} = 0 : i64"]
+    for name, spec in state.items():
+        type = tensor_type(spec.shape, spec.dtype)
+        lines.append(f"util.global private mutable @{name} = #util.uninitialized : {type}")
+    module = parse_module("\n".join(lines))
+    entries = []
+    known: dict[Callable[..., Any], tuple[ir.Module, Entry]] = {}  # both forms of a method have one function
+    for method in methods:
+        if method.function not in known:
+            known[method.function] = traced_method(method, state)
+        traced, entry = known[method.function]
+        entries.append(_with_storage(replace(entry, name=method.name, doc=method.doc)) if method.into else entry)
+        with context(), ir.Location.unknown(), ir.InsertionPoint(module.body):
+            func = traced.body.operations[0].operation.clone().operation
+            func.attributes["sym_name"] = ir.StringAttr.get(method.name)
+            _connect(func, method)
+            if method.into:
+                _add_storage(func, entry)
+    with context():
+        module.operation.verify()
+    return module, tuple(entries)
+
+
+def traced_method(method: Method, state: State) -> tuple[ir.Module, Entry]:
+    """The lowered function of a method, whose first arguments are what it reads and last results what it writes."""
+    leaves, in_spec = pytree.flatten(tuple(method.args.values()))
+    inputs = [as_spec(leaf) for leaf in leaves]
+    count = len(method.reads)
+    box: dict[str, Any] = {}
+
+    def flat(*tensors: Tensor) -> list[Tensor]:
+        known = dict(zip(method.reads, tensors[:count], strict=True))
+        result = method.function(known, *pytree.unflatten(in_spec, tensors[count:]))
+        result, new = result if method.writes else (result, {})
+        outs, box["spec"] = pytree.flatten(result)
+        outs = [checked_output(out) for out in outs]
+        box["outputs"] = tuple(Spec(out.shape, out.dtype) for out in outs)
+        return [*outs, *(new[name] for name in method.writes)]
+
+    specs = [*(state[name] for name in method.reads), *inputs]
+    module, captured = trace_function(flat, specs, method.name)
+    bake_captures(module, len(specs), captured)
+    lower_module(module)
+    entry = Entry(method.name, tuple(method.args), in_spec, tuple(inputs), box["spec"], box["outputs"], method.doc)
+    return module, entry
+
+
+def _connect(func: ir.Operation, method: Method) -> None:
+    """Puts loads for the arguments that are state, and stores for the results that are."""
+    block = func.regions[0].blocks[0]
+    with ir.InsertionPoint.at_block_begin(block):
+        versions = _checked_version(method) if method.reads else []
+        for argument, name in zip(list(block.arguments), method.reads, strict=False):
+            argument.replace_all_uses_with(_load(name, argument.type))
+    for i in reversed(range(len(method.reads))):
+        block.erase_argument(i)
+    terminator = list(block.operations)[-1].operation
+    outs = list(terminator.operands)
+    kept = len(outs) - len(method.writes)
+    with ir.InsertionPoint(terminator):
+        for name, value in zip(method.writes, outs[kept:], strict=True):
+            _store(name, value)
+        if method.writes:
+            versions = [_next_version()]
+        ir.Operation.create("func.return", operands=[*outs[:kept], *versions])
+    terminator.erase()
+    types = [a.type for a in block.arguments], [v.type for v in [*outs[:kept], *versions]]
+    func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
+
+
+def _with_storage(entry: Entry) -> Entry:
+    """The entry point with a last argument in the form of its result."""
+    leaves = pytree.unflatten(entry.in_spec, entry.inputs), pytree.unflatten(entry.out_spec, entry.outputs)
+    inputs, in_spec = pytree.flatten((*leaves[0], leaves[1]))
+    arguments = (*entry.arguments, "out")
+    return replace(entry, arguments=arguments, in_spec=in_spec, inputs=tuple(inputs), storage=len(entry.outputs))
+
+
+def _add_storage(func: ir.Operation, entry: Entry) -> None:
+    """An argument for each result that IREE writes the result to."""
+    type = ir.FunctionType(ir.TypeAttr(func.attributes["function_type"]).value)
+    added = type.results[: len(entry.outputs)]
+    for t in added:
+        func.regions[0].blocks[0].add_argument(t, ir.Location.unknown())
+    plain = [ir.DictAttr.get({})] * len(type.inputs)
+    index = ir.IndexType.get()
+    marked = [ir.DictAttr.get({"iree.abi.output": ir.IntegerAttr.get(index, i)}) for i in range(len(added))]
+    func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*type.inputs, *added], type.results))
+    func.attributes["arg_attrs"] = ir.ArrayAttr.get([*plain, *marked])
+
+
+def _load(name: str, type: ir.Type) -> ir.Value:
+    attributes = {"global": ir.FlatSymbolRefAttr.get(name)}
+    return ir.Operation.create("util.global.load", results=[type], attributes=attributes).results[0]
+
+
+def _store(name: str, value: ir.Value) -> None:
+    ir.Operation.create("util.global.store", operands=[value], attributes={"global": ir.FlatSymbolRefAttr.get(name)})
+
+
+def _integer(value: int) -> ir.Value:
+    i64 = ir.IntegerType.get_signless(64)
+    attributes = {"value": ir.IntegerAttr.get(i64, value)}
+    return ir.Operation.create("arith.constant", results=[i64], attributes=attributes).results[0]
+
+
+def _checked_version(method: Method) -> list[ir.Value]:
+    version = _load(VERSION, ir.IntegerType.get_signless(64))
+    attributes: dict[str, ir.Attribute] = {"predicate": ir.IntegerAttr.get(version.type, 1)}  # ne
+    written = ir.Operation.create(
+        "arith.cmpi", operands=[version, _integer(0)], results=[ir.IntegerType.get_signless(1)], attributes=attributes
+    )
+    message = f"{method.name} requires a point, got a call before the first update"
+    ir.Operation.create("cf.assert", operands=list(written.results), attributes={"msg": ir.StringAttr.get(message)})
+    return [version]
+
+
+def _next_version() -> ir.Value:
+    version = _load(VERSION, ir.IntegerType.get_signless(64))
+    new = ir.Operation.create("arith.addi", operands=[version, _integer(1)], results=[version.type]).results[0]
+    _store(VERSION, new)
+    return new

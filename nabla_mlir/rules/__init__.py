@@ -1,0 +1,17 @@
+"""The engine of the rules: reverse mode, masks, loops and tapes, custom rules, checkpoints; and the records of the
+operations whose rules are that engine. Importing this package loads every record.
+"""
+
+from nabla_mlir import ops  # noqa: F401
+from nabla_mlir.rules import (
+    checkpoint,
+    control,
+    custom_rules,
+    linear_solve,
+    tridiagonal,
+)
+
+# The modules that hold records, one family each.
+FAMILIES = (
+    checkpoint, control, custom_rules, linear_solve, tridiagonal,
+)  # fmt: skip

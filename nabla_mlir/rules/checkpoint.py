@@ -1,0 +1,111 @@
+"""`ad.checkpoint`: a region whose values reverse mode computes again instead of keeping them.
+
+The backward pass gets a region of its own that holds the forward computation again and its pullback. When it is inlined
+its inputs pass an `optimization_barrier`, or else merging of duplicates would undo the recomputation. What a policy
+allows to keep becomes results of the forward region, which the backward region uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.ad_rules import CheckpointOp
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.stablehlo import Bool, String
+from nabla_mlir.ops.misc import optimization_barrier
+from nabla_mlir.rules.control import branch_batched, branch_pushed, control
+from nabla_mlir.rules.masks import remasked
+from nabla_mlir.rules.policies import SAVED, attributes_of, emit_checkpoint, exposed
+from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values, pull_back
+from nabla_mlir.table.batching import Mapped
+from nabla_mlir.table.forward import Tangents, carries_tangent
+from nabla_mlir.table.kinds import general
+from nabla_mlir.table.regions import Kept, body_of, captures_of, clone_body, replace
+from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, materialize
+from nabla_mlir.table.samples import Case
+from nabla_mlir.table.tensor import Tensor, wrap
+
+name: OpDef = general(
+    "ad.name", doc="The value itself, with a name for policies of `ad.checkpoint`.",
+    attributes={"name": String}, result=lambda x, name: [(x.shape, x.dtype)],
+    jvp=lambda outs, xs, tangents, name: list(tangents),
+    batch=lambda xs, mapped, size, name: [REGISTRY["ad.name"](xs[0], name=name)],
+    sample=[Case(((3, 2),), {"name": "a"}, numpy=lambda x: x)],
+)  # fmt: skip
+
+
+def _jvp(op: ir.Operation, tangents: Tangents) -> None:
+    _, ops, returned = body_of(op.regions[0])
+    varying = active_values(ops, set(tangents))
+    active = [i for i, r in enumerate(returned) if r in varying and carries_tangent(r)]
+    if not active:
+        return
+    with ir.InsertionPoint(op):
+        results = emit_checkpoint(lambda _: branch_pushed(ops, returned, tangents, active), attributes_of(op))
+    n = len(op.results)
+    tangents.update((results[i].value, t) for i, t in zip(active, results[n:], strict=True))
+    replace(op, results[:n])
+
+
+def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
+    """The pullback, in a region that computes the values again."""
+    captured = [v for v in captures_of(op) if v in active]
+    new = exposed(op)
+    _, ops, returned = body_of(new.regions[0])
+    count = new.attributes[SAVED].value
+    known = dict(zip(returned[len(returned) - count :], list(new.results)[len(returned) - count :], strict=True))
+
+    def make(_: list[Tensor]) -> list[Tensor]:
+        mapping: dict[ir.Value, ir.Value] = {}
+        cloned = clone_body(ops, mapping)
+        kept = Kept([mapping[v] for v in known])
+        varying = active_values(cloned, captured)
+        found: Cotangents = {}
+        for r, ct in zip(returned, cts, strict=False):
+            accumulate(found, mapping.get(r, r), ct, varying)
+        pull_back(cloned, varying, found)
+        outs = [materialize(found.get(v, ZERO), wrap(v)) for v in captured]
+        for again, saved in zip(kept.release(), known.values(), strict=True):
+            made_by = again.owner
+            again.replace_all_uses_with(saved)
+            if made_by.name == "ad.name":  # what it names is the same value
+                made_by.operands[0].replace_all_uses_with(saved)
+        return outs
+
+    if not captured:
+        return {}
+    results = remasked(emit_checkpoint(make, attributes_of(new, recompute=Bool.encode(True))), cts)
+    return dict(zip(captured, results, strict=True))
+
+
+def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
+    _, ops, returned = body_of(op.regions[0])
+    wanted = [True] * len(returned)
+    attributes = {key: op.attributes[key] for key in op.attributes}
+    results = emit_checkpoint(lambda _: branch_batched(ops, returned, wanted, mapped, size, unmapped), attributes)
+    mapped.update(zip(op.results, results, strict=True))
+
+
+checkpoint: OpDef = control(
+    CheckpointOp.name, "A region that reverse mode computes again instead of keeping its values.", _jvp, _vjp, _batch
+)
+
+
+def emit_body(op: ir.Operation) -> list[Tensor]:
+    """Emits what the region computes; a recomputation behind a barrier, so that it stays one."""
+    _, ops, returned = body_of(op.regions[0])
+    mapping: dict[ir.Value, ir.Value] = {}
+    view = CheckpointOp(op)
+    if view.recompute and view.prevent_cse:
+        inputs = [v for v in captures_of(op) if not _is_constant(v)]
+        held = optimization_barrier(*map(wrap, inputs)) if inputs else []
+        mapping.update((v, h.value) for v, h in zip(inputs, held, strict=True))
+    clone_body(ops, mapping)
+    return [wrap(mapping.get(v, v)) for v in returned]
+
+
+def _is_constant(value: ir.Value) -> bool:
+    owner = made_by(value)
+    return owner is not None and owner.name == "stablehlo.constant"

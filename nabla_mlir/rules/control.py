@@ -1,0 +1,322 @@
+"""Control flow: while, if and case. Their rules rewrite regions, so they get the operation itself.
+
+A loop's derivative and its batch are again one loop; an `if` stays one unless its predicate is batched.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.ops.elementwise import clamp, compare, logical_and, logical_not, select
+from nabla_mlir.ops.reduction import reduce
+from nabla_mlir.rules.entries import batch_gated, choose, gated
+from nabla_mlir.rules.loop_reverse import active_carries, while_vjp
+from nabla_mlir.rules.loops import find_counter
+from nabla_mlir.rules.masks import remasked
+from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values, pull_back
+from nabla_mlir.table.batching import LIVE, Mapped, batch_ops, prefixed, varying_values
+from nabla_mlir.table.forward import Tangents, carries_tangent, push_forward
+from nabla_mlir.table.regions import (
+    Kept,
+    body_of,
+    captures_of,
+    clone_body,
+    emit_case,
+    emit_while,
+    replace,
+)
+from nabla_mlir.table.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, materialize, register
+from nabla_mlir.table.tensor import Tensor, full, wrap
+
+BOOL = np.dtype(bool)
+
+
+# ---------------------------------------------------------------- while
+
+
+def _while_jvp(op: ir.Operation, tangents: Tangents) -> None:
+    """One loop that carries each primal and the tangents of those that vary."""
+    active = active_carries(op, set(tangents))
+    inits = [wrap(v) for v in op.operands]
+    if not active:
+        return
+    n = len(inits)
+
+    def condition(carry: list[Tensor]) -> Tensor:
+        arguments, ops, (predicate,) = body_of(op.regions[0])
+        mapping = {a: c.value for a, c in zip(arguments, carry[:n], strict=True)}
+        clone_body(ops, mapping)
+        return wrap(mapping.get(predicate, predicate))
+
+    def body(carry: list[Tensor]) -> list[Tensor]:
+        arguments, ops, returned = body_of(op.regions[1])
+        mapping = {a: c.value for a, c in zip(arguments, carry[:n], strict=True)}
+        known = dict(tangents)
+        known.update({carry[i].value: t for i, t in zip(active, carry[n:], strict=True)})
+        outs = _pushed(ops, returned, mapping, known)
+        return [*outs, *(materialize(known.get(outs[i].value, ZERO), outs[i]) for i in active)]
+
+    with ir.InsertionPoint(op):
+        seeds = [materialize(tangents.get(op.operands[i], ZERO), inits[i]) for i in active]
+        results = emit_while([*inits, *seeds], condition, body, like=op)
+    for i, tangent in zip(active, results[n:], strict=True):
+        tangents[results[i].value] = tangent
+    replace(op, results[:n])
+
+
+def _pushed(ops: Any, returned: Any, mapping: dict[ir.Value, ir.Value], known: Tangents) -> list[Tensor]:
+    """A copy of a body with its tangents; the values it returns."""
+    cloned = clone_body(ops, mapping)
+    kept = Kept([mapping.get(v, v) for v in returned])
+    push_forward(cloned, known)
+    return [wrap(v) for v in kept.release()]
+
+
+def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
+    """An unmapped predicate keeps one loop with batched bodies; a mapped one runs until every entry is done."""
+    arguments, ops, returned = body_of(op.regions[1])
+    tests, test_ops, (predicate,) = body_of(op.regions[0])
+    captured = [v for v in captures_of(op) if v in mapped]
+    varying = {i for i, v in enumerate(op.operands) if v in mapped}
+    changing = {i for i, (a, r) in enumerate(zip(arguments, returned, strict=True)) if a != r}
+    while True:
+        inside = varying_values(ops, [*(arguments[i] for i in varying), *captured])
+        grown = varying | {i for i, r in enumerate(returned) if r in inside}
+        per_entry = predicate in varying_values(test_ops, [*(tests[i] for i in grown), *captured])
+        if per_entry:
+            grown |= changing  # an entry that is done keeps its own value
+        if grown == varying:
+            break
+        varying = grown
+    inits = [mapped[v] if v in mapped else wrap(unmapped.get(v, v)) for v in op.operands]
+    inits = [prefixed(x, size) if i in varying and op.operands[i] not in mapped else x for i, x in enumerate(inits)]
+
+    def run(
+        region_ops: Any, region_arguments: Any, carry: Sequence[Tensor], alive: Tensor | None, gate: bool
+    ) -> Callable[[ir.Value, bool], Tensor]:
+        inner: Mapped = dict(mapped)
+        same = dict(unmapped)
+        if alive is not None:
+            inner[LIVE] = alive
+        for i, (a, c) in enumerate(zip(region_arguments, carry, strict=True)):
+            if i in varying:
+                inner[a] = gated(alive, c) if alive is not None and gate else c
+            else:
+                same[a] = c.value
+        if alive is not None and gate:
+            batch_gated(region_ops, inner, same, size, alive, region_arguments)
+        else:
+            batch_ops(region_ops, inner, size, unmapped=same)
+
+        def value(v: ir.Value, wanted: bool) -> Tensor:
+            if v in inner:
+                return inner[v]
+            x = wrap(same.get(v, v))
+            return prefixed(x, size) if wanted else x
+
+        return value
+
+    def test(carry: Sequence[Tensor], alive: Tensor | None = None) -> Tensor:
+        return run(test_ops, tests, carry, alive, gate=False)(predicate, per_entry)
+
+    def step(carry: Sequence[Tensor], alive: Tensor | None = None) -> list[Tensor]:
+        value = run(ops, arguments, carry, alive, gate=True)
+        return [value(r, i in varying) for i, r in enumerate(returned)]
+
+    kept = varying & changing
+    emit = functools.partial(_while_per_entry, live=mapped.get(LIVE), kept=kept) if per_entry else emit_while
+    results = emit(inits, test, step, like=op)
+    for i, (old, new) in enumerate(zip(op.results, results, strict=True)):
+        if i in varying:
+            mapped[old] = new
+        else:
+            unmapped[old] = new.value
+
+
+def _while_per_entry(
+    inits: Any, test: Any, step: Any, like: ir.Operation, *, live: Tensor | None, kept: set[int]
+) -> list[Tensor]:
+    """Runs while any entry's predicate holds; an entry that is done keeps its exact values.
+
+    The predicate is a carry, so that it is computed once per iteration.
+
+    Args:
+      live: the entries that take the results; the others do not start.
+      kept: the carries that differ between the entries and change.
+    """
+
+    def any_left(carry: list[Tensor]) -> Tensor:
+        return _any(carry[-1])
+
+    def body(carry: list[Tensor]) -> list[Tensor]:
+        *state, alive = carry
+        new = [
+            choose(alive, a, b) if i in kept else a
+            for i, (a, b) in enumerate(zip(step(state, alive), state, strict=True))
+        ]
+        # An entry that has ended does not start again.
+        return [*new, logical_and(alive, test(new, alive))]
+
+    first = test(inits)
+    return emit_while([*inits, first if live is None else logical_and(live, first)], any_left, body, like=like)[:-1]
+
+
+def _any(entries: Tensor) -> Tensor:
+    return reduce(entries, full((), False, BOOL), dimensions=(0,), body="or")
+
+
+# ---------------------------------------------------------------- if and case
+
+
+def _branches(op: ir.Operation) -> list[tuple[list[ir.Operation], list[ir.Value]]]:
+    return [body_of(region)[1:] for region in op.regions]
+
+
+def _case_jvp(op: ir.Operation, tangents: Tangents) -> None:
+    """The same choice, of results and tangents together."""
+    active = _active_results(op, set(tangents))
+    if not active:
+        return
+
+    with ir.InsertionPoint(op):
+        branches = [functools.partial(branch_pushed, *b, tangents, active) for b in _branches(op)]
+        results = emit_case(wrap(op.operands[0]), branches)
+    n = len(op.results)
+    for i, tangent in zip(active, results[n:], strict=True):
+        tangents[results[i].value] = tangent
+    replace(op, results[:n])
+
+
+def branch_pushed(
+    ops: Sequence[ir.Operation], returned: Sequence[ir.Value], tangents: Tangents, active: Sequence[int]
+) -> list[Tensor]:
+    """A copy of a body without arguments: what it returns, and the tangents of the results at `active`."""
+    known = dict(tangents)
+    outs = _pushed(ops, returned, {}, known)
+    return [*outs, *(materialize(known.get(outs[i].value, ZERO), outs[i]) for i in active)]
+
+
+def _active_results(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
+    found: set[int] = set()
+    for ops, returned in _branches(op):
+        varying = active_values(ops, roots)
+        found |= {i for i, r in enumerate(returned) if r in varying and carries_tangent(r)}
+    return sorted(found)
+
+
+def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
+    """A second choice by the same index: each branch is run again and pulled back.
+
+    What a branch computes is known only inside it, so it is computed anew; the compiler shares nothing between the
+    two choices.
+    """
+    captured = [v for v in captures_of(op) if v in active]
+
+    def branch(ops: Any, returned: Any) -> Callable[[], list[Tensor]]:
+        def make() -> list[Tensor]:
+            mapping: dict[ir.Value, ir.Value] = {}
+            cloned = clone_body(ops, mapping)
+            varying = active_values(cloned, captured)
+            found: Cotangents = {}
+            for r, ct in zip(returned, cts, strict=True):
+                accumulate(found, mapping.get(r, r), ct, varying)
+            pull_back(cloned, varying, found)
+            return [materialize(found.get(v, ZERO), wrap(v)) for v in captured]
+
+        return make
+
+    if not captured:
+        return {}
+    results = remasked(emit_case(wrap(op.operands[0]), [branch(*b) for b in _branches(op)]), cts)
+    return dict(zip(captured, results, strict=True))
+
+
+def _case_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
+    """With an unmapped index one choice of batched branches; with a mapped one every branch, and a selection."""
+    index = op.operands[0]
+    branches = _branches(op)
+    captured = [v for v in captures_of(op) if v in mapped]
+
+    if index in mapped:
+        taken = _taken(mapped[index], len(branches))
+        outs = [_branch_gated(*b, mapped, size, unmapped, t) for b, t in zip(branches, taken, strict=True)]
+        results = outs[-1]
+        for chosen, entries in zip(reversed(outs[:-1]), reversed(taken[:-1]), strict=True):
+            results = [choose(entries, a, b) for a, b in zip(chosen, results, strict=True)]
+        mapped.update(zip(op.results, results, strict=True))
+        return
+    wanted = [any(b[1][i] in varying_values(b[0], captured) for b in branches) for i in range(len(op.results))]
+    bodies = [functools.partial(branch_batched, *b, wanted, mapped, size, unmapped) for b in branches]
+    results = emit_case(wrap(unmapped.get(index, index)), bodies)
+    for old, new, is_mapped in zip(op.results, results, wanted, strict=True):
+        if is_mapped:
+            mapped[old] = new
+        else:
+            unmapped[old] = new.value
+
+
+def branch_batched(
+    ops: Sequence[ir.Operation], returned: Sequence[ir.Value], wanted: Sequence[bool], mapped: Mapped, size: int,
+    unmapped: dict[ir.Value, ir.Value],
+) -> list[Tensor]:  # fmt: skip
+    """The batch of a body without arguments: what it returns, with the mapped axis where it is wanted."""
+    inner, same = dict(mapped), dict(unmapped)
+    batch_ops(ops, inner, size, unmapped=same)
+    outs = []
+    for r, m in zip(returned, wanted, strict=True):
+        x = inner[r] if r in inner else wrap(same.get(r, r))
+        outs.append(prefixed(x, size) if m and r not in inner else x)
+    return outs
+
+
+def _branch_gated(
+    ops: Sequence[ir.Operation], returned: Sequence[ir.Value], mapped: Mapped, size: int,
+    unmapped: dict[ir.Value, ir.Value], taken: Tensor,
+) -> list[Tensor]:  # fmt: skip
+    """`branch_batched` for a branch that only some entries take; one that may not end runs only if any of them does."""
+
+    def make() -> list[Tensor]:
+        inner, same = dict(mapped), dict(unmapped)
+        inner[LIVE] = taken
+        batch_gated(ops, inner, same, size, taken)
+        return [inner[r] if r in inner else prefixed(wrap(same.get(r, r)), size) for r in returned]
+
+    def untaken() -> list[Tensor]:
+        return [prefixed(full(x.shape, 0, x.dtype), size) for x in map(wrap, returned)]
+
+    if LIVE in mapped:
+        taken = logical_and(mapped[LIVE], taken)
+    may_not_end = any(o.name == "stablehlo.while" and find_counter(o) is None for op in ops for o in [*nested(op), op])
+    return emit_case(_any(taken), [make, untaken]) if may_not_end else make()
+
+
+def _taken(index: Tensor, branches: int) -> list[Tensor]:
+    """For each branch, which entries take it."""
+    if index.dtype == BOOL:
+        return [index, logical_not(index)]
+    last = branches - 1
+    # An index outside chooses the last branch (StableHLO specification, case).
+    inside = clamp(full((), 0, index.dtype), index, full((), last, index.dtype))
+    outside = compare(inside, index, comparison_direction="NE")
+    index = select(outside, full(index.shape, last, index.dtype), index)
+    return [compare(index, full(index.shape, i, index.dtype), comparison_direction="EQ") for i in range(branches)]
+
+
+def control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any) -> OpDef:
+    """A record whose rules get the operation itself, since they rewrite its regions."""
+    record = OpDef(
+        name=name, kind="control", doc=doc, jvp=jvp, batch=batch, multi=True, vjp=vjp,
+        transpose=UNSUPPORTED("control flow is transposed by its own vjp rule"),
+    )  # fmt: skip
+    return register(record)
+
+
+while_ = control("stablehlo.while", "The body repeated while the condition holds.", _while_jvp, while_vjp, _while_batch)
+if_ = control("stablehlo.if", "One of two branches, by a truth value.", _case_jvp, _case_vjp, _case_batch)
+case = control("stablehlo.case", "One of several branches, by an integer.", _case_jvp, _case_vjp, _case_batch)

@@ -1,0 +1,86 @@
+"""The code of custom rules: the regions of an operation with rules of its own, emitted where a rule is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.ad_rules import CUSTOM, RECUR
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.table.regions import body_of, clone_body, fill, replace
+from nabla_mlir.table.tensor import Tensor, wrap
+
+
+def emit_rule(op: ir.Operation, region: int, arguments: Sequence[ir.Value]) -> list[Tensor]:
+    """Emits the code of a region of a custom rule on these arguments; returns what it returns."""
+    parameters, ops, returned = body_of(op.regions[region])
+    mapping = dict(zip(parameters, arguments, strict=True))
+    for clone in clone_body(ops, mapping):
+        for inner in [*nested(clone), clone]:
+            if inner.name == RECUR and op.name in CUSTOM and inner.attributes["name"] == op.attributes["name"]:
+                _recur(op, inner, clone, mapping)
+    return [wrap(mapping.get(v, v)) for v in returned]
+
+
+def _recur(op: ir.Operation, inner: ir.Operation, clone: ir.Operation, mapping: dict[ir.Value, ir.Value]) -> None:
+    """Puts the whole operation in the place of an `ad.recur`, unless another rule of that name stands between."""
+    around = inner
+    while around != clone:
+        around = around.parent.operation
+        if around.name in CUSTOM and around.attributes["name"] == op.attributes["name"]:
+            return
+    if [v.type for v in inner.operands] != [v.type for v in op.operands]:
+        label = op.attributes["name"].value
+        raise RuleMissingError(
+            f"the custom rule of {label} requires to call {label} on one entry at a time, got a call under vmap.",
+            where=source_of(inner.location), help="call a function without a custom rule there.",
+        )  # fmt: skip
+    with ir.InsertionPoint(inner):
+        whole = op.clone().operation
+    for i, operand in enumerate(inner.operands):
+        whole.operands[i] = operand
+    stands_for = dict(zip(inner.results, whole.results, strict=True))
+    for key, value in mapping.items():
+        if value in stands_for:
+            mapping[key] = stands_for[value]
+    for old, new in stands_for.items():
+        old.replace_all_uses_with(new)
+    inner.erase()
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """An `ad.custom_vjp` that gets as operands what `fwd`, emitted before it, computed."""
+
+    op: ir.Operation
+    outs: list[ir.Value]
+    residuals: list[ir.Value]
+
+
+def exposed_rule(op: ir.Operation) -> Exposed | None:
+    """Emits `fwd` in the place of an `ad.custom_vjp`; None if its `bwd` calls the function again.
+
+    Reverse mode of a loop finds the residuals in the body then, where they can be stored.
+    """
+    if any(inner.name == RECUR for o in body_of(op.regions[2])[1] for inner in [*nested(o), o]):
+        return None
+    first, n = len(op.operands), len(op.results)
+    with ir.InsertionPoint(op):
+        computed = [out.value for out in emit_rule(op, 1, list(op.operands))]
+        new = stablehlo.emit(
+            op.name, [*op.operands, *computed], results=[r.type for r in op.results],
+            attributes={name: op.attributes[name] for name in op.attributes}, regions=3,
+        )  # fmt: skip
+    types = [v.type for v in new.operands]
+    fill(new.regions[0], types, lambda xs: xs[first : first + n])
+    fill(new.regions[1], types, lambda xs: xs[first:])
+    op.regions[2].blocks[0].append_to(new.regions[2])
+    replace(op, [wrap(r) for r in new.results])
+    return Exposed(new, computed[:n], computed[n:])
+
+

@@ -1,0 +1,269 @@
+"""Functions with rules of the user's own: `ad.custom_jvp` and `ad.custom_vjp`.
+
+A derivative puts the code of the rule in place of the operation, so the derivative of a rule is the derivative of its
+code. `ad.recur` in a rule becomes the whole operation again at that moment: a rule may call its own function, and
+the second derivative takes the rule a second time.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.ad_rules import CUSTOM, RECUR, CustomJvpOp, CustomVjpOp
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.stablehlo import String
+from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
+from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.ops.reduction import reduce_sum
+from nabla_mlir.ops.shape import reshape
+from nabla_mlir.rules.control import control
+from nabla_mlir.rules.custom_regions import emit_rule
+from nabla_mlir.rules.reverse import Cotangents, accumulate, placeholder, pulled, transposed
+from nabla_mlir.table.batching import Mapped, all_prefixed, batch_ops, prefixed
+from nabla_mlir.table.forward import Tangents, recorded
+from nabla_mlir.table.kinds import general
+from nabla_mlir.table.regions import Kept, body_of, captures_of, fill, reads_of, replace
+from nabla_mlir.table.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, Zero, materialize
+from nabla_mlir.table.tensor import Tensor, wrap
+
+
+def _refuse_active_captures(op: ir.Operation, active: Collection[ir.Value]) -> None:
+    if any(v in active for v in captures_of(op)):
+        label = CUSTOM[op.name](op).label
+        raise RuleMissingError(
+            f"the custom rule of {label} requires every value that is differentiated as an argument, got one that the "
+            "function uses from outside.", where=source_of(op.location),
+            help="pass the value as an argument of the function (not in nondiff_argnums), or wrap it with "
+            "nm.stop_gradient.",
+        )  # fmt: skip
+
+
+def _take_values(op: ir.Operation, outs: Sequence[Tensor], emitted: Sequence[ir.Operation]) -> list[ir.Value]:
+    """Replaces the results by those that the rule computed; one that it only hands on becomes a value of its own,
+    since its tangent is another than that of the argument.
+    """
+    made = {r for new in emitted for r in new.results}
+    values = []
+    for result, out in zip(op.results, outs, strict=True):
+        if out.value not in made:
+            with ir.InsertionPoint(op):
+                out = reshape(out, shape=out.shape)
+        made.discard(out.value)  # a value that is returned twice stands for one result
+        result.replace_all_uses_with(out.value)
+        values.append(out.value)
+    return values
+
+
+# ---------------------------------------------------------------- custom_jvp
+
+
+def _custom_jvp_jvp(op: ir.Operation, tangents: Tangents) -> None:
+    _refuse_active_captures(op, tangents)
+    view = CustomJvpOp(op)
+    operands = list(op.operands)
+    with ir.InsertionPoint(op):
+        seeds = [materialize(tangents.get(operands[i], ZERO), wrap(operands[i])).value for i in view.wrt]
+        outs, emitted = recorded(lambda: emit_rule(op, 1, [*operands, *seeds]))
+    n = len(op.results)
+    values = _take_values(op, outs[:n], emitted)
+    tangents.update((values[i], t) for i, t in zip(view.of, outs[n:], strict=True))
+
+
+def _custom_jvp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
+    """The rule is linear in the tangents: it is transposed."""
+    _refuse_active_captures(op, active)
+    view = CustomJvpOp(op)
+    operands = list(op.operands)
+    with ir.InsertionPoint(op):
+        holders = {i: placeholder(wrap(operands[i])) for i in view.wrt if operands[i] in active}
+        seeds = [materialize(holders.get(i, ZERO), wrap(operands[i])).value for i in view.wrt]
+        outs, emitted = recorded(lambda: emit_rule(op, 1, [*operands, *seeds]))
+    n = len(op.results)
+    _take_values(op, outs[:n], emitted)
+    tangents = Kept([t.value for t in outs[n:]])
+    linear = _through_values(emitted, [h.value for h in holders.values()])
+    out_tangents = [wrap(t) for t in tangents.release()]
+    wanted = [cts[i] for i in view.of]
+    found = pulled(f"the transpose of the rule of {view.label}", out_tangents, linear, list(holders.values()), wanted)
+    result: Cotangents = {}
+    for i, ct in zip(holders, found, strict=True):
+        accumulate(result, operands[i], ct, active)
+    return result
+
+
+def _through_values(ops: Sequence[ir.Operation], roots: Sequence[ir.Value]) -> list[ir.Operation]:
+    """`ops`, with every forward rule that is applied to a tangent replaced by its value.
+
+    Such a function is linear in it, so its transpose is that of its value; taking the rule again would not end where
+    it calls the function itself on a tangent.
+    """
+    found: list[ir.Operation] = []
+    varying = set(roots)
+    for op in ops:
+        if not any(v in varying for v in reads_of(op)):
+            found.append(op)
+            continue
+        if op.name == CustomJvpOp.name:
+            with ir.InsertionPoint(op):
+                outs, emitted = recorded(functools.partial(emit_rule, op, 0, list(op.operands)))
+            varying.update(out.value for out in outs)
+            replace(op, outs)
+            found += _through_values(emitted, list(varying))
+        else:
+            varying.update(op.results)
+            found.append(op)
+    return found
+
+
+# ---------------------------------------------------------------- custom_vjp
+
+
+def _emit_fwd(op: ir.Operation) -> list[Tensor]:
+    """Emits `fwd` before the operation, whose results it takes over; returns the residuals."""
+    operands = list(op.operands)
+    with ir.InsertionPoint(op):
+        outs, emitted = recorded(lambda: emit_rule(op, 1, operands))
+    n = len(op.results)
+    _take_values(op, outs[:n], emitted)
+    return outs[n:]
+
+
+def _custom_vjp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
+    _refuse_active_captures(op, active)
+    view = CustomVjpOp(op)
+    operands, results = list(op.operands), list(op.results)
+    seeds = [materialize(cts[i], wrap(results[i])).value for i in view.of]
+    residuals = [r.value for r in _emit_fwd(op)]
+    result: Cotangents = {}
+    for i, ct in zip(view.wrt, emit_rule(op, 2, [*residuals, *seeds]), strict=True):
+        accumulate(result, operands[i], ct, active)
+    return result
+
+
+def _custom_vjp_jvp(op: ir.Operation, tangents: Tangents) -> None:
+    """`bwd` is linear in the cotangents: its transpose is the forward rule."""
+    _refuse_active_captures(op, tangents)
+    view = CustomVjpOp(op)
+    operands = list(op.operands)
+    n = len(op.results)
+    with ir.InsertionPoint(op):
+        outs, emitted = recorded(lambda: emit_rule(op, 1, operands))
+        residuals = [r.value for r in outs[n:]]
+
+        def bwd(cts: list[Tensor]) -> list[Tensor]:
+            return emit_rule(op, 2, [*residuals, *(ct.value for ct in cts)])
+
+        seeds = [tangents.get(operands[i], ZERO) for i in view.wrt]
+        likes = [wrap(op.results[i]) for i in view.of]
+        found = transposed(f"forward mode through the reverse rule of {view.label}", bwd, likes, seeds)
+    values = _take_values(op, outs[:n], emitted)
+    tangents.update((values[i], t) for i, t in zip(view.of, found, strict=True) if not isinstance(t, Zero))
+
+
+# ---------------------------------------------------------------- batches
+
+
+def batched_region(
+    region: ir.Region, target: ir.Region, is_mapped: Sequence[bool], wanted: Sequence[bool | None], mapped: Mapped,
+    size: int, unmapped: dict[ir.Value, ir.Value], sums: Sequence[bool] = (),
+) -> list[bool]:  # fmt: skip
+    """Fills `target` with the batch of a region; returns which results carry the axis.
+
+    Args:
+      is_mapped: for each argument, whether it carries the axis.
+      wanted: for each result, whether it has to carry the axis; None for as it comes.
+      sums: for each result, whether it is summed over the axis if it carries it.
+    """
+    parameters, ops, returned = body_of(region)
+    types = [prefixed_type(p.type, size) if m else p.type for p, m in zip(parameters, is_mapped, strict=True)]
+    carried: list[bool] = []
+
+    def make(arguments: list[Tensor]) -> list[Tensor]:
+        inner, same = dict(mapped), dict(unmapped)
+        for parameter, argument, m in zip(parameters, arguments, is_mapped, strict=True):
+            if m:
+                inner[parameter] = argument
+            else:
+                same[parameter] = argument.value
+        batch_ops(ops, inner, size, unmapped=same)
+        outs = []
+        for k, (value, want) in enumerate(zip(returned, wanted, strict=True)):
+            varies = value in inner
+            x = inner[value] if varies else wrap(same.get(value, value))
+            if want and not varies:
+                x = prefixed(x, size)
+            if sums and sums[k]:
+                x = reduce_sum(x if varies else prefixed(x, size), dimensions=(0,))
+            outs.append(x)
+            carried.append(bool(varies or want))
+        return outs
+
+    fill(target, types, make)
+    return carried
+
+
+def prefixed_type(type: ir.Type, size: int) -> ir.Type:
+    """The type with a leading axis."""
+    shape, dtype = shape_and_dtype(type)
+    return tensor_type((size, *shape), dtype)
+
+
+def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
+    """The same operation with every region batched; all its results carry the axis.
+
+    An operand that does not vary stays as it is, and its cotangent is the sum over the axis; in a rule that calls its
+    own function all operands carry the axis, since that call may be on others that do.
+    """
+    view = CUSTOM[op.name](op)
+    recursive = any(inner.name == RECUR for inner in nested(op))
+    is_mapped = [recursive or v in mapped for v in op.operands]
+    operands = [
+        mapped[v] if v in mapped else prefixed(wrap(unmapped.get(v, v)), size) if m else wrap(unmapped.get(v, v))
+        for v, m in zip(op.operands, is_mapped, strict=True)
+    ]
+    new = stablehlo.emit(
+        op.name, [x.value for x in operands], results=[prefixed_type(r.type, size) for r in op.results],
+        attributes={name: op.attributes[name] for name in op.attributes}, regions=len(op.regions),
+    )  # fmt: skip
+    outs = [True] * len(op.results)
+    active = [is_mapped[i] for i in view.wrt]
+    around = (mapped, size, unmapped)
+    batched_region(op.regions[0], new.regions[0], is_mapped, outs, *around)
+    if isinstance(view, CustomJvpOp):
+        tangents = [True] * len(view.of)
+        batched_region(op.regions[1], new.regions[1], is_mapped + active, outs + tangents, *around)
+    else:
+        residuals: list[bool | None] = [None] * (len(body_of(op.regions[1])[2]) - len(outs))
+        carried = batched_region(op.regions[1], new.regions[1], is_mapped, [*outs, *residuals], *around)
+        cotangents = carried[len(outs) :] + [True] * len(view.of)
+        summed = [not m for m in active]
+        batched_region(op.regions[2], new.regions[2], cotangents, active, *around, sums=summed)
+    mapped.update((old, wrap(r)) for old, r in zip(op.results, new.results, strict=True))
+
+
+custom_jvp: OpDef = control(
+    "ad.custom_jvp", "A function with a forward rule of its own.", _custom_jvp_jvp, _custom_jvp_vjp, _batch
+)
+custom_vjp: OpDef = control(
+    "ad.custom_vjp", "A function with a reverse rule of its own.", _custom_vjp_jvp, _custom_vjp_vjp, _batch
+)
+
+
+def _recur_batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, types: Any, name: str) -> list[Tensor]:
+    prefixed_types = [((size, *shape), dtype) for shape, dtype in types]
+    return recur.apply(all_prefixed(xs, mapped, size), {"types": prefixed_types, "name": name})
+
+
+recur: OpDef = general(
+    RECUR, doc="The custom rule around it, on other operands.", multi=True, attributes={"name": String},
+    result=lambda *xs, types, name: types,
+    result_params=lambda op: {"types": [shape_and_dtype(r.type) for r in op.results]},
+    jvp=UNSUPPORTED("a rule that differentiates the function it is the rule of has no end"),
+    batch=_recur_batch, sample=[],
+)  # fmt: skip

@@ -1,0 +1,113 @@
+"""`ad.linear_solve`: the solution of a linear system, differentiated implicitly.
+
+With A x = b: dx = A^-1 (db - dA x). For a cotangent c of x, with A^T l = c: b receives l, and what A depends on
+receives what -l pulls back through A x. Both are linear solves by the same regions, so every order exists
+(Giles, "An extended collection of matrix derivative results", 2008, section 2.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.ad_rules import LinearSolveOp
+from nabla_mlir.dialects.stablehlo import Bool
+from nabla_mlir.ops.elementwise import negate, subtract
+from nabla_mlir.rules.control import control
+from nabla_mlir.rules.custom_regions import emit_rule
+from nabla_mlir.rules.custom_rules import batched_region, prefixed_type
+from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values, pull_back, transposed
+from nabla_mlir.table.batching import Mapped, prefixed
+from nabla_mlir.table.forward import Tangents, push_forward, recorded
+from nabla_mlir.table.regions import Fill, captures_of, fill
+from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, materialize, missing_rule
+from nabla_mlir.table.tensor import Tensor, wrap
+
+MATVEC, SOLVE, TRANSPOSE_SOLVE = range(3)
+
+
+def emit_linear_solve(b: Sequence[Tensor], matvec: Fill, solve: Fill, transpose_solve: Fill) -> list[Tensor]:
+    """Emits x with A x = b, where the regions give A x, the solution of A x = b and that of A^T x = b."""
+    return _emit(Bool.encode(True), b, matvec, solve, transpose_solve)
+
+
+def _emit(transposable: ir.Attribute, b: Sequence[Tensor], *regions: Fill) -> list[Tensor]:
+    types = [x.value.type for x in b]
+    op = _make(transposable, [x.value for x in b], types)
+    for region, make in zip(op.regions, regions, strict=True):
+        fill(region, types, make)
+    return [wrap(r) for r in op.results]
+
+
+def _make(transposable: ir.Attribute, operands: Sequence[ir.Value], results: Sequence[ir.Type]) -> ir.Operation:
+    attributes = {"transposable": transposable}
+    return stablehlo.emit(LinearSolveOp.name, operands, results=results, attributes=attributes, regions=3)
+
+
+def _copy(op: ir.Operation, region: int) -> Callable[[list[Tensor]], list[Tensor]]:
+    """What a region of `op` computes, on other arguments."""
+    return lambda xs: emit_rule(op, region, [x.value for x in xs])
+
+
+def _jvp(op: ir.Operation, tangents: Tangents) -> None:
+    xs, matvec = [wrap(r) for r in op.results], _copy(op, MATVEC)
+    with ir.InsertionPoint.after(op):
+        end = ir.Operation.create("ad.mark")
+    with ir.InsertionPoint(end):
+        applied, emitted = recorded(lambda: matvec(xs))
+        known = dict(tangents)
+        push_forward(emitted, known)
+        rhs = []
+        for b, ax in zip(op.operands, applied, strict=True):
+            db, dax = tangents.get(b, ZERO), known.get(ax.value, ZERO)
+            moved = materialize(db, wrap(b))
+            rhs.append(moved if isinstance(dax, Zero) else subtract(moved, dax))
+        found = _emit(
+            op.attributes["transposable"], rhs, *(_copy(op, region) for region in (MATVEC, SOLVE, TRANSPOSE_SOLVE))
+        )
+    end.erase()
+    tangents.update((x.value, t) for x, t in zip(xs, found, strict=True))
+
+
+def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
+    if not op.attributes["transposable"].value:
+        raise missing_rule(op, "vjp", "it has no solver of the transposed system (transpose_solve, or symmetric=True)")
+    xs, matvec = [wrap(r) for r in op.results], _copy(op, MATVEC)
+    seeds = [materialize(ct, x) for ct, x in zip(cts, xs, strict=True)]
+
+    def vecmat(cts: list[Tensor]) -> list[Tensor]:
+        found = transposed("the transpose of a linear solve", matvec, cts, cts)
+        return [materialize(x, like) for x, like in zip(found, cts, strict=True)]
+
+    multipliers = _emit(op.attributes["transposable"], seeds, vecmat, _copy(op, TRANSPOSE_SOLVE), _copy(op, SOLVE))
+    result: Cotangents = {}
+    for b, ct in zip(op.operands, multipliers, strict=True):
+        accumulate(result, b, ct, active)
+    captured = [v for v in captures_of(op) if v in active]
+    applied, emitted = recorded(lambda: matvec(xs))
+    varying = active_values(emitted, captured)
+    found: Cotangents = {}
+    for ax, ct in zip(applied, multipliers, strict=True):
+        accumulate(found, ax.value, negate(ct), varying)
+    pull_back(emitted, varying, found)
+    for v in captured:
+        accumulate(result, v, found.get(v, ZERO), active)
+    return result
+
+
+def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
+    """One solve for all entries: right-hand sides and solutions carry the axis."""
+    b = [mapped[v] if v in mapped else prefixed(wrap(unmapped.get(v, v)), size) for v in op.operands]
+    results = [prefixed_type(r.type, size) for r in op.results]
+    new = _make(op.attributes["transposable"], [x.value for x in b], results)
+    every = [True] * len(b)
+    for old_region, new_region in zip(op.regions, new.regions, strict=True):
+        batched_region(old_region, new_region, every, every, mapped, size, unmapped)
+    mapped.update((old, wrap(r)) for old, r in zip(op.results, new.results, strict=True))
+
+
+linear_solve: OpDef = control(
+    LinearSolveOp.name, "The solution of a linear system, differentiated implicitly.", _jvp, _vjp, _batch
+)

@@ -1,0 +1,137 @@
+"""Reverse mode of a counted loop under a bound on memory: which states are stored, and when.
+
+Iterations are taken in pieces. A piece that is pulled back runs forward once more and fills tapes of its own length;
+the states at which pieces start are kept in a few slots, and reached again from the nearest one. With a slot for every
+piece that is periodic checkpointing (one more forward run), with fewer of them binomial checkpointing (Griewank,
+"Achieving logarithmic growth of temporal and spatial complexity in reverse automatic differentiation", 1992).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.errors import ShapeError
+from nabla_mlir.ops.elementwise import add, compare
+from nabla_mlir.rules.tapes import INDEX, read_row, write_row
+from nabla_mlir.table.regions import emit_while
+from nabla_mlir.table.tensor import Tensor, constant, full
+
+START, WORK = 0, 1  # slots beside those of the plan: the first state, and one that is written where nothing is kept
+SHORTEST = 2  # iterations in a piece: with tapes of one row IREE 3.13 does not run the loop that reads them
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a loop of `trips` iterations is reversed: pieces of `length`, with `slots` states kept."""
+
+    trips: int
+    length: int
+    slots: int
+
+    @property
+    def pieces(self) -> int:
+        """The number of pieces."""
+        return -(-self.trips // self.length)
+
+    @property
+    def repetitions(self) -> int:
+        """How often an iteration runs forward at most, beside the runs that fill tapes."""
+        if self.slots == 0:
+            return self.pieces - 1
+        return next(r for r in range(self.pieces) if math.comb(self.slots + r, self.slots) >= self.pieces)
+
+
+def choose_plan(op: ir.Operation, trips: int, row: int, state: int, bound: int) -> Plan:
+    """The plan with the fewest repetitions, and then the fewest pieces, whose states and tapes fit into `bound` bytes.
+
+    Args:
+      row: the bytes of the tapes for one iteration.
+      state: the bytes of one state.
+
+    Raises:
+      ShapeError: the bound is smaller than one row and the states that any plan needs.
+    """
+    needed = SHORTEST * row + 2 * state
+    if bound < needed:
+        raise ShapeError(
+            f"reverse mode of a loop requires max_residual_bytes of at least {needed} (two states of {state} bytes and "
+            f"{SHORTEST} iterations of {row}), got {bound}.", where=source_of(op.location),
+        )  # fmt: skip
+    longest = min(trips, (bound - 2 * state) // max(row, 1))
+    lengths = sorted({round(n) for n in np.geomspace(min(SHORTEST, longest), longest, 64)})
+    plans = []
+    for length in lengths:
+        pieces = -(-trips // length)
+        slots = (bound - length * row) // max(state, 1) - 2
+        plans.append(Plan(trips, length, min(slots, pieces - 1)))
+    return min(plans, key=lambda plan: (plan.repetitions, plan.pieces))
+
+
+def schedule(plan: Plan) -> list[tuple[int, int, int, int, int]]:
+    """The steps of a plan: (slot to start from, its iteration, iteration to run to, slot to store, end of the piece).
+
+    A step that only stores ends its piece where it begins; the others pull a piece back. Pieces are split where both
+    parts need the same number of repetitions.
+    """
+
+    def step(slot: int, low: int, to: int, store: int, pulled: bool) -> tuple[int, int, int, int, int]:
+        first, stop = low * plan.length, to * plan.length
+        return slot, first, stop, store, min(stop + plan.length, plan.trips) if pulled else stop
+
+    steps = []
+    work = [
+        (0, plan.pieces, START, plan.slots)
+    ]  # pieces low ... high - 1 from the state in a slot, slots that are free
+    while work:
+        low, high, slot, free = work.pop()
+        count = high - low
+        if count == 1 or free == 0:
+            steps += [step(slot, low, i, WORK, True) for i in reversed(range(low, high))]
+            continue
+        repetitions = Plan(count, 1, free).repetitions
+        middle = low + min(count - 1, -(-count * repetitions // (repetitions + free)))
+        store = WORK + 1 + plan.slots - free
+        steps.append(step(slot, low, middle, store, False))
+        work += [(low, middle, slot, free), (middle, high, store, free - 1)]
+    return steps
+
+
+Advance = Callable[[Sequence[Tensor], Tensor, Tensor], Sequence[Tensor]]
+PullPiece = Callable[[Sequence[Tensor], Tensor, Tensor, Sequence[Tensor]], Sequence[Tensor]]
+
+
+def run_plan(
+    plan: Plan, inits: Sequence[Tensor], cts: Sequence[Tensor], advance: Advance, pull_piece: PullPiece
+) -> list[Tensor]:
+    """Emits one loop over the steps of a plan; returns the cotangents at its end.
+
+    Args:
+      inits: the first state.
+      cts: the cotangents at the end of the loop.
+      advance: ``(state, first, stop) -> state``, running iterations.
+      pull_piece: ``(state, first, stop, cts) -> cts``, pulling back iterations from the state at `first`.
+    """
+    table = constant(np.asarray(schedule(plan), INDEX))
+    steps = table.shape[0]
+    slots = [full((plan.slots + 2, *x.shape), 0, x.dtype) for x in inits]
+    slots = [write_row(s, x, full((), START, INDEX)) for s, x in zip(slots, inits, strict=True)]
+    n = len(slots)
+
+    def body(carry: list[Tensor]) -> list[Tensor]:
+        at, states, cts = carry[0], carry[1 : n + 1], carry[n + 1 :]
+        row = read_row(table, at)
+        source, first, stop, target, end = (read_row(row, full((), k, INDEX)) for k in range(5))
+        state = advance([read_row(s, source) for s in states], first, stop)
+        states = [write_row(s, x, target) for s, x in zip(states, state, strict=True)]
+        return [add(at, full((), 1, INDEX)), *states, *pull_piece(state, stop, end, cts)]
+
+    def condition(carry: list[Tensor]) -> Tensor:
+        return compare(carry[0], full((), steps, INDEX), comparison_direction="LT")
+
+    return emit_while([full((), 0, INDEX), *slots, *cts], condition, body)[n + 1 :]

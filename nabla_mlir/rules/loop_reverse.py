@@ -1,0 +1,432 @@
+"""Reverse mode of loops: a forward loop that fills tapes, and a loop that runs backwards over them.
+
+What the backward body needs of an iteration is either cheap and computed again, or stored: the carries, and the
+results of expensive operations. Values that do not change from one iteration to the next are never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.ops.elementwise import add, compare, divide, minimum, multiply, select, subtract
+from nabla_mlir.ops.shape import dynamic_slice
+from nabla_mlir.rules.custom_regions import Exposed, exposed_rule
+from nabla_mlir.rules.loop_checkpoints import choose_plan, run_plan
+from nabla_mlir.rules.loops import Counter, carries_behind, find_counter, invariant_carries
+from nabla_mlir.rules.masks import mask_of_rows, masked, repeated, row_of, shared_masks, taken, vanishes
+from nabla_mlir.rules.policies import exposed
+from nabla_mlir.rules.reverse import PLACEHOLDER, Cotangents, accumulate, active_values, pull_back
+from nabla_mlir.rules.tapes import INDEX, count_at, empty_tape, read_row, tape_of, write_row
+from nabla_mlir.table.forward import carries_tangent
+from nabla_mlir.table.regions import (
+    MAX_RESIDUAL_BYTES,
+    Kept,
+    body_of,
+    captures_of,
+    clone_body,
+    emit_while,
+    reads_of,
+    replace,
+)
+from nabla_mlir.table.registry import ZERO, MaybeZero, Zero, add_any, materialize, zeros
+from nabla_mlir.table.tensor import Tensor, full, wrap
+
+CHUNK = 512  # iterations that a loop of unknown length keeps at a time
+
+# Worth storing rather than computing again.
+EXPENSIVE = {
+    "stablehlo.dot_general", "stablehlo.convolution", "stablehlo.while", "stablehlo.sort", "stablehlo.reduce",
+    "stablehlo.reduce_window", "stablehlo.gather", "stablehlo.scatter", "stablehlo.cholesky",
+    "stablehlo.triangular_solve", "stablehlo.fft", "stablehlo.tanh", "stablehlo.exponential", "stablehlo.logistic",
+    "stablehlo.sine", "stablehlo.cosine", "stablehlo.log", "stablehlo.power", "stablehlo.if", "stablehlo.case",
+    "stablehlo.custom_call", "ad.checkpoint",
+}  # fmt: skip
+
+
+@dataclass
+class _Backward:
+    """The body of the backward loop, before it is known which values come from tapes."""
+
+    holder: ir.Operation
+    block: ir.Block
+    stored: dict[ir.Value, ir.Value]  # placeholder -> value of the original body it stands for
+    cts: list[int]  # carries whose cotangent is carried
+    sums: list[ir.Value]  # captured values whose cotangent is summed
+
+
+def active_carries(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
+    """The carries that vary differentiably with `roots` (initial values or captures): a fixed point over the body."""
+    arguments, ops, returned = body_of(op.regions[1])
+    active = {i for i, init in enumerate(op.operands) if init in roots and carries_tangent(init)}
+    captured = [v for v in captures_of(op) if v in roots]
+    while True:
+        varying = active_values(ops, [*(arguments[i] for i in active), *captured])
+        grown = active | {i for i, r in enumerate(returned) if r in varying and carries_tangent(r)}
+        if grown == active:
+            return sorted(active)
+        active = grown
+
+
+def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
+    """The cotangents of initial values and captures, emitted at the insertion point; `op` itself gains tapes."""
+    for inner in body_of(op.regions[1])[1]:
+        if inner.name == "ad.checkpoint":
+            exposed(inner)  # what its policy keeps can be stored
+    rules = _exposed_rules(op, active)
+    invariant = set(invariant_carries(op))
+    counter = find_counter(op)
+    varying = [i for i in active_carries(op, active) if i not in invariant]
+    tapes = []
+    if counter is not None and residual_bound(op) is None:  # IREE 3.13 loses what loops inside loops read from outside
+        tapes = [i for i in varying if tape_of(op, i, counter) is not None]
+    carries = [i for i in varying if i not in tapes]
+    inits = list(op.operands)
+    sums = [v for v in captures_of(op) if v in active]
+    sums += [inits[i] for i in sorted(invariant) if inits[i] in active and inits[i] not in sums]
+    seeds = [materialize(cts[i], wrap(op.results[i])) for i in carries]
+    passed: list[tuple[ir.Value, MaybeZero]] = [(inits[i], cts[i]) for i in sorted(invariant)]
+    residuals = {v for rule in rules for v in rule.residuals}
+    rows = {i: (ct, taken(ct)) for i in tapes if isinstance(ct := cts[i], Tensor)}
+    masks = _masks([(op.results[i], cts[i]) for i in carries], sums, [cts[i] for i in tapes])
+    backward = _trace_backward(op, carries, sums, invariant, masks, rows, residuals)
+    while not all(proven := _stay(backward, masks)):
+        backward.holder.erase()
+        masks = [mask if stays else None for mask, stays in zip(masks, proven, strict=True)]
+        backward = _trace_backward(op, carries, sums, invariant, masks, rows, residuals)
+    for rule in rules:
+        replace(rule.op, [wrap(v) for v in rule.outs])
+    found = _counted(op, backward, counter, seeds) if counter is not None else _uncounted(op, backward, seeds)
+    found = [masked(ct, mask) for ct, mask in zip(found, masks, strict=True)]
+    passed += [(inits[i], ct) for i, ct in zip(carries, found[: len(carries)], strict=True)]
+    passed += list(zip(sums, found[len(carries) :], strict=True))
+    result: Cotangents = {}
+    for value, ct in passed:
+        accumulate(result, value, ct, active)
+    return result
+
+
+def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
+    """The custom rules of the body that are differentiated, with what they keep computed before them."""
+    arguments, ops, _ = body_of(op.regions[1])
+    roots = [arguments[i] for i in active_carries(op, active)] + [v for v in captures_of(op) if v in active]
+    varying = active_values(ops, roots)
+    found = [o for o in ops if o.name == "ad.custom_vjp" and any(v in varying for v in o.operands)]
+    return [rule for o in found if (rule := exposed_rule(o)) is not None]
+
+
+def _masks(
+    seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir.Value], rows: Sequence[MaybeZero]
+) -> list[Tensor | None]:
+    """For each carry of the backward loop, where alone it may differ from zero, by what it starts with or reads."""
+    shared = shared_masks([*(ct for _, ct in seeds), *rows])
+    shared = {m.shape: m for whole in shared.values() if (m := mask_of_rows(whole)) is not None} | shared
+    free = [isinstance(ct, Zero) or taken(ct) is not None for _, ct in seeds]
+    found = [shared.get(wrap(v).shape) if f else None for (v, _), f in zip(seeds, free, strict=True)]
+    shapes = [wrap(v).shape for v in sums]
+    known = {n: repeated(shared.get(n[1:]), n) for n in shapes} | shared  # tapes of one shape share one mask
+    return found + [known[n] for n in shapes]
+
+
+def _stay(backward: _Backward, masks: Sequence[Tensor | None]) -> list[bool]:
+    """For each carry of the backward loop, whether an iteration leaves it zero outside of its mask, if it has one."""
+    arguments, returned = list(backward.block.arguments), list(backward.block.operations)[-1].operands
+    proven = []
+    for value, mask in zip(returned, masks, strict=True):
+        given = [a for a, m in zip(arguments, masks, strict=True) if m is mask]
+        proven.append(mask is None or vanishes(wrap(value), mask, given))
+    return proven
+
+
+def _trace_backward(
+    op: ir.Operation, carries: list[int], sums: list[ir.Value], invariant: set[int], masks: Sequence[Tensor | None],
+    tapes: Mapping[int, tuple[Tensor, Tensor | None]], residuals: set[ir.Value],
+) -> _Backward:  # fmt: skip
+    """One iteration backwards, on placeholders for everything that the forward iteration knows.
+
+    Args:
+      tapes: the cotangents of carries of which every iteration writes a row, and their masks: it reads its row of them.
+      residuals: values of the body that are stored if they are needed, cheap or not.
+    """
+    arguments, ops, returned = body_of(op.regions[1])
+    types = [arguments[i].type for i in carries] + [v.type for v in sums]
+    holder = ir.Operation.create("ad.holder", regions=1)
+    block = ir.Block.create_at_start(holder.regions[0], types, [ir.Location.unknown()] * len(types))
+    backward = _Backward(holder, block, {}, carries, sums)
+    with ir.InsertionPoint(block):
+        mapping: dict[ir.Value, ir.Value] = {}
+        for i, argument in enumerate(arguments):
+            mapping[argument] = op.operands[i] if i in invariant else _placeholder(argument.type)
+            if i not in invariant:
+                backward.stored[mapping[argument]] = argument
+        cloned = clone_body(ops, mapping)
+        # Pulling back through an inner loop replaces it by one with tapes; these follow it.
+        results = {i: Kept(list(c.results)) for i, c in enumerate(cloned) if len(c.regions)}
+        roots = [mapping[arguments[i]] for i in carries] + sums
+        active = active_values(cloned, roots)
+        cotangents: Cotangents = {}
+        incoming = [wrap(a) for a in block.arguments]
+        for i, ct, mask in zip(carries, incoming, masks, strict=False):
+            accumulate(cotangents, mapping.get(returned[i], returned[i]), masked(ct, mask), active)
+        for i, (rows, mask) in tapes.items():
+            _, row, *place = (mapping.get(v, v) for v in _made(returned[i]).operands)
+
+            starts, sizes = [wrap(v) for v in place], wrap(row).shape
+            read = dynamic_slice(rows, *starts, slice_sizes=sizes)
+            accumulate(cotangents, row, masked(read, row_of(mask, starts, sizes)), active)
+        pull_back(cloned, active, cotangents)
+        outs = [materialize(cotangents.get(mapping[arguments[i]], ZERO), wrap(arguments[i])) for i in carries]
+        for value, total in zip(sums, incoming[len(carries) :], strict=True):
+            summed = add_any(total, cotangents.get(value, ZERO))
+            assert isinstance(summed, Tensor)
+            outs.append(summed)
+        ir.Operation.create("stablehlo.return", operands=[o.value for o in outs])
+    copies = [results[i].release() if i in results else list(c.results) for i, c in enumerate(cloned)]
+    stored = [o.name in EXPENSIVE or any(r in residuals for r in o.results) for o in ops]
+    _choose_stored(backward, ops, copies, stored)
+    return backward
+
+
+def _made(value: ir.Value) -> ir.Operation:
+    maker = made_by(value)
+    assert maker is not None
+    return maker
+
+
+def _placeholder(type: ir.Type) -> ir.Value:
+    return ir.Operation.create(PLACEHOLDER, results=[type]).results[0]
+
+
+def _choose_stored(
+    backward: _Backward, ops: list[ir.Operation], copies: list[list[ir.Value]], stored: list[bool]
+) -> None:
+    """Replaces operations that the backward body still needs by placeholders for their stored results, where `stored`.
+
+    Each is held by one use until it is its turn, so that none disappears while the list is walked backwards.
+    """
+    with ir.InsertionPoint.at_block_terminator(backward.block):
+        held = [Kept(c) if s else None for c, s in zip(copies, stored, strict=True)]
+    _erase_unused(o.operation for o in backward.block.operations)
+    for original, kept in zip(reversed(ops), reversed(held), strict=True):
+        if kept is None:
+            continue
+        results = list(kept.mark.operands)
+        kept.mark.erase()
+        with ir.InsertionPoint.at_block_begin(backward.block):
+            for old, new in zip(original.results, results, strict=True):
+                if next(iter(new.uses), None) is not None:
+                    holder = _placeholder(new.type)
+                    backward.stored.pop(holder, None)  # an erased one may have stood at its address, in another place
+                    backward.stored[holder] = old
+                    new.replace_all_uses_with(holder)
+        _erase_unused(maker for v in results if (maker := made_by(v)) is not None)
+    used = {o.operation.results[0] for o in backward.block.operations if o.operation.name == PLACEHOLDER}
+    backward.stored = {p: v for p, v in backward.stored.items() if p in used}
+
+
+def _erase_unused(ops: Iterable[ir.Operation]) -> None:
+    """Erases those of `ops` whose results nothing uses, and what was computed for them alone."""
+    work = {op.results[0]: op for op in ops if len(op.results)}
+    while work:
+        _, op = work.popitem()
+        if any(next(iter(r.uses), None) is not None for r in op.results):
+            continue
+        block = op.block
+        makers = [maker for v in reads_of(op) if (maker := made_by(v)) is not None and maker.block == block]
+        op.erase()
+        work.update((maker.results[0], maker) for maker in makers)
+
+
+def _step_back(backward: _Backward, carry: Sequence[Tensor], known: dict[ir.Value, Tensor]) -> list[Tensor]:
+    """Emits one iteration backwards; `known` gives the values of the forward iteration."""
+    mapping = {a: c.value for a, c in zip(backward.block.arguments, carry, strict=True)}
+    *ops, terminator = (o.operation for o in backward.block.operations)
+    for holder, value in backward.stored.items():
+        mapping[holder] = known[value].value
+    clone_body([o for o in ops if o.name != PLACEHOLDER], mapping)
+    return [wrap(mapping.get(v, v)) for v in terminator.operands]
+
+
+def _tapes(backward: _Backward, length: int, derived: set[ir.Value]) -> tuple[list[ir.Value], list[Tensor]]:
+    """The values that are stored, each once, and their empty tapes."""
+    values = [v for v in dict.fromkeys(backward.stored.values()) if v not in derived]
+    return values, [empty_tape(length, wrap(v)) for v in values]
+
+
+def _forward(
+    op: ir.Operation, start: Sequence[Tensor], index: Tensor, stop: Tensor | None, offset: Tensor | None,
+    stored: list[ir.Value], tapes: list[Tensor],
+) -> tuple[list[Tensor], Tensor, list[Tensor]]:  # fmt: skip
+    """The loop from a state on, counting and filling tapes.
+
+    Args:
+      stop: the index before which it ends; None for the loop's own condition.
+      offset: the index of the first row of the tapes; None for 0.
+    """
+    n = len(start)
+
+    def condition(carry: list[Tensor]) -> Tensor:
+        if stop is not None:
+            return compare(carry[n], stop, comparison_direction="LT")
+        arguments, ops, (predicate,) = body_of(op.regions[0])
+        mapping = {a: c.value for a, c in zip(arguments, carry[:n], strict=True)}
+        clone_body(ops, mapping)
+        return wrap(mapping.get(predicate, predicate))
+
+    def body(carry: list[Tensor]) -> list[Tensor]:
+        state, i, rows = carry[:n], carry[n], carry[n + 1 :]
+        arguments, ops, returned = body_of(op.regions[1])
+        mapping = {a: c.value for a, c in zip(arguments, state, strict=True)}
+        clone_body(ops, mapping)
+        row = i if offset is None else subtract(i, offset)
+        filled = [write_row(tape, wrap(mapping.get(v, v)), row) for tape, v in zip(rows, stored, strict=True)]
+        new = [wrap(mapping.get(v, v)) for v in returned]
+        return [*new, add(i, full((), 1, INDEX)), *filled]
+
+    results = emit_while([*start, index, *tapes], condition, body, like=op)
+    return results[:n], results[n], results[n + 1 :]
+
+
+def _backward_loop(
+    backward: _Backward, seeds: Sequence[Tensor], first: Tensor, last: Tensor, known_at: object
+) -> list[Tensor]:
+    """Runs iterations first, first - 1, ..., last backwards from the cotangents `seeds`."""
+
+    def condition(carry: list[Tensor]) -> Tensor:
+        return compare(carry[0], last, comparison_direction="GE")
+
+    def body(carry: list[Tensor]) -> list[Tensor]:
+        i = carry[0]
+        return [subtract(i, full((), 1, INDEX)), *_step_back(backward, carry[1:], known_at(i))]  # type: ignore[operator]
+
+    return emit_while([first, *seeds], condition, body)[1:]
+
+
+def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: list[Tensor]) -> list[Tensor]:
+    """The number of trips is a constant: tapes of that length."""
+    sums = [zeros(wrap(v)) for v in backward.sums]
+    arguments = body_of(op.regions[1])[0]
+    counting = arguments[counter.carry]
+    if counter.trips == 0:
+        backward.holder.erase()
+        return [*seeds, *sums]
+    bound, row = residual_bound(op), _row_bytes(backward, {counting})
+    if bound is not None and row * counter.trips > bound:
+        return _planned(op, backward, counter, [*seeds, *sums], bound)
+    with ir.InsertionPoint(op):
+        stored, empty = _tapes(backward, counter.trips, {counting})
+        if stored:
+            operands = [wrap(v) for v in op.operands]
+            state, _, tapes = _forward(op, operands, full((), 0, INDEX), None, None, stored, empty)
+        else:
+            state, tapes = [wrap(r) for r in op.results], []
+    dtype = wrap(counting).dtype
+
+    def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
+        known = {v: read_row(tape, i) for v, tape in zip(stored, tapes, strict=True)}
+        known[counting] = count_at(i, counter, dtype)
+        return known
+
+    last, first = full((), counter.trips - 1, INDEX), full((), 0, INDEX)
+    results = _backward_loop(backward, [*seeds, *sums], last, first, known_at)
+    backward.holder.erase()
+    if stored:
+        replace(op, state)
+    return results
+
+
+def _planned(
+    op: ir.Operation, backward: _Backward, counter: Counter, cts: list[Tensor], bound: int
+) -> list[Tensor]:  # fmt: skip
+    """The tapes of all iterations would need more than `bound` bytes: pieces of it, from states that are kept.
+
+    A state is what the tapes depend on: a loop that only collects its results keeps none of them.
+    """
+    counting = op.regions[1].blocks[0].arguments[counter.carry]
+    inits = [wrap(v) for v in op.operands]
+    kept = sorted(carries_behind(op, [counting, *backward.stored.values()]))
+    state_bytes = sum(_bytes(inits[i]) for i in kept)
+    plan = choose_plan(op, counter.trips, _row_bytes(backward, {counting}), state_bytes, bound)
+    stored, empty = _tapes(backward, plan.length, {counting})
+    one = full((), 1, INDEX)
+
+    def whole(state: Sequence[Tensor]) -> list[Tensor]:
+        known = dict(zip(kept, state, strict=True))
+        return [known.get(i, init) for i, init in enumerate(inits)]  # what is not kept is not used either
+
+    def advance(state: Sequence[Tensor], first: Tensor, stop: Tensor) -> list[Tensor]:
+        reached = _forward(op, whole(state), first, stop, None, [], [])[0]
+        return [reached[i] for i in kept]
+
+    def pull_piece(state: Sequence[Tensor], first: Tensor, stop: Tensor, cts: Sequence[Tensor]) -> list[Tensor]:
+        _, _, tapes = _forward(op, whole(state), first, stop, first, stored, empty)
+
+        def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
+            row = subtract(i, first)
+            known = {v: read_row(tape, row) for v, tape in zip(stored, tapes, strict=True)}
+            known[counting] = count_at(i, counter, wrap(counting).dtype)
+            return known
+
+        return _backward_loop(backward, cts, subtract(stop, one), first, known_at)
+
+    results = run_plan(plan, [inits[i] for i in kept], cts, advance, pull_piece)
+    backward.holder.erase()
+    return results
+
+
+def residual_bound(op: ir.Operation) -> int | None:
+    """How many bytes of states and tapes reverse mode may store for a loop; None for any number."""
+    return int(op.attributes[MAX_RESIDUAL_BYTES].value) if MAX_RESIDUAL_BYTES in op.attributes else None
+
+
+def _row_bytes(backward: _Backward, derived: set[ir.Value]) -> int:
+    return sum(_bytes(wrap(v)) for v in dict.fromkeys(backward.stored.values()) if v not in derived)
+
+
+def _bytes(x: Tensor) -> int:
+    return x.size * x.dtype.itemsize
+
+
+def _uncounted(op: ir.Operation, backward: _Backward, seeds: list[Tensor]) -> list[Tensor]:
+    """The number of trips is found by running the loop; iterations are then kept CHUNK at a time.
+
+    A loop of up to CHUNK trips runs forward twice. A longer one runs from the start again for each chunk: memory
+    stays bounded, and the extra work grows with (trips / CHUNK) ** 2.
+    """
+    sums = [zeros(wrap(v)) for v in backward.sums]
+    zero, one = full((), 0, INDEX), full((), 1, INDEX)
+    with ir.InsertionPoint(op):
+        inits = [wrap(v) for v in op.operands]
+        state, trips, _ = _forward(op, inits, full((), 0, INDEX), None, None, [], [])
+    length, bound, row = CHUNK, residual_bound(op), _row_bytes(backward, set())
+    if bound is not None and length * row > bound:
+        length = max(1, bound // row)
+    chunk = full((), length, INDEX)
+    stored, empty = _tapes(backward, length, set())
+
+    def back_chunk(carry: list[Tensor]) -> list[Tensor]:
+        first, cts = carry[0], carry[1:]  # first: the first iteration of the chunk
+        start, _, _ = _forward(op, inits, zero, first, None, [], [])
+        stop = minimum(add(first, chunk), trips)
+        _, _, tapes = _forward(op, start, first, stop, first, stored, empty)
+
+        def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
+            row = subtract(i, first)
+            return {v: read_row(tape, row) for v, tape in zip(stored, tapes, strict=True)}
+
+        results = _backward_loop(backward, cts, subtract(stop, one), first, known_at)
+        return [subtract(first, chunk), *results]
+
+    last_chunk = multiply(divide(subtract(trips, one), chunk), chunk)
+    results = emit_while(
+        [last_chunk, *seeds, *sums], lambda carry: compare(carry[0], zero, comparison_direction="GE"), back_chunk
+    )[1:]
+    # A loop that ran no iteration has nothing to pull back: the start of its last chunk is 0 as well.
+    ran = compare(trips, zero, comparison_direction="GT")
+    results = [select(ran, r, s) for r, s in zip(results, [*seeds, *sums], strict=True)]
+    backward.holder.erase()
+    replace(op, state)
+    return results

@@ -1,0 +1,122 @@
+"""Analysis of loops: which carries do not change, which one counts, how often the body runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.table.regions import body_of, ends_of, reads_of
+from nabla_mlir.table.registry import REGISTRY
+
+_FLIPPED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "NE": "NE", "EQ": "EQ"}
+
+
+@dataclass(frozen=True)
+class Counter:
+    """The carry that counts: it starts at `start`, moves by `step`, and the loop runs `trips` times."""
+
+    carry: int
+    start: int
+    step: int
+    trips: int
+
+
+def invariant_carries(op: ir.Operation) -> list[int]:
+    """The carries that the body hands on as they are."""
+    arguments, returned = ends_of(op.regions[1])
+    return [i for i, (a, r) in enumerate(zip(arguments, returned, strict=True)) if a == r]
+
+
+def carries_behind(op: ir.Operation, values: Iterable[ir.Value]) -> set[int]:
+    """The carries that values of the body depend on, in this iteration or through those before."""
+    arguments, ops, returned = body_of(op.regions[1])
+    places = {a: i for i, a in enumerate(arguments)}
+    producers = {r: o for o in ops for r in o.results}
+    work, seen = list(values), set()
+    while work:
+        value = work.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if value in places:
+            work.append(returned[places[value]])
+        elif value in producers:
+            seen.update(producers[value].results)
+            work += reads_of(producers[value])
+    return {i for a, i in places.items() if a in seen}
+
+
+def find_counter(op: ir.Operation) -> Counter | None:
+    """The counter of a loop whose number of trips is a constant, or None.
+
+    Recognised: ``counter <op> limit`` with any integer type, comparison and operand order, moved by adding or
+    subtracting a constant; start and limit are constants.
+    """
+    arguments, (predicate,) = ends_of(op.regions[0])
+    test = made_by(predicate)
+    if test is None or test.name != "stablehlo.compare":
+        return None
+    direction = REGISTRY[test.name].read(test)["comparison_direction"]
+    left, right = test.operands
+    if right in arguments and left not in arguments:
+        left, right, direction = right, left, _FLIPPED[direction]
+    if left not in arguments:
+        return None
+    carry = arguments.index(left)
+    limit = _constant_in(op, right, arguments)
+    start, step = _constant(op.operands[carry]), _step(op, carry)
+    if start is None or limit is None or step is None or step == 0:
+        return None
+    trips = _trips(start, limit, step, direction)
+    return None if trips is None else Counter(carry, start, step, trips)
+
+
+def _trips(start: int, limit: int, step: int, direction: str) -> int | None:
+    distance = limit - start
+    if direction == "NE":
+        return distance // step if distance % step == 0 and distance // step >= 0 else None
+    if direction in ("LE", "GE"):
+        distance += 1 if direction == "LE" else -1
+    rising = direction in ("LT", "LE")
+    if direction == "EQ" or (distance > 0) != rising:
+        return 0 if direction != "EQ" and (distance <= 0 if rising else distance >= 0) else None
+    if (step > 0) != rising:
+        return None  # runs until the integer wraps around
+    return -(-distance // step)
+
+
+def _step(op: ir.Operation, carry: int) -> int | None:
+    arguments, returned = ends_of(op.regions[1])
+    move = made_by(returned[carry])
+    if move is None or move.name not in ("stablehlo.add", "stablehlo.subtract"):
+        return None
+    left, right = move.operands
+    if left == arguments[carry]:
+        amount = _constant_in(op, right, arguments, region=1)
+    elif right == arguments[carry] and move.name == "stablehlo.add":
+        amount = _constant_in(op, left, arguments, region=1)
+    else:
+        return None
+    if amount is None:
+        return None
+    return -amount if move.name == "stablehlo.subtract" else amount
+
+
+def _constant_in(op: ir.Operation, value: ir.Value, arguments: list[ir.Value], region: int = 0) -> int | None:
+    """A constant, or a carry that never changes and started as one."""
+    if value in arguments:
+        i = arguments.index(value)
+        return _constant(op.operands[i]) if i in invariant_carries(op) else None
+    return _constant(value)
+
+
+def _constant(value: ir.Value) -> int | None:
+    op = made_by(value)
+    if op is None or op.name != "stablehlo.constant" or value.type.shape:
+        return None
+    number = stablehlo.constant_splat(op)
+    return int(number) if isinstance(number, int) and not isinstance(number, bool) else None

@@ -1,0 +1,274 @@
+"""Where a cotangent is zero because a selection did not take the value.
+
+``where(x > 0, log(x), 0)`` has a derivative at x = 0, though that of log(x) is not finite there. The cotangent of what
+was not taken is zero by structure, and must stay so when it is multiplied by a partial that is infinite or NaN. The
+mask is the predicate of the selection, not a test of the cotangent's value: a cotangent that merely happens to be
+zero may have a tangent.
+
+A region hides what made the values that enter and leave it. So a mask is put on such a value once more, where all
+outside of the mask can be shown to be zero: a selection that changes nothing, and tells `taken`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.stablehlo import I64Array
+from nabla_mlir.ops.elementwise import logical_and, logical_not, logical_or, where_zero
+from nabla_mlir.ops.reduction import reduce
+from nabla_mlir.ops.shape import broadcast_in_dim, dynamic_slice, reshape
+from nabla_mlir.table.regions import body_of
+from nabla_mlir.table.registry import MaybeZero, Zero, record_of
+from nabla_mlir.table.tensor import Tensor, full, splat_of, wrap
+
+_MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.reverse", "stablehlo.slice",
+          "stablehlo.transpose")  # fmt: skip
+_SAME = ("stablehlo.negate", "stablehlo.convert")
+_SUMS = ("stablehlo.add", "stablehlo.subtract")
+_CHOICES = ("stablehlo.if", "stablehlo.case", "ad.checkpoint")  # a result is what one of the regions returns
+Known = dict[ir.Value, Any]
+Answer = TypeVar("Answer")
+Asking = Generator[ir.Value, Any, Answer]  # asks what holds of other values, and returns what holds of one
+
+
+def _follow(value: ir.Value, ask: Callable[[ir.Value], Asking[Answer]], known: Known) -> Answer:
+    """What holds of a value by what holds of others; without recursion, since programs are as deep as they like."""
+    waiting = [] if value in known else [(value, ask(value))]
+    answer = known.get(value)
+    while waiting:
+        current, asking = waiting[-1]
+        try:
+            other = asking.send(answer)
+        except StopIteration as end:
+            known[current] = answer = end.value
+            waiting.pop()
+            continue
+        answer = known.get(other)
+        if other not in known:
+            waiting.append((other, ask(other)))
+    return known[value]
+
+
+def taken(ct: Tensor, known: Known | None = None) -> Tensor | None:
+    """A truth value per element of a cotangent, False where a selection made it zero; None where no one did.
+
+    Args:
+      known: what was found in the same block before.
+    """
+    return _follow(ct.value, _mask_of, {} if known is None else known)
+
+
+def _mask_of(value: ir.Value) -> Asking[Tensor | None]:
+    op = made_by(value)
+    if op is None:
+        return None
+    if op.name == "stablehlo.select":
+        return (yield from _of_selection(op))
+    if op.name in _SAME:
+        return (yield op.operands[0])
+    if op.name in _MOVES:
+        mask = yield op.operands[0]
+        if mask is None:
+            return None
+        whole = _unshaped(mask.value)  # moved there and back
+        record = record_of(op, "vjp")
+        back = op.name == "stablehlo.reshape" and wrap(whole).shape == wrap(value).shape
+        return wrap(whole) if back else record.apply([mask], record.read(op))[0]
+    if op.name == "stablehlo.dynamic_slice":
+        mask = yield op.operands[0]
+        return row_of(mask, [wrap(v) for v in op.operands[1:]], wrap(value).shape)
+    if op.name == "stablehlo.reduce":
+        return (yield from _of_sum(op))
+    if op.name == "stablehlo.add":  # what several uses contribute: zero where each of them is
+        left = yield op.operands[0]
+        right = None if left is None else (yield op.operands[1])
+        if left is None or right is None:
+            return None
+        return left if left.value == right.value else logical_or(left, right)
+    return None
+
+
+def _of_sum(op: ir.Operation) -> Asking[Tensor | None]:
+    """A sum is zero where all that is summed is."""
+    params = reduce.read(op)
+    if params["body"] != "add" or len(op.operands) != 2 or not _is_zero(wrap(op.operands[1])):
+        return None
+    mask = yield op.operands[0]
+    never = full((), False, np.dtype(bool))
+    return None if mask is None else reduce(mask, never, dimensions=params["dimensions"], body="or")
+
+
+def _of_selection(op: ir.Operation) -> Asking[Tensor | None]:
+    """Both the selection and the ones before it must have taken an element."""
+    predicate, chosen, other = (wrap(v) for v in op.operands)
+    if _is_zero(other):
+        own, kept = predicate, chosen
+    elif _is_zero(chosen):
+        own, kept = logical_not(predicate), other
+    else:
+        return None
+    before = yield kept.value
+    if own.shape != kept.shape:  # all of it or nothing
+        return before
+    return own if before is None or _implies(own.value, before.value) else logical_and(own, before)
+
+
+def _is_zero(x: Tensor) -> bool:
+    splat = splat_of(x)
+    return splat is not None and splat == 0
+
+
+# ---------------------------------------------------------------- at the border of a region
+
+
+def shared_masks(cts: Sequence[MaybeZero]) -> dict[tuple[int, ...], Tensor]:
+    """For each shape, where any of the cotangents that have a mask may differ from zero."""
+    found: dict[tuple[int, ...], Tensor] = {}
+    for ct in cts:
+        mask = None if isinstance(ct, Zero) else taken(ct)
+        if mask is not None:
+            other = found.get(mask.shape, mask)
+            found[mask.shape] = mask if other.value == mask.value else logical_or(other, mask)
+    return found
+
+
+def remasked(results: Sequence[Tensor], cts: Sequence[MaybeZero]) -> list[Tensor]:
+    """What a region returns, with the masks of the cotangents that it was given where they hold for it too."""
+    shared = shared_masks(cts)
+    masks = [shared.get(r.shape) for r in results]
+    return [masked(r, m) if m is not None and vanishes(r, m) else r for r, m in zip(results, masks, strict=True)]
+
+
+def masked(t: Tensor, mask: Tensor | None) -> Tensor:
+    """A value that is zero outside of a mask, such that `taken` finds the mask."""
+    return t if mask is None else where_zero(mask, t)
+
+
+def repeated(mask: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
+    """A mask of rows for a tape of such rows."""
+    if mask is None:
+        return None
+    return broadcast_in_dim(mask, shape=shape, broadcast_dimensions=tuple(range(1, len(shape))))
+
+
+def row_of(mask: Tensor | None, starts: Sequence[Tensor], sizes: tuple[int, ...]) -> Tensor | None:
+    """What the mask of a tape says of one row, or of another part."""
+    if mask is None:
+        return None
+    same = mask_of_rows(mask) if sizes == (1, *mask.shape[1:]) else None
+    return dynamic_slice(mask, *starts, slice_sizes=sizes) if same is None else reshape(same, shape=sizes)
+
+
+def mask_of_rows(mask: Tensor) -> Tensor | None:
+    """The mask that all rows of a tape share, if it is `repeated`."""
+    maker = made_by(mask.value)
+    if maker is None or maker.name != "stablehlo.broadcast_in_dim":
+        return None
+    dims = I64Array.decode(maker.attributes["broadcast_dimensions"])
+    return wrap(maker.operands[0]) if list(dims) == list(range(1, mask.ndim)) else None
+
+
+def vanishes(t: Tensor, mask: Tensor, given: Iterable[ir.Value] = ()) -> bool:
+    """Whether it can be shown that a value is zero outside of a mask of its shape, as those given are."""
+    return _follow(t.value, lambda value: _vanishes(value, mask.value), dict.fromkeys(given, True))
+
+
+def _vanishes(value: ir.Value, mask: ir.Value) -> Asking[bool]:
+    op = made_by(value)
+    if op is None or _is_zero(wrap(value)):
+        return op is not None
+    if op.name in _SAME or op.name in _SUMS or op.name == "stablehlo.reshape":  # elements keep their order
+        return (yield from _all(op.operands))
+    if op.name == "stablehlo.select":
+        predicate, chosen, other = op.operands
+        return (_implies(_unshaped(predicate), mask) or (yield chosen)) and (yield other)
+    if op.name == "stablehlo.dynamic_slice":
+        tape = op.operands[0]
+        whole_row = wrap(value).shape == (1, *wrap(tape).shape[1:])
+        return whole_row and _follow(tape, lambda v: _rows_vanish(v, mask), {})
+    if op.name == "stablehlo.dynamic_update_slice":
+        whole, row, *place = op.operands
+        return (yield whole) and _follow(row, lambda v: _row_vanishes(v, mask, place), {})
+    if op.name in _CHOICES:
+        i = list(op.results).index(value)
+        return (yield from _all(body_of(region)[2][i] for region in op.regions))
+    return False
+
+
+def _all(values: Iterable[ir.Value]) -> Asking[bool]:
+    for value in values:
+        if not (yield value):
+            return False
+    return True
+
+
+def _rows_vanish(value: ir.Value, mask: ir.Value) -> Asking[bool]:
+    """Whether each row of a tape is zero outside of a mask of rows."""
+    op = made_by(value)
+    if op is None or _is_zero(wrap(value)):
+        return op is not None
+    if op.name in _SAME or op.name in _SUMS:
+        return (yield from _all(op.operands))
+    if op.name != "stablehlo.select":
+        return False
+    predicate, chosen, other = op.operands
+    same = mask_of_rows(wrap(predicate))
+    return ((same is not None and _implies(same.value, mask)) or (yield chosen)) and (yield other)
+
+
+def _row_vanishes(value: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) -> Asking[bool]:
+    """Whether a row is zero outside of the part of a mask at its place; one that is reshaped keeps its order."""
+    op = made_by(value)
+    if op is None or _is_zero(wrap(value)):
+        return op is not None
+    if op.name in _SAME or op.name in _SUMS or op.name == "stablehlo.reshape":
+        return (yield from _all(op.operands))
+    if op.name != "stablehlo.select":
+        return False
+    predicate, chosen, other = op.operands
+    return (_is_part(predicate, mask, place) or (yield chosen)) and (yield other)
+
+
+def _is_part(predicate: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) -> bool:
+    """Whether a predicate is, or implies, what a mask says of the row at a place."""
+    same, work, seen = mask_of_rows(wrap(mask)), [predicate], set()
+    while work:
+        part = _unshaped(work.pop())
+        maker = made_by(part)
+        if same is not None and _implies(part, same.value):
+            return True
+        if maker is not None and maker.name == "stablehlo.dynamic_slice" and list(maker.operands) == [mask, *place]:
+            return True
+        if maker is not None and maker.name == "stablehlo.and" and part not in seen:
+            seen.add(part)
+            work += maker.operands
+    return False
+
+
+def _unshaped(value: ir.Value) -> ir.Value:
+    """A value before it was reshaped."""
+    while (maker := made_by(value)) is not None and maker.name == "stablehlo.reshape":
+        value = maker.operands[0]
+    return value
+
+
+def _implies(predicate: ir.Value, mask: ir.Value) -> bool:
+    """Whether it can be shown that a predicate holds nowhere outside of a mask."""
+    return not _parts(predicate, "stablehlo.and").isdisjoint(_parts(mask, "stablehlo.or"))
+
+
+def _parts(value: ir.Value, name: str) -> set[ir.Value]:
+    """A truth value and those that it is the `and`, or the `or`, of."""
+    found, work = {value}, [value]
+    while work:
+        maker = made_by(work.pop())
+        if maker is not None and maker.name == name:
+            new = set(maker.operands) - found
+            found |= new
+            work += new
+    return found

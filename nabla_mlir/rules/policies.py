@@ -1,0 +1,78 @@
+"""What a policy of `ad.checkpoint` keeps: values of the region that become results of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.ad_rules import CheckpointOp
+from nabla_mlir.dialects.stablehlo import I64
+from nabla_mlir.table.regions import Fill, body_of, clone_body, fill, replace
+from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.tensor import Tensor, wrap
+
+SAVED = "saved"  # how many of the last results are there for the backward pass only
+
+
+def _is_saved(op: ir.Operation, policies: Sequence[Sequence[str]]) -> bool:
+    """True if any of the policies lets the results of `op` be kept."""
+    label = op.attributes["name"].value if op.name == "ad.name" else None
+    return any(_allows(policy, op, label) for policy in policies)
+
+
+def _allows(policy: Sequence[str], op: ir.Operation, label: str | None) -> bool:
+    word, *names = policy
+    if word == "everything_saveable":
+        return True
+    if word == "dots_saveable":
+        return op.name in ("stablehlo.dot_general", "stablehlo.convolution")
+    if word == "dots_with_no_batch_dims_saveable":
+        if op.name != "stablehlo.dot_general":
+            return False
+        return not REGISTRY[op.name].read(op)["dot_dimension_numbers"]["lhs_batching_dimensions"]
+    if word == "save_only_these_names":
+        return label in names
+    if word == "save_any_names_but_these":
+        return label is not None and label not in names
+    if word == "save_anything_except_these_names":
+        return label not in names
+    return False  # nothing_saveable
+
+
+def emit_checkpoint(make: Fill, attributes: Mapping[str, ir.Attribute]) -> list[Tensor]:
+    """Emits a region without arguments; the types of its results are those that `make` returns."""
+    holder = ir.Operation.create("ad.holder", regions=1)
+    types = [out.value.type for out in fill(holder.regions[0], [], make)]
+    op = stablehlo.emit(CheckpointOp.name, [], results=types, attributes=dict(attributes), regions=1)
+    holder.regions[0].blocks[0].append_to(op.regions[0])
+    holder.erase()
+    return [wrap(r) for r in op.results]
+
+
+def attributes_of(op: ir.Operation, **changed: ir.Attribute) -> dict[str, ir.Attribute]:
+    """The attributes of an operation that one made from it keeps, with some of them changed."""
+    kept = {key: op.attributes[key] for key in ("policies", "prevent_cse", "recompute")}
+    return {**kept, **changed}
+
+
+def exposed(op: ir.Operation) -> ir.Operation:
+    """The operation with what its policy saves among its results; it takes the place of `op`."""
+    if SAVED in op.attributes:
+        return op
+    _, ops, returned = body_of(op.regions[0])
+    policies = CheckpointOp(op).policies
+    saved = [r for inner in ops if _is_saved(inner, policies) for r in inner.results]
+
+    def make(_: list[Tensor]) -> list[Tensor]:
+        mapping: dict[ir.Value, ir.Value] = {}
+        clone_body(ops, mapping)
+        return [wrap(mapping.get(v, v)) for v in [*returned, *saved]]
+
+    with ir.InsertionPoint(op), op.location:
+        results = emit_checkpoint(make, attributes_of(op, saved=I64.encode(len(saved))))
+    new = results[0].value.owner if results else None
+    assert new is not None
+    replace(op, results[: len(op.results)])
+    return new

@@ -1,0 +1,226 @@
+"""Reverse mode over a straight line of operations: cotangents pulled back through each by its record.
+
+There is no third rule set. An elementwise operation multiplies the cotangent by its partials; an operation that is
+linear in its active operands is transposed; any other is linearised by its jvp rule and what that emitted, which
+is linear in the tangents, is transposed in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects import debug
+from nabla_mlir.dialects.locations import blaming, named
+from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.ops.elementwise import where_zero
+from nabla_mlir.rules.masks import Known, taken
+from nabla_mlir.table.forward import carries_tangent, recorded
+from nabla_mlir.table.regions import dependents, reads_of
+from nabla_mlir.table.registry import (
+    UNSUPPORTED,
+    ZERO,
+    MaybeZero,
+    OpDef,
+    Params,
+    Zero,
+    add_any,
+    materialize,
+    missing_rule,
+    record_of,
+)
+from nabla_mlir.table.tensor import Tensor, wrap
+
+Cotangents = dict[ir.Value, Tensor]
+_FINITE = ("stablehlo.add", "stablehlo.subtract", "stablehlo.negate")  # their partials are 1 and -1
+
+
+def active_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
+    """The values that depend differentiably on `roots`, the roots included."""
+    active = set(roots)
+    for op in ops:
+        if not any(v in active for v in reads_of(op)):
+            continue
+        record = record_of(op, "vjp") if any(carries_tangent(r) for r in op.results) else None
+        if record is None or isinstance(record.jvp, Zero):
+            continue
+        active.update(r for r in op.results if carries_tangent(r))
+    return active
+
+
+def accumulate(cotangents: Cotangents, value: ir.Value, ct: MaybeZero, active: set[ir.Value]) -> None:
+    """Adds to the cotangent of a value, if it is active; a structural zero leaves no entry."""
+    total = add_any(cotangents.get(value, ZERO), ct) if value in active else ZERO
+    if isinstance(total, Tensor):
+        cotangents[value] = total
+
+
+def pull_back(ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Cotangents) -> None:
+    """Extends `cotangents` (keyed by primal value) from the results of `ops` to their active operands.
+
+    Everything is emitted at the current insertion point, which must be behind `ops`. Cotangents of one value are
+    summed; a value that receives none has no entry.
+    """
+    masks: Known = {}
+    for op in reversed(ops):
+        results = list(op.results)
+        if not any(r in cotangents for r in results):
+            continue
+        cts: list[MaybeZero] = [cotangents.pop(r, ZERO) for r in results]
+        operands = reads_of(op)
+        if not any(v in active for v in operands):
+            continue
+        if debug.wanted("ops"):
+            debug.say("ops", f"vjp {op.name} {debug.types(operands, active)}, * is active", op.location)
+        with blaming(op), named("vjp", op.location):
+            record = record_of(op, "vjp")
+            if record.kind == "control":
+                found = record.vjp(op, active, cts)
+                operands, pulled = list(found), list(found.values())
+            else:
+                operands = list(op.operands)
+                pulled = _operand_cotangents(op, operands, active, cts, masks)
+            for value, ct in zip(operands, pulled, strict=True):
+                if isinstance(ct, Zero) or value not in active:
+                    continue
+                total = add_any(cotangents.get(value, ZERO), ct)
+                assert isinstance(total, Tensor)
+                cotangents[value] = total
+
+
+def _operand_cotangents(
+    op: ir.Operation, operands: list[ir.Value], active: set[ir.Value], cts: list[MaybeZero], masks: Known
+) -> list[MaybeZero]:
+    record = record_of(op, "vjp")
+    if isinstance(record.jvp, Zero):
+        return [ZERO] * len(operands)
+    if isinstance(record.jvp, UNSUPPORTED):
+        raise missing_rule(op, "vjp", record.jvp.reason)
+    params = record.read(op)
+    xs = [wrap(v) for v in operands]
+    is_active = [v in active for v in operands]
+    if record.partials is not None:
+        return _scaled(record, op, xs, is_active, cts[0], params, masks)
+    linear = record.linear_operands(xs, params)
+    if all(i in linear for i, a in enumerate(is_active) if a):
+        return _transposed(record, op, xs, is_active, cts, params)
+    return _linearized(record, op, xs, is_active, cts, params)
+
+
+def _scaled(
+    record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], ct: MaybeZero, params: Params,
+    masks: Known,
+) -> list[MaybeZero]:  # fmt: skip
+    assert record.partials is not None
+    if isinstance(ct, Zero):
+        return [ZERO] * len(xs)
+    y = wrap(op.results[0])
+    mask = None if op.name in _FINITE else taken(ct, masks)
+    pulled: list[MaybeZero] = []
+    for partial, a in zip(record.partials, is_active, strict=True):
+        if isinstance(partial, Zero) or not a:
+            pulled.append(ZERO)
+            continue
+        product = partial(ct, y, *xs, **params)
+        pulled.append(product if mask is None or isinstance(product, Zero) else where_zero(mask, product))
+    return pulled
+
+
+def _transposed(
+    record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], cts: list[MaybeZero], params: Params
+) -> list[MaybeZero]:
+    if isinstance(record.transpose, UNSUPPORTED):
+        raise missing_rule(op, "transpose", record.transpose.reason)
+    if record.multi:
+        cts = [materialize(ct, wrap(r)) for ct, r in zip(cts, op.results, strict=True)]
+    if isinstance(cts[0], Zero):
+        return [ZERO] * len(xs)
+    return [record.transpose(cts, i, xs, **params) if a else ZERO for i, a in enumerate(is_active)]
+
+
+def _linearized(
+    record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], cts: list[MaybeZero], params: Params
+) -> list[MaybeZero]:
+    """Emits the jvp on placeholders for the tangents, and transposes it; the placeholders are dead afterwards."""
+    holders = {i: placeholder(x) for i, (x, a) in enumerate(zip(xs, is_active, strict=True)) if a}
+    outs = [wrap(r) for r in op.results]
+    old = list(outs)
+
+    def run() -> list[MaybeZero]:
+        return record.jvp(outs, xs, [holders.get(i, ZERO) for i in range(len(xs))], **params)
+
+    tangents, emitted = recorded(run)
+    for before, after in zip(old, outs, strict=True):
+        if after is not before:
+            _hoist(emitted, op)
+            before.value.replace_all_uses_with(after.value)
+    inner: Cotangents = {}
+    for tangent, ct in zip(tangents, cts, strict=True):
+        if isinstance(tangent, Zero) or isinstance(ct, Zero):
+            continue
+        total = add_any(inner.get(tangent.value, ZERO), ct)
+        assert isinstance(total, Tensor)
+        inner[tangent.value] = total
+    active = active_values(emitted, [h.value for h in holders.values()])
+    pull_back(emitted, active, inner)
+    return [inner.get(holders[i].value, ZERO) if i in holders else ZERO for i in range(len(xs))]
+
+
+def _hoist(emitted: Sequence[ir.Operation], op: ir.Operation) -> None:
+    # A result that replaces a primal must stand where the primal did, before its users.
+    anchor = op
+    for new in emitted:
+        new.move_after(anchor)
+        anchor = new
+
+
+PLACEHOLDER = "ad.placeholder"
+
+
+def transposed(
+    what: str, make: Callable[[list[Tensor]], Sequence[MaybeZero]], likes: Sequence[Tensor], cts: Sequence[MaybeZero]
+) -> list[MaybeZero]:
+    """The transpose of the linear map that `make` emits, applied to `cts`: one cotangent for each of `likes`.
+
+    The map is emitted on placeholders at the current insertion point, and its transpose behind it; what only
+    the map itself needs is dead afterwards.
+
+    Raises:
+      RuleMissingError: the map is not linear, so that its transpose needs the values that it is applied to.
+    """
+    holders = [placeholder(x) for x in likes]
+    outs, emitted = recorded(lambda: list(make(holders)))
+    return pulled(what, outs, emitted, holders, cts)
+
+
+def pulled(
+    what: str, outs: Sequence[MaybeZero], emitted: list[ir.Operation], holders: Sequence[Tensor],
+    cts: Sequence[MaybeZero],
+) -> list[MaybeZero]:  # fmt: skip
+    """`transposed` of a map that has been emitted already, on these holders; see there."""
+    roots = [h.value for h in holders]
+    active = active_values(emitted, roots)
+    found: Cotangents = {}
+
+    def pull() -> list[MaybeZero]:
+        for out, ct in zip(outs, cts, strict=True):
+            if not isinstance(out, Zero):
+                accumulate(found, out.value, ct, active)
+        pull_back(emitted, active, found)
+        return [found.get(root, ZERO) for root in roots]
+
+    results, pulling = recorded(pull)
+    varying = dependents([*emitted, *pulling], roots)
+    if any(isinstance(r, Tensor) and r.value in varying for r in results):
+        raise RuleMissingError(
+            f"{what} requires a rule that is linear in its tangents (or cotangents), got one that is not.",
+            help="products of tangents, and decisions by them, have no transpose; use the other mode of "
+            "differentiation, which runs the rule as it is.",
+        )  # fmt: skip
+    return results
+
+
+def placeholder(like: Tensor) -> Tensor:
+    """Stands for a tangent in a linear map that is going to be transposed."""
+    return wrap(ir.Operation.create(PLACEHOLDER, results=[like.value.type]).results[0])

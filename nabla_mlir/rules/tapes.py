@@ -1,0 +1,89 @@
+"""Tapes: arrays with one row for each iteration of a loop, written by one loop and read by another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.ops.elementwise import add, convert, multiply
+from nabla_mlir.ops.shape import dynamic_slice, dynamic_update_slice, reshape
+from nabla_mlir.rules.loops import Counter
+from nabla_mlir.table.regions import ends_of
+from nabla_mlir.table.tensor import Tensor, full, splat_of, wrap
+
+INDEX = np.dtype(np.int32)  # of the rows
+
+
+def empty_tape(length: int, like: Tensor) -> Tensor:
+    """A tape of zeros for values like `like`."""
+    return full((length, *like.shape), 0, like.dtype)
+
+
+def write_row(tape: Tensor, value: Tensor, index: Tensor, axis: int = 0) -> Tensor:
+    """The tape with `value` as its row `index` along an axis."""
+    zero = full((), 0, index.dtype)  # all indices are of one type
+    row = reshape(value, shape=(*value.shape[:axis], 1, *value.shape[axis:]))
+    return dynamic_update_slice(tape, row, *[zero] * axis, index, *[zero] * (value.ndim - axis))
+
+
+def read_row(tape: Tensor, index: Tensor, axis: int = 0) -> Tensor:
+    """The row `index` of the tape along an axis."""
+    zero = full((), 0, index.dtype)  # all indices are of one type
+    before, after = tape.shape[:axis], tape.shape[axis + 1 :]
+    starts = [*[zero] * axis, index, *[zero] * len(after)]
+    row = dynamic_slice(tape, *starts, slice_sizes=(*before, 1, *after))
+    return reshape(row, shape=(*before, *after))
+
+
+@dataclass(frozen=True)
+class Tape:
+    """A carry that is a tape, and the value that an iteration writes to it."""
+
+    carry: int
+    row: ir.Value  # what an iteration writes
+    direction: int  # 1 if the rows are written from the first to the last, -1 from the last to the first
+
+
+def direction(op: ir.Operation, index: ir.Value, counter: Counter) -> int:
+    """1 or -1 if a value in the body is 0 ... trips - 1, rising or falling, as the loop runs; else 0.
+
+    It is the counter, or the last index less the counter.
+    """
+    counting = op.regions[1].blocks[0].arguments[counter.carry]
+    runs = {(0, 1): 1, (counter.trips - 1, -1): -1}.get((counter.start, counter.step), 0)
+    if index == counting:
+        return runs
+    maker = made_by(index)
+    if maker is None or maker.name != "stablehlo.subtract" or maker.operands[1] != counting:
+        return 0
+    return -runs if splat_of(wrap(maker.operands[0])) == counter.trips - 1 else 0
+
+
+def tape_of(op: ir.Operation, carry: int, counter: Counter) -> Tape | None:
+    """The tape that a carry is, if every row of it is written."""
+    arguments, returned = ends_of(op.regions[1])
+    update = made_by(returned[carry])
+    if update is None or update.name != "stablehlo.dynamic_update_slice":
+        return None
+    rows, row, index, *rest = list(update.operands)
+    shape = shape_and_dtype(rows.type)[0]
+    whole_row = shape_and_dtype(row.type)[0] == (1, *shape[1:]) and all(splat_of(wrap(i)) == 0 for i in rest)
+    order = direction(op, index, counter)
+    if rows != arguments[carry] or not order or not whole_row or shape[0] != counter.trips:
+        return None
+    reshaped = made_by(row)
+    value = reshaped.operands[0] if reshaped is not None and reshaped.name == "stablehlo.reshape" else row
+    used_once = len(list(rows.uses)) == 1 and len(list(returned[carry].uses)) == 1
+    return Tape(carry, value, order) if used_once and shape_and_dtype(value.type)[0] == shape[1:] else None
+
+
+def count_at(index: Tensor, counter: Counter, dtype: np.dtype) -> Tensor:
+    """The value of the loop's own counter in iteration `index`."""
+    value = index if dtype == INDEX else convert(index, dtype=dtype)
+    if counter.step != 1:
+        value = multiply(value, full((), counter.step, dtype))
+    return value if counter.start == 0 else add(value, full((), counter.start, dtype))

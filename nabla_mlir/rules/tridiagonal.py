@@ -1,0 +1,66 @@
+"""Derivatives and batches of LAPACK's gtsv, the solution of tridiagonal systems.
+
+The system is a matrix T of three diagonals (lower, diagonal, upper), each as long as the matrix: the first entry of the
+lower and the last of the upper one are not read. T x = b gives T x' = b' - T' x, once more such a system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.ops.lapack import register_routine, routine
+from nabla_mlir.ops.shape import broadcast_in_dim, pad, slice_
+from nabla_mlir.rules.linear_solve import emit_linear_solve
+from nabla_mlir.table.registry import ZERO, MaybeZero, Zero, add_any, materialize
+from nabla_mlir.table.tensor import Tensor, full
+
+
+def _shifted(x: Tensor, axis: int, by: int) -> Tensor:
+    """Entry i - `by` in place i along an axis, and zero where there is none."""
+    kept = slice_(
+        x, start_indices=[max(-by, 0) if d == axis else 0 for d in range(x.ndim)],
+        limit_indices=[n - max(by, 0) if d == axis else n for d, n in enumerate(x.shape)], strides=(1,) * x.ndim,
+    )  # fmt: skip
+    low, high = ([max(n, 0) if d == axis else 0 for d in range(x.ndim)] for n in (by, -by))
+    return pad(kept, full((), 0, x.dtype), edge_padding_low=low, edge_padding_high=high, interior_padding=[0] * x.ndim)
+
+
+def _product(diagonals: Sequence[MaybeZero], x: Tensor) -> MaybeZero:
+    """T x; a diagonal may be zero."""
+    rows, total = x.ndim - 2, ZERO
+    for diagonal, by in zip(diagonals, (1, 0, -1), strict=True):
+        if isinstance(diagonal, Zero):
+            continue
+        wide = broadcast_in_dim(diagonal, shape=x.shape, broadcast_dimensions=tuple(range(diagonal.ndim)))
+        term = wide * (_shifted(x, rows, by) if by else x)
+        total = term if isinstance(total, Zero) else total + term
+    return total
+
+
+def _solve(target: str, diagonals: Sequence[Tensor], b: Tensor) -> Tensor:
+    stack = b.ndim - 2
+    xs = [*diagonals, b]
+    results = [*((x.shape, x.dtype) for x in xs), (b.shape[:stack], np.dtype(np.int32))]
+    return routine(target, xs, results, stack=stack)[3]
+
+
+def _gtsv(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[MaybeZero]:
+    (*diagonals, _), (*moved, db) = xs, tangents
+    lower, diagonal, upper = diagonals
+    axis = diagonal.ndim - 1
+    turned = [_shifted(upper, axis, 1), diagonal, _shifted(lower, axis, -1)]
+    change = _product(moved, outs[3])
+    right = add_any(db, ZERO if isinstance(change, Zero) else -change)
+    if isinstance(right, Zero):
+        return [ZERO] * 5
+    (dx,) = emit_linear_solve(
+        [right], lambda x: [materialize(_product(diagonals, x[0]), x[0])],
+        lambda b: [_solve(target, diagonals, b[0])], lambda b: [_solve(target, turned, b[0])],
+    )  # fmt: skip
+    return [ZERO, ZERO, ZERO, dx, ZERO]  # what is left of the diagonals is scratch
+
+
+register_routine("gtsv", _gtsv)

@@ -1,0 +1,1 @@
+"""Functions under the names of SciPy."""

@@ -1,0 +1,146 @@
+"""Between compiled functions and files: the manifest of what they offer, and the StableHLO they were made from."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import optree
+from iree.compiler import ir
+
+from nabla_mlir.compiling.estimates import estimate
+from nabla_mlir.compiling.toolchain import compiler_version
+from nabla_mlir.dialects.context import parse_module
+from nabla_mlir.pytree import TreeSpec as OptreeSpec
+from nabla_mlir.pytree import flatten, flatten_like, unflatten
+from nabla_mlir.runtime import Executable, Module, pooled
+from nabla_mlir.runtime.array import dtype_named
+from nabla_mlir.runtime.manifest import Argument, Code, EntryPoint, Leaf, Manifest
+from nabla_mlir.runtime.named import VectorizedArray
+from nabla_mlir.runtime.storage import save_artifact
+from nabla_mlir.runtime.treespec import TreeSpec, vectorized_leaf
+from nabla_mlir.staging.tracing import Spec
+from nabla_mlir.table.vectorized import VectorizedTensor
+
+if TYPE_CHECKING:
+    from nabla_mlir.staging.stages import Compiled, Entry, Lowered
+
+
+def tree_spec(spec: OptreeSpec) -> TreeSpec:
+    """The structure of a pytree as the manifest writes it."""
+    if spec.is_leaf():
+        return TreeSpec("leaf")
+    children = tuple(tree_spec(child) for child in spec.children())
+    kind, keys = spec.type, tuple(spec.entries())
+    if kind is type(None):
+        return TreeSpec("none")
+    if kind in (tuple, list):
+        return TreeSpec(kind.__name__, children)
+    if kind is not None and issubclass(kind, dict):
+        return TreeSpec("dict", children, keys)
+    assert kind is not None
+    if kind in (VectorizedTensor, VectorizedArray):
+        return vectorized_leaf(unflatten(spec, [None]).axes)
+    if optree.is_namedtuple_class(kind):
+        return TreeSpec("namedtuple", children, kind._fields, kind.__name__)  # type: ignore[attr-defined]  # a named tuple
+    return TreeSpec("custom", children, keys, f"{kind.__module__}.{kind.__qualname__}")
+
+
+@dataclass(frozen=True)
+class LiveTreeSpec(TreeSpec):
+    """A structure in the process that traced it, where the types of its custom nodes exist."""
+
+    spec: Any = None
+
+    def flatten(self, tree: Any, name: str = "tree") -> list[Any]:
+        return flatten_like(self.spec, tree, name, "what was traced")
+
+    def unflatten(self, leaves: Any) -> Any:
+        return unflatten(self.spec, leaves)
+
+
+def _live(spec: OptreeSpec) -> TreeSpec:
+    known = tree_spec(spec)
+    return LiveTreeSpec(known.kind, known.children, known.keys, known.type_name, spec=spec)
+
+
+def entry_point(entry: Entry, function: ir.Operation, live: bool = False) -> EntryPoint:
+    """An entry point, which is `function` in the lowered module, as the manifest describes it.
+
+    With `live` its structures know the types of their custom nodes, which no file can.
+    """
+    structure = _live if live else tree_spec
+    arguments, start = [], 0
+    outputs = len(entry.inputs) - entry.storage
+    for name, child in zip(entry.arguments, entry.in_spec.children(), strict=True):
+        stop = start + child.num_leaves
+        leaves = _leaves(entry.input_names[start:stop], entry.inputs[start:stop])
+        arguments.append(Argument(name, structure(child), leaves, bool(entry.storage) and start >= outputs))
+        start = stop
+    results = _leaves(entry.output_names, entry.outputs)
+    return EntryPoint(entry.name, tuple(arguments), structure(entry.out_spec), results, entry.doc,
+                      estimate=estimate(function))  # fmt: skip
+
+
+def _leaves(names: Any, specs: Any) -> tuple[Leaf, ...]:
+    return tuple(Leaf(name, spec.shape, spec.dtype.name) for name, spec in zip(names, specs, strict=True))
+
+
+def manifest_of(*compiled: Compiled, live: bool = False) -> Manifest:
+    """The manifest of a module that was compiled for one or more targets; `live` if it is for this process."""
+    first = compiled[0]
+    functions = {op.attributes["sym_name"].value: op.operation for op in first.module.body.operations}
+    return Manifest(
+        tuple(entry_point(entry, functions[entry.name], live) for entry in first.entries),
+        tuple(Code(c.target.to_json(), c.tuned_driver, trials=tuple(map(asdict, c.trials))) for c in compiled),
+        iree=compiler_version(),
+        nabla_mlir=metadata.version("nabla-mlir"),
+        state=any(op.operation.name == "util.global" for op in first.module.body.operations),
+    )
+
+
+def save_compiled(compiled: Sequence[Compiled], path: str | Path) -> Path:
+    """Writes an artifact with its manifest and its StableHLO; returns the path that loads it."""
+    return save_artifact(path, [c.vmfb for c in compiled], manifest_of(*compiled), _bytecode(compiled[0]))
+
+
+def module_of(compiled: Compiled) -> Module:
+    """A compiled module as one that was loaded, whose trees know the types of their custom nodes."""
+    manifest = manifest_of(compiled, live=True)
+    executable = Executable.load(compiled.vmfb, pooled(compiled.driver))
+    return Module(executable, manifest, manifest.code[0], lambda: _bytecode(compiled))
+
+
+def _bytecode(compiled: Compiled) -> bytes:
+    file = io.BytesIO()
+    compiled.module.operation.write_bytecode(file)
+    return file.getvalue()
+
+
+def load_lowered(stablehlo: bytes, manifest: Manifest) -> Lowered:
+    """The module that an artifact was compiled from."""
+    from nabla_mlir.staging.stages import Lowered
+
+    return Lowered(parse_module(stablehlo), tuple(_entry(e) for e in manifest.entry_points))
+
+
+def _entry(described: EntryPoint) -> Entry:
+    """The entry point that `entry_point` described."""
+    from nabla_mlir.staging.stages import Entry
+
+    leaves = [leaf for argument in described.arguments for leaf in argument.leaves]
+    trees = tuple(a.tree.unflatten(range(len(a.leaves))) for a in described.arguments)
+    result = described.result.unflatten(range(len(described.result_leaves)))
+    return Entry(
+        described.name, tuple(a.name for a in described.arguments), flatten(trees)[1], tuple(map(_spec, leaves)),
+        flatten(result)[1], tuple(map(_spec, described.result_leaves)), described.doc,
+        sum(len(a.leaves) for a in described.arguments if a.output),
+    )  # fmt: skip
+
+
+def _spec(leaf: Leaf) -> Spec:
+    return Spec(leaf.shape, dtype_named(leaf.dtype))

@@ -1,0 +1,263 @@
+"""Functions on concrete arrays: traced, compiled once, and run."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir import pytree
+from nabla_mlir.compiling.estimates import estimate
+from nabla_mlir.compiling.lowering import compile_lowered, lower_module
+from nabla_mlir.dialects.context import context
+from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.passes.split.split import split_function
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.staging.positions import parameters_of, positions
+from nabla_mlir.staging.stages import as_spec
+from nabla_mlir.staging.tracing import Spec, is_tracing, trace_function
+from nabla_mlir.table.promotion import as_tensor, is_scalar, scalar_array, scalar_dtype
+from nabla_mlir.table.regions import emit_call
+from nabla_mlir.targets import CPU
+
+_executables: dict[str, Callable[[list[Any]], list[Array]]] = {}
+_lock = threading.Lock()
+
+
+class Program:
+    """A function compiled for arguments of fixed structure, shapes and dtypes."""
+
+    def __init__(self, f: Callable[..., Any], in_spec: pytree.TreeSpec, specs: Sequence[Spec], name: str):
+        def flat(*tensors: Any) -> list[Any]:
+            args, kwargs = pytree.unflatten(in_spec, tensors)
+            leaves, self.out_spec = pytree.flatten(f(*args, **kwargs))
+            return leaves
+
+        module, self.captured = trace_function(flat, specs, name)
+        lower_module(module)
+        self.run = _executable(module, name)
+        self.dtypes = [s.dtype for s in specs]
+
+    def __call__(self, leaves: Sequence[Any]) -> Any:
+        """Runs it on the leaves of its arguments."""
+        inputs = as_inputs(leaves, self.dtypes)
+        return pytree.unflatten(self.out_spec, self.run([*inputs, *self.captured]))
+
+
+def as_inputs(leaves: Sequence[Any], dtypes: Sequence[np.dtype]) -> list[Any]:
+    """The leaves of a call as arrays: a Python scalar gets the dtype it was traced with."""
+    return [scalar_array(x, d, f"a Python scalar requires the range of {d}") if is_scalar(x) else x
+            for x, d in zip(leaves, dtypes, strict=True)]  # fmt: skip
+
+
+def _executable(module: Any, name: str) -> Callable[[list[Any]], list[Array]]:
+    """Compiles a lowered module, or finds it: equal code is compiled once per process."""
+    from nabla_mlir.runtime import Executable
+
+    key = hashlib.sha256(str(module).encode()).hexdigest()
+    with _lock:
+        known = _executables.get(key)
+    if known is None:
+        vmfb = compile_lowered(module, CPU())
+        # Arrays cross between the two drivers of a CPU without a copy, so each program has the one that suits it.
+        gain = estimate(module.body.operations[0].operation).gain(os.cpu_count() or 1)
+        known = Executable.load(vmfb, "local-task" if gain > 0 else "local-sync").function(name)
+        with _lock:
+            known = _executables.setdefault(key, known)
+    return known
+
+
+class Halves:
+    """A lowered function compiled in two halves: what its known arguments decide, and the rest.
+
+    Args:
+      module: the function, alone in its module; it is divided in place.
+      known: the indices of the known arguments.
+    """
+
+    def __init__(self, module: ir.Module, known: Sequence[int]):
+        with context(), ir.Location.unknown():
+            self.split = split_function(module.body.operations[0].operation, known)
+        self._module = module  # owns the functions of the split
+        self._first = _executable(_alone(self.split.known), "main")
+
+    @functools.cached_property
+    def second(self) -> Callable[[list[Any]], list[Array]]:
+        """The compiled second half: from residuals and the other arguments to the late results."""
+        return _executable(_alone(self.split.rest), "main")
+
+    def at(self, known: list[Any]) -> Point:
+        """Runs the first half."""
+        results = self._first(known)
+        count = len(self.split.early)
+        return Point(self, dict(zip(self.split.early, results[:count], strict=True)), results[count:])
+
+
+@dataclass(frozen=True)
+class Point:
+    """Values of the known arguments, as the second half needs them: the early results by index, and the residuals."""
+
+    halves: Halves
+    early: dict[int, Array]
+    residuals: list[Array]
+
+    def __call__(self, others: list[Any]) -> dict[int, Any]:
+        """All results by index. Inside a trace, where `others` are tensors, the second half becomes part of it."""
+        split = self.halves.split
+        if not split.late:
+            return dict(self.early)
+        if is_tracing():
+            late: list[Any] = emit_call(split.rest, [*(as_tensor(r) for r in self.residuals), *others])
+        else:
+            late = self.halves.second([*self.residuals, *others])
+        return {**self.early, **dict(zip(split.late, late, strict=True))}
+
+
+def _alone(func: ir.Operation) -> ir.Module:
+    """A copy of a function as `main` of a module of its own."""
+    with context(), ir.Location.unknown():
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            copy = func.clone()
+        copy.attributes["sym_name"] = ir.StringAttr.get("main")
+    return module
+
+
+def _signature(leaves: Sequence[Any]) -> tuple[Spec, ...]:
+    return tuple(as_spec(leaf) for leaf in leaves)
+
+
+def staged(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself inside a trace; outside, each call is traced anew, compiled (once per code) and run.
+
+    Tracing anew makes it safe for functions that close over values which change.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_tracing():
+            return f(*args, **kwargs)
+        leaves, in_spec = pytree.flatten((args, kwargs))
+        return Program(f, in_spec, _signature(leaves), "main")(leaves)
+
+    return call
+
+
+def jit(
+    f: Callable[..., Any], static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()
+) -> Callable[..., Any]:
+    """The same function, compiled once for each structure, shape and dtype of its arguments.
+
+    Args:
+      f: a function of pytrees of arrays; it is run only to trace it, so it must not depend on anything else that
+        changes.
+      static_argnums: positions of arguments that are not arrays; the function is compiled anew for each value,
+        which must be hashable; given by name they are as static.
+      static_argnames: the same for keyword arguments.
+
+    Inside another traced function the call becomes part of that one.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> square = nm.jit(lambda x: x * x)
+      >>> square(np.array([1.0, 2.0])).tolist()
+      [1.0, 4.0]
+    """
+    names = parameters_of(f)
+    static_nums = positions("jit", static_argnums, None if names is None else len(names), "static_argnums")
+    static_names = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
+    static_names |= {names[i] for i in static_nums} if names is not None else set()
+    programs: dict[Any, Program] = {}
+
+    @functools.wraps(f)
+    def jit_f(*args: Any, **kwargs: Any) -> Any:
+        if is_tracing():
+            return f(*args, **kwargs)
+        if static_nums or static_names:
+            chosen = {i % len(args) for i in static_nums if -len(args) <= i < len(args)}
+            fixed = {i: args[i] for i in chosen}
+            fixed_names = {n: kwargs[n] for n in static_names if n in kwargs}
+            args = tuple(None if i in chosen else a for i, a in enumerate(args))
+            kwargs = {n: v for n, v in kwargs.items() if n not in fixed_names}
+        else:
+            fixed, fixed_names = {}, {}
+        leaves, in_spec = pytree.flatten((args, kwargs))
+        try:
+            key = (in_spec, _signature(leaves), tuple(sorted(fixed.items())), tuple(sorted(fixed_names.items())))
+            program = programs.get(key)
+        except TypeError as error:
+            raise TraceError(
+                f"jit requires static arguments that can be hashed, got {error}.", where=user_frame()
+            ) from None
+        if program is None:
+
+            def flat(*dynamic: Any, **named: Any) -> Any:
+                return f(*(fixed.get(i, a) for i, a in enumerate(dynamic)), **named, **fixed_names)
+
+            program = programs[key] = Program(flat, in_spec, key[1], "main")
+        return program(leaves)
+
+    return jit_f
+
+
+def library(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator of the functions of our own namespaces: on concrete arrays they are compiled once and cached.
+
+    Arrays among the arguments are inputs; everything else (Python scalars, shapes, axes, dtypes, strings) is part
+    of the code.
+    """
+    programs: dict[Any, Program] = {}
+    static_at = [i for i, name in enumerate(inspect.signature(f).parameters) if name in _STATIC]
+
+    @functools.wraps(f)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_tracing():
+            return f(*args, **kwargs)
+        if static_at and len(args) > static_at[0]:
+            args = tuple(_plain(x) if i in static_at else x for i, x in enumerate(args))
+        if kwargs:
+            kwargs = {name: _plain(x) if name in _STATIC else x for name, x in kwargs.items()}
+        leaves, in_spec = pytree.flatten((args, kwargs))
+        dynamic = [i for i, x in enumerate(leaves) if pytree.is_array(x)]
+        static = {i: x for i, x in enumerate(leaves) if i not in set(dynamic)}
+        arrays = [leaves[i] for i in dynamic]
+        key = (in_spec, tuple(dynamic), _signature(arrays), repr(static), _defaults())
+        program = programs.get(key)
+        if program is None:
+
+            def flat(*tensors: Any) -> Any:
+                values = [static.get(i) for i in range(len(leaves))]
+                for i, tensor in zip(dynamic, tensors, strict=True):
+                    values[i] = tensor
+                inner_args, inner_kwargs = pytree.unflatten(in_spec, values)
+                return f(*inner_args, **inner_kwargs)
+
+            _, flat_spec = pytree.flatten((tuple(arrays), {}))
+            program = programs[key] = Program(flat, flat_spec, key[2], "main")
+        return program(arrays)
+
+    return call
+
+
+# Parameters that decide shapes: an integer of NumPy there is a plain number.
+_STATIC = frozenset(
+    ["shape", "axis", "axes", "axis1", "axis2", "source", "destination", "offset", "k", "n", "N", "M", "num", "reps",
+     "repeats", "pad_width", "indices_or_sections", "sizes", "num_classes", "ddof", "correction", "decimals", "s"]
+)
+
+
+def _plain(x: Any) -> Any:
+    if isinstance(x, (tuple, list)):
+        return type(x)(map(_plain, x))
+    return x.item() if isinstance(x, np.generic) or (pytree.is_array(x) and not np.shape(x)) else x
+
+
+def _defaults() -> tuple[np.dtype, np.dtype]:
+    return scalar_dtype(1.0), scalar_dtype(1)

@@ -1,0 +1,206 @@
+"""From a Python function to IR: the function runs once on tensors, and what it does is recorded."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+from iree.compiler._mlir_libs import _mlir
+
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.types import tensor_type
+from nabla_mlir.errors import INTERNAL_FOLDERS
+from nabla_mlir.table import promotion
+from nabla_mlir.table.tensor import Scope, Tensor, constant, current_scope, set_scope, wrap
+
+_FRAMES = 32  # of the Python stack that are searched for the user's own lines
+SMALL = 16  # elements up to which a captured array is part of the code
+
+# The folders as they are, and as this process imports them: they differ behind symbolic links.
+for _folder in {*INTERNAL_FOLDERS, os.path.join(os.path.dirname(os.path.abspath(__file__)), "")}:
+    _mlir.globals.register_traceback_file_exclusion(_folder)  # type: ignore[attr-defined]  # not in the stubs
+
+HOLDER = "ad.holder"  # holds a block while it is traced, and until its last use
+
+
+@dataclass
+class Capture:
+    """An array from outside that a traced function uses: an extra argument of it."""
+
+    array: Any
+    tensor: Tensor
+
+
+@dataclass
+class Trace:
+    """One function under construction."""
+
+    block: ir.Block
+    captures: dict[int, Capture] = field(default_factory=dict)
+    holders: list[ir.Operation] = field(default_factory=list)
+
+    def keep(self, holder: ir.Operation) -> None:
+        """Takes a holder out of the code and keeps its block, to be cloned from, until the trace ends."""
+        holder.detach_from_parent()
+        self.holders.append(holder)
+
+    def capture(self, array: Any, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
+        """The argument that stands for an array from outside; the same one for the same array."""
+        known = self.captures.get(id(array))
+        if known is None:
+            argument = self.block.add_argument(tensor_type(shape, dtype), ir.Location.unknown())
+            known = self.captures[id(array)] = Capture(array, Tensor(argument))
+        return known.tensor
+
+
+class _Current(threading.local):
+    trace: Trace | None = None
+
+
+_current = _Current()
+
+
+def current_trace() -> Trace | None:
+    """The trace of this thread, or None."""
+    return _current.trace
+
+
+def is_tracing() -> bool:
+    """True inside a traced function."""
+    return _current.trace is not None
+
+
+def _capture_array(array: np.ndarray) -> Tensor:
+    trace = _current.trace
+    if trace is None or array.size <= SMALL:
+        return constant(array)
+    return trace.capture(array, array.shape, array.dtype)
+
+
+promotion.set_capture(_capture_array)
+
+
+@contextlib.contextmanager
+def _scope(what: str) -> Iterator[Scope]:
+    outer = current_scope()
+    scope = Scope(what, outer)
+    set_scope(scope)
+    try:
+        yield scope
+    finally:
+        scope.open = False
+        set_scope(outer)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Shape and dtype of an argument. Made by `nm.spec`."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    weak: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+def trace_function(
+    function: Callable[..., Sequence[Any]], specs: Sequence[Spec], name: str
+) -> tuple[ir.Module, list[Any]]:
+    """Traces ``function(*tensors) -> tensors`` into a module with one public function.
+
+    Returns:
+      The module and the captured arrays, which are the last arguments of the function, in order.
+    """
+    with context(), ir.Location.unknown():
+        module = ir.Module.create()
+        types = [tensor_type(s.shape, s.dtype) for s in specs]
+        with ir.InsertionPoint(module.body):
+            attributes = {"sym_name": ir.StringAttr.get(name), "function_type": _function_type(types, [])}
+            func = ir.Operation.create("func.func", attributes=attributes, regions=1)
+        block = ir.Block.create_at_start(func.regions[0], types, [ir.Location.unknown()] * len(types))
+        trace, outer = Trace(block), _current.trace
+        _current.trace = trace
+        try:
+            with ir.InsertionPoint(block), _scope(f"the trace of {name}") as scope:
+                arguments = [Tensor(a, scope) for a in block.arguments]
+                for argument, spec in zip(arguments, specs, strict=True):
+                    argument.weak = spec.weak
+                with ir.loc_tracebacks(max_depth=_FRAMES):
+                    outs = [checked_output(out) for out in function(*arguments)]
+                ir.Operation.create("func.return", operands=[out.value for out in outs])
+        finally:
+            _current.trace = outer
+            for holder in trace.holders:  # inner ones, which use values of the outer ones, come first
+                holder.erase()
+        inputs = [a.type for a in block.arguments]
+        func.attributes["function_type"] = _function_type(inputs, [out.value.type for out in outs])
+    return module, [c.array for c in trace.captures.values()]
+
+
+def _function_type(inputs: Sequence[ir.Type], results: Sequence[ir.Type]) -> ir.Attribute:
+    return ir.TypeAttr.get(ir.FunctionType.get(list(inputs), list(results), context=context()))
+
+
+def checked_output(out: Any) -> Tensor:
+    """A result of a traced function as a tensor of the open trace."""
+    tensor = promotion.as_tensor(out)
+    tensor.check_open()
+    return tensor
+
+
+def trace_region(
+    function: Callable[..., Sequence[Any]], specs: Sequence[Spec], what: str
+) -> tuple[ir.Block, ir.Operation, list[Tensor]]:
+    """Traces a function into a block inside the current trace; values from outside are captured as they are.
+
+    Returns:
+      The block (ending in `stablehlo.return`), the operation that holds it until it is moved, and the results.
+    """
+    trace = _current.trace
+    assert trace is not None, "regions are traced inside a trace"
+    holder = ir.Operation.create(HOLDER, regions=1)
+    types = [tensor_type(s.shape, s.dtype) for s in specs]
+    block = ir.Block.create_at_start(holder.regions[0], types, [ir.Location.unknown()] * len(types))
+    try:
+        with ir.InsertionPoint(block), _scope(what) as scope:
+            arguments = [Tensor(a, scope) for a in block.arguments]
+            for argument, spec in zip(arguments, specs, strict=True):
+                argument.weak = spec.weak
+            outs = [checked_output(out) for out in function(*arguments)]
+            stablehlo.emit("stablehlo.return", [out.value for out in outs], results=[])
+    except BaseException:
+        trace.keep(holder)  # the user may catch the error and go on with the outer trace
+        raise
+    return block, holder, outs
+
+
+def results_of(op: ir.Operation) -> list[Tensor]:
+    """The results of an operation as tensors of the current scope."""
+    return [wrap(r) for r in op.results]
+
+
+def bake_captures(module: ir.Module, count: int, captured: Sequence[Any]) -> None:
+    """Makes constants of the arguments behind the first `count`, which stand for captured arrays."""
+    if not captured:
+        return
+    func = module.body.operations[0].operation
+    block = func.regions[0].blocks[0]
+    with context(), ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
+        for argument, array in zip(list(block.arguments)[count:], captured, strict=True):
+            value = stablehlo.emit(
+                "stablehlo.constant", [], attributes={"value": stablehlo.elements(np.asarray(array))}
+            )
+            argument.replace_all_uses_with(value.results[0])
+        for i in reversed(range(count, len(block.arguments))):
+            block.erase_argument(i)
+        inputs = [a.type for a in block.arguments]
+        results = list(ir.FunctionType(ir.TypeAttr(func.attributes["function_type"]).value).results)
+        func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))

@@ -1,0 +1,137 @@
+"""Tuning: the forms of a module that are worth trying on a CPU, each compiled, timed on this machine, and compared."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.compiling.lowering import compile_lowered
+from nabla_mlir.errors import CompileError, DeployError, TargetError
+from nabla_mlir.runtime import Executable, Function
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.timing import median
+from nabla_mlir.staging.tracing import Spec
+from nabla_mlir.targets import CPU, Target
+
+# What may be faster, by name: fields of the target, and further flags. Each was seen to win on some module.
+FORMS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "default": ({}, ()),
+    "without nabla-schedule": ({"schedule": False}, ()),
+    "data tiling": ({}, ("--iree-opt-data-tiling", "--iree-dispatch-creation-data-tiling")),
+    "larger workgroups": ({}, ("--iree-llvmcpu-distribution-size=256",)),
+    "less fusion": ({}, ("--iree-dispatch-creation-fuse-multi-use=false",)),
+}
+_SECONDS = 0.05  # that each function is called for
+_TOLERANCES = {"float32": 1e-3, "complex64": 1e-3, "float64": 1e-9, "complex128": 1e-9}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One form on one driver: the seconds of a call of all functions, and why it was not considered, if it was not."""
+
+    form: str
+    driver: str
+    seconds: float = 0.0
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The fastest form: its artifact, target and driver; and all that were tried."""
+
+    vmfb: bytes
+    target: CPU
+    driver: str
+    trials: tuple[Trial, ...]
+
+
+def tune(
+    module: ir.Module, functions: Mapping[str, Sequence[Spec]], target: Target, flags: Sequence[str], cache: bool
+) -> Tuned:
+    """Compiles a lowered module in each form and keeps the fastest whose results are those of the default.
+
+    Args:
+      module: plain StableHLO.
+      functions: the arguments of each function, in an order in which they may be called.
+      target: a CPU, the one of this machine.
+      flags: further flags of iree-compile, for all forms.
+      cache: whether artifacts are looked for and kept in the cache.
+
+    Raises:
+      TargetError: the target is no CPU.
+      CompileError: the default form cannot be compiled.
+    """
+    if not isinstance(target, CPU):
+        raise TargetError(f"tuning requires a target of kind cpu, got {target.name}.", help="compile it without tuning.")
+    trials: list[Trial] = []
+    made: dict[str, tuple[bytes, CPU]] = {}
+    wanted: list[np.ndarray] | None = None
+    for form, (changes, more) in FORMS.items():
+        changed = replace(target, options=(*target.options, *more), **changes)
+        try:
+            made[form] = compile_lowered(module, changed, flags=flags, cache=cache), changed
+        except CompileError as error:
+            if form == "default":
+                raise
+            trials.append(Trial(form, "", refused=error.message.splitlines()[0]))
+            _say(trials[-1])
+            continue
+        for driver in target.drivers:
+            seconds, results, refused = _timed(made[form][0], functions, driver)
+            wanted = results if wanted is None and not refused else wanted
+            refused = refused or _difference(results, wanted or [])
+            trials.append(Trial(form, driver, seconds, refused))
+            _say(trials[-1])
+    usable = [t for t in trials if not t.refused]
+    best = min(usable, key=lambda t: t.seconds) if usable else Trial("default", "")
+    return Tuned(*made[best.form], best.driver, tuple(trials))
+
+
+def _timed(vmfb: bytes, functions: Mapping[str, Sequence[Spec]], driver: str) -> tuple[float, list[np.ndarray], str]:
+    """The sum of the median times of the functions, all results, and what went wrong."""
+    executable = Executable.load(vmfb, driver)
+    total, results = 0.0, list[np.ndarray]()
+    for name, specs in functions.items():
+        call, rng = executable.function(name), np.random.default_rng(0)
+        arguments = [Array.from_numpy(_numbers(rng, spec), executable.device) for spec in specs]
+        try:
+            results += [np.asarray(r) for r in call(arguments)]
+            total += median(functools.partial(_waited, executable, call, arguments), _SECONDS)
+        except DeployError as error:
+            return 0.0, [], error.message.splitlines()[0]
+    return total, results, ""
+
+
+def _waited(executable: Executable, call: Function, arguments: list[Array]) -> None:
+    call(arguments)
+    executable.wait()
+
+
+def _numbers(rng: np.random.Generator, spec: Spec) -> np.ndarray:
+    numbers = rng.normal(size=spec.shape) * 0.1
+    return np.asarray(numbers if spec.dtype.kind in "fcV" else np.zeros(spec.shape)).astype(spec.dtype)
+
+
+def _difference(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> str:
+    """Why the results are not the same; nothing if they are."""
+    for a, b in zip(found, wanted, strict=True):
+        exact, other = b.astype(np.complex128), a.astype(np.complex128)
+        both = np.isfinite(exact) & np.isfinite(other)
+        bound = _TOLERANCES.get(b.dtype.name, 0.1 if b.dtype.kind in "fV" else 0.0)
+        off = np.linalg.norm(other[both] - exact[both])
+        if (np.isfinite(exact) != np.isfinite(other)).any() or off > bound * np.linalg.norm(exact[both]):
+            return f"its results differ by {off:.1e}"
+    return ""
+
+
+def _say(trial: Trial) -> None:
+    """A line on a terminal; nothing when piped."""
+    if sys.stderr.isatty():
+        what = f"not used: {trial.refused}" if trial.refused else f"{trial.seconds * 1e6:,.1f} µs"
+        print(f"  {trial.form:24} {trial.driver:12} {what}", file=sys.stderr)

@@ -1,0 +1,136 @@
+"""Batching of a straight line of operations: the mapped axis leads in every value that carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects import debug
+from nabla_mlir.dialects.ad_rules import CUSTOM, RECUR
+from nabla_mlir.dialects.batch import ALL_GATHER, CURRENT, PSUM_SCATTER, REDUCTIONS, axis_of, free_axes
+from nabla_mlir.dialects.locations import blaming, named
+from nabla_mlir.dialects.types import tensor_type
+from nabla_mlir.table.regions import reads_of
+from nabla_mlir.table.registry import UNSUPPORTED, Region, clone_op, missing_rule, operation, record_of
+from nabla_mlir.table.tensor import Tensor, full, splat_of, wrap
+
+# Mapped values by the value they had inside the map; a value that does not vary has no entry. Where only some entries
+# take the results of the code, LIVE says which: loops in it must end for the others too.
+LIVE = "live"
+Mapped = dict[ir.Value | str, Tensor]
+
+
+def batch_ops(ops: Iterable[ir.Operation], mapped: Mapped, size: int, *, unmapped: dict[ir.Value, ir.Value]) -> None:
+    """Emits `ops` at the insertion point with one mapped axis of `size` in front.
+
+    Args:
+      ops: in order; they are not changed.
+      mapped: the values that carry the axis; extended with the results.
+      unmapped: replacements for values that do not vary; an operation all of whose operands do not vary is cloned
+        as it is and extends this one.
+    """
+    for op in ops:
+        operands = list(op.operands)
+        constant = not any(v in mapped for v in operands) and not captures_any(op, mapped)
+        if constant and op.name != RECUR and CURRENT not in free_axes(op):
+            clone_op(op, unmapped)
+            continue
+        record = record_of(op, "vmap")
+        if debug.wanted("ops"):
+            debug.say("ops", f"vmap {op.name} {debug.types(operands, mapped)}, * carries the axis", op.location)
+        if isinstance(record.batch, UNSUPPORTED):
+            raise missing_rule(op, "vmap", record.batch.reason)
+        if record.kind in ("control", "collective"):
+            with blaming(op), named("vmap", op.location):
+                record.batch(op, mapped, size, unmapped)
+            continue
+        if captures_any(op, mapped):
+            raise missing_rule(op, "vmap", "its region uses a value from outside that varies over the mapped axis")
+        with blaming(op), named("vmap", op.location):
+            xs = [mapped[v] if v in mapped else wrap(unmapped.get(v, v)) for v in operands]
+            params = record.read(op)
+            for name in record.regions:
+                if isinstance(params[name], Region):
+                    params[name].captures = unmapped
+            outs = record.batch(xs, tuple(v in mapped for v in operands), size, **params)
+        for old, new in zip(op.results, outs, strict=True):
+            mapped[old] = new
+
+
+def prefixed(x: Tensor, size: int) -> Tensor:
+    """`x` broadcast into a leading mapped axis of `size`; only where an operation cannot take it unprefixed."""
+    shape = (size, *x.shape)
+    value = splat_of(x)
+    if value is not None:
+        return full(shape, value, x.dtype)
+    return operation("broadcast_in_dim")(x, shape=shape, broadcast_dimensions=tuple(range(1, len(shape))))
+
+
+def all_prefixed(operands: Sequence[Tensor], mapped: Sequence[bool], size: int) -> list[Tensor]:
+    """Every operand with the mapped axis leading."""
+    return [x if m else prefixed(x, size) for x, m in zip(operands, mapped, strict=True)]
+
+
+def shifted(dims: Sequence[int]) -> tuple[int, ...]:
+    """Axis numbers seen from behind a new leading axis."""
+    return tuple(d + 1 for d in dims)
+
+
+def batch_by_decomposition(define: Callable[..., list[Tensor]]) -> Any:
+    """The batch rule of an operation that is defined by others: the batches of those.
+
+    The definition is written once for operands without the mapped axis, aside, and then batched.
+    """
+
+    def batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
+        inner = [tensor_type(x.shape[1:] if m else x.shape, x.dtype) for x, m in zip(xs, mapped, strict=True)]
+        holder = ir.Operation.create("ad.aside", regions=1)
+        block = ir.Block.create_at_start(holder.regions[0], inner, [ir.Location.unknown()] * len(inner))
+        with ir.InsertionPoint(block):
+            defined = [y.value for y in define([wrap(a) for a in block.arguments], **params)]
+        varying: Mapped = {}
+        fixed: dict[ir.Value, ir.Value] = {}
+        for argument, x, m in zip(block.arguments, xs, mapped, strict=True):
+            if m:
+                varying[argument] = x
+            else:
+                fixed[argument] = x.value
+        batch_ops([op.operation for op in block.operations], varying, size, unmapped=fixed)
+        outs = [varying[y] if y in varying else prefixed(wrap(fixed.get(y, y)), size) for y in defined]
+        holder.erase()
+        return outs
+
+    return batch
+
+
+def captures_any(op: ir.Operation, mapped: Mapped, rules: frozenset[str] = frozenset()) -> bool:
+    """True if a region of `op` uses a mapped value from outside, or a custom rule around it, whose operands vary.
+
+    Args:
+      rules: the custom rules that stand inside, which `ad.recur` may name without meaning one around.
+    """
+    if op.name in CUSTOM:
+        rules = rules | {CUSTOM[op.name](op).label}
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                operation = inner.operation
+                if any(v in mapped for v in operation.operands):
+                    return True
+                if operation.name == RECUR and operation.attributes["name"].value not in rules:
+                    return True
+                if captures_any(operation, mapped, rules):
+                    return True
+    return False
+
+
+def varying_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
+    """The values that vary over the axis being expanded if `roots` do: what collectives over it give does not."""
+    found = set(roots)
+    for op in ops:
+        own_axis = op.name in (*REDUCTIONS, ALL_GATHER, PSUM_SCATTER) and axis_of(op) == CURRENT
+        if op.name == PSUM_SCATTER if own_axis else any(v in found for v in reads_of(op)):
+            found.update(op.results)
+    return found

@@ -1,0 +1,135 @@
+"""The kinds of operations: each supplies every rule that can be derived, so that a record states only the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nabla_mlir.table.batching import all_prefixed, batch_by_decomposition
+from nabla_mlir.table.forward import jvp_by_decomposition
+from nabla_mlir.table.registry import (
+    UNSUPPORTED,
+    ZERO,
+    MaybeZero,
+    OpDef,
+    Zero,
+    add_any,
+    materialize,
+    register,
+)
+from nabla_mlir.table.tensor import Tensor
+
+# t, y, *xs -> t * dy/dx_i. One function per operand serves forward and reverse mode, since a diagonal linear map
+# is its own transpose; writing the product out lets a rule say `t / y` instead of `t * (1 / y)`.
+Partial = Callable[..., MaybeZero]
+
+
+def elementwise(
+    name: str,
+    *,
+    doc: str,
+    partials: Sequence[Partial | Zero] | Zero,
+    attributes: dict[str, Any] | None = None,
+    defaults: dict[str, Any] | None = None,
+    result: Any = None,
+    result_params: Any = None,
+    numpy: Any = None,
+    sample: Any = None,
+) -> OpDef:
+    """An operation that acts on each element by itself.
+
+    Args:
+      partials: for each operand ``(t, y, *xs, **params) -> t * dy/dx_i`` or ZERO; ZERO for all of them if the
+        derivative vanishes wherever it exists or the result has no tangent. A partial may return ZERO itself.
+    """
+
+    def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
+        total: MaybeZero = ZERO
+        for partial, tangent in zip(partials, tangents, strict=True):  # type: ignore[arg-type]
+            if isinstance(tangent, Zero) or isinstance(partial, Zero):
+                continue
+            total = add_any(total, partial(tangent, outs[0], *xs, **params))
+        return [total]
+
+    def batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
+        return record.apply(all_prefixed(xs, mapped, size), params)
+
+    record = OpDef(
+        name=name, kind="elementwise", doc=doc, attributes=attributes or {}, defaults=defaults or {}, result=result,
+        result_params=result_params, jvp=ZERO if isinstance(partials, Zero) else jvp, batch=batch, numpy=numpy,
+        sample=sample,
+    )  # fmt: skip
+    record.partials = None if isinstance(partials, Zero) else tuple(partials)
+    return register(record)
+
+
+def jointly_linear_jvp(record: Callable[[], OpDef]) -> Any:
+    """The jvp of an operation that is linear in several operands together: itself, on the tangents."""
+
+    def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
+        op = record()
+        linear = op.linear_operands(xs, params)
+        if all(isinstance(tangents[i], Zero) for i in linear):
+            return [ZERO] * len(outs)
+        ins = [materialize(tangents[i], x) if i in linear else x for i, x in enumerate(xs)]
+        return list(op.apply(ins, params))
+
+    return jvp
+
+
+def multilinear_jvp(record: Callable[[], OpDef]) -> Any:
+    """The jvp of an operation that is linear in each operand on its own: the product rule."""
+
+    def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
+        op = record()
+        total: MaybeZero = ZERO
+        for i in op.linear_operands(xs, params):
+            tangent = tangents[i]
+            if not isinstance(tangent, Zero):
+                total = add_any(total, op.apply([*xs[:i], tangent, *xs[i + 1 :]], params)[0])
+        return [total]
+
+    return jvp
+
+
+def structural(name: str, *, linear: tuple[int, ...] | str = (0,), **fields: Any) -> OpDef:
+    """An operation that moves, selects or sums elements: linear in some operands together."""
+    fields.setdefault("jvp", jointly_linear_jvp(lambda: record))
+    record = OpDef(name=name, kind="structural", linear=linear, joint=True, **fields)
+    return register(record)
+
+
+def contraction(name: str, *, linear: tuple[int, ...] = (0, 1), **fields: Any) -> OpDef:
+    """A product of tensors: linear in each of several operands on its own."""
+    record = OpDef(
+        name=name, kind="contraction", linear=linear, joint=False, jvp=multilinear_jvp(lambda: record), **fields
+    )
+    return register(record)
+
+
+def nondifferentiable(name: str, **fields: Any) -> OpDef:
+    """An operation whose result carries no tangent (integers, comparisons, random bits)."""
+    record = OpDef(name=name, kind="nondifferentiable", jvp=ZERO, **fields)
+    return register(record)
+
+
+def composite(name: str, *, define: Callable[..., list[Tensor]], **fields: Any) -> OpDef:
+    """An operation that others define: its rules are the rules of those.
+
+    The operation itself stays in the IR; what its definition computes only for its value is dead code.
+
+    Args:
+      define: ``(xs, **params) -> results``, written with operations of the table.
+    """
+    fields.setdefault("jvp", jvp_by_decomposition(define))
+    fields.setdefault("batch", batch_by_decomposition(define))
+    fields.setdefault("transpose", UNSUPPORTED("the operation is transposed through what defines it"))
+    record = OpDef(name=name, kind="composite", **fields)
+    return register(record)
+
+
+def general(name: str, **fields: Any) -> OpDef:
+    """An operation that states its rules itself."""
+    fields.setdefault("transpose", UNSUPPORTED("the operation is not linear"))
+    record = OpDef(name=name, kind="general", **fields)
+    return register(record)

@@ -1,0 +1,254 @@
+"""Promotion of dtypes, broadcasting of shapes, and the operators of Tensor that use both.
+
+Mixed dtypes promote by NumPy's table (`numpy.promote_types`: int32 with float32 gives float64). A Python scalar is
+weak: it takes the dtype of the other operand, unless its kind is higher (a float with an integer tensor gives the
+default float dtype).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.conversion import rank_of, scalar_misfit
+from nabla_mlir.dialects.types import as_dtype, is_complex, is_differentiable
+from nabla_mlir.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.table.registry import operation
+from nabla_mlir.table.tensor import Tensor, constant, full
+from nabla_mlir.table.vectorized import enter
+
+_KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+
+
+def is_scalar(x: Any) -> bool:
+    """True for Python numbers. NumPy's scalars, some of which derive from them, are arrays of a dtype."""
+    return isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic)
+
+
+class Defaults:
+    """The dtypes of new arrays; change them with `nm.set_default_dtypes`."""
+
+    float: np.dtype = np.dtype(np.float32)
+    int: np.dtype = np.dtype(np.int32)
+
+
+def set_default_dtypes(*, float: Any = None, int: Any = None) -> None:
+    """Sets the dtypes that creation functions and Python scalars take when nothing else decides.
+
+    Args:
+      float: a real floating-point dtype (float32 at the start).
+      int: an integer dtype (int32 at the start).
+
+    Example:
+      >>> set_default_dtypes(float="f32", int="i32")
+    """
+    if float is not None:
+        Defaults.float = as_dtype(float)
+    if int is not None:
+        Defaults.int = as_dtype(int)
+
+
+def scalar_dtype(value: Any) -> np.dtype:
+    """The dtype of a Python scalar (or a tensor that stands for one) that meets no other tensor."""
+    if isinstance(value, Tensor):
+        return value.dtype
+    if isinstance(value, bool):
+        return np.dtype(bool)
+    if isinstance(value, int):
+        return Defaults.int
+    if isinstance(value, float):
+        return Defaults.float
+    return np.promote_types(Defaults.float, np.complex64)
+
+
+def scalar_array(value: Any, dtype: np.dtype, requirement: str) -> np.ndarray:
+    """A Python scalar as an array. Raises DtypeError, "<requirement>, got ...", for a higher kind or out of range."""
+    problem = scalar_misfit(value, dtype)
+    if problem is not None:
+        raise DtypeError(f"{requirement}, got {problem}.", where=user_frame(),
+                         help="pass an array of the dtype that you want.")  # fmt: skip
+    return np.asarray(value, dtype)
+
+
+def promote_dtypes(operands: Sequence[Any]) -> np.dtype:
+    """The dtype in which operands (tensors, arrays, Python scalars) meet."""
+    strong = [x.dtype for x in operands if not is_weak(x)]
+    weak = [scalar_dtype(x) for x in operands if is_weak(x)]
+    if not strong:
+        return max(weak, key=_kind)
+    result = _promote(strong)
+    for own in weak:
+        if _kind(own) > _kind(result):
+            both_float = _kind(own) == 3 and is_differentiable(result)
+            result = np.promote_types(np.complex64, result) if both_float else own
+    return result
+
+
+def is_weak(x: Any) -> bool:
+    """True for Python scalars, and for tensors that stand for one."""
+    return is_scalar(x) or (isinstance(x, Tensor) and x.weak)
+
+
+def _kind(dtype: np.dtype) -> int:
+    return _KINDS.get(dtype.kind, 2)  # bfloat16 and the like are of kind V
+
+
+def _promote(dtypes: Sequence[np.dtype]) -> np.dtype:
+    result = dtypes[0]
+    for dtype in dtypes[1:]:
+        if dtype != result:
+            try:
+                result = np.promote_types(result, dtype)
+            except TypeError:
+                raise DtypeError(
+                    f"promotion requires dtypes that have a common one, got {result} and {dtype}.",
+                    where=user_frame(), help="convert one of them with astype.",
+                ) from None  # fmt: skip
+    return result
+
+
+def as_tensor(x: Any, dtype: np.dtype | None = None) -> Tensor:
+    """A tensor of the current trace from a tensor, an array or a Python scalar."""
+    if isinstance(x, Tensor):
+        x = enter(x)
+        return x if dtype is None or x.dtype == dtype else operation("convert")(x, dtype=dtype)
+    if is_scalar(x):
+        if dtype is not None and rank_of(scalar_dtype(x)) > rank_of(dtype):
+            raise DtypeError(f"a Python scalar requires a dtype of its kind, got {dtype} for {x!r}.", where=user_frame())
+        tensor = full((), _weak_value(x, dtype or scalar_dtype(x)), dtype or scalar_dtype(x))
+        tensor.weak = dtype is None
+        return tensor
+    lift = getattr(x, "__nabla_tensor__", None)
+    tensor = enter(lift()) if lift is not None else _captured(np.asarray(x))
+    return tensor if dtype is None or tensor.dtype == dtype else operation("convert")(tensor, dtype=dtype)
+
+
+def adopted(x: Any, dtype: np.dtype) -> Tensor:
+    """A tensor of `x`: of the dtype if `x` is as weak as a Python scalar and of no higher kind, else of its own."""
+    given = x if is_scalar(x) else as_tensor(x)
+    fits = is_weak(given) and rank_of(scalar_dtype(given)) <= rank_of(dtype)
+    return as_tensor(given, dtype if fits else None)
+
+
+def _weak_value(x: Any, dtype: np.dtype) -> Any:
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype) if dtype.name in np.sctypeDict else None
+        if info is not None and not info.min <= x <= info.max:
+            raise DtypeError(f"a Python integer requires the range of {dtype}, got {x}.", where=user_frame())
+    return x
+
+
+_capture: Callable[[np.ndarray], Tensor] = constant
+
+
+def set_capture(capture: Callable[[np.ndarray], Tensor]) -> None:
+    """Says how an array from outside enters a trace (tracing makes it an argument, so that it is not copied)."""
+    global _capture
+    _capture = capture
+
+
+def _captured(array: np.ndarray) -> Tensor:
+    if array.dtype.kind not in "biufcV":
+        raise DtypeError(f"a tensor requires numbers, got {array.dtype}.", where=user_frame())
+    return _capture(array)
+
+
+def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """NumPy's common shape. Raises ShapeError naming the operation and the shapes."""
+    first = shapes[0]
+    if all(s == first for s in shapes):
+        return first
+    try:
+        return tuple(np.broadcast_shapes(*shapes))
+    except ValueError:
+        raise ShapeError(
+            f"{name} requires shapes that broadcast together, got {' and '.join(str(s) for s in shapes)}.",
+            where=user_frame(), help="add axes of size 1 (expand_dims) or transpose one of the operands.",
+        ) from None  # fmt: skip
+
+
+def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """`x` broadcast by NumPy's rules: axes line up at the right, axes of size 1 are repeated."""
+    if x.shape == shape:
+        return x
+    offset = len(shape) - x.ndim
+    kept = tuple(i for i, n in enumerate(x.shape) if n != 1 or shape[offset + i] == 1)
+    if len(kept) != x.ndim:  # an axis of size 1 is dropped first, so that only real axes are placed
+        x = operation("reshape")(x, shape=tuple(x.shape[i] for i in kept))
+    return operation("broadcast_in_dim")(x, shape=shape, broadcast_dimensions=tuple(offset + i for i in kept))
+
+
+def promote(name: str, *operands: Any, dtype: np.dtype | None = None) -> list[Tensor]:
+    """The operands as tensors of one dtype and one shape."""
+    dtype = dtype or promote_dtypes([x if is_scalar(x) else _with_dtype(x) for x in operands])
+    shape = broadcast_shapes(name, [() if is_scalar(x) else np.shape(x) for x in operands])
+    tensors = []
+    for x in operands:
+        if is_scalar(x):
+            tensors.append(full(shape, _weak_value(x, dtype), dtype))
+        else:
+            tensors.append(broadcast_to(as_tensor(x, dtype), shape))
+    return tensors
+
+
+def _with_dtype(x: Any) -> Any:
+    return x if hasattr(x, "dtype") else np.asarray(x)
+
+
+def _binary(name: str, flip: bool = False) -> Any:
+    def operator(self: Tensor, other: Any) -> Any:
+        if type(other) is Tensor and other.shape == self.shape and other.dtype == self.dtype:
+            out = operation(name)(other, self) if flip else operation(name)(self, other)
+        elif not _is_operand(other):
+            return NotImplemented
+        else:
+            out = operation(name)(*promote(name, *((other, self) if flip else (self, other))))
+        out.weak = self.weak and is_weak(other)
+        return out
+
+    operator.__name__ = name
+    return operator
+
+
+def _is_operand(x: Any) -> bool:
+    return isinstance(x, (Tensor, np.ndarray, np.generic)) or is_scalar(x) or hasattr(x, "__nabla_tensor__")
+
+
+def _negative(self: Tensor) -> Tensor:
+    if self.dtype.kind == "b":
+        raise DtypeError("negation requires numbers, got bool.", where=user_frame(), help="use ~x for the complement.")
+    return operation("negate")(self)
+
+
+Tensor.__add__ = _binary("add")  # type: ignore[method-assign]
+Tensor.__radd__ = _binary("add", flip=True)  # type: ignore[method-assign]
+Tensor.__sub__ = _binary("subtract")  # type: ignore[method-assign]
+Tensor.__rsub__ = _binary("subtract", flip=True)  # type: ignore[method-assign]
+Tensor.__mul__ = _binary("multiply")  # type: ignore[method-assign]
+Tensor.__rmul__ = _binary("multiply", flip=True)  # type: ignore[method-assign]
+Tensor.__neg__ = _negative  # type: ignore[method-assign]
+
+
+def _true_divide(self: Tensor, other: Any, flip: bool = False) -> Any:
+    if type(other) is Tensor and other.shape == self.shape and other.dtype == self.dtype and self.dtype.kind in "fcV":
+        return operation("divide")(other, self) if flip else operation("divide")(self, other)
+    if not _is_operand(other):
+        return NotImplemented
+    return true_divide(other, self) if flip else true_divide(self, other)
+
+
+def true_divide(x: Any, y: Any) -> Tensor:
+    """X / y; integers are converted to the default float dtype first."""
+    dtype = promote_dtypes([x if is_scalar(x) else _with_dtype(x) for x in (x, y)])
+    return operation("divide")(*promote("divide", x, y, dtype=dtype if is_inexact(dtype) else Defaults.float))
+
+
+def is_inexact(dtype: np.dtype) -> bool:
+    """True for real and complex floating point."""
+    return is_differentiable(dtype) or is_complex(dtype)
+
+
+Tensor.__truediv__ = _true_divide  # type: ignore[method-assign]
+Tensor.__rtruediv__ = lambda self, other: _true_divide(self, other, flip=True)  # type: ignore[method-assign]

@@ -1,0 +1,150 @@
+"""Building and reading the regions of control flow: blocks, captures, loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.table.registry import clone_op
+from nabla_mlir.table.tensor import Tensor, current_scope, set_scope, wrap
+
+Fill = Callable[[list[Tensor]], Sequence[Tensor]]
+
+
+def body_of(region: ir.Region) -> tuple[list[ir.Value], list[ir.Operation], list[ir.Value]]:
+    """Arguments, operations and returned values of a region of one block."""
+    block = region.blocks[0]
+    ops = [op.operation for op in block.operations]
+    return list(block.arguments), ops[:-1], list(ops[-1].operands)
+
+
+def ends_of(region: ir.Region) -> tuple[list[ir.Value], list[ir.Value]]:
+    """Arguments and returned values of a region of one block; cheaper than `body_of`."""
+    block = region.blocks[0]
+    return list(block.arguments), list(block.operations[len(block.operations) - 1].operation.operands)
+
+
+def captures_of(op: ir.Operation) -> list[ir.Value]:
+    """The values from outside that the regions of an operation use, each once, in order of appearance."""
+    inside: set[ir.Value] = set()
+    found: dict[ir.Value, None] = {}
+    for region in op.regions:
+        _collect(region, inside, found)
+    return list(found)
+
+
+def _collect(region: ir.Region, inside: set[ir.Value], found: dict[ir.Value, None]) -> None:
+    for block in region.blocks:
+        inside.update(block.arguments)
+        for op in block.operations:
+            operation = op.operation
+            for value in operation.operands:
+                if value not in inside:
+                    found[value] = None
+            if len(operation.regions):
+                for inner in operation.regions:
+                    _collect(inner, inside, found)
+            inside.update(operation.results)
+
+
+def reads_of(op: ir.Operation) -> list[ir.Value]:
+    """Everything an operation reads: its operands, and what its regions capture."""
+    return [*op.operands, *captures_of(op)] if len(op.regions) else list(op.operands)
+
+
+def dependents(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
+    """The values that depend on `roots` in any way, the roots included."""
+    found = set(roots)
+    for op in ops:
+        if any(v in found for v in reads_of(op)):
+            found.update(op.results)
+    return found
+
+
+def fill(region: ir.Region, types: Sequence[ir.Type], make: Fill) -> list[Tensor]:
+    """Gives an empty region its block: `make` gets the arguments and returns what the block returns."""
+    block = ir.Block.create_at_start(region, list(types), [ir.Location.unknown()] * len(types))
+    scope = current_scope()
+    with ir.InsertionPoint(block):
+        set_scope(None)
+        try:
+            outs = list(make([Tensor(a) for a in block.arguments]))
+        finally:
+            set_scope(scope)
+        stablehlo.emit("stablehlo.return", [out.value for out in outs], results=[])
+    return outs
+
+
+MAX_RESIDUAL_BYTES = "ad.max_residual_bytes"  # of a loop: how much reverse mode may store for it
+
+
+def emit_while(
+    inits: Sequence[Tensor], condition: Callable[[list[Tensor]], Tensor], body: Fill, like: ir.Operation | None = None
+) -> list[Tensor]:
+    """Emits ``while condition(carry): carry = body(carry)`` and returns the last carry.
+
+    Args:
+      like: the loop that this one is made from; the bound on its memory holds for it too.
+    """
+    types = [x.value.type for x in inits]
+    attributes = bound_of(like) if like is not None else {}
+    op = stablehlo.emit("stablehlo.while", [x.value for x in inits], results=types, attributes=attributes, regions=2)
+    fill(op.regions[0], types, lambda carry: [condition(carry)])
+    fill(op.regions[1], types, body)
+    return [wrap(r) for r in op.results]
+
+
+def bound_of(op: ir.Operation) -> dict[str, ir.Attribute]:
+    """The attribute that bounds the memory of a loop, if it has one."""
+    return {MAX_RESIDUAL_BYTES: op.attributes[MAX_RESIDUAL_BYTES]} if MAX_RESIDUAL_BYTES in op.attributes else {}
+
+
+def emit_case(index: Tensor, branches: Sequence[Callable[[], Sequence[Tensor]]]) -> list[Tensor]:
+    """Emits a choice between branches: `stablehlo.if` for a truth value, `stablehlo.case` for an integer."""
+    name = "stablehlo.if" if index.dtype.kind == "b" else "stablehlo.case"
+    # The result types are those of the first branch, which is traced into a holder to learn them.
+    holder = ir.Operation.create("ad.holder", regions=len(branches))
+    outs = []
+    for region, branch in zip(holder.regions, branches, strict=True):
+        outs.append(fill(region, [], lambda _, b=branch: b()))  # type: ignore[misc]  # mypy has no type for `b`
+    op = stablehlo.emit(name, [index.value], results=[o.value.type for o in outs[0]], regions=len(branches))
+    for old, new in zip(holder.regions, op.regions, strict=True):
+        old.blocks[0].append_to(new)
+    holder.erase()
+    return [wrap(r) for r in op.results]
+
+
+def clone_body(ops: Iterable[ir.Operation], mapping: dict[ir.Value, ir.Value]) -> list[ir.Operation]:
+    """Clones operations at the insertion point; `mapping` replaces values and is extended with the results."""
+    return [clone_op(op, mapping) for op in ops]
+
+
+def emit_call(func: ir.Operation, arguments: Sequence[Tensor]) -> list[Tensor]:
+    """Emits a copy of the body of a function at the insertion point, and returns its results."""
+    block = func.regions[0].blocks[0]
+    mapping = {a: x.value for a, x in zip(block.arguments, arguments, strict=True)}
+    *ops, terminator = (op.operation for op in block.operations)
+    clone_body(ops, mapping)
+    return [wrap(mapping[v]) for v in terminator.operands]
+
+
+class Kept:
+    """Values that are followed through replacements: what stands for them is read at the end."""
+
+    def __init__(self, values: Sequence[ir.Value]):
+        self.mark = ir.Operation.create("ad.mark", operands=list(values))
+
+    def release(self) -> list[ir.Value]:
+        """What the values have become."""
+        values = list(self.mark.operands)
+        self.mark.erase()
+        return values
+
+
+def replace(op: ir.Operation, results: Sequence[Tensor]) -> None:
+    """Replaces an operation by values and drops it."""
+    for old, new in zip(op.results, results, strict=True):
+        old.replace_all_uses_with(new.value)
+    op.erase()

@@ -1,0 +1,215 @@
+"""Vectorised tensors: named batch axes on values, and what an operation on them becomes: a map over those axes.
+
+An operation on vectorised tensors is emitted as a `batch.vmap` over their axes, each operand stating which of them it
+carries. A function that is run *per entry* becomes one such map: inside it tensors have no named axes, and those it
+uses from outside enter as arguments of the map when they are met.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp, free_axes
+from nabla_mlir.dialects.types import tensor_type
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.table.axis_order import met, orders_of_results
+from nabla_mlir.table.tensor import NamedAxes, Scope, Tensor, current_scope, wrap
+
+
+class VectorizedTensor(Tensor):
+    """A tensor with named axes in front, which operations do not see: they act on each entry along them.
+
+    Attributes:
+      value: the whole, the named axes leading.
+      axes: their names and sizes, in order.
+      shape: the shape of one entry.
+    """
+
+    __slots__ = ("axes",)
+
+    def __init__(self, value: ir.Value, axes: NamedAxes, scope: Scope | None = None):
+        super().__init__(value, scope)
+        self.axes = tuple(axes)
+        self.shape = self.shape[len(self.axes) :]
+
+    @property
+    def vectorized_axes(self) -> dict[str, int]:
+        """The sizes of the named axes, in order."""
+        return dict(self.axes)
+
+    def __repr__(self) -> str:
+        names = ", ".join(f"{name}: {size}" for name, size in self.axes)
+        return f"Tensor({self.dtype}[{','.join(map(str, self.shape))}] for each of {names})"
+
+
+def with_axes(x: Tensor, axes: NamedAxes) -> Tensor:
+    """The tensor whose first axes bear these names."""
+    return VectorizedTensor(x.value, axes, x.scope) if axes else Tensor(x.value, x.scope)
+
+
+def whole(x: Tensor) -> Tensor:
+    """The tensor with its named axes as ordinary leading ones."""
+    return Tensor(x.value, x.scope)
+
+
+def union(axes: Sequence[NamedAxes], what: str = "an operation") -> NamedAxes:
+    """All axes in order of first appearance; one of size 1 stretches. Raises ShapeError where sizes differ."""
+    sizes: dict[str, int] = {}
+    for name, size in itertools.chain(*axes):
+        known = sizes.get(name, 1)
+        if known != size and 1 not in (known, size):
+            raise ShapeError(
+                f"{what} requires one size for each vectorised axis, got {known} and {size} for '{name}'.",
+                where=user_frame(), help="rename one of the axes with nm.revectorize for all pairs of entries.",
+            )  # fmt: skip
+        sizes[name] = size if known == 1 else known
+    return tuple(sizes.items())
+
+
+def map_over(block: ir.Block, operands: Sequence[Tensor], axes: NamedAxes, outs: int) -> list[Tensor]:
+    """The map of a block, whose arguments are the entries of `operands`, over named axes; it owns the block then.
+
+    Every result carries all axes, in the order in which its own operations meet them.
+    """
+    free = {name for op in block.operations for name in free_axes(op.operation)}
+    symbols = [next(s for s in itertools.chain([n], (f"{n}_{k}" for k in itertools.count(1))) if s not in free)
+               for n, _ in axes]  # fmt: skip
+    values, places = [], []
+    for x in operands:
+        value, carried = _without_stretched(x, dict(axes))
+        values.append(value)
+        places.append([carried.index(name) if name in carried else NOT_CARRIED for name, _ in axes])
+    names = [name for name, _ in axes]
+    if len(axes) > 1:
+        orders = [met([order, names]) for order in orders_of_results(block, [[n for n, _ in x.axes] for x in operands])]
+    else:
+        orders = [names] * outs
+    out_places = [[order.index(name) for name in names] for order in orders]
+    op = VmapOp.build(values, block, symbols, [size for _, size in axes], places, out_places).op
+    sizes = dict(axes)
+    return [VectorizedTensor(r, tuple((n, sizes[n]) for n in order), current_scope())
+            for r, order in zip(op.results, orders, strict=True)]  # fmt: skip
+
+
+def _without_stretched(x: Tensor, sizes: dict[str, int]) -> tuple[ir.Value, list[str]]:
+    """The value without those of its axes that have size 1 where others have more, and the names of the rest."""
+    kept = [(name, size) for name, size in x.axes if size == sizes[name]]
+    if len(kept) == len(x.axes):
+        return x.value, [name for name, _ in kept]
+    type = tensor_type((*(size for _, size in kept), *x.shape), x.dtype)
+    return stablehlo.emit("stablehlo.reshape", [x.value], results=[type]).results[0], [name for name, _ in kept]
+
+
+def apply_per_entry(make: Callable[[list[Tensor]], Sequence[Tensor]], operands: Sequence[Tensor]) -> list[Tensor]:
+    """What `make` emits for entries of the operands, some of which are vectorised, as a map over all their axes."""
+    operands = [enter(x) for x in operands]
+    axes = union([x.axes for x in operands])
+    if not axes:
+        return list(make(operands))
+    vectorized = [i for i, x in enumerate(operands) if x.axes]
+    types = [tensor_type(operands[i].shape, operands[i].dtype) for i in vectorized]
+    holder = ir.Operation.create("ad.holder", regions=1)
+    block = ir.Block.create_at_start(holder.regions[0], types, [ir.Location.unknown()] * len(types))
+    entries = list(operands)
+    for i, argument in zip(vectorized, block.arguments, strict=True):
+        entries[i] = wrap(argument)
+    with ir.InsertionPoint(block):
+        outs = make(entries)
+        stablehlo.emit("stablehlo.return", [out.value for out in outs], results=[])
+    results = map_over(block, [operands[i] for i in vectorized], axes, len(outs))
+    holder.erase()
+    return results
+
+
+# ---------------------------------------------------------------- functions that run per entry
+
+
+class TakesApartError(Exception):
+    """A function that runs per entry asks for the named axes themselves."""
+
+
+class Entries:
+    """The map that a function run per entry becomes.
+
+    Attributes:
+      operands: the vectorised tensors it has met, each an argument of the block.
+      inside: axes made inside; a name cannot mean two axes.
+    """
+
+    def __init__(self, scope: Scope | None, block: ir.Block):
+        self.scope, self.block = scope, block
+        self.operands: list[Tensor] = []
+        self.arguments: dict[tuple[ir.Value, NamedAxes], Tensor] = {}
+        self.inside: set[str] = set()
+
+    @property
+    def axes(self) -> NamedAxes:
+        """The axes of everything that has entered."""
+        return union([x.axes for x in self.operands])
+
+    def is_outside(self, x: Tensor) -> bool:
+        """True if the tensor was not made inside."""
+        scope = x.scope
+        while scope is not None and scope is not self.scope:
+            scope = scope.parent
+        return scope is None
+
+    def enter(self, x: Tensor) -> Tensor:
+        """One entry of a tensor from outside."""
+        if not self.inside.isdisjoint(dict(x.axes)):
+            raise TakesApartError
+        key = (x.value, x.axes)
+        if key not in self.arguments:
+            argument = self.block.add_argument(tensor_type(x.shape, x.dtype), ir.Location.unknown())
+            self.operands.append(x)
+            self.arguments[key] = Tensor(argument, self.scope)
+        return self.arguments[key]
+
+
+class _Open(threading.local):
+    entries: tuple[Entries, ...] = ()
+
+
+_open = _Open()
+
+
+@contextlib.contextmanager
+def per_entry_scope() -> Iterator[Entries]:
+    """Opens a map in the block at the insertion point, which is that of a region being traced."""
+    outer = _open.entries
+    entries = Entries(current_scope(), ir.InsertionPoint.current.block)
+    _open.entries = (*outer, entries)
+    try:
+        yield entries
+    finally:
+        _open.entries = outer
+
+
+def enter(x: Tensor) -> Tensor:
+    """The tensor as the functions that are being run per entry see it."""
+    for entries in _open.entries if x.axes else ():
+        if x.axes and entries.is_outside(x):
+            x = entries.enter(x)
+    return x
+
+
+def take_apart(x: Tensor) -> Tensor:
+    """A tensor whose named axes are asked for. Raises TakesApartError inside a function that runs per entry of any."""
+    for entries in _open.entries:
+        if entries.operands or (x.axes and entries.is_outside(x)):
+            raise TakesApartError
+    return x
+
+
+def name_inside(names: Sequence[str]) -> None:
+    """Notes that a function which runs per entry gives names to axes of its own."""
+    for entries in _open.entries:
+        if not set(dict(entries.axes)).isdisjoint(names):
+            raise TakesApartError
+        entries.inside.update(names)

@@ -1,0 +1,136 @@
+"""Trading time for memory in reverse mode: checkpoint (remat), with JAX's policies."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from iree.compiler import ir
+
+from nabla_mlir import pytree
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.ad_rules import CheckpointOp
+from nabla_mlir.dialects.stablehlo import Bool
+from nabla_mlir.rules.checkpoint import name as name_op
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.staging.positions import positions
+from nabla_mlir.staging.tracing import results_of, trace_region
+from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.transforms.vectorized import per_entry
+
+Policy = tuple[tuple[str, ...], ...]  # each a word and its arguments; what any of them allows is kept
+
+
+class CheckpointPolicies:
+    """What reverse mode may keep of a checkpointed function; the names are JAX's.
+
+    Example:
+      >>> checkpoint_policies.dots_saveable
+      (('dots_saveable',),)
+      >>> checkpoint_policies.save_only_these_names("a", "b")
+      (('save_only_these_names', 'a', 'b'),)
+    """
+
+    nothing_saveable: Policy = (("nothing_saveable",),)
+    everything_saveable: Policy = (("everything_saveable",),)
+    dots_saveable: Policy = (("dots_saveable",),)
+    checkpoint_dots = dots_saveable
+    dots_with_no_batch_dims_saveable: Policy = (("dots_with_no_batch_dims_saveable",),)
+    checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
+
+    @staticmethod
+    def save_only_these_names(*names: str) -> Policy:
+        """Keeps the values that `checkpoint_name` gave one of these names."""
+        return (("save_only_these_names", *names),)
+
+    @staticmethod
+    def save_any_names_but_these(*names: str) -> Policy:
+        """Keeps the values that have a name, but for these."""
+        return (("save_any_names_but_these", *names),)
+
+    @staticmethod
+    def save_anything_except_these_names(*names: str) -> Policy:
+        """Keeps every value but those that have one of these names."""
+        return (("save_anything_except_these_names", *names),)
+
+    @staticmethod
+    def save_from_both_policies(first: Policy, second: Policy) -> Policy:
+        """Keeps what either policy keeps."""
+        return first + second
+
+
+checkpoint_policies = CheckpointPolicies()
+
+
+def checkpoint(
+    fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Policy | None = None,
+    static_argnums: int | Sequence[int] = (),
+) -> Callable[..., Any]:  # fmt: skip
+    """The same function, whose intermediate values reverse mode computes again instead of keeping them.
+
+    Args:
+      fun: any function of pytrees of arrays.
+      prevent_cse: whether the second computation is held apart from the first; without, a compiler that merges
+        duplicates may undo it.
+      policy: what may be kept, one of `nm.checkpoint_policies`; nothing if it is not given.
+      static_argnums: positions of arguments that are not arrays.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> f = nm.checkpoint(lambda x: nm.numpy.sin(nm.numpy.sin(x)), policy=nm.checkpoint_policies.dots_saveable)
+      >>> float(nm.grad(f)(0.0))
+      1.0
+    """
+    policies = CheckpointPolicies.nothing_saveable if policy is None else policy
+
+    @functools.wraps(fun)
+    def checkpoint_f(*args: Any, **kwargs: Any) -> Any:
+        fixed = {i: args[i] for i in positions("checkpoint", static_argnums, len(args), "static_argnums")}
+
+        def run(*given: Any, **kwargs: Any) -> Any:
+            rest = iter(given)
+            values = [fixed[i] if i in fixed else next(rest) for i in range(len(args))]
+            return _emit(functools.partial(fun, *values, **kwargs), policies, prevent_cse)
+
+        return staged(per_entry(run))(*(a for i, a in enumerate(args) if i not in fixed), **kwargs)
+
+    return checkpoint_f
+
+
+remat = checkpoint
+
+
+def _emit(call: Callable[[], Any], policies: Policy, prevent_cse: bool) -> Any:
+    box: dict[str, Any] = {}
+
+    def body() -> list[Any]:
+        leaves, box["spec"] = pytree.flatten(call())
+        return leaves
+
+    block, holder, outs = trace_region(body, [], "a checkpointed function")
+    words = [ir.ArrayAttr.get([ir.StringAttr.get(word) for word in policy]) for policy in policies]
+    flags = {"prevent_cse": Bool.encode(prevent_cse), "recompute": Bool.encode(False)}
+    op = stablehlo.emit(
+        CheckpointOp.name, [], results=[out.value.type for out in outs],
+        attributes={"policies": ir.ArrayAttr.get(words), **flags}, regions=1,
+    )  # fmt: skip
+    block.append_to(op.regions[0])
+    holder.erase()
+    return pytree.unflatten(box["spec"], results_of(op))
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """The value itself, with a name for the policies of `checkpoint`; on every leaf of a pytree.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> float(nm.checkpoint_name(2.0, "two"))
+      2.0
+    """
+
+    def run(x: Any) -> Any:
+        leaves, spec = pytree.flatten(x)
+        return pytree.unflatten(spec, [name_op(as_tensor(leaf), name=name) for leaf in leaves])
+
+    return staged(run)(x)

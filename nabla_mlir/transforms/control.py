@@ -1,0 +1,249 @@
+"""Control flow that is recorded as such: cond, switch, while_loop, fori_loop (scan, map: `nabla_mlir.transforms.scans`).
+
+The signatures are JAX's. A loop stays one loop through every transform; Python's own `if` and `while` on traced
+values are errors that point here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir import pytree
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.stablehlo import I64
+from nabla_mlir.dialects.types import is_integer
+from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.staging.tracing import Spec, results_of, trace_region
+from nabla_mlir.table.promotion import as_tensor, is_scalar
+from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES
+from nabla_mlir.table.tensor import Tensor, full
+from nabla_mlir.transforms.vectorized import per_entry
+
+INDEX = np.dtype(np.int32)
+
+
+def specs_of(tensors: Sequence[Tensor]) -> list[Spec]:
+    """The types of tensors, with whether they are weak."""
+    return [Spec(t.shape, t.dtype, t.weak) for t in tensors]
+
+
+def _types(tensors: Sequence[Tensor]) -> list[ir.Type]:
+    return [t.value.type for t in tensors]
+
+
+def describe(spec: pytree.TreeSpec, tensors: Sequence[Tensor]) -> str:
+    """A tree of tensors as errors show it."""
+    leaves = [str(Spec(t.shape, t.dtype)) for t in tensors]
+    return str(pytree.unflatten(spec, leaves)).replace("'", "")
+
+
+def _same(
+    what: str, spec: pytree.TreeSpec, tensors: Sequence[Tensor], other: pytree.TreeSpec, got: Sequence[Tensor]
+) -> None:
+    if spec != other or _types(tensors) != _types(got):
+        raise TreeError(f"{what} requires the same structure, shapes and dtypes, got {describe(other, got)} "
+                        f"instead of {describe(spec, tensors)}.", where=user_frame(),
+                        help="convert with astype or reshape so that both agree.")  # fmt: skip
+
+
+# ---------------------------------------------------------------- choices
+
+
+def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
+    """``true_fun(*operands) if pred else false_fun(*operands)``; only the chosen one runs.
+
+    Args:
+      pred: a scalar truth value (a number counts as true unless it is 0).
+      true_fun, false_fun: functions of the operands with results of the same structure, shapes and dtypes.
+
+    Under vmap with a mapped `pred` both run, and each entry takes its own.
+
+    Raises:
+      TreeError: the branches return different things; both are shown.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> float(nm.cond(True, lambda x: x + 1.0, lambda x: x - 1.0, 3.0))
+      4.0
+    """
+
+    def run(pred: Any, *operands: Any) -> Any:
+        test = _scalar("cond", pred)
+        if test.dtype.kind != "b":
+            test = ew.compare(test, full((), 0, test.dtype), comparison_direction="NE")
+        return _choose("stablehlo.if", test, (true_fun, false_fun), operands, "cond")
+
+    return staged(per_entry(run))(pred, *operands)
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """``branches[index](*operands)``; the index is clamped to the branches there are.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> float(nm.switch(7, [lambda x: x, lambda x: x * 10.0], 3.0))
+      30.0
+    """
+
+    def run(index: Any, *operands: Any) -> Any:
+        number = _scalar("switch", index)
+        if not is_integer(number.dtype):
+            raise DtypeError(f"switch requires an integer index, got {number.dtype}.", where=user_frame())
+        number = number if number.dtype == INDEX else ew.convert(number, dtype=INDEX)
+        inside = ew.clamp(full((), 0, INDEX), number, full((), len(branches) - 1, INDEX))
+        return _choose("stablehlo.case", inside, branches, operands, "switch")
+
+    if not branches:
+        raise TreeError("switch requires at least one branch, got none.", where=user_frame())
+    return staged(per_entry(run))(index, *operands)
+
+
+def _scalar(what: str, x: Any) -> Tensor:
+    tensor = as_tensor(x)
+    if tensor.shape != ():
+        raise ShapeError(f"{what} requires a scalar to decide by, got shape {tensor.shape}.", where=user_frame(),
+                         help="use nm.vmap for one decision per entry, or nm.numpy.where.")  # fmt: skip
+    return tensor
+
+
+def _choose(name: str, by: Tensor, branches: Sequence[Callable[..., Any]], operands: Any, what: str) -> Any:
+    blocks, first = [], None
+    for branch in branches:
+        box: dict[str, Any] = {}
+
+        def body(branch: Callable[..., Any] = branch, box: dict[str, Any] = box) -> list[Any]:
+            leaves, box["spec"] = pytree.flatten(branch(*operands))
+            return [_unweakened(leaf) for leaf in leaves]
+
+        block, holder, outs = trace_region(body, [], f"a branch of {what}")
+        blocks.append((block, holder))
+        if first is None:
+            first = (box["spec"], outs)
+        else:
+            _same(f"the branches of {what}", *first, box["spec"], outs)
+    assert first is not None
+    op = stablehlo.emit(name, [by.value], results=_types(first[1]), regions=len(blocks))
+    for region, (block, holder) in zip(op.regions, blocks, strict=True):
+        block.append_to(region)
+        holder.erase()
+    return pytree.unflatten(first[0], results_of(op))
+
+
+def _unweakened(leaf: Any) -> Tensor:
+    tensor = as_tensor(leaf)
+    tensor.weak = False
+    return tensor
+
+
+# ---------------------------------------------------------------- loops
+
+
+def while_loop(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any,
+    max_residual_bytes: int | None = None,
+) -> Any:  # fmt: skip
+    """``while cond_fun(val): val = body_fun(val)``.
+
+    Args:
+      cond_fun: from the carry to a scalar truth value.
+      body_fun: from the carry to a carry of the same structure, shapes and dtypes.
+      init_val: the first carry, any pytree; its Python scalars take the dtype that the body gives them.
+      max_residual_bytes: how much reverse mode may store for this loop. Where its iterations need more, some are run
+        again: from states that are kept (periodic or binomial checkpointing) if their number is known.
+
+    Forward and reverse mode both work, also where the number of iterations depends on data: it is then found by
+    running the loop, and iterations are kept in chunks.
+
+    Raises:
+      TreeError: the body changes the carry's type; both trees are shown.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> float(nm.while_loop(lambda x: x < 100.0, lambda x: x * 2.0, 3.0))
+      192.0
+    """
+
+    def run(init: Any) -> Any:
+        leaves, spec = pytree.flatten(init)
+        carry = [as_tensor(leaf) for leaf in leaves]
+        block, holder, outs, out_spec = _trace_body(body_fun, spec, carry)
+        if any(c.weak and c.dtype != o.dtype and c.shape == o.shape for c, o in zip(carry, outs, strict=False)):
+            carry = [adapted(*each) for each in zip(leaves, carry, outs, strict=True)]
+            holder.erase()
+            block, holder, outs, out_spec = _trace_body(body_fun, spec, carry)
+        _same("the carry of while_loop", spec, carry, out_spec, outs)
+
+        def test(*state: Tensor) -> list[Tensor]:
+            pred = _scalar("while_loop", cond_fun(pytree.unflatten(spec, state)))
+            if pred.dtype.kind != "b":
+                raise DtypeError(f"while_loop requires a condition that is bool, got {pred.dtype}.", where=user_frame())
+            return [pred]
+
+        test_block, test_holder, _ = trace_region(test, specs_of(carry), "the condition of while_loop")
+        op = stablehlo.emit(
+            "stablehlo.while", [c.value for c in carry], results=_types(carry),
+            attributes={} if max_residual_bytes is None else {MAX_RESIDUAL_BYTES: I64.encode(max_residual_bytes)},
+            regions=2,
+        )  # fmt: skip
+        test_block.append_to(op.regions[0])
+        block.append_to(op.regions[1])
+        test_holder.erase()
+        holder.erase()
+        return pytree.unflatten(spec, results_of(op))
+
+    return staged(per_entry(run))(init_val)
+
+
+def adapted(leaf: Any, carry: Tensor, new: Tensor) -> Tensor:
+    """A carry that was a Python scalar in the dtype that the body gives it, to all its digits."""
+    if not carry.weak or carry.dtype == new.dtype:
+        return carry
+    return as_tensor(leaf, new.dtype) if is_scalar(leaf) else ew.convert(carry, dtype=new.dtype)
+
+
+def _trace_body(body_fun: Any, spec: pytree.TreeSpec, carry: Sequence[Tensor]) -> Any:
+    box: dict[str, Any] = {}
+
+    def body(*state: Tensor) -> list[Any]:
+        leaves, box["spec"] = pytree.flatten(body_fun(pytree.unflatten(spec, state)))
+        return leaves
+
+    block, holder, outs = trace_region(body, specs_of(carry), "the body of while_loop")
+    return block, holder, outs, box["spec"]
+
+
+def fori_loop(
+    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, max_residual_bytes: int | None = None
+) -> Any:
+    """``for i in range(lower, upper): val = body_fun(i, val)``.
+
+    The bounds may be traced integers; where they are Python integers, reverse mode needs no second run;
+    `max_residual_bytes` is that of `while_loop`.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> int(nm.fori_loop(0, 5, lambda i, total: total + i, 0))
+      10
+    """
+
+    def run(lower: Any, upper: Any, init: Any) -> Any:
+        first, last = as_tensor(lower), as_tensor(upper)
+        dtype = first.dtype if not first.weak else last.dtype
+        first, last = as_tensor(first, dtype), as_tensor(last, dtype)
+        one = full((), 1, dtype)
+        _, result = while_loop(
+            lambda c: ew.compare(c[0], last, comparison_direction="LT"),
+            lambda c: (ew.add(c[0], one), body_fun(c[0], c[1])),
+            (first, init), max_residual_bytes,
+        )  # fmt: skip
+        return result
+
+    if isinstance(lower, int) and isinstance(upper, int):
+        return staged(per_entry(lambda init: run(lower, upper, init)))(init_val)
+    return staged(per_entry(run))(lower, upper, init_val)

@@ -1,0 +1,365 @@
+"""Functions with derivative rules of the user's own: custom_jvp and custom_vjp, with JAX's signatures.
+
+The rules are traced with the function and stay in the IR (`ad.custom_jvp`, `ad.custom_vjp`), so modules that are
+printed, saved or imported keep them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from iree.compiler import ir
+
+from nabla_mlir import pytree
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.ad_rules import RECUR
+from nabla_mlir.dialects.types import is_differentiable
+from nabla_mlir.errors import TraceError, TreeError, user_frame
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.staging.positions import parameters_of, positions
+from nabla_mlir.staging.tracing import Spec, results_of, trace_region
+from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.table.registry import ZERO, materialize
+from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.transforms.arguments import seed_of, specs_of
+from nabla_mlir.transforms.vectorized import per_entry
+
+
+@dataclass
+class _Call:
+    """One call of a custom function while it is traced: what its rules are traced for."""
+
+    function: _Custom
+    fixed: list[Any]  # the arguments at nondiff_argnums
+    args_spec: pytree.TreeSpec
+    specs: list[Spec]
+    label: str = ""
+    outs: list[Tensor] = field(default_factory=list)
+    out_spec: Any = None
+
+    def matches(self, other: _Call) -> bool:
+        """True if the other call is of the same function on the same types."""
+        return (
+            self.function is other.function
+            and all(a is b for a, b in zip(self.fixed, other.fixed, strict=True))
+            and self.args_spec == other.args_spec
+            and [(s.shape, s.dtype) for s in self.specs] == [(s.shape, s.dtype) for s in other.specs]
+        )
+
+    @property
+    def wrt(self) -> list[int]:
+        """The leaves of the arguments that have tangents."""
+        return [i for i, s in enumerate(self.specs) if is_differentiable(s.dtype)]
+
+    @property
+    def of(self) -> list[int]:
+        """The leaves of the result that have tangents."""
+        return [i for i, out in enumerate(self.outs) if is_differentiable(out.dtype)]
+
+    def result(self, what: str, out: Any) -> list[Tensor]:
+        """The leaves of what a rule gives as the value, which must be like the function's own."""
+        leaves, spec = pytree.flatten(out)
+        tensors = [as_tensor(x, o.dtype if _is_weak(x) else None) for x, o in zip(leaves, self.outs, strict=False)]
+        got = [(t.shape, t.dtype) for t in tensors]
+        if spec != self.out_spec or got != [(o.shape, o.dtype) for o in self.outs]:
+            raise TreeError(
+                f"{what} requires a value like that of the function, got {_described(spec, leaves)} instead of "
+                f"{_described(self.out_spec, self.outs)}.", where=user_frame(),
+            )  # fmt: skip
+        return tensors
+
+    def seeds(self, word: str, given: Sequence[Any], likes: Sequence[Tensor], at: Sequence[int], names: Any) -> Any:
+        """Tangents or cotangents, as a rule gives them, for the leaves at `at`; None is zero."""
+        found = [seed_of(word, given[i], likes[i], names[i]) for i in at]
+        return [materialize(ZERO if s is None else s, likes[i]) for s, i in zip(found, at, strict=True)]
+
+
+def _is_weak(x: Any) -> bool:
+    return not isinstance(x, Tensor) and not pytree.is_array(x)
+
+
+def _described(spec: pytree.TreeSpec, leaves: Sequence[Any]) -> str:
+    texts = [str(Spec(t.shape, t.dtype)) for t in map(as_tensor, leaves)]
+    return str(pytree.unflatten(spec, texts)).replace("'", "")
+
+
+class _Tracing(threading.local):
+    calls: tuple[_Call, ...] = ()  # whose rules are being traced, outermost first
+
+
+_tracing = _Tracing()
+
+
+class _Custom:
+    """What custom_jvp and custom_vjp share: the call."""
+
+    operation = ""
+
+    def __init__(self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = ()):
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        names = parameters_of(fun)
+        self.nondiff_argnums = positions(
+            type(self).__name__, nondiff_argnums, None if names is None else len(names), "nondiff_argnums"
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function; a derivative takes its rule."""
+        self._check()
+        args = _positional(self.fun, args, kwargs)
+        nondiff = sorted(positions(self._name(), self.nondiff_argnums, len(args), "nondiff_argnums"))
+        fixed = [args[i] for i in nondiff]
+        rest = [a for i, a in enumerate(args) if i not in nondiff]
+
+        def merged(values: Sequence[Any]) -> list[Any]:
+            whole = list(values)
+            for i, value in zip(nondiff, fixed, strict=True):
+                whole.insert(i, value)
+            return whole
+
+        return staged(per_entry(lambda *values: self._emit(fixed, merged, values)))(*rest)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A method of an object: the object is its first argument."""
+        return self if instance is None else functools.partial(self, instance)
+
+    def _check(self) -> None:
+        raise NotImplementedError
+
+    def _rules(self, call: _Call, tensors: list[Tensor], merged: Any) -> list[tuple[ir.Block, ir.Operation]]:
+        raise NotImplementedError
+
+    def _emit(self, fixed: list[Any], merged: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+        leaves, spec = pytree.flatten(tuple(values))
+        tensors = [as_tensor(leaf) for leaf in leaves]
+        call = _Call(self, fixed, spec, specs_of(tensors))
+        for known in reversed(_tracing.calls):
+            if known.matches(call):
+                return self._recur(known, tensors)
+
+        def primal(*inner: Tensor) -> list[Any]:
+            out, call.out_spec = pytree.flatten(self.fun(*merged(pytree.unflatten(spec, inner))))
+            return out
+
+        block, holder, call.outs = trace_region(primal, call.specs, self._name())
+        call.label = _label(self._name(), [c.label for c in _tracing.calls])
+        before = _tracing.calls
+        _tracing.calls = (*before, call)
+        try:
+            rules = self._rules(call, tensors, merged)
+        finally:
+            _tracing.calls = before
+        op = stablehlo.emit(
+            self.operation, [t.value for t in tensors], results=[o.value.type for o in call.outs],
+            attributes={
+                "name": ir.StringAttr.get(call.label), "wrt": ir.DenseI64ArrayAttr.get(call.wrt),
+                "of": ir.DenseI64ArrayAttr.get(call.of),
+            },
+            regions=1 + len(rules),
+        )  # fmt: skip
+        for region, (body, held) in zip(op.regions, [(block, holder), *rules], strict=True):
+            body.append_to(region)
+            held.erase()
+        return pytree.unflatten(call.out_spec, results_of(op))
+
+    def _recur(self, call: _Call, tensors: list[Tensor]) -> Any:
+        """A call from inside the rule: it stands for the whole operation around it."""
+        op = stablehlo.emit(
+            RECUR, [t.value for t in tensors], results=[o.value.type for o in call.outs],
+            attributes={"name": ir.StringAttr.get(call.label)},
+        )  # fmt: skip
+        return pytree.unflatten(call.out_spec, results_of(op))
+
+    def _name(self) -> str:
+        return str(getattr(self.fun, "__name__", type(self.fun).__name__))
+
+
+def _label(name: str, taken: list[str]) -> str:
+    label, n = name, 0
+    while label in taken:
+        n += 1
+        label = f"{name}_{n}"
+    return label
+
+
+def _positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """All arguments by position, defaults included, as rules take them."""
+    try:
+        bound = inspect.signature(fun).bind(*args, **kwargs)
+    except ValueError:  # a builtin without a signature
+        return args
+    except TypeError as error:
+        raise TraceError(f"{getattr(fun, '__name__', fun)} requires its own arguments, got others: {error}.",
+                         where=user_frame()) from None  # fmt: skip
+    bound.apply_defaults()
+    if bound.kwargs:
+        raise TraceError(
+            f"a custom rule requires arguments that can be given by position, got {', '.join(bound.kwargs)} by "
+            "keyword.", where=user_frame(), help="make them positional, or bind them with functools.partial.",
+        )  # fmt: skip
+    return bound.args
+
+
+class custom_jvp(_Custom):  # noqa: N801  # a decorator
+    """Decorator: a function with a forward rule of its own, from which reverse mode follows by transposition.
+
+    Args:
+      fun: the function.
+      nondiff_argnums: positions of arguments that are not differentiated (functions, options); the rule takes them
+        first. They may be any Python objects.
+
+    The rule is code like any other: it is mapped, and differentiated for second derivatives. It may call the function
+    itself. Values that are differentiated must be arguments.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> @nm.custom_jvp
+      ... def f(x, y):
+      ...     return x * x * y
+      >>> @f.defjvp
+      ... def f_jvp(primals, tangents):
+      ...     (x, y), (x_dot, y_dot) = primals, tangents
+      ...     return f(x, y), 10.0 * x * x_dot
+      >>> float(nm.grad(f)(3.0, 2.0))
+      30.0
+    """
+
+    operation = "ad.custom_jvp"
+    rule: Callable[..., Any] | None = None
+
+    def defjvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
+        """Sets the rule ``jvp(*nondiff_args, primals, tangents) -> (out, out_tangent)``; usable as a decorator.
+
+        Tangents are like their primals; those of integer leaves are None. A tangent of None stands for zero.
+        """
+        self.rule = jvp
+        return jvp
+
+    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+        """Sets the rule by one function ``jvp(tangent, out, *primals)`` for each argument; None for zero."""
+        if self.nondiff_argnums:
+            raise TraceError("defjvps requires a function without nondiff_argnums, got "
+                             f"{list(self.nondiff_argnums)}.", where=user_frame(), help="use defjvp.")  # fmt: skip
+
+        def rule(primals: Any, tangents: Any) -> Any:
+            out = self(*primals)
+            total: Any = None
+            for jvp, tangent in zip(jvps, tangents, strict=True):
+                if jvp is None or tangent is None:
+                    continue
+                term = jvp(tangent, out, *primals)
+                total = term if total is None else _added(total, term)
+            return out, total
+
+        self.rule = rule
+
+    def _check(self) -> None:
+        if self.rule is None:
+            raise TraceError(f"custom_jvp requires a rule for {self._name()}, got none.", where=user_frame(),
+                             help=f"define it with {self._name()}.defjvp.")  # fmt: skip
+
+    def _rules(self, call: _Call, tensors: list[Tensor], merged: Any) -> list[tuple[ir.Block, ir.Operation]]:
+        what = f"the rule of {self._name()}"
+
+        def rule(*inner: Tensor) -> list[Any]:
+            primals, given = inner[: len(tensors)], dict(zip(call.wrt, inner[len(tensors) :], strict=True))
+            tangents = pytree.unflatten(call.args_spec, [given.get(i) for i in range(len(tensors))])
+            assert self.rule is not None
+            pair = self.rule(*call.fixed, pytree.unflatten(call.args_spec, primals), tangents)
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise TreeError(f"{what} requires to return (out, out_tangent), got {type(pair).__name__}.",
+                                where=user_frame())  # fmt: skip
+            outs = call.result(what, pair[0])
+            tangent = [None] * len(outs) if pair[1] is None else pytree.flatten_like(
+                call.out_spec, pair[1], f"the tangent that {what} returns", "its value")  # fmt: skip
+            names = pytree.paths(call.out_spec)
+            return [*outs, *call.seeds("tangent", tangent, outs, call.of, names)]
+
+        specs = [*call.specs, *(call.specs[i] for i in call.wrt)]
+        return [trace_region(rule, _strong(specs), what)[:2]]
+
+
+def _added(a: Any, b: Any) -> Any:
+    leaves, spec = pytree.flatten(a)
+    return pytree.unflatten(spec, [x + y for x, y in zip(leaves, pytree.flatten(b)[0], strict=True)])
+
+
+class custom_vjp(_Custom):  # noqa: N801  # a decorator
+    """Decorator: a function with a reverse rule of its own; forward mode takes the transpose of that rule.
+
+    Args:
+      fun: the function.
+      nondiff_argnums: positions of arguments that are not differentiated; ``bwd`` takes them first.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> @nm.custom_vjp
+      ... def clip_gradient(x):
+      ...     return x
+      >>> clip_gradient.defvjp(lambda x: (x, None), lambda _, ct: (nm.numpy.clip(ct, -1.0, 1.0),))
+      >>> float(nm.grad(lambda x: clip_gradient(x) ** 2)(3.0))
+      1.0
+    """
+
+    operation = "ad.custom_vjp"
+    rules: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+
+    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
+        """Sets the rule.
+
+        Args:
+          fwd: ``fwd(*args) -> (out, residuals)``, with the arguments of the function.
+          bwd: ``bwd(*nondiff_args, residuals, cotangent) -> cotangents``, a tuple with one entry for each argument
+            that is differentiated; None for zero and for integers.
+        """
+        self.rules = fwd, bwd
+
+    def _check(self) -> None:
+        if self.rules is None:
+            raise TraceError(f"custom_vjp requires a rule for {self._name()}, got none.", where=user_frame(),
+                             help=f"define it with {self._name()}.defvjp.")  # fmt: skip
+
+    def _rules(self, call: _Call, tensors: list[Tensor], merged: Any) -> list[tuple[ir.Block, ir.Operation]]:
+        assert self.rules is not None
+        fwd, bwd = self.rules
+        kept: dict[str, Any] = {}
+        what = f"the rule of {self._name()}"
+
+        def forward(*inner: Tensor) -> list[Any]:
+            pair = fwd(*merged(pytree.unflatten(call.args_spec, inner)))
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise TreeError(f"{what} requires fwd to return (out, residuals), got {type(pair).__name__}.",
+                                where=user_frame())  # fmt: skip
+            residuals, kept["spec"] = pytree.flatten(pair[1])
+            return [*call.result(what, pair[0]), *(as_tensor(r) for r in residuals)]
+
+        forward_block, forward_holder, outs = trace_region(forward, _strong(call.specs), what)
+        residuals = [Spec(r.shape, r.dtype) for r in outs[len(call.outs) :]]
+
+        def backward(*inner: Tensor) -> list[Any]:
+            values, given = inner[: len(residuals)], dict(zip(call.of, inner[len(residuals) :], strict=True))
+            ct = pytree.unflatten(call.out_spec, [given.get(i) for i in range(len(call.outs))])
+            cts = bwd(*call.fixed, pytree.unflatten(kept["spec"], values), ct)
+            count = len(call.args_spec.children())
+            if not isinstance(cts, (tuple, list)) or len(cts) != count:
+                got = f"{len(cts)}" if isinstance(cts, (tuple, list)) else type(cts).__name__
+                raise TreeError(f"{what} requires bwd to return a tuple of {count} cotangents, got {got}.",
+                                where=user_frame())  # fmt: skip
+            leaves: list[Any] = []
+            for below, ct in zip(call.args_spec.children(), cts, strict=True):
+                leaves += [None] * below.num_leaves if ct is None else pytree.flatten_like(
+                    below, ct, "a cotangent that bwd returns", "its argument")  # fmt: skip
+            return list(call.seeds("cotangent", leaves, tensors, call.wrt, pytree.paths(call.args_spec)))
+
+        specs = [*residuals, *(Spec(call.outs[i].shape, call.outs[i].dtype) for i in call.of)]
+        backward_block, backward_holder, _ = trace_region(backward, specs, what)
+        return [(forward_block, forward_holder), (backward_block, backward_holder)]
+
+
+def _strong(specs: Sequence[Spec]) -> list[Spec]:
+    return [Spec(s.shape, s.dtype) for s in specs]

@@ -1,0 +1,176 @@
+"""Implicit differentiation: solutions of equations, differentiated through the equation and not through the solver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from iree.compiler import ir
+
+from nabla_mlir import pytree
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.stablehlo import Bool
+from nabla_mlir.dialects.types import is_differentiable
+from nabla_mlir.errors import DtypeError, TreeError, user_frame
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.staging.tracing import Spec, current_trace, results_of, trace_region
+from nabla_mlir.table.promotion import adopted, as_tensor
+from nabla_mlir.table.regions import body_of, captures_of, clone_body
+from nabla_mlir.table.tensor import Tensor, wrap
+from nabla_mlir.transforms.custom import custom_jvp
+from nabla_mlir.transforms.linear import jvp, vjp
+from nabla_mlir.transforms.vectorized import per_entry
+
+Linear = Callable[[Any], Any]
+
+
+def custom_linear_solve(
+    matvec: Linear, b: Any, solve: Callable[[Linear, Any], Any],
+    transpose_solve: Callable[[Linear, Any], Any] | None = None, symmetric: bool = False,
+) -> Any:  # fmt: skip
+    """The x with ``matvec(x) = b``, found by `solve` and differentiated implicitly: dx = A^-1 (db - dA x).
+
+    Args:
+      matvec: a linear function of a pytree like `b`; what it uses from outside may be differentiated.
+      b: the right-hand side, a pytree of floating-point arrays.
+      solve: ``solve(matvec, b) -> x``; any code, also what has no derivative (loops until convergence).
+      transpose_solve: ``transpose_solve(vecmat, b) -> x`` for the transposed system; needed in reverse mode.
+      symmetric: whether the matrix is symmetric; `solve` then solves the transposed system too.
+
+    Raises:
+      TreeError: matvec or a solver returns something unlike `b`.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> def root(a):
+      ...     return nm.custom_linear_solve(lambda x: a * x, 6.0, lambda _, b: b / a, symmetric=True)
+      >>> float(root(2.0)), float(nm.grad(root)(2.0))
+      (3.0, -1.5)
+    """
+
+    def run(b: Any) -> Any:
+        leaves, spec = pytree.flatten(b)
+        tensors = [as_tensor(leaf) for leaf in leaves]
+        for t in tensors:
+            if not is_differentiable(t.dtype):
+                raise DtypeError(
+                    f"custom_linear_solve requires b of floating point, got {t.dtype}.", where=user_frame()
+                )
+        specs = [Spec(t.shape, t.dtype) for t in tensors]
+
+        def region(what: str, f: Callable[[Any], Any]) -> tuple[ir.Block, ir.Operation]:
+            def body(*inner: Tensor) -> list[Tensor]:
+                return _like(what, spec, tensors, f(pytree.unflatten(spec, inner)))
+
+            return trace_region(body, specs, what)[:2]
+
+        def vecmat(x: Any) -> Any:
+            return vjp(matvec, x)[1](x)[0]
+
+        def transposed(x: Any) -> Any:
+            return solve(matvec, x) if transpose_solve is None else transpose_solve(vecmat, x)
+
+        blocks = [
+            region("matvec", matvec), region("solve", lambda x: solve(matvec, x)), region("transpose_solve", transposed)
+        ]  # fmt: skip
+        transposable = Bool.encode(symmetric or transpose_solve is not None)
+        op = stablehlo.emit(
+            "ad.linear_solve", [t.value for t in tensors], results=[t.value.type for t in tensors],
+            attributes={"transposable": transposable}, regions=len(blocks),
+        )  # fmt: skip
+        for target, (block, holder) in zip(op.regions, blocks, strict=True):
+            block.append_to(target)
+            holder.erase()
+        return pytree.unflatten(spec, results_of(op))
+
+    return staged(per_entry(run))(b)
+
+
+def _like(what: str, spec: pytree.TreeSpec, likes: list[Tensor], out: Any) -> list[Tensor]:
+    """The leaves of a value that must be like the right-hand side."""
+    leaves, got = pytree.flatten(out)
+    tensors = [adopted(x, like.dtype) for x, like in zip(leaves, likes, strict=False)]
+    if got != spec or [(t.shape, t.dtype) for t in tensors] != [(t.shape, t.dtype) for t in likes]:
+        shown = [
+            str(pytree.unflatten(s, [str(Spec(t.shape, t.dtype)) for t in ts])).replace("'", "")
+            for s, ts in ((got, tensors), (spec, likes))
+        ]
+        raise TreeError(f"custom_linear_solve requires of {what} a result like b, got {shown[0]} instead of "
+                        f"{shown[1]}.", where=user_frame())  # fmt: skip
+    return tensors
+
+
+def custom_root(
+    f: Callable[[Any], Any], initial_guess: Any, solve: Callable[[Callable[..., Any], Any], Any],
+    tangent_solve: Callable[[Linear, Any], Any],
+) -> Any:  # fmt: skip
+    """The x with ``f(x) = 0``, found by `solve` and differentiated by the implicit function theorem.
+
+    With f depending on parameters p that it uses from outside: dx = -(df/dx)^-1 (df/dp) dp, at the solution.
+
+    Args:
+      f: a function from a pytree like `initial_guess` to one like it.
+      initial_guess: where `solve` starts; nothing depends differentiably on it.
+      solve: ``solve(f, initial_guess) -> x``; any code, also a loop until convergence.
+      tangent_solve: ``tangent_solve(g, y) -> x`` with g(x) = y for the linear function g; for scalars
+        ``lambda g, y: y / g(1.0)``. It is differentiated, so that for reverse mode it must not hold loops of unknown
+        length; use `custom_linear_solve` there.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> def newton(f, x):
+      ...     return nm.fori_loop(0, 20, lambda _, x: x - f(x) / nm.grad(f)(x), x)
+      >>> def sqrt(a):
+      ...     return nm.custom_root(lambda x: x * x - a, 1.0, newton, lambda g, y: y / g(1.0))
+      >>> float(sqrt(4.0)), float(nm.grad(sqrt)(4.0))
+      (2.0, 0.25)
+    """
+
+    def run(guess: Any) -> Any:
+        leaves, spec = pytree.flatten(guess)
+        start = [as_tensor(leaf) for leaf in leaves]
+        start_tree = pytree.unflatten(spec, [as_tensor(x, x.dtype) for x in start])
+        g, parameters = _closed(f, start_tree)
+
+        def solution(*parameters: Any) -> Any:
+            return solve(lambda x: g(x, parameters), start_tree)
+
+        def rule(primals: Any, tangents: Any) -> Any:
+            x = root(*primals)
+            _, rhs = jvp(lambda *p: g(x, p), primals, tangents)
+            step = tangent_solve(lambda v: jvp(lambda x: g(x, primals), (x,), (v,))[1], rhs)
+            steps, out_spec = pytree.flatten(step)
+            return x, pytree.unflatten(out_spec, [-as_tensor(s) for s in steps])
+
+        root = custom_jvp(solution)
+        root.defjvp(rule)
+        return root(*parameters)
+
+    return staged(per_entry(run))(initial_guess)
+
+
+def _closed(f: Callable[[Any], Any], example: Any) -> tuple[Callable[[Any, Any], Any], list[Tensor]]:
+    """`f` as a function of its argument and of the tensors that it uses from outside, and those tensors."""
+    leaves, spec = pytree.flatten(example)
+    out: dict[str, Any] = {}
+
+    def body(*inner: Tensor) -> list[Any]:
+        found, out["spec"] = pytree.flatten(f(pytree.unflatten(spec, inner)))
+        return found
+
+    specs = [Spec(x.shape, x.dtype) for x in leaves]
+    block, holder, _ = trace_region(body, specs, "the function given to custom_root")
+    captured = captures_of(holder)
+    trace = current_trace()
+    assert trace is not None
+    trace.keep(holder)
+
+    def g(x: Any, parameters: Any) -> Any:
+        arguments, ops, returned = body_of(block.region)
+        values = [as_tensor(leaf) for leaf in pytree.flatten(x)[0]]
+        given = [as_tensor(p) for p in parameters]
+        mapping = {a: v.value for a, v in zip([*arguments, *captured], [*values, *given], strict=True)}
+        clone_body(ops, mapping)
+        return pytree.unflatten(out["spec"], [wrap(mapping.get(v, v)) for v in returned])
+
+    return g, [wrap(v) for v in captured]

@@ -1,0 +1,307 @@
+"""Physical operations: the batch prefix as a place in front of the axes, moved in and out by hand.
+
+A tensor has b axes of *prefix* in front of its logical ones, together its physical axes; an operation on tensors with a
+prefix acts on each entry of it, and prefixes line up at their ends. `axis` counts physical axes from 0, negative ones
+from the last. The vocabulary is that of the first Nabla; the contract is this: what a transform puts in front (a mapped
+axis, the unit vectors of a Jacobian) is no part of the prefix, so that every operation here means the same under vmap
+and under derivatives of any order.
+
+The prefix is made of named axes (see `nm.vectorize`), whose names say how far each stands from the logical axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import nabla_mlir.transforms.vectorized  # noqa: F401  (makes what has named axes a pytree)
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.ops.elementwise import divide
+from nabla_mlir.ops.reduction import identity_of, reduce
+from nabla_mlir.ops.shape import move_axis, reshape
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.table.promotion import as_tensor, broadcast_to
+from nabla_mlir.table.tensor import NamedAxes, Tensor, full, full_like
+from nabla_mlir.table.vectorized import name_inside, take_apart, whole, with_axes
+
+Shape = Sequence[int]
+
+
+def _prefixed(x: Tensor, count: int) -> Tensor:
+    """The tensor with its first `count` axes as prefix."""
+    axes = _prefix(x.shape[:count])
+    name_inside([name for name, _ in axes])
+    return with_axes(x, axes)
+
+
+def _prefix(sizes: Shape) -> NamedAxes:
+    return tuple((f"prefix_{len(sizes) - 1 - i}", n) for i, n in enumerate(sizes))
+
+
+def _on_whole(x: Any, run: Callable[[Tensor, int], tuple[Tensor, int]]) -> Any:
+    """Runs a function of all physical axes and the length of the prefix, which returns both anew."""
+
+    def emit(x: Any) -> Any:
+        tensor = take_apart(as_tensor(x))
+        return _prefixed(*run(whole(tensor), len(tensor.axes)))
+
+    return staged(emit)(x)
+
+
+def _checked(what: str, axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise ShapeError(f"{what} requires one of {rank} axes, got {axis}.", where=user_frame())
+    return axis % rank
+
+
+def batch_dims(x: Any) -> int:
+    """The length of the prefix.
+
+    Example:
+      >>> import numpy as np
+      >>> batch_dims(incr_batch_dims(np.zeros((2, 3))))
+      1
+    """
+    return len(getattr(x, "axes", ()))
+
+
+def incr_batch_dims(x: Any) -> Any:
+    """The first logical axis becomes the last axis of the prefix: b + 1; the data stay as they are.
+
+    Raises:
+      ShapeError: there is no logical axis.
+
+    Example:
+      >>> import numpy as np
+      >>> incr_batch_dims(np.zeros((2, 3))).shape
+      (3,)
+    """
+
+    def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        if b == t.ndim:
+            raise ShapeError("incr_batch_dims requires a logical axis, got none.", where=user_frame())
+        return t, b + 1
+
+    return _on_whole(x, run)
+
+
+def decr_batch_dims(x: Any) -> Any:
+    """The last axis of the prefix becomes the first logical axis: b - 1; the data stay as they are.
+
+    Raises:
+      ShapeError: there is no prefix.
+
+    Example:
+      >>> import numpy as np
+      >>> decr_batch_dims(incr_batch_dims(np.zeros((2, 3)))).shape
+      (2, 3)
+    """
+
+    def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        if b == 0:
+            raise ShapeError("decr_batch_dims requires a prefix, got none.", where=user_frame())
+        return t, b - 1
+
+    return _on_whole(x, run)
+
+
+def moveaxis_physical(x: Any, source: int, destination: int) -> Any:
+    """One physical axis moved to another place; the length of the prefix stays, so axes may enter or leave it.
+
+    Example:
+      >>> import numpy as np
+      >>> moveaxis_physical(np.zeros((2, 3, 4)), 0, 2).shape
+      (3, 4, 2)
+    """
+
+    def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        places = [_checked("moveaxis_physical", axis, t.ndim) for axis in (source, destination)]
+        return move_axis(t, *places), b
+
+    return _on_whole(x, run)
+
+
+def move_axis_to_batch_dims(x: Any, axis: int) -> Any:
+    """A logical axis becomes the first axis of the prefix: b + 1. `axis` counts logical axes.
+
+    Example:
+      >>> import numpy as np
+      >>> move_axis_to_batch_dims(np.zeros((2, 3)), 1).shape
+      (2,)
+    """
+
+    def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        return move_axis(t, b + _checked("move_axis_to_batch_dims", axis, t.ndim - b), 0), b + 1
+
+    return _on_whole(x, run)
+
+
+def move_axis_from_batch_dims(x: Any, batch_axis: int = 0, logical_destination: int = 0) -> Any:
+    """An axis of the prefix becomes a logical axis, at `logical_destination` among these: b - 1.
+
+    Example:
+      >>> import numpy as np
+      >>> move_axis_from_batch_dims(move_axis_to_batch_dims(np.zeros((2, 3)), 1), 0, 1).shape
+      (2, 3)
+    """
+
+    def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        source = _checked("move_axis_from_batch_dims", batch_axis, b)
+        target = _checked("move_axis_from_batch_dims", logical_destination, t.ndim - b + 1)
+        return move_axis(t, source, b - 1 + target), b - 1
+
+    return _on_whole(x, run)
+
+
+def broadcast_batch_dims(x: Any, shape: Shape) -> Any:
+    """The whole prefix broadcast to `shape`, aligned at its end: b = len(shape).
+
+    Raises:
+      ShapeError: the prefix does not broadcast to it.
+
+    Example:
+      >>> import numpy as np
+      >>> y = broadcast_batch_dims(np.zeros((2, 4)), (3,))
+      >>> batch_dims(y), y.shape
+      (1, (2, 4))
+    """
+
+    def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        wanted = tuple(shape)
+        _check_broadcast("broadcast_batch_dims", t.shape[:b], wanted)
+        return broadcast_to(t, (*wanted, *t.shape[b:])), len(wanted)
+
+    return _on_whole(x, run)
+
+
+def broadcast_to_physical(x: Any, shape: Shape) -> Any:
+    """All physical axes broadcast to `shape`, aligned at their ends; new axes go in front of the prefix, if there is one.
+
+    Example:
+      >>> import numpy as np
+      >>> broadcast_to_physical(np.zeros((2, 3)), (4, 2, 3)).shape
+      (4, 2, 3)
+    """
+
+    def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        wanted = tuple(shape)
+        _check_broadcast("broadcast_to_physical", t.shape, wanted)
+        return broadcast_to(t, wanted), b + len(wanted) - t.ndim if b else 0
+
+    return _on_whole(x, run)
+
+
+def _check_broadcast(what: str, shape: Shape, wanted: Shape) -> None:
+    aligned = len(wanted) - len(shape)
+    if aligned < 0 or any(n not in (1, m) for n, m in zip(shape, wanted[aligned:], strict=True)):
+        raise ShapeError(
+            f"{what} requires a shape that {tuple(shape)} broadcasts to, got {tuple(wanted)}.", where=user_frame()
+        )
+
+
+def unsqueeze_physical(x: Any, axis: int) -> Any:
+    """A new axis of size 1 at the physical place `axis` of the result; before the end of the prefix it is part of it.
+
+    Example:
+      >>> import numpy as np
+      >>> unsqueeze_physical(np.zeros((3, 4)), 0).shape
+      (1, 3, 4)
+    """
+
+    def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        at = _checked("unsqueeze_physical", axis, t.ndim + 1)
+        return reshape(t, shape=(*t.shape[:at], 1, *t.shape[at:])), b + (at < b)
+
+    return _on_whole(x, run)
+
+
+def squeeze_physical(x: Any, axis: int) -> Any:
+    """A physical axis of size 1 dropped; the prefix shrinks if it was one of its axes.
+
+    Raises:
+      ShapeError: the axis has another size.
+
+    Example:
+      >>> import numpy as np
+      >>> squeeze_physical(np.zeros((1, 3, 4)), 0).shape
+      (3, 4)
+    """
+
+    def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        at = _checked("squeeze_physical", axis, t.ndim)
+        if t.shape[at] != 1:
+            raise ShapeError(f"squeeze_physical requires an axis of size 1, got {t.shape[at]}.", where=user_frame())
+        return _dropped(t, at), b - (at < b)
+
+    return _on_whole(x, run)
+
+
+def _dropped(t: Tensor, at: int) -> Tensor:
+    return reshape(t, shape=(*t.shape[:at], *t.shape[at + 1 :]))
+
+
+def _reduced(what: str, x: Any, axis: int, keepdims: bool, fold: Callable[[Tensor, int], Tensor]) -> Any:
+    def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        at = _checked(what, axis, t.ndim)
+        folded = fold(t, at)
+        if not keepdims:
+            return folded, b - (at < b)
+        return reshape(folded, shape=(*t.shape[:at], 1, *t.shape[at + 1 :])), b
+
+    return _on_whole(x, run)
+
+
+def _fold(body: str) -> Callable[[Tensor, int], Tensor]:
+    def fold(t: Tensor, at: int) -> Tensor:
+        return reduce(t, full((), identity_of(body, t.dtype), t.dtype), dimensions=(at,), body=body)
+
+    return fold
+
+
+def reduce_sum_physical(x: Any, axis: int, keepdims: bool = False) -> Any:
+    """The sum over a physical axis. Without `keepdims` the prefix shrinks if it was one of its axes.
+
+    Example:
+      >>> import numpy as np
+      >>> reduce_sum_physical(np.ones((2, 3)), 0).tolist()
+      [2.0, 2.0, 2.0]
+    """
+    return _reduced("reduce_sum_physical", x, axis, keepdims, _fold("add"))
+
+
+def reduce_max_physical(x: Any, axis: int, keepdims: bool = False) -> Any:
+    """The largest element along a physical axis; elements that tie share the derivative. See `reduce_sum_physical`.
+
+    Example:
+      >>> import numpy as np
+      >>> reduce_max_physical(np.array([[1.0, 5.0], [3.0, 2.0]]), 1).tolist()
+      [5.0, 3.0]
+    """
+    return _reduced("reduce_max_physical", x, axis, keepdims, _fold("max"))
+
+
+def reduce_min_physical(x: Any, axis: int, keepdims: bool = False) -> Any:
+    """The smallest element along a physical axis; elements that tie share the derivative. See `reduce_sum_physical`.
+
+    Example:
+      >>> import numpy as np
+      >>> reduce_min_physical(np.array([[1.0, 5.0], [3.0, 2.0]]), 1).tolist()
+      [1.0, 2.0]
+    """
+    return _reduced("reduce_min_physical", x, axis, keepdims, _fold("min"))
+
+
+def mean_physical(x: Any, axis: int, keepdims: bool = False) -> Any:
+    """The mean over a physical axis of a tensor of floating point. See `reduce_sum_physical`.
+
+    Example:
+      >>> import numpy as np
+      >>> mean_physical(np.array([[1.0, 5.0], [3.0, 2.0]]), 1).tolist()
+      [3.0, 2.5]
+    """
+
+    def fold(t: Tensor, at: int) -> Tensor:
+        total = _fold("add")(t, at)
+        return divide(total, full_like(total, t.shape[at]))
+
+    return _reduced("mean_physical", x, axis, keepdims, fold)

@@ -1,0 +1,218 @@
+"""Loops over the leading axis of arrays: scan, map, associative_scan. The signatures are JAX's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nabla_mlir import pytree
+from nabla_mlir.errors import ShapeError, TreeError, user_frame
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops.shape import concatenate, dynamic_slice, dynamic_update_slice, reshape, slice_
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.staging.tracing import Spec, trace_region
+from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.table.tensor import Tensor, full
+from nabla_mlir.transforms.control import INDEX, adapted, describe, specs_of, while_loop
+from nabla_mlir.transforms.vectorized import per_entry
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None,
+    reverse: bool = False, unroll: int = 1, max_residual_bytes: int | None = None,
+) -> tuple[Any, Any]:  # fmt: skip
+    """A loop over the leading axis of `xs` that carries a state and stacks its results.
+
+    Computes ``carry, ys[i] = f(carry, xs[i])`` for i = 0 ... length - 1 (from the end if `reverse`).
+
+    Args:
+      f: from a carry and one slice of xs to a carry of the same type and one slice of ys.
+      init: the first carry.
+      xs: a pytree of arrays with a common leading axis, or None.
+      length: the number of steps, needed where xs has no arrays.
+      reverse: whether to run from the last entry to the first; ys stand in the order of xs.
+      unroll: how many steps one iteration of the loop does; all of them leave no loop.
+      max_residual_bytes: how much reverse mode may store for the loop; see `while_loop`.
+
+    Raises:
+      TreeError: the carry changes its type; ShapeError: leading axes differ.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> total, sums = nm.scan(lambda c, x: (c + x, c + x), 0.0, np.array([1.0, 2.0, 3.0], np.float32))
+      >>> sums.tolist()
+      [1.0, 3.0, 6.0]
+    """
+
+    def run(init: Any, xs: Any) -> Any:
+        x_leaves, x_spec = pytree.flatten(xs)
+        rows = [as_tensor(x) for x in x_leaves]
+        steps = _length(rows, pytree.paths(x_spec), length)
+        c_leaves, c_spec = pytree.flatten(init)
+        carry = [as_tensor(c) for c in c_leaves]
+        carry, y_specs, y_spec = _scan_types(f, c_spec, c_leaves, carry, x_spec, rows)
+        if 0 < steps < 2 * unroll:  # a loop would have one iteration
+            order = range(steps - 1, -1, -1) if reverse else range(steps)
+            carry, ys = _written_out(f, order, (carry, c_spec), (rows, x_spec))
+            return pytree.unflatten(c_spec, carry), pytree.unflatten(y_spec, ys)
+        tapes = [full((steps, *s.shape), 0, s.dtype) for s in y_specs]
+        if steps == 0:
+            return pytree.unflatten(c_spec, carry), pytree.unflatten(y_spec, tapes)
+        zero = full((), 0, INDEX)
+
+        def step(i: Tensor, state: list[Tensor], filled: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+            at = ew.subtract(full((), steps - 1, INDEX), i) if reverse else i
+            sliced = [_entry(x, at) for x in rows]
+            new, y = f(pytree.unflatten(c_spec, state), pytree.unflatten(x_spec, sliced))
+            ys = [as_tensor(leaf) for leaf in pytree.flatten(y)[0]]
+            written = [
+                dynamic_update_slice(t, reshape(y, shape=(1, *y.shape)), at, *([zero] * y.ndim))
+                for t, y in zip(filled, ys, strict=True)
+            ]
+            return [as_tensor(leaf) for leaf in pytree.flatten(new)[0]], written
+
+        def body(c: tuple[Tensor, list[Tensor], list[Tensor]]) -> Any:
+            i, state, filled = c
+            for k in range(unroll):
+                state, filled = step(i if k == 0 else ew.add(i, full((), k, INDEX)), state, filled)
+            return ew.add(i, full((), unroll, INDEX)), state, filled
+
+        whole = steps - steps % unroll
+        limit = full((), whole, INDEX)
+        _, carry, tapes = while_loop(
+            lambda c: ew.compare(c[0], limit, comparison_direction="LT"), body, (zero, carry, tapes),
+            max_residual_bytes,
+        )
+        for k in range(whole, steps):
+            carry, tapes = step(full((), k, INDEX), carry, tapes)
+        return pytree.unflatten(c_spec, carry), pytree.unflatten(y_spec, tapes)
+
+    if not isinstance(unroll, int) or unroll < 1:
+        raise ShapeError(f"scan requires unroll of at least 1, got {unroll!r}.", where=user_frame())
+    return staged(per_entry(run))(init, xs)
+
+
+def _written_out(f: Any, order: Sequence[int], init: tuple[Any, Any], xs: tuple[Any, Any]) -> Any:
+    """The last carry and the stacked results of the steps in their order, which leave no loop."""
+    (carry, c_spec), (rows, x_spec) = init, xs
+    results: dict[int, list[Tensor]] = {}
+    for k in order:
+        new, y = f(pytree.unflatten(c_spec, carry), pytree.unflatten(x_spec, [_row(x, k) for x in rows]))
+        carry, results[k] = ([as_tensor(leaf) for leaf in pytree.flatten(tree)[0]] for tree in (new, y))
+    parts = zip(*(results[k] for k in sorted(results)), strict=True)
+    return carry, [concatenate(*(reshape(y, shape=(1, *y.shape)) for y in each), dimension=0) for each in parts]
+
+
+def _length(rows: Sequence[Tensor], names: Sequence[str], length: int | None) -> int:
+    sizes = {f"xs{name}": x.shape[0] if x.ndim else None for name, x in zip(names, rows, strict=True)}
+    if length is not None:
+        sizes["length"] = length
+    if not sizes:
+        raise ShapeError("scan requires xs or length, got neither.", where=user_frame())
+    if None in sizes.values() or len(set(sizes.values())) > 1:
+        listed = ", ".join(f"{k}: {v if v is not None else 'a scalar'}" for k, v in sizes.items())
+        raise ShapeError(f"scan requires leading axes of one size, got {listed}.", where=user_frame())
+    return next(iter(sizes.values()))  # type: ignore[return-value]
+
+
+def _entry(x: Tensor, i: Tensor) -> Tensor:
+    zero = full((), 0, i.dtype)
+    row = dynamic_slice(x, i, *([zero] * (x.ndim - 1)), slice_sizes=(1, *x.shape[1:]))
+    return reshape(row, shape=x.shape[1:])
+
+
+def _row(x: Tensor, k: int) -> Tensor:
+    starts, limits = (k, *[0] * (x.ndim - 1)), (k + 1, *x.shape[1:])
+    return reshape(slice_(x, start_indices=starts, limit_indices=limits, strides=(1,) * x.ndim), shape=x.shape[1:])
+
+
+def _scan_types(
+    f: Any, c_spec: Any, leaves: Sequence[Any], carry: list[Tensor], x_spec: Any, rows: list[Tensor]
+) -> Any:
+    """Runs the step once on the side, to learn the types of carry and results; weak scalars of the carry adapt."""
+    box: dict[str, Any] = {}
+
+    def probe(*values: Tensor) -> list[Any]:
+        state, entry = values[: len(carry)], values[len(carry) :]
+        out = f(pytree.unflatten(c_spec, state), pytree.unflatten(x_spec, entry))
+        if not isinstance(out, tuple) or len(out) != 2:
+            raise TreeError(
+                f"scan requires a step that returns (carry, y), got {type(out).__name__}.", where=user_frame()
+            )
+        c, box["c_spec"] = pytree.flatten(out[0])
+        y, box["y_spec"] = pytree.flatten(out[1])
+        box["count"] = len(c)
+        return [*c, *y]
+
+    entries = [Spec(x.shape[1:], x.dtype) for x in rows]
+    _, holder, outs = trace_region(probe, [*specs_of(carry), *entries], "the step of scan")
+    new = outs[: box["count"]]
+    holder.erase()
+    changed = [adapted(*each) for each in zip(leaves, carry, new, strict=False)]
+    if any(a is not c for a, c in zip(changed, carry, strict=False)):
+        return _scan_types(f, c_spec, leaves, changed, x_spec, rows)
+    if (
+        len(new) != len(carry)
+        or c_spec != box["c_spec"]
+        or [(a.shape, a.dtype) for a in carry] != [(o.shape, o.dtype) for o in new]
+    ):
+        raise TreeError(f"the carry of scan requires the same structure, shapes and dtypes, got "
+                        f"{describe(box['c_spec'], new)} instead of {describe(c_spec, carry)}.",
+                        where=user_frame())  # fmt: skip
+    return carry, [Spec(y.shape, y.dtype) for y in outs[box["count"] :]], box["y_spec"]
+
+
+def map(f: Callable[[Any], Any], xs: Any) -> Any:
+    """``f`` of each entry along the leading axis of `xs`, one after the other (`nm.vmap` does them together).
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> nm.map(lambda x: x * 2.0, np.array([1.0, 2.0])).tolist()
+      [2.0, 4.0]
+    """
+    return scan(lambda _, x: (None, f(x)), None, xs)[1]
+
+
+def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+    """All prefix results of an associative operation, in log2(n) steps of whole arrays.
+
+    Args:
+      fn: associative, from two pytrees of arrays to one, entry by entry along `axis`.
+      elems: a pytree of arrays whose `axis` has one length.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> nm.associative_scan(lambda a, b: a * b, np.array([1.0, 2.0, 3.0, 4.0])).tolist()
+      [1.0, 2.0, 6.0, 24.0]
+    """
+
+    def run(elems: Any) -> Any:
+        leaves, spec = pytree.flatten(elems)
+        xs = [as_tensor(x) for x in leaves]
+        places = [axis % x.ndim for x in xs]
+        lengths = {x.shape[p] for x, p in zip(xs, places, strict=True)}
+        if len(lengths) != 1:
+            raise ShapeError(f"associative_scan requires one length, got {sorted(lengths)}.", where=user_frame())
+        n = lengths.pop()
+
+        def part(x: Tensor, p: int, start: int, stop: int) -> Tensor:
+            starts, limits = [0] * x.ndim, list(x.shape)
+            starts[p], limits[p] = start, stop
+            return slice_(x, start_indices=tuple(starts), limit_indices=tuple(limits), strides=(1,) * x.ndim)
+
+        step = 1
+        while step < n:
+            # Entry i already covers `step` entries; it takes in those before them.
+            cut = [(part(x, p, 0, n - step), part(x, p, step, n)) for x, p in zip(xs, places, strict=True)]
+            low, high = (pytree.unflatten(spec, [c[k] for c in cut]) for k in (0, 1))
+            joined = pytree.flatten(fn(high, low) if reverse else fn(low, high))[0]
+            if reverse:
+                ends = [part(x, p, n - step, n) for x, p in zip(xs, places, strict=True)]
+                xs = [concatenate(as_tensor(j), e, dimension=p) for j, e, p in zip(joined, ends, places, strict=True)]
+            else:
+                ends = [part(x, p, 0, step) for x, p in zip(xs, places, strict=True)]
+                xs = [concatenate(e, as_tensor(j), dimension=p) for j, e, p in zip(joined, ends, places, strict=True)]
+            step *= 2
+        return pytree.unflatten(spec, xs)
+
+    return staged(per_entry(run))(elems)

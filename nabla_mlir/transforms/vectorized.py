@@ -1,0 +1,329 @@
+"""Vectorised tensors: axes with names, along which every operation acts on each entry by itself.
+
+Operands whose axes have one name go together entry by entry; different names give all pairs, in order of first
+appearance. The semantics are those of Nx (Elixir). Transforms and control flow act on each entry too: `nm.grad` of a
+function of vectorised tensors is a gradient for each entry, `nm.while_loop` a loop with a trip count for each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import pytree
+from nabla_mlir.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.ops.reduction import reduce_sum
+from nabla_mlir.ops.shape import reshape, transpose
+from nabla_mlir.runtime.named import VectorizedArray
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.staging.tracing import current_trace, is_tracing, trace_region
+from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.table.tensor import NamedAxes, Tensor, wrap
+from nabla_mlir.table.vectorized import (
+    TakesApartError,
+    VectorizedTensor,
+    enter,
+    map_over,
+    name_inside,
+    per_entry_scope,
+    take_apart,
+    union,
+    whole,
+    with_axes,
+)
+
+Names = str | Sequence[str] | Mapping[str, int]
+
+
+def _captured(x: VectorizedArray) -> Tensor:
+    trace = current_trace()
+    assert trace is not None, "arrays become tensors inside a trace"
+    # An argument of the whole trace also if it is small: a constant would belong to the region it is met in.
+    return with_axes(trace.capture(x.data, x.data.shape, x.dtype), x.axes)
+
+
+# Such an array knows nothing of traces, since it also lives where no program is traced.
+VectorizedArray.__nabla_tensor__ = _captured  # type: ignore[attr-defined]
+
+
+def _rebuilt(axes: NamedAxes, children: Iterable[Any]) -> Any:
+    (child,) = children
+    return with_axes(child, axes) if isinstance(child, Tensor) else VectorizedArray(child, axes)
+
+
+# As pytrees both hold the whole, so that transforms which know nothing of names act on all entries together.
+pytree.register_node(VectorizedTensor, lambda x: ((whole(x),), x.axes, ("data",)), _rebuilt)
+pytree.register_node(VectorizedArray, lambda x: ((x.data,), x.axes, ("data",)), _rebuilt)
+
+
+def _leaves(tree: Any) -> tuple[list[Any], pytree.TreeSpec]:
+    """The leaves of a tree; a vectorised tensor is one."""
+    return pytree.flatten(tree, is_leaf=lambda x: isinstance(x, (VectorizedTensor, VectorizedArray)))
+
+
+# ---------------------------------------------------------------- names
+
+
+def vectorize(x: Any, axes: Names) -> Any:
+    """Gives names to the leading axes of arrays: from then on every operation acts on each entry along them.
+
+    Args:
+      x: a pytree of arrays (or specs) of shape (n_1, ..., n_k, *S); what is vectorised already gets the axes behind those it has.
+      axes: a name, several, or a dict of names and the sizes they must have.
+
+    Returns:
+      The same data, of shape S for each entry.
+
+    Raises:
+      ShapeError: there are fewer axes than names, a size differs, or a name is taken.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> x, y = nm.vectorize(np.array([1.0, 2.0]), "row"), nm.vectorize(np.array([3.0, 4.0, 5.0]), "column")
+      >>> nm.devectorize(x * y).tolist()
+      [[3.0, 4.0, 5.0], [6.0, 8.0, 10.0]]
+    """
+    names = {axes: None} if isinstance(axes, str) else axes
+    wanted = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names)
+    if len(wanted) != len(names):
+        raise ShapeError(f"vectorize requires different names, got {list(names)}.", where=user_frame())
+    if is_tracing():
+        name_inside(list(wanted))
+    leaves, spec = _leaves(x)
+    return pytree.unflatten(spec, [_named(_concrete(leaf), wanted) for leaf in leaves])
+
+
+def _concrete(leaf: Any) -> Any:
+    """A tensor inside a trace, an array outside."""
+    if is_tracing():
+        return as_tensor(leaf)
+    return leaf if pytree.is_array(leaf) else np.asarray(leaf)
+
+
+def _named(x: Any, wanted: Mapping[str, int | None]) -> Any:
+    known = _axes_of(x)
+    if len(wanted) > len(x.shape):
+        raise ShapeError(
+            f"vectorize requires an axis for each name, got {len(wanted)} names for shape {tuple(x.shape)}.",
+            where=user_frame(),
+        )  # fmt: skip
+    for (name, size), actual in zip(wanted.items(), x.shape, strict=False):
+        if size is not None and size != actual:
+            raise ShapeError(f"vectorize requires axis '{name}' of size {size}, got {actual}.", where=user_frame())
+        if name in dict(known):
+            raise ShapeError(f"vectorize requires a name that is not taken, got '{name}' for an array that has axes "
+                             f"{dict(known)}.", where=user_frame())  # fmt: skip
+    return _relabelled(x, (*known, *zip(wanted, x.shape, strict=False)))
+
+
+def _axes_of(x: Any) -> NamedAxes:
+    return getattr(x, "axes", ())
+
+
+def _relabelled(x: Any, axes: NamedAxes) -> Any:
+    """The same data with other names for its first axes."""
+    if isinstance(x, Tensor):
+        return with_axes(x, axes)
+    data = x.data if isinstance(x, VectorizedArray) else x
+    return VectorizedArray(data, axes) if axes else data
+
+
+def devectorize(x: Any) -> Any:
+    """Makes all named axes of arrays ordinary leading axes again.
+
+    Inside a function that is differentiated for each entry this ends the acting on each entry by itself: the
+    gradient is then that of the sum of what the function returns, with respect to all entries.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> nm.devectorize(nm.vectorize(np.array([[1.0, 2.0]]), "batch").sum()).tolist()
+      [3.0]
+
+      The axes of the result are known by their place, in the order of the names:
+
+      >>> x = nm.vectorize(np.arange(6.0).reshape(2, 3), ["row", "column"])
+      >>> nm.vectorize(nm.devectorize(x).T, ["column", "row"]).vectorized_axes
+      {'column': 3, 'row': 2}
+    """
+    leaves, spec = _leaves(x)
+    return pytree.unflatten(spec, [_relabelled(_apart(leaf), ()) for leaf in leaves])
+
+
+def _apart(leaf: Any) -> Any:
+    if not is_tracing():
+        return _concrete(leaf)
+    lifted = leaf if isinstance(leaf, Tensor) else leaf.__nabla_tensor__() if _axes_of(leaf) else as_tensor(leaf)
+    return take_apart(lifted)
+
+
+def revectorize(x: Any, target_axes: Mapping[str, int], target_shape: Sequence[int] = ()) -> Any:
+    """Reads the data of an array, in row-major order, under other named axes and another shape.
+
+    Args:
+      x: an array; its named axes lead.
+      target_axes: names and sizes.
+      target_shape: the shape of one entry. One size, here or there, may be -1: it is what is left.
+
+    Raises:
+      ShapeError: the number of elements differs.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> x = nm.vectorize(np.arange(6.0).reshape(2, 3), {"a": 2, "b": 3})
+      >>> nm.revectorize(x, {"pair": 3}, (2,)).vectorized_axes
+      {'pair': 3}
+    """
+
+    def run(x: Any) -> Any:
+        tensor = whole(_apart(x))
+        sizes = _filled((*target_axes.values(), *target_shape), tensor.size)
+        name_inside(list(target_axes))
+        return with_axes(reshape(tensor, shape=sizes), tuple(zip(target_axes, sizes, strict=False)))
+
+    return staged(run)(x)
+
+
+def _filled(sizes: tuple[int, ...], count: int) -> tuple[int, ...]:
+    rest = math.prod(n for n in sizes if n != -1)
+    if sizes.count(-1) == 1 and rest and count % rest == 0:
+        sizes = tuple(count // rest if n == -1 else n for n in sizes)
+    if math.prod(sizes) != count or -1 in sizes:
+        raise ShapeError(f"revectorize requires sizes whose product is {count}, got {sizes}.", where=user_frame())
+    return sizes
+
+
+def reshape_vectors(xs: Sequence[Any], align_ranks: bool = False) -> tuple[Any, ...]:
+    """Gives arrays the same named axes in the same order; an array that had not one of them gets it with size 1.
+
+    Args:
+      xs: arrays. The order of the axes is that of first appearance.
+      align_ranks: whether entries also get leading axes of size 1, until all have the same rank.
+
+    Raises:
+      ShapeError: an axis has different sizes, neither of them 1.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> x, y = nm.vectorize(np.ones((2,)), "x"), nm.vectorize(np.ones((3,)), "y")
+      >>> [z.vectorized_axes for z in nm.reshape_vectors([x, y])]
+      [{'x': 2, 'y': 1}, {'x': 1, 'y': 3}]
+    """
+
+    def run(xs: Sequence[Any]) -> tuple[Any, ...]:
+        tensors = [_apart(x) for x in xs]
+        names = [name for name, _ in union([x.axes for x in tensors], "reshape_vectors")]
+        rank = max((x.ndim for x in tensors), default=0) if align_ranks else 0
+        return tuple(_aligned(x, names, rank) for x in tensors)
+
+    return staged(run)(tuple(xs))
+
+
+def _aligned(x: Tensor, names: Sequence[str], rank: int) -> Tensor:
+    carried = [name for name, _ in x.axes]
+    order = [carried.index(name) for name in names if name in carried]
+    data = whole(x)
+    if order != sorted(order):
+        data = transpose(data, permutation=(*order, *range(len(order), data.ndim)))
+    axes = tuple((name, dict(x.axes).get(name, 1)) for name in names)
+    shape = (*(size for _, size in axes), *[1] * (rank - x.ndim), *x.shape)
+    return with_axes(data if data.shape == shape else reshape(data, shape=shape), axes)
+
+
+# ---------------------------------------------------------------- functions per entry
+
+
+def per_entry(run: Callable[..., Any], together: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """The function that runs `run` on each entry of its vectorised arguments, and of those tensors it captures.
+
+    It is a map over all their axes, which every result carries; without any the function is just run.
+
+    Args:
+      run: emits into the current trace.
+      together: what runs instead, on the vectorised tensors themselves, if `run` asks for their axes.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return _mapped(run, args, kwargs)
+        except TakesApartError:
+            if together is not None:
+                return together(*args, **kwargs)
+        raise TraceError(
+            "devectorize, revectorize and reshape_vectors require a tensor whose axes are not mapped over, got one "
+            "inside a transform or a control flow function that acts on each entry.", where=user_frame(),
+            help="call them outside of that function.",
+        )  # fmt: skip
+
+    return call
+
+
+def entrywise(
+    what: str, run: Callable[..., Any], vectorized: str, together: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """A transform of functions of vectorised tensors: of each entry ("union"), or of all together ("parameter").
+
+    Args:
+      what: its name.
+      run: emits into the current trace.
+      vectorized: the word.
+      together: what runs on functions that take the axes apart, which cannot be run for each entry; `run` if not given.
+
+    Raises:
+      TraceError: there is no such word.
+    """
+    if vectorized not in ("union", "parameter"):
+        raise TraceError(f"{what} requires vectorized='union' or 'parameter', got {vectorized!r}.", where=user_frame())
+    return staged(per_entry(run, together or run) if vectorized == "union" else run)
+
+
+def summed_entries(tree: Any) -> Any:
+    """The sums over all entries, as plain tensors."""
+    leaves, spec = _leaves(tree)
+    sums = [reduce_sum(whole(x), tuple(range(len(x.axes)))) if _axes_of(x) else x for x in leaves]
+    return pytree.unflatten(spec, sums)
+
+
+def axes_of_leaves(tree: Any) -> list[NamedAxes]:
+    """The named axes of each leaf."""
+    return [_axes_of(leaf) for leaf in _leaves(tree)[0]]
+
+
+def _mapped(run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    out_spec: Any = None
+    seen: Any = None
+
+    def body() -> list[Any]:
+        nonlocal out_spec, seen
+        with per_entry_scope() as seen:
+            leaves, spec = _leaves((args, kwargs))
+            inner_args, inner_kwargs = pytree.unflatten(spec, [_entered(leaf) for leaf in leaves])
+            out = run(*inner_args, **inner_kwargs)
+            outs, out_spec = pytree.flatten(out)
+            return [as_tensor(leaf) for leaf in outs]
+
+    block, holder, outs = trace_region(body, [], "a function of vectorised tensors")
+    if seen.operands:
+        results = map_over(block, seen.operands, seen.axes, len(outs))
+    else:
+        results = [_moved(out) for out in outs]
+        *ops, terminator = (op.operation for op in block.operations)
+        terminator.erase()
+        for op in ops:
+            op.move_before(holder)
+    holder.erase()
+    return pytree.unflatten(out_spec, results)
+
+
+def _entered(leaf: Any) -> Any:
+    if isinstance(leaf, VectorizedArray):
+        return enter(_captured(leaf))
+    return enter(leaf) if isinstance(leaf, Tensor) else leaf
+
+
+def _moved(out: Tensor) -> Tensor:
+    moved = wrap(out.value)
+    moved.weak = out.weak
+    return moved
