@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nabla_mlir import numpy as nnp
 from nabla_mlir import pytree
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.ops.elementwise import exponential, tanh
+from nabla_mlir.ops.reduction import reduce, reduce_sum
+from nabla_mlir.ops.shape import reshape
 from nabla_mlir.staging.eager import staged
-from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.gradients import value_and_grad
 from nabla_mlir.transforms.linear import pullback, pushed
 from nabla_mlir.transforms.vectorized import per_entry
@@ -74,20 +76,28 @@ def empirical_fisher_product(losses: Callable[..., Any]) -> Product:
                 where=user_frame(),
             )
         _, pull = pullback(lambda y: losses(y, *data), (x,), False)
-        share = nnp.full(each.shape, 1.0 / each.size, each.dtype)
-        return {"value": nnp.mean(each), "gradient": pull(share)[0]}, pull(jv * share)[0]
+        share = full(each.shape, 1.0 / each.size, each.dtype)
+        return {"value": reduce_sum(each, (0,)) / each.size, "gradient": pull(share)[0]}, pull(jv * share)[0]
 
     return product
 
 
-def _categorical(logits: Any, t: Any) -> Any:
-    shifted = nnp.exp(logits - nnp.max(logits, axis=-1, keepdims=True))
-    p = shifted / nnp.sum(shifted, axis=-1, keepdims=True)
-    return p * (t - nnp.sum(p * t, axis=-1, keepdims=True))
+def _over_last(x: Tensor, body: str, init: float) -> Tensor:
+    """A reduction of the last axis, which stays with size 1."""
+    reduced = reduce(x, full((), init, x.dtype), dimensions=(x.ndim - 1,), body=body)
+    return reshape(reduced, shape=(*x.shape[:-1], 1))
 
 
-def _bernoulli(logits: Any, t: Any) -> Any:
-    p = 0.5 * (1.0 + nnp.tanh(0.5 * logits))
+def _categorical(logits: Tensor, t: Tensor) -> Tensor:
+    if not logits.ndim:
+        raise ShapeError("a categorical distribution requires logits with an axis of classes, got a scalar.", where=user_frame())
+    shifted = exponential(logits - _over_last(logits, "max", -float("inf")))
+    p = shifted / _over_last(shifted, "add", 0.0)
+    return p * (t - _over_last(p * t, "add", 0.0))
+
+
+def _bernoulli(logits: Tensor, t: Tensor) -> Tensor:
+    p = 0.5 * (1.0 + tanh(0.5 * logits))
     return p * (1.0 - p) * t
 
 
@@ -96,7 +106,7 @@ DISTRIBUTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "gaussian": lambda mean, t: t,
     "categorical": _categorical,
     "bernoulli": _bernoulli,
-    "poisson": lambda log_rate, t: nnp.exp(log_rate) * t,
+    "poisson": lambda log_rate, t: exponential(log_rate) * t,
 }
 
 
