@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from nabla_mlir.pytree import register_dataclass as register_dataclass
     from nabla_mlir.runtime import Array as Array
     from nabla_mlir.runtime import load as load
+    from nabla_mlir.staging.compiled import Compiled as Compiled
     from nabla_mlir.staging.eager import jit as jit
-    from nabla_mlir.staging.stages import Compiled as Compiled
+    from nabla_mlir.staging.specs import spec as spec
     from nabla_mlir.staging.stages import Lowered as Lowered
     from nabla_mlir.staging.stages import Traced as Traced
     from nabla_mlir.staging.stages import module as module
-    from nabla_mlir.staging.stages import spec as spec
     from nabla_mlir.staging.stages import trace as trace
     from nabla_mlir.staging.static_library import save_static_library as save_static_library
     from nabla_mlir.table.promotion import set_default_dtypes as set_default_dtypes
@@ -98,9 +98,10 @@ _HOMES: dict[str, str | None] = {
     "HessianOperator": "prepared.operators", "JacobianOperator": "prepared.operators",
     "register_dataclass": "pytree",
     "Array": "runtime", "load": "runtime",
+    "Compiled": "staging.compiled",
     "jit": "staging.eager",
-    "Compiled": "staging.stages", "Lowered": "staging.stages", "Traced": "staging.stages", "module": "staging.stages",
-    "spec": "staging.stages", "trace": "staging.stages",
+    "spec": "staging.specs",
+    "Lowered": "staging.stages", "Traced": "staging.stages", "module": "staging.stages", "trace": "staging.stages",
     "save_static_library": "staging.static_library",
     "set_default_dtypes": "table.promotion",
     "Tensor": "table.tensor",

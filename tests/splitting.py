@@ -13,7 +13,8 @@ from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.passes.split.split import Split, split_function
 from nabla_mlir.rules.cost import FREE
-from nabla_mlir.staging.tracing import Spec, trace_function
+from nabla_mlir.staging.specs import Spec
+from nabla_mlir.staging.tracing import trace_function
 from nabla_mlir.table.regions import body_of, reads_of
 
 READS = ("stablehlo.dynamic_slice", "stablehlo.slice")  # of state, in the regions of loops and choices

@@ -58,6 +58,12 @@ RUNTIME = {m for m in MODULES if f"{m}.".startswith("nabla_mlir.runtime.")} | {"
 # What runs the compiler in another process; it knows no IR.
 COMPILER = {"nabla_mlir.targets", *(f"nabla_mlir.compiling.{name}" for name in ("compiler", "toolchain", "cache", "references"))}
 
+# Imports that wait until a function is called, and why; those of the command line wait so that it starts at once.
+LATE = {
+    ("nabla_mlir.prepared.operators", "nabla_mlir.prepared"): "operators run where the compiler is not installed",
+    ("nabla_mlir.runtime.module", "nabla_mlir.staging.stages"): "artifacts run where the compiler is not installed",
+}
+
 
 def layer(module: str) -> int:
     return LAYERS[max((name for name in LAYERS if f"{module}.".startswith(f"{name}.")), key=len)]
@@ -91,11 +97,34 @@ def test_imports_point_one_way(path: Path) -> None:
         if not f"{imported}.".startswith("nabla_mlir."):
             continue
         where = f"{relative(path)}:{line} imports {imported}"
+        if (module, imported) in LATE:
+            continue
         assert layer(imported) <= layer(module), f"{where}, which is of a higher layer"
         if module in RUNTIME:
             assert imported in RUNTIME, f"{where}, which is not deployed"
         if module in COMPILER:
             assert imported in RUNTIME | COMPILER, f"{where}, which knows IR"
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if "tools" not in p.parts], ids=relative)
+def test_imports_stand_at_the_top(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.FunctionDef, ast.Lambda)):
+            late = [i.module for i in ast.walk(node) if isinstance(i, ast.ImportFrom) and "nabla_mlir" in (i.module or "")]
+            assert all((module_name(path), module) in LATE for module in late), f"{relative(path)} imports {late} late"
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            assert path.name == "__init__.py", f"{relative(path)}:{node.lineno} hides what it imports"
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    graph = {
+        module_name(path): {i for i, _ in imports(path) if i in MODULES and (module_name(path), i) not in LATE}
+        for path in SOURCES
+    }
+    while graph:  # files that import none of the others are taken away until none is left
+        ended = {module for module, imported in graph.items() if not imported - {module}}
+        assert ended, f"each of these imports another one of them: {sorted(graph)}"
+        graph = {module: imported - ended for module, imported in graph.items() if module not in ended}
 
 
 def test_every_room_has_a_layer() -> None:

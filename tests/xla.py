@@ -23,7 +23,8 @@ from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.dialects.stablehlo import COMPUTE_BARRIER, OPTIMIZATION_BARRIER, emit, splat
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.iree.legalize_for_iree import LegalizeForIreePass
-from nabla_mlir.staging.tracing import Spec, trace_function
+from nabla_mlir.staging.specs import Spec
+from nabla_mlir.staging.tracing import trace_function
 
 jax.config.update("jax_enable_x64", True)
 lapack.prepare_lapack_call("potrf_ffi", np.dtype(np.float64))  # XLA's custom calls of LAPACK find its routines then

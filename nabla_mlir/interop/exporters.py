@@ -9,6 +9,8 @@ import numpy as np
 
 from nabla_mlir import pytree
 from nabla_mlir.errors import ImportIRError
+from nabla_mlir.interop.stablehlo import from_stablehlo, imported
+from nabla_mlir.interop.torch_program import stablehlo_of
 
 
 def from_jax(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
@@ -34,8 +36,6 @@ def from_jax(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
         import jax
     except ImportError:
         raise ImportIRError("from_jax requires JAX, got an environment without it.", help="pip install jax") from None
-    from nabla_mlir.interop.stablehlo import from_stablehlo
-
     abstract = [jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), spec) for spec in specs]
     shardy = jax.config.values["jax_use_shardy_partitioner"]
     jax.config.update("jax_use_shardy_partitioner", False)  # whose dialect the compiler does not read
@@ -81,9 +81,6 @@ def from_torch(module: Any, *specs: Any, parameters: bool = False) -> Callable[.
     except ImportError:
         raise ImportIRError("from_torch requires PyTorch and torch-mlir, got an environment without them.",
                             help="pip install 'nabla-mlir[torch]'") from None  # fmt: skip
-    from nabla_mlir.interop.stablehlo import imported
-    from nabla_mlir.interop.torch_program import stablehlo_of
-
     if parameters and not isinstance(module, torch.nn.Module):
         raise ImportIRError(f"from_torch requires a torch.nn.Module where parameters=True, got {type(module).__name__}.",
                             help="leave out parameters, and give the function what it needs as arguments.")  # fmt: skip

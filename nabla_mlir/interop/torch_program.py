@@ -15,8 +15,9 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import ImportIRError, SourceRange, is_internal
 from nabla_mlir.interop.portable import parse
 from nabla_mlir.interop.torch_operations import COMPLEX, OPERATIONS
-from nabla_mlir.numpy.common import convert
-from nabla_mlir.staging.tracing import Spec, bake_captures, trace_function
+from nabla_mlir.numpy.operands import convert
+from nabla_mlir.staging.specs import Spec
+from nabla_mlir.staging.tracing import bake_captures, trace_function
 
 # That of torch-mlir, but that operations of CHLO stay, which we know, and that there may be calls.
 _PIPELINE = """builtin.module(

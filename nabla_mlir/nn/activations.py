@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.common import Axis, axes_of, axis_of, inexact, require_real, sliced, tensor
+from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, sliced
+from nabla_mlir.numpy.operands import inexact, require_real, tensor
 from nabla_mlir.numpy.reductions import count, finite_max, fold, spread
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.staging.eager import library

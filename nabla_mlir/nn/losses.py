@@ -7,7 +7,8 @@ from typing import Any
 from nabla_mlir.dialects.types import is_integer
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.nn.activations import log_softmax, not_above, shifted_by_largest, softplus_of
-from nabla_mlir.numpy.common import Axis, axes_of, axis_of, convert, inexact, inexacts, tensor
+from nabla_mlir.numpy.axes import Axis, axes_of, axis_of
+from nabla_mlir.numpy.operands import convert, inexact, inexacts, tensor
 from nabla_mlir.numpy.reductions import fold
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nabla_mlir.numpy.common import Axis, axes_of, inexact, tensor
+from nabla_mlir.numpy.axes import Axis, axes_of
+from nabla_mlir.numpy.operands import inexact, tensor
 from nabla_mlir.numpy.reductions import count, fold, spread
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.staging.eager import library

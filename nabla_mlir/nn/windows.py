@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.common import common_dtype, convert, inexact, inexact_dtype, require_real, tensor
+from nabla_mlir.numpy.operands import common_dtype, convert, inexact, inexact_dtype, require_real, tensor
 from nabla_mlir.ops.convolution import conv_params, convolution
 from nabla_mlir.ops.reduction import identity_of
 from nabla_mlir.ops.windows import reduce_window, spread, window_params

@@ -11,8 +11,6 @@ from nabla_mlir.numpy import fft as fft
 from nabla_mlir.numpy import linalg as linalg
 from nabla_mlir.numpy import methods as methods
 from nabla_mlir.numpy.creation import arange as arange
-from nabla_mlir.numpy.creation import array as array
-from nabla_mlir.numpy.creation import asarray as asarray
 from nabla_mlir.numpy.creation import diag as diag
 from nabla_mlir.numpy.creation import diagonal as diagonal
 from nabla_mlir.numpy.creation import empty as empty
@@ -37,6 +35,7 @@ from nabla_mlir.numpy.dtypes import complex128 as complex128
 from nabla_mlir.numpy.dtypes import dtype as dtype
 from nabla_mlir.numpy.dtypes import e as e
 from nabla_mlir.numpy.dtypes import euler_gamma as euler_gamma
+from nabla_mlir.numpy.dtypes import extended
 from nabla_mlir.numpy.dtypes import finfo as finfo
 from nabla_mlir.numpy.dtypes import float16 as float16
 from nabla_mlir.numpy.dtypes import float32 as float32
@@ -97,6 +96,8 @@ from nabla_mlir.numpy.logic import not_equal as not_equal
 from nabla_mlir.numpy.logic import right_shift as right_shift
 from nabla_mlir.numpy.logic import select as select
 from nabla_mlir.numpy.logic import where as where
+from nabla_mlir.numpy.operands import array as array
+from nabla_mlir.numpy.operands import asarray as asarray
 from nabla_mlir.numpy.products import cross as cross
 from nabla_mlir.numpy.products import dot as dot
 from nabla_mlir.numpy.products import einsum as einsum
@@ -256,6 +257,4 @@ from nabla_mlir.numpy.ufuncs import trunc as trunc
 
 
 def __getattr__(name: str) -> Any:
-    from nabla_mlir.numpy.dtypes import extended
-
     return extended(name)

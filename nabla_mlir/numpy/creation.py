@@ -8,83 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
 from nabla_mlir.dialects.types import as_dtype, is_float
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
-from nabla_mlir.numpy.common import axes_of, convert, inexact_dtype, padded, reshaped, shape_of, tensor, transposed
+from nabla_mlir.numpy.axes import axes_of, padded, reshaped, shape_of, transposed
+from nabla_mlir.numpy.operands import convert, inexact_dtype, tensor
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops import shape as sh
-from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.eager import library
-from nabla_mlir.staging.tracing import is_tracing
-from nabla_mlir.table.promotion import Defaults, as_tensor, broadcast_to, is_scalar, promote_dtypes, scalar_dtype
+from nabla_mlir.table.promotion import Defaults, broadcast_to, is_scalar, promote_dtypes, scalar_dtype
 from nabla_mlir.table.tensor import Tensor, constant
 from nabla_mlir.table.tensor import full as splat
 
 _TABLE = 4096  # numbers up to which linspace is a table, exact as NumPy's; longer ones are computed
-
-
-def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None) -> Any:
-    """`x` as an array. Python numbers, also in lists, take the default dtypes; NumPy arrays keep theirs.
-
-    Args:
-      x: an array, a number, or nested lists of those.
-      dtype: of the result; decided by `x` if not given.
-      copy: accepted for compatibility; arrays cannot be written to.
-
-    Example:
-      >>> asarray([1.0, 2.0]).dtype
-      dtype('float32')
-    """
-    del copy
-    dtype = None if dtype is None else as_dtype(dtype)
-    leaves = pytree.flatten(x)[0] if isinstance(x, (list, tuple)) else [x]
-    if is_tracing() and any(isinstance(leaf, Tensor) for leaf in leaves):
-        out = _stacked(x)
-        return out if dtype is None else convert(out, dtype)
-    if isinstance(x, Tensor):
-        x.check_open()
-    if isinstance(x, Array) and not is_tracing():
-        return x if dtype in (None, x.dtype) else _astype(x, dtype)
-    host = _host(x, leaves, dtype)
-    return as_tensor(host) if is_tracing() else Array.from_numpy(host)
-
-
-def _host(x: Any, leaves: Sequence[Any], dtype: np.dtype | None) -> np.ndarray:
-    try:
-        host = np.asarray(x)
-    except ValueError:
-        raise ShapeError(
-            "asarray requires nested lists of equal lengths, got ragged ones.", where=user_frame()
-        ) from None
-    if host.dtype.kind not in "biufcV":
-        raise DtypeError(f"asarray requires numbers, got {host.dtype}.", where=user_frame())
-    if dtype is None:
-        # A list of Python numbers is as weak as the numbers are.
-        weak = all(is_scalar(leaf) for leaf in leaves)
-        widest = lambda: max(map(scalar_dtype, leaves), key=lambda d: "biufc".find(d.kind), default=Defaults.float)  # noqa: E731
-        dtype = widest() if weak else promote_dtypes(leaves)
-    if dtype.kind in "iu" and host.dtype.kind in "iu" and host.size:
-        info = np.iinfo(dtype)
-        if host.min() < info.min or host.max() > info.max:
-            raise DtypeError(f"asarray requires integers in the range of {dtype}, got {host.min()} to {host.max()}.",
-                             where=user_frame(), help="pass a wider dtype.")  # fmt: skip
-    return host.astype(dtype, copy=False)
-
-
-@library
-def _astype(x: Any, dtype: Any) -> Tensor:
-    return convert(as_tensor(x), dtype)
-
-
-def _stacked(x: Any) -> Tensor:
-    from nabla_mlir.numpy.joining import stack
-
-    return stack([_stacked(e) for e in x]) if isinstance(x, (list, tuple)) else as_tensor(x)
-
-
-array = asarray
 
 
 @library

@@ -11,7 +11,7 @@ import numpy as np
 
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.common import convert, inexact
+from nabla_mlir.numpy.operands import convert, inexact
 from nabla_mlir.ops import lapack
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.staging.eager import library

@@ -11,7 +11,8 @@ import numpy as np
 
 from nabla_mlir.dialects.types import as_dtype, is_complex
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.common import Axis, axes_of, axis_of, convert, inexact, padded, require_real, sliced, transposed
+from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, padded, sliced, transposed
+from nabla_mlir.numpy.operands import convert, inexact, require_real
 from nabla_mlir.numpy.shape import roll
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.fourier import fft as fft_record

@@ -16,8 +16,9 @@ import numpy as np
 
 from nabla_mlir.dialects.types import is_integer
 from nabla_mlir.errors import DtypeError, IndexingError, ShapeError, TraceError, user_frame
-from nabla_mlir.numpy.common import Shape, axis_of, convert, joined, operand, reshaped, tensor
-from nabla_mlir.numpy.shape import reversed_along
+from nabla_mlir.numpy.axes import Shape, axis_of, joined, reshaped, reversed_along
+from nabla_mlir.numpy.operands import convert, operand, tensor
+from nabla_mlir.numpy.ufuncs import remainder
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import indexing as ix
 from nabla_mlir.ops import shape as sh
@@ -339,8 +340,6 @@ def _moded(name: str, indices: Any, n: int, mode: str | None) -> Any:
         moved = np.clip(indices, 0, n - 1) if mode == "clip" else np.mod(indices, n)
         return moved if np.ndim(moved) else int(moved)
     if mode == "wrap":
-        from nabla_mlir.numpy.ufuncs import remainder
-
         return remainder(indices, n)
     return ew.clamp(full((), 0, indices.dtype), indices, full((), n - 1, indices.dtype))
 

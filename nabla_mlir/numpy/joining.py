@@ -7,8 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.common import axis_of, common_dtype, convert, joined, reshaped, sliced, tensor
+from nabla_mlir.numpy.axes import axis_of, joined, reshaped, sliced
+from nabla_mlir.numpy.logic import not_equal
+from nabla_mlir.numpy.operands import common_dtype, convert, tensor
+from nabla_mlir.numpy.shape import atleast_3d
 from nabla_mlir.staging.eager import library
+from nabla_mlir.table.promotion import broadcast_to
 from nabla_mlir.table.tensor import Tensor
 
 
@@ -89,8 +93,6 @@ def hstack(xs: Sequence[Any], dtype: Any = None) -> Tensor:
 @library
 def dstack(xs: Sequence[Any], dtype: Any = None) -> Tensor:
     """The arrays joined along a third axis."""
-    from nabla_mlir.numpy.shape import atleast_3d
-
     return _joined("dstack", [atleast_3d(x) for x in _tensors("dstack", xs, dtype)], 2)
 
 
@@ -149,8 +151,6 @@ def unstack(x: Any, axis: int = 0) -> list[Tensor]:
 @library
 def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
     """The differences between neighbours along `axis`, n times."""
-    from nabla_mlir.numpy.logic import not_equal
-
     x = tensor(x)
     at = axis_of("diff", axis, x.ndim)
     ends = [None if e is None else _end(x, at, e) for e in (prepend, append)]
@@ -167,6 +167,4 @@ def _end(x: Tensor, axis: int, end: Any) -> Tensor:
     end = tensor(end)
     if end.ndim:
         return end
-    from nabla_mlir.table.promotion import broadcast_to
-
     return broadcast_to(end, tuple(1 if d == axis else n for d, n in enumerate(x.shape)))

@@ -8,17 +8,9 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.types import is_integer
-from nabla_mlir.numpy.common import (
-    convert,
-    described,
-    dynamic_shape,
-    inexacts,
-    meet,
-    require_integer,
-    require_real,
-    tensor,
-)
-from nabla_mlir.numpy.special_values import is_nan, isfinite
+from nabla_mlir.numpy.axes import dynamic_shape
+from nabla_mlir.numpy.operands import convert, inexacts, meet, require_integer, require_real, tensor
+from nabla_mlir.numpy.special_values import described, is_nan, isfinite
 from nabla_mlir.numpy.ufuncs import maximum, minimum
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.staging.eager import library

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from nabla_mlir.numpy import reductions as red
-from nabla_mlir.numpy.common import convert, reshaped
+from nabla_mlir.numpy.axes import reshaped
 from nabla_mlir.numpy.factorizations import real_dtype, square
+from nabla_mlir.numpy.operands import convert
 from nabla_mlir.numpy.systems import inv, solve
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import linalg as la

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -71,9 +72,7 @@ def _iterate(self: Any) -> Iterator[Any]:
 
 def _namespace(self: Any, *, api_version: str | None = None) -> Any:
     """The module that has the functions for arrays of this kind."""
-    import nabla_mlir.numpy
-
-    return nabla_mlir.numpy
+    return sys.modules[__package__]
 
 
 def _copy(self: Any) -> Any:

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
-from nabla_mlir.numpy.common import axes_of, axis_of, common_dtype, convert, meet, reshaped, tensor, transposed
+from nabla_mlir.numpy.axes import axes_of, axis_of, reshaped, transposed
 from nabla_mlir.numpy.creation import diagonal
-from nabla_mlir.numpy.reductions import fold
+from nabla_mlir.numpy.operands import common_dtype, convert, meet, tensor
+from nabla_mlir.numpy.reductions import fold, sum
+from nabla_mlir.numpy.shape import roll
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.contraction import dims, dot_general
 from nabla_mlir.staging.eager import library
+from nabla_mlir.table.promotion import broadcast_shapes
 from nabla_mlir.table.tensor import Tensor
 
 _BOOL = np.dtype(bool)
@@ -142,8 +145,6 @@ def matmul(a: Any, b: Any, /) -> Tensor:
             help="transpose one of them (x.T, x.mT) if its axes are the other way round.",
         )  # fmt: skip
     batch_a, batch_b = a.shape[:-2], b.shape[:-2]
-    from nabla_mlir.table.promotion import broadcast_shapes
-
     rank = len(broadcast_shapes("matmul", [batch_a, batch_b]))
     letters = _labels(rank)
     rows, columns = "X" if a.ndim > 1 else "", "Z" if b.ndim > 1 else ""
@@ -240,8 +241,6 @@ def kron(a: Any, b: Any, /) -> Tensor:
 @library
 def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
     """The sum of a diagonal of two axes, which the result does not have; in a dtype if one is given."""
-    from nabla_mlir.numpy.reductions import sum
-
     return sum(diagonal(x, offset, axis1, axis2), -1, dtype=dtype)
 
 
@@ -252,8 +251,6 @@ def cross(a: Any, b: Any, axis: int = -1) -> Tensor:
     at = axis_of("cross", axis, a.ndim)
     if a.shape[at] != 3:
         raise ShapeError(f"cross requires axes of length 3, got {a.shape} and {b.shape}.", where=user_frame())
-    from nabla_mlir.numpy.shape import roll
-
     # (a x b)[i] = a[i+1] b[i+2] - a[i+2] b[i+1] = roll(a * roll(b, -1) - roll(a, -1) * b, -1)
     return roll(a * roll(b, -1, at) - roll(a, -1, at) * b, -1, at)
 

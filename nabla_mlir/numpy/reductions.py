@@ -9,20 +9,9 @@ import numpy as np
 
 from nabla_mlir.dialects.types import as_dtype, is_complex, is_differentiable, is_float
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.common import (
-    Axis,
-    Shape,
-    axes_of,
-    axis_of,
-    convert,
-    inexact,
-    inexact_dtype,
-    meet,
-    padded,
-    require_real,
-    reshaped,
-    tensor,
-)
+from nabla_mlir.numpy.axes import Axis, Shape, axes_of, axis_of, padded, reshaped
+from nabla_mlir.numpy.logic import isclose
+from nabla_mlir.numpy.operands import convert, inexact, inexact_dtype, meet, require_real, tensor
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.autodiff import stop_gradient
@@ -269,8 +258,6 @@ def array_equal(x: Any, y: Any) -> Tensor:
 @library
 def allclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """True if all elements are close; see `isclose`."""
-    from nabla_mlir.numpy.logic import isclose
-
     return all(isclose(x, y, rtol, atol, equal_nan))
 
 

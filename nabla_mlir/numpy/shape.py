@@ -10,20 +10,23 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
-from nabla_mlir.numpy.common import (
+from nabla_mlir.numpy.axes import (
     Axis,
     Shape,
     axes_of,
     axis_of,
-    convert,
+    dynamic_shape,
     joined,
     padded,
     reshaped,
+    reversed_along,
     shape_of,
     sliced,
-    tensor,
     transposed,
 )
+from nabla_mlir.numpy.indexing import take
+from nabla_mlir.numpy.operands import convert, tensor
+from nabla_mlir.numpy.ufuncs import remainder
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table import promotion
@@ -195,12 +198,6 @@ def flip(x: Any, axis: Axis = None) -> Tensor:
     return reversed_along(x, axes_of("flip", axis, x.ndim))
 
 
-def reversed_along(x: Tensor, axes: Sequence[int]) -> Tensor:
-    """The order reversed along `axes`; those of size 1 or 0 are left alone."""
-    axes = tuple(d for d in sorted(axes) if x.shape[d] > 1)
-    return sh.reverse(x, dimensions=axes) if axes else x
-
-
 @library
 def fliplr(x: Any) -> Tensor:
     """The columns in reversed order."""
@@ -255,8 +252,6 @@ def roll(x: Any, shift: Any, axis: Axis = None) -> Tensor:
 
 def _roll_traced(x: Tensor, by: Tensor, axis: int) -> Tensor:
     # The window of length n that starts at -by in two copies behind each other.
-    from nabla_mlir.numpy.ufuncs import remainder
-
     start = remainder(-by, x.shape[axis])
     starts = [start if d == axis else full((), 0, start.dtype) for d in range(x.ndim)]
     return sh.dynamic_slice(sh.concatenate(x, x, dimension=axis), *starts, slice_sizes=x.shape)
@@ -286,15 +281,11 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
         x, axis = reshaped(x, (x.size,)), 0
     axis = axis_of("repeat", axis, x.ndim)
     if isinstance(repeats, Tensor):
-        from nabla_mlir.numpy.common import dynamic_shape
-
         dynamic_shape("repeat", "pass the repeats as Python integers.")
     counts = np.asarray(repeats)
     if counts.dtype.kind not in "iub":
         raise DtypeError(f"repeat requires integers as repeats, got {counts.dtype}.", where=user_frame())
     if counts.ndim and counts.size > 1:
-        from nabla_mlir.numpy.indexing import take
-
         return take(x, np.repeat(np.arange(x.shape[axis]), counts), axis)
     k = int(counts.reshape(()))
     shape = (*x.shape[: axis + 1], k, *x.shape[axis + 1 :])

@@ -6,19 +6,8 @@ import math
 from typing import Any, NoReturn
 
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.common import (
-    Axis,
-    axes_of,
-    axis_of,
-    dynamic_shape,
-    inexact,
-    meet,
-    require_real,
-    reshaped,
-    sliced,
-    tensor,
-    transposed,
-)
+from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, dynamic_shape, reshaped, sliced, transposed
+from nabla_mlir.numpy.operands import inexact, meet, require_real, tensor
 from nabla_mlir.numpy.reductions import count, count_nonzero, keep
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh

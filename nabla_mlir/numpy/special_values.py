@@ -8,11 +8,22 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.types import is_complex, is_float
-from nabla_mlir.numpy.common import described, inexact, inexacts, require_real, tensor
+from nabla_mlir.numpy.operands import inexact, inexacts, require_real, tensor
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.promotion import is_inexact
 from nabla_mlir.table.tensor import Tensor, full, full_like
+
+
+def described(name: str, doc: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Gives a function made from a record its name and documentation."""
+
+    def apply(f: Callable[..., Any]) -> Callable[..., Any]:
+        f.__name__ = f.__qualname__ = name
+        f.__doc__ = doc
+        return f
+
+    return apply
 
 
 def is_nan(x: Tensor) -> Tensor:

@@ -9,9 +9,10 @@ import numpy as np
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy import reductions as red
-from nabla_mlir.numpy.common import Shape, convert, inexact, reshaped, tensor
+from nabla_mlir.numpy.axes import Shape, reshaped
 from nabla_mlir.numpy.creation import diagonal as diagonal_of
 from nabla_mlir.numpy.factorizations import lu, matrices, square, svd
+from nabla_mlir.numpy.operands import convert, inexact, tensor
 from nabla_mlir.numpy.products import matmul
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import lapack

@@ -10,8 +10,8 @@ import numpy as np
 
 from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.errors import DtypeError, user_frame
-from nabla_mlir.numpy.common import convert, described, inexact, inexacts, meet, operand, require_real, tensor
-from nabla_mlir.numpy.special_values import is_infinite, is_nan
+from nabla_mlir.numpy.operands import convert, inexact, inexacts, meet, operand, require_real, tensor
+from nabla_mlir.numpy.special_values import described, is_infinite, is_nan
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table import promotion

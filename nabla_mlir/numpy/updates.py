@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.common import Shape, operand, reshaped, stored
+from nabla_mlir.numpy.axes import Shape, reshaped, reversed_along
 from nabla_mlir.numpy.indexing import (
     Plan,
     Window,
@@ -20,7 +20,7 @@ from nabla_mlir.numpy.indexing import (
     static_part,
     undropped,
 )
-from nabla_mlir.numpy.shape import reversed_along
+from nabla_mlir.numpy.operands import operand, stored
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import indexing as ix
 from nabla_mlir.ops import shape as sh

@@ -25,10 +25,10 @@ from nabla_mlir.prepared.blocks import Form, form_of_block
 from nabla_mlir.prepared.checks import check_linear_map
 from nabla_mlir.prepared.stateful import Method, assemble
 from nabla_mlir.runtime import Module
-from nabla_mlir.staging.artifact import module_of
+from nabla_mlir.staging.compiled import Compiled
 from nabla_mlir.staging.positions import Argnums, is_one, positions
-from nabla_mlir.staging.stages import Compiled, Lowered, as_spec, trace
-from nabla_mlir.staging.tracing import Spec
+from nabla_mlir.staging.specs import Spec, as_spec
+from nabla_mlir.staging.stages import Lowered, trace
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.regions import emit_call
 from nabla_mlir.table.tensor import Tensor, full
@@ -213,9 +213,11 @@ def _module(
 
 def load_prepared(source: Any, maker: str, point: tuple[Any, ...], target: str | Target, **options: Any) -> Module:
     """A compiled stage, a stage, or a function of which `maker` makes one, as a module in this process."""
-    if not isinstance(source, (Compiled, Prepared)):
+    if isinstance(source, Compiled):
+        return source.loaded.clone()  # whose state is its own
+    if not isinstance(source, Prepared):
         source = globals()[maker](source, *point, **options)
-    return module_of(source if isinstance(source, Compiled) else source.compile(target))
+    return source.compile(target).loaded
 
 
 class Methods:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import threading
 import time
@@ -265,8 +264,9 @@ def _module(source: Any, maker: str, point: tuple[Any, ...], target: Any, **opti
         return source
     if isinstance(source, (str, os.PathLike)):
         return load(source)
-    # By name: what is deployed imports nothing that knows IR.
-    return importlib.import_module("nabla_mlir.prepared.modules").load_prepared(source, maker, point, target, **options)
+    from nabla_mlir.prepared import modules  # which is not there where artifacts are deployed
+
+    return modules.load_prepared(source, maker, point, target, **options)
 
 
 class HessianOperator(PreparedOperator):

@@ -16,8 +16,9 @@ from nabla_mlir import pytree
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.types import tensor_type
-from nabla_mlir.staging.stages import Entry, as_spec
-from nabla_mlir.staging.tracing import Spec, bake_captures, checked_output, trace_function
+from nabla_mlir.staging.entry import Entry
+from nabla_mlir.staging.specs import Spec, as_spec
+from nabla_mlir.staging.tracing import bake_captures, checked_output, trace_function
 from nabla_mlir.table.tensor import Tensor
 
 VERSION = "version"

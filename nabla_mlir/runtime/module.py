@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,13 +9,13 @@ from typing import Any
 import numpy as np
 from iree.runtime.version import VERSION
 
-from nabla_mlir.errors import DeployError, DtypeError
+from nabla_mlir.errors import DeployError, DtypeError, user_frame
 from nabla_mlir.runtime.array import Array, dtype_named, pooled
 from nabla_mlir.runtime.executable import Executable, Function
 from nabla_mlir.runtime.fitting import choose
 from nabla_mlir.runtime.manifest import Code, EntryPoint, Manifest
 from nabla_mlir.runtime.storage import Artifact
-from nabla_mlir.runtime.transfer import DeployDtypeError, DeployShapeError, as_array, mismatch
+from nabla_mlir.runtime.transfer import DeployDtypeError, DeployShapeError, DeployTreeError, as_array, mismatch
 
 
 class Module:
@@ -71,8 +70,9 @@ class Module:
         Raises:
           DeployError: the artifact was saved without its StableHLO, or that file is missing or damaged.
         """
-        # By name: what is deployed imports nothing that knows IR.
-        return importlib.import_module("nabla_mlir.staging.artifact").load_lowered(self._stablehlo(), self.manifest)
+        from nabla_mlir.staging.stages import Lowered  # which is not there where artifacts are deployed
+
+        return Lowered.restore(self._stablehlo(), self.manifest)
 
     def __getitem__(self, name: str) -> _Entry:
         try:
@@ -124,7 +124,8 @@ class _Entry:
         Raises:
           TreeError: an argument has another structure.
           ShapeError, DtypeError: an array has another shape or dtype; nothing is cast.
-          DeployError: an argument is missing, unknown or given twice, or the call fails.
+          TreeError: an argument is missing, unknown or given twice.
+          DeployError: the call fails. All of these are DeployErrors, too, but for the structure of a tree.
         """
         results = self._function(self.leaves(*args, **kwargs), self._storage, self._types)
         return results[0] if self._is_single else self.spec.result.unflatten(results)
@@ -178,7 +179,7 @@ class _Entry:
         problems += [f"no {name}" for name in names if name not in given and name not in kwargs]
         if problems:
             message = f"{self.spec.name} requires the arguments ({', '.join(names)}), got {', '.join(problems)}."
-            raise DeployError(message, help=f"call {self.spec}.")
+            raise DeployTreeError(message, where=user_frame(), help=f"call {self.spec}.")
         given |= kwargs
         return [given[name] for name in names]
 
@@ -190,10 +191,10 @@ class _Entry:
         head = f"{self.spec.name} requires the arrays it was compiled for, got {len(problems)} other(s)."
         message = "\n    ".join([head, *lines])
         if issubclass(kind, DtypeError):
-            raise DeployDtypeError(
-                message, help="convert explicitly, such as x.astype(np.float32): nothing is cast here."
-            )
-        raise DeployShapeError(message, help="the shapes of an artifact are fixed when it is compiled.")
+            help = "convert explicitly, such as x.astype(np.float32): nothing is cast here."
+            raise DeployDtypeError(message, where=user_frame(), help=help)
+        help = "the shapes are fixed when a function is traced: trace and compile it anew for others."
+        raise DeployShapeError(message, where=user_frame(), help=help)
 
     def __repr__(self) -> str:
         return f"<entry point {self.spec}>"

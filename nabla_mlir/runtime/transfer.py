@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.conversion import scalar_misfit
-from nabla_mlir.errors import DeployError, DtypeError, ShapeError
+from nabla_mlir.errors import DeployError, DtypeError, ShapeError, TreeError
 from nabla_mlir.runtime.array import Array, Device
 from nabla_mlir.runtime.manifest import Leaf
 from nabla_mlir.runtime.timeline import Point
@@ -21,6 +21,10 @@ from nabla_mlir.runtime.timeline import Point
 
 class DeployShapeError(DeployError, ShapeError):
     """An array passed to an artifact has another shape than it was compiled for."""
+
+
+class DeployTreeError(DeployError, TreeError):
+    """The arguments passed to an artifact are not those it was compiled for."""
 
 
 class DeployDtypeError(DeployError, DtypeError):

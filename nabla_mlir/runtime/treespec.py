@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nabla_mlir.errors import TreeError
+from nabla_mlir.errors import TreeError, user_frame
 from nabla_mlir.runtime.named import VectorizedArray
 
 _SEQUENCES = {"tuple": tuple, "list": list}
@@ -99,7 +99,7 @@ class TreeSpec:
             return leaves
         shown = [*problems[:8], *([f"and {len(problems) - 8} more"] if len(problems) > 8 else [])]
         message = f"{name} requires the structure {self}, got {describe(tree)}."
-        raise TreeError("\n    ".join([message, *shown]))
+        raise TreeError("\n    ".join([message, *shown]), where=user_frame())
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
         """The tree of this structure with these leaves.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nabla_mlir.numpy.common import inexact, inexacts
+from nabla_mlir.numpy.operands import inexact, inexacts
 from nabla_mlir.numpy.reductions import logsumexp as logsumexp
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import gamma

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optree
 from iree.compiler import ir
 
 from nabla_mlir.compiling.estimates import estimate
 from nabla_mlir.compiling.toolchain import compiler_version
-from nabla_mlir.dialects.context import parse_module
+from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.pytree import TreeSpec as OptreeSpec
 from nabla_mlir.pytree import flatten, flatten_like, unflatten
-from nabla_mlir.runtime import Executable, Module, pooled
 from nabla_mlir.runtime.array import dtype_named
 from nabla_mlir.runtime.manifest import Argument, Code, EntryPoint, Leaf, Manifest
 from nabla_mlir.runtime.named import VectorizedArray
-from nabla_mlir.runtime.storage import save_artifact
 from nabla_mlir.runtime.treespec import TreeSpec, vectorized_leaf
-from nabla_mlir.staging.tracing import Spec
+from nabla_mlir.staging.entry import Entry
+from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table.vectorized import VectorizedTensor
-
-if TYPE_CHECKING:
-    from nabla_mlir.staging.stages import Compiled, Entry, Lowered
 
 
 def tree_spec(spec: OptreeSpec) -> TreeSpec:
@@ -90,48 +85,27 @@ def _leaves(names: Any, specs: Any) -> tuple[Leaf, ...]:
     return tuple(Leaf(name, spec.shape, spec.dtype.name) for name, spec in zip(names, specs, strict=True))
 
 
-def manifest_of(*compiled: Compiled, live: bool = False) -> Manifest:
+def manifest_of(module: ir.Module, entries: Sequence[Entry], codes: Sequence[Code], live: bool = False) -> Manifest:
     """The manifest of a module that was compiled for one or more targets; `live` if it is for this process."""
-    first = compiled[0]
-    functions = {op.attributes["sym_name"].value: op.operation for op in first.module.body.operations}
+    functions = functions_of(module.operation)
     return Manifest(
-        tuple(entry_point(entry, functions[entry.name], live) for entry in first.entries),
-        tuple(Code(c.target.to_json(), c.tuned_driver, trials=tuple(map(asdict, c.trials))) for c in compiled),
+        tuple(entry_point(entry, functions[entry.name], live) for entry in entries),
+        tuple(codes),
         iree=compiler_version(),
         nabla_mlir=metadata.version("nabla-mlir"),
-        state=any(op.operation.name == "util.global" for op in first.module.body.operations),
+        state=any(op.operation.name == "util.global" for op in module.body.operations),
     )
 
 
-def save_compiled(compiled: Sequence[Compiled], path: str | Path) -> Path:
-    """Writes an artifact with its manifest and its StableHLO; returns the path that loads it."""
-    return save_artifact(path, [c.vmfb for c in compiled], manifest_of(*compiled), _bytecode(compiled[0]))
-
-
-def module_of(compiled: Compiled) -> Module:
-    """A compiled module as one that was loaded, whose trees know the types of their custom nodes."""
-    manifest = manifest_of(compiled, live=True)
-    executable = Executable.load(compiled.vmfb, pooled(compiled.driver))
-    return Module(executable, manifest, manifest.code[0], lambda: _bytecode(compiled))
-
-
-def _bytecode(compiled: Compiled) -> bytes:
+def bytecode_of(module: ir.Module) -> bytes:
+    """A module as the file beside an artifact holds it."""
     file = io.BytesIO()
-    compiled.module.operation.write_bytecode(file)
+    module.operation.write_bytecode(file)
     return file.getvalue()
 
 
-def load_lowered(stablehlo: bytes, manifest: Manifest) -> Lowered:
-    """The module that an artifact was compiled from."""
-    from nabla_mlir.staging.stages import Lowered
-
-    return Lowered(parse_module(stablehlo), tuple(_entry(e) for e in manifest.entry_points))
-
-
-def _entry(described: EntryPoint) -> Entry:
+def entry_of(described: EntryPoint) -> Entry:
     """The entry point that `entry_point` described."""
-    from nabla_mlir.staging.stages import Entry
-
     leaves = [leaf for argument in described.arguments for leaf in argument.leaves]
     trees = tuple(a.tree.unflatten(range(len(a.leaves))) for a in described.arguments)
     result = described.result.unflatten(range(len(described.result_leaves)))

@@ -20,10 +20,11 @@ from nabla_mlir.compiling.lowering import compile_lowered, lower_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.passes.split.split import split_function
+from nabla_mlir.runtime import Executable
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.positions import parameters_of, positions
-from nabla_mlir.staging.stages import as_spec
-from nabla_mlir.staging.tracing import Spec, is_tracing, trace_function
+from nabla_mlir.staging.specs import Spec, as_spec
+from nabla_mlir.staging.tracing import is_tracing, trace_function
 from nabla_mlir.table.promotion import as_tensor, is_scalar, scalar_array, scalar_dtype
 from nabla_mlir.table.regions import emit_call
 from nabla_mlir.targets import CPU
@@ -60,8 +61,6 @@ def as_inputs(leaves: Sequence[Any], dtypes: Sequence[np.dtype]) -> list[Any]:
 
 def _executable(module: Any, name: str) -> Callable[[list[Any]], list[Array]]:
     """Compiles a lowered module, or finds it: equal code is compiled once per process."""
-    from nabla_mlir.runtime import Executable
-
     key = hashlib.sha256(str(module).encode()).hexdigest()
     with _lock:
         known = _executables.get(key)

@@ -2,162 +2,34 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, overload
 
-import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import pytree
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered, lower_module
-from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.regions import functions_of
-from nabla_mlir.dialects.types import as_dtype
-from nabla_mlir.errors import DtypeError, ShapeError, TraceError, TreeError, user_frame
+from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.rules.cost import FunctionCost, cost_of_function
-from nabla_mlir.staging.bundle import Bundle
-from nabla_mlir.staging.tracing import Spec, bake_captures, checked_output, trace_function
-from nabla_mlir.table.promotion import Defaults, as_tensor, is_scalar, scalar_array, scalar_dtype
+from nabla_mlir.runtime.manifest import Manifest
+from nabla_mlir.staging import tuning
+from nabla_mlir.staging.artifact import entry_of
+from nabla_mlir.staging.compiled import Bundle, Compiled
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.staging.entry import Entry, Stage
+from nabla_mlir.staging.specs import Spec, as_spec
+from nabla_mlir.staging.tracing import bake_captures, checked_output, trace_function
+from nabla_mlir.table.promotion import as_tensor, is_scalar
 from nabla_mlir.table.regions import emit_call
 from nabla_mlir.targets import Target
 from nabla_mlir.targets import target as as_target
 
 
-def spec(shape: Sequence[int] | int = (), dtype: Any = None) -> Spec:
-    """Describes an argument of a function that is traced.
-
-    Args:
-      shape: the lengths of its axes; an int stands for one axis.
-      dtype: a dtype or its name: NumPy's, such as "i8" for int64, or MLIR's where NumPy has none, such as "bf16"; the
-        default float dtype if not given.
-
-    Example:
-      >>> print(spec((2, 3), "f64"))
-      float64[2,3]
-    """
-    try:
-        lengths = tuple(map(operator.index, shape if isinstance(shape, (Sequence, np.ndarray)) else (shape,)))
-    except TypeError:
-        raise ShapeError(f"spec requires lengths that are integers, got {shape!r}.", where=user_frame()) from None
-    if any(n < 0 for n in lengths):
-        raise ShapeError(f"spec requires lengths that are not negative, got {lengths}.", where=user_frame())
-    return Spec(lengths, Defaults.float if dtype is None else as_dtype(dtype))
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One entry point: the structure of its arguments and results, and the spec of each leaf.
-
-    The last `storage` of the inputs are memory of the caller's that the results are written to.
-    """
-
-    name: str
-    arguments: tuple[str, ...]
-    in_spec: pytree.TreeSpec
-    inputs: tuple[Spec, ...]
-    out_spec: pytree.TreeSpec
-    outputs: tuple[Spec, ...]
-    doc: str = ""
-    storage: int = 0
-
-    @functools.cached_property
-    def input_names(self) -> tuple[str, ...]:
-        """The name of each input leaf as Python would write it, ``params['w']`` for instance."""
-        return tuple(_named(self.arguments, path) for path in pytree.paths(self.in_spec))
-
-    @functools.cached_property
-    def output_names(self) -> tuple[str, ...]:
-        """The name of each result leaf."""
-        return tuple("result" + path for path in pytree.paths(self.out_spec))
-
-    def describe(self) -> str:
-        """The inputs and outputs, a line each."""
-        lines = [f"{self.name}("]
-        lines += [f"  {n}: {s}" for n, s in zip(self.input_names, self.inputs, strict=True)]
-        lines += [")"] + [f"  -> {n}: {s}" for n, s in zip(self.output_names, self.outputs, strict=True)]
-        return "\n".join(lines)
-
-    def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The leaves of a call, checked against the specs. Raises TreeError, ShapeError or DtypeError."""
-        bound = _bind(self, args, kwargs)
-        leaves = pytree.flatten_like(self.in_spec, bound, f"{self.name}()", "the arguments it was traced with")
-        for leaf in leaves[len(leaves) - self.storage :]:
-            if not hasattr(leaf, "__array__"):
-                raise DtypeError(f"{self.name}() requires arrays to write to, got {type(leaf).__name__}.")
-        for i, (leaf, wanted) in enumerate(zip(leaves, self.inputs, strict=True)):
-            leaves[i] = _checked(leaf, wanted, self, i)
-        return leaves
-
-
-def _named(arguments: tuple[str, ...], path: str) -> str:
-    # Paths start with the index of the argument.
-    index, _, rest = path[1:].partition("]")
-    return arguments[int(index)] + rest
-
-
-def _bind(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    rest = entry.arguments[len(args) :]
-    unknown, missing = set(kwargs) - set(rest), [n for n in rest if n not in kwargs]
-    if len(args) > len(entry.arguments) or unknown or missing:
-        raise TreeError(
-            f"{entry.name}() requires the arguments ({', '.join(entry.arguments)}), got {len(args)} by position"
-            f"{' and ' + ', '.join(sorted(kwargs)) if kwargs else ''}.", where=user_frame(),
-        )  # fmt: skip
-    return (*args, *(kwargs[n] for n in rest))
-
-
-def _checked(leaf: Any, wanted: Spec, entry: Entry, i: int) -> Any:
-    if is_scalar(leaf):
-        leaf = scalar_array(leaf, wanted.dtype, f"{entry.name}() requires {wanted} for {entry.input_names[i]}")
-    if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
-        leaf = np.asarray(leaf)
-    if tuple(leaf.shape) != wanted.shape:
-        raise ShapeError(f"{entry.name}() requires {wanted} for {entry.input_names[i]}, got shape {tuple(leaf.shape)}.",
-                         where=user_frame(), help="trace it anew for other shapes.")  # fmt: skip
-    if leaf.dtype != wanted.dtype:
-        raise DtypeError(f"{entry.name}() requires {wanted} for {entry.input_names[i]}, got {leaf.dtype}.",
-                         where=user_frame(), help="convert it with astype.")  # fmt: skip
-    return leaf
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """What the stages share."""
-
-    module: ir.Module
-    entries: tuple[Entry, ...]
-
-    def mlir(self) -> str:
-        """The IR as text."""
-        return str(self.module)
-
-    def save_mlir(self, path: str | Path) -> Path:
-        """Writes the IR; a name that ends in .mlirbc gets bytecode, any other one text."""
-        path = Path(path)
-        if path.suffix == ".mlirbc":
-            with path.open("wb") as file:
-                self.module.operation.write_bytecode(file)
-        else:
-            path.write_text(self.mlir())
-        return path
-
-    def describe(self) -> str:
-        """The inputs and outputs of every entry point."""
-        return "\n".join(entry.describe() for entry in self.entries)
-
-    def __str__(self) -> str:
-        return self.mlir()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {', '.join(e.name for e in self.entries)}>"
-
-
-class Traced(_Stage):
+class Traced(Stage):
     """A function as StableHLO with `ad` and `batch` regions: what it says, before any pass has run."""
 
     def lower(self) -> Lowered:
@@ -167,8 +39,13 @@ class Traced(_Stage):
         return Lowered(module, self.entries)
 
 
-class Lowered(_Stage):
+class Lowered(Stage):
     """Plain StableHLO, derivatives and batches included."""
+
+    @staticmethod
+    def restore(stablehlo: bytes, manifest: Manifest) -> Lowered:
+        """The stage that an artifact was compiled from; custom nodes of trees are dicts now."""
+        return Lowered(parse_module(stablehlo), tuple(map(entry_of, manifest.entry_points)))
 
     def function(self, name: str | None = None) -> Callable[..., Any]:
         """An entry point as a function of pytrees that every transform accepts; the only one if not named.
@@ -181,8 +58,6 @@ class Lowered(_Stage):
           >>> float(nm.grad(lowered.function())(3.0))
           6.0
         """
-        from nabla_mlir.staging.eager import staged
-
         names = [e.name for e in self.entries]
         name = names[0] if name is None and len(names) == 1 else name
         if name not in names:
@@ -233,83 +108,11 @@ class Lowered(_Stage):
             return Bundle(tuple(self.compile(t, flags=flags, cache=cache, tune=tune) for t in target))
         chosen = as_target(target)
         if tune:
-            from nabla_mlir.staging import tuning
-
             functions = {entry.name: entry.inputs for entry in self.entries}
             best = tuning.tune(self.module, functions, chosen, flags, cache)
             return Compiled(self.module, self.entries, best.vmfb, best.target, best.driver, best.trials)
         vmfb = compile_lowered(self.module, chosen, flags=flags, cache=cache)
         return Compiled(self.module, self.entries, vmfb, chosen)
-
-
-@dataclass(frozen=True, repr=False)
-class Compiled(_Stage):
-    """An artifact: callable here, and a file for elsewhere."""
-
-    vmfb: bytes
-    target: Target
-    tuned_driver: str = ""
-    trials: tuple[Any, ...] = ()
-
-    @functools.cached_property
-    def _executables(self) -> dict[str, Any]:
-        """By the name of the entry point that it runs."""
-        from nabla_mlir.runtime import Executable, pooled
-        from nabla_mlir.runtime.fitting import check_fit
-        from nabla_mlir.runtime.module import split_by_driver
-
-        check_fit(self.target.to_json())
-        executable = Executable.load(self.vmfb, pooled(self.driver))
-        others = split_by_driver(self._manifest, self._manifest.code[0], executable)
-        return dict.fromkeys((e.name for e in self.entries), executable) | others
-
-    @functools.cached_property
-    def _manifest(self) -> Any:
-        from nabla_mlir.staging.artifact import manifest_of
-
-        return manifest_of(self)
-
-    @functools.cached_property
-    def driver(self) -> str:
-        """The runtime driver that suits the module: the synchronous one for little work, threads for much.
-
-        Where entry points share no state, each runs on the one that suits it; this is that of the longest.
-        """
-        return str(self._manifest.best_driver(self._manifest.code[0]))
-
-    def entry(self, name: str) -> Callable[..., Any]:
-        """An entry point as a Python function of pytrees."""
-        known = {e.name: e for e in self.entries}
-        if name not in known:
-            raise TraceError(f"an entry point requires a name among {sorted(known)}, got {name!r}.", where=user_frame())
-        entry, function = known[name], self._executables[name].function(name)
-        types = [(out.shape, out.dtype) for out in entry.outputs]
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return pytree.unflatten(entry.out_spec, function(entry.flatten(args, kwargs), entry.storage, types))
-
-        return call
-
-    @functools.cached_property
-    def _only(self) -> Callable[..., Any]:
-        if len(self.entries) != 1:
-            names = ", ".join(e.name for e in self.entries)
-            raise TraceError(f"a call requires one entry point, got {names}.", where=user_frame(),
-                             help="choose one: compiled.entry(name)(...).")  # fmt: skip
-        return self.entry(self.entries[0].name)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the only entry point."""
-        return self._only(*args, **kwargs)
-
-    def save(self, path: str | Path) -> Path:
-        """Writes the artifact and its manifest: beside each other, in a folder or in a .zip, as the path says.
-
-        `nm.load` reads them without the compiler.
-        """
-        from nabla_mlir.staging.artifact import save_compiled
-
-        return save_compiled([self], path)
 
 
 # ---------------------------------------------------------------- tracing
@@ -362,20 +165,6 @@ def _output(leaf: Any, path: str) -> Any:
         raise TraceError(f"a traced function requires arrays as results, got {type(leaf).__name__} at result{path}.",
                          where=user_frame())  # fmt: skip
     return checked_output(leaf)
-
-
-def as_spec(leaf: Any) -> Spec:
-    """The spec of an argument leaf: itself, or that of an array or a Python scalar (which stays weak)."""
-    if isinstance(leaf, Spec):
-        return leaf
-    if is_scalar(leaf):
-        return Spec((), scalar_dtype(leaf), weak=True)
-    if pytree.is_array(leaf):
-        return Spec(tuple(leaf.shape), np.dtype(leaf.dtype))
-    raise TraceError(
-        f"an argument requires arrays, scalars or nm.spec, got {type(leaf).__name__}.", where=user_frame(),
-        help="pass other values as static arguments (functools.partial, or jit(static_argnums=...)).",
-    )  # fmt: skip
 
 
 def entry_name_of(f: Callable[..., Any]) -> str:

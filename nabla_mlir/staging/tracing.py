@@ -17,6 +17,7 @@ from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import INTERNAL_FOLDERS
+from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table import promotion
 from nabla_mlir.table.tensor import Scope, Tensor, constant, current_scope, set_scope, wrap
 
@@ -97,18 +98,6 @@ def _scope(what: str) -> Iterator[Scope]:
     finally:
         scope.open = False
         set_scope(outer)
-
-
-@dataclass(frozen=True)
-class Spec:
-    """Shape and dtype of an argument. Made by `nm.spec`."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    weak: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
 
 
 def trace_function(

@@ -16,7 +16,7 @@ from nabla_mlir.errors import CompileError, DeployError, TargetError
 from nabla_mlir.runtime import Executable, Function
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.timing import median
-from nabla_mlir.staging.tracing import Spec
+from nabla_mlir.staging.specs import Spec
 from nabla_mlir.targets import CPU, Target
 
 # What may be faster, by name: fields of the target, and further flags. Each was seen to win on some module.

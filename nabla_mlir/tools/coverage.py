@@ -30,7 +30,8 @@ from nabla_mlir.errors import CompileError, NablaError
 from nabla_mlir.interop.stablehlo import from_stablehlo
 from nabla_mlir.passes.normalize.normalize import REWRITTEN
 from nabla_mlir.runtime import Executable
-from nabla_mlir.staging.stages import Traced, module, spec, trace
+from nabla_mlir.staging.specs import spec
+from nabla_mlir.staging.stages import Traced, module, trace
 from nabla_mlir.table.registry import REGISTRY, OpDef
 from nabla_mlir.table.samples import Case, Domain
 from nabla_mlir.targets import CPU, CUDA, Target, Vulkan, available

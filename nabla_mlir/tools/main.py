@@ -171,7 +171,7 @@ def compile_command(options: argparse.Namespace) -> int:
 def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, progress: Progress) -> int:
     """Compiles for the targets, and writes the artifact or the static library."""
     from nabla_mlir.runtime.manifest import Code
-    from nabla_mlir.staging.artifact import save_compiled
+    from nabla_mlir.staging.compiled import Bundle
     from nabla_mlir.staging.static_library import save_static_library
     from nabla_mlir.tools.requests import RequestError
 
@@ -185,7 +185,7 @@ def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, pro
                 path = save_static_library(stage, output, target, flags=options.flag)
             else:
                 parts.append(stage.compile(target, flags=options.flag, cache=not options.no_cache, tune=options.tune))
-    path = path if static else save_compiled(parts, output)
+    path = path if static else Bundle(tuple(parts)).save(output)
     progress.say(f"{path} ({path.stat().st_size} bytes)\n{stage.describe()}")
     return 0
 

@@ -17,7 +17,7 @@ from nabla_mlir.dialects.types import dtype_in_mlir
 from nabla_mlir.errors import NablaError, TargetError
 from nabla_mlir.interop.stablehlo import ImportedFunction, from_stablehlo
 from nabla_mlir.staging.positions import is_one, positions
-from nabla_mlir.staging.stages import spec
+from nabla_mlir.staging.specs import spec
 from nabla_mlir.targets import TARGETS, Target
 
 

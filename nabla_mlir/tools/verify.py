@@ -72,11 +72,11 @@ def _reference(artifact: Artifact) -> tuple[Any, str]:
         return None, "saved without StableHLO"
     if importlib.util.find_spec("iree.compiler") is None:
         return None, "no compiler here"
-    from nabla_mlir.staging.artifact import load_lowered
+    from nabla_mlir.staging.stages import Lowered
     from nabla_mlir.targets import CPU
 
     try:
-        compiled = load_lowered(artifact.stablehlo(), artifact.manifest).compile(CPU("generic", reassociate=False))
+        compiled = Lowered.restore(artifact.stablehlo(), artifact.manifest).compile(CPU("generic", reassociate=False))
     except NablaError as error:
         return None, error.message.splitlines()[0]
     return compiled.entry, ""

@@ -9,7 +9,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.context import context
 from nabla_mlir.ops.custom_call import call
 from nabla_mlir.staging.eager import staged
-from nabla_mlir.staging.tracing import Spec
+from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import Tensor
 

@@ -19,7 +19,8 @@ from nabla_mlir.dialects.types import is_integer
 from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.staging.eager import staged
-from nabla_mlir.staging.tracing import Spec, results_of, trace_region
+from nabla_mlir.staging.specs import Spec
+from nabla_mlir.staging.tracing import results_of, trace_region
 from nabla_mlir.table.promotion import as_tensor, is_scalar
 from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES
 from nabla_mlir.table.tensor import Tensor, full

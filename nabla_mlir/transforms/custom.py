@@ -22,7 +22,8 @@ from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import TraceError, TreeError, user_frame
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.positions import parameters_of, positions
-from nabla_mlir.staging.tracing import Spec, results_of, trace_region
+from nabla_mlir.staging.specs import Spec
+from nabla_mlir.staging.tracing import results_of, trace_region
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.registry import ZERO, materialize
 from nabla_mlir.table.tensor import Tensor

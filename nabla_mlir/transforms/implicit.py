@@ -13,7 +13,8 @@ from nabla_mlir.dialects.stablehlo import Bool
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import DtypeError, TreeError, user_frame
 from nabla_mlir.staging.eager import staged
-from nabla_mlir.staging.tracing import Spec, current_trace, results_of, trace_region
+from nabla_mlir.staging.specs import Spec
+from nabla_mlir.staging.tracing import current_trace, results_of, trace_region
 from nabla_mlir.table.promotion import adopted, as_tensor
 from nabla_mlir.table.regions import body_of, captures_of, clone_body
 from nabla_mlir.table.tensor import Tensor, wrap

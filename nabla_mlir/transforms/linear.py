@@ -13,8 +13,8 @@ from nabla_mlir.dialects import ad
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import TreeError, user_frame
 from nabla_mlir.staging.eager import Halves, as_inputs, staged
-from nabla_mlir.staging.stages import as_spec
-from nabla_mlir.staging.tracing import HOLDER, Spec, current_trace, is_tracing, results_of, trace_function, trace_region
+from nabla_mlir.staging.specs import Spec, as_spec
+from nabla_mlir.staging.tracing import HOLDER, current_trace, is_tracing, results_of, trace_function, trace_region
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.registry import Region
 from nabla_mlir.table.tensor import Tensor, full

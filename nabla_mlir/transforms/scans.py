@@ -10,7 +10,8 @@ from nabla_mlir.errors import ShapeError, TreeError, user_frame
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.shape import concatenate, dynamic_slice, dynamic_update_slice, reshape, slice_
 from nabla_mlir.staging.eager import staged
-from nabla_mlir.staging.tracing import Spec, trace_region
+from nabla_mlir.staging.specs import Spec
+from nabla_mlir.staging.tracing import trace_region
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.control import INDEX, adapted, describe, specs_of, while_loop

@@ -12,7 +12,8 @@ from nabla_mlir import pytree
 from nabla_mlir.dialects import batch
 from nabla_mlir.errors import ShapeError, TreeError, user_frame
 from nabla_mlir.staging.eager import staged
-from nabla_mlir.staging.tracing import Spec, results_of, trace_region
+from nabla_mlir.staging.specs import Spec
+from nabla_mlir.staging.tracing import results_of, trace_region
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms.collectives import bound_axis

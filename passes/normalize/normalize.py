@@ -18,7 +18,8 @@ from nabla_mlir.dialects.stablehlo import ConvDims, GatherDims, I64Array, String
 from nabla_mlir.dialects.types import dtype_of, is_complex, shape_and_dtype, tensor_type
 from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError
 from nabla_mlir.ops.chlo import broadcast_shape
-from nabla_mlir.ops.composites import unary_einsum
+from nabla_mlir.ops.composites import _einsum, unary_einsum
+from nabla_mlir.ops.convolution import conv_params, convolution
 from nabla_mlir.ops.elementwise import complex_sign
 from nabla_mlir.ops.lapack_defined import defined
 from nabla_mlir.ops.reduction import reduce, tree
@@ -255,8 +256,6 @@ def _broadcast_select(op: ir.Operation) -> list[ir.Value]:
 
 
 def _unary_einsum(op: ir.Operation) -> list[ir.Value]:
-    from nabla_mlir.ops.composites import _einsum
-
     _check_result(op)
     return [y.value for y in _einsum([wrap(op.operands[0])], **unary_einsum.read(op))]
 
@@ -393,8 +392,6 @@ def _dynamic_gather(op: ir.Operation, x: Tensor) -> Tensor:
 
 
 def _dynamic_conv(op: ir.Operation, x: Tensor) -> Tensor:
-    from nabla_mlir.ops.convolution import conv_params, convolution
-
     given = _numbers(op, 2)
     params = conv_params(x.ndim - 2) | {"precision_config": None}
     params |= {k: c.decode(op.attributes[k]) for k, c in convolution.attributes.items() if k in op.attributes}

@@ -10,7 +10,7 @@ import numpy as np
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.elementwise import add
-from nabla_mlir.ops.reduction import reduce
+from nabla_mlir.ops.reduction import COMBINERS, identity_of, reduce
 from nabla_mlir.passes.simplify.pattern import Pattern, defining, has_one_use, is_identity, pattern, uncopied
 from nabla_mlir.table.registry import OpDef
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of, wrap
@@ -197,8 +197,6 @@ def reverse_noop(x: Tensor, dimensions: Shape) -> Tensor | None:
 @pattern("stablehlo.reduce")
 def reduce_unit_axes(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
     """Over axes of size 1 only: a reshape, if the start value is neutral; over no axis: the operand."""
-    from nabla_mlir.ops.reduction import COMBINERS, identity_of
-
     if len(xs) != 2 or body not in COMBINERS or body == "xor":
         return None
     x, init = xs
@@ -237,8 +235,6 @@ def sum_of_negated(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
 @pattern("stablehlo.reduce")
 def reduce_of_transpose(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
     """The transpose of what is left, which is smaller."""
-    from nabla_mlir.ops.reduction import COMBINERS
-
     inner = defining(xs[0], "stablehlo.transpose") if len(xs) == 2 and body in COMBINERS and has_one_use(xs[0]) else None
     if inner is None:
         return None

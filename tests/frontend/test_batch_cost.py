@@ -14,7 +14,8 @@ import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
 from nabla_mlir import pytree
 from nabla_mlir.compiling.lowering import lower_module
-from nabla_mlir.staging.tracing import Spec, trace_function
+from nabla_mlir.staging.specs import Spec
+from nabla_mlir.staging.tracing import trace_function
 
 # All sizes differ, so that an axis is known by its size.
 ROWS, WIDTH, HIDDEN, VECTORS = 11, 5, 7, 13

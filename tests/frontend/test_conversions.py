@@ -206,7 +206,7 @@ def test_storage_has_the_dtype_of_the_result() -> None:
             module.entry("apply_into")(v, out)
             assert out.tolist() == [6, 6, 6]
             continue
-        with pytest.raises(DtypeError, match=rf"requires float32\[3\] for out, got {dtype}"):
+        with pytest.raises(DtypeError, match=rf"out requires float32\[3\], got {dtype}"):
             module.entry("apply_into")(v, out)
 
 

@@ -14,7 +14,8 @@ from nabla_mlir import numpy as nnp
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.passes.simplify.pattern import PATTERNS
-from nabla_mlir.staging.tracing import Spec, trace_function
+from nabla_mlir.staging.specs import Spec
+from nabla_mlir.staging.tracing import trace_function
 from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED
 
 _STRUCTURE = {"builtin.module", "func.func", "func.return", "stablehlo.return", "stablehlo.constant"}

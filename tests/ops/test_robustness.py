@@ -18,7 +18,8 @@ from nabla_mlir import numpy as nnp
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import NablaError
-from nabla_mlir.staging.tracing import Spec, trace_function
+from nabla_mlir.staging.specs import Spec
+from nabla_mlir.staging.tracing import trace_function
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.samples import Case, Domain
 

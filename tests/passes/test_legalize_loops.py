@@ -14,7 +14,8 @@ from nabla_mlir import numpy as nnp
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.passes.iree.legalize_for_iree import LegalizeForIreePass
-from nabla_mlir.staging.tracing import Spec, trace_function
+from nabla_mlir.staging.specs import Spec
+from nabla_mlir.staging.tracing import trace_function
 
 W = np.random.default_rng(6).normal(size=(3, 3)) / 2
 H = np.array([0.1, -0.4, 0.8])

@@ -19,7 +19,8 @@ from nabla_mlir.passes.iree.kernels import replace
 from nabla_mlir.passes.iree.kernels.replace import loops_as_kernels
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.scipy.special import erf
-from nabla_mlir.staging.tracing import Spec, trace_function
+from nabla_mlir.staging.specs import Spec
+from nabla_mlir.staging.tracing import trace_function
 
 rng = np.random.default_rng(5)
 

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from iree.compiler import ir
+from iree.compiler.ir import BF16Type, F16Type
 
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, select
+from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import is_float, tensor_type
 from nabla_mlir.errors import RuleMissingError
@@ -214,10 +216,6 @@ def _near_root(n: int) -> int:
 
 
 def _narrow_types() -> tuple[ir.Type, ...]:
-    from iree.compiler.ir import BF16Type, F16Type
-
-    from nabla_mlir.dialects.context import context
-
     return BF16Type.get(context()), F16Type.get(context())
 
 

@@ -1,0 +1,99 @@
+"""Axes and shapes as users write them, and what moves elements along them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from nabla_mlir.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.ops import shape as sh
+from nabla_mlir.table.tensor import Tensor, full
+
+Axis = int | Sequence[int] | None
+Shape = tuple[int, ...]
+
+
+def axis_of(name: str, axis: Any, ndim: int) -> int:
+    """One axis counted from the front. Raises ShapeError if there is no such axis."""
+    try:
+        axis = operator.index(axis)
+    except TypeError:
+        raise ShapeError(f"{name} requires an integer as axis, got {axis!r}.", where=user_frame()) from None
+    if not -ndim <= axis < ndim:
+        raise ShapeError(f"{name} requires an axis of an array with {ndim} axes, got {axis}.", where=user_frame())
+    return axis % ndim
+
+
+def axes_of(name: str, axis: Axis, ndim: int) -> Shape:
+    """Axes counted from the front, in the order given; None stands for all. Raises ShapeError if one is there twice."""
+    if axis is None:
+        return tuple(range(ndim))
+    axes = tuple(axis_of(name, a, ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+    if len(set(axes)) != len(axes):
+        raise ShapeError(f"{name} requires different axes, got {axis}.", where=user_frame())
+    return axes
+
+
+def shape_of(name: str, shape: Any) -> Shape:
+    """A shape from an int or a sequence of ints, none of them negative."""
+    try:
+        lengths = (
+            tuple(operator.index(n) for n in shape) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
+        )
+    except TypeError:
+        raise ShapeError(f"{name} requires a shape of integers, got {shape!r}.", where=user_frame()) from None
+    if any(n < 0 for n in lengths):
+        raise ShapeError(f"{name} requires lengths that are not negative, got {lengths}.", where=user_frame())
+    return lengths
+
+
+def dynamic_shape(name: str, advice: str) -> NoReturn:
+    """Raises TraceError: the result's shape would depend on values."""
+    raise TraceError(f"{name} requires a result whose shape does not depend on values, got a traced array.",
+                     where=user_frame(), help=advice)  # fmt: skip
+
+
+def sliced(x: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Tensor:
+    """``x[start:stop:step]`` along one axis; `x` itself if that is everything."""
+    if (start, stop, step) == (0, x.shape[axis], 1):
+        return x
+    starts, stops, steps = [0] * x.ndim, list(x.shape), [1] * x.ndim
+    starts[axis], stops[axis], steps[axis] = start, stop, step
+    return sh.slice_(x, start_indices=tuple(starts), limit_indices=tuple(stops), strides=tuple(steps))
+
+
+def reshaped(x: Tensor, shape: Shape) -> Tensor:
+    """`x` under another shape; nothing is emitted if it has it already."""
+    return x if x.shape == shape else sh.reshape(x, shape=shape)
+
+
+def transposed(x: Tensor, permutation: Sequence[int]) -> Tensor:
+    """`x` with its axes permuted; nothing is emitted for the identity, a reshape if only axes of size 1 move."""
+    permutation = tuple(permutation)
+    if permutation == tuple(range(x.ndim)):
+        return x
+    real = [d for d in permutation if x.shape[d] != 1]
+    if real == sorted(real):
+        return reshaped(x, tuple(x.shape[d] for d in permutation))
+    return sh.transpose(x, permutation=permutation)
+
+
+def reversed_along(x: Tensor, axes: Sequence[int]) -> Tensor:
+    """The order reversed along `axes`; those of size 1 or 0 are left alone."""
+    axes = tuple(d for d in sorted(axes) if x.shape[d] > 1)
+    return sh.reverse(x, dimensions=axes) if axes else x
+
+
+def joined(xs: Sequence[Tensor], axis: int) -> Tensor:
+    """The operands behind each other; those of length 0 are left out."""
+    kept = [x for x in xs if x.shape[axis]] or [xs[0]]
+    return kept[0] if len(kept) == 1 else sh.concatenate(*kept, dimension=axis)
+
+
+def padded(x: Tensor, axis: int, low: int, high: int, value: Any = 0) -> Tensor:
+    """`x` with `value` before and behind it along one axis; negative widths cut off."""
+    lows, highs = [0] * x.ndim, [0] * x.ndim
+    lows[axis], highs[axis] = low, high
+    fill = value if isinstance(value, Tensor) else full((), value, x.dtype)
+    return sh.pad(x, fill, edge_padding_low=tuple(lows), edge_padding_high=tuple(highs), interior_padding=(0,) * x.ndim)

@@ -1,0 +1,166 @@
+"""What users pass as arrays: as tensors of a trace, in the dtype in which they meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import pytree
+from nabla_mlir.conversion import rank_of
+from nabla_mlir.dialects.types import as_dtype, is_complex, is_integer
+from nabla_mlir.errors import DtypeError, ShapeError, TraceError, user_frame
+from nabla_mlir.numpy.axes import Shape, joined, reshaped
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.tracing import is_tracing
+from nabla_mlir.table.promotion import Defaults, as_tensor, is_inexact, is_scalar, promote, promote_dtypes, scalar_dtype
+from nabla_mlir.table.tensor import Tensor, full
+
+
+def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None) -> Any:
+    """`x` as an array. Python numbers, also in lists, take the default dtypes; NumPy arrays keep theirs.
+
+    Args:
+      x: an array, a number, or nested lists of those.
+      dtype: of the result; decided by `x` if not given.
+      copy: accepted for compatibility; arrays cannot be written to.
+
+    Example:
+      >>> asarray([1.0, 2.0]).dtype
+      dtype('float32')
+    """
+    del copy
+    dtype = None if dtype is None else as_dtype(dtype)
+    leaves = pytree.flatten(x)[0] if isinstance(x, (list, tuple)) else [x]
+    if is_tracing() and any(isinstance(leaf, Tensor) for leaf in leaves):
+        out = _stacked(x)
+        return out if dtype is None else convert(out, dtype)
+    if isinstance(x, Tensor):
+        x.check_open()
+    if isinstance(x, Array) and not is_tracing():
+        return x if dtype in (None, x.dtype) else _astype(x, dtype)
+    host = _host(x, leaves, dtype)
+    return as_tensor(host) if is_tracing() else Array.from_numpy(host)
+
+
+array = asarray
+
+
+def _host(x: Any, leaves: Sequence[Any], dtype: np.dtype | None) -> np.ndarray:
+    try:
+        host = np.asarray(x)
+    except ValueError:
+        raise ShapeError(
+            "asarray requires nested lists of equal lengths, got ragged ones.", where=user_frame()
+        ) from None
+    if host.dtype.kind not in "biufcV":
+        raise DtypeError(f"asarray requires numbers, got {host.dtype}.", where=user_frame())
+    if dtype is None:
+        # A list of Python numbers is as weak as the numbers are.
+        weak = all(is_scalar(leaf) for leaf in leaves)
+        widest = lambda: max(map(scalar_dtype, leaves), key=lambda d: "biufc".find(d.kind), default=Defaults.float)  # noqa: E731
+        dtype = widest() if weak else promote_dtypes(leaves)
+    if dtype.kind in "iu" and host.dtype.kind in "iu" and host.size:
+        info = np.iinfo(dtype)
+        if host.min() < info.min or host.max() > info.max:
+            raise DtypeError(f"asarray requires integers in the range of {dtype}, got {host.min()} to {host.max()}.",
+                             where=user_frame(), help="pass a wider dtype.")  # fmt: skip
+    return host.astype(dtype, copy=False)
+
+
+@library
+def _astype(x: Any, dtype: Any) -> Tensor:
+    return convert(as_tensor(x), dtype)
+
+
+def _stacked(x: Any) -> Tensor:
+    """Nested lists of tensors as one."""
+    if not isinstance(x, (list, tuple)):
+        return as_tensor(x)
+    parts = [_stacked(e) for e in x]
+    if len({part.shape for part in parts}) > 1:
+        raise ShapeError("asarray requires nested lists of equal lengths, got ragged ones.", where=user_frame())
+    common = promote_dtypes(parts)
+    return joined([reshaped(convert(part, common), (1, *part.shape)) for part in parts], 0)
+
+
+def operand(x: Any) -> Any:
+    """`x` as arithmetic takes it: a list becomes an array of the default dtypes, anything else stays."""
+    if isinstance(x, (list, tuple)):
+        return asarray(x)
+    if x is None or isinstance(x, (str, bytes)):
+        raise TraceError(f"an array function requires arrays or numbers, got {x!r}.", where=user_frame())
+    return x
+
+
+def tensor(x: Any) -> Tensor:
+    """`x` as a tensor of the current trace."""
+    return as_tensor(operand(x))
+
+
+def meet(name: str, *xs: Any, dtype: np.dtype | None = None) -> list[Tensor]:
+    """The operands promoted to one dtype and broadcast to one shape."""
+    return promote(name, *map(operand, xs), dtype=dtype)
+
+
+def common_dtype(xs: Sequence[Any]) -> np.dtype:
+    """The dtype in which the operands meet."""
+    return promote_dtypes([operand(x) for x in xs])
+
+
+def inexact_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype itself if it is of floating point, else the default float dtype."""
+    return dtype if is_inexact(dtype) else Defaults.float
+
+
+def inexact(x: Any) -> Tensor:
+    """`x` as a tensor of floating point; integers and truth values take the default float dtype."""
+    x = tensor(x)
+    return x if is_inexact(x.dtype) else convert(x, Defaults.float)
+
+
+def inexacts(name: str, *xs: Any) -> list[Tensor]:
+    """The operands promoted together, to floating point at least."""
+    xs = tuple(map(operand, xs))
+    return promote(name, *xs, dtype=inexact_dtype(promote_dtypes(xs)))
+
+
+def stored(value: Any, x: Tensor, shape: Shape, what: str) -> Tensor:
+    """A value as it is stored in `x`; a scalar gets a shape. Raises DtypeError for a higher kind: floats in integers."""
+    dtype = scalar_dtype(value) if is_scalar(value) else as_tensor(value).dtype
+    if rank_of(dtype) > rank_of(x.dtype):
+        raise DtypeError(f"{what} requires values of the kind of {x.dtype}, got {dtype}.", where=user_frame(),
+                         help="convert one of them with astype.")  # fmt: skip
+    return full(shape, value, x.dtype) if is_scalar(value) else convert(as_tensor(value), x.dtype)
+
+
+def convert(x: Tensor, dtype: Any) -> Tensor:
+    """`x` in another dtype, by NumPy's rules: bool is ``x != 0``, and a real dtype drops the imaginary part."""
+    dtype = as_dtype(dtype)
+    if x.dtype == dtype:
+        return x
+    if dtype.kind == "b":
+        return ew.compare(x, full(x.shape, 0, x.dtype), comparison_direction="NE")
+    if is_complex(x.dtype) and not is_complex(dtype):
+        x = ew.real(x)
+    return x if x.dtype == dtype else ew.convert(x, dtype=dtype)
+
+
+def require_real(name: str, x: Tensor) -> Tensor:
+    """`x`, or DtypeError if it is complex."""
+    if is_complex(x.dtype):
+        raise DtypeError(f"{name} requires real numbers, got {x.dtype}.", where=user_frame(),
+                         help="complex numbers have no order; take abs, real or imag first.")  # fmt: skip
+    return x
+
+
+def require_integer(name: str, x: Tensor, *, bools: bool = False) -> Tensor:
+    """`x`, or DtypeError unless its elements are integers (or, if allowed, truth values)."""
+    if not is_integer(x.dtype) and not (bools and x.dtype.kind == "b"):
+        raise DtypeError(
+            f"{name} requires integers{' or truth values' if bools else ''}, got {x.dtype}.", where=user_frame()
+        )
+    return x

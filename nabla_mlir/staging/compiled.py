@@ -1,0 +1,161 @@
+"""Compiled modules: callable here, through the same code that calls a loaded artifact, and files for elsewhere."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.runtime import Executable, Module, pooled
+from nabla_mlir.runtime.fitting import check_fit, choose
+from nabla_mlir.runtime.manifest import Code, Manifest
+from nabla_mlir.runtime.module import split_by_driver
+from nabla_mlir.runtime.storage import save_artifact
+from nabla_mlir.staging.artifact import bytecode_of, manifest_of
+from nabla_mlir.staging.entry import Stage
+from nabla_mlir.targets import Target
+
+
+@dataclass(frozen=True, repr=False)
+class Compiled(Stage):
+    """An artifact: callable here, and a file for elsewhere. Entry points are attributes, as of what `nm.load` gives.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> compiled = nm.trace(lambda x: x * x, nm.spec(2, "f64"), name="square").lower().compile()
+      >>> compiled.square(np.array([1.0, 2.0])).tolist(), compiled(np.array([1.0, 2.0])).tolist()
+      ([1.0, 4.0], [1.0, 4.0])
+    """
+
+    vmfb: bytes
+    target: Target
+    tuned_driver: str = ""
+    trials: tuple[Any, ...] = ()
+
+    @property
+    def code(self) -> Code:
+        """What a manifest says of the code."""
+        return Code(self.target.to_json(), self.tuned_driver, trials=tuple(map(asdict, self.trials)))
+
+    @functools.cached_property
+    def manifest(self) -> Manifest:
+        """What the file says of the artifact."""
+        return manifest_of(self.module, self.entries, [self.code])
+
+    @functools.cached_property
+    def loaded(self) -> Module:
+        """The artifact as `nm.load` gives it, in this process, whose trees know the types of their custom nodes.
+
+        Raises:
+          DeployError: it does not run on this machine.
+        """
+        check_fit(self.target.to_json())
+        manifest = manifest_of(self.module, self.entries, [self.code], live=True)
+        executable = Executable.load(self.vmfb, pooled(self.driver))
+        others = split_by_driver(manifest, manifest.code[0], executable)
+        return Module(executable, manifest, manifest.code[0], lambda: bytecode_of(self.module), others)
+
+    @functools.cached_property
+    def driver(self) -> str:
+        """The runtime driver that suits the module: the synchronous one for little work, threads for much.
+
+        Where entry points share no state, each runs on the one that suits it; this is that of the longest.
+        """
+        return str(self.manifest.best_driver(self.manifest.code[0]))
+
+    def entry(self, name: str) -> Callable[..., Any]:
+        """An entry point as a Python function of pytrees."""
+        names = sorted(e.name for e in self.entries)
+        if name not in names:
+            raise TraceError(f"an entry point requires a name among {names}, got {name!r}.", where=user_frame())
+        return self.loaded[name]
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        entries = self.__dict__.get("entries", ())
+        if any(e.name == name for e in entries):
+            return self.loaded[name]
+        names = ", ".join(e.name for e in entries)
+        raise AttributeError(f"this module has the entry points {names or 'none'}, not {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(e.name for e in self.entries)]
+
+    @functools.cached_property
+    def _only(self) -> Callable[..., Any]:
+        if len(self.entries) != 1:
+            names = ", ".join(e.name for e in self.entries)
+            raise TraceError(f"a call requires one entry point, got {names}.", where=user_frame(),
+                             help=f"choose one: compiled.{self.entries[0].name}(...).")  # fmt: skip
+        return self.entry(self.entries[0].name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the only entry point."""
+        return self._only(*args, **kwargs)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the artifact and its manifest: beside each other, in a folder or in a .zip, as the path says.
+
+        `nm.load` reads them without the compiler.
+        """
+        return Bundle((self,)).save(path)
+
+
+@dataclass(frozen=True, repr=False)
+class Bundle:
+    """An artifact for several targets: a machine takes the first of `parts` that it runs. Callable here, too.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> lowered = nm.trace(lambda x: x * x, nm.spec(), name="square").lower()
+      >>> both = lowered.compile([nm.CUDA("sm_80"), nm.CPU("generic")])
+      >>> both  # doctest: +ELLIPSIS
+      <Bundle square for cuda-sm_80, cpu-generic-...>
+      >>> float(both(3.0))
+      9.0
+    """
+
+    parts: tuple[Compiled, ...]
+
+    @functools.cached_property
+    def here(self) -> Compiled:
+        """The part that this machine takes.
+
+        Raises:
+          DeployError: it runs none; the message says why not for each.
+        """
+        return self.parts[self.manifest.code.index(choose(self.manifest))]
+
+    @functools.cached_property
+    def manifest(self) -> Manifest:
+        """What the file says of the artifact."""
+        first = self.parts[0]
+        return manifest_of(first.module, first.entries, [part.code for part in self.parts])
+
+    def entry(self, name: str) -> Callable[..., Any]:
+        """An entry point as a Python function of pytrees."""
+        return self.here.entry(name)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_") or "parts" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.here, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the only entry point."""
+        return self.here(*args, **kwargs)
+
+    def describe(self) -> str:
+        """The inputs and outputs of every entry point."""
+        return self.parts[0].describe()
+
+    def save(self, path: str | Path) -> Path:
+        """Writes one file of code for each target and one manifest: in a folder or in a .zip, as the path says."""
+        files = [part.vmfb for part in self.parts]
+        return save_artifact(path, files, self.manifest, bytecode_of(self.parts[0].module))
+
+    def __repr__(self) -> str:
+        names = ", ".join(e.name for e in self.parts[0].entries)
+        return f"<Bundle {names} for {', '.join(code.label for code in self.manifest.code)}>"

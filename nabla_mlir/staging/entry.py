@@ -1,0 +1,124 @@
+"""Entry points of a module, and what the stages that hold them share."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir import pytree
+from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame
+from nabla_mlir.staging.specs import Spec
+from nabla_mlir.table.promotion import is_scalar, scalar_array
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry point: the structure of its arguments and results, and the spec of each leaf.
+
+    The last `storage` of the inputs are memory of the caller's that the results are written to.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    in_spec: pytree.TreeSpec
+    inputs: tuple[Spec, ...]
+    out_spec: pytree.TreeSpec
+    outputs: tuple[Spec, ...]
+    doc: str = ""
+    storage: int = 0
+
+    @functools.cached_property
+    def input_names(self) -> tuple[str, ...]:
+        """The name of each input leaf as Python would write it, ``params['w']`` for instance."""
+        return tuple(_named(self.arguments, path) for path in pytree.paths(self.in_spec))
+
+    @functools.cached_property
+    def output_names(self) -> tuple[str, ...]:
+        """The name of each result leaf."""
+        return tuple("result" + path for path in pytree.paths(self.out_spec))
+
+    def describe(self) -> str:
+        """The inputs and outputs, a line each."""
+        lines = [f"{self.name}("]
+        lines += [f"  {n}: {s}" for n, s in zip(self.input_names, self.inputs, strict=True)]
+        lines += [")"] + [f"  -> {n}: {s}" for n, s in zip(self.output_names, self.outputs, strict=True)]
+        return "\n".join(lines)
+
+    def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The leaves of a call, checked against the specs. Raises TreeError, ShapeError or DtypeError."""
+        bound = _bind(self, args, kwargs)
+        leaves = pytree.flatten_like(self.in_spec, bound, f"{self.name}()", "the arguments it was traced with")
+        for leaf in leaves[len(leaves) - self.storage :]:
+            if not hasattr(leaf, "__array__"):
+                raise DtypeError(f"{self.name}() requires arrays to write to, got {type(leaf).__name__}.")
+        for i, (leaf, wanted) in enumerate(zip(leaves, self.inputs, strict=True)):
+            leaves[i] = _checked(leaf, wanted, self, i)
+        return leaves
+
+
+def _named(arguments: tuple[str, ...], path: str) -> str:
+    # Paths start with the index of the argument.
+    index, _, rest = path[1:].partition("]")
+    return arguments[int(index)] + rest
+
+
+def _bind(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    rest = entry.arguments[len(args) :]
+    unknown, missing = set(kwargs) - set(rest), [n for n in rest if n not in kwargs]
+    if len(args) > len(entry.arguments) or unknown or missing:
+        raise TreeError(
+            f"{entry.name}() requires the arguments ({', '.join(entry.arguments)}), got {len(args)} by position"
+            f"{' and ' + ', '.join(sorted(kwargs)) if kwargs else ''}.", where=user_frame(),
+        )  # fmt: skip
+    return (*args, *(kwargs[n] for n in rest))
+
+
+def _checked(leaf: Any, wanted: Spec, entry: Entry, i: int) -> Any:
+    if is_scalar(leaf):
+        leaf = scalar_array(leaf, wanted.dtype, f"{entry.name}() requires {wanted} for {entry.input_names[i]}")
+    if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
+        leaf = np.asarray(leaf)
+    if tuple(leaf.shape) != wanted.shape:
+        raise ShapeError(f"{entry.name}() requires {wanted} for {entry.input_names[i]}, got shape {tuple(leaf.shape)}.",
+                         where=user_frame(), help="trace it anew for other shapes.")  # fmt: skip
+    if leaf.dtype != wanted.dtype:
+        raise DtypeError(f"{entry.name}() requires {wanted} for {entry.input_names[i]}, got {leaf.dtype}.",
+                         where=user_frame(), help="convert it with astype.")  # fmt: skip
+    return leaf
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A module with its entry points."""
+
+    module: ir.Module
+    entries: tuple[Entry, ...]
+
+    def mlir(self) -> str:
+        """The IR as text."""
+        return str(self.module)
+
+    def save_mlir(self, path: str | Path) -> Path:
+        """Writes the IR; a name that ends in .mlirbc gets bytecode, any other one text."""
+        path = Path(path)
+        if path.suffix == ".mlirbc":
+            with path.open("wb") as file:
+                self.module.operation.write_bytecode(file)
+        else:
+            path.write_text(self.mlir())
+        return path
+
+    def describe(self) -> str:
+        """The inputs and outputs of every entry point."""
+        return "\n".join(entry.describe() for entry in self.entries)
+
+    def __str__(self) -> str:
+        return self.mlir()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {', '.join(e.name for e in self.entries)}>"

@@ -1,0 +1,64 @@
+"""Shapes and dtypes of arguments: what a function is traced for."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import pytree
+from nabla_mlir.dialects.types import as_dtype
+from nabla_mlir.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.table.promotion import Defaults, is_scalar, scalar_dtype
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Shape and dtype of an argument. Made by `nm.spec`."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    weak: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+def spec(shape: Sequence[int] | int = (), dtype: Any = None) -> Spec:
+    """Describes an argument of a function that is traced.
+
+    Args:
+      shape: the lengths of its axes; an int stands for one axis.
+      dtype: a dtype or its name: NumPy's, such as "i8" for int64, or MLIR's where NumPy has none, such as "bf16"; the
+        default float dtype if not given.
+
+    Example:
+      >>> print(spec((2, 3), "f64"))
+      float64[2,3]
+    """
+    try:
+        lengths = tuple(map(operator.index, shape if isinstance(shape, (Sequence, np.ndarray)) else (shape,)))
+    except TypeError:
+        raise ShapeError(f"spec requires lengths that are integers, got {shape!r}.", where=user_frame()) from None
+    if any(n < 0 for n in lengths):
+        raise ShapeError(f"spec requires lengths that are not negative, got {lengths}.", where=user_frame())
+    return Spec(lengths, Defaults.float if dtype is None else as_dtype(dtype))
+
+
+def as_spec(leaf: Any) -> Spec:
+    """The spec of an argument leaf: itself, or that of an array or a Python scalar (which stays weak)."""
+    if isinstance(leaf, Spec):
+        return leaf
+    if is_scalar(leaf):
+        return Spec((), scalar_dtype(leaf), weak=True)
+    if pytree.is_array(leaf):
+        return Spec(tuple(leaf.shape), np.dtype(leaf.dtype))
+    raise TraceError(
+        f"an argument requires arrays, scalars or nm.spec, got {type(leaf).__name__}.", where=user_frame(),
+        help="pass other values as static arguments (functools.partial, or jit(static_argnums=...)).",
+    )  # fmt: skip
+
+
