@@ -2,7 +2,7 @@
 
 import pytest
 
-from nabla_mlir.runtime.devices import vulkan_devices
+from nabla_mlir.targets.vulkan import vulkan_devices
 
 
 def need_vulkan() -> None:

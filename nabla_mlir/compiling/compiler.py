@@ -17,10 +17,10 @@ from collections.abc import Sequence
 
 from nabla_mlir.compiling import cache as disk
 from nabla_mlir.compiling.references import lost_buffers
-from nabla_mlir.compiling.toolchain import Finished, compiler_version, disassembled, iree_compile, run_compiler
 from nabla_mlir.errors import CompileError, SourceRange
 from nabla_mlir.targets import Target, merge_flags
 from nabla_mlir.targets import target as as_target
+from nabla_mlir.targets.toolchain import Finished, compiler_version, disassembled, iree_compile, run_compiler
 
 _KEY_VERSION = 1  # of what the key and the entry consist of
 _MEMORY_ENTRIES = 64

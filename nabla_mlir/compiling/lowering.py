@@ -70,9 +70,7 @@ def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Mod
     With `schedule` also what it does slowly.
     """
     legal = clone_module(module)
-    width = 0
-    if schedule and isinstance(target, CPU) and target.schedule and target.reassociate:
-        width = target.vector_bytes()
+    width = target.kernel_bytes() if schedule else 0
     passes = ["cse", f"nabla-legalize-for-iree{{target={target.name} vector-bytes={width}}}"]
     if width:
         passes.append(f"nabla-schedule{{vector-bytes={width}}}")

@@ -6,11 +6,11 @@ import re
 
 from iree.compiler import ir
 
-from nabla_mlir.compiling.toolchain import run_compiler
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.errors import ImportIRError
 from nabla_mlir.passes.inline_calls import remade
+from nabla_mlir.targets.toolchain import run_compiler
 
 
 def parse(source: str | bytes) -> ir.Module:

@@ -24,9 +24,9 @@ from iree.runtime import (
 
 from nabla_mlir.errors import DeployError, DtypeError
 from nabla_mlir.runtime.timeline import Point
+from nabla_mlir.targets import TARGETS
 
 Shape = tuple[int, ...]
-DRIVERS = ("local-sync", "local-task", "vulkan", "cuda")
 _ALIGNMENT = 64  # of buffers in host memory: generated code relies on it
 _DIRECT_COPY = 1 << 20  # bytes from which a copy made by NumPy and then lent to IREE is the faster one
 
@@ -60,8 +60,8 @@ class Device:
         self.driver, self.hal = driver, hal
         self.is_host = driver.startswith("local")
         self.memory = "host" if self.is_host else driver  # the same for devices that read each other's arrays
-        # Vulkan devices that share their memory with the host (integrated ones) let it be mapped if it is asked for.
-        mapping = BufferUsage.MAPPING | BufferUsage.MAPPING_OPTIONAL if driver == "vulkan" else 0
+        maps_memory = any(cls.maps_memory and driver in cls.drivers for cls in TARGETS.values())
+        mapping = BufferUsage.MAPPING | BufferUsage.MAPPING_OPTIONAL if maps_memory else 0
         self.usage = int(BufferUsage.DEFAULT | mapping)
 
     def __repr__(self) -> str:
@@ -100,10 +100,9 @@ def pooled(driver: str | Device) -> Device:
 
 @functools.cache
 def _open(driver: str) -> Device:
-    if driver.partition(":")[0] not in DRIVERS:
-        raise DeployError(
-            f"a device requires a known driver, got {driver!r}.", help=f"use one of {', '.join(DRIVERS)}."
-        )
+    known = [name for cls in TARGETS.values() for name in cls.drivers]
+    if driver.partition(":")[0] not in known:
+        raise DeployError(f"a device requires a known driver, got {driver!r}.", help=f"use one of {', '.join(known)}.")
     try:
         return Device(driver, get_device(driver))
     except (RuntimeError, ValueError, OSError) as error:

@@ -15,6 +15,7 @@ from nabla_mlir.errors import DeployError
 from nabla_mlir.runtime.array import Array, Device, Shape, device, reason
 from nabla_mlir.runtime.timeline import Point, Timeline, wait_for_others
 from nabla_mlir.runtime.transfer import check_storage, fill, memory_of
+from nabla_mlir.targets import TARGETS
 
 Types = Sequence[tuple[Shape, np.dtype]]
 
@@ -163,9 +164,10 @@ class Executable:
             hal = create_hal_module(_instance(), self.device.hal)
             self._context = VmContext(_instance(), modules=[hal, module])
         except (ValueError, RuntimeError, IndexError) as error:
+            drivers = "; ".join(f"{name}: {' or '.join(cls.drivers)}" for name, cls in TARGETS.items())
             raise DeployError(
                 f"loading requires a module compiled for the driver {self.driver}, got: {reason(error)}.",
-                help="load it with the driver of its target (cpu: local-sync or local-task, vulkan, cuda).",
+                help=f"load it with the driver of its target ({drivers}).",
             ) from None
 
     @staticmethod

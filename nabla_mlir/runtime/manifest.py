@@ -16,6 +16,7 @@ from typing import Any
 
 from nabla_mlir.errors import DeployError, NablaError
 from nabla_mlir.runtime.treespec import TreeSpec
+from nabla_mlir.targets import TARGETS, drivers_of
 
 SCHEMA = 1
 SCHEMA_FILE = Path(__file__).with_name("manifest.schema.json")
@@ -123,6 +124,11 @@ class Code:
     trials: tuple[dict[str, Any], ...] = ()
 
     @property
+    def kind(self) -> str:
+        """The name of the target."""
+        return str(self.target.get("name"))
+
+    @property
     def label(self) -> str:
         """The target in a word, with what tells it from others of its kind.
 
@@ -130,14 +136,12 @@ class Code:
           >>> Code({"name": "cuda", "arch": "sm_80"}).label
           'cuda-sm_80'
         """
-        device = self.target.get("device") or {}
-        parts = [self.target.get(key, "") for key in ("name", "cpu", "arch")]
-        parts += [device.get("name", ""), self.target.get("triple", "").partition("-")[0]]
+        parts = [self.kind, *(TARGETS[self.kind].label(self.target) if self.kind in TARGETS else ())]
         return re.sub(r"[^a-z0-9_]+", "-", "-".join(filter(None, parts)).lower()).strip("-")
 
     def is_for(self, asked: str) -> bool:
         """Whether it is what a user asks for: the name of a target, such as cuda, or a label."""
-        return asked in (self.target.get("name"), self.label)
+        return asked in (self.kind, self.label)
 
 
 @dataclass(frozen=True)
@@ -171,8 +175,8 @@ class Manifest:
         """
         if code.driver:
             return code.driver
-        if code.target.get("name") != "cpu":
-            return str(code.target.get("name"))
+        if len(drivers := drivers_of(code.kind)) == 1:
+            return drivers[0]
         if code.target.get("asynchronous"):
             return "local-task"
         longest = max((e.estimate for e in self.entry_points), key=lambda e: e.shared + e.serial, default=Estimate())
@@ -180,8 +184,7 @@ class Manifest:
 
     def driver_of(self, code: Code, entry: EntryPoint) -> str:
         """The driver for one entry point: a CPU's own choice for each, where they share no state."""
-        target = code.target
-        shared = self.state or code.driver or target.get("name") != "cpu" or target.get("asynchronous")
+        shared = self.state or code.driver or len(drivers_of(code.kind)) == 1 or code.target.get("asynchronous")
         return self.best_driver(code) if shared else _driver_for(entry.estimate)
 
     def to_json(self) -> str:

@@ -12,7 +12,6 @@ import optree
 from iree.compiler import ir
 
 from nabla_mlir.compiling.estimates import estimate
-from nabla_mlir.compiling.toolchain import compiler_version
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.pytree import TreeSpec as OptreeSpec
 from nabla_mlir.pytree import flatten, flatten_like, unflatten
@@ -23,6 +22,7 @@ from nabla_mlir.runtime.treespec import TreeSpec, vectorized_leaf
 from nabla_mlir.staging.entry import Entry
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table.vectorized import VectorizedTensor
+from nabla_mlir.targets.toolchain import compiler_version
 
 
 def tree_spec(spec: OptreeSpec) -> TreeSpec:

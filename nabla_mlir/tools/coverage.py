@@ -34,17 +34,17 @@ from nabla_mlir.staging.specs import spec
 from nabla_mlir.staging.stages import Traced, module, trace
 from nabla_mlir.table.registry import REGISTRY, OpDef
 from nabla_mlir.table.samples import Case, Domain
-from nabla_mlir.targets import CPU, CUDA, Target, Vulkan, available
+from nabla_mlir.targets import TARGETS, available
 
 MEASURED = Path("nabla_mlir") / "ops" / "coverage.json"
 PROGRAMS = Path("tests") / "coverage.mlir"
-TARGETS: dict[str, Target] = {"cpu": CPU(), "vulkan": Vulkan(), "sm_80": CUDA("sm_80"), "sm_90": CUDA("sm_90")}
+_MEASURED = {title: found for kind in TARGETS.values() for title, found in kind.measured().items()}
+TITLES = {title.lower(): title for title in _MEASURED}  # of the targets, by their names in coverage.json
 # What is allowed in each dtype, relative to the largest element: samples add up and cancel. Integers are exact.
 DTYPES = {
     "f64": 1e-9, "f32": 5e-4, "f16": 2e-2, "bf16": 1e-1, "i32": 0.0, "i64": 0.0, "i8": 0.0, "ui32": 0.0, "i1": 0.0,
     "c64": 5e-4, "c128": 1e-9,
 }  # fmt: skip
-_ON = {"cpu": tuple(DTYPES), "vulkan": ("f32", "i32"), "sm_80": ("f64", "f32", "f16", "i32", "c64"), "sm_90": ("f32",)}
 _NUMPY = {"f64": "float64", "f32": "float32", "f16": "float16", "i32": "int32", "i64": "int64", "i8": "int8",
           "ui32": "uint32", "i1": "bool", "c64": "complex64", "c128": "complex128"}  # fmt: skip
 
@@ -150,7 +150,7 @@ def _given(x: np.ndarray, kind: np.dtype) -> np.ndarray:
 def measure(name: str, source: str, target: str) -> dict[str, str]:
     """For each dtype that an operation takes: "yes", or why it does not compile for a target, or run there and be right."""
     given: dict[str, list[Program]] = {}
-    for dtype in _ON[target]:
+    for dtype in _MEASURED[TITLES[target]][1] or DTYPES:
         try:
             given[dtype] = programs(name, source, dtype)
         except (NablaError, ValueError, TypeError, ArithmeticError, AttributeError):
@@ -180,7 +180,7 @@ def _outcome(given: Mapping[str, list[Program]], target: str) -> dict[str, str]:
     if not named:
         return {}
     lowered = module(**{key: p.traced for key, p in named.items()}).lower()
-    chosen = TARGETS[target]
+    chosen = _MEASURED[TITLES[target]][0]
     vmfb = lowered.compile(chosen).vmfb
     if not _runs_here(chosen.name):
         return dict.fromkeys(given, "compiles")
@@ -227,7 +227,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not arguments[1:]:
         return _all(root)
     for name in arguments[1:]:
-        words = {target: measure(name, source, target) for target in TARGETS}
+        words = {target: measure(name, source, target) for target in TITLES}
         _store(path, name, words)
         print(name, *(f"{t}: {_summary(w)}" for t, w in words.items()), sep="; ", flush=True)
     return 0
@@ -241,7 +241,7 @@ def _all(root: Path) -> int:
         died = subprocess.run([sys.executable, "-m", "nabla_mlir.tools.coverage", root, *todo]).returncode
         todo = [name for name in todo if name not in json.loads(path.read_text())]
         if died and todo:
-            _store(path, todo.pop(0), {target: {"f32": "no: the process died"} for target in TARGETS})
+            _store(path, todo.pop(0), {target: {"f32": "no: the process died"} for target in TITLES})
     return 0
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nabla_mlir.errors import DeployError, NablaError, is_internal
+from nabla_mlir.targets import TARGETS
 from nabla_mlir.tools.terminal import Progress, print_table
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         parents=[shared],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    known = dict.fromkeys(driver for target in TARGETS.values() for driver in target.drivers)
+    drivers = f"{', '.join(known)}; chosen by the manifest by default"
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     compile = commands.add_parser(
@@ -75,7 +78,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         "--target",
         action="append",
         metavar="NAME{OPTION=VALUE}",
-        help="cpu (default), vulkan, cuda, cuda:sm_90; several make one artifact, the preferred one first",
+        help=f"{', '.join(TARGETS)} (default: cpu), cuda:sm_90; several make one artifact, the preferred one first",
     )
     compile.add_argument(
         "--emit",
@@ -114,7 +117,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         dest="outputs",
         help="where to write each result, in order; results are printed otherwise",
     )
-    run.add_argument("--driver", help="local-sync, local-task, vulkan or cuda; chosen by the manifest by default")
+    run.add_argument("--driver", help=drivers)
     run.add_argument("--target", help="the target to take, as `info` writes it; the first that fits by default")
     run.set_defaults(action=run_command)
 
@@ -126,7 +129,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     bench = commands.add_parser("bench", parents=[shared], help="what each dispatch of a call costs here, and the bound")
     bench.add_argument("file", help=_FILE)
     bench.add_argument("entry", nargs="?", help="the entry point; all of them by default")
-    bench.add_argument("--driver", help="local-sync, local-task, vulkan or cuda; chosen by the manifest by default")
+    bench.add_argument("--driver", help=drivers)
     bench.add_argument("--json", action="store_true", help="print the numbers as JSON")
     bench.set_defaults(action=bench_command)
 
@@ -264,9 +267,8 @@ def _properties(manifest: Manifest) -> list[list[str]]:
 
 def _details(code: Code) -> str:
     """The options of a target that its label does not hold."""
-    options = {
-        k: v for k, v in code.target.items() if k not in ("name", "cpu", "arch", "device") and v not in ("", None, [])
-    }
+    in_label = ("name", *(TARGETS[code.kind].labelled if code.kind in TARGETS else ()))
+    options = {k: v for k, v in code.target.items() if k not in in_label and v not in ("", None, [])}
     return ", ".join(f"{key}={_short(value)}" for key, value in options.items())
 
 

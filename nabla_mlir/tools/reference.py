@@ -23,7 +23,7 @@ from nabla_mlir.passes.normalize.normalize import REFUSED, REWRITTEN
 from nabla_mlir.passes.pipeline import LOWER, Pipeline
 from nabla_mlir.passes.simplify.pattern import PATTERNS
 from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, OpDef, Zero
-from nabla_mlir.tools.coverage import MEASURED, TARGETS, measurable
+from nabla_mlir.tools.coverage import MEASURED, TITLES, measurable
 from nabla_mlir.tools.opt import options_of
 
 _GENERATED = "<!-- Written by python -m nabla_mlir.tools.reference; do not edit. -->\n"
@@ -249,19 +249,19 @@ def operations_page(root: Path) -> str:
     measured = json.loads((root / MEASURED).read_text())
     lines = [
         "# Operations", "", _GENERATED, _COVERAGE, "",
-        f"| operation | emit | jvp | vjp | second order | batch | {' | '.join(_TITLES[t] for t in TARGETS)} |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        f"| operation | emit | jvp | vjp | second order | batch | {' | '.join(TITLES.values())} |",
+        "|---" * (6 + len(TITLES)) + "|",
     ]  # fmt: skip
     names = sorted({*measurable(), *REFUSED})
     notes: dict[str, str] = {}
     for name in names:
         words = rule_words(name)
-        for target in TARGETS:
+        for target, title in TITLES.items():
             found = measured.get(name, {}).get(target, {})
             words.append(" ".join(dtype for dtype, word in found.items() if not word.startswith("no")) or "no")
             for reason in sorted({word for word in found.values() if word.startswith("no")}):
                 dtypes = " ".join(dtype for dtype, word in found.items() if word == reason)
-                notes[f"`{name}` on {_TITLES[target]} in {dtypes}"] = reason.removeprefix("no: ")
+                notes[f"`{name}` on {title} in {dtypes}"] = reason.removeprefix("no: ")
         lines.append(f"| `{name}` | {' | '.join(words)} |")
     lines += ["", "## Why not", ""]
     lines += [f"- {what}: {_cell(reason)}" for what, reason in notes.items()]
@@ -272,9 +272,6 @@ def operations_page(root: Path) -> str:
                 reasons[name] = f"{word}: {rule.reason}"
     lines += [f"- `{name}` {_cell(reason)}" for name, reason in reasons.items()]
     return "\n".join([*lines, "", "## Conventions", "", _CONVENTIONS]) + "\n"
-
-
-_TITLES = {"cpu": "CPU", "vulkan": "Vulkan", "sm_80": "sm_80", "sm_90": "sm_90"}
 
 
 def rule_words(name: str) -> list[str]:

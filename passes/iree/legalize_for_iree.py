@@ -34,8 +34,9 @@ from nabla_mlir.passes.iree.math import (
     fft,  # noqa: F401
     gamma,  # noqa: F401
 )
-from nabla_mlir.passes.iree.pattern import PATTERNS, TARGETS, Replacement, Target
+from nabla_mlir.passes.iree.pattern import PATTERNS, Replacement, Target
 from nabla_mlir.passes.iree.target import for_target
+from nabla_mlir.targets import TARGETS
 
 
 @register

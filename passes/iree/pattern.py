@@ -9,8 +9,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.builder import Val
 
-Target = str  # "cpu", "vulkan" or "cuda"
-TARGETS: tuple[Target, ...] = ("cpu", "vulkan", "cuda")
+Target = str  # a name of nabla_mlir.targets
 Replacement = Val | Sequence[Val] | None
 Pattern = Callable[[ir.Operation, Target], Replacement]
 PATTERNS: dict[str, list[Pattern]] = {}

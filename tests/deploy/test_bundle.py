@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
+from nabla_mlir import targets
 from nabla_mlir.errors import DeployError
 from nabla_mlir.runtime import fitting
-from nabla_mlir.runtime.devices import VulkanDevice
 from nabla_mlir.runtime.manifest import SCHEMA_FILE, Code
 from nabla_mlir.runtime.storage import Artifact
-from nabla_mlir.targets import CPU, CUDA, Vulkan
+from nabla_mlir.targets import CPU, CUDA, Vulkan, VulkanDevice
 
 TARGETS = [CUDA("sm_80"), CPU("generic", triple="aarch64-linux-gnu"), CPU("generic"), Vulkan("nvidia")]
 LABELS = ["cuda-sm_80", "cpu-generic-aarch64", "cpu-generic-x86_64", "vulkan-nvidia"]
@@ -73,11 +73,11 @@ def test_the_manifest_is_of_its_schema(saved):
 def test_this_machine_takes_what_it_runs(saved, monkeypatch):
     manifest = Artifact(saved).manifest
     assert [code.label for code in manifest.code] == LABELS
-    monkeypatch.setattr(fitting.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(targets.cpu.platform, "machine", lambda: "x86_64")
     module = nm.load(saved)
     assert module.code.label == "cpu-generic-x86_64"
     assert module.slope(x).tolist() == (3 * x * x).tolist()
-    monkeypatch.setattr(fitting, "cuda_devices", lambda: ("sm_90",))
+    monkeypatch.setattr(targets.cuda, "cuda_devices", lambda: ("sm_90",))
     assert fitting.choose(manifest).label == "cuda-sm_80"
     assert fitting.choose(manifest, driver="local-task").label == "cpu-generic-x86_64"
 
@@ -94,7 +94,7 @@ def test_every_target_is_there_and_checked(saved):
 
 
 def test_the_one_asked_for_or_a_reason(saved, monkeypatch):
-    monkeypatch.setattr(fitting.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(targets.cpu.platform, "machine", lambda: "x86_64")
     assert nm.load(saved, target="cpu-generic-x86_64").driver == "local-sync"
     with pytest.raises(DeployError, match="requires a CPU of the architecture aarch64, got x86_64"):
         nm.load(saved, target="cpu-generic-aarch64")
@@ -106,9 +106,9 @@ def test_why_none_fits(saved, monkeypatch):
     def none():
         raise OSError("no library")
 
-    monkeypatch.setattr(fitting.platform, "machine", lambda: "riscv64")
-    monkeypatch.setattr(fitting, "cuda_devices", none)
-    monkeypatch.setattr(fitting, "vulkan_devices", lambda: (VulkanDevice("tiny", 4),))
+    monkeypatch.setattr(targets.cpu.platform, "machine", lambda: "riscv64")
+    monkeypatch.setattr(targets.cuda, "cuda_devices", none)
+    monkeypatch.setattr(targets.vulkan, "vulkan_devices", lambda: (VulkanDevice("tiny", 4),))
     with pytest.raises(DeployError) as error:
         nm.load(saved)
     lines = [line.strip() for line in str(error.value).splitlines()]
@@ -124,7 +124,7 @@ def test_why_none_fits(saved, monkeypatch):
     [("sm_80", "sm_80", True), ("sm_80", "sm_120", True), ("sm_90", "sm_89", False), ("sm_90a", "sm_90", False)],
 )
 def test_ptx_runs_on_newer_devices(monkeypatch, arch, device, fits):
-    monkeypatch.setattr(fitting, "cuda_devices", lambda: (device,))
+    monkeypatch.setattr(targets.cuda, "cuda_devices", lambda: (device,))
     refused = pytest.raises(DeployError, match=f"requires a CUDA device of {arch} or newer, got {device}")
     with contextlib.nullcontext() if fits else refused:
         fitting.check_fit(CUDA(arch).to_json())
@@ -133,7 +133,7 @@ def test_ptx_runs_on_newer_devices(monkeypatch, arch, device, fits):
 def test_a_device_with_less(monkeypatch):
     device = Vulkan("nvidia").resolve().device
     small = VulkanDevice(**device.to_json() | {"shared_memory": 1024})
-    monkeypatch.setattr(fitting, "vulkan_devices", lambda: (small,))
+    monkeypatch.setattr(targets.vulkan, "vulkan_devices", lambda: (small,))
     with pytest.raises(DeployError, match="a Vulkan device with shared_memory 49152, got 1024"):
         fitting.check_fit(Vulkan("nvidia").to_json())
     with pytest.raises(DeployError, match="subgroup size 64, got 32"):  # also in the process that compiled it
@@ -176,5 +176,5 @@ def test_unzip_reads_an_archive(bundle, tmp_path):
 
 
 def test_called_where_it_was_compiled(bundle, monkeypatch):
-    monkeypatch.setattr(fitting.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(targets.cpu.platform, "machine", lambda: "x86_64")
     assert bundle(x).tolist() == bundle.entry("slope")(x).tolist() == (3 * x * x).tolist()

@@ -6,8 +6,8 @@ import nabla_mlir as nm
 from nabla_mlir import targets
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.errors import TargetError
-from nabla_mlir.runtime.devices import VulkanDevice, cpu_features
-from nabla_mlir.targets import CPU, CUDA, Target, Vulkan, available, merge_flags, target
+from nabla_mlir.targets import CPU, CUDA, Target, Vulkan, VulkanDevice, available, merge_flags, target
+from nabla_mlir.targets.cpu import cpu_features
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_vulkan_without_a_device(monkeypatch):
     def none():
         raise OSError("the library libvulkan.so.1 is not installed")
 
-    monkeypatch.setattr(targets, "vulkan_devices", none)
+    monkeypatch.setattr(targets.vulkan, "vulkan_devices", none)
     with pytest.raises(TargetError, match=r"got none: the library libvulkan\.so\.1 is not installed") as error:
         Vulkan().flags()
     assert "mesa-vulkan-drivers" in str(error.value)

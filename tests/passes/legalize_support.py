@@ -14,11 +14,11 @@ import numpy as np
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.compiling.lowering import compile_legal
 from nabla_mlir.compiling.references import lost_buffers
-from nabla_mlir.compiling.toolchain import disassembled
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.passes.iree.faults.update_in_place import UpdateInPlacePass
 from nabla_mlir.passes.iree.legalize_for_iree import LegalizeForIreePass
 from nabla_mlir.targets import CPU, Vulkan
+from nabla_mlir.targets.toolchain import disassembled
 
 CPU_FLAGS = [
     "--iree-hal-target-device=local",

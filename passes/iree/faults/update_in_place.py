@@ -19,7 +19,8 @@ from nabla_mlir.passes.iree.faults.buffers import (
     keep_sorted,
     separate_updates,
 )
-from nabla_mlir.passes.iree.pattern import TARGETS, Target
+from nabla_mlir.passes.iree.pattern import Target
+from nabla_mlir.targets import TARGETS
 
 TOPOLOGY = (
     "#hal.device.topology<links = [(@__device_0 -> @__device_0 = {unified_memory = true, transparent_access = true})]>"

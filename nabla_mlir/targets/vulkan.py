@@ -1,74 +1,118 @@
-"""What this machine has: CPU features, Vulkan devices, CUDA devices. Only the standard library is imported.
+"""Vulkan devices. The description of the device is part of the module.
 
-Targets describe themselves with it at compile time, and the deployment runtime checks an artifact against it.
-Vulkan matters most: code that assumes another subgroup size than the device has gives wrong numbers, not an error.
+That matters most here: code that assumes another subgroup size than the device has gives wrong numbers, not an error.
 """
 
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import functools
-import importlib.util
-import subprocess
 import sys
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from nabla_mlir.errors import DeployError, TargetError
+from nabla_mlir.targets.base import Target
+from nabla_mlir.targets.gpu import GPU, VulkanDevice, device_target, library, target_info
+
+VULKAN_PROFILES = {
+    "nvidia": replace(GPU, name="nvidia"),
+    "amd": replace(GPU, name="amd", subgroup_size=64, shared_memory=65536),
+    "lavapipe": replace(GPU, name="lavapipe", subgroup_size=8, shared_memory=32768),
+}
 
 
 @dataclass(frozen=True)
-class VulkanDevice:
-    """The properties of a Vulkan device that generated code depends on.
+class Vulkan(Target):
+    """A Vulkan device, described in the module itself: a wrong subgroup size would give wrong numbers silently.
 
     Args:
-      name: what the driver calls the device, or the name of a profile.
-      subgroup_size: invocations in a subgroup. Code is right only for this one.
-      spirv: the highest SPIR-V version the device reads.
-      compute: scalar types of arithmetic, among fp64 fp32 fp16 int64 int32 int16 int8.
-      storage: widths in storage buffers, among b64 b32 b16 b8.
-      subgroup: subgroup operations, among shuffle and arithmetic.
-      workgroup_size: largest workgroup in x, y, z.
-      invocations: most invocations in a workgroup.
-      shared_memory: bytes of workgroup memory.
-      workgroup_count: largest dispatch in x, y, z.
+      device: "host" (the first device of this machine), a profile (see `VULKAN_PROFILES`) or a `VulkanDevice`.
     """
 
-    name: str
-    subgroup_size: int
-    spirv: str = "1.3"
-    compute: tuple[str, ...] = ("fp32", "int32")
-    storage: tuple[str, ...] = ("b32",)
-    subgroup: tuple[str, ...] = ("shuffle", "arithmetic")
-    workgroup_size: tuple[int, int, int] = (128, 128, 64)
-    invocations: int = 128
-    shared_memory: int = 16384
-    workgroup_count: tuple[int, int, int] = (65535, 65535, 65535)
+    device: str | VulkanDevice = "host"
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields as JSON values."""
-        return asdict(self)
+    name: ClassVar[str] = "vulkan"
+    drivers: ClassVar[tuple[str, ...]] = ("vulkan",)
+    labelled: ClassVar[tuple[str, ...]] = ("device",)
+    maps_memory: ClassVar[bool] = True
 
-    @staticmethod
-    def from_json(data: dict[str, Any]) -> VulkanDevice:
-        """The device that `to_json` wrote."""
-        fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in data.items()}
-        return VulkanDevice(**fields)
+    @classmethod
+    def found(cls) -> Sequence[str]:
+        return [f"{d.name} (subgroup size {d.subgroup_size})" for d in vulkan_devices()]
+
+    @classmethod
+    def check_fit(cls, data: Mapping[str, Any]) -> None:
+        try:
+            needed = VulkanDevice.from_json(data["device"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise DeployError(f"the manifest requires the description of a Vulkan device, got: {error}.") from None
+        try:
+            found = vulkan_devices()[0]
+        except OSError as error:
+            help = "install a Vulkan driver, or compile for the CPU."
+            raise DeployError(f"the artifact requires a Vulkan device, got none: {error}.", help=help) from None
+        help = "it would compute wrong numbers; compile it for this device: Vulkan() here."
+        if needed.subgroup_size != found.subgroup_size:
+            message = (
+                f"a Vulkan device of subgroup size {needed.subgroup_size}, got {found.subgroup_size} ({found.name})."
+            )
+            raise DeployError(f"the artifact requires {message}", help=help)
+        needs, has = ({*device.compute, *device.storage, *device.subgroup} for device in (needed, found))
+        if lacking := sorted(needs - has):
+            message = f"a Vulkan device with {', '.join(lacking)}, got {found.name} without."
+            raise DeployError(f"the artifact requires {message}", help=help)
+        for what in ("invocations", "shared_memory"):
+            if getattr(needed, what) > getattr(found, what):
+                message = (
+                    f"a Vulkan device with {what} {getattr(needed, what)}, got {getattr(found, what)} ({found.name})."
+                )
+                raise DeployError(f"the artifact requires {message}", help=help)
+
+    @classmethod
+    def label(cls, data: Mapping[str, Any]) -> list[str]:
+        return [str((data.get("device") or {}).get("name", ""))]
+
+    @classmethod
+    def measured(cls) -> dict[str, tuple[Target, Sequence[str] | None]]:
+        return {"Vulkan": (cls(), ("f32", "i32"))}
+
+    def resolve(self) -> Vulkan:
+        """The same target with the properties of the device written out.
+
+        Raises:
+          TargetError: the profile is unknown, or this machine has no Vulkan device.
+        """
+        if isinstance(self.device, VulkanDevice):
+            return self
+        if self.device in VULKAN_PROFILES:
+            return replace(self, device=VULKAN_PROFILES[self.device])
+        if self.device != "host":
+            known = ", ".join(["host", *VULKAN_PROFILES])
+            raise TargetError(
+                f"target vulkan requires a known device, got {self.device!r}.", help=f"use one of {known}."
+            )
+        try:
+            return replace(self, device=vulkan_devices()[0])
+        except OSError as error:
+            raise TargetError(
+                f"target vulkan requires a Vulkan device to describe, got none: {error}.",
+                help="install a driver (Debian: mesa-vulkan-drivers), or name a profile, such as Vulkan('nvidia').",
+            ) from None
+
+    def device_targets(self) -> str:
+        device = self.resolve().device
+        assert isinstance(device, VulkanDevice)
+        info = target_info("", f"spirv:v{device.spirv},cap:Shader", device)
+        return device_target("vulkan", "vulkan-spirv", "vulkan-spirv-fb", info)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.device, dict):  # from JSON
+            object.__setattr__(self, "device", VulkanDevice.from_json(self.device))
 
 
-@functools.cache
-def cpu_features() -> dict[str, bool]:
-    """Whether this CPU has each instruction set that IREE distinguishes, by LLVM's name; empty if not known."""
-    spec = importlib.util.find_spec("iree._runtime_libs")
-    if spec is None or not spec.submodule_search_locations:
-        return {}
-    suffix = ".exe" if sys.platform == "win32" else ""
-    tool = Path(next(iter(spec.submodule_search_locations))) / f"iree-cpuinfo{suffix}"
-    try:
-        text = subprocess.run([tool], capture_output=True, text=True, check=True, timeout=30).stdout
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    return {name: value == "1" for name, value in (line.split() for line in text.splitlines() if line.strip())}
+# ---------------------------------------------------------------- what this machine has
 
 
 @functools.cache
@@ -78,7 +122,7 @@ def vulkan_devices() -> tuple[VulkanDevice, ...]:
     Raises:
       OSError: there is no Vulkan loader or no working driver; the message says which.
     """
-    vk = _load("vulkan-1" if sys.platform == "win32" else "vulkan", "libvulkan.so.1")
+    vk = library("vulkan-1" if sys.platform == "win32" else "vulkan", "libvulkan.so.1")
     application = _ApplicationInfo(sType=0, apiVersion=(1 << 22) | (2 << 12))
     create = _InstanceCreateInfo(sType=1, pApplicationInfo=ctypes.pointer(application))
     instance = ctypes.c_void_p()
@@ -93,35 +137,6 @@ def vulkan_devices() -> tuple[VulkanDevice, ...]:
         return tuple(_describe(vk, ctypes.c_void_p(handle)) for handle in handles)
     finally:
         vk.vkDestroyInstance(instance, None)
-
-
-@functools.cache
-def cuda_devices() -> tuple[str, ...]:
-    """The architectures (sm_XX) of the CUDA devices of this machine.
-
-    Raises:
-      OSError: there is no CUDA driver or no device.
-    """
-    cuda = _load("nvcuda" if sys.platform == "win32" else "cuda", "libcuda.so.1")
-    count = ctypes.c_int()
-    if (status := cuda.cuInit(0)) or (status := cuda.cuDeviceGetCount(ctypes.byref(count))):
-        raise OSError(f"the CUDA driver reports error {status}")
-    if not count.value:
-        raise OSError("the CUDA driver lists no device")
-    architectures = []
-    for index in range(count.value):
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, index)
-        cuda.cuDeviceGetAttribute(ctypes.byref(minor), 76, index)
-        architectures.append(f"sm_{major.value}{minor.value}")
-    return tuple(architectures)
-
-
-def _load(name: str, fallback: str) -> ctypes.CDLL:
-    try:
-        return ctypes.CDLL(fallback if sys.platform.startswith("linux") else ctypes.util.find_library(name) or fallback)
-    except OSError:
-        raise OSError(f"the library {fallback} is not installed") from None
 
 
 # The C structures of vulkan.h that are read, with padding for the fields that are not.

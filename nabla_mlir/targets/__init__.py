@@ -1,0 +1,19 @@
+"""Targets: what a module is compiled for. A kind of target is a file of this room and stands in the list below.
+
+A target knows its compiler flags, the drivers that run its artifacts, what this machine has for it, and whether code
+fits. The compiler is not imported; `CPU("host")` asks it, in a process of its own, what the host is called. So the room
+is deployed with the runtime, which asks a target whether code fits.
+"""
+
+from nabla_mlir.targets.base import TARGETS, Availability, Target, available, drivers_of, merge_flags, target
+from nabla_mlir.targets.cpu import CPU
+from nabla_mlir.targets.cuda import CUDA
+from nabla_mlir.targets.gpu import VulkanDevice
+from nabla_mlir.targets.vulkan import VULKAN_PROFILES, Vulkan
+
+TARGETS.update((cls.name, cls) for cls in (CPU, Vulkan, CUDA))
+
+__all__ = [
+    "CPU", "CUDA", "TARGETS", "VULKAN_PROFILES", "Availability", "Target", "Vulkan", "VulkanDevice", "available",
+    "drivers_of", "merge_flags", "target",
+]  # fmt: skip

@@ -1,0 +1,179 @@
+"""What a target is: a typed value that says for what machine a module is compiled, and the table of all kinds.
+
+Common to all targets: f64 stays f64 (IREE's default would turn it into f32), optimisation level 3 without the
+aggressive fusion that breaks some valid modules, and without two rewrites of matrix products and transposes, each of
+which gives wrong numbers for some Hessians (tests/frontend/test_compositions.py holds that), and no debug information
+(artifacts are byte-identical wherever they were built).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar
+
+from nabla_mlir.errors import TargetError
+
+_COMMON_FLAGS = (
+    "--iree-input-demote-f64-to-f32=false",
+    "--iree-opt-level=O3",
+    "--iree-dispatch-creation-enable-aggressive-fusion=false",
+    "--iree-opt-generalize-matmul=false",
+    "--iree-opt-aggressively-propagate-transposes=false",
+    "--iree-vm-bytecode-module-strip-source-map",
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What all targets share.
+
+    Args:
+      options: further flags of iree-compile; they win over the target's own.
+      asynchronous: calls return before they are done, with arrays that are waited for when they are read. Those of one
+        module keep their order where it matters; one with a loop whose length its values decide waits for those. Who
+        calls such a function from C gives it two fences, as iree-run-module does.
+    """
+
+    options: tuple[str, ...] = field(default=(), kw_only=True)
+    asynchronous: bool = field(default=False, kw_only=True)
+
+    name: ClassVar[str]
+    drivers: ClassVar[tuple[str, ...]]
+    labelled: ClassVar[tuple[str, ...]] = ()  # the fields that tell it from others of its kind
+    maps_memory: ClassVar[bool] = (
+        False  # where it shares its memory with the host, that may be mapped if it is asked for
+    )
+
+    @classmethod
+    def found(cls) -> Sequence[str]:
+        """What this machine has to run it.
+
+        Raises:
+          OSError: nothing; the message says what is missing.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def check_fit(cls, data: Mapping[str, Any]) -> None:
+        """Returns if this machine runs code for a target that `to_json` wrote: what would not fail by itself, but crash
+        or compute wrong numbers.
+
+        Raises:
+          DeployError: it does not; the message says what is missing.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def label(cls, data: Mapping[str, Any]) -> list[str]:
+        """The words that tell a target that `to_json` wrote from others of its kind."""
+        return [str(data.get(key, "")) for key in cls.labelled]
+
+    @classmethod
+    def measured(cls) -> dict[str, tuple[Target, Sequence[str] | None]]:
+        """For which targets of the kind, by title, and which dtypes the reference lists the operations; None: all."""
+        return {}
+
+    def resolve(self) -> Target:
+        """The same target with everything that depends on this machine written out."""
+        return self
+
+    def kernel_bytes(self) -> int:
+        """The width of the vector registers that kernels and schedules are written for; 0: none are."""
+        return 0
+
+    def device_targets(self) -> str | None:
+        """The text of the module attribute `hal.device.targets`, or None where flags alone describe the device."""
+        return None
+
+    def flags(self) -> list[str]:
+        """The flags of iree-compile. What `device_targets` describes is among them."""
+        flags = [*self._device_flags(), *_COMMON_FLAGS]
+        if self.asynchronous:
+            flags.append("--iree-execution-model=async-external")
+        return merge_flags(flags, self.options)
+
+    def to_json(self) -> dict[str, Any]:
+        """The target as JSON values, resolved, as the manifest keeps it."""
+        return {"name": self.name} | asdict(self.resolve())
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Target:
+        """The target that `to_json` wrote.
+
+        Raises:
+          TargetError: the name or a field is unknown.
+        """
+        data = dict(data)
+        cls = type(target(data.pop("name", None)))
+        if unknown := set(data) - {f.name for f in fields(cls)}:
+            raise TargetError(f"target {cls.name} requires known fields, got {', '.join(sorted(unknown))}.")
+        return cls(**{key: _untuple(value) for key, value in data.items()})
+
+    def _device_flags(self) -> list[str]:
+        return [f"--iree-hal-target-device={self.device_targets()}"]
+
+
+TARGETS: dict[str, type[Target]] = {}  # all kinds by name; filled in __init__.py
+
+
+def drivers_of(name: str) -> tuple[str, ...]:
+    """The drivers of the runtime that run code for a kind of target, also for one that is not known here."""
+    return TARGETS[name].drivers if name in TARGETS else (name,)
+
+
+def target(spec: str | Target | None = "cpu") -> Target:
+    """The target that `spec` names or is.
+
+    Raises:
+      TargetError: there is none of that name; the message lists those that exist.
+
+    Example:
+      >>> target("cuda")
+      CUDA(options=(), asynchronous=False, arch='sm_80')
+    """
+    if isinstance(spec, Target):
+        return spec
+    if isinstance(spec, str) and spec.lower() in TARGETS:
+        return TARGETS[spec.lower()]()
+    known = ", ".join(f"{name!r} or {cls.__name__}(...)" for name, cls in TARGETS.items())
+    raise TargetError(f"compile requires a known target, got {spec!r}.", help=f"use {known}.")
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether this machine runs a target, and what it found or why not."""
+
+    name: str
+    runs: bool
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.name:8}{'yes' if self.runs else 'no':5}{self.detail}"
+
+
+def available() -> list[Availability]:
+    """What this machine can run, with a reason for what it cannot. Printable line by line."""
+    return [_available(cls) for cls in TARGETS.values()]
+
+
+def _available(cls: type[Target]) -> Availability:
+    try:
+        return Availability(cls.name, True, ", ".join(cls.found()))
+    except OSError as error:
+        return Availability(cls.name, False, str(error))
+
+
+def merge_flags(flags: list[str], more: tuple[str, ...] | list[str]) -> list[str]:
+    """`flags` and `more`, where a flag of `more` takes the place of the same flag of `flags`.
+
+    Example:
+      >>> merge_flags(["--a=1", "--b"], ["--a=2"])
+      ['--b', '--a=2']
+    """
+    replaced = {flag.split("=")[0] for flag in more}
+    return [flag for flag in flags if flag.split("=")[0] not in replaced] + list(more)
+
+
+def _untuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

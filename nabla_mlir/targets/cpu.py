@@ -1,0 +1,192 @@
+"""The CPU of this machine, or another one."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from nabla_mlir.errors import CompileError, DeployError, TargetError
+from nabla_mlir.targets.base import Target
+from nabla_mlir.targets.toolchain import iree_compile, run_compiler
+
+# Features and ABI without which generic code of an architecture calls a C library, which the embedded format has not.
+_DEFAULTS = {
+    "riscv64": ("+m,+a,+f,+d,+c", "lp64d"),
+    "riscv32": ("+m,+a,+f,+c", "ilp32f"),
+}
+
+
+@dataclass(frozen=True)
+class CPU(Target):
+    """A CPU.
+
+    Args:
+      cpu: "host", "generic" (any CPU of the architecture; slow) or an LLVM name such as "znver4".
+      features: LLVM features to add or remove, such as "+avx512f,-avx512fp16".
+      triple: LLVM target triple for another architecture, such as "aarch64-linux-gnu"; "" is this machine's.
+      abi: LLVM's name of the calling convention, where an architecture has several; "" is the usual one.
+      link_embedded: link into the platform-independent format of IREE. It has no C library: f64 sin, cos, tan, tanh
+        and atan2 need `False`, the system's linker, and an artifact that runs only on this system.
+      reassociate: let sums be taken in another order, as vector units need. False keeps the order, at up to 25 times
+        the cost of a reduction.
+      schedule: rewrite for speed (the pass nabla-schedule); needs `reassociate`.
+
+    Example:
+      >>> CPU("generic").flags()[2]
+      '--iree-llvmcpu-target-cpu=generic'
+    """
+
+    cpu: str = "host"
+    features: str = ""
+    triple: str = ""
+    abi: str = ""
+    link_embedded: bool = True
+    reassociate: bool = True
+    schedule: bool = True
+
+    name: ClassVar[str] = "cpu"
+    drivers: ClassVar[tuple[str, ...]] = ("local-sync", "local-task")
+    labelled: ClassVar[tuple[str, ...]] = ("cpu",)
+
+    @classmethod
+    def found(cls) -> Sequence[str]:
+        try:
+            return (_named_cpu("host", "")[0],)
+        except CompileError:
+            return ("its name is not known without the compiler",)
+
+    @classmethod
+    def check_fit(cls, data: Mapping[str, Any]) -> None:
+        needed = _architecture(str(data.get("triple", "")).partition("-")[0])
+        here = _architecture(platform.machine())
+        if needed and here and needed != here:
+            raise DeployError(f"the artifact requires a CPU of the architecture {needed}, got {here}.",
+                              help="compile it for this machine: CPU('host') here.")  # fmt: skip
+        has = cpu_features()
+        needs = [f[1:] for f in str(data.get("features", "")).split(",") if f.startswith("+")]
+        if lacking := [feature for feature in needs if has.get(feature) is False]:
+            raise DeployError(
+                f"the artifact requires a CPU with {', '.join(lacking)}, got one without.",
+                help="compile it for this CPU: CPU('host') here, or CPU('generic').",
+            )
+
+    @classmethod
+    def label(cls, data: Mapping[str, Any]) -> list[str]:
+        return [*super().label(data), str(data.get("triple", "")).partition("-")[0]]
+
+    @classmethod
+    def measured(cls) -> dict[str, tuple[Target, Sequence[str] | None]]:
+        return {"CPU": (cls(), None)}
+
+    def resolve(self) -> CPU:
+        """The same target with its triple, and the name and the features of the CPU, written out.
+
+        Raises:
+          TargetError: "host" together with another architecture, or LLVM does not know the CPU.
+        """
+        if self.cpu == "host" and self.triple not in ("", _host_triple()):
+            raise TargetError(
+                f"target cpu requires a CPU name for another architecture, got cpu='host', {self.triple}."
+            )
+        triple = self.triple or _host_triple()
+        defaults, abi = _DEFAULTS.get(triple.partition("-")[0], ("", ""))
+        cpu, features = (self.cpu, defaults) if self.cpu == "generic" else _named_cpu(self.cpu, self.triple)
+        return replace(self, cpu=cpu, features=_merged(features, self.features), triple=triple, abi=self.abi or abi)
+
+    def vector_bytes(self) -> int:
+        """The width of the vector registers that the compiler uses."""
+        named = set(re.findall(r"\+([^,]+)", _described(self.cpu, self.triple)[1] + "," + self.features))
+        named -= set(re.findall(r"-([^,]+)", self.features))
+        return 64 if "avx512f" in named else 32 if "avx2" in named else 16
+
+    def kernel_bytes(self) -> int:
+        return self.vector_bytes() if self.schedule and self.reassociate else 0
+
+    def _device_flags(self) -> list[str]:
+        resolved = self.resolve()
+        flags = [
+            "--iree-hal-target-device=local",
+            "--iree-hal-local-target-device-backends=llvm-cpu",
+            f"--iree-llvmcpu-target-cpu={resolved.cpu}",
+            "--iree-llvmcpu-debug-symbols=false",
+            f"--iree-llvmcpu-reassociate-fp-reductions={str(self.reassociate).lower()}",
+        ]
+        described = {"cpu-features": resolved.features, "triple": resolved.triple, "abi": resolved.abi}
+        flags += [f"--iree-llvmcpu-target-{key}={value}" for key, value in described.items() if value]
+        if not self.link_embedded:
+            flags.append("--iree-llvmcpu-link-embedded=false")
+        return flags
+
+
+# ---------------------------------------------------------------- what this machine has
+
+# Other names of an architecture, as systems and LLVM give them.
+_SAME = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64", "armv7l": "armv7", "armv7a": "armv7"}
+
+
+def _architecture(name: str) -> str:
+    return _SAME.get(name.lower(), name.lower())
+
+
+@functools.cache
+def cpu_features() -> dict[str, bool]:
+    """Whether this CPU has each instruction set that IREE distinguishes, by LLVM's name; empty if not known."""
+    spec = importlib.util.find_spec("iree._runtime_libs")
+    if spec is None or not spec.submodule_search_locations:
+        return {}
+    suffix = ".exe" if sys.platform == "win32" else ""
+    tool = Path(next(iter(spec.submodule_search_locations))) / f"iree-cpuinfo{suffix}"
+    try:
+        text = subprocess.run([tool], capture_output=True, text=True, check=True, timeout=30).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return {name: value == "1" for name, value in (line.split() for line in text.splitlines() if line.strip())}
+
+
+# ---------------------------------------------------------------- what the compiler knows
+
+
+@functools.cache
+def _named_cpu(name: str, triple: str) -> tuple[str, str]:
+    """LLVM's name of a CPU, and its features, with those that this very machine lacks."""
+    cpu, features = _described(name, triple)
+    if cpu is None:
+        raise TargetError(f"target cpu requires a CPU that LLVM knows, got {name!r}.",
+                          help="use CPU('generic') or another name.")  # fmt: skip
+    added = set(re.findall(r"\+([^,]+)", features))
+    return cpu, ",".join(f for f in _merged(features).split(",") if f[1:] in added)
+
+
+def _merged(*features: str) -> str:
+    """Features by name, each with the sign that comes last."""
+    signs = {feature[1:]: feature[0] for feature in ",".join(features).split(",") if feature}
+    return ",".join(f"{signs[name]}{name}" for name in sorted(signs))
+
+
+@functools.cache
+def _host_triple() -> str:
+    """LLVM's name of this kind of machine, for instance x86_64-unknown-linux-gnu."""
+    machine = platform.machine().lower()
+    arch = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+    system = {"darwin": "apple-darwin", "win32": "pc-windows-msvc"}.get(sys.platform, "unknown-linux-gnu")
+    return f"{arch}-{system}"
+
+
+@functools.cache
+def _described(cpu: str, triple: str) -> tuple[str | None, str]:
+    """What the compiler says of a CPU: its name, if it has one, and its features."""
+    iree_compile()
+    flags = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"]
+    flags += [f"--iree-llvmcpu-target-cpu={cpu}", *([f"--iree-llvmcpu-target-triple={triple}"] if triple else [])]
+    flags += ["--compile-to=preprocessing", "-", "-o", "-"]
+    text = run_compiler(flags, b"module {}", timeout=60).stdout.decode(errors="replace")
+    name, features = re.search(r'\bcpu = "([^"]*)"', text), re.search(r'cpu_features = "([^"]*)"', text)
+    return name and name[1], features[1] if features else ""

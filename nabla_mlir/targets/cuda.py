@@ -1,0 +1,111 @@
+"""NVIDIA GPUs."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from nabla_mlir.errors import DeployError, TargetError
+from nabla_mlir.targets.base import Target
+from nabla_mlir.targets.gpu import GPU, device_target, library, target_info
+
+# From sm_90 on, IREE knows no description of its own; the PTX version is the lowest that knows the architecture.
+_PTX_OF_ARCH = {"sm_90": "+ptx80", "sm_100": "+ptx86", "sm_101": "+ptx86", "sm_103": "+ptx88"}
+
+
+@dataclass(frozen=True)
+class CUDA(Target):
+    """An NVIDIA GPU. The artifact holds PTX, which newer GPUs run too (unless the architecture ends in a or f).
+
+    Not machine code: IREE 3.13 takes --iree-cuda-use-ptxas but never calls ptxas.
+
+    Args:
+      arch: "host" (the first GPU of this machine) or an architecture, such as "sm_80" or "sm_90".
+    """
+
+    arch: str = "sm_80"
+
+    name: ClassVar[str] = "cuda"
+    drivers: ClassVar[tuple[str, ...]] = ("cuda",)
+    labelled: ClassVar[tuple[str, ...]] = ("arch",)
+
+    @classmethod
+    def found(cls) -> Sequence[str]:
+        return cuda_devices()
+
+    @classmethod
+    def check_fit(cls, data: Mapping[str, Any]) -> None:
+        arch = str(data.get("arch"))
+        try:
+            found = cuda_devices()[0]
+        except OSError as error:
+            help = "install an NVIDIA driver, or compile for the CPU."
+            raise DeployError(f"the artifact requires a CUDA device, got none: {error}.", help=help) from None
+        exact = arch[-1:] in "af" and arch != found  # PTX for one architecture, or one family, alone
+        if exact or _number(found) < _number(arch):
+            raise DeployError(f"the artifact requires a CUDA device of {arch} or newer, got {found}.",
+                              help=f"compile it for this device: CUDA({found!r}).")  # fmt: skip
+
+    @classmethod
+    def measured(cls) -> dict[str, tuple[Target, Sequence[str] | None]]:
+        return {"sm_80": (cls("sm_80"), ("f64", "f32", "f16", "i32", "c64")), "sm_90": (cls("sm_90"), ("f32",))}
+
+    def resolve(self) -> CUDA:
+        """The same target with the architecture instead of "host".
+
+        Raises:
+          TargetError: there is no CUDA device, or the architecture is not of the form sm_80.
+        """
+        if self.arch == "host":
+            try:
+                return replace(self, arch=cuda_devices()[0])
+            except OSError as error:
+                help = "name an architecture, such as CUDA('sm_80'): compiling needs no GPU."
+                raise TargetError(f"target cuda requires a CUDA device, got none: {error}.", help=help) from None
+        if not re.fullmatch(r"sm_\d+[af]?", self.arch):
+            raise TargetError(f"target cuda requires an architecture such as sm_80, got {self.arch!r}.")
+        return self
+
+    def device_targets(self) -> str | None:
+        arch = self.resolve().arch
+        if arch.rstrip("af") not in _PTX_OF_ARCH:
+            return None
+        gpu = replace(GPU, shared_memory=166912, workgroup_count=(2**31 - 1, 65535, 65535))
+        info = target_info(arch, _PTX_OF_ARCH[arch.rstrip("af")], gpu)
+        return device_target("cuda", "cuda", "cuda-nvptx-fb", info)
+
+    def _device_flags(self) -> list[str]:
+        if self.device_targets():
+            return super()._device_flags()
+        return ["--iree-hal-target-device=cuda", f"--iree-cuda-target={self.resolve().arch}"]
+
+
+@functools.cache
+def cuda_devices() -> tuple[str, ...]:
+    """The architectures (sm_XX) of the CUDA devices of this machine.
+
+    Raises:
+      OSError: there is no CUDA driver or no device.
+    """
+    cuda = library("nvcuda" if sys.platform == "win32" else "cuda", "libcuda.so.1")
+    count = ctypes.c_int()
+    if (status := cuda.cuInit(0)) or (status := cuda.cuDeviceGetCount(ctypes.byref(count))):
+        raise OSError(f"the CUDA driver reports error {status}")
+    if not count.value:
+        raise OSError("the CUDA driver lists no device")
+    architectures = []
+    for index in range(count.value):
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, index)
+        cuda.cuDeviceGetAttribute(ctypes.byref(minor), 76, index)
+        architectures.append(f"sm_{major.value}{minor.value}")
+    return tuple(architectures)
+
+
+def _number(arch: str) -> int:
+    return int(re.sub(r"\D", "", arch) or 0)

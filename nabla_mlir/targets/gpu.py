@@ -1,0 +1,95 @@
+"""What targets on GPUs share: the description of a device, and its form in a module."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class VulkanDevice:
+    """The properties of a Vulkan device that generated code depends on.
+
+    Args:
+      name: what the driver calls the device, or the name of a profile.
+      subgroup_size: invocations in a subgroup. Code is right only for this one.
+      spirv: the highest SPIR-V version the device reads.
+      compute: scalar types of arithmetic, among fp64 fp32 fp16 int64 int32 int16 int8.
+      storage: widths in storage buffers, among b64 b32 b16 b8.
+      subgroup: subgroup operations, among shuffle and arithmetic.
+      workgroup_size: largest workgroup in x, y, z.
+      invocations: most invocations in a workgroup.
+      shared_memory: bytes of workgroup memory.
+      workgroup_count: largest dispatch in x, y, z.
+    """
+
+    name: str
+    subgroup_size: int
+    spirv: str = "1.3"
+    compute: tuple[str, ...] = ("fp32", "int32")
+    storage: tuple[str, ...] = ("b32",)
+    subgroup: tuple[str, ...] = ("shuffle", "arithmetic")
+    workgroup_size: tuple[int, int, int] = (128, 128, 64)
+    invocations: int = 128
+    shared_memory: int = 16384
+    workgroup_count: tuple[int, int, int] = (65535, 65535, 65535)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> VulkanDevice:
+        """The device that `to_json` wrote."""
+        fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in data.items()}
+        return VulkanDevice(**fields)
+
+
+GPU = VulkanDevice(
+    name="gpu",
+    subgroup_size=32,
+    spirv="1.6",
+    compute=("fp64", "fp32", "fp16", "int64", "int32", "int16", "int8"),
+    storage=("b64", "b32", "b16", "b8"),
+    workgroup_size=(1024, 1024, 1024),
+    invocations=1024,
+    shared_memory=49152,
+)
+
+
+def target_info(arch: str, features: str, device: VulkanDevice) -> str:
+    """The description of a GPU as IREE's code generators read it."""
+    wgp = ", ".join(
+        [
+            f"compute = {'|'.join(device.compute)}",
+            f"storage = {'|'.join(device.storage)}",
+            f"subgroup = {'|'.join(device.subgroup) or 'none'}",
+            f"subgroup_size_choices = [{device.subgroup_size}]",
+            f"max_workgroup_sizes = {list(device.workgroup_size)}",
+            f"max_thread_count_per_workgroup = {device.invocations}",
+            f"max_workgroup_memory_bytes = {device.shared_memory}",
+            f"max_workgroup_counts = {list(device.workgroup_count)}",
+        ]
+    )
+    return f'#iree_gpu.target<arch = "{arch}", features = "{features}", wgp = <{wgp}>>'
+
+
+def device_target(device: str, backend: str, format: str, info: str) -> str:
+    """A device with one form of code, for the attribute `hal.device.targets` of a module."""
+    executable = f'#hal.executable.target<"{backend}", "{format}", {{iree_codegen.target_info = {info}}}>'
+    return f'#hal.device.target<"{device}", [{executable}]> : !hal.device'
+
+
+def library(name: str, fallback: str) -> ctypes.CDLL:
+    """A driver's library, by its file name on Linux (`fallback`) or by its name elsewhere.
+
+    Raises:
+      OSError: it is not installed.
+    """
+    try:
+        return ctypes.CDLL(fallback if sys.platform.startswith("linux") else ctypes.util.find_library(name) or fallback)
+    except OSError:
+        raise OSError(f"the library {fallback} is not installed") from None
