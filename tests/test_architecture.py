@@ -48,12 +48,14 @@ MODULES = [module_name(path) for path in SOURCES]
 # A module may import from its own layer and from those below it; a longer name wins over a shorter one.
 # From the ground up; the name nabla_mlir itself stands for what gives users their public names.
 ROOMS = (
-    "errors", "conversion", "targets", "runtime", "dialects", "pytree", "table", "ops", "rules", "passes", "compiling",
+    "errors", "thresholds", "conversion", "targets", "runtime", "dialects", "pytree", "table", "ops", "rules", "passes",
+    "compiling",
     "staging", "transforms", "numpy", "nn", "scipy", "prepared", "interop", "", "tools",
 )  # fmt: skip
 LAYERS = {f"nabla_mlir.{room}".rstrip("."): level for level, room in enumerate(ROOMS)}
 # What is deployed: it must run where neither the compiler nor optree is installed.
-RUNTIME = {m for m in MODULES if m.split(".")[1:2] and m.split(".")[1] in ("errors", "conversion", "targets", "runtime")}
+DEPLOYED = {f"nabla_mlir.{room}" for room in ("errors", "thresholds", "conversion", "targets", "runtime")}
+RUNTIME = {m for m in MODULES if ".".join(m.split(".")[:2]) in DEPLOYED}
 # What runs the compiler in another process; it knows no IR.
 COMPILER = {f"nabla_mlir.compiling.{name}" for name in ("compiler", "cache", "references")}
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects.types import as_dtype, is_float
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.numpy.axes import axes_of, padded, reshaped, shape_of, transposed
@@ -19,8 +20,6 @@ from nabla_mlir.staging.eager import library
 from nabla_mlir.table.promotion import Defaults, broadcast_to, is_scalar, promote_dtypes, scalar_dtype
 from nabla_mlir.table.tensor import Tensor, constant
 from nabla_mlir.table.tensor import full as splat
-
-_TABLE = 4096  # numbers up to which linspace is a table, exact as NumPy's; longer ones are computed
 
 
 @library
@@ -126,7 +125,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype:
         raise ShapeError(f"linspace requires num of at least 0, got {num}.", where=user_frame())
     wanted = inexact_dtype(promote_dtypes([start, stop]))
     final = wanted if dtype is None else as_dtype(dtype)
-    if is_scalar(start) and is_scalar(stop) and num <= _TABLE:
+    if is_scalar(start) and is_scalar(stop) and num <= thresholds.LINSPACE_TABLE:
         return constant(np.linspace(start, stop, num, endpoint=endpoint).astype(final))
     first, last = (convert(tensor(v), wanted) for v in (start, stop))
     part = iota((num,), 0, wanted) / max(num - 1 if endpoint else num, 1)

@@ -8,7 +8,7 @@ from typing import Any
 from iree.compiler import ir
 
 from nabla_mlir import numpy as nnp
-from nabla_mlir import pytree
+from nabla_mlir import pytree, thresholds
 from nabla_mlir.ops.misc import optimization_barrier
 from nabla_mlir.rules.cost import written_by
 from nabla_mlir.table.promotion import as_tensor
@@ -19,8 +19,6 @@ from nabla_mlir.transforms.vectorize import vmap
 Function = Callable[[Any], Any]
 Form = Callable[[Function], Function]  # from a function of a vector to that of vectors along a leading axis
 
-_SMALL = 1 << 16  # bytes of a result below which the operation costs more than the work
-_WRITTEN_OUT = 6000  # operations of a block; a loop costs less to compile, and IREE may refuse our schedule in it
 
 
 def form_of_block(operations: Sequence[ir.Operation], state: int, size: int) -> Form:
@@ -37,9 +35,9 @@ def form_of_block(operations: Sequence[ir.Operation], state: int, size: int) -> 
       size: how many vectors there are.
     """
     nbytes, count = written_by(operations)
-    if state > nbytes or nbytes * size <= _SMALL * count:
+    if state > nbytes or nbytes * size <= thresholds.SMALL_RESULT * count:
         return vmap
-    most = max(1, _WRITTEN_OUT // len(operations))
+    most = max(1, thresholds.WRITTEN_OUT // len(operations))
     # Where the function is a loop itself all are written out: a loop in a loop is not compiled to a single dispatch.
     if most >= size or any(op.name == "stablehlo.while" for op in operations):
         return in_a_row

@@ -16,7 +16,7 @@ from typing import Any
 from iree.compiler import ir
 
 from nabla_mlir import numpy as nnp
-from nabla_mlir import pytree
+from nabla_mlir import pytree, thresholds
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.errors import TraceError, user_frame
@@ -44,7 +44,6 @@ from nabla_mlir.transforms.curvature import (
 from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import pullback, pushed
 
-BLOCK = 16  # columns of `apply_block`
 _INTO = ("update", "apply", "apply_block", "apply_transposed", "apply_transposed_block")  # also as NAME_into
 
 
@@ -70,7 +69,7 @@ class Prepared(Lowered):
 
 
 def hvp_module(
-    f: Callable[..., Any], x_spec: Any, *data_specs: Any, argnums: Argnums = 0, block: int = BLOCK,
+    f: Callable[..., Any], x_spec: Any, *data_specs: Any, argnums: Argnums = 0, block: int = thresholds.BLOCK,
     max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
 ) -> Prepared:  # fmt: skip
     """The Hessian of a scalar function as one artifact that keeps its linearisation on the device.
@@ -142,7 +141,7 @@ def _of_x(f: Callable[..., Any], argnums: Argnums, data: int) -> tuple[Callable[
 
 
 def ggnvp_module(
-    model: Callable[..., Any], loss: Callable[..., Any], x_spec: Any, *data_specs: Any, block: int = BLOCK,
+    model: Callable[..., Any], loss: Callable[..., Any], x_spec: Any, *data_specs: Any, block: int = thresholds.BLOCK,
     max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
 ) -> Prepared:  # fmt: skip
     """The Gauss-Newton matrix of ``loss(model(x, *data), *data)`` prepared as by `hvp_module`; see `nm.ggnvp`."""
@@ -153,7 +152,7 @@ def ggnvp_module(
 
 
 def fisher_module(
-    model: Callable[..., Any], distribution: str, x_spec: Any, *data_specs: Any, block: int = BLOCK,
+    model: Callable[..., Any], distribution: str, x_spec: Any, *data_specs: Any, block: int = thresholds.BLOCK,
     max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
 ) -> Prepared:  # fmt: skip
     """The Fisher matrix of a model prepared as by `hvp_module`; `value` is the model's result. See `nm.fishervp`."""
@@ -163,7 +162,7 @@ def fisher_module(
 
 
 def empirical_fisher_module(
-    losses: Callable[..., Any], x_spec: Any, *data_specs: Any, block: int = BLOCK,
+    losses: Callable[..., Any], x_spec: Any, *data_specs: Any, block: int = thresholds.BLOCK,
     max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
 ) -> Prepared:  # fmt: skip
     """The empirical Fisher matrix prepared as by `hvp_module`; see `nm.empirical_fishervp`."""
@@ -174,7 +173,7 @@ def empirical_fisher_module(
 
 
 def jacobian_module(
-    f: Callable[..., Any], x_spec: Any, *data_specs: Any, argnums: Argnums = 0, block: int = BLOCK,
+    f: Callable[..., Any], x_spec: Any, *data_specs: Any, argnums: Argnums = 0, block: int = thresholds.BLOCK,
     max_residual_bytes: int | None = None, entry_points: Sequence[str] = (),
 ) -> Prepared:  # fmt: skip
     """The Jacobian of a function prepared as by `hvp_module`: `apply` is J v, `apply_transposed` is Jᵀ u.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir import thresholds
 from nabla_mlir.conversion import rounded
 from nabla_mlir.errors import DtypeError, NablaError, TraceError
 from nabla_mlir.runtime import Module, load
@@ -23,7 +24,6 @@ except ImportError as error:  # pragma: no cover
     raise ImportError("operators require SciPy: pip install scipy") from error
 
 
-BLOCK = 16  # columns of a matrix that are multiplied at once
 _USED = ("update", "apply", "apply_block", "is_finite", "self_check")  # entry points; fewer compile faster
 
 
@@ -289,7 +289,7 @@ class HessianOperator(PreparedOperator):
     """
 
     def __init__(
-        self, source: Any, x: Any, *data: Any, block: int = BLOCK, damping: float = 0.0, target: Any = "cpu"
+        self, source: Any, x: Any, *data: Any, block: int = thresholds.BLOCK, damping: float = 0.0, target: Any = "cpu"
     ):
         module = _module(source, "hvp_module", (x, *data), target, block=block, entry_points=_USED)
         super().__init__(module, x, data, damping)
@@ -312,7 +312,7 @@ class JacobianOperator(PreparedOperator):
       [2.0, 4.0]
     """
 
-    def __init__(self, source: Any, x: Any, *data: Any, block: int = BLOCK, target: Any = "cpu"):
+    def __init__(self, source: Any, x: Any, *data: Any, block: int = thresholds.BLOCK, target: Any = "cpu"):
         used = (*_USED, "apply_transposed", "apply_transposed_block")
         module = _module(source, "jacobian_module", (x, *data), target, block=block, entry_points=used)
         super().__init__(module, x, data, 0.0)

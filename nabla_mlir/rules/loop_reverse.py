@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.ops.elementwise import add, compare, divide, minimum, multiply, select, subtract
 from nabla_mlir.ops.shape import dynamic_slice
@@ -34,8 +35,6 @@ from nabla_mlir.table.regions import (
 )
 from nabla_mlir.table.registry import ZERO, MaybeZero, Zero, add_any, materialize, zeros
 from nabla_mlir.table.tensor import Tensor, full, wrap
-
-CHUNK = 512  # iterations that a loop of unknown length keeps at a time
 
 # Worth storing rather than computing again.
 EXPENSIVE = {
@@ -391,17 +390,17 @@ def _bytes(x: Tensor) -> int:
 
 
 def _uncounted(op: ir.Operation, backward: _Backward, seeds: list[Tensor]) -> list[Tensor]:
-    """The number of trips is found by running the loop; iterations are then kept CHUNK at a time.
+    """The number of trips is found by running the loop; iterations are then kept LOOP_CHUNK at a time.
 
-    A loop of up to CHUNK trips runs forward twice. A longer one runs from the start again for each chunk: memory
-    stays bounded, and the extra work grows with (trips / CHUNK) ** 2.
+    A loop of up to LOOP_CHUNK trips runs forward twice. A longer one runs from the start again for each chunk: memory
+    stays bounded, and the extra work grows with (trips / LOOP_CHUNK) ** 2.
     """
     sums = [zeros(wrap(v)) for v in backward.sums]
     zero, one = full((), 0, INDEX), full((), 1, INDEX)
     with ir.InsertionPoint(op):
         inits = [wrap(v) for v in op.operands]
         state, trips, _ = _forward(op, inits, full((), 0, INDEX), None, None, [], [])
-    length, bound, row = CHUNK, residual_bound(op), _row_bytes(backward, set())
+    length, bound, row = thresholds.LOOP_CHUNK, residual_bound(op), _row_bytes(backward, set())
     if bound is not None and length * row > bound:
         length = max(1, bound // row)
     chunk = full((), length, INDEX)

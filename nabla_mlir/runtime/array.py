@@ -22,13 +22,13 @@ from iree.runtime import (
     get_driver,
 )
 
+from nabla_mlir import thresholds
 from nabla_mlir.errors import DeployError, DtypeError
 from nabla_mlir.runtime.timeline import Point
 from nabla_mlir.targets import TARGETS
 
 Shape = tuple[int, ...]
 _ALIGNMENT = 64  # of buffers in host memory: generated code relies on it
-_DIRECT_COPY = 1 << 20  # bytes from which a copy made by NumPy and then lent to IREE is the faster one
 
 _ELEMENT_TYPES = {
     "bool": HalElementType.BOOL_8,
@@ -195,9 +195,9 @@ class Array:
         if not array.flags.c_contiguous or not array.dtype.isnative:
             array, copy = np.array(array, array.dtype.newbyteorder("="), order="C"), True
         size = array.nbytes
-        if where.is_host and size and (not copy or size >= _DIRECT_COPY):
+        if where.is_host and size and (not copy or size >= thresholds.DIRECT_COPY):
             lent = None if copy else _lend(array, where, element)
-            if lent is None and size >= _DIRECT_COPY:
+            if lent is None and size >= thresholds.DIRECT_COPY:
                 lent = _lend(_aligned_copy(array), where, element)
             if lent is not None:
                 return cls(lent, where, lent=True)

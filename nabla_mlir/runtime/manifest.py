@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nabla_mlir import thresholds
 from nabla_mlir.errors import DeployError, NablaError
 from nabla_mlir.runtime.treespec import TreeSpec
 from nabla_mlir.targets import TARGETS, drivers_of
@@ -22,9 +23,6 @@ SCHEMA = 1
 SCHEMA_FILE = Path(__file__).with_name("manifest.schema.json")
 IREE_RANGE = ("3.13", "3.14")  # of runtimes that run what this release compiles: from the first to before the second
 SAVE_AGAIN = "save the artifact again, or copy all of its files again."
-# What the thread pool costs, in µs: once in a call, and for each dispatch. Measured on a virtual machine, on which it takes
-# 40 µs to wake a core; elsewhere it costs less.
-_POOL_CALL, _POOL_DISPATCH = 5.0, 50.0
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class Estimate:
 
     def gain(self, cores: int) -> float:
         """The µs by which a pool of threads is faster than one thread; negative if it is slower."""
-        return self.shared * (1 - 1 / cores) - _POOL_CALL - _POOL_DISPATCH * self.dispatches
+        return self.shared * (1 - 1 / cores) - thresholds.POOL_CALL - thresholds.POOL_DISPATCH * self.dispatches
 
 
 @dataclass(frozen=True)

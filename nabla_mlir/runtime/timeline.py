@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 from iree.runtime import HalDevice, HalFence, HalSemaphore, VmVariantList
 
+from nabla_mlir import thresholds
 from nabla_mlir.errors import DeployError
-
-_MANY = 16  # calls of which a timeline forgets those that have ended
 
 
 class Point:
@@ -61,7 +60,7 @@ class Timeline:
 
     def began(self, call: Point) -> None:
         """The call was accepted."""
-        if len(self._open) >= _MANY:
+        if len(self._open) >= thresholds.OPEN_CALLS:
             self._open = self.unfinished()
         self._open.append(call)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir import thresholds
 from nabla_mlir.conversion import scalar_misfit
 from nabla_mlir.errors import DeployError, DtypeError, ShapeError, TreeError
 from nabla_mlir.runtime.array import Array, Device
@@ -54,14 +55,12 @@ def mismatch(leaf: Any, spec: Leaf) -> tuple[type[Exception], str]:
 
 # ---------------------------------------------------------------- memory for results
 
-_LEND = 1 << 16  # bytes from which lending memory is faster than copying from a buffer
-
 
 def memory_of(target: Any, where: Device) -> Array:
     """The array that a call writes for `target`: itself; much memory, if it is aligned, lent; else a buffer."""
     if isinstance(target, Array):
         return target
-    lent = Array.lent(target, where) if target.nbytes >= _LEND else None
+    lent = Array.lent(target, where) if target.nbytes >= thresholds.LENT_RESULT else None
     return Array.empty(target.shape, target.dtype, where) if lent is None else lent
 
 

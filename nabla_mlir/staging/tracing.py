@@ -13,6 +13,7 @@ import numpy as np
 from iree.compiler import ir
 from iree.compiler._mlir_libs import _mlir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import tensor_type
@@ -22,7 +23,6 @@ from nabla_mlir.table import promotion
 from nabla_mlir.table.tensor import Scope, Tensor, constant, current_scope, set_scope, wrap
 
 _FRAMES = 32  # of the Python stack that are searched for the user's own lines
-SMALL = 16  # elements up to which a captured array is part of the code
 
 # The folders as they are, and as this process imports them: they differ behind symbolic links.
 for _folder in {*INTERNAL_FOLDERS, os.path.join(os.path.dirname(os.path.abspath(__file__)), "")}:
@@ -80,7 +80,7 @@ def is_tracing() -> bool:
 
 def _capture_array(array: np.ndarray) -> Tensor:
     trace = _current.trace
-    if trace is None or array.size <= SMALL:
+    if trace is None or array.size <= thresholds.CAPTURED:
         return constant(array)
     return trace.capture(array, array.shape, array.dtype)
 

@@ -1,0 +1,220 @@
+"""Measures thresholds again: what stands in nabla_mlir/thresholds.py beside what this machine gives.
+
+usage: python bench/measure.py [NAME ...]
+Without a name all of them, in a few minutes. Where one way overtakes another, both are timed at several sizes, and the
+first size is given from which on the second stays ahead; of a size that is free to choose, the fastest. Nothing is
+written: thresholds.py is changed by hand, with the machine and the date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from measuring import console, cores
+from rich.table import Table
+
+import nabla_mlir as nm
+from nabla_mlir import numpy as nnp
+from nabla_mlir import runtime, thresholds
+from nabla_mlir.prepared.blocks import in_a_row
+from nabla_mlir.runtime.timing import median
+from nabla_mlir.runtime.transfer import fill, memory_of
+
+Call = Callable[[], Any]
+SECONDS = 0.02  # that each call is repeated for, in each of the rounds
+ROUNDS = 5
+
+
+class Experiment(Protocol):
+    """How a threshold is found on this machine."""
+
+    def run(self, name: str) -> float:
+        """The value, in the unit that thresholds.py states."""
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """The size from which on the new way is faster for good; the largest size twice over if it never is.
+
+    Args:
+      sizes: in the unit of the threshold, growing.
+      call: what is timed, for a size; made anew with the threshold below all sizes and above them.
+      new_above: whether the new way is taken by sizes that reach the threshold, or by those below it.
+    """
+
+    sizes: Sequence[int]
+    call: Callable[[int], Call]
+    new_above: bool = True
+
+    def run(self, name: str) -> float:
+        ahead: list[bool] = []
+        for size in self.sizes:
+            with replaced(name, 0):
+                low_time = seconds_of(self.call(size))
+            with replaced(name, 2 * self.sizes[-1] + 1):
+                high_time = seconds_of(self.call(size))
+            ahead.append((low_time <= high_time) == self.new_above)
+            console.print(f"  {size:>12,}: {low_time * 1e6:10.1f} µs with the threshold below, {high_time * 1e6:10.1f} above")
+        behind = max((i for i, is_ahead in enumerate(ahead) if not is_ahead), default=-1)
+        return self.sizes[behind + 1] if behind + 1 < len(self.sizes) else 2 * self.sizes[-1]
+
+
+@dataclass(frozen=True)
+class Best:
+    """The fastest of several values."""
+
+    values: Sequence[int]
+    call: Callable[[], Call]
+
+    def run(self, name: str) -> float:
+        times: dict[int, float] = {}
+        for value in self.values:
+            with replaced(name, value):
+                times[value] = seconds_of(self.call())
+            console.print(f"  {value:>12,}: {times[value] * 1e6:10.1f} µs")
+        return min(times, key=times.__getitem__)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A time, measured as it is."""
+
+    measure: Callable[[], float]
+
+    def run(self, name: str) -> float:
+        return self.measure()
+
+
+@contextmanager
+def replaced(name: str, value: float) -> Iterator[None]:
+    """With another value of a threshold."""
+    before = getattr(thresholds, name)
+    setattr(thresholds, name, value)
+    try:
+        yield
+    finally:
+        setattr(thresholds, name, before)
+
+
+def seconds_of(call: Call) -> float:
+    """The median in the best of some rounds."""
+    return min(median(call, SECONDS) for _ in range(ROUNDS))
+
+
+def program(f: Callable[..., Any], *arrays: np.ndarray, driver: str = "local-sync") -> Call:
+    """A call of a function that is compiled now, on arrays that are on the device."""
+    compiled = nm.trace(f, *(nm.spec(x.shape, x.dtype) for x in arrays), name="f").lower().compile()
+    executable = runtime.Executable.load(compiled.vmfb, runtime.pooled(driver))
+    function, given = executable.function("f"), [runtime.Array.from_numpy(x, executable.device) for x in arrays]
+
+    def call() -> None:
+        for result in function(given):
+            result.block_until_ready()
+
+    return call
+
+
+def numbers(*shape: int) -> np.ndarray:
+    """The same at every run."""
+    return np.random.default_rng(0).normal(size=shape).astype(np.float32)
+
+
+# ---------------------------------------------------------------- runtime
+
+
+def copies(size: int) -> Call:
+    array = np.zeros(size, np.uint8)
+    return lambda: runtime.Array.from_numpy(array)
+
+
+def results(size: int) -> Call:
+    """What a call does beyond its work that writes to memory of NumPy's."""
+    memory = np.zeros(size + 64, np.uint8)
+    start, where = -memory.ctypes.data % 64, runtime.device("local-sync")
+    target = memory[start : start + size]
+    return lambda: fill(target, memory_of(target, where), None)
+
+
+def pool() -> tuple[float, float]:
+    """Microseconds that a call on the thread pool lacks to a perfect division of the work, at once and for each dispatch."""
+    x = numbers(256, 256)
+
+    def chain(count: int) -> Callable[[Any], Any]:
+        def f(x: Any) -> Any:
+            y = x
+            for _ in range(count):
+                y = y @ x
+            return y
+
+        return f
+
+    extra = []
+    for count in (1, 9):
+        sync, task = (seconds_of(program(chain(count), x, driver=d)) for d in ("local-sync", "local-task"))
+        console.print(f"  {count} dispatches: {sync * 1e6:.1f} µs on one thread, {task * 1e6:.1f} on the pool")
+        extra.append((task - sync / cores()) * 1e6)
+    each = (extra[1] - extra[0]) / 8
+    return max(extra[0] - each, 0.0), each
+
+
+# ---------------------------------------------------------------- prepared products
+
+
+def block_of_vectors(size: int) -> Call:
+    """A chain of elementwise operations on each of 16 vectors, whose results are so large."""
+    x = numbers(size // 4)
+
+    def product(v: Any) -> Any:
+        y = v
+        for k in range(4):
+            y = nnp.tanh(y * (1.0 + k)) + nnp.roll(y, 1)
+        return y
+
+    form = nm.vmap if size < thresholds.SMALL_RESULT else in_a_row
+    return program(form(product), np.broadcast_to(x, (16, *x.shape)).copy())
+
+
+def powers(first: int, last: int) -> list[int]:
+    """Powers of two, by their exponents."""
+    return [1 << k for k in range(first, last + 1)]
+
+
+EXPERIMENTS: Mapping[str, Experiment] = {
+    "DIRECT_COPY": Crossing(powers(16, 24), copies),
+    "LENT_RESULT": Crossing(powers(12, 22), results),
+    "POOL_CALL": Rate(lambda: pool()[0]),
+    "POOL_DISPATCH": Rate(lambda: pool()[1]),
+    "SMALL_RESULT": Crossing(powers(10, 18), block_of_vectors),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measures the thresholds that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(EXPERIMENTS)}")
+    names = parser.parse_args(argv).names or list(EXPERIMENTS)
+    if unknown := [name for name in names if name not in EXPERIMENTS]:
+        parser.error(f"NAME requires a measured threshold, got {', '.join(unknown)}.")
+    table = Table("threshold", "today", "here", "unit", "measured on", title="Thresholds", title_justify="left")
+    stated = thresholds.table()
+    for i, name in enumerate(names):
+        console.print(f"{name} ({i + 1} of {len(names)})")
+        value, origin = stated[name]
+        assert isinstance(origin, thresholds.Measured)
+        table.add_row(name, _shown(value), _shown(EXPERIMENTS[name].run(name)), origin.unit, origin.machine)
+    console.print(table)
+    return 0
+
+
+def _shown(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.{max(0, 2 - math.floor(math.log10(abs(value) or 1)))}f}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
