@@ -12,6 +12,7 @@ from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER
 from nabla_mlir.interop.portable import parse
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.rules import cost
+from nabla_mlir.table.traits import size_of as size_of_value
 from nabla_mlir.targets import Target
 
 _FREE = {"stablehlo.constant", "stablehlo.return", "func.return"}
@@ -38,7 +39,7 @@ def size_of(text: str) -> Size | None:
     counted = [(op, times) for op, times in cost.with_trips(function) if op.name not in _FREE]
     if any(op.name == "stablehlo.custom_call" for op, _ in counted):
         return None
-    elements = sum(times * cost.size_of(r) for op, times in counted for r in op.results)
+    elements = sum(times * size_of_value(r) for op, times in counted for r in op.results)
     total = cost.cost_of_function(function)
     return Size(len(counted), elements, total.flops, total.bytes)
 

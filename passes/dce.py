@@ -10,12 +10,13 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.table.registry import REGISTRY
 
-# Everything of these dialects is free of effects, but for these operations.
+# What the table does not hold of these dialects is free of effects, but for these operations.
 _PURE_DIALECTS = ("stablehlo.", "chlo.", "ad.", "batch.")
 _EFFECTS = {
     "stablehlo.return", "stablehlo.custom_call", "stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send",
-    "stablehlo.recv", "stablehlo.rng",
+    "stablehlo.recv",
 }  # fmt: skip
 
 
@@ -31,7 +32,8 @@ def _has_no_effect(op: ir.Operation) -> bool:
     if name == "stablehlo.custom_call":
         attributes = op.attributes
         return "has_side_effect" not in attributes or not attributes["has_side_effect"].value
-    return name.startswith(_PURE_DIALECTS) and name not in _EFFECTS
+    record = REGISTRY.get(name)
+    return name.startswith(_PURE_DIALECTS) and name not in _EFFECTS if record is None else record.pure
 
 
 def is_unused(value: ir.Value) -> bool:

@@ -13,8 +13,9 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.interop.portable import parse
 from nabla_mlir.passes.pipeline import Pipeline
-from nabla_mlir.rules.cost import cost_of, size_of, with_trips
+from nabla_mlir.rules.cost import cost_of, with_trips
 from nabla_mlir.table.tensor import splat_of, wrap
+from nabla_mlir.table.traits import size_of
 
 FREE = {"func.func", "func.return"} | {f"stablehlo.{word}" for word in ("constant", "return", "while", "if", "case")}
 MOVES = {

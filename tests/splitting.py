@@ -12,10 +12,10 @@ from iree.compiler import ir
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.passes.split.split import Split, split_function
-from nabla_mlir.rules.cost import FREE
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import trace_function
 from nabla_mlir.table.regions import body_of, reads_of
+from nabla_mlir.table.traits import is_free
 
 READS = ("stablehlo.dynamic_slice", "stablehlo.slice")  # of state, in the regions of loops and choices
 
@@ -61,7 +61,7 @@ def _needless(ops: Sequence[ir.Operation], varying: set[ir.Value], depth: int) -
             continue
         if not any(v in varying for v in reads_of(op)):
             index = all(not r.type.shape for r in op.results)
-            if op.name not in FREE and not (depth and (index or op.name in READS)):
+            if not is_free(op) and not (depth and (index or op.name in READS)):
                 yield str(op)
             continue
         if op.name == "stablehlo.while":

@@ -7,15 +7,25 @@ from collections.abc import Iterable
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.convolution import positions
 from nabla_mlir.passes.iree.scheduling.convolutions import is_split
-from nabla_mlir.rules.cost import cost_of, size_of
+from nabla_mlir.rules.cost import cost_of
 from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.runtime.manifest import Estimate
 from nabla_mlir.table.regions import body_of
 from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.traits import (
+    FUNCTION,
+    ONE_BY_ONE,
+    OWN_LOOP,
+    flops_of,
+    is_choice,
+    is_free,
+    is_part,
+    record_or_none,
+    size_of,
+)
 
 # Nanoseconds of one core, measured with AVX-512; other CPUs differ by a factor that all of them share.
 _PER_FLOP = 0.005
@@ -26,18 +36,6 @@ _PER_MOVED = 0.2  # of what gets a loop of its own: reductions, concatenations
 _PER_SCATTERED = 2.0  # of what is done one by one
 _SPLIT = 10_000.0  # work that is shared among threads
 
-_CHEAP = {"stablehlo.constant", "stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.slice", "stablehlo.return",
-          "stablehlo.iota", "stablehlo.get_tuple_element", "stablehlo.tuple"}  # fmt: skip
-_FUNCTIONS = {f"stablehlo.{name}" for name in ("divide", "power", "sqrt", "rsqrt", "cbrt", "exponential", "log", "tanh",
-              "exponential_minus_one", "log_plus_one", "logistic", "sine", "cosine", "tan", "atan2", "remainder")}  # fmt: skip
-_MOVES = {f"stablehlo.{name}" for name in ("reduce", "concatenate", "pad", "transpose", "reverse", "gather",
-          "reduce_window", "dynamic_slice", "dynamic_update_slice", "fft")}  # fmt: skip
-_ONE_BY_ONE = {
-    f"stablehlo.{name}" for name in ("scatter", "sort", "select_and_scatter")
-}
-_FACTORS = {"stablehlo.cholesky": 1 / 3, "stablehlo.triangular_solve": 1.0}  # operations for each row and each element
-# What one thread does, or two no faster: the columns of a triangular system have its matrix in common.
-_ALONE = {"stablehlo.cholesky", "stablehlo.triangular_solve", "stablehlo.custom_call"}
 _UNKNOWN_TRIPS = 100
 
 Cost = tuple[float, float, float]  # nanoseconds that threads share, others, and dispatches
@@ -64,11 +62,12 @@ def _cost(op: ir.Operation) -> Cost:
         shared, serial, dispatches = _total(_body(op.regions[1]))
         # Each iteration also moves its carries and tests its condition.
         return trips * shared, trips * serial, trips * (2 + dispatches)
-    if op.name in ("stablehlo.if", "stablehlo.case"):
+    if is_choice(op):
         shared, serial, dispatches = max((_total(_body(region)) for region in op.regions), key=lambda c: c[0] + c[1])
         return shared, serial, 1 + dispatches
     work, dispatches = _work(op)
-    is_shared = work > _SPLIT and op.name not in _ALONE
+    record = record_or_none(op)
+    is_shared = work > _SPLIT and record is not None and not record.sequential
     return (work, 0.0, dispatches) if is_shared else (0.0, work, dispatches)
 
 
@@ -78,28 +77,25 @@ def _body(region: ir.Region) -> list[ir.Operation]:
 
 def _work(op: ir.Operation) -> tuple[float, float]:
     """Nanoseconds on one core and the number of dispatches, of an operation without branches and loops."""
-    name = op.name
-    if name in _CHEAP or not name.startswith(("stablehlo.", "chlo.")):
+    record = record_or_none(op)
+    if record is None or is_free(op) or op.name == "stablehlo.slice":
         return 0.0, 0.0
-    elements = max(map(size_of, _moved(op)), default=0)
-    if name in ("stablehlo.dot_general", "stablehlo.convolution"):
+    if record.kind == "contraction":
         cost = cost_of(op)
-        return _PER_FLOP * cost.flops + _PER_BYTE * cost.bytes, _products(op) if "convolution" in name else 1.0
-    if name in _FACTORS:
-        flops = _FACTORS[name] * shape_and_dtype(op.operands[0].type)[0][-1] * size_of(op.results[0])
-        return _PER_FLOP * flops + _PER_BYTE * elements, 1.0
-    if name in _ONE_BY_ONE or name == "stablehlo.custom_call":
+        return _PER_FLOP * cost.flops + _PER_BYTE * cost.bytes, _products(op) if "convolution" in op.name else 1.0
+    elements = max(map(size_of, _moved(op)), default=0)
+    if record.elementwise or record.instructions < OWN_LOOP:
+        return (_PER_FUNCTION if record.instructions >= FUNCTION else _PER_ELEMENT) * elements, 0.0
+    if record.instructions >= ONE_BY_ONE:
         return _PER_SCATTERED * elements, 1.0
-    if name in _MOVES or any(True for _ in nested(op)):
-        return _PER_MOVED * elements, 1.0
-    if name in _FUNCTIONS or name.startswith("chlo."):
-        return _PER_FUNCTION * elements, 0.0
-    return _PER_ELEMENT * elements, 0.0
+    if record.sequential:
+        return _PER_FLOP * flops_of(op) + _PER_BYTE * elements, 1.0
+    return _PER_MOVED * elements, 1.0
 
 
 def _moved(op: ir.Operation) -> list[ir.Value]:
     """What the operation goes through: of an array that it takes a part of, or writes a part of, not the rest."""
-    if op.name in ("stablehlo.dynamic_slice", "stablehlo.gather"):
+    if is_part(op):
         return list(op.results)
     return [op.operands[1]] if op.name == "stablehlo.dynamic_update_slice" else [*op.operands, *op.results]
 

@@ -23,6 +23,7 @@ from nabla_mlir.table.promotion import broadcast_shapes
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Zero
 from nabla_mlir.table.samples import Case, booleans, integers, reals
 from nabla_mlir.table.tensor import Tensor, full, full_like
+from nabla_mlir.table.traits import ONE_BY_ONE
 
 Shape = tuple[int, ...]
 
@@ -39,7 +40,7 @@ next_after = elementwise(
     partials=[lambda t, z, x, y: t, ZERO], numpy=np.nextafter, sample=(reals(), reals()),
 )  # fmt: skip
 mulhi = elementwise(
-    "chlo.mulhi", doc="The high half of the product of two integers.", partials=ZERO,
+    "chlo.mulhi", doc="The high half of the product of two integers.", commutes=True, partials=ZERO,
     numpy=lambda a, b: ((a.astype(np.int64) * b.astype(np.int64)) >> 32).astype(np.int32),
     sample=(integers(), integers()),
 )  # fmt: skip
@@ -88,7 +89,7 @@ def _i1e_partial(t: Tensor, y: Tensor, x: Tensor) -> Tensor:
 
 
 bessel_i1e = elementwise(
-    "chlo.bessel_i1e", doc="exp(-|x|) times the modified Bessel function I1.", partials=[_i1e_partial],
+    "chlo.bessel_i1e", doc="exp(-|x|) times the modified Bessel function I1.", instructions=60, partials=[_i1e_partial],
     numpy="scipy.special:i1e", sample=(reals(-12, 12, avoid=[-8, 0, 8]),),
 )  # fmt: skip
 
@@ -108,6 +109,7 @@ def _top_k_numpy(x: Any, k: int = 2) -> Any:
 
 top_k: OpDef = general(
     "chlo.top_k", doc="The k largest elements along the last axis, and where they stand.", attributes={"k": I64},
+    instructions=ONE_BY_ONE,
     result=lambda x, k: [((*x.shape[:-1], k), x.dtype), ((*x.shape[:-1], k), np.dtype(np.int32))],
     jvp=_top_k_jvp, batch=lambda xs, mapped, size, k: top_k.apply(xs, {"k": k}), multi=True,
     sample=[Case(((3, 4),), {"k": 2}, numpy=_top_k_numpy)],
@@ -235,6 +237,7 @@ def _broadcasting(name: str, base: OpDef, sample: Any, **attributes: Codec) -> O
     own = {} if name == "select" else {"broadcast_dimensions": I64Array}
     return composite(
         f"chlo.broadcast_{name}", doc=f"{base.name.split('.')[1]} of operands that broadcast as in NumPy.",
+        elementwise=True, commutes=base.commutes, instructions=base.instructions,
         define=define, attributes={**own, **attributes},
         defaults=dict.fromkeys([*own, *(k for k in attributes if k == "compare_type")]), result=result, sample=sample,
     )  # fmt: skip

@@ -42,6 +42,7 @@ def _broadcast(xs: Sequence[Tensor], *, broadcast_sizes: Shape) -> list[Tensor]:
 
 broadcast = composite(
     "stablehlo.broadcast", doc="The operand repeated along new leading axes.", define=_broadcast,
+    moves=True, free=True, instructions=1,
     attributes={"broadcast_sizes": I64Array},
     result=lambda x, broadcast_sizes: [((*broadcast_sizes, *x.shape), x.dtype)],
     sample=[Case(((3,),), {"broadcast_sizes": (2, 1)}, numpy=lambda x: np.broadcast_to(x, (2, 1, 3)))],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,8 +17,6 @@ from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor
 
 Dims = dict[str, tuple[int, ...]]
-_FIELDS = ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions",
-           "rhs_contracting_dimensions")  # fmt: skip
 
 
 def dims(
@@ -28,7 +27,7 @@ def dims(
 ) -> Dims:
     """The dimension numbers of a dot_general."""
     return dict(
-        zip(_FIELDS, (tuple(lhs_batch), tuple(rhs_batch), tuple(lhs_contract), tuple(rhs_contract)), strict=True)
+        zip(DotDims.lists, (tuple(lhs_batch), tuple(rhs_batch), tuple(lhs_contract), tuple(rhs_contract)), strict=True)
     )
 
 
@@ -38,7 +37,7 @@ def free(ndim: int, batch: Sequence[int], contract: Sequence[int]) -> tuple[int,
 
 
 def _result(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, dtype: np.dtype, **_: Any) -> list[Any]:
-    lb, rb, lc, rc = (dot_dimension_numbers[f] for f in _FIELDS)
+    lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     shape = [lhs.shape[d] for d in lb] + [lhs.shape[d] for d in free(lhs.ndim, lb, lc)]
     shape += [rhs.shape[d] for d in free(rhs.ndim, rb, rc)]
     return [(tuple(shape), np.dtype(dtype))]
@@ -54,7 +53,7 @@ def _transpose(
     transposition is taken.
     """
     ct = cts[0]
-    lb, rb, lc, rc = (dot_dimension_numbers[f] for f in _FIELDS)
+    lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     if i == 0:
         mine, other = xs
         mb, ob, mc, oc = lb, rb, lc, rc
@@ -83,7 +82,7 @@ def _transpose(
 
 def _batch(xs: Any, mapped: Any, size: int, dot_dimension_numbers: Dims, **params: Any) -> list[Tensor]:
     lhs, rhs = xs
-    lb, rb, lc, rc = (dot_dimension_numbers[f] for f in _FIELDS)
+    lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     if mapped[0] and mapped[1]:
         numbers = dims(shifted(lc), shifted(rc), (0, *shifted(lb)), (0, *shifted(rb)))
         return [dot_general(lhs, rhs, dot_dimension_numbers=numbers, **params)]
@@ -107,8 +106,14 @@ def _mixed(lhs: Tensor, rhs: Tensor, params: Any) -> bool:
     return params.get("algorithm") is not None or lhs.dtype != rhs.dtype
 
 
+def _flops(outs: Any, xs: Any, dot_dimension_numbers: Dims, **_: Any) -> int:
+    contracted = dot_dimension_numbers["lhs_contracting_dimensions"]
+    return 2 * outs[0].size * math.prod(xs[0].shape[d] for d in contracted)
+
+
 dot_general = contraction(
     "stablehlo.dot_general", doc="Sum of products over the contracting axes; batching axes are paired.",
+    flops=_flops,
     attributes={"dot_dimension_numbers": DotDims, "precision_config": Raw, "algorithm": Raw},
     defaults={"precision_config": None, "algorithm": None},
     result=_result, result_params=lambda op: {"dtype": element_dtype(op.results[0].type)},

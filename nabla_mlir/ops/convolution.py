@@ -6,6 +6,7 @@ feature, input feature, *spatial). Both transposes are convolutions again, with 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -246,8 +247,15 @@ def _sample(lhs: Sequence[int], rhs: Sequence[int], **given: Any) -> Case:
 _NHWC = (("b", 0, 1, "f"), (0, 1, "i", "o"), ("b", 0, 1, "f"))
 _MIXED = ((1, "f", 0, "b"), ("i", 1, "o", 0), ("f", 0, "b", 1))
 
+
+def _flops(outs: Any, xs: Any, dimension_numbers: Any, **_: Any) -> int:
+    kernel = xs[1].shape
+    features = positions(dimension_numbers)[1][0]
+    return 2 * outs[0].size * math.prod(kernel) // max(kernel[features], 1)
+
+
 convolution = contraction(
-    "stablehlo.convolution", doc="Sums of products of the windows of lhs with the kernel rhs.",
+    "stablehlo.convolution", doc="Sums of products of the windows of lhs with the kernel rhs.", flops=_flops,
     attributes={"dimension_numbers": ConvDims, "window_strides": I64Array, "padding": Padding,
                 "lhs_dilation": I64Array, "rhs_dilation": I64Array, "window_reversal": BoolArray,
                 "feature_group_count": I64, "batch_group_count": I64, "precision_config": Raw},

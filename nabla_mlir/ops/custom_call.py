@@ -20,6 +20,7 @@ from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import ZERO, MaybeZero, Zero
 from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.table.traits import ONE_BY_ONE
 
 # What a call carries besides its target. Aliases and shardings speak of the shapes of this one call.
 _LAYOUTS = ("operand_layouts", "result_layouts")
@@ -115,6 +116,7 @@ def call(
 
 custom_call = general(
     "stablehlo.custom_call", doc="A call of something outside; its rules are looked up by the name of its target.",
+    sequential=True, instructions=ONE_BY_ONE,
     attributes={"call_target_name": String} | dict.fromkeys((*_LAYOUTS, *_FIXED, *_OTHERS), Raw),
     result=lambda *xs, results, **_: results,
     result_params=lambda op: {"results": [shape_and_dtype(r.type) for r in op.results]},

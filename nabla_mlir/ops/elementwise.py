@@ -27,11 +27,11 @@ def where_zero(condition: Tensor, t: Tensor) -> Tensor:
 # ---------------------------------------------------------------- arithmetic
 add = elementwise(
     "stablehlo.add", doc="x + y.", partials=[lambda t, z, x, y: t, lambda t, z, x, y: t], numpy=np.add,
-    sample=(reals(), reals()),
+    sample=(reals(), reals()), linear="all", commutes=True,
 )  # fmt: skip
 subtract = elementwise(
     "stablehlo.subtract", doc="x - y.", partials=[lambda t, z, x, y: t, lambda t, z, x, y: -t], numpy=np.subtract,
-    sample=(reals(), reals()),
+    sample=(reals(), reals()), linear="all",
 )  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def _multiply_second(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> MaybeZero:
 
 multiply = elementwise(
     "stablehlo.multiply", doc="x * y.", partials=[_multiply_first, _multiply_second], numpy=np.multiply,
-    sample=(reals(), reals()),
+    sample=(reals(), reals()), linear=(0, 1), joint=False, commutes=True,
 )  # fmt: skip
 
 
@@ -58,13 +58,15 @@ def _divide_second(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 divide = elementwise(
     "stablehlo.divide", doc="x / y.", partials=[lambda t, z, x, y: t / y, _divide_second], numpy=np.divide,
-    sample=(reals(), reals(0.5, 2)),
+    sample=(reals(), reals(0.5, 2)), linear=(0,), joint=False, instructions=8,
 )  # fmt: skip
-negate = elementwise("stablehlo.negate", doc="-x.", partials=[lambda t, y, x: -t], numpy=np.negative, sample=(reals(),))
+negate = elementwise(
+    "stablehlo.negate", doc="-x.", partials=[lambda t, y, x: -t], numpy=np.negative, sample=(reals(),), linear="all",
+)  # fmt: skip
 remainder = elementwise(
     "stablehlo.remainder", doc="The remainder of x / y with the sign of x.",
     partials=[lambda t, z, x, y: t, lambda t, z, x, y: -(t * _truncate(x / y))], numpy=np.fmod,
-    sample=(reals(0.1, 0.9), reals(1, 2)),
+    sample=(reals(0.1, 0.9), reals(1, 2)), instructions=10,
 )  # fmt: skip
 
 
@@ -96,7 +98,7 @@ def _power_exponent(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 power = elementwise(
     "stablehlo.power", doc="x to the power y.", partials=[_power_base, _power_exponent], numpy=np.power,
-    sample=(reals(0.5, 2), reals()),
+    sample=(reals(0.5, 2), reals()), instructions=60,
 )  # fmt: skip
 
 
@@ -113,36 +115,38 @@ def _wins(sign_of: str) -> Any:
 
 maximum = elementwise(
     "stablehlo.maximum", doc="The larger of x and y; NaN if either is. Equal operands share the derivative.",
-    partials=_wins("GE"), numpy=np.maximum, sample=(reals(), reals()),
+    partials=_wins("GE"), numpy=np.maximum, sample=(reals(), reals()), commutes=True, instructions=3,
 )  # fmt: skip
 minimum = elementwise(
     "stablehlo.minimum", doc="The smaller of x and y; NaN if either is. Equal operands share the derivative.",
-    partials=_wins("LE"), numpy=np.minimum, sample=(reals(), reals()),
+    partials=_wins("LE"), numpy=np.minimum, sample=(reals(), reals()), commutes=True, instructions=3,
 )  # fmt: skip
 atan2 = elementwise(
     "stablehlo.atan2", doc="The angle of the point (y, x).",
     partials=[lambda t, z, y, x: t * (x / (x * x + y * y)), lambda t, z, y, x: t * (-y / (x * x + y * y))],
-    numpy=np.arctan2, sample=(reals(avoid=[0]), reals(avoid=[0])),
+    numpy=np.arctan2, sample=(reals(avoid=[0]), reals(avoid=[0])), instructions=40,
 )  # fmt: skip
 
 # ---------------------------------------------------------------- exponentials and roots
 exponential = elementwise(
-    "stablehlo.exponential", doc="e to the power x.", partials=[lambda t, y, x: t * y], numpy=np.exp, sample=(reals(),)
-)
+    "stablehlo.exponential", doc="e to the power x.", partials=[lambda t, y, x: t * y], numpy=np.exp, sample=(reals(),),
+    instructions=20,
+)  # fmt: skip
 exponential_minus_one = elementwise(
     "stablehlo.exponential_minus_one", doc="exp(x) - 1, accurate near 0.", partials=[lambda t, y, x: t * (y + 1.0)],
-    numpy=np.expm1, sample=(reals(),),
+    numpy=np.expm1, sample=(reals(),), instructions=40,
 )  # fmt: skip
 log = elementwise(
-    "stablehlo.log", doc="Natural logarithm.", partials=[lambda t, y, x: t / x], numpy=np.log, sample=(reals(0.2, 3),)
-)
+    "stablehlo.log", doc="Natural logarithm.", partials=[lambda t, y, x: t / x], numpy=np.log, sample=(reals(0.2, 3),),
+    instructions=25,
+)  # fmt: skip
 log_plus_one = elementwise(
     "stablehlo.log_plus_one", doc="log(1 + x), accurate near 0.", partials=[lambda t, y, x: t / (x + 1.0)],
-    numpy=np.log1p, sample=(reals(-0.5, 2),),
+    numpy=np.log1p, sample=(reals(-0.5, 2),), instructions=30,
 )  # fmt: skip
 logistic = elementwise(
     "stablehlo.logistic", doc="1 / (1 + exp(-x)).", partials=[lambda t, y, x: t * (y * (1.0 - y))],
-    numpy=lambda x: 1 / (1 + np.exp(-x)), sample=(reals(),),
+    numpy=lambda x: 1 / (1 + np.exp(-x)), sample=(reals(),), instructions=25,
 )  # fmt: skip
 
 
@@ -154,15 +158,15 @@ def _sqrt_partial(t: Tensor, y: Tensor, x: Tensor) -> Tensor:
 
 sqrt = elementwise(
     "stablehlo.sqrt", doc="Square root.", partials=[_sqrt_partial], numpy=np.sqrt,
-    sample=(reals(0.2, 3),),
+    sample=(reals(0.2, 3),), instructions=10,
 )  # fmt: skip
 rsqrt = elementwise(
     "stablehlo.rsqrt", doc="1 / sqrt(x).", partials=[lambda t, y, x: t * (y / x * -0.5)],
-    numpy=lambda x: x**-0.5, sample=(reals(0.2, 3),),
+    numpy=lambda x: x**-0.5, sample=(reals(0.2, 3),), instructions=15,
 )  # fmt: skip
 cbrt = elementwise(
     "stablehlo.cbrt", doc="Cube root.", partials=[lambda t, y, x: t / (y * y * 3.0)], numpy=np.cbrt,
-    sample=(reals(-2, 2, avoid=[0]),),
+    sample=(reals(-2, 2, avoid=[0]),), instructions=40,
 )  # fmt: skip
 square = elementwise(
     "chlo.square", doc="x * x.", partials=[lambda t, y, x: t * (x + x)], numpy=np.square, sample=(reals(),)
@@ -170,66 +174,72 @@ square = elementwise(
 
 # ---------------------------------------------------------------- trigonometric and hyperbolic
 sine = elementwise(
-    "stablehlo.sine", doc="Sine.", partials=[lambda t, y, x: t * cosine(x)], numpy=np.sin, sample=(reals(-3, 3),)
-)
+    "stablehlo.sine", doc="Sine.", partials=[lambda t, y, x: t * cosine(x)], numpy=np.sin, sample=(reals(-3, 3),),
+    instructions=25,
+)  # fmt: skip
 cosine: OpDef = elementwise(
-    "stablehlo.cosine", doc="Cosine.", partials=[lambda t, y, x: -(t * sine(x))], numpy=np.cos, sample=(reals(-3, 3),)
-)
+    "stablehlo.cosine", doc="Cosine.", partials=[lambda t, y, x: -(t * sine(x))], numpy=np.cos, sample=(reals(-3, 3),),
+    instructions=25,
+)  # fmt: skip
 tan = elementwise(
-    "stablehlo.tan", doc="Tangent.", partials=[lambda t, y, x: t * (y * y + 1.0)], numpy=np.tan, sample=(reals(-1, 1),)
-)
+    "stablehlo.tan", doc="Tangent.", partials=[lambda t, y, x: t * (y * y + 1.0)], numpy=np.tan, sample=(reals(-1, 1),),
+    instructions=30,
+)  # fmt: skip
 chlo_tan = elementwise(
-    "chlo.tan", doc="Tangent.", partials=[lambda t, y, x: t * (y * y + 1.0)], numpy=np.tan, sample=(reals(-1, 1),)
-)
+    "chlo.tan", doc="Tangent.", partials=[lambda t, y, x: t * (y * y + 1.0)], numpy=np.tan, sample=(reals(-1, 1),),
+    instructions=30,
+)  # fmt: skip
 tanh = elementwise(
     "stablehlo.tanh", doc="Hyperbolic tangent.", partials=[lambda t, y, x: t * (1.0 - y * y)], numpy=np.tanh,
-    sample=(reals(),),
+    sample=(reals(),), instructions=25,
 )  # fmt: skip
 acos = elementwise(
     "chlo.acos", doc="Inverse cosine.", partials=[lambda t, y, x: -(t * rsqrt(1.0 - x * x))], numpy=np.arccos,
-    sample=(reals(-0.9, 0.9),),
+    sample=(reals(-0.9, 0.9),), instructions=40,
 )  # fmt: skip
 asin = elementwise(
     "chlo.asin", doc="Inverse sine.", partials=[lambda t, y, x: t * rsqrt(1.0 - x * x)], numpy=np.arcsin,
-    sample=(reals(-0.9, 0.9),),
+    sample=(reals(-0.9, 0.9),), instructions=40,
 )  # fmt: skip
 atan = elementwise(
     "chlo.atan", doc="Inverse tangent.", partials=[lambda t, y, x: t / (x * x + 1.0)], numpy=np.arctan,
-    sample=(reals(),),
+    sample=(reals(),), instructions=30,
 )  # fmt: skip
 cosh = elementwise(
-    "chlo.cosh", doc="Hyperbolic cosine.", partials=[lambda t, y, x: t * sinh(x)], numpy=np.cosh, sample=(reals(),)
-)
+    "chlo.cosh", doc="Hyperbolic cosine.", partials=[lambda t, y, x: t * sinh(x)], numpy=np.cosh, sample=(reals(),),
+    instructions=40,
+)  # fmt: skip
 sinh: OpDef = elementwise(
-    "chlo.sinh", doc="Hyperbolic sine.", partials=[lambda t, y, x: t * cosh(x)], numpy=np.sinh, sample=(reals(),)
-)
+    "chlo.sinh", doc="Hyperbolic sine.", partials=[lambda t, y, x: t * cosh(x)], numpy=np.sinh, sample=(reals(),),
+    instructions=40,
+)  # fmt: skip
 acosh = elementwise(
     "chlo.acosh", doc="Inverse hyperbolic cosine.", partials=[lambda t, y, x: t * rsqrt(x - 1.0) * rsqrt(x + 1.0)],
-    numpy=np.arccosh, sample=(reals(1.2, 3),),
+    numpy=np.arccosh, sample=(reals(1.2, 3),), instructions=40,
 )  # fmt: skip
 asinh = elementwise(
     "chlo.asinh", doc="Inverse hyperbolic sine.", partials=[lambda t, y, x: t * rsqrt(x * x + 1.0)],
-    numpy=np.arcsinh, sample=(reals(),),
+    numpy=np.arcsinh, sample=(reals(),), instructions=40,
 )  # fmt: skip
 atanh = elementwise(
     "chlo.atanh", doc="Inverse hyperbolic tangent.", partials=[lambda t, y, x: t / ((1.0 - x) * (1.0 + x))],
-    numpy=np.arctanh, sample=(reals(-0.9, 0.9),),
+    numpy=np.arctanh, sample=(reals(-0.9, 0.9),), instructions=40,
 )  # fmt: skip
 
 # ---------------------------------------------------------------- special functions
 _TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
 erf = elementwise(
     "chlo.erf", doc="Error function.", partials=[lambda t, y, x: t * (exponential(-(x * x)) * _TWO_OVER_SQRT_PI)],
-    numpy="scipy.special:erf", sample=(reals(),),
+    numpy="scipy.special:erf", sample=(reals(),), instructions=30,
 )  # fmt: skip
 erfc = elementwise(
     "chlo.erfc", doc="1 - erf(x).", partials=[lambda t, y, x: t * (exponential(-(x * x)) * -_TWO_OVER_SQRT_PI)],
-    numpy="scipy.special:erfc", sample=(reals(),),
+    numpy="scipy.special:erfc", sample=(reals(),), instructions=40,
 )  # fmt: skip
 erf_inv = elementwise(
     "chlo.erf_inv", doc="Inverse of the error function.",
     partials=[lambda t, y, x: t * (exponential(y * y) * (1 / _TWO_OVER_SQRT_PI))], numpy="scipy.special:erfinv",
-    sample=(reals(-0.9, 0.9),),
+    sample=(reals(-0.9, 0.9),), instructions=40,
 )  # fmt: skip
 
 
@@ -262,8 +272,14 @@ shift_right_logical = _flat(
 popcnt = _flat("stablehlo.popcnt", "The number of one bits.", np.bitwise_count, (integers(0, 9),))
 count_leading_zeros = _flat(
     "stablehlo.count_leading_zeros", "The number of leading zero bits.",
-    lambda x: 32 - np.ceil(np.log2(x + 1.0)).astype(np.int32), (integers(0, 9),),
+    lambda x: _leading_zeros(np.asarray(x)), (integers(0, 9),),
 )  # fmt: skip
+
+
+def _leading_zeros(x: np.ndarray) -> np.ndarray:
+    bits = 8 * x.dtype.itemsize
+    return np.vectorize(lambda n: bits - (int(n) % (1 << bits)).bit_length(), otypes=[x.dtype])(x)
+
 
 COMPARISONS: dict[str, np.ufunc] = {
     "EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal
@@ -310,7 +326,7 @@ select = structural(
     transpose=_select_transpose, batch=_select_batch,
     sample=[Case(((3, 2), (3, 2), (3, 2)), domains=(booleans(),), numpy=np.where),
             Case(((), (3, 2), (3, 2)), domains=(booleans(),), numpy=np.where),
-            Case(((), (), ()), domains=(booleans(),), numpy=np.where)],
+            Case(((), (), ()), domains=(booleans(),), numpy=np.where)], elementwise=True, moves=True,
 )  # fmt: skip
 
 
@@ -368,6 +384,7 @@ clamp = general(
     result=lambda low, x, high: [(x.shape, x.dtype)],
     sample=[Case(((), (4, 2), ()), domains=(reals(-1, -0.5), None, reals(0.5, 1)), numpy=_clip),
             Case(((4,), (4,), (4,)), domains=(reals(-1, -0.5), None, reals(0.5, 1)), numpy=_clip)],
+    elementwise=True, instructions=3,
 )  # fmt: skip
 
 
@@ -391,6 +408,7 @@ convert: OpDef = structural(
     sample=[Case(((3, 2),), {"dtype": np.dtype(np.float64)}, numpy=lambda x: x.astype(np.float64)),
             Case(((3, 2),), {"dtype": np.dtype(np.int32)}, numpy=lambda x: x.astype(np.int32), smooth=False),
             Case(((3, 2),), {"dtype": np.dtype(np.complex128)}, numpy=lambda x: x.astype(np.complex128))],
+    elementwise=True, flops=lambda *_, **__: 0,
 )  # fmt: skip
 
 # ---------------------------------------------------------------- complex numbers
@@ -405,7 +423,7 @@ make_complex: OpDef = structural(
     "stablehlo.complex", doc="re + i*im.", linear=(0, 1),
     transpose=lambda cts, i, xs: real(cts[0]) if i == 0 else -imag(cts[0]),
     batch=_elementwise_batch(lambda: make_complex),
-    sample=[Case(((3, 2), (3, 2)), numpy=lambda a, b: a + 1j * b)],
+    sample=[Case(((3, 2), (3, 2)), numpy=lambda a, b: a + 1j * b)], elementwise=True,
 )  # fmt: skip
 
 
@@ -420,17 +438,17 @@ def _part_transpose(make: Any) -> Any:
 real: OpDef = structural(
     "stablehlo.real", doc="The real part.", result=_real_result,
     transpose=_part_transpose(lambda ct: make_complex(ct, full_like(ct, 0))), batch=_elementwise_batch(lambda: real),
-    sample=[Case(((3, 2),), numpy=np.real)],
+    sample=[Case(((3, 2),), numpy=np.real)], elementwise=True,
 )  # fmt: skip
 imag: OpDef = structural(
     "stablehlo.imag", doc="The imaginary part.", result=_real_result,
     transpose=lambda cts, i, xs: (
         make_complex(full_like(cts[0], 0), -cts[0]) if is_complex(xs[0].dtype) else full_like(xs[0], 0)),
-    batch=_elementwise_batch(lambda: imag), sample=[Case(((3, 2),), numpy=np.imag)],
+    batch=_elementwise_batch(lambda: imag), sample=[Case(((3, 2),), numpy=np.imag)], elementwise=True,
 )  # fmt: skip
 conj: OpDef = structural(
     "chlo.conj", doc="The complex conjugate.", transpose=lambda cts, i, xs: conj(cts[0]),
-    batch=_elementwise_batch(lambda: conj), sample=[Case(((3, 2),), numpy=np.conj)],
+    batch=_elementwise_batch(lambda: conj), sample=[Case(((3, 2),), numpy=np.conj)], elementwise=True,
 )  # fmt: skip
 
 
@@ -451,7 +469,7 @@ def _absolute_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
 absolute: OpDef = general(
     "stablehlo.abs", doc="Absolute value; of a complex number its modulus. Derivative at 0: 1 (0 for complex), as in JAX.",
     result=_real_result, jvp=_absolute_jvp, batch=_elementwise_batch(lambda: absolute), numpy=np.abs,
-    sample=[Case(((3, 2),), domains=(reals(avoid=[0]),))],
+    sample=[Case(((3, 2),), domains=(reals(avoid=[0]),))], elementwise=True,
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from nabla_mlir.table.kinds import structural
 from nabla_mlir.table.registry import OpDef, operation
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor, constant
+from nabla_mlir.table.traits import LONG
 
 Shape = tuple[int, ...]
 
@@ -53,8 +54,16 @@ def _result(x: Tensor, fft_type: str, fft_length: Shape) -> list[Any]:
     return [((*x.shape[: x.ndim - count], *written), np.dtype(dtype))]
 
 
+def _flops(outs: Any, xs: Any, fft_type: str, fft_length: Shape) -> int:
+    """Of the algorithm of Cooley and Tukey: five for each element and each halving; half as many for real numbers."""
+    rows = max(xs[0].size, outs[0].size) // max(1, *(x.shape[-1] for x in (xs[0], outs[0])))
+    halvings = math.log2(max(2, math.prod(fft_length)))
+    return round((5 if fft_type in ("FFT", "IFFT") else 2.5) * rows * fft_length[-1] * halvings)
+
+
 fft: OpDef = structural(
     "stablehlo.fft", doc="Discrete Fourier transform over the last axes: FFT, IFFT, RFFT or IRFFT.",
+    instructions=LONG, flops=_flops,
     attributes={"fft_type": enum("fft_type"), "fft_length": I64Array},
     result=_result, transpose=_transpose, batch=lambda xs, mapped, size, **params: [fft(xs[0], **params)],
     sample=[Case(((2, 5),), {"fft_type": "RFFT", "fft_length": (5,)}, numpy=np.fft.rfft),

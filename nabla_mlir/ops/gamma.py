@@ -15,11 +15,11 @@ from nabla_mlir.table.tensor import Tensor, full_like
 
 lgamma = elementwise(
     "chlo.lgamma", doc="log |gamma(x)|.", partials=[lambda t, y, x: t * digamma(x)], numpy="scipy.special:gammaln",
-    sample=(reals(0.5, 4),),
+    sample=(reals(0.5, 4),), instructions=100,
 )  # fmt: skip
 digamma: OpDef = elementwise(
     "chlo.digamma", doc="Derivative of lgamma.", partials=[lambda t, y, x: t * polygamma(full_like(x, 1), x)],
-    numpy="scipy.special:digamma", sample=(reals(0.5, 4),),
+    numpy="scipy.special:digamma", sample=(reals(0.5, 4),), instructions=100,
 )  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def _by_order(*_: Any) -> Tensor:
 polygamma: OpDef = elementwise(
     "chlo.polygamma", doc="The n-th derivative of digamma at x.",
     partials=[_by_order, lambda t, z, n, x: t * polygamma(n + 1.0, x)],
-    numpy="scipy.special:polygamma", sample=(whole(1, 3), reals(0.5, 4)),
+    numpy="scipy.special:polygamma", sample=(whole(1, 3), reals(0.5, 4)), instructions=200,
 )  # fmt: skip
 
 _SUMMED = 24  # terms of the series that are added up one by one
@@ -65,5 +65,5 @@ def _by_exponent(s: Tensor, q: Tensor) -> Tensor:
 zeta: OpDef = elementwise(
     "chlo.zeta", doc="Hurwitz zeta function: sum over k of (q + k)**-s.",
     partials=[lambda t, z, s, q: t * _by_exponent(s, q), lambda t, z, s, q: t * (zeta(s + 1.0, q) * -s)],
-    numpy="scipy.special:zeta", sample=(reals(1.5, 4), reals(0.5, 4)),
+    numpy="scipy.special:zeta", sample=(reals(1.5, 4), reals(0.5, 4)), instructions=200,
 )  # fmt: skip

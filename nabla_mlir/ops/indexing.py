@@ -19,6 +19,7 @@ from nabla_mlir.table.kinds import general, structural
 from nabla_mlir.table.registry import ZERO, MaybeZero, Zero, add_any, materialize
 from nabla_mlir.table.samples import Case, integers
 from nabla_mlir.table.tensor import Tensor, constant, full, full_like, wrap
+from nabla_mlir.table.traits import LONG, ONE_BY_ONE
 
 Dims = dict[str, Any]
 
@@ -147,6 +148,7 @@ _WINDOW = gather_dims(offset_dims=(0, 1), start_index_map=(1, 0), index_vector_d
 
 gather = structural(
     "stablehlo.gather", doc="Slices of the operand at computed places; places outside are moved inside.",
+    moves=True, part=True, instructions=LONG,
     attributes={"dimension_numbers": GatherDims, "slice_sizes": I64Array, "indices_are_sorted": Bool},
     defaults={"indices_are_sorted": False},
     result=_gather_result, transpose=_gather_transpose, batch=_gather_batch,
@@ -404,6 +406,7 @@ _SHAPES = ((4, 3), (5, 1), (5, 3))
 scatter = general(
     "stablehlo.scatter",
     doc="The operand with updates combined into computed places; those outside are dropped, the last of several wins.",
+    instructions=ONE_BY_ONE, updates=lambda op: range((len(op.operands) - 1) // 2),
     attributes={"scatter_dimension_numbers": ScatterDims, "indices_are_sorted": Bool, "unique_indices": Bool},
     defaults={"indices_are_sorted": False, "unique_indices": False},
     regions=("body",), emit_region=emit_combiner, read_region=read_combiner, result=_scatter_result,

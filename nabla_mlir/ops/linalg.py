@@ -156,6 +156,7 @@ def _solve_sample(shapes: Any, left_side: bool, lower: bool, unit_diagonal: bool
 
 triangular_solve = general(
     "stablehlo.triangular_solve", doc="X with op(a) X = b or X op(a) = b, of a triangular matrix a.",
+    sequential=True, flops=lambda outs, xs, **_: xs[0].shape[-1] * outs[0].size,
     attributes={"left_side": Bool, "lower": Bool, "unit_diagonal": Bool, "transpose_a": enum("transpose")},
     result=lambda a, b, **_: [(b.shape, b.dtype)],
     jvp=_solve_jvp, linear=(1,), transpose=_solve_transpose, batch=_solve_batch,
@@ -213,6 +214,7 @@ def _cholesky_numpy(lower: bool) -> Any:
 
 cholesky: OpDef = general(
     "stablehlo.cholesky", doc="The triangular factor of a positive definite matrix; one triangle is read.",
+    sequential=True, flops=lambda outs, xs, **_: xs[0].shape[-1] * xs[0].size // 3,
     attributes={"lower": Bool}, result=lambda x, lower: [(x.shape, x.dtype)],
     defaults={"lower": False}, jvp=_cholesky_jvp, batch=lambda xs, mapped, size, lower: [cholesky(xs[0], lower=lower)],
     sample=[Case((shape,), {"lower": lower}, (Definite(0, 0),), numpy=_cholesky_numpy(lower))

@@ -17,6 +17,7 @@ from nabla_mlir.table.kinds import general, nondifferentiable
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, add_any
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor, constant, full, wrap
+from nabla_mlir.table.traits import LONG
 
 Shape = tuple[int, ...]
 
@@ -30,7 +31,7 @@ bitcast_convert: OpDef = nondifferentiable(
                  numpy=lambda x: x.view(np.int32).reshape(3, 2)),
             Case(((3, 2),), {"shape": (3,), "dtype": np.dtype(np.int32)},
                  values=(np.arange(6, dtype=np.int16).reshape(3, 2),),
-                 numpy=lambda x: np.ascontiguousarray(x).view(np.int32)[:, 0])],
+                 numpy=lambda x: np.ascontiguousarray(x).view(np.int32)[:, 0])], free=True, view=True,
 )  # fmt: skip
 
 
@@ -52,6 +53,7 @@ optimization_barrier = general(
     result=lambda *xs: [(x.shape, x.dtype) for x in xs],
     jvp=_barrier_jvp, transpose=lambda cts, i, xs: cts[i], batch=_barrier_batch,
     sample=[Case(((3, 2), (2,)), numpy=lambda x, y: [x, y]), Case(((2,),), numpy=lambda x: x)],
+    moves=True, instructions=1,
 )  # fmt: skip
 
 
@@ -96,6 +98,7 @@ rng = general(
     "stablehlo.rng", doc="Random numbers between two bounds, or of a mean and a deviation; the draw is held fixed.",
     attributes={"rng_distribution": enum("rng_distribution")}, result=_rng_result, jvp=_rng_jvp, batch=_rng_batch,
     sample=[],  # random: tested by what holds for every draw
+    pure=False,
 )  # fmt: skip
 
 
@@ -127,5 +130,5 @@ rng_bit_generator = nondifferentiable(
     "stablehlo.rng_bit_generator", doc="Random bits and the next state of the generator.", multi=True,
     attributes={"rng_algorithm": enum("rng_algorithm")}, result=_bits_result,
     result_params=lambda op: dict(zip(("shape", "dtype"), shape_and_dtype(op.results[1].type), strict=True)),
-    batch=_bits_batch, sample=[],
+    batch=_bits_batch, sample=[], instructions=LONG,
 )  # fmt: skip

@@ -200,7 +200,7 @@ def _batch_mapped_init(xs: Any, mapped: Any, size: int, dimensions: tuple[int, .
 
 
 reduce = general(
-    "stablehlo.reduce", doc="The elements along `dimensions` combined into one, starting from init.",
+    "stablehlo.reduce", doc="The elements along `dimensions` combined into one, starting from init.", reduces=True,
     attributes={"dimensions": I64Array}, regions=("body",), emit_region=emit_combiner, read_region=read_combiner,
     result=_result, jvp=_jvp, transpose=_transpose, batch=_batch,
     linear=lambda xs, dimensions, body: (0, 1) if body == "add" and len(xs) == 2 else (),

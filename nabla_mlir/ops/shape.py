@@ -30,7 +30,7 @@ transpose: OpDef = structural(
     transpose=lambda cts, i, xs, permutation: transpose(cts[0], permutation=inverse(permutation)),
     batch=lambda xs, mapped, size, permutation: [transpose(xs[0], permutation=(0, *shifted(permutation)))],
     sample=[Case(((2, 3, 4),), {"permutation": (2, 0, 1)}, numpy=lambda x: x.transpose(2, 0, 1)),
-            Case(((0, 3),), {"permutation": (1, 0)}, numpy=np.transpose)],
+            Case(((0, 3),), {"permutation": (1, 0)}, numpy=np.transpose)], moves=True,
 )  # fmt: skip
 
 reshape: OpDef = structural(
@@ -42,6 +42,7 @@ reshape: OpDef = structural(
     sample=[Case(((2, 6),), {"shape": (3, 4)}, numpy=lambda x: x.reshape(3, 4)),
             Case(((1,),), {"shape": ()}, numpy=lambda x: x.reshape(())),
             Case(((0, 3),), {"shape": (3, 0, 2)}, numpy=lambda x: x.reshape(3, 0, 2))],
+    moves=True, free=True, view=True,
 )  # fmt: skip
 
 
@@ -80,6 +81,7 @@ broadcast_in_dim: OpDef = structural(
                  numpy=lambda x: np.broadcast_to(x.T.reshape(3, 1, 1), (3, 2, 4))),
             Case(((2, 3),), {"shape": (3, 2), "broadcast_dimensions": (1, 0)}, numpy=np.transpose),
             Case(((),), {"shape": (2, 0), "broadcast_dimensions": ()}, numpy=lambda x: np.broadcast_to(x, (2, 0)))],
+    moves=True, free=True,
 )  # fmt: skip
 
 
@@ -103,6 +105,7 @@ slice_: OpDef = structural(
     sample=[Case(((5, 4),), {"start_indices": (1, 0), "limit_indices": (5, 3), "strides": (2, 1)},
                  numpy=lambda x: x[1:5:2, 0:3]),
             Case(((5,),), {"start_indices": (2,), "limit_indices": (2,), "strides": (1,)}, numpy=lambda x: x[2:2])],
+    moves=True, part=True,
 )  # fmt: skip
 
 
@@ -164,7 +167,7 @@ pad = structural(
             Case(((5,), ()), {"edge_padding_low": (-1,), "edge_padding_high": (-2,), "interior_padding": (0,)},
                  numpy=lambda x, v: x[1:3]),
             Case(((3,), ()), {"edge_padding_low": (-1,), "edge_padding_high": (1,), "interior_padding": (2,)},
-                 numpy=lambda x, v: np.array([v, v, x[1], v, v, x[2], v]))],
+                 numpy=lambda x, v: np.array([v, v, x[1], v, v, x[2], v]))], moves=True,
 )  # fmt: skip
 
 
@@ -180,14 +183,14 @@ concatenate: OpDef = structural(
     attributes={"dimension": I64}, transpose=_concatenate_transpose,
     batch=lambda xs, mapped, size, dimension: [concatenate(*all_prefixed(xs, mapped, size), dimension=dimension + 1)],
     sample=[Case(((2, 3), (2, 1)), {"dimension": 1}, numpy=lambda *xs: np.concatenate(xs, 1)),
-            Case(((2,), (0,), (3,)), {"dimension": 0}, numpy=lambda *xs: np.concatenate(xs, 0))],
+            Case(((2,), (0,), (3,)), {"dimension": 0}, numpy=lambda *xs: np.concatenate(xs, 0))], moves=True,
 )  # fmt: skip
 
 reverse: OpDef = structural(
     "stablehlo.reverse", doc="The order of elements reversed along `dimensions`.", attributes={"dimensions": I64Array},
     transpose=lambda cts, i, xs, dimensions: reverse(cts[0], dimensions=dimensions),
     batch=lambda xs, mapped, size, dimensions: [reverse(xs[0], dimensions=shifted(dimensions))],
-    sample=[Case(((2, 3),), {"dimensions": (1,)}, numpy=lambda x: x[:, ::-1])],
+    sample=[Case(((2, 3),), {"dimensions": (1,)}, numpy=lambda x: x[:, ::-1])], moves=True,
 )  # fmt: skip
 
 iota: OpDef = nondifferentiable(
@@ -196,7 +199,7 @@ iota: OpDef = nondifferentiable(
     result_params=lambda op: dict(zip(("shape", "dtype"), shape_and_dtype(op.results[0].type), strict=True)),
     batch=lambda xs, mapped, size, **params: [prefixed(iota(**params), size)],
     sample=[Case((), {"shape": (2, 3), "dtype": np.dtype(np.int32), "iota_dimension": 1},
-                 numpy=lambda: np.broadcast_to(np.arange(3, dtype=np.int32), (2, 3)))],
+                 numpy=lambda: np.broadcast_to(np.arange(3, dtype=np.int32), (2, 3)))], free=True,
 )  # fmt: skip
 
 
@@ -246,6 +249,7 @@ dynamic_slice = structural(
     result=lambda x, *starts, slice_sizes: [(tuple(slice_sizes), x.dtype)],
     sample=[Case(((4, 5), (), ()), {"slice_sizes": (2, 3)}, _PLACES,
                  numpy=lambda x, i, j: x[min(i, 2) : min(i, 2) + 2, min(j, 2) : min(j, 2) + 3])],
+    moves=True, part=True,
 )  # fmt: skip
 
 
@@ -284,6 +288,7 @@ dynamic_update_slice = structural(
     "stablehlo.dynamic_update_slice", doc="The operand with `update` written at a computed start.", linear=(0, 1),
     transpose=_update_transpose, batch=_update_batch,
     sample=[Case(((4, 5), (2, 3), (), ()), {}, (None, *_PLACES), numpy=_update_numpy)],
+    moves=True, updates=lambda op: (0,),
 )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import MaybeZero, Region, Zero, clone_op
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.table.traits import ONE_BY_ONE
 
 
 def emit_comparator(region: ir.Region, direction: str, operands: Sequence[Tensor]) -> None:
@@ -74,6 +75,7 @@ def _sort_batch(xs: Any, mapped: Any, size: int, dimension: int, **params: Any) 
 
 sort = general(
     "stablehlo.sort", doc="The operands reordered together along `dimension` by a comparator.",
+    instructions=ONE_BY_ONE, updates=lambda op: range(len(op.operands)),
     attributes={"dimension": I64, "is_stable": Bool}, defaults={"dimension": -1, "is_stable": False},
     regions=("comparator",), emit_region=emit_comparator,
     result=lambda *xs, **_: [(x.shape, x.dtype) for x in xs], jvp=_sort_jvp, batch=_sort_batch, multi=True,

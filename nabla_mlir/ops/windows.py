@@ -7,6 +7,7 @@ of the order of log(n) operations.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, Params, Zero, add_any, materialize
 from nabla_mlir.table.samples import Case, booleans, reals
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of
+from nabla_mlir.table.traits import ONE_BY_ONE
 
 Shape = tuple[int, ...]
 Values = list[Tensor]
@@ -303,6 +305,7 @@ def _sample(shape: Shape, body: str, domain: Any = None, init: Any = "neutral", 
 
 reduce_window = general(
     "stablehlo.reduce_window", doc="The elements of each sliding window combined into one, starting from init.",
+    reduces=True, flops=lambda outs, xs, window_dimensions, **_: sum(y.size for y in outs) * math.prod(window_dimensions),
     attributes={"window_dimensions": I64Array, "window_strides": I64Array, "base_dilations": I64Array,
                 "window_dilations": I64Array, "padding": Padding},
     regions=("body",), emit_region=emit_combiner, read_region=read_combiner,
@@ -435,6 +438,7 @@ def _scatter_sample(shape: Shape, source: Shape, **given: Any) -> Case:
 select_and_scatter = general(
     "stablehlo.select_and_scatter",
     doc="Elements of source combined into the element of their window of the operand that `select` prefers.",
+    instructions=ONE_BY_ONE,
     attributes={"window_dimensions": I64Array, "window_strides": I64Array, "padding": Padding},
     regions=("select", "scatter"), emit_region=_emit_body, read_region=_read_body,
     result=lambda x, source, init, **_: [(x.shape, x.dtype)],

@@ -32,7 +32,7 @@ name: OpDef = general(
     attributes={"name": String}, result=lambda x, name: [(x.shape, x.dtype)],
     jvp=lambda outs, xs, tangents, name: list(tangents),
     batch=lambda xs, mapped, size, name: [REGISTRY["ad.name"](xs[0], name=name)],
-    sample=[Case(((3, 2),), {"name": "a"}, numpy=lambda x: x)],
+    sample=[Case(((3, 2),), {"name": "a"}, numpy=lambda x: x)], moves=True, free=True, view=True, instructions=1,
 )  # fmt: skip
 
 
@@ -89,7 +89,8 @@ def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value,
 
 
 checkpoint: OpDef = control(
-    CheckpointOp.name, "A region that reverse mode computes again instead of keeping its values.", _jvp, _vjp, _batch
+    CheckpointOp.name, "A region that reverse mode computes again instead of keeping its values.", _jvp, _vjp, _batch,
+    "once",
 )
 
 

@@ -33,6 +33,7 @@ from nabla_mlir.table.regions import (
 )
 from nabla_mlir.table.registry import UNSUPPORTED, ZERO, MaybeZero, OpDef, materialize, register
 from nabla_mlir.table.tensor import Tensor, full, wrap
+from nabla_mlir.table.traits import LONG
 
 BOOL = np.dtype(bool)
 
@@ -308,15 +309,18 @@ def _taken(index: Tensor, branches: int) -> list[Tensor]:
     return [compare(index, full(index.shape, i, index.dtype), comparison_direction="EQ") for i in range(branches)]
 
 
-def control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any) -> OpDef:
+def control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any, runs: str = "") -> OpDef:
     """A record whose rules get the operation itself, since they rewrite its regions."""
     record = OpDef(
-        name=name, kind="control", doc=doc, jvp=jvp, batch=batch, multi=True, vjp=vjp,
+        name=name, kind="control", doc=doc, jvp=jvp, batch=batch, multi=True, vjp=vjp, runs=runs,
+        instructions=LONG,
         transpose=UNSUPPORTED("control flow is transposed by its own vjp rule"),
     )  # fmt: skip
     return register(record)
 
 
-while_ = control("stablehlo.while", "The body repeated while the condition holds.", _while_jvp, while_vjp, _while_batch)
-if_ = control("stablehlo.if", "One of two branches, by a truth value.", _case_jvp, _case_vjp, _case_batch)
-case = control("stablehlo.case", "One of several branches, by an integer.", _case_jvp, _case_vjp, _case_batch)
+while_ = control(
+    "stablehlo.while", "The body repeated while the condition holds.", _while_jvp, while_vjp, _while_batch, "loop"
+)
+if_ = control("stablehlo.if", "One of two branches, by a truth value.", _case_jvp, _case_vjp, _case_batch, "choice")
+case = control("stablehlo.case", "One of several branches, by an integer.", _case_jvp, _case_vjp, _case_batch, "choice")

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.ops.convolution import positions
 from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.table.regions import body_of, reads_of
 from nabla_mlir.table.registry import REGISTRY
-
-# They move or name elements: bytes, and no arithmetic.
-_MOVES = {
-    f"stablehlo.{word}"
-    for word in (
-        "constant", "iota", "reshape", "transpose", "broadcast_in_dim", "slice", "dynamic_slice", "pad", "concatenate",
-        "dynamic_update_slice", "gather", "reverse", "convert", "return", "get_tuple_element", "optimization_barrier",
-    )
-}  # fmt: skip
-# A view of its operand, or a value that needs none: nothing is read or written for it alone.
-FREE = {f"stablehlo.{word}" for word in ("constant", "iota", "reshape", "broadcast_in_dim")}
-# Their regions run as they stand; those of others say what is done with each element.
-_BODIES = {"func.func", "stablehlo.while", "stablehlo.if", "stablehlo.case"}
+from nabla_mlir.table.traits import bytes_of, flops_of, is_choice, is_free, runs_regions
 
 
 @dataclass(frozen=True)
@@ -43,28 +28,16 @@ class Cost:
         return Cost(self.flops * times, self.bytes * times)
 
 
-def size_of(value: ir.Value) -> int:
-    """The number of elements."""
-    return math.prod(shape_and_dtype(value.type)[0])
-
-
-def bytes_of(value: ir.Value) -> int:
-    """The bytes of a value."""
-    shape, dtype = shape_and_dtype(value.type)
-    return math.prod(shape) * dtype.itemsize
-
-
 def cost_of(op: ir.Operation) -> Cost:
     """The cost of one operation: a loop as often as it runs (once if that is not known), a choice its dearest branch."""
     if op.name == "stablehlo.while":
         counter = find_counter(op)
         trips = 1 if counter is None else counter.trips
         return cost_of_all(body_of(op.regions[1])[1]) * trips + cost_of_all(body_of(op.regions[0])[1]) * (trips + 1)
-    if op.name in ("stablehlo.if", "stablehlo.case"):
+    if is_choice(op):
         branches = [cost_of_all(body_of(region)[1]) for region in op.regions]
         return max(branches, key=lambda cost: (cost.flops, cost.bytes))
-    moved = 0 if op.name in FREE else sum(map(bytes_of, [*op.operands, *op.results]))
-    return Cost(_flops(op), moved)
+    return Cost(flops_of(op), 0 if is_free(op) else sum(map(bytes_of, [*op.operands, *op.results])))
 
 
 def cost_of_all(ops: Iterable[ir.Operation]) -> Cost:
@@ -78,7 +51,7 @@ def with_trips(op: ir.Operation, times: int = 1) -> Iterator[tuple[ir.Operation,
     times *= 1 if counter is None else counter.trips
     for inner in (o.operation for region in op.regions for block in region.blocks for o in block.operations):
         yield inner, times
-        if inner.name in _BODIES:
+        if runs_regions(inner):
             yield from with_trips(inner, times)
 
 
@@ -90,27 +63,9 @@ def written_by(ops: Iterable[ir.Operation]) -> tuple[int, int]:
             counter = find_counter(op)
             inner, _ = written_by(body_of(op.regions[1])[1])
             size, count = size + inner * (1 if counter is None else counter.trips), count + 1
-        elif op.name.startswith(("stablehlo.", "chlo.")) and op.name not in FREE | {"stablehlo.dynamic_slice"}:
+        elif op.name in REGISTRY and not is_free(op) and op.name != "stablehlo.dynamic_slice":
             size, count = size + sum(map(bytes_of, op.results)), count + len(op.results)
     return size, count
-
-
-def _flops(op: ir.Operation) -> int:
-    if op.name in _MOVES or not len(op.results):
-        return 0
-    if op.name == "stablehlo.dot_general":
-        contracted = REGISTRY[op.name].read(op)["dot_dimension_numbers"]["lhs_contracting_dimensions"]
-        shape = shape_and_dtype(op.operands[0].type)[0]
-        return 2 * size_of(op.results[0]) * math.prod(shape[d] for d in contracted)
-    if op.name == "stablehlo.convolution":
-        features = positions(REGISTRY[op.name].read(op)["dimension_numbers"])[1][0]
-        kernel = shape_and_dtype(op.operands[1].type)[0]
-        return 2 * size_of(op.results[0]) * math.prod(kernel) // max(kernel[features], 1)
-    if op.name == "stablehlo.triangular_solve":
-        return size_of(op.operands[0]) * shape_and_dtype(op.operands[1].type)[0][-1]
-    if op.name == "stablehlo.cholesky":
-        return size_of(op.operands[0]) * shape_and_dtype(op.operands[0].type)[0][-1] // 3
-    return max(map(size_of, [*op.operands, *op.results]))
 
 
 @dataclass(frozen=True)
@@ -135,7 +90,7 @@ def cost_of_function(func: ir.Operation) -> FunctionCost:
     """The cost of a `func.func` of plain StableHLO, with state in `util.global` or without."""
     block = func.regions[0].blocks[0]
     ops = [op.operation for op in block.operations]
-    total = cost_of_all(op for op in ops if op.name.startswith(("stablehlo.", "chlo.")))
+    total = cost_of_all(op for op in ops if op.name in REGISTRY)
     state = {op.attributes["global"].value: v for op in ops if op.name in _STATE for v in [*op.operands, *op.results]}
     replaced = sum(_bytes_or_zero(v) for op in ops if op.name == _STATE[1] for v in op.operands)
     return FunctionCost(total.flops, total.bytes, sum(map(_bytes_or_zero, state.values())), _peak(block) + replaced)
@@ -154,7 +109,7 @@ def _peak(block: ir.Block) -> int:
     last = {value: i for i, op in enumerate(ops) for value in reads_of(op)}
     alive = peak = sum(map(_bytes_or_zero, block.arguments))
     for i, op in enumerate(ops):
-        made = 0 if op.name in FREE else sum(map(_bytes_or_zero, op.results))
+        made = 0 if is_free(op) else sum(map(_bytes_or_zero, op.results))
         inner = max((_peak(b) for region in op.regions for b in region.blocks), default=0)
         peak = max(peak, alive + made + inner)
         alive += made
@@ -164,5 +119,4 @@ def _peak(block: ir.Block) -> int:
 
 
 def _is_counted(value: ir.Value) -> bool:
-    owner = made_by(value)
-    return owner is None or owner.name not in FREE
+    return not is_free(made_by(value))

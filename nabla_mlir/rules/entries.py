@@ -19,9 +19,7 @@ from nabla_mlir.table.batching import Mapped, batch_ops, prefixed
 from nabla_mlir.table.forward import carries_tangent
 from nabla_mlir.table.regions import reads_of
 from nabla_mlir.table.tensor import Tensor
-
-# They read a part of their first operand: the gate stands behind them, so that it is no larger than what is used.
-SLICING = {"stablehlo.slice", "stablehlo.dynamic_slice", "stablehlo.gather"}
+from nabla_mlir.table.traits import is_part
 
 
 def choose(taken: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -51,7 +49,8 @@ def batch_gated(
     inside = set(arguments)
     for op in ops:
         outside = [v for v in dict.fromkeys(reads_of(op)) if v not in inside and carries_tangent(v)]
-        sliced = op.name in SLICING and outside == [op.operands[0]]
+        # Behind what reads a part of a value the gate is no larger than what is used.
+        sliced = is_part(op) and outside == [op.operands[0]]
         if not sliced:
             for value in outside:
                 known = inner[value] if value in inner else prefixed(Tensor(same.get(value, value)), size)

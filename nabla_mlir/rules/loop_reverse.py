@@ -35,15 +35,7 @@ from nabla_mlir.table.regions import (
 )
 from nabla_mlir.table.registry import ZERO, MaybeZero, Zero, add_any, materialize, zeros
 from nabla_mlir.table.tensor import Tensor, full, wrap
-
-# Worth storing rather than computing again.
-EXPENSIVE = {
-    "stablehlo.dot_general", "stablehlo.convolution", "stablehlo.while", "stablehlo.sort", "stablehlo.reduce",
-    "stablehlo.reduce_window", "stablehlo.gather", "stablehlo.scatter", "stablehlo.cholesky",
-    "stablehlo.triangular_solve", "stablehlo.fft", "stablehlo.tanh", "stablehlo.exponential", "stablehlo.logistic",
-    "stablehlo.sine", "stablehlo.cosine", "stablehlo.log", "stablehlo.power", "stablehlo.if", "stablehlo.case",
-    "stablehlo.custom_call", "ad.checkpoint",
-}  # fmt: skip
+from nabla_mlir.table.traits import is_long
 
 
 @dataclass
@@ -184,7 +176,7 @@ def _trace_backward(
             outs.append(summed)
         ir.Operation.create("stablehlo.return", operands=[o.value for o in outs])
     copies = [results[i].release() if i in results else list(c.results) for i, c in enumerate(cloned)]
-    stored = [o.name in EXPENSIVE or any(r in residuals for r in o.results) for o in ops]
+    stored = [is_long(o) or any(r in residuals for r in o.results) for o in ops]
     _choose_stored(backward, ops, copies, stored)
     return backward
 

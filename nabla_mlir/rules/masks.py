@@ -25,12 +25,8 @@ from nabla_mlir.ops.shape import broadcast_in_dim, dynamic_slice, reshape
 from nabla_mlir.table.regions import body_of
 from nabla_mlir.table.registry import MaybeZero, Zero, record_of
 from nabla_mlir.table.tensor import Tensor, full, splat_of, wrap
+from nabla_mlir.table.traits import is_sum, is_view, moved, returns_of_regions
 
-_MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.reverse", "stablehlo.slice",
-          "stablehlo.transpose")  # fmt: skip
-_SAME = ("stablehlo.negate", "stablehlo.convert")
-_SUMS = ("stablehlo.add", "stablehlo.subtract")
-_CHOICES = ("stablehlo.if", "stablehlo.case", "ad.checkpoint")  # a result is what one of the regions returns
 Known = dict[ir.Value, Any]
 Answer = TypeVar("Answer")
 Asking = Generator[ir.Value, Any, Answer]  # asks what holds of other values, and returns what holds of one
@@ -69,28 +65,33 @@ def _mask_of(value: ir.Value) -> Asking[Tensor | None]:
         return None
     if op.name == "stablehlo.select":
         return (yield from _of_selection(op))
-    if op.name in _SAME:
-        return (yield op.operands[0])
-    if op.name in _MOVES:
+    if op.name == "stablehlo.dynamic_slice":
+        mask = yield op.operands[0]
+        return row_of(mask, [wrap(v) for v in op.operands[1:]], wrap(value).shape)
+    if len(moved(op)) == 1:
         mask = yield op.operands[0]
         if mask is None:
             return None
         whole = _unshaped(mask.value)  # moved there and back
         record = record_of(op, "vjp")
-        back = op.name == "stablehlo.reshape" and wrap(whole).shape == wrap(value).shape
-        return wrap(whole) if back else record.apply([mask], record.read(op))[0]
-    if op.name == "stablehlo.dynamic_slice":
-        mask = yield op.operands[0]
-        return row_of(mask, [wrap(v) for v in op.operands[1:]], wrap(value).shape)
+        back = is_view(op) and wrap(whole).shape == wrap(value).shape
+        places = [wrap(v) for v in op.operands[1:]]
+        return wrap(whole) if back else record.apply([mask, *places], record.read(op))[0]
     if op.name == "stablehlo.reduce":
         return (yield from _of_sum(op))
-    if op.name == "stablehlo.add":  # what several uses contribute: zero where each of them is
-        left = yield op.operands[0]
-        right = None if left is None else (yield op.operands[1])
-        if left is None or right is None:
-            return None
-        return left if left.value == right.value else logical_or(left, right)
+    if is_sum(op):  # for instance of what several uses contribute: zero where each of them is
+        return (yield from _of_terms(op))
     return None
+
+
+def _of_terms(op: ir.Operation) -> Asking[Tensor | None]:
+    union: Tensor | None = None
+    for value in op.operands:
+        mask = yield value
+        if mask is None:
+            return None
+        union = mask if union is None or union.value == mask.value else logical_or(union, mask)
+    return union
 
 
 def _of_sum(op: ir.Operation) -> Asking[Tensor | None]:
@@ -182,7 +183,7 @@ def _vanishes(value: ir.Value, mask: ir.Value) -> Asking[bool]:
     op = made_by(value)
     if op is None or _is_zero(wrap(value)):
         return op is not None
-    if op.name in _SAME or op.name in _SUMS or op.name == "stablehlo.reshape":  # elements keep their order
+    if _keeps_order(op):
         return (yield from _all(op.operands))
     if op.name == "stablehlo.select":
         predicate, chosen, other = op.operands
@@ -194,10 +195,15 @@ def _vanishes(value: ir.Value, mask: ir.Value) -> Asking[bool]:
     if op.name == "stablehlo.dynamic_update_slice":
         whole, row, *place = op.operands
         return (yield whole) and _follow(row, lambda v: _row_vanishes(v, mask, place), {})
-    if op.name in _CHOICES:
+    if returns_of_regions(op):
         i = list(op.results).index(value)
         return (yield from _all(body_of(region)[2][i] for region in op.regions))
     return False
+
+
+def _keeps_order(op: ir.Operation) -> bool:
+    """Whether elements are zero where those at the same place in row-major order are."""
+    return is_sum(op) or (is_view(op) and bool(moved(op)))
 
 
 def _all(values: Iterable[ir.Value]) -> Asking[bool]:
@@ -212,7 +218,7 @@ def _rows_vanish(value: ir.Value, mask: ir.Value) -> Asking[bool]:
     op = made_by(value)
     if op is None or _is_zero(wrap(value)):
         return op is not None
-    if op.name in _SAME or op.name in _SUMS:
+    if is_sum(op):
         return (yield from _all(op.operands))
     if op.name != "stablehlo.select":
         return False
@@ -226,7 +232,7 @@ def _row_vanishes(value: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) ->
     op = made_by(value)
     if op is None or _is_zero(wrap(value)):
         return op is not None
-    if op.name in _SAME or op.name in _SUMS or op.name == "stablehlo.reshape":
+    if _keeps_order(op):
         return (yield from _all(op.operands))
     if op.name != "stablehlo.select":
         return False

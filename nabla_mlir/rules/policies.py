@@ -27,7 +27,7 @@ def _allows(policy: Sequence[str], op: ir.Operation, label: str | None) -> bool:
     if word == "everything_saveable":
         return True
     if word == "dots_saveable":
-        return op.name in ("stablehlo.dot_general", "stablehlo.convolution")
+        return op.name in REGISTRY and REGISTRY[op.name].kind == "contraction"
     if word == "dots_with_no_batch_dims_saveable":
         if op.name != "stablehlo.dot_general":
             return False

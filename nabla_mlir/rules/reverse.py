@@ -31,9 +31,9 @@ from nabla_mlir.table.registry import (
     record_of,
 )
 from nabla_mlir.table.tensor import Tensor, wrap
+from nabla_mlir.table.traits import is_sum
 
 Cotangents = dict[ir.Value, Tensor]
-_FINITE = ("stablehlo.add", "stablehlo.subtract", "stablehlo.negate")  # their partials are 1 and -1
 
 
 def active_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
@@ -116,7 +116,7 @@ def _scaled(
     if isinstance(ct, Zero):
         return [ZERO] * len(xs)
     y = wrap(op.results[0])
-    mask = None if op.name in _FINITE else taken(ct, masks)
+    mask = None if is_sum(op) else taken(ct, masks)  # the partials of a sum are 1 and -1
     pulled: list[MaybeZero] = []
     for partial, a in zip(record.partials, is_active, strict=True):
         if isinstance(partial, Zero) or not a:

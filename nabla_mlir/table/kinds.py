@@ -18,6 +18,7 @@ from nabla_mlir.table.registry import (
     register,
 )
 from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.table.traits import LONG, OWN_LOOP
 
 # t, y, *xs -> t * dy/dx_i. One function per operand serves forward and reverse mode, since a diagonal linear map
 # is its own transpose; writing the product out lets a rule say `t / y` instead of `t * (1 / y)`.
@@ -29,12 +30,7 @@ def elementwise(
     *,
     doc: str,
     partials: Sequence[Partial | Zero] | Zero,
-    attributes: dict[str, Any] | None = None,
-    defaults: dict[str, Any] | None = None,
-    result: Any = None,
-    result_params: Any = None,
-    numpy: Any = None,
-    sample: Any = None,
+    **fields: Any,
 ) -> OpDef:
     """An operation that acts on each element by itself.
 
@@ -54,12 +50,16 @@ def elementwise(
     def batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
         return record.apply(all_prefixed(xs, mapped, size), params)
 
+    def transpose(cts: Sequence[MaybeZero], i: int, xs: Sequence[Tensor], **params: Any) -> MaybeZero:
+        # What an operation is linear in has a partial that depends on the other operands alone.
+        return partials[i](cts[0], None, *xs, **params)  # type: ignore[index,operator]
+
+    flat = isinstance(partials, Zero)
     record = OpDef(
-        name=name, kind="elementwise", doc=doc, attributes=attributes or {}, defaults=defaults or {}, result=result,
-        result_params=result_params, jvp=ZERO if isinstance(partials, Zero) else jvp, batch=batch, numpy=numpy,
-        sample=sample,
+        name=name, kind="elementwise", doc=doc, elementwise=True, jvp=ZERO if flat else jvp, batch=batch,
+        transpose=transpose if "linear" in fields else None,
+        partials=None if flat else tuple(partials), **fields,  # type: ignore[arg-type]
     )  # fmt: skip
-    record.partials = None if isinstance(partials, Zero) else tuple(partials)
     return register(record)
 
 
@@ -95,6 +95,7 @@ def multilinear_jvp(record: Callable[[], OpDef]) -> Any:
 def structural(name: str, *, linear: tuple[int, ...] | str = (0,), **fields: Any) -> OpDef:
     """An operation that moves, selects or sums elements: linear in some operands together."""
     fields.setdefault("jvp", jointly_linear_jvp(lambda: record))
+    fields.setdefault("instructions", 1 if fields.get("elementwise") else OWN_LOOP)
     record = OpDef(name=name, kind="structural", linear=linear, joint=True, **fields)
     return register(record)
 
@@ -102,8 +103,9 @@ def structural(name: str, *, linear: tuple[int, ...] | str = (0,), **fields: Any
 def contraction(name: str, *, linear: tuple[int, ...] = (0, 1), **fields: Any) -> OpDef:
     """A product of tensors: linear in each of several operands on its own."""
     record = OpDef(
-        name=name, kind="contraction", linear=linear, joint=False, jvp=multilinear_jvp(lambda: record), **fields
-    )
+        name=name, kind="contraction", linear=linear, joint=False, jvp=multilinear_jvp(lambda: record), reduces=True,
+        instructions=LONG, **fields,
+    )  # fmt: skip
     return register(record)
 
 
@@ -124,6 +126,7 @@ def composite(name: str, *, define: Callable[..., list[Tensor]], **fields: Any) 
     fields.setdefault("jvp", jvp_by_decomposition(define))
     fields.setdefault("batch", batch_by_decomposition(define))
     fields.setdefault("transpose", UNSUPPORTED("the operation is transposed through what defines it"))
+    fields.setdefault("instructions", LONG)
     record = OpDef(name=name, kind="composite", **fields)
     return register(record)
 
@@ -131,5 +134,6 @@ def composite(name: str, *, define: Callable[..., list[Tensor]], **fields: Any) 
 def general(name: str, **fields: Any) -> OpDef:
     """An operation that states its rules itself."""
     fields.setdefault("transpose", UNSUPPORTED("the operation is not linear"))
+    fields.setdefault("instructions", 1 if fields.get("elementwise") else LONG)
     record = OpDef(name=name, kind="general", **fields)
     return register(record)

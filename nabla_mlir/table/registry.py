@@ -112,6 +112,21 @@ class OpDef:
         ``batch(op, mapped, size, unmapped)`` extend the tables, ``vjp(op, active, cotangents)`` returns one.
       numpy: reference implementation, for the law tests and where constants are folded.
       sample: argument generator(s) for the law tests.
+      elementwise: each element of the result is made of those at its place; smaller operands are repeated.
+      moves: each element of the result is one of an operand in which the operation is linear, or of any if it has none.
+      free: no time and no memory of its own: a view, or made where it is read.
+      view: the bits of its operand, in their order.
+      part: reads a part of its first operand.
+      reduces: many elements combined into one.
+      commutes: the operands may be exchanged.
+      pure: may be dropped where no result is used, and merged with an equal one.
+      sequential: what one thread does.
+      runs: how often its regions run as they stand: "loop", "choice" (one of them) or "once"; "" if they say what is
+        done with each element, or are rules.
+      updates: ``op -> operands`` whose place in memory the results take.
+      instructions: what an element takes, as a vector of additions takes one.
+      flops: ``(outs, operands, **params) -> floating-point operations``; one for each element, or none of what moves
+        them, if not given.
     """
 
     name: str
@@ -134,6 +149,19 @@ class OpDef:
     vjp: Any = None
     numpy: Callable[..., Any] | None = None
     sample: Any = None
+    elementwise: bool = False
+    moves: bool = False
+    free: bool = False
+    view: bool = False
+    part: bool = False
+    reduces: bool = False
+    commutes: bool = False
+    pure: bool = True
+    sequential: bool = False
+    runs: str = ""
+    updates: Callable[[ir.Operation], Sequence[int]] | None = None
+    instructions: int = 1
+    flops: Callable[..., int] | None = None
 
     def __post_init__(self) -> None:
         missing = [rule for rule in ("jvp", "batch") if getattr(self, rule) is None]

@@ -35,7 +35,8 @@ _RECORDS = """\
 One record for each operation that can be differentiated and batched (`nabla_mlir/ops`). *jvp*: `partials` (one
 derivative per operand, read backwards in reverse mode), `linear` (the operation itself on the tangents, and its
 transpose backwards), `multilinear` (the product rule), `rule` (a function), `zero` (the derivative is zero), or why
-there is none. *linear in*: the operands in which it can be transposed."""
+there is none. *linear in*: the operands in which it can be transposed. *facts*: what passes ask of the record (`OpDef` in
+`nabla_mlir/table/registry.py` says what each means)."""
 
 _COVERAGE = """\
 Each operation of StableHLO and CHLO. *zero*: the derivative vanishes, or the result has no tangent. *rewritten*: it
@@ -209,16 +210,26 @@ def _table() -> list[str]:
     lines = [
         "## The rule table", "",
         _RECORDS, "",
-        "| operation | kind | what it is | jvp | linear in | attributes |", "|---|---|---|---|---|---|",
+        "| operation | kind | what it is | jvp | linear in | facts | attributes |", "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for name in sorted(REGISTRY):
         record = REGISTRY[name]
         attributes = ", ".join(f"`{a}`" for a in [*record.attributes, *record.regions])
         lines.append(
             f"| `{name}` | {record.kind} | {_cell(record.doc)} | {_jvp_word(record)} | {_linear_word(record)} "
-            f"| {attributes} |"
+            f"| {_facts(record)} | {attributes} |"
         )
     return lines
+
+
+def _facts(record: OpDef) -> str:
+    """What passes ask of the operation, and its instructions for an element where they are more than one."""
+    words = [word for word in ("elementwise", "moves", "free", "view", "part", "reduces", "commutes", "sequential")
+             if getattr(record, word)]  # fmt: skip
+    words += [] if record.pure else ["not pure"]
+    words += [f"runs: {record.runs}"] if record.runs else []
+    words += [f"{record.instructions} instructions"] if record.instructions > 1 else []
+    return ", ".join(words)
 
 
 def _jvp_word(record: OpDef) -> str:

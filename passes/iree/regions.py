@@ -10,17 +10,14 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.passes.iree.pattern import attributes_of
-
-_NOT_ELEMENTWISE = {
-    "stablehlo.dot_general", "stablehlo.gather", "stablehlo.scatter", "stablehlo.sort", "stablehlo.concatenate",
-    "stablehlo.custom_call", "stablehlo.rng", "stablehlo.rng_bit_generator", "stablehlo.iota", "func.call",
-}  # fmt: skip
+from nabla_mlir.table import traits
 
 
 def is_elementwise(region: ir.Region) -> bool:
     """True if every operation of a body with scalar arguments maps scalars to scalars."""
     for op in _body(region):
-        if op.name in _NOT_ELEMENTWISE or len(op.regions) or not all(r.type.rank == 0 for r in op.results):
+        maps_scalars = op.name == traits.CONSTANT or traits.is_elementwise(op) or traits.is_view(op)
+        if not maps_scalars or not all(r.type.rank == 0 for r in op.results):
             return False
     return True
 
@@ -47,9 +44,8 @@ def apply_elementwise(region: ir.Region, arguments: Sequence[Val | None], only: 
             values[op.results[0]] = b.splat(number, shape, result.dtype)
             continue
         operands = [_outer(values, v, shape) for v in op.operands]
-        attributes = attributes_of(op) if op.name in _WITH_ATTRIBUTES else None
         types = [b.like(shape, Val(r).dtype) for r in op.results]
-        made = b.make(op.name, operands, types, attributes)
+        made = b.make(op.name, operands, types, attributes_of(op))
         values.update(zip(op.results, map(Val, made.results), strict=True))
     return [_outer(values, v, shape) for v in returned]
 
@@ -63,9 +59,6 @@ def _needed(values: Sequence[ir.Value]) -> set[ir.Value]:
             needed.add(value)
             pending += [] if isinstance(value.owner, ir.Block) else value.owner.operands
     return needed
-
-
-_WITH_ATTRIBUTES = {"stablehlo.compare", "stablehlo.reduce_precision", "chlo.constant_like"}
 
 
 def _body(region: ir.Region) -> list[ir.Operation]:

@@ -14,6 +14,7 @@ from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.dialects.types import dtype_of
 from nabla_mlir.ops.elementwise import COMPARISONS
 from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.traits import is_elementwise
 
 
 def known(value: ir.Value) -> np.ndarray | None:
@@ -23,11 +24,15 @@ def known(value: ir.Value) -> np.ndarray | None:
         return None
     if owner.name in ("stablehlo.constant", "arith.constant"):
         return stablehlo.constant_array(owner) if owner.name.startswith("stablehlo") else None
-    fold = _FOLDS.get(owner.name)
+    fold: Callable[..., np.ndarray] | None = _FOLDS.get(owner.name, _elementwise if _has_numpy(owner) else None)
     if fold is None:
         return None
     xs = [known(v) for v in owner.operands]
     return None if any(x is None for x in xs) else fold(owner, *xs)
+
+
+def _has_numpy(op: ir.Operation) -> bool:
+    return is_elementwise(op) and callable(REGISTRY[op.name].numpy)
 
 
 def _elementwise(op: ir.Operation, *xs: np.ndarray) -> np.ndarray:
@@ -58,6 +63,4 @@ _FOLDS: dict[str, Callable[..., np.ndarray]] = {
     "stablehlo.divide": _quotient,
     "stablehlo.select": lambda op, *xs: _cast(op, np.where(*xs)),
     "stablehlo.compare": _compare,
-    **{f"stablehlo.{word}": _elementwise for word in (
-        "add", "subtract", "multiply", "maximum", "minimum", "negate", "ceil", "floor", "sign", "remainder", "and", "or")},
 }  # fmt: skip

@@ -10,8 +10,7 @@ from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.passes.simplify.pattern import defining, has_one_use, owner, pattern
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of, wrap
-
-_LINEAR = ("stablehlo.multiply", "stablehlo.divide", "stablehlo.negate")  # in their first operand
+from nabla_mlir.table.traits import is_linear_in
 
 
 @pattern("stablehlo.add")
@@ -179,13 +178,14 @@ def fold_not(x: Tensor) -> Tensor | None:
 def select_once(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
     """Where(p, f(where(p, x, 0)), 0) -> where(p, f(x), 0) for a product, a quotient or a sign f."""
     made = owner(a)
-    if splat_of(b) != 0 or made is None or made.name not in _LINEAR or not has_one_use(a):
+    if splat_of(b) != 0 or made is None or not is_linear_in(made, 0) or not has_one_use(a):
         return None
     operands = [wrap(v) for v in made.operands]
     inner = defining(operands[0], "stablehlo.select")
     if inner is None or inner[0][0].value != pred.value or splat_of(inner[0][2]) != 0 or not has_one_use(operands[0]):
         return None
-    return ew.select(pred, REGISTRY[made.name](inner[0][1], *operands[1:]), b)
+    record = REGISTRY[made.name]
+    return ew.select(pred, record.apply([inner[0][1], *operands[1:]], record.read(made))[0], b)
 
 
 @pattern("stablehlo.select")

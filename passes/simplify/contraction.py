@@ -8,15 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.contraction import Dims, dims, dot_general, free
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.shape import broadcast_in_dim, reshape, transpose
 from nabla_mlir.passes.simplify.pattern import defining, has_one_use, pattern, uncopied
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of
-
-_FIELDS = ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions",
-           "rhs_contracting_dimensions")  # fmt: skip
 
 
 class _Factor(NamedTuple):
@@ -39,7 +37,7 @@ class _Factor(NamedTuple):
 @pattern("stablehlo.dot_general")
 def dot_of_transpose(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **params: Any) -> Tensor | None:
     """A transposed factor is read as it stands, if its free axes keep their order."""
-    lb, rb, lc, rc = (dot_dimension_numbers[f] for f in _FIELDS)
+    lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     for side, factor, batch, contract in ((0, lhs, lb, lc), (1, rhs, rb, rc)):
         inner = defining(factor, "stablehlo.transpose")
         if inner is None:
@@ -59,7 +57,7 @@ def dot_of_transpose(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
 @pattern("stablehlo.dot_general")
 def dot_of_constant(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, dtype: np.dtype, **_: Any) -> Tensor | None:
     """A product with one constant number for each entry is elementwise: so the gradient of a dot product starts."""
-    lb, rb, lc, _rc = (dot_dimension_numbers[f] for f in _FIELDS)
+    lb, rb, lc, _rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     for factor, own, x, batch in ((lhs, lb, rhs, rb), (rhs, rb, lhs, lb)):
         value = splat_of(factor)
         unit = tuple(factor.shape[d] for d in free(factor.ndim, own, ()))
@@ -83,7 +81,7 @@ def transpose_of_dot(x: Tensor, permutation: tuple[int, ...]) -> Tensor | None:
     numbers = p.pop("dot_dimension_numbers")
     if p["algorithm"] is not None or lhs.dtype != rhs.dtype or p["precision_config"] is not None:
         return None
-    lb, rb, lc, rc = (numbers[f] for f in _FIELDS)
+    lb, rb, lc, rc = (numbers[f] for f in DotDims.lists)
     batch = len(lb)
     lhs_free, rhs_free = lhs.ndim - batch - len(lc), rhs.ndim - batch - len(rc)
     exchanged = [*range(batch), *range(batch + lhs_free, batch + lhs_free + rhs_free), *range(batch, batch + lhs_free)]
@@ -95,7 +93,7 @@ def transpose_of_dot(x: Tensor, permutation: tuple[int, ...]) -> Tensor | None:
 @pattern("stablehlo.dot_general")
 def dot_of_broadcast(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **params: Any) -> Tensor | None:
     """A factor that is copied along a batching axis is used once: the axis becomes free in the other factor."""
-    lb, rb, lc, rc = (dot_dimension_numbers[f] for f in _FIELDS)
+    lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     for side, factor, own in ((0, lhs, lb), (1, rhs, rb)):
         inner = defining(factor, "stablehlo.broadcast_in_dim")
         if inner is None:
@@ -198,7 +196,7 @@ def _sum_of_products(x: Tensor) -> list[Tensor]:
 
 
 def _factors(lhs: Tensor, rhs: Tensor, numbers: Dims) -> tuple[_Factor, _Factor]:
-    lb, rb, lc, rc = (numbers[f] for f in _FIELDS)
+    lb, rb, lc, rc = (numbers[f] for f in DotDims.lists)
     return _Factor(lhs, lb, lc), _Factor(rhs, rb, rc)
 
 

@@ -7,9 +7,9 @@ from iree.compiler import ir
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.passes.dce import is_unused
 from nabla_mlir.passes.simplify.loop_tapes import read_from_outside, shift_tapes
-from nabla_mlir.rules.loop_reverse import EXPENSIVE
 from nabla_mlir.rules.loops import carries_behind
 from nabla_mlir.table.regions import body_of, bound_of, ends_of, reads_of
+from nabla_mlir.table.traits import is_long
 
 
 def simplify_loop(op: ir.Operation) -> ir.Operation | None:
@@ -131,7 +131,7 @@ def _hoist_expensive(op: ir.Operation) -> bool:
             varying.update(inner.results)
             continue
         fixed.update((r, inner) for r in inner.results)
-        if inner.name in EXPENSIVE:
+        if is_long(inner):
             expensive.append(inner)
     moved: set[ir.Operation] = set()
 

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from iree.compiler import ir
 
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.elementwise import add
 from nabla_mlir.ops.reduction import COMBINERS, identity_of, reduce
 from nabla_mlir.passes.simplify.pattern import Pattern, defining, has_one_use, is_identity, pattern, uncopied
-from nabla_mlir.table.registry import OpDef
+from nabla_mlir.table.registry import REGISTRY, OpDef
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of, wrap
 
 Shape = tuple[int, ...]
@@ -261,10 +262,6 @@ def multiply_broadcasts(a: Tensor, b: Tensor) -> Tensor | None:
     return None
 
 
-# What takes the sign of an operand over.
-_SIGNED = {f"stablehlo.{word}" for word in ("add", "divide", "multiply", "negate", "reduce", "subtract")}
-
-
 @pattern("stablehlo.multiply")
 def scale_smaller(a: Tensor, b: Tensor) -> Tensor | None:
     """(x * broadcast(y)) * c -> x * broadcast(y * c) for a constant c."""
@@ -277,9 +274,15 @@ def scale_smaller(a: Tensor, b: Tensor) -> Tensor | None:
 def negate_smaller(x: Tensor) -> Tensor | None:
     """-(x * broadcast(y)) -> x * broadcast(-y), if nothing that reads it takes the sign over."""
     (negation,) = (use.owner for use in x.value.uses) if has_one_use(x) else (None,)
-    if negation is None or any(use.owner.name in _SIGNED for use in negation.results[0].uses):
+    if negation is None or any(_takes_sign(use.owner) for use in negation.results[0].uses):
         return None
     return _on_smaller_factor(x, ew.negate)
+
+
+def _takes_sign(op: ir.Operation) -> bool:
+    """Whether patterns let an operation take the sign of an operand over."""
+    record = REGISTRY.get(op.name)
+    return op.name == "stablehlo.reduce" or (record is not None and record.kind == "elementwise" and bool(record.linear))
 
 
 def _on_smaller_factor(product: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor | None:

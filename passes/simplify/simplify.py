@@ -23,7 +23,6 @@ from nabla_mlir.table.tensor import wrap
 
 FAMILIES = (arithmetic, contraction, masks, pieces, shape)
 MAX_SWEEPS = 16
-COMMUTATIVE = {f"stablehlo.{word}" for word in ("add", "multiply", "maximum", "minimum", "and", "or", "xor")}
 
 
 def simplify_block(block: ir.Block) -> None:
@@ -143,7 +142,7 @@ def merge_duplicates(block: ir.Block, merged: Callable[[ir.Value], None] | None 
         if not len(op.results) or not is_pure(op):
             continue
         name, operands = op.name, list(op.operands)
-        if name in COMMUTATIVE:
+        if name in REGISTRY and REGISTRY[name].commutes:
             operands.sort(key=hash)
         twins = seen.setdefault((name, *operands) if operands else (name, _attributes(op)), [])
         twin = next((t for t in twins if _equal(t, op)), None)

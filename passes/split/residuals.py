@@ -17,11 +17,10 @@ from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import PassError
 from nabla_mlir.passes.split.mincut import INFINITY, Network
-from nabla_mlir.rules.cost import FREE, bytes_of, cost_of
+from nabla_mlir.rules.cost import cost_of
 from nabla_mlir.rules.loops import Counter, find_counter
 from nabla_mlir.table.regions import body_of, reads_of
-
-CHOICES = ("stablehlo.if", "stablehlo.case")
+from nabla_mlir.table.traits import bytes_of, is_choice, is_free
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def _divide(ops: Iterable[ir.Operation], division: Division, regions: bool = Tru
         part: Loop | Choice | None = None
         if op.name == "stablehlo.while" and regions:
             part = _divide_loop(op, division)
-        elif op.name in CHOICES and regions and op.operands[0] not in division.unknown:
+        elif is_choice(op) and regions and op.operands[0] not in division.unknown:
             part = _divide_choice(op, division)
         if part is None:
             division.late.add(op.results[0])
@@ -120,7 +119,7 @@ def _unknown_results(op: ir.Operation, division: Division) -> tuple[int, ...]:
         decisive = {v for test in ops for v in reads_of(test)}
         if not any(tests[i] in decisive for i in unknown) and not decisive & division.unknown:
             return unknown
-    elif op.name in CHOICES and op.operands[0] not in division.unknown:
+    elif is_choice(op) and op.operands[0] not in division.unknown:
         return _divide_choice(op, division).unknown
     return tuple(range(len(op.results)))
 
@@ -278,7 +277,7 @@ def only_reads(division: Division) -> Price:
     """The policy that computes nothing again but what costs nothing: constants, views, and reads of tapes."""
 
     def price(op: ir.Operation) -> int | None:
-        if op.name in FREE:
+        if is_free(op):
             return 0
         if not division.within.get(op.results[0]):
             return None

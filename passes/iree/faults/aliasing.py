@@ -11,6 +11,7 @@ from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.dialects.stablehlo import constant_attribute, constant_splat, emit
 from nabla_mlir.dialects.types import element_type, shape_and_dtype, tensor_type
 from nabla_mlir.rules.loops import find_counter
+from nabla_mlir.table.traits import updated
 
 Write = tuple[ir.Operation, int]  # an operation that updates its operand of this index in place
 
@@ -147,12 +148,3 @@ def forget_unique_indices(module: ir.Operation) -> None:
         return ir.WalkResult.ADVANCE
 
     module.walk(visit, ir.WalkOrder.POST_ORDER)
-
-
-def updated(op: ir.Operation) -> list[int]:
-    """The operands whose buffer the operation writes to."""
-    if op.name == "stablehlo.dynamic_update_slice":
-        return [0]
-    if op.name == "stablehlo.scatter":
-        return list(range((len(op.operands) - 1) // 2))
-    return list(range(len(op.operands))) if op.name == "stablehlo.sort" else []

@@ -13,6 +13,7 @@ from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER, I64Array, consta
 from nabla_mlir.dialects.types import is_static_tensor, shape_and_dtype
 from nabla_mlir.passes.iree.faults.aliasing import is_constant
 from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.traits import is_elementwise, runs_regions
 
 DONATED, OUTPUT = "iree.abi.consume", "iree.abi.output"  # attributes of arguments: given away, or memory for a result
 _STACK = 32768  # bytes that code of a CPU may have on the stack
@@ -119,7 +120,7 @@ def _may_share(value: ir.Value) -> Iterator[ir.Value]:
         if owner.name == "stablehlo.while":
             yield from _handed_over(owner, list(value.owner.arguments).index(value))
         return
-    if maker.name in ("stablehlo.while", "stablehlo.if", "stablehlo.case"):
+    if runs_regions(maker):
         yield from _handed_over(maker, list(maker.results).index(value))
         return
     kind = REGISTRY[maker.name].kind if maker.name in REGISTRY else ""
@@ -184,10 +185,9 @@ def _known_integer(scalar: ir.Value) -> int | None:
 
 def _keeps_places(op: ir.Operation) -> bool:
     """True where each element of the result is made of those at its place, up to dimensions of size 1."""
-    name = op.name
-    if (name in REGISTRY and REGISTRY[name].kind == "elementwise") or name in ("stablehlo.convert", "stablehlo.select"):
+    if is_elementwise(op):
         return True
-    if name != "stablehlo.reshape":
+    if op.name != "stablehlo.reshape":
         return False
     first, second = ([n for n in v.type.shape if n != 1] for v in (op.operands[0], op.results[0]))
     return first == second

@@ -7,11 +7,8 @@ from iree.compiler import ir
 from nabla_mlir.dialects.builder import Val, stored
 from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.dialects.stablehlo import I64Array
-from nabla_mlir.passes.iree.faults.aliasing import updated
+from nabla_mlir.table.traits import is_elementwise, is_reduction, is_view, moved, updated
 
-_SUMS = {"stablehlo.reduce", "stablehlo.dot_general", "stablehlo.convolution", "stablehlo.reduce_window"}
-_MOVES = {"stablehlo.transpose", "stablehlo.slice", "stablehlo.reverse", "stablehlo.concatenate", "stablehlo.pad",
-          "stablehlo.gather", "stablehlo.iota"}  # fmt: skip
 Places = tuple[int, ...]
 
 
@@ -23,7 +20,7 @@ def separate_uses(module: ir.Operation) -> None:
     from about 64 elements on (pairwise distances by ``|x|² + |y|² - 2 x·y``, for instance).
     """
     for op in list(nested(module)):
-        if op.name in _SUMS:
+        if is_reduction(op):
             for result in op.results:
                 if len(places_of_broadcasts(result)) > 1:
                     _hide(op, result)
@@ -48,7 +45,6 @@ def separate_parts(module: ir.Operation) -> None:
 _SORTS = ("stablehlo.scatter", "stablehlo.sort")
 _JOINS = ("stablehlo.pad", "stablehlo.dynamic_update_slice")
 _SLICES = ("stablehlo.slice", "stablehlo.dynamic_slice")
-_VIEWS = ("stablehlo.reshape", "stablehlo.transpose", "stablehlo.bitcast_convert")
 
 
 def _parts(op: ir.Operation) -> list[ir.Operation]:
@@ -64,7 +60,7 @@ def _parts(op: ir.Operation) -> list[ir.Operation]:
 def _cut(value: ir.Value) -> ir.Operation | None:
     """The slice that the value is a view of, if it is one."""
     maker = made_by(value)
-    while maker is not None and maker.name in _VIEWS:
+    while maker is not None and (is_view(maker) or maker.name == "stablehlo.transpose"):
         maker = made_by(maker.operands[0])
     return maker if maker is not None and maker.name in _SLICES else None
 
@@ -92,10 +88,12 @@ def places_of_broadcasts(value: ir.Value) -> set[Places]:
     while work:
         for use in work.pop().uses:
             user = use.owner.operation
-            if len(user.results) != 1 or user.name in _SUMS or user.name in _MOVES:
+            if len(user.results) != 1 or is_reduction(user):
                 continue
             if user.name == "stablehlo.broadcast_in_dim":
                 found.add(_of_broadcast(user))
+            elif moved(user) and not is_view(user) and not is_elementwise(user):
+                continue  # a copy
             elif user.results[0] not in seen and _is_aligned(value, user.results[0]):
                 seen.add(user.results[0])
                 work.append(user.results[0])

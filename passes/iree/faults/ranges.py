@@ -9,6 +9,7 @@ from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import DtypeError
+from nabla_mlir.table.traits import moved
 
 Range = tuple[int, int]
 _DEPTH = 12
@@ -50,15 +51,15 @@ def value_range(value: ir.Value, depth: int = _DEPTH) -> Range | None:
         return _bounds(hlo.constant_array(op))
     if name == "stablehlo.iota":
         return 0, value.type.shape[hlo.I64.decode(op.attributes["iota_dimension"])] - 1
-    if name in _PASSING:
-        return _fits(value_range(op.operands[0], depth - 1), value) or _type_range(value)
+    if name in ("stablehlo.convert", *hlo.BARRIERS):
+        return _fits(value_range(op.operands[list(op.results).index(value)], depth - 1), value) or _type_range(value)
     ranges = lambda: [value_range(v, depth - 1) for v in op.operands]  # noqa: E731
-    if name == "stablehlo.concatenate":
-        return _union(ranges())
     if name == "stablehlo.select":
         known = _known_predicate(op.operands[0], depth - 1)
         chosen = op.operands[1:] if known is None else [op.operands[1 if known else 2]]
         return _union([value_range(v, depth - 1) for v in chosen])
+    if sources := moved(op):
+        return _union([value_range(v, depth - 1) for v in sources]) or _type_range(value)
     if name == "stablehlo.clamp":
         low, _, high = ranges()
         return (low[0], high[1]) if low and high else None
@@ -73,12 +74,6 @@ def value_range(value: ir.Value, depth: int = _DEPTH) -> Range | None:
         tops = [r[1] for r in ranges() if r and r[0] >= 0]
         return (0, min(tops)) if tops else _type_range(value)
     return _type_range(value)
-
-
-_PASSING = {
-    "stablehlo.convert", "stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.slice",
-    "stablehlo.reverse", "stablehlo.dynamic_slice", "stablehlo.gather", *hlo.BARRIERS,
-}  # fmt: skip
 
 
 def _bounds(array: np.ndarray) -> Range | None:

@@ -12,7 +12,7 @@ from nabla_mlir.dialects.stablehlo import BARRIERS
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import PassError
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.iree.faults.aliasing import computed, is_constant, updated
+from nabla_mlir.passes.iree.faults.aliasing import computed, is_constant
 from nabla_mlir.passes.iree.faults.buffers import (
     is_shared_behind_barrier,
     keep_arguments,
@@ -20,13 +20,12 @@ from nabla_mlir.passes.iree.faults.buffers import (
     separate_updates,
 )
 from nabla_mlir.passes.iree.pattern import Target
+from nabla_mlir.table.traits import is_choice, is_view, updated
 from nabla_mlir.targets import TARGETS
 
 TOPOLOGY = (
     "#hal.device.topology<links = [(@__device_0 -> @__device_0 = {unified_memory = true, transparent_access = true})]>"
 )
-_VIEWS = ("stablehlo.reshape", "stablehlo.bitcast_convert", *BARRIERS)
-_CHOICES = ("stablehlo.if", "stablehlo.case")
 _ENDS = ("stablehlo.return", "func.return")
 
 Edge = tuple[ir.Operation, int]  # an operand that is written to, or handed over to be written to
@@ -74,7 +73,7 @@ class UpdateInPlacePass(Pass):
             elif value not in seen:
                 seen.add(value)
                 work += _sources(value)
-        owners = [op for op in nested(module) if op.name == "stablehlo.while" or op.name in _CHOICES]
+        owners = [op for op in nested(module) if op.name == "stablehlo.while" or is_choice(op)]
         loops = [op for op in owners if op.name == "stablehlo.while"]
         for op, i in [edge for loop in loops for edge in _repeated(loop)] + [e for o in owners for e in _passed_on(o)]:
             copies += 1
@@ -95,7 +94,7 @@ def _is_owned(op: ir.Operation, i: int) -> bool:
     if (root.owner if maker is None else maker.block) != op.block:
         return False
     hands_over = op.name == "stablehlo.while" or op.name in _ENDS
-    if maker is not None and (maker.name in _CHOICES or (hands_over and is_constant(root))):
+    if maker is not None and (is_choice(maker) or (hands_over and is_constant(root))):
         return False
     others = [u.owner.operation for u in _uses(root) if (u.owner.operation, u.operand_number) != (op, i)]
     if op.name == "stablehlo.while":
@@ -177,10 +176,14 @@ def _is_plain(op: ir.Operation) -> bool:
     return op.name not in _ENDS and not len(op.regions)
 
 
+def _is_view(op: ir.Operation) -> bool:
+    return is_view(op) or op.name in BARRIERS
+
+
 def _root(value: ir.Value) -> ir.Value:
     """What a value is a view of."""
     maker = made_by(value)
-    while maker is not None and maker.name in _VIEWS:
+    while maker is not None and _is_view(maker):
         value = maker.operands[list(maker.results).index(value)]
         maker = made_by(value)
     return value
@@ -192,7 +195,7 @@ def _uses(root: ir.Value) -> list[ir.OpOperand]:
     while work:
         for use in work.pop().uses:
             user = use.owner.operation
-            if user.name in _VIEWS:
+            if _is_view(user):
                 work.append(user.results[use.operand_number])
             else:
                 found.append(use)

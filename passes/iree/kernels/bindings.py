@@ -15,7 +15,7 @@ from nabla_mlir.dialects.builder import Val, concat, cut, reshape
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 from nabla_mlir.passes.iree.kernels.graph import NotSupported
-from nabla_mlir.rules.cost import size_of
+from nabla_mlir.table.traits import size_of
 
 MAX_BINDINGS = 30
 # IREE's own dispatches read a part of a buffer where it lies if it begins at a multiple of so many bytes.

@@ -13,6 +13,7 @@ from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.kernels.bindings import MAX_BINDINGS
 from nabla_mlir.passes.iree.kernels.elementwise import as_dispatch, sources, space_of
 from nabla_mlir.passes.iree.kernels.graph import Shape
+from nabla_mlir.table.traits import runs_regions
 
 # Ordinary programs stay below 400; what IREE writes runs slower than one operation long before it takes long to compile.
 MAX_COPIES = 1_000
@@ -20,8 +21,6 @@ MAX_COPIES = 1_000
 MAX_OPERATIONS = 10_000
 # Of an operation that IREE fuses others into (kIreeMaxOperandCount).
 _MAX_OPERANDS = 16
-# What may hold a chain. Other regions are the bodies of reductions and the like.
-_HOLDERS = ("func.func", "stablehlo.while", "stablehlo.if", "stablehlo.case")
 
 
 @register
@@ -43,7 +42,7 @@ class FuseChainsPass(Pass):
     max_bindings: int = MAX_BINDINGS  # buffers that one dispatch reads and writes
 
     def run(self, module: ir.Operation) -> None:
-        for holder in [op for op in nested(module) if op.name in _HOLDERS]:
+        for holder in [op for op in nested(module) if runs_regions(op)]:
             for block in (block for region in holder.regions for block in region.blocks):
                 for chain in _chains(block):
                     if _copies(chain.steps()) > self.max_copies:

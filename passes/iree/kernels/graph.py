@@ -12,7 +12,15 @@ from iree.compiler import ir
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import BARRIERS, DotDims, constant_splat
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.passes.iree.kernels.scalars import BYTES, DTYPES, ELEMENTWISE, conversion
+from nabla_mlir.passes.iree.kernels.scalars import (
+    BYTES,
+    DTYPES,
+    ELEMENTWISE,
+    VECTOR_COMBINATIONS,
+    conversion,
+    instructions,
+)
+from nabla_mlir.table.traits import FUNCTION
 
 Shape = tuple[int, ...]
 
@@ -41,7 +49,7 @@ class Node:
         is_computed = self.name in ELEMENTWISE or self.name in ("convert", "bitcast_convert", "reduce")
         self.is_work = self.size > 1 and self.from_memory and is_computed
         self.is_costly: bool = is_computed and (
-            (self.name in ELEMENTWISE and ELEMENTWISE[self.name].cost >= COSTLY)
+            (self.name in ELEMENTWISE and instructions(self.name) >= FUNCTION)
             or (self.name != "reduce" and any(n.is_costly for n in self.operands))
         )
 
@@ -65,10 +73,8 @@ class Loop:
     results: list[Node]
 
 
-# Instructions for a vector from which on a function is a costly one.
-COSTLY = 8
 # The combinations of a reduction, by the operation in its region.
-REDUCERS = ("add", "multiply", "maximum", "minimum", "and", "or")
+REDUCERS = tuple(VECTOR_COMBINATIONS)
 _STRUCTURAL = ("slice", "reshape", "transpose", "broadcast_in_dim", "reverse", "iota", "dynamic_slice",
                "dynamic_update_slice", "concatenate", "pad")  # fmt: skip
 

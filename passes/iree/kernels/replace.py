@@ -14,7 +14,7 @@ from nabla_mlir.passes.iree.kernels.bindings import MAX_BINDINGS, Place, bind_re
 from nabla_mlir.passes.iree.kernels.call import call_kernel
 from nabla_mlir.passes.iree.kernels.graph import Node, NotSupported, Reader, Region
 from nabla_mlir.passes.iree.kernels.loops import Kernel
-from nabla_mlir.passes.iree.kernels.scalars import ELEMENTWISE
+from nabla_mlir.passes.iree.kernels.scalars import ELEMENTWISE, instructions
 
 # A kernel saves about a microsecond for each dispatch that an iteration would be, and runs on one core. Measured on two
 # cores, `tanh(h @ w + x)` is faster as a kernel up to 2,000,000 operations in an iteration, and equally fast after; the
@@ -84,5 +84,5 @@ def _work(region: Region) -> int:
         if node.name == "reduce":
             total += math.prod(node.operands[0].shape)
         elif node.name in ELEMENTWISE:
-            total += node.size * ELEMENTWISE[node.name].cost
+            total += node.size * instructions(node.name)
     return total + sum(_work(loop.body) for loop in region.loops)

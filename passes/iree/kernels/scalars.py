@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nabla_mlir.table.registry import REGISTRY
+
 # Of each dtype: the type in memory. That of a computation is the same, but for booleans.
 DTYPES = {"f32": "f32", "f64": "f64", "i1": "i8", "i32": "i32", "i64": "i64", "ui32": "i32", "ui64": "i64"}
 BYTES = {"f32": 4, "f64": 8, "i1": 1, "i32": 4, "i64": 8, "ui32": 4, "ui64": 8}
@@ -13,16 +15,12 @@ BYTES = {"f32": 4, "f64": 8, "i1": 1, "i32": 4, "i64": 8, "ui32": 4, "ui64": 8}
 
 @dataclass(frozen=True)
 class Scalar:
-    """An operation by kind of operands: {0}, {1}, {2} stand for operands, {t} for the type, {d} for a direction.
-
-    `cost` is a number of instructions for a vector.
-    """
+    """An operation by kind of operands: {0}, {1}, {2} stand for operands, {t} for the type, {d} for a direction."""
 
     floats: str = ""
     integers: str = ""
     booleans: str = ""
     unsigned: str = ""  # if it is not that of other integers
-    cost: int = 1
 
     def supports(self, dtype: str) -> bool:
         """True if there is code for operands of this dtype."""
@@ -35,23 +33,23 @@ class Scalar:
         return self.floats if dtype[0] == "f" else self.booleans if dtype == "i1" else self.integers
 
 
-def _function(name: str, cost: int) -> Scalar:
-    return Scalar(f"math.{name} {{0}} : {{t}}", cost=cost)
+def _function(name: str) -> Scalar:
+    return Scalar(f"math.{name} {{0}} : {{t}}")
 
 
-def _binary(floats: str, integers: str = "", booleans: str = "", unsigned: str = "", cost: int = 1) -> Scalar:
+def _binary(floats: str, integers: str = "", booleans: str = "", unsigned: str = "") -> Scalar:
     names = floats, integers, booleans, unsigned
     texts = [f"{name} {{0}}, {{1}} : {{t}}" if name else "" for name in names]
-    return Scalar(texts[0], texts[1], texts[2], texts[3], cost)
+    return Scalar(texts[0], texts[1], texts[2], texts[3])
 
 
 ELEMENTWISE = {
     "add": _binary("arith.addf", "arith.addi", "arith.ori"),
     "subtract": _binary("arith.subf", "arith.subi"),
     "multiply": _binary("arith.mulf", "arith.muli", "arith.andi"),
-    "divide": _binary("arith.divf", cost=8),
-    "maximum": _binary("arith.maximumf", "arith.maxsi", "arith.ori", "arith.maxui", cost=3),
-    "minimum": _binary("arith.minimumf", "arith.minsi", "arith.andi", "arith.minui", cost=3),
+    "divide": _binary("arith.divf"),
+    "maximum": _binary("arith.maximumf", "arith.maxsi", "arith.ori", "arith.maxui"),
+    "minimum": _binary("arith.minimumf", "arith.minsi", "arith.andi", "arith.minui"),
     "and": _binary("", "arith.andi", "arith.andi"),
     "or": _binary("", "arith.ori", "arith.ori"),
     "xor": _binary("", "arith.xori", "arith.xori"),
@@ -60,23 +58,29 @@ ELEMENTWISE = {
     "shift_right_arithmetic": _binary("", "arith.shrsi"),
     "negate": Scalar("arith.negf {0} : {t}"),
     "abs": Scalar("math.absf {0} : {t}", "math.absi {0} : {t}"),
-    "sqrt": _function("sqrt", 10),
-    "rsqrt": _function("rsqrt", 15),
-    "exponential": _function("exp", 20),
-    "log": _function("log", 25),
-    "log_plus_one": _function("log1p", 30),
-    "exponential_minus_one": _function("expm1", 40),
-    "tanh": _function("tanh", 25),
-    "sine": _function("sin", 25),
-    "cosine": _function("cos", 25),
-    "erf": _function("erf", 30),
-    "power": _binary("math.powf", cost=60),
-    "floor": _function("floor", 1),
-    "ceil": _function("ceil", 1),
-    "round_nearest_even": _function("roundeven", 1),
+    "sqrt": _function("sqrt"),
+    "rsqrt": _function("rsqrt"),
+    "exponential": _function("exp"),
+    "log": _function("log"),
+    "log_plus_one": _function("log1p"),
+    "exponential_minus_one": _function("expm1"),
+    "tanh": _function("tanh"),
+    "sine": _function("sin"),
+    "cosine": _function("cos"),
+    "erf": _function("erf"),
+    "power": _binary("math.powf"),
+    "floor": _function("floor"),
+    "ceil": _function("ceil"),
+    "round_nearest_even": _function("roundeven"),
     "compare": Scalar(*("arith.cmp{d}, {0}, {1} : {t}",) * 3),
     "select": Scalar(*("arith.select {0}, {1}, {2} : {t}",) * 3),
 }
+
+
+def instructions(name: str) -> int:
+    """What an element takes, of an operation of either dialect; see `OpDef`."""
+    return (REGISTRY.get(f"stablehlo.{name}") or REGISTRY[f"chlo.{name}"]).instructions
+
 
 # Of `compare`: floats are ordered except NE.
 DIRECTIONS = {

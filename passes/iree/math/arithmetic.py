@@ -16,6 +16,7 @@ from nabla_mlir.passes.iree.math import exponential, trigonometric
 from nabla_mlir.passes.iree.math.formats import format_of, has_format, sar, sign_of, upper_half, with_sign
 from nabla_mlir.passes.iree.pattern import Pattern, Replacement, Target, operands, pattern
 from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.traits import runs_regions
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -142,7 +143,7 @@ def remainder(op: ir.Operation, target: Target) -> Replacement:
         return None
     if not has_format(x):
         return b.convert(b.binary("stablehlo.remainder", b.convert(x, F32), b.convert(y, F32)), x.dtype)
-    loop = op.parent.name in ("func.func", "stablehlo.while", "stablehlo.if", "stablehlo.case")
+    loop = runs_regions(op.parent)
     return exact_remainder(x, y, loop)
 
 

@@ -11,18 +11,15 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.context import context
 from nabla_mlir.passes.iree.pattern import Replacement, Target, attributes_of, operands, pattern
+from nabla_mlir.table.traits import names_with
 
-_BROADCASTING = (
-    "add", "and", "atan2", "compare", "complex", "divide", "maximum", "minimum", "multiply", "next_after", "or",
-    "polygamma", "power", "remainder", "shift_left", "shift_right_arithmetic", "shift_right_logical",
-    "subtract", "xor", "zeta",
-)  # fmt: skip
+_BROADCASTING = names_with(lambda record: record.name.startswith("chlo.broadcast_") and record.name != "chlo.broadcast_select")
 _SPECIAL = ("polygamma", "zeta")
 _GOOD_IN_F32 = ("erf", "erf_inv", "bessel_i1e", "next_after")
 _COMPLEX = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "_asin_acos_kernel", "square")
 
 
-@pattern(*(f"chlo.broadcast_{name}" for name in _BROADCASTING), *(f"chlo.{name}" for name in _SPECIAL))
+@pattern(*_BROADCASTING, *(f"chlo.{name}" for name in _SPECIAL))
 def expand(op: ir.Operation, target: Target) -> Replacement:
     """IREE expands these itself, into operations that it gets wrong (power, sin, log1p) or cannot link in f64."""
     return stock_expansion(op) if all(v.static for v in operands(op)) else None

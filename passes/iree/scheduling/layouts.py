@@ -15,16 +15,14 @@ from nabla_mlir.ops.shape import inverse
 from nabla_mlir.passes.dce import erase_dead_in
 from nabla_mlir.passes.iree.regions import single_operation
 from nabla_mlir.passes.iree.scheduling.nests import turned_in_memory
-from nabla_mlir.rules.cost import size_of
-from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.tensor import splat_of, wrap
+from nabla_mlir.table.traits import is_elementwise, size_of
 
 Shape = tuple[int, ...]
 Permutation = tuple[int, ...]
 # A smaller array is not worth the search.
 _SMALL = 1 << 12
 _NARROW = 6  # elements: with eight, vectors of a last axis are as fast
-_ELEMENTWISE_TOO = {f"stablehlo.{name}" for name in ("select", "convert", "abs", "clamp")}
 
 
 def order_axes(block: ir.Block) -> None:
@@ -55,11 +53,11 @@ def order_axes(block: ir.Block) -> None:
 def _store(op: ir.Operation) -> None:
     """Stores a transpose on the sides on which it would be fused with elementwise operations."""
     maker = made_by(op.operands[0])
-    if maker is not None and _is_elementwise(maker):
+    if maker is not None and is_elementwise(maker):
         with ir.InsertionPoint(op), op.location:
             op.operands[0] = stored(Val(op.operands[0])).value
     users = [(use.owner.operation, use.operand_number) for use in op.results[0].uses]
-    if any(_is_elementwise(user) for user, _ in users):
+    if any(is_elementwise(user) for user, _ in users):
         with ir.InsertionPoint.after(op), op.location:
             turned = stored(Val(op.results[0])).value
         for user, i in users:
@@ -75,7 +73,7 @@ def is_free(value: ir.Value) -> bool:
             return False
         if op.name == "stablehlo.broadcast_in_dim" or splat_of(wrap(current)) is not None:
             continue
-        if not _is_elementwise(op):
+        if not is_elementwise(op):
             return False
         work += [v for v in op.operands if v not in seen and _rank(v)]
         seen.update(op.operands)
@@ -142,7 +140,7 @@ class _Layout:
         return [v for v in self._members if any(not self._absorbs(user) for user in _users(v))]
 
     def _can_move(self, op: ir.Operation) -> bool:
-        return _is_elementwise(op) and all(v in self._members or not _rank(v) or self._is_free(v) for v in op.operands)
+        return is_elementwise(op) and all(v in self._members or not _rank(v) or self._is_free(v) for v in op.operands)
 
     def _is_free(self, value: ir.Value) -> bool:
         if value not in self._free:
@@ -207,17 +205,14 @@ class _Layout:
             for v, own in zip(op.operands, _axes(op), strict=True)
         ]
         (lb, lc), (rb, rc) = axes
-        numbers = hlo.DotDims.encode(dict(zip(_FIELDS, (lb, rb, lc, rc), strict=True)))
+        numbers = hlo.DotDims.encode(dict(zip(hlo.DotDims.lists, (lb, rb, lc, rc), strict=True)))
         attributes = {a: op.attributes[a] for a in op.attributes} | {"dot_dimension_numbers": numbers}
         return Val(hlo.emit(op.name, factors, results=[op.results[0].type], attributes=attributes).results[0])
 
 
-_FIELDS = ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions", "rhs_contracting_dimensions")
-
-
 def _axes(product: ir.Operation) -> list[tuple[Sequence[int], Sequence[int]]]:
     """The batching and the contracting axes of each factor."""
-    lb, rb, lc, rc = (hlo.DotDims.decode(product.attributes["dot_dimension_numbers"])[f] for f in _FIELDS)
+    lb, rb, lc, rc = (hlo.DotDims.decode(product.attributes["dot_dimension_numbers"])[f] for f in hlo.DotDims.lists)
     return [(lb, lc), (rb, rc)]
 
 
@@ -247,11 +242,6 @@ def _is_narrow(value: ir.Value) -> bool:
     """Whether the last axis of a large array of points is short."""
     shape = value.type.shape
     return len(shape) > 2 and shape[-1] <= _NARROW < shape[-2] and size_of(value) >= _SMALL
-
-
-def _is_elementwise(op: ir.Operation) -> bool:
-    record = REGISTRY.get(op.name)
-    return record is not None and (record.kind == "elementwise" or op.name in _ELEMENTWISE_TOO)
 
 
 def _is_transpose(value: ir.Value) -> bool:

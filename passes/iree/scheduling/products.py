@@ -13,7 +13,6 @@ from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.iree.faults.fusion import places_of_broadcasts
-from nabla_mlir.passes.iree.kernels.scalars import ELEMENTWISE
 from nabla_mlir.passes.iree.scheduling.batches import BatchedProduct
 from nabla_mlir.passes.iree.scheduling.nests import Turned, in_memory, loop_nest, replace_product, turned_in_memory
 from nabla_mlir.passes.iree.scheduling.tiles import (
@@ -24,7 +23,7 @@ from nabla_mlir.passes.iree.scheduling.tiles import (
     rows_times_vector,
     strips_product,
 )
-from nabla_mlir.rules.cost import size_of
+from nabla_mlir.table.traits import record_or_none, size_of
 
 # As many vectors at once as accumulators fit registers.
 _VECTORS = 4
@@ -210,10 +209,11 @@ def _work_behind(value: ir.Value) -> int:
     while work:
         for use in work.pop().uses:
             user = use.owner.operation
-            scalar = ELEMENTWISE.get(user.name.partition(".")[2])
-            if scalar is None or user.results[0] in seen or size_of(user.results[0]) != size_of(value):
+            record = record_or_none(user)
+            is_fused = record is not None and record.elementwise and user.results[0] not in seen
+            if record is None or not is_fused or size_of(user.results[0]) != size_of(value):
                 continue
-            total += scalar.cost
+            total += record.instructions
             seen.add(user.results[0])
             work.append(user.results[0])
     return total

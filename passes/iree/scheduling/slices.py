@@ -15,10 +15,8 @@ from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.passes.dce import erase_dead_in
+from nabla_mlir.table.traits import is_cheap
 
-# What costs less to compute again than to read from memory.
-_CHEAP = {f"stablehlo.{name}" for name in ("add", "subtract", "multiply", "negate", "abs", "maximum", "minimum", "select",
-          "compare", "and", "or", "not", "xor", "convert", "sign")} | {"chlo.square"}  # fmt: skip
 _STACK = 4  # parts of a stack that is written as a choice
 _INNER = 16  # elements of a part that stand together; longer ones are copied well
 _PIECES = 64  # different slices in a block; more would be more code than it is worth
@@ -113,7 +111,7 @@ def _only_sliced(ops: Sequence[ir.Operation]) -> dict[ir.Value, ir.Operation]:
     """Large values that are cheap to compute and used by slices and each other alone, with their operations."""
     found: dict[ir.Value, ir.Operation] = {}
     for op in reversed(ops):
-        if op.name not in _CHEAP or not op.results[0].type.has_static_shape:
+        if not is_cheap(op) or not op.results[0].type.has_static_shape:
             continue
         result = Val(op.results[0])
         users = [use.owner.operation for use in result.value.uses]
@@ -124,7 +122,7 @@ def _only_sliced(ops: Sequence[ir.Operation]) -> dict[ir.Value, ir.Operation]:
 
 def _reads_part(user: ir.Operation, op: ir.Operation, found: dict[ir.Value, ir.Operation]) -> bool:
     is_slice = user.name == "stablehlo.slice" and user.block == op.block
-    return is_slice or (user.name in _CHEAP and user.results[0] in found)
+    return is_slice or (is_cheap(user) and user.results[0] in found)
 
 
 def _computed(
