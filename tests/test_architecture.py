@@ -48,13 +48,12 @@ MODULES = [module_name(path) for path in SOURCES]
 # A module may import from its own layer and from those below it; a longer name wins over a shorter one.
 # From the ground up; the name nabla_mlir itself stands for what gives users their public names.
 ROOMS = (
-    "errors", "thresholds", "conversion", "targets", "runtime", "dialects", "pytree", "table", "ops", "rules", "passes",
-    "compiling",
-    "staging", "transforms", "numpy", "nn", "scipy", "prepared", "interop", "", "tools",
+    "errors", "thresholds", "array_methods", "conversion", "targets", "runtime", "dialects", "pytree", "table", "ops",
+    "rules", "passes", "compiling", "staging", "transforms", "numpy", "nn", "scipy", "prepared", "interop", "", "tools",
 )  # fmt: skip
 LAYERS = {f"nabla_mlir.{room}".rstrip("."): level for level, room in enumerate(ROOMS)}
 # What is deployed: it must run where neither the compiler nor optree is installed.
-DEPLOYED = {f"nabla_mlir.{room}" for room in ("errors", "thresholds", "conversion", "targets", "runtime")}
+DEPLOYED = {f"nabla_mlir.{room}" for room in ("errors", "thresholds", "array_methods", "conversion", "targets", "runtime")}
 RUNTIME = {m for m in MODULES if ".".join(m.split(".")[:2]) in DEPLOYED}
 # What runs the compiler in another process; it knows no IR.
 COMPILER = {f"nabla_mlir.compiling.{name}" for name in ("compiler", "cache", "references")}

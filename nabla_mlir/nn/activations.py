@@ -10,7 +10,7 @@ from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, sliced
 from nabla_mlir.numpy.operands import inexact, require_real, tensor
 from nabla_mlir.numpy.reductions import count, finite_max, fold, spread
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
@@ -153,7 +153,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
 
 
 @library
-def glu(x: Any, axis: int = -1) -> Tensor:
+def glu(x: Any, axis: Static[int] = -1) -> Tensor:
     """The first half of `x` along `axis` times the sigmoid of the second.
 
     Raises:
@@ -176,7 +176,7 @@ def shifted_by_largest(name: str, x: Any, axis: Axis) -> tuple[Tensor, tuple[int
 
 
 @library
-def softmax(x: Any, axis: Axis = -1) -> Tensor:
+def softmax(x: Any, axis: Static[Axis] = -1) -> Tensor:
     """exp(x) / sum(exp(x)) over `axis`, without overflow."""
     low, axes = shifted_by_largest("softmax", x, axis)
     powers = ew.exponential(low)
@@ -184,7 +184,7 @@ def softmax(x: Any, axis: Axis = -1) -> Tensor:
 
 
 @library
-def log_softmax(x: Any, axis: Axis = -1) -> Tensor:
+def log_softmax(x: Any, axis: Static[Axis] = -1) -> Tensor:
     """X - logsumexp(x) over `axis`, without overflow."""
     low, axes = shifted_by_largest("log_softmax", x, axis)
     return low - spread(ew.log(fold(ew.exponential(low), axes, "add")), low.shape, axes)

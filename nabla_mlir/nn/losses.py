@@ -12,13 +12,13 @@ from nabla_mlir.numpy.operands import convert, inexact, inexacts, tensor
 from nabla_mlir.numpy.reductions import fold
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
-from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults
 from nabla_mlir.table.tensor import Tensor, full_like
 
 
 @library
-def one_hot(labels: Any, num_classes: int, dtype: Any = None, axis: int = -1) -> Tensor:
+def one_hot(labels: Any, num_classes: Static[int], dtype: Any = None, axis: Static[int] = -1) -> Tensor:
     """A new axis of length `num_classes`, with 1 at the label and 0 elsewhere (everywhere for a label outside).
 
     Raises:
@@ -73,14 +73,14 @@ def huber(predictions: Any, targets: Any, delta: float = 1.0) -> Tensor:
 
 
 @library
-def softmax_cross_entropy(logits: Any, labels: Any, axis: int = -1) -> Tensor:
+def softmax_cross_entropy(logits: Any, labels: Any, axis: Static[int] = -1) -> Tensor:
     """-sum(labels * log_softmax(logits)) over `axis`; labels are probabilities, one-hot for instance."""
     logits, labels = _same_shapes("softmax_cross_entropy", logits, labels)
     return -fold(labels * log_softmax(logits, axis), axes_of("softmax_cross_entropy", axis, logits.ndim), "add")
 
 
 @library
-def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any, axis: int = -1) -> Tensor:
+def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any, axis: Static[int] = -1) -> Tensor:
     """logsumexp(logits) - logits[label] along `axis`.
 
     Args:
@@ -111,7 +111,7 @@ def binary_cross_entropy_with_logits(logits: Any, labels: Any) -> Tensor:
 
 
 @library
-def kl_divergence(log_predictions: Any, targets: Any, axis: Axis = -1) -> Tensor:
+def kl_divergence(log_predictions: Any, targets: Any, axis: Static[Axis] = -1) -> Tensor:
     """sum(targets * (log(targets) - log_predictions)) over `axis`; a target of 0 contributes nothing."""
     predictions, targets = _same_shapes("kl_divergence", log_predictions, targets)
     absent = ew.compare(targets, full_like(targets, 0), comparison_direction="EQ")

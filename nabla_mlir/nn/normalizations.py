@@ -8,12 +8,12 @@ from nabla_mlir.numpy.axes import Axis, axes_of
 from nabla_mlir.numpy.operands import inexact, tensor
 from nabla_mlir.numpy.reductions import count, fold, spread
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
 
 
 @library
-def standardize(x: Any, axis: Axis = -1, epsilon: float = 1e-5) -> Tensor:
+def standardize(x: Any, axis: Static[Axis] = -1, epsilon: float = 1e-5) -> Tensor:
     """(x - mean) / sqrt(variance + epsilon) over `axis`."""
     x = inexact(x)
     axes = axes_of("standardize", axis, x.ndim)
@@ -24,13 +24,13 @@ def standardize(x: Any, axis: Axis = -1, epsilon: float = 1e-5) -> Tensor:
 
 
 @library
-def layer_norm(x: Any, scale: Any = None, bias: Any = None, axis: Axis = -1, epsilon: float = 1e-5) -> Tensor:
+def layer_norm(x: Any, scale: Any = None, bias: Any = None, axis: Static[Axis] = -1, epsilon: float = 1e-5) -> Tensor:
     """standardize(x) * scale + bias; scale and bias broadcast against x."""
     return _affine(standardize(x, axis, epsilon), scale, bias)
 
 
 @library
-def rms_norm(x: Any, scale: Any = None, axis: Axis = -1, epsilon: float = 1e-6) -> Tensor:
+def rms_norm(x: Any, scale: Any = None, axis: Static[Axis] = -1, epsilon: float = 1e-6) -> Tensor:
     """X / sqrt(mean(x**2) + epsilon) over `axis`, times scale."""
     x = inexact(x)
     axes = axes_of("rms_norm", axis, x.ndim)

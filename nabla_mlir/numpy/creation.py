@@ -16,14 +16,14 @@ from nabla_mlir.numpy.operands import convert, inexact_dtype, tensor
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops import shape as sh
-from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults, broadcast_to, is_scalar, promote_dtypes, scalar_dtype
 from nabla_mlir.table.tensor import Tensor, constant
 from nabla_mlir.table.tensor import full as splat
 
 
 @library
-def full(shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
+def full(shape: Static[Any], fill_value: Any, dtype: Any = None) -> Tensor:
     """An array of `shape` with `fill_value` (broadcast) in every place; dtype that of the value."""
     shape = shape_of("full", shape)
     if is_scalar(fill_value):
@@ -33,19 +33,19 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
 
 
 @library
-def zeros(shape: Any, dtype: Any = None) -> Tensor:
+def zeros(shape: Static[Any], dtype: Any = None) -> Tensor:
     """An array of zeros; of the default float dtype if none is given."""
     return splat(shape_of("zeros", shape), 0, Defaults.float if dtype is None else as_dtype(dtype))
 
 
 @library
-def ones(shape: Any, dtype: Any = None) -> Tensor:
+def ones(shape: Static[Any], dtype: Any = None) -> Tensor:
     """An array of ones; of the default float dtype if none is given."""
     return splat(shape_of("ones", shape), 1, Defaults.float if dtype is None else as_dtype(dtype))
 
 
 @library
-def empty(shape: Any, dtype: Any = None) -> Tensor:
+def empty(shape: Static[Any], dtype: Any = None) -> Tensor:
     """An array of zeros: nothing here is left without a value."""
     return splat(shape_of("empty", shape), 0, Defaults.float if dtype is None else as_dtype(dtype))
 
@@ -59,7 +59,7 @@ def _like(x: Any, shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype]:
 
 
 @library
-def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Tensor:
+def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Static[Any] = None) -> Tensor:
     """As `full`, with the shape and dtype of `x` where they are not given."""
     like, dtype = _like(x, shape, dtype)
     if is_scalar(fill_value):
@@ -68,21 +68,21 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> 
 
 
 @library
-def zeros_like(x: Any, dtype: Any = None, shape: Any = None) -> Tensor:
+def zeros_like(x: Any, dtype: Any = None, shape: Static[Any] = None) -> Tensor:
     """Zeros of the shape and dtype of `x`."""
     like, dtype = _like(x, shape, dtype)
     return splat(like, 0, dtype)
 
 
 @library
-def ones_like(x: Any, dtype: Any = None, shape: Any = None) -> Tensor:
+def ones_like(x: Any, dtype: Any = None, shape: Static[Any] = None) -> Tensor:
     """Ones of the shape and dtype of `x`."""
     like, dtype = _like(x, shape, dtype)
     return splat(like, 1, dtype)
 
 
 @library
-def empty_like(x: Any, dtype: Any = None, shape: Any = None) -> Tensor:
+def empty_like(x: Any, dtype: Any = None, shape: Static[Any] = None) -> Tensor:
     """Zeros of the shape and dtype of `x`."""
     like, dtype = _like(x, shape, dtype)
     return splat(like, 0, dtype)
@@ -119,7 +119,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Te
 
 
 @library
-def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None) -> Tensor:
+def linspace(start: Any, stop: Any, num: Static[int] = 50, endpoint: bool = True, dtype: Any = None) -> Tensor:
     """`num` numbers at equal distances from start to stop, which is the last one unless `endpoint` is False."""
     if num < 0:
         raise ShapeError(f"linspace requires num of at least 0, got {num}.", where=user_frame())
@@ -135,19 +135,19 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype:
 
 
 @library
-def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
+def eye(N: Static[int], M: Static[int | None] = None, k: Static[int] = 0, dtype: Any = None) -> Tensor:
     """N times M, with ones on the k-th diagonal and zeros elsewhere."""
     return convert(la.diagonal_mask(N, N if M is None else M, k, "EQ"), Defaults.float if dtype is None else dtype)
 
 
 @library
-def identity(n: int, dtype: Any = None) -> Tensor:
+def identity(n: Static[int], dtype: Any = None) -> Tensor:
     """The unit matrix."""
     return convert(la.diagonal_mask(n, n, 0, "EQ"), Defaults.float if dtype is None else dtype)
 
 
 @library
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
+def tri(N: Static[int], M: Static[int | None] = None, k: Static[int] = 0, dtype: Any = None) -> Tensor:
     """N times M, with ones on and below the k-th diagonal."""
     return convert(la.diagonal_mask(N, N if M is None else M, k, "GE"), Defaults.float if dtype is None else dtype)
 
@@ -160,19 +160,19 @@ def _matrices(name: str, x: Any) -> Tensor:
 
 
 @library
-def tril(x: Any, k: int = 0) -> Tensor:
+def tril(x: Any, k: Static[int] = 0) -> Tensor:
     """The lower triangle of the last two axes, with zeros above the k-th diagonal."""
     return la.masked(_matrices("tril", x), "GE", k)
 
 
 @library
-def triu(x: Any, k: int = 0) -> Tensor:
+def triu(x: Any, k: Static[int] = 0) -> Tensor:
     """The upper triangle of the last two axes, with zeros below the k-th diagonal."""
     return la.masked(_matrices("triu", x), "LT", k - 1)
 
 
 @library
-def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+def diagonal(x: Any, offset: Static[int] = 0, axis1: Static[int] = 0, axis2: Static[int] = 1) -> Tensor:
     """The elements x[i, i + offset] of two axes, which become one, the last."""
     x = _matrices("diagonal", x)
     axis1, axis2 = axes_of("diagonal", (axis1, axis2), x.ndim)
@@ -192,7 +192,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
 
 
 @library
-def diag(x: Any, k: int = 0) -> Tensor:
+def diag(x: Any, k: Static[int] = 0) -> Tensor:
     """The k-th diagonal of a matrix; of a vector, the matrix that has it as k-th diagonal."""
     x = tensor(x)
     if x.ndim == 2:

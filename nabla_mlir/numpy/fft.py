@@ -17,7 +17,7 @@ from nabla_mlir.numpy.shape import roll
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.fourier import fft as fft_record
 from nabla_mlir.ops.shape import inverse
-from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults
 from nabla_mlir.table.tensor import Tensor, constant
 
@@ -99,7 +99,7 @@ def _many(name: str, x: Tensor, kind: str, s: Any, axes: Axis, norm: str | None)
 
 # ---------------------------------------------------------------- along one axis
 @library
-def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
+def fft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
     """``y[k] = sum_j a[j] exp(-2 pi i j k / n)`` along an axis.
 
     Args:
@@ -121,7 +121,7 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
 
 
 @library
-def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
+def ifft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
     """The inverse of `fft`; arguments and errors are those of `fft`.
 
     Example:
@@ -133,7 +133,7 @@ def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 
 @library
-def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
+def rfft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
     """The first n // 2 + 1 frequencies of a real signal; the others are their conjugates.
 
     Args and errors are those of `fft`; DtypeError if `a` is complex.
@@ -147,7 +147,7 @@ def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 
 @library
-def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
+def irfft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
     """The real signal of length n (2 (m - 1) for m frequencies if None) of which `rfft` gives the frequencies `a`.
 
     Example:
@@ -159,7 +159,7 @@ def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
 
 
 @library
-def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
+def hfft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
     """The real spectrum of a signal of which ``a`` is one half and the other its conjugate, reversed."""
     a = _input("hfft", a)
     swapped = {"forward": "backward", "ortho": "ortho"}.get(norm or "backward", "forward")
@@ -167,7 +167,7 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 
 @library
-def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
+def ihfft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
     """The inverse of `hfft`: half of the signal that has the real spectrum `a`."""
     swapped = {"forward": "backward", "ortho": "ortho"}.get(norm or "backward", "forward")
     return ew.conj(_one("ihfft", _input("ihfft", a, real=True), "RFFT", n, axis, swapped))
@@ -175,7 +175,7 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
 
 # ---------------------------------------------------------------- along several axes
 @library
-def fftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Tensor:
+def fftn(a: Any, s: Static[Any] = None, axes: Static[Any] = None, norm: str | None = None) -> Tensor:
     """`fft` along several axes.
 
     Args:
@@ -196,43 +196,43 @@ def fftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Te
 
 
 @library
-def ifftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Tensor:
+def ifftn(a: Any, s: Static[Any] = None, axes: Static[Any] = None, norm: str | None = None) -> Tensor:
     """The inverse of `fftn`."""
     return _many("ifftn", _input("ifftn", a), "IFFT", s, axes, norm)
 
 
 @library
-def rfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Tensor:
+def rfftn(a: Any, s: Static[Any] = None, axes: Static[Any] = None, norm: str | None = None) -> Tensor:
     """`rfft` along the last of several axes, and `fft` along the others."""
     return _many("rfftn", _input("rfftn", a, real=True), "RFFT", s, axes, norm)
 
 
 @library
-def irfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Tensor:
+def irfftn(a: Any, s: Static[Any] = None, axes: Static[Any] = None, norm: str | None = None) -> Tensor:
     """The inverse of `rfftn`."""
     return _many("irfftn", _input("irfftn", a), "IRFFT", s, axes, norm)
 
 
 @library
-def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Tensor:
+def fft2(a: Any, s: Static[Any] = None, axes: Static[Any] = (-2, -1), norm: str | None = None) -> Tensor:
     """`fftn` along two axes, the last two unless `axes` says otherwise."""
     return _many("fft2", _input("fft2", a), "FFT", s, axes, norm)
 
 
 @library
-def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Tensor:
+def ifft2(a: Any, s: Static[Any] = None, axes: Static[Any] = (-2, -1), norm: str | None = None) -> Tensor:
     """The inverse of `fft2`."""
     return _many("ifft2", _input("ifft2", a), "IFFT", s, axes, norm)
 
 
 @library
-def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Tensor:
+def rfft2(a: Any, s: Static[Any] = None, axes: Static[Any] = (-2, -1), norm: str | None = None) -> Tensor:
     """`rfftn` along two axes, the last two unless `axes` says otherwise."""
     return _many("rfft2", _input("rfft2", a, real=True), "RFFT", s, axes, norm)
 
 
 @library
-def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Tensor:
+def irfft2(a: Any, s: Static[Any] = None, axes: Static[Any] = (-2, -1), norm: str | None = None) -> Tensor:
     """The inverse of `rfft2`."""
     return _many("irfft2", _input("irfft2", a), "IRFFT", s, axes, norm)
 
@@ -243,7 +243,7 @@ def _frequencies(values: np.ndarray, d: float, dtype: Any) -> Tensor:
 
 
 @library
-def fftfreq(n: int, d: float = 1.0, dtype: Any = None) -> Tensor:
+def fftfreq(n: Static[int], d: float = 1.0, dtype: Any = None) -> Tensor:
     """The frequencies of the elements of `fft` of n samples that are `d` apart.
 
     Example:
@@ -254,7 +254,7 @@ def fftfreq(n: int, d: float = 1.0, dtype: Any = None) -> Tensor:
 
 
 @library
-def rfftfreq(n: int, d: float = 1.0, dtype: Any = None) -> Tensor:
+def rfftfreq(n: Static[int], d: float = 1.0, dtype: Any = None) -> Tensor:
     """The frequencies of the elements of `rfft` of n samples that are `d` apart.
 
     Example:
@@ -265,7 +265,7 @@ def rfftfreq(n: int, d: float = 1.0, dtype: Any = None) -> Tensor:
 
 
 @library
-def fftshift(x: Any, axes: Axis = None) -> Tensor:
+def fftshift(x: Any, axes: Static[Axis] = None) -> Tensor:
     """The frequencies in ascending order: zero moves to the middle of each axis.
 
     Example:
@@ -279,7 +279,7 @@ def fftshift(x: Any, axes: Axis = None) -> Tensor:
 
 
 @library
-def ifftshift(x: Any, axes: Axis = None) -> Tensor:
+def ifftshift(x: Any, axes: Static[Axis] = None) -> Tensor:
     """The inverse of `fftshift`."""
     x = inexact(x)
     chosen = axes_of("ifftshift", axes, x.ndim)

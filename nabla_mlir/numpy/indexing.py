@@ -23,7 +23,7 @@ from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import indexing as ix
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.runtime.array import Array
-from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import as_tensor, broadcast_shapes, broadcast_to
 from nabla_mlir.table.tensor import Tensor, constant, full, full_like
 
@@ -313,7 +313,7 @@ def static_index(shape: Shape, index: Any) -> Any:
 
 # ---------------------------------------------------------------- functions
 @library
-def take(x: Any, indices: Any, axis: int | None = None, mode: str | None = None) -> Tensor:
+def take(x: Any, indices: Any, axis: Static[int | None] = None, mode: str | None = None) -> Tensor:
     """The elements at `indices` along `axis`, or of the flattened array.
 
     Args:
@@ -345,7 +345,7 @@ def _moded(name: str, indices: Any, n: int, mode: str | None) -> Any:
 
 
 @library
-def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
+def take_along_axis(x: Any, indices: Any, axis: Static[int | None] = -1) -> Tensor:
     """For each place of `indices` the element of `x` at that place, with the index instead of its own along `axis`.
 
     Raises:
@@ -369,7 +369,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
 
 
 @library
-def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> Tensor:
+def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Static[Sequence[int]]) -> Tensor:
     """The block of the given sizes at computed starts, moved inside the array where it would reach beyond."""
     x = tensor(x)
     if (

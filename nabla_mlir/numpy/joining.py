@@ -11,7 +11,7 @@ from nabla_mlir.numpy.axes import axis_of, joined, reshaped, sliced
 from nabla_mlir.numpy.logic import not_equal
 from nabla_mlir.numpy.operands import common_dtype, convert, tensor
 from nabla_mlir.numpy.shape import atleast_3d
-from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import broadcast_to
 from nabla_mlir.table.tensor import Tensor
 
@@ -26,7 +26,7 @@ def _tensors(name: str, xs: Sequence[Any], dtype: Any = None) -> list[Tensor]:
 
 
 @library
-def concatenate(xs: Sequence[Any], axis: int | None = 0, dtype: Any = None) -> Tensor:
+def concatenate(xs: Sequence[Any], axis: Static[int | None] = 0, dtype: Any = None) -> Tensor:
     """The arrays behind each other along `axis`; flattened first if it is None.
 
     Raises:
@@ -59,7 +59,7 @@ def _joined(name: str, xs: Sequence[Tensor], axis: int) -> Tensor:
 
 
 @library
-def stack(xs: Sequence[Any], axis: int = 0, dtype: Any = None) -> Tensor:
+def stack(xs: Sequence[Any], axis: Static[int] = 0, dtype: Any = None) -> Tensor:
     """Arrays of one shape joined along a new axis.
 
     Raises:
@@ -110,7 +110,7 @@ def _cut(x: Tensor, axis: int, places: Sequence[int]) -> list[Tensor]:
 
 
 @library
-def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
+def split(x: Any, indices_or_sections: Static[Any], axis: Static[int] = 0) -> list[Tensor]:
     """`x` cut along `axis` into so many equal parts, or at the places of a list.
 
     Raises:
@@ -129,7 +129,7 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
 
 
 @library
-def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
+def array_split(x: Any, indices_or_sections: Static[Any], axis: Static[int] = 0) -> list[Tensor]:
     """As `split`, but the first parts may be longer by one."""
     if isinstance(indices_or_sections, (list, tuple)):
         return split(x, indices_or_sections, axis)
@@ -140,7 +140,7 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]
 
 
 @library
-def unstack(x: Any, axis: int = 0) -> list[Tensor]:
+def unstack(x: Any, axis: Static[int] = 0) -> list[Tensor]:
     """The slices of `x` along `axis`, without that axis."""
     x = tensor(x)
     at = axis_of("unstack", axis, x.ndim)
@@ -149,7 +149,7 @@ def unstack(x: Any, axis: int = 0) -> list[Tensor]:
 
 
 @library
-def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
+def diff(x: Any, n: Static[int] = 1, axis: Static[int] = -1, prepend: Any = None, append: Any = None) -> Tensor:
     """The differences between neighbours along `axis`, n times."""
     x = tensor(x)
     at = axis_of("diff", axis, x.ndim)

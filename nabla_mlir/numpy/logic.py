@@ -13,7 +13,7 @@ from nabla_mlir.numpy.operands import convert, inexacts, meet, require_integer, 
 from nabla_mlir.numpy.special_values import described, is_nan, isfinite
 from nabla_mlir.numpy.ufuncs import maximum, minimum
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import broadcast_shapes, broadcast_to, is_scalar, promote_dtypes
 from nabla_mlir.table.tensor import Tensor, full, full_like
 
@@ -84,14 +84,14 @@ invert = bitwise_not = bitwise_invert
 
 
 @library
-def bitwise_left_shift(x: Any, n: Any, /) -> Tensor:
+def bitwise_left_shift(x: Any, n: Static[Any], /) -> Tensor:
     """X * 2**n by shifting bits."""
     x, n = meet("bitwise_left_shift", x, n)
     return ew.shift_left(require_integer("bitwise_left_shift", x), n)
 
 
 @library
-def bitwise_right_shift(x: Any, n: Any, /) -> Tensor:
+def bitwise_right_shift(x: Any, n: Static[Any], /) -> Tensor:
     """X // 2**n by shifting bits; the sign is kept."""
     x, n = meet("bitwise_right_shift", x, n)
     unsigned = require_integer("bitwise_right_shift", x).dtype.kind == "u"

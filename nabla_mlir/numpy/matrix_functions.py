@@ -15,14 +15,14 @@ from nabla_mlir.numpy.systems import inv, solve
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops.autodiff import stop_gradient
-from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import broadcast_to
 from nabla_mlir.table.tensor import Tensor, full, full_like
 from nabla_mlir.transforms.control import fori_loop
 
 
 @library
-def matrix_power(a: Any, n: int) -> Tensor:
+def matrix_power(a: Any, n: Static[int]) -> Tensor:
     """``a @ a @ ... @ a``, n factors, by repeated squaring; of the inverse if n < 0.
 
     Args:

@@ -1,4 +1,4 @@
-"""The methods and operators of Tensor and Array: functions of this namespace under the names of NumPy."""
+"""What the methods and operators of arrays call: functions of this namespace."""
 
 from __future__ import annotations
 
@@ -75,42 +75,26 @@ def _namespace(self: Any, *, api_version: str | None = None) -> Any:
     return sys.modules[__package__]
 
 
-def _copy(self: Any) -> Any:
-    """The array itself: it cannot be written to."""
-    return self
-
-
 def _get(self: Any, index: Any) -> Any:
     return indexing.get_index(self, index)
 
 
-def install(cls: type) -> None:
-    """Gives a class of arrays its operators, methods and properties; what it has already stays."""
-
-    def give(name: str, value: Any) -> None:
-        if name not in cls.__dict__:
-            setattr(cls, name, value)
-
+def functions() -> dict[str, Callable[..., Any]]:
+    """What the methods of `ArrayMethods` call, by their names."""
+    found: dict[str, Callable[..., Any]] = {}
     for name, f in _BINARY.items():
-        give(f"__{name}__", _binary(f, name, flip=False))
-        give(f"__r{name}__", _binary(f, name, flip=True))
+        found[f"__{name}__"] = _binary(f, name, flip=False)
+        found[f"__r{name}__"] = _binary(f, name, flip=True)
     for name, f in _COMPARISONS.items():
-        # `object` has these, and a hash that would no longer go with them.
-        setattr(cls, f"__{name}__", _binary(f, name, flip=False))
-    cls.__hash__ = None  # type: ignore[assignment]
+        found[f"__{name}__"] = _binary(f, name, flip=False)
     for name, f in _UNARY.items():
-        give(f"__{name}__", _unary(f, name))
-    for name, f in _METHODS.items():
-        give(name, f)
-    for name, method in {"reshape": _reshape, "transpose": _transpose, "copy": _copy, "__getitem__": _get,
-                         "__iter__": _iterate, "__array_namespace__": _namespace}.items():  # fmt: skip
-        give(name, method)
-    give("T", property(lambda x: shape.transpose(x), doc="The axes in reversed order."))
-    give("mT", property(lambda x: shape.matrix_transpose(x), doc="The last two axes exchanged."))
-    give("real", property(lambda x: ufuncs.real(x), doc="The real part."))
-    give("imag", property(lambda x: ufuncs.imag(x), doc="The imaginary part."))
-    give("at", property(updates.IndexUpdate, doc="Functional updates: ``x.at[index].set(value)``."))
+        found[f"__{name}__"] = _unary(f, name)
+    special = {"__getitem__": _get, "__iter__": _iterate, "__array_namespace__": _namespace}
+    properties = {"T": shape.transpose, "mT": shape.matrix_transpose, "real": ufuncs.real, "imag": ufuncs.imag,
+                  "at": updates.IndexUpdate}  # fmt: skip
+    return {**found, **_METHODS, **special, **properties, "reshape": _reshape, "transpose": _transpose}
 
 
 for _cls in (Tensor, Array, VectorizedArray):
-    install(_cls)
+    # What a tensor has already needs no namespace: rules are written with it.
+    _cls.functions = functions() | _cls.functions

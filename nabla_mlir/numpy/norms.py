@@ -16,12 +16,12 @@ from nabla_mlir.numpy.factorizations import matrices, svdvals
 from nabla_mlir.numpy.operands import convert, inexact
 from nabla_mlir.numpy.systems import inv, significant
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor, full_like
 
 
 @library
-def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def norm(x: Any, ord: Any = None, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """The norm of vectors or matrices. Where a root is taken of 0 the derivative is 0.
 
     Args:
@@ -95,7 +95,7 @@ def _matrix_norm(x: Tensor, ord: Any, axes: Sequence[int]) -> Tensor:
 
 
 @library
-def vector_norm(x: Any, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Tensor:
+def vector_norm(x: Any, axis: Static[Axis] = None, keepdims: bool = False, ord: Any = 2) -> Tensor:
     """The norm of the elements along one axis, several or all, as one vector; see `norm`.
 
     Example:

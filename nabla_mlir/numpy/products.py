@@ -17,7 +17,7 @@ from nabla_mlir.numpy.shape import roll
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.contraction import dims, dot_general
-from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import broadcast_shapes
 from nabla_mlir.table.tensor import Tensor
 
@@ -172,7 +172,7 @@ def inner(a: Any, b: Any, /) -> Tensor:
 
 
 @library
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
+def tensordot(a: Any, b: Any, axes: Static[Any] = 2) -> Tensor:
     """The sum of products over pairs of axes: the last n of a with the first n of b, or two lists of axes.
 
     Raises:
@@ -211,7 +211,7 @@ def vdot(a: Any, b: Any, /) -> Tensor:
 
 
 @library
-def vecdot(a: Any, b: Any, /, *, axis: int = -1) -> Tensor:
+def vecdot(a: Any, b: Any, /, *, axis: Static[int] = -1) -> Tensor:
     """The sum of conj(a) * b along one axis; the others broadcast."""
     a, b = _vectors("vecdot", a, b, axis)
     at = axis_of("vecdot", axis, a.ndim)
@@ -239,13 +239,13 @@ def kron(a: Any, b: Any, /) -> Tensor:
 
 
 @library
-def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
+def trace(x: Any, offset: Static[int] = 0, axis1: Static[int] = 0, axis2: Static[int] = 1, dtype: Any = None) -> Tensor:
     """The sum of a diagonal of two axes, which the result does not have; in a dtype if one is given."""
     return sum(diagonal(x, offset, axis1, axis2), -1, dtype=dtype)
 
 
 @library
-def cross(a: Any, b: Any, axis: int = -1) -> Tensor:
+def cross(a: Any, b: Any, axis: Static[int] = -1) -> Tensor:
     """The vector product of vectors with three elements along `axis`; the other axes broadcast."""
     a, b = _vectors("cross", a, b, axis)
     at = axis_of("cross", axis, a.ndim)

@@ -16,7 +16,7 @@ from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.ops.reduction import identity_of, reduce
-from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults, broadcast_to
 from nabla_mlir.table.tensor import Tensor, full, full_like
 
@@ -63,7 +63,7 @@ def _masked(x: Tensor, where: Any, neutral: Any) -> Tensor:
 # ---------------------------------------------------------------- sums and products
 @library
 def sum(
-    x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    x: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Tensor:
     """The sum over `axis` (an int, several, or None for all).
 
@@ -88,7 +88,7 @@ def sum(
 
 @library
 def prod(
-    x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    x: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Tensor:
     """The product over `axis`; arguments as for `sum`."""
     x = tensor(x)
@@ -98,7 +98,7 @@ def prod(
 
 
 @library
-def mean(x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Tensor:
+def mean(x: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Tensor:
     """The mean over `axis`; of integers in the default float dtype."""
     x = tensor(x)
     x = convert(x, inexact_dtype(x.dtype) if dtype is None else dtype)
@@ -111,7 +111,7 @@ def mean(x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False, w
 
 
 @library
-def average(x: Any, axis: Axis = None, weights: Any = None, keepdims: bool = False) -> Tensor:
+def average(x: Any, axis: Static[Axis] = None, weights: Any = None, keepdims: bool = False) -> Tensor:
     """The mean weighted by `weights`, an array of the shape of x or, along one axis, a vector."""
     if weights is None:
         return mean(x, axis, keepdims=keepdims)
@@ -126,7 +126,9 @@ def average(x: Any, axis: Axis = None, weights: Any = None, keepdims: bool = Fal
 
 
 @library
-def var(x: Any, axis: Axis = None, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Tensor:
+def var(
+    x: Any, axis: Static[Axis] = None, ddof: Static[float] = 0, keepdims: bool = False, correction: Static[float | None] = None
+) -> Tensor:  # fmt: skip
     """The variance over `axis`: the mean of ``abs(x - mean(x))**2``, with n - ddof instead of n."""
     x = inexact(x)
     axes = axes_of("var", axis, x.ndim)
@@ -142,7 +144,9 @@ def max_(a: float, b: float) -> float:
 
 
 @library
-def std(x: Any, axis: Axis = None, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Tensor:
+def std(
+    x: Any, axis: Static[Axis] = None, ddof: Static[float] = 0, keepdims: bool = False, correction: Static[float | None] = None
+) -> Tensor:  # fmt: skip
     """The standard deviation over `axis`: the root of the variance."""
     return ew.sqrt(var(x, axis, ddof, keepdims, correction))
 
@@ -162,7 +166,7 @@ def _extremum(name: str, combiner: str, x: Any, axis: Axis, keepdims: bool, init
 
 
 @library
-def max(x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
+def max(x: Any, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
     """The largest element over `axis`; NaN if there is one. Ties share the derivative.
 
     Raises:
@@ -172,7 +176,7 @@ def max(x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None, 
 
 
 @library
-def min(x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
+def min(x: Any, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
     """The smallest element over `axis`; NaN if there is one. Ties share the derivative.
 
     Raises:
@@ -185,7 +189,7 @@ amax, amin = max, min
 
 
 @library
-def ptp(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def ptp(x: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """The largest less the smallest element."""
     return max(x, axis, keepdims) - min(x, axis, keepdims)
 
@@ -212,34 +216,34 @@ def _place(name: str, combiner: str, x: Any, axis: int | None, keepdims: bool) -
 
 
 @library
-def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def argmax(x: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
     """The place of the first largest element (or NaN) along `axis`, or in the flattened array."""
     return _place("argmax", "max", x, axis, keepdims)
 
 
 @library
-def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def argmin(x: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
     """The place of the first smallest element (or NaN) along `axis`, or in the flattened array."""
     return _place("argmin", "min", x, axis, keepdims)
 
 
 # ---------------------------------------------------------------- truth values
 @library
-def any(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def any(x: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """True where an element over `axis` is not 0."""
     x = convert(tensor(x), bool)
     return fold(x, axes_of("any", axis, x.ndim), "or", keepdims)
 
 
 @library
-def all(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def all(x: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """True where no element over `axis` is 0."""
     x = convert(tensor(x), bool)
     return fold(x, axes_of("all", axis, x.ndim), "and", keepdims)
 
 
 @library
-def count_nonzero(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def count_nonzero(x: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """The number of elements over `axis` that are not 0."""
     x = convert(convert(tensor(x), bool), Defaults.int)
     return fold(x, axes_of("count_nonzero", axis, x.ndim), "add", keepdims)
@@ -263,7 +267,7 @@ def allclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
 
 # ---------------------------------------------------------------- log-sum-exp
 @library
-def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def logsumexp(x: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))) over `axis` without overflow: the largest element is taken out first."""
     x = inexact(x)
     axes = axes_of("logsumexp", axis, x.ndim)
@@ -288,21 +292,21 @@ def _numbers(x: Any) -> tuple[Tensor, Tensor | None]:
 
 
 @library
-def nansum(x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def nansum(x: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """The sum of the elements that are not NaN."""
     x, numbers = _numbers(x)
     return sum(x, axis, dtype, keepdims, where=numbers)
 
 
 @library
-def nanprod(x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def nanprod(x: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """The product of the elements that are not NaN."""
     x, numbers = _numbers(x)
     return prod(x, axis, dtype, keepdims, where=numbers)
 
 
 @library
-def nanmean(x: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def nanmean(x: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """The mean of the elements that are not NaN; NaN if there is none."""
     x, numbers = _numbers(x)
     return mean(x, axis, dtype, keepdims, where=numbers)
@@ -317,13 +321,13 @@ def _nan_extremum(name: str, combiner: str, x: Any, axis: Axis, keepdims: bool) 
 
 
 @library
-def nanmax(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def nanmax(x: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """The largest element that is not NaN; NaN if there is none."""
     return _nan_extremum("nanmax", "max", x, axis, keepdims)
 
 
 @library
-def nanmin(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def nanmin(x: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """The smallest element that is not NaN; NaN if there is none."""
     return _nan_extremum("nanmin", "min", x, axis, keepdims)
 
@@ -346,7 +350,7 @@ def _running(
 
 
 @library
-def cumsum(x: Any, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
+def cumsum(x: Any, axis: Static[int | None] = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
     """The running sum along `axis`, or of the flattened array. With `include_initial` a 0 stands first.
 
     The code has log2(n) additions of whole arrays.
@@ -355,7 +359,7 @@ def cumsum(x: Any, axis: int | None = None, dtype: Any = None, include_initial: 
 
 
 @library
-def cumprod(x: Any, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
+def cumprod(x: Any, axis: Static[int | None] = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
     """The running product along `axis`, or of the flattened array. With `include_initial` a 1 stands first."""
     return _running("cumprod", ew.multiply, 1, x, axis, dtype, include_initial)
 

@@ -28,7 +28,7 @@ from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.operands import convert, tensor
 from nabla_mlir.numpy.ufuncs import remainder
 from nabla_mlir.ops import shape as sh
-from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table import promotion
 from nabla_mlir.table.promotion import as_tensor, broadcast_shapes
 from nabla_mlir.table.tensor import Tensor, full
@@ -42,7 +42,7 @@ def astype(x: Any, dtype: Any, *, copy: bool = True) -> Tensor:
 
 
 @library
-def reshape(x: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Tensor:
+def reshape(x: Any, shape: Static[Any], order: str = "C", *, copy: bool | None = None) -> Tensor:
     """The same elements, in row-major order, under another shape; one length may be -1: what is left.
 
     Raises:
@@ -73,7 +73,7 @@ def ravel(x: Any, order: str = "C") -> Tensor:
 
 
 @library
-def transpose(x: Any, axes: Sequence[int] | None = None) -> Tensor:
+def transpose(x: Any, axes: Static[Sequence[int] | None] = None) -> Tensor:
     """The axes permuted, reversed if no order is given: result axis i is axis axes[i] of `x`."""
     x = tensor(x)
     order = tuple(reversed(range(x.ndim))) if axes is None else axes_of("transpose", tuple(axes), x.ndim)
@@ -95,7 +95,7 @@ def matrix_transpose(x: Any) -> Tensor:
 
 
 @library
-def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
+def swapaxes(x: Any, axis1: Static[int], axis2: Static[int]) -> Tensor:
     """Two axes exchanged."""
     x = tensor(x)
     a, b = axis_of("swapaxes", axis1, x.ndim), axis_of("swapaxes", axis2, x.ndim)
@@ -105,7 +105,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
 
 
 @library
-def moveaxis(x: Any, source: Axis, destination: Axis) -> Tensor:
+def moveaxis(x: Any, source: Static[Axis], destination: Static[Axis]) -> Tensor:
     """Axes `source` moved to the places `destination`; the others keep their order."""
     x = tensor(x)
     sources, destinations = axes_of("moveaxis", source, x.ndim), axes_of("moveaxis", destination, x.ndim)
@@ -120,7 +120,7 @@ def moveaxis(x: Any, source: Axis, destination: Axis) -> Tensor:
 
 
 @library
-def squeeze(x: Any, axis: Axis = None) -> Tensor:
+def squeeze(x: Any, axis: Static[Axis] = None) -> Tensor:
     """The axes of size 1 dropped, all of them or those named.
 
     Raises:
@@ -134,7 +134,7 @@ def squeeze(x: Any, axis: Axis = None) -> Tensor:
 
 
 @library
-def expand_dims(x: Any, axis: Axis) -> Tensor:
+def expand_dims(x: Any, axis: Static[Axis]) -> Tensor:
     """New axes of size 1, at the places `axis` of the result."""
     x = tensor(x)
     ndim = x.ndim + (len(axis) if isinstance(axis, (tuple, list)) else 1)
@@ -143,7 +143,7 @@ def expand_dims(x: Any, axis: Axis) -> Tensor:
 
 
 @library
-def broadcast_to(x: Any, shape: Any) -> Tensor:
+def broadcast_to(x: Any, shape: Static[Any]) -> Tensor:
     """`x` repeated by NumPy's rules to another shape.
 
     Raises:
@@ -192,7 +192,7 @@ class _Scalar:
 
 
 @library
-def flip(x: Any, axis: Axis = None) -> Tensor:
+def flip(x: Any, axis: Static[Axis] = None) -> Tensor:
     """The order of elements reversed along `axis`, all axes if None."""
     x = tensor(x)
     return reversed_along(x, axes_of("flip", axis, x.ndim))
@@ -211,7 +211,7 @@ def flipud(x: Any) -> Tensor:
 
 
 @library
-def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
+def rot90(x: Any, k: Static[int] = 1, axes: Static[tuple[int, int]] = (0, 1)) -> Tensor:
     """Turned k times by 90 degrees in the plane of two axes, from the first towards the second."""
     x = tensor(x)
     a, b = axes_of("rot90", tuple(axes), x.ndim)
@@ -223,7 +223,7 @@ def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
 
 
 @library
-def roll(x: Any, shift: Any, axis: Axis = None) -> Tensor:
+def roll(x: Any, shift: Any, axis: Static[Axis] = None) -> Tensor:
     """The elements moved by `shift` along `axis`; what leaves at one end enters at the other.
 
     Args:
@@ -258,7 +258,7 @@ def _roll_traced(x: Tensor, by: Tensor, axis: int) -> Tensor:
 
 
 @library
-def tile(x: Any, reps: Any) -> Tensor:
+def tile(x: Any, reps: Static[Any]) -> Tensor:
     """`x` repeated as a whole, reps[i] times along axis i."""
     x, counts = tensor(x), shape_of("tile", reps)
     ndim = max(x.ndim, len(counts))
@@ -274,7 +274,7 @@ def tile(x: Any, reps: Any) -> Tensor:
 
 
 @library
-def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
+def repeat(x: Any, repeats: Static[Any], axis: Static[int | None] = None) -> Tensor:
     """Each element repeated, `repeats` times or, with a list, repeats[i] times for the i-th; static numbers."""
     x = tensor(x)
     if axis is None:
@@ -298,7 +298,7 @@ _MODES = ("edge", "reflect", "symmetric", "wrap")
 
 
 @library
-def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Tensor:
+def pad(x: Any, pad_width: Static[Any], mode: str = "constant", constant_values: Any = 0) -> Tensor:
     """`x` with elements added at the ends of its axes.
 
     Args:

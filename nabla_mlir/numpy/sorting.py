@@ -12,7 +12,7 @@ from nabla_mlir.numpy.reductions import count, count_nonzero, keep
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops import sorting as so
-from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults
 from nabla_mlir.table.tensor import Tensor
 
@@ -25,7 +25,7 @@ def _along(name: str, x: Any, axis: int | None) -> tuple[Tensor, int]:
 
 
 @library
-def sort(x: Any, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
+def sort(x: Any, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
     """The elements in order along `axis` (of the flattened array if None); NaN last, or first if descending."""
     x, axis = _along("sort", x, axis)
     if x.shape[axis] < 2:
@@ -34,7 +34,7 @@ def sort(x: Any, axis: int | None = -1, *, descending: bool = False, stable: boo
 
 
 @library
-def argsort(x: Any, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
+def argsort(x: Any, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
     """The places from which `sort` takes its elements."""
     x, axis = _along("argsort", x, axis)
     places = sh.iota(shape=x.shape, dtype=Defaults.int, iota_dimension=axis)
@@ -42,7 +42,7 @@ def argsort(x: Any, axis: int | None = -1, *, descending: bool = False, stable: 
 
 
 @library
-def top_k(x: Any, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
+def top_k(x: Any, k: Static[int], axis: Static[int] = -1) -> tuple[Tensor, Tensor]:
     """The k largest elements along `axis`, the largest first, and their places.
 
     Raises:
@@ -74,7 +74,7 @@ def searchsorted(a: Any, v: Any, side: str = "left") -> Tensor:
 
 # ---------------------------------------------------------------- order statistics
 @library
-def quantile(x: Any, q: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def quantile(x: Any, q: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """The q-quantile over `axis`, between neighbours by linear interpolation; NaN if an element is.
 
     Args:
@@ -107,7 +107,7 @@ def _at(x: Tensor, place: int) -> Tensor:
 
 
 @library
-def median(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def median(x: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """The middle element over `axis`, or the mean of the two in the middle."""
     return quantile(x, 0.5, axis, keepdims)
 

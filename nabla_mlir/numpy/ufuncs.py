@@ -13,7 +13,7 @@ from nabla_mlir.errors import DtypeError, user_frame
 from nabla_mlir.numpy.operands import convert, inexact, inexacts, meet, operand, require_real, tensor
 from nabla_mlir.numpy.special_values import described, is_infinite, is_nan
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table import promotion
 from nabla_mlir.table.promotion import is_inexact, is_scalar
 from nabla_mlir.table.tensor import Tensor, full_like
@@ -355,7 +355,7 @@ trunc = fix = _rounding(
 
 
 @library
-def round(x: Any, decimals: int = 0) -> Tensor:
+def round(x: Any, decimals: Static[int] = 0) -> Tensor:
     """The nearest number with `decimals` digits after the point, ties to even."""
     x = require_real("round", tensor(x))
     if not is_float(x.dtype):

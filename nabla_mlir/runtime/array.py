@@ -23,6 +23,7 @@ from iree.runtime import (
 )
 
 from nabla_mlir import thresholds
+from nabla_mlir.array_methods import ArrayMethods
 from nabla_mlir.errors import DeployError, DtypeError
 from nabla_mlir.runtime.timeline import Point
 from nabla_mlir.targets import TARGETS
@@ -147,7 +148,7 @@ def _dtype_of(element_type: int) -> np.dtype:
     return dtype_named(_DTYPE_NAMES[element_type])
 
 
-class Array:
+class Array(ArrayMethods):
     """An immutable array in the memory of a device.
 
     It converts to NumPy without a copy where the host can see the memory; that view is read-only. Make one with

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.array_methods import ArrayMethods
 from nabla_mlir.errors import TraceError, user_frame
 
 
-class VectorizedArray:
+class VectorizedArray(ArrayMethods):
     """An array with named axes, outside of traced functions; inside it is a tensor with the same axes.
 
     Attributes:

@@ -8,7 +8,7 @@ from nabla_mlir.numpy.operands import inexact, inexacts
 from nabla_mlir.numpy.reductions import logsumexp as logsumexp
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import gamma
-from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor, full_like
 
 
@@ -46,13 +46,13 @@ def digamma(x: Any) -> Tensor:
 
 
 @library
-def polygamma(n: Any, x: Any) -> Tensor:
+def polygamma(n: Static[Any], x: Any) -> Tensor:
     """The n-th derivative of digamma at x."""
     return gamma.polygamma(*inexacts("polygamma", n, x))
 
 
 @library
-def zeta(s: Any, q: Any) -> Tensor:
+def zeta(s: Static[Any], q: Any) -> Tensor:
     """The Hurwitz zeta function: the sum of (q + k)**-s over k = 0, 1, 2, ..."""
     return gamma.zeta(*inexacts("zeta", s, q))
 

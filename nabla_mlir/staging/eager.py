@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from iree.compiler import ir
@@ -206,14 +206,20 @@ def jit(
     return jit_f
 
 
+T = TypeVar("T")
+Static = Annotated[T, "static"]  # a parameter that decides shapes: an integer of NumPy, or an array of one, is a number there
+
+
 def library(f: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator of the functions of our own namespaces: on concrete arrays they are compiled once and cached.
 
-    Arrays among the arguments are inputs; everything else (Python scalars, shapes, axes, dtypes, strings) is part
-    of the code.
+    Arrays among the arguments are inputs; everything else (Python scalars, dtypes, strings, and what is annotated as
+    `Static`, such as shapes and axes) is part of the code.
     """
     programs: dict[Any, Program] = {}
-    static_at = [i for i, name in enumerate(inspect.signature(f).parameters) if name in _STATIC]
+    parameters = inspect.signature(f).parameters.values()
+    static_names = {p.name for p in parameters if str(p.annotation).startswith("Static[")}
+    static_at = [i for i, p in enumerate(parameters) if p.name in static_names]
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -222,7 +228,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
         if static_at and len(args) > static_at[0]:
             args = tuple(_plain(x) if i in static_at else x for i, x in enumerate(args))
         if kwargs:
-            kwargs = {name: _plain(x) if name in _STATIC else x for name, x in kwargs.items()}
+            kwargs = {name: _plain(x) if name in static_names else x for name, x in kwargs.items()}
         leaves, in_spec = pytree.flatten((args, kwargs))
         dynamic = [i for i, x in enumerate(leaves) if pytree.is_array(x)]
         static = {i: x for i, x in enumerate(leaves) if i not in set(dynamic)}
@@ -243,13 +249,6 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
         return program(arrays)
 
     return call
-
-
-# Parameters that decide shapes: an integer of NumPy there is a plain number.
-_STATIC = frozenset(
-    ["shape", "axis", "axes", "axis1", "axis2", "source", "destination", "offset", "k", "n", "N", "M", "num", "reps",
-     "repeats", "pad_width", "indices_or_sections", "sizes", "num_classes", "ddof", "correction", "decimals", "s"]
-)
 
 
 def _plain(x: Any) -> Any:

@@ -222,13 +222,13 @@ def _negative(self: Tensor) -> Tensor:
     return operation("negate")(self)
 
 
-Tensor.__add__ = _binary("add")  # type: ignore[method-assign]
-Tensor.__radd__ = _binary("add", flip=True)  # type: ignore[method-assign]
-Tensor.__sub__ = _binary("subtract")  # type: ignore[method-assign]
-Tensor.__rsub__ = _binary("subtract", flip=True)  # type: ignore[method-assign]
-Tensor.__mul__ = _binary("multiply")  # type: ignore[method-assign]
-Tensor.__rmul__ = _binary("multiply", flip=True)  # type: ignore[method-assign]
-Tensor.__neg__ = _negative  # type: ignore[method-assign]
+Tensor.functions["__add__"] = _binary("add")
+Tensor.functions["__radd__"] = _binary("add", flip=True)
+Tensor.functions["__sub__"] = _binary("subtract")
+Tensor.functions["__rsub__"] = _binary("subtract", flip=True)
+Tensor.functions["__mul__"] = _binary("multiply")
+Tensor.functions["__rmul__"] = _binary("multiply", flip=True)
+Tensor.functions["__neg__"] = _negative
 
 
 def _true_divide(self: Tensor, other: Any, flip: bool = False) -> Any:
@@ -250,5 +250,5 @@ def is_inexact(dtype: np.dtype) -> bool:
     return is_differentiable(dtype) or is_complex(dtype)
 
 
-Tensor.__truediv__ = _true_divide  # type: ignore[method-assign]
-Tensor.__rtruediv__ = lambda self, other: _true_divide(self, other, flip=True)  # type: ignore[method-assign]
+Tensor.functions["__truediv__"] = _true_divide
+Tensor.functions["__rtruediv__"] = lambda self, other: _true_divide(self, other, flip=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.array_methods import ArrayMethods
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype
@@ -42,7 +44,7 @@ def set_scope(scope: Scope | None) -> None:
     _state.scope = scope
 
 
-class Tensor:
+class Tensor(ArrayMethods):
     """A traced array: a value in the IR under construction.
 
     Arithmetic follows NumPy: shapes broadcast, mixed dtypes promote by NumPy's table, Python scalars take the
@@ -50,6 +52,7 @@ class Tensor:
     """
 
     __slots__ = ("dtype", "scope", "shape", "value", "weak")
+    functions: ClassVar[dict[str, Callable[..., Any]]] = {}  # arithmetic by promotion.py, the rest by numpy/methods.py
     axes: NamedAxes = ()  # of a vectorised tensor, see ops.vectorized
     __array_priority__ = 1000
     __array_ufunc__ = None  # so that NumPy arrays on the left defer to us
@@ -119,20 +122,6 @@ class Tensor:
         self._no_value("item()", "keep it a tensor, or return it from the function.")
 
     tolist = item
-
-    if TYPE_CHECKING:  # defined where promotion is known, in ops.promotion and numpy.methods
-
-        def __add__(self, other: Any) -> Tensor: ...
-        def __radd__(self, other: Any) -> Tensor: ...
-        def __sub__(self, other: Any) -> Tensor: ...
-        def __rsub__(self, other: Any) -> Tensor: ...
-        def __mul__(self, other: Any) -> Tensor: ...
-        def __rmul__(self, other: Any) -> Tensor: ...
-        def __truediv__(self, other: Any) -> Tensor: ...
-        def __rtruediv__(self, other: Any) -> Tensor: ...
-        def __pow__(self, other: Any) -> Tensor: ...
-        def __neg__(self) -> Tensor: ...
-        def __getitem__(self, index: Any) -> Tensor: ...
 
 
 def wrap(value: ir.Value) -> Tensor:

@@ -50,6 +50,7 @@ PROGRAM = """
 import sys, numpy as np, nabla_mlir as nm
 module = nm.load(sys.argv[1])
 value, gradient = module.cube(np.array([1.0, 2.0, 3.0]))
+assert (gradient.sum(), (2.0 * gradient - gradient)[1], gradient.T[0]) == (42.0, 12.0, 3.0)
 print(float(value), gradient.tolist(), module.code.label, *sorted(m for m in ("optree", "iree.compiler", "jax") if m in sys.modules))
 try:
     module.lower()

@@ -1,8 +1,14 @@
 """Creation, reductions, shapes, joining, sorting and products against NumPy: values, shapes and dtypes."""
 
+import inspect
+import types
+
 import numpy as np
 import pytest
 from support import Group
+
+from nabla_mlir.array_methods import ArrayMethods
+from nabla_mlir.numpy import methods
 
 rng = np.random.default_rng(1)
 INPUTS = {
@@ -254,3 +260,22 @@ GROUPS = [
 )
 def test_against_numpy(group, name):
     group.check(name)
+
+
+# ---------------------------------------------------------------- methods
+
+
+@pytest.mark.parametrize("name", sorted(methods.functions()))
+def test_a_method_has_the_signature_and_the_words_of_its_function(name: str) -> None:
+    method, function = vars(ArrayMethods)[name], methods.functions()[name]
+    if name.startswith("__") or isinstance(method, property) or name in ("reshape", "transpose"):
+        return
+    wanted = list(inspect.signature(function).parameters.values())[1:]
+    found = list(inspect.signature(method).parameters.values())[1:]
+    assert [(p.name, p.default) for p in found] == [(p.name, p.default) for p in wanted]
+    assert inspect.getdoc(method) == inspect.getdoc(function).splitlines()[0]
+
+
+def test_every_method_of_arrays_calls_a_function() -> None:
+    given = {n for n, m in vars(ArrayMethods).items() if isinstance(m, (types.FunctionType, property)) and n not in ("_call", "copy")}
+    assert given == set(methods.functions())

@@ -1,0 +1,329 @@
+"""The operators and methods of arrays: the same for tensors of a trace, arrays of a device and arrays with named axes.
+
+Each calls the function that its class has under the name of the method; `nabla_mlir.numpy.methods` fills these in. Where
+that is not installed, as where artifacts are deployed, NumPy's method of that name does it on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Self
+
+Axis = int | Sequence[int] | None
+
+
+class ArrayMethods:
+    """Operators, methods and properties under the names of NumPy: dtypes promote, shapes broadcast.
+
+    Attributes:
+      functions: by the name of the method, what it calls, with the array as the first argument.
+    """
+
+    __slots__ = ()
+    functions: ClassVar[dict[str, Callable[..., Any]]] = {}
+
+    def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        function = self.functions.get(name)
+        if function is not None:
+            return function(self, *args, **kwargs)
+        if name == "sort":  # NumPy's method works in place
+            raise TypeError("sort requires nabla_mlir.numpy, got an array where that is not loaded: np.sort(array) copies it.")
+        found = getattr(self.__array__(), name)  # type: ignore[attr-defined]  # which every array has
+        if not callable(found):
+            return found
+        return found(*args, **{name: value for name, value in kwargs.items() if value is not None and value is not False})
+
+    # ---------------------------------------------------------------- operators
+
+    def __add__(self, other: Any) -> Self:
+        return self._call("__add__", other)
+
+    def __radd__(self, other: Any) -> Self:
+        return self._call("__radd__", other)
+
+    def __sub__(self, other: Any) -> Self:
+        return self._call("__sub__", other)
+
+    def __rsub__(self, other: Any) -> Self:
+        return self._call("__rsub__", other)
+
+    def __mul__(self, other: Any) -> Self:
+        return self._call("__mul__", other)
+
+    def __rmul__(self, other: Any) -> Self:
+        return self._call("__rmul__", other)
+
+    def __truediv__(self, other: Any) -> Self:
+        return self._call("__truediv__", other)
+
+    def __rtruediv__(self, other: Any) -> Self:
+        return self._call("__rtruediv__", other)
+
+    def __floordiv__(self, other: Any) -> Self:
+        return self._call("__floordiv__", other)
+
+    def __rfloordiv__(self, other: Any) -> Self:
+        return self._call("__rfloordiv__", other)
+
+    def __mod__(self, other: Any) -> Self:
+        return self._call("__mod__", other)
+
+    def __rmod__(self, other: Any) -> Self:
+        return self._call("__rmod__", other)
+
+    def __divmod__(self, other: Any) -> tuple[Self, Self]:
+        return self._call("__divmod__", other)
+
+    def __rdivmod__(self, other: Any) -> tuple[Self, Self]:
+        return self._call("__rdivmod__", other)
+
+    def __pow__(self, other: Any) -> Self:
+        return self._call("__pow__", other)
+
+    def __rpow__(self, other: Any) -> Self:
+        return self._call("__rpow__", other)
+
+    def __matmul__(self, other: Any) -> Self:
+        return self._call("__matmul__", other)
+
+    def __rmatmul__(self, other: Any) -> Self:
+        return self._call("__rmatmul__", other)
+
+    def __and__(self, other: Any) -> Self:
+        return self._call("__and__", other)
+
+    def __rand__(self, other: Any) -> Self:
+        return self._call("__rand__", other)
+
+    def __or__(self, other: Any) -> Self:
+        return self._call("__or__", other)
+
+    def __ror__(self, other: Any) -> Self:
+        return self._call("__ror__", other)
+
+    def __xor__(self, other: Any) -> Self:
+        return self._call("__xor__", other)
+
+    def __rxor__(self, other: Any) -> Self:
+        return self._call("__rxor__", other)
+
+    def __lshift__(self, other: Any) -> Self:
+        return self._call("__lshift__", other)
+
+    def __rlshift__(self, other: Any) -> Self:
+        return self._call("__rlshift__", other)
+
+    def __rshift__(self, other: Any) -> Self:
+        return self._call("__rshift__", other)
+
+    def __rrshift__(self, other: Any) -> Self:
+        return self._call("__rrshift__", other)
+
+    def __eq__(self, other: Any) -> Self:  # type: ignore[override]
+        return self._call("__eq__", other)
+
+    def __ne__(self, other: Any) -> Self:  # type: ignore[override]
+        return self._call("__ne__", other)
+
+    def __lt__(self, other: Any) -> Self:
+        return self._call("__lt__", other)
+
+    def __le__(self, other: Any) -> Self:
+        return self._call("__le__", other)
+
+    def __gt__(self, other: Any) -> Self:
+        return self._call("__gt__", other)
+
+    def __ge__(self, other: Any) -> Self:
+        return self._call("__ge__", other)
+
+    __hash__ = None  # type: ignore[assignment]  # == compares element by element
+
+    def __neg__(self) -> Self:
+        return self._call("__neg__")
+
+    def __pos__(self) -> Self:
+        return self._call("__pos__")
+
+    def __abs__(self) -> Self:
+        return self._call("__abs__")
+
+    def __invert__(self) -> Self:
+        return self._call("__invert__")
+
+    def __getitem__(self, index: Any) -> Self:
+        return self._call("__getitem__", index)
+
+    def __iter__(self) -> Iterator[Self]:
+        return self._call("__iter__")
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The module that has the functions for arrays of this kind."""
+        return self._call("__array_namespace__", api_version=api_version)
+
+    # ---------------------------------------------------------------- axes
+
+    @property
+    def T(self) -> Self:  # noqa: N802
+        """The axes in reversed order."""
+        return self._call("T")
+
+    @property
+    def mT(self) -> Self:  # noqa: N802
+        """The last two axes exchanged."""
+        return self._call("mT")
+
+    def reshape(self, *shape: Any) -> Self:
+        """The same elements under another shape, given as one tuple or as numbers; one may be -1."""
+        return self._call("reshape", *shape)
+
+    def transpose(self, *axes: Any) -> Self:
+        """The axes permuted, reversed if no order is given."""
+        return self._call("transpose", *axes)
+
+    def ravel(self, order: str = "C") -> Self:
+        """The elements as a vector, in row-major order."""
+        return self._call("ravel", order=order)
+
+    def flatten(self, order: str = "C") -> Self:
+        """The elements as a vector, in row-major order."""
+        return self._call("flatten", order=order)
+
+    def squeeze(self, axis: Axis = None) -> Self:
+        """The axes of size 1 dropped, all of them or those named."""
+        return self._call("squeeze", axis=axis)
+
+    def swapaxes(self, axis1: int, axis2: int) -> Self:
+        """Two axes exchanged."""
+        return self._call("swapaxes", axis1=axis1, axis2=axis2)
+
+    def repeat(self, repeats: Any, axis: int | None = None) -> Self:
+        """Each element repeated, `repeats` times or, with a list, repeats[i] times for the i-th; static numbers."""
+        return self._call("repeat", repeats=repeats, axis=axis)
+
+    def take(self, indices: Any, axis: int | None = None, mode: str | None = None) -> Self:
+        """The elements at `indices` along `axis`, or of the flattened array."""
+        return self._call("take", indices=indices, axis=axis, mode=mode)
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
+        """The elements x[i, i + offset] of two axes, which become one, the last."""
+        return self._call("diagonal", offset=offset, axis1=axis1, axis2=axis2)
+
+    # ---------------------------------------------------------------- elements
+
+    @property
+    def at(self) -> Any:
+        """Functional updates: ``x.at[index].set(value)``."""
+        return self._call("at")
+
+    @property
+    def real(self) -> Self:
+        """The real part."""
+        return self._call("real")
+
+    @property
+    def imag(self) -> Self:
+        """The imaginary part."""
+        return self._call("imag")
+
+    def copy(self) -> Self:
+        """The array itself: it cannot be written to."""
+        return self
+
+    def astype(self, dtype: Any, *, copy: bool = True) -> Self:
+        """`x` in another dtype; from floating point to integers by cutting off the fraction."""
+        return self._call("astype", dtype=dtype, copy=copy)
+
+    def clip(self, min: Any = None, max: Any = None) -> Self:
+        """`x` moved into [min, max]; a bound that is None does not hold. Zero derivative outside and at the bounds."""
+        return self._call("clip", min=min, max=max)
+
+    def round(self, decimals: int = 0) -> Self:
+        """The nearest number with `decimals` digits after the point, ties to even."""
+        return self._call("round", decimals=decimals)
+
+    def conj(self) -> Self:
+        """The complex conjugate."""
+        return self._call("conj")
+
+    def conjugate(self) -> Self:
+        """The complex conjugate."""
+        return self._call("conjugate")
+
+    def sort(self, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Self:
+        """The elements in order along `axis` (of the flattened array if None); NaN last, or first if descending."""
+        return self._call("sort", axis=axis, descending=descending, stable=stable)
+
+    def argsort(self, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Self:
+        """The places from which `sort` takes its elements."""
+        return self._call("argsort", axis=axis, descending=descending, stable=stable)
+
+    def searchsorted(self, v: Any, side: str = "left") -> Self:
+        """The places in the sorted vector `a` at which elements `v` can enter and keep the order."""
+        return self._call("searchsorted", v=v, side=side)
+
+    # ---------------------------------------------------------------- reductions and products
+
+    def sum(self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Self:
+        """The sum over `axis` (an int, several, or None for all)."""
+        return self._call("sum", axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
+
+    def prod(self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Self:
+        """The product over `axis`; arguments as for `sum`."""
+        return self._call("prod", axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
+
+    def mean(self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Self:
+        """The mean over `axis`; of integers in the default float dtype."""
+        return self._call("mean", axis=axis, dtype=dtype, keepdims=keepdims, where=where)
+
+    def var(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Self:
+        """The variance over `axis`: the mean of ``abs(x - mean(x))**2``, with n - ddof instead of n."""
+        return self._call("var", axis=axis, ddof=ddof, keepdims=keepdims, correction=correction)
+
+    def std(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Self:
+        """The standard deviation over `axis`: the root of the variance."""
+        return self._call("std", axis=axis, ddof=ddof, keepdims=keepdims, correction=correction)
+
+    def max(self, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Self:
+        """The largest element over `axis`; NaN if there is one. Ties share the derivative."""
+        return self._call("max", axis=axis, keepdims=keepdims, initial=initial, where=where)
+
+    def min(self, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Self:
+        """The smallest element over `axis`; NaN if there is one. Ties share the derivative."""
+        return self._call("min", axis=axis, keepdims=keepdims, initial=initial, where=where)
+
+    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Self:
+        """The place of the first largest element (or NaN) along `axis`, or in the flattened array."""
+        return self._call("argmax", axis=axis, keepdims=keepdims)
+
+    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Self:
+        """The place of the first smallest element (or NaN) along `axis`, or in the flattened array."""
+        return self._call("argmin", axis=axis, keepdims=keepdims)
+
+    def any(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        """True where an element over `axis` is not 0."""
+        return self._call("any", axis=axis, keepdims=keepdims)
+
+    def all(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        """True where no element over `axis` is 0."""
+        return self._call("all", axis=axis, keepdims=keepdims)
+
+    def cumsum(self, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Self:
+        """The running sum along `axis`, or of the flattened array. With `include_initial` a 0 stands first."""
+        return self._call("cumsum", axis=axis, dtype=dtype, include_initial=include_initial)
+
+    def cumprod(self, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Self:
+        """The running product along `axis`, or of the flattened array. With `include_initial` a 1 stands first."""
+        return self._call("cumprod", axis=axis, dtype=dtype, include_initial=include_initial)
+
+    def ptp(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        """The largest less the smallest element."""
+        return self._call("ptp", axis=axis, keepdims=keepdims)
+
+    def dot(self, b: Any, /) -> Self:
+        """The sum of products over the last axis of a and the second but last (of a vector: the only) axis of b."""
+        return self._call("dot", b)
+
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Self:
+        """The sum of a diagonal of two axes, which the result does not have; in a dtype if one is given."""
+        return self._call("trace", offset=offset, axis1=axis1, axis2=axis2, dtype=dtype)
