@@ -89,7 +89,7 @@ def functions() -> dict[str, Callable[..., Any]]:
         found[f"__{name}__"] = _binary(f, name, flip=False)
     for name, f in _UNARY.items():
         found[f"__{name}__"] = _unary(f, name)
-    special = {"__getitem__": _get, "__iter__": _iterate, "__array_namespace__": _namespace}
+    special: dict[str, Callable[..., Any]] = {"__getitem__": _get, "__iter__": _iterate, "__array_namespace__": _namespace}
     properties = {"T": shape.transpose, "mT": shape.matrix_transpose, "real": ufuncs.real, "imag": ufuncs.imag,
                   "at": updates.IndexUpdate}  # fmt: skip
     return {**found, **_METHODS, **special, **properties, "reshape": _reshape, "transpose": _transpose}
