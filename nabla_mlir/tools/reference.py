@@ -47,34 +47,8 @@ each dtype that an operation takes: those named run on the CPU (embedded) and on
 for two generations of CUDA. What does not is listed below the table."""
 
 _CONVENTIONS = """\
-Where a derivative does not exist, or formulas give 0 * inf, these hold (`tests/ops/test_kinks.py`); as in JAX unless it
-says otherwise.
-
-- **Ties.** Equal operands of maximum and minimum share the tangent by halves; all elements that attain the max or min of
-  a reduction share it equally, and so do updates of a scatter; of a window, the first that attains it takes it. An element
-  of a sort keeps its own. At a bound of clamp the derivative is zero; if the bounds cross, the upper one holds.
-- **Kinks.** |x| has derivative 1 at 0 (complex: 0); the sign of a real number, floor and round have 0, `nm.nn.relu` has 0, and
-  maximum(x, 0) one half.
-- **Powers.** x**y at x = 0: the derivative in x is y x**(y-1), 0 if y = 0 (JAX: NaN); in y it is 0. For negative x it is
-  exact in x, and NaN in y. x**n with a constant n has the derivative of the polynomial.
-- **Products with zeros** are exact: a reduction of products divides by nothing.
-- **where.** What a selection does not take has no influence on the derivative, even if it is infinite or NaN there:
-  ``where(x > 0, log(x), 0)`` has derivative 0 at x = 0 (JAX: NaN). The mask is the predicate, carried backwards through
-  elementwise operations, broadcasts and sums, into branches and checkpoints and out of them, and through those loops
-  whose bodies keep the elements apart; a cotangent that merely happens to be 0 is not masked, since it may have a tangent.
-- **Roots.** sqrt has an infinite derivative at 0, but gives 0 where the tangent or cotangent is 0 too (JAX: NaN), so
-  that a vector of length 0 whose length does not matter does no harm. `numpy.linalg.norm` has derivative 0 at 0.
-- **Infinities and NaN** follow from the formulas; where a max is NaN, so are the shares.
-- **Integers and truth values** have no tangent: `jvp` takes and gives None for them, `vjp` gives None, and `grad` refuses.
-- **Complex numbers.** The transpose is plain (nothing is conjugated), the pairing Re(ct * t): the `vjp` of |z|^2 is
-  2 conj(z). `grad` and the Jacobians of complex arguments need ``holomorphic=True`` and then give the complex derivative.
-- **Factorisations.** What LAPACK leaves open is held as in JAX: the phase of a complex eigenvector of `eigh` or of a
-  singular vector does not turn, nor do the columns of U and V beyond the singular values among themselves. Eigenvectors
-  of `eig` have length one and a real largest entry; all columns of a complete Q move as Householder's reflections do.
-  The Schur form, and the reductions to Hessenberg and tridiagonal form, have no derivative.
-- **Random numbers** are held fixed: `rng` moves with its bounds, random bits have no tangent. Under `vmap` each entry of
-  a mapped `rng_bit_generator` draws from its own state, as it would alone; a mapped `rng` draws new numbers for each
-  entry; what is not mapped is drawn once."""
+Where a derivative does not exist, or formulas give 0 * inf, [docs/conventions.md](../../docs/conventions.md) says what
+holds."""
 
 
 def pages(root: Path) -> dict[Path, str]:
