@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import sys
 import types
@@ -17,16 +16,22 @@ for _dialect in ("stablehlo", "chlo", "ad", "batch"):
     sys.modules.setdefault(f"iree.compiler.dialects.{_dialect}", types.ModuleType(_dialect))
 
 
-@functools.lru_cache(maxsize=1)
+def _made() -> ir.Context:
+    ctx = ir.Context()
+    ctx.allow_unregistered_dialects = True
+    return ctx
+
+
+_context = _made()
+
+
 def context() -> ir.Context:
     """The context in which all IR of the process lives.
 
     `ad` and `batch` are known to MLIR only through their IRDL files, so unregistered dialects are allowed;
     `nabla-verify` checks them instead.
     """
-    ctx = ir.Context()
-    ctx.allow_unregistered_dialects = True
-    return ctx
+    return _context
 
 
 def parse_module(source: str | bytes, *, filename: str = "<module>") -> ir.Module:

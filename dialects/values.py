@@ -8,6 +8,8 @@ also written to a list, which is how a rewrite driver learns of them.
 from __future__ import annotations
 
 import contextlib
+import contextvars
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,18 +31,19 @@ class Recording:
         self.constants: dict[tuple[ir.Block, ir.Attribute], ir.Value] = {}
 
 
-_recording: list[Recording] = []
+# Of this thread. Not an argument: patterns write operations as expressions, and each of their calls would hand it on.
+_recording: contextvars.ContextVar[Recording | None] = contextvars.ContextVar("recording", default=None)
 
 
 @contextlib.contextmanager
 def recording() -> Iterator[Recording]:
     """Records every operation that this module makes."""
     record = Recording()
-    _recording.append(record)
+    token = _recording.set(record)
     try:
         yield record
     finally:
-        _recording.pop()
+        _recording.reset(token)
 
 
 class Val:
@@ -144,8 +147,9 @@ def make(
 ) -> ir.Operation:
     """Makes an operation and records it, unless it is `final`: then no pattern will look at it again."""
     made = hlo.emit(name, [v.value for v in operands], results=results, attributes=attributes, regions=regions)
-    if _recording and not final:
-        _recording[-1].created.append((name, made))
+    record = _recording.get()
+    if record is not None and not final:
+        record.created.append((name, made))
     return made
 
 
@@ -154,13 +158,14 @@ def copy(source: ir.Operation, operands: Sequence[Val]) -> ir.Operation:
     made = source.clone()
     for i, v in enumerate(operands):
         made.operands[i] = v.value
-    if _recording:
-        made.walk(_record_walked)
+    record = _recording.get()
+    if record is not None:
+        made.walk(functools.partial(_record_walked, record))
     return made
 
 
-def _record_walked(op: ir.Operation) -> ir.WalkResult:
-    _recording[-1].created.append((op.name, op.operation))
+def _record_walked(record: Recording, op: ir.Operation) -> ir.WalkResult:
+    record.created.append((op.name, op.operation))
     return ir.WalkResult.ADVANCE
 
 
@@ -234,7 +239,7 @@ def constant(array: np.ndarray) -> Val:
 def _constant(attribute: ir.Attribute) -> Val:
     point = ir.InsertionPoint.current
     block = point.block
-    record = _recording[-1] if _recording else None
+    record = _recording.get()
     if record is not None:
         known = record.constants.get((block, attribute))
         if known is not None:
