@@ -85,6 +85,19 @@ def create(
     return op
 
 
+def aside(regions: int = 1, *, detached: bool = False) -> ir.Operation:
+    """An operation with empty regions, at the insertion point or in no block, for code that is not in its place yet.
+
+    The code is moved to its place, cloned, or dropped with the operation, which is to be erased.
+    """
+    return ir.Operation.create("ad.aside", regions=regions, ip=False if detached else None)
+
+
+def block_aside(types: Sequence[ir.Type] = ()) -> ir.Block:
+    """A block that is held aside; its `owner` is to be erased at the end."""
+    return ir.Block.create_at_start(aside().regions[0], list(types), [ir.Location.unknown()] * len(types))
+
+
 def last_of(block: ir.Block) -> ir.Operation:
     """The last operation of a block, its terminator."""
     return block.operations[len(block.operations) - 1].operation

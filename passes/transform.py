@@ -13,7 +13,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder, stablehlo
 from nabla_mlir.dialects.ad import JvpOp, VjpOp
 from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp, with_axes
-from nabla_mlir.dialects.regions import functions_of, is_private
+from nabla_mlir.dialects.regions import block_aside, functions_of, is_private
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.errors import PassError
 from nabla_mlir.passes.base import Pass, register
@@ -91,11 +91,10 @@ def _copied(block: ir.Block) -> tuple[ir.Operation, ir.Block]:
 
 
 def _body(types: Sequence[ir.Type], make: Callable[[Values], Values]) -> tuple[ir.Operation, ir.Block]:
-    holder = ir.Operation.create("ad.holder", regions=1)
-    block = ir.Block.create_at_start(holder.regions[0], list(types), [ir.Location.unknown()] * len(types))
+    block = block_aside(types)
     with ir.InsertionPoint(block):
         stablehlo.emit("stablehlo.return", make(list(block.arguments)), results=[])
-    return holder, block
+    return block.owner.operation, block
 
 
 def _types(body: ir.Block) -> tuple[list[ir.Type], list[ir.Type]]:

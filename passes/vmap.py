@@ -11,6 +11,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.batch import AXIS_INDEX, CURRENT, NOT_CARRIED, VmapOp, collectives, rename_axes
 from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.regions import block_aside
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 from nabla_mlir.errors import PassError
 from nabla_mlir.ops.shape import expand, iota, move_axis
@@ -42,8 +43,7 @@ def _nest(view: VmapOp) -> VmapOp:
     outer_in, outer_out = ([a[0] for a in axes] for axes in (view.in_axes, view.out_axes))
     inner_in, inner_out = ([_without_first(a) for a in axes] for axes in (view.in_axes, view.out_axes))
     types = [_drop_axis(v.type, p) for v, p in zip(view.op.operands, outer_in, strict=True)]
-    holder = ir.Operation.create("ad.mark", regions=1)
-    block = ir.Block.create_at_start(holder.regions[0], types, [view.op.location] * len(types))
+    block = block_aside(types)
     names, sizes = view.axes, view.sizes
     with ir.InsertionPoint(block), view.op.location:
         inner = VmapOp.build(list(block.arguments), view.block, names[1:], sizes[1:], inner_in, inner_out)
@@ -55,7 +55,7 @@ def _nest(view: VmapOp) -> VmapOp:
     for old, new in zip(view.op.results, outer.op.results, strict=True):
         old.replace_all_uses_with(new)
     view.op.erase()
-    holder.erase()
+    block.owner.erase()
     return outer
 
 

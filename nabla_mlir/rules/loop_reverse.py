@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from iree.compiler import ir
 
 from nabla_mlir import thresholds
-from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.regions import block_aside, made_by
 from nabla_mlir.ops.elementwise import add, compare, divide, minimum, multiply, select, subtract
 from nabla_mlir.ops.shape import dynamic_slice
 from nabla_mlir.rules.custom_regions import Exposed, exposed_rule
@@ -144,9 +144,8 @@ def _trace_backward(
     """
     arguments, ops, returned = body_of(op.regions[1])
     types = [arguments[i].type for i in carries] + [v.type for v in sums]
-    holder = ir.Operation.create("ad.holder", regions=1)
-    block = ir.Block.create_at_start(holder.regions[0], types, [ir.Location.unknown()] * len(types))
-    backward = _Backward(holder, block, {}, carries, sums)
+    block = block_aside(types)
+    backward = _Backward(block.owner.operation, block, {}, carries, sums)
     with ir.InsertionPoint(block):
         mapping: dict[ir.Value, ir.Value] = {}
         for i, argument in enumerate(arguments):

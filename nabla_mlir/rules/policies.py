@@ -8,6 +8,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad_rules import CheckpointOp
+from nabla_mlir.dialects.regions import aside
 from nabla_mlir.dialects.stablehlo import I64
 from nabla_mlir.table.regions import Fill, body_of, clone_body, fill, replace
 from nabla_mlir.table.registry import REGISTRY
@@ -43,7 +44,7 @@ def _allows(policy: Sequence[str], op: ir.Operation, label: str | None) -> bool:
 
 def emit_checkpoint(make: Fill, attributes: Mapping[str, ir.Attribute]) -> list[Tensor]:
     """Emits a region without arguments; the types of its results are those that `make` returns."""
-    holder = ir.Operation.create("ad.holder", regions=1)
+    holder = aside()
     types = [out.value.type for out in fill(holder.regions[0], [], make)]
     op = stablehlo.emit(CheckpointOp.name, [], results=types, attributes=dict(attributes), regions=1)
     holder.regions[0].blocks[0].append_to(op.regions[0])

@@ -16,6 +16,7 @@ from iree.compiler._mlir_libs import _mlir
 from nabla_mlir import thresholds
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.regions import block_aside
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import INTERNAL_FOLDERS
 from nabla_mlir.staging.specs import Spec
@@ -28,7 +29,6 @@ _FRAMES = 32  # of the Python stack that are searched for the user's own lines
 for _folder in {*INTERNAL_FOLDERS, os.path.join(os.path.dirname(os.path.abspath(__file__)), "")}:
     _mlir.globals.register_traceback_file_exclusion(_folder)  # type: ignore[attr-defined]  # not in the stubs
 
-HOLDER = "ad.holder"  # holds a block while it is traced, and until its last use
 
 
 @dataclass
@@ -155,9 +155,8 @@ def trace_region(
     """
     trace = _current.trace
     assert trace is not None, "regions are traced inside a trace"
-    holder = ir.Operation.create(HOLDER, regions=1)
-    types = [tensor_type(s.shape, s.dtype) for s in specs]
-    block = ir.Block.create_at_start(holder.regions[0], types, [ir.Location.unknown()] * len(types))
+    block = block_aside([tensor_type(s.shape, s.dtype) for s in specs])
+    holder = block.owner.operation
     try:
         with ir.InsertionPoint(block), _scope(what) as scope:
             arguments = [Tensor(a, scope) for a in block.arguments]

@@ -11,6 +11,7 @@ from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.ad_rules import CUSTOM, RECUR
 from nabla_mlir.dialects.batch import ALL_GATHER, CURRENT, PSUM_SCATTER, REDUCTIONS, axis_of, free_axes
 from nabla_mlir.dialects.locations import blaming, named
+from nabla_mlir.dialects.regions import block_aside
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.table.regions import reads_of
 from nabla_mlir.table.registry import UNSUPPORTED, Region, clone_op, missing_rule, operation, record_of
@@ -86,8 +87,7 @@ def batch_by_decomposition(define: Callable[..., list[Tensor]]) -> Any:
 
     def batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
         inner = [tensor_type(x.shape[1:] if m else x.shape, x.dtype) for x, m in zip(xs, mapped, strict=True)]
-        holder = ir.Operation.create("ad.aside", regions=1)
-        block = ir.Block.create_at_start(holder.regions[0], inner, [ir.Location.unknown()] * len(inner))
+        block = block_aside(inner)
         with ir.InsertionPoint(block):
             defined = [y.value for y in define([wrap(a) for a in block.arguments], **params)]
         varying: Mapped = {}
@@ -99,7 +99,7 @@ def batch_by_decomposition(define: Callable[..., list[Tensor]]) -> Any:
                 fixed[argument] = x.value
         batch_ops([op.operation for op in block.operations], varying, size, unmapped=fixed)
         outs = [varying[y] if y in varying else prefixed(wrap(fixed.get(y, y)), size) for y in defined]
-        holder.erase()
+        block.owner.erase()
         return outs
 
     return batch

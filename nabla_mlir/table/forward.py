@@ -9,6 +9,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.locations import blaming, named
+from nabla_mlir.dialects.regions import block_aside
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.table.regions import Kept, reads_of
 from nabla_mlir.table.registry import UNSUPPORTED, ZERO, MaybeZero, Zero, missing_rule, record_of
@@ -91,12 +92,11 @@ def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Any:
 
 def recorded(make: Callable[[], list[T]]) -> tuple[list[T], list[ir.Operation]]:
     """Runs a function that emits, and returns its result and the operations it emitted, in order."""
-    holder = ir.Operation.create("ad.mark", regions=1)
-    block = ir.Block.create_at_start(holder.regions[0])
+    block = block_aside()
     with ir.InsertionPoint(block):
         outs = make()
     emitted = [op.operation for op in block.operations]
     for op in emitted:
-        op.move_before(holder)
-    holder.erase()
+        op.move_before(block.owner)
+    block.owner.erase()
     return outs, emitted

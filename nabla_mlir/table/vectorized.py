@@ -16,6 +16,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp, free_axes
+from nabla_mlir.dialects.regions import block_aside
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.table.axis_order import met, orders_of_results
@@ -114,8 +115,7 @@ def apply_per_entry(make: Callable[[list[Tensor]], Sequence[Tensor]], operands: 
         return list(make(operands))
     vectorized = [i for i, x in enumerate(operands) if x.axes]
     types = [tensor_type(operands[i].shape, operands[i].dtype) for i in vectorized]
-    holder = ir.Operation.create("ad.holder", regions=1)
-    block = ir.Block.create_at_start(holder.regions[0], types, [ir.Location.unknown()] * len(types))
+    block = block_aside(types)
     entries = list(operands)
     for i, argument in zip(vectorized, block.arguments, strict=True):
         entries[i] = wrap(argument)
@@ -123,7 +123,7 @@ def apply_per_entry(make: Callable[[list[Tensor]], Sequence[Tensor]], operands: 
         outs = make(entries)
         stablehlo.emit("stablehlo.return", [out.value for out in outs], results=[])
     results = map_over(block, [operands[i] for i in vectorized], axes, len(outs))
-    holder.erase()
+    block.owner.erase()
     return results
 
 

@@ -10,11 +10,12 @@ from iree.compiler import ir
 from nabla_mlir import pytree
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects import ad
+from nabla_mlir.dialects.regions import aside
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import TreeError, user_frame
 from nabla_mlir.staging.eager import Halves, as_inputs, staged
 from nabla_mlir.staging.specs import Spec, as_spec
-from nabla_mlir.staging.tracing import HOLDER, current_trace, is_tracing, results_of, trace_function, trace_region
+from nabla_mlir.staging.tracing import current_trace, is_tracing, results_of, trace_function, trace_region
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.registry import Region
 from nabla_mlir.table.tensor import Tensor, full
@@ -196,7 +197,7 @@ class _Body:
 
     def clone(self) -> tuple[ir.Block, ir.Operation]:
         """A copy of the block in a holder of its own at the insertion point."""
-        holder = ir.Operation.create(HOLDER, regions=1)
+        holder = aside()
         Region(self.block.region).clone_into(holder.regions[0])
         return holder.regions[0].blocks[0], holder
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.locations import named
-from nabla_mlir.dialects.regions import blocks_of, made_by, nested
+from nabla_mlir.dialects.regions import aside, blocks_of, made_by, nested
 from nabla_mlir.dialects.stablehlo import constant_attribute
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import erase_dead_in, is_pure, is_unused
@@ -50,7 +50,7 @@ class _Sweep:
         self.wanted = wanted
         self.touched: set[ir.Value] = set()
         # Patterns emit aside: what they made is moved into place only if they fit.
-        self.aside = ir.Operation.create("ad.aside", regions=1, ip=False)
+        self.aside = aside(detached=True)
         self.scratch = ir.Block.create_at_start(self.aside.regions[0])
 
     def run(self, block: ir.Block) -> None:
