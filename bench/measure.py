@@ -67,7 +67,7 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Best:
-    """The fastest of several values."""
+    """The fastest of several values; what stands there today if none is faster by a twentieth."""
 
     values: Sequence[int]
     call: Callable[[], Call]
@@ -78,7 +78,8 @@ class Best:
             with replaced(name, value):
                 times[value] = seconds_of(self.call())
             console.print(f"  {value:>12,}: {times[value] * 1e6:10.1f} µs")
-        return min(times, key=times.__getitem__)
+        fastest, today = min(times, key=times.__getitem__), getattr(thresholds, name)
+        return today if times[fastest] > 0.95 * times.get(today, math.inf) else fastest
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,62 @@ def block_of_vectors(size: int) -> Call:
     return program(form(product), np.broadcast_to(x, (16, *x.shape)).copy())
 
 
+# ---------------------------------------------------------------- estimates of calls
+
+
+def nanoseconds(f: Callable[..., Any], *arrays: np.ndarray, of: int) -> float:
+    """For one of so many things, on one thread."""
+    return seconds_of(program(f, *arrays)) * 1e9 / of
+
+
+def each_of_a_chain(step: Callable[[Any], Any]) -> float:
+    """Nanoseconds that one more elementwise operation takes for each element of a chain."""
+
+    def chain(count: int) -> Callable[[Any], Any]:
+        def f(x: Any) -> Any:
+            for _ in range(count):
+                x = step(x)
+            return x
+
+        return f
+
+    x = numbers(1 << 17)
+    short, long = (nanoseconds(chain(count), x, of=x.size) for count in (4, 20))
+    return (long - short) / 16
+
+
+def scattered() -> float:
+    places = np.random.default_rng(0).integers(0, 1 << 16, 1 << 16).astype(np.int32)
+    return nanoseconds(lambda x, y, i: x.at[i].add(y), numbers(1 << 16), numbers(1 << 16), places, of=1 << 16)
+
+
+# ---------------------------------------------------------------- products and kernels on a CPU
+
+
+def product(rows: int, columns: int, length: int, driver: str = "local-sync") -> Call:
+    return program(lambda a, b: a @ b, numbers(rows, length), numbers(length, columns), driver=driver)
+
+
+def products(multiplications: int) -> Call:
+    """50 products whose sizes fill no vectors."""
+    length = multiplications // 100
+    return program(lambda a, b: a @ b, numbers(50, 10, length), numbers(50, length, 10))
+
+
+def positive(n: int) -> np.ndarray:
+    a = numbers(n, n)
+    return a @ a.T + n * np.eye(n, dtype=np.float32)
+
+
+def recurrence() -> Call:
+    """A recurrent network, whose loop is one kernel."""
+
+    def f(w: Any, h: Any, xs: Any) -> Any:
+        return nm.scan(lambda h, x: (nnp.tanh(h @ w + x), nnp.sum(h)), h, xs)
+
+    return program(f, numbers(40, 40) / 40, numbers(16, 40), numbers(50, 16, 40))
+
+
 def powers(first: int, last: int) -> list[int]:
     """Powers of two, by their exponents."""
     return [1 << k for k in range(first, last + 1)]
@@ -191,6 +248,24 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "POOL_CALL": Rate(lambda: pool()[0]),
     "POOL_DISPATCH": Rate(lambda: pool()[1]),
     "SMALL_RESULT": Crossing(powers(10, 18), block_of_vectors),
+    "FLOP": Rate(lambda: nanoseconds(lambda a: a @ a, numbers(512, 512), of=2 * 512**3)),
+    "BYTE": Rate(lambda: nanoseconds(lambda a, v: a @ v, numbers(512, 512), numbers(512), of=4 * 512 * 512)),
+    "ELEMENT": Rate(lambda: each_of_a_chain(lambda x: abs(x - 0.5))),
+    "FUNCTION_ELEMENT": Rate(lambda: each_of_a_chain(lambda x: nnp.exp(-x))),
+    "MOVED_ELEMENT": Rate(lambda: nanoseconds(lambda a: a.T.copy(), numbers(512, 512), of=512 * 512)),
+    "SCATTERED_ELEMENT": Rate(scattered),
+    "WORKGROUP_WORK": Best(powers(13, 19), lambda: product(256, 512, 512, "local-task")),
+    "WORKGROUPS": Best(powers(2, 8), lambda: product(2048, 512, 512, "local-task")),
+    "TILED_PRODUCT": Crossing([400, 800, 1600, 3200, 6400, 12800], products),
+    "TILED_ROWS": Crossing([2, 3, 4, 5, 6, 8], lambda rows: product(rows, 512, 512)),
+    "CACHED_FACTOR": Best(powers(13, 20), lambda: product(1797, 64, 512)),
+    "COPIED_FACTOR": Crossing(powers(18, 23), lambda size: product(256, 512, size // 2048)),
+    "COPIED_FACTOR_ROWS": Crossing([16, 32, 64, 128, 256], lambda rows: product(rows, 1024, 1024)),
+    "KERNEL_ROWS": Crossing([8, 16, 24, 32, 48, 64], lambda n: program(nnp.linalg.cholesky, positive(n))),
+    "CHOLESKY_PANEL": Best([16, 32, 64, 128], lambda: program(nnp.linalg.cholesky, positive(512))),
+    "LU_PANEL": Best([32, 64, 96, 128], lambda: program(nnp.linalg.det, positive(512))),
+    "UNROLLED": Best([1, 2, 4, 8], recurrence),
+    "SUMMED_ROWS": Best([1, 2, 4, 8, 16], recurrence),
 }
 
 

@@ -67,6 +67,59 @@ SMALL_RESULT: Annotated[int, Measured("bytes")] = 1 << 16
 # schedule in it.
 WRITTEN_OUT: Annotated[int, Chosen("operations", "they compile in about ten seconds")] = 6000
 
+# ---------------------------------------------------------------- estimates of calls
+
+# Of one core; other CPUs differ by a factor that all of these share.
+FLOP: Annotated[float, Measured("ns")] = 0.005
+BYTE: Annotated[float, Measured("ns, read or written by a product")] = 0.02
+ELEMENT: Annotated[float, Measured("ns, of an operation that fuses with its neighbours")] = 0.02
+FUNCTION_ELEMENT: Annotated[float, Measured("ns, of a division, a root, a transcendental function")] = 0.4
+MOVED_ELEMENT: Annotated[float, Measured("ns, of what has a loop of its own: reductions, transposes, concatenations")] = 0.2
+SCATTERED_ELEMENT: Annotated[float, Measured("ns, of what is done one by one")] = 2.0
+# Work that is shared among threads.
+SHARED_WORK: Annotated[float, Chosen("ns", "a fifth of what the pool costs: less work is one workgroup")] = 10_000.0
+UNKNOWN_TRIPS: Annotated[int, Chosen("iterations", "of a loop whose values decide: enough to count, not enough to rule")] = 100
+
+# ---------------------------------------------------------------- passes over plain StableHLO
+
+# What a loop may store for products that are taken out of it.
+STACKED: Annotated[int, Chosen("bytes", "memory: more of it costs more than the dispatches of the loop are worth")] = 1 << 26
+# A product over fewer elements costs less than the row that is written and read instead.
+HOISTED_PRODUCT: Annotated[int, Chosen("elements summed over", "half a vector register of f32")] = 8
+# Sweeps of simplification; patterns that undo each other would never end.
+SWEEPS: Annotated[int, Chosen("sweeps", "ordinary programs take two to four")] = 16
+
+# ---------------------------------------------------------------- products on a CPU
+
+# A workgroup has at least so many multiplications, so that its fixed cost does not show, and a dispatch has at most so many
+# workgroups.
+WORKGROUP_WORK: Annotated[int, Measured("multiplications")] = 1 << 16
+WORKGROUPS: Annotated[int, Measured("workgroups")] = 64
+# A product of fewer multiplications takes as long either way, and so does one of fewer rows or columns.
+TILED_PRODUCT: Annotated[int, Measured("multiplications")] = 1 << 11
+TILED_ROWS: Annotated[int, Measured("rows or columns")] = 4
+# What a workgroup reads again and again of the first factor.
+CACHED_FACTOR: Annotated[int, Measured("elements")] = 1 << 17
+# From this size of a second factor on its rows are so far apart, or so many, that strips of it are copied first, and from
+# so many rows of the first on that pays.
+COPIED_FACTOR: Annotated[int, Measured("bytes")] = 1 << 21
+COPIED_FACTOR_ROWS: Annotated[int, Measured("rows")] = 128
+# A result from this size on has memory of its own.
+PLACED_RESULT: Annotated[int, Chosen("bytes", "one page; smaller ones are no loss in a pool of slabs")] = 4096
+
+# ---------------------------------------------------------------- kernels on a CPU
+
+# Matrices of more rows are factored by a kernel; the plain form of others is one dispatch, and can be part of a loop's.
+KERNEL_ROWS: Annotated[int, Measured("rows")] = 32
+# Rows that are factored before the matrix below them is changed.
+CHOLESKY_PANEL: Annotated[int, Measured("rows")] = 64
+# Columns that are factored before the matrix to their right is changed: a multiple of any tile's width.
+LU_PANEL: Annotated[int, Measured("columns")] = 32
+# At most so many vectors of a short dimension are written one after the other, without a loop.
+UNROLLED: Annotated[int, Measured("vectors")] = 4
+# Of a product, so many rows are summed at once, each as many vectors long as registers allow.
+SUMMED_ROWS: Annotated[int, Measured("rows")] = 8
+
 
 def table() -> dict[str, tuple[float, Measured | Chosen]]:
     """Each threshold, its value and its origin, by name.

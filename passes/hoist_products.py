@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import is_pure
@@ -18,9 +19,6 @@ from nabla_mlir.table.batching import Mapped, batch_ops
 from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES, body_of
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.tensor import splat_of, wrap
-
-MAX_STACKED_BYTES = 1 << 26  # beyond, the rows of all iterations cost more memory than the loop's dispatches are worth
-MIN_CONTRACTED = 8  # a product over fewer elements costs less than the row that is written and read instead
 
 
 @dataclass
@@ -45,9 +43,9 @@ def hoist_products(op: ir.Operation) -> bool:
         return False
     changed = False
     for rows in _rows_of(op):
-        products = [o for o in rows.ops if o.name == "stablehlo.dot_general" and _contracted(o) >= MIN_CONTRACTED]
+        products = [o for o in rows.ops if o.name == "stablehlo.dot_general" and _contracted(o) >= thresholds.HOISTED_PRODUCT]
         needed = _needed(rows, products)
-        if products and rows.count <= counter.trips and rows.count * _bytes(needed) <= MAX_STACKED_BYTES:
+        if products and rows.count <= counter.trips and rows.count * _bytes(needed) <= thresholds.STACKED:
             _hoist(op, rows, products, needed)
             changed = True
     return changed

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.ops.contraction import dot_general
 from nabla_mlir.ops.elementwise import add
 from nabla_mlir.passes.base import Pass, register
@@ -19,8 +20,6 @@ from nabla_mlir.rules.tapes import direction, empty_tape, write_row
 from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES, body_of
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.tensor import Tensor, wrap
-
-MAX_STACKED_BYTES = 1 << 26  # beyond, the tapes cost more memory than the dispatches of the loop are worth
 
 
 def stack_products(op: ir.Operation) -> bool:
@@ -67,7 +66,7 @@ def _stackable(product: ir.Operation, op: ir.Operation, counter: Counter) -> boo
     size = sum(int(np.prod((counter.trips, *x.shape))) * x.dtype.itemsize for x in map(wrap, stored))
     inner = not dims["lhs_batching_dimensions"] and all(v in inside for v in product.operands)
     # With no tape at hand both operands are computed here, by a checkpoint's will perhaps: they are not stored.
-    return inner and len(stored) < 2 and size <= MAX_STACKED_BYTES
+    return inner and len(stored) < 2 and size <= thresholds.STACKED
 
 
 def _stack(op: ir.Operation, counter: Counter, totals: dict[int, list[ir.Operation]]) -> None:

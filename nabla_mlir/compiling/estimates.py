@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.convolution import positions
 from nabla_mlir.passes.iree.scheduling.convolutions import is_split
@@ -26,17 +27,6 @@ from nabla_mlir.table.traits import (
     record_or_none,
     size_of,
 )
-
-# Nanoseconds of one core, measured with AVX-512; other CPUs differ by a factor that all of them share.
-_PER_FLOP = 0.005
-_PER_BYTE = 0.02
-_PER_ELEMENT = 0.02  # of what fuses with its neighbours
-_PER_FUNCTION = 0.4  # of a division, a root, a transcendental function
-_PER_MOVED = 0.2  # of what gets a loop of its own: reductions, concatenations
-_PER_SCATTERED = 2.0  # of what is done one by one
-_SPLIT = 10_000.0  # work that is shared among threads
-
-_UNKNOWN_TRIPS = 100
 
 Cost = tuple[float, float, float]  # nanoseconds that threads share, others, and dispatches
 
@@ -58,7 +48,7 @@ def _total(ops: Iterable[ir.Operation]) -> Cost:
 def _cost(op: ir.Operation) -> Cost:
     if op.name == "stablehlo.while":
         counter = find_counter(op)
-        trips = counter.trips if counter else _UNKNOWN_TRIPS
+        trips = counter.trips if counter else thresholds.UNKNOWN_TRIPS
         shared, serial, dispatches = _total(_body(op.regions[1]))
         # Each iteration also moves its carries and tests its condition.
         return trips * shared, trips * serial, trips * (2 + dispatches)
@@ -67,7 +57,7 @@ def _cost(op: ir.Operation) -> Cost:
         return shared, serial, 1 + dispatches
     work, dispatches = _work(op)
     record = record_or_none(op)
-    is_shared = work > _SPLIT and record is not None and not record.sequential
+    is_shared = work > thresholds.SHARED_WORK and record is not None and not record.sequential
     return (work, 0.0, dispatches) if is_shared else (0.0, work, dispatches)
 
 
@@ -82,15 +72,16 @@ def _work(op: ir.Operation) -> tuple[float, float]:
         return 0.0, 0.0
     if record.kind == "contraction":
         cost = cost_of(op)
-        return _PER_FLOP * cost.flops + _PER_BYTE * cost.bytes, _products(op) if "convolution" in op.name else 1.0
+        work = thresholds.FLOP * cost.flops + thresholds.BYTE * cost.bytes
+        return work, _products(op) if "convolution" in op.name else 1.0
     elements = max(map(size_of, _moved(op)), default=0)
     if record.elementwise or record.instructions < OWN_LOOP:
-        return (_PER_FUNCTION if record.instructions >= FUNCTION else _PER_ELEMENT) * elements, 0.0
+        return (thresholds.FUNCTION_ELEMENT if record.instructions >= FUNCTION else thresholds.ELEMENT) * elements, 0.0
     if record.instructions >= ONE_BY_ONE:
-        return _PER_SCATTERED * elements, 1.0
+        return thresholds.SCATTERED_ELEMENT * elements, 1.0
     if record.sequential:
-        return _PER_FLOP * flops_of(op) + _PER_BYTE * elements, 1.0
-    return _PER_MOVED * elements, 1.0
+        return thresholds.FLOP * flops_of(op) + thresholds.BYTE * elements, 1.0
+    return thresholds.MOVED_ELEMENT * elements, 1.0
 
 
 def _moved(op: ir.Operation) -> list[ir.Value]:

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects.locations import named
 from nabla_mlir.dialects.regions import aside, blocks_of, made_by, nested
 from nabla_mlir.dialects.stablehlo import constant_attribute
@@ -22,14 +23,13 @@ from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.tensor import wrap
 
 FAMILIES = (arithmetic, contraction, masks, pieces, shape)
-MAX_SWEEPS = 16
 
 
 def simplify_block(block: ir.Block) -> None:
     """Applies the patterns to a block and the regions in it until none applies, and merges duplicates."""
     erase_dead_in(block)
     beside: set[ir.Value] | None = None
-    for _ in range(MAX_SWEEPS):
+    for _ in range(thresholds.SWEEPS):
         sweep = _Sweep(beside)
         sweep.run(block)
         merge_duplicates(block, sweep.touch_users)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from nabla_mlir import thresholds
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, Tile
-
-PANEL = 64  # rows that are factored before the matrix below them is changed
 
 
 def cholesky_text(name: str, batch: int, n: int, form: Form, lower: bool) -> tuple[str, list[Memory]]:
@@ -24,7 +23,7 @@ def cholesky_text(name: str, batch: int, n: int, form: Form, lower: bool) -> tup
     Returns:
       The text, and the buffers of the results: the factor first, then memory that the kernel needs.
     """
-    t, size = Text(form), max(PANEL, form.width)
+    t, size = Text(form), max(thresholds.CHOLESKY_PANEL, form.width)
     a = Memory("%a", (batch, n, n), form.element, read_only=True)
     u = Memory("%u", (batch, n, n), form.element)
     factor = Memory("%l", (batch, n, n), form.element)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from nabla_mlir import thresholds
 from nabla_mlir.passes.iree.kernels.graph import Node
 from nabla_mlir.passes.iree.kernels.index import LANE, ZERO, Affine, Index, NeedsBuffer, linear, origin, reads, symbol
 from nabla_mlir.passes.iree.kernels.plan import Nest, Reduction, Store
@@ -23,10 +24,6 @@ from nabla_mlir.passes.iree.kernels.writer import Buffer, Code, Writer, vector_t
 Body = Callable[[list[Affine], int, list[Code]], list[Code]]
 Point = tuple[dict[int, Affine], int]  # an element of a result: the place along each dimension, and lanes
 
-# At most so many vectors of a short dimension are written one after the other, without a loop.
-_UNROLLED = 4
-# Of a product, so many rows are summed at once, each as many vectors long as registers allow.
-_ROWS = 8
 _REGISTERS = {64: 16, 32: 8, 16: 8}  # for sums, by their bytes: half of all
 _STACK_BYTES = 16384  # IREE allows 32768
 
@@ -214,7 +211,7 @@ class NestWriter:
         if rest:
             return self._repeat(size, 1, 1, carried, lambda i, c: self._each(rest, lanes, [*loops, i], c, body))
         carried = self._repeat(
-            size // lanes, lanes, _UNROLLED, carried, lambda i, c: body([*loops, i + symbol(LANE)], lanes, c)
+            size // lanes, lanes, thresholds.UNROLLED, carried, lambda i, c: body([*loops, i + symbol(LANE)], lanes, c)
         )
         if tail := size % lanes:
             with self.writer.block(None):
@@ -289,7 +286,7 @@ class NestWriter:
         lanes = self._lanes(target.operands[0], shape[lane])
         self._buffer(target)
         outer = [d for d in long if d not in reduced and d != lane]
-        rows = min(_ROWS, shape[outer[-1]]) if outer else 1
+        rows = min(thresholds.SUMMED_ROWS, shape[outer[-1]]) if outer else 1
 
         def kept(dimensions: list[int], points: list[Point]) -> None:
             if not dimensions:
@@ -346,4 +343,4 @@ class NestWriter:
         if not sizes:
             return body(loops, 0, carried)
         size, *rest = sizes
-        return self._repeat(size, 1, _UNROLLED, carried, lambda i, c: self._scalars(rest, [*loops, i], c, body))
+        return self._repeat(size, 1, thresholds.UNROLLED, carried, lambda i, c: self._scalars(rest, [*loops, i], c, body))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from nabla_mlir import thresholds
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, Tile
-
-PANEL = 32  # columns that are factored before the matrix to their right is changed: a multiple of any tile's width
 
 
 def lu_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int], form: Form) -> tuple[str, list[Memory]]:
@@ -18,7 +17,7 @@ def lu_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int]
     Args:
       name: of the kernel.
       batch: how many matrices there are, a workgroup for each.
-      shape: rows, a multiple of `form.rows`, and columns, a multiple of PANEL.
+      shape: rows, a multiple of `form.rows`, and columns, a multiple of LU_PANEL.
       true: rows and columns without those that were added to that end; they hold zeros and are never pivots.
       form: of vectors and tiles.
 
@@ -30,15 +29,15 @@ def lu_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int]
     a = Memory("%a", (batch, m, n), form.element, read_only=True)
     u = Memory("%u", (batch, m, n), form.element)
     pivots = Memory("%pivots", (batch, last), "i32")
-    panel = Memory("%panel", (batch, n // form.width, PANEL, form.width), form.element)
+    panel = Memory("%panel", (batch, n // form.width, thresholds.LU_PANEL, form.width), form.element)
     b = t.op("hal.interface.workgroup.id[0] : index")
     with t.loop(0, m) as i, t.loop(0, n, form.lanes) as j:
         t.put(t.vector(a, b, i, j), u, b, i, j)
-    with t.loop(0, last, PANEL) as first:
-        end = t.of_indices("minsi", t.add(first, PANEL), last)
+    with t.loop(0, last, thresholds.LU_PANEL) as first:
+        end = t.of_indices("minsi", t.add(first, thresholds.LU_PANEL), last)
         _factor_panel(t, u, pivots, b, (first, end), true[0])
         _solve_right(t, u, panel, b, (first, end))
-        terms, after = t.of_indices("subi", end, first), t.add(first, PANEL)
+        terms, after = t.of_indices("subi", end, first), t.add(first, thresholds.LU_PANEL)
         with t.loop(after, m, form.rows) as row, t.loop(after, n, form.width) as column:
             for k, x in enumerate(_minus_panel(t, u, panel, b, (first, row, column), terms)):
                 t.put_row(x, u, b, t.add(row, k), column)
@@ -57,7 +56,7 @@ def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str
         later, lanes = t.of_indices("subi", c, first), t.form.lanes
         kind = f"vector<{lanes}xindex>"
         lane = t.op(f"vector.step : {kind}")
-        parts = [t.add(first, v * lanes) for v in range(PANEL // lanes)]
+        parts = [t.add(first, v * lanes) for v in range(thresholds.LU_PANEL // lanes)]
         pivot_row = [t.vector(u, b, c, part) for part in parts]
         bounds = [t.op(f"vector.broadcast {t.of_indices('subi', later, v * lanes)} : index to {kind}")
                   for v in range(len(parts))]  # fmt: skip
@@ -118,7 +117,7 @@ def _solve_right(t: Text, u: Memory, panel: Memory, b: str, columns: tuple[str, 
     """The rows of U beside the panel: L X = B with ones on the diagonal of L."""
     first, end = columns
     count = t.of_indices("subi", end, first)
-    with t.loop(t.add(first, PANEL), u.shape[2], t.form.width) as column, t.loop(0, count, t.form.rows) as done:
+    with t.loop(t.add(first, thresholds.LU_PANEL), u.shape[2], t.form.width) as column, t.loop(0, count, t.form.rows) as done:
         row = t.index(t.add(first, done))
         tile = _minus_panel(t, u, panel, b, (first, row, column), done)
         own, rows = t.of_indices("divui", column, t.form.width), [t.add(row, i) for i in range(t.form.rows)]

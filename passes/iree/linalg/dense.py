@@ -12,22 +12,22 @@ from dataclasses import replace
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.passes.iree.kernels.call import call_kernel
 from nabla_mlir.passes.iree.kernels.cholesky import cholesky_text
-from nabla_mlir.passes.iree.kernels.lu import PANEL, lu_text
+from nabla_mlir.passes.iree.kernels.lu import lu_text
 from nabla_mlir.passes.iree.kernels.text import Form, Memory
 from nabla_mlir.passes.iree.kernels.triangular import triangular_text
 from nabla_mlir.passes.iree.target import machine
 
-SMALL = 32  # rows up to which the plain form is one dispatch, and can be part of a loop's
 _ELEMENTS = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 
 
 def has_kernel(a: Val) -> bool:
     """Whether there are kernels for stacked matrices of this dtype and size."""
-    return machine().vector_bytes > 0 and a.dtype in _ELEMENTS and min(a.shape[1:]) > SMALL
+    return machine().vector_bytes > 0 and a.dtype in _ELEMENTS and min(a.shape[1:]) > thresholds.KERNEL_ROWS
 
 
 def cholesky_kernel(a: Val, lower: bool) -> Val:
@@ -58,7 +58,7 @@ def lu_kernel(a: Val) -> tuple[Val, Val]:
     """L and U of stacked matrices in one, and the row, from 0, that each row is exchanged with."""
     form = _form(a)
     batch, m, n = a.shape
-    rows, columns = _up(m, form.rows), _up(n, PANEL)
+    rows, columns = _up(m, form.rows), _up(n, thresholds.LU_PANEL)
     name = f"lu_{batch}x{m}x{n}_{form.element}"
     text, results = lu_text(name, batch, (rows, columns), (m, n), form)
     factors, pivots, _ = _call(name, text, [b.pad(a, [0, 0, 0], [0, rows - m, columns - n])], results)

@@ -9,13 +9,12 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects.builder import Val, bitcast, signless
 from nabla_mlir.dialects.regions import last_of, made_by
 from nabla_mlir.dialects.stablehlo import emit
 from nabla_mlir.passes.base import Pass, register
 
-# Bytes of a result from which on it has memory of its own.
-_LEAST = 4096
 # What the heaps of the host have, and no more: a caching allocator keeps nothing that is asked for with other bits.
 _MEMORY = 0x30  # device-visible, device-local
 _USAGE = 0x9000C03  # transfers, dispatches, mapping
@@ -69,7 +68,7 @@ def _is_large(value: ir.Value) -> bool:
     maker = made_by(value)
     if maker is None or maker.name == "stablehlo.constant" or not isinstance(value.type, ir.RankedTensorType):
         return False
-    return value.type.has_static_shape and _bytes(value) >= _LEAST
+    return value.type.has_static_shape and _bytes(value) >= thresholds.PLACED_RESULT
 
 
 def _bytes(value: ir.Value) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects.builder import Val, cut, dot, full, reshape, stored, swap
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import DotDims
@@ -16,7 +17,6 @@ from nabla_mlir.passes.iree.faults.fusion import places_of_broadcasts
 from nabla_mlir.passes.iree.scheduling.batches import BatchedProduct
 from nabla_mlir.passes.iree.scheduling.nests import Turned, in_memory, loop_nest, replace_product, turned_in_memory
 from nabla_mlir.passes.iree.scheduling.tiles import (
-    SMALL,
     Tiles,
     columns_times_vector,
     matrix_product,
@@ -68,7 +68,7 @@ class MatrixVector:
         shape, dtype = shape_and_dtype(self.matrix.type)
         length, others = shape[self.axis], shape[1 - self.axis]
         lanes = vector_bytes // dtype.itemsize
-        if others * length < SMALL:
+        if others * length < thresholds.TILED_PRODUCT:
             return
         pieces = [(0, length)]
         if self.axis == 1 and rows_times_vector(others, length, lanes) is None:
@@ -115,7 +115,7 @@ class MatrixMatrix:
         (lc, rc) = self.axes
         rows, columns, length = left[1 - lc], right[1 - rc], left[lc]
         tiles = matrix_product(rows, columns, length, vector_bytes // dtype.itemsize)
-        if tiles is None or rows * columns * length < SMALL:
+        if tiles is None or rows * columns * length < thresholds.TILED_PRODUCT:
             return
         if self.axes == (1, 1) and columns >= _TALL * rows:
             with ir.InsertionPoint(self.op), self.op.location:

@@ -12,19 +12,7 @@ from dataclasses import dataclass
 
 from iree.compiler import ir
 
-# A workgroup has at least so many multiplications, so that its fixed cost does not show, and a dispatch has at most so
-# many workgroups.
-_WORK = 1 << 16
-_GROUPS = 64
-# A product of fewer multiplications takes as long either way, and so does one of fewer rows or columns.
-SMALL = 1 << 11
-_FEW = 4
-# Elements of the first factor that a workgroup reads again and again.
-_CACHE = 1 << 17
-# Bytes of a second factor from which on its rows are so far apart, or so many, that strips of it are copied first, and
-# rows from which on that pays.
-_LARGE = 1 << 21
-_MANY = 128
+from nabla_mlir import thresholds
 
 
 @dataclass(frozen=True)
@@ -74,15 +62,15 @@ def matrix_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | 
 
     A workgroup takes a strip of columns, which stays in the cache while the rows pass by. None where IREE is as good.
     """
-    if rows < _FEW or columns < _FEW:
+    if rows < thresholds.TILED_ROWS or columns < thresholds.TILED_ROWS:
         return None
     width = min(columns, 2 * lanes if columns >= 2 * lanes else lanes)
     tall = largest_divisor(rows, 8 if width > lanes else 16)
-    if tall < _FEW:
+    if tall < thresholds.TILED_ROWS:
         tall = 8
     groups, strips = _groups(rows * columns * length // 8), -(-columns // width)
     share = rows if strips >= groups else -(-rows * strips // groups)
-    share = _even_share(rows, max(tall, min(share, _CACHE // length)), tall)
+    share = _even_share(rows, max(tall, min(share, thresholds.CACHED_FACTOR // length)), tall)
     # Rows that are left over take several steps at once better, others one.
     step = 1
     if share % tall:
@@ -98,10 +86,10 @@ def strips_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | 
     128x2048 (512) 1430 and 1280, 256x512 (1024) 1130 and 1230.
     """
     width = 2 * lanes
-    if rows < _MANY or columns % width or columns * length * (64 // lanes) <= _LARGE:
+    if rows < thresholds.COPIED_FACTOR_ROWS or columns % width or columns * length * (64 // lanes) <= thresholds.COPIED_FACTOR:
         return None
     tall = largest_divisor(rows, 8)
-    if tall < _FEW:
+    if tall < thresholds.TILED_ROWS:
         return None
     return Tiles((1, 0, 0, 0), (1, tall, width, 0), (0, 0, 0, largest_divisor(length, 4)))
 
@@ -114,7 +102,7 @@ def batched_product(batch: int, rows: int, columns: int, length: int, lanes: int
     32x32 (16) 17 and 19.
     """
     one = matrix_product(rows, columns, length, lanes)
-    if one is None or rows % 8 == columns % 8 == 0 or rows * columns * length < SMALL:
+    if one is None or rows % 8 == columns % 8 == 0 or rows * columns * length < thresholds.TILED_PRODUCT:
         return None
     share = largest_divisor(batch, -(-batch // _groups(batch * rows * columns * length)))
     within = one.distribution if share == 1 else (0, 0, 0)
@@ -128,4 +116,4 @@ def _even_share(rows: int, wanted: int, tall: int) -> int:
 
 
 def _groups(work: int) -> int:
-    return max(1, min(_GROUPS, work // _WORK))
+    return max(1, min(thresholds.WORKGROUPS, work // thresholds.WORKGROUP_WORK))
