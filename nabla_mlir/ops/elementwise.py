@@ -244,8 +244,8 @@ erf_inv = elementwise(
 
 
 # ---------------------------------------------------------------- rounding, sign, bits: the derivative is zero
-def _flat(name: str, doc: str, numpy: Any, sample: Any) -> Any:
-    return elementwise(name, doc=doc, partials=ZERO, numpy=numpy, sample=sample)
+def _flat(name: str, doc: str, numpy: Any, sample: Any, **facts: Any) -> Any:
+    return elementwise(name, doc=doc, partials=ZERO, numpy=numpy, sample=sample, **facts)
 
 
 _STEPS = (reals(-3, 3, avoid=[-2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 2.5], gap=0.05),)
@@ -259,9 +259,10 @@ round_nearest_afz = _flat(
 sign = _flat("stablehlo.sign", "-1, 0 or 1; NaN for NaN.", np.sign, (reals(avoid=[0]),))
 is_finite = _flat("stablehlo.is_finite", "True unless x is infinite or NaN.", np.isfinite, (reals(),))
 logical_not = _flat("stablehlo.not", "Bitwise or logical complement.", np.invert, (integers(),))
-logical_and = _flat("stablehlo.and", "Bitwise or logical and.", np.bitwise_and, (integers(), integers()))
-logical_or = _flat("stablehlo.or", "Bitwise or logical or.", np.bitwise_or, (integers(), integers()))
-logical_xor = _flat("stablehlo.xor", "Bitwise or logical exclusive or.", np.bitwise_xor, (integers(), integers()))
+_BITS = (integers(), integers())
+logical_and = _flat("stablehlo.and", "Bitwise or logical and.", np.bitwise_and, _BITS, commutes=True)
+logical_or = _flat("stablehlo.or", "Bitwise or logical or.", np.bitwise_or, _BITS, commutes=True)
+logical_xor = _flat("stablehlo.xor", "Bitwise or logical exclusive or.", np.bitwise_xor, _BITS, commutes=True)
 shift_left = _flat("stablehlo.shift_left", "x * 2**n.", np.left_shift, (integers(), integers(0, 5)))
 shift_right_arithmetic = _flat(
     "stablehlo.shift_right_arithmetic", "x / 2**n, the sign kept.", np.right_shift, (integers(), integers(0, 5))

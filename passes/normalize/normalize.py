@@ -27,8 +27,10 @@ from nabla_mlir.ops.shape import broadcast_in_dim, pad, reshape, slice_
 from nabla_mlir.ops.windows import folded, reduce_window
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.normalize.known_numbers import known
+from nabla_mlir.table.regions import body_of
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.tensor import Tensor, constant, full, wrap
+from nabla_mlir.table.traits import is_cheap, is_choice, is_free
 
 _COLLECTIVE = "it speaks of several devices; there is one"
 _CHANNEL = "it speaks to the outside while it runs"
@@ -143,7 +145,7 @@ def _normalize_block(block: ir.Block) -> None:
         for region in op.regions:
             for inner in region.blocks:
                 _normalize_block(inner)
-        if op.name in ("stablehlo.if", "stablehlo.case"):
+        if is_choice(op):
             _settle(op.results, list(op.regions[0].blocks[0].operations)[-1].operation.operands)
         if op.name not in _SHAPED and any(_is_dynamic(r.type) for r in op.results):
             op = _rewritten(op, _again)
@@ -317,16 +319,10 @@ def _window_body(op: ir.Operation) -> list[ir.Value] | None:
     return [y.value for y in folded([wrap(v) for v in op.operands], **params)]
 
 
-_SIMPLE = {f"stablehlo.{name}" for name in (
-    "add", "subtract", "multiply", "maximum", "minimum", "negate", "abs", "and", "or", "xor", "not", "compare",
-    "select", "convert", "constant", "return",
-)}  # fmt: skip
-
-
 def _reduction_body(op: ir.Operation) -> list[ir.Value] | None:
-    """A body of other than simple operations is applied to whole halves, where those operations are legalised."""
-    names = {inner.operation.name for inner in op.regions[0].blocks[0].operations}
-    if names <= _SIMPLE or any(_is_dynamic(r.type) for r in op.results):
+    """A body of other than cheap operations is applied to whole halves, where those operations are legalised."""
+    _, inner, _ = body_of(op.regions[0])
+    if all(is_cheap(o) or is_free(o) for o in inner) or any(_is_dynamic(r.type) for r in op.results):
         return None
     return [y.value for y in tree([wrap(v) for v in op.operands], **reduce.read(op))]
 
@@ -417,18 +413,18 @@ def _set_size(op: ir.Operation, x: Tensor) -> Tensor:
     return x
 
 
-_REWRITES: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
+# Where the shapes of the results are not known, these find them.
+_SHAPED: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
     "stablehlo.get_tuple_element": _element, "chlo.constant": _plain_constant, "arith.constant": _plain_constant,
     "tensor.empty": _empty, "chlo.broadcast_select": _broadcast_select, "stablehlo.unary_einsum": _unary_einsum,
-    "stablehlo.dynamic_iota": _dynamic_iota, "stablehlo.reduce_window": _window_body,
-    "stablehlo.reduce": _reduction_body, "stablehlo.sign": _sign,
-    "stablehlo.bitcast_convert": _bitcast,
+    "stablehlo.dynamic_iota": _dynamic_iota,
     "stablehlo.dynamic_broadcast_in_dim": _static(_dynamic_broadcast),
     "stablehlo.dynamic_reshape": _static(lambda op, x: reshape(x, shape=_shape(op, 1))),
     "stablehlo.dynamic_pad": _static(_dynamic_pad), "stablehlo.dynamic_gather": _static(_dynamic_gather),
     "stablehlo.dynamic_conv": _static(_dynamic_conv), "stablehlo.real_dynamic_slice": _static(_dynamic_slice),
     "stablehlo.get_dimension_size": _static(_dimension_size), "stablehlo.set_dimension_size": _static(_set_size),
 }  # fmt: skip
-_SHAPED = _REWRITES.keys() - {  # they find their own shapes
-    "stablehlo.bitcast_convert", "stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.sign",
+_REWRITES = _SHAPED | {
+    "stablehlo.bitcast_convert": _bitcast, "stablehlo.reduce": _reduction_body, "stablehlo.reduce_window": _window_body,
+    "stablehlo.sign": _sign,
 }  # fmt: skip

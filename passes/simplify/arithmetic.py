@@ -266,8 +266,15 @@ def _fold(function: Any) -> Any:
     return fold
 
 
-for _word in ("add", "subtract", "multiply", "negate", "maximum", "minimum", "sqrt", "abs", "sign", "floor"):
-    pattern(f"stablehlo.{_word}")(_fold(REGISTRY[f"stablehlo.{_word}"].numpy))
+def _fold_all(*names: str) -> None:
+    for name in names:
+        pattern(name)(_fold(REGISTRY[name].numpy))
+
+
+_fold_all(  # their results are rounded once, so that the device would find the same number
+    "stablehlo.add", "stablehlo.subtract", "stablehlo.multiply", "stablehlo.negate", "stablehlo.maximum",
+    "stablehlo.minimum", "stablehlo.sqrt", "stablehlo.abs", "stablehlo.sign", "stablehlo.floor",
+)  # fmt: skip
 
 
 @pattern("stablehlo.divide")

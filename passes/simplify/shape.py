@@ -12,9 +12,10 @@ from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.elementwise import add
 from nabla_mlir.ops.reduction import COMBINERS, identity_of, reduce
-from nabla_mlir.passes.simplify.pattern import Pattern, defining, has_one_use, is_identity, pattern, uncopied
+from nabla_mlir.passes.simplify.pattern import Pattern, defining, has_one_use, is_identity, owner, pattern, uncopied
 from nabla_mlir.table.registry import REGISTRY, OpDef
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of, wrap
+from nabla_mlir.table.traits import is_part, moved
 
 Shape = tuple[int, ...]
 
@@ -216,12 +217,12 @@ def sum_of_broadcast(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None
         return _sum_of_copies(xs[0], inner[0][0], inner[1]["broadcast_dimensions"], dimensions)
     if len(dimensions) != xs[0].ndim:
         return None
-    for name in ("stablehlo.reshape", "stablehlo.transpose", "stablehlo.reverse"):
-        moved = defining(xs[0], name)
-        if moved is not None:
-            source = moved[0][0]
-            return reduce(source, xs[1], dimensions=tuple(range(source.ndim)), body="add") if source.ndim else source
-    return None
+    made = owner(xs[0])
+    sources = [] if is_part(made) else [wrap(v) for v in moved(made)]
+    if len(sources) != 1 or sources[0].size != xs[0].size:  # else the same elements in another order
+        return None
+    (source,) = sources
+    return reduce(source, xs[1], dimensions=tuple(range(source.ndim)), body="add") if source.ndim else source
 
 
 @pattern("stablehlo.reduce")

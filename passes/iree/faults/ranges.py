@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from iree.compiler import ir
 
@@ -35,7 +37,7 @@ def component_range(value: ir.Value, dim: int, component: int, depth: int = _DEP
         dims = list(hlo.I64Array.decode(op.attributes["broadcast_dimensions"]))
         if dim in dims and op.operands[0].type.shape[dims.index(dim)] > 1:
             return component_range(op.operands[0], dims.index(dim), component, depth - 1)
-    if op.name in ("stablehlo.minimum", "stablehlo.maximum", "stablehlo.add", "stablehlo.multiply"):
+    if op.name in _COMBINED:
         sides = [component_range(v, dim, component, depth - 1) for v in op.operands]
         return _fits(_combine(op.name, sides[0], sides[1], value), value)
     return value_range(value, depth)
@@ -63,7 +65,7 @@ def value_range(value: ir.Value, depth: int = _DEPTH) -> Range | None:
     if name == "stablehlo.clamp":
         low, _, high = ranges()
         return (low[0], high[1]) if low and high else None
-    if name in ("stablehlo.minimum", "stablehlo.maximum", "stablehlo.add", "stablehlo.multiply", "stablehlo.subtract"):
+    if name in _COMBINED:
         left, right = ranges()
         return _fits(_combine(name, left, right, value), value) or _type_range(value)
     if name == "stablehlo.remainder":
@@ -89,20 +91,23 @@ def _union(ranges: list[Range | None]) -> Range | None:
 
 def _combine(name: str, x: Range | None, y: Range | None, value: ir.Value) -> Range | None:
     everything = _type_range(value)
-    if name == "stablehlo.minimum" and everything:
+    if name in ("stablehlo.minimum", "stablehlo.maximum"):  # one bound of one side is a bound
         x, y = x or everything, y or everything
-        return min(x[0], y[0]), min(x[1], y[1])
-    if name == "stablehlo.maximum" and everything:
-        x, y = x or everything, y or everything
-        return max(x[0], y[0]), max(x[1], y[1])
-    if x is None or y is None:
-        return None
-    if name == "stablehlo.add":
-        return x[0] + y[0], x[1] + y[1]
-    if name == "stablehlo.subtract":
-        return x[0] - y[1], x[1] - y[0]
+    return None if x is None or y is None else _COMBINED[name](x, y)
+
+
+def _product(x: Range, y: Range) -> Range:
     corners = [i * j for i in x for j in y]
     return min(corners), max(corners)
+
+
+_COMBINED: dict[str, Callable[[Range, Range], Range]] = {
+    "stablehlo.minimum": lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
+    "stablehlo.maximum": lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
+    "stablehlo.add": lambda x, y: (x[0] + y[0], x[1] + y[1]),
+    "stablehlo.subtract": lambda x, y: (x[0] - y[1], x[1] - y[0]),
+    "stablehlo.multiply": _product,
+}
 
 
 def _fits(found: Range | None, value: ir.Value) -> Range | None:

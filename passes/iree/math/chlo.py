@@ -14,12 +14,9 @@ from nabla_mlir.passes.iree.pattern import Replacement, Target, attributes_of, o
 from nabla_mlir.table.traits import names_with
 
 _BROADCASTING = names_with(lambda record: record.name.startswith("chlo.broadcast_") and record.name != "chlo.broadcast_select")
-_SPECIAL = ("polygamma", "zeta")
-_GOOD_IN_F32 = ("erf", "erf_inv", "bessel_i1e", "next_after")
-_COMPLEX = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "_asin_acos_kernel", "square")
 
 
-@pattern(*_BROADCASTING, *(f"chlo.{name}" for name in _SPECIAL))
+@pattern(*_BROADCASTING, "chlo.polygamma", "chlo.zeta")
 def expand(op: ir.Operation, target: Target) -> Replacement:
     """IREE expands these itself, into operations that it gets wrong (power, sin, log1p) or cannot link in f64."""
     return stock_expansion(op) if all(v.static for v in operands(op)) else None
@@ -36,14 +33,17 @@ def broadcast_select(op: ir.Operation, target: Target) -> Replacement:
     return [b.select(*(b.broadcast(v, shape, range(len(shape))) for v in wide))]
 
 
-@pattern(*(f"chlo.{name}" for name in _GOOD_IN_F32))
+@pattern("chlo.erf", "chlo.erf_inv", "chlo.bessel_i1e", "chlo.next_after")
 def expand_double(op: ir.Operation, target: Target) -> Replacement:
     """The exponential in their expansion is slow in f64 on CPU, and does not compile on Vulkan."""
     good = operands(op)[0].dtype != np.float64 and target != "vulkan"
     return None if good else expand(op, target)
 
 
-@pattern(*(f"chlo.{name}" for name in _COMPLEX))
+@pattern(
+    "chlo.acos", "chlo.acosh", "chlo.asin", "chlo.asinh", "chlo.atan", "chlo.atanh", "chlo._asin_acos_kernel",
+    "chlo.square",
+)  # fmt: skip
 def expand_complex(op: ir.Operation, target: Target) -> Replacement:
     """As the real ones."""
     return expand(op, target) if operands(op)[0].dtype.kind == "c" else None
