@@ -63,22 +63,6 @@ def sliced(x: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Tensor
     return sh.slice_(x, start_indices=tuple(starts), limit_indices=tuple(stops), strides=tuple(steps))
 
 
-def reshaped(x: Tensor, shape: Shape) -> Tensor:
-    """`x` under another shape; nothing is emitted if it has it already."""
-    return x if x.shape == shape else sh.reshape(x, shape=shape)
-
-
-def transposed(x: Tensor, permutation: Sequence[int]) -> Tensor:
-    """`x` with its axes permuted; nothing is emitted for the identity, a reshape if only axes of size 1 move."""
-    permutation = tuple(permutation)
-    if permutation == tuple(range(x.ndim)):
-        return x
-    real = [d for d in permutation if x.shape[d] != 1]
-    if real == sorted(real):
-        return reshaped(x, tuple(x.shape[d] for d in permutation))
-    return sh.transpose(x, permutation=permutation)
-
-
 def reversed_along(x: Tensor, axes: Sequence[int]) -> Tensor:
     """The order reversed along `axes`; those of size 1 or 0 are left alone."""
     axes = tuple(d for d in sorted(axes) if x.shape[d] > 1)

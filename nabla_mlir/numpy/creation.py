@@ -11,11 +11,13 @@ import numpy as np
 from nabla_mlir import thresholds
 from nabla_mlir.dialects.types import as_dtype, is_float
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
-from nabla_mlir.numpy.axes import axes_of, padded, reshaped, shape_of, transposed
+from nabla_mlir.numpy.axes import axes_of, padded, shape_of
 from nabla_mlir.numpy.operands import convert, inexact_dtype, tensor
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops.einsum import diagonal as diagonal_of
+from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults, broadcast_to, is_scalar, promote_dtypes, scalar_dtype
 from nabla_mlir.table.tensor import Tensor, constant
@@ -176,19 +178,7 @@ def diagonal(x: Any, offset: Static[int] = 0, axis1: Static[int] = 0, axis2: Sta
     """The elements x[i, i + offset] of two axes, which become one, the last."""
     x = _matrices("diagonal", x)
     axis1, axis2 = axes_of("diagonal", (axis1, axis2), x.ndim)
-    rest = [d for d in range(x.ndim) if d not in (axis1, axis2)]
-    x = transposed(x, (*rest, axis1, axis2))
-    lead, (m, n) = x.shape[:-2], x.shape[-2:]
-    length = max(0, min(m, n - offset) if offset >= 0 else min(m + offset, n))
-    if not length or not math.prod(lead):
-        return splat((*lead, length), 0, x.dtype)
-    # In row-major order the diagonal lies n + 1 elements apart.
-    start = offset if offset >= 0 else -offset * n
-    flat = reshaped(x, (*lead, m * n))
-    return sh.slice_(
-        flat, start_indices=(*(0,) * len(lead), start), limit_indices=(*lead, start + (length - 1) * (n + 1) + 1),
-        strides=(*(1,) * len(lead), n + 1),
-    )  # fmt: skip
+    return diagonal_of(x, axis1, axis2, offset)
 
 
 @library

@@ -11,12 +11,12 @@ import numpy as np
 
 from nabla_mlir.dialects.types import as_dtype, is_complex
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, padded, sliced, transposed
+from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, padded, sliced
 from nabla_mlir.numpy.operands import convert, inexact, require_real
 from nabla_mlir.numpy.shape import roll
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.fourier import fft as fft_record
-from nabla_mlir.ops.shape import inverse
+from nabla_mlir.ops.shape import inverse, transposed
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults
 from nabla_mlir.table.tensor import Tensor, constant

@@ -16,12 +16,13 @@ import numpy as np
 
 from nabla_mlir.dialects.types import is_integer
 from nabla_mlir.errors import DtypeError, IndexingError, ShapeError, TraceError, user_frame
-from nabla_mlir.numpy.axes import Shape, axis_of, joined, reshaped, reversed_along
+from nabla_mlir.numpy.axes import Shape, axis_of, joined, reversed_along
 from nabla_mlir.numpy.operands import convert, operand, tensor
 from nabla_mlir.numpy.ufuncs import remainder
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import indexing as ix
 from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import as_tensor, broadcast_shapes, broadcast_to

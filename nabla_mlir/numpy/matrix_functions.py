@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from nabla_mlir.numpy import reductions as red
-from nabla_mlir.numpy.axes import reshaped
 from nabla_mlir.numpy.factorizations import real_dtype, square
 from nabla_mlir.numpy.operands import convert
 from nabla_mlir.numpy.systems import inv, solve
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import broadcast_to
 from nabla_mlir.table.tensor import Tensor, full, full_like

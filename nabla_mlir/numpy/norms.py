@@ -11,11 +11,12 @@ import numpy as np
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy import reductions as red
-from nabla_mlir.numpy.axes import Axis, axes_of, reshaped, transposed
+from nabla_mlir.numpy.axes import Axis, axes_of
 from nabla_mlir.numpy.factorizations import matrices, svdvals
 from nabla_mlir.numpy.operands import convert, inexact
 from nabla_mlir.numpy.systems import inv, significant
 from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops.shape import reshaped, transposed
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor, full_like
 

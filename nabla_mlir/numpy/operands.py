@@ -11,8 +11,9 @@ from nabla_mlir import pytree
 from nabla_mlir.conversion import rank_of
 from nabla_mlir.dialects.types import as_dtype, is_complex, is_integer
 from nabla_mlir.errors import DtypeError, ShapeError, TraceError, user_frame
-from nabla_mlir.numpy.axes import Shape, joined, reshaped
+from nabla_mlir.numpy.axes import Shape, joined
 from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.eager import library
 from nabla_mlir.staging.tracing import is_tracing

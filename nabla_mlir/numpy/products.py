@@ -9,83 +9,21 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
-from nabla_mlir.numpy.axes import axes_of, axis_of, reshaped, transposed
+from nabla_mlir.numpy.axes import axes_of, axis_of
 from nabla_mlir.numpy.creation import diagonal
 from nabla_mlir.numpy.operands import common_dtype, convert, meet, tensor
-from nabla_mlir.numpy.reductions import fold, sum
+from nabla_mlir.numpy.reductions import sum
 from nabla_mlir.numpy.shape import roll
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.ops import shape as sh
-from nabla_mlir.ops.contraction import dims, dot_general
+from nabla_mlir.ops.einsum import contract, lengths_of, ordered, parse, sum_out, without_repeats
+from nabla_mlir.ops.einsum import outer as outer_product
+from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import broadcast_shapes
 from nabla_mlir.table.tensor import Tensor
 
-_BOOL = np.dtype(bool)
 
-
-# ---------------------------------------------------------------- contraction of two arrays with labelled axes
-def contract(a: Tensor, la: str, b: Tensor, lb: str, out: str) -> tuple[Tensor, str]:
-    """The product of two arrays, summed over the labels that are not in `out`.
-
-    Every label stands for one length; none is there twice in an operand. The result has the labels of `out` in the
-    order that costs no transposition if there is one.
-
-    Returns:
-      The product and its labels.
-    """
-    a, la = _sum_out(a, la, lb + out)
-    b, lb = _sum_out(b, lb, la + out)
-    shared = [c for c in la if c in lb]
-    batch = sorted((c for c in shared if c in out), key=out.index)
-    inner = [c for c in shared if c not in out]
-    if not inner:
-        return _outer(a, la, b, lb, out), out
-    free_a, free_b = ([c for c in own if c not in shared] for own in (la, lb))
-    swap = [*batch, *free_a, *free_b] != list(out) and [*batch, *free_b, *free_a] == list(out)
-    if swap:
-        a, la, free_a, b, lb, free_b = b, lb, free_b, a, la, free_a
-    numbers = dims(
-        *([own.index(c) for c in labels] for labels, own in ((inner, la), (inner, lb), (batch, la), (batch, lb)))
-    )
-    if a.dtype == _BOOL:
-        counts = dot_general(
-            *(convert(x, np.int32) for x in (a, b)), dot_dimension_numbers=numbers, dtype=np.dtype(np.int32)
-        )
-        return convert(counts, _BOOL), "".join([*batch, *free_a, *free_b])
-    return dot_general(a, b, dot_dimension_numbers=numbers, dtype=a.dtype), "".join([*batch, *free_a, *free_b])
-
-
-def _sum_out(x: Tensor, labels: str, wanted: str) -> tuple[Tensor, str]:
-    gone = tuple(d for d, c in enumerate(labels) if c not in wanted)
-    return (fold(x, gone, _adder(x)), "".join(c for c in labels if c in wanted)) if gone else (x, labels)
-
-
-def _adder(x: Tensor) -> str:
-    return "or" if x.dtype == _BOOL else "add"
-
-
-def _outer(a: Tensor, la: str, b: Tensor, lb: str, out: str) -> Tensor:
-    """Nothing is summed: an elementwise product after broadcasting."""
-    lengths = dict(zip(la + lb, a.shape + b.shape, strict=True))
-    shape = tuple(lengths[c] for c in out)
-    placed = (_place(x, own, out, shape) for x, own in ((a, la), (b, lb)))
-    return ew.multiply(*placed)
-
-
-def _place(x: Tensor, labels: str, out: str, shape: tuple[int, ...]) -> Tensor:
-    order = sorted(range(len(labels)), key=lambda d: out.index(labels[d]))
-    x = transposed(x, order)
-    if x.shape == shape:
-        return x
-    return sh.broadcast_in_dim(x, shape=shape, broadcast_dimensions=tuple(out.index(labels[d]) for d in order))
-
-
-def ordered(x: Tensor, labels: str, out: str) -> Tensor:
-    """`x` with its axes in the order of `out`."""
-    return transposed(x, [labels.index(c) for c in out])
-
-
+# ---------------------------------------------------------------- operands with labelled axes
 def _product(a: Tensor, la: str, b: Tensor, lb: str, out: str) -> Tensor:
     """`contract` with NumPy's broadcasting: an axis of size 1 goes with any length of its label."""
     lengths = dict(zip(la, a.shape, strict=True))
@@ -224,7 +162,7 @@ def vecdot(a: Any, b: Any, /, *, axis: Static[int] = -1) -> Tensor:
 def outer(a: Any, b: Any, /) -> Tensor:
     """All products of an element of a with one of b, as a matrix."""
     a, b = _pair("outer", a, b)
-    return _outer(reshaped(a, (a.size,)), "i", reshaped(b, (b.size,)), "j", "ij")
+    return outer_product(reshaped(a, (a.size,)), "i", reshaped(b, (b.size,)), "j", "ij")
 
 
 @library
@@ -235,7 +173,7 @@ def kron(a: Any, b: Any, /) -> Tensor:
     a, b = (reshaped(x, (1,) * (n - x.ndim) + x.shape) for x in (a, b))
     la, lb = _labels(n), _labels(n, n)
     out = "".join(c for pair in zip(la, lb, strict=True) for c in pair)
-    return reshaped(_outer(a, la, b, lb, out), tuple(i * j for i, j in zip(a.shape, b.shape, strict=True)))
+    return reshaped(outer_product(a, la, b, lb, out), tuple(i * j for i, j in zip(a.shape, b.shape, strict=True)))
 
 
 @library
@@ -270,85 +208,26 @@ def einsum(subscripts: str, /, *operands: Any, optimize: Any = "auto") -> Tensor
     Raises:
       ShapeError: the subscripts do not fit the shapes.
     """
-    inputs, output = _parse(subscripts, [np.shape(x) for x in operands])
+    shapes = [np.shape(x) for x in operands]
+    inputs, output = parse(subscripts, shapes)
     dtype = common_dtype(operands)
     tensors = [convert(tensor(x), dtype) for x in operands]
-    lengths = _lengths(subscripts, inputs, tensors)
-    parts = [_without_repeats(*_without_units(x, own, lengths)) for x, own in zip(tensors, inputs, strict=True)]
+    lengths = lengths_of(subscripts, inputs, shapes, units=True)
+    parts = [without_repeats(*_without_units(x, own, lengths)) for x, own in zip(tensors, inputs, strict=True)]
     for pair in _order(inputs, output, tensors, optimize):
         taken = [parts.pop(i) for i in sorted(pair, reverse=True)][::-1]
         rest = output + "".join(own for _, own in parts)
         if len(taken) == 1:
-            parts.append(_sum_out(*taken[0], rest))
+            parts.append(sum_out(*taken[0], rest))
             continue
         (a, la), (b, lb) = taken
         kept = output if not parts else "".join(dict.fromkeys(c for c in la + lb if c in rest))
         parts.append(contract(a, la, b, lb, "".join(c for c in kept if c in la + lb)))
     x, labels = parts[0]
-    x, labels = _sum_out(x, labels, output)
+    x, labels = sum_out(x, labels, output)
     missing = [c for c in output if c not in labels]  # axes of size 1 that nothing has any more
     x = reshaped(x, (*(1 for _ in missing), *x.shape))
     return ordered(x, "".join(missing) + labels, output)
-
-
-def _parse(subscripts: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str], str]:
-    """The labels of each operand and of the result; the axes of an ellipsis get capital letters of their own."""
-    text = subscripts.replace(" ", "")
-    left, arrow, output = text.partition("->")
-    inputs = left.split(",")
-    allowed = set(string.ascii_letters)
-    pieces = [*inputs, output]
-    if any(set(p.replace("...", "", 1)) - allowed for p in pieces) or len(inputs) != len(shapes):
-        raise ShapeError(f"einsum requires letters, '...', ',' and '->', and {len(shapes)} operands, "
-                         f"got {subscripts!r}.",
-                         where=user_frame())  # fmt: skip
-    ranks = []
-    for own, shape in zip(inputs, shapes, strict=True):
-        named = len(own.replace("...", ""))
-        if named > len(shape) or (named != len(shape) and "..." not in own):
-            raise ShapeError(
-                f"einsum requires a label for each axis, got {own!r} for shape {shape} in {subscripts!r}.",
-                where=user_frame(),
-            )
-        ranks.append(len(shape) - named if "..." in own else 0)
-    unused = [c for c in string.ascii_uppercase[::-1] + string.ascii_lowercase[::-1] if c not in text]
-    dots = "".join(unused[: max(ranks, default=0)])
-    expanded = [own.replace("...", dots[len(dots) - n :]) for own, n in zip(inputs, ranks, strict=True)]
-    if arrow:
-        output = output.replace("...", dots)
-    else:
-        letters = left.replace(",", "").replace("...", "")
-        output = dots + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
-    bad = [c for c in output if output.count(c) > 1 or not any(c in own for own in expanded)]
-    if bad:
-        raise ShapeError(
-            f"einsum requires each label of the result once, and in an operand, got {subscripts!r}.", where=user_frame()
-        )
-    return expanded, output
-
-
-def _lengths(subscripts: str, inputs: Sequence[str], tensors: Sequence[Tensor]) -> dict[str, int]:
-    lengths: dict[str, int] = {}
-    for own, x in zip(inputs, tensors, strict=True):
-        for c, n in zip(own, x.shape, strict=True):
-            if lengths.get(c, n) not in (n, 1) and n != 1:
-                shapes = " and ".join(str(t.shape) for t in tensors)
-                raise ShapeError(
-                    f"einsum requires one length for label {c!r} in {subscripts!r}, got shapes {shapes}.",
-                    where=user_frame(),
-                )
-            lengths[c] = n if lengths.get(c, 1) == 1 else lengths[c]
-    return lengths
-
-
-def _without_repeats(x: Tensor, labels: str) -> tuple[Tensor, str]:
-    for c in dict.fromkeys(labels):
-        while labels.count(c) > 1:
-            first = labels.index(c)
-            second = labels.index(c, first + 1)
-            x = diagonal(x, 0, first, second)
-            labels = "".join(k for d, k in enumerate(labels) if d not in (first, second)) + c
-    return x, labels
 
 
 def _order(inputs: Sequence[str], output: str, tensors: Sequence[Tensor], optimize: Any) -> list[tuple[int, ...]]:

@@ -9,13 +9,14 @@ import numpy as np
 
 from nabla_mlir.dialects.types import as_dtype, is_complex, is_differentiable, is_float
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.axes import Axis, Shape, axes_of, axis_of, padded, reshaped
+from nabla_mlir.numpy.axes import Axis, Shape, axes_of, axis_of, padded
 from nabla_mlir.numpy.logic import isclose
 from nabla_mlir.numpy.operands import convert, inexact, inexact_dtype, meet, require_real, tensor
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.ops.reduction import identity_of, reduce
+from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults, broadcast_to
 from nabla_mlir.table.tensor import Tensor, full, full_like

@@ -18,16 +18,15 @@ from nabla_mlir.numpy.axes import (
     dynamic_shape,
     joined,
     padded,
-    reshaped,
     reversed_along,
     shape_of,
     sliced,
-    transposed,
 )
 from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.operands import convert, tensor
 from nabla_mlir.numpy.ufuncs import remainder
 from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops.shape import reshaped, transposed
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table import promotion
 from nabla_mlir.table.promotion import as_tensor, broadcast_shapes

@@ -6,12 +6,13 @@ import math
 from typing import Any, NoReturn
 
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, dynamic_shape, reshaped, sliced, transposed
+from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, dynamic_shape, sliced
 from nabla_mlir.numpy.operands import inexact, meet, require_real, tensor
 from nabla_mlir.numpy.reductions import count, count_nonzero, keep
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops import sorting as so
+from nabla_mlir.ops.shape import reshaped, transposed
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults
 from nabla_mlir.table.tensor import Tensor

@@ -9,7 +9,7 @@ import numpy as np
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy import reductions as red
-from nabla_mlir.numpy.axes import Shape, reshaped
+from nabla_mlir.numpy.axes import Shape
 from nabla_mlir.numpy.creation import diagonal as diagonal_of
 from nabla_mlir.numpy.factorizations import lu, matrices, square, svd
 from nabla_mlir.numpy.operands import convert, inexact, tensor
@@ -19,6 +19,7 @@ from nabla_mlir.ops import lapack
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.promotion import broadcast_shapes, broadcast_to
 from nabla_mlir.table.tensor import Tensor, constant, full, full_like

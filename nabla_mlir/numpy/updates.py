@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.axes import Shape, reshaped, reversed_along
+from nabla_mlir.numpy.axes import Shape, reversed_along
 from nabla_mlir.numpy.indexing import (
     Plan,
     Window,
@@ -25,6 +25,7 @@ from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import indexing as ix
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.reduction import identity_of
+from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.promotion import as_tensor, broadcast_to
 from nabla_mlir.table.tensor import Tensor, full

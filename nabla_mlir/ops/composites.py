@@ -16,14 +16,15 @@ from nabla_mlir.dialects.types import element_dtype, shape_and_dtype, tensor_typ
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.ops.contraction import dims as dot_dims
 from nabla_mlir.ops.contraction import dot_general
-from nabla_mlir.ops.elementwise import rsqrt, select
+from nabla_mlir.ops.einsum import contract, lengths_of, ordered, parse, sum_out, without_repeats
+from nabla_mlir.ops.elementwise import rsqrt
 from nabla_mlir.ops.indexing import gather, gather_dims
 from nabla_mlir.ops.reduction import apply_body, reduce_sum
-from nabla_mlir.ops.shape import broadcast_in_dim, expand, iota, reshape, transpose
+from nabla_mlir.ops.shape import broadcast_in_dim, expand, reshape
 from nabla_mlir.table.kinds import composite
 from nabla_mlir.table.registry import REGISTRY, Region
 from nabla_mlir.table.samples import Case, integers, reals
-from nabla_mlir.table.tensor import Tensor, full_like
+from nabla_mlir.table.tensor import Tensor
 
 Shape = tuple[int, ...]
 F32 = Codec(
@@ -66,81 +67,20 @@ dot = composite(
 )  # fmt: skip
 
 
-def parse_einsum(config: str, shapes: Sequence[Shape]) -> tuple[list[str], str]:
-    """The letters of the axes of each operand and of the result; an ellipsis stands for letters of its own.
-
-    Raises:
-      ShapeError: they are not one for each axis, a letter has two sizes, or the result has one twice or an unknown one.
-    """
-    inputs, arrow, output = config.replace(" ", "").partition("->")
-    terms = inputs.split(",")
-    if not arrow or len(terms) != len(shapes):
-        raise ShapeError(f"einsum requires terms for {len(shapes)} operands, got {config!r}.", where=user_frame())
-    wildcards = [len(s) - len(t.replace("...", "", 1)) for s, t in zip(shapes, terms, strict=True)]
-    if any(n if "..." not in t else n < 0 for n, t in zip(wildcards, terms, strict=True)):
-        raise ShapeError(f"einsum requires a letter for each axis, got {config!r} for {_listed(shapes)}.", where=user_frame())
-    named = set(config)
-    free = [c for c in map(chr, range(0x21, 0x17F)) if c not in named][: max(wildcards, default=0)]
-    terms = [t.replace("...", "".join(free[len(free) - n :])) for t, n in zip(terms, wildcards, strict=True)]
-    output = output.replace("...", "".join(free))
-    sizes: dict[str, int] = {}
-    for letter, size in zip("".join(terms), (n for shape in shapes for n in shape), strict=True):
-        if sizes.setdefault(letter, size) != size:
-            raise ShapeError(f"einsum requires one size for each letter, got {sizes[letter]} and {size} for {letter!r} in "
-                             f"{config!r} of {_listed(shapes)}.", where=user_frame())  # fmt: skip
-    if len(set(output)) != len(output) or not set(output) <= set(sizes):
-        raise ShapeError(f"einsum requires each letter of the result once, and in an operand, got {config!r}.",
-                         where=user_frame())  # fmt: skip
-    return terms, output
-
-
-def _listed(shapes: Sequence[Shape]) -> str:
-    return " and ".join(map(str, shapes))
+def einsum_of(xs: Sequence[Tensor], *, einsum_config: str, dtype: Any = None) -> list[Tensor]:
+    """What `stablehlo.einsum` and `stablehlo.unary_einsum` compute."""
+    terms, output = parse(einsum_config, [x.shape for x in xs], arrow=True)
+    parts = [without_repeats(x, term) for x, term in zip(xs, terms, strict=True)]
+    if len(parts) == 1:
+        return [ordered(*sum_out(*parts[0], output), output)]
+    (a, la), (b, lb) = parts
+    return [ordered(*contract(a, la, b, lb, output, None if dtype is None else np.dtype(dtype)), output)]
 
 
 def _einsum_shape(config: str, shapes: Sequence[Shape]) -> Shape:
-    terms, output = parse_einsum(config, shapes)
-    sizes = {c: n for term, shape in zip(terms, shapes, strict=True) for c, n in zip(term, shape, strict=True)}
+    terms, output = parse(config, shapes, arrow=True)
+    sizes = lengths_of(config, terms, shapes)
     return tuple(sizes[c] for c in output)
-
-
-def _diagonal(x: Tensor, term: str) -> tuple[Tensor, str]:
-    """Axes with the same letter become one: what is off their diagonal is dropped, and then summed away."""
-    for letter in term:
-        while term.count(letter) > 1:
-            first, second = term.index(letter), term.rindex(letter)
-            index = np.dtype(np.int32)
-            at, other = (iota(shape=x.shape, dtype=index, iota_dimension=d) for d in (first, second))
-            on = REGISTRY["stablehlo.compare"](at, other, comparison_direction="EQ")
-            x = reduce_sum(select(on, x, full_like(x, 0)), (second,))
-            term = term[:second] + term[second + 1 :]
-    return x, term
-
-
-def _summed(x: Tensor, term: str, kept: set[str]) -> tuple[Tensor, str]:
-    gone = tuple(d for d, c in enumerate(term) if c not in kept)
-    return reduce_sum(x, gone), "".join(c for c in term if c in kept)
-
-
-def _arranged(x: Tensor, term: str, output: str) -> Tensor:
-    return x if term == output else transpose(x, permutation=tuple(term.index(c) for c in output))
-
-
-def _einsum(xs: Sequence[Tensor], *, einsum_config: str, dtype: Any = None) -> list[Tensor]:
-    terms, output = parse_einsum(einsum_config, [x.shape for x in xs])
-    parts = []
-    for i, (x, term) in enumerate(zip(xs, terms, strict=True)):
-        others = set(output).union(*(t for j, t in enumerate(terms) if j != i))
-        parts.append(_summed(*_diagonal(x, term), others))
-    if len(parts) == 1:
-        return [_arranged(*parts[0], output)]
-    (x, left), (y, right) = parts
-    both = [c for c in left if c in right]
-    batch, contract = [c for c in both if c in output], [c for c in both if c not in output]
-    places = [tuple(t.index(c) for c in letters) for letters in (contract, batch) for t in (left, right)]
-    out = dot_general(x, y, dot_dimension_numbers=dot_dims(*places), dtype=np.dtype(dtype or x.dtype))
-    term = "".join([*batch, *(c for c in left if c not in both), *(c for c in right if c not in both)])
-    return [_arranged(out, term, output)]
 
 
 def _einsum_result(x: Tensor, y: Tensor, einsum_config: str, dtype: Any) -> list[Any]:
@@ -150,7 +90,7 @@ def _einsum_result(x: Tensor, y: Tensor, einsum_config: str, dtype: Any) -> list
 
 
 einsum = composite(
-    "stablehlo.einsum", doc="The product of two tensors by Einstein's convention.", define=_einsum,
+    "stablehlo.einsum", doc="The product of two tensors by Einstein's convention.", define=einsum_of,
     attributes={"einsum_config": String},
     result=_einsum_result, result_params=_dtype_of_result,
     sample=[Case(shapes, {"einsum_config": config, "dtype": None}, numpy=lambda x, y, c=config: np.einsum(c, x, y))
@@ -158,7 +98,7 @@ einsum = composite(
                                    ("i,j->ij", ((2,), (3,))), ("ij,ij->", ((2, 3), (2, 3))))],
 )  # fmt: skip
 unary_einsum = composite(
-    "stablehlo.unary_einsum", doc="Transposition, diagonal and sums by Einstein's convention.", define=_einsum,
+    "stablehlo.unary_einsum", doc="Transposition, diagonal and sums by Einstein's convention.", define=einsum_of,
     attributes={"einsum_config": String},
     result=lambda x, einsum_config: [(_einsum_shape(einsum_config, [x.shape]), x.dtype)],
     sample=[],  # no compiler takes it; it is rewritten at import, where it is tested

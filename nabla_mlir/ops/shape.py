@@ -313,3 +313,19 @@ def move_axis(x: Tensor, source: int, destination: int) -> Tensor:
 def element_count(shape: Shape) -> int:
     """The number of elements of a shape."""
     return math.prod(shape)
+
+
+def reshaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """`x` under another shape; nothing is emitted if it has it already."""
+    return x if x.shape == shape else reshape(x, shape=shape)
+
+
+def transposed(x: Tensor, permutation: Sequence[int]) -> Tensor:
+    """`x` with its axes permuted; nothing is emitted for the identity, a reshape if only axes of size 1 move."""
+    permutation = tuple(permutation)
+    if permutation == tuple(range(x.ndim)):
+        return x
+    real = [d for d in permutation if x.shape[d] != 1]
+    if real == sorted(real):
+        return reshaped(x, tuple(x.shape[d] for d in permutation))
+    return transpose(x, permutation=permutation)

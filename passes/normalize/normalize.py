@@ -18,7 +18,7 @@ from nabla_mlir.dialects.stablehlo import ConvDims, GatherDims, I64Array, String
 from nabla_mlir.dialects.types import dtype_of, is_complex, shape_and_dtype, tensor_type
 from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError
 from nabla_mlir.ops.chlo import broadcast_shape
-from nabla_mlir.ops.composites import _einsum, unary_einsum
+from nabla_mlir.ops.composites import einsum_of, unary_einsum
 from nabla_mlir.ops.convolution import conv_params, convolution
 from nabla_mlir.ops.elementwise import complex_sign
 from nabla_mlir.ops.lapack_defined import defined
@@ -259,7 +259,7 @@ def _broadcast_select(op: ir.Operation) -> list[ir.Value]:
 
 def _unary_einsum(op: ir.Operation) -> list[ir.Value]:
     _check_result(op)
-    return [y.value for y in _einsum([wrap(op.operands[0])], **unary_einsum.read(op))]
+    return [y.value for y in einsum_of([wrap(op.operands[0])], **unary_einsum.read(op))]
 
 
 def _sign(op: ir.Operation) -> list[ir.Value] | None:

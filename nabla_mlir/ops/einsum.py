@@ -1,0 +1,167 @@
+"""Sums of products in Einstein's notation: each axis has a label, and labels that the result has not are summed over.
+
+The source of `stablehlo.einsum` and of the products in `nabla_mlir.numpy`.
+"""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Sequence
+
+import numpy as np
+
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.ops.contraction import dims, dot_general
+from nabla_mlir.ops.elementwise import compare, convert, multiply
+from nabla_mlir.ops.reduction import identity_of, reduce
+from nabla_mlir.ops.shape import broadcast_in_dim, reshaped, slice_, transposed
+from nabla_mlir.table.tensor import Tensor, full
+
+Shape = tuple[int, ...]
+_BOOL, _COUNT = np.dtype(bool), np.dtype(np.int32)
+
+
+def parse(subscripts: str, shapes: Sequence[Shape], arrow: bool = False) -> tuple[list[str], str]:
+    """The labels of each operand and of the result; the axes of an ellipsis get labels of their own.
+
+    Args:
+      subscripts: such as ``"ij,jk->ik"``. Without an arrow the result has the labels that are there once, in order.
+      shapes: of the operands.
+      arrow: whether there must be one.
+
+    Raises:
+      ShapeError: labels and axes do not fit, or the result has a label twice or one of no operand.
+    """
+    text = subscripts.replace(" ", "")
+    left, found, output = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(shapes) or (arrow and not found):
+        raise ShapeError(f"einsum requires terms for {len(shapes)} operands, got {subscripts!r}.", where=user_frame())
+    if any(set(term.replace("...", "", 1)) - set(string.ascii_letters) for term in [*terms, output]):
+        raise ShapeError(f"einsum requires letters, '...', ',' and '->', got {subscripts!r}.", where=user_frame())
+    ranks = [len(shape) - len(term.replace("...", "")) for term, shape in zip(terms, shapes, strict=True)]
+    if any(n < 0 if "..." in term else n for n, term in zip(ranks, terms, strict=True)):
+        raise ShapeError(
+            f"einsum requires a letter for each axis, got {subscripts!r} for {_listed(shapes)}.", where=user_frame()
+        )
+    dots = "".join([c for c in string.ascii_letters[::-1] if c not in text][: max(ranks, default=0)])
+    expanded = [term.replace("...", dots[len(dots) - n :]) for term, n in zip(terms, ranks, strict=True)]
+    if found:
+        output = output.replace("...", dots)
+    else:
+        letters = left.replace(",", "").replace("...", "")
+        output = dots + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    if len(set(output)) != len(output) or not set(output) <= set("".join(expanded)):
+        raise ShapeError(
+            f"einsum requires each letter of the result once, and in an operand, got {subscripts!r}.", where=user_frame()
+        )
+    return expanded, output
+
+
+def lengths_of(subscripts: str, terms: Sequence[str], shapes: Sequence[Shape], units: bool = False) -> dict[str, int]:
+    """The length of each label; with `units` an axis of size 1 goes with any. Raises ShapeError where two differ."""
+    lengths: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        for c, n in zip(term, shape, strict=True):
+            known = lengths.setdefault(c, n)
+            if known == n or (units and n == 1):
+                continue
+            if not units or known != 1:
+                raise ShapeError(f"einsum requires one size for each letter, got {known} and {n} for {c!r} in "
+                                 f"{subscripts!r} of {_listed(shapes)}.", where=user_frame())  # fmt: skip
+            lengths[c] = n
+    return lengths
+
+
+def _listed(shapes: Sequence[Shape]) -> str:
+    return " and ".join(map(str, shapes))
+
+
+def diagonal(x: Tensor, axis1: int, axis2: int, offset: int = 0) -> Tensor:
+    """The elements x[i, i + offset] of two axes, which become one, the last."""
+    rest = [d for d in range(x.ndim) if d not in (axis1, axis2)]
+    x = transposed(x, (*rest, axis1, axis2))
+    lead, (m, n) = x.shape[:-2], x.shape[-2:]
+    length = max(0, min(m, n - offset) if offset >= 0 else min(m + offset, n))
+    if not length or not math.prod(lead):
+        return full((*lead, length), 0, x.dtype)
+    # In row-major order the diagonal lies n + 1 elements apart.
+    start = offset if offset >= 0 else -offset * n
+    return slice_(
+        reshaped(x, (*lead, m * n)), start_indices=(*(0,) * len(lead), start),
+        limit_indices=(*lead, start + (length - 1) * (n + 1) + 1), strides=(*(1,) * len(lead), n + 1),
+    )  # fmt: skip
+
+
+def without_repeats(x: Tensor, labels: str) -> tuple[Tensor, str]:
+    """The diagonal of axes that have the same label."""
+    for c in dict.fromkeys(labels):
+        while labels.count(c) > 1:
+            first = labels.index(c)
+            second = labels.index(c, first + 1)
+            x = diagonal(x, first, second)
+            labels = "".join(k for d, k in enumerate(labels) if d not in (first, second)) + c
+    return x, labels
+
+
+def sum_out(x: Tensor, labels: str, wanted: str) -> tuple[Tensor, str]:
+    """`x` summed (of truth values: or) over the labels that are not wanted."""
+    gone = tuple(d for d, c in enumerate(labels) if c not in wanted)
+    if not gone:
+        return x, labels
+    body = "or" if x.dtype == _BOOL else "add"
+    start = full((), identity_of(body, x.dtype), x.dtype)
+    return reduce(x, start, dimensions=gone, body=body), "".join(c for c in labels if c in wanted)
+
+
+def ordered(x: Tensor, labels: str, out: str) -> Tensor:
+    """`x` with its axes in the order of `out`."""
+    return transposed(x, [labels.index(c) for c in out])
+
+
+def contract(a: Tensor, la: str, b: Tensor, lb: str, out: str, dtype: np.dtype | None = None) -> tuple[Tensor, str]:
+    """The product of two arrays, summed over the labels that are not in `out`, in a dtype if it is another one.
+
+    Every label stands for one length; none is there twice in an operand. The result has the labels of `out` in the
+    order that costs no transposition if there is one.
+
+    Returns:
+      The product and its labels.
+    """
+    dtype = a.dtype if dtype is None else dtype
+    a, la = sum_out(a, la, lb + out)
+    b, lb = sum_out(b, lb, la + out)
+    shared = [c for c in la if c in lb]
+    batch = sorted((c for c in shared if c in out), key=out.index)
+    inner = [c for c in shared if c not in out]
+    if not inner and a.dtype == dtype:
+        return outer(a, la, b, lb, out), out
+    free_a, free_b = ([c for c in own if c not in shared] for own in (la, lb))
+    swap = [*batch, *free_a, *free_b] != list(out) and [*batch, *free_b, *free_a] == list(out)
+    if swap:
+        a, la, free_a, b, lb, free_b = b, lb, free_b, a, la, free_a
+    numbers = dims(
+        *([own.index(c) for c in labels] for labels, own in ((inner, la), (inner, lb), (batch, la), (batch, lb)))
+    )
+    labels = "".join([*batch, *free_a, *free_b])
+    if a.dtype == _BOOL:
+        a, b = convert(a, dtype=_COUNT), convert(b, dtype=_COUNT)
+        counts = dot_general(a, b, dot_dimension_numbers=numbers, dtype=_COUNT)
+        return compare(counts, full(counts.shape, 0, _COUNT), comparison_direction="NE"), labels
+    return dot_general(a, b, dot_dimension_numbers=numbers, dtype=dtype), labels
+
+
+def outer(a: Tensor, la: str, b: Tensor, lb: str, out: str) -> Tensor:
+    """Nothing is summed: an elementwise product after broadcasting."""
+    lengths = dict(zip(la + lb, a.shape + b.shape, strict=True))
+    shape = tuple(lengths[c] for c in out)
+    return multiply(_placed(a, la, out, shape), _placed(b, lb, out, shape))
+
+
+def _placed(x: Tensor, labels: str, out: str, shape: Shape) -> Tensor:
+    order = sorted(range(len(labels)), key=lambda d: out.index(labels[d]))
+    x = transposed(x, order)
+    if x.shape == shape:
+        return x
+    return broadcast_in_dim(x, shape=shape, broadcast_dimensions=tuple(out.index(labels[d]) for d in order))
