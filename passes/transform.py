@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects import builder, stablehlo
@@ -16,6 +14,7 @@ from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp, with_axes
 from nabla_mlir.dialects.regions import block_aside, functions_of, is_private
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.errors import PassError
+from nabla_mlir.ops.linalg import unit_vectors
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.table.registry import clone_op
 
@@ -175,19 +174,11 @@ def _then_erase(make: Callable[[Values], Values], holder: ir.Operation) -> Calla
     return run
 
 
-def _basis(type: ir.Type) -> tuple[int, ir.Value]:
-    """The number of elements of a type, and its unit vectors along a leading axis."""
-    shape, dtype = shape_and_dtype(type)
-    n = math.prod(shape)
-    row, column = (builder.iota((n, n), d, np.int32) for d in (0, 1))
-    return n, builder.reshape(builder.convert(builder.eq(row, column), dtype), (n, *shape)).value
-
-
 def _over_basis(type: ir.Type, out_places: Sequence[int], make: Callable[[ir.Value], Values]) -> Values:
     """A map of `make` over the unit vectors of a type; each result carries the axis at its place."""
-    n, basis = _basis(type)
+    basis = unit_vectors(*shape_and_dtype(type))
     holder, block = _body([type], lambda values: make(values[0]))
-    op = VmapOp.build([basis], block, ["basis"], [n], [[0]], [[p] for p in out_places]).op
+    op = VmapOp.build([basis.value], block, ["basis"], [basis.shape[0]], [[0]], [[p] for p in out_places]).op
     holder.erase()
     return list(op.results)
 

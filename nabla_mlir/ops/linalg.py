@@ -5,6 +5,7 @@ Matrices are the last two axes; all axes in front of them are stacked.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +14,13 @@ import numpy as np
 from nabla_mlir.dialects.stablehlo import Bool, enum
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.ops.contraction import dims, dot_general
-from nabla_mlir.ops.elementwise import compare, conj, select
+from nabla_mlir.ops.elementwise import compare, conj, convert, select
 from nabla_mlir.ops.shape import broadcast_in_dim, iota, move_axis, reshape, transpose
 from nabla_mlir.table.batching import prefixed
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero
 from nabla_mlir.table.samples import Case, Domain, reals
-from nabla_mlir.table.tensor import Tensor, full_like
+from nabla_mlir.table.tensor import Tensor, full, full_like
 
 # ---------------------------------------------------------------- words
 
@@ -66,6 +67,14 @@ def masked(x: Tensor, direction: str, k: int = 0) -> Tensor:
 def on_diagonal(x: Tensor) -> Tensor:
     """The diagonal of `x`, zeros elsewhere."""
     return masked(x, "EQ")
+
+
+def unit_vectors(shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
+    """The unit vectors of the arrays of a shape, along a leading axis: what a Jacobian is a map over."""
+    n = math.prod(shape)
+    if n == 1:
+        return full((1, *shape), 1, dtype)
+    return reshape(convert(diagonal_mask(n, n), dtype=dtype), shape=(n, *shape))
 
 
 def identity_like(x: Tensor) -> Tensor:

@@ -7,30 +7,18 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from nabla_mlir import pytree
 from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.errors import DtypeError, TraceError, user_frame
-from nabla_mlir.ops.elementwise import compare, convert
-from nabla_mlir.ops.shape import iota, reshape, transpose
+from nabla_mlir.ops.linalg import unit_vectors
+from nabla_mlir.ops.shape import reshape, transpose
 from nabla_mlir.staging.positions import Argnums, is_one, parameters_of, positions
-from nabla_mlir.table.tensor import Tensor, full
+from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms.arguments import active_arguments, differentiable, with_arguments
 from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import linearized, pullback, pushed
 from nabla_mlir.transforms.vectorize import vmap
 from nabla_mlir.transforms.vectorized import axes_of_leaves, entrywise, summed_entries
-
-
-def _basis(x: Tensor) -> Tensor:
-    """The unit vectors of the space of `x`: shape (x.size, *x.shape). Never a loop over them."""
-    n = x.size
-    if n == 1:
-        return full((1, *x.shape), 1, x.dtype)
-    rows = iota(shape=(n, n), dtype=np.dtype(np.int32), iota_dimension=0)
-    columns = iota(shape=(n, n), dtype=np.dtype(np.int32), iota_dimension=1)
-    return reshape(convert(compare(rows, columns, comparison_direction="EQ"), dtype=x.dtype), shape=(n, *x.shape))
 
 
 def jacfwd(
@@ -72,7 +60,7 @@ def jacfwd(
             def along(v: Tensor, k: int = k) -> Any:
                 return push(*(v if j == k else None for j in range(len(call.tensors))))
 
-            columns.append(pytree.flatten(vmap(along, out_axes=-1)(_basis(x)))[0])
+            columns.append(pytree.flatten(vmap(along, out_axes=-1)(unit_vectors(x.shape, x.dtype)))[0])
         rows = [call.row([c[j] for c in columns], y.shape) for j, y in enumerate(outs)]
         return pytree.unflatten(out_spec, rows), out
 
@@ -103,7 +91,7 @@ def jacrev(
             def along(ct: Tensor, k: int = k) -> Any:
                 return pull(pytree.unflatten(out_spec, [ct if j == k else None for j in range(len(outs))]))
 
-            rows.append(call.row(pytree.flatten(vmap(along)(_basis(y)))[0], y.shape))
+            rows.append(call.row(pytree.flatten(vmap(along)(unit_vectors(y.shape, y.dtype)))[0], y.shape))
         return pytree.unflatten(out_spec, rows), out
 
     return _jacobian("jacrev", jacobian, f, argnums, has_aux, holomorphic, vectorized)
