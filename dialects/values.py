@@ -47,7 +47,12 @@ def recording() -> Iterator[Recording]:
 
 
 class Val:
-    """An SSA tensor value with arithmetic. Comparisons give a value too, so `==` is spelled `eq`."""
+    """An SSA tensor value with arithmetic, for code that is made for the compiler: each operator is one operation.
+
+    It is not `table.tensor.Tensor`, which users and rules write with: that one promotes, broadcasts and has named axes and
+    a scope; here operands have one type, sizes may be dynamic, and nothing knows records. Comparisons give a value too, so
+    `==` is spelled `eq`.
+    """
 
     __slots__ = ("dtype", "type", "value")
 

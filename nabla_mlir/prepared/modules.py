@@ -110,8 +110,8 @@ def hvp_module(
       >>> import nabla_mlir as nm, numpy as np
       >>> stage = nm.hvp_module(lambda x: (x ** 3).sum(), nm.spec(2, "f64"), entry_points=("update", "apply"))
       >>> module = stage.compile()
-      >>> value, gradient = module.entry("update")(np.array([1.0, 2.0])).values()
-      >>> module.entry("apply")(np.array([1.0, 1.0])).tolist()
+      >>> value, gradient = module.update(np.array([1.0, 2.0])).values()
+      >>> module.apply(np.array([1.0, 1.0])).tolist()
       [6.0, 12.0]
     """
     g, names = _of_x(f, argnums, len(data_specs))

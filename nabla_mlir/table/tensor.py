@@ -45,7 +45,9 @@ def set_scope(scope: Scope | None) -> None:
 
 
 class Tensor(ArrayMethods):
-    """A traced array: a value in the IR under construction.
+    """A traced array: a value in the IR under construction, for users and for rules.
+
+    Passes that write for the compiler have `dialects.values.Val`, whose operators are one operation each.
 
     Arithmetic follows NumPy: shapes broadcast, mixed dtypes promote by NumPy's table, Python scalars take the
     dtype of the tensor. It has no numbers: asking for them raises ConcretizationError.

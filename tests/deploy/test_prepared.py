@@ -79,6 +79,18 @@ def module(artifact: Path) -> Any:
     return nm.load(artifact).clone()
 
 
+def test_what_is_compiled_is_called_as_what_is_loaded(artifact: Path) -> None:
+    compiled = nm.hvp_module(ours, PARAMS, *DATA, block=BLOCK).compile(nm.CPU("host"))
+    loaded = nm.load(artifact)
+    assert set(loaded.entry_points) <= set(dir(compiled))
+    args, v = point(), direction()
+    close(compiled.update(*args), loaded.update(*args), 0)
+    close(compiled.apply(v), loaded.apply(v), 0)
+    assert compiled.apply.__doc__ == loaded.apply.__doc__
+    with pytest.raises(AttributeError, match="this module has the entry points value, gradient, .*, not 'hvp'"):
+        compiled.hvp  # noqa: B018
+
+
 def test_every_entry_point(module: Any) -> None:
     for _ in range(2):  # the second time at another point, with other data
         args, v = point(), direction()
