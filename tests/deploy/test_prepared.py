@@ -87,7 +87,7 @@ def test_what_is_compiled_is_called_as_what_is_loaded(artifact: Path) -> None:
     close(compiled.update(*args), loaded.update(*args), 0)
     close(compiled.apply(v), loaded.apply(v), 0)
     assert compiled.apply.__doc__ == loaded.apply.__doc__
-    with pytest.raises(AttributeError, match="this module has the entry points value, gradient, .*, not 'hvp'"):
+    with pytest.raises(AttributeError, match=r"this module has the entry points value, gradient, .*, not 'hvp'"):
         compiled.hvp  # noqa: B018
 
 
