@@ -57,7 +57,7 @@ def hard_sigmoid(x: Any) -> Tensor:
 
 @library
 def hard_silu(x: Any) -> Tensor:
-    """X * hard_sigmoid(x)."""
+    """x * hard_sigmoid(x)."""
     x = inexact(x)
     return x * hard_sigmoid(x)
 
@@ -79,7 +79,7 @@ def tanh(x: Any) -> Tensor:
 
 @library
 def silu(x: Any) -> Tensor:
-    """X * sigmoid(x)."""
+    """x * sigmoid(x)."""
     x = inexact(x)
     return x * ew.logistic(x)
 
@@ -109,7 +109,7 @@ def log_sigmoid(x: Any) -> Tensor:
 
 @library
 def gelu(x: Any, approximate: bool = True) -> Tensor:
-    """X times the normal distribution function of x, exactly or by the usual approximation with tanh."""
+    """x times the normal distribution function of x, exactly or by the usual approximation with tanh."""
     x = inexact(x)
     if approximate:
         inner = (x + x * ew.square(x) * 0.044715) * math.sqrt(2 / math.pi)
@@ -125,7 +125,7 @@ def _negative_part(x: Tensor) -> tuple[Tensor, Tensor]:
 
 @library
 def elu(x: Any, alpha: float = 1.0) -> Tensor:
-    """X for x > 0, else alpha * (exp(x) - 1)."""
+    """x for x > 0, else alpha * (exp(x) - 1)."""
     x = inexact(x)
     negative, low = _negative_part(x)
     return ew.select(negative, ew.exponential_minus_one(low) * alpha, x)
@@ -133,7 +133,7 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
 
 @library
 def celu(x: Any, alpha: float = 1.0) -> Tensor:
-    """X for x > 0, else alpha * (exp(x / alpha) - 1)."""
+    """x for x > 0, else alpha * (exp(x / alpha) - 1)."""
     x = inexact(x)
     negative, low = _negative_part(x)
     return ew.select(negative, ew.exponential_minus_one(low / alpha) * alpha, x)
@@ -147,7 +147,7 @@ def selu(x: Any) -> Tensor:
 
 @library
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
-    """X for x > 0, else negative_slope * x."""
+    """x for x > 0, else negative_slope * x."""
     x = inexact(x)
     return ew.select(ew.compare(x, full_like(x, 0), comparison_direction="GE"), x, x * negative_slope)
 
@@ -185,6 +185,6 @@ def softmax(x: Any, axis: Static[Axis] = -1) -> Tensor:
 
 @library
 def log_softmax(x: Any, axis: Static[Axis] = -1) -> Tensor:
-    """X - logsumexp(x) over `axis`, without overflow."""
+    """x - logsumexp(x) over `axis`, without overflow."""
     low, axes = shifted_by_largest("log_softmax", x, axis)
     return low - spread(ew.log(fold(ew.exponential(low), axes, "add")), low.shape, axes)

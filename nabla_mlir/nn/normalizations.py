@@ -31,7 +31,7 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, axis: Static[Axis] =
 
 @library
 def rms_norm(x: Any, scale: Any = None, axis: Static[Axis] = -1, epsilon: float = 1e-6) -> Tensor:
-    """X / sqrt(mean(x**2) + epsilon) over `axis`, times scale."""
+    """x / sqrt(mean(x**2) + epsilon) over `axis`, times scale."""
     x = inexact(x)
     axes = axes_of("rms_norm", axis, x.ndim)
     power = fold(ew.square(x), axes, "add") / count(x.shape, axes)

@@ -138,7 +138,7 @@ def linspace(start: Any, stop: Any, num: Static[int] = 50, endpoint: bool = True
 
 @library
 def eye(N: Static[int], M: Static[int | None] = None, k: Static[int] = 0, dtype: Any = None) -> Tensor:
-    """N times M, with ones on the k-th diagonal and zeros elsewhere."""
+    """An N by M matrix with ones on the k-th diagonal and zeros elsewhere."""
     return convert(la.diagonal_mask(N, N if M is None else M, k, "EQ"), Defaults.float if dtype is None else dtype)
 
 
@@ -150,7 +150,7 @@ def identity(n: Static[int], dtype: Any = None) -> Tensor:
 
 @library
 def tri(N: Static[int], M: Static[int | None] = None, k: Static[int] = 0, dtype: Any = None) -> Tensor:
-    """N times M, with ones on and below the k-th diagonal."""
+    """An N by M matrix with ones on and below the k-th diagonal."""
     return convert(la.diagonal_mask(N, N if M is None else M, k, "GE"), Defaults.float if dtype is None else dtype)
 
 

@@ -85,14 +85,14 @@ invert = bitwise_not = bitwise_invert
 
 @library
 def bitwise_left_shift(x: Any, n: Static[Any], /) -> Tensor:
-    """X * 2**n by shifting bits."""
+    """x * 2**n by shifting bits."""
     x, n = meet("bitwise_left_shift", x, n)
     return ew.shift_left(require_integer("bitwise_left_shift", x), n)
 
 
 @library
 def bitwise_right_shift(x: Any, n: Static[Any], /) -> Tensor:
-    """X // 2**n by shifting bits; the sign is kept."""
+    """x // 2**n by shifting bits; the sign is kept."""
     x, n = meet("bitwise_right_shift", x, n)
     unsigned = require_integer("bitwise_right_shift", x).dtype.kind == "u"
     return (ew.shift_right_logical if unsigned else ew.shift_right_arithmetic)(x, n)
@@ -111,7 +111,7 @@ def bitwise_count(x: Any, /) -> Tensor:
 # ---------------------------------------------------------------- choice
 @library
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Tensor:
-    """X where the condition holds, else y.
+    """x where the condition holds, else y.
 
     Raises:
       TraceError: x and y are missing: the number of places found would depend on values.

@@ -79,7 +79,7 @@ minimum = _numeric_binary(
 
 @library
 def divide(x: Any, y: Any, /) -> Tensor:
-    """X / y; integers are converted to the default float dtype."""
+    """x / y; integers are converted to the default float dtype."""
     return promotion.true_divide(operand(x), operand(y))
 
 
@@ -187,7 +187,7 @@ def sign(x: Any, /) -> Tensor:
 
 @library
 def square(x: Any, /) -> Tensor:
-    """X * x."""
+    """x * x."""
     x = tensor(x)
     return ew.square(x) if is_inexact(x.dtype) else x * x
 
@@ -201,7 +201,7 @@ def reciprocal(x: Any, /) -> Tensor:
 
 @library
 def power(x: Any, y: Any, /) -> Tensor:
-    """X to the power y. A Python integer y is exact: negative bases are fine and no logarithm is taken.
+    """x to the power y. A Python integer y is exact: negative bases are fine and no logarithm is taken.
 
     Raises:
       DtypeError: an integer to the power of a negative Python integer.
@@ -255,7 +255,7 @@ def _by_squaring(x: Tensor, n: int) -> Tensor:
 
 @library
 def float_power(x: Any, y: Any, /) -> Tensor:
-    """X to the power y in floating point."""
+    """x to the power y in floating point."""
     return ew.power(*inexacts("float_power", x, y))
 
 
@@ -276,7 +276,7 @@ fmin = _other_number("fmin", ew.minimum, "LE")
 
 
 def log1p_exp(low: Tensor, high: Tensor) -> Tensor:
-    """High + log1p(exp(low - high)) for low <= high, also where both are infinite."""
+    """high + log1p(exp(low - high)) for low <= high, also where both are infinite."""
     finite = ew.is_finite(high)
     return high + ew.log_plus_one(ew.exponential(low - ew.select(finite, high, full_like(high, 0))))
 

@@ -72,7 +72,7 @@ def _chebyshev(u: Tensor, coefficients: Sequence[float]) -> Tensor:
 
 
 def i0e(x: Tensor) -> Tensor:
-    """Exp(-|x|) times the modified Bessel function I0."""
+    """exp(-|x|) times the modified Bessel function I0."""
     size = absolute(x)
     near, far = _i0e_series()
     small = compare(size, full_like(size, 8), comparison_direction="LE")

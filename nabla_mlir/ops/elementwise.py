@@ -20,7 +20,7 @@ from nabla_mlir.table.tensor import Tensor, full_like, splat_of
 
 
 def where_zero(condition: Tensor, t: Tensor) -> Tensor:
-    """T where the condition holds, else 0."""
+    """t where the condition holds, else 0."""
     return select(condition, t, full_like(t, 0))
 
 
@@ -475,7 +475,7 @@ absolute: OpDef = general(
 
 
 def complex_sign(z: Tensor) -> Tensor:
-    """Z / abs(z), 0 at 0, with its derivative: `stablehlo.sign` is for real numbers, whose signs have none."""
+    """z / abs(z), 0 at 0, with its derivative: `stablehlo.sign` is for real numbers, whose signs have none."""
     size = absolute(z)
     zero = compare(size, full_like(size, 0), comparison_direction="EQ")
     unit = divide(z, make_complex(select(zero, full_like(size, 1), size), full_like(size, 0)))

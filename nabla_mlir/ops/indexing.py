@@ -314,7 +314,7 @@ def _extremum_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, pa
 
 
 def _product_tangent(y: Tensor, xs: Any, t: MaybeZero, t_updates: MaybeZero, params: Any) -> MaybeZero:
-    """X * prod(u): the product of the others, counted with the zeros apart so that a zero factor is exact."""
+    """x * prod(u): the product of the others, counted with the zeros apart so that a zero factor is exact."""
     x, indices, updates = xs
     total: MaybeZero = ZERO
     if not isinstance(t, Zero):

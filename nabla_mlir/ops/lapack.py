@@ -112,7 +112,7 @@ def _real(x: Tensor) -> Tensor:
 
 
 def _imaginary(x: Tensor) -> Tensor:
-    """I times the imaginary part."""
+    """i times the imaginary part."""
     return make_complex(full_like(real(x), 0), imag(x))
 
 

@@ -105,7 +105,7 @@ _TURNED = {"NO_TRANSPOSE": "TRANSPOSE", "TRANSPOSE": "NO_TRANSPOSE"}
 def _solve_jvp(
     outs: Any, xs: Any, tangents: Any, *, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str
 ) -> list[MaybeZero]:
-    """Op(A) X = B gives op(A) X' = B' - op(A') X: one more solve. Only the triangle of A' that is read counts."""
+    """op(A) X = B gives op(A) X' = B' - op(A') X: one more solve. Only the triangle of A' that is read counts."""
     a, (da, db), x = xs[0], tangents, outs[0]
     params: dict[str, Any] = {"left_side": left_side, "lower": lower, "unit_diagonal": unit_diagonal}
     params["transpose_a"] = transpose_a

@@ -72,7 +72,7 @@ def logit(p: Any) -> Tensor:
 
 @library
 def xlogy(x: Any, y: Any) -> Tensor:
-    """X * log(y), and 0 where x is 0."""
+    """x * log(y), and 0 where x is 0."""
     x, y = inexacts("xlogy", x, y)
     zero = full_like(x, 0)
     absent = ew.compare(x, zero, comparison_direction="EQ")

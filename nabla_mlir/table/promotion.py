@@ -240,7 +240,7 @@ def _true_divide(self: Tensor, other: Any, flip: bool = False) -> Any:
 
 
 def true_divide(x: Any, y: Any) -> Tensor:
-    """X / y; integers are converted to the default float dtype first."""
+    """x / y; integers are converted to the default float dtype first."""
     dtype = promote_dtypes([x if is_scalar(x) else _with_dtype(x) for x in (x, y)])
     return operation("divide")(*promote("divide", x, y, dtype=dtype if is_inexact(dtype) else Defaults.float))
 

@@ -294,7 +294,7 @@ def materialize(tangent: MaybeZero, like: Tensor) -> Tensor:
 
 
 def add_any(a: MaybeZero, b: MaybeZero) -> MaybeZero:
-    """A + b, where either may be a structural zero."""
+    """a + b, where either may be a structural zero."""
     if isinstance(a, Zero):
         return b
     if isinstance(b, Zero):

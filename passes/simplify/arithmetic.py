@@ -15,7 +15,7 @@ from nabla_mlir.table.traits import is_linear_in
 
 @pattern("stablehlo.add")
 def add_zero(a: Tensor, b: Tensor) -> Tensor | None:
-    """X + 0 -> x."""
+    """x + 0 -> x."""
     if a.dtype.kind == "b":
         return None
     return a if splat_of(b) == 0 else b if splat_of(a) == 0 else None
@@ -23,7 +23,7 @@ def add_zero(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.add")
 def add_negated(a: Tensor, b: Tensor) -> Tensor | None:
-    """X + (-y) -> x - y."""
+    """x + (-y) -> x - y."""
     negated = defining(b, "stablehlo.negate")
     if negated:
         return ew.subtract(a, negated[0][0])
@@ -33,7 +33,7 @@ def add_negated(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.subtract")
 def subtract_zero(a: Tensor, b: Tensor) -> Tensor | None:
-    """X - 0 -> x, 0 - x -> -x."""
+    """x - 0 -> x, 0 - x -> -x."""
     if splat_of(b) == 0:
         return a
     return ew.negate(b) if splat_of(a) == 0 else None
@@ -41,7 +41,7 @@ def subtract_zero(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.subtract")
 def subtract_negated(a: Tensor, b: Tensor) -> Tensor | None:
-    """X - (-y) -> x + y."""
+    """x - (-y) -> x + y."""
     negated = defining(b, "stablehlo.negate")
     return ew.add(a, negated[0][0]) if negated else None
 
@@ -55,7 +55,7 @@ def subtract_from_negated(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.add")
 def add_same_multiple(a: Tensor, b: Tensor) -> Tensor | None:
-    """X * c + x * c -> x * (2 * c) for a constant c."""
+    """x * c + x * c -> x * (2 * c) for a constant c."""
     scaled = _scaled(a) if a.value == b.value and len(list(a.value.uses)) == 2 else None
     if scaled is None:
         return None
@@ -84,7 +84,7 @@ def negate_multiple(x: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.multiply")
 def multiply_one(a: Tensor, b: Tensor) -> Tensor | None:
-    """X * 1 -> x, x * -1 -> -x; for integers also x * 0 -> 0 (0 * inf is not 0)."""
+    """x * 1 -> x, x * -1 -> -x; for integers also x * 0 -> 0 (0 * inf is not 0)."""
     for x, y in ((a, b), (b, a)):
         factor = splat_of(y)
         if factor is None:
@@ -147,7 +147,7 @@ def multiply_twice(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.divide")
 def divide_one(a: Tensor, b: Tensor) -> Tensor | None:
-    """X / 1 -> x; x / c -> x * (1 / c) where 1 / c is exact."""
+    """x / 1 -> x; x / c -> x * (1 / c) where 1 / c is exact."""
     divisor = splat_of(b)
     if divisor is None:
         return None
@@ -176,7 +176,7 @@ def fold_not(x: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.select")
 def select_once(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
-    """Where(p, f(where(p, x, 0)), 0) -> where(p, f(x), 0) for a product, a quotient or a sign f."""
+    """where(p, f(where(p, x, 0)), 0) -> where(p, f(x), 0) for a product, a quotient or a sign f."""
     made = owner(a)
     if splat_of(b) != 0 or made is None or not is_linear_in(made, 0) or not has_one_use(a):
         return None
@@ -216,13 +216,13 @@ def convert_same(x: Tensor, dtype: np.dtype) -> Tensor | None:
 
 @pattern("stablehlo.and", "stablehlo.or")
 def logical_neutral(a: Tensor, b: Tensor) -> Tensor | None:
-    """P and p -> p, p or p -> p."""
+    """p and p -> p, p or p -> p."""
     return a if a.value == b.value else None
 
 
 @pattern("stablehlo.and")
 def and_true(a: Tensor, b: Tensor) -> Tensor | None:
-    """P and True -> p, p and False -> False."""
+    """p and True -> p, p and False -> False."""
     for x, y in ((a, b), (b, a)):
         value = splat_of(y)
         if x.dtype.kind == "b" and value is not None:
@@ -232,7 +232,7 @@ def and_true(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.or")
 def or_false(a: Tensor, b: Tensor) -> Tensor | None:
-    """P or False -> p, p or True -> True."""
+    """p or False -> p, p or True -> True."""
     for x, y in ((a, b), (b, a)):
         value = splat_of(y)
         if x.dtype.kind == "b" and value is not None:
@@ -279,7 +279,7 @@ _fold_all(  # their results are rounded once, so that the device would find the 
 
 @pattern("stablehlo.divide")
 def fold_divide(a: Tensor, b: Tensor) -> Tensor | None:
-    """C / d for floating-point constants."""
+    """c / d for floating-point constants."""
     c, d = splat_of(a), splat_of(b)
     if c is None or d is None or a.dtype.kind != "f" or a.dtype.name not in np.sctypeDict or d == 0:
         return None

@@ -332,7 +332,7 @@ def _sum_of_copies(x: Tensor, source: Tensor, placed: Shape, dimensions: Shape) 
 
 @pattern("stablehlo.add")
 def add_of_update(a: Tensor, b: Tensor) -> Tensor | None:
-    """X + update(0, u) -> update(x, x there + u): in a loop the sum of rows, which then does not touch the others."""
+    """x + update(0, u) -> update(x, x there + u): in a loop the sum of rows, which then does not touch the others."""
     for x, updated in ((a, b), (b, a)):
         inner = defining(updated, "stablehlo.dynamic_update_slice") if has_one_use(updated) else None
         if inner is None or splat_of(inner[0][0]) != 0 or splat_of(x) is not None:

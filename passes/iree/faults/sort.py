@@ -89,7 +89,7 @@ def _sort(values: Sequence[Val], last: Sequence[Val], dim: int, region: ir.Regio
 
 
 def _before(region: ir.Region, x: Sequence[Val], y: Sequence[Val], tie: Val) -> Val:
-    """X comes before y by the comparator, or they are equal and `tie` says so."""
+    """x comes before y by the comparator, or they are equal and `tie` says so."""
     pairs = [v for pair in zip(x, y, strict=True) for v in pair]
     swapped = [v for pair in zip(y, x, strict=True) for v in pair]
     return apply_elementwise(region, pairs)[0] | (~apply_elementwise(region, swapped)[0] & tie)

@@ -176,7 +176,7 @@ def logistic(z: Val) -> Val:
 
 @_complex("stablehlo.sign")
 def sign(z: Val) -> Val:
-    """Z / |z|, and 0 at 0."""
+    """z / |z|, and 0 at 0."""
     size = _modulus(z)
     size = select(eq(size, 0.0), 1.0, size)
     return complex_(real(z) / size, imag(z) / size)

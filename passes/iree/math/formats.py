@@ -146,7 +146,7 @@ def is_nan(x: Val) -> Val:
 
 
 def scale_by_power(x: Val, k: Val) -> Val:
-    """X * 2^k for an integer k from -2 bias to 2 bias, rounding once; k has the width of x."""
+    """x * 2^k for an integer k from -2 bias to 2 bias, rounding once; k has the width of x."""
     form = format_of(x)
     half = sar(k, 1)
     first, second = half + form.bias, k - half + form.bias
