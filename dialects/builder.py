@@ -12,6 +12,7 @@ from iree.compiler.dialects import arith, tensor
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.dialects.values import BOOL as BOOL
+from nabla_mlir.dialects.values import FINAL as FINAL
 from nabla_mlir.dialects.values import Number as Number
 from nabla_mlir.dialects.values import Recording as Recording
 from nabla_mlir.dialects.values import Val as Val

@@ -125,6 +125,17 @@ def blocks_of(module: ir.Operation) -> list[ir.Block]:
     return [block for function in functions_of(module).values() for block in function.regions[0].blocks]
 
 
+def nested_in_functions(module: ir.Operation) -> list[ir.Operation]:
+    """The functions of a module and what is in them, inner ones before the operation that holds them; not kernels."""
+    return [op for function in functions_of(module).values() for op in (*nested(function), function)]
+
+
+def blocks_in_functions(module: ir.Operation) -> list[ir.Block]:
+    """The blocks of functions and of all regions in them, inner ones before those around them; not kernels."""
+    owners = nested_in_functions(module)
+    return [block for owner in owners for region in owner.regions for block in region.blocks]
+
+
 def nested(op: ir.Operation) -> list[ir.Operation]:
     """The operations in the regions of `op`, inner ones before the operation that holds them."""
     found: list[ir.Operation] = []

@@ -21,6 +21,8 @@ from nabla_mlir.dialects.types import dtype_of, element_type
 
 Number = bool | int | float | complex
 BOOL = np.dtype(np.bool_)
+# Marks an operation that no pattern looks at again; nabla-forget-final removes it.
+FINAL = "nabla.final"
 
 
 class Recording:
@@ -150,10 +152,11 @@ def make(
     regions: int = 0,
     final: bool = False,
 ) -> ir.Operation:
-    """Makes an operation and records it, unless it is `final`: then no pattern will look at it again."""
+    """Makes an operation and records it, unless it is `final`: then it is marked as such, and no pattern looks at it again."""
     made = hlo.emit(name, [v.value for v in operands], results=results, attributes=attributes, regions=regions)
-    record = _recording.get()
-    if record is not None and not final:
+    if final:
+        made.attributes[FINAL] = ir.UnitAttr.get(made.context)
+    elif (record := _recording.get()) is not None:
         record.created.append((name, made))
     return made
 

@@ -1,7 +1,8 @@
-"""What a pass is: a frozen dataclass with a textual name, whose fields are its options."""
+"""What a pass is, and what a named pipeline is: frozen dataclasses with textual names, whose fields are their options."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
@@ -33,4 +34,60 @@ def register(cls: P) -> P:
     if not cls.name.startswith("nabla-") or cls.name in PASSES:
         raise ValueError(f"a pass requires a new name that starts with 'nabla-', got {cls.name!r}.")
     PASSES[cls.name] = cls
+    return cls
+
+
+@dataclass(frozen=True)
+class Step:
+    """An entry of a named pipeline: a pass of ours, another named pipeline, or the text of a pass of MLIR's.
+
+    `why` says in one sentence why it stands where it stands. With `targets` it is there for these alone, with `needs`
+    only where that option of the pipeline is set.
+    """
+
+    item: type[Pass] | type[NamedPipeline] | str
+    why: str
+    targets: tuple[str, ...] = ()
+    needs: str = ""
+
+    @property
+    def name(self) -> str:
+        """Of the pass."""
+        return self.item if isinstance(self.item, str) else self.item.name
+
+
+@dataclass(frozen=True)
+class NamedPipeline:
+    """An order of passes with a name, which stands for them wherever that of a pass can.
+
+    The docstring is as that of a pass; its options are handed to the passes that have options of these names.
+    """
+
+    name: ClassVar[str] = ""
+    steps: ClassVar[tuple[Step, ...]] = ()
+
+    def passes(self) -> tuple[Pass | str, ...]:
+        """The passes, those of inner pipelines in their places."""
+        options = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        found: list[Pass | str] = []
+        for step in self.steps:
+            if (step.targets and options["target"] not in step.targets) or (step.needs and not options[step.needs]):
+                continue
+            if isinstance(step.item, str):
+                found.append(step.item)
+                continue
+            item = step.item(**{f.name: options[f.name] for f in dataclasses.fields(step.item) if f.name in options})
+            found += [item] if isinstance(item, Pass) else item.passes()
+        return tuple(found)
+
+
+PIPELINES: dict[str, type[NamedPipeline]] = {}
+N = TypeVar("N", bound=type[NamedPipeline])
+
+
+def register_pipeline(cls: N) -> N:
+    """Class decorator: makes a pipeline known by its textual name."""
+    if not cls.name.startswith("nabla-") or cls.name in {*PASSES, *PIPELINES}:
+        raise ValueError(f"a pipeline requires a new name that starts with 'nabla-', got {cls.name!r}.")
+    PIPELINES[cls.name] = cls
     return cls

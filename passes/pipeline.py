@@ -6,56 +6,74 @@ import dataclasses
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from iree.compiler import ir, passmanager  # type: ignore[attr-defined]  # not in the stubs
 
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.errors import PassError
-from nabla_mlir.passes import (  # each module registers its passes
-    canonicalize_batch,
-    dce,
-    expand,
-    explain_batch,
-    hoist_products,
-    inline_calls,
-    inline_rules,
-    jvp,
-    remove_stop_gradient,
-    stack_products,
-    transform,
-    verify,
-    vjp,
-    vmap,
-)
-from nabla_mlir.passes.base import PASSES, Pass
-from nabla_mlir.passes.iree import legalize_for_iree
-from nabla_mlir.passes.iree.faults import update_in_place
-from nabla_mlir.passes.iree.kernels import fuse_chains
-from nabla_mlir.passes.iree.scheduling import place_results, schedule
-from nabla_mlir.passes.normalize import normalize
-from nabla_mlir.passes.simplify import simplify
-from nabla_mlir.passes.split import split
+from nabla_mlir.passes.base import PASSES, PIPELINES, NamedPipeline, Pass, Step, register_pipeline
+from nabla_mlir.passes.canonicalize_batch import CanonicalizeBatchPass
+from nabla_mlir.passes.dce import DcePass
+from nabla_mlir.passes.expand import ExpandPass
+from nabla_mlir.passes.explain_batch import ExplainBatchPass
+from nabla_mlir.passes.hoist_products import HoistProductsPass
+from nabla_mlir.passes.inline_calls import InlineCallsPass
+from nabla_mlir.passes.inline_rules import InlineRulesPass
+from nabla_mlir.passes.iree.pipeline import IreePipeline as IreePipeline  # registers its passes
+from nabla_mlir.passes.jvp import JvpPass
+from nabla_mlir.passes.normalize.normalize import NormalizePass
+from nabla_mlir.passes.remove_stop_gradient import RemoveStopGradientPass
+from nabla_mlir.passes.simplify.simplify import SimplifyPass
+from nabla_mlir.passes.split.split import SplitPass
+from nabla_mlir.passes.stack_products import StackProductsPass
+from nabla_mlir.passes.transform import TransformPass
+from nabla_mlir.passes.verify import VerifyLoweredPass, VerifyPass
+from nabla_mlir.passes.vjp import VjpPass
+from nabla_mlir.passes.vmap import VmapPass
 
-MODULES = (
-    canonicalize_batch, dce, expand, explain_batch, fuse_chains, hoist_products, inline_calls, inline_rules, jvp,
-    legalize_for_iree, normalize, place_results, remove_stop_gradient, schedule, simplify, split, stack_products, transform,
-    update_in_place, verify, vjp, vmap,
+# Those in no pipeline; the others are registered where their pipelines are stated.
+ALONE = (ExplainBatchPass, InlineCallsPass, JvpPass, NormalizePass, SplitPass, TransformPass, VjpPass, VmapPass)
+
+_EXPAND = (
+    Step(VerifyPass, "MLIR does not know what the operations of ad and batch require, and the passes below rely on it."),
+    Step(DcePass, "What nobody reads need not be differentiated or mapped."),
+    Step(CanonicalizeBatchPass, "Maps that are merged or do not vary are expanded once, or not at all."),
+    Step(ExpandPass, "From here on there is no transform."),
 )  # fmt: skip
+_SIMPLIFY = Step(SimplifyPass, "Derivatives leave zeros, ones, and shapes that cancel.")
 
-# Everything but what ends differentiation: for modules that are called from others.
-EXPAND = "builtin.module(nabla-verify,nabla-dce,nabla-canonicalize-batch,nabla-expand,nabla-simplify)"
 
-# From a module as it is traced or imported to plain StableHLO.
-LOWER = (
-    "builtin.module(nabla-verify,nabla-dce,nabla-canonicalize-batch,nabla-expand,nabla-inline-rules,nabla-remove-stop-gradient,nabla-simplify,nabla-hoist-products,nabla-stack-products,nabla-verify-lowered)"
-)
+@register_pipeline
+@dataclass(frozen=True)
+class ExpandTransformsPipeline(NamedPipeline):
+    """Everything but what ends differentiation: for modules that are called from others."""
+
+    name: ClassVar = "nabla-expand-transforms"
+    steps: ClassVar = (*_EXPAND, _SIMPLIFY)
+
+
+@register_pipeline
+@dataclass(frozen=True)
+class LowerPipeline(NamedPipeline):
+    """From a module as it is traced or imported to plain StableHLO: what `lower()` runs."""
+
+    name: ClassVar = "nabla-lower"
+    steps: ClassVar = (
+        *_EXPAND,
+        Step(InlineRulesPass, "No derivative is left that would ask for the rules of a function."),
+        Step(RemoveStopGradientPass, "Likewise."),
+        _SIMPLIFY,
+        Step(HoistProductsPass, "Loops are as simple as they get, and what they compute in each iteration is known."),
+        Step(StackProductsPass, "What has been taken out of a loop need not be summed behind it."),
+        Step(VerifyLoweredPass, "The compiler would crash on an operation of ad or batch that is left."),
+    )
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A sequence of passes; an entry is one of ours or the text of one of MLIR's.
+    """A sequence of passes; an entry is one of ours or the text of one of MLIR's. Named pipelines stand for their passes.
 
     Example:
       >>> str(Pipeline.parse("builtin.module(nabla-vmap,cse)"))
@@ -76,7 +94,7 @@ class Pipeline:
             if not stripped.endswith(")"):
                 raise PassError(f"a pipeline requires balanced parentheses, got {text!r}.")
             stripped = stripped[len("builtin.module(") : -1]
-        return Pipeline(tuple(_parse_pass(item) for item in _split(stripped, text) if item))
+        return Pipeline(tuple(p for item in _split(stripped, text) if item for p in _parse_item(item)))
 
     def __str__(self) -> str:
         return f"builtin.module({','.join(_print_pass(p) for p in self.passes)})"
@@ -91,8 +109,8 @@ class Pipeline:
             pm.add(wrap(item) if wrap else _callable(item), name=type(item).__name__, argument=item.name)
         return pm
 
-    def run(self, module: ir.Operation) -> None:
-        """Runs the passes on `module`, which is verified between them.
+    def run(self, module: ir.Operation, verify_each: bool = True) -> None:
+        """Runs the passes on `module`, which is verified between them, or else once they have run.
 
         Raises:
           NablaError: what a pass of ours reported.
@@ -100,7 +118,10 @@ class Pipeline:
         """
         with context(), ir.Location.unknown():
             try:
-                self.manager().run(module.operation)
+                manager = self.manager()
+                manager.enable_verifier(verify_each)
+                manager.run(module.operation)
+                module.operation.verify()
             except ir.MLIRError as error:
                 raise pass_error(error, str(self)) from None
 
@@ -133,18 +154,17 @@ def _split(text: str, whole: str) -> list[str]:
     return [*items, text[start:].strip()]
 
 
-def _parse_pass(text: str) -> Pass | str:
+def _parse_item(text: str) -> tuple[Pass | str, ...]:
     match = re.fullmatch(r"([\w.-]+)(?:\{(.*)\})?", text, re.S)
-    if match is None or match[1] not in PASSES:
+    cls = match and (PASSES.get(match[1]) or PIPELINES.get(match[1]))
+    if not match or cls is None:
         if text.startswith("nabla-"):
-            raise PassError(
-                f"a pipeline requires passes that exist, got {text!r}.", help=f"known: {', '.join(sorted(PASSES))}"
-            )
+            known = ", ".join(sorted((*PASSES, *PIPELINES)))
+            raise PassError(f"a pipeline requires passes that exist, got {text!r}.", help=f"known: {known}")
         _check_foreign(text)
-        return text
-    cls = PASSES[match[1]]
-    options = dict(_parse_option(cls, o) for o in (match[2] or "").split())
-    return cls(**options)
+        return (text,)
+    item = cls(**dict(_parse_option(cls, o) for o in (match[2] or "").split()))
+    return item.passes() if isinstance(item, NamedPipeline) else (item,)
 
 
 def _check_foreign(text: str) -> None:
@@ -155,7 +175,7 @@ def _check_foreign(text: str) -> None:
             raise PassError(f"a pipeline requires passes that exist, got {text!r}: {error}") from None
 
 
-def _parse_option(cls: type[Pass], text: str) -> tuple[str, Any]:
+def _parse_option(cls: type[Pass | NamedPipeline], text: str) -> tuple[str, Any]:
     key, separator, value = text.partition("=")
     fields = {f.name.replace("_", "-"): f for f in dataclasses.fields(cls)}
     if key not in fields or not separator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import doctest
 import importlib
 import importlib.util
@@ -19,8 +20,8 @@ from types import ModuleType
 import pytest
 
 import nabla_mlir
-from nabla_mlir.passes import pipeline
-from nabla_mlir.passes.base import PASSES
+from nabla_mlir.passes.base import PASSES, PIPELINES, NamedPipeline, Pass
+from nabla_mlir.passes.pipeline import ALONE, Pipeline
 from nabla_mlir.passes.simplify.pattern import PATTERNS
 from nabla_mlir.tools import reference
 
@@ -167,7 +168,30 @@ def test_one_stem_names_a_pass(name: str) -> None:
 
 def test_every_module_of_a_pass_is_loaded() -> None:
     registering = {module_name(p) for p in (ROOT / "passes").rglob("*.py") if re.search(r"^@register$", p.read_text(), re.M)}
-    assert registering == {module.__name__ for module in pipeline.MODULES}
+    assert registering == {cls.__module__ for cls in PASSES.values()}
+    assert {p for named in PIPELINES.values() for p in passes_of(named)} | {*ALONE} == {*PASSES.values()}
+
+
+def passes_of(named: type[NamedPipeline]) -> Iterator[type[Pass]]:
+    """The passes of ours in a named pipeline and in those that are parts of it."""
+    for step in named.steps:
+        if isinstance(step.item, type) and issubclass(step.item, NamedPipeline):
+            yield from passes_of(step.item)
+        elif isinstance(step.item, type):
+            yield step.item
+
+
+@pytest.mark.parametrize("name", sorted(PIPELINES))
+def test_a_named_pipeline_says_why(name: str) -> None:
+    cls = PIPELINES[name]
+    stem = name.removeprefix("nabla-")
+    assert cls.__name__ == "".join(word.capitalize() for word in stem.split("-")) + "Pipeline"
+    options = {f.name for f in dataclasses.fields(cls)}
+    for step in cls.steps:
+        assert step.why.endswith("."), f"{step.name} says why in a sentence"
+        assert ({"target"} if step.targets else set()) | ({step.needs} - {""}) <= options, f"{step.name} asks for an option"
+    assert Pipeline(cls().passes()) == Pipeline.parse(name)
+    assert f"\n### {name}\n" in (ROOT / "passes" / "README.md").read_text()
 
 
 def test_every_pattern_of_simplify_has_a_test() -> None:

@@ -22,9 +22,9 @@ from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.dialects.stablehlo import COMPUTE_BARRIER, OPTIMIZATION_BARRIER, emit, splat
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.passes.iree.legalize_for_iree import LegalizeForIreePass
-from nabla_mlir.staging.specs import Spec
-from nabla_mlir.staging.tracing import trace_function
+from nabla_mlir.passes.iree.pipeline import LegalizeForIreePipeline
+from nabla_mlir.passes.pipeline import Pipeline
+from nabla_mlir.tracing import Spec, trace_function
 
 jax.config.update("jax_enable_x64", True)
 lapack.prepare_lapack_call("potrf_ffi", np.dtype(np.float64))  # XLA's custom calls of LAPACK find its routines then
@@ -108,6 +108,6 @@ def compiled_traced(
     module, captured = trace_function(flat, [Spec(np.shape(x), np.asarray(x).dtype) for x in like], "main")
     lower_module(module)
     if legalize:
-        LegalizeForIreePass().run(module.operation)
+        Pipeline(LegalizeForIreePipeline().passes()).run(module.operation)
     call = compiled(_as_stablehlo(module))
     return lambda inputs: pytree.unflatten(box["spec"], call([*inputs, *captured]))

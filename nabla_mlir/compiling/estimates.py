@@ -10,7 +10,7 @@ from iree.compiler import ir
 from nabla_mlir import thresholds
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.convolution import positions
-from nabla_mlir.passes.iree.scheduling.convolutions import is_split
+from nabla_mlir.passes.iree.scheduling.split_convolutions import is_split
 from nabla_mlir.rules.cost import cost_of
 from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.runtime.manifest import Estimate

@@ -12,11 +12,11 @@ from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.errors import CompileError
-from nabla_mlir.passes.iree.scheduling.convolutions import is_wide
-from nabla_mlir.passes.pipeline import EXPAND, LOWER, Pipeline
+from nabla_mlir.passes.iree.scheduling.split_convolutions import is_wide
+from nabla_mlir.passes.pipeline import ExpandTransformsPipeline, IreePipeline, LowerPipeline, Pipeline
 from nabla_mlir.targets import CPU, Target
 
-_LOWER, _EXPAND = Pipeline.parse(LOWER), Pipeline.parse(EXPAND)
+_LOWER, _EXPAND = (Pipeline(named().passes()) for named in (LowerPipeline, ExpandTransformsPipeline))
 
 # At this optimisation level IREE drops assertions: reads of state that was never written would not fail.
 _STATEFUL = ("--iree-opt-strip-assertions=false",)
@@ -71,14 +71,7 @@ def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Mod
     """
     legal = clone_module(module)
     width = target.kernel_bytes() if schedule else 0
-    passes = ["cse", f"nabla-legalize-for-iree{{target={target.name} vector-bytes={width}}}"]
-    if width:
-        passes.append(f"nabla-schedule{{vector-bytes={width}}}")
-    passes.append("nabla-fuse-chains")
-    passes.append(f"nabla-update-in-place{{target={target.name}}}")
-    if isinstance(target, CPU):
-        passes.append("nabla-place-results")
-    Pipeline.parse(f"builtin.module({','.join(passes)})").run(legal)
+    Pipeline(IreePipeline(target=target.name, vector_bytes=width).passes()).run(legal, verify_each=False)
     return legal
 
 

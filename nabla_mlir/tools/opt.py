@@ -21,7 +21,7 @@ from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.errors import ImportIRError, NablaError, PassError
-from nabla_mlir.passes.base import PASSES, Pass
+from nabla_mlir.passes.base import PASSES, PIPELINES, NamedPipeline, Pass, Step
 from nabla_mlir.passes.explain_batch import ExplainBatchPass
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.passes.verify import OWN_DIALECTS, VerifyPass
@@ -39,6 +39,7 @@ _SWITCHES = {
     "emit-bytecode": "write bytecode instead of text",
     "explain-batch": "annotate each value inside a map with the axes it carries, after the passes",
     "list-passes": "print the passes with their options, and stop",
+    "list-pipelines": "print the named pipelines with their options and passes, and why these stand where they do, and stop",
     "dump-pass-pipeline": "print the pipeline that will be run",
     "mlir-print-ir-before-all": "print the IR before each pass",
     "mlir-print-ir-after-all": "print the IR after each pass",
@@ -70,7 +71,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     summary = (__doc__ or "").split("\n\n")[0]
     parser = _Parser(
         prog="nabla-opt", description=summary, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="The name of every pass is a flag too: --nabla-vmap, --nabla-expand=simplify=false, --cse.",
+        epilog="The name of every pass and pipeline is a flag too: --nabla-lower, --nabla-expand=simplify=false, --cse.",
     )  # fmt: skip
     parser.add_argument("file", nargs="?", default="-", help="MLIR text or bytecode; '-' is the standard input")
     parser.add_argument("-o", dest="output", default="-", metavar="FILE", help="where to write; '-' is standard output")
@@ -106,7 +107,7 @@ def _with_two_dashes(argument: str) -> str:
 def _pass_flag(argument: str) -> str:
     match = re.fullmatch(r"--([\w-]+)(?:=(.*))?", argument, re.S)
     item = match and match[1] + (f"{{{match[2].strip('{}')}}}" if match[2] else "")
-    if item is None or (item.startswith("nabla-") and match[1] not in PASSES):  # type: ignore[index]
+    if item is None or (item.startswith("nabla-") and match[1] not in {*PASSES, *PIPELINES}):  # type: ignore[index]
         raise UsageError(f"unknown command line argument '{argument}'. Try: 'nabla-opt --help'")
     try:
         Pipeline.parse(item)
@@ -126,8 +127,23 @@ def list_passes() -> str:
     return "\n".join(lines)
 
 
-def summary_of(cls: type[Pass]) -> str:
-    """The first sentence of the documentation of a pass."""
+def list_pipelines() -> str:
+    """The name, the summary, the options and the steps of each named pipeline."""
+    lines = ["Named pipelines; each stands for its passes, in this order, wherever the name of a pass can stand:", ""]
+    for name, cls in sorted(PIPELINES.items()):
+        lines.append(f"  --{name:28} - {summary_of(cls)}")
+        lines += [f"    --{o.name:28} - {o.help} ({o.type}, default {o.default})" for o in options_of(cls)]
+        lines += [f"      {step.name:28} {step.why}{f' ({where})' if (where := condition_of(step)) else ''}" for step in cls.steps]
+    return "\n".join(lines)
+
+
+def condition_of(step: Step) -> str:
+    """Where a step of a pipeline is there at all; "" for everywhere."""
+    return " or ".join(step.targets) or step.needs.replace("_", "-")
+
+
+def summary_of(cls: type[Pass | NamedPipeline]) -> str:
+    """The first sentence of the documentation of a pass or a pipeline."""
     return (inspect.getdoc(cls) or "").split("\n")[0].rstrip(".")
 
 
@@ -141,9 +157,9 @@ class Option:
     help: str
 
 
-def options_of(cls: type[Pass]) -> list[Option]:
-    """The options of a pass: its fields; the comment behind a field is its help."""
-    source = inspect.getsource(cls)
+def options_of(cls: type[Pass | NamedPipeline]) -> list[Option]:
+    """The options of a pass or a pipeline: its fields; the comment behind a field is its help."""
+    source = "\n".join(inspect.getsource(c) for c in cls.__mro__[:-1])
     options = []
     for f in dataclasses.fields(cls):
         comment = re.search(rf"^    {f.name}: [^#\n]*#\s*(.*)$", source, re.M)
@@ -253,6 +269,9 @@ def run(options: argparse.Namespace) -> int:
     """Does what the command line asks for; returns the exit code."""
     if options.list_passes:
         print(list_passes())
+        return 0
+    if options.list_pipelines:
+        print(list_pipelines())
         return 0
     pipeline = Pipeline.parse(options.passes)
     if options.explain_batch:

@@ -18,13 +18,13 @@ from nabla_mlir.dialects.ad import JvpOp, VjpOp
 from nabla_mlir.dialects.ad_rules import CheckpointOp, CustomJvpOp, CustomVjpOp, LinearSolveOp
 from nabla_mlir.dialects.batch import VmapOp
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.passes.base import PASSES, Pass
+from nabla_mlir.passes.base import PASSES, PIPELINES, NamedPipeline, Pass
 from nabla_mlir.passes.normalize.normalize import REFUSED, REWRITTEN
-from nabla_mlir.passes.pipeline import LOWER, Pipeline
+from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.passes.simplify.pattern import PATTERNS
 from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, OpDef, Zero
 from nabla_mlir.tools.coverage import MEASURED, TITLES, measurable
-from nabla_mlir.tools.opt import options_of
+from nabla_mlir.tools.opt import condition_of, options_of
 
 _GENERATED = "<!-- Written by python -m nabla_mlir.tools.reference; do not edit. -->\n"
 _DIALECTS = """\
@@ -71,11 +71,16 @@ def passes_page(root: Path) -> str:
         "IR to IR: each module here is a pass, or a family of patterns of one. Run them on a file with `nabla-opt`,",
         "in a pipeline together with MLIR's own:", "",
         "    nabla-opt model.mlir --pass-pipeline='builtin.module(nabla-expand,nabla-simplify,cse)'", "",
-        "Everything that is traced or imported goes through", "", "    " + LOWER, "",
-        "and, on the way to IREE, through `nabla-legalize-for-iree`.", "",
+        "Everything that is traced or imported goes through [`nabla-lower`](#nabla-lower) and, on the way to IREE, through",
+        "[`nabla-iree`](#nabla-iree): the named pipelines below.", "",
         f"## Seeing what happens\n\n{inspect.getdoc(debug)}", "", "`nabla-opt --explain-batch` annotates each value",
         "inside a map with the axes it carries; `--mlir-print-ir-after-all` prints the module after each pass.", "",
-        "## All passes", "", "| pass | what it does |", "|---|---|",
+        "## Named pipelines", "", "`nabla-opt --list-pipelines` prints them. The name of one stands for its passes.",
+    ]  # fmt: skip
+    for name in ("nabla-lower", *sorted({*PIPELINES} - {"nabla-lower"})):
+        lines += ["", f"### {name}", "", *_pipeline_section(PIPELINES[name])]
+    lines += [
+        "", "## All passes", "", "| pass | what it does |", "|---|---|",
     ]  # fmt: skip
     lines += [f"| [`{name}`](#{name}) | {_cell(_doc(PASSES[name])[0])} |" for name in names]
     for name in names:
@@ -83,8 +88,22 @@ def passes_page(root: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _doc(cls: type[Pass]) -> tuple[str, str, str]:
-    """The summary, the description and the path of the example in the docstring of a pass."""
+def _pipeline_section(cls: type[NamedPipeline]) -> list[str]:
+    summary, description, _ = _doc(cls)
+    lines = [summary, ""] + ([description, ""] if description else []) + _options_table(cls)
+    lines += ["| pass | only for | why it stands there |", "|---|---|---|"]
+    return lines + [f"| [`{s.name}`](#{s.name}) | {condition_of(s)} | {_cell(s.why)} |" for s in cls.steps]
+
+
+def _options_table(cls: type[Pass | NamedPipeline]) -> list[str]:
+    if not (options := options_of(cls)):
+        return []
+    lines = ["| option | type | default | meaning |", "|---|---|---|---|"]
+    return lines + [f"| `{o.name}` | {o.type} | {o.default} | {_cell(o.help)} |" for o in options] + [""]
+
+
+def _doc(cls: type[Pass | NamedPipeline]) -> tuple[str, str, str]:
+    """The summary, the description and the path of the example in the docstring of a pass or a pipeline."""
     summary, _, rest = (inspect.getdoc(cls) or "").partition("\n")
     description, _, example = rest.partition("Example:")
     return summary, description.strip(), example.strip()
@@ -92,10 +111,7 @@ def _doc(cls: type[Pass]) -> tuple[str, str, str]:
 
 def _pass_section(root: Path, cls: type[Pass]) -> list[str]:
     summary, description, example = _doc(cls)
-    lines = [summary, ""] + ([description, ""] if description else [])
-    if options := options_of(cls):
-        lines += ["| option | type | default | meaning |", "|---|---|---|---|"]
-        lines += [f"| `{o.name}` | {o.type} | {o.default} | {_cell(o.help)} |" for o in options] + [""]
+    lines = [summary, ""] + ([description, ""] if description else []) + _options_table(cls)
     if cls.name == "nabla-simplify":
         lines += _patterns_table()
     before = example_of((root / example).read_text())
@@ -109,7 +125,8 @@ def _after(cls: type[Pass], text: str) -> str:
     module = parse_module(re.sub(r"^//.*\n", "", text, flags=re.M))
     before = str(module)
     Pipeline((cls(),)).run(module.operation)
-    return "" if str(module) == before else str(module.body.operations[0])
+    function = next(op for op in module.body.operations if op.operation.name == "func.func")
+    return "" if str(module) == before else str(function)
 
 
 def example_of(text: str) -> str:

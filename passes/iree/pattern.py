@@ -1,4 +1,4 @@
-"""What a legalisation pattern is, and the table of all of them."""
+"""What a pattern is: a function that writes one operation otherwise, by the name of the operation."""
 
 from __future__ import annotations
 
@@ -12,23 +12,32 @@ from nabla_mlir.dialects.builder import Val
 Target = str  # a name of nabla_mlir.targets
 Replacement = Val | Sequence[Val] | None
 Pattern = Callable[[ir.Operation, Target], Replacement]
-PATTERNS: dict[str, list[Pattern]] = {}
 P = TypeVar("P", bound=Pattern)
 
 
-def pattern(*names: str) -> Callable[[P], P]:
-    """Registers a function as the pattern of the named operations.
+class Patterns:
+    """The patterns of a module, or of a pass, by the names of the operations that they are of."""
 
-    It is called with the insertion point before the operation and returns the values that replace its results, or
-    None if IREE does this operation right on this target. Its docstring names the fact about IREE that it answers.
-    """
+    def __init__(self, *parts: Patterns):
+        """All patterns of several modules, in the order in which they are tried."""
+        self.by_name: dict[str, list[Pattern]] = {}
+        for part in parts:
+            for name, patterns in part.by_name.items():
+                self.by_name.setdefault(name, []).extend(patterns)
 
-    def register(function: P) -> P:
-        for name in names:
-            PATTERNS.setdefault(name, []).append(function)
-        return function
+    def of(self, *names: str) -> Callable[[P], P]:
+        """Registers a function as a pattern of the named operations.
 
-    return register
+        It is called with the insertion point before the operation and returns the values that replace its results, or
+        None if IREE does this operation right on this target. Its docstring names the fact about IREE that it answers.
+        """
+
+        def register(function: P) -> P:
+            for name in names:
+                self.by_name.setdefault(name, []).append(function)
+            return function
+
+        return register
 
 
 def operands(op: ir.Operation) -> list[Val]:

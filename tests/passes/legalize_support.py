@@ -15,8 +15,9 @@ from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.compiling.lowering import compile_legal
 from nabla_mlir.compiling.references import lost_buffers
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.passes.iree.faults.update_in_place import UpdateInPlacePass
-from nabla_mlir.passes.iree.legalize_for_iree import LegalizeForIreePass
+from nabla_mlir.passes.iree.pipeline import LegalizeForIreePipeline, OwnBuffersPipeline
+from nabla_mlir.passes.iree.scheduling.place_results import PlaceResultsPass
+from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.targets import CPU, Vulkan
 from nabla_mlir.targets.toolchain import disassembled
 
@@ -32,10 +33,10 @@ CPU_FLAGS = [
 
 
 def legalized(text: str, target: str = "cpu", vector_bytes: int = 0) -> str:
-    """The module after the pass, as text; the result is verified."""
+    """The module as IREE gets it, but for what is there for speed, as text; the result is verified."""
     module = parse_module(text)
-    LegalizeForIreePass(target=target, vector_bytes=vector_bytes).run(module)
-    UpdateInPlacePass(target=target).run(module.operation)
+    passes = [*LegalizeForIreePipeline(target, vector_bytes).passes(), *OwnBuffersPipeline(target).passes()]
+    Pipeline(tuple(p for p in passes if not isinstance(p, PlaceResultsPass))).run(module.operation)
     assert module.operation.verify()
     return str(module)
 

@@ -11,7 +11,8 @@ from jax import lax
 from legalize_support import Program, check_against_jax, jax_text, legalized
 
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.passes.iree.legalize_for_iree import LegalizeForIreePass
+from nabla_mlir.passes.iree.pipeline import LegalizeForIreePipeline
+from nabla_mlir.passes.pipeline import Pipeline
 
 rng = np.random.default_rng(0)
 A = rng.normal(size=(8, 9)).astype(np.float32)
@@ -125,5 +126,5 @@ def test_indices_in_range_are_left_alone() -> None:
     for case in INSIDE.items():
         text = jax_text(dict([case]))
         module = parse_module(text)
-        LegalizeForIreePass().run(module)
+        Pipeline(LegalizeForIreePipeline().passes()).run(module.operation)
         assert str(module) == str(parse_module(text)), case[0]

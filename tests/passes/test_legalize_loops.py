@@ -13,9 +13,9 @@ import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.passes.iree.legalize_for_iree import LegalizeForIreePass
-from nabla_mlir.staging.specs import Spec
-from nabla_mlir.staging.tracing import trace_function
+from nabla_mlir.passes.iree.pipeline import LegalizeForIreePipeline
+from nabla_mlir.passes.pipeline import Pipeline
+from nabla_mlir.tracing import Spec, trace_function
 
 W = np.random.default_rng(6).normal(size=(3, 3)) / 2
 H = np.array([0.1, -0.4, 0.8])
@@ -24,7 +24,7 @@ H = np.array([0.1, -0.4, 0.8])
 def legalized(text: str) -> str:
     """As XLA can run it."""
     module = parse_module(text)
-    LegalizeForIreePass().run(module)
+    Pipeline(LegalizeForIreePipeline().passes()).run(module.operation)
     return str(module)
 
 

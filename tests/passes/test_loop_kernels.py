@@ -15,8 +15,8 @@ from nabla_mlir import CPU, runtime
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.compiling.lowering import legalize, lower_module
 from nabla_mlir.dialects.context import context, parse_module
-from nabla_mlir.passes.iree.kernels import replace
-from nabla_mlir.passes.iree.kernels.replace import loops_as_kernels
+from nabla_mlir.passes.iree.kernels import loops_as_kernels
+from nabla_mlir.passes.iree.kernels.loops_as_kernels import LoopsAsKernelsPass
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.scipy.special import erf
 from nabla_mlir.staging.specs import Spec
@@ -223,7 +223,7 @@ def test_kernels(cases, vector_bytes):
     legal = parse_module(text)
     Pipeline.parse("builtin.module(cse,nabla-legalize-for-iree)").run(legal)
     with context(), ir.Location.unknown():
-        loops_as_kernels(legal.operation, vector_bytes)
+        LoopsAsKernelsPass(vector_bytes=vector_bytes).run(legal.operation)
     assert "stablehlo.while" not in str(legal)
     executable = runtime.Executable.load(compile_module(str(legal), CPU()), "local-sync")
     for name, arrays in inputs.items():
@@ -255,7 +255,7 @@ def test_more_arrays_than_a_dispatch_may_have_share_buffers():
 
 
 def test_a_loop_over_too_many_arrays_of_different_types_stays(monkeypatch):
-    monkeypatch.setattr(replace, "MAX_BINDINGS", 4)
+    monkeypatch.setattr(loops_as_kernels, "MAX_BINDINGS", 4)
     dtypes = [np.dtype(t) for t in ("f4", "f8", "i4", "i8")]
 
     def steps(*xs):

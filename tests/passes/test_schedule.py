@@ -13,9 +13,10 @@ from nabla_mlir import CPU, runtime
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.compiling.lowering import legalize
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.passes.iree.scheduling import products
-from nabla_mlir.passes.iree.scheduling.schedule import SchedulePass
+from nabla_mlir.passes.iree.pipeline import SchedulePipeline
+from nabla_mlir.passes.iree.scheduling import schedule_products
 from nabla_mlir.passes.iree.scheduling.tiles import Tiles, largest_divisor, matrix_product, rows_times_vector
+from nabla_mlir.passes.pipeline import Pipeline
 
 jax.config.update("jax_enable_x64", True)
 rng = np.random.default_rng(2)
@@ -54,7 +55,7 @@ def product(name, layout, m, n, k, dtype):
 def test_a_tall_right_factor_is_not_turned(rows, tiled):
     """Of 64x512 and 20000x512, the first is transposed, and the result; few rows are left to IREE's own tiles."""
     module = parse_module(product("f", "ik,jk", rows, 20000, 512, "f32"))
-    SchedulePass(vector_bytes=64).run(module.operation)
+    Pipeline(SchedulePipeline(vector_bytes=64).passes()).run(module.operation)
     text = str(module)
     assert text.count("linalg.generic") == tiled
     assert text.count("stablehlo.dot_general") == 1 - tiled
@@ -76,7 +77,7 @@ def check_products(products, vector_bytes):
     """Compares scheduled products with NumPy's, and returns the module."""
     cases = {f"f{i}_{dtype}": (case, dtype) for i, case in enumerate(products) for dtype in ("f32", "f64")}
     module = parse_module("".join(product(name, *case, dtype) for name, (case, dtype) in cases.items()))
-    SchedulePass(vector_bytes=vector_bytes).run(module.operation)
+    Pipeline(SchedulePipeline(vector_bytes=vector_bytes).passes()).run(module.operation)
     assert str(module).count("linalg.generic") > len(cases) / 3
     executable = runtime.Executable.load(compile_module(str(module), CPU()), "local-task")
     for name, ((layout, m, n, k), dtype) in cases.items():
@@ -194,7 +195,7 @@ def test_convolutions():
                  f"  %0 = stablehlo.convolution(%a, %b) dim_numbers = {numbers}, window = {{{window}}} {{batch_group_count = 1 : i64, "
                  f"feature_group_count = 1 : i64}} : ({types[0]}, {types[1]}) -> {types[2]}\n  return %0 : {types[2]}\n}}\n")  # fmt: skip
     module = parse_module(text)
-    SchedulePass().run(module.operation)
+    Pipeline(SchedulePipeline().passes()).run(module.operation)
     assert "stablehlo.convolution" not in str(module)
     executable = runtime.Executable.load(compile_module(str(module), CPU()), "local-sync")
     for i, (lhs, rhs, *_) in enumerate(CONVOLUTIONS.values()):
@@ -244,7 +245,7 @@ def test_one_matrix_with_each_of_several() -> None:
 
 
 def test_what_iree_refuses_is_compiled_as_it_was(monkeypatch):
-    monkeypatch.setattr(products, "rows_times_vector", lambda *_: Tiles((200, 0), (200, 0), (0, 96)))
+    monkeypatch.setattr(schedule_products, "rows_times_vector", lambda *_: Tiles((200, 0), (200, 0), (0, 96)))
     a, x = rng.normal(size=(200, 96)), rng.normal(size=96)
     compiled = nm.trace(lambda a, x: a @ x, a, x, name="main").lower()
     with pytest.warns(RuntimeWarning, match="IREE refuses this module as nabla-schedule writes it"):

@@ -12,10 +12,12 @@ from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.types import is_integer
 from nabla_mlir.passes.iree.faults.ranges import component_range
-from nabla_mlir.passes.iree.pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
+
+PATTERNS = Patterns()
 
 
-@pattern("stablehlo.broadcast_in_dim")
+@PATTERNS.of("stablehlo.broadcast_in_dim")
 def broadcast_in_dim(op: ir.Operation, target: Target) -> Replacement:
     """With unsorted dimensions a cycle of three is wrong if the sizes are equal, and does not compile if not."""
     dims = hlo.I64Array.decode(op.attributes["broadcast_dimensions"])
@@ -63,7 +65,7 @@ def _clamp(indices: Val, limits: Sequence[int], vector_dim: int) -> Val:
     return b.minimum(b.maximum(indices, 0), _along(limits, indices, vector_dim))
 
 
-@pattern("stablehlo.gather")
+@PATTERNS.of("stablehlo.gather")
 def gather(op: ir.Operation, target: Target) -> Replacement:
     """Start indices are not clamped: it reads out of bounds."""
     dims = hlo.GatherDims.decode(op.attributes["dimension_numbers"])

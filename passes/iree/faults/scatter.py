@@ -15,13 +15,15 @@ from nabla_mlir.dialects.builder import Val, select
 from nabla_mlir.dialects.types import is_float
 from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.passes.iree.faults.ranges import component_range
-from nabla_mlir.passes.iree.pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
 from nabla_mlir.passes.iree.regions import (
     apply_elementwise,
     depends_only_on,
     is_elementwise,
     single_operation,
 )
+
+PATTERNS = Patterns()
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class _Scatter:
         return [self.shape[d] - self.window[d] for d in self.index_map]
 
 
-@pattern("stablehlo.scatter")
+@PATTERNS.of("stablehlo.scatter")
 def scatter(op: ir.Operation, target: Target) -> Replacement:
     """An update out of range writes outside the buffer; windows smaller than their dimension and several operands
     do not compile. A window that is not wholly inside the operand is dropped, as in XLA.

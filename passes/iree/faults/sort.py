@@ -1,4 +1,4 @@
-"""Legalisation of sort: stable, of any length, and without overwriting its operands."""
+"""Legalisation of sort: stable, and of any length."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, eq, ne, select
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import RuleMissingError
-from nabla_mlir.passes.iree.pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
 from nabla_mlir.passes.iree.regions import apply_elementwise, is_elementwise
+
+PATTERNS = Patterns()
 
 LONGEST = {"cpu": 384, "vulkan": 256, "cuda": 256}  # IREE sorts up to here
 
 
-@pattern("stablehlo.sort")
+@PATTERNS.of("stablehlo.sort")
 def sort(op: ir.Operation, target: Target) -> Replacement:
-    """Equal elements lose their order; a function argument is overwritten in the caller's buffer; one operand twice does
-    not compile; the time grows with n^2 on CPU; above 256 elements the result is wrong on Vulkan, where lengths that are
-    no multiple of 4 may crash the compiler.
+    """Equal elements lose their order; one operand twice does not compile; the time grows with n^2 on CPU; above 256
+    elements the result is wrong on Vulkan, where lengths that are no multiple of 4 may crash the compiler.
     """
     values = operands(op)
     x = values[0]
@@ -40,8 +41,7 @@ def sort(op: ir.Operation, target: Target) -> Replacement:
     if n > LONGEST[target] or (target == "vulkan" and n % 4 and n > 2):
         return _bitonic(values, dim, region)
     ordered = stable and (len(values) > 1 or x.dtype.kind not in "biu")
-    exposed = any(_is_argument(v.value) for v in values)
-    if not ordered and not exposed and len({v.value for v in values}) == len(values):
+    if not ordered and len({v.value for v in values}) == len(values):
         return None
     if ordered:
         # An operand that counts already serves as the last key: the same one twice does not compile. The buffer of the
@@ -49,8 +49,8 @@ def sort(op: ir.Operation, target: Target) -> Replacement:
         # not with --iree-opt-const-expr-hoisting=false.
         counters = [v for v in values if _counts(v.value, dim)]
         position = counters[0] if counters else b.iota(x.shape, dim, np.int32)
-        return _sort(values, [position], dim, region, exposed)
-    return _sort(values, [], dim, region, exposed)
+        return _sort(values, [position], dim, region)
+    return _sort(values, [], dim, region)
 
 
 def _counts(value: ir.Value, dim: int) -> bool:
@@ -60,20 +60,11 @@ def _counts(value: ir.Value, dim: int) -> bool:
     return hlo.I64.decode(op.attributes["iota_dimension"]) == dim and value.type.element_type.width >= 32
 
 
-def _is_argument(value: ir.Value) -> bool:
-    """True if a value is a block argument, or one seen through operations that move no data."""
-    while not isinstance(value.owner, ir.Block):
-        if value.owner.name not in ("stablehlo.reshape", "stablehlo.bitcast_convert", *hlo.BARRIERS):
-            return False
-        value = value.owner.operands[ir.OpResult(value).result_number]
-    return True
-
-
-def _sort(values: Sequence[Val], last: Sequence[Val], dim: int, region: ir.Region, copy: bool) -> list[Val]:
-    """IREE's sort by the comparator and then by the `last` key, on copies of the operands if `copy`."""
+def _sort(values: Sequence[Val], last: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
+    """IREE's sort by the comparator and then by the `last` key."""
     keys = {v.value: v for v in (*values, *last)}  # each value once
     where = {value: i for i, value in enumerate(keys)}
-    sorted_ = [b.reverse(v, [dim]) if copy else v for v in keys.values()]  # a reversed copy is a new buffer
+    sorted_ = list(keys.values())
     attributes = {"dimension": hlo.I64.encode(dim), "is_stable": hlo.Bool.encode(False)}
     made = b.make("stablehlo.sort", sorted_, [k.type for k in sorted_], attributes, regions=1, final=True)
 

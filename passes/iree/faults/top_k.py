@@ -10,12 +10,14 @@ from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, binary, bitcast, convert, eq, select
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import RuleMissingError
-from nabla_mlir.passes.iree.pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
+
+PATTERNS = Patterns()
 
 _ROUNDS = 8  # up to so many, one search for each is less work than a sort
 
 
-@pattern("chlo.top_k")
+@PATTERNS.of("chlo.top_k")
 def top_k(op: ir.Operation, target: Target) -> Replacement:
     """IREE passes over NaN, which is the largest, takes -0 for 0, and gives equal integers in any order."""
     (x,) = operands(op)

@@ -7,21 +7,14 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import last_of, made_by, nested
+from nabla_mlir.dialects.regions import last_of, made_by, nested, nested_in_functions
 from nabla_mlir.dialects.stablehlo import BARRIERS
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.errors import PassError
-from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.iree.faults.aliasing import computed, is_constant
-from nabla_mlir.passes.iree.faults.buffers import (
-    is_shared_behind_barrier,
-    keep_arguments,
-    keep_sorted,
-    separate_updates,
-)
-from nabla_mlir.passes.iree.pattern import Target
+from nabla_mlir.passes.base import register
+from nabla_mlir.passes.iree.driver import TargetPass
+from nabla_mlir.passes.iree.faults.aliasing import computed, copy_numbers, is_constant
+from nabla_mlir.passes.iree.faults.buffers import is_shared_behind_barrier
 from nabla_mlir.table.traits import is_choice, is_view, updated
-from nabla_mlir.targets import TARGETS
 
 TOPOLOGY = (
     "#hal.device.topology<links = [(@__device_0 -> @__device_0 = {unified_memory = true, transparent_access = true})]>"
@@ -33,7 +26,7 @@ Edge = tuple[ir.Operation, int]  # an operand that is written to, or handed over
 
 @register
 @dataclass(frozen=True)
-class UpdateInPlacePass(Pass):
+class UpdateInPlacePass(TargetPass):
     """Let loops update their carries in place, and copy what is not theirs or the function's.
 
     IREE 3.13 loses sight of the device that the arguments of a loop's body are on, and copies each of them in every
@@ -46,43 +39,32 @@ class UpdateInPlacePass(Pass):
     returned once. An operation owns what is computed in its own block and read by nothing but what it is itself computed
     from: IREE 3.13 forgets, where it looks for operations that may run at once, that a buffer must be read before it is
     written to, and writes first (ScheduleConcurrency.cpp: `t = x + y; return t.at[0].set(9.0), c, t` for a constant c).
-    An argument of the function is the caller's (passes/iree/faults/buffers.py). Two carries never start as one value: of a
+    An argument of the function is the caller's (nabla-keep-arguments). On other targets than a CPU IREE goes on copying
+    in loops: loops inside loops would free buffers twice on Vulkan. Two carries never start as one value: of a
     buffer that is handed over twice IREE may keep none (nabla_mlir/compiling/references.py).
     Example: tests/filecheck/passes/update_in_place.mlir
     """
 
     name: ClassVar = "nabla-update-in-place"
-    target: Target = "cpu"  # on others IREE goes on copying: loops inside loops would free buffers twice on Vulkan
-
-    def __post_init__(self) -> None:
-        if self.target not in TARGETS:
-            raise PassError(f"{self.name} requires a target of {', '.join(TARGETS)}, got {self.target!r}.")
 
     def run(self, module: ir.Operation) -> None:
-        writes: list[Edge] = [(op, i) for op in nested(module) for i in updated(op)]
-        work = [*writes]
+        work: list[Edge] = [(op, i) for op in nested_in_functions(module) for i in updated(op)]
         seen: set[ir.Value] = set()
-        copies = 0
+        numbers = copy_numbers(module)
         while work:
             op, i = work.pop()
             value = op.operands[i]
             if not _is_owned(op, i):
-                copies += 1
                 with ir.InsertionPoint(op), op.location:
-                    op.operands[i] = computed(value, -copies)  # legalisation numbers its copies upwards from 0
+                    op.operands[i] = computed(value, next(numbers))
             elif value not in seen:
                 seen.add(value)
                 work += _sources(value)
-        owners = [op for op in nested(module) if op.name == "stablehlo.while" or is_choice(op)]
+        owners = [op for op in nested_in_functions(module) if op.name == "stablehlo.while" or is_choice(op)]
         loops = [op for op in owners if op.name == "stablehlo.while"]
         for op, i in [edge for loop in loops for edge in _repeated(loop)] + [e for o in owners for e in _passed_on(o)]:
-            copies += 1
             with ir.InsertionPoint(op), op.location:
-                op.operands[i] = computed(op.operands[i], -copies)
-        separate_updates(module)
-        keep_arguments(module, [op.operands[i] for op, i in writes])
-        if self.target == "cpu":
-            keep_sorted(module)
+                op.operands[i] = computed(op.operands[i], next(numbers))
         if loops and self.target == "cpu":
             module.attributes["stream.topology"] = ir.Attribute.parse(TOPOLOGY, module.context)
 

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.regions import nested, nested_in_functions
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.kernels.bindings import MAX_BINDINGS
 from nabla_mlir.passes.iree.kernels.elementwise import as_dispatch, sources, space_of
@@ -42,7 +42,7 @@ class FuseChainsPass(Pass):
     max_bindings: int = MAX_BINDINGS  # buffers that one dispatch reads and writes
 
     def run(self, module: ir.Operation) -> None:
-        for holder in [op for op in nested(module) if runs_regions(op)]:
+        for holder in [op for op in nested_in_functions(module) if runs_regions(op)]:
             for block in (block for region in holder.regions for block in region.blocks):
                 for chain in _chains(block):
                     if _copies(chain.steps()) > self.max_copies:

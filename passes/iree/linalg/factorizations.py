@@ -7,64 +7,11 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
-from nabla_mlir.dialects.builder import Val, ne
-from nabla_mlir.dialects.types import is_float
+from nabla_mlir.dialects.builder import Val
 from nabla_mlir.passes.iree.linalg.dense import cholesky_kernel, has_kernel, triangular_kernel
-from nabla_mlir.passes.iree.pattern import Replacement, Target, attributes_of, operands, pattern
+from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
 
-
-@pattern("stablehlo.dot_general", "stablehlo.einsum", "stablehlo.dot")
-def product_of_truth_values(op: ir.Operation, target: Target) -> Replacement:
-    """Sums of truth values are taken modulo 2."""
-    x, y = operands(op)
-    if x.dtype != np.bool_ or not (x.static and y.static):
-        return None
-    counts = [b.convert(v, np.dtype(np.int32)) for v in (x, y)]
-    type = b.tensor_type(tuple(op.results[0].type.shape), np.dtype(np.int32))
-    return ne(Val(b.make(op.name, counts, [type], attributes_of(op)).results[0]), 0)
-
-
-@pattern("stablehlo.dot_general")
-def dot_general(op: ir.Operation, target: Target) -> Replacement:
-    """Contracting a dimension of size 0 kills the compiler; narrow floats are rounded after every addition.
-
-    A product with a complex constant of real entries is wrong (the unit matrix acts as 1 + i), and complex products
-    are not vectorised: they become four real ones.
-    """
-    x, y = operands(op)
-    type = op.results[0].type
-    if not (x.static and y.static):
-        return None
-    if 0 in x.shape or 0 in y.shape:
-        return b.full(0, type.shape, Val(op.results[0]).dtype)
-    dtype = Val(op.results[0]).dtype
-    if x.dtype.kind == "c" and y.dtype == x.dtype == dtype:
-        attributes = {"dot_dimension_numbers": op.attributes["dot_dimension_numbers"]}
-        part = b.tensor_type(tuple(type.shape), b.real(x).dtype)
-
-        def product(left: Val, right: Val) -> Val:
-            return Val(b.make(op.name, [left, right], [part], attributes).results[0])
-
-        (xr, xi), (yr, yi) = ((b.real(v), b.imag(v)) for v in (x, y))
-        return b.complex_(product(xr, yr) - product(xi, yi), product(xr, yi) + product(xi, yr))
-    if is_float(dtype) and dtype.itemsize <= 2:
-        attributes = {"dot_dimension_numbers": op.attributes["dot_dimension_numbers"]}
-        wide = b.tensor_type(tuple(type.shape), np.dtype(np.float32))
-        return b.convert(Val(b.make(op.name, [x, y], [wide], attributes).results[0]), dtype)
-    return None
-
-
-@pattern("stablehlo.dot_general")
-def matrix_times_vector(op: ir.Operation, target: Target) -> Replacement:
-    """A matrix is copied to transpose it, unless the vector stands on the side of the contracted dimension."""
-    x, y = operands(op)
-    if (x.rank, y.rank) not in ((1, 2), (2, 1)) or "algorithm" in op.attributes:
-        return None
-    numbers = hlo.DotDims.decode(op.attributes["dot_dimension_numbers"])
-    left, right = list(numbers["lhs_contracting_dimensions"]), list(numbers["rhs_contracting_dimensions"])
-    if numbers["lhs_batching_dimensions"] or (left != [0] if x.rank == 2 else right != [1]):
-        return None
-    return b.dot(y, x, (right, left), dtype=Val(op.results[0]).dtype)
+PATTERNS = Patterns()
 
 
 BLOCK = 32  # rows that are factored one by one; the rest is matrix products
@@ -190,7 +137,7 @@ def _cholesky_lower(a: Val) -> Val:
     return b.concat(whole, 2)
 
 
-@pattern("stablehlo.cholesky")
+@PATTERNS.of("stablehlo.cholesky")
 def cholesky(op: ir.Operation, target: Target) -> Replacement:
     """Does not compile."""
     (a,) = operands(op)
@@ -200,7 +147,7 @@ def cholesky(op: ir.Operation, target: Target) -> Replacement:
     return b.reshape(cholesky_factor(leading(a), lower), a.shape)
 
 
-@pattern("stablehlo.triangular_solve")
+@PATTERNS.of("stablehlo.triangular_solve")
 def triangular_solve(op: ir.Operation, target: Target) -> Replacement:
     """Does not compile."""
     a, right = operands(op)

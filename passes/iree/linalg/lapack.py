@@ -41,12 +41,14 @@ from nabla_mlir.passes.iree.linalg.stacks import (
     take_rows,
 )
 from nabla_mlir.passes.iree.linalg.tridiagonal import tridiagonal_solve
-from nabla_mlir.passes.iree.pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
+
+PATTERNS = Patterns()
 
 MOST_SWEEPS = 30  # of Jacobi rotations over all pairs; convergence takes six to twelve
 
 
-@pattern("stablehlo.custom_call")
+@PATTERNS.of("stablehlo.custom_call")
 def lapack(op: ir.Operation, target: Target) -> Replacement:
     """No LAPACK routine compiles."""
     name = hlo.String.decode(op.attributes["call_target_name"])

@@ -10,13 +10,15 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
-from nabla_mlir.dialects.builder import BOOL, Val, eq, ne, select, splat
+from nabla_mlir.dialects.builder import Val, eq, select, splat
 from nabla_mlir.dialects.types import is_float
 from nabla_mlir.passes.iree.math import exponential, trigonometric
 from nabla_mlir.passes.iree.math.formats import format_of, has_format, sar, sign_of, upper_half, with_sign
-from nabla_mlir.passes.iree.pattern import Pattern, Replacement, Target, operands, pattern
+from nabla_mlir.passes.iree.pattern import Pattern, Patterns, Replacement, Target, operands
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.traits import runs_regions
+
+PATTERNS = Patterns()
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -44,7 +46,7 @@ def elementwise(
         return formula(*values)
 
     rewrite.__doc__ = formula.__doc__
-    return pattern(*names)(rewrite)
+    return PATTERNS.of(*names)(rewrite)
 
 
 def _at_constants(name: str, values: list[Val]) -> Val | None:
@@ -88,7 +90,7 @@ elementwise(exponential.acosh, "chlo.acosh")
 elementwise(exponential.atanh, "chlo.atanh")
 
 
-@pattern("stablehlo.power")
+@PATTERNS.of("stablehlo.power")
 def power(op: ir.Operation, target: Target) -> Replacement:
     """Lowered to exp(y log x): NaN for every negative base and at 0^0, and inaccurate when |y log x| is large."""
     x, y = operands(op)
@@ -135,7 +137,7 @@ def splat_of(value: ir.Value) -> complex | None:
     return None
 
 
-@pattern("stablehlo.remainder")
+@PATTERNS.of("stablehlo.remainder")
 def remainder(op: ir.Operation, target: Target) -> Replacement:
     """f64 needs a libm on CPU; x rem inf is NaN on Vulkan; narrow floats are reduced in their own precision there."""
     x, y = operands(op)
@@ -180,57 +182,3 @@ def _remainder_step(rest: Val, divisor: Val) -> Val:
     rest = (rest - q * high) - q * (multiple - high)
     rest = select(rest < 0.0, rest + multiple, rest)
     return select(rest >= multiple, rest - multiple, rest)
-
-
-@pattern("stablehlo.add")
-def add(op: ir.Operation, target: Target) -> Replacement:
-    """i1 is added modulo 2; StableHLO defines it as or."""
-    x = Val(op.operands[0])
-    if x.dtype != BOOL:
-        return None
-    y = Val(op.operands[1])
-    return x | y
-
-
-@pattern("stablehlo.convert")
-def convert(op: ir.Operation, target: Target) -> Replacement:
-    """From float to integer IREE does not saturate: NaN and values out of range give anything.
-
-    float8 to and from f16 and f64 does not compile (it does by f32).
-    """
-    (x,) = operands(op)
-    source, dtype = x.dtype, Val(op.results[0]).dtype
-    if is_float(source) and dtype.kind in "iu":
-        return _saturating(x, dtype)
-    if {source.itemsize, dtype.itemsize} in ({1, 2}, {1, 8}) and is_float(source) and is_float(dtype):
-        return b.convert(b.convert(x, F32), dtype)
-    return None
-
-
-def _saturating(x: Val, dtype: np.dtype) -> Val:
-    if not has_format(x):
-        x = b.convert(x, F32)
-    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-    # The largest float that is in range: high itself, or the one below high + 1, which is a power of two.
-    edge = x.dtype.type(high)
-    top = edge if int(edge) == high else np.nextafter(edge, x.dtype.type(0))
-    inside = b.maximum(b.minimum(x, float(top)), float(low))
-    result = b.op("stablehlo.convert", inside, type=b.like(x, dtype), final=True)
-    if int(top) != high:
-        result = select(x >= float(high), high, result)
-    return select(ne(x, x), 0, result)
-
-
-@pattern("stablehlo.count_leading_zeros")
-def count_leading_zeros(op: ir.Operation, target: Target) -> Replacement:
-    """On Vulkan only 32 bits compile."""
-    (x,) = operands(op)
-    bits = 8 * x.dtype.itemsize
-    if target != "vulkan" or bits == 32:
-        return None
-    unsigned = b.bitcast(x, np.dtype(f"u{x.dtype.itemsize}")) if x.dtype.kind == "i" else x
-    count = lambda v: b.unary("stablehlo.count_leading_zeros", b.convert(v, np.uint32))  # noqa: E731
-    if bits < 32:
-        return b.convert(count(unsigned) - (32 - bits), x.dtype)
-    high = count(unsigned >> 32)
-    return b.convert(select(eq(high, 32), count(unsigned) + 32, high), x.dtype)

@@ -10,19 +10,21 @@ from iree.compiler import ir, passmanager  # type: ignore[attr-defined]  # not i
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.context import context
-from nabla_mlir.passes.iree.pattern import Replacement, Target, attributes_of, operands, pattern
+from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attributes_of, operands
 from nabla_mlir.table.traits import names_with
+
+PATTERNS = Patterns()
 
 _BROADCASTING = names_with(lambda record: record.name.startswith("chlo.broadcast_") and record.name != "chlo.broadcast_select")
 
 
-@pattern(*_BROADCASTING, "chlo.polygamma", "chlo.zeta")
+@PATTERNS.of(*_BROADCASTING, "chlo.polygamma", "chlo.zeta")
 def expand(op: ir.Operation, target: Target) -> Replacement:
     """IREE expands these itself, into operations that it gets wrong (power, sin, log1p) or cannot link in f64."""
     return stock_expansion(op) if all(v.static for v in operands(op)) else None
 
 
-@pattern("chlo.broadcast_select")
+@PATTERNS.of("chlo.broadcast_select")
 def broadcast_select(op: ir.Operation, target: Target) -> Replacement:
     """The stock expansion computes the shape at run time, with types that have no place here."""
     xs = operands(op)
@@ -33,14 +35,14 @@ def broadcast_select(op: ir.Operation, target: Target) -> Replacement:
     return [b.select(*(b.broadcast(v, shape, range(len(shape))) for v in wide))]
 
 
-@pattern("chlo.erf", "chlo.erf_inv", "chlo.bessel_i1e", "chlo.next_after")
+@PATTERNS.of("chlo.erf", "chlo.erf_inv", "chlo.bessel_i1e", "chlo.next_after")
 def expand_double(op: ir.Operation, target: Target) -> Replacement:
     """The exponential in their expansion is slow in f64 on CPU, and does not compile on Vulkan."""
     good = operands(op)[0].dtype != np.float64 and target != "vulkan"
     return None if good else expand(op, target)
 
 
-@pattern(
+@PATTERNS.of(
     "chlo.acos", "chlo.acosh", "chlo.asin", "chlo.asinh", "chlo.atan", "chlo.atanh", "chlo._asin_acos_kernel",
     "chlo.square",
 )  # fmt: skip

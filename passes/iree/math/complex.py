@@ -8,9 +8,10 @@ from collections.abc import Callable
 from iree.compiler import ir
 
 from nabla_mlir.dialects import builder as b
-from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, complex_, eq, imag, real, select, splat
-from nabla_mlir.passes.iree.pattern import Replacement, Target, attributes_of, operands, pattern
+from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
+
+PATTERNS = Patterns()
 
 
 def _complex(*names: str) -> Callable[[Callable[..., Val]], Callable[..., Val]]:
@@ -22,7 +23,7 @@ def _complex(*names: str) -> Callable[[Callable[..., Val]], Callable[..., Val]]:
             return formula(*values) if values[0].dtype.kind == "c" else None
 
         rewrite.__doc__ = formula.__doc__
-        pattern(*names)(rewrite)
+        PATTERNS.of(*names)(rewrite)
         return formula
 
     return register
@@ -57,7 +58,7 @@ def _log_modulus(z: Val) -> Val:
     return select(near, splat(0.0, larger), b.log(larger)) + 0.5 * _log1p(excess)
 
 
-@pattern("stablehlo.abs")
+@PATTERNS.of("stablehlo.abs")
 def modulus(op: ir.Operation, target: Target) -> Replacement:
     """The modulus of complex128 needs a libm."""
     (z,) = operands(op)
@@ -188,44 +189,3 @@ def power(z: Val, w: Val) -> Val:
     result = b.exp(w * b.log(z))
     at_zero = select(eq(w, 0.0), splat(1.0, w), select(real(w) > 0.0, splat(0.0, w), math.nan))
     return select(eq(z, 0.0), at_zero, result)
-
-
-@pattern("stablehlo.constant")
-def constant(op: ir.Operation, target: Target) -> Replacement:
-    """A complex128 splat becomes a fill of 128 bits, which does not compile; on Vulkan no dense complex one does."""
-    if not isinstance(op.results[0].type.element_type, ir.ComplexType):
-        return None
-    return b.constant(hlo.constant_array(op))
-
-
-@pattern("stablehlo.pad")
-def pad(op: ir.Operation, target: Target) -> Replacement:
-    """Padding a complex value with a constant kills the compiler."""
-    x, value = operands(op)
-    if x.dtype.kind != "c":
-        return None
-    attributes = attributes_of(op)
-    part = b.like(Val(op.results[0]), real(value).dtype)
-    parts = [Val(b.make(op.name, [f(x), f(value)], [part], attributes).results[0]) for f in (real, imag)]
-    return complex_(*parts)
-
-
-@pattern("stablehlo.select")
-def select_parts(op: ir.Operation, target: Target) -> Replacement:
-    """A choice between complex constants is folded to a wrong one: 1 and 0 become 1 + i and 0."""
-    predicate, x, y = operands(op)
-    if x.dtype.kind != "c":
-        return None
-    return complex_(select(predicate, real(x), real(y)), select(predicate, imag(x), imag(y)))
-
-
-@pattern("chlo.ragged_dot")
-def ragged_dot(op: ir.Operation, target: Target) -> Replacement:
-    """That of complex numbers does not compile."""
-    lhs, rhs, sizes = operands(op)
-    if lhs.dtype.kind != "c":
-        return None
-    attributes, part = attributes_of(op), b.like(Val(op.results[0]), real(lhs).dtype)
-    product = lambda x, y: Val(b.make(op.name, [x, y, sizes], [part], attributes).results[0])  # noqa: E731
-    (a, c), (d, e) = (real(lhs), imag(lhs)), (real(rhs), imag(rhs))
-    return complex_(product(a, d) - product(c, e), product(a, e) + product(c, d))

@@ -12,7 +12,9 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import convert, select
 from nabla_mlir.passes.iree.math.chlo import stock_expansion
 from nabla_mlir.passes.iree.math.formats import F32, format_of, has_format, horner, rounded, upper_half
-from nabla_mlir.passes.iree.pattern import Replacement, Target, operands, pattern
+from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
+
+PATTERNS = Patterns()
 
 # log(gamma(x)) / ((x - 1) (x - 2))
 _LGAMMA_F32 = (
@@ -45,7 +47,7 @@ _DIGAMMA_F64 = (
 _ROOT, _ROOT_LOW = 1.4616321449683622, 9.549995429965697e-17
 
 
-@pattern("chlo.lgamma", "chlo.digamma", "chlo.erfc")
+@PATTERNS.of("chlo.lgamma", "chlo.digamma", "chlo.erfc")
 def narrow(op: ir.Operation, target: Target) -> Replacement:
     """Formats of 16 bits are computed in f32."""
     (x,) = operands(op)
@@ -54,7 +56,7 @@ def narrow(op: ir.Operation, target: Target) -> Replacement:
     return convert(b.op(op.name, convert(x, F32.dtype), type=b.like(x, F32.dtype)), x.dtype)
 
 
-@pattern("chlo.lgamma")
+@PATTERNS.of("chlo.lgamma")
 def lgamma(op: ir.Operation, target: Target) -> Replacement:
     """The expansion is thousands of ulp off near 1 and 2, where the logarithm of gamma is 0."""
     (x,) = operands(op)
@@ -70,7 +72,7 @@ def lgamma(op: ir.Operation, target: Target) -> Replacement:
     return select((x > 0.5) & (x < 3.0), near, stock_expansion(op)[0])
 
 
-@pattern("chlo.digamma")
+@PATTERNS.of("chlo.digamma")
 def digamma(op: ir.Operation, target: Target) -> Replacement:
     """The expansion is thousands of ulp off near its root."""
     (x,) = operands(op)
@@ -83,7 +85,7 @@ def digamma(op: ir.Operation, target: Target) -> Replacement:
     return select((x >= 1.0) & (x <= 2.0), near, stock_expansion(op)[0])
 
 
-@pattern("chlo.erfc")
+@PATTERNS.of("chlo.erfc")
 def erfc(op: ir.Operation, target: Target) -> Replacement:
     """The expansion rounds the square in exp(-x^2): 60 ulp at x = 8."""
     (x,) = operands(op)

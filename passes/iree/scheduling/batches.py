@@ -10,9 +10,9 @@ from iree.compiler import ir
 from nabla_mlir.dialects.builder import Val, full, reshape, stored
 from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.passes.iree.faults.fusion import places_of_broadcasts
-from nabla_mlir.passes.iree.scheduling.layouts import in_order, is_free
+from nabla_mlir.passes.iree.faults.separate_uses import places_of_broadcasts
 from nabla_mlir.passes.iree.scheduling.nests import Turned, in_memory, loop_nest, replace_product, turned_in_memory
+from nabla_mlir.passes.iree.scheduling.order_axes import in_order, is_free
 from nabla_mlir.passes.iree.scheduling.tiles import batched_product
 
 Axes = tuple[int, ...]

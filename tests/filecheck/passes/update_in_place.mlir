@@ -46,46 +46,6 @@ func.func @given(%x: tensor<4x3xf32>, %v: tensor<1x3xf32>) -> tensor<4x3xf32> {
   return %r#1 : tensor<4x3xf32>
 }
 
-// The argument is the caller's also where no loop writes to it: it has a use at the end.
-// CHECK-LABEL: func.func @written
-// CHECK: %[[NEW:.*]] = stablehlo.dynamic_update_slice %arg0
-// CHECK-NEXT: util.optimization_barrier %arg0
-// CHECK-NEXT: return %[[NEW]]
-func.func @written(%x: tensor<4x3xf32>, %v: tensor<1x3xf32>) -> tensor<4x3xf32> {
-  %c = stablehlo.constant dense<0> : tensor<i32>
-  %b = stablehlo.dynamic_update_slice %x, %v, %c, %c : (tensor<4x3xf32>, tensor<1x3xf32>, tensor<i32>, tensor<i32>) -> tensor<4x3xf32>
-  return %b : tensor<4x3xf32>
-}
-
-// It was given away.
-// CHECK-LABEL: func.func @donated
-// CHECK-NOT: barrier
-// CHECK: return
-func.func @donated(%x: tensor<4x3xf32> {iree.abi.consume}, %v: tensor<1x3xf32>) -> tensor<4x3xf32> {
-  %c = stablehlo.constant dense<0> : tensor<i32>
-  %b = stablehlo.dynamic_update_slice %x, %v, %c, %c : (tensor<4x3xf32>, tensor<1x3xf32>, tensor<i32>, tensor<i32>) -> tensor<4x3xf32>
-  return %b : tensor<4x3xf32>
-}
-
-// A row becomes a column of the same array: it is made before it is written. What replaces its own old value is not.
-// CHECK-LABEL: func.func @turned
-// CHECK: %[[COLUMN:.*]] = stablehlo.reshape
-// CHECK-NEXT: %[[MADE:.*]] = stablehlo.optimization_barrier %[[COLUMN]]
-// CHECK-NEXT: stablehlo.dynamic_update_slice %{{.*}}, %[[MADE]]
-// CHECK: %[[ROW:.*]] = stablehlo.add
-// CHECK-NEXT: stablehlo.dynamic_update_slice %{{.*}}, %[[ROW]]
-func.func @turned(%x: tensor<3x3xf32>, %v: tensor<1x3xf32>) -> tensor<3x3xf32> {
-  %c = stablehlo.constant dense<0> : tensor<i32>
-  %y = stablehlo.sine %x : tensor<3x3xf32>
-  %r = stablehlo.slice %y [1:2, 0:3] : (tensor<3x3xf32>) -> tensor<1x3xf32>
-  %u = stablehlo.reshape %r : (tensor<1x3xf32>) -> tensor<3x1xf32>
-  %z = stablehlo.dynamic_update_slice %y, %u, %c, %c : (tensor<3x3xf32>, tensor<3x1xf32>, tensor<i32>, tensor<i32>) -> tensor<3x3xf32>
-  %o = stablehlo.slice %z [0:1, 0:3] : (tensor<3x3xf32>) -> tensor<1x3xf32>
-  %a = stablehlo.add %o, %v : tensor<1x3xf32>
-  %w = stablehlo.dynamic_update_slice %z, %a, %c, %c : (tensor<3x3xf32>, tensor<1x3xf32>, tensor<i32>, tensor<i32>) -> tensor<3x3xf32>
-  return %w : tensor<3x3xf32>
-}
-
 // What reads an array may not be overtaken by what writes to it: the write gets a copy.
 // CHECK-LABEL: func.func @read
 // CHECK: %[[Y:.*]] = stablehlo.sine

@@ -1,0 +1,74 @@
+"""How patterns are applied: to each operation that they are of, and to what they make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.builder import FINAL, Recording, Val, recording
+from nabla_mlir.dialects.regions import nested_in_functions
+from nabla_mlir.errors import PassError
+from nabla_mlir.passes.base import Pass
+from nabla_mlir.passes.iree.pattern import Pattern, Patterns, Replacement, Target
+from nabla_mlir.passes.iree.target import for_target
+from nabla_mlir.targets import TARGETS
+
+
+@dataclass(frozen=True)
+class TargetPass(Pass):
+    """A pass that does other things for other kinds of device."""
+
+    target: Target = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
+
+    def __post_init__(self) -> None:
+        if self.target not in TARGETS:
+            raise PassError(f"{self.name} requires a target of {', '.join(TARGETS)}, got {self.target!r}.")
+
+
+@dataclass(frozen=True)
+class PatternPass(TargetPass):
+    """A pass that applies patterns until none of them has anything to do. Types of results never change."""
+
+    patterns: ClassVar[Patterns] = Patterns()
+
+    def run(self, module: ir.Operation) -> None:
+        """Rewrites `module` in place."""
+        with for_target(self.target, getattr(self, "vector_bytes", 0)):
+            rewrite(module, self.patterns, self.target)
+
+
+def rewrite(module: ir.Operation, patterns: Patterns, target: Target) -> None:
+    """Applies patterns to the operations of a module, and to those that they make; not to what they made as final."""
+    table = patterns.by_name
+    # Inner ones first, so that the body of a reduction is legal before the reduction itself is rewritten.
+    found = [op for op in nested_in_functions(module) if op.name in table and FINAL not in op.attributes]
+    with recording() as record:
+        for op in found:
+            _legalize(op, table, target, record)
+
+
+def _legalize(op: ir.Operation, table: dict[str, list[Pattern]], target: Target, record: Recording) -> None:
+    worklist = [(op.name, op)]
+    while worklist:
+        name, op = worklist.pop()
+        for pattern in table[name]:
+            record.created.clear()
+            with ir.InsertionPoint(op), op.location:
+                new = pattern(op, target)
+            if new is not None:
+                _replace(op, new)
+                # The last one made is looked at first: bodies before the operations that own them.
+                worklist += [made for made in record.created if made[0] in table]
+                break
+
+
+def _replace(op: ir.Operation, new: Replacement) -> None:
+    values: Sequence[Val] = [new] if isinstance(new, Val) else new or []
+    for old, value in zip(op.results, values, strict=True):
+        if old.type != value.type:
+            raise PassError(f"legalizing {op.name} requires a result of type {old.type}, got {value.type}.")
+        old.replace_all_uses_with(value.value)
+    op.erase()

@@ -1,0 +1,30 @@
+"""Scatters that IREE distributes otherwise than what it fuses with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import nested_in_functions
+from nabla_mlir.passes.base import Pass, register
+
+
+@register
+@dataclass(frozen=True)
+class ForgetUniqueIndicesPass(Pass):
+    """Let no scatter say that its indices are unique.
+
+    IREE 3.13 then distributes the scatter otherwise than what it is fused with, and may stop with "write affecting
+    operations on global resources are restricted to workgroup distributed contexts" (a gather, a product, a scatter).
+    Example: tests/filecheck/passes/forget_unique_indices.mlir
+    """
+
+    name: ClassVar = "nabla-forget-unique-indices"
+
+    def run(self, module: ir.Operation) -> None:
+        """Rewrites `module` in place."""
+        for op in nested_in_functions(module):
+            if op.name == "stablehlo.scatter":
+                op.attributes["unique_indices"] = ir.BoolAttr.get(False, op.context)

@@ -1,0 +1,48 @@
+"""Arguments of functions that IREE would write to although they are the caller's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.builder import Val
+from nabla_mlir.dialects.regions import functions_of, nested_in_functions
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.faults.buffers import one_buffer, use_at_the_end
+from nabla_mlir.table.traits import updated
+
+DONATED, OUTPUT = "iree.abi.consume", "iree.abi.output"  # attributes of arguments: given away, or memory for a result
+
+
+@register
+@dataclass(frozen=True)
+class KeepArgumentsPass(Pass):
+    """Use each argument that may share its buffer with what an operation updates once more, at the end of its function.
+
+    IREE copies a buffer before it writes to it if something reads the buffer later. That the caller does is not
+    counted: IREE 3.13 writes to the caller's memory where a function has no further use of an argument, through any
+    operation that it folds away (`x * 1`, a transpose of a row, a conversion to the signed type of the same width). It
+    means to keep what is imported without `consume`, but loses sight of that where the import changes its lifetime to an
+    unknown one (ElideAsyncCopies.cpp, after https://github.com/iree-org/iree/pull/22844).
+    Example: tests/filecheck/passes/keep_arguments.mlir
+    """
+
+    name: ClassVar = "nabla-keep-arguments"
+
+    def run(self, module: ir.Operation) -> None:
+        """Rewrites `module` in place."""
+        reached = one_buffer(op.operands[i] for op in nested_in_functions(module) for i in updated(op))
+        for function in functions_of(module).values():
+            blocks = function.regions[0].blocks
+            for i, argument in enumerate(blocks[0].arguments if len(blocks) else ()):
+                if argument in reached and not _is_given_away(function, i):
+                    use_at_the_end(Val(argument))
+
+
+def _is_given_away(function: ir.Operation, i: int) -> bool:
+    if "arg_attrs" not in function.attributes:
+        return False
+    attributes = function.attributes["arg_attrs"][i]
+    return DONATED in attributes or OUTPUT in attributes

@@ -1,0 +1,70 @@
+"""Complex values that IREE folds wrongly or refuses: in two parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val, select
+from nabla_mlir.passes.base import register
+from nabla_mlir.passes.iree.driver import PatternPass
+from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attributes_of, operands
+
+PATTERNS = Patterns()
+
+
+@PATTERNS.of("stablehlo.constant")
+def constant(op: ir.Operation, target: Target) -> Replacement:
+    """A complex128 splat becomes a fill of 128 bits, which does not compile; on Vulkan no dense complex one does."""
+    if not isinstance(op.results[0].type.element_type, ir.ComplexType):
+        return None
+    return b.constant(hlo.constant_array(op))
+
+
+@PATTERNS.of("stablehlo.pad")
+def pad(op: ir.Operation, target: Target) -> Replacement:
+    """Padding a complex value with a constant kills the compiler."""
+    x, value = operands(op)
+    if x.dtype.kind != "c":
+        return None
+    attributes = attributes_of(op)
+    part = b.like(Val(op.results[0]), b.real(value).dtype)
+    parts = [Val(b.make(op.name, [f(x), f(value)], [part], attributes).results[0]) for f in (b.real, b.imag)]
+    return b.complex_(*parts)
+
+
+@PATTERNS.of("stablehlo.select")
+def select_parts(op: ir.Operation, target: Target) -> Replacement:
+    """A choice between complex constants is folded to a wrong one: 1 and 0 become 1 + i and 0."""
+    predicate, x, y = operands(op)
+    if x.dtype.kind != "c":
+        return None
+    return b.complex_(select(predicate, b.real(x), b.real(y)), select(predicate, b.imag(x), b.imag(y)))
+
+
+@PATTERNS.of("chlo.ragged_dot")
+def ragged_dot(op: ir.Operation, target: Target) -> Replacement:
+    """That of complex numbers does not compile."""
+    lhs, rhs, sizes = operands(op)
+    if lhs.dtype.kind != "c":
+        return None
+    attributes, part = attributes_of(op), b.like(Val(op.results[0]), b.real(lhs).dtype)
+    product = lambda x, y: Val(b.make(op.name, [x, y, sizes], [part], attributes).results[0])  # noqa: E731
+    (a, c), (d, e) = (b.real(lhs), b.imag(lhs)), (b.real(rhs), b.imag(rhs))
+    return b.complex_(product(a, d) - product(c, e), product(a, e) + product(c, d))
+
+
+@register
+@dataclass(frozen=True)
+class LegalizeComplexPass(PatternPass):
+    """Take constants, choices and paddings of complex numbers apart into two parts, which IREE does right.
+
+    Example: tests/filecheck/passes/legalize_complex.mlir
+    """
+
+    name: ClassVar = "nabla-legalize-complex"
+    patterns: ClassVar = PATTERNS

@@ -1,0 +1,116 @@
+"""Convolutions that IREE computes wrongly or refuses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val
+from nabla_mlir.dialects.types import is_float, tensor_type
+from nabla_mlir.passes.base import register
+from nabla_mlir.passes.iree.driver import PatternPass
+from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attributes_of, operands
+
+PATTERNS = Patterns()
+
+F32 = np.dtype(np.float32)
+
+
+def _is_narrow(dtype: np.dtype) -> bool:
+    return is_float(dtype) and dtype.itemsize <= 2
+
+
+@PATTERNS.of("stablehlo.convolution")
+def unsigned(op: ir.Operation, target: Target) -> Replacement:
+    """No unsigned integers compile; the signed ones of the same bits have results of the same bits."""
+    result = Val(op.results[0])
+    if result.dtype.kind != "u":
+        return None
+    values = [b.bitcast(v, f"i{v.dtype.itemsize}") for v in operands(op)]
+    signed = b.make(op.name, values, [b.like(result, f"i{result.dtype.itemsize}")], attributes_of(op)).results[0]
+    return b.bitcast(Val(signed), result.dtype)
+
+
+@PATTERNS.of("stablehlo.convolution")
+def convolution(op: ir.Operation, target: Target) -> Replacement:
+    """Narrow floats are rounded after every addition; on Vulkan grouped ones are all zeros.
+
+    A depthwise kernel is not turned round where window_reversal asks for it, and no other tiles for a GPU: it is turned
+    round beforehand. Complex values are padded beforehand too: the padding of a convolution kills the compiler.
+    """
+    x, kernel = operands(op)
+    result = Val(op.results[0])
+    attributes = attributes_of(op)
+    if result.dtype.kind == "c" and x.static:
+        x = _padded(x, attributes)
+        if x.value != op.operands[0]:
+            return Val(b.make(op.name, [x, kernel], [op.results[0].type], attributes).results[0])
+    if target == "cuda" and _is_narrow(x.dtype):  # tiled with a wrong shape, also if fused with the conversions
+        wide = [b.stored(b.convert(v, F32)) for v in (x, kernel)]
+        made = b.make(op.name, wide, [b.like(result, F32)], attributes)
+        return b.convert(Val(made.results[0]), result.dtype)
+    if _is_narrow(result.dtype):
+        made = b.make(op.name, [x, kernel], [b.like(result, F32)], attributes)
+        return b.convert(Val(made.results[0]), result.dtype)
+    turned = [k for k, r in enumerate(hlo.BoolArray.decode(attributes["window_reversal"])) if r] \
+        if "window_reversal" in attributes else []  # fmt: skip
+    if turned and (target != "cpu" or hlo.I64.decode(attributes["feature_group_count"]) > 1):
+        places = hlo.ConvDims.decode(attributes["dimension_numbers"])[1]
+        kernel = b.reverse(kernel, [places.index(k) for k in turned])
+        attributes["window_reversal"] = hlo.BoolArray.encode([False] * (len(places) - 2))
+        return Val(b.make(op.name, [x, kernel], [op.results[0].type], attributes).results[0])
+    if target != "vulkan" or not x.static:
+        return None
+    lhs, rhs, out = hlo.ConvDims.decode(attributes["dimension_numbers"])
+    groups = hlo.I64.decode(attributes["feature_group_count"])
+    batches = hlo.I64.decode(attributes["batch_group_count"])
+    depthwise = groups == x.shape[lhs.index("f")]
+    count = max(groups, batches)
+    if count == 1 or (depthwise and batches == 1):
+        return None
+    attributes |= {name: hlo.I64.encode(1) for name in ("feature_group_count", "batch_group_count")}
+    split = lhs.index("f" if groups > 1 else "b")
+    feature = out.index("f")
+    parts = []
+    for i in range(count):
+        left = _part(x, split, i, count)
+        right = _part(kernel, rhs.index("o"), i, count)
+        shape = [s // count if d == feature else s for d, s in enumerate(result.shape)]
+        parts.append(Val(b.make(op.name, [left, right], [tensor_type(shape, result.dtype)], attributes).results[0]))
+    return b.concat(parts, feature)
+
+
+def _padded(x: Val, attributes: dict[str, ir.Attribute]) -> Val:
+    """The operand of a convolution with its padding, which is taken out of the attributes, and what lies between."""
+    places = hlo.ConvDims.decode(attributes["dimension_numbers"])[0]
+    spatial = [places.index(k) for k in range(x.rank - 2)]
+    amounts = {"padding": hlo.Padding, "lhs_dilation": hlo.I64Array}
+    given = {name: codec.decode(attributes.pop(name)) for name, codec in amounts.items() if name in attributes}
+    low, high, interior = ([0] * x.rank for _ in range(3))
+    for k, d in enumerate(spatial):
+        low[d], high[d] = given.get("padding", [(0, 0)] * x.rank)[k]
+        interior[d] = given.get("lhs_dilation", [1] * x.rank)[k] - 1
+    return b.pad(x, low, high, interior)
+
+
+def _part(x: Val, dim: int, i: int, count: int) -> Val:
+    size = x.shape[dim] // count
+    return b.cut(x, dim, i * size, (i + 1) * size)
+
+
+@register
+@dataclass(frozen=True)
+class LegalizeConvolutionsPass(PatternPass):
+    """Write otherwise the convolutions that IREE computes wrongly or refuses.
+
+    Of unsigned and narrow numbers, of complex ones with padding, with a kernel turned round, in groups on Vulkan.
+    Example: tests/filecheck/passes/legalize_convolutions.mlir
+    """
+
+    name: ClassVar = "nabla-legalize-convolutions"
+    patterns: ClassVar = PATTERNS

@@ -1,0 +1,23 @@
+"""Reads and writes by index that IREE does out of bounds, or refuses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from nabla_mlir.passes.base import register
+from nabla_mlir.passes.iree.driver import PatternPass
+from nabla_mlir.passes.iree.faults import indexing, scatter
+from nabla_mlir.passes.iree.pattern import Patterns
+
+
+@register
+@dataclass(frozen=True)
+class LegalizeIndexingPass(PatternPass):
+    """Keep gathers and scatters within their arrays, and write otherwise the forms that IREE refuses.
+
+    Example: tests/filecheck/passes/legalize_indexing.mlir
+    """
+
+    name: ClassVar = "nabla-legalize-indexing"
+    patterns: ClassVar = Patterns(indexing.PATTERNS, scatter.PATTERNS)

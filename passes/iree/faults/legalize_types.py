@@ -1,0 +1,156 @@
+"""Numbers that IREE converts wrongly or not at all: truth values, unsigned, narrow and random ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import BOOL, Val, eq, ne, select
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.types import is_float
+from nabla_mlir.passes.base import register
+from nabla_mlir.passes.iree.driver import PatternPass
+from nabla_mlir.passes.iree.math.formats import has_format
+from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attributes_of, operands
+
+PATTERNS = Patterns()
+
+F32 = np.dtype(np.float32)
+
+
+@PATTERNS.of("stablehlo.add")
+def add(op: ir.Operation, target: Target) -> Replacement:
+    """i1 is added modulo 2; StableHLO defines it as or."""
+    x = Val(op.operands[0])
+    if x.dtype != BOOL:
+        return None
+    y = Val(op.operands[1])
+    return x | y
+
+
+@PATTERNS.of("stablehlo.convert")
+def convert(op: ir.Operation, target: Target) -> Replacement:
+    """From float to integer IREE does not saturate: NaN and values out of range give anything.
+
+    float8 to and from f16 and f64 does not compile (it does by f32).
+    """
+    (x,) = operands(op)
+    source, dtype = x.dtype, Val(op.results[0]).dtype
+    if is_float(source) and dtype.kind in "iu":
+        return _saturating(x, dtype)
+    if {source.itemsize, dtype.itemsize} in ({1, 2}, {1, 8}) and is_float(source) and is_float(dtype):
+        return b.convert(b.convert(x, F32), dtype)
+    return None
+
+
+def _saturating(x: Val, dtype: np.dtype) -> Val:
+    if not has_format(x):
+        x = b.convert(x, F32)
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    # The largest float that is in range: high itself, or the one below high + 1, which is a power of two.
+    edge = x.dtype.type(high)
+    top = edge if int(edge) == high else np.nextafter(edge, x.dtype.type(0))
+    inside = b.maximum(b.minimum(x, float(top)), float(low))
+    result = b.op("stablehlo.convert", inside, type=b.like(x, dtype), final=True)
+    if int(top) != high:
+        result = select(x >= float(high), high, result)
+    return select(ne(x, x), 0, result)
+
+
+@PATTERNS.of("stablehlo.count_leading_zeros")
+def count_leading_zeros(op: ir.Operation, target: Target) -> Replacement:
+    """On Vulkan only 32 bits compile."""
+    (x,) = operands(op)
+    bits = 8 * x.dtype.itemsize
+    if target != "vulkan" or bits == 32:
+        return None
+    unsigned = b.bitcast(x, np.dtype(f"u{x.dtype.itemsize}")) if x.dtype.kind == "i" else x
+    count = lambda v: b.unary("stablehlo.count_leading_zeros", b.convert(v, np.uint32))  # noqa: E731
+    if bits < 32:
+        return b.convert(count(unsigned) - (32 - bits), x.dtype)
+    high = count(unsigned >> 32)
+    return b.convert(select(eq(high, 32), count(unsigned) + 32, high), x.dtype)
+
+
+@PATTERNS.of("stablehlo.reverse")
+def reversed_unsigned(op: ir.Operation, target: Target) -> Replacement:
+    """No unsigned integers compile; the signed ones of the same bits have results of the same bits."""
+    result = Val(op.results[0])
+    if result.dtype.kind != "u":
+        return None
+    values = [b.bitcast(v, f"i{v.dtype.itemsize}") for v in operands(op)]
+    signed = b.make(op.name, values, [b.like(result, f"i{result.dtype.itemsize}")], attributes_of(op)).results[0]
+    return b.bitcast(Val(signed), result.dtype)
+
+
+@PATTERNS.of("stablehlo.rng")
+def uniform(op: ir.Operation, target: Target) -> Replacement:
+    """Uniform numbers may be rounded to the upper bound, which is excluded; in narrow formats they often are."""
+    low, high, _ = operands(op)
+    result = Val(op.results[0])
+    if "UNIFORM" not in str(op.attributes["rng_distribution"]) or not (is_float(low.dtype) and result.static):
+        return None
+    made = Val(b.make(op.name, operands(op), [result.type], attributes_of(op), final=True).results[0])
+    low, high = (b.broadcast(v, result.shape, []) for v in (low, high))
+    return b.select(made < high, made, low)
+
+
+@PATTERNS.of("stablehlo.convert")
+def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
+    """The compiler moves scalar arithmetic on loop counters to the host, whose VM cannot convert integers to f64."""
+    (x,) = operands(op)
+    owner = made_by(x.value)
+    name = owner.name if owner is not None else ""
+    hidden = name in (hlo.OPTIMIZATION_BARRIER, "stablehlo.constant")
+    if x.rank or x.dtype.kind not in "iu" or Val(op.results[0]).dtype != np.float64 or hidden:
+        return None
+    return b.convert(b.held(x), np.float64)
+
+
+@PATTERNS.of("stablehlo.convert")
+def counter_to_unsigned(op: ir.Operation, target: Target) -> Replacement:
+    """On the host a conversion of a loop counter to unsigned makes arithmetic of unsigned types, which it has not."""
+    (x,) = operands(op)
+    wanted = Val(op.results[0]).dtype
+    if x.rank or x.dtype.kind not in "iu" or wanted.kind != "u":
+        return None
+    width = np.dtype(f"i{wanted.itemsize}")
+    signed = x if x.dtype == width else b.convert(x, width)
+    return Val(b.make("stablehlo.bitcast_convert", [signed], [op.results[0].type], {}).results[0])
+
+
+@PATTERNS.of("stablehlo.convert")
+def truth_to_float(op: ir.Operation, target: Target) -> Replacement:
+    """Folded into a product, a conversion of booleans to floats gives one of i1 that the compiler refuses; SPIR-V has none."""
+    (x,) = operands(op)
+    result = Val(op.results[0])
+    if x.dtype != np.bool_ or not (is_float(result.dtype) and x.static):
+        return None
+    return b.select(x, b.splat(1, result), b.splat(0, result))
+
+
+@PATTERNS.of("stablehlo.reverse")
+def reverse(op: ir.Operation, target: Target) -> Replacement:
+    """For Vulkan a reversed matrix fused into what reads it twice does not compile: it is made on its own."""
+    if target != "vulkan":
+        return None
+    made = Val(b.make(op.name, operands(op), [op.results[0].type], attributes_of(op), final=True).results[0])
+    return b.stored(made)
+
+
+@register
+@dataclass(frozen=True)
+class LegalizeTypesPass(PatternPass):
+    """Write otherwise what IREE computes wrongly, or not at all, for some types of numbers.
+
+    Sums of truth values, conversions that should saturate, unsigned counters, reversed unsigned numbers, uniform numbers.
+    Example: tests/filecheck/passes/legalize_types.mlir
+    """
+
+    name: ClassVar = "nabla-legalize-types"
+    patterns: ClassVar = PATTERNS

@@ -1,0 +1,48 @@
+"""Constants that IREE would update in place although something else reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import nested_in_functions
+from nabla_mlir.dialects.stablehlo import constant_attribute
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.faults.aliasing import computed, constant_key, copy_numbers
+from nabla_mlir.table.traits import updated
+
+Write = tuple[ir.Operation, int]  # an operation that updates its operand of this index in place
+
+
+@register
+@dataclass(frozen=True)
+class SeparateConstantsPass(Pass):
+    """Compute each constant that is updated for that update alone, where equal constants have other uses.
+
+    IREE 3.13 merges equal constants and lets scatters and dynamic_update_slices change the one buffer in place: what
+    else reads it, another update or the caller, sees the changed values (a wrong number, silently), or the compiler
+    stops with "'stream.yield' op used resource not listed in explicit captures". An optimization_barrier of the whole
+    constant is no cure; one of a scalar that it is computed from is.
+    Example: tests/filecheck/passes/separate_constants.mlir
+    """
+
+    name: ClassVar = "nabla-separate-constants"
+
+    def run(self, module: ir.Operation) -> None:
+        """Rewrites `module` in place."""
+        writes: dict[object, list[Write]] = {}
+        uses: dict[object, int] = {}
+        for op in nested_in_functions(module):
+            if op.name == "stablehlo.constant":
+                key = constant_attribute(op)
+                uses[key] = uses.get(key, 0) + sum(1 for _ in op.results[0].uses)
+            for i in updated(op):
+                key = constant_key(op.operands[i])
+                if key is not None:
+                    writes.setdefault(key, []).append((op, i))
+        shared = [write for key, group in writes.items() if max(uses.get(key, 0), len(group)) > 1 for write in group]
+        for (op, i), number in zip(shared, copy_numbers(module), strict=False):
+            with ir.InsertionPoint(op), op.location:
+                op.operands[i] = computed(op.operands[i], number)

@@ -1,0 +1,98 @@
+"""Updates of an array that are computed from that array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.builder import Val, held
+from nabla_mlir.dialects.regions import made_by, nested, nested_in_functions
+from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER, I64Array, constant_splat
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.faults.buffers import one_buffer
+from nabla_mlir.table.traits import is_elementwise
+
+
+@register
+@dataclass(frozen=True)
+class SeparateUpdatesPass(Pass):
+    """Put what is written into an array in memory of its own first, if it is computed from that array.
+
+    IREE 3.13 lets the operation that computes an update write it where it belongs, also while it reads the same buffer:
+    `x.at[:, 1].set(x[0])` reads elements that it has changed (a wrong number, silently), `x.at[1:].set(x[:-1])` is a copy
+    onto itself that the runtime refuses, and a scatter of gathered rows is computed on the stack, which may be too small.
+    A new value of each element from its old one is right in place.
+    Example: tests/filecheck/passes/separate_updates.mlir
+    """
+
+    name: ClassVar = "nabla-separate-updates"
+
+    def run(self, module: ir.Operation) -> None:
+        """Rewrites `module` in place."""
+        for write in nested_in_functions(module):
+            if write.name == "stablehlo.dynamic_update_slice":
+                sources = [1]
+            elif write.name == "stablehlo.scatter":
+                sources = list(range((len(write.operands) - 1) // 2, len(write.operands)))
+            else:
+                continue
+            targets = one_buffer(write.operands[i] for i in range(max(1, len(sources) - 1)))
+            with ir.InsertionPoint(write), write.location:
+                for i in sources:
+                    if _reads(write.operands[i], targets, write):
+                        write.operands[i] = held(Val(write.operands[i])).value
+
+
+def _reads(update: ir.Value, targets: set[ir.Value], write: ir.Operation) -> bool:
+    """Whether an update is computed from one of the targets, other than each element from the one it replaces."""
+    seen: set[tuple[ir.Value, bool]] = set()
+    work = [(update, write.name == "stablehlo.dynamic_update_slice")]  # whether elements are where they will be written
+    while work:
+        value, in_place = work.pop()
+        if (value, in_place) in seen:
+            continue
+        seen.add((value, in_place))
+        if value in targets:
+            return True
+        maker = made_by(value)
+        if maker is None or maker.name in (OPTIMIZATION_BARRIER, "stablehlo.constant"):
+            continue
+        if in_place and _is_replaced_part(maker, write):
+            continue
+        in_place = in_place and _keeps_places(maker)
+        work += [(v, in_place) for v in maker.operands]
+        work += [(v, False) for inner in nested(maker) for v in inner.operands]
+    return False
+
+
+def _is_replaced_part(maker: ir.Operation, write: ir.Operation) -> bool:
+    """True for the slice of the target itself that `write` replaces."""
+    if maker.name not in ("stablehlo.slice", "stablehlo.dynamic_slice") or maker.operands[0] != write.operands[0]:
+        return False
+    shape, window = maker.results[0].type.shape, write.operands[1].type.shape
+    starts = list(write.operands)[2:]
+    if list(shape) != list(window):
+        return False
+    if maker.name == "stablehlo.dynamic_slice":
+        return list(maker.operands)[1:] == starts
+    if any(stride != 1 for stride in I64Array.decode(maker.attributes["strides"])):
+        return False
+    return [_known_integer(start) for start in starts] == list(I64Array.decode(maker.attributes["start_indices"]))
+
+
+def _known_integer(scalar: ir.Value) -> int | None:
+    maker = made_by(scalar)
+    value = constant_splat(maker) if maker is not None and maker.name == "stablehlo.constant" else None
+    return None if value is None else int(value.real)
+
+
+def _keeps_places(op: ir.Operation) -> bool:
+    """True where each element of the result is made of those at its place, up to dimensions of size 1."""
+    if is_elementwise(op):
+        return True
+    if op.name != "stablehlo.reshape":
+        return False
+    first, second = ([n for n in v.type.shape if n != 1] for v in (op.operands[0], op.results[0]))
+    return first == second

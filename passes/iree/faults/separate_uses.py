@@ -1,0 +1,79 @@
+"""Values that IREE must not compute together with what reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.builder import Val, stored
+from nabla_mlir.dialects.regions import nested_in_functions
+from nabla_mlir.dialects.stablehlo import I64Array
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.table.traits import is_elementwise, is_reduction, is_view, moved
+
+Places = tuple[int, ...]
+
+
+@register
+@dataclass(frozen=True)
+class SeparateUsesPass(Pass):
+    """Put a barrier behind each sum that is broadcast along different dimensions: ``s[:, None] + s[None, :]``.
+
+    IREE 3.13 computes such a sum inside the operation that reads it, for the rows of each workgroup, and reads the
+    columns, which that workgroup has not computed, from memory that holds something else: wrong numbers, silently,
+    from about 64 elements on (pairwise distances by ``|x|² + |y|² - 2 x·y``, for instance).
+    Example: tests/filecheck/passes/separate_uses.mlir
+    """
+
+    name: ClassVar = "nabla-separate-uses"
+
+    def run(self, module: ir.Operation) -> None:
+        """Rewrites `module` in place."""
+        for op in nested_in_functions(module):
+            if is_reduction(op):
+                for result in op.results:
+                    if len(places_of_broadcasts(result)) > 1:
+                        store_before_uses(op, result)
+
+
+def store_before_uses(op: ir.Operation, value: ir.Value) -> None:
+    """Puts a result of `op` in memory: nothing that reads it is computed together with `op`."""
+    users = [(use.owner.operation, use.operand_number) for use in value.uses]
+    with ir.InsertionPoint.after(op), op.location:
+        hidden = stored(Val(value)).value
+    for user, i in users:
+        user.operands[i] = hidden
+
+
+def places_of_broadcasts(value: ir.Value) -> set[Places]:
+    """Where the dimensions of `value` lie in each of its broadcasts, also in those of what is fused with it."""
+    found: set[Places] = set()
+    seen, work = {value}, [value]
+    while work:
+        for use in work.pop().uses:
+            user = use.owner.operation
+            if len(user.results) != 1 or is_reduction(user):
+                continue
+            if user.name == "stablehlo.broadcast_in_dim":
+                found.add(_of_broadcast(user))
+            elif moved(user) and not is_view(user) and not is_elementwise(user):
+                continue  # a copy
+            elif user.results[0] not in seen and _is_aligned(value, user.results[0]):
+                seen.add(user.results[0])
+                work.append(user.results[0])
+    return found
+
+
+def _of_broadcast(op: ir.Operation) -> Places:
+    dims = I64Array.decode(op.attributes["broadcast_dimensions"])
+    rank = len(op.results[0].type.shape)
+    # Counted from the end, so that further dimensions in front make no difference.
+    return tuple(d - rank for d, n in zip(dims, op.operands[0].type.shape, strict=True) if n != 1)
+
+
+def _is_aligned(value: ir.Value, other: ir.Value) -> bool:
+    """True if the shapes are the same but for dimensions of size 1."""
+    first, second = ([n for n in v.type.shape if n != 1] for v in (value, other))
+    return first == second

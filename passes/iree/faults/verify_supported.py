@@ -1,0 +1,87 @@
+"""What nothing can be made of for IREE is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.regions import functions_of, nested
+from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.faults.one_device import SHARDINGS
+
+_WITHOUT_RULE = {f"stablehlo.{name}" for name in ("infeed", "outfeed", "send", "recv", "create_token", "dynamic_conv",
+                 "dynamic_reshape", "dynamic_pad", "dynamic_gather")}  # fmt: skip
+
+
+@register
+@dataclass(frozen=True)
+class VerifySupportedPass(Pass):
+    """Refuse what IREE cannot compile, or never ends on, and no pass writes otherwise.
+
+    Channels to the host, dynamic shapes that depend on values, calls of unknown code, functions that call themselves.
+    Example: tests/filecheck/passes/verify_supported.mlir
+    """
+
+    name: ClassVar = "nabla-verify-supported"
+
+    def run(self, module: ir.Operation) -> None:
+        """Raises RuleMissingError for the first operation that is not supported."""
+        calls: dict[str, dict[str, ir.Operation]] = {}
+        for caller, function in functions_of(module).items():
+            for op in nested(function):
+                if op.name == "func.call":
+                    calls.setdefault(caller, {})[op.attributes["callee"].value] = op
+                elif op.name in _CHECKS:
+                    _CHECKS[op.name](op)
+        _refuse_recursion(calls)
+
+
+def _custom_call(op: ir.Operation) -> None:
+    """Calls of LAPACK and shardings have passes of their own; IREE itself knows ApproxTopK alone."""
+    name = hlo.String.decode(op.attributes["call_target_name"])
+    if name != "ApproxTopK" and name not in SHARDINGS and not name.startswith("lapack_"):
+        raise RuleMissingError(
+            f"stablehlo.custom_call requires a known target, got {name!r}.", where=source_of(op.location)
+        )
+
+
+def _philox(op: ir.Operation) -> None:
+    """From a state of three words Philox gives other bits than XLA's."""
+    words = op.operands[0].type.shape[0]
+    if hlo.enum("rng_algorithm").decode(op.attributes["rng_algorithm"]) == "PHILOX" and words != 2:
+        raise RuleMissingError(
+            f"PHILOX requires a state of 2 words, got {words}.", where=source_of(op.location),
+            help="use the algorithm THREE_FRY or DEFAULT.",
+        )  # fmt: skip
+
+
+def _unsupported(op: ir.Operation) -> None:
+    raise RuleMissingError(f"{op.name} requires a rule for IREE, got none.", where=source_of(op.location))
+
+
+_CHECKS: dict[str, Callable[[ir.Operation], None]] = {
+    "stablehlo.custom_call": _custom_call, "stablehlo.rng_bit_generator": _philox,
+    **dict.fromkeys(_WITHOUT_RULE, _unsupported),
+}  # fmt: skip
+
+
+def _refuse_recursion(calls: dict[str, dict[str, ir.Operation]]) -> None:
+    """The compiler never ends on a function that calls itself. The calls are by caller and callee."""
+    graph = dict(calls)
+    # Functions that call none are removed until none is left; in what remains there is a cycle.
+    while graph:
+        ended = [caller for caller, callees in graph.items() if not any(c in graph for c in callees)]
+        if not ended:
+            caller, callees = next(iter(graph.items()))
+            place = next(call for callee, call in callees.items() if callee in graph)
+            raise RuleMissingError(
+                f"func.call requires functions without recursion, got @{caller}.", where=source_of(place.location)
+            )
+        for caller in ended:
+            del graph[caller]

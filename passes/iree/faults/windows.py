@@ -1,0 +1,163 @@
+"""Windows that IREE refuses, computes on the stack, or chooses from wrongly."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val, select
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attributes_of, operands
+from nabla_mlir.passes.iree.regions import apply_elementwise, is_elementwise, single_operation
+
+PATTERNS = Patterns()
+
+
+_TRUTH = {"or": "maximum", "add": "maximum", "maximum": "maximum", "and": "minimum", "multiply": "minimum",
+          "minimum": "minimum"}  # fmt: skip
+
+
+@PATTERNS.of("stablehlo.reduce_window")
+def windows_of_other_numbers(op: ir.Operation, target: Target) -> Replacement:
+    """Windows over all elements before do not compile for truth values and sums of unsigned integers.
+
+    They are windows of 32-bit integers, and of signed integers of the same bits.
+    """
+    body = single_operation(op.regions[0])
+    if len(op.operands) != 2 or body is None:
+        return None
+    values, result = operands(op), Val(op.results[0])
+
+    def windows(values: Sequence[Val], body: str) -> Val:
+        made = b.make(op.name, values, [b.like(result, values[0].dtype)], attributes_of(op), regions=1)
+        b.fill_region(made.regions[0], [v.type for v in (values[1], values[1])], lambda x, y: b.binary(body, x, y))
+        return Val(made.results[0])
+
+    kind, word = result.dtype.kind, body.removeprefix("stablehlo.")
+    if kind == "b" and word in _TRUTH:
+        return b.ne(windows([b.convert(v, np.int32) for v in values], f"stablehlo.{_TRUTH[word]}"), 0)
+    if kind == "u" and word in ("add", "multiply"):
+        return b.bitcast(windows([b.bitcast(v, f"i{v.dtype.itemsize}") for v in values], body), result.dtype)
+    return None
+
+
+@PATTERNS.of("stablehlo.reduce_window")
+def complex_windows(op: ir.Operation, target: Target) -> Replacement:
+    """Padded ones do not compile for complex128: the two parts are padded beforehand."""
+    if len(op.operands) != 2 or Val(op.operands[0]).dtype.kind != "c" or not Val(op.operands[0]).static:
+        return None
+    x, initial = operands(op)
+    padding = hlo.Padding.decode(op.attributes["padding"]) if "padding" in op.attributes else [(0, 0)] * x.rank
+    low, high = zip(*padding, strict=True)
+    interior = [n - 1 for n in _spatial(x.rank, op.attributes, "base_dilations")]
+    if not any([*low, *high, *interior]):
+        return None
+    padded = b.complex_(*(b.pad(part(x), low, high, interior, part(initial)) for part in (b.real, b.imag)))
+    made = b.copy(op, [padded, initial])
+    for name in {"padding", "base_dilations"} & set(attributes_of(op)):
+        del made.attributes[name]
+    return Val(made.results[0])
+
+
+@PATTERNS.of("stablehlo.reduce_window")
+def separate_windows(op: ir.Operation, target: Target) -> Replacement:
+    """Fused with what is pooled, windows overflow the stack of a CPU: those side by side are a reduction.
+
+    Their transpose, windows of sums that see one element each, repeats the elements.
+    """
+    x = Val(op.operands[0])
+    body = single_operation(op.regions[0])
+    if len(op.operands) != 2 or not x.static or body is None:
+        return None
+    window, strides, dilation, spread = (
+        _spatial(x.rank, op.attributes, name)
+        for name in ("window_dimensions", "window_strides", "window_dilations", "base_dilations")
+    )
+    padding = hlo.Padding.decode(op.attributes["padding"]) if "padding" in op.attributes else ((0, 0),) * x.rank
+    parts = [part for w in window for part in (("place", "offset") if w > 1 else ("place",))]
+    offsets = [d for d, part in enumerate(parts) if part == "offset"]
+    ones = [1] * x.rank
+    if (strides, dilation, spread) == (window, ones, ones) and not any(map(any, padding)):
+        if any(n % w for n, w in zip(x.shape, window, strict=True)):
+            return None
+        shape = [m for n, w in zip(x.shape, window, strict=True) for m in ((n // w, w) if w > 1 else (n,))]
+        return b.reduce([b.reshape(x, shape)], [Val(op.operands[1])], offsets, lambda y, z: b.binary(body, y, z))[0]
+    initial = made_by(op.operands[1])
+    is_sum = body == "stablehlo.add" and initial is not None and initial.name == "stablehlo.constant"
+    if not is_sum or hlo.constant_splat(initial) != 0:
+        return None
+    if (strides, dilation, spread) == (ones, ones, window) and all(
+        p == (w - 1,) * 2 for p, w in zip(padding, window, strict=True)
+    ):
+        shape = [m for n, w in zip(x.shape, window, strict=True) for m in ((n, w) if w > 1 else (n,))]
+        places = [d for d in range(len(shape)) if d not in offsets]
+        return b.reshape(b.broadcast(x, shape, places), [n * w for n, w in zip(x.shape, window, strict=True)])
+    return None
+
+
+@PATTERNS.of("stablehlo.select_and_scatter")
+def select_and_scatter(op: ir.Operation, target: Target) -> Replacement:
+    """Windows that overlap do not compile, and in others the last of equal elements is selected, not the first.
+
+    For each offset in the window, a strided slice holds the operand there; a running choice finds the offset that
+    each window selects, and what it selects goes back through the transpose of that slice.
+    """
+    x, source, initial = operands(op)
+    rank = x.rank
+    window = _spatial(rank, op.attributes, "window_dimensions")
+    strides = _spatial(rank, op.attributes, "window_strides")
+    padding = hlo.Padding.decode(op.attributes["padding"]) if "padding" in op.attributes else ((0, 0),) * rank
+    choose, combine = op.regions
+    if not (is_elementwise(choose) and is_elementwise(combine)):
+        raise RuleMissingError(f"stablehlo.select_and_scatter requires elementwise bodies, got {op.location}.")
+    padded = b.pad(x, [p[0] for p in padding], [p[1] for p in padding])
+    offsets = list(itertools.product(*(range(w) for w in window)))
+
+    def view(v: Val, offset: Sequence[int]) -> Val:
+        limits = [o + (n - 1) * s + 1 for o, n, s in zip(offset, source.shape, strides, strict=True)]
+        return b.slice_(v, offset, limits, strides)
+
+    padding_free = not any(p != (0, 0) for p in padding)
+    inside = None if padding_free else _inside(x.shape, padding)
+    best, chosen, found = view(padded, offsets[0]), b.full(0, source.shape, np.int32), None
+    if inside is not None:
+        found = view(inside, offsets[0])
+    for i, offset in enumerate(offsets[1:], start=1):
+        value = view(padded, offset)
+        keep = apply_elementwise(choose, [best, value])[0]
+        if found is not None and inside is not None:
+            valid = view(inside, offset)
+            keep = (keep & found) | ~valid
+            found = found | valid
+        best = select(keep, best, value)
+        chosen = select(keep, chosen, i)
+    result = b.broadcast(initial, x.shape, [])
+    adds = single_operation(combine) == "stablehlo.add"
+    for i, offset in enumerate(offsets):
+        here = b.eq(chosen, i)
+        low = [o - p[0] for o, p in zip(offset, padding, strict=True)]
+        inner = [s - 1 for s in strides]
+        used = [(n - 1) * s + 1 for n, s in zip(source.shape, strides, strict=True)]
+        high = [d - u - lo for d, u, lo in zip(x.shape, used, low, strict=True)]
+        update = b.pad(select(here, source, 0), low, high, inner)
+        if adds:
+            result = result + update
+        else:
+            mask = b.pad(here, low, high, inner, value=False)
+            result = select(mask, apply_elementwise(combine, [result, update])[0], result)
+    return result
+
+
+def _inside(shape: Sequence[int], padding: Sequence[tuple[int, int]]) -> Val:
+    """True in the operand, false in its padding."""
+    return b.pad(b.full(True, shape, b.BOOL), [p[0] for p in padding], [p[1] for p in padding], value=False)
+
+
+def _spatial(count: int, attributes: ir.OpAttributeMap, name: str, default: int = 1) -> list[int]:
+    return list(attributes[name]) if name in attributes else [default] * count

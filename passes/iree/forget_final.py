@@ -1,0 +1,30 @@
+"""The marks of what the patterns have made are removed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.builder import FINAL
+from nabla_mlir.dialects.regions import nested_in_functions
+from nabla_mlir.passes.base import Pass, register
+
+
+@register
+@dataclass(frozen=True)
+class ForgetFinalPass(Pass):
+    """Remove the marks `nabla.final` of operations that patterns made and none looks at again.
+
+    Between the passes whose names start with nabla-legalize they say what is done already; IREE does not know them.
+    Example: tests/filecheck/passes/forget_final.mlir
+    """
+
+    name: ClassVar = "nabla-forget-final"
+
+    def run(self, module: ir.Operation) -> None:
+        """Rewrites `module` in place."""
+        for op in nested_in_functions(module):
+            if FINAL in op.attributes:
+                del op.attributes[FINAL]

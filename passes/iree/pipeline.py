@@ -1,0 +1,147 @@
+"""The passes on the way to IREE, in their order, and why each of them stands where it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from nabla_mlir.errors import PassError
+from nabla_mlir.passes.base import NamedPipeline, Step, register_pipeline
+from nabla_mlir.passes.iree.faults.count_loops import CountLoopsPass
+from nabla_mlir.passes.iree.faults.forget_unique_indices import ForgetUniqueIndicesPass
+from nabla_mlir.passes.iree.faults.hold_loop_results import HoldLoopResultsPass
+from nabla_mlir.passes.iree.faults.keep_arguments import KeepArgumentsPass
+from nabla_mlir.passes.iree.faults.keep_sorted import KeepSortedPass
+from nabla_mlir.passes.iree.faults.legalize_complex import LegalizeComplexPass
+from nabla_mlir.passes.iree.faults.legalize_convolutions import LegalizeConvolutionsPass
+from nabla_mlir.passes.iree.faults.legalize_indexing import LegalizeIndexingPass
+from nabla_mlir.passes.iree.faults.legalize_products import LegalizeProductsPass
+from nabla_mlir.passes.iree.faults.legalize_reductions import LegalizeReductionsPass
+from nabla_mlir.passes.iree.faults.legalize_sorts import LegalizeSortsPass
+from nabla_mlir.passes.iree.faults.legalize_types import LegalizeTypesPass
+from nabla_mlir.passes.iree.faults.one_device import OneDevicePass
+from nabla_mlir.passes.iree.faults.separate_constants import SeparateConstantsPass
+from nabla_mlir.passes.iree.faults.separate_parts import SeparatePartsPass
+from nabla_mlir.passes.iree.faults.separate_updates import SeparateUpdatesPass
+from nabla_mlir.passes.iree.faults.separate_uses import SeparateUsesPass
+from nabla_mlir.passes.iree.faults.update_in_place import UpdateInPlacePass
+from nabla_mlir.passes.iree.faults.verify_supported import VerifySupportedPass
+from nabla_mlir.passes.iree.forget_final import ForgetFinalPass
+from nabla_mlir.passes.iree.kernels.fuse_chains import FuseChainsPass
+from nabla_mlir.passes.iree.kernels.loops_as_kernels import LoopsAsKernelsPass
+from nabla_mlir.passes.iree.linalg.legalize_linalg import LegalizeLinalgPass
+from nabla_mlir.passes.iree.math.legalize_fft import LegalizeFftPass
+from nabla_mlir.passes.iree.math.legalize_math import LegalizeMathPass
+from nabla_mlir.passes.iree.pattern import Target
+from nabla_mlir.passes.iree.scheduling.fold_reshapes import FoldReshapesPass
+from nabla_mlir.passes.iree.scheduling.gather_patches import GatherPatchesPass
+from nabla_mlir.passes.iree.scheduling.order_axes import OrderAxesPass
+from nabla_mlir.passes.iree.scheduling.place_results import PlaceResultsPass
+from nabla_mlir.passes.iree.scheduling.push_up_slices import PushUpSlicesPass
+from nabla_mlir.passes.iree.scheduling.schedule_products import ScheduleProductsPass
+from nabla_mlir.passes.iree.scheduling.schedule_sums import ScheduleSumsPass
+from nabla_mlir.passes.iree.scheduling.separate_blocks import SeparateBlocksPass
+from nabla_mlir.passes.iree.scheduling.split_convolutions import SplitConvolutionsPass
+from nabla_mlir.passes.iree.scheduling.stacks_as_choices import StacksAsChoicesPass
+from nabla_mlir.targets import TARGETS
+
+CPU, GPU = ("cpu",), ("vulkan", "cuda")
+
+
+@register_pipeline
+@dataclass(frozen=True)
+class LegalizeForIreePipeline(NamedPipeline):
+    """Replace what IREE 3.13 computes wrongly, inexactly or not at all by what it does right.
+
+    Each pass makes only what later ones, or itself, still look at, so that one run of each is enough.
+    """
+
+    name: ClassVar = "nabla-legalize-for-iree"
+    target: Target = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
+    vector_bytes: int = 0  # width of a CPU's vector registers, for which large factorisations are kernels; 0: products
+    steps: ClassVar = (
+        Step(VerifySupportedPass, "What no pass can help with is refused first, at the line of the user's."),
+        Step(OneDevicePass, "Collective operations become nothing, or a constant: less to look at."),
+        Step(CountLoopsPass, "What converts the counter of a loop is rewritten below; the loops made below count upwards."),
+        Step(LegalizeLinalgPass, "Decompositions are made of everything that follows: roots, products, gathers, sorts."),
+        Step(LegalizeFftPass, "Transforms are made of products, and of sines and cosines if they are long."),
+        Step(LegalizeMathPass, "Formulas are made of conversions, choices and loops, and no pass below makes a function."),
+        Step(LegalizeSortsPass, "Sorts are made of loops, choices, conversions, and of gathers that stay in range."),
+        Step(LegalizeIndexingPass, "Scatters are made of reductions, pads, choices and conversions."),
+        Step(LegalizeReductionsPass, "Windows are made of reductions, complex pads and choices, and conversions."),
+        Step(LegalizeConvolutionsPass, "Convolutions are made of complex pads and of conversions."),
+        Step(LegalizeProductsPass, "Products are made of conversions, and of the two parts of complex numbers."),
+        Step(LegalizeComplexPass, "The parts of complex numbers are real constants, choices and pads, which are right."),
+        Step(LegalizeTypesPass, "Conversions come from almost every pass above; what they are made of needs none."),
+        Step(ForgetFinalPass, "No pattern is left that must not look again at what it made."),
+        Step(SeparateUsesPass, "Which sums are read in two ways is only known once all of them are there."),
+        Step(SeparatePartsPass, "Likewise for slices that scatters and sorts would take with them."),
+        Step(SeparateConstantsPass, "Likewise for constants that several operations update."),
+        Step(ForgetUniqueIndicesPass, "The last scatter has been made.", CPU),
+        Step(HoldLoopResultsPass, "The last loop has been made.", GPU),
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        if self.target not in TARGETS:
+            raise PassError(f"{self.name} requires a target of {', '.join(TARGETS)}, got {self.target!r}.")
+
+
+@register_pipeline
+@dataclass(frozen=True)
+class SchedulePipeline(NamedPipeline):
+    """Rewrite what IREE 3.13 does slowly on a CPU, and give products the tile shapes of a cost model.
+
+    The numbers are the same up to the order of sums. What is to be in memory and not fused stands behind a compute
+    barrier, which is gone once there are dispatches.
+    """
+
+    name: ClassVar = "nabla-schedule"
+    vector_bytes: int = 64  # width of the CPU's vector registers
+    steps: ClassVar = (
+        Step(SplitConvolutionsPass, "Of what has a wide window and few positions the product for each is best."),
+        Step(GatherPatchesPass, "What is left of one axis or one channel is one product; tiles come at the end."),
+        Step(OrderAxesPass, "Transposes move while values are still elementwise operations and products."),
+        Step(PushUpSlicesPass, "With the axes in place, what only slices read need not be written whole."),
+        Step(StacksAsChoicesPass, "Slices look through stacks, and kernels for loops know choices, not stacks."),
+        Step(FoldReshapesPass, "The passes above leave pairs of reshapes, at which kernels would stop."),
+        Step(LoopsAsKernelsPass, "A loop is read as it is: products with tiles, and barriers, are no part of a kernel."),
+        Step(ScheduleSumsPass, "What is no kernel: sums become products, which may get tiles below."),
+        Step(SeparateBlocksPass, "Products of one matrix with several become products of two, which may get tiles below."),
+        Step(ScheduleProductsPass, "No rewrite knows a product with tiles: they are given last."),
+    )  # fmt: skip
+
+
+@register_pipeline
+@dataclass(frozen=True)
+class OwnBuffersPipeline(NamedPipeline):
+    """Write into buffers where nothing else needs them any more, and nowhere else.
+
+    From here on no pass may make another use of a value that is updated in place.
+    """
+
+    name: ClassVar = "nabla-own-buffers"
+    target: Target = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
+    steps: ClassVar = (
+        Step(UpdateInPlacePass, "It counts the uses of what is updated, so that all other rewrites come before."),
+        Step(SeparateUpdatesPass, "An update computed from its own target: the copies made above are other targets."),
+        Step(KeepArgumentsPass, "Which arguments an update may reach is known once each has its own buffer."),
+        Step(KeepSortedPass, "Adds uses and nothing else, of sorts on the stack.", CPU),
+        Step(PlaceResultsPass, "The memory of a result is chosen for the value that is returned in the end.", CPU),
+    )
+
+
+@register_pipeline
+@dataclass(frozen=True)
+class IreePipeline(NamedPipeline):
+    """From plain StableHLO to what IREE compiles to right and fast code: what `compile()` runs."""
+
+    name: ClassVar = "nabla-iree"
+    target: Target = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
+    vector_bytes: int = 0  # width of a CPU's vector registers; 0: nothing is rewritten for speed
+    steps: ClassVar = (
+        Step("cse", "Equal operations are rewritten once, and sorts and updates of one value are told apart from copies."),
+        Step(LegalizeForIreePipeline, "What is fast must be right first; its formulas are scheduled like the rest."),
+        Step(SchedulePipeline, "Needs the forms that legalisation leaves, and all of them.", needs="vector_bytes"),
+        Step(FuseChainsPass, "Chains are as long as they get: the formulas of functions are part of them."),
+        Step(OwnBuffersPipeline, "Counts the uses of values, and so comes last."),
+    )  # fmt: skip

@@ -1,0 +1,246 @@
+"""Products of matrices and vectors as loop nests with tile shapes of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir import thresholds
+from nabla_mlir.dialects.builder import Val, cut, dot, full, reshape, stored, swap
+from nabla_mlir.dialects.regions import made_by, nested_in_functions
+from nabla_mlir.dialects.stablehlo import DotDims
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.faults.separate_uses import places_of_broadcasts
+from nabla_mlir.passes.iree.scheduling.batches import BatchedProduct
+from nabla_mlir.passes.iree.scheduling.nests import Turned, in_memory, loop_nest, replace_product, turned_in_memory
+from nabla_mlir.passes.iree.scheduling.tiles import (
+    Tiles,
+    columns_times_vector,
+    matrix_product,
+    rows_times_vector,
+    strips_product,
+)
+from nabla_mlir.table.traits import record_or_none, size_of
+
+# As many vectors at once as accumulators fit registers.
+_VECTORS = 4
+# To turn a right factor with so many times the rows of the left takes longer than the product: 16x512 times the transposed
+# 20000x512 takes 4.4 ms, and 1.8 with the factors swapped; 64x512 15.3 and 5.3.
+_TALL = 8
+_FEW_ROWS = 24  # up to here IREE's own tiles are faster then
+# Instructions that a dispatch of its own is worth. With rows one by one, 2000 logistic functions take 17 µs, else 2.
+_APART = 10_000
+
+
+@register
+@dataclass(frozen=True)
+class ScheduleProductsPass(Pass):
+    """Write products of matrices and vectors for which there are tiles as `linalg.generic` with these tiles.
+
+    Where IREE's own choice is slower (passes/iree/scheduling/tiles.py). Products of one matrix with several vectors become
+    one operation that reads the matrix once, and a large factor is copied in strips.
+
+    Example: tests/filecheck/passes/schedule_products.mlir
+    """
+
+    name: ClassVar = "nabla-schedule-products"
+    vector_bytes: int = 64  # width of the CPU's vector registers
+
+    def run(self, module: ir.Operation) -> None:
+        """Rewrites `module` in place."""
+        _schedule([op for op in nested_in_functions(module) if op.name == "stablehlo.dot_general"], self.vector_bytes)
+
+
+def _schedule(ops: Sequence[ir.Operation], vector_bytes: int) -> None:
+    products = [p for op in ops if (p := _product(op))]
+    for group in _groups([p for p in products if isinstance(p, MatrixVector)]):
+        group[0].build(group, vector_bytes)
+    turned: Turned = {}
+    for product in products:
+        # Measured with narrower vectors, the same tiles are no faster than IREE's, and often slower.
+        if not isinstance(product, MatrixVector) and vector_bytes >= 64:
+            product.build(vector_bytes, turned)
+
+
+@dataclass(frozen=True)
+class MatrixVector:
+    """The product of a matrix and a vector, over one axis of the matrix."""
+
+    op: ir.Operation
+    place: int  # of the matrix among the operands
+    axis: int
+
+    @property
+    def matrix(self) -> ir.Value:
+        return self.op.operands[self.place]
+
+    @property
+    def vector(self) -> ir.Value:
+        return self.op.operands[1 - self.place]
+
+    def build(self, group: Sequence[MatrixVector], vector_bytes: int) -> None:
+        """Replaces the products of `group`, which share the matrix and the axis, if there are tiles for them."""
+        shape, dtype = shape_and_dtype(self.matrix.type)
+        length, others = shape[self.axis], shape[1 - self.axis]
+        lanes = vector_bytes // dtype.itemsize
+        if others * length < thresholds.TILED_PRODUCT:
+            return
+        pieces = [(0, length)]
+        if self.axis == 1 and rows_times_vector(others, length, lanes) is None:
+            if length <= 4 * lanes:
+                return
+            whole = length // (4 * lanes) * (4 * lanes)
+            pieces = [(0, whole), (whole, length)]
+        with ir.InsertionPoint(self.op), self.op.location:
+            matrix, vectors = Val(self.matrix), [reshape(Val(p.vector), (length,)) for p in group]
+            results = [full(0, (others,), dtype)] * len(group)
+            for low, high in pieces:
+                part = matrix if len(pieces) == 1 else cut(matrix, self.axis, low, high)
+                tails = vectors if len(pieces) == 1 else [cut(v, 0, low, high) for v in vectors]
+                tiles = self._tiles(others, high - low, lanes)
+                results = loop_nest(part, tails, results, "ki" if self.axis == 0 else "ik", "k", "i", tiles)
+            apart = [bool(places_of_broadcasts(p.op.results[0])) or self._is_behind(p, others) for p in group]
+            results = [stored(r) if a else r for r, a in zip(results, apart, strict=True)]
+            results = [_like_result(p.op, result) for p, result in zip(group, results, strict=True)]
+        for product, result in zip(group, results, strict=True):
+            replace_product(product.op, result)
+
+    def _is_behind(self, product: MatrixVector, rows: int) -> bool:
+        """Whether what follows is better computed after the product than with it, where it goes row by row."""
+        return self.axis == 1 and rows * _work_behind(product.op.results[0]) > _APART
+
+    def _tiles(self, others: int, length: int, lanes: int) -> Tiles:
+        if self.axis == 0:
+            return columns_times_vector(others, length, lanes)
+        # The rest of a row is shorter than four vectors, and one step.
+        return rows_times_vector(others, length, lanes) or Tiles((others, 0), (1, 0), (0, length))
+
+
+@dataclass(frozen=True)
+class MatrixMatrix:
+    """The product of two matrices over one axis of each."""
+
+    op: ir.Operation
+    axes: tuple[int, int]
+
+    def build(self, vector_bytes: int, turned: Turned) -> None:
+        """Replaces the product, if there are tiles for it; `turned` holds the transposes that there are by now."""
+        lhs, rhs = map(Val, self.op.operands)
+        (left, dtype), (right, _) = shape_and_dtype(lhs.type), shape_and_dtype(rhs.type)
+        (lc, rc) = self.axes
+        rows, columns, length = left[1 - lc], right[1 - rc], left[lc]
+        tiles = matrix_product(rows, columns, length, vector_bytes // dtype.itemsize)
+        if tiles is None or rows * columns * length < thresholds.TILED_PRODUCT:
+            return
+        if self.axes == (1, 1) and columns >= _TALL * rows:
+            with ir.InsertionPoint(self.op), self.op.location:
+                swapped = dot(rhs, swap(lhs), ([1], [0]))
+                tiled = rows > _FEW_ROWS
+                replace_product(
+                    self.op, swap(stored(swapped) if tiled else swapped)
+                )  # a transpose fused with it takes the tiles
+            if tiled:
+                MatrixMatrix(made_by(swapped.value), (1, 0)).build(vector_bytes, turned)
+            return
+        strips = strips_product(rows, columns, length, vector_bytes // dtype.itemsize)
+        with ir.InsertionPoint(self.op), self.op.location:
+            apart = bool(places_of_broadcasts(self.op.results[0]))
+            first, lhs = "ki" if lc == 0 else "ik", in_memory(lhs.value)
+            if strips is not None:
+                width = strips.parallel[2]
+                rhs = self._strips(rhs, width, turned)
+                start = full(0, (rows, columns // width, width), dtype)
+                (result,) = loop_nest(lhs, [rhs], [start], first, "bkj", "ibj", strips)
+            else:
+                rhs = in_memory((self._turned(rhs, rhs.shape, (1, 0), turned) if rc == 1 else rhs).value)
+                (result,) = loop_nest(lhs, [rhs], [full(0, (rows, columns), dtype)], first, "kj", "ij", tiles)
+            result = stored(result) if apart or strips is not None else result
+            result = reshape(result, (rows, columns))
+        replace_product(self.op, result)
+
+    def _strips(self, rhs: Val, width: int, turned: Turned) -> Val:
+        """The right factor as strips of columns, each in one piece: strip, row, column."""
+        rows, columns = (rhs.shape[a] for a in (self.axes[1], 1 - self.axes[1]))
+        if self.axes[1] == 1:
+            return self._turned(rhs, (columns // width, width, rows), (0, 2, 1), turned)
+        return self._turned(rhs, (rows, columns // width, width), (1, 0, 2), turned)
+
+    def _turned(self, x: Val, shape: tuple[int, ...], order: tuple[int, ...], turned: Turned) -> Val:
+        """The transpose of `x` in that shape."""
+        key = x.value, self.op.operation.block, (*shape, *order)
+        if key not in turned:
+            turned[key] = turned_in_memory(reshape(x, shape), order)
+        return turned[key]
+
+
+def _product(op: ir.Operation) -> MatrixVector | MatrixMatrix | BatchedProduct | None:
+    """What `op` is, if it is a product of two static matrices, or of one and a vector, in one floating-point dtype; or
+    a batch of products of matrices.
+    """
+    types = [v.type for v in (*op.operands, *op.results)]
+    if not all(t.has_static_shape for t in types) or any(t.element_type != types[0].element_type for t in types):
+        return None
+    shapes = [tuple(t.shape) for t in types[:2]]
+    numbers = DotDims.decode(op.attributes["dot_dimension_numbers"])
+    contracted = [numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs")]
+    if any(len(c) != 1 for c in contracted) or 0 in (*shapes[0], *shapes[1]):
+        return None
+    if shape_and_dtype(types[0])[1] not in (np.float32, np.float64):
+        return None
+    if numbers["lhs_batching_dimensions"]:
+        return BatchedProduct.of(op)
+    (lc,), (rc,) = contracted
+    vectors = [len(s) == 1 or (len(s) == 2 and s[1 - c] == 1) for s, c in zip(shapes, (lc, rc), strict=True)]
+    if len(shapes[0]) > 2 or len(shapes[1]) > 2 or all(vectors):
+        return None
+    if vectors[1]:
+        return MatrixVector(op, 0, lc)
+    if vectors[0]:
+        return MatrixVector(op, 1, rc)
+    return MatrixMatrix(op, (lc, rc))
+
+
+def _groups(products: Iterable[MatrixVector]) -> list[list[MatrixVector]]:
+    """Products that can be one: of one matrix over one axis, their vectors known where the first of them stands."""
+    groups: list[list[MatrixVector]] = []
+    open_: dict[tuple[ir.Value, int, ir.Block], list[MatrixVector]] = {}
+    for product in products:
+        key = product.matrix, product.axis, product.op.operation.block
+        group = open_.get(key)
+        if group and len(group) < _VECTORS and _is_before(product.vector, group[0].op):
+            group.append(product)
+            continue
+        open_[key] = [product]
+        groups.append(open_[key])
+    return groups
+
+
+def _is_before(value: ir.Value, op: ir.Operation) -> bool:
+    owner = made_by(value)
+    return owner is None or owner.block != op.block or owner.is_before_in_block(op)
+
+
+def _work_behind(value: ir.Value) -> int:
+    """The instructions for each element in what IREE fuses with a value: elementwise operations of that many elements."""
+    total, seen, work = 0, {value}, [value]
+    while work:
+        for use in work.pop().uses:
+            user = use.owner.operation
+            record = record_or_none(user)
+            is_fused = record is not None and record.elementwise and user.results[0] not in seen
+            if record is None or not is_fused or size_of(user.results[0]) != size_of(value):
+                continue
+            total += record.instructions
+            seen.add(user.results[0])
+            work.append(user.results[0])
+    return total
+
+
+def _like_result(op: ir.Operation, value: Val) -> Val:
+    """`value` in the shape of the result, which has an axis of size 1 where a vector is a matrix."""
+    return reshape(value, shape_and_dtype(op.results[0].type)[0])

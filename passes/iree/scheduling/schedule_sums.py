@@ -1,0 +1,104 @@
+"""Sums in the forms in which IREE takes them fastest: over columns and odd rows as products with ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.builder import Val, convert, dot, full, held, reduce_sum, reshape, stored
+from nabla_mlir.dialects.regions import made_by, nested_in_functions
+from nabla_mlir.dialects.stablehlo import constant_splat
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.regions import single_operation
+
+# Sums of fewer terms take as long either way.
+_FEW = 1 << 12
+# IREE takes a sum over everything on one core, and one term after the other if it is not by rows.
+_LONG = 1 << 13
+
+
+@register
+@dataclass(frozen=True)
+class ScheduleSumsPass(Pass):
+    """Rewrite large sums of floating-point numbers.
+
+    - Over the leading dimensions (2000x64 over 2000: 45 µs, as a product 22), or over rows that are not whole vectors
+      (1000x500 over 500: 107 µs, as a product 34): a product of the matrix and a vector of ones.
+    - Over everything (784x256: 75 µs): over the last dimension first (16 µs).
+    - "Or" of booleans (200x100 over 200: 13 µs): a sum of ones and zeros (5 µs).
+
+    Example: tests/filecheck/passes/schedule_sums.mlir
+    """
+
+    name: ClassVar = "nabla-schedule-sums"
+    vector_bytes: int = 64  # width of the CPU's vector registers
+
+    def run(self, module: ir.Operation) -> None:
+        """Rewrites `module` in place."""
+        for op in nested_in_functions(module):
+            if op.name == "stablehlo.reduce":
+                _schedule(op, self.vector_bytes)
+
+
+def _schedule(op: ir.Operation, vector_bytes: int) -> None:
+    combined = single_operation(op.regions[0]) if len(op.operands) == 2 else None
+    x, result, dims = Val(op.operands[0]), Val(op.results[0]), sorted(op.attributes["dimensions"])
+    if not x.static or math.prod(x.shape) < _FEW or not _is_zero(op.operands[1]):
+        return
+    if combined == "stablehlo.or" and x.dtype == np.bool_:
+        with ir.InsertionPoint(op), op.location:
+            count = reduce_sum(convert(x, np.float32), dims)
+            op.results[0].replace_all_uses_with((count > 0.5).value)
+        op.erase()
+        _schedule(made_by(count.value), vector_bytes)
+        return
+    if combined != "stablehlo.add" or x.dtype not in (np.float32, np.float64):
+        return
+    kept = [d for d in range(x.rank) if d not in dims]
+    with ir.InsertionPoint(op), op.location:
+        if kept and min(kept) == len(dims):
+            new = _by_ones(x, math.prod(x.shape[: len(dims)]), 0)
+        elif (
+            kept
+            and max(kept) < min(dims)
+            and _is_odd(math.prod(x.shape[d] for d in dims), vector_bytes // x.dtype.itemsize)
+        ):
+            new = _by_ones(x, math.prod(x.shape[: len(kept)]), 1)
+        elif len(dims) > 1 and max(dims) == x.rank - 1 and math.prod(x.shape[d] for d in dims) >= _LONG:
+            new = reduce_sum(stored(reduce_sum(_of_two_factors(x), [x.rank - 1])), dims[:-1])
+        else:
+            return
+        new = reshape(new, result.shape)
+    op.results[0].replace_all_uses_with(new.value)
+    op.erase()
+
+
+def _of_two_factors(x: Val) -> Val:
+    """A square as a product of two values: IREE adds up 784x256 squares in 75 µs, and as many products in 16."""
+    source = made_by(x.value)
+    is_square = source is not None and (
+        source.name == "chlo.square"
+        or (source.name == "stablehlo.multiply" and source.operands[0] == source.operands[1])
+    )
+    if source is None or not is_square:
+        return x
+    factor = Val(source.operands[0])
+    return factor * held(factor)
+
+
+def _by_ones(x: Val, rows: int, axis: int) -> Val:
+    matrix = stored(reshape(x, (rows, math.prod(x.shape) // rows)))
+    return dot(matrix, full(1, (matrix.shape[axis],), x.dtype), ([axis], [0]))
+
+
+def _is_odd(length: int, lanes: int) -> bool:
+    return length > lanes and length % lanes != 0
+
+
+def _is_zero(value: ir.Value) -> bool:
+    source = made_by(value)
+    return source is not None and source.name == "stablehlo.constant" and constant_splat(source) == 0

@@ -1,0 +1,20 @@
+// RUN: nabla-opt %s --nabla-separate-updates | filecheck %s
+
+// A row becomes a column of the same array: it is made before it is written. What replaces its own old value is not.
+// CHECK-LABEL: func.func @turned
+// CHECK: %[[COLUMN:.*]] = stablehlo.reshape
+// CHECK-NEXT: %[[MADE:.*]] = stablehlo.optimization_barrier %[[COLUMN]]
+// CHECK-NEXT: stablehlo.dynamic_update_slice %{{.*}}, %[[MADE]]
+// CHECK: %[[ROW:.*]] = stablehlo.add
+// CHECK-NEXT: stablehlo.dynamic_update_slice %{{.*}}, %[[ROW]]
+func.func @turned(%x: tensor<3x3xf32>, %v: tensor<1x3xf32>) -> tensor<3x3xf32> {
+  %c = stablehlo.constant dense<0> : tensor<i32>
+  %y = stablehlo.sine %x : tensor<3x3xf32>
+  %r = stablehlo.slice %y [1:2, 0:3] : (tensor<3x3xf32>) -> tensor<1x3xf32>
+  %u = stablehlo.reshape %r : (tensor<1x3xf32>) -> tensor<3x1xf32>
+  %z = stablehlo.dynamic_update_slice %y, %u, %c, %c : (tensor<3x3xf32>, tensor<3x1xf32>, tensor<i32>, tensor<i32>) -> tensor<3x3xf32>
+  %o = stablehlo.slice %z [0:1, 0:3] : (tensor<3x3xf32>) -> tensor<1x3xf32>
+  %a = stablehlo.add %o, %v : tensor<1x3xf32>
+  %w = stablehlo.dynamic_update_slice %z, %a, %c, %c : (tensor<3x3xf32>, tensor<1x3xf32>, tensor<i32>, tensor<i32>) -> tensor<3x3xf32>
+  return %w : tensor<3x3xf32>
+}

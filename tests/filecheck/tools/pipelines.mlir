@@ -1,0 +1,28 @@
+// RUN: nabla-opt --list-pipelines | filecheck %s --check-prefix=LIST
+// RUN: nabla-opt %s --nabla-iree --dump-pass-pipeline 2>&1 | filecheck %s --check-prefixes=CHECK,CPU
+// RUN: nabla-opt %s --nabla-iree='target=vulkan' --dump-pass-pipeline 2>&1 | filecheck %s --check-prefixes=CHECK,VULKAN
+// RUN: nabla-opt %s --pass-pipeline='builtin.module(nabla-lower,nabla-iree{vector-bytes=32})' --dump-pass-pipeline 2>&1 | filecheck %s --check-prefix=FAST
+
+// LIST: --nabla-iree {{ *}}- From plain StableHLO to what IREE compiles
+// LIST-NEXT: --target {{ *}}- kind of device that the module is compiled for
+// LIST-NEXT: --vector-bytes
+// LIST-NEXT: cse {{ *}}Equal operations are rewritten once
+// LIST-NEXT: nabla-legalize-for-iree
+// LIST-NEXT: nabla-schedule {{.*}} (vector-bytes)
+// LIST: --nabla-lower
+
+// Options are given once, and reach the passes that have them; some passes are there for some targets.
+// CPU: builtin.module(cse,nabla-verify-supported,nabla-one-device,nabla-count-loops,nabla-legalize-linalg,
+// CPU-SAME: nabla-forget-unique-indices,nabla-fuse-chains,nabla-update-in-place,
+// VULKAN: nabla-legalize-linalg{target=vulkan}
+// VULKAN-SAME: nabla-hold-loop-results,nabla-fuse-chains,nabla-update-in-place{target=vulkan}
+// FAST: builtin.module(nabla-verify,{{.*}}nabla-verify-lowered,cse,
+// FAST-SAME: nabla-legalize-linalg{vector-bytes=32}
+// FAST-SAME: nabla-schedule-products{vector-bytes=32},nabla-fuse-chains
+
+// CHECK-LABEL: func.func @main
+// FAST-LABEL: func.func @main
+func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+  %y = stablehlo.tan %x : tensor<3xf32>
+  return %y : tensor<3xf32>
+}
