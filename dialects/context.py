@@ -7,6 +7,7 @@ import sys
 import types
 
 from iree.compiler import ir
+from iree.compiler.ir import Context  # mypy finds the module `ir` in any file only if one imports from it
 
 from nabla_mlir.errors import ImportIRError
 
@@ -16,8 +17,8 @@ for _dialect in ("stablehlo", "chlo", "ad", "batch"):
     sys.modules.setdefault(f"iree.compiler.dialects.{_dialect}", types.ModuleType(_dialect))
 
 
-def _made() -> ir.Context:
-    ctx = ir.Context()
+def _made() -> Context:
+    ctx = Context()
     ctx.allow_unregistered_dialects = True
     return ctx
 
@@ -25,7 +26,7 @@ def _made() -> ir.Context:
 _context = _made()
 
 
-def context() -> ir.Context:
+def context() -> Context:
     """The context in which all IR of the process lives.
 
     `ad` and `batch` are known to MLIR only through their IRDL files, so unregistered dialects are allowed;
