@@ -24,7 +24,7 @@ from nabla_mlir.dialects.stablehlo import COMPUTE_BARRIER, OPTIMIZATION_BARRIER,
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.iree.pipeline import LegalizeForIreePipeline
 from nabla_mlir.passes.pipeline import Pipeline
-from nabla_mlir.tracing import Spec, trace_function
+from nabla_mlir.staging.tracing import Spec, trace_function
 
 jax.config.update("jax_enable_x64", True)
 lapack.prepare_lapack_call("potrf_ffi", np.dtype(np.float64))  # XLA's custom calls of LAPACK find its routines then

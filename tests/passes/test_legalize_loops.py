@@ -15,7 +15,7 @@ from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.passes.iree.pipeline import LegalizeForIreePipeline
 from nabla_mlir.passes.pipeline import Pipeline
-from nabla_mlir.tracing import Spec, trace_function
+from nabla_mlir.staging.tracing import Spec, trace_function
 
 W = np.random.default_rng(6).normal(size=(3, 3)) / 2
 H = np.array([0.1, -0.4, 0.8])
