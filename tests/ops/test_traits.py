@@ -158,7 +158,7 @@ def test_an_elementwise_operation_that_is_linear_needs_no_transpose() -> None:
 # ---------------------------------------------------------------- in the sources
 
 # What IREE folds or fuses, and what kernels have code for, which are no facts of the operations.
-NAMED = ("passes/iree/faults/aliasing.py", "passes/iree/faults/fusion.py", "passes/iree/kernels/")
+NAMED = ("passes/iree/faults/aliasing.py", "passes/iree/faults/separate_parts.py", "passes/iree/kernels/")
 MOST = 2  # names of operations that a condition may list
 
 

@@ -17,9 +17,6 @@ from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import erase_dead_in
 from nabla_mlir.table.traits import is_cheap
 
-# What costs less to compute again than to read from memory.
-_CHEAP = {f"stablehlo.{name}" for name in ("add", "subtract", "multiply", "negate", "abs", "maximum", "minimum", "select",
-          "compare", "and", "or", "not", "xor", "convert", "sign")} | {"chlo.square"}  # fmt: skip
 _PIECES = 64  # different slices in a block; more would be more code than it is worth
 
 
