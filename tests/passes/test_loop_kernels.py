@@ -264,7 +264,7 @@ def test_a_loop_over_too_many_arrays_of_different_types_stays(monkeypatch):
     module, _ = trace_function(steps, [Spec((3,), dtype) for dtype in dtypes], "main")
     lower_module(module)
     with context(), ir.Location.unknown():
-        loops_as_kernels(module.operation, 64)
+        LoopsAsKernelsPass(vector_bytes=64).run(module.operation)
     assert "stablehlo.while" in str(module)
 
 
@@ -276,5 +276,5 @@ def test_a_costly_function_is_computed_on_vectors_before_a_narrow_product():
     module, _ = trace_function(steps, [Spec(s, np.dtype("f4")) for s in ((4, 24), (24, 4), (32, 4))], "main")
     lower_module(module)
     with context(), ir.Location.unknown():
-        loops_as_kernels(module.operation, 64)
+        LoopsAsKernelsPass(vector_bytes=64).run(module.operation)
     assert re.findall(r"math.tanh .* : (.*)", str(module)).count("f32") == 0
