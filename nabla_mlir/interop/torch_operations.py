@@ -187,14 +187,14 @@ def _nearest(rank: int) -> Callable[..., Tensor]:
 # ---------------------------------------------------------------- linear algebra
 
 
-def _turned(a: Tensor) -> Tensor:
+def _transposed(a: Tensor) -> Tensor:
     return nnp.swapaxes(a, -1, -2)
 
 
 def _solve(a: Tensor, b: Tensor, left: bool = True) -> Tensor:
     if b.ndim == 1 or b.shape == a.shape[:-1]:
         return linalg.solve(a, b[..., None])[..., 0]
-    return linalg.solve(a, b) if left else _turned(linalg.solve(_turned(a), _turned(b)))
+    return linalg.solve(a, b) if left else _transposed(linalg.solve(_transposed(a), _transposed(b)))
 
 
 def _solve_triangular(a: Tensor, b: Tensor, upper: bool, left: bool = True, unit: bool = False) -> Tensor:
@@ -202,8 +202,8 @@ def _solve_triangular(a: Tensor, b: Tensor, upper: bool, left: bool = True, unit
 
 
 def _cholesky_solve(b: Tensor, root: Tensor, upper: bool = False) -> Tensor:
-    root = _turned(root) if upper else root
-    return _solve_triangular(_turned(root), _solve_triangular(root, b, False), True)
+    root = _transposed(root) if upper else root
+    return _solve_triangular(_transposed(root), _solve_triangular(root, b, False), True)
 
 
 def _pinv(a: Tensor, *tolerances: Any) -> Tensor:

@@ -143,9 +143,9 @@ def _solution(a: Tensor, b: Tensor) -> Tensor:
         return la.triangular_solve(packed, la.triangular_solve(packed, rows, **_FORWARD), **_BACKWARD)
 
     def found_transposed(_: Any, right: Tensor) -> Tensor:
-        turned = {"transpose_a": "TRANSPOSE"}
-        rows = la.triangular_solve(packed, right, **{**_BACKWARD, **turned})
-        return lapack.exchanged_rows(la.triangular_solve(packed, rows, **{**_FORWARD, **turned}), pivots, back=True)
+        transposed = {"transpose_a": "TRANSPOSE"}
+        rows = la.triangular_solve(packed, right, **{**_BACKWARD, **transposed})
+        return lapack.exchanged_rows(la.triangular_solve(packed, rows, **{**_FORWARD, **transposed}), pivots, back=True)
 
     return custom_linear_solve(lambda x: matmul(a, x), b, found, found_transposed)
 

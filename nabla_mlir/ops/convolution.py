@@ -121,7 +121,7 @@ def _lhs_cotangent(
     lhs_dilation: Positions, rhs_dilation: Positions, window_reversal: Any, feature_group_count: int,
     batch_group_count: int, **params: Any,
 ) -> Tensor:  # fmt: skip
-    """The cotangent, spread by the strides, under the window turned round, with the kernel's features exchanged."""
+    """The cotangent, spread by the strides, under the window reversed, with the kernel's features exchanged."""
     left, (ro, ri, *rs), out = positions(dimension_numbers)
     groups = max(feature_group_count, batch_group_count)
     if groups > 1:  # the groups move from the output features of the kernel to its input features
@@ -164,8 +164,8 @@ def _rhs_cotangent(
         window_reversal=(False,) * len(rs), feature_group_count=batch_group_count,
         batch_group_count=feature_group_count, **params,
     )  # fmt: skip
-    turned = tuple(s for s, r in zip(rs, window_reversal, strict=True) if r)
-    return reverse(kernel, dimensions=turned) if turned else kernel
+    axes = tuple(s for s, r in zip(rs, window_reversal, strict=True) if r)
+    return reverse(kernel, dimensions=axes) if axes else kernel
 
 
 # ---------------------------------------------------------------- batch

@@ -51,7 +51,7 @@ def _geev(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: A
 def _vectors(w: Tensor, v: Tensor, inner: Tensor) -> Tensor:
     """The tangents of vectors of length one whose largest entries are real."""
     n, rows = w.shape[-1], v.ndim - 2
-    turned = matmul(v, inner * inverse_or_zero(in_columns(w, n) - in_rows(w, n)))
+    rotated = matmul(v, inner * inverse_or_zero(in_columns(w, n) - in_rows(w, n)))
     size = absolute(v)
     longest = in_columns(reduce(size, full((), 0, size.dtype), dimensions=(rows,), body="max"), n)
     row = iota(shape=v.shape, dtype=np.dtype(np.int32), iota_dimension=rows)
@@ -63,9 +63,9 @@ def _vectors(w: Tensor, v: Tensor, inner: Tensor) -> Tensor:
     def entry(x: Tensor) -> Tensor:
         return reduce_sum(select(chosen, x, full(x.shape, 0, x.dtype)), (rows,))
 
-    along = reduce_sum(real(conj(v) * turned), (rows,))
-    factor = make_complex(-along, -entry(imag(turned)) / entry(real(v)))
-    return turned + v * in_columns(factor, n)
+    along = reduce_sum(real(conj(v) * rotated), (rows,))
+    factor = make_complex(-along, -entry(imag(rotated)) / entry(real(v)))
+    return rotated + v * in_columns(factor, n)
 
 
 register_routine("geev", _geev)

@@ -130,9 +130,9 @@ def _potrf(outs: Any, xs: Any, tangents: Any, *, config: Any, **_: Any) -> list[
 
 
 def _solve_params(config: Any) -> dict[str, Any]:
-    turned = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}[option(config, "trans_x")]
+    transpose_a = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}[option(config, "trans_x")]
     return {"left_side": option(config, "side") == "L", "lower": option(config, "uplo") == "L",
-            "unit_diagonal": option(config, "diag") == "U", "transpose_a": turned}  # fmt: skip
+            "unit_diagonal": option(config, "diag") == "U", "transpose_a": transpose_a}  # fmt: skip
 
 
 def _trsm(outs: Any, xs: Any, tangents: Any, *, config: Any, **_: Any) -> list[MaybeZero]:
@@ -232,10 +232,10 @@ def _geqrf(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
     m, n = packed.shape[-2:]
     k = min(m, n)
     q = orthogonal(target, packed, taus)
-    turned = matmul(adjoint(q), tangents[0])
+    projected = matmul(adjoint(q), tangents[0])
     r = tril(block(packed, (0, k), (0, k)), lower=False)
     inner = triangular_solve(
-        r, block(turned, (0, m), (0, k)), left_side=False, lower=False, unit_diagonal=False, transpose_a="NO_TRANSPOSE"
+        r, block(projected, (0, m), (0, k)), left_side=False, lower=False, unit_diagonal=False, transpose_a="NO_TRANSPOSE"
     )
     below = tril(inner, diagonal=0.0)  # of the rotation, m x k
     rotation = _skew(below, m)
@@ -244,7 +244,7 @@ def _geqrf(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
         diagonal = _imaginary(diagonal_of(block(inner, (0, k), (0, k))))
         rotation = rotation + padded(on_diagonal(in_rows(diagonal, k)), m, m)
     upper = padded(tril(block(packed, (0, k), (0, n)), lower=False), m, n)
-    dr = tril(turned - matmul(rotation, upper), lower=False)
+    dr = tril(projected - matmul(rotation, upper), lower=False)
     return [dr + padded(below, m, n), diagonal]
 
 
@@ -324,8 +324,8 @@ def _gesdd(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: 
         inner = matmul(matmul(adjoint(u), da), adjoint(vt))
         return [ZERO, _real(diagonal_of(inner)), ZERO, ZERO, ZERO]
     thin_u, v = block(u, (0, m), (0, k)), adjoint(block(vt, (0, k), (0, n)))
-    turned = matmul(adjoint(thin_u), da)
-    inner = matmul(turned, v)
+    projected = matmul(adjoint(thin_u), da)
+    inner = matmul(projected, v)
     columns, rows = in_columns(s, k), in_rows(s, k)
     apart = compare(rows, columns, comparison_direction="NE")
     off = logical_and(apart, mask_like(apart, "NE"))
@@ -357,8 +357,8 @@ def _completed(u: Tensor, du: Tensor, k: int) -> Tensor:
     if columns == k:
         return du
     first, others = block(u, (0, rows), (0, k)), block(u, (0, rows), (k, columns))
-    turned = -matmul(first, matmul(adjoint(du), others))
-    return REGISTRY["stablehlo.concatenate"](du, turned, dimension=u.ndim - 1)
+    rest = -matmul(first, matmul(adjoint(du), others))
+    return REGISTRY["stablehlo.concatenate"](du, rest, dimension=u.ndim - 1)
 
 
 # ---------------------------------------------------------------- registration

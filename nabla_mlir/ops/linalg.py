@@ -32,8 +32,8 @@ def matrix_transpose(x: Tensor) -> Tensor:
 
 def adjoint(x: Tensor) -> Tensor:
     """The conjugate of the transpose."""
-    turned = matrix_transpose(x)
-    return conj(turned) if is_complex(x.dtype) else turned
+    transposed = matrix_transpose(x)
+    return conj(transposed) if is_complex(x.dtype) else transposed
 
 
 def matmul(x: Tensor, y: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ def symmetric_part(x: Tensor, lower: bool) -> Tensor:
 
 # ---------------------------------------------------------------- triangular_solve
 
-_TURNED = {"NO_TRANSPOSE": "TRANSPOSE", "TRANSPOSE": "NO_TRANSPOSE"}
+_TRANSPOSED = {"NO_TRANSPOSE": "TRANSPOSE", "TRANSPOSE": "NO_TRANSPOSE"}
 
 
 def _solve_jvp(
@@ -122,7 +122,7 @@ def _solve_transpose(cts: Any, i: int, xs: Any, *, transpose_a: str, **params: A
     a = xs[0]
     if transpose_a == "ADJOINT":  # the transpose of inv(A^H) is inv(conj(A))
         return triangular_solve(conj(a) if is_complex(a.dtype) else a, cts[0], transpose_a="NO_TRANSPOSE", **params)
-    return triangular_solve(a, cts[0], transpose_a=_TURNED[transpose_a], **params)
+    return triangular_solve(a, cts[0], transpose_a=_TRANSPOSED[transpose_a], **params)
 
 
 def _solve_batch(xs: Any, mapped: Any, size: int, *, left_side: bool, **params: Any) -> list[Tensor]:

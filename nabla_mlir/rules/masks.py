@@ -1,12 +1,14 @@
 """Where a cotangent is zero because a selection did not take the value.
 
-``where(x > 0, log(x), 0)`` has a derivative at x = 0, though that of log(x) is not finite there. The cotangent of what
-was not taken is zero by structure, and must stay so when it is multiplied by a partial that is infinite or NaN. The
-mask is the predicate of the selection, not a test of the cotangent's value: a cotangent that merely happens to be
-zero may have a tangent.
+``y = where(x > 0, log(x), 0)`` has the derivative 0 at x = 0, where that of log(x), 1 / x, is infinite. The cotangent of
+log(x) is ``where(x > 0, ct, 0)``; times 1 / x it would be 0 * inf = NaN. So what is multiplied by a partial is multiplied
+inside of the mask ``x > 0`` alone: `taken` finds it by following the cotangent back to the selection that made it, through
+what moves and adds elements. The mask is never a test of the cotangent's value: one that merely happens to be zero may
+have a tangent.
 
-A region hides what made the values that enter and leave it. So a mask is put on such a value once more, where all
-outside of the mask can be shown to be zero: a selection that changes nothing, and tells `taken`.
+The carry of a backward loop is an argument of its body: there is no selection to be found. If the body leaves it zero
+outside of the mask that it starts with (`vanishes` proves that), the body may put the mask on it once more: a selection
+that changes no value, and that `taken` finds (`masked`). The same holds for what a branch returns (`remasked`).
 """
 
 from __future__ import annotations
@@ -139,7 +141,11 @@ def shared_masks(cts: Sequence[MaybeZero]) -> dict[tuple[int, ...], Tensor]:
 
 
 def remasked(results: Sequence[Tensor], cts: Sequence[MaybeZero]) -> list[Tensor]:
-    """What a region returns, with the masks of the cotangents that it was given where they hold for it too."""
+    """What a region returns; a result that is proven zero outside of the mask of the cotangents of its shape gets that mask.
+
+    For example, a branch that is differentiated with the cotangent ``where(m, ct, 0)`` and returns ``ct * 2`` returns
+    ``where(m, ct * 2, 0)``.
+    """
     shared = shared_masks(cts)
     masks = [shared.get(r.shape) for r in results]
     return [masked(r, m) if m is not None and vanishes(r, m) else r for r, m in zip(results, masks, strict=True)]
@@ -158,7 +164,7 @@ def repeated(mask: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
 
 
 def row_of(mask: Tensor | None, starts: Sequence[Tensor], sizes: tuple[int, ...]) -> Tensor | None:
-    """What the mask of a tape says of one row, or of another part."""
+    """The mask of one row of a tape, or of another part of it, by the mask of the whole tape."""
     if mask is None:
         return None
     same = mask_of_rows(mask) if sizes == (1, *mask.shape[1:]) else None
@@ -175,7 +181,13 @@ def mask_of_rows(mask: Tensor) -> Tensor | None:
 
 
 def vanishes(t: Tensor, mask: Tensor, given: Iterable[ir.Value] = ()) -> bool:
-    """Whether it can be shown that a value is zero outside of a mask of its shape, as those given are."""
+    """Whether a value is proven zero outside of a mask of its shape.
+
+    Args:
+      t: the value.
+      mask: truth values of its shape.
+      given: values that are known to be zero outside of the mask.
+    """
     return _follow(t.value, lambda value: _vanishes(value, mask.value), dict.fromkeys(given, True))
 
 
@@ -228,7 +240,7 @@ def _rows_vanish(value: ir.Value, mask: ir.Value) -> Asking[bool]:
 
 
 def _row_vanishes(value: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) -> Asking[bool]:
-    """Whether a row is zero outside of the part of a mask at its place; one that is reshaped keeps its order."""
+    """Whether a row that is written into a tape is zero outside of what the tape's mask says of the row at that place."""
     op = made_by(value)
     if op is None or _is_zero(wrap(value)):
         return op is not None

@@ -51,14 +51,14 @@ def _gtsv(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[M
     (*diagonals, _), (*moved, db) = xs, tangents
     lower, diagonal, upper = diagonals
     axis = diagonal.ndim - 1
-    turned = [_shifted(upper, axis, 1), diagonal, _shifted(lower, axis, -1)]
+    transposed = [_shifted(upper, axis, 1), diagonal, _shifted(lower, axis, -1)]
     change = _product(moved, outs[3])
     right = add_any(db, ZERO if isinstance(change, Zero) else -change)
     if isinstance(right, Zero):
         return [ZERO] * 5
     (dx,) = emit_linear_solve(
         [right], lambda x: [materialize(_product(diagonals, x[0]), x[0])],
-        lambda b: [_solve(target, diagonals, b[0])], lambda b: [_solve(target, turned, b[0])],
+        lambda b: [_solve(target, diagonals, b[0])], lambda b: [_solve(target, transposed, b[0])],
     )  # fmt: skip
     return [ZERO, ZERO, ZERO, dx, ZERO]  # what is left of the diagonals is scratch
 

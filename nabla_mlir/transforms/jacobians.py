@@ -125,8 +125,8 @@ class _Call:
     def row(self, blocks: Sequence[Tensor], shape: tuple[int, ...]) -> Any:
         """The Jacobian of one result leaf of a shape, as a tree like the arguments."""
         full_blocks = [reshape(b, shape=(*shape, *x.shape)) for b, x in zip(blocks, self.tensors, strict=True)]
-        turned = [_entries_first(b, len(shape), n) for b, n in zip(full_blocks, self.counts, strict=True)]
-        row = pytree.unflatten(self.spec, turned)
+        placed = [_entries_first(b, len(shape), n) for b, n in zip(full_blocks, self.counts, strict=True)]
+        row = pytree.unflatten(self.spec, placed)
         return row[0] if self.one else row
 
 
