@@ -17,6 +17,7 @@ from nabla_mlir.ops import (
     linalg,
     misc,
     reduction,
+    select_and_scatter,
     shape,
     sorting,
     windows,
@@ -25,5 +26,5 @@ from nabla_mlir.ops import (
 # The modules that hold records, one family each.
 FAMILIES = (
     autodiff, chlo, collectives, composites, contraction, convolution, custom_call, eigen, elementwise, fourier, gamma,
-    indexing, lapack, linalg, misc, reduction, shape, sorting, windows,
+    indexing, lapack, linalg, misc, reduction, select_and_scatter, shape, sorting, windows,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Reductions of sliding windows, and the scatter to a selected element of each.
+"""Reductions of sliding windows.
 
 A window reduction is folded axis by axis, the last first, which keeps the order of the elements. Along one axis the
 windows are combined from strided slices; wide ones by doubling, so that a cumulative operation over n elements takes
@@ -14,29 +14,23 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.stablehlo import I64Array, Padding
-from nabla_mlir.dialects.types import tensor_type
-from nabla_mlir.errors import RuleMissingError, user_frame
-from nabla_mlir.ops.elementwise import compare, logical_and, logical_not, logical_or, select
+from nabla_mlir.ops.elementwise import compare, select
 from nabla_mlir.ops.reduction import (
-    COMBINERS,
     apply_body,
     combine,
     emit_combiner,
     expand_scalar,
     identity_of,
     read_combiner,
-    reduce_sum,
 )
 from nabla_mlir.ops.shape import pad, reshape, slice_
 from nabla_mlir.table.batching import all_prefixed, batch_by_decomposition
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, Params, Zero, add_any, materialize
-from nabla_mlir.table.samples import Case, booleans, reals
+from nabla_mlir.table.registry import ZERO, MaybeZero, Params, Zero, add_any
+from nabla_mlir.table.samples import Case, booleans
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of
-from nabla_mlir.table.traits import ONE_BY_ONE
 
 Shape = tuple[int, ...]
 Values = list[Tensor]
@@ -206,24 +200,25 @@ def _extremum_tangent(xs: Any, t: Tensor, body: str, params: Params) -> Tensor:
     wins = "GE" if body == "max" else "LE"
     values = [padded(x, init, params["base_dilations"], params["padding"]),
               padded(t, full((), 0, t.dtype), params["base_dilations"], params["padding"])]  # fmt: skip
-    join = _chooser(wins)
+    join = chooser(wins)
     values = fold(values, params["window_dimensions"], params["window_strides"], params["window_dilations"], join)
     if splat_of(init) != identity_of(body, init.dtype):
         values = join([expand_scalar(init, values[0]), full_like(values[1], 0)], values)  # type: ignore[list-item]
     return values[1]
 
 
-def _chooser(wins: Any) -> Combine:
+def chooser(wins: Any) -> Combine:
     """Of two tuples the one whose first value wins; the first of them if both do."""
 
     def join(low: Values, high: Values) -> Values:
-        first = _holds(wins, low[0], high[0])
+        first = holds(wins, low[0], high[0])
         return [select(first, a, b) for a, b in zip(low, high, strict=True)]
 
     return join
 
 
-def _holds(wins: Any, a: Tensor, b: Tensor) -> Tensor:
+def holds(wins: Any, a: Tensor, b: Tensor) -> Tensor:
+    """Where a wins against b: by the word of a comparison, or by a body."""
     if isinstance(wins, str):
         return compare(a, b, comparison_direction=wins)
     arguments = [reshape(v, shape=(v.size,)) for v in (a, b)]
@@ -250,7 +245,8 @@ def _transpose(
     )  # fmt: skip
 
 
-def _prefixed_geometry(params: Params) -> Params:
+def prefixed_geometry(params: Params) -> Params:
+    """The parameters of windows that leave a new leading axis alone."""
     return {k: v if k in ("body", "select", "scatter") else ((0, 0), *v) if k == "padding" else (1, *v)
             for k, v in params.items()}  # fmt: skip
 
@@ -260,7 +256,7 @@ def _batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
     if any(mapped[count:]):
         return batch_by_decomposition(folded)(xs, mapped, size, **params)
     inputs = all_prefixed(xs[:count], mapped[:count], size)
-    return list(reduce_window.apply([*inputs, *xs[count:]], _prefixed_geometry(params)))
+    return list(reduce_window.apply([*inputs, *xs[count:]], prefixed_geometry(params)))
 
 
 def window_params(rank: int, **given: Any) -> Params:
@@ -325,128 +321,5 @@ reduce_window = general(
         _sample((4,), "max", init=np.array(0.1), window_dimensions=(2,), padding=((1, 0),)),
         _sample((6,), "and", booleans(), window_dimensions=(3,)),
         _sample((6,), "or", booleans(), window_dimensions=(2,), window_strides=(2,)),
-    ],
-)  # fmt: skip
-
-
-# ---------------------------------------------------------------- select_and_scatter
-
-
-def _emit_body(region: ir.Region, word: str, operands: Sequence[Tensor]) -> None:
-    if word in COMBINERS:
-        emit_combiner(region, word, operands)
-        return
-    scalar = tensor_type((), operands[0].dtype)
-    block = ir.Block.create_at_start(region, [scalar, scalar], [ir.Location.unknown()] * 2)
-    with ir.InsertionPoint(block):
-        a, b = (Tensor(v) for v in block.arguments)
-        first = compare(a, b, comparison_direction=word)
-        stablehlo.emit("stablehlo.return", [first.value], results=[])
-
-
-def _read_body(region: ir.Region) -> str | None:
-    named = read_combiner(region)
-    if named is not None:
-        return named
-    ops = [op.operation for op in region.blocks[0].operations]
-    arguments = list(region.blocks[0].arguments)
-    if len(ops) != 2 or ops[0].name != "stablehlo.compare" or list(ops[0].operands) != arguments:
-        return None
-    params = compare.read(ops[0])
-    return None if params["compare_type"] == "TOTALORDER" else params["comparison_direction"]
-
-
-def _chosen(
-    x: Tensor, payload: Tensor, *, select: Any, window_dimensions: Shape, window_strides: Shape, padding: Any
-) -> Tensor:
-    """For each window the payload at the element that is selected; padding is never selected."""
-    ones = (1,) * x.ndim
-    zero = lambda v: full((), 0, v.dtype)  # noqa: E731
-    values = [padded(v, zero(v), ones, padding) for v in (x, payload)]
-    join = _chooser(select)
-    if any(low > 0 or high > 0 for low, high in padding):
-        inside = padded(full(x.shape, True, np.dtype(bool)), full((), False, np.dtype(bool)), ones, padding)
-        values.append(inside)
-        join = _chooser_inside(select)
-    return fold(values, window_dimensions, window_strides, ones, join)[1]
-
-
-def _chooser_inside(wins: Any) -> Combine:
-    def join(low: Values, high: Values) -> Values:
-        first = logical_and(low[2], logical_or(logical_not(high[2]), _holds(wins, low[0], high[0])))
-        values = [select(first, a, b) for a, b in zip(low[:2], high[:2], strict=True)]
-        return [*values, logical_or(low[2], high[2])]
-
-    return join
-
-
-def _scatter_linear(xs: Any, scatter: Any, **_: Any) -> tuple[int, ...]:
-    return (1, 2) if scatter == "add" else ()
-
-
-def _scatter_jvp(outs: Any, xs: Any, tangents: Any, **params: Any) -> list[MaybeZero]:
-    x, source, init = xs
-    if isinstance(tangents[1], Zero) and isinstance(tangents[2], Zero):
-        return [ZERO]
-    if params["scatter"] != "add":
-        raise RuleMissingError(
-            "the derivative of select_and_scatter requires that scatter adds, got another body.", where=user_frame()
-        )
-    return [select_and_scatter(x, materialize(tangents[1], source), materialize(tangents[2], init), **params)]
-
-
-def _scatter_transpose(cts: Any, i: int, xs: Any, *, scatter: Any, **params: Any) -> Tensor:
-    if i == 2:
-        return reduce_sum(cts[0], tuple(range(cts[0].ndim)))
-    return _chosen(xs[0], cts[0], **params)
-
-
-def _scatter_batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
-    x, source = all_prefixed(xs[:2], mapped[:2], size)
-    shifted = _prefixed_geometry(params)
-    init, scatter = xs[2], params["scatter"]
-    if not mapped[2]:
-        return [select_and_scatter(x, source, init, **shifted)]
-    if not isinstance(scatter, str):
-        raise RuleMissingError("vmap of select_and_scatter requires a named scatter for an init per entry.",
-                               where=user_frame())  # fmt: skip
-    out = select_and_scatter(x, source, full((), identity_of(scatter, init.dtype), init.dtype), **shifted)
-    start = REGISTRY["stablehlo.broadcast_in_dim"](init, shape=out.shape, broadcast_dimensions=(0,))
-    return combine(scatter, [start], [out])
-
-
-def _scatter_numpy(**params: Any) -> Any:
-    def run(x: Any, source: Any, init: Any) -> Any:
-        out = np.full(x.shape, init)
-        lows = [low for low, _ in params["padding"]]
-        for at in np.ndindex(*source.shape):
-            starts = [i * s - low for i, s, low in zip(at, params["window_strides"], lows, strict=True)]
-            places = [tuple(np.add(starts, offset)) for offset in np.ndindex(*params["window_dimensions"])]
-            places = [p for p in places if all(0 <= i < n for i, n in zip(p, x.shape, strict=True))]
-            out[max(places, key=lambda p: x[p])] += source[at]
-        return out
-
-    return run
-
-
-def _scatter_sample(shape: Shape, source: Shape, **given: Any) -> Case:
-    params = {k: v for k, v in window_params(len(shape), **given).items() if "dilations" not in k}
-    return Case((shape, source, ()), {**params, "select": "GE", "scatter": "add"}, (reals(),),
-                numpy=_scatter_numpy(**params))  # fmt: skip
-
-
-select_and_scatter = general(
-    "stablehlo.select_and_scatter",
-    doc="Elements of source combined into the element of their window of the operand that `select` prefers.",
-    instructions=ONE_BY_ONE,
-    attributes={"window_dimensions": I64Array, "window_strides": I64Array, "padding": Padding},
-    regions=("select", "scatter"), emit_region=_emit_body, read_region=_read_body,
-    result=lambda x, source, init, **_: [(x.shape, x.dtype)],
-    result_params=lambda op: {k: v for k, v in geometry_of(op).items() if "dilations" not in k},
-    jvp=_scatter_jvp, linear=_scatter_linear, transpose=_scatter_transpose, batch=_scatter_batch,
-    sample=[
-        _scatter_sample((4, 6), (2, 3), window_dimensions=(2, 2), window_strides=(2, 2)),
-        _scatter_sample((5, 5), (3, 2), window_dimensions=(3, 3), window_strides=(2, 2), padding=((1, 1), (0, 0))),
-        _scatter_sample((7,), (7,), window_dimensions=(3,), padding=((1, 1),)),
     ],
 )  # fmt: skip

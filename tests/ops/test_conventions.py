@@ -12,7 +12,8 @@ from nabla_mlir.ops.custom_call import call
 from nabla_mlir.ops.fourier import fft
 from nabla_mlir.ops.lapack import _config
 from nabla_mlir.ops.linalg import adjoint, cholesky, matmul, triangular_solve
-from nabla_mlir.ops.windows import reduce_window, select_and_scatter, window_params
+from nabla_mlir.ops.select_and_scatter import select_and_scatter
+from nabla_mlir.ops.windows import reduce_window, window_params
 from nabla_mlir.table.tensor import full
 
 RNG = np.random.default_rng(3)
