@@ -21,7 +21,7 @@ from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import results_of, trace_region
-from nabla_mlir.table.promotion import as_tensor, is_scalar
+from nabla_mlir.table.promotion import as_tensor, is_scalar, promote_dtypes
 from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.vectorized import per_entry
@@ -227,6 +227,9 @@ def fori_loop(
     The bounds may be traced integers; where they are Python integers, reverse mode needs no second run;
     `max_residual_bytes` is that of `while_loop`.
 
+    Raises:
+      DtypeError: a bound is no integer.
+
     Example:
       >>> import nabla_mlir as nm
       >>> int(nm.fori_loop(0, 5, lambda i, total: total + i, 0))
@@ -234,9 +237,11 @@ def fori_loop(
     """
 
     def run(lower: Any, upper: Any, init: Any) -> Any:
-        first, last = as_tensor(lower), as_tensor(upper)
-        dtype = first.dtype if not first.weak else last.dtype
-        first, last = as_tensor(first, dtype), as_tensor(last, dtype)
+        dtype = promote_dtypes([lower, upper])
+        if dtype.kind not in "iu":
+            raise DtypeError(f"fori_loop requires integers as bounds, got {dtype}.", where=user_frame(),
+                             help="round them, or use nm.while_loop.")  # fmt: skip
+        first, last = as_tensor(lower, dtype), as_tensor(upper, dtype)
         one = full((), 1, dtype)
         _, result = while_loop(
             lambda c: ew.compare(c[0], last, comparison_direction="LT"),

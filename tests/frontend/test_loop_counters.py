@@ -167,3 +167,19 @@ def test_gates_cost_nothing_where_nothing_is_differentiated() -> None:
     text = str(nm.trace(nm.vmap(f, (0, None)), nm.spec((5, 3)), nm.spec((3, 3))).lower())
     assert text.count("stablehlo.select") == 1
     assert "tensor<5x3x3xf32>" not in text  # the shared matrix is not copied for every entry
+
+
+# ---------------------------------------------------------------- bounds of fori_loop
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(0, 2.5), (0.0, 3), (np.float64(0), np.float64(2)), (0, 1j), (False, True)])
+def test_bounds_that_are_no_integers_are_refused(lower: Any, upper: Any) -> None:
+    for call in (nm.fori_loop, nm.jit(nm.fori_loop, static_argnums=2)):
+        with pytest.raises(nm.errors.DtypeError, match="fori_loop requires integers as bounds, got"):
+            call(lower, upper, lambda i, n: n + 1, 0)
+
+
+def test_bounds_meet_in_one_dtype() -> None:
+    count = lambda lower, upper: int(nm.fori_loop(lower, upper, lambda i, n: n + 1, 0))  # noqa: E731
+    assert count(np.int32(-2), np.int64(3)) == count(-2, np.int64(3)) == count(np.int64(-2), 3) == 5
+    assert count(np.int32(5), np.int64(2**31 + 1) - np.int64(2**31)) == 0
