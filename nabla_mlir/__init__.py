@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from nabla_mlir import nn as nn
     from nabla_mlir import numpy as numpy
     from nabla_mlir import targets as targets
-    from nabla_mlir.interop.exporters import from_jax as from_jax
-    from nabla_mlir.interop.exporters import from_torch as from_torch
+    from nabla_mlir.interop.jax import from_jax as from_jax
     from nabla_mlir.interop.stablehlo import from_stablehlo as from_stablehlo
+    from nabla_mlir.interop.torch import from_torch as from_torch
     from nabla_mlir.ops.custom_call import register_custom_call as register_custom_call
     from nabla_mlir.prepared.checks import check_hvp as check_hvp
     from nabla_mlir.prepared.modules import empirical_fisher_module as empirical_fisher_module
@@ -89,8 +89,9 @@ if TYPE_CHECKING:
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
     "errors": None, "nn": None, "numpy": None, "targets": None,
-    "from_jax": "interop.exporters", "from_torch": "interop.exporters",
+    "from_jax": "interop.jax",
     "from_stablehlo": "interop.stablehlo",
+    "from_torch": "interop.torch",
     "register_custom_call": "ops.custom_call",
     "check_hvp": "prepared.checks",
     "empirical_fisher_module": "prepared.modules", "fisher_module": "prepared.modules",

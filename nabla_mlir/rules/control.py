@@ -15,7 +15,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.ops.elementwise import clamp, compare, logical_and, logical_not, select
 from nabla_mlir.ops.reduction import reduce
-from nabla_mlir.rules.entries import batch_gated, choose, gated
+from nabla_mlir.rules.gates import batch_gated, choose, gated
 from nabla_mlir.rules.loop_reverse import active_carries, while_vjp
 from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.rules.masks import remasked

@@ -1,4 +1,4 @@
-"""Functions of JAX and modules of PyTorch as functions of nabla_mlir, through exporters to StableHLO."""
+"""Modules of PyTorch as functions of nabla_mlir."""
 
 from __future__ import annotations
 
@@ -9,42 +9,8 @@ import numpy as np
 
 from nabla_mlir import pytree
 from nabla_mlir.errors import ImportIRError
-from nabla_mlir.interop.stablehlo import from_stablehlo, imported
+from nabla_mlir.interop.stablehlo import imported
 from nabla_mlir.interop.torch_program import stablehlo_of
-
-
-def from_jax(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
-    """A JAX function, for arguments of given shapes and dtypes, as a function that every transform here accepts.
-
-    The lowered program is imported: custom derivative rules of JAX do not survive that, and are derived again. The
-    results come flat, as JAX's tree flattens them: one bare, several as a tuple.
-
-    Args:
-      function: any function that `jax.jit` accepts.
-      specs: for each argument an array, or anything with a shape and a dtype; pytrees of them are flattened.
-
-    Raises:
-      ImportIRError: JAX is not installed, or the program holds something that cannot be imported; it is named.
-
-    Example:
-      >>> import nabla_mlir as nm, jax.numpy as jnp  # doctest: +SKIP
-      >>> f = nm.from_jax(jnp.sin, nm.spec((), "float32"))  # doctest: +SKIP
-      >>> float(nm.grad(f)(0.0))  # doctest: +SKIP
-      1.0
-    """
-    try:
-        import jax
-    except ImportError:
-        raise ImportIRError("from_jax requires JAX, got an environment without it.", help="pip install jax") from None
-    abstract = [jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), spec) for spec in specs]
-    shardy = jax.config.values["jax_use_shardy_partitioner"]
-    jax.config.update("jax_use_shardy_partitioner", False)  # whose dialect the compiler does not read
-    try:
-        # Unused arguments are kept: the function takes what its specs say.
-        lowered = jax.jit(function, keep_unused=True).lower(*abstract)
-    finally:
-        jax.config.update("jax_use_shardy_partitioner", shardy)
-    return from_stablehlo(lowered.as_text(), "main")
 
 
 def from_torch(module: Any, *specs: Any, parameters: bool = False) -> Callable[..., Any]:
