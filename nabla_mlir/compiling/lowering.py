@@ -12,6 +12,7 @@ from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.errors import CompileError
+from nabla_mlir.passes.iree.faults.table import FEW_WORKGROUPS, remedies_for
 from nabla_mlir.passes.iree.scheduling.split_convolutions import is_wide
 from nabla_mlir.passes.pipeline import ExpandTransformsPipeline, IreePipeline, LowerPipeline, Pipeline
 from nabla_mlir.targets import CPU, Target
@@ -20,26 +21,6 @@ _LOWER, _EXPAND = (Pipeline(named().passes()) for named in (LowerPipeline, Expan
 
 # At this optimisation level IREE drops assertions: reads of state that was never written would not fail.
 _STATEFUL = ("--iree-opt-strip-assertions=false",)
-
-# With smaller workgroups IREE refuses wide convolutions; with these it uses as many cores, and is as fast on others.
-_FEW_WORKGROUPS = "--iree-llvmcpu-distribution-size=256"
-
-# Faults of IREE 3.13 itself on valid modules, by their message, and the flags that avoid them (at some cost in speed,
-# so they are not the default), in the order in which they are tried.
-_FAULTS = {
-    # Two scatters into one constant whose results meet again.
-    "'stream.yield' op used resource not listed": [["--iree-stream-partitioning-favor=debug"]],
-    # A sum over all of a tensor that was itself made by a small sum, on Vulkan (the energy of charges).
-    "failed to legalize operation 'memref.alloc'": [["--iree-dispatch-creation-element-wise-fuse-multi-reduction=false"]],
-    # A 3x3 convolution to 256 features, fused with what follows (the block of 16 products of a convolutional network).
-    "'linalg.generic' op inferred input/output operand": [[_FEW_WORKGROUPS], ["--iree-llvmcpu-disable-distribution"]],
-    # See nabla_mlir/compiling/references.py: other code has other registers.
-    "a buffer that it has given away": [
-        ["--iree-hal-force-indirect-command-buffers"], ["--iree-hal-indirect-command-buffers=false"],
-        ["--iree-hal-memoization=false"], ["--iree-stream-partitioning-favor=debug"],
-        ["--iree-stream-partitioning-favor=debug", "--iree-hal-force-indirect-command-buffers"],
-    ],
-}  # fmt: skip
 
 
 def clone_module(module: ir.Module) -> ir.Module:
@@ -81,7 +62,7 @@ def compile_lowered(module: ir.Module, target: Target, *, flags: Sequence[str] =
     if any(op.operation.name == "util.global" for op in legal.body.operations):
         flags = [*_STATEFUL, *flags]
     if isinstance(target, CPU) and any(is_wide(op) for op in nested(legal.operation)):
-        flags = [_FEW_WORKGROUPS, *flags]
+        flags = [FEW_WORKGROUPS, *flags]
     # Without locations: a moved source line must not miss the cache, and an artifact holds no paths.
     try:
         return compile_legal(str(legal), target, flags=flags, cache=cache)
@@ -105,7 +86,7 @@ def compile_legal(text: str, target: Target, *, flags: Sequence[str] = (), cache
     try:
         return compile_module(text, target, flags=flags, cache=cache)
     except CompileError as error:
-        for remedy in next((remedies for fault, remedies in _FAULTS.items() if fault in str(error)), ()):
+        for remedy in remedies_for(str(error)):
             with contextlib.suppress(CompileError):
                 return compile_module(text, target, flags=[*flags, *remedy], cache=cache)
         raise

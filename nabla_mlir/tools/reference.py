@@ -19,6 +19,7 @@ from nabla_mlir.dialects.ad_rules import CheckpointOp, CustomJvpOp, CustomVjpOp,
 from nabla_mlir.dialects.batch import VmapOp
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.passes.base import PASSES, PIPELINES, NamedPipeline, Pass
+from nabla_mlir.passes.iree.faults import table
 from nabla_mlir.passes.normalize.normalize import REFUSED, REWRITTEN
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.passes.simplify.pattern import PATTERNS
@@ -79,6 +80,11 @@ def passes_page(root: Path) -> str:
     ]  # fmt: skip
     for name in ("nabla-lower", *sorted({*PIPELINES} - {"nabla-lower"})):
         lines += ["", f"### {name}", "", *_pipeline_section(PIPELINES[name])]
+    lines += ["", "## Faults of IREE", "", inspect.getdoc(table) or "", "", "| fault | seen with | cure |", "|---|---|---|"]
+    for fault in (*table.FAULTS, *table.WITH_REMEDIES):
+        what = f"{fault.what} ([issue]({fault.link}))" if fault.link else fault.what
+        cure = f"[`{fault.cure}`](#{fault.cure})" if fault.cure in PASSES else fault.cure
+        lines.append(f"| {_cell(what)} | {fault.seen} | {cure} |")
     lines += [
         "", "## All passes", "", "| pass | what it does |", "|---|---|",
     ]  # fmt: skip

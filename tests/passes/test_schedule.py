@@ -271,7 +271,7 @@ def test_no_barrier_of_the_schedule_cuts_the_program():
 
 def test_wide_convolutions_compile_at_once(monkeypatch):
     """With the workgroups that IREE takes by itself it refuses them, and more remedies than one cost time."""
-    monkeypatch.setattr("nabla_mlir.compiling.lowering._FAULTS", {})
+    monkeypatch.setattr("nabla_mlir.passes.iree.faults.table.WITH_REMEDIES", ())
     kernels = [(rng.normal(size=(3, 3, *sizes)) / 30).astype("f4") for sizes in ((3, 64), (64, 64))]
     images = rng.normal(size=(4, 8, 8, 3)).astype("f4")
 

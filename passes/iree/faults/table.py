@@ -1,0 +1,107 @@
+"""What IREE does wrong or refuses, a record for each fault: what it is, where it is cured, and what shows that it is there.
+
+For each there is a reproducer, a module of one function with arguments and the right answer, in
+tests/passes/faults; tests/passes/test_iree_faults.py runs it through IREE as it is, and says which cure can go when a new
+version of IREE gets it right. A fault for which IREE has flags, or that is found in what it has made of a module, has
+remedies: they are tried one after the other when a compilation fails with its message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_ISSUE = "https://github.com/iree-org/iree/issues/"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault of IREE.
+
+    Args:
+      name: of the reproducer.
+      what: in one sentence.
+      cure: the pass or the module that can be deleted, or made smaller, once IREE is right.
+      link: to IREE's own issue; "" where we know of none.
+      seen: the version of IREE in which it was seen last.
+      targets: where it was seen; the reproducer runs on the first of them, and is compiled for the others.
+      message: what IREE says, where flags help; `remedies` are such flags, at some cost in speed, in the order in which they
+        are tried.
+    """
+
+    name: str
+    what: str
+    cure: str
+    link: str = ""
+    seen: str = "3.13"
+    targets: tuple[str, ...] = ("cpu",)
+    message: str = ""
+    remedies: tuple[tuple[str, ...], ...] = ()
+
+
+# With smaller workgroups IREE refuses wide convolutions; with these it uses as many cores, and is as fast on others.
+FEW_WORKGROUPS = "--iree-llvmcpu-distribution-size=256"
+
+# Those with a reproducer.
+FAULTS = (
+    Fault("fft_of_7", "Transforms whose length is no power of two do not compile.", "nabla-legalize-fft", f"{_ISSUE}12263"),
+    Fault("fft_of_rank_2", "Transforms along several axes do not compile.", "nabla-legalize-fft", f"{_ISSUE}22695"),
+    Fault("fft_in_c128", "Transforms in double precision do not compile.", "nabla-legalize-fft"),
+    Fault("overlapping_windows", "select_and_scatter with windows that overlap does not compile.",
+          "nabla-legalize-reductions", f"{_ISSUE}10841"),
+    Fault("windows_with_equal_elements", "select_and_scatter selects the last of equal elements, not the first.",
+          "nabla-legalize-reductions"),
+    Fault("partial_window_of_a_scatter", "A scatter of windows smaller than their dimension does not compile.",
+          "nabla-legalize-indexing"),
+    Fault("gather_out_of_range", "A gather reads outside of its operand.", "nabla-legalize-indexing", f"{_ISSUE}24881"),
+    Fault("scatter_out_of_range", "A scatter writes outside of its operand.", "nabla-legalize-indexing"),
+    Fault("broadcast_of_a_cycle", "A broadcast along a cycle of dimensions sorts them in the wrong sense.",
+          "nabla-legalize-indexing"),
+    Fault("pad_of_complex_numbers", "Padding complex values with a constant kills the compiler.", "nabla-legalize-complex",
+          targets=("cpu", "vulkan", "cuda")),
+    Fault("padding_of_a_complex_convolution", "The padding of a complex convolution kills the compiler.",
+          "nabla-legalize-convolutions", f"{_ISSUE}7621"),
+    Fault("float8_from_f16", "Conversions between float8 and float16 do not compile.", "nabla-legalize-types"),
+    Fault("reversed_unsigned_numbers", "A reverse of unsigned numbers does not compile.", "nabla-legalize-types"),
+    Fault("running_or", "Running windows of truth values do not compile.", "nabla-legalize-reductions"),
+    Fault("sum_of_f16", "A sum of narrow floats is rounded after every term.", "nabla-legalize-reductions"),
+    Fault("product_of_truth_values", "A product of truth values adds modulo 2.", "nabla-legalize-products"),
+    Fault("the_largest_with_nan", "The search for the largest passes over NaN.", "nabla-legalize-sorts"),
+    Fault("batch_norm_grad", "The gradient of a batch normalisation does not compile.", "nabla-legalize-reductions"),
+    Fault("scatter_of_two_operands", "A scatter of several operands does not compile.", "nabla-legalize-indexing"),
+    Fault("conversion_out_of_range", "A conversion to integers does not saturate.", "nabla-legalize-types"),
+    Fault("sum_of_truth_values", "Truth values are added modulo 2.", "nabla-legalize-types"),
+    Fault("power_of_a_negative_base", "A power is computed by a logarithm, which has no negative numbers.",
+          "nabla-legalize-math"),
+    Fault("sine_of_large_arguments", "Large arguments of sine and cosine are not reduced exactly.", "nabla-legalize-math"),
+    Fault("column_from_a_row_of_the_same_array", "An update reads elements of its own target that it has changed.",
+          "nabla-separate-updates"),
+    Fault("cholesky", "Matrix factorisations do not compile.", "nabla-legalize-linalg"),
+    Fault("lapack", "Calls of LAPACK do not compile.", "nabla-legalize-linalg"),
+)  # fmt: skip
+
+# Those that are found by what IREE says of modules that are too large, or too much a matter of chance, to be reproduced.
+WITH_REMEDIES = (
+    Fault("two_scatters_into_one_constant", "Two scatters into one constant whose results meet again do not compile.",
+          "nabla-separate-constants", message="'stream.yield' op used resource not listed",
+          remedies=(("--iree-stream-partitioning-favor=debug",),)),
+    Fault("sum_of_small_sums", "A sum over all of a tensor that was itself made by a small sum does not compile for Vulkan "
+          "(the energy of charges).", "these flags", message="failed to legalize operation 'memref.alloc'",
+          remedies=(("--iree-dispatch-creation-element-wise-fuse-multi-reduction=false",),)),
+    Fault("wide_convolution", "A 3x3 convolution to 256 features, fused with what follows, does not compile (the block of 16 "
+          "products of a convolutional network).", "these flags", message="'linalg.generic' op inferred input/output operand",
+          remedies=((FEW_WORKGROUPS,), ("--iree-llvmcpu-disable-distribution",))),
+    Fault("lost_buffer", "The code of a loop gives a buffer away before it uses it; other code has other registers.",
+          "nabla_mlir/compiling/references.py", f"{_ISSUE}24753", message="a buffer that it has given away",
+          remedies=(("--iree-hal-force-indirect-command-buffers",), ("--iree-hal-indirect-command-buffers=false",),
+                    ("--iree-hal-memoization=false",), ("--iree-stream-partitioning-favor=debug",),
+                    ("--iree-stream-partitioning-favor=debug", "--iree-hal-force-indirect-command-buffers"))),
+)  # fmt: skip
+
+
+def remedies_for(message: str) -> Iterator[tuple[str, ...]]:
+    """The flags to try with a module for which IREE says this."""
+    for fault in WITH_REMEDIES:
+        if fault.message in message:
+            yield from fault.remedies
+            return
