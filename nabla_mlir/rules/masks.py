@@ -22,6 +22,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.ops.elementwise import logical_and, logical_not, logical_or, where_zero
+from nabla_mlir.ops.indexing import scatter
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.shape import broadcast_in_dim, dynamic_slice, reshape
 from nabla_mlir.table.regions import body_of
@@ -70,20 +71,46 @@ def _mask_of(value: ir.Value) -> Asking[Tensor | None]:
     if op.name == "stablehlo.dynamic_slice":
         mask = yield op.operands[0]
         return row_of(mask, [wrap(v) for v in op.operands[1:]], wrap(value).shape)
-    if len(moved(op)) == 1:
-        mask = yield op.operands[0]
-        if mask is None:
-            return None
-        whole = _unshaped(mask.value)  # moved there and back
-        record = record_of(op, "vjp")
-        back = is_view(op) and wrap(whole).shape == wrap(value).shape
-        places = [wrap(v) for v in op.operands[1:]]
-        return wrap(whole) if back else record.apply([mask, *places], record.read(op))[0]
+    if moved(op) and len(op.results) == 1:
+        return (yield from _of_moved(op))
+    if op.name == "stablehlo.scatter":
+        return (yield from _of_scatter(op))
     if op.name == "stablehlo.reduce":
         return (yield from _of_sum(op))
     if is_sum(op):  # for instance of what several uses contribute: zero where each of them is
         return (yield from _of_terms(op))
     return None
+
+
+def _of_moved(op: ir.Operation) -> Asking[Tensor | None]:
+    """What is moved takes its mask along; of several sources those without one count as taken, unless they are zero."""
+    masks: dict[ir.Value, Tensor | None] = {}
+    for source in moved(op):
+        masks[source] = yield source
+    found = [mask for mask in masks.values() if mask is not None]
+    if not found:
+        return None
+    whole = _unshaped(found[0].value)  # moved there and back
+    if is_view(op) and wrap(whole).shape == wrap(op.results[0]).shape:
+        return wrap(whole)
+
+    def mask_of(source: ir.Value) -> Tensor:
+        mask, x = masks[source], wrap(source)
+        return full(x.shape, not _is_zero(x), np.dtype(bool)) if mask is None else mask
+
+    record = record_of(op, "vjp")
+    return record.apply([mask_of(v) if v in masks else wrap(v) for v in op.operands], record.read(op))[0]
+
+
+def _of_scatter(op: ir.Operation) -> Asking[Tensor | None]:
+    """Zero but where updates are added that are not."""
+    params = scatter.read(op)
+    if params["body"] != "add" or len(op.operands) != 3 or not _is_zero(wrap(op.operands[0])):
+        return None
+    mask = yield op.operands[2]
+    whole, places, _ = (wrap(v) for v in op.operands)
+    never = full(whole.shape, False, np.dtype(bool))
+    return None if mask is None else scatter(never, places, mask, **{**params, "body": "or"})
 
 
 def _of_terms(op: ir.Operation) -> Asking[Tensor | None]:

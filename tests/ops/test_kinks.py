@@ -55,6 +55,14 @@ CASES: dict[str, tuple[Callable[..., Any], list[list[float]], list[list[float]]]
     "where: overflow not taken": (lambda x: nnp.where(x < 100, nnp.exp(x), 0.0), [[1000, 0]], [[0, 1]]),
     "where: rows broadcast": (
         lambda x: nnp.where(x > 0, nnp.broadcast_to(nnp.sqrt(x), (3, 2)), 0.0), [[0, 4]], [[0, 0.75]]),
+    "where: a slice not taken": (lambda x: nnp.where(x[1:] > 0, nnp.log(x)[1:], 0.0), [[1, 0, 2, 0]], [[0, 0, 0.5, 0]]),
+    "where: rows chosen by index not taken": (
+        lambda x: _where(x[np.array([2, 1])], lambda v: v + nnp.log(x)[np.array([2, 1])]), [[1, 0, 2]], [[0, 0, 1.5]]),
+    "where: an update not taken": (
+        lambda x: _where(x, lambda v: nnp.log(v).at[:2].set(nnp.sqrt(v)[:2])), [[1, 0, 2, 0]], [[0.5, 0, 0.5, 0]]),
+    "where: parts joined, not taken": (
+        lambda x: _where(nnp.concatenate([x, x]), lambda v: nnp.concatenate([nnp.log(x), nnp.sqrt(x)])), [[1, 0]],
+        [[1.5, 0]]),
     "where: one within another": (
         lambda x: _where(x, lambda v: (lambda y: nnp.where(v < 1, y, nnp.sqrt(v) - y))(nnp.log(v))), [[0, 4]], [[0, 0]]),
     "where: a loop not taken": (
