@@ -35,6 +35,7 @@ class Rules:
 
     jvp: Callable[..., list[MaybeZero]] | None
     batch: Callable[..., list[Tensor]] | None
+    flops: Callable[..., int] | None = None
 
 
 _rules: dict[str, Rules] = {}
@@ -45,6 +46,7 @@ def register_custom_call(
     *,
     jvp: Callable[..., list[MaybeZero]] | None = None,
     batch: Callable[..., list[Tensor]] | str | None = None,
+    flops: Callable[..., int] | None = None,
 ) -> None:
     """Adds the rules of a custom call.
 
@@ -54,12 +56,14 @@ def register_custom_call(
         must be linear in those given. Reverse mode is its transpose.
       batch: ``(operands, mapped, size, **attributes) -> results`` with the mapped axis leading in the operands that
         are mapped and in every result; "leading" if the target itself takes any number of leading axes.
+      flops: ``(results, operands, **attributes) -> floating-point operations``, by which is decided what to keep and
+        what to compute again; one for each element if not given.
 
     Example:
       >>> import nabla_mlir as nm
       >>> nm.register_custom_call("my_double", jvp=lambda outs, xs, ts, **_: [ts[0] + ts[0]], batch="leading")
     """
-    _rules[target] = Rules(jvp, batch_of_leading_axes if batch == "leading" else batch)  # type: ignore[arg-type]
+    _rules[target] = Rules(jvp, batch_of_leading_axes if batch == "leading" else batch, flops)  # type: ignore[arg-type]
 
 
 def _rule(params: Any, transform: str) -> Any:
@@ -83,6 +87,13 @@ def _jvp(outs: Any, xs: Any, tangents: Any, **params: Any) -> list[MaybeZero]:
 
 def _batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
     return list(_rule(params, "batch")(xs, mapped, size, **params))
+
+
+def _flops(outs: Any, xs: Any, **params: Any) -> int:
+    rules = _rules.get(params["call_target_name"])
+    if rules is not None and rules.flops is not None:
+        return rules.flops(outs, xs, **params)
+    return max((x.size for x in (*outs, *xs)), default=0)
 
 
 def batch_of_leading_axes(xs: Any, mapped: Any, size: int, *, results: Any, **params: Any) -> list[Tensor]:
@@ -116,7 +127,7 @@ def call(
 
 custom_call = general(
     "stablehlo.custom_call", doc="A call of something outside; its rules are looked up by the name of its target.",
-    sequential=True, instructions=ONE_BY_ONE,
+    sequential=True, instructions=ONE_BY_ONE, flops=_flops,
     attributes={"call_target_name": String} | dict.fromkeys((*_LAYOUTS, *_FIXED, *_OTHERS), Raw),
     result=lambda *xs, results, **_: results,
     result_params=lambda op: {"results": [shape_and_dtype(r.type) for r in op.results]},

@@ -13,6 +13,7 @@ import numpy as np
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.ops.elementwise import absolute, compare, conj, convert, imag, make_complex, real, select
 from nabla_mlir.ops.lapack import (
+    cubic,
     diagonal_of,
     in_columns,
     in_rows,
@@ -68,6 +69,7 @@ def _vectors(w: Tensor, v: Tensor, inner: Tensor) -> Tensor:
     return rotated + v * in_columns(factor, n)
 
 
-register_routine("geev", _geev)
-for _routine in ("gees", "gehrd", "sytrd", "hetrd"):  # no derivative: what they leave open has no convention
-    register_routine(_routine, None)
+register_routine("geev", _geev, cubic(25))
+# No derivative: what they leave open has no convention.
+for _routine, _work in (("gees", 25), ("gehrd", 10 / 3), ("sytrd", 4 / 3), ("hetrd", 4 / 3)):
+    register_routine(_routine, None, cubic(_work))

@@ -364,7 +364,12 @@ def _completed(u: Tensor, du: Tensor, k: int) -> Tensor:
 # ---------------------------------------------------------------- registration
 
 
-def register_routine(routine: str, rule: Any, batch: Any = batch_of_leading_axes) -> None:
+def cubic(work: float) -> Callable[..., int]:
+    """The flops of a routine that does so many for each element and each row, or column, of its matrix."""
+    return lambda outs, xs, **_: round(work * max(x.size for x in xs) * min(xs[0].shape[-2:]))
+
+
+def register_routine(routine: str, rule: Any, flops: Any, batch: Any = batch_of_leading_axes) -> None:
     """Adds the rules of a routine of LAPACK, for all dtypes; no jvp if `rule` is None."""
     for letter in "sdcz":
         target = f"lapack_{letter}{routine}_ffi"
@@ -374,10 +379,12 @@ def register_routine(routine: str, rule: Any, batch: Any = batch_of_leading_axes
                 return [ZERO] * len(outs)
             return rule(outs, xs, tangents, config=params["mhlo.backend_config"], target=_target)
 
-        register_custom_call(target, jvp=None if rule is None else jvp, batch=batch)
+        register_custom_call(target, jvp=None if rule is None else jvp, batch=batch, flops=flops)
 
 
-for _routine, _jvp in (("potrf", _potrf), ("getrf", _getrf), ("geqrf", _geqrf), ("geqp3", _geqp3),
-                       ("orgqr", _orgqr), ("ungqr", _orgqr), ("syevd", _syevd), ("heevd", _syevd), ("gesdd", _gesdd)):  # fmt: skip
-    register_routine(_routine, _jvp)
-register_routine("trsm", _trsm, _trsm_batch)
+for _routine, _jvp, _work in (  # the work as in Golub and Van Loan, Matrix Computations
+    ("potrf", _potrf, 1 / 3), ("getrf", _getrf, 2 / 3), ("geqrf", _geqrf, 4 / 3), ("geqp3", _geqp3, 4 / 3),
+    ("orgqr", _orgqr, 4 / 3), ("ungqr", _orgqr, 4 / 3), ("syevd", _syevd, 9), ("heevd", _syevd, 9), ("gesdd", _gesdd, 22),
+):  # fmt: skip
+    register_routine(_routine, _jvp, cubic(_work))
+register_routine("trsm", _trsm, cubic(1), _trsm_batch)

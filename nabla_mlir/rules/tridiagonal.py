@@ -63,4 +63,4 @@ def _gtsv(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[M
     return [ZERO, ZERO, ZERO, dx, ZERO]  # what is left of the diagonals is scratch
 
 
-register_routine("gtsv", _gtsv)
+register_routine("gtsv", _gtsv, lambda outs, xs, **_: 8 * xs[3].size)
