@@ -8,6 +8,8 @@ from typing import ClassVar, TypeVar
 
 from iree.compiler import ir
 
+from nabla_mlir.targets import TARGETS
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -41,14 +43,21 @@ def register(cls: P) -> P:
 class Step:
     """An entry of a named pipeline: a pass of ours, another named pipeline, or the text of a pass of MLIR's.
 
-    `why` says in one sentence why it stands where it stands. With `targets` it is there for these alone, with `needs`
-    only where that option of the pipeline is set.
+    `why` says in one sentence why it stands where it stands. `unless` names what IREE does right where it is
+    left out (a field of `Codegen`), `needs` an option of the pipeline without which it is.
     """
 
     item: type[Pass] | type[NamedPipeline] | str
     why: str
-    targets: tuple[str, ...] = ()
+    unless: str = ""
     needs: str = ""
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The kinds of targets for which it is there, where it is not for all."""
+        if not self.unless:
+            return ()
+        return tuple(name for name, cls in TARGETS.items() if not getattr(cls.codegen, self.unless))
 
     @property
     def name(self) -> str:
@@ -71,7 +80,9 @@ class NamedPipeline:
         options = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         found: list[Pass | str] = []
         for step in self.steps:
-            if (step.targets and options["target"] not in step.targets) or (step.needs and not options[step.needs]):
+            if step.unless and getattr(TARGETS[options["target"]].codegen, step.unless):
+                continue
+            if step.needs and not options[step.needs]:
                 continue
             if isinstance(step.item, str):
                 found.append(step.item)

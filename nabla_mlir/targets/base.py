@@ -25,6 +25,50 @@ _COMMON_FLAGS = (
 
 
 @dataclass(frozen=True)
+class Codegen:
+    """What IREE 3.13's code generator for a kind of target does right; passes/iree does the rest. Unless it is said, nothing.
+
+    Args:
+      exponentials: floating-point types in which exp, log and logistic are exact and fast.
+      tanh: floating-point types in which tanh is.
+      remainders: bytes of the widest floating-point type in which remainders are right.
+      chlo_functions: whether the stock expansions of CHLO's functions in f32 are right.
+      leading_zeros: whether they are counted in any integer, not in those of 32 bits alone.
+      order: whether operations stay in the order that they are written in, where rounding makes a difference.
+      reversed_operands: whether what reads a reversed array twice may be fused with it.
+      longest_sort, sort_multiple: what it sorts: so many elements at most, and of more than two a multiple of that.
+      sums_of_products: whether a product with a vector may be summed over its rows and columns at once.
+      long_sums: whether they are taken in several parts, so that errors do not add up.
+      narrow_convolutions, grouped_convolutions, reversed_windows: whether convolutions may have such operands.
+      unique_indices: whether a scatter may say that its indices are.
+      loop_results: whether results of loops that may take no step are freed once.
+      sorted_operands: whether a sort whose results are not all used needs little of the stack.
+      updates_in_loops: whether a loop may update its own arrays where they are.
+      memory_of_results: whether results that are dropped leave memory that is found again.
+    """
+
+    exponentials: frozenset[str] = frozenset()
+    tanh: frozenset[str] = frozenset()
+    remainders: int = 0
+    chlo_functions: bool = False
+    leading_zeros: bool = False
+    order: bool = False
+    reversed_operands: bool = False
+    longest_sort: int = 0
+    sort_multiple: int = 1
+    sums_of_products: bool = False
+    long_sums: bool = False
+    narrow_convolutions: bool = False
+    grouped_convolutions: bool = False
+    reversed_windows: bool = False
+    unique_indices: bool = False
+    loop_results: bool = False
+    sorted_operands: bool = False
+    updates_in_loops: bool = False
+    memory_of_results: bool = True
+
+
+@dataclass(frozen=True)
 class Target:
     """What all targets share.
 
@@ -41,6 +85,7 @@ class Target:
     name: ClassVar[str]
     drivers: ClassVar[tuple[str, ...]]
     labelled: ClassVar[tuple[str, ...]] = ()  # the fields that tell it from others of its kind
+    codegen: ClassVar[Codegen] = Codegen()
     maps_memory: ClassVar[bool] = (
         False  # where it shares its memory with the host, that may be mapped if it is asked for
     )

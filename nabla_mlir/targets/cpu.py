@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nabla_mlir.errors import CompileError, DeployError, TargetError
-from nabla_mlir.targets.base import Target
+from nabla_mlir.targets.base import Codegen, Target
 from nabla_mlir.targets.toolchain import iree_compile, run_compiler
 
 # Features and ABI without which generic code of an architecture calls a C library, which the embedded format has not.
@@ -55,6 +55,11 @@ class CPU(Target):
     name: ClassVar[str] = "cpu"
     drivers: ClassVar[tuple[str, ...]] = ("local-sync", "local-task")
     labelled: ClassVar[tuple[str, ...]] = ("cpu",)
+    codegen: ClassVar[Codegen] = Codegen(
+        exponentials=frozenset(["float32"]), tanh=frozenset(["float32"]), remainders=4, chlo_functions=True,
+        leading_zeros=True, order=True, reversed_operands=True, longest_sort=384, narrow_convolutions=True,
+        grouped_convolutions=True, reversed_windows=True, loop_results=True, updates_in_loops=True, memory_of_results=False,
+    )  # fmt: skip
 
     @classmethod
     def found(cls) -> Sequence[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from nabla_mlir.errors import DeployError, TargetError
-from nabla_mlir.targets.base import Target
+from nabla_mlir.targets.base import Codegen, Target
 from nabla_mlir.targets.gpu import GPU, device_target, library, target_info
 
 # From sm_90 on, IREE knows no description of its own; the PTX version is the lowest that knows the architecture.
@@ -33,6 +33,11 @@ class CUDA(Target):
     name: ClassVar[str] = "cuda"
     drivers: ClassVar[tuple[str, ...]] = ("cuda",)
     labelled: ClassVar[tuple[str, ...]] = ("arch",)
+    codegen: ClassVar[Codegen] = Codegen(
+        exponentials=frozenset(["float32", "float64"]), tanh=frozenset(["float32", "float64"]), remainders=8,
+        chlo_functions=True, leading_zeros=True, order=True, reversed_operands=True, longest_sort=256,
+        sums_of_products=True, long_sums=True, grouped_convolutions=True, unique_indices=True, sorted_operands=True,
+    )  # fmt: skip
 
     @classmethod
     def found(cls) -> Sequence[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from nabla_mlir.errors import DeployError, TargetError
-from nabla_mlir.targets.base import Target
+from nabla_mlir.targets.base import Codegen, Target
 from nabla_mlir.targets.gpu import GPU, VulkanDevice, device_target, library, target_info
 
 VULKAN_PROFILES = {
@@ -36,6 +36,10 @@ class Vulkan(Target):
     name: ClassVar[str] = "vulkan"
     drivers: ClassVar[tuple[str, ...]] = ("vulkan",)
     labelled: ClassVar[tuple[str, ...]] = ("device",)
+    codegen: ClassVar[Codegen] = Codegen(
+        tanh=frozenset(["float32"]), longest_sort=256, sort_multiple=4, sums_of_products=True, long_sums=True,
+        narrow_convolutions=True, unique_indices=True, sorted_operands=True,
+    )  # fmt: skip
     maps_memory: ClassVar[bool] = True
 
     @classmethod

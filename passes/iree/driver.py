@@ -14,18 +14,23 @@ from nabla_mlir.errors import PassError
 from nabla_mlir.passes.base import Pass
 from nabla_mlir.passes.iree.pattern import Pattern, Patterns, Replacement, Target
 from nabla_mlir.passes.iree.target import for_target
-from nabla_mlir.targets import TARGETS
+from nabla_mlir.targets import TARGETS, Codegen
 
 
 @dataclass(frozen=True)
 class TargetPass(Pass):
     """A pass that does other things for other kinds of device."""
 
-    target: Target = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
+    target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:
             raise PassError(f"{self.name} requires a target of {', '.join(TARGETS)}, got {self.target!r}.")
+
+    @property
+    def codegen(self) -> Codegen:
+        """What IREE does right for the target."""
+        return TARGETS[self.target].codegen
 
 
 @dataclass(frozen=True)
@@ -36,8 +41,8 @@ class PatternPass(TargetPass):
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
-        with for_target(self.target, getattr(self, "vector_bytes", 0)):
-            rewrite(module, self.patterns, self.target)
+        with for_target(self.codegen, getattr(self, "vector_bytes", 0)):
+            rewrite(module, self.patterns, self.codegen)
 
 
 def rewrite(module: ir.Operation, patterns: Patterns, target: Target) -> None:

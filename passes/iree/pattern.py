@@ -8,8 +8,9 @@ from typing import TypeVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.builder import Val
+from nabla_mlir.targets import Codegen
 
-Target = str  # a name of nabla_mlir.targets
+Target = Codegen  # what a pattern is told of the target
 Replacement = Val | Sequence[Val] | None
 Pattern = Callable[[ir.Operation, Target], Replacement]
 P = TypeVar("P", bound=Pattern)

@@ -32,7 +32,6 @@ from nabla_mlir.passes.iree.kernels.loops_as_kernels import LoopsAsKernelsPass
 from nabla_mlir.passes.iree.linalg.legalize_linalg import LegalizeLinalgPass
 from nabla_mlir.passes.iree.math.legalize_fft import LegalizeFftPass
 from nabla_mlir.passes.iree.math.legalize_math import LegalizeMathPass
-from nabla_mlir.passes.iree.pattern import Target
 from nabla_mlir.passes.iree.scheduling.fold_reshapes import FoldReshapesPass
 from nabla_mlir.passes.iree.scheduling.gather_patches import GatherPatchesPass
 from nabla_mlir.passes.iree.scheduling.order_axes import OrderAxesPass
@@ -45,8 +44,6 @@ from nabla_mlir.passes.iree.scheduling.split_convolutions import SplitConvolutio
 from nabla_mlir.passes.iree.scheduling.stacks_as_choices import StacksAsChoicesPass
 from nabla_mlir.targets import TARGETS
 
-CPU, GPU = ("cpu",), ("vulkan", "cuda")
-
 
 @register_pipeline
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class LegalizeForIreePipeline(NamedPipeline):
     """
 
     name: ClassVar = "nabla-legalize-for-iree"
-    target: Target = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
+    target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
     vector_bytes: int = 0  # width of a CPU's vector registers, for which large factorisations are kernels; 0: products
     steps: ClassVar = (
         Step(VerifySupportedPass, "What no pass can help with is refused first, at the line of the user's."),
@@ -77,8 +74,8 @@ class LegalizeForIreePipeline(NamedPipeline):
         Step(SeparateUsesPass, "Which sums are read in two ways is only known once all of them are there."),
         Step(SeparatePartsPass, "Likewise for slices that scatters and sorts would take with them."),
         Step(SeparateConstantsPass, "Likewise for constants that several operations update."),
-        Step(ForgetUniqueIndicesPass, "The last scatter has been made.", CPU),
-        Step(HoldLoopResultsPass, "The last loop has been made.", GPU),
+        Step(ForgetUniqueIndicesPass, "The last scatter has been made.", unless="unique_indices"),
+        Step(HoldLoopResultsPass, "The last loop has been made.", unless="loop_results"),
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -120,13 +117,13 @@ class OwnBuffersPipeline(NamedPipeline):
     """
 
     name: ClassVar = "nabla-own-buffers"
-    target: Target = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
+    target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
     steps: ClassVar = (
         Step(UpdateInPlacePass, "It counts the uses of what is updated, so that all other rewrites come before."),
         Step(SeparateUpdatesPass, "An update computed from its own target: the copies made above are other targets."),
         Step(KeepArgumentsPass, "Which arguments an update may reach is known once each has its own buffer."),
-        Step(KeepSortedPass, "Adds uses and nothing else, of sorts on the stack.", CPU),
-        Step(PlaceResultsPass, "The memory of a result is chosen for the value that is returned in the end.", CPU),
+        Step(KeepSortedPass, "Adds uses and nothing else, of sorts on the stack.", unless="sorted_operands"),
+        Step(PlaceResultsPass, "Memory is chosen for the values that are returned in the end.", unless="memory_of_results"),
     )
 
 
@@ -136,7 +133,7 @@ class IreePipeline(NamedPipeline):
     """From plain StableHLO to what IREE compiles to right and fast code: what `compile()` runs."""
 
     name: ClassVar = "nabla-iree"
-    target: Target = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
+    target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
     vector_bytes: int = 0  # width of a CPU's vector registers; 0: nothing is rewritten for speed
     steps: ClassVar = (
         Step("cse", "Equal operations are rewritten once, and sorts and updates of one value are told apart from copies."),

@@ -1,4 +1,4 @@
-"""What a module is legalised for. Patterns get the kind as an argument; formulas and kernels, deep below them, ask here."""
+"""What a module is legalised for. Patterns get the first as an argument; formulas and kernels, deep below them, ask here."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import contextvars
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nabla_mlir.targets import Codegen
+
 
 class Machine(NamedTuple):
-    """A kind of target, and the width of a CPU's vector registers, for which kernels are written; 0: none are."""
+    """What IREE does right, and the width of a CPU's vector registers, for which kernels are written; 0: none are."""
 
-    kind: str
+    codegen: Codegen
     vector_bytes: int
 
 
@@ -20,9 +22,9 @@ machine = _machine.get
 
 
 @contextlib.contextmanager
-def for_target(kind: str, vector_bytes: int) -> Iterator[None]:
+def for_target(codegen: Codegen, vector_bytes: int) -> Iterator[None]:
     """Within, this is the `machine()`."""
-    token = _machine.set(Machine(kind, vector_bytes))
+    token = _machine.set(Machine(codegen, vector_bytes))
     try:
         yield
     finally:

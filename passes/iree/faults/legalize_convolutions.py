@@ -50,7 +50,7 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
         x = _padded(x, attributes)
         if x.value != op.operands[0]:
             return Val(b.make(op.name, [x, kernel], [op.results[0].type], attributes).results[0])
-    if target == "cuda" and _is_narrow(x.dtype):  # tiled with a wrong shape, also if fused with the conversions
+    if not target.narrow_convolutions and _is_narrow(x.dtype):  # tiled with a wrong shape, also if fused with the conversions
         wide = [b.stored(b.convert(v, F32)) for v in (x, kernel)]
         made = b.make(op.name, wide, [b.like(result, F32)], attributes)
         return b.convert(Val(made.results[0]), result.dtype)
@@ -59,12 +59,12 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
         return b.convert(Val(made.results[0]), result.dtype)
     turned = [k for k, r in enumerate(hlo.BoolArray.decode(attributes["window_reversal"])) if r] \
         if "window_reversal" in attributes else []  # fmt: skip
-    if turned and (target != "cpu" or hlo.I64.decode(attributes["feature_group_count"]) > 1):
+    if turned and (not target.reversed_windows or hlo.I64.decode(attributes["feature_group_count"]) > 1):
         places = hlo.ConvDims.decode(attributes["dimension_numbers"])[1]
         kernel = b.reverse(kernel, [places.index(k) for k in turned])
         attributes["window_reversal"] = hlo.BoolArray.encode([False] * (len(places) - 2))
         return Val(b.make(op.name, [x, kernel], [op.results[0].type], attributes).results[0])
-    if target != "vulkan" or not x.static:
+    if target.grouped_convolutions or not x.static:
         return None
     lhs, rhs, out = hlo.ConvDims.decode(attributes["dimension_numbers"])
     groups = hlo.I64.decode(attributes["feature_group_count"])

@@ -67,7 +67,7 @@ def count_leading_zeros(op: ir.Operation, target: Target) -> Replacement:
     """On Vulkan only 32 bits compile."""
     (x,) = operands(op)
     bits = 8 * x.dtype.itemsize
-    if target != "vulkan" or bits == 32:
+    if target.leading_zeros or bits == 32:
         return None
     unsigned = b.bitcast(x, np.dtype(f"u{x.dtype.itemsize}")) if x.dtype.kind == "i" else x
     count = lambda v: b.unary("stablehlo.count_leading_zeros", b.convert(v, np.uint32))  # noqa: E731
@@ -137,7 +137,7 @@ def truth_to_float(op: ir.Operation, target: Target) -> Replacement:
 @PATTERNS.of("stablehlo.reverse")
 def reverse(op: ir.Operation, target: Target) -> Replacement:
     """For Vulkan a reversed matrix fused into what reads it twice does not compile: it is made on its own."""
-    if target != "vulkan":
+    if target.reversed_operands:
         return None
     made = Val(b.make(op.name, operands(op), [op.results[0].type], attributes_of(op), final=True).results[0])
     return b.stored(made)

@@ -49,7 +49,7 @@ def sum_of_products(op: ir.Operation, target: Target) -> Replacement:
     The sum over the rows, which the vector lacks, is taken first.
     """
     dims = list(op.attributes["dimensions"])
-    if target != "cpu" or len(dims) < 2 or len(op.operands) != 2 or single_operation(op.regions[0]) != "stablehlo.add":
+    if target.sums_of_products or len(dims) < 2 or len(op.operands) != 2 or single_operation(op.regions[0]) != "stablehlo.add":
         return None
     x, initial = operands(op)
     product = made_by(x.value)
@@ -93,7 +93,7 @@ _VECTOR = 16  # elements; rows of any other length are added up three times slow
 @PATTERNS.of("stablehlo.reduce")
 def long_sum(op: ir.Operation, target: Target) -> Replacement:
     """A CPU adds up one term after the other, on one core: 10⁶ squares in f32 are 8e-4 off; in two levels 1e-6."""
-    if target != "cpu" or len(op.operands) != 2 or single_operation(op.regions[0]) != "stablehlo.add":
+    if target.long_sums or len(op.operands) != 2 or single_operation(op.regions[0]) != "stablehlo.add":
         return None
     x, initial = operands(op)
     dims = list(op.attributes["dimensions"])

@@ -18,8 +18,6 @@ from nabla_mlir.passes.iree.regions import apply_elementwise, is_elementwise
 
 PATTERNS = Patterns()
 
-LONGEST = {"cpu": 384, "vulkan": 256, "cuda": 256}  # IREE sorts up to here
-
 
 @PATTERNS.of("stablehlo.sort")
 def sort(op: ir.Operation, target: Target) -> Replacement:
@@ -38,7 +36,7 @@ def sort(op: ir.Operation, target: Target) -> Replacement:
     region = op.regions[0]
     if not is_elementwise(region):
         raise RuleMissingError(f"stablehlo.sort requires an elementwise comparator, got {op.location}.")
-    if n > LONGEST[target] or (target == "vulkan" and n % 4 and n > 2):
+    if n > target.longest_sort or (n % target.sort_multiple and n > 2):
         return _bitonic(values, dim, region)
     ordered = stable and (len(values) > 1 or x.dtype.kind not in "biu")
     if not ordered and len({v.value for v in values}) == len(values):

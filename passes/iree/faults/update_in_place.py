@@ -65,7 +65,7 @@ class UpdateInPlacePass(TargetPass):
         for op, i in [edge for loop in loops for edge in _repeated(loop)] + [e for o in owners for e in _passed_on(o)]:
             with ir.InsertionPoint(op), op.location:
                 op.operands[i] = computed(op.operands[i], next(numbers))
-        if loops and self.target == "cpu":
+        if loops and self.codegen.updates_in_loops:
             module.attributes["stream.topology"] = ir.Attribute.parse(TOPOLOGY, module.context)
 
 

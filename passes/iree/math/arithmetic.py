@@ -59,8 +59,8 @@ def _at_constants(name: str, values: list[Val]) -> Val | None:
         return splat(float(reference(*numbers.astype(np.longdouble))), values[0])
 
 
-def _fast_on_cpu(dtype: np.dtype, target: Target) -> bool:
-    return (target == "cpu" and dtype == F32) or target == "cuda"
+def _is_exponential_right(dtype: np.dtype, target: Target) -> bool:
+    return dtype.name in target.exponentials
 
 
 # sine, cosine, tan: the error of f32 is absolute near 0 and grows with |x|, infinite at 1e20; f64 needs a libm.
@@ -76,10 +76,10 @@ elementwise(trigonometric.acos, "chlo.acos")
 elementwise(exponential.cbrt, "stablehlo.cbrt")
 # f64 exp and log are scalar code on CPU, three to five times slower than ours, and do not compile for Vulkan,
 # where those of f32 are 20 ulp off. f64 tanh needs a libm.
-elementwise(exponential.exp, "stablehlo.exponential", right=_fast_on_cpu)
-elementwise(exponential.log, "stablehlo.log", right=_fast_on_cpu)
-elementwise(exponential.logistic, "stablehlo.logistic", right=_fast_on_cpu)
-elementwise(exponential.tanh, "stablehlo.tanh", right=lambda dtype, target: dtype == F32 or target == "cuda")
+elementwise(exponential.exp, "stablehlo.exponential", right=_is_exponential_right)
+elementwise(exponential.log, "stablehlo.log", right=_is_exponential_right)
+elementwise(exponential.logistic, "stablehlo.logistic", right=_is_exponential_right)
+elementwise(exponential.tanh, "stablehlo.tanh", right=lambda dtype, target: dtype.name in target.tanh)
 # expm1, log1p: f64 is exp(x) - 1, log(1 + x) on CPU; f32 log1p is so on Vulkan. The hyperbolic ones are made of them.
 elementwise(exponential.expm1, "stablehlo.exponential_minus_one")
 elementwise(exponential.log1p, "stablehlo.log_plus_one")
@@ -141,7 +141,7 @@ def splat_of(value: ir.Value) -> complex | None:
 def remainder(op: ir.Operation, target: Target) -> Replacement:
     """f64 needs a libm on CPU; x rem inf is NaN on Vulkan; narrow floats are reduced in their own precision there."""
     x, y = operands(op)
-    if not is_float(x.dtype) or (target == "cpu" and x.dtype != F64) or target == "cuda":
+    if not is_float(x.dtype) or x.dtype.itemsize <= target.remainders:
         return None
     if not has_format(x):
         return b.convert(b.binary("stablehlo.remainder", b.convert(x, F32), b.convert(y, F32)), x.dtype)

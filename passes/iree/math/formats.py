@@ -96,7 +96,7 @@ F64 = Format(
 
 def rounded(x: Val) -> Val:
     """`x`, out of sight of the algebra of the compiler, which reassociates on Vulkan."""
-    return maximum(x, -float(np.finfo(x.dtype).max)) if machine().kind == "vulkan" else x
+    return x if machine().codegen.order else maximum(x, -float(np.finfo(x.dtype).max))
 
 
 def format_of(x: Val) -> Format:
