@@ -1,0 +1,37 @@
+"""The plan of the house: its rooms from the ground up, which tests/test_architecture.py holds, and a picture of them."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+# A room imports from those before it alone. "" stands for the package itself, which gives users their public names.
+ROOMS = (
+    "errors", "thresholds", "array_methods", "conversion", "targets", "runtime", "dialects", "pytree", "table", "ops",
+    "rules", "passes", "compiling", "staging", "transforms", "numpy", "nn", "scipy", "prepared", "interop", "", "tools",
+)  # fmt: skip
+# What runs where neither the compiler nor optree is installed.
+DEPLOYED = ("errors", "thresholds", "array_methods", "conversion", "targets", "runtime")
+_AT_TOP = ("dialects", "passes")  # folders beside nabla_mlir/
+
+
+def picture(root: Path) -> str:
+    """The rooms from the top down, each with the first sentence of what it says of itself.
+
+    Args:
+      root: of the checkout.
+    """
+    width = max(map(len, ROOMS)) + 2
+    lines = []
+    for room in reversed(ROOMS):
+        if room == DEPLOYED[-1]:
+            lines.append("-" * width + " from here on deployed: needs NumPy and iree-base-runtime alone")
+        lines.append(f"{room or 'nabla_mlir':{width}} {_sentence(root, room)}")
+    return "\n".join(lines)
+
+
+def _sentence(root: Path, room: str) -> str:
+    home = root / room if room in _AT_TOP else root / "nabla_mlir" / room
+    path = home / "__init__.py" if home.is_dir() else home.with_suffix(".py")
+    text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].split())
+    return text.partition(". ")[0].rstrip(".")
