@@ -24,6 +24,7 @@ from nabla_mlir.passes.base import PASSES, PIPELINES, NamedPipeline, Pass
 from nabla_mlir.passes.pipeline import ALONE, Pipeline
 from nabla_mlir.passes.simplify.pattern import PATTERNS
 from nabla_mlir.tools import reference
+from nabla_mlir.tools.house import DEPLOYED, ROOMS
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted(p for folder in ("nabla_mlir", "dialects", "passes") for p in (ROOT / folder).rglob("*.py"))
@@ -47,15 +48,9 @@ MODULES = [module_name(path) for path in SOURCES]
 # ---------------------------------------------------------------- imports point one way
 
 # A module may import from its own layer and from those below it; a longer name wins over a shorter one.
-# From the ground up; the name nabla_mlir itself stands for what gives users their public names.
-ROOMS = (
-    "errors", "thresholds", "array_methods", "conversion", "targets", "runtime", "dialects", "pytree", "table", "ops",
-    "rules", "passes", "compiling", "staging", "transforms", "numpy", "nn", "scipy", "prepared", "interop", "", "tools",
-)  # fmt: skip
 LAYERS = {f"nabla_mlir.{room}".rstrip("."): level for level, room in enumerate(ROOMS)}
 # What is deployed: it must run where neither the compiler nor optree is installed.
-DEPLOYED = {f"nabla_mlir.{room}" for room in ("errors", "thresholds", "array_methods", "conversion", "targets", "runtime")}
-RUNTIME = {m for m in MODULES if ".".join(m.split(".")[:2]) in DEPLOYED}
+RUNTIME = {m for m in MODULES if "." in m and m.split(".")[1] in DEPLOYED}
 # What runs the compiler in another process; it knows no IR.
 COMPILER = {f"nabla_mlir.compiling.{name}" for name in ("compiler", "cache", "references")}
 

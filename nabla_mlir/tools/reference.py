@@ -25,9 +25,12 @@ from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.passes.simplify.pattern import PATTERNS
 from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, OpDef, Zero
 from nabla_mlir.tools.coverage import MEASURED, TITLES, measurable
+from nabla_mlir.tools.house import picture
 from nabla_mlir.tools.opt import condition_of, options_of
 
 _GENERATED = "<!-- Written by python -m nabla_mlir.tools.reference; do not edit. -->\n"
+_MAP = "<!-- map: written by python -m nabla_mlir.tools.reference -->"
+_END_OF_MAP = "<!-- end of the map -->"
 _DIALECTS = """\
 A module is StableHLO (and CHLO) with region operations of two dialects: `ad` differentiates a region, `batch` maps one
 over axes. A region ends in `stablehlo.return` and may use values from outside it; those are constants of the transform.
@@ -58,6 +61,7 @@ def pages(root: Path) -> dict[Path, str]:
         root / "passes" / "README.md": passes_page(root),
         root / "dialects" / "README.md": dialects_page(root),
         root / "nabla_mlir" / "ops" / "README.md": operations_page(root),
+        root / "CONTRIBUTING.md": contributing_page(root),
     }
 
 
@@ -292,6 +296,12 @@ def rule_words(name: str) -> list[str]:
     derivative = "zero" if isinstance(record.jvp, Zero) else "no" if isinstance(record.jvp, UNSUPPORTED) else "yes"
     emit = "rewritten" if name in REWRITTEN else "yes"
     return [emit, derivative, derivative, derivative, "no" if isinstance(record.batch, UNSUPPORTED) else "yes"]
+
+
+def contributing_page(root: Path) -> str:
+    """CONTRIBUTING.md, which is written by hand but for the map of the rooms."""
+    before, start, rest = (root / "CONTRIBUTING.md").read_text().partition(f"{_MAP}\n")
+    return f"{before}{start}\n```text\n{picture(root)}\n```\n\n{rest[rest.index(_END_OF_MAP):]}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
