@@ -50,7 +50,8 @@ from nabla_mlir.targets import TARGETS
 class LegalizeForIreePipeline(NamedPipeline):
     """Replace what IREE 3.13 computes wrongly, inexactly or not at all by what it does right.
 
-    Each pass makes only what later ones, or itself, still look at, so that one run of each is enough.
+    Each pass makes only what later ones, or itself, still look at, so that one run of each is enough:
+    tests/passes/test_iree_pipeline.py holds that for samples of every operation.
     """
 
     name: ClassVar = "nabla-legalize-for-iree"
@@ -59,7 +60,7 @@ class LegalizeForIreePipeline(NamedPipeline):
     steps: ClassVar = (
         Step(VerifySupportedPass, "What no pass can help with is refused first, at the line of the user's."),
         Step(OneDevicePass, "Collective operations become nothing, or a constant: less to look at."),
-        Step(CountLoopsPass, "What converts the counter of a loop is rewritten below; the loops made below count upwards."),
+        Step(CountLoopsPass, "It makes conversions of counters, rewritten below; loops that are made below count upwards."),
         Step(LegalizeLinalgPass, "Decompositions are made of everything that follows: roots, products, gathers, sorts."),
         Step(LegalizeFftPass, "Transforms are made of products, and of sines and cosines if they are long."),
         Step(LegalizeMathPass, "Formulas are made of conversions, choices and loops, and no pass below makes a function."),
@@ -136,7 +137,7 @@ class IreePipeline(NamedPipeline):
     target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
     vector_bytes: int = 0  # width of a CPU's vector registers; 0: nothing is rewritten for speed
     steps: ClassVar = (
-        Step("cse", "Equal operations are rewritten once, and sorts and updates of one value are told apart from copies."),
+        Step("cse", "Equal operations are rewritten once."),
         Step(LegalizeForIreePipeline, "What is fast must be right first; its formulas are scheduled like the rest."),
         Step(SchedulePipeline, "Needs the forms that legalisation leaves, and all of them.", needs="vector_bytes"),
         Step(FuseChainsPass, "Chains are as long as they get: the formulas of functions are part of them."),
