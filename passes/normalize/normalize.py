@@ -14,22 +14,21 @@ from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.dialects.resources import inline_resources
-from nabla_mlir.dialects.stablehlo import ConvDims, GatherDims, I64Array, String
-from nabla_mlir.dialects.types import dtype_of, is_complex, shape_and_dtype, tensor_type
+from nabla_mlir.dialects.stablehlo import String
+from nabla_mlir.dialects.types import is_complex, shape_and_dtype, tensor_type
 from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError
 from nabla_mlir.ops.chlo import broadcast_shape
 from nabla_mlir.ops.composites import einsum_of, unary_einsum
-from nabla_mlir.ops.convolution import conv_params, convolution
 from nabla_mlir.ops.elementwise import complex_sign
 from nabla_mlir.ops.lapack_defined import defined
 from nabla_mlir.ops.reduction import reduce, tree
-from nabla_mlir.ops.shape import broadcast_in_dim, pad, reshape, slice_
+from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.ops.windows import folded, reduce_window
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.normalize.known_numbers import known
+from nabla_mlir.passes.normalize.computed_shapes import COMPUTED_SHAPES, is_dynamic, numbers_of
 from nabla_mlir.table.regions import body_of
 from nabla_mlir.table.registry import REGISTRY
-from nabla_mlir.table.tensor import Tensor, constant, full, wrap
+from nabla_mlir.table.tensor import constant, wrap
 from nabla_mlir.table.traits import is_cheap, is_choice, is_free
 
 _COLLECTIVE = "it speaks of several devices; there is one"
@@ -147,7 +146,7 @@ def _normalize_block(block: ir.Block) -> None:
                 _normalize_block(inner)
         if is_choice(op):
             _settle(op.results, list(op.regions[0].blocks[0].operations)[-1].operation.operands)
-        if op.name not in _SHAPED and any(_is_dynamic(r.type) for r in op.results):
+        if op.name not in _SHAPED and any(is_dynamic(r.type) for r in op.results):
             op = _rewritten(op, _again)
         _rewritten(op, _custom_call if op.name == "stablehlo.custom_call" else _REWRITES.get(op.name))
 
@@ -155,7 +154,7 @@ def _normalize_block(block: ir.Block) -> None:
 def _settle(values: Iterable[ir.Value], likes: Iterable[ir.Value]) -> None:
     """Gives values of control flow, whose types nothing else says, the types of what they become."""
     for value, like in zip(values, likes, strict=True):
-        if _is_dynamic(value.type):
+        if is_dynamic(value.type):
             value.set_type(like.type)
 
 
@@ -177,14 +176,10 @@ def _replace(op: ir.Operation, values: list[ir.Value]) -> None:
     op.erase()
 
 
-def _is_dynamic(type: ir.Type) -> bool:
-    return isinstance(type, ir.RankedTensorType) and not type.has_static_shape
-
-
 def _again(op: ir.Operation) -> list[ir.Value] | None:
     """The same operation on operands whose shapes are static by now."""
     record = REGISTRY.get(op.name)
-    if record is None or any(_is_dynamic(v.type) for v in op.operands):
+    if record is None or any(is_dynamic(v.type) for v in op.operands):
         return None
     try:
         params = record.read(op)
@@ -303,10 +298,10 @@ def _custom_call(op: ir.Operation) -> list[ir.Value] | None:
 
 def _assertion(op: ir.Operation) -> list[ir.Value]:
     """A condition on shapes that `jax.export` writes down; it must hold here."""
-    if not all(_numbers(op, 0)):
+    if not all(numbers_of(op, 0)):
         text = String.decode(op.attributes["error_message"])
         for i in range(1, len(op.operands)):
-            text = text.replace(f"{{{i - 1}}}", str(_numbers(op, i)[0]))
+            text = text.replace(f"{{{i - 1}}}", str(numbers_of(op, i)[0]))
         raise ImportIRError(f"{op.name} of 'shape_assertion' fails: {text}", where=source_of(op.location))
     return []
 
@@ -314,7 +309,7 @@ def _assertion(op: ir.Operation) -> list[ir.Value]:
 def _window_body(op: ir.Operation) -> list[ir.Value] | None:
     """A body without a name is applied to whole slices: IREE's windows take one operation, and n * window steps."""
     params = reduce_window.read(op)
-    if isinstance(params["body"], str) or any(_is_dynamic(r.type) for r in op.results):
+    if isinstance(params["body"], str) or any(is_dynamic(r.type) for r in op.results):
         return None
     return [y.value for y in folded([wrap(v) for v in op.operands], **params)]
 
@@ -322,107 +317,16 @@ def _window_body(op: ir.Operation) -> list[ir.Value] | None:
 def _reduction_body(op: ir.Operation) -> list[ir.Value] | None:
     """A body of other than cheap operations is applied to whole halves, where those operations are legalised."""
     _, inner, _ = body_of(op.regions[0])
-    if all(is_cheap(o) or is_free(o) for o in inner) or any(_is_dynamic(r.type) for r in op.results):
+    if all(is_cheap(o) or is_free(o) for o in inner) or any(is_dynamic(r.type) for r in op.results):
         return None
     return [y.value for y in tree([wrap(v) for v in op.operands], **reduce.read(op))]
-
-
-# ---------------------------------------------------------------- computed shapes
-
-
-def _numbers(op: ir.Operation, index: int) -> tuple[int, ...]:
-    number = known(op.operands[index])
-    if number is None:
-        raise ImportIRError(
-            f"importing requires shapes that are constants, got a computed operand {index} of {op.name}.",
-            where=source_of(op.location),
-        )  # fmt: skip
-    return tuple(int(n) for n in number.ravel())
-
-
-def _static(make: Callable[..., Tensor]) -> Callable[[ir.Operation], list[ir.Value]]:
-    def rewrite(op: ir.Operation) -> list[ir.Value]:
-        try:
-            return [make(op, wrap(op.operands[0])).value]
-        except DtypeError as error:
-            raise ImportIRError(f"importing requires static shapes, got {op.operands[0].type} at {op.name}.",
-                                where=source_of(op.location)) from error  # fmt: skip
-
-    return rewrite
-
-
-def _shape(op: ir.Operation, index: int) -> tuple[int, ...]:
-    """That of the result, which its type may say, or else an operand."""
-    type = op.results[0].type
-    return _numbers(op, index) if _is_dynamic(type) else tuple(type.shape)
-
-
-def _dynamic_broadcast(op: ir.Operation, x: Tensor) -> Tensor:
-    dims = I64Array.decode(op.attributes["broadcast_dimensions"])
-    return broadcast_in_dim(x, shape=_shape(op, 1), broadcast_dimensions=dims)
-
-
-def _dynamic_iota(op: ir.Operation) -> list[ir.Value]:
-    dtype = dtype_of(op.results[0].type.element_type)
-    iota = REGISTRY["stablehlo.iota"]
-    return [iota(shape=_shape(op, 0), dtype=dtype, iota_dimension=op.attributes["iota_dimension"].value).value]
-
-
-def _empty(op: ir.Operation) -> list[ir.Value]:
-    """Any elements will do: nothing depends on them."""
-    shape, dtype = shape_and_dtype(op.results[0].type)
-    return [full(shape, 0, dtype).value]
-
-
-def _dynamic_pad(op: ir.Operation, x: Tensor) -> Tensor:
-    low, high, interior = (_numbers(op, i) for i in (2, 3, 4))
-    return pad(x, wrap(op.operands[1]), edge_padding_low=low, edge_padding_high=high, interior_padding=interior)
-
-
-def _dynamic_gather(op: ir.Operation, x: Tensor) -> Tensor:
-    return REGISTRY["stablehlo.gather"](
-        x, wrap(op.operands[1]), dimension_numbers=GatherDims.decode(op.attributes["dimension_numbers"]),
-        slice_sizes=_numbers(op, 2), indices_are_sorted="indices_are_sorted" in op.attributes
-        and bool(op.attributes["indices_are_sorted"].value),
-    )  # fmt: skip
-
-
-def _dynamic_conv(op: ir.Operation, x: Tensor) -> Tensor:
-    given = _numbers(op, 2)
-    params = conv_params(x.ndim - 2) | {"precision_config": None}
-    params |= {k: c.decode(op.attributes[k]) for k, c in convolution.attributes.items() if k in op.attributes}
-    params["dimension_numbers"] = ConvDims.decode(op.attributes["dimension_numbers"])
-    params["padding"] = tuple(zip(given[::2], given[1::2], strict=True))
-    return convolution(x, wrap(op.operands[1]), dtype=dtype_of(op.results[0].type.element_type), **params)
-
-
-def _dynamic_slice(op: ir.Operation, x: Tensor) -> Tensor:
-    start, limit, strides = (_numbers(op, i) for i in (1, 2, 3))
-    return slice_(x, start_indices=start, limit_indices=limit, strides=strides)
-
-
-def _dimension_size(op: ir.Operation, x: Tensor) -> Tensor:
-    return constant(np.asarray(x.shape[op.attributes["dimension"].value], np.int32))
-
-
-def _set_size(op: ir.Operation, x: Tensor) -> Tensor:
-    size, dimension = _numbers(op, 1)[0], op.attributes["dimension"].value
-    if size != x.shape[dimension]:
-        raise ImportIRError(f"importing requires static shapes, got {op.name} of axis {dimension} to {size}.",
-                            where=source_of(op.location))  # fmt: skip
-    return x
 
 
 # Where the shapes of the results are not known, these find them.
 _SHAPED: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
     "stablehlo.get_tuple_element": _element, "chlo.constant": _plain_constant, "arith.constant": _plain_constant,
-    "tensor.empty": _empty, "chlo.broadcast_select": _broadcast_select, "stablehlo.unary_einsum": _unary_einsum,
-    "stablehlo.dynamic_iota": _dynamic_iota,
-    "stablehlo.dynamic_broadcast_in_dim": _static(_dynamic_broadcast),
-    "stablehlo.dynamic_reshape": _static(lambda op, x: reshape(x, shape=_shape(op, 1))),
-    "stablehlo.dynamic_pad": _static(_dynamic_pad), "stablehlo.dynamic_gather": _static(_dynamic_gather),
-    "stablehlo.dynamic_conv": _static(_dynamic_conv), "stablehlo.real_dynamic_slice": _static(_dynamic_slice),
-    "stablehlo.get_dimension_size": _static(_dimension_size), "stablehlo.set_dimension_size": _static(_set_size),
+    "chlo.broadcast_select": _broadcast_select, "stablehlo.unary_einsum": _unary_einsum,
+    **COMPUTED_SHAPES,
 }  # fmt: skip
 _REWRITES = _SHAPED | {
     "stablehlo.bitcast_convert": _bitcast, "stablehlo.reduce": _reduction_body, "stablehlo.reduce_window": _window_body,

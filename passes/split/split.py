@@ -16,12 +16,12 @@ from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import PassError
 from nabla_mlir.ops.elementwise import add, compare
-from nabla_mlir.ops.shape import concatenate, reshape, slice_
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.expand import EXPANSIONS, ExpandPass
 from nabla_mlir.passes.inline_calls import InlineCallsPass
 from nabla_mlir.passes.remove_stop_gradient import RemoveStopGradientPass
 from nabla_mlir.passes.simplify.simplify import SimplifyPass, merge_duplicates, simplify_block
+from nabla_mlir.passes.split.boxes import Box, Mapping, boxes_of, inside
 from nabla_mlir.passes.split.factor import factor
 from nabla_mlir.passes.split.residuals import (
     Choice,
@@ -38,8 +38,6 @@ from nabla_mlir.rules.tapes import INDEX, count_at, read_row, write_row
 from nabla_mlir.table.regions import body_of, emit_case, emit_while
 from nabla_mlir.table.registry import clone_op
 from nabla_mlir.table.tensor import Tensor, full, wrap
-
-Mapping = ChainMap[ir.Value, ir.Value]  # from a value of the whole function to its copy in a half
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,7 @@ def _divided(source: ir.Operation, known: Sequence[int], max_residual_bytes: int
         )
     early = [i for i, v in enumerate(outs) if v not in division.unknown]
     late = [i for i, v in enumerate(outs) if v in division.unknown]
-    boxes = _boxes(residuals.stored, division)
+    boxes = boxes_of(residuals.stored, division)
     halves = _Halves(division, residuals, boxes)
     name = func.attributes["sym_name"].value
     kept = [box.key for box in boxes]
@@ -180,64 +178,12 @@ def _residuals(ops: Sequence[ir.Operation], division: Division, limit: int | Non
 
 
 @dataclass(frozen=True)
-class _Box:
-    """Stored values of one type in the same region, as one value: stacked along a first axis if there are several.
-
-    One tape for many values is one buffer: the code of a loop has few of them. Mappings have a box by its first member.
-    """
-
-    members: tuple[ir.Value, ...]
-    around: tuple[ir.Value, ...]  # the divided operations that the members stand in, the outermost first
-
-    @property
-    def key(self) -> ir.Value:
-        """What stands for the box in a mapping."""
-        return self.members[0]
-
-    @property
-    def axis(self) -> int:
-        """Where the rows of a tape of boxes are counted."""
-        return int(len(self.members) > 1)
-
-    def packed(self, values: Mapping, op: ir.Operation) -> Tensor | None:
-        """The box behind the region of `op` that has computed `values`; None if there is nothing of it."""
-        if self.around[-1] != op.results[0]:
-            return wrap(values[self.key]) if self.key in values else None
-        found = [wrap(values[v]) if v in values else None for v in self.members]
-        if all(x is None for x in found):
-            return None
-        shape, dtype = shape_and_dtype(self.key.type)
-        parts = [full(shape, 0, dtype) if x is None else x for x in found]
-        if not self.axis:
-            return parts[0]
-        return concatenate(*(reshape(x, shape=(1, *shape)) for x in parts), dimension=0)
-
-    def unpacked(self, box: Tensor, op: ir.Operation) -> dict[ir.Value, ir.Value]:
-        """What stands for the box inside `op`: its members, if that is where they stand."""
-        if not self.axis or self.around[-1] != op.results[0]:
-            return {self.key: box.value}
-        shape = box.shape[1:]
-        zeros, ones = [0] * len(shape), [1] * len(shape)
-        rows = [slice_(box, start_indices=(i, *zeros), limit_indices=(i + 1, *shape), strides=(1, *ones))
-                for i in range(len(self.members))]  # fmt: skip
-        return {v: reshape(row, shape=shape).value for v, row in zip(self.members, rows, strict=True)}
-
-
-def _boxes(stored: Sequence[ir.Value], division: Division) -> list[_Box]:
-    found: dict[object, list[ir.Value]] = {}
-    for value in stored:
-        around = division.within.get(value, ())
-        found.setdefault((around, value.type) if around else value, []).append(value)
-    return [_Box(tuple(members), division.within.get(members[0], ())) for members in found.values()]
-
-
-@dataclass(frozen=True)
 class _Halves:
     """Emits both halves of straight-line code, extending a mapping from its values to their copies."""
 
     division: Division
     residuals: Residuals
-    boxes: Sequence[_Box]
+    boxes: Sequence[Box]
 
     def known(self, ops: Iterable[ir.Operation], mapping: Mapping) -> None:
         """What is known; a stored value in the region of an operation is mapped to its tape or slot behind that."""
@@ -266,11 +212,11 @@ class _Halves:
                 elif self.division.is_late(op) or any(r in self.residuals.again for r in op.results):
                     clone_op(op, mapping)  # type: ignore[arg-type]
 
-    def stored_in(self, op: ir.Operation) -> list[_Box]:
+    def stored_in(self, op: ir.Operation) -> list[Box]:
         """What is stored of the regions of a divided operation."""
         return [box for box in self.boxes if op.results[0] in box.around]
 
-    def empty(self, box: _Box, op: ir.Operation) -> Tensor:
+    def empty(self, box: Box, op: ir.Operation) -> Tensor:
         """Zeros for what stands behind a divided operation for a box in it: a row for each iteration."""
         parts = [self.division.parts[o] for o in box.around[box.around.index(op.results[0]) :]]
         shape, dtype = shape_and_dtype(box.key.type)
@@ -285,13 +231,13 @@ class _Halves:
         stored, n = self.stored_in(op), len(carried)
 
         def condition(carry: list[Tensor]) -> Tensor:
-            inner = _inside(mapping, [tests[i] for i in carried], carry[:n])
+            inner = inside(mapping, [tests[i] for i in carried], carry[:n])
             for test in test_ops:
                 clone_op(test, inner)  # type: ignore[arg-type]
             return wrap(inner[predicate])
 
         def body(carry: list[Tensor]) -> list[Tensor]:
-            inner = _inside(mapping, [arguments[i] for i in carried], carry[:n])
+            inner = inside(mapping, [arguments[i] for i in carried], carry[:n])
             self.known(ops, inner)
             rows = []
             for tape, box in zip(carry[n + 1 :], stored, strict=True):
@@ -316,7 +262,7 @@ class _Halves:
 
         def body(carry: list[Tensor]) -> list[Tensor]:
             i = carry[0]
-            inner = _inside(mapping, [arguments[k] for k in part.unknown], carry[1:])
+            inner = inside(mapping, [arguments[k] for k in part.unknown], carry[1:])
             inner[counting] = count_at(i, part.counter, wrap(counting).dtype).value
             for box in stored:
                 inner.update(box.unpacked(read_row(wrap(mapping[box.key]), i, box.axis), op))
@@ -336,7 +282,7 @@ class _Halves:
 
         def branch(region: ir.Region) -> list[Tensor]:
             _, ops, returned = body_of(region)
-            inner = _inside(mapping)
+            inner = inside(mapping)
             self.known(ops, inner)
             packed = ((box, box.packed(inner, op)) for box in stored)
             kept = [self.empty(box, op) if x is None else x for box, x in packed]
@@ -352,7 +298,7 @@ class _Halves:
 
         def branch(region: ir.Region) -> list[Tensor]:
             _, ops, returned = body_of(region)
-            inner = _inside(mapping)
+            inner = inside(mapping)
             for box in self.stored_in(op):
                 inner.update(box.unpacked(wrap(mapping[box.key]), op))
             self.rest(ops, inner)
@@ -361,14 +307,6 @@ class _Halves:
         index = wrap(mapping[op.operands[0]])
         results = emit_case(index, [functools.partial(branch, region) for region in op.regions])
         mapping.update((op.results[i], r.value) for i, r in zip(part.unknown, results, strict=True))
-
-
-def _inside(outer: Mapping, arguments: Sequence[ir.Value] = (), values: Sequence[Tensor] = ()) -> Mapping:
-    """The mapping in a region: what is added to it ends with the region."""
-    return outer.new_child({a: v.value for a, v in zip(arguments, values, strict=True)})
-
-
-# ---------------------------------------------------------------- functions
 
 
 def _function(

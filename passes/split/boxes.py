@@ -1,0 +1,74 @@
+"""Several residuals of one type as one value, so that the code of a loop has few buffers."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.ops.shape import concatenate, reshape, slice_
+from nabla_mlir.passes.split.residuals import Division
+from nabla_mlir.table.tensor import Tensor, full, wrap
+
+Mapping = ChainMap[ir.Value, ir.Value]  # from a value of the whole function to its copy in a half
+
+
+@dataclass(frozen=True)
+class Box:
+    """Stored values of one type in the same region, as one value: stacked along a first axis if there are several.
+
+    One tape for many values is one buffer: the code of a loop has few of them. Mappings have a box by its first member.
+    """
+
+    members: tuple[ir.Value, ...]
+    around: tuple[ir.Value, ...]  # the divided operations that the members stand in, the outermost first
+
+    @property
+    def key(self) -> ir.Value:
+        """What stands for the box in a mapping."""
+        return self.members[0]
+
+    @property
+    def axis(self) -> int:
+        """Where the rows of a tape of boxes are counted."""
+        return int(len(self.members) > 1)
+
+    def packed(self, values: Mapping, op: ir.Operation) -> Tensor | None:
+        """The box behind the region of `op` that has computed `values`; None if there is nothing of it."""
+        if self.around[-1] != op.results[0]:
+            return wrap(values[self.key]) if self.key in values else None
+        found = [wrap(values[v]) if v in values else None for v in self.members]
+        if all(x is None for x in found):
+            return None
+        shape, dtype = shape_and_dtype(self.key.type)
+        parts = [full(shape, 0, dtype) if x is None else x for x in found]
+        if not self.axis:
+            return parts[0]
+        return concatenate(*(reshape(x, shape=(1, *shape)) for x in parts), dimension=0)
+
+    def unpacked(self, box: Tensor, op: ir.Operation) -> dict[ir.Value, ir.Value]:
+        """What stands for the box inside `op`: its members, if that is where they stand."""
+        if not self.axis or self.around[-1] != op.results[0]:
+            return {self.key: box.value}
+        shape = box.shape[1:]
+        zeros, ones = [0] * len(shape), [1] * len(shape)
+        rows = [slice_(box, start_indices=(i, *zeros), limit_indices=(i + 1, *shape), strides=(1, *ones))
+                for i in range(len(self.members))]  # fmt: skip
+        return {v: reshape(row, shape=shape).value for v, row in zip(self.members, rows, strict=True)}
+
+
+def boxes_of(stored: Sequence[ir.Value], division: Division) -> list[Box]:
+    """The stored values by where they stand and their type."""
+    found: dict[object, list[ir.Value]] = {}
+    for value in stored:
+        around = division.within.get(value, ())
+        found.setdefault((around, value.type) if around else value, []).append(value)
+    return [Box(tuple(members), division.within.get(members[0], ())) for members in found.values()]
+
+
+def inside(outer: Mapping, arguments: Sequence[ir.Value] = (), values: Sequence[Tensor] = ()) -> Mapping:
+    """The mapping in a region: what is added to it ends with the region."""
+    return outer.new_child({a: v.value for a, v in zip(arguments, values, strict=True)})
