@@ -141,9 +141,7 @@ class MatrixMatrix:
             with ir.InsertionPoint(self.op), self.op.location:
                 swapped = dot(rhs, swap(lhs), ([1], [0]))
                 tiled = rows > _FEW_ROWS
-                replace_product(
-                    self.op, swap(stored(swapped) if tiled else swapped)
-                )  # a transpose fused with it takes the tiles
+                replace_product(self.op, swap(stored(swapped) if tiled else swapped))  # a transpose fused with it takes the tiles
             if tiled:
                 MatrixMatrix(made_by(swapped.value), (1, 0)).build(vector_bytes, turned)
             return

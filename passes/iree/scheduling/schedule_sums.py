@@ -62,11 +62,7 @@ def _schedule(op: ir.Operation, vector_bytes: int) -> None:
     with ir.InsertionPoint(op), op.location:
         if kept and min(kept) == len(dims):
             new = _by_ones(x, math.prod(x.shape[: len(dims)]), 0)
-        elif (
-            kept
-            and max(kept) < min(dims)
-            and _is_odd(math.prod(x.shape[d] for d in dims), vector_bytes // x.dtype.itemsize)
-        ):
+        elif kept and max(kept) < min(dims) and _is_odd(math.prod(x.shape[d] for d in dims), vector_bytes // x.dtype.itemsize):
             new = _by_ones(x, math.prod(x.shape[: len(kept)]), 1)
         elif len(dims) > 1 and max(dims) == x.rank - 1 and math.prod(x.shape[d] for d in dims) >= _LONG:
             new = reduce_sum(stored(reduce_sum(_of_two_factors(x), [x.rank - 1])), dims[:-1])
@@ -81,8 +77,7 @@ def _of_two_factors(x: Val) -> Val:
     """A square as a product of two values: IREE adds up 784x256 squares in 75 µs, and as many products in 16."""
     source = made_by(x.value)
     is_square = source is not None and (
-        source.name == "chlo.square"
-        or (source.name == "stablehlo.multiply" and source.operands[0] == source.operands[1])
+        source.name == "chlo.square" or (source.name == "stablehlo.multiply" and source.operands[0] == source.operands[1])
     )
     if source is None or not is_square:
         return x
