@@ -25,7 +25,7 @@ from iree.runtime import (
 from nabla_mlir import thresholds
 from nabla_mlir.array_methods import ArrayMethods
 from nabla_mlir.errors import DeployError, DtypeError
-from nabla_mlir.runtime.timeline import Point
+from nabla_mlir.runtime.timeline import Timepoint
 from nabla_mlir.targets import TARGETS
 
 Shape = tuple[int, ...]
@@ -164,7 +164,7 @@ class Array(ArrayMethods):
 
     def __init__(
         self, view: HalBufferView, device: Device, version: int | None = None, lent: bool = False,
-        type: tuple[Shape, np.dtype] | None = None, pending: Point | None = None,
+        type: tuple[Shape, np.dtype] | None = None, pending: Timepoint | None = None,
     ):  # fmt: skip
         self._view, self.device = view, device
         self.pending = pending  # the end of the call that writes it, until somebody has waited for that
@@ -227,7 +227,7 @@ class Array(ArrayMethods):
             self._target = HalBufferView(buffer, self.shape, _element_type(self.dtype))
         return self._target
 
-    def written(self, version: int | None, pending: Point | None = None) -> None:
+    def written(self, version: int | None, pending: Timepoint | None = None) -> None:
         """A call has written its result into this array, or will have when `pending` is reached."""
         self.version, self.pending = version, pending
         if not self.device.is_host:

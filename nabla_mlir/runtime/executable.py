@@ -13,7 +13,7 @@ from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmMod
 
 from nabla_mlir.errors import DeployError
 from nabla_mlir.runtime.array import Array, Device, Shape, device, reason
-from nabla_mlir.runtime.timeline import Point, Timeline, wait_for_others
+from nabla_mlir.runtime.timeline import Timeline, Timepoint, wait_for_others
 from nabla_mlir.runtime.transfer import check_storage, fill, memory_of
 from nabla_mlir.targets import TARGETS
 
@@ -78,8 +78,8 @@ class Function:
     def _call_in_order(self, arguments: Sequence[Array | np.ndarray], storage: int, types: Types | None) -> list[Array]:
         """A call that writes to memory of the caller's, or has a place on a timeline: after what it reads is written."""
         where, timeline = self.device, self._timeline
-        after: list[Point] = []
-        pending: Point | None = None
+        after: list[Timepoint] = []
+        pending: Timepoint | None = None
         inputs, outputs = VmVariantList(len(arguments)), VmVariantList(4)
         memory: list[Array] = []
         targets, arguments = arguments[len(arguments) - storage :], arguments[: len(arguments) - storage]
@@ -111,7 +111,7 @@ class Function:
             return [fill(target, array, version, pending) for target, array in zip(targets, memory, strict=True)]
         return self._arrays(outputs, types, pending)
 
-    def _arrays(self, outputs: VmVariantList, types: Types | None, pending: Point | None) -> list[Array]:
+    def _arrays(self, outputs: VmVariantList, types: Types | None, pending: Timepoint | None) -> list[Array]:
         """The results as arrays, which know the version of the state where there is one."""
         count, version = self._count(outputs, types)
         kinds: Sequence[tuple[Shape, np.dtype] | None] = [None] * count if types is None else types

@@ -15,7 +15,7 @@ from nabla_mlir import thresholds
 from nabla_mlir.errors import DeployError
 
 
-class Point:
+class Timepoint:
     """The end of a call."""
 
     __slots__ = ("semaphore", "timeline")
@@ -45,26 +45,26 @@ class Timeline:
 
     def __init__(self, device: HalDevice):
         self._device = device
-        self._open: list[Point] = []
+        self._open: list[Timepoint] = []
         _TIMELINES.add(self)
 
-    def push_fences(self, inputs: VmVariantList, after: Sequence[Point]) -> Point:
+    def push_fences(self, inputs: VmVariantList, after: Sequence[Timepoint]) -> Timepoint:
         """Adds to the arguments of a call what it waits for, and what it signals; returns its end."""
         before = HalFence(len(after))
         for point in after:
             before.insert(point.semaphore, 1)
-        end = Point(self, self._device.create_semaphore(0))
+        end = Timepoint(self, self._device.create_semaphore(0))
         inputs.push_ref(before)
         inputs.push_ref(HalFence.create_at(end.semaphore, 1))
         return end
 
-    def began(self, call: Point) -> None:
+    def began(self, call: Timepoint) -> None:
         """The call was accepted."""
         if len(self._open) >= thresholds.OPEN_CALLS:
             self._open = self.unfinished()
         self._open.append(call)
 
-    def unfinished(self) -> list[Point]:
+    def unfinished(self) -> list[Timepoint]:
         """The ends of the calls that run."""
         return [point for point in self._open if not point.is_reached()]
 

@@ -15,7 +15,7 @@ from nabla_mlir.conversion import scalar_misfit
 from nabla_mlir.errors import DeployError, DtypeError, ShapeError, TreeError
 from nabla_mlir.runtime.array import Array, Device
 from nabla_mlir.runtime.manifest import Leaf
-from nabla_mlir.runtime.timeline import Point
+from nabla_mlir.runtime.timeline import Timepoint
 
 # ---------------------------------------------------------------- values
 
@@ -64,7 +64,7 @@ def memory_of(target: Any, where: Device) -> Array:
     return Array.empty(target.shape, target.dtype, where) if lent is None else lent
 
 
-def fill(target: Any, memory: Array, version: int | None, pending: Point | None = None) -> Array:
+def fill(target: Any, memory: Array, version: int | None, pending: Timepoint | None = None) -> Array:
     """What the call returns for `target`, whose `memory` it has written; NumPy's arrays are waited for."""
     memory.written(version, pending)
     if isinstance(target, np.ndarray) and not np.may_share_memory(target, memory.numpy()):

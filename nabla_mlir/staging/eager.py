@@ -93,16 +93,16 @@ class Halves:
         """The compiled second half: from residuals and the other arguments to the late results."""
         return _executable(_alone(self.split.rest), "main")
 
-    def at(self, known: list[Any]) -> Point:
-        """Runs the first half."""
+    def at(self, known: list[Any]) -> SecondHalf:
+        """Runs the first half; the second half that is left."""
         results = self._first(known)
         count = len(self.split.early)
-        return Point(self, dict(zip(self.split.early, results[:count], strict=True)), results[count:])
+        return SecondHalf(self, dict(zip(self.split.early, results[:count], strict=True)), results[count:])
 
 
 @dataclass(frozen=True)
-class Point:
-    """Values of the known arguments, as the second half needs them: the early results by index, and the residuals."""
+class SecondHalf:
+    """The second half at values of the known arguments: the results they decide by index, and the residuals."""
 
     halves: Halves
     early: dict[int, Array]
