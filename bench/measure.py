@@ -40,17 +40,15 @@ class Experiment(Protocol):
 
 @dataclass(frozen=True)
 class Crossing:
-    """The size from which on the new way is faster for good; the largest size twice over if it never is.
+    """The size from which on the way of large sizes is faster for good; the largest twice over if it never is.
 
     Args:
       sizes: in the unit of the threshold, growing.
       call: what is timed, for a size; made anew with the threshold below all sizes and above them.
-      new_above: whether the new way is taken by sizes that reach the threshold, or by those below it.
     """
 
     sizes: Sequence[int]
     call: Callable[[int], Call]
-    new_above: bool = True
 
     def run(self, name: str) -> float:
         ahead: list[bool] = []
@@ -59,7 +57,7 @@ class Crossing:
                 low_time = seconds_of(self.call(size))
             with replaced(name, 2 * self.sizes[-1] + 1):
                 high_time = seconds_of(self.call(size))
-            ahead.append((low_time <= high_time) == self.new_above)
+            ahead.append(low_time <= high_time)
             console.print(f"  {size:>12,}: {low_time * 1e6:10.1f} µs with the threshold below, {high_time * 1e6:10.1f} above")
         behind = max((i for i, is_ahead in enumerate(ahead) if not is_ahead), default=-1)
         return self.sizes[behind + 1] if behind + 1 < len(self.sizes) else 2 * self.sizes[-1]
@@ -223,6 +221,25 @@ def products(multiplications: int) -> Call:
     return program(lambda a, b: a @ b, numbers(50, 10, length), numbers(50, length, 10))
 
 
+def swapped(rows: int, columns: int) -> Call:
+    """A product with a transposed factor."""
+    return program(lambda a, b: a @ b.T, numbers(rows, 512), numbers(columns, 512))
+
+
+def kernel_work(operations: int) -> Call:
+    """A recurrent network, an iteration of which has so many operations, on all cores."""
+
+    def f(w: Any, h: Any, xs: Any) -> Any:
+        return nm.scan(lambda h, x: (nnp.tanh(h @ w + x), nnp.sum(h)), h, xs)
+
+    rows = operations // (2 * 128 * 128)
+    return program(f, numbers(128, 128) / 128, numbers(rows, 128), numbers(20, rows, 128), driver="local-task")
+
+
+def transform(n: int) -> Call:
+    return program(lambda x: nnp.real(nnp.fft.fft(x)), numbers(64, n))
+
+
 def positive(n: int) -> np.ndarray:
     a = numbers(n, n)
     return a @ a.T + n * np.eye(n, dtype=np.float32)
@@ -266,6 +283,16 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "LU_PANEL": Best([32, 64, 96, 128], lambda: program(nnp.linalg.det, positive(512))),
     "UNROLLED": Best([1, 2, 4, 8], recurrence),
     "SUMMED_ROWS": Best([1, 2, 4, 8, 16], recurrence),
+    "KERNEL_WORK": Crossing([1 << k for k in range(17, 24)], kernel_work),
+    "SWAPPED_FACTORS": Crossing([2, 4, 8, 16, 64], lambda ratio: swapped(32, 32 * ratio)),
+    "SWAPPED_ROWS": Crossing([8, 16, 24, 32, 48], lambda rows: swapped(rows, 16 * rows)),
+    "OWN_DISPATCH": Best(
+        [1000, 10_000, 100_000], lambda: program(lambda a, v: 1 / (1 + nnp.exp(-(a @ v))), numbers(2000, 100), numbers(100))
+    ),
+    "SUM_AS_PRODUCT": Crossing(powers(8, 18), lambda n: program(lambda x: x.sum(axis=0), numbers(n // 16, 16))),
+    "SUM_BY_ROWS": Crossing(powers(8, 18), lambda n: program(lambda x: (x * x).sum(), numbers(n // 16, 16))),
+    "DENSE_TRANSFORM": Crossing([16, 32, 64, 128, 256], transform),
+    "DENSE_PRIME_TRANSFORM": Best([256, 512], lambda: transform(509)),
 }
 
 

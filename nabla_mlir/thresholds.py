@@ -42,7 +42,9 @@ LENT_RESULT: Annotated[int, Measured("bytes")] = 1 << 16
 POOL_CALL: Annotated[float, Measured("µs")] = 5.0
 POOL_DISPATCH: Annotated[float, Measured("µs")] = 50.0
 # Calls after which a timeline forgets those that have ended.
-OPEN_CALLS: Annotated[int, Chosen("calls", "any number bounds the list; this one is looked through in a microsecond")] = 16
+OPEN_CALLS: Annotated[
+    int, Chosen("calls", "any number bounds the list; this one is looked through in a microsecond")
+] = 16
 
 # ---------------------------------------------------------------- staging and transforms
 
@@ -55,7 +57,9 @@ LINSPACE_TABLE: Annotated[int, Chosen("elements", "a table is part of the artifa
 
 # Iterations that a loop whose length its values decide keeps at a time: a shorter one runs forward twice, the extra work of
 # a longer one grows with the square of their ratio.
-LOOP_CHUNK: Annotated[int, Chosen("iterations", "memory against work: the length that is kept without being asked")] = 512
+LOOP_CHUNK: Annotated[int, Chosen("iterations", "memory against work: the length that is kept without being asked")] = (
+    512
+)
 
 # ---------------------------------------------------------------- prepared products
 
@@ -74,16 +78,22 @@ FLOP: Annotated[float, Measured("ns")] = 0.005
 BYTE: Annotated[float, Measured("ns, read or written by a product")] = 0.02
 ELEMENT: Annotated[float, Measured("ns, of an operation that fuses with its neighbours")] = 0.02
 FUNCTION_ELEMENT: Annotated[float, Measured("ns, of a division, a root, a transcendental function")] = 0.4
-MOVED_ELEMENT: Annotated[float, Measured("ns, of what has a loop of its own: reductions, transposes, concatenations")] = 0.2
+MOVED_ELEMENT: Annotated[
+    float, Measured("ns, of what has a loop of its own: reductions, transposes, concatenations")
+] = 0.2
 SCATTERED_ELEMENT: Annotated[float, Measured("ns, of what is done one by one")] = 2.0
 # Work that is shared among threads.
 SHARED_WORK: Annotated[float, Chosen("ns", "a fifth of what the pool costs: less work is one workgroup")] = 10_000.0
-UNKNOWN_TRIPS: Annotated[int, Chosen("iterations", "of a loop whose values decide: enough to count, not enough to rule")] = 100
+UNKNOWN_TRIPS: Annotated[
+    int, Chosen("iterations", "of a loop whose values decide: enough to count, not enough to rule")
+] = 100
 
 # ---------------------------------------------------------------- passes over plain StableHLO
 
 # What a loop may store for products that are taken out of it.
-STACKED: Annotated[int, Chosen("bytes", "memory: more of it costs more than the dispatches of the loop are worth")] = 1 << 26
+STACKED: Annotated[int, Chosen("bytes", "memory: more of it costs more than the dispatches of the loop are worth")] = (
+    1 << 26
+)
 # A product over fewer elements costs less than the row that is written and read instead.
 HOISTED_PRODUCT: Annotated[int, Chosen("elements summed over", "half a vector register of f32")] = 8
 # Sweeps of simplification; patterns that undo each other would never end.
@@ -119,6 +129,60 @@ LU_PANEL: Annotated[int, Measured("columns")] = 32
 UNROLLED: Annotated[int, Measured("vectors")] = 4
 # Of a product, so many rows are summed at once, each as many vectors long as registers allow.
 SUMMED_ROWS: Annotated[int, Measured("rows")] = 8
+# A kernel saves about a microsecond for each dispatch that an iteration would be, and runs on one core: `tanh(h @ w + x)` is
+# faster as a kernel up to here, and equally fast after; the Hessian-vector products of recurrent networks take half the time
+# of theirs below, and half as much again at 3,000,000.
+KERNEL_WORK: Annotated[int, Measured("operations in an iteration")] = 2_000_000
+KERNEL_LINES: Annotated[int, Chosen("lines", "longer code takes the compiler seconds")] = 20_000
+# A longer chain of elementwise operations is one operation.
+CHAIN_COPIES: Annotated[int, Chosen("operations that IREE may write for it", "ordinary programs stay below 400")] = (
+    1_000
+)
+CHAIN_OPERATIONS: Annotated[
+    int, Chosen("operations in one dispatch", "the compiler takes three seconds for so many")
+] = 10_000
+
+# ---------------------------------------------------------------- rewrites for a CPU
+
+# To turn a right factor with so many times the rows of the left takes longer than the product: 16x512 times the transposed
+# 20000x512 takes 4.4 ms, and 1.8 with the factors swapped; 64x512 15.3 and 5.3. Then IREE's own tiles are faster up to so many
+# rows.
+SWAPPED_FACTORS: Annotated[int, Measured("columns for each row")] = 8
+SWAPPED_ROWS: Annotated[int, Measured("rows")] = 24
+# What a dispatch of its own is worth. With rows one by one, 2000 logistic functions take 17 µs, else 2.
+OWN_DISPATCH: Annotated[int, Measured("instructions")] = 10_000
+# Sums of fewer terms take as long as such or as products.
+SUM_AS_PRODUCT: Annotated[int, Measured("terms")] = 1 << 12
+# IREE takes a sum over everything on one core, and one term after the other if it is not by rows.
+SUM_BY_ROWS: Annotated[int, Measured("terms")] = 1 << 13
+# From here on a sum is taken in two levels.
+SUM_IN_PARTS: Annotated[int, Chosen("terms", "accuracy: 10⁶ squares in f32, one after the other, are 8e-4 off")] = (
+    1 << 13
+)
+# A smaller array is not worth a search for a better order of its axes.
+ORDERED_ARRAY: Annotated[int, Chosen("elements", "16 KiB of f32 are in the first cache")] = 1 << 12
+NARROW_AXIS: Annotated[int, Chosen("elements of a last axis", "with eight, vectors of it are as fast")] = 6
+# A short stack is a choice by index; parts whose inner elements are more are copied well.
+CHOSEN_PARTS: Annotated[int, Chosen("parts", "each is a selection for every element")] = 4
+COPIED_PART: Annotated[int, Chosen("elements that stand together", "a copy of so many is one vector")] = 16
+PIECES: Annotated[int, Chosen("different slices in a block", "more would be more code than it is worth")] = 64
+SEPARATE_PRODUCTS: Annotated[
+    int, Chosen("products one after the other", "more would be more code than it is worth")
+] = 64
+SPLIT_POSITIONS: Annotated[int, Chosen("positions of a result", "more would be more code than it is worth")] = 64
+PATCH_WINDOW: Annotated[
+    int, Chosen("positions of a window", "a slice for each: more would be more code than it is worth")
+] = 64
+PATCHES: Annotated[int, Chosen("elements", "memory: 64 MiB of f32")] = 1 << 24
+
+# ---------------------------------------------------------------- transforms
+
+# A transform up to this length is one product with a matrix; one of a prime length up to the second, too.
+DENSE_TRANSFORM: Annotated[int, Measured("elements")] = 64
+DENSE_PRIME_TRANSFORM: Annotated[int, Measured("elements")] = 256
+CONSTANT_ROOTS: Annotated[int, Chosen("roots of unity", "more would make the artifact large: they are computed")] = (
+    1 << 16
+)
 
 
 def table() -> dict[str, tuple[float, Measured | Chosen]]:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
@@ -85,8 +86,6 @@ def _axes_of_vector(value: ir.Value) -> set[int]:
     return set()
 
 
-# From so many terms on, a sum is taken in two levels.
-_LONG = 1 << 13
 _VECTOR = 16  # elements; rows of any other length are added up three times slower
 
 
@@ -101,7 +100,7 @@ def long_sum(op: ir.Operation, target: Target) -> Replacement:
         return None
     axis = max(dims, key=lambda d: x.shape[d])
     length = x.shape[axis]
-    if length < _LONG:
+    if length < thresholds.SUM_IN_PARTS:
         return None
     width = _near_root(length)
     whole = length // width * width

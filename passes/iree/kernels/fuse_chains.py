@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects.regions import nested, nested_in_functions
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.kernels.bindings import MAX_BINDINGS
@@ -15,10 +16,6 @@ from nabla_mlir.passes.iree.kernels.elementwise import as_dispatch, sources, spa
 from nabla_mlir.passes.iree.kernels.graph import Shape
 from nabla_mlir.table.traits import runs_regions
 
-# Ordinary programs stay below 400; what IREE writes runs slower than one operation long before it takes long to compile.
-MAX_COPIES = 1_000
-# The compiler takes three seconds for so many in one dispatch.
-MAX_OPERATIONS = 10_000
 # Of an operation that IREE fuses others into (kIreeMaxOperandCount).
 _MAX_OPERANDS = 16
 
@@ -37,8 +34,8 @@ class FuseChainsPass(Pass):
     """
 
     name: ClassVar = "nabla-fuse-chains"
-    max_copies: int = MAX_COPIES  # operations that IREE may write for a chain
-    max_operations: int = MAX_OPERATIONS  # in one dispatch
+    max_copies: int = thresholds.CHAIN_COPIES  # operations that IREE may write for a chain
+    max_operations: int = thresholds.CHAIN_OPERATIONS  # in one dispatch
     max_bindings: int = MAX_BINDINGS  # buffers that one dispatch reads and writes
 
     def run(self, module: ir.Operation) -> None:

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects.regions import blocks_of, made_by
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.passes.base import Pass, register
@@ -19,13 +20,6 @@ from nabla_mlir.passes.iree.kernels.call import call_kernel
 from nabla_mlir.passes.iree.kernels.graph import Node, NotSupported, Reader, Region
 from nabla_mlir.passes.iree.kernels.loops import Kernel
 from nabla_mlir.passes.iree.kernels.scalars import ELEMENTWISE, instructions
-
-# A kernel saves about a microsecond for each dispatch that an iteration would be, and runs on one core. Measured on two
-# cores, `tanh(h @ w + x)` is faster as a kernel up to 2,000,000 operations in an iteration, and equally fast after; the
-# Hessian-vector products of recurrent networks take half the time of theirs below, and half as much again at 3,000,000.
-MAX_WORK = 2_000_000
-# Longer code than this takes the compiler seconds.
-MAX_LINES = 20_000
 
 
 @register
@@ -56,7 +50,7 @@ def _replace(op: ir.Operation, name: str, vector_bytes: int) -> None:
         raise NotSupported("a loop without results")
     if any(n.dtype[0] == "u" for n in (*reader.inputs.values(), *loop.inits)):
         raise NotSupported("an unsigned value between dispatches")
-    if _work(loop.body) > MAX_WORK:
+    if _work(loop.body) > thresholds.KERNEL_WORK:
         raise NotSupported("a large loop")
     types = [op.results[i].type for i in wanted]
     shared = len(reader.inputs) + len(types) >= MAX_BINDINGS
@@ -66,7 +60,7 @@ def _replace(op: ir.Operation, name: str, vector_bytes: int) -> None:
         operands, read = bind_reads(values, MAX_BINDINGS - 1 - len(bound))  # one is for the kernel's own memory
         places = dict(zip(reader.inputs.values(), read, strict=True)), dict(zip(wanted, written, strict=True))
         text, spare = Kernel(vector_bytes).write(name, loop, *places)
-        if text.count("\n") > MAX_LINES:
+        if text.count("\n") > thresholds.KERNEL_LINES:
             raise NotSupported("long code")
         memory = [tensor_type((spare,), np.dtype(np.int8))] if spare else []
         results = call_kernel(name, text, operands, [*bound, *memory], op)

@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
@@ -22,9 +23,6 @@ from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operan
 
 PATTERNS = Patterns()
 
-DENSE = 64  # lengths up to this one are one product with a matrix
-DENSE_PRIME = 256  # a prime length above is a convolution (Bluestein)
-LONGEST_CONSTANT = 1 << 16  # roots of unity beyond this many are computed when the program runs
 
 Parts = tuple[Val, Val | None]  # real and imaginary part; None is zero
 
@@ -99,7 +97,7 @@ def _roots(n: int, exponents: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, 
 
 def _radix(n: int) -> int:
     """A factor of n for one step: the largest up to 32, or the smallest prime; n if it is done at once."""
-    if n <= DENSE:
+    if n <= thresholds.DENSE_TRANSFORM:
         return n
     small = [d for d in range(2, 33) if n % d == 0]
     if small:
@@ -113,7 +111,7 @@ def _transform(re: Val, im: Val | None) -> tuple[Val, Val]:
     if n == 1:
         return _both((re, im))
     n1 = _radix(n)
-    if n1 == n and n > DENSE_PRIME:
+    if n1 == n and n > thresholds.DENSE_PRIME_TRANSFORM:
         return _bluestein(re, im)
     if n1 == n:
         return _dense(re, im, 1)
@@ -146,7 +144,7 @@ def _dense(re: Val, im: Val | None, axis: int) -> tuple[Val, Val]:
 def _multiply_roots(re: Val, im: Val, n: int) -> tuple[Val, Val]:
     """Multiplies element (t, k) of each row by exp(-2 pi i t k / n)."""
     _, n2, n1 = re.shape
-    if n <= LONGEST_CONSTANT:
+    if n <= thresholds.CONSTANT_ROOTS:
         cos, sin = (b.constant(c) for c in _roots(n, np.outer(np.arange(n2), np.arange(n1)), re.dtype))
     else:
         k = b.iota((n2, n1), 0, np.int64) * b.iota((n2, n1), 1, np.int64)

@@ -11,15 +11,12 @@ from typing import ClassVar
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import nested_in_functions
 from nabla_mlir.passes.base import Pass, register
-
-# Slices of more window positions, or of more elements, would cost more than they are worth.
-_WINDOW = 64
-_PATCHES = 1 << 24
 
 
 @register
@@ -55,9 +52,9 @@ def _gather(op: ir.Operation) -> None:
     window = [rhs.shape[right.index(k)] for k in range(rank)]
     counts = [result.shape[out.index(k)] for k in range(rank)]
     channels, batch = lhs.shape[left.index("f")], lhs.shape[left.index("b")]
-    if (rank > 1 and channels > 1) or not 1 < math.prod(window) <= _WINDOW:
+    if (rank > 1 and channels > 1) or not 1 < math.prod(window) <= thresholds.PATCH_WINDOW:
         return
-    if batch * math.prod(counts) * math.prod(window) * channels > _PATCHES:
+    if batch * math.prod(counts) * math.prod(window) * channels > thresholds.PATCHES:
         return
     place = _Window.of(op, rank)
     with ir.InsertionPoint(op), op.location:

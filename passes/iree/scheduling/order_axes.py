@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, binary, broadcast, full, reduce, stored
 from nabla_mlir.dialects.regions import blocks_in_functions, made_by
@@ -23,9 +24,6 @@ from nabla_mlir.table.traits import is_elementwise, size_of
 
 Shape = tuple[int, ...]
 Permutation = tuple[int, ...]
-# A smaller array is not worth the search.
-_SMALL = 1 << 12
-_NARROW = 6  # elements: with eight, vectors of a last axis are as fast
 
 
 @register
@@ -54,7 +52,7 @@ class OrderAxesPass(Pass):
 def _order(block: ir.Block) -> None:
     transposes, shapes = [], []
     for op in (o.operation for o in block.operations):
-        if op.name == "stablehlo.transpose" and size_of(op.results[0]) >= _SMALL:
+        if op.name == "stablehlo.transpose" and size_of(op.results[0]) >= thresholds.ORDERED_ARRAY:
             transposes.append(_permutation(op))
         elif op.name == "stablehlo.reduce" and _is_narrow(op.operands[0]):
             shapes.append(tuple(op.operands[0].type.shape))
@@ -63,7 +61,7 @@ def _order(block: ir.Block) -> None:
     for shape in dict.fromkeys(shapes):
         _Layout(block, (*range(1, len(shape)), 0)).move_free(shape)
     for op in [op.operation for op in block.operations]:
-        if op.name == "stablehlo.transpose" and size_of(op.results[0]) >= _SMALL:
+        if op.name == "stablehlo.transpose" and size_of(op.results[0]) >= thresholds.ORDERED_ARRAY:
             _store(op)
 
 
@@ -258,7 +256,7 @@ def _rebuilt(op: ir.Operation, operands: Sequence[ir.Value], shape: Shape) -> ir
 def _is_narrow(value: ir.Value) -> bool:
     """Whether the last axis of a large array of points is short."""
     shape = value.type.shape
-    return len(shape) > 2 and shape[-1] <= _NARROW < shape[-2] and size_of(value) >= _SMALL
+    return len(shape) > 2 and shape[-1] <= thresholds.NARROW_AXIS < shape[-2] and size_of(value) >= thresholds.ORDERED_ARRAY
 
 
 def _is_transpose(value: ir.Value) -> bool:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
@@ -16,8 +17,6 @@ from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import erase_dead_in
 from nabla_mlir.table.traits import is_cheap
-
-_PIECES = 64  # different slices in a block; more would be more code than it is worth
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def _push_up(block: ir.Block) -> None:
     ops = [op.operation for op in block.operations]
     dissolved = _only_sliced(ops)
     slices = [op for op in ops if op.name == "stablehlo.slice" and op.operands[0] in dissolved]
-    if not slices or len({Box.of(op) for op in slices}) > _PIECES:
+    if not slices or len({Box.of(op) for op in slices}) > thresholds.PIECES:
         return
     made: dict[tuple[ir.Value, Box], Val] = {}
     for op in slices:

@@ -29,12 +29,6 @@ from nabla_mlir.table.traits import record_or_none, size_of
 
 # As many vectors at once as accumulators fit registers.
 _VECTORS = 4
-# To turn a right factor with so many times the rows of the left takes longer than the product: 16x512 times the transposed
-# 20000x512 takes 4.4 ms, and 1.8 with the factors swapped; 64x512 15.3 and 5.3.
-_TALL = 8
-_FEW_ROWS = 24  # up to here IREE's own tiles are faster then
-# Instructions that a dispatch of its own is worth. With rows one by one, 2000 logistic functions take 17 µs, else 2.
-_APART = 10_000
 
 
 @register
@@ -112,7 +106,7 @@ class MatrixVector:
 
     def _is_behind(self, product: MatrixVector, rows: int) -> bool:
         """Whether what follows is better computed after the product than with it, where it goes row by row."""
-        return self.axis == 1 and rows * _work_behind(product.op.results[0]) > _APART
+        return self.axis == 1 and rows * _work_behind(product.op.results[0]) > thresholds.OWN_DISPATCH
 
     def _tiles(self, others: int, length: int, lanes: int) -> Tiles:
         if self.axis == 0:
@@ -137,10 +131,10 @@ class MatrixMatrix:
         tiles = matrix_product(rows, columns, length, vector_bytes // dtype.itemsize)
         if tiles is None or rows * columns * length < thresholds.TILED_PRODUCT:
             return
-        if self.axes == (1, 1) and columns >= _TALL * rows:
+        if self.axes == (1, 1) and columns >= thresholds.SWAPPED_FACTORS * rows:
             with ir.InsertionPoint(self.op), self.op.location:
                 swapped = dot(rhs, swap(lhs), ([1], [0]))
-                tiled = rows > _FEW_ROWS
+                tiled = rows > thresholds.SWAPPED_ROWS
                 replace_product(self.op, swap(stored(swapped) if tiled else swapped))  # a transpose fused with it takes the tiles
             if tiled:
                 MatrixMatrix(made_by(swapped.value), (1, 0)).build(vector_bytes, turned)

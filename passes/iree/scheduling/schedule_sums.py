@@ -9,16 +9,12 @@ from typing import ClassVar
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects.builder import Val, convert, dot, full, held, reduce_sum, reshape, stored
 from nabla_mlir.dialects.regions import made_by, nested_in_functions
 from nabla_mlir.dialects.stablehlo import constant_splat
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.regions import single_operation
-
-# Sums of fewer terms take as long either way.
-_FEW = 1 << 12
-# IREE takes a sum over everything on one core, and one term after the other if it is not by rows.
-_LONG = 1 << 13
 
 
 @register
@@ -47,7 +43,7 @@ class ScheduleSumsPass(Pass):
 def _schedule(op: ir.Operation, vector_bytes: int) -> None:
     combined = single_operation(op.regions[0]) if len(op.operands) == 2 else None
     x, result, dims = Val(op.operands[0]), Val(op.results[0]), sorted(op.attributes["dimensions"])
-    if not x.static or math.prod(x.shape) < _FEW or not _is_zero(op.operands[1]):
+    if not x.static or math.prod(x.shape) < thresholds.SUM_AS_PRODUCT or not _is_zero(op.operands[1]):
         return
     if combined == "stablehlo.or" and x.dtype == np.bool_:
         with ir.InsertionPoint(op), op.location:
@@ -64,7 +60,7 @@ def _schedule(op: ir.Operation, vector_bytes: int) -> None:
             new = _by_ones(x, math.prod(x.shape[: len(dims)]), 0)
         elif kept and max(kept) < min(dims) and _is_odd(math.prod(x.shape[d] for d in dims), vector_bytes // x.dtype.itemsize):
             new = _by_ones(x, math.prod(x.shape[: len(kept)]), 1)
-        elif len(dims) > 1 and max(dims) == x.rank - 1 and math.prod(x.shape[d] for d in dims) >= _LONG:
+        elif len(dims) > 1 and max(dims) == x.rank - 1 and math.prod(x.shape[d] for d in dims) >= thresholds.SUM_BY_ROWS:
             new = reduce_sum(stored(reduce_sum(_of_two_factors(x), [x.rank - 1])), dims[:-1])
         else:
             return

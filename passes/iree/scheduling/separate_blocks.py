@@ -8,13 +8,12 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects.builder import Val, concat, cut, dot, reshape
 from nabla_mlir.dialects.regions import made_by, nested_in_functions
 from nabla_mlir.dialects.stablehlo import DotDims, I64Array
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import is_unused
-
-_MOST = 64  # products one after the other
 
 
 @register
@@ -46,7 +45,7 @@ def _separate_right(op: ir.Operation) -> None:
         return
     a, b = (Val(v) for v in product.operands)
     axes = _axes(product)
-    if axes is None or (a.rank, b.rank) != (2, 3) or axes[1] == 0 or b.shape[0] > _MOST:
+    if axes is None or (a.rank, b.rank) != (2, 3) or axes[1] == 0 or b.shape[0] > thresholds.SEPARATE_PRODUCTS:
         return
     if list(I64Array.decode(op.attributes["permutation"])) != [1, 0, 2]:
         return
@@ -66,7 +65,7 @@ def _separate_left(op: ir.Operation) -> None:
             rows = reshape(b, (b.shape[0] * b.shape[1], b.shape[2]))
             result = reshape(dot(rows, a, ([1], [axes[1]])), (*b.shape[:2], a.shape[1 - axes[1]]))
             _replace(op, result)
-        elif b.shape[0] <= _MOST:
+        elif b.shape[0] <= thresholds.SEPARATE_PRODUCTS:
             _replace(op, _one_by_one(b, lambda part: dot(part, a, ([0], [axes[1]]))))
 
 

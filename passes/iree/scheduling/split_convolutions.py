@@ -9,21 +9,20 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import nested_in_functions
 from nabla_mlir.passes.base import Pass, register
 
-# A result of more positions would be more code than it is worth.
-_POSITIONS = 64
 # Features, in and out, from which on IREE 3.13 refuses the sizes of workgroups that it takes by itself.
 _WIDE = 64
 
 
 def is_split(positions: int, window: int) -> bool:
     """Whether nabla-split-convolutions applies, by the positions of the result and the elements of the window."""
-    return 0 < positions < window and positions <= _POSITIONS
+    return 0 < positions < window and positions <= thresholds.SPLIT_POSITIONS
 
 
 def is_wide(op: ir.Operation) -> bool:

@@ -10,14 +10,12 @@ from typing import ClassVar
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import blocks_in_functions
 from nabla_mlir.passes.base import Pass, register
-
-_STACK = 4  # parts of a stack that is written as a choice
-_INNER = 16  # elements of a part that stand together; longer ones are copied well
 
 
 @register
@@ -42,9 +40,9 @@ def _choose(block: ir.Block) -> None:
     for op in [op.operation for op in block.operations if op.operation.name == "stablehlo.concatenate"]:
         result, parts = Val(op.results[0]), [Val(v) for v in op.operands]
         dim = hlo.I64.decode(op.attributes["dimension"])
-        if not result.static or not 1 < len(parts) <= _STACK or any(p.shape[dim] != 1 for p in parts):
+        if not result.static or not 1 < len(parts) <= thresholds.CHOSEN_PARTS or any(p.shape[dim] != 1 for p in parts):
             continue
-        if math.prod(result.shape[dim + 1 :]) > _INNER:
+        if math.prod(result.shape[dim + 1 :]) > thresholds.COPIED_PART:
             continue
         with ir.InsertionPoint(op), op.location:
             index = b.iota(result.shape, dim, np.int32)
