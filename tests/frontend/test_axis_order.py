@@ -61,6 +61,7 @@ def test_axes_stand_in_the_order_of_the_result(f: Any, order: list[str]) -> None
         np.testing.assert_allclose(nm.devectorize(found), expected, rtol=1e-6, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("f", "order"), FUNCTIONS)
 def test_gradients_stand_in_that_order_too(f: Any, order: list[str]) -> None:
     for argnums in (0, 1):

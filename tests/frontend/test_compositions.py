@@ -131,11 +131,13 @@ def test_each_layer_is_drawn(layer):
     assert any(layer in composition(seed)[1] for seed in range(40))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 20, 10))
 def test_some_compositions(first):
     compare(range(first, first + 10), on_xla)
 
 
+@pytest.mark.slow
 def test_compositions_on_iree():
     compare(range(5), on_iree)
 

@@ -100,10 +100,10 @@ MATRIX, CUBE = nm.spec((3, 4)), nm.spec((2, 4, 3))
         (
             lambda x, y: jnp.einsum("ij,jk->ik", x, x),
             ShapeError,
-            r"one length for label 'j'(.|\n)*\(3, 4\) and \(3, 4\)",
+            r"one size for each letter, got 4 and 3 for 'j'(.|\n)*\(3, 4\) and \(3, 4\)",
         ),
         (lambda x, y: jnp.einsum("ij,jk->ik", x), ShapeError, r"1 operands, got 'ij,jk->ik'"),
-        (lambda x, y: jnp.einsum("ijk->ik", x), ShapeError, r"label for each axis, got 'ijk' for shape \(3, 4\)"),
+        (lambda x, y: jnp.einsum("ijk->ik", x), ShapeError, r"a letter for each axis, got 'ijk->ik' for \(3, 4\)"),
         (lambda x, y: jnp.einsum("ij->ik", x), ShapeError, r"each label of the result once"),
         (lambda x, y: jnp.tensordot(x, y, 1), ShapeError, r"\(3, 4\) and \(2, 4, 3\)"),
         (lambda x, y: x.sum(axis=2), ShapeError, r"sum requires an axis of an array with 2 axes, got 2"),

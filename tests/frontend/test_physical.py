@@ -130,7 +130,7 @@ THIRD = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in ("mean", "there_and_back"))) for n in THIRD])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "sine_cosine")) for n in THIRD])
 def test_third_order_in_all_eight_orders(name: str) -> None:
     f, g, shape = THIRD[name]
     xs = R.normal(size=(2, *shape))
@@ -147,6 +147,7 @@ def test_third_order_in_all_eight_orders(name: str) -> None:
         np.testing.assert_allclose(mapped, want, rtol=1e-9, atol=1e-9, err_msg=str(order))
 
 
+@pytest.mark.slow
 def test_third_order_of_two_arguments_and_results() -> None:
     # The case of a public issue: jacfwd(jacrev(jacrev)) met another shape than jacrev(jacfwd(jacfwd)).
     def f(j: Any, lib: Any) -> Any:

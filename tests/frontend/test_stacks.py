@@ -56,7 +56,8 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
-SLOW = ("norm of matrices", "cond", "pinv", "eigenvalues")  # a decomposition for each call
+# A decomposition for each call.
+SLOW = ("norm of matrices", "cond", "pinv", "eigenvalues", "solve", "matrix_rank", "matrix_norm", "factors", "matrix_power")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in CASES])

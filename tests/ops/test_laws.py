@@ -36,7 +36,13 @@ def pairing(a: Any, b: Any) -> float:
     return float(sum(np.sum(x * y).real for x, y in zip(a, b, strict=True)))
 
 
-@pytest.mark.parametrize("law", CASES, ids=lambda law: law.name)
+# Their derivatives are long series, and statistics of each other.
+LONG = ("zeta", "polygamma", "batch_norm")
+
+
+@pytest.mark.parametrize(
+    "law", [pytest.param(law, marks=[pytest.mark.slow] * any(n in law.name for n in LONG), id=law.name) for law in CASES]
+)
 def test_laws(law: LawCase) -> None:
     laws = Laws(law)
     got = run_traced(laws.trace, laws.inputs())

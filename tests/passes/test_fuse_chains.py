@@ -59,6 +59,7 @@ def _bound(text: str) -> list[int]:
 
 
 # The Hessian reads each value of the series again in every row.
+@pytest.mark.slow
 def test_hessian_of_a_series_of_thirty_terms():
     with jax.enable_x64(True):
         x = np.linspace(-9, 12, 6)
@@ -123,7 +124,7 @@ def _random_module(seed: int) -> tuple[str, list[np.ndarray]]:
     return f"func.func @f({', '.join(arguments)}) -> ({types}) {{\n{body}\nreturn {names} : {types}\n}}", inputs
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 4))])
 def test_random_code_in_dispatches_of_few_buffers(seed):
     text, inputs = _random_module(seed)
     text = legalized(text)

@@ -62,7 +62,7 @@ def test_a_tall_right_factor_is_not_turned(rows, tiled):
     assert re.findall(r"stablehlo.transpose.*: \(tensor<(\w+)>", text) == [f"{rows}x512xf32", f"20000x{rows}xf32"]
 
 
-@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize("vector_bytes", [pytest.param(n, marks=[pytest.mark.slow] * (n < 64)) for n in (16, 32, 64)])
 def test_products(vector_bytes):
     check_products(PRODUCTS, vector_bytes)
 
@@ -150,6 +150,7 @@ def _points(w, x, y):
     return jnp.sum(x[0] / distance) + jnp.sum(jnp.where(distance > 0.4, distance, 0.0)) * y[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_programs(dtype):
     functions = [_layer, _two_ways, _loop, _square, _neighbours, _whitened, _points]

@@ -71,6 +71,7 @@ def test_a_sort_of_a_part_and_as_a_part(axis, stable):
 
 
 # What a second derivative is sorted by is there twice.
+@pytest.mark.slow
 @pytest.mark.parametrize("axis", range(4))
 def test_a_product_with_the_hessian_of_an_unstable_sort(axis):
     def f(x):
@@ -86,6 +87,7 @@ def test_a_product_with_the_hessian_of_an_unstable_sort(axis):
 
 
 # Elements that do not lie side by side.
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(3, 6, 4), (20, 30, 40)])
 def test_strided_parts_in_reverse_and_gathered(shape):
     at = np.array([2, 0, 1])
@@ -97,6 +99,7 @@ def test_strided_parts_in_reverse_and_gathered(shape):
 
 
 # The rows of the result are columns of the cotangent, and running maxima are pulled back in reverse.
+@pytest.mark.slow
 def test_pullbacks_of_running_windows_side_by_side():
     def window(x, start, combine, axis):
         n = x.shape[axis]
