@@ -12,10 +12,10 @@ from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.errors import CompileError
-from nabla_mlir.passes.iree.faults.table import FEW_WORKGROUPS, remedies_for
+from nabla_mlir.passes.iree.faults.table import remedies_for
 from nabla_mlir.passes.iree.scheduling.split_convolutions import is_wide
 from nabla_mlir.passes.pipeline import ExpandTransformsPipeline, IreePipeline, LowerPipeline, Pipeline
-from nabla_mlir.targets import CPU, Target
+from nabla_mlir.targets import Target
 
 _LOWER, _EXPAND = (Pipeline(named().passes()) for named in (LowerPipeline, ExpandTransformsPipeline))
 
@@ -61,8 +61,8 @@ def compile_lowered(module: ir.Module, target: Target, *, flags: Sequence[str] =
     legal = legalize(module, target)
     if any(op.operation.name == "util.global" for op in legal.body.operations):
         flags = [*_STATEFUL, *flags]
-    if isinstance(target, CPU) and any(is_wide(op) for op in nested(legal.operation)):
-        flags = [FEW_WORKGROUPS, *flags]
+    if target.for_wide_convolutions and any(is_wide(op) for op in nested(legal.operation)):
+        flags = [*target.for_wide_convolutions, *flags]
     # Without locations: a moved source line must not miss the cache, and an artifact holds no paths.
     try:
         return compile_legal(str(legal), target, flags=flags, cache=cache)

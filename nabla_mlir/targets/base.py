@@ -86,9 +86,8 @@ class Target:
     drivers: ClassVar[tuple[str, ...]]
     labelled: ClassVar[tuple[str, ...]] = ()  # the fields that tell it from others of its kind
     codegen: ClassVar[Codegen] = Codegen()
-    maps_memory: ClassVar[bool] = (
-        False  # where it shares its memory with the host, that may be mapped if it is asked for
-    )
+    for_wide_convolutions: ClassVar[tuple[str, ...]] = ()  # flags for modules that have some
+    maps_memory: ClassVar[bool] = False  # where it shares its memory with the host, that may be mapped if it is asked for
 
     @classmethod
     def found(cls) -> Sequence[str]:

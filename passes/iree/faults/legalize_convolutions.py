@@ -40,7 +40,7 @@ def unsigned(op: ir.Operation, target: Target) -> Replacement:
 def convolution(op: ir.Operation, target: Target) -> Replacement:
     """Narrow floats are rounded after every addition; on Vulkan grouped ones are all zeros.
 
-    A depthwise kernel is not turned round where window_reversal asks for it, and no other tiles for a GPU: it is turned
+    A depthwise kernel is not reversed where window_reversal asks for it, and no other tiles for a GPU: it is reversed_axes
     round beforehand. Complex values are padded beforehand too: the padding of a convolution kills the compiler.
     """
     x, kernel = operands(op)
@@ -57,11 +57,11 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
     if _is_narrow(result.dtype):
         made = b.make(op.name, [x, kernel], [b.like(result, F32)], attributes)
         return b.convert(Val(made.results[0]), result.dtype)
-    turned = [k for k, r in enumerate(hlo.BoolArray.decode(attributes["window_reversal"])) if r] \
+    reversed_axes = [k for k, r in enumerate(hlo.BoolArray.decode(attributes["window_reversal"])) if r] \
         if "window_reversal" in attributes else []  # fmt: skip
-    if turned and (not target.reversed_windows or hlo.I64.decode(attributes["feature_group_count"]) > 1):
+    if reversed_axes and (not target.reversed_windows or hlo.I64.decode(attributes["feature_group_count"]) > 1):
         places = hlo.ConvDims.decode(attributes["dimension_numbers"])[1]
-        kernel = b.reverse(kernel, [places.index(k) for k in turned])
+        kernel = b.reverse(kernel, [places.index(k) for k in reversed_axes])
         attributes["window_reversal"] = hlo.BoolArray.encode([False] * (len(places) - 2))
         return Val(b.make(op.name, [x, kernel], [op.results[0].type], attributes).results[0])
     if target.grouped_convolutions or not x.static:
@@ -108,7 +108,7 @@ def _part(x: Val, dim: int, i: int, count: int) -> Val:
 class LegalizeConvolutionsPass(PatternPass):
     """Write otherwise the convolutions that IREE computes wrongly or refuses.
 
-    Of unsigned and narrow numbers, of complex ones with padding, with a kernel turned round, in groups on Vulkan.
+    Of unsigned and narrow numbers, of complex ones with padding, with a reversed kernel, in groups on Vulkan.
     Example: tests/filecheck/passes/legalize_convolutions.mlir
     """
 

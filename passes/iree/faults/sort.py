@@ -118,8 +118,8 @@ def _bitonic(values: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
 
     result = b.while_loop([distance, block, position, *flat], lambda d, k, *_: k <= length, step)[3:]
     result = [b.cut(r, 1, 0, n) for r in result]
-    turned = [shape[d] for d in order]
-    return [b.transpose(b.reshape(r, turned), back) for r in result]
+    moved = [shape[d] for d in order]
+    return [b.transpose(b.reshape(r, moved), back) for r in result]
 
 
 def _pad(x: Val, length: int) -> Val:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from nabla_mlir.targets import CPU
+
 _ISSUE = "https://github.com/iree-org/iree/issues/"
 
 
@@ -38,9 +40,6 @@ class Fault:
     message: str = ""
     remedies: tuple[tuple[str, ...], ...] = ()
 
-
-# With smaller workgroups IREE refuses wide convolutions; with these it uses as many cores, and is as fast on others.
-FEW_WORKGROUPS = "--iree-llvmcpu-distribution-size=256"
 
 # Those with a reproducer.
 FAULTS = (
@@ -90,7 +89,7 @@ WITH_REMEDIES = (
           remedies=(("--iree-dispatch-creation-element-wise-fuse-multi-reduction=false",),)),
     Fault("wide_convolution", "A 3x3 convolution to 256 features, fused with what follows, does not compile (the block of 16 "
           "products of a convolutional network).", "these flags", message="'linalg.generic' op inferred input/output operand",
-          remedies=((FEW_WORKGROUPS,), ("--iree-llvmcpu-disable-distribution",))),
+          remedies=(CPU.for_wide_convolutions, ("--iree-llvmcpu-disable-distribution",))),
     Fault("lost_buffer", "The code of a loop gives a buffer away before it uses it; other code has other registers.",
           "nabla_mlir/compiling/references.py", f"{_ISSUE}24753", message="a buffer that it has given away",
           remedies=(("--iree-hal-force-indirect-command-buffers",), ("--iree-hal-indirect-command-buffers=false",),

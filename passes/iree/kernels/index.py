@@ -101,9 +101,9 @@ def reads(node: Node, index: Index, ranges: Mapping[str, Range], start: Start) -
         steps = zip(index, node.attributes["start_indices"], node.attributes["strides"], strict=True)
         source = tuple(i * stride + first for i, first, stride in steps)
     elif node.name == "reverse":
-        turned = node.attributes["dimensions"]
+        reversed_axes = node.attributes["dimensions"]
         source = tuple(
-            i * -1 + (n - 1) if d in turned else i for d, (i, n) in enumerate(zip(index, node.shape, strict=True))
+            i * -1 + (n - 1) if d in reversed_axes else i for d, (i, n) in enumerate(zip(index, node.shape, strict=True))
         )
     elif node.name == "dynamic_slice":
         whole = operands[0].shape

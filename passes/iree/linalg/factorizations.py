@@ -162,13 +162,13 @@ def solve_triangular(a: Val, right: Val, left: bool, lower: bool, unit: bool, tr
     """op(a) X = right, or X op(a) = right if not `left`: by a kernel, or brought to a lower matrix on the left."""
     if transpose == "ADJOINT":
         a = b.conj(a)
-    turned = transpose != "NO_TRANSPOSE"
+    transposed = transpose != "NO_TRANSPOSE"
     if not left:
-        right, turned = b.swap(right), not turned
+        right, transposed = b.swap(right), not transposed
     if has_kernel(a):
-        result = triangular_kernel(a, right, lower, turned, unit)
+        result = triangular_kernel(a, right, lower, transposed, unit)
         return result if left else b.swap(result)
-    if turned:
+    if transposed:
         a, lower = b.swap(a), not lower
     if not lower:  # reversing both dimensions turns an upper matrix into a lower one
         a, right = b.reverse(a, [1, 2]), b.reverse(right, [1])

@@ -174,7 +174,7 @@ def _rotation(app: Val, aqq: Val, apq: Val) -> tuple[Val, Val]:
 
 
 def _rotate(x: Val, c: Val, s: Val, dim: int) -> Val:
-    """The pairs of columns (or of rows, conjugated, for dim 1) of `x` turned."""
+    """The pairs of columns (or of rows, conjugated, for dim 1) of `x`, rotated."""
     p, q = _halves(x, dim)
     other = 0
     c, s = (spread(v, p.shape, other, dim) for v in (c, s))

@@ -32,8 +32,8 @@ def geev(op: ir.Operation, a: Val) -> list[Val]:
     triangular, basis = _schur(wide)
     values = diagonal_of(triangular)
     right = _normalised(b.matmul(basis, _eigenvectors(triangular)))
-    turned = b.reverse(_eigenvectors(b.reverse(adjoint(triangular), [1, 2])), [1, 2])
-    left = _normalised(b.matmul(basis, turned))
+    vectors = b.reverse(_eigenvectors(b.reverse(adjoint(triangular), [1, 2])), [1, 2])
+    left = _normalised(b.matmul(basis, vectors))
     parts = [values] if a.dtype.kind == "c" else [real(values), imag(values)]
     return [*parts, left, right, b.full(0, a.shape[:1], np.int32)]
 

@@ -11,7 +11,13 @@ from nabla_mlir.dialects.builder import Val, full, reshape, stored
 from nabla_mlir.dialects.stablehlo import DotDims
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.iree.faults.separate_uses import places_of_broadcasts
-from nabla_mlir.passes.iree.scheduling.nests import Turned, in_memory, loop_nest, replace_product, turned_in_memory
+from nabla_mlir.passes.iree.scheduling.nests import (
+    Transposes,
+    in_memory,
+    loop_nest,
+    replace_product,
+    transposed_in_memory,
+)
 from nabla_mlir.passes.iree.scheduling.order_axes import in_order, is_free
 from nabla_mlir.passes.iree.scheduling.tiles import batched_product
 
@@ -39,8 +45,8 @@ class BatchedProduct:
             return None
         return BatchedProduct(op, (lhs[0], rhs[0]), (lhs[1][0], rhs[1][0]))
 
-    def build(self, vector_bytes: int, turned: Turned) -> None:
-        """Replaces the product, if there are tiles for it; `turned` holds the transposes that there are by now."""
+    def build(self, vector_bytes: int, transposes: Transposes) -> None:
+        """Replaces the product, if there are tiles for it; `transposes` holds those that there are by now."""
         lhs, rhs = map(Val, self.op.operands)
         (left, right), (lc, rc), (free, other) = self.batches, self.contracted, (self._free(0), self._free(1))
         batch = math.prod(lhs.shape[a] for a in left)
@@ -50,8 +56,8 @@ class BatchedProduct:
         if tiles is None:
             return
         with ir.InsertionPoint(self.op), self.op.location:
-            lhs = reshape(self._factor(lhs, (*left, free, lc), turned), (batch, rows, length))
-            rhs = reshape(self._factor(rhs, (*right, rc, other), turned), (batch, length, columns))
+            lhs = reshape(self._factor(lhs, (*left, free, lc), transposes), (batch, rows, length))
+            rhs = reshape(self._factor(rhs, (*right, rc, other), transposes), (batch, length, columns))
             (result,) = loop_nest(lhs, [rhs], [full(0, (batch, rows, columns), dtype)], "bik", "bkj", "bij", tiles)
             result = stored(result) if self._is_apart() else result
             result = reshape(result, shape_and_dtype(self.op.results[0].type)[0])
@@ -62,14 +68,14 @@ class BatchedProduct:
         rank = len(self.op.operands[place].type.shape)
         return next(a for a in range(rank) if a not in (*self.batches[place], self.contracted[place]))
 
-    def _factor(self, x: Val, order: Axes, turned: Turned) -> Val:
+    def _factor(self, x: Val, order: Axes, transposes: Transposes) -> Val:
         """A factor in memory with its axes in that order; a free one is computed in it."""
         if order == tuple(range(x.rank)):
             return in_memory(x.value)
         key = x.value, self.op.operation.block, order
-        if key not in turned:
-            turned[key] = stored(Val(in_order(x.value, order))) if is_free(x.value) else turned_in_memory(x, order)
-        return turned[key]
+        if key not in transposes:
+            transposes[key] = stored(Val(in_order(x.value, order))) if is_free(x.value) else transposed_in_memory(x, order)
+        return transposes[key]
 
     def _is_apart(self) -> bool:
         """Whether what follows would take the tiles if it were fused: a transpose, or a broadcast."""

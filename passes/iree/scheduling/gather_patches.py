@@ -60,8 +60,8 @@ def _gather(op: ir.Operation) -> None:
     with ir.InsertionPoint(op), op.location:
         x = _ordered(lhs, left, ["b", *range(rank), "f"])
         kernel = _ordered(rhs, right, [*range(rank), "i", "o"])
-        if turned := [k for k in range(rank) if place.turned[k]]:
-            kernel = b.reverse(kernel, turned)
+        if reversed_axes := [k for k in range(rank) if place.reversed_axes[k]]:
+            kernel = b.reverse(kernel, reversed_axes)
         low, high = ([0, *(p[side] for p in place.padding), 0] for side in (0, 1))
         x = b.pad(x, low, high, [0, *(n - 1 for n in place.lhs_dilation), 0])
         patches = b.concat(
@@ -89,15 +89,15 @@ class _Window:
     lhs_dilation: Sequence[int]
     rhs_dilation: Sequence[int]
     padding: Sequence[tuple[int, int]]
-    turned: Sequence[bool]
+    reversed_axes: Sequence[bool]
 
     @staticmethod
     def of(op: ir.Operation, rank: int) -> _Window:
         given = op.attributes
         ones = lambda name: list(given[name]) if name in given else [1] * rank  # noqa: E731
         padding = hlo.Padding.decode(given["padding"]) if "padding" in given else ((0, 0),) * rank
-        turned = hlo.BoolArray.decode(given["window_reversal"]) if "window_reversal" in given else (False,) * rank
-        return _Window(ones("window_strides"), ones("lhs_dilation"), ones("rhs_dilation"), padding, turned)
+        reversed_axes = hlo.BoolArray.decode(given["window_reversal"]) if "window_reversal" in given else (False,) * rank
+        return _Window(ones("window_strides"), ones("lhs_dilation"), ones("rhs_dilation"), padding, reversed_axes)
 
     def view(self, x: Val, offset: Sequence[int], counts: Sequence[int]) -> Val:
         """What one element of the window sees of (batch, *spatial, channels), at all positions."""

@@ -13,7 +13,7 @@ from nabla_mlir.dialects.stablehlo import BARRIERS
 from nabla_mlir.passes.iree.scheduling.tiles import Tiles
 
 # Transposes by what they are of, the block that they stand in, and the order of the axes (after their sizes, if others).
-Turned = dict[tuple[ir.Value, ir.Block, tuple[int, ...]], Val]
+Transposes = dict[tuple[ir.Value, ir.Block, tuple[int, ...]], Val]
 
 
 def loop_nest(
@@ -41,7 +41,7 @@ def loop_nest(
     return [Val(result) for result in op.results]
 
 
-def turned_in_memory(x: Val, order: Sequence[int]) -> Val:
+def transposed_in_memory(x: Val, order: Sequence[int]) -> Val:
     """The transpose in memory: axis i is axis order[i] of `x`.
 
     It is stored on both sides: what is fused with it reads or writes along the wrong axis, and a product loses its tiles

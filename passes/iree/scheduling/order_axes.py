@@ -18,7 +18,7 @@ from nabla_mlir.ops.shape import inverse
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import erase_dead_in
 from nabla_mlir.passes.iree.regions import single_operation
-from nabla_mlir.passes.iree.scheduling.nests import turned_in_memory
+from nabla_mlir.passes.iree.scheduling.nests import transposed_in_memory
 from nabla_mlir.table.tensor import splat_of, wrap
 from nabla_mlir.table.traits import is_elementwise, size_of
 
@@ -74,9 +74,9 @@ def _store(op: ir.Operation) -> None:
     users = [(use.owner.operation, use.operand_number) for use in op.results[0].uses]
     if any(is_elementwise(user) for user, _ in users):
         with ir.InsertionPoint.after(op), op.location:
-            turned = stored(Val(op.results[0])).value
+            copy = stored(Val(op.results[0])).value
         for user, i in users:
-            user.operands[i] = turned
+            user.operands[i] = copy
 
 
 def is_free(value: ir.Value) -> bool:
@@ -115,23 +115,30 @@ def in_order(value: ir.Value, order: Permutation) -> ir.Value:
         if op.name != "stablehlo.broadcast_in_dim":
             return _rebuilt(op, [at(v) for v in op.operands], moved)
         places = [place[d] for d in hlo.I64Array.decode(op.attributes["broadcast_dimensions"])]
-        source = turned_in_memory(Val(op.operands[0]), sorted(range(len(places)), key=places.__getitem__))
+        source = transposed_in_memory(Val(op.operands[0]), sorted(range(len(places)), key=places.__getitem__))
         return broadcast(source, moved, sorted(places)).value
 
     return at(value)
 
 
 class _Layout:
-    """A block's values of which each is computed as what it is the transpose of, by the same permutation."""
+    """Values of a block, the members, that are rewritten in another order of their axes, all by one permutation.
+
+    For example, with ``t = transpose(x)`` and ``u = t * broadcast(row)``, the members are t and u. In the new order t is x, u
+    is ``x * broadcast'(row)``, and what reads u as it was gets ``transpose(x * broadcast'(row))``.
+    """
 
     def __init__(self, block: ir.Block, permutation: Permutation):
         self._block, self._permutation = block, permutation
         self._members: dict[ir.Value, None] = {}
         self._free: dict[ir.Value, bool] = {}
-        self._moved: dict[ir.Value, ir.Value] = {}  # what each member is the transpose of
+        self._moved: dict[ir.Value, ir.Value] = {}  # each member in the new order
 
     def sink(self) -> None:
-        """Moves transposes behind what is elementwise of them and of free values, if fewer elements are transposed then."""
+        """Moves transposes behind the elementwise operations that read them, if fewer elements are transposed then.
+
+        The other operands of these are transposes by the same permutation, or free (made where they are read).
+        """
         for op in (o.operation for o in self._block.operations):
             is_start = op.name == "stablehlo.transpose" and _permutation(op) == self._permutation
             if is_start or (any(v in self._members for v in op.operands) and self._can_move(op)):
@@ -171,7 +178,7 @@ class _Layout:
         for value in exits:
             op = value.owner
             with ir.InsertionPoint.after(op), op.location:
-                value.replace_all_uses_with(turned_in_memory(Val(self._moved[value]), self._permutation).value)
+                value.replace_all_uses_with(transposed_in_memory(Val(self._moved[value]), self._permutation).value)
         erase_dead_in(self._block)
 
     def _absorbs(self, op: ir.Operation) -> bool:
@@ -205,7 +212,7 @@ class _Layout:
         with ir.InsertionPoint(op), op.location:
             if op.name == "stablehlo.transpose":
                 order = [self._permutation[d] for d in _permutation(op)]
-                result = turned_in_memory(Val(self._moved[op.operands[0]]), order)
+                result = transposed_in_memory(Val(self._moved[op.operands[0]]), order)
             elif op.name == "stablehlo.reduce":
                 result = _reduced(op, self._moved[op.operands[0]], self._permutation)
             else:
@@ -237,7 +244,7 @@ def _reduced(op: ir.Operation, source: ir.Value, permutation: Permutation) -> Va
     left = [d for d in range(_rank(source)) if d not in dims]
     combine = _combiner(op)
     (result,) = reduce([Val(source)], [Val(op.operands[1])], sorted(dims), lambda a, b: binary(combine, a, b))
-    return turned_in_memory(result, [left.index(d) for d in permutation if d in left])
+    return transposed_in_memory(result, [left.index(d) for d in permutation if d in left])
 
 
 def _combiner(op: ir.Operation) -> str:

@@ -17,7 +17,13 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.separate_uses import places_of_broadcasts
 from nabla_mlir.passes.iree.scheduling.batches import BatchedProduct
-from nabla_mlir.passes.iree.scheduling.nests import Turned, in_memory, loop_nest, replace_product, turned_in_memory
+from nabla_mlir.passes.iree.scheduling.nests import (
+    Transposes,
+    in_memory,
+    loop_nest,
+    replace_product,
+    transposed_in_memory,
+)
 from nabla_mlir.passes.iree.scheduling.tiles import (
     Tiles,
     columns_times_vector,
@@ -54,11 +60,11 @@ def _schedule(ops: Sequence[ir.Operation], vector_bytes: int) -> None:
     products = [p for op in ops if (p := _product(op))]
     for group in _groups([p for p in products if isinstance(p, MatrixVector)]):
         group[0].build(group, vector_bytes)
-    turned: Turned = {}
+    transposes: Transposes = {}
     for product in products:
         # Measured with narrower vectors, the same tiles are no faster than IREE's, and often slower.
         if not isinstance(product, MatrixVector) and vector_bytes >= 64:
-            product.build(vector_bytes, turned)
+            product.build(vector_bytes, transposes)
 
 
 @dataclass(frozen=True)
@@ -122,8 +128,8 @@ class MatrixMatrix:
     op: ir.Operation
     axes: tuple[int, int]
 
-    def build(self, vector_bytes: int, turned: Turned) -> None:
-        """Replaces the product, if there are tiles for it; `turned` holds the transposes that there are by now."""
+    def build(self, vector_bytes: int, transposes: Transposes) -> None:
+        """Replaces the product, if there are tiles for it; `transposes` holds those that there are by now."""
         lhs, rhs = map(Val, self.op.operands)
         (left, dtype), (right, _) = shape_and_dtype(lhs.type), shape_and_dtype(rhs.type)
         (lc, rc) = self.axes
@@ -137,7 +143,7 @@ class MatrixMatrix:
                 tiled = rows > thresholds.SWAPPED_ROWS
                 replace_product(self.op, swap(stored(swapped) if tiled else swapped))  # a transpose fused with it takes the tiles
             if tiled:
-                MatrixMatrix(made_by(swapped.value), (1, 0)).build(vector_bytes, turned)
+                MatrixMatrix(made_by(swapped.value), (1, 0)).build(vector_bytes, transposes)
             return
         strips = strips_product(rows, columns, length, vector_bytes // dtype.itemsize)
         with ir.InsertionPoint(self.op), self.op.location:
@@ -145,29 +151,29 @@ class MatrixMatrix:
             first, lhs = "ki" if lc == 0 else "ik", in_memory(lhs.value)
             if strips is not None:
                 width = strips.parallel[2]
-                rhs = self._strips(rhs, width, turned)
+                rhs = self._strips(rhs, width, transposes)
                 start = full(0, (rows, columns // width, width), dtype)
                 (result,) = loop_nest(lhs, [rhs], [start], first, "bkj", "ibj", strips)
             else:
-                rhs = in_memory((self._turned(rhs, rhs.shape, (1, 0), turned) if rc == 1 else rhs).value)
+                rhs = in_memory((self._transposed(rhs, rhs.shape, (1, 0), transposes) if rc == 1 else rhs).value)
                 (result,) = loop_nest(lhs, [rhs], [full(0, (rows, columns), dtype)], first, "kj", "ij", tiles)
             result = stored(result) if apart or strips is not None else result
             result = reshape(result, (rows, columns))
         replace_product(self.op, result)
 
-    def _strips(self, rhs: Val, width: int, turned: Turned) -> Val:
+    def _strips(self, rhs: Val, width: int, transposes: Transposes) -> Val:
         """The right factor as strips of columns, each in one piece: strip, row, column."""
         rows, columns = (rhs.shape[a] for a in (self.axes[1], 1 - self.axes[1]))
         if self.axes[1] == 1:
-            return self._turned(rhs, (columns // width, width, rows), (0, 2, 1), turned)
-        return self._turned(rhs, (rows, columns // width, width), (1, 0, 2), turned)
+            return self._transposed(rhs, (columns // width, width, rows), (0, 2, 1), transposes)
+        return self._transposed(rhs, (rows, columns // width, width), (1, 0, 2), transposes)
 
-    def _turned(self, x: Val, shape: tuple[int, ...], order: tuple[int, ...], turned: Turned) -> Val:
+    def _transposed(self, x: Val, shape: tuple[int, ...], order: tuple[int, ...], transposes: Transposes) -> Val:
         """The transpose of `x` in that shape."""
         key = x.value, self.op.operation.block, (*shape, *order)
-        if key not in turned:
-            turned[key] = turned_in_memory(reshape(x, shape), order)
-        return turned[key]
+        if key not in transposes:
+            transposes[key] = transposed_in_memory(reshape(x, shape), order)
+        return transposes[key]
 
 
 def _product(op: ir.Operation) -> MatrixVector | MatrixMatrix | BatchedProduct | None:

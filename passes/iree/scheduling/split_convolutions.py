@@ -72,14 +72,14 @@ def _split(op: ir.Operation) -> None:
         return
     strides, dilation = numbers("window_strides", 1), numbers("rhs_dilation", 1)
     padding = hlo.Padding.decode(attributes["padding"]) if "padding" in attributes else ((0, 0),) * rank
-    turned = hlo.BoolArray.decode(attributes["window_reversal"]) if "window_reversal" in attributes else ()
+    reversed_axes = hlo.BoolArray.decode(attributes["window_reversal"]) if "window_reversal" in attributes else ()
     with ir.InsertionPoint(op), op.location:
         low, high = [0] * lhs.rank, [0] * lhs.rank
         for axis, (before, after) in zip(axes, padding, strict=True):
             low[axis], high[axis] = before, after
         padded = b.pad(lhs, low, high)
-        if any(turned):
-            rhs = b.reverse(rhs, [axis for axis, turn in zip(window_axes, turned, strict=True) if turn])
+        if any(reversed_axes):
+            rhs = b.reverse(rhs, [axis for axis, turn in zip(window_axes, reversed_axes, strict=True) if turn])
         over = [left.index("f"), *axes], [right.index("i"), *window_axes]
         products = []
         for place in itertools.product(*map(range, counts)):
