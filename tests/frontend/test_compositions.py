@@ -143,6 +143,7 @@ def test_compositions_on_iree():
 
 
 # Three gave wrong numbers with the rewrites of IREE that nabla_mlir.targets switches off; 35 was refused.
+@pytest.mark.slow
 def test_compositions_that_iree_got_wrong():
     compare([35, 57, 88, 129], on_iree)
 

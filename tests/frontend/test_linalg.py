@@ -152,6 +152,7 @@ def test_against_jax(name: str) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9 * scale, err_msg=what)
 
 
+@pytest.mark.slow
 def test_compiled_by_iree() -> None:
     a = real(3, 3) + 3 * np.eye(3)
     b, v = real(3), real(2, 8)

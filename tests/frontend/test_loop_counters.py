@@ -86,6 +86,7 @@ def test_counters(counter: Any, flipped: bool, subtract: bool, place: int, swapp
     check(lambda x, y: [g(x, y), nm.grad(g, (0, 1))(x, y), nm.hessian(g, (0, 1))(x, y)], expected, x, y)
 
 
+@pytest.mark.slow
 def test_trip_counts_from_a_shape_and_from_a_value() -> None:
     x = np.array([0.3, 0.8, -0.2])
     by_shape = lambda lib, xp: lambda x: lib.fori_loop(0, x.shape[0], lambda i, c: xp.sin(c) * x[i] + i, x[0])  # noqa: E731

@@ -49,6 +49,7 @@ REGROUPED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(2, 4), (3, 3), (1, 2), (1, 1)], ids=str)
 def test_axes_are_regrouped(sizes: tuple[int, int]) -> None:
     given = inp("ab", R.random((*sizes, 3)))

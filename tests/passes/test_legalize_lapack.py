@@ -29,6 +29,7 @@ def _hermitian(a):
     return a + np.conj(np.swapaxes(a, -1, -2))
 
 
+@pytest.mark.slow
 def test_lu_and_solves() -> None:
     check_against_jax(
         {
@@ -82,6 +83,7 @@ def test_eigh() -> None:
     )
 
 
+@pytest.mark.slow
 def test_svd() -> None:
     def again(full: bool):
         def function(a):

@@ -22,6 +22,7 @@ def _complex(*shape: int) -> np.ndarray:
     return rng.normal(size=shape) + 1j * rng.normal(size=shape)
 
 
+@pytest.mark.slow
 def test_fft() -> None:
     cases = {f"fft{n}": (jnp.fft.fft, (_complex(2, n),)) for n in (1, 2, 3, 12, 97, 1000, 1024, 521, 2 * 257)}
     for n in (2, 7, 12, 100):
@@ -68,6 +69,7 @@ def _top_ks() -> dict:
     return {f"{name}_{k}": (lambda a, k=k: lax.top_k(a, k), (x,)) for name, x in kinds.items() for k in (3, x.shape[1])}
 
 
+@pytest.mark.slow
 def test_top_k() -> None:
     check_against_jax(_top_ks(), 0.0)
 
