@@ -112,6 +112,20 @@ def test_imports_stand_at_the_top(path: Path) -> None:
             assert path.name == "__init__.py", f"{relative(path)}:{node.lineno} hides what it imports"
 
 
+OTHERS = sorted(p for folder in ("tests", "bench", "demo", "examples") for p in (ROOT / folder).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", OTHERS, ids=relative)
+def test_what_is_imported_exists(path: Path) -> None:
+    """Also where a process of its own imports it, and where a peer's package that is not installed comes first."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "nabla_mlir":
+            module = importlib.import_module(str(node.module))
+            for alias in node.names:
+                if not hasattr(module, alias.name):
+                    importlib.import_module(f"{node.module}.{alias.name}")
+
+
 def test_no_files_import_each_other_in_a_circle() -> None:
     graph = {
         module_name(path): {i for i, _ in imports(path) if i in MODULES and (module_name(path), i) not in LATE}
