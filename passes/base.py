@@ -8,6 +8,7 @@ from typing import ClassVar, TypeVar
 
 from iree.compiler import ir
 
+from nabla_mlir.errors import PassError
 from nabla_mlir.targets import TARGETS
 
 
@@ -37,6 +38,12 @@ def register(cls: P) -> P:
         raise ValueError(f"a pass requires a new name that starts with 'nabla-', got {cls.name!r}.")
     PASSES[cls.name] = cls
     return cls
+
+
+def require_target(item: Pass | NamedPipeline, target: str) -> None:
+    """Raises PassError unless there is a target of that name."""
+    if target not in TARGETS:
+        raise PassError(f"{item.name} requires a target of {', '.join(TARGETS)}, got {target!r}.")
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,8 @@ class Pipeline:
                 manager = self.manager()
                 manager.enable_verifier(verify_each)
                 manager.run(module.operation)
-                module.operation.verify()
+                if not verify_each:
+                    module.operation.verify()
             except ir.MLIRError as error:
                 raise pass_error(error, str(self)) from None
 

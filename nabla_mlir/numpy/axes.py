@@ -6,11 +6,11 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from nabla_mlir.array_methods import Axis as Axis
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.table.tensor import Tensor, full
 
-Axis = int | Sequence[int] | None
 Shape = tuple[int, ...]
 
 

@@ -16,8 +16,7 @@ from nabla_mlir.ops.contraction import dims as dot_dims
 from nabla_mlir.ops.contraction import dot_general
 from nabla_mlir.ops.elementwise import absolute, compare, logical_and, rsqrt, select, sign
 from nabla_mlir.ops.indexing import along_axis
-from nabla_mlir.ops.reduction import reduce_sum
-from nabla_mlir.ops.shape import broadcast_in_dim, expand, iota, move_axis
+from nabla_mlir.ops.shape import broadcast_in_dim, expand, iota, move_axis, reduce_sum
 from nabla_mlir.table.kinds import composite, elementwise, general
 from nabla_mlir.table.promotion import broadcast_shapes
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Zero

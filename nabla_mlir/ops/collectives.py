@@ -22,8 +22,8 @@ from nabla_mlir.dialects.batch import (
 from nabla_mlir.dialects.stablehlo import I64, String
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.elementwise import compare, convert
-from nabla_mlir.ops.reduction import identity_of, reduce, reduce_sum
-from nabla_mlir.ops.shape import expand, move_axis
+from nabla_mlir.ops.reduction import identity_of, reduce
+from nabla_mlir.ops.shape import expand, move_axis, reduce_sum
 from nabla_mlir.table.batching import Mapped
 from nabla_mlir.table.kinds import jointly_linear_jvp, nondifferentiable
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, register

@@ -19,8 +19,8 @@ from nabla_mlir.ops.contraction import dot_general
 from nabla_mlir.ops.einsum import contract, lengths_of, ordered, parse, sum_out, without_repeats
 from nabla_mlir.ops.elementwise import rsqrt
 from nabla_mlir.ops.indexing import gather, gather_dims
-from nabla_mlir.ops.reduction import apply_body, reduce_sum
-from nabla_mlir.ops.shape import broadcast_in_dim, expand, reshape
+from nabla_mlir.ops.reduction import apply_body
+from nabla_mlir.ops.shape import broadcast_in_dim, expand, reduce_sum, reshape
 from nabla_mlir.table.kinds import composite
 from nabla_mlir.table.registry import REGISTRY, Region
 from nabla_mlir.table.samples import Case, integers, reals

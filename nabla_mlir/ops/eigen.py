@@ -24,8 +24,8 @@ from nabla_mlir.ops.lapack import (
     solver,
 )
 from nabla_mlir.ops.linalg import adjoint, matmul
-from nabla_mlir.ops.reduction import reduce, reduce_sum
-from nabla_mlir.ops.shape import iota
+from nabla_mlir.ops.reduction import reduce
+from nabla_mlir.ops.shape import iota, reduce_sum
 from nabla_mlir.table.registry import ZERO, MaybeZero
 from nabla_mlir.table.tensor import Tensor, full
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from nabla_mlir.errors import RuleMissingError, user_frame
 from nabla_mlir.ops.elementwise import exponential, log
-from nabla_mlir.ops.reduction import reduce_sum
-from nabla_mlir.ops.shape import broadcast_in_dim, iota
+from nabla_mlir.ops.shape import broadcast_in_dim, iota, reduce_sum
 from nabla_mlir.table.kinds import elementwise
 from nabla_mlir.table.registry import OpDef
 from nabla_mlir.table.samples import reals, whole

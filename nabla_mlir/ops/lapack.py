@@ -29,8 +29,7 @@ from nabla_mlir.ops.linalg import (
     triangular_solve,
     tril,
 )
-from nabla_mlir.ops.reduction import reduce_sum
-from nabla_mlir.ops.shape import broadcast_in_dim, iota, pad, slice_
+from nabla_mlir.ops.shape import broadcast_in_dim, iota, pad, reduce_sum, slice_
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, Zero
 from nabla_mlir.table.tensor import Tensor, full, full_like, wrap
 from nabla_mlir.table.vectorized import apply_per_entry

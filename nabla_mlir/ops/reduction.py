@@ -13,7 +13,7 @@ from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.dialects.types import is_float, tensor_type
 from nabla_mlir.errors import DtypeError, RuleMissingError, user_frame
 from nabla_mlir.ops.elementwise import compare, convert
-from nabla_mlir.ops.shape import concatenate, element_count, expand, reshape, slice_, transpose
+from nabla_mlir.ops.shape import concatenate, element_count, expand, reduce_sum, reshape, slice_, transpose
 from nabla_mlir.table.batching import all_prefixed, batch_ops, prefixed, shifted
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general
@@ -225,10 +225,3 @@ reduce = general(
              numpy=lambda x, i: x.sum(0)),
     ],
 )  # fmt: skip
-
-
-def reduce_sum(x: Tensor, dimensions: Sequence[int]) -> Tensor:
-    """The sum over `dimensions`; `x` itself if there are none."""
-    if not dimensions:
-        return x
-    return reduce(x, full((), 0, x.dtype), dimensions=tuple(dimensions), body="add")

@@ -46,15 +46,17 @@ reshape: OpDef = structural(
 )  # fmt: skip
 
 
-def _sum_over(x: Tensor, dimensions: Shape) -> Tensor:
-    """The sum over `dimensions`; `x` itself if there are none."""
-    return operation("reduce")(x, full((), 0, x.dtype), dimensions=dimensions, body="add") if dimensions else x
+def reduce_sum(x: Tensor, dimensions: Sequence[int]) -> Tensor:
+    """The sum over `dimensions`, the transpose of repeating along them; `x` itself if there are none."""
+    if not dimensions:
+        return x
+    return operation("reduce")(x, full((), 0, x.dtype), dimensions=tuple(dimensions), body="add")
 
 
 def _broadcast_transpose(cts: Any, i: int, xs: Any, shape: Shape, broadcast_dimensions: Shape) -> Tensor:
     ct, x = cts[0], xs[0]
     kept = {d: axis for axis, d in enumerate(broadcast_dimensions) if x.shape[axis] == shape[d]}
-    ct = _sum_over(ct, tuple(d for d in range(len(shape)) if d not in kept))
+    ct = reduce_sum(ct, tuple(d for d in range(len(shape)) if d not in kept))
     order = tuple(axis for d, axis in sorted(kept.items()))  # the axes of x that are left, as ct has them
     if list(order) != sorted(order):
         by_axis = tuple(int(j) for j in np.argsort(order))
@@ -116,11 +118,11 @@ def _pad_transpose(
     if i == 0:
         return _unpad(ct, x, edge_padding_low, edge_padding_high, interior_padding)
     # The padding value receives what falls on padding: everything, less what falls on the operand.
-    everything = _sum_over(ct, tuple(range(ct.ndim)))
+    everything = reduce_sum(ct, tuple(range(ct.ndim)))
     if 0 in x.shape:
         return everything
     own = _unpad(ct, x, edge_padding_low, edge_padding_high, interior_padding)
-    return everything - _sum_over(own, tuple(range(own.ndim)))
+    return everything - reduce_sum(own, tuple(range(own.ndim)))
 
 
 def _unpad(ct: Tensor, x: Tensor, low: Shape, high: Shape, interior: Shape) -> Tensor:

@@ -20,8 +20,7 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import String
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 from nabla_mlir.errors import RuleMissingError
-from nabla_mlir.ops.reduction import reduce_sum
-from nabla_mlir.ops.shape import reshape
+from nabla_mlir.ops.shape import reduce_sum, reshape
 from nabla_mlir.rules.control import control
 from nabla_mlir.rules.custom_regions import emit_rule
 from nabla_mlir.rules.reverse import Cotangents, accumulate, placeholder, pulled, transposed

@@ -254,29 +254,32 @@ def _all(values: Iterable[ir.Value]) -> Asking[bool]:
 
 def _rows_vanish(value: ir.Value, mask: ir.Value) -> Asking[bool]:
     """Whether each row of a tape is zero outside of a mask of rows."""
-    op = made_by(value)
-    if op is None or _is_zero(wrap(value)):
-        return op is not None
-    if is_sum(op):
-        return (yield from _all(op.operands))
-    if op.name != "stablehlo.select":
-        return False
-    predicate, chosen, other = op.operands
-    same = mask_of_rows(wrap(predicate))
-    return ((same is not None and _implies(same.value, mask)) or (yield chosen)) and (yield other)
+
+    def is_inside(predicate: ir.Value) -> bool:
+        same = mask_of_rows(wrap(predicate))
+        return same is not None and _implies(same.value, mask)
+
+    return (yield from _selected(value, is_sum, is_inside))
 
 
 def _row_vanishes(value: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) -> Asking[bool]:
     """Whether a row that is written into a tape is zero outside of what the tape's mask says of the row at that place."""
+    return (yield from _selected(value, _keeps_order, lambda predicate: _is_part(predicate, mask, place)))
+
+
+def _selected(
+    value: ir.Value, keeps: Callable[[ir.Operation], bool], is_inside: Callable[[ir.Value], bool]
+) -> Asking[bool]:
+    """Whether a value is zero but where selections inside of a mask took it, and operations that keep places added it."""
     op = made_by(value)
     if op is None or _is_zero(wrap(value)):
         return op is not None
-    if _keeps_order(op):
+    if keeps(op):
         return (yield from _all(op.operands))
     if op.name != "stablehlo.select":
         return False
     predicate, chosen, other = op.operands
-    return (_is_part(predicate, mask, place) or (yield chosen)) and (yield other)
+    return (is_inside(predicate) or (yield chosen)) and (yield other)
 
 
 def _is_part(predicate: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) -> bool:

@@ -52,11 +52,12 @@ class Compiled(Stage):
         Raises:
           DeployError: it does not run on this machine.
         """
-        check_fit(self.target.to_json())
-        manifest = manifest_of(self.module, self.entries, [self.code], live=True)
-        executable = Executable.load(self.vmfb, pooled(self.driver))
-        others = split_by_driver(manifest, manifest.code[0], executable)
-        return Module(executable, manifest, manifest.code[0], lambda: bytecode_of(self.module), others)
+        code = self.code
+        check_fit(code.target)
+        manifest = manifest_of(self.module, self.entries, [code], live=True)
+        executable = Executable.load(self.vmfb, pooled(manifest.best_driver(code)))
+        others = split_by_driver(manifest, code, executable)
+        return Module(executable, manifest, code, lambda: bytecode_of(self.module), others)
 
     @functools.cached_property
     def driver(self) -> str:
@@ -100,7 +101,7 @@ class Compiled(Stage):
 
         `nm.load` reads them without the compiler.
         """
-        return Bundle((self,)).save(path)
+        return save_artifact(path, [self.vmfb], self.manifest, bytecode_of(self.module))
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,8 +8,8 @@ from typing import Any
 from nabla_mlir import pytree
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.ops.elementwise import exponential, tanh
-from nabla_mlir.ops.reduction import reduce, reduce_sum
-from nabla_mlir.ops.shape import reshape
+from nabla_mlir.ops.reduction import reduce
+from nabla_mlir.ops.shape import reduce_sum, reshape
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.gradients import value_and_grad

@@ -15,8 +15,7 @@ import numpy as np
 
 from nabla_mlir import pytree
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
-from nabla_mlir.ops.reduction import reduce_sum
-from nabla_mlir.ops.shape import reshape, transpose
+from nabla_mlir.ops.shape import reduce_sum, reshape, transpose
 from nabla_mlir.runtime.named import VectorizedArray
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.tracing import current_trace, is_tracing, trace_region

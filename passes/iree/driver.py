@@ -11,7 +11,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.builder import FINAL, Recording, Val, recording
 from nabla_mlir.dialects.regions import nested_in_functions
 from nabla_mlir.errors import PassError
-from nabla_mlir.passes.base import Pass
+from nabla_mlir.passes.base import Pass, require_target
 from nabla_mlir.passes.iree.pattern import Pattern, Patterns, Replacement, Target
 from nabla_mlir.passes.iree.target import for_target
 from nabla_mlir.targets import TARGETS, Codegen
@@ -24,8 +24,7 @@ class TargetPass(Pass):
     target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
 
     def __post_init__(self) -> None:
-        if self.target not in TARGETS:
-            raise PassError(f"{self.name} requires a target of {', '.join(TARGETS)}, got {self.target!r}.")
+        require_target(self, self.target)
 
     @property
     def codegen(self) -> Codegen:

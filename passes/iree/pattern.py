@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.targets import Codegen
 
@@ -44,6 +45,16 @@ class Patterns:
 def operands(op: ir.Operation) -> list[Val]:
     """The operands, wrapped."""
     return [Val(v) for v in op.operands]
+
+
+def on_signed_numbers(op: ir.Operation) -> Replacement:
+    """An operation that moves or sums unsigned numbers, on the signed ones of the same bits; None for other numbers."""
+    result = Val(op.results[0])
+    if result.dtype.kind != "u":
+        return None
+    values = [b.bitcast(v, f"i{v.dtype.itemsize}") for v in operands(op)]
+    signed = b.make(op.name, values, [b.like(result, f"i{result.dtype.itemsize}")], attributes_of(op)).results[0]
+    return b.bitcast(Val(signed), result.dtype)
 
 
 def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:

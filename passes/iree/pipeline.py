@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from nabla_mlir.errors import PassError
-from nabla_mlir.passes.base import NamedPipeline, Step, register_pipeline
+from nabla_mlir.passes.base import NamedPipeline, Step, register_pipeline, require_target
 from nabla_mlir.passes.iree.faults.count_loops import CountLoopsPass
 from nabla_mlir.passes.iree.faults.forget_unique_indices import ForgetUniqueIndicesPass
 from nabla_mlir.passes.iree.faults.hold_loop_results import HoldLoopResultsPass
@@ -42,7 +41,6 @@ from nabla_mlir.passes.iree.scheduling.schedule_sums import ScheduleSumsPass
 from nabla_mlir.passes.iree.scheduling.separate_blocks import SeparateBlocksPass
 from nabla_mlir.passes.iree.scheduling.split_convolutions import SplitConvolutionsPass
 from nabla_mlir.passes.iree.scheduling.stacks_as_choices import StacksAsChoicesPass
-from nabla_mlir.targets import TARGETS
 
 
 @register_pipeline
@@ -80,8 +78,7 @@ class LegalizeForIreePipeline(NamedPipeline):
     )  # fmt: skip
 
     def __post_init__(self) -> None:
-        if self.target not in TARGETS:
-            raise PassError(f"{self.name} requires a target of {', '.join(TARGETS)}, got {self.target!r}.")
+        require_target(self, self.target)
 
 
 @register_pipeline

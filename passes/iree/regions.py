@@ -9,6 +9,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
+from nabla_mlir.dialects.regions import last_of
 from nabla_mlir.passes.iree.pattern import attributes_of
 from nabla_mlir.table import traits
 
@@ -28,7 +29,7 @@ def apply_elementwise(region: ir.Region, arguments: Sequence[Val | None], only: 
     With `only`, that one result alone is made; arguments that it does not depend on may be None.
     """
     block = region.blocks[0]
-    returned = list(_terminator(region).operands)
+    returned = list(last_of(region.blocks[0]).operands)
     returned = returned if only is None else [returned[only]]
     needed = _needed(returned)
     shape = next(a for a in arguments if a is not None)
@@ -65,11 +66,6 @@ def _body(region: ir.Region) -> list[ir.Operation]:
     return [op.operation for op in region.blocks[0].operations][:-1]
 
 
-def _terminator(region: ir.Region) -> ir.Operation:
-    operations = region.blocks[0].operations
-    return operations[len(operations) - 1]
-
-
 def _outer(values: dict[ir.Value, Val], value: ir.Value, shape: Val) -> Val:
     """The tensor for a scalar; one captured from outside the body is repeated."""
     if value not in values:
@@ -93,5 +89,5 @@ def depends_only_on(region: ir.Region, result: int, arguments: Sequence[int]) ->
     """True if one result of a body is a function of the given arguments alone."""
     block = region.blocks[0]
     allowed = {block.arguments[i] for i in arguments}
-    needed = _needed([_terminator(region).operands[result]])
+    needed = _needed([last_of(region.blocks[0]).operands[result]])
     return all(a in allowed or a not in needed for a in block.arguments)

@@ -14,7 +14,7 @@ from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.types import is_float, tensor_type
 from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import PatternPass
-from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attributes_of, operands
+from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attributes_of, on_signed_numbers, operands
 
 PATTERNS = Patterns()
 
@@ -28,12 +28,7 @@ def _is_narrow(dtype: np.dtype) -> bool:
 @PATTERNS.of("stablehlo.convolution")
 def unsigned(op: ir.Operation, target: Target) -> Replacement:
     """No unsigned integers compile; the signed ones of the same bits have results of the same bits."""
-    result = Val(op.results[0])
-    if result.dtype.kind != "u":
-        return None
-    values = [b.bitcast(v, f"i{v.dtype.itemsize}") for v in operands(op)]
-    signed = b.make(op.name, values, [b.like(result, f"i{result.dtype.itemsize}")], attributes_of(op)).results[0]
-    return b.bitcast(Val(signed), result.dtype)
+    return on_signed_numbers(op)
 
 
 @PATTERNS.of("stablehlo.convolution")
