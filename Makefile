@@ -16,8 +16,12 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest -q -n auto --dist loadfile $(ARGS)
 
 bench: $(VENV)/.bench
+ifneq ($(filter --large,$(ARGS)),)
+	$(BIN)/python bench/large.py $(ARGS)
+else
 	$(BIN)/python bench/run.py $(ARGS)
 	$(BIN)/python bench/prepared.py $(ARGS)
+endif
 
 # A stamp for each extra of pyproject.toml, so that a second run starts at once.
 $(VENV)/.%: pyproject.toml | $(BIN)/pip

@@ -17,12 +17,14 @@ import numpy as np
 from rich.console import Console
 from workload import Workload
 from workloads import WORKLOADS
+from workloads_large import GROWTH, LARGE
 from workloads_sweep import SWEEP
 
 from nabla_mlir.runtime.timing import median
 
 HERE = Path(__file__).parent
-KNOWN = {w.name: w for w in (*WORKLOADS, *SWEEP)}
+_GROWING = [w for series in GROWTH for w in series.workloads]
+KNOWN = {w.name: w for w in (*WORKLOADS, *SWEEP, *LARGE, *_GROWING)}
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
 
 

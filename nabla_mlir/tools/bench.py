@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
@@ -23,7 +22,8 @@ from nabla_mlir.runtime.timing import durations, median
 from nabla_mlir.tools.terminal import print_table
 
 _SECONDS = 0.2  # that an entry point is called for
-_PROFILED = 30  # calls whose dispatches are looked at
+_PROFILED = 30  # calls whose dispatches are looked at,
+_PROFILED_SECONDS = 1.0  # or as many as take so long
 _COPY = 1 << 26  # bytes that are copied to measure the bandwidth
 _MATRIX = 512
 
@@ -177,7 +177,8 @@ def timing_of(module: Module, artifact: Artifact, name: str, flops: int | None =
     seconds = median(call, _SECONDS)
     leaves = [leaf for argument in entry.arguments for leaf in argument.leaves]
     size = sum(leaf.nbytes for leaf in (*leaves, *entry.result_leaves))
-    return Timing(name, seconds, _dispatches(artifact.vmfb(module.code), entry, leaves), size, flops)
+    profiled = max(1, min(_PROFILED, int(_PROFILED_SECONDS / seconds)))
+    return Timing(name, seconds, dispatches_of(artifact.vmfb(module.code), entry, profiled), size, flops)
 
 
 def _flops(module: Module) -> dict[str, int]:
@@ -188,15 +189,25 @@ def _flops(module: Module) -> dict[str, int]:
         return {}
 
 
-def _dispatches(vmfb: bytes, entry: EntryPoint, leaves: Sequence[Leaf]) -> tuple[Dispatch, ...]:
-    """What IREE's own profile of some calls on one core says; nothing for an entry point that needs state."""
+def dispatches_of(vmfb: bytes, entry: EntryPoint, calls: int = 1) -> tuple[Dispatch, ...]:
+    """What IREE's own profile of so many calls on one core says; nothing for an entry point that needs state.
+
+    Calls are of arrays of ones. Each dispatch is timed wherever it runs, so that those in a loop count each time.
+
+    Args:
+      vmfb: the code.
+      entry: the entry point.
+      calls: over how many calls to take the mean.
+    """
+    leaves = [leaf for argument in entry.arguments for leaf in argument.leaves]
     with tempfile.TemporaryDirectory() as folder:
         code, profile = Path(folder, "module.vmfb"), Path(folder, "calls.ireeprof")
         code.write_bytes(vmfb)
         command = [
             _tool("iree-benchmark-module"), f"--module={code}", "--device=local-sync", "--device_allocator=caching",
-            f"--function={entry.function or entry.name}", *map(_input, leaves), f"--benchmark_min_time={_PROFILED}x",
+            f"--function={entry.function or entry.name}", *map(_input, leaves), f"--benchmark_min_time={calls}x",
             "--device_profiling_mode=host-execution", f"--device_profiling_output={profile}",
+            "--device_profiling_flush_interval_ms=1",  # what is not written in time is dropped, some 4000 events later
         ]  # fmt: skip
         if subprocess.run(command, capture_output=True).returncode or not profile.exists():
             return ()
@@ -206,19 +217,11 @@ def _dispatches(vmfb: bytes, entry: EntryPoint, leaves: Sequence[Leaf]) -> tuple
     for event in map(json.loads, lines):
         if event["type"] == "host_dispatch_event":
             events.setdefault(event["key"], []).append(event)
-    calls = _PROFILED + _extra(events)
     found = [
-        Dispatch(name, len(group) / calls, tuple(group[0]["workgroup_count"]),
-                 statistics.median(e["duration_ns"] for e in group) * len(group) / calls / 1e9)
+        Dispatch(name, len(group) / calls, tuple(group[0]["workgroup_count"]), sum(e["duration_ns"] for e in group) / calls / 1e9)
         for name, group in events.items()
     ]  # fmt: skip
     return tuple(sorted(found, key=lambda d: -d.seconds))
-
-
-def _extra(events: dict[str, list[dict[str, Any]]]) -> int:
-    """Calls beyond those that were asked for, before the clock starts."""
-    fewest = min(map(len, events.values()), default=_PROFILED)
-    return fewest % _PROFILED
 
 
 _WORDS = {"bool": "i8", "float": "f", "int": "i", "uint": "ui", "bfloat": "bf", "complex": "complex"}

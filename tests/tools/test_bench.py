@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
+import nabla_mlir.numpy as nnp
 from nabla_mlir.errors import DeployError, TargetError
 from nabla_mlir.staging import tuning
 from nabla_mlir.staging.tuning import Trial, _difference
@@ -95,3 +96,18 @@ def test_differences():
 def test_a_gpu_is_not_tuned():
     with pytest.raises(TargetError, match="tuning requires a target of kind cpu, got cuda"):
         nm.trace(lambda x: x, nm.spec(), name="f").lower().compile("cuda", tune=True)
+
+
+def test_no_dispatch_of_a_long_loop_is_lost(tmp_path):
+    """IREE keeps some thousand events and drops others; each counts, wherever it ran, and after the loop too."""
+    x, steps = np.ones((96, 96), np.float32) / 96, 5000
+
+    def f(x):
+        y, _ = nm.scan(lambda y, _: (nnp.tanh(y @ x), None), x, None, length=steps)
+        return nnp.exp(y).T @ x
+
+    path = nm.trace(f, x, name="f").lower().compile(nm.CPU(schedule=False)).save(tmp_path / "loop.vmfb")
+    module = nm.runtime.load(path)
+    found = bench.dispatches_of(bench.Artifact(path).vmfb(module.code), module.entry_points["f"], calls=2)
+    assert sum(d.count for d in found if "matmul" in d.name) == steps + 1, found
+    assert min(d.seconds for d in found) > 0
