@@ -88,6 +88,12 @@ UNKNOWN_TRIPS: Annotated[
     int, Chosen("iterations", "of a loop whose values decide: enough to count, not enough to rule")
 ] = 100
 
+# ---------------------------------------------------------------- compiling
+
+# A module of so many lines is compiled in two steps, the first without verification after each pass: a process costs as
+# much as that saves with about half of them.
+VERIFIED_ONCE: Annotated[int, Chosen("lines of MLIR", "less than a tenth is saved with fewer")] = 300
+
 # ---------------------------------------------------------------- passes over plain StableHLO
 
 # What a loop may store for products that are taken out of it.

@@ -12,9 +12,11 @@ import re
 import shlex
 import signal
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from nabla_mlir import thresholds
 from nabla_mlir.compiling import cache as disk
 from nabla_mlir.compiling.references import lost_buffers
 from nabla_mlir.errors import CompileError, SourceRange
@@ -24,6 +26,8 @@ from nabla_mlir.targets.toolchain import Finished, compiler_version, disassemble
 
 _KEY_VERSION = 1  # of what the key and the entry consist of
 _MEMORY_ENTRIES = 64
+_TO_DISPATCHES = ("--compile-to=executable-sources", "--emit-mlir-bytecode", "--verify=false")
+_FROM_DISPATCHES = "--compile-from=executable-sources"
 _memory: OrderedDict[str, bytes] = OrderedDict()
 _lock = threading.Lock()
 
@@ -93,7 +97,7 @@ def _remember(key: str, artifact: bytes) -> None:
 
 
 def _compile(source: bytes, arguments: list[str], timeout: float | None) -> bytes:
-    result = run_compiler([*arguments, "-", "-o", "-"], source, timeout=timeout)
+    result = _run(source, arguments, timeout)
     if result.returncode == 0 and result.stdout:
         if b"stablehlo.while" in source and _is_artifact(arguments):
             _check_references(result.stdout, source, arguments)
@@ -101,8 +105,28 @@ def _compile(source: bytes, arguments: list[str], timeout: float | None) -> byte
     raise _error(result, source, arguments, timeout)
 
 
+def _run(source: bytes, arguments: list[str], timeout: float | None) -> Finished:
+    """Runs the compiler, for a long module in two steps: up to dispatches, and their code.
+
+    MLIR verifies all of a module after each pass, which takes two fifths of the first step for a network of many layers.
+    It goes without, and what it has made is verified once, when the second step reads it. That one verifies as ever: there
+    are modules for which IREE's code generation makes what only the verifier finds (`wide_convolution`).
+    """
+    to_end = ["-", "-o", "-"]
+    if source.count(b"\n") < thresholds.VERIFIED_ONCE or not _is_artifact(arguments):
+        return run_compiler([*arguments, *to_end], source, timeout=timeout)
+    start = time.monotonic()
+    first = run_compiler([*arguments, *_TO_DISPATCHES, *to_end], source, timeout=timeout)
+    if first.timed_out:
+        return first
+    left = None if timeout is None else max(timeout - (time.monotonic() - start), 0.0)
+    if first.returncode:  # with the verifier it says more exactly why
+        return run_compiler([*arguments, *to_end], source, timeout=left)
+    return run_compiler([*arguments, _FROM_DISPATCHES, *to_end], first.stdout, timeout=left)
+
+
 def _is_artifact(arguments: Sequence[str]) -> bool:
-    return not any(a.startswith(("--compile-to", "--output-format")) for a in arguments)
+    return not any(a.startswith(("--compile-to", "--compile-from", "--output-format")) for a in arguments)
 
 
 def _check_references(artifact: bytes, source: bytes, arguments: list[str]) -> None:

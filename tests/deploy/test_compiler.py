@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from nabla_mlir import thresholds
 from nabla_mlir.compiling import compiler
 from nabla_mlir.compiling.compiler import clear_memory, compile_module
 from nabla_mlir.errors import CompileError
-from nabla_mlir.targets import CPU, toolchain
+from nabla_mlir.targets import CPU, CUDA, Vulkan, toolchain
 
 
 def module(type, operation):
@@ -17,6 +18,14 @@ def module(type, operation):
 TINY = module("tensor<2xf32>", "stablehlo.add %x, %x : tensor<2xf32>")
 CRASH = module("tensor<2xf32>", '"ad.no"(%x) : (tensor<2xf32>) -> tensor<2xf32>')
 REFUSED = module("tensor<4x4xf32>", "stablehlo.cholesky %x : tensor<4x4xf32>")
+# A convolution whose code, in small workgroups, only the verifier refuses.
+WIDE = """
+func.func @f(%x: tensor<4x8x8x128xf32>, %w: tensor<3x3x128x128xf32>) -> tensor<4x8x8x128xf32> {
+  %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, o, i]->[b, 0, 1, f],
+    window = {pad = [[1, 1], [1, 1]], reverse = [true, true]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+    : (tensor<4x8x8x128xf32>, tensor<3x3x128x128xf32>) -> tensor<4x8x8x128xf32>
+  return %0 : tensor<4x8x8x128xf32>
+}"""
 SINE = module("tensor<2xf64>", "stablehlo.sine %x : tensor<2xf64>")
 
 
@@ -110,6 +119,42 @@ def test_the_cache_saves_runs_and_damage_only_costs_one(own_cache, runs):
         before = len(runs)
         assert compile_module(TINY) == first
         assert len(runs) == before + 1
+
+
+@pytest.fixture
+def in_two_steps(monkeypatch, own_cache, runs):
+    """Every module counts as a long one; the compiler runs so far."""
+    monkeypatch.setattr(thresholds, "VERIFIED_ONCE", 0)
+    return runs
+
+
+@pytest.mark.parametrize("target", [CPU(), CPU("generic"), Vulkan(), CUDA()])
+def test_a_long_module_is_compiled_in_two_steps_to_the_same_bytes(in_two_steps, monkeypatch, target):
+    in_steps = compile_module(TINY, target, cache=False)
+    first, second = in_two_steps
+    assert "--verify=false" in first
+    assert "--verify=false" not in second
+    monkeypatch.undo()
+    assert compile_module(TINY, target, cache=False) == in_steps
+
+
+def test_a_long_module_that_is_refused_says_the_same(in_two_steps, tmp_path):
+    user = tmp_path / "model.py"
+    user.write_text("import x\nL = cholesky(K)\n")
+    for source, message in (
+        ("nonsense", r"module:1:1: error: custom op 'nonsense' is unknown"),
+        (located(REFUSED, user, 2, 5), r"failed to legalize operation 'stablehlo.cholesky'(.|\n)*model.py:2:5"),
+        (CRASH, "in FormDispatchRegionsPass"),
+        (WIDE, "'linalg.generic' op inferred input/output operand"),
+    ):
+        with pytest.raises(CompileError, match=message):
+            compile_module(source, CPU("znver3"))
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.2])
+def test_a_long_module_has_the_time_for_both_steps(in_two_steps, seconds):
+    with pytest.raises(CompileError, match=f"ends within {seconds} s"):
+        compile_module(WIDE, timeout=seconds)
 
 
 def test_flags_and_targets_have_entries_of_their_own(own_cache, runs):
