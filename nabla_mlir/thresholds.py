@@ -122,6 +122,8 @@ COPIED_FACTOR: Annotated[int, Measured("bytes")] = 1 << 21
 COPIED_FACTOR_ROWS: Annotated[int, Measured("rows")] = 128
 # A result from this size on has memory of its own.
 PLACED_RESULT: Annotated[int, Chosen("bytes", "one page; smaller ones are no loss in a pool of slabs")] = 4096
+# unless the program computes so much in all; it then takes far longer than the microsecond that each placed result costs.
+PLACED_PROGRAM: Annotated[int, Chosen("bytes", "a slab has 64 MiB: as many small results can be held in one")] = 1 << 20
 
 # ---------------------------------------------------------------- kernels on a CPU
 

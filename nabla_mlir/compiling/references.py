@@ -10,12 +10,12 @@ exactly whether it happened.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+from nabla_mlir.compiling.disassembly import Block, functions
 
 _REGISTERS = 256  # more than a function has; all count as given where it starts
 _FENCES = slice(2, 4)  # the operands of an operation of a queue that it waits for and signals
-
-Block = list[tuple[str, str, str]]  # (results, operation, operands) of each instruction
 
 
 def lost_buffers(disassembly: str) -> list[str]:
@@ -29,24 +29,10 @@ def lost_buffers(disassembly: str) -> list[str]:
       ...   vm.call @hal.buffer.load(%r1)''')
       ['vm.call @hal.buffer.load(%r1)']
     """
-    return [line for function in _functions(disassembly) for line in _lost_in(function)]
+    return [line for function in functions(disassembly).values() for line in _lost_in(function)]
 
 
-def _functions(text: str) -> Iterator[dict[str, Block]]:
-    blocks: dict[str, Block] = {}
-    for line in text.splitlines():
-        if label := re.match(r"\s*\^(bb\d+):", line):
-            if label[1] == "bb0" and blocks:
-                yield blocks
-                blocks = {}
-            block = blocks.setdefault(label[1], [])
-        elif blocks and (parts := re.match(r"\s+(?:(.*?) = )?(vm\.\S+)(.*)", line)):
-            block.append((parts[1] or "", parts[2], parts[3]))
-    if blocks:
-        yield blocks
-
-
-def _lost_in(blocks: dict[str, Block]) -> list[str]:
+def _lost_in(blocks: Mapping[str, Block]) -> list[str]:
     """Which registers hold a reference, forwards through the blocks until nothing changes."""
     held = {"bb0": set(range(_REGISTERS))}
     work, lost = ["bb0"], {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,28 @@ class Estimate:
 
 
 @dataclass(frozen=True)
+class Memory:
+    """Bytes of a call: of its arguments, of its results, and what it allocates at once, its results among it.
+
+    A device that keeps what is dropped for the next call may hold somewhat more.
+    """
+
+    arguments: int
+    results: int
+    allocated: int
+
+    @property
+    def peak(self) -> int:
+        """What is there at the same time."""
+        return self.arguments + self.allocated
+
+    @property
+    def transients(self) -> int:
+        """What is allocated beside the results."""
+        return max(self.allocated - self.results, 0)
+
+
+@dataclass(frozen=True)
 class EntryPoint:
     """A function that the artifact offers.
 
@@ -113,6 +136,7 @@ class Code:
       file: the name of its .vmfb; `save_artifact` fills it in, and the next field too.
       sha256: of that file.
       trials: what tuning tried before this code was chosen: form, driver, seconds, and why it was refused.
+      memory: of a call of each entry point, where the program says it.
     """
 
     target: dict[str, Any]
@@ -120,6 +144,7 @@ class Code:
     file: str = ""
     sha256: str = ""
     trials: tuple[dict[str, Any], ...] = ()
+    memory: Mapping[str, Memory] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -224,7 +249,7 @@ class Manifest:
         try:
             return Manifest(
                 entry_points=tuple(map(_entry_point, data["entry_points"])),
-                code=tuple(Code(**code) for code in data["code"]),
+                code=tuple(map(_code, data["code"])),
                 iree=data["iree"],
                 nabla_mlir=data["nabla_mlir"],
                 stablehlo=data["stablehlo"],
@@ -257,6 +282,11 @@ def _leaf_json(leaf: Leaf) -> dict[str, Any]:
 
 def _leaf(data: dict[str, Any]) -> Leaf:
     return Leaf(data["name"], tuple(data["shape"]), data["dtype"])
+
+
+def _code(data: dict[str, Any]) -> Code:
+    memory = {name: Memory(**sizes) for name, sizes in data.get("memory", {}).items()}
+    return Code(**data | {"memory": memory})
 
 
 def _entry_point(data: dict[str, Any]) -> EntryPoint:

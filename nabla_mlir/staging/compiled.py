@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from nabla_mlir.compiling.memory import allocated_at_once
+from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.rules.cost import FunctionCost, cost_of_function
 from nabla_mlir.runtime import Executable, Module, pooled
 from nabla_mlir.runtime.fitting import check_fit, choose
-from nabla_mlir.runtime.manifest import Code, Manifest
+from nabla_mlir.runtime.manifest import Code, Manifest, Memory
 from nabla_mlir.runtime.module import split_by_driver
 from nabla_mlir.runtime.storage import save_artifact
 from nabla_mlir.staging.artifact import bytecode_of, manifest_of
-from nabla_mlir.staging.entry import Stage
+from nabla_mlir.staging.entry import Entry, Stage
 from nabla_mlir.targets import Target
+from nabla_mlir.targets.toolchain import disassembled
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,9 +46,30 @@ class Compiled(Stage):
         return Code(self.target.to_json(), self.tuned_driver, trials=tuple(map(asdict, self.trials)))
 
     @functools.cached_property
+    def memory(self) -> dict[str, Memory]:
+        """The bytes of a call of each entry point, as its program allocates and frees them.
+
+        An entry point is left out if its program does not say how much that is.
+
+        Example:
+          >>> import nabla_mlir as nm
+          >>> compiled = nm.trace(lambda a, b: a @ b, nm.spec((64, 32)), nm.spec((32, 64)), name="f").lower().compile()
+          >>> compiled.memory["f"].arguments, compiled.memory["f"].results, compiled.memory["f"].transients
+          (16384, 16384, 0)
+        """
+        allocated = allocated_at_once(disassembled(self.vmfb))
+        return {e.name: _memory(e, allocated[e.name]) for e in self.entries if e.name in allocated}
+
+    def cost(self) -> dict[str, FunctionCost]:
+        """As `Lowered.cost`, with the peak of what was compiled, where its program says it."""
+        stated = {name: cost_of_function(f) for name, f in functions_of(self.module.operation).items()}
+        peaks = {name: memory.peak + stated[name].state_bytes for name, memory in self.memory.items()}
+        return {name: replace(cost, peak_bytes=peaks.get(name, cost.peak_bytes)) for name, cost in stated.items()}
+
+    @functools.cached_property
     def manifest(self) -> Manifest:
         """What the file says of the artifact."""
-        return manifest_of(self.module, self.entries, [self.code])
+        return manifest_of(self.module, self.entries, [replace(self.code, memory=self.memory)])
 
     @functools.cached_property
     def loaded(self) -> Module:
@@ -133,7 +159,7 @@ class Bundle:
     def manifest(self) -> Manifest:
         """What the file says of the artifact."""
         first = self.parts[0]
-        return manifest_of(first.module, first.entries, [part.code for part in self.parts])
+        return manifest_of(first.module, first.entries, [part.manifest.code[0] for part in self.parts])
 
     def entry(self, name: str) -> Callable[..., Any]:
         """An entry point as a Python function of pytrees."""
@@ -160,3 +186,11 @@ class Bundle:
     def __repr__(self) -> str:
         names = ", ".join(e.name for e in self.parts[0].entries)
         return f"<Bundle {names} for {', '.join(code.label for code in self.manifest.code)}>"
+
+
+def _memory(entry: Entry, allocated: int) -> Memory:
+    """Of an entry point whose calls allocate so much; memory that the caller gives for results counts as results."""
+    sizes = [math.prod(spec.shape) * spec.dtype.itemsize for spec in entry.inputs]
+    given = len(sizes) - entry.storage
+    results = sum(math.prod(spec.shape) * spec.dtype.itemsize for spec in entry.outputs)
+    return Memory(sum(sizes[:given]), results, allocated + sum(sizes[given:]))

@@ -245,9 +245,9 @@ def info_command(options: argparse.Namespace) -> int:
         return 0
     print_table(str(options.file), ["property", "value"], _properties(manifest))
     rows = [
-        [c.label, _details(c), manifest.best_driver(c), str(len(artifact.vmfb(c))), c.sha256] for c in manifest.code
+        [c.label, _details(c), manifest.best_driver(c), str(len(artifact.vmfb(c))), _peaks(c), c.sha256] for c in manifest.code
     ]
-    print_table("\ncode", ["target", "options", "driver", "bytes", "sha256"], rows)
+    print_table("\ncode", ["target", "options", "driver", "bytes", "peak of a call", "sha256"], rows)
     for entry in manifest.entry_points:
         rows = [["argument", leaf.name, str(leaf)] for leaf in _inputs(entry)]
         rows += [["result", leaf.name, str(leaf)] for leaf in entry.result_leaves]
@@ -270,6 +270,11 @@ def _details(code: Code) -> str:
     in_label = ("name", *(TARGETS[code.kind].labelled if code.kind in TARGETS else ()))
     options = {k: v for k, v in code.target.items() if k not in in_label and v not in ("", None, [])}
     return ", ".join(f"{key}={_short(value)}" for key, value in options.items())
+
+
+def _peaks(code: Code) -> str:
+    """The bytes of a call of each entry point, where they are known."""
+    return ", ".join(f"{name} {memory.peak:,}" for name, memory in code.memory.items())
 
 
 def _short(value: Any) -> str:

@@ -11,7 +11,7 @@ from iree.compiler import ir
 
 from nabla_mlir import thresholds
 from nabla_mlir.dialects.builder import Val, bitcast, signless
-from nabla_mlir.dialects.regions import last_of, made_by
+from nabla_mlir.dialects.regions import last_of, made_by, nested
 from nabla_mlir.dialects.stablehlo import emit
 from nabla_mlir.passes.base import Pass, register
 
@@ -23,13 +23,14 @@ _USAGE = 0x9000C03  # transfers, dispatches, mapping
 @register
 @dataclass(frozen=True)
 class PlaceResultsPass(Pass):
-    """Let each large result of an entry point be in memory of the device's allocator.
+    """Let each large result of an entry point be in memory of the device's allocator, and small ones of large programs.
 
     By itself IREE 3.13 takes it from a pool of slabs, 64 MiB each, of which a pool of threads (local-task) searches the
     slab that was used last and four others, and only what the program itself frees brings a slab among these: results
     that are held and then dropped are not found again, and each round of them takes fresh slabs. Allocators count what
     they give, and `runtime.pooled` has one that gives it again. All memory is allocated before anything runs, or else
-    each allocation would cut the program. Arguments that are returned, and constants, stay where they are.
+    each allocation would cut the program. Arguments that are returned, and constants, stay where they are, and so do
+    small results of small programs: a held one keeps a slab that much else would find no room in.
     Example: tests/filecheck/passes/place_results.mlir
     """
 
@@ -45,7 +46,8 @@ def _place(func: ir.Operation) -> None:
     block = func.regions[0].blocks[0]
     end = last_of(block)
     given = _given(func)
-    places = [i for i, value in enumerate(end.operands) if i not in given and _is_large(value)]
+    least = 1 if _computed(func) >= thresholds.PLACED_PROGRAM else thresholds.PLACED_RESULT
+    places = [i for i, value in enumerate(end.operands) if i not in given and _is_placed(value, least)]
     if not places:
         return
     with func.location:
@@ -64,11 +66,18 @@ def _given(func: ir.Operation) -> set[int]:
     return {ir.IntegerAttr(a["iree.abi.output"]).value for a in attributes if "iree.abi.output" in a}
 
 
-def _is_large(value: ir.Value) -> bool:
+def _is_placed(value: ir.Value, least: int) -> bool:
     maker = made_by(value)
-    if maker is None or maker.name == "stablehlo.constant" or not isinstance(value.type, ir.RankedTensorType):
-        return False
-    return value.type.has_static_shape and _bytes(value) >= thresholds.PLACED_RESULT
+    return maker is not None and maker.name != "stablehlo.constant" and _is_static(value) and _bytes(value) >= least
+
+
+def _computed(func: ir.Operation) -> int:
+    """The bytes of all values of a function, those in its loops once."""
+    return sum(_bytes(value) for op in nested(func) for value in op.results if _is_static(value))
+
+
+def _is_static(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.RankedTensorType) and value.type.has_static_shape
 
 
 def _bytes(value: ir.Value) -> int:

@@ -40,3 +40,14 @@ func.func private @inner(%x: tensor<1024xf32>) -> tensor<1024xf32> {
   %0 = stablehlo.sine %x : tensor<1024xf32>
   return %0 : tensor<1024xf32>
 }
+
+// In a large program small results are placed, too: held, they would keep slabs of the pool from others.
+// CHECK-LABEL: func.func @large
+// CHECK: hal.allocator.allocate<{{.*}} : !hal.buffer{%c4}
+// CHECK: hal.tensor.alias %{{.*}} : tensor<f32>
+func.func @large(%x: tensor<512x512xf32>) -> tensor<f32> {
+  %0 = stablehlo.sine %x : tensor<512x512xf32>
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %1 = stablehlo.reduce(%0 init: %zero) applies stablehlo.add across dimensions = [0, 1] : (tensor<512x512xf32>, tensor<f32>) -> tensor<f32>
+  return %1 : tensor<f32>
+}

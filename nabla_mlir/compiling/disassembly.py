@@ -1,0 +1,41 @@
+"""The host program of an artifact, as `iree-dump-module` writes it: functions of blocks of instructions."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Instruction(NamedTuple):
+    """The text of what an instruction sets, of its operation, and of its operands."""
+
+    results: str
+    operation: str
+    operands: str
+
+
+Block = list[Instruction]
+
+
+def functions(text: str) -> dict[str, dict[str, Block]]:
+    """The blocks of each function, by their labels; those without a name have a number.
+
+    Example:
+      >>> functions('''vm.func @f(%i0: i32) -> () {
+      ... ^bb0:
+      ...   %i1 = vm.add.i32 %i0, %i0
+      ...   vm.return''')["f"]["bb0"][0].operation
+      'vm.add.i32'
+    """
+    found: dict[str, dict[str, Block]] = {}
+    name, block = "", None
+    for line in text.splitlines():
+        if head := re.match(r"\s*vm\.func @([^(]+)\(", line):
+            name, block = head[1], None
+        elif label := re.match(r"\s*\^(bb\d+):", line):
+            if label[1] == "bb0" and (not name or name in found):
+                name = str(len(found))
+            block = found.setdefault(name, {}).setdefault(label[1], [])
+        elif block is not None and (parts := re.match(r"\s+(?:(.*?) = )?(vm\.\S+)(.*)", line)):
+            block.append(Instruction(parts[1] or "", parts[2], parts[3]))
+    return found

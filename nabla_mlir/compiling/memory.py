@@ -1,0 +1,147 @@
+"""The memory of a call, from the host program that IREE made: what it allocates, frees and drops, and in which order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nabla_mlir.compiling.disassembly import Block, Instruction, functions
+
+_VISITS = 3  # of a block: a loop's second iteration still holds what the first one made, and no later one holds more
+# The operands that say how much is allocated, and what is freed.
+_ALLOCATED = {"@hal.device.queue.alloca": 7, "@hal.allocator.allocate": 4}
+_FREED = {"@hal.device.queue.dealloca": 4}
+
+
+def allocated_at_once(disassembly: str) -> dict[str, int]:
+    """The bytes that a call of each function has allocated at the same time, at most: its results are among them.
+
+    Functions whose sizes depend on values are left out. A buffer is there until the program frees it, or nothing holds
+    it any more; all branches are gone through, and loops twice.
+
+    Example:
+      >>> allocated_at_once('''vm.func @f(%r0: !vm.ref<?>) -> () {
+      ... ^bb0:
+      ...   %i0:1 = vm.const.i64 4096  // 0x0000000000001000
+      ...   %r1 = vm.call @hal.device.queue.alloca(%r0, %i2, %r3, %r4, %i2, %i5, %i5, %i0, %i2)
+      ...   %r2 = vm.call @hal.device.queue.alloca(%r0, %i2, %r3, %r4, %i2, %i5, %i5, %i0, %i2)
+      ...   vm.call @hal.device.queue.dealloca(%r0, %i2, %r3, %r4, %R1, %i2)
+      ...   %r1 = vm.call @hal.device.queue.alloca(%r0, %i2, %r3, %r4, %i2, %i5, %i5, %i0, %i2)
+      ...   vm.return %R2''')
+      {'f': 8192}
+    """
+    program = functions(disassembly)
+    found = {name: _at_once(name, program) for name in program}
+    return {name: bytes for name, bytes in found.items() if bytes is not None}
+
+
+@dataclass
+class _State:
+    """At a place of a function: the buffers that each register holds, numbers that are known, and what was freed."""
+
+    held: dict[str, frozenset[int]] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
+    freed: frozenset[int] = frozenset()
+
+    def copy(self) -> _State:
+        return _State(dict(self.held), dict(self.numbers), self.freed)
+
+    def alive(self) -> frozenset[int]:
+        return frozenset().union(*self.held.values()) - self.freed
+
+    def move(self, moves: Sequence[tuple[str, str]]) -> None:
+        """What a branch passes on, all at once."""
+        before = self.copy()
+        for source, target in moves:
+            self.held.pop(target, None)
+            self.numbers.pop(target, None)
+            if (buffers := before.held.get(source.lower())) is not None:
+                self.held[target] = buffers
+            if (number := before.numbers.get(source)) is not None:
+                self.numbers[target] = number
+        targets = {target for _, target in moves}
+        for source, _ in moves:
+            if source[0] == "R" and source.lower() not in targets:
+                self.held.pop(source.lower(), None)
+
+
+def _at_once(name: str, program: Mapping[str, Mapping[str, Block]]) -> int | None:
+    """Of one function, with those that it calls; None if a size is not known."""
+    blocks, sizes, peak = program[name], list[int](), 0
+    visits = dict.fromkeys(blocks, 0)
+    work = [("bb0", _State())]
+    while work:
+        label, state = work.pop()
+        if visits[label] == _VISITS:
+            continue
+        visits[label] += 1
+        for instruction in blocks[label]:
+            target = re.search(r"@[\w.:$]+", instruction.operands) if "vm.call" in instruction.operation else None
+            callee = target[0] if target else ""
+            size = 0
+            if callee in _ALLOCATED:
+                known = state.numbers.get(_operands(instruction)[_ALLOCATED[callee]])
+                if known is None:
+                    return None
+                size = known
+            elif callee[1:] in program and callee[1:] != name:
+                inner = _at_once(callee[1:], program)
+                if inner is None:
+                    return None
+                peak = max(peak, _bytes(state, sizes) + inner)
+            _step(state, instruction, callee, len(sizes) if size else None)
+            if size:
+                sizes.append(size)
+                peak = max(peak, _bytes(state, sizes))
+            work += _branches(state, instruction)
+    return peak
+
+
+def _bytes(state: _State, sizes: Sequence[int]) -> int:
+    return sum(sizes[i] for i in state.alive())
+
+
+def _step(state: _State, instruction: Instruction, callee: str, made: int | None) -> None:
+    """Changes the state by an instruction, which may have made a buffer."""
+    results, operation, operands = instruction
+    inner = re.sub(r"\^bb\d+\([^)]*\)", "", operands)
+    if callee in _FREED:
+        state.freed |= state.held.get(_operands(instruction)[_FREED[callee]].lower(), frozenset())
+    read = re.findall(r"%([rR]\d+)", inner)
+    buffers = frozenset({made}) if made is not None else frozenset().union(*(state.held.get(r.lower(), frozenset()) for r in read))
+    for register in read:
+        if register[0] == "R" or operation == "vm.discard.refs":
+            state.held.pop(register.lower(), None)
+    if slot := re.search(r"\.refs\[\d+\]", operands) if operation == "vm.global.store.ref" else None:
+        state.held[slot[0]] = buffers
+    for register in re.findall(r"%(r\d+)", results):
+        state.held[register] = buffers
+    for register in re.findall(r"%(i\d+)", results):
+        state.numbers.pop(register, None)
+        if (number := _number(state, operation, operands)) is not None:
+            state.numbers[register] = number
+
+
+def _number(state: _State, operation: str, operands: str) -> int | None:
+    """The integer that an instruction makes, where it is known."""
+    if re.fullmatch(r"vm\.const\.i\d+\.zero", operation):
+        return 0
+    if re.fullmatch(r"vm\.const\.i\d+", operation):
+        return int(operands.split()[0])
+    if operation.startswith("vm.ext.i32.i64"):
+        return state.numbers.get(operands.split()[0].lstrip("%"))
+    return None
+
+
+def _operands(instruction: Instruction) -> list[str]:
+    """The registers that a call takes."""
+    return [word.strip(" %") for word in instruction.operands.partition("(")[2].partition(")")[0].split(",")]
+
+
+def _branches(state: _State, instruction: Instruction) -> Iterator[tuple[str, _State]]:
+    """Where it goes on, and with what; the first one first."""
+    for target, moves in reversed(re.findall(r"\^(bb\d+)\(([^)]*)\)", instruction.operands)):
+        after = state.copy()
+        after.move(re.findall(r"%([rRi]\d+)->%([ri]\d+)", moves))
+        yield target, after
