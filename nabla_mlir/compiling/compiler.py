@@ -26,8 +26,10 @@ from nabla_mlir.targets.toolchain import Finished, compiler_version, disassemble
 
 _KEY_VERSION = 1  # of what the key and the entry consist of
 _MEMORY_ENTRIES = 64
-_TO_DISPATCHES = ("--compile-to=executable-sources", "--emit-mlir-bytecode", "--verify=false")
-_FROM_DISPATCHES = "--compile-from=executable-sources"
+# The names of values in debug output, which nobody sees, would ask the verifier again.
+_NO_NAMES = "--mlir-print-assume-verified"
+_TO_DISPATCHES = ("--compile-to=flow", "--emit-mlir-bytecode", "--verify=false", _NO_NAMES)
+_FROM_DISPATCHES = ("--compile-from=flow", _NO_NAMES)
 _memory: OrderedDict[str, bytes] = OrderedDict()
 _lock = threading.Lock()
 
@@ -106,11 +108,11 @@ def _compile(source: bytes, arguments: list[str], timeout: float | None) -> byte
 
 
 def _run(source: bytes, arguments: list[str], timeout: float | None) -> Finished:
-    """Runs the compiler, for a long module in two steps: up to dispatches, and their code.
+    """Runs the compiler, for a long module in two steps: up to dispatches, and what is left.
 
-    MLIR verifies all of a module after each pass, which takes two fifths of the first step for a network of many layers.
-    It goes without, and what it has made is verified once, when the second step reads it. That one verifies as ever: there
-    are modules for which IREE's code generation makes what only the verifier finds (`wide_convolution`).
+    MLIR verifies all of a module after each pass, which takes half of the first step for a network of many layers. It goes
+    without, and what it has made is verified once, when the second step reads it. That one verifies as ever: there are
+    modules whose buffers or code, as IREE makes them, nothing but the verifier finds wrong (`WITH_REMEDIES`).
     """
     to_end = ["-", "-o", "-"]
     if source.count(b"\n") < thresholds.VERIFIED_ONCE or not _is_artifact(arguments):
@@ -122,7 +124,7 @@ def _run(source: bytes, arguments: list[str], timeout: float | None) -> Finished
     left = None if timeout is None else max(timeout - (time.monotonic() - start), 0.0)
     if first.returncode:  # with the verifier it says more exactly why
         return run_compiler([*arguments, *to_end], source, timeout=left)
-    return run_compiler([*arguments, _FROM_DISPATCHES, *to_end], first.stdout, timeout=left)
+    return run_compiler([*arguments, *_FROM_DISPATCHES, *to_end], first.stdout, timeout=left)
 
 
 def _is_artifact(arguments: Sequence[str]) -> bool:
