@@ -166,9 +166,11 @@ class Bundle:
         return self.here.entry(name)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("_") or "parts" not in self.__dict__:
-            raise AttributeError(name)
-        return getattr(self.here, name)
+        entries = self.parts[0].entries if "parts" in self.__dict__ else ()
+        if any(e.name == name for e in entries):
+            return self.entry(name)
+        names = ", ".join(e.name for e in entries)
+        raise AttributeError(f"this module has the entry points {names or 'none'}, not {name!r}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the only entry point."""

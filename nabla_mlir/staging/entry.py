@@ -50,7 +50,13 @@ class Entry:
         return "\n".join(lines)
 
     def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The leaves of a call, checked against the specs. Raises TreeError, ShapeError or DtypeError."""
+        """The leaves of a call in a trace, tensors or arrays, checked against the specs.
+
+        Calls of compiled code are checked by nabla_mlir/runtime/module.py, where there are neither tensors nor optree.
+
+        Raises:
+          TreeError, ShapeError, DtypeError: the arguments are others than it was traced with.
+        """
         bound = _bind(self, args, kwargs)
         leaves = pytree.flatten_like(self.in_spec, bound, f"{self.name}()", "the arguments it was traced with")
         for leaf in leaves[len(leaves) - self.storage :]:

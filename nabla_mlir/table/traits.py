@@ -16,7 +16,8 @@ from nabla_mlir.table.tensor import wrap
 
 CONSTANT = "stablehlo.constant"  # the one operation of values that has no record: it has no operands
 
-# Instructions for an element.
+# Instructions for an element: the words of one scale, on which records say where an operation stands and passes where they
+# change their ways. No time is meant; those of the steps that matter are in nabla_mlir/thresholds.py (`ELEMENT`).
 CHEAP = 3  # to compute it again takes no longer than to read it from memory
 FUNCTION = 8  # a quotient, a root, an exponential
 OWN_LOOP = 10  # of what does not fuse with its neighbours, where the record does not say more

@@ -1,4 +1,9 @@
-"""Jacobians, Hessians and Hessian-vector products: maps over the unit vectors, never loops."""
+"""Jacobians, Hessians and Hessian-vector products: maps over the unit vectors, never loops.
+
+nabla-transform has Jacobians of its own (nabla_mlir/passes/transform.py), of a function that is IR already: it builds the
+operations of which a trace of `vmap`, `linearized` and `pullback` makes the same here. What is around them, trees, named
+axes and checks here, blocks and types there, has nothing in common, so one loop for both would be longer than the two.
+"""
 
 from __future__ import annotations
 

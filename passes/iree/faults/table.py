@@ -25,6 +25,8 @@ class Fault:
       what: in one sentence.
       cure: the pass or the module that can be deleted, or made smaller, once IREE is right.
       link: to IREE's own issue; "" where we know of none.
+      since: the first version of IREE that has it, of 3.3, 3.6 and those from 3.9 on, with all of which the reproducers were
+        run; 3.3 says nothing of those before. "" where it is not known.
       seen: the version of IREE in which it was seen last.
       targets: where it was seen; the reproducer runs on the first of them, and is compiled for the others.
       message: what IREE says, where flags help; `remedies` are such flags, at some cost in speed, in the order in which they
@@ -35,6 +37,7 @@ class Fault:
     what: str
     cure: str
     link: str = ""
+    since: str = "3.3"
     seen: str = "3.13"
     targets: tuple[str, ...] = ("cpu",)
     message: str = ""
@@ -64,7 +67,7 @@ FAULTS = (
     Fault("reversed_unsigned_numbers", "A reverse of unsigned numbers does not compile.", "nabla-legalize-types"),
     Fault("running_or", "Running windows of truth values do not compile.", "nabla-legalize-reductions"),
     Fault("sum_of_f16", "A sum of narrow floats is rounded after every term.", "nabla-legalize-reductions"),
-    Fault("product_of_truth_values", "A product of truth values adds modulo 2.", "nabla-legalize-products"),
+    Fault("product_of_truth_values", "A product of truth values adds modulo 2.", "nabla-legalize-products", since=""),
     Fault("the_largest_with_nan", "The search for the largest passes over NaN.", "nabla-legalize-sorts"),
     Fault("batch_norm_grad", "The gradient of a batch normalisation does not compile.", "nabla-legalize-reductions"),
     Fault("scatter_of_two_operands", "A scatter of several operands does not compile.", "nabla-legalize-indexing"),
@@ -75,6 +78,48 @@ FAULTS = (
     Fault("sine_of_large_arguments", "Large arguments of sine and cosine are not reduced exactly.", "nabla-legalize-math"),
     Fault("column_from_a_row_of_the_same_array", "An update reads elements of its own target that it has changed.",
           "nabla-separate-updates"),
+    Fault("an_argument_that_is_updated", "An update of an argument is written into the caller's memory.",
+          "nabla-keep-arguments", f"{_ISSUE}16168"),
+    Fault("write_that_overtakes_a_read", "A buffer is updated before something else has read it.",
+          "nabla-update-in-place", since="3.12"),  # and in 3.3 and 3.6, but not from 3.9 to 3.11
+    Fault("loop_that_updates_an_outer_array", "A loop writes to an array from outside of it that its next iteration reads.",
+          "nabla-update-in-place"),
+    Fault("constant_updated_by_two_carries", "A constant that two carries of a loop start with is one buffer, which both "
+          "update, where IREE is told that it need not copy.", "nabla-update-in-place", since="3.10"),
+    Fault("rows_moved_by_one", "Rows of an array that replace others of it are copied onto themselves.",
+          "nabla-separate-updates"),
+    Fault("sums_broadcast_both_ways", "A sum that is broadcast along two dimensions is read before it is there.",
+          "nabla-separate-uses", since="3.12"),
+    Fault("sort_of_a_slice", "A sort and the slice that it reads are one dispatch, which does not compile.",
+          "nabla-separate-parts"),
+    Fault("reverse_of_a_column", "A reverse of elements that do not lie side by side does not compile.",
+          "nabla-separate-parts"),
+    Fault("equal_elements_of_a_sort", "A stable sort does not keep the order of equal elements.", "nabla-legalize-sorts"),
+    Fault("sort_of_one_operand_twice", "A sort of one operand twice does not compile.", "nabla-legalize-sorts"),
+    Fault("unused_result_of_a_sort", "Of a sort, an operand whose result is not used lies on the stack.", "nabla-keep-sorted",
+          f"{_ISSUE}24735"),
+    Fault("collective_of_one_device", "Collective operations compile, but do not run.", "nabla-one-device"),
+    Fault("counter_as_f64", "The counter of a loop is converted to f64 on the host, which cannot.", "nabla-legalize-types"),
+    Fault("counter_as_unsigned_number", "The counter of a loop is converted to unsigned numbers on the host, which has none.",
+          "nabla-legalize-types"),
+    Fault("uniform_numbers", "Uniform numbers in narrow formats are rounded to their upper bound, which is excluded.",
+          "nabla-legalize-types"),
+    Fault("product_over_nothing", "A product over a dimension of size 0 kills the compiler.", "nabla-legalize-products"),
+    Fault("sum_of_products_with_a_vector", "A product with a vector, summed over rows and columns, does not compile.",
+          "nabla-legalize-reductions"),
+    Fault("splat_in_c128", "A complex constant of 128 bits does not compile.", "nabla-legalize-complex"),
+    Fault("loops_that_may_take_no_step", "The results of two loops that may take no step are one buffer, which is freed twice.",
+          "nabla-hold-loop-results", targets=("vulkan",), since=""),
+    Fault("sort_of_1000", "More than 256 elements are sorted wrongly.", "nabla-legalize-sorts", targets=("vulkan",), since=""),
+    Fault("convolution_in_groups", "Convolutions in groups are zero.", "nabla-legalize-convolutions",
+          targets=("vulkan",), since=""),
+    Fault("remainder_by_infinity", "Remainders of large and infinite numbers are wrong.", "nabla-legalize-math",
+          targets=("vulkan",), since=""),
+    Fault("logarithm_near_one", "log_plus_one loses the digits of small numbers.", "nabla-legalize-math",
+          targets=("vulkan",), since=""),
+    Fault("exponential_in_f64", "There are no functions in double precision.", "nabla-legalize-math", targets=("vulkan",)),
+    Fault("leading_zeros_of_64_bits", "Only the leading zeros of 32 bits can be counted.", "nabla-legalize-types",
+          targets=("vulkan",)),
     Fault("cholesky", "Matrix factorisations do not compile.", "nabla-legalize-linalg"),
     Fault("lapack", "Calls of LAPACK do not compile.", "nabla-legalize-linalg"),
 )  # fmt: skip
@@ -82,16 +127,17 @@ FAULTS = (
 # Those that are found by what IREE says of modules that are too large, or too much a matter of chance, to be reproduced.
 WITH_REMEDIES = (
     Fault("two_scatters_into_one_constant", "Two scatters into one constant whose results meet again do not compile.",
-          "nabla-separate-constants", message="'stream.yield' op used resource not listed",
+          "nabla-separate-constants", since="", message="'stream.yield' op used resource not listed",
           remedies=(("--iree-stream-partitioning-favor=debug",),)),
     Fault("sum_of_small_sums", "A sum over all of a tensor that was itself made by a small sum does not compile for Vulkan "
-          "(the energy of charges).", "these flags", message="failed to legalize operation 'memref.alloc'",
+          "(the energy of charges).", "these flags", since="", message="failed to legalize operation 'memref.alloc'",
           remedies=(("--iree-dispatch-creation-element-wise-fuse-multi-reduction=false",),)),
     Fault("wide_convolution", "A 3x3 convolution to 256 features, fused with what follows, does not compile (the block of 16 "
-          "products of a convolutional network).", "these flags", message="'linalg.generic' op inferred input/output operand",
+          "products of a convolutional network).", "these flags", since="",
+          message="'linalg.generic' op inferred input/output operand",
           remedies=(CPU.for_wide_convolutions, ("--iree-llvmcpu-disable-distribution",))),
     Fault("lost_buffer", "The code of a loop gives a buffer away before it uses it; other code has other registers.",
-          "nabla_mlir/compiling/references.py", f"{_ISSUE}24753", message="a buffer that it has given away",
+          "nabla_mlir/compiling/references.py", f"{_ISSUE}24753", since="", message="a buffer that it has given away",
           remedies=(("--iree-hal-force-indirect-command-buffers",), ("--iree-hal-indirect-command-buffers=false",),
                     ("--iree-hal-memoization=false",), ("--iree-stream-partitioning-favor=debug",),
                     ("--iree-stream-partitioning-favor=debug", "--iree-hal-force-indirect-command-buffers"))),
