@@ -18,13 +18,12 @@ from iree.runtime import (
     HalElementType,
     HalFence,
     MemoryType,
-    get_device,
-    get_driver,
 )
 
 from nabla_mlir import thresholds
 from nabla_mlir.array_methods import ArrayMethods
 from nabla_mlir.errors import DeployError, DtypeError
+from nabla_mlir.runtime.threads import POOL, checked, driver_with
 from nabla_mlir.runtime.timeline import Timepoint
 from nabla_mlir.targets import TARGETS
 
@@ -53,12 +52,15 @@ _DTYPE_NAMES = {int(element): name for name, element in _ELEMENT_TYPES.items()} 
 
 
 class Device:
-    """A device of one of IREE's drivers. There is one object per driver in a process; get it with `device`."""
+    """A device of one of IREE's drivers. There is one object per driver in a process; get it with `device`.
 
-    __slots__ = ("driver", "hal", "is_host", "memory", "usage")
+    On a CPU `threads` is how many of them compute.
+    """
 
-    def __init__(self, driver: str, hal: HalDevice):
-        self.driver, self.hal = driver, hal
+    __slots__ = ("driver", "hal", "is_host", "memory", "threads", "usage")
+
+    def __init__(self, driver: str, hal: HalDevice, threads: int = 1):
+        self.driver, self.hal, self.threads = driver, hal, threads
         self.is_host = driver.startswith("local")
         self.memory = "host" if self.is_host else driver  # the same for devices that read each other's arrays
         maps_memory = any(cls.maps_memory and driver in cls.drivers for cls in TARGETS.values())
@@ -72,40 +74,46 @@ class Device:
 _device_lock = threading.Lock()
 
 
-def device(driver: str | Device = "local-sync") -> Device:
+def device(driver: str | Device = "local-sync", threads: int | None = None) -> Device:
     """The device of a driver: local-sync or local-task (this CPU, on the calling thread or on a pool), vulkan, cuda.
 
+    Args:
+      driver: its name, or the device itself.
+      threads: of the pool, which all devices of so many threads share; None takes the cores that the process may use.
+
     Raises:
-      DeployError: there is no such driver, or it finds no device on this machine.
+      DeployError: there is no such driver, or it finds no device on this machine; or no number of threads.
     """
     if isinstance(driver, Device):
         return driver
+    count = checked(threads) if driver == POOL else 1
     with _device_lock:
-        return _open(driver)
+        return _open(driver, count)
 
 
 _device = device  # for functions with a parameter of that name
 
 
-def pooled(driver: str | Device) -> Device:
+def pooled(driver: str | Device, threads: int | None = None) -> Device:
     """A device of its own on the same cores and memory, on which what is freed serves the next request of that size.
 
     So the calls of one program allocate nothing once each has been made. The memory goes back when the last array on
     the device has gone. GPUs, whose drivers have pools themselves, are returned as they are.
     """
-    shared = device(driver)
+    shared = device(driver, threads)
     if not shared.is_host:
         return shared
-    return Device(shared.driver, get_driver(shared.driver).create_default_device(allocators=["caching"]))
+    hal = driver_with(shared.driver, shared.threads).create_default_device(allocators=["caching"])
+    return Device(shared.driver, hal, shared.threads)
 
 
 @functools.cache
-def _open(driver: str) -> Device:
+def _open(driver: str, threads: int) -> Device:
     known = [name for cls in TARGETS.values() for name in cls.drivers]
     if driver.partition(":")[0] not in known:
         raise DeployError(f"a device requires a known driver, got {driver!r}.", help=f"use one of {', '.join(known)}.")
     try:
-        return Device(driver, get_device(driver))
+        return Device(driver, driver_with(driver, threads).create_device_by_uri(driver), threads)
     except (RuntimeError, ValueError, OSError) as error:
         raise DeployError(
             f"driver {driver} requires a device of its kind, got none: {reason(error)}.",

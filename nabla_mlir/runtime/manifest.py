@@ -8,7 +8,6 @@ Its form is described by `SCHEMA_FILE`, a JSON schema that is installed with the
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -17,6 +16,7 @@ from typing import Any
 
 from nabla_mlir import thresholds
 from nabla_mlir.errors import DeployError, NablaError
+from nabla_mlir.runtime.threads import checked
 from nabla_mlir.runtime.treespec import TreeSpec
 from nabla_mlir.targets import TARGETS, drivers_of
 
@@ -152,6 +152,11 @@ class Code:
         return str(self.target.get("name"))
 
     @property
+    def threads(self) -> int:
+        """How many threads it is to use: as many as it states, or as there are cores that the process may use."""
+        return checked(self.target.get("threads"))
+
+    @property
     def label(self) -> str:
         """The target in a word, with what tells it from others of its kind.
 
@@ -203,12 +208,12 @@ class Manifest:
         if code.target.get("asynchronous"):
             return "local-task"
         longest = max((e.estimate for e in self.entry_points), key=lambda e: e.shared + e.serial, default=Estimate())
-        return _driver_for(longest)
+        return _driver_for(longest, code.threads)
 
     def driver_of(self, code: Code, entry: EntryPoint) -> str:
         """The driver for one entry point: a CPU's own choice for each, where they share no state."""
         shared = self.state or code.driver or len(drivers_of(code.kind)) == 1 or code.target.get("asynchronous")
-        return self.best_driver(code) if shared else _driver_for(entry.estimate)
+        return self.best_driver(code) if shared else _driver_for(entry.estimate, code.threads)
 
     def to_json(self) -> str:
         """The text of the file."""
@@ -262,8 +267,8 @@ class Manifest:
             raise DeployError(message, help=SAVE_AGAIN) from None
 
 
-def _driver_for(estimate: Estimate) -> str:
-    return "local-task" if estimate.gain(os.cpu_count() or 1) > 0 else "local-sync"
+def _driver_for(estimate: Estimate, threads: int) -> str:
+    return "local-task" if estimate.gain(threads) > 0 else "local-sync"
 
 
 def _argument_json(argument: Argument) -> dict[str, Any]:

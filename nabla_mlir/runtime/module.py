@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,11 @@ class Module:
     def driver_of(self, name: str) -> str:
         """The driver that an entry point runs on."""
         return self._others.get(name, self.executable).driver
+
+    @property
+    def threads(self) -> int:
+        """How many threads its calls compute on, at most."""
+        return max(e.device.threads for e in (self.executable, *self._others.values()))
 
     def clone(self) -> Module:
         """The same code with fresh state: one for each thread lets them run side by side."""
@@ -200,7 +206,9 @@ class _Entry:
         return f"<entry point {self.spec}>"
 
 
-def load(path: str | os.PathLike[str], driver: str | None = None, *, target: str | None = None) -> Module:
+def load(
+    path: str | os.PathLike[str], driver: str | None = None, *, target: str | None = None, threads: int | None = None
+) -> Module:
     """Loads an artifact: of several targets, the first that fits this machine, in the order they were compiled in.
 
     Args:
@@ -208,6 +216,9 @@ def load(path: str | os.PathLike[str], driver: str | None = None, *, target: str
       driver: where to run it; None takes what the manifest states, or chooses by its estimates, for each entry point
         where they share no state.
       target: the target to take, such as "cuda", or as `nabla-mlir info` writes it, "cpu-generic".
+      threads: how many a CPU is to use; None takes what the target states, or the cores that the process may use, by its
+        affinity and its control group. All modules of so many threads share one pool of them, so that they do not
+        fight for cores.
 
     Raises:
       DeployError: a file is missing or damaged, or needs another runtime or another machine. The message says what
@@ -217,7 +228,10 @@ def load(path: str | os.PathLike[str], driver: str | None = None, *, target: str
     manifest = artifact.manifest
     _check_version(manifest)
     code = choose(manifest, target, driver)
-    executable = Executable.load(artifact.vmfb(code), pooled(driver or manifest.best_driver(code)))
+    vmfb = artifact.vmfb(code)
+    if threads is not None:
+        code = replace(code, target=code.target | {"threads": threads})
+    executable = Executable.load(vmfb, pooled(driver or manifest.best_driver(code), code.threads))
     others = {} if driver else split_by_driver(manifest, code, executable)
     return Module(executable, manifest, code, artifact.stablehlo, others)
 
@@ -225,7 +239,7 @@ def load(path: str | os.PathLike[str], driver: str | None = None, *, target: str
 def split_by_driver(manifest: Manifest, code: Code, executable: Executable) -> dict[str, Executable]:
     """For the entry points that another driver suits better than that of the executable, one on it."""
     wanted = {e.name: manifest.driver_of(code, e) for e in manifest.entry_points}
-    made = {driver: executable.on(pooled(driver)) for driver in {*wanted.values()} - {executable.driver}}
+    made = {driver: executable.on(pooled(driver, code.threads)) for driver in {*wanted.values()} - {executable.driver}}
     return {name: made[driver] for name, driver in wanted.items() if driver in made}
 
 

@@ -81,7 +81,7 @@ class Compiled(Stage):
         code = self.code
         check_fit(code.target)
         manifest = manifest_of(self.module, self.entries, [code], live=True)
-        executable = Executable.load(self.vmfb, pooled(manifest.best_driver(code)))
+        executable = Executable.load(self.vmfb, pooled(manifest.best_driver(code), code.threads))
         others = split_by_driver(manifest, code, executable)
         return Module(executable, manifest, code, lambda: bytecode_of(self.module), others)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.passes.split.split import split_function
 from nabla_mlir.runtime import Executable
 from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.threads import cores
 from nabla_mlir.staging.positions import parameters_of, positions
 from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.tracing import is_tracing, trace_function
@@ -67,7 +67,7 @@ def _executable(module: Any, name: str) -> Callable[[list[Any]], list[Array]]:
     if known is None:
         vmfb = compile_lowered(module, CPU())
         # Arrays cross between the two drivers of a CPU without a copy, so each program has the one that suits it.
-        gain = estimate(module.body.operations[0].operation).gain(os.cpu_count() or 1)
+        gain = estimate(module.body.operations[0].operation).gain(cores())
         known = Executable.load(vmfb, "local-task" if gain > 0 else "local-sync").function(name)
         with _lock:
             known = _executables.setdefault(key, known)

@@ -38,6 +38,7 @@ class CPU(Target):
       reassociate: let sums be taken in another order, as vector units need. False keeps the order, at up to 25 times
         the cost of a reduction.
       schedule: rewrite for speed (the pass nabla-schedule); needs `reassociate`.
+      threads: how many its calls use where it is loaded; None takes the cores that the process may use there.
 
     Example:
       >>> CPU("generic").flags()[2]
@@ -51,6 +52,7 @@ class CPU(Target):
     link_embedded: bool = True
     reassociate: bool = True
     schedule: bool = True
+    threads: int | None = None
 
     name: ClassVar[str] = "cpu"
     drivers: ClassVar[tuple[str, ...]] = ("local-sync", "local-task")
@@ -98,8 +100,10 @@ class CPU(Target):
         """The same target with its triple, and the name and the features of the CPU, written out.
 
         Raises:
-          TargetError: "host" together with another architecture, or LLVM does not know the CPU.
+          TargetError: "host" together with another architecture, or LLVM does not know the CPU; or no number of threads.
         """
+        if self.threads is not None and (type(self.threads) is not int or self.threads < 1):
+            raise TargetError(f"target cpu requires a positive number of threads, got {self.threads!r}.")
         if self.cpu == "host" and self.triple not in ("", _host_triple()):
             raise TargetError(
                 f"target cpu requires a CPU name for another architecture, got cpu='host', {self.triple}."

@@ -154,10 +154,10 @@ def test_driver_choice(artifact, monkeypatch):
     entry = EntryPoint("f", (Argument("x", LEAF, (leaf("x", 1000, 1000),)),), LEAF, (leaf(""),))
     small, large = replace(entry, estimate=Estimate(1.0, 1.0, 2)), replace(entry, estimate=Estimate(1e4, 1.0, 20))
     cpu = Code(CPU("generic").to_json())
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4))
     assert Manifest((small, small), ()).best_driver(cpu) == "local-sync"
     assert Manifest((small, large), ()).best_driver(cpu) == "local-task"
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(1))
     assert Manifest((small, large), ()).best_driver(cpu) == "local-sync"
     assert Manifest((entry,), ()).best_driver(Code(CUDA().to_json())) == "cuda"
     assert Manifest((small,), ()).best_driver(Code(CPU("generic", asynchronous=True).to_json())) == "local-task"
@@ -165,7 +165,7 @@ def test_driver_choice(artifact, monkeypatch):
 
 @pytest.mark.parametrize("state", [False, True])
 def test_each_entry_point_has_its_driver_where_there_is_no_state(tmp_path, vmfb, monkeypatch, state):
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4))
     add, total, *_ = manifest(CPU()).entry_points
     entries = (replace(add, estimate=Estimate(1e4, 1.0, 20)), replace(total, estimate=Estimate(1.0, 1.0, 2)))
     described = replace(manifest(CPU()), entry_points=entries, state=state)

@@ -1,0 +1,49 @@
+"""Our pool of threads among those of other libraries, for threadpoolctl: an optional dependency."""
+
+from __future__ import annotations
+
+import functools
+
+from nabla_mlir.errors import DeployError
+from nabla_mlir.runtime import threads
+
+
+@functools.cache
+def register() -> None:
+    """Lets threadpoolctl see and limit the threads of modules; their `user_api` and `internal_api` are "iree".
+
+    A pool keeps its size: a limit is for the modules that are loaded, and the functions that are compiled, while it holds.
+
+    Raises:
+      DeployError: threadpoolctl is not installed.
+
+    Example:
+      >>> import threadpoolctl
+      >>> register()
+      >>> with threadpoolctl.threadpool_limits(1, user_api="iree"):
+      ...     [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "iree"]
+      [1]
+    """
+    try:
+        import threadpoolctl
+    except ImportError:
+        raise DeployError("register requires threadpoolctl, got none.", help="pip install threadpoolctl") from None
+
+    class Pools(threadpoolctl.LibController):
+        """IREE's runtime as threadpoolctl finds it among the libraries of the process."""
+
+        user_api = internal_api = "iree"
+        filename_prefixes = ("_runtime.",)
+
+        def get_num_threads(self) -> int:
+            return threads.cores()
+
+        def set_num_threads(self, num_threads: int) -> None:
+            threads.limit(num_threads)
+
+        def get_version(self) -> str:
+            from iree.runtime.version import VERSION
+
+            return str(VERSION)
+
+    threadpoolctl.register(Pools)

@@ -1,0 +1,100 @@
+"""How many threads a program may use, and pools of so many of them."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from iree.runtime import HalDriver, get_driver
+from iree.runtime._binding import create_hal_driver  # IREE has no other that makes a second pool
+from iree.runtime.flags import parse_flags
+
+from nabla_mlir.errors import DeployError
+
+POOL = "local-task"  # the driver that has threads of its own
+_flags_lock = threading.Lock()
+_limit: int | None = None
+
+
+def cores() -> int:
+    """The cores that this process may use: those of its affinity, no more than its control groups grant, or its limit."""
+    return max(1, math.ceil(min(_affinity(), granted(), _limit or math.inf)))
+
+
+def _affinity() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def limit(threads: int | None) -> None:
+    """Lets modules that are loaded from now on use no more threads than this, unless they state how many; None lifts it.
+
+    Raises:
+      DeployError: it is no positive number.
+    """
+    global _limit
+    _limit = None if threads is None else checked(threads)
+
+
+@functools.cache
+def granted(root: Path = Path("/sys/fs/cgroup"), group: Path = Path("/proc/self/cgroup")) -> float:
+    """The cores' worth of time that the control groups of this process grant it; infinite without a limit.
+
+    Args:
+      root: where they are mounted, of the second version or the first.
+      group: the file that names those of the process.
+    """
+    return min(_quotas(root, group), default=math.inf)
+
+
+def _quotas(root: Path, group: Path) -> Iterator[float]:
+    for line in _text(group).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        place = root / (f"cpu/{path}" if controllers else path.lstrip("/"))
+        for folder in (place, *place.parents):
+            limits = _text(folder / "cpu.max").split() or [
+                _text(folder / "cpu.cfs_quota_us").strip(), _text(folder / "cpu.cfs_period_us").strip(),
+            ]  # fmt: skip
+            if all(limit.isdigit() for limit in limits) and int(limits[1]):
+                yield int(limits[0]) / int(limits[1])
+            if folder == root:
+                break
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
+
+
+def checked(threads: int | None) -> int:
+    """A number of threads, or that of the cores for None.
+
+    Raises:
+      DeployError: it is no positive number.
+    """
+    if threads is None:
+        return cores()
+    if type(threads) is not int or threads < 1:
+        raise DeployError(f"load requires a positive number of threads, got {threads!r}.", help="None takes the cores it may use.")
+    return threads
+
+
+@functools.cache
+def driver_with(name: str, threads: int) -> HalDriver:
+    """A driver; that of pools makes all of its devices share so many threads."""
+    # A pool as large as IREE makes it by itself has a thread on each core; others run where the system puts them.
+    if name != POOL or (threads == _affinity() <= granted()):
+        return get_driver(name)
+    with _flags_lock:
+        try:
+            parse_flags(f"--task_topology_group_count={threads}")
+            return create_hal_driver(name)
+        finally:
+            parse_flags("--task_topology_group_count=0")
