@@ -88,7 +88,8 @@ def uniform(op: ir.Operation, target: Target) -> Replacement:
     """Uniform numbers may be rounded to the upper bound, which is excluded; in narrow formats they often are."""
     low, high, _ = operands(op)
     result = Val(op.results[0])
-    if "UNIFORM" not in str(op.attributes["rng_distribution"]) or not (is_float(low.dtype) and result.static):
+    distribution = hlo.enum("rng_distribution").decode(op.attributes["rng_distribution"])
+    if distribution != "UNIFORM" or not (is_float(low.dtype) and result.static):
         return None
     made = Val(b.make(op.name, operands(op), [result.type], attributes_of(op), final=True).results[0])
     low, high = (b.broadcast(v, result.shape, []) for v in (low, high))

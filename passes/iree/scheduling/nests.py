@@ -10,7 +10,8 @@ from iree.compiler.dialects import arith, linalg
 from nabla_mlir.dialects.builder import Val, stored, transpose
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import BARRIERS
-from nabla_mlir.passes.iree.scheduling.tiles import Tiles
+from nabla_mlir.passes.iree.scheduling.tiles import TILES, Tiles
+from nabla_mlir.table.traits import CONSTANT
 
 # Transposes by what they are of, the block that they stand in, and the order of the axes (after their sizes, if others).
 Transposes = dict[tuple[ir.Value, ir.Block, tuple[int, ...]], Val]
@@ -28,7 +29,7 @@ def loop_nest(
         [s.type for s in starts], [matrix.value, *(o.value for o in others)], [s.value for s in starts],
         ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]), ir.ArrayAttr.get(kinds),
     )  # fmt: skip
-    op.operation.attributes["compilation_info"] = tiles.attribute()
+    op.operation.attributes[TILES] = tiles.attribute()
     element = matrix.type.element_type
     block = op.regions[0].blocks.append(*[element] * len(maps))
     with ir.InsertionPoint(block):
@@ -55,7 +56,7 @@ def transposed_in_memory(x: Val, order: Sequence[int]) -> Val:
 def in_memory(value: ir.Value) -> Val:
     """The factor of a product in memory: fused with what it is computed from, the product would lose its tiles."""
     made_in = made_by(value)
-    is_there = made_in is None or made_in.name in ("stablehlo.constant", "linalg.generic", *BARRIERS)
+    is_there = made_in is None or made_in.name in (CONSTANT, *BARRIERS) or TILES in made_in.attributes
     return Val(value) if is_there else stored(Val(value))
 
 

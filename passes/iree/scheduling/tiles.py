@@ -14,6 +14,8 @@ from iree.compiler import ir
 
 from nabla_mlir import thresholds
 
+TILES = "compilation_info"  # the attribute of a product for which we have chosen tiles
+
 
 @dataclass(frozen=True)
 class Tiles:
