@@ -138,6 +138,8 @@ def blocks_in_functions(module: ir.Operation) -> list[ir.Block]:
 
 def nested(op: ir.Operation) -> list[ir.Operation]:
     """The operations in the regions of `op`, inner ones before the operation that holds them."""
+    if not len(op.regions):
+        return []
     found: list[ir.Operation] = []
 
     def visit(inner: ir.Operation) -> ir.WalkResult:

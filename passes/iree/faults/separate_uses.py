@@ -50,6 +50,7 @@ def store_before_uses(op: ir.Operation, value: ir.Value) -> None:
 def places_of_broadcasts(value: ir.Value) -> set[Places]:
     """Where the dimensions of `value` lie in each of its broadcasts, also in those of what is fused with it."""
     found: set[Places] = set()
+    sizes = _sizes(value)
     seen, work = {value}, [value]
     while work:
         for use in work.pop().uses:
@@ -60,7 +61,7 @@ def places_of_broadcasts(value: ir.Value) -> set[Places]:
                 found.add(_of_broadcast(user))
             elif moved(user) and not is_view(user) and not is_elementwise(user):
                 continue  # a copy
-            elif user.results[0] not in seen and _is_aligned(value, user.results[0]):
+            elif user.results[0] not in seen and _sizes(user.results[0]) == sizes:  # not broadcast
                 seen.add(user.results[0])
                 work.append(user.results[0])
     return found
@@ -73,7 +74,6 @@ def _of_broadcast(op: ir.Operation) -> Places:
     return tuple(d - rank for d, n in zip(dims, op.operands[0].type.shape, strict=True) if n != 1)
 
 
-def _is_aligned(value: ir.Value, other: ir.Value) -> bool:
-    """True if the shapes are the same but for dimensions of size 1."""
-    first, second = ([n for n in v.type.shape if n != 1] for v in (value, other))
-    return first == second
+def _sizes(value: ir.Value) -> list[int]:
+    """Of the dimensions of a value, but for those of size 1."""
+    return [n for n in value.type.shape if n != 1]
