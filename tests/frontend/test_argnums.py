@@ -30,6 +30,7 @@ def elements(x: Any, y: Any, z: Any) -> Any:
 GRADIENTS = ["grad", "value_and_grad", "jacfwd", "jacrev", "hessian"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("argnums", [0, -1, -3, (0, 2), (2, 0), (-1, 0), [1], np.int64(1), (np.int32(-2),)])
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_positions_as_in_jax(name: str, argnums: Any) -> None:

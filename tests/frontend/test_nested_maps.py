@@ -48,6 +48,7 @@ CASES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(2, 4), (3, 3), (3, 1), (1, 2), (1, 1)], ids=str)
 @pytest.mark.parametrize("name", CASES)
 def test_against_jax(name: str, sizes: tuple[int, int]) -> None:

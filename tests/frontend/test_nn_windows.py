@@ -89,6 +89,7 @@ def results():
     return run_traced(lambda *leaves: run(pytree.unflatten(spec, leaves)), leaves)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_against_jax(results, name):
     f = CASES[name][1]

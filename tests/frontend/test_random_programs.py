@@ -124,6 +124,7 @@ def mapped(rng: random.Random, a: Program, b: Program) -> Program:
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_random_programs(seed: int) -> None:
     rng = random.Random(seed)

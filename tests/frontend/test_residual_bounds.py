@@ -62,6 +62,7 @@ def test_repetitions_are_binomial() -> None:
     assert Plan(1002, 1, 4).repetitions == 11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [160, 300, 600, 10**6])
 def test_derivatives(bound: int) -> None:
     ours, theirs = rnn(nm, nnp, 23, max_residual_bytes=bound), rnn(jax.lax, jnp, 23)

@@ -132,6 +132,7 @@ def test_traced_masks_of_another_length_are_refused() -> None:
             nm.jit(use)(X, np.ones(7, bool))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", FITTING)
 def test_masks_that_fit(index: Any) -> None:
     x, changed = nnp.asarray(X), X.copy()

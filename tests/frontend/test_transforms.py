@@ -432,6 +432,7 @@ def compiled():
     return f(data(0)), f(data(1)), errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_in_jit(name, compiled):
     first, second, errors = compiled

@@ -147,6 +147,7 @@ NUMBERS: dict[str, tuple[Any, Any]] = {
 FACTORISED = ("S12_qr",)  # whose custom call XLA would have to be told the layout of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_values_and_gradients_of_both_kinds(name: str) -> None:
     f, inputs, count = GRADIENTS[name]

@@ -67,6 +67,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_derivatives_and_batches(name: str) -> None:
     f, xs = PROGRAMS[name]

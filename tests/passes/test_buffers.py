@@ -155,6 +155,7 @@ SELF_UPDATES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "dtype"), [(6, np.float64), (150, np.float32)])
 def test_arrays_updated_by_their_own_elements(n: int, dtype: Any) -> None:
     """Of an argument, and of what is computed; larger than what fits the stack of a dispatch, and on both drivers."""

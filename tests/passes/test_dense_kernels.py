@@ -77,6 +77,7 @@ def lu_cases(dtype: str) -> dict[str, Case]:
                     "column": (lambda a: lax.linalg.lu(a)[1][:7], (singular,))}  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "vector_bytes"), FORMS)
 def test_kernels_are_lapack(dtype: str, vector_bytes: int) -> None:
     """Real dtypes, sizes that tiles do not divide, one and several matrices, every flag; what is not read is NaN."""

@@ -37,6 +37,7 @@ def recurrence(coefficients: Any) -> Any:
 
 
 # Without the pass, the compiler would take years.
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("shape", [(), (1,), (4,), (100,)])
 def test_sixty_steps(shape, dtype):

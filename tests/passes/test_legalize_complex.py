@@ -36,6 +36,7 @@ def program() -> Program:
     return Program(legalized(text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("op", [*UNARY, *BINARY])
 def test_relative_error(program: Program, op: str, dtype: str) -> None:

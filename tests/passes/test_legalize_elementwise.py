@@ -87,6 +87,7 @@ def values(dtype: type, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.resize(x, COUNT), np.resize(y, COUNT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("op", [*UNARY, *BINARY])
 def test_error_in_ulp(program: Program, op: str, dtype: str) -> None:

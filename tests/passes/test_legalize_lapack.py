@@ -108,6 +108,7 @@ def test_svd() -> None:
     )
 
 
+@pytest.mark.slow
 def test_tridiagonal_systems() -> None:
     d = _random(3, 2, 5)
     d[1] *= 0.1  # so that rows are exchanged
@@ -123,6 +124,7 @@ def test_tridiagonal_systems() -> None:
     )
 
 
+@pytest.mark.slow
 def test_eig() -> None:
     """Of a random matrix, a rotation, a defective matrix and a symmetric one: what does not depend on their order."""
 

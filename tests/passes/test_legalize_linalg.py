@@ -31,6 +31,7 @@ CHOLESKY = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_cholesky() -> None:
     text = ""
     for i, (a, lower) in enumerate(CHOLESKY):
@@ -51,6 +52,7 @@ def test_cholesky() -> None:
         assert np.abs(got - want).max() < 8 * np.finfo(a.dtype).eps * np.abs(want).max(), (a.shape, a.dtype)
 
 
+@pytest.mark.slow
 def test_triangular_solve() -> None:
     cases = []
     options = itertools.product((True, False), (True, False), ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"), range(2))

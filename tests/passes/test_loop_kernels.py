@@ -217,6 +217,7 @@ def cases():
     return "\n".join(texts), inputs, wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 def test_kernels(cases, vector_bytes):
     text, inputs, wanted = cases
