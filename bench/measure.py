@@ -215,6 +215,12 @@ def product(rows: int, columns: int, length: int, driver: str = "local-sync") ->
     return program(lambda a, b: a @ b, numbers(rows, length), numbers(length, columns), driver=driver)
 
 
+def cube(multiplications: int) -> Call:
+    """A product of three equal sizes."""
+    n = round(multiplications ** (1 / 3))
+    return product(n, n, n)
+
+
 def products(multiplications: int) -> Call:
     """50 products whose sizes fill no vectors."""
     length = multiplications // 100
@@ -276,8 +282,12 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "TILED_PRODUCT": Crossing([400, 800, 1600, 3200, 6400, 12800], products),
     "TILED_ROWS": Crossing([2, 3, 4, 5, 6, 8], lambda rows: product(rows, 512, 512)),
     "CACHED_FACTOR": Best(powers(13, 20), lambda: product(1797, 64, 512)),
-    "COPIED_FACTOR": Crossing(powers(18, 23), lambda size: product(256, 512, size // 2048)),
-    "COPIED_FACTOR_ROWS": Crossing([16, 32, 64, 128, 256], lambda rows: product(rows, 1024, 1024)),
+    "PACKED_PRODUCT": Crossing(powers(16, 24), cube),
+    "PACKED_SIDE": Crossing([16, 24, 32, 48, 64], lambda rows: product(rows, 512, 512)),
+    "PACKED_TERMS": Best([128, 192, 256, 384, 512], lambda: product(1000, 1000, 1000)),
+    "PACKED_ROWS": Best([48, 96, 144, 192, 288], lambda: product(1000, 1000, 1000)),
+    "PACKED_GROUPS": Best([2, 4, 8, 16, 32], lambda: product(1000, 1000, 1000, "local-task")),
+    "PACKED_GROUP_WORK": Best(powers(16, 22), lambda: product(128, 128, 128, "local-task")),
     "KERNEL_ROWS": Crossing([8, 16, 24, 32, 48, 64], lambda n: program(nnp.linalg.cholesky, positive(n))),
     "CHOLESKY_PANEL": Best([16, 32, 64, 128], lambda: program(nnp.linalg.cholesky, positive(512))),
     "LU_PANEL": Best([32, 64, 96, 128], lambda: program(nnp.linalg.det, positive(512))),

@@ -14,6 +14,8 @@ from typing import Annotated, get_type_hints
 
 MACHINE = "2 virtual cores of an Intel Xeon with AVX-512 and 2 MiB of L2 each; IREE 3.13; 2026-11-21 and 22"
 
+MACHINE_AVX2 = "2 virtual cores of an AMD EPYC (Zen 3) with AVX2 and 512 KiB of L2 each; IREE 3.13; 2026-11-22"
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -116,10 +118,19 @@ TILED_PRODUCT: Annotated[int, Measured("multiplications")] = 1 << 11
 TILED_ROWS: Annotated[int, Measured("rows or columns")] = 4
 # What a workgroup reads again and again of the first factor.
 CACHED_FACTOR: Annotated[int, Measured("elements")] = 1 << 17
-# From this size of a second factor on its rows are so far apart, or so many, that strips of it are copied first, and from
-# so many rows of the first on that pays.
-COPIED_FACTOR: Annotated[int, Measured("bytes")] = 1 << 21
-COPIED_FACTOR_ROWS: Annotated[int, Measured("rows")] = 128
+# A product of so many multiplications, and of such sizes (a vector at least), is worth packing its factors; with AVX-512,
+# where there are tiles of our own for smaller ones, from more on.
+PACKED_PRODUCT: Annotated[int, Measured("multiplications", MACHINE_AVX2)] = 1 << 20
+PACKED_PRODUCT_AVX512: Annotated[
+    int, Chosen("multiplications", "from here on tiles were measured to be far off for some shapes; the kernel was not")
+] = 1 << 25
+PACKED_SIDE: Annotated[int, Measured("rows, columns or terms", MACHINE_AVX2)] = 24
+# Of a packed product: terms that are summed at a time, rows that a core's own cache holds of them, workgroups that there are
+# at most, and the multiplications that are worth one.
+PACKED_TERMS: Annotated[int, Measured("terms", MACHINE_AVX2)] = 256
+PACKED_ROWS: Annotated[int, Measured("rows", MACHINE_AVX2)] = 144
+PACKED_GROUPS: Annotated[int, Measured("workgroups", MACHINE_AVX2)] = 8
+PACKED_GROUP_WORK: Annotated[int, Measured("multiplications", MACHINE_AVX2)] = 1 << 20
 # A result from this size on has memory of its own.
 PLACED_RESULT: Annotated[int, Chosen("bytes", "one page; smaller ones are no loss in a pool of slabs")] = 4096
 # unless the program computes so much in all; it then takes far longer than the microsecond that each placed result costs.

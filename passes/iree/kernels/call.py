@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from iree.compiler import ir
+from iree.compiler.dialects import arith
 
 from nabla_mlir.dialects.regions import functions_of
 
 
 def call_kernel(
-    name: str, text: str, operands: Sequence[ir.Value], types: Sequence[ir.Type], at: ir.Operation
+    name: str,
+    text: str,
+    operands: Sequence[ir.Value],
+    types: Sequence[ir.Type],
+    at: ir.Operation,
+    numbers: Sequence[int] = (),
+    workload: Sequence[int] = (),
 ) -> list[ir.Value]:
     """The results of a kernel, called at the insertion point.
 
@@ -20,6 +27,8 @@ def call_kernel(
       operands: what it reads.
       types: of its results.
       at: an operation of the module's, anywhere in a function.
+      numbers: that it is given as i32 before the operands.
+      workload: that its number of workgroups is computed from.
     """
     function = at
     while function.name != "func.func":
@@ -30,9 +39,12 @@ def call_kernel(
         first = next(iter(functions_of(module).values()))
         executable = ir.Module.parse(text)  # must live until its operation has moved
         executable.body.operations[0].operation.move_before(first)
-    call = ir.Operation.create("flow.dispatch", results=list(types), operands=list(operands), attributes={
+    groups = [arith.ConstantOp(ir.IndexType.get(), n).result for n in workload]
+    given = [arith.ConstantOp(ir.IntegerType.get_signless(32), n).result for n in numbers]
+    operands = [*groups, *given, *operands]
+    call = ir.Operation.create("flow.dispatch", results=list(types), operands=operands, attributes={
         "entry_points": ir.Attribute.parse(f"[@{name}::@{name}]"),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, len(operands), 0, 0]),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(groups), len(operands) - len(groups), 0, 0]),
         "tied_operands": ir.Attribute.parse(f"[{', '.join(['-1 : index'] * len(types))}]"),
     })  # fmt: skip
     return list(call.results)

@@ -17,14 +17,15 @@ class Memory:
     """A buffer that a kernel reads or writes: stacked matrices, or rows of numbers."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # -1: a size that the kernel is given
     element: str
     read_only: bool = False
+    given: tuple[str, ...] = ()  # the values of these
 
     @property
     def type(self) -> str:
         """As the kernel sees it."""
-        return f"memref<{'x'.join(map(str, self.shape))}x{self.element}>"
+        return f"memref<{'x'.join('?' if n < 0 else str(n) for n in self.shape)}x{self.element}>"
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Text:
         self.form = form
         self._constants: dict[tuple[str, str], str] = {}
         self._lines: list[str] = []
+        self._arguments: list[str] = []
         self._count = 0
 
     # ---------------------------------------------------------------- operations
@@ -87,6 +89,25 @@ class Text:
     def number(self, x: float) -> str:
         """A scalar constant."""
         return self.constant(f"{x:.17e}", self.form.element)
+
+    def number_argument(self, name: str) -> str:
+        """A number that the kernel is given: i32 in the call, an index here."""
+        self._arguments.append(f"%{name}")
+        return self._arguments[-1]
+
+    def zeros(self) -> str:
+        """A vector of zeros."""
+        return self.constant("dense<0.0>", self.form.vector)
+
+    def compare(self, relation: str, x: Index, y: Index) -> str:
+        """Whether a relation of `arith.cmpi` holds: eq, sle."""
+        return self.op(f"arith.cmpi {relation}, {self.index(x)}, {self.index(y)} : index")
+
+    def mul(self, x: Index, y: Index) -> Index:
+        """The product of two indices."""
+        if isinstance(x, int) and isinstance(y, int):
+            return x * y
+        return x if y == 1 else y if x == 1 else self.of_indices("muli", x, y)
 
     def add(self, x: Index, y: Index) -> Index:
         """The sum of two indices."""
@@ -124,6 +145,20 @@ class Text:
         """Writes a vector."""
         self.line(f"vector.store {x}, {memory.name}{self._at(place)} : {memory.type}, {self.form.vector}")
 
+    def mask(self, count: Index) -> str:
+        """The first so many lanes: all of them if there are more, none if it is negative."""
+        return self.op(f"vector.create_mask {self.index(count)} : vector<{self.form.lanes}xi1>")
+
+    def masked_vector(self, mask: str, memory: Memory, *place: Index) -> str:
+        """The vector that begins at a place; what is not in the mask is not read, but 0."""
+        types = f"{memory.type}, vector<{self.form.lanes}xi1>, {self.form.vector} into {self.form.vector}"
+        return self.op(f"vector.maskedload {memory.name}{self._at(place)}, {mask}, {self.zeros()} : {types}")
+
+    def masked_put(self, mask: str, x: str, memory: Memory, *place: Index) -> None:
+        """Writes the lanes of a vector that are in the mask."""
+        types = f"{memory.type}, vector<{self.form.lanes}xi1>, {self.form.vector}"
+        self.line(f"vector.maskedstore {memory.name}{self._at(place)}, {mask}, {x} : {types}")
+
     def row(self, memory: Memory, *place: Index) -> list[str]:
         """The vectors of one row of a tile."""
         *before, column = place
@@ -149,11 +184,18 @@ class Text:
         factors = self.splat(factor)
         return [self.op(f"arith.mulf {x}, {factors} : {self.form.vector}") for x in row]
 
+    def sums(self, row: Sequence[str], other: Sequence[str]) -> list[str]:
+        """A row plus another one."""
+        return [self.op(f"arith.addf {x}, {y} : {self.form.vector}") for x, y in zip(row, other, strict=True)]
+
     def minus_product(self, row: Sequence[str], factor: str, other: Sequence[str]) -> list[str]:
         """A row minus a scalar times another row, rounded once where the CPU can."""
+        return self._with_product("arith.subf", row, factor, other)
+
+    def _with_product(self, operation: str, row: Sequence[str], factor: str, other: Sequence[str]) -> list[str]:
         factors, kind = self.splat(factor), f"fastmath<contract> : {self.form.vector}"
         products = [self.op(f"arith.mulf {factors}, {y} {kind}") for y in other]
-        return [self.op(f"arith.subf {x}, {p} {kind}") for x, p in zip(row, products, strict=True)]
+        return [self.op(f"{operation} {x}, {p} {kind}") for x, p in zip(row, products, strict=True)]
 
     def transposed(self, vectors: Sequence[str]) -> list[str]:
         """As many vectors as they have lanes, transposed: bit by bit of the place, it changes sides."""
@@ -171,7 +213,7 @@ class Text:
     # ---------------------------------------------------------------- control
 
     @contextmanager
-    def loop(self, start: Index, stop: Index, step: int = 1) -> Iterator[str]:
+    def loop(self, start: Index, stop: Index, step: Index = 1) -> Iterator[str]:
         """What is written inside, for each index."""
         name = self._fresh()
         self.line(f"scf.for {name} = {self.index(start)} to {self.index(stop)} step {self.index(step)} {{")
@@ -203,24 +245,52 @@ class Text:
         self, tile: Tile, terms: tuple[Index, Index], factor: Callable[[int, str], str], other: Callable[[str], list[str]]
     ) -> Tile:
         """A tile minus the sum of the products of `factor(row, p)` and the row `other(p)`, for p in a range."""
+        return self._with_products("arith.subf", tile, terms, factor, other)
+
+    def plus_products(
+        self, tile: Tile, terms: tuple[Index, Index], factor: Callable[[int, str], str], other: Callable[[str], list[str]]
+    ) -> Tile:
+        """A tile plus the sum of these products."""
+        return self._with_products("arith.addf", tile, terms, factor, other)
+
+    def _with_products(
+        self, operation: str, tile: Tile, terms: tuple[Index, Index],
+        factor: Callable[[int, str], str], other: Callable[[str], list[str]],
+    ) -> Tile:
         vectors = self.form.vectors
 
         def body(p: str, values: list[str]) -> list[str]:
             row, new = other(p), []
             for i in range(len(tile)):
-                new += self.minus_product(values[vectors * i : vectors * (i + 1)], factor(i, p), row)
+                new += self._with_product(operation, values[vectors * i : vectors * (i + 1)], factor(i, p), row)
             return new
 
         flat = [x for row in tile for x in row]
         found = self.carried(*terms, flat, [self.form.vector] * len(flat), body)
         return [found[vectors * i : vectors * (i + 1)] for i in range(len(tile))]
 
+    def bind(self, memory: Memory, place: int) -> None:
+        """Makes a buffer, whose sizes are given, of what the call has at that place."""
+        type = f"{memory.type}{{{', '.join(memory.given)}}}"
+        self.line(binding(memory.name, type, place, self.index(0), memory.read_only))
+
     def kernel(self, name: str, memories: Sequence[Memory], counts: Sequence[int]) -> str:
         """The executable: the operations in a function of these buffers, for so many workgroups."""
         start = self.index(0)
+        bindings = [binding(m.name, m.type, i, start, m.read_only) for i, m in enumerate(memories)]
+        return executable(name, [m.read_only for m in memories], [*self._beginning(), *bindings, *self._lines], counts)
+
+    def kernel_of_sizes(self, name: str, memories: Sequence[Memory]) -> str:
+        """The executable of buffers that have been made, for as many workgroups in x and y as the call says."""
+        lines = [*self._beginning(), *self._lines]
+        return executable(name, [m.read_only for m in memories], lines, None, len(self._arguments))
+
+    def _beginning(self) -> list[str]:
         lines = [f"{k} = arith.constant {value} : {type}" for (value, type), k in self._constants.items()]
-        lines += [binding(m.name, m.type, i, start, m.read_only) for i, m in enumerate(memories)]
-        return executable(name, [m.read_only for m in memories], [*lines, *self._lines], counts)
+        for i, name in enumerate(self._arguments):
+            lines.append(f"{name}_i32 = hal.interface.constant.load layout(#layout) ordinal({i}) : i32")
+            lines.append(f"{name} = arith.index_cast {name}_i32 : i32 to index")
+        return lines
 
     def _fresh(self) -> str:
         self._count += 1
@@ -233,16 +303,27 @@ def binding(name: str, type: str, place: int, start: str, read_only: bool) -> st
     return f"{name} = hal.interface.binding.subspan layout(#layout) binding({place}) offset({start}){flag} : {type}"
 
 
-def executable(name: str, read_only: Sequence[bool], lines: Sequence[str], counts: Sequence[int] = (1, 1, 1)) -> str:
-    """The text of an executable: a function of that name of so many bindings, for workgroups in x, y and z."""
+def executable(
+    name: str, read_only: Sequence[bool], lines: Sequence[str], counts: Sequence[int] | None = (1, 1, 1), numbers: int = 0
+) -> str:
+    """The text of an executable: a function of that name of so many numbers and bindings.
+
+    It is for workgroups in x, y and z; None: the call says how many in x and y.
+    """
     kinds = ", ".join(f"#hal.pipeline.binding<storage_buffer{', ReadOnly' if flag else ''}>" for flag in read_only)
-    groups = "\n".join(f"    %{axis} = arith.constant {count} : index" for axis, count in zip("xyz", counts, strict=True))
-    return _EXECUTABLE.format(name=name, kinds=kinds, groups=groups, lines="\n".join(f"      {line}" for line in lines))
+    constants = f"constants = {numbers}, " if numbers else ""
+    if counts is None:
+        workload, groups = ", %x: index, %y: index", "    %z = arith.constant 1 : index"
+    else:
+        workload = ""
+        groups = "\n".join(f"    %{axis} = arith.constant {count} : index" for axis, count in zip("xyz", counts, strict=True))
+    body = "\n".join(f"      {line}" for line in lines)
+    return _EXECUTABLE.format(name=name, constants=constants, kinds=kinds, workload=workload, groups=groups, lines=body)
 
 
-_EXECUTABLE = """#layout = #hal.pipeline.layout<bindings = [{kinds}]>
+_EXECUTABLE = """#layout = #hal.pipeline.layout<{constants}bindings = [{kinds}]>
 hal.executable.source private @{name} {{
-  hal.executable.export public @{name} ordinal(0) layout(#layout) count(%d: !hal.device) -> (index, index, index) {{
+  hal.executable.export public @{name} ordinal(0) layout(#layout) count(%d: !hal.device{workload}) -> (index, index, index) {{
 {groups}
     hal.return %x, %y, %z : index, index, index
   }}

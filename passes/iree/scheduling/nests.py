@@ -13,7 +13,7 @@ from nabla_mlir.dialects.stablehlo import BARRIERS
 from nabla_mlir.passes.iree.scheduling.tiles import TILES, Tiles
 from nabla_mlir.table.traits import CONSTANT
 
-# Transposes by what they are of, the block that they stand in, and the order of the axes (after their sizes, if others).
+# Transposes by what they are of, the block that they stand in, and the order of the axes.
 Transposes = dict[tuple[ir.Value, ir.Block, tuple[int, ...]], Val]
 
 

@@ -24,12 +24,12 @@ from nabla_mlir.passes.iree.scheduling.nests import (
     replace_product,
     transposed_in_memory,
 )
+from nabla_mlir.passes.iree.scheduling.packed import PackedProduct
 from nabla_mlir.passes.iree.scheduling.tiles import (
     Tiles,
     columns_times_vector,
     matrix_product,
     rows_times_vector,
-    strips_product,
 )
 from nabla_mlir.table.traits import record_or_none, size_of
 
@@ -43,7 +43,7 @@ class ScheduleProductsPass(Pass):
     """Write products of matrices and vectors for which there are tiles as `linalg.generic` with these tiles.
 
     Where IREE's own choice is slower (passes/iree/scheduling/tiles.py). Products of one matrix with several vectors become
-    one operation that reads the matrix once, and a large factor is copied in strips.
+    one operation that reads the matrix once. Large products are calls of a kernel that packs its factors.
 
     Example: tests/filecheck/passes/schedule_products.mlir
     """
@@ -57,10 +57,15 @@ class ScheduleProductsPass(Pass):
 
 
 def _schedule(ops: Sequence[ir.Operation], vector_bytes: int) -> None:
-    products = [p for op in ops if (p := _product(op))]
+    transposes: Transposes = {}
+    products = []
+    for op in ops:
+        if large := PackedProduct.of(op, vector_bytes):
+            large.build(vector_bytes, transposes)
+        elif product := _product(op):
+            products.append(product)
     for group in _groups([p for p in products if isinstance(p, MatrixVector)]):
         group[0].build(group, vector_bytes)
-    transposes: Transposes = {}
     for product in products:
         # Measured with narrower vectors, the same tiles are no faster than IREE's, and often slower.
         if not isinstance(product, MatrixVector) and vector_bytes >= 64:
@@ -145,34 +150,18 @@ class MatrixMatrix:
             if tiled:
                 MatrixMatrix(made_by(swapped.value), (1, 0)).build(vector_bytes, transposes)
             return
-        strips = strips_product(rows, columns, length, vector_bytes // dtype.itemsize)
         with ir.InsertionPoint(self.op), self.op.location:
             apart = bool(places_of_broadcasts(self.op.results[0]))
             first, lhs = "ki" if lc == 0 else "ik", in_memory(lhs.value)
-            if strips is not None:
-                width = strips.parallel[2]
-                rhs = self._strips(rhs, width, transposes)
-                start = full(0, (rows, columns // width, width), dtype)
-                (result,) = loop_nest(lhs, [rhs], [start], first, "bkj", "ibj", strips)
-            else:
-                rhs = in_memory((self._transposed(rhs, rhs.shape, (1, 0), transposes) if rc == 1 else rhs).value)
-                (result,) = loop_nest(lhs, [rhs], [full(0, (rows, columns), dtype)], first, "kj", "ij", tiles)
-            result = stored(result) if apart or strips is not None else result
-            result = reshape(result, (rows, columns))
+            rhs = in_memory((self._transposed(rhs, transposes) if rc == 1 else rhs).value)
+            (result,) = loop_nest(lhs, [rhs], [full(0, (rows, columns), dtype)], first, "kj", "ij", tiles)
+            result = stored(result) if apart else result
         replace_product(self.op, result)
 
-    def _strips(self, rhs: Val, width: int, transposes: Transposes) -> Val:
-        """The right factor as strips of columns, each in one piece: strip, row, column."""
-        rows, columns = (rhs.shape[a] for a in (self.axes[1], 1 - self.axes[1]))
-        if self.axes[1] == 1:
-            return self._transposed(rhs, (columns // width, width, rows), (0, 2, 1), transposes)
-        return self._transposed(rhs, (rows, columns // width, width), (1, 0, 2), transposes)
-
-    def _transposed(self, x: Val, shape: tuple[int, ...], order: tuple[int, ...], transposes: Transposes) -> Val:
-        """The transpose of `x` in that shape."""
-        key = x.value, self.op.operation.block, (*shape, *order)
+    def _transposed(self, x: Val, transposes: Transposes) -> Val:
+        key = x.value, self.op.operation.block, (1, 0)
         if key not in transposes:
-            transposes[key] = transposed_in_memory(reshape(x, shape), order)
+            transposes[key] = transposed_in_memory(x, (1, 0))
         return transposes[key]
 
 

@@ -80,22 +80,6 @@ def matrix_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | 
     return Tiles((share, width * max(1, strips // groups), 0), (tall, width, 0), (0, 0, step))
 
 
-def strips_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | None:
-    """The tiles of each strip of two vectors of columns, where the second factor is cut into strips that lie in one piece.
-
-    None for a small factor, few rows, or another number of columns. Measured on one core (f32, µs; tiles of
-    `matrix_product`, then these with the copy): 1024x1024 (sum over 1024) 12420 and 8940, 512x2048 (512) 5070 and 4560,
-    128x2048 (512) 1430 and 1280, 256x512 (1024) 1130 and 1230.
-    """
-    width = 2 * lanes
-    if rows < thresholds.COPIED_FACTOR_ROWS or columns % width or columns * length * (64 // lanes) <= thresholds.COPIED_FACTOR:
-        return None
-    tall = largest_divisor(rows, 8)
-    if tall < thresholds.TILED_ROWS:
-        return None
-    return Tiles((1, 0, 0, 0), (1, tall, width, 0), (0, 0, 0, largest_divisor(length, 4)))
-
-
 def batched_product(batch: int, rows: int, columns: int, length: int, lanes: int) -> Tiles | None:
     """The tiles of each product, and for a workgroup as many whole products as make it large enough.
 

@@ -1,0 +1,161 @@
+"""Large products as calls of the kernel that packs its factors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir import thresholds
+from nabla_mlir.dialects.builder import Val, reshape
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.stablehlo import DotDims, I64Array
+from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
+from nabla_mlir.passes.iree.kernels.call import call_kernel
+from nabla_mlir.passes.iree.kernels.product import Product, ProductKernel
+from nabla_mlir.passes.iree.scheduling.nests import Transposes, replace_product, transposed_in_memory
+
+_ELEMENTS = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
+
+
+class Axis(NamedTuple):
+    """An axis of a factor: "b", of the batch; "f", free; "k", of the terms. Its place among these, and its size."""
+
+    kind: str
+    place: int
+    size: int
+
+
+class Factor(NamedTuple):
+    """A factor, and what its axes are, in the order in which they lie in memory."""
+
+    value: ir.Value
+    axes: tuple[Axis, ...]
+
+    def size(self, kind: str) -> int:
+        """The product of the sizes of all axes of a kind."""
+        return math.prod(a.size for a in self.axes if a.kind == kind)
+
+    def letters(self, joined: frozenset[int]) -> str | None:
+        """The letter of each group of axes that lie side by side; None if those of one kind do not, or a batch is last.
+
+        Args:
+          joined: batch axes that belong to the one before them, in both factors.
+        """
+        letters, before = "", None
+        for axis in self.axes:
+            follows = before is not None and before.kind == axis.kind and before.place + 1 == axis.place
+            if not (follows and (axis.kind != "b" or axis.place in joined)):
+                letter = str(axis.place - sum(n < axis.place for n in joined)) if axis.kind == "b" else axis.kind
+                if letter in letters:
+                    return None
+                letters += letter
+            before = axis
+        return None if letters[-1].isdigit() else letters
+
+    def in_order(self, block: ir.Block, transposes: Transposes) -> Factor:
+        """The same factor in memory with its batches first and its terms last, made in a block."""
+        order = sorted(range(len(self.axes)), key=lambda n: ("bfk".index(self.axes[n].kind), self.axes[n].place))
+        key = self.value, block, tuple(order)
+        sizes = [a.size for a in self.axes]
+        if key not in transposes:
+            transposes[key] = transposed_in_memory(reshape(Val(self.value), sizes), order)
+        return Factor(transposes[key].value, tuple(self.axes[n] for n in order))
+
+
+@dataclass(frozen=True)
+class PackedProduct:
+    """A product of stacked matrices that is large enough to be packed.
+
+    Several axes of a kind are one where they lie side by side; so a factor is read as it lies in memory, also where it is
+    the transpose of something else.
+    """
+
+    op: ir.Operation
+    factors: tuple[Factor, Factor]
+    element: str
+
+    @staticmethod
+    def of(op: ir.Operation, vector_bytes: int) -> PackedProduct | None:
+        """What `op` is, if it is one."""
+        dtypes = {shape_and_dtype(v.type)[1] for v in (*op.operands, *op.results)}
+        if len(dtypes) > 1 or not dtypes <= _ELEMENTS.keys():
+            return None
+        left, right = _factors(op)
+        sizes = left.size("f"), right.size("f"), left.size("k")
+        least = thresholds.PACKED_PRODUCT_AVX512 if vector_bytes >= 64 else thresholds.PACKED_PRODUCT
+        if min(sizes) < thresholds.PACKED_SIDE or left.size("b") * math.prod(sizes) < least:
+            return None
+        return PackedProduct(op, (left, right), _ELEMENTS[dtypes.pop()])
+
+    def build(self, vector_bytes: int, transposes: Transposes) -> None:
+        """Replaces the product; `transposes` holds those that there are by now."""
+        shape, dtype = shape_and_dtype(self.op.results[0].type)
+        left, right = self.factors
+        joined = _joined(left.axes) & _joined(right.axes)
+        with ir.InsertionPoint(self.op), self.op.location:
+            if left.letters(joined) is None or right.letters(joined) is None:
+                left, right = (f if f.letters(joined) else f.in_order(self.op.block, transposes) for f in self.factors)
+                joined = _joined(left.axes) & _joined(right.axes)
+            product = Product(
+                batch=_batch_sizes(left.axes, joined), rows=left.size("f"), columns=right.size("f"), length=left.size("k"),
+                left=left.letters(joined) or "", right=right.letters(joined) or "", element=self.element,
+            )  # fmt: skip
+            kernel = ProductKernel.of(product, vector_bytes)
+            sides = (left, product.left_shape), (right, product.right_shape)
+            operands = [reshape(Val(factor.value), size).value for factor, size in sides]
+            types = [tensor_type(size, dtype) for size in kernel.results]
+            result, _ = call_kernel(kernel.name, kernel.text, operands, types, self.op, kernel.numbers, kernel.workload)
+            replaced = reshape(Val(result), shape)
+        replace_product(self.op, replaced)
+
+
+def _factors(op: ir.Operation) -> tuple[Factor, Factor]:
+    """The factors, with axes of size 1 left out, and the terms in the order in which they lie in the left one."""
+    numbers = DotDims.decode(op.attributes["dot_dimension_numbers"])
+    left, right = (
+        _factor(op.operands[n], numbers[f"{side}_batching_dimensions"], numbers[f"{side}_contracting_dimensions"])
+        for n, side in enumerate(("lhs", "rhs"))
+    )
+    order = [a.place for a in left.axes if a.kind == "k"]
+
+    def renumbered(axes: Iterable[Axis]) -> tuple[Axis, ...]:
+        return tuple(a._replace(place=order.index(a.place)) if a.kind == "k" else a for a in axes)
+
+    return Factor(left.value, renumbered(left.axes)), Factor(right.value, renumbered(right.axes))
+
+
+def _factor(value: ir.Value, batch: Sequence[int], terms: Sequence[int]) -> Factor:
+    sizes = list(value.type.shape)
+    free = [n for n in range(len(sizes)) if n not in (*batch, *terms)]
+    axes: dict[int, Axis] = {}
+    for kind, members in (("b", batch), ("f", free), ("k", terms)):
+        kept = [n for n in members if sizes[n] != 1]
+        axes |= {n: Axis(kind, place, sizes[n]) for place, n in enumerate(kept)}
+    order = list(range(len(sizes)))
+    while (maker := made_by(value)) is not None and maker.name == "stablehlo.transpose":
+        permutation = I64Array.decode(maker.attributes["permutation"])
+        order = [order[permutation.index(n)] for n in range(len(order))]
+        value = maker.operands[0]
+    return Factor(value, tuple(axes[n] for n in order if n in axes))
+
+
+def _joined(axes: Sequence[Axis]) -> frozenset[int]:
+    """Batch axes that lie right behind the one before them."""
+    batches = ((x, y) for x, y in pairwise(axes) if x.kind == y.kind == "b")
+    return frozenset(y.place for x, y in batches if x.place + 1 == y.place)
+
+
+def _batch_sizes(axes: Sequence[Axis], joined: frozenset[int]) -> tuple[int, ...]:
+    sizes: list[int] = []
+    for axis in sorted(a for a in axes if a.kind == "b"):
+        if axis.place in joined:
+            sizes[-1] *= axis.size
+        else:
+            sizes.append(axis.size)
+    return tuple(sizes)
