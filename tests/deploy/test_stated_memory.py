@@ -93,8 +93,8 @@ def test_the_dearest_branch_counts(tmp_path):
     assert compiled.memory["f"].allocated == max(taken)
 
 
-def test_memory_that_the_caller_gives_is_not_a_transient():
-    compiled = nm.trace(lambda x: x @ x, X, name="f").lower().compile()
+def test_results_are_no_transients():
+    compiled = nm.trace(lambda x: nnp.sin(x) + 1, X, name="f").lower().compile()
     assert (compiled.memory["f"].results, compiled.memory["f"].transients) == (X.nbytes, 0)
 
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,19 @@ linux = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no /pro
 
 
 def workers():
-    """The threads of all pools of this process."""
-    names = [(task / "comm").read_text() for task in Path("/proc/self/task").iterdir()]
-    return sum(name.startswith("iree-worker") for name in names)
+    """The threads of all pools of this process, once they have names: each takes its own after it was started."""
+    counts = [-1]
+    while len(counts) < 5 or len(set(counts[-4:])) > 1:
+        time.sleep(0.05)
+        counts.append(sum(name_of(task).startswith("iree-worker") for task in Path("/proc/self/task").iterdir()))
+    return counts[-1]
+
+
+def name_of(task):
+    try:
+        return (task / "comm").read_text()
+    except OSError:  # it has ended
+        return ""
 
 
 @pytest.fixture(scope="module")
