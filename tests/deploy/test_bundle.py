@@ -175,6 +175,13 @@ def test_unzip_reads_an_archive(bundle, tmp_path):
     assert nm.load(tmp_path / "out", target="cpu-generic-x86_64").slope(x).tolist() == (3 * x * x).tolist()
 
 
+def test_only_entry_points_are_called_by_name(bundle):
+    """What else a compiled program has is had from the program of a target."""
+    assert np.allclose(bundle.slope(x), 3 * x**2)
+    with pytest.raises(AttributeError, match="vmfb"):
+        _ = bundle.vmfb
+
+
 def test_called_where_it_was_compiled(bundle, monkeypatch):
     monkeypatch.setattr(targets.cpu.platform, "machine", lambda: "x86_64")
     assert bundle(x).tolist() == bundle.entry("slope")(x).tolist() == (3 * x * x).tolist()

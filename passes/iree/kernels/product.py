@@ -199,6 +199,8 @@ class _Writer:
                     part = _Part(a, _place(self.left, batches), i, form.rows, self.rows)
                     self._pack(part, term, terms, self._row_panel(i, row))
                 with t.loop(first, last, form.width) as j, t.loop(row, below, form.rows) as i:
+                    for r in range(form.rows):  # what the tile is added to, or stored in, arrives while it is summed
+                        t.prefetch(self.c, self.batch, t.add(i, r), j)
                     tile = self._tile(self._row_panel(i, row), self._column_panel(j, first), terms)
                     self._store(tile, i, j, term)
 

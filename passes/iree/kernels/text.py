@@ -145,6 +145,10 @@ class Text:
         """Writes a vector."""
         self.line(f"vector.store {x}, {memory.name}{self._at(place)} : {memory.type}, {self.form.vector}")
 
+    def prefetch(self, memory: Memory, *place: Index) -> None:
+        """Says that a place will be written soon; one outside of the buffer does no harm."""
+        self.line(f"memref.prefetch {memory.name}{self._at(place)}, write, locality<3>, data : {memory.type}")
+
     def mask(self, count: Index) -> str:
         """The first so many lanes: all of them if there are more, none if it is negative."""
         return self.op(f"vector.create_mask {self.index(count)} : vector<{self.form.lanes}xi1>")
