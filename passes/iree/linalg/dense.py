@@ -46,6 +46,9 @@ def triangular_kernel(a: Val, right: Val, lower: bool, transposed: bool, unit: b
     batch, n, columns = right.shape
     if columns <= form.lanes:
         form = replace(form, vectors=1)
+    if transposed and columns > form.width:
+        # Each workgroup reads the matrix, of which the kernel would use a few numbers of each cache line at a time.
+        a, lower, transposed = b.swap(a), not lower, False
     rows = _up(n, form.rows)
     flags = "".join(word for word, flag in (("_transposed", transposed), ("_unit", unit)) if flag)
     name = f"solve_{'lower' if lower else 'upper'}{flags}_{batch}x{rows}x{columns}_{form.element}"
