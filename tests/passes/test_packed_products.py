@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from legalize_support import Program, jax_text
 
 from nabla_mlir import thresholds
@@ -146,3 +149,38 @@ def test_small_products_are_left_alone() -> None:
     cases = {"a": eye(64, 64, 64), "b": eye(8, 4096, 4096), "c": eye(512, 512, 512, "i4")}
     assert "flow.dispatch" not in scheduled(jax_text(cases), 32)
     assert "flow.dispatch @product" in scheduled(jax_text({"a": eye(128, 128, 128)}), 32)
+
+
+SUMS = {
+    "two": (lambda a, b, c, d: a @ b + c @ d, 1),
+    "three": (lambda a, b, c, d: (a @ b + c @ d) + (2 * a) @ (3 * b), 2),
+    "three_the_other_way": (lambda a, b, c, d: a @ b + (c @ d + (2 * a) @ (3 * b)), 1),
+    "reshaped": (lambda a, b, c, d: (a @ b).reshape(10, -1) + (c @ d).reshape(10, -1), 1),
+    "read_twice": (lambda a, b, c, d: ((x := a @ b) + c @ d, x * 2), 0),
+    "twice_itself": (lambda a, b, c, d: (x := a @ b) + x, 0),
+    "a_sum_as_a_factor": (lambda a, b, c, d: (a @ b + c @ d) @ d[:40, :40] + (2 * a) @ b, 2),
+    "with_an_argument": (lambda a, b, c, d: a @ b + d[:30, :40], 0),
+    "in_a_loop": (
+        lambda a, b, c, d: lax.while_loop(
+            lambda s: s[0] < 3, lambda s: (s[0] + 1, a @ b + s[1] @ d[:40, :40]), (0, c[:, :40])
+        )[1], 1),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_sums_of_products_are_made_in_place() -> None:
+    """The later product is added in the memory of the earlier one, which nothing else reads; nothing else changes."""
+    shapes = (30, 50), (50, 40), (30, 45), (45, 40)
+    args = [rng.standard_normal(s).astype("f4") for s in shapes]
+    text = scheduled(jax_text({name: (f, tuple(args)) for name, (f, _) in SUMS.items()}), 32)
+    before, program = [a.copy() for a in args], Program(text)
+    for name, (f, tied) in SUMS.items():
+        body = text[text.index(f"func.func @{name}(") :].partition("\n  }\n")[0]
+        assert len(re.findall(r"flow.dispatch @.*\) -> \(%", body)) == tied, name
+        wants = jax.tree.leaves(f(*(jnp.asarray(a, "f8") for a in args)))
+        scale = max(float(np.abs(w).max()) for w in wants)
+        for _ in range(2):
+            gots = program(name, *args)
+            for got, want in zip(gots if isinstance(gots, tuple) else (gots,), wants, strict=True):
+                np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * scale, err_msg=name)
+    assert all(np.array_equal(a, b) for a, b in zip(args, before, strict=True))

@@ -18,6 +18,7 @@ def call_kernel(
     at: ir.Operation,
     numbers: Sequence[int] = (),
     workload: Sequence[int] = (),
+    onto: ir.Value | None = None,
 ) -> list[ir.Value]:
     """The results of a kernel, called at the insertion point.
 
@@ -29,6 +30,7 @@ def call_kernel(
       at: an operation of the module's, anywhere in a function.
       numbers: that it is given as i32 before the operands.
       workload: that its number of workgroups is computed from.
+      onto: what the first result is added to, in its memory; nothing else may use it.
     """
     function = at
     while function.name != "func.func":
@@ -41,11 +43,12 @@ def call_kernel(
         executable.body.operations[0].operation.move_before(first)
     groups = [arith.ConstantOp(ir.IndexType.get(), n).result for n in workload]
     given = [arith.ConstantOp(ir.IntegerType.get_signless(32), n).result for n in numbers]
-    operands = [*groups, *given, *operands]
-    call = ir.Operation.create("flow.dispatch", results=list(types), operands=operands, attributes={
+    arguments = [*given, *operands, *([] if onto is None else [onto])]
+    tied = [-1 if onto is None else len(arguments) - 1, *[-1] * (len(types) - 1)]
+    call = ir.Operation.create("flow.dispatch", results=list(types), operands=[*groups, *arguments], attributes={
         "entry_points": ir.Attribute.parse(f"[@{name}::@{name}]"),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(groups), len(operands) - len(groups), 0, 0]),
-        "tied_operands": ir.Attribute.parse(f"[{', '.join(['-1 : index'] * len(types))}]"),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(groups), len(arguments), 0, 0]),
+        "tied_operands": ir.Attribute.parse(f"[{', '.join(f'{n} : index' for n in tied)}]"),
     })  # fmt: skip
     return list(call.results)
 

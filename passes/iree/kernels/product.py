@@ -10,6 +10,7 @@ Sizes are numbers that the kernel is given, so that one kernel serves all produc
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -109,7 +110,7 @@ class ProductKernel:
     Args:
       name: the same for the same text.
       text: of the executable.
-      numbers: what it is given before the factors, as i32.
+      numbers: what it is given before the factors, as i32; behind them 1 if it adds to what the result holds, else 0.
       workload: workgroups in x and y.
       results: the shapes of what it makes: the product, then memory of its own.
     """
@@ -125,15 +126,21 @@ class ProductKernel:
         """For a product, with registers of that width."""
         form = form_of(product, vector_bytes)
         blocks, batch = Blocks.of(product, form), math.prod(product.batch)
-        writer = _Writer(form, len(product.batch), product.left, product.right)
+        name, text = _name_and_text(form, len(product.batch), product.left, product.right)
         sizes = product.rows, product.columns, product.length, *product.batch
         memory = blocks.terms * (blocks.share[1] + blocks.rows) + form.lanes
         groups = math.prod(blocks.counts)
         return ProductKernel(
-            writer.name, writer.text(),
+            name, text,
             (*sizes, blocks.terms, blocks.rows, *blocks.share, *blocks.counts), (groups, batch),
             (product.result_shape, (groups * batch, memory)),
         )  # fmt: skip
+
+
+@functools.cache
+def _name_and_text(form: Form, batches: int, left: str, right: str) -> tuple[str, str]:
+    writer = _Writer(form, batches, left, right)
+    return writer.name, writer.text()
 
 
 def form_of(product: Product, vector_bytes: int) -> Form:
@@ -165,6 +172,7 @@ class _Writer:
             (number("share_rows"), number("share_columns")),
             (number("groups_m"), number("groups_n")),
         )
+        self.adds = number("adds")  # 1: the product is added to what its memory holds, 0: it is stored there
 
     def text(self) -> str:
         """The executable."""
@@ -302,7 +310,7 @@ class _Writer:
         rows, columns = t.of_indices("subi", self.rows, i), t.of_indices("subi", self.columns, j)
         is_whole = t.op(f"arith.andi {t.compare('sle', form.rows, rows)}, {t.compare('sle', form.width, columns)} : i1")
         places = [(self.batch, t.add(i, r), j) for r in range(form.rows)]
-        with t.branch(t.compare("eq", term, 0)) as later:
+        with t.branch(t.compare("eq", t.add(term, self.adds), 0)) as later:
             self._put_tile(tile, places, is_whole, rows, columns, adds=False)
             later()
             self._put_tile(tile, places, is_whole, rows, columns, adds=True)

@@ -24,7 +24,7 @@ from nabla_mlir.passes.iree.scheduling.nests import (
     replace_product,
     transposed_in_memory,
 )
-from nabla_mlir.passes.iree.scheduling.packed import PackedProduct
+from nabla_mlir.passes.iree.scheduling.packed import PackedCall, PackedProduct, add_in_place
 from nabla_mlir.passes.iree.scheduling.tiles import (
     Tiles,
     columns_times_vector,
@@ -53,15 +53,17 @@ class ScheduleProductsPass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
-        _schedule([op for op in nested_in_functions(module) if op.name == "stablehlo.dot_general"], self.vector_bytes)
+        ops = [op for op in nested_in_functions(module) if op.name == "stablehlo.dot_general"]
+        add_in_place(module, _schedule(ops, self.vector_bytes))
 
 
-def _schedule(ops: Sequence[ir.Operation], vector_bytes: int) -> None:
+def _schedule(ops: Sequence[ir.Operation], vector_bytes: int) -> list[PackedCall]:
+    """Schedules products; the calls of the kernel for large ones."""
     transposes: Transposes = {}
-    products = []
+    products, calls = [], []
     for op in ops:
         if large := PackedProduct.of(op, vector_bytes):
-            large.build(vector_bytes, transposes)
+            calls.append(large.build(vector_bytes, transposes))
         elif product := _product(op):
             products.append(product)
     for group in _groups([p for p in products if isinstance(p, MatrixVector)]):
@@ -70,6 +72,7 @@ def _schedule(ops: Sequence[ir.Operation], vector_bytes: int) -> None:
         # Measured with narrower vectors, the same tiles are no faster than IREE's, and often slower.
         if not isinstance(product, MatrixVector) and vector_bytes >= 64:
             product.build(vector_bytes, transposes)
+    return calls
 
 
 @dataclass(frozen=True)
