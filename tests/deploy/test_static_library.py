@@ -41,6 +41,11 @@ def factored(a):
     return nnp.linalg.solve(nnp.linalg.cholesky(a), a[:, :40])
 
 
+def products(a, b):
+    """Large enough for the kernel that packs its factors, and is given their sizes; the second is added in place."""
+    return a @ b + (2 * b).T @ a.T
+
+
 F32, F64 = nm.spec(64, "f32"), nm.spec((5, 5), "f64")
 FUNCTIONS = {
     "loop": (data_dependent_loop, (F32, nm.spec((), "i32"))),
@@ -50,6 +55,7 @@ FUNCTIONS = {
     "constant": (lambda: nnp.arange(5.0) * 2.0, ()),
     "same": (lambda x: (x, x + 1), (F32,)),
     "factored": (factored, (nm.spec((50, 50), "f64"),)),
+    "products": (products, (nm.spec((320, 330), "f64"), nm.spec((330, 320), "f64"))),
 }
 
 
@@ -86,6 +92,7 @@ ARGUMENTS = {
     "constant": [()],
     "same": [(rng.normal(size=64).astype(np.float32),)],
     "factored": [(rng.normal(size=(50, 50)),)],
+    "products": [(rng.normal(size=(320, 330)), rng.normal(size=(330, 320)))],
 }  # fmt: skip
 
 

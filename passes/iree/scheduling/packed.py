@@ -83,6 +83,8 @@ class PackedProduct:
     @staticmethod
     def of(op: ir.Operation, vector_bytes: int) -> PackedProduct | None:
         """What `op` is, if it is one."""
+        if not all(v.type.has_static_shape for v in (*op.operands, *op.results)):
+            return None
         dtypes = {shape_and_dtype(v.type)[1] for v in (*op.operands, *op.results)}
         if len(dtypes) > 1 or not dtypes <= _ELEMENTS.keys():
             return None
