@@ -64,15 +64,15 @@ class _Derivative(Differentiated):
     def _verify_indices(self) -> tuple[list[ir.Type], list[ir.Type]]:
         self.verify_body()
         arguments = [a.type for a in self.block.arguments]
-        returned = [v.type for v in self.terminator.operands]
-        for word, indices, types in (("wrt", self.wrt, arguments), ("of", self.of, returned)):
+        outputs = [v.type for v in self.terminator.operands]
+        for word, indices, types in (("wrt", self.wrt, arguments), ("of", self.of, outputs)):
             self.require(len(set(indices)) == len(indices), f"distinct indices in '{word}', got {list(indices)}")
             for i in indices:
                 self.require(0 <= i < len(types), f"indices below {len(types)} in '{word}', got {i}")
                 self.require(
                     is_differentiable_type(types[i]), f"a floating-point type at each index of '{word}', got {types[i]}"
                 )
-        return [arguments[i] for i in self.wrt], [returned[i] for i in self.of]
+        return [arguments[i] for i in self.wrt], [outputs[i] for i in self.of]
 
 
 def types_text(types: Sequence[ir.Type]) -> str:
@@ -101,8 +101,8 @@ class JvpOp(_Derivative):
 
     def verify(self) -> None:
         """Raises VerifyError unless operands, results and attributes fit the body."""
-        active, differentiated = self._verify_indices()
-        self._verify(active, "tangents", differentiated)
+        active, differentiable = self._verify_indices()
+        self._verify(active, "tangents", differentiable)
 
 
 class VjpOp(_Derivative):
@@ -126,8 +126,8 @@ class VjpOp(_Derivative):
 
     def verify(self) -> None:
         """Raises VerifyError unless operands, results and attributes fit the body."""
-        active, differentiated = self._verify_indices()
-        self._verify(differentiated, "cotangents", active)
+        active, differentiable = self._verify_indices()
+        self._verify(differentiable, "cotangents", active)
 
 
 STOP_GRADIENT = "ad.stop_gradient"

@@ -28,17 +28,17 @@ class RuleOp(RegionOp):
 
     def verify_regions(self) -> tuple[Types, Types]:
         """Checks that every region is there; returns the types of operands and results."""
-        wanted = ", ".join(self.region_names)
+        names = ", ".join(self.region_names)
         self.require(
-            len(self.op.regions) == len(self.region_names), f"the regions {wanted}, got {len(self.op.regions)}"
+            len(self.op.regions) == len(self.region_names), f"the regions {names}, got {len(self.op.regions)}"
         )
         for name, region in zip(self.region_names, self.op.regions, strict=True):
             self.verify_region(region, f"a region {name}")
         return [v.type for v in self.op.operands], [r.type for r in self.op.results]
 
-    def verify_types(self, region: str, arguments: Sequence[ir.Type], returned: Sequence[ir.Type]) -> None:
+    def verify_types(self, region: str, arguments: Sequence[ir.Type], result_types: Sequence[ir.Type]) -> None:
         """Raises VerifyError unless a region takes and returns these types."""
-        for word, expected, got in zip(("takes", "returns"), (arguments, returned), self.types_of(region), strict=True):
+        for word, expected, got in zip(("takes", "returns"), (arguments, result_types), self.types_of(region), strict=True):
             self.require(
                 got == list(expected), f"a region {region} that {word} {types_text(expected)}, got {types_text(got)}"
             )

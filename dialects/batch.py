@@ -19,9 +19,9 @@ Axes = Sequence[Sequence[int]]  # per operand or result: the place of each mappe
 def with_axes(type: ir.Type, places: Sequence[int], sizes: Sequence[int]) -> ir.Type:
     """The type outside the map of a value that has `type` inside and carries axes at `places`."""
     shape, dtype = shape_and_dtype(type)
-    carried = sorted((p, n) for p, n in zip(places, sizes, strict=True) if p != NOT_CARRIED)
+    axes = sorted((p, n) for p, n in zip(places, sizes, strict=True) if p != NOT_CARRIED)
     out = list(shape)
-    for place, size in carried:
+    for place, size in axes:
         out.insert(place, size)
     return tensor_type(tuple(out), dtype)
 
@@ -103,8 +103,8 @@ class VmapOp(RegionOp):
         self.require(all(n >= 0 for n in sizes), f"sizes that are not negative, got {list(sizes)}")
         inside = [a.type for a in self.block.arguments]
         self._verify_side("operand", [v.type for v in self.op.operands], inside, self.in_axes)
-        returned = [v.type for v in self.terminator.operands]
-        self._verify_side("result", [r.type for r in self.op.results], returned, self.out_axes)
+        outputs = [v.type for v in self.terminator.operands]
+        self._verify_side("result", [r.type for r in self.op.results], outputs, self.out_axes)
 
     def _verify_side(
         self, word: str, outside: list[ir.Type], inside: list[ir.Type], axes: list[tuple[int, ...]]
@@ -116,12 +116,12 @@ class VmapOp(RegionOp):
             f"got {len(outside)}, {len(inside)}, {len(axes)}",
         )
         for i, (out, body, places) in enumerate(zip(outside, inside, axes, strict=True)):
-            carried = [p for p in places if p != NOT_CARRIED]
-            rank = len(shape_and_dtype(body)[0]) + len(carried)
+            own = [p for p in places if p != NOT_CARRIED]
+            rank = len(shape_and_dtype(body)[0]) + len(own)
             self.require(
                 len(places) == len(self.sizes)
-                and len(set(carried)) == len(carried)
-                and all(0 <= p < rank for p in carried),
+                and len(set(own)) == len(own)
+                and all(0 <= p < rank for p in own),
                 f"distinct places below {rank} for the {len(self.sizes)} axes of {word} {i}, got {list(places)}",
             )
             expected = with_axes(body, places, self.sizes)
@@ -143,13 +143,13 @@ def axis_of(op: ir.Operation) -> str:
 
 def collectives(op: ir.Operation, axis: str) -> list[ir.Operation]:
     """The collectives in the regions of `op` that mean its axis of this name, not that of a map further inside."""
-    found = []
+    result = []
     for inner in (o.operation for region in op.regions for block in region.blocks for o in block.operations):
         if inner.name in COLLECTIVES and axis_of(inner) == axis:
-            found.append(inner)
+            result.append(inner)
         elif inner.name != VmapOp.name or axis not in VmapOp(inner).axes:
-            found += collectives(inner, axis)
-    return found
+            result += collectives(inner, axis)
+    return result
 
 
 def free_axes(op: ir.Operation) -> set[str]:
@@ -168,8 +168,8 @@ def bound_axes(op: ir.Operation) -> set[str]:
 
 def rename_axes(op: ir.Operation, names: Mapping[str, str]) -> None:
     """Makes the collectives over axes of the map `op` follow the new names of these."""
-    found = [(inner, new) for old, new in names.items() for inner in collectives(op, old)]
-    for inner, new in found:
+    uses = [(inner, new) for old, new in names.items() for inner in collectives(op, old)]
+    for inner, new in uses:
         inner.attributes["axis"] = ir.StringAttr.get(new, context())
 
 
@@ -187,8 +187,8 @@ class CollectiveOp:
     def verify(self) -> None:
         """Raises VerifyError unless the axis is that of a map around it, and the types fit."""
         op, attributes = self.op, self.op.attributes
-        named = "axis" in attributes and isinstance(attributes["axis"], ir.StringAttr)
-        self.require(named, "the attribute 'axis', a name")
+        has_name = "axis" in attributes and isinstance(attributes["axis"], ir.StringAttr)
+        self.require(has_name, "the attribute 'axis', a name")
         bound = _axes_around(op)
         self.require(axis_of(op) in bound, f"an axis of a batch.vmap around it, got '{axis_of(op)}' inside {bound}")
         size = bound[axis_of(op)]
@@ -208,8 +208,8 @@ class CollectiveOp:
 
     def _verify_dimension(self, entry: ir.Type, whole: ir.Type, size: int) -> None:
         attributes = self.op.attributes
-        named = "dimension" in attributes and isinstance(attributes["dimension"], ir.IntegerAttr)
-        self.require(named, "the attribute 'dimension', an integer")
+        has_dimension = "dimension" in attributes and isinstance(attributes["dimension"], ir.IntegerAttr)
+        self.require(has_dimension, "the attribute 'dimension', an integer")
         dimension, rank = attributes["dimension"].value, len(shape_and_dtype(entry)[0])
         self.require(0 <= dimension <= rank, f"a dimension of its rank {rank + 1}, got {dimension}")
         expected = with_axes(entry, [dimension], [size])

@@ -231,10 +231,10 @@ def fill_region(region: ir.Region, types: Sequence[ir.Type], body: Callable[...,
 def while_loop(initial: Sequence[Val], condition: Callable[..., Val], body: Callable[..., Sequence[Val]]) -> list[Val]:
     """stablehlo.while; both functions get the carried values."""
     types = [v.type for v in initial]
-    made = make("stablehlo.while", initial, types, regions=2)
-    fill_region(made.regions[0], types, condition)
-    fill_region(made.regions[1], types, body)
-    return [Val(r) for r in made.results]
+    loop = make("stablehlo.while", initial, types, regions=2)
+    fill_region(loop.regions[0], types, condition)
+    fill_region(loop.regions[1], types, body)
+    return [Val(r) for r in loop.results]
 
 
 def for_loop(count: int, initial: Sequence[Val], body: Callable[..., Sequence[Val]]) -> list[Val]:
@@ -255,9 +255,9 @@ def reduce(
     shape = [n for i, n in enumerate(operands[0].shape) if i not in dims]
     types = [tensor_type(shape, v.dtype) for v in operands]
     attributes = {"dimensions": hlo.I64Array.encode(dims)}
-    made = make("stablehlo.reduce", [*operands, *initial], types, attributes, regions=1, final=final)
-    fill_region(made.regions[0], [v.type for v in initial] * 2, body)
-    return [Val(r) for r in made.results]
+    op = make("stablehlo.reduce", [*operands, *initial], types, attributes, regions=1, final=final)
+    fill_region(op.regions[0], [v.type for v in initial] * 2, body)
+    return [Val(r) for r in op.results]
 
 
 def reduce_with(name: str, x: Val, initial: Number, dims: Sequence[int]) -> Val:

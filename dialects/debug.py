@@ -20,8 +20,8 @@ TOPICS = ("batch", "ad", "ops")
 
 def wanted(topic: str) -> bool:
     """True if the environment asks for a topic."""
-    asked = os.environ.get(VARIABLE, "")
-    return topic in asked.split(",") if asked else False
+    topics = os.environ.get(VARIABLE, "")
+    return topic in topics.split(",") if topics else False
 
 
 def say(topic: str, text: str, location: ir.Location | None = None) -> None:
@@ -31,7 +31,7 @@ def say(topic: str, text: str, location: ir.Location | None = None) -> None:
     print(f"[nabla {topic}] {text}{where}", file=sys.stderr)
 
 
-def types(values: Iterable[ir.Value], marked: Iterable[ir.Value] = ()) -> str:
+def types(values: Iterable[ir.Value], active: Iterable[ir.Value] = ()) -> str:
     """The types of values, with a star at those that are marked (mapped, or active)."""
-    stars = set(marked)
+    stars = set(active)
     return "(" + ", ".join(f"{v.type}{'*' if v in stars else ''}" for v in values) + ")"

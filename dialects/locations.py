@@ -46,9 +46,9 @@ def blaming(op: ir.Operation) -> Iterator[None]:
         place = source_of(op.location)
         if place is None or getattr(error, "placed", False):
             raise
-        located = type(error)(error.message, where=place, help=error.help)
-        located.placed = True  # type: ignore[attr-defined]  # an outer operation does not move it
-        raise located from None
+        blame = type(error)(error.message, where=place, help=error.help)
+        blame.placed = True  # type: ignore[attr-defined]  # an outer operation does not move it
+        raise blame from None
 
 
 def named(name: str, location: ir.Location) -> ir.Location:

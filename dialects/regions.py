@@ -140,11 +140,11 @@ def nested(op: ir.Operation) -> list[ir.Operation]:
     """The operations in the regions of `op`, inner ones before the operation that holds them."""
     if not len(op.regions):
         return []
-    found: list[ir.Operation] = []
+    inside: list[ir.Operation] = []
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
-        found.append(inner)
+        inside.append(inner)
         return ir.WalkResult.ADVANCE
 
     op.walk(visit, ir.WalkOrder.POST_ORDER)
-    return found[:-1]  # the last one is `op` itself
+    return inside[:-1]  # the last one is `op` itself

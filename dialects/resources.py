@@ -17,12 +17,12 @@ _ALIGNMENT = 4  # bytes before the elements: how they are aligned
 
 def inline_resources(module: ir.Operation) -> None:
     """Gives constants their elements, which rules read; XLA takes resources for other numbers, or refuses them."""
-    found = [op for op in nested(module) if op.name in _CONSTANTS and _name_of(op)]
-    if not found:
+    constants = [op for op in nested(module) if op.name in _CONSTANTS and _name_of(op)]
+    if not constants:
         return
     # The bindings have no reader of resources; the text of the module has them, in hexadecimal.
     blobs = dict(re.findall(r'^\s+("[^"\n]+"|\S+): "0x([0-9A-F]+)",?$', str(module), re.MULTILINE))
-    for op in found:
+    for op in constants:
         shape, dtype = shape_and_dtype(op.results[0].type)
         raw = np.frombuffer(bytes.fromhex(blobs[_name_of(op)])[_ALIGNMENT:], np.uint8)
         op.attributes["value"] = elements(_array(raw, dtype, int(np.prod(shape))).reshape(shape))

@@ -255,8 +255,8 @@ class DimensionNumbers:
         """The attribute with these fields."""
         unknown = set(value) - set(self.lists) - set(self.scalars)
         if unknown:
-            known = self.lists + self.scalars
-            raise ValueError(f"#stablehlo.{self.name} requires fields {known}, got {sorted(unknown)}.")
+            names = self.lists + self.scalars
+            raise ValueError(f"#stablehlo.{self.name} requires fields {names}, got {sorted(unknown)}.")
         fields = [f"{k} = {[int(i) for i in value[k]]}" for k in self.lists if len(value.get(k, ()))]
         fields += [f"{k} = {int(value[k])}" for k in self.scalars]
         return parse_attribute(f"#stablehlo.{self.name}<{', '.join(fields)}>")
@@ -268,12 +268,12 @@ class DimensionNumbers:
 
 @functools.lru_cache(maxsize=4096)
 def _struct_fields(text: str, lists: tuple[str, ...], scalars: tuple[str, ...]) -> tuple[tuple[str, Any], ...]:
-    found: dict[str, Any] = dict.fromkeys(lists, ()) | dict.fromkeys(scalars, 0)
+    fields: dict[str, Any] = dict.fromkeys(lists, ()) | dict.fromkeys(scalars, 0)
     for name, items in re.findall(r"(\w+) = \[([^\]]*)\]", text):
-        found[name] = tuple(int(i) for i in items.split(",")) if items.strip() else ()
+        fields[name] = tuple(int(i) for i in items.split(",")) if items.strip() else ()
     for name, item in re.findall(r"(\w+) = (-?\d+)", text):
-        found[name] = int(item)
-    return tuple(found.items())
+        fields[name] = int(item)
+    return tuple(fields.items())
 
 
 DotDims = DimensionNumbers(

@@ -43,12 +43,12 @@ def as_dtype(dtype: Any) -> np.dtype:
       >>> as_dtype("f32"), as_dtype("f4"), as_dtype("i8")
       (dtype('float32'), dtype('float32'), dtype('int64'))
     """
-    found = _in_numpy(dtype)
-    if isinstance(dtype, str) and (found is None or found.name not in _BUILTIN):
-        found = _in_mlir(dtype) or found
-    if found is None:
+    result = _in_numpy(dtype)
+    if isinstance(dtype, str) and (result is None or result.name not in _BUILTIN):
+        result = _in_mlir(dtype) or result
+    if result is None:
         raise DtypeError(f"a dtype is required, got {dtype!r}.")
-    return found
+    return result
 
 
 def _in_numpy(name: Any) -> np.dtype | None:
@@ -71,10 +71,10 @@ def dtype_in_mlir(word: str) -> np.dtype:
     Raises:
       DtypeError: it is neither.
     """
-    found = _in_mlir(word)
-    if found is None:
+    result = _in_mlir(word)
+    if result is None:
         raise DtypeError(f"an element type requires one of {', '.join(_FROM_MLIR)}, got {word!r}.")
-    return found
+    return result
 
 
 @functools.cache

@@ -153,23 +153,23 @@ def make(
     final: bool = False,
 ) -> ir.Operation:
     """Makes an operation and records it, unless it is `final`: then it is marked as such, and no pattern looks at it again."""
-    made = hlo.emit(name, [v.value for v in operands], results=results, attributes=attributes, regions=regions)
+    op = hlo.emit(name, [v.value for v in operands], results=results, attributes=attributes, regions=regions)
     if final:
-        made.attributes[FINAL] = ir.UnitAttr.get(made.context)
+        op.attributes[FINAL] = ir.UnitAttr.get(op.context)
     elif (record := _recording.get()) is not None:
-        record.created.append((name, made))
-    return made
+        record.created.append((name, op))
+    return op
 
 
 def copy(source: ir.Operation, operands: Sequence[Val]) -> ir.Operation:
     """A copy of an operation, with its regions, on other operands of the same types."""
-    made = source.clone()
+    clone = source.clone()
     for i, v in enumerate(operands):
-        made.operands[i] = v.value
+        clone.operands[i] = v.value
     record = _recording.get()
     if record is not None:
-        made.walk(functools.partial(_record_walked, record))
-    return made
+        clone.walk(functools.partial(_record_walked, record))
+    return clone
 
 
 def _record_walked(record: Recording, op: ir.Operation) -> ir.WalkResult:
@@ -249,17 +249,17 @@ def _constant(attribute: ir.Attribute) -> Val:
     block = point.block
     record = _recording.get()
     if record is not None:
-        known = record.constants.get((block, attribute))
-        if known is not None:
-            return Val(known)
+        constant = record.constants.get((block, attribute))
+        if constant is not None:
+            return Val(constant)
         # At the start of the block it dominates every later use in the block.
         point = ir.InsertionPoint.at_block_begin(block)
-    made = ir.Operation.create(
+    op = ir.Operation.create(
         "stablehlo.constant", results=[attribute.type], attributes={"value": attribute}, ip=point
     )
     if record is not None:
-        record.constants[block, attribute] = made.results[0]
-    return Val(made.results[0])
+        record.constants[block, attribute] = op.results[0]
+    return Val(op.results[0])
 
 
 _DIRECTIONS = {word: hlo.parse_attribute(f"#stablehlo<comparison_direction {word}>") for word in

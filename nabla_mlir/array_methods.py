@@ -28,10 +28,10 @@ class ArrayMethods:
             return function(self, *args, **kwargs)
         if name == "sort":  # NumPy's method works in place
             raise TypeError("sort requires nabla_mlir.numpy, got an array where that is not loaded: np.sort(array) copies it.")
-        found = getattr(self.__array__(), name)  # type: ignore[attr-defined]  # which every array has
-        if not callable(found):
-            return found
-        return found(*args, **{name: value for name, value in kwargs.items() if value is not None and value is not False})
+        member = getattr(self.__array__(), name)  # type: ignore[attr-defined]  # which every array has
+        if not callable(member):
+            return member
+        return member(*args, **{name: value for name, value in kwargs.items() if value is not None and value is not False})
 
     # ---------------------------------------------------------------- operators
 

@@ -28,37 +28,37 @@ def scalar_misfit(value: Any, dtype: np.dtype) -> str | None:
         return f"a Python {kind.__name__}, {value!r}"
     try:
         with np.errstate(over="ignore"):
-            lost = cmath.isfinite(value) and not np.isfinite(np.array(value, dtype))
+            overflows = cmath.isfinite(value) and not np.isfinite(np.array(value, dtype))
     except OverflowError:
-        lost = True
-    return f"{value!r}, which is out of its range" if lost else None
+        overflows = True
+    return f"{value!r}, which is out of its range" if overflows else None
 
 
-def rounded(given: Any, dtype: np.dtype, name: str) -> np.ndarray:
+def rounded(value: Any, dtype: np.dtype, name: str) -> np.ndarray:
     """An array in another dtype, rounded where it is of a wider floating point.
 
     Raises:
       DtypeError: an imaginary part, a fraction, an integer that the dtype cannot hold, or a finite number out of its
         range would be lost.
     """
-    array = np.asarray(given)
+    array = np.asarray(value)
     if array.dtype == dtype:
         return array
     if not 0 <= rank_of(array.dtype) <= rank_of(dtype):
         raise DtypeError(f"{name} requires numbers of {dtype}, got {array.dtype}.", help="convert it with astype.")
     if rank_of(array.dtype) == 1 and array.size:
-        found, held = (int(array.min()), int(array.max())), _integers(dtype)
-        if not held[0] <= found[0] <= found[1] <= held[1]:
+        extremes, limits = (int(array.min()), int(array.max())), _integers(dtype)
+        if not limits[0] <= extremes[0] <= extremes[1] <= limits[1]:
             raise DtypeError(
-                f"{name} requires integers that {dtype} holds, from {held[0]} to {held[1]}, got {found[0]} to "
-                f"{found[1]}.", help="convert it with astype if it may change.",
+                f"{name} requires integers that {dtype} holds, from {limits[0]} to {limits[1]}, got {extremes[0]} to "
+                f"{extremes[1]}.", help="convert it with astype if it may change.",
             )  # fmt: skip
     with np.errstate(over="ignore"):
-        converted = array.astype(dtype)
-    if rank_of(dtype) > 1 and np.any(np.isfinite(array) & ~np.isfinite(converted)):
+        result = array.astype(dtype)
+    if rank_of(dtype) > 1 and np.any(np.isfinite(array) & ~np.isfinite(result)):
         raise DtypeError(f"{name} requires numbers in the range of {dtype}, got {array.dtype} beyond it.",
                          help="scale it, or compile for a wider dtype.")  # fmt: skip
-    return converted
+    return result
 
 
 def _integers(dtype: np.dtype) -> tuple[int, int]:

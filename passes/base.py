@@ -85,18 +85,18 @@ class NamedPipeline:
     def passes(self) -> tuple[Pass | str, ...]:
         """The passes, those of inner pipelines in their places."""
         options = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        found: list[Pass | str] = []
+        parts: list[Pass | str] = []
         for step in self.steps:
             if step.unless and getattr(TARGETS[options["target"]].codegen, step.unless):
                 continue
             if step.needs and not options[step.needs]:
                 continue
             if isinstance(step.item, str):
-                found.append(step.item)
+                parts.append(step.item)
                 continue
             item = step.item(**{f.name: options[f.name] for f in dataclasses.fields(step.item) if f.name in options})
-            found += [item] if isinstance(item, Pass) else item.passes()
-        return tuple(found)
+            parts += [item] if isinstance(item, Pass) else item.passes()
+        return tuple(parts)
 
 
 PIPELINES: dict[str, type[NamedPipeline]] = {}

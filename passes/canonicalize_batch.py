@@ -55,10 +55,10 @@ def _share_broadcast(op: ir.Operation) -> ir.Operation:
         spread = [p for p in places if p != NOT_CARRIED and _is_repeated(operand, p)]
         if not spread:
             continue
-        kept = [d for d in range(len(shape_and_dtype(operand.type)[0])) if d not in spread]
+        rest = [d for d in range(len(shape_and_dtype(operand.type)[0])) if d not in spread]
         with op.location, ir.InsertionPoint(op):
-            operands[i] = _restricted(operand, kept)
-        in_axes[i] = tuple(NOT_CARRIED if p in spread else p if p == NOT_CARRIED else kept.index(p) for p in places)
+            operands[i] = _restricted(operand, rest)
+        in_axes[i] = tuple(NOT_CARRIED if p in spread else p if p == NOT_CARRIED else rest.index(p) for p in places)
     if operands == list(op.operands):
         return op
     new = _rebuild(view, operands, in_axes, view.out_axes).op
@@ -80,13 +80,13 @@ def _is_repeated(value: ir.Value, dimension: int) -> bool:
     return op is not None and dimension not in tuple(op.attributes["broadcast_dimensions"])
 
 
-def _restricted(value: ir.Value, kept: list[int]) -> ir.Value:
+def _restricted(value: ir.Value, rest: list[int]) -> ir.Value:
     """A broadcast made anew without those of its dimensions that are not kept."""
     op = _broadcast_of(value)
     assert op is not None
     x, shape = wrap(op.operands[0]), shape_and_dtype(value.type)[0]
-    dims = tuple(kept.index(d) for d in op.attributes["broadcast_dimensions"])
-    smaller = tuple(shape[d] for d in kept)
+    dims = tuple(rest.index(d) for d in op.attributes["broadcast_dimensions"])
+    smaller = tuple(shape[d] for d in rest)
     if smaller == x.shape and dims == tuple(range(x.ndim)):
         return x.value
     return broadcast_in_dim(x, shape=smaller, broadcast_dimensions=dims).value
@@ -99,15 +99,15 @@ def _merge_inner(op: ir.Operation) -> None:
     if len(body) != 1 or body[0].name != "batch.vmap":
         return
     inner = VmapOp(body[0])
-    returned, results = list(view.terminator.operands), list(inner.op.results)
-    if len(returned) != len(results) or set(returned) != set(results):
+    outputs, results = list(view.terminator.operands), list(inner.op.results)
+    if len(outputs) != len(results) or set(outputs) != set(results):
         return
-    order = [results.index(r) for r in returned]
+    order = [results.index(r) for r in outputs]
     arguments, inner_operands, inner_axes = view.arguments, list(inner.op.operands), inner.in_axes
     # What the inner map only captures of the outer entry is passed too: it carries the outer axes alone.
-    read = {v for o in inner.body for v in reads_of(o)} | set(inner.terminator.operands)
+    uses = {v for o in inner.body for v in reads_of(o)} | set(inner.terminator.operands)
     for argument in arguments:
-        if argument in read:
+        if argument in uses:
             inside = inner.block.add_argument(argument.type, op.location)
             argument.replace_all_uses_with(inside)
             inner_operands.append(argument)
@@ -119,12 +119,12 @@ def _merge_inner(op: ir.Operation) -> None:
         in_axes.append(_joined((NOT_CARRIED,) * len(view.axes) if i is None else view.in_axes[i], places))
     out_axes = [_joined(view.out_axes[order.index(j)], inner.out_axes[j]) for j in range(len(results))]
     with op.location, ir.InsertionPoint(op):
-        renamed = _renamed(inner, set(view.axes))
-        rename_axes(inner.op, renamed)
-        names = (*view.axes, *renamed.values())
-        merged = VmapOp.build(operands, inner.block, names, (*view.sizes, *inner.sizes), in_axes, out_axes)
+        axis_names = _renamed(inner, set(view.axes))
+        rename_axes(inner.op, axis_names)
+        names = (*view.axes, *axis_names.values())
+        whole = VmapOp.build(operands, inner.block, names, (*view.sizes, *inner.sizes), in_axes, out_axes)
     for k, j in enumerate(order):
-        op.results[k].replace_all_uses_with(merged.op.results[j])
+        op.results[k].replace_all_uses_with(whole.op.results[j])
     op.erase()
 
 
@@ -136,14 +136,14 @@ def _joined(outer: Places, inner: Places) -> Places:
     return (*outer, *shifted)
 
 
-def _renamed(view: VmapOp, taken: set[str]) -> dict[str, str]:
+def _renamed(view: VmapOp, names_outside: set[str]) -> dict[str, str]:
     """A name for each axis of a map that is neither taken nor that of another axis of the map or inside it."""
-    used, names = taken | set(view.axes) | bound_axes(view.op), {}
+    names_in_use, names = names_outside | set(view.axes) | bound_axes(view.op), {}
     for axis in view.axes:
         names[axis] = axis
-        if axis in taken:
-            names[axis] = next(name for n in itertools.count(1) if (name := f"{axis}_{n}") not in used)
-            used.add(names[axis])
+        if axis in names_outside:
+            names[axis] = next(name for n in itertools.count(1) if (name := f"{axis}_{n}") not in names_in_use)
+            names_in_use.add(names[axis])
     return names
 
 
@@ -151,16 +151,16 @@ def _lead_with_prefix(op: ir.Operation) -> None:
     """Moves the axes of every operand and result to the front, in the order of the map; drops unused operands."""
     view = VmapOp(op)
     in_axes, out_axes = view.in_axes, view.out_axes
-    kept = [i for i, a in enumerate(view.arguments) if next(iter(a.uses), None) is not None]
-    canonical = all(_leading(in_axes[i]) == in_axes[i] for i in kept) and all(_leading(p) == p for p in out_axes)
-    if canonical and len(kept) == len(in_axes):
+    live = [i for i, a in enumerate(view.arguments) if next(iter(a.uses), None) is not None]
+    canonical = all(_leading(in_axes[i]) == in_axes[i] for i in live) and all(_leading(p) == p for p in out_axes)
+    if canonical and len(live) == len(in_axes):
         return
     with op.location, ir.InsertionPoint(op):
-        operands = [_moved(op.operands[i], in_axes[i], _leading(in_axes[i])) for i in kept]
+        operands = [_moved(op.operands[i], in_axes[i], _leading(in_axes[i])) for i in live]
     for i in reversed(range(len(in_axes))):
-        if i not in kept:
+        if i not in live:
             view.block.erase_argument(i)
-    new = _rebuild(view, operands, [_leading(in_axes[i]) for i in kept], [_leading(p) for p in out_axes])
+    new = _rebuild(view, operands, [_leading(in_axes[i]) for i in live], [_leading(p) for p in out_axes])
     with op.location, ir.InsertionPoint.after(new.op):
         for old, result, places in zip(op.results, new.op.results, out_axes, strict=True):
             value = _moved(result, _leading(places), places)
@@ -169,8 +169,8 @@ def _lead_with_prefix(op: ir.Operation) -> None:
 
 
 def _leading(places: Places) -> Places:
-    carried = iter(range(len(places)))
-    return tuple(next(carried) if p != NOT_CARRIED else NOT_CARRIED for p in places)
+    numbers = iter(range(len(places)))
+    return tuple(next(numbers) if p != NOT_CARRIED else NOT_CARRIED for p in places)
 
 
 def _moved(value: ir.Value, source: Places, target: Places) -> ir.Value:
@@ -215,8 +215,8 @@ class CanonicalizeBatchPass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         # Inner maps first; axes are moved last, since the moves would stand between maps that can be merged.
-        for found in _maps(module):
-            op = _share_broadcast(found)
+        for view in _maps(module):
+            op = _share_broadcast(view)
             _share_unmapped(op)
             hoist_invariant(op)
             _merge_inner(op)

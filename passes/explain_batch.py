@@ -46,8 +46,8 @@ def _explain_map(op: ir.Operation, carried: Carried, axes: tuple[str, ...], own:
     view = VmapOp(op)
     inside = (*axes, *view.axes)
     for argument, operand, places in zip(view.arguments, op.operands, view.in_axes, strict=True):
-        mapped = [axis for axis, place in zip(view.axes, places, strict=True) if place != NOT_CARRIED]
-        carried[argument] = (*carried.get(operand, ()), *mapped)
+        own_axes = [axis for axis, place in zip(view.axes, places, strict=True) if place != NOT_CARRIED]
+        carried[argument] = (*carried.get(operand, ()), *own_axes)
     op.attributes[ARGUMENTS] = _lists([carried[a] for a in view.arguments])
     _explain(view.block, carried, inside, ())
     # Outside the map its own axes are ordinary ones.

@@ -41,26 +41,26 @@ def hoist_products(op: ir.Operation) -> bool:
     counter = find_counter(op)
     if counter is None or counter.trips < 2 or MAX_RESIDUAL_BYTES in op.attributes:
         return False
-    changed = False
+    progress = False
     for rows in _rows_of(op):
         products = [o for o in rows.ops if o.name == "stablehlo.dot_general" and _contracted(o) >= thresholds.HOISTED_PRODUCT]
-        needed = _needed(rows, products)
-        if products and rows.count <= counter.trips and rows.count * _bytes(needed) <= thresholds.STACKED:
-            _hoist(op, rows, products, needed)
-            changed = True
-    return changed
+        parts = _needed(rows, products)
+        if products and rows.count <= counter.trips and rows.count * _bytes(parts) <= thresholds.STACKED:
+            _hoist(op, rows, products, parts)
+            progress = True
+    return progress
 
 
 def _rows_of(op: ir.Operation) -> list[_Rows]:
     """The operations of the body that depend on rows at one index, and on nothing else that varies."""
     arguments, ops, _ = body_of(op.regions[1])
     varying = set(arguments)
-    found: dict[tuple[ir.Value, int], _Rows] = {}
+    groups: dict[tuple[ir.Value, int], _Rows] = {}
     for inner in ops:
         if (row := _row_read(inner, varying)) is not None:
             rows, index = row
             count = wrap(rows).shape[0]
-            group = found.setdefault((index, count), _Rows(index, count))
+            group = groups.setdefault((index, count), _Rows(index, count))
             group.read[inner.results[0]] = rows
             group.values.add(inner.results[0])
             varying.add(inner.results[0])
@@ -69,19 +69,19 @@ def _rows_of(op: ir.Operation) -> list[_Rows]:
         if not reads and not len(inner.regions):
             continue  # the same in every iteration
         varying.update(inner.results)
-        for group in found.values():
+        for group in groups.values():
             if all(v in group.values for v in reads) and not len(inner.regions) and is_pure(inner):
                 group.ops.append(inner)
                 group.values.update(inner.results)
-    return list(found.values())
+    return list(groups.values())
 
 
 def _row_read(op: ir.Operation, varying: set[ir.Value]) -> tuple[ir.Value, ir.Value] | None:
     """The array and the index where `op` is a row, without its leading axis, of an array that does not vary."""
-    read = made_by(op.operands[0]) if op.name == "stablehlo.reshape" else None
-    if read is None or read.name != "stablehlo.dynamic_slice":
+    maker = made_by(op.operands[0]) if op.name == "stablehlo.reshape" else None
+    if maker is None or maker.name != "stablehlo.dynamic_slice":
         return None
-    rows, index, *rest = list(read.operands)
+    rows, index, *rest = list(maker.operands)
     whole = wrap(op.results[0]).shape == wrap(rows).shape[1:] and all(splat_of(wrap(i)) == 0 for i in rest)
     return (rows, index) if whole and rows not in varying and index in varying else None
 
@@ -94,13 +94,13 @@ def _contracted(product: ir.Operation) -> int:
 
 def _needed(rows: _Rows, products: list[ir.Operation]) -> list[ir.Operation]:
     """The operations from the rows to the products, in order."""
-    needed: list[ir.Operation] = []
-    wanted = {v for p in products for v in p.results}
+    ops: list[ir.Operation] = []
+    demand = {v for p in products for v in p.results}
     for inner in reversed(rows.ops):
-        if any(r in wanted for r in inner.results):
-            needed.append(inner)
-            wanted.update(inner.operands)
-    return needed[::-1]
+        if any(r in demand for r in inner.results):
+            ops.append(inner)
+            demand.update(inner.operands)
+    return ops[::-1]
 
 
 def _bytes(ops: list[ir.Operation]) -> int:
@@ -108,15 +108,15 @@ def _bytes(ops: list[ir.Operation]) -> int:
     return sum(x.size * x.dtype.itemsize for x in values)
 
 
-def _hoist(op: ir.Operation, rows: _Rows, products: list[ir.Operation], needed: list[ir.Operation]) -> None:
-    mapped: Mapped = {row: wrap(array) for row, array in rows.read.items()}
+def _hoist(op: ir.Operation, rows: _Rows, products: list[ir.Operation], parts: list[ir.Operation]) -> None:
+    batch: Mapped = {row: wrap(array) for row, array in rows.read.items()}
     same: dict[ir.Value, ir.Value] = {}
     inside = {r: o for o in body_of(op.regions[1])[1] for r in o.results}
     with ir.InsertionPoint(op), op.location:
-        batch_ops(_with_constants(needed, inside, mapped), mapped, rows.count, unmapped=same)
+        batch_ops(_with_constants(parts, inside, batch), batch, rows.count, unmapped=same)
     for product in products:
         with ir.InsertionPoint(product), product.location:
-            row = read_row(mapped[product.results[0]], wrap(rows.index))
+            row = read_row(batch[product.results[0]], wrap(rows.index))
         product.results[0].replace_all_uses_with(row.value)
         product.erase()
 
@@ -125,19 +125,19 @@ def _with_constants(
     ops: list[ir.Operation], inside: dict[ir.Value, ir.Operation], mapped: Mapped
 ) -> list[ir.Operation]:
     """`ops`, with what they use of the body that is the same in every iteration before them."""
-    ordered: dict[ir.Value, ir.Operation] = {}
+    in_order: dict[ir.Value, ir.Operation] = {}
 
     def add(inner: ir.Operation) -> None:
-        if inner.results[0] in ordered:
+        if inner.results[0] in in_order:
             return
         for value in inner.operands:
             if value in inside and value not in mapped:
                 add(inside[value])
-        ordered[inner.results[0]] = inner
+        in_order[inner.results[0]] = inner
 
     for inner in ops:
         add(inner)
-    return list(ordered.values())
+    return list(in_order.values())
 
 
 @register

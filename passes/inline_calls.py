@@ -41,24 +41,24 @@ class InlineCallsPass(Pass):
             elif op.name == "stablehlo.return" and op.parent.name == "func.func":
                 remade(op, "func.return", {})
         functions = functions_of(module)
-        done: set[str] = set()
+        complete: set[str] = set()
         for name in functions:
-            _inline_into(name, functions, done, ())
+            _inline_into(name, functions, complete, ())
         for name, function in functions.items():
             if is_private(function) or name in comparators:
                 function.erase()
 
 
-def _inline_into(name: str, functions: dict[str, ir.Operation], done: set[str], callers: tuple[str, ...]) -> None:
+def _inline_into(name: str, functions: dict[str, ir.Operation], complete: set[str], callers: tuple[str, ...]) -> None:
     if name in callers:
         raise ImportIRError(f"importing requires functions that do not call themselves, got @{name}.")
-    if name in done:
+    if name in complete:
         return
     for op in nested(functions[name]):
         callee = op.attributes["callee"].value if op.name == "func.call" else None
         if callee not in functions or not len(functions[callee].regions[0].blocks):
             continue
-        _inline_into(callee, functions, done, (*callers, name))
+        _inline_into(callee, functions, complete, (*callers, name))
         block = functions[callee].regions[0].blocks[0]
         mapping = dict(zip(block.arguments, op.operands, strict=True))
         *operations, terminator = (o.operation for o in block.operations)
@@ -68,7 +68,7 @@ def _inline_into(name: str, functions: dict[str, ir.Operation], done: set[str], 
         for old, value in zip(op.results, terminator.operands, strict=True):
             old.replace_all_uses_with(mapping.get(value, value))
         op.erase()
-    done.add(name)
+    complete.add(name)
 
 
 def _sort_by_call(op: ir.Operation) -> str:
@@ -99,9 +99,9 @@ def _sort_by_call(op: ir.Operation) -> str:
 def remade(op: ir.Operation, name: str, attributes: dict[str, ir.Attribute]) -> None:
     """The same operands and results under another name."""
     with op.location, ir.InsertionPoint(op):
-        made = ir.Operation.create(
+        copy = ir.Operation.create(
             name, results=[r.type for r in op.results], operands=list(op.operands), attributes=attributes
         )
-    for old, new in zip(op.results, made.results, strict=True):
+    for old, new in zip(op.results, copy.results, strict=True):
         old.replace_all_uses_with(new)
     op.erase()

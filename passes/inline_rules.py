@@ -41,7 +41,7 @@ class InlineRulesPass(Pass):
     name: ClassVar[str] = "nabla-inline-rules"
 
     def run(self, module: ir.Operation) -> None:
-        while found := [op for op in nested(module) if op.name in VALUE or op.name in ("ad.name", CheckpointOp.name)]:
-            op = found[-1]  # an outer one, which may hold others, comes behind them
+        while ops := [op for op in nested(module) if op.name in VALUE or op.name in ("ad.name", CheckpointOp.name)]:
+            op = ops[-1]  # an outer one, which may hold others, comes behind them
             with ir.InsertionPoint(op), op.location:
                 replace(op, _value(op))

@@ -89,12 +89,12 @@ class Pipeline:
         Raises:
           PassError: the text is not a pipeline, or names a pass or an option that does not exist.
         """
-        stripped = text.strip()
-        if stripped.startswith("builtin.module("):
-            if not stripped.endswith(")"):
+        inner = text.strip()
+        if inner.startswith("builtin.module("):
+            if not inner.endswith(")"):
                 raise PassError(f"a pipeline requires balanced parentheses, got {text!r}.")
-            stripped = stripped[len("builtin.module(") : -1]
-        return Pipeline(tuple(p for item in _split(stripped, text) if item for p in _parse_item(item)))
+            inner = inner[len("builtin.module(") : -1]
+        return Pipeline(tuple(p for item in _split(inner, text) if item for p in _parse_item(item)))
 
     def __str__(self) -> str:
         return f"builtin.module({','.join(_print_pass(p) for p in self.passes)})"
@@ -160,8 +160,8 @@ def _parse_item(text: str) -> tuple[Pass | str, ...]:
     cls = match and (PASSES.get(match[1]) or PIPELINES.get(match[1]))
     if not match or cls is None:
         if text.startswith("nabla-"):
-            known = ", ".join(sorted((*PASSES, *PIPELINES)))
-            raise PassError(f"a pipeline requires passes that exist, got {text!r}.", help=f"known: {known}")
+            names = ", ".join(sorted((*PASSES, *PIPELINES)))
+            raise PassError(f"a pipeline requires passes that exist, got {text!r}.", help=f"known: {names}")
         _check_foreign(text)
         return (text,)
     item = cls(**dict(_parse_option(cls, o) for o in (match[2] or "").split()))

@@ -31,18 +31,18 @@ def stack_products(op: ir.Operation) -> bool:
     counter = find_counter(op)
     if counter is None or counter.trips < 2 or MAX_RESIDUAL_BYTES in op.attributes:
         return False
-    arguments, _, returned = body_of(op.regions[1])
+    arguments, _, outputs = body_of(op.regions[1])
     if not direction(op, arguments[counter.carry], counter):
         return False
     totals: dict[int, list[ir.Operation]] = {}
     for i, argument in enumerate(arguments):
-        terms = _terms(returned[i])
+        terms = _terms(outputs[i])
         if terms.count(argument) != 1 or not has_one_use(wrap(argument)):
             continue
         made_by = [owner(wrap(t)) for t in terms if has_one_use(wrap(t))]
-        chosen = [o for o in made_by if o is not None and _stackable(o, op, counter)]
-        if chosen:
-            totals[i] = chosen
+        products = [o for o in made_by if o is not None and _stackable(o, op, counter)]
+        if products:
+            totals[i] = products
     if not totals:
         return False
     _stack(op, counter, totals)
@@ -62,31 +62,31 @@ def _stackable(product: ir.Operation, op: ir.Operation, counter: Counter) -> boo
         return False
     dims = REGISTRY[product.name].read(product)["dot_dimension_numbers"]
     inside = values_inside(op)
-    stored = [v for v in product.operands if tape_read(v, op, counter) is None]
-    size = sum(int(np.prod((counter.trips, *x.shape))) * x.dtype.itemsize for x in map(wrap, stored))
+    rows = [v for v in product.operands if tape_read(v, op, counter) is None]
+    size = sum(int(np.prod((counter.trips, *x.shape))) * x.dtype.itemsize for x in map(wrap, rows))
     inner = not dims["lhs_batching_dimensions"] and all(v in inside for v in product.operands)
     # With no tape at hand both operands are computed here, by a checkpoint's will perhaps: they are not stored.
-    return inner and len(stored) < 2 and size <= thresholds.STACKED
+    return inner and len(rows) < 2 and size <= thresholds.STACKED
 
 
 def _stack(op: ir.Operation, counter: Counter, totals: dict[int, list[ir.Operation]]) -> None:
     """Replaces the loop by one that writes the operands of the products to tapes, with the products behind it."""
-    arguments, _, returned = body_of(op.regions[1])
-    operands = [v for chosen in totals.values() for product in chosen for v in product.operands]
-    stored = list(dict.fromkeys(v for v in operands if tape_read(v, op, counter) is None))
+    arguments, _, outputs = body_of(op.regions[1])
+    operands = [v for group in totals.values() for product in group for v in product.operands]
+    operand_rows = list(dict.fromkeys(v for v in operands if tape_read(v, op, counter) is None))
     with ir.InsertionPoint(op), op.location:
-        empty = [empty_tape(counter.trips, x) for x in map(wrap, stored)]
+        empty = [empty_tape(counter.trips, x) for x in map(wrap, operand_rows)]
     body = op.regions[1].blocks[0]
     terminator = body.operations[len(body.operations) - 1].operation
-    kept = []
+    rest = []
     with ir.InsertionPoint(terminator), op.location:
-        for i, value in enumerate(returned):
-            left = {p.results[0] for p in totals.get(i, [])}
-            kept.append(_sum([t for t in _terms(value) if t not in left]) if left else value)
-        for value, tape in zip(stored, empty, strict=True):
+        for i, value in enumerate(outputs):
+            partial = {p.results[0] for p in totals.get(i, [])}
+            rest.append(_sum([t for t in _terms(value) if t not in partial]) if partial else value)
+        for value, tape in zip(operand_rows, empty, strict=True):
             rows = wrap(body.add_argument(tape.value.type, op.location))
-            kept.append(write_row(rows, wrap(value), wrap(arguments[counter.carry])).value)
-        ir.Operation.create("stablehlo.return", operands=kept)
+            rest.append(write_row(rows, wrap(value), wrap(arguments[counter.carry])).value)
+        ir.Operation.create("stablehlo.return", operands=rest)
     terminator.erase()
     for tape in empty:
         op.regions[0].blocks[0].add_argument(tape.value.type, op.location)
@@ -94,12 +94,12 @@ def _stack(op: ir.Operation, counter: Counter, totals: dict[int, list[ir.Operati
     with ir.InsertionPoint(op), op.location:
         new = ir.Operation.create("stablehlo.while", operands=inits, results=[v.type for v in inits], regions=2)
     n = len(op.results)
-    tapes = dict(zip(stored, list(new.results)[n:], strict=True))
+    tapes = dict(zip(operand_rows, list(new.results)[n:], strict=True))
     with ir.InsertionPoint(op), op.location:
         sums = {}
-        for i, chosen in totals.items():
+        for i, group in totals.items():
             total = wrap(new.results[i])
-            for product in chosen:
+            for product in group:
                 total = add(total, _whole(product, op, counter, tapes))
             sums[i] = total.value
     for region, target in zip(op.regions, new.regions, strict=True):
@@ -124,10 +124,10 @@ def _whole(product: ir.Operation, op: ir.Operation, counter: Counter, tapes: dic
     for value in product.operands:
         rows = tape_read(value, op, counter)
         sides.append(wrap(tapes[value] if rows is None else rows))
-    stacked = {
+    stacks = {
         side: (0, *(d + 1 for d in dims[side])) for side in ("lhs_contracting_dimensions", "rhs_contracting_dimensions")
     }
-    return dot_general(*sides, **{**params, "dot_dimension_numbers": {**dims, **stacked}})
+    return dot_general(*sides, **{**params, "dot_dimension_numbers": {**dims, **stacks}})
 
 
 @register

@@ -54,23 +54,23 @@ class TransformPass(Pass):
             types, make = _TRANSFORMS[self.apply](self, body)
             attributes = {k: function.attributes[k] for k in ("sym_name", "sym_visibility") if k in function.attributes}
             attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([], []))
-            made = ir.Operation.create("func.func", regions=1, attributes=attributes)
-            block = ir.Block.create_at_start(made.regions[0], types, [function.location] * len(types))
+            wrapper = ir.Operation.create("func.func", regions=1, attributes=attributes)
+            block = ir.Block.create_at_start(wrapper.regions[0], types, [function.location] * len(types))
             with ir.InsertionPoint(block):
                 outs = make(list(block.arguments))
                 ir.Operation.create("func.return", operands=outs)
         kind = ir.FunctionType.get(types, [v.type for v in outs])
-        made.attributes["function_type"] = ir.TypeAttr.get(kind)
+        wrapper.attributes["function_type"] = ir.TypeAttr.get(kind)
         holder.erase()
         function.erase()
 
     def _entry(self, module: ir.Operation) -> ir.Operation:
         functions = functions_of(module)
-        chosen = [f for name, f in functions.items() if (name == self.entry if self.entry else not is_private(f))]
-        if len(chosen) != 1:
+        candidates = [f for name, f in functions.items() if (name == self.entry if self.entry else not is_private(f))]
+        if len(candidates) != 1:
             raise PassError(f"{self.name} requires one entry point, got {self.entry!r} among {sorted(functions)}.",
                             help="choose it with entry=NAME.")  # fmt: skip
-        return chosen[0]
+        return candidates[0]
 
     def require(self, condition: bool, what: str) -> None:
         """Raises PassError unless the condition holds."""

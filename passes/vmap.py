@@ -113,10 +113,10 @@ def _drop_empty(op: ir.Operation) -> None:
 
 def _entry_numbers(view: VmapOp) -> list[ir.Value]:
     """The places of the entry that the body asks for, moved to its start: they are mapped values like its arguments."""
-    found = [o for o in collectives(view.op, view.axes[0]) if o.name == AXIS_INDEX]
-    for op in found:
+    indices = [o for o in collectives(view.op, view.axes[0]) if o.name == AXIS_INDEX]
+    for op in indices:
         op.move_before(view.block.operations[0])
-    return [op.results[0] for op in found]
+    return [op.results[0] for op in indices]
 
 
 def _result(view: VmapOp, i: int, mapped: Tensor | None, same: ir.Value, place: int, size: int) -> Tensor:

@@ -93,9 +93,9 @@ def _evict(bound: int) -> None:
             entries.append((stat.st_mtime, stat.st_size, path))
     entries.sort(key=lambda entry: entry[:2], reverse=True)
     total, newest = 0, entries[0][0] if entries else 0.0
-    for used, size, path in entries:
+    for time, size, path in entries:
         total += size
-        abandoned = path.name.startswith(".tmp-") and newest - used > 3600
+        abandoned = path.name.startswith(".tmp-") and newest - time > 3600
         if total > bound or abandoned:
             total -= size
             with contextlib.suppress(OSError):

@@ -121,10 +121,10 @@ def _run(source: bytes, arguments: list[str], timeout: float | None) -> Finished
     first = run_compiler([*arguments, *_TO_DISPATCHES, *to_end], source, timeout=timeout)
     if first.timed_out:
         return first
-    left = None if timeout is None else max(timeout - (time.monotonic() - start), 0.0)
+    limit = None if timeout is None else max(timeout - (time.monotonic() - start), 0.0)
     if first.returncode:  # with the verifier it says more exactly why
-        return run_compiler([*arguments, *to_end], source, timeout=left)
-    return run_compiler([*arguments, *_FROM_DISPATCHES, *to_end], first.stdout, timeout=left)
+        return run_compiler([*arguments, *to_end], source, timeout=limit)
+    return run_compiler([*arguments, *_FROM_DISPATCHES, *to_end], first.stdout, timeout=limit)
 
 
 def _is_artifact(arguments: Sequence[str]) -> bool:
@@ -132,13 +132,13 @@ def _is_artifact(arguments: Sequence[str]) -> bool:
 
 
 def _check_references(artifact: bytes, source: bytes, arguments: list[str]) -> None:
-    lost = lost_buffers(disassembled(artifact))
-    if lost:
+    uses = lost_buffers(disassembled(artifact))
+    if uses:
         raise CompileError(
-            f"compiling requires code that keeps the buffers of its loops, got a fault of IREE in {len(lost)} place(s): "
-            "a loop would use a buffer that it has given away." + _indented([line[:100] for line in lost[:2]]),
+            f"compiling requires code that keeps the buffers of its loops, got a fault of IREE in {len(uses)} place(s): "
+            "a loop would use a buffer that it has given away." + _indented([line[:100] for line in uses[:2]]),
             help="write the loop with other carries; please report it.",
-            reproducer=_save_reproducer(source, arguments, "\n".join(lost)),
+            reproducer=_save_reproducer(source, arguments, "\n".join(uses)),
         )  # fmt: skip
 
 

@@ -27,15 +27,15 @@ def functions(text: str) -> dict[str, dict[str, Block]]:
       ...   vm.return''')["f"]["bb0"][0].operation
       'vm.add.i32'
     """
-    found: dict[str, dict[str, Block]] = {}
+    blocks: dict[str, dict[str, Block]] = {}
     name, block = "", None
     for line in text.splitlines():
         if head := re.match(r"\s*vm\.func @([^(]+)\(", line):
             name, block = head[1], None
         elif label := re.match(r"\s*\^(bb\d+):", line):
-            if label[1] == "bb0" and (not name or name in found):
-                name = str(len(found))
-            block = found.setdefault(name, {}).setdefault(label[1], [])
+            if label[1] == "bb0" and (not name or name in blocks):
+                name = str(len(blocks))
+            block = blocks.setdefault(name, {}).setdefault(label[1], [])
         elif block is not None and (parts := re.match(r"\s+(?:(.*?) = )?(vm\.\S+)(.*)", line)):
             block.append(Instruction(parts[1] or "", parts[2], parts[3]))
-    return found
+    return blocks

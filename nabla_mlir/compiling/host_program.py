@@ -344,10 +344,10 @@ class _Function:
         block = export.regions[0].blocks[0]
         for argument, value in zip(list(block.arguments)[1:], workload, strict=True):
             self._names[argument] = value
-        *operations, returned = block.operations
+        *operations, terminator = block.operations
         for op in operations:
             self._operation(op.operation)
-        return self._of(returned.operation.operands)
+        return self._of(terminator.operation.operands)
 
 
 def _inside(op: ir.Operation, name: str) -> list[ir.Operation]:

@@ -76,8 +76,8 @@ def compile_lowered(module: ir.Module, target: Target, *, flags: Sequence[str] =
         if error.where is not None:
             raise
         # The error is worth a second run, with locations, to say which line of the user's is meant.
-        located = legal.operation.get_asm(enable_debug_info=True)
-        compile_module(located, target, flags=flags, cache=False)
+        text = legal.operation.get_asm(enable_debug_info=True)
+        compile_module(text, target, flags=flags, cache=False)
         raise
 
 
@@ -93,11 +93,11 @@ def compile_legal(text: str, target: Target, *, flags: Sequence[str] = (), cache
 
 
 def _without_schedule(
-    module: ir.Module, scheduled: str, target: Target, flags: Sequence[str], cache: bool
+    module: ir.Module, schedule: str, target: Target, flags: Sequence[str], cache: bool
 ) -> bytes | None:
     """The module compiled without the rewrites for speed; None where they made no difference, or not this one."""
     plain = str(legalize(module, target, schedule=False))
-    if plain == scheduled:
+    if plain == schedule:
         return None
     try:
         return compile_module(plain, target, flags=flags, cache=cache)

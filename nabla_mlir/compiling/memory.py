@@ -32,8 +32,8 @@ def allocated_at_once(disassembly: str) -> dict[str, int]:
       {'f': 8192}
     """
     program = functions(disassembly)
-    found = {name: _at_once(name, program) for name in program}
-    return {name: bytes for name, bytes in found.items() if bytes is not None}
+    peaks = {name: _at_once(name, program) for name in program}
+    return {name: bytes for name, bytes in peaks.items() if bytes is not None}
 
 
 @dataclass
@@ -81,10 +81,10 @@ def _at_once(name: str, program: Mapping[str, Mapping[str, Block]]) -> int | Non
             callee = target[0] if target else ""
             size = 0
             if callee in _ALLOCATED:
-                known = state.numbers.get(_operands(instruction)[_ALLOCATED[callee]])
-                if known is None:
+                number = state.numbers.get(_operands(instruction)[_ALLOCATED[callee]])
+                if number is None:
                     return None
-                size = known
+                size = number
             elif callee[1:] in program and callee[1:] != name:
                 inner = _at_once(callee[1:], program)
                 if inner is None:
@@ -102,15 +102,16 @@ def _bytes(state: _State, sizes: Sequence[int]) -> int:
     return sum(sizes[i] for i in state.alive())
 
 
-def _step(state: _State, instruction: Instruction, callee: str, made: int | None) -> None:
+def _step(state: _State, instruction: Instruction, callee: str, buffer: int | None) -> None:
     """Changes the state by an instruction, which may have made a buffer."""
     results, operation, operands = instruction
     inner = re.sub(r"\^bb\d+\([^)]*\)", "", operands)
     if callee in _FREED:
         state.freed |= state.held.get(_operands(instruction)[_FREED[callee]].lower(), frozenset())
-    read = re.findall(r"%([rR]\d+)", inner)
-    buffers = frozenset({made}) if made is not None else frozenset().union(*(state.held.get(r.lower(), frozenset()) for r in read))
-    for register in read:
+    registers = re.findall(r"%([rR]\d+)", inner)
+    operand_buffers = frozenset().union(*(state.held.get(r.lower(), frozenset()) for r in registers))
+    buffers = operand_buffers if buffer is None else frozenset({buffer})
+    for register in registers:
         if register[0] == "R" or operation == "vm.discard.refs":
             state.held.pop(register.lower(), None)
     if slot := re.search(r"\.refs\[\d+\]", operands) if operation == "vm.global.store.ref" else None:

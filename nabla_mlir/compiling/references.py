@@ -34,30 +34,30 @@ def lost_buffers(disassembly: str) -> list[str]:
 
 def _lost_in(blocks: Mapping[str, Block]) -> list[str]:
     """Which registers hold a reference, forwards through the blocks until nothing changes."""
-    held = {"bb0": set(range(_REGISTERS))}
-    work, lost = ["bb0"], {}
+    holders = {"bb0": set(range(_REGISTERS))}
+    work, uses = ["bb0"], {}
     while work:
         label = work.pop()
-        now = set(held[label])
+        now = set(holders[label])
         for number, (results, operation, operands) in enumerate(blocks[label]):
             inner = re.sub(r"\^bb\d+\([^)]*\)", "", operands)
             if operation == "vm.discard.refs":
                 now -= {int(r) for r in re.findall(r"%r(\d+)", inner)}
             elif any(r not in now for r in _buffers(inner)):
-                lost[label, number] = f"{f'{results} = ' if results else ''}{operation}{operands}"
+                uses[label, number] = f"{f'{results} = ' if results else ''}{operation}{operands}"
             now -= {int(r) for r in re.findall(r"%R(\d+)", inner)}
             now |= {int(r) for r in re.findall(r"%r(\d+)", results)}
             for target, moves in re.findall(r"\^(bb\d+)\(([^)]*)\)", operands):
                 after = _moved(now, moves)
-                known = held.get(target)
-                if known is None or not known <= after:
-                    held[target] = after if known is None else known & after
+                before = holders.get(target)
+                if before is None or not before <= after:
+                    holders[target] = after if before is None else before & after
                     work.append(target)
-    return list(lost.values())
+    return list(uses.values())
 
 
-def _moved(held: set[int], moves: str) -> set[int]:
-    after = set(held)
+def _moved(holders: set[int], moves: str) -> set[int]:
+    after = set(holders)
     for how, source, target in re.findall(r"%([rR])(\d+)->%r(\d+)", moves):
         (after.add if int(source) in after else after.discard)(int(target))
         if how == "R":

@@ -42,14 +42,14 @@ def from_portable(module: ir.Module) -> ir.Module:
             for op in nested(function):
                 if op.name.startswith("vhlo.composite_"):
                     remade(op, "vhlo.call_v1", {"callee": op.attributes["decomposition"]})
-    done = run_compiler(
+    process = run_compiler(
         ["--iree-input-type=auto", "--compile-to=input", "--mlir-print-ir-after-all", "--mlir-print-ir-module-scope",
          "--mlir-disable-threading", "-", "-o", "-"],
         str(module).encode(),
     )  # fmt: skip
-    found = re.search(r"IR Dump After VhloLegalizeToStablehloPass(.*)\n", done.stderr)
-    if found is None or "Failed" in found[1]:
-        first = next((line for line in done.stderr.splitlines() if "error:" in line), "no conversion took place")
+    match = re.search(r"IR Dump After VhloLegalizeToStablehloPass(.*)\n", process.stderr)
+    if match is None or "Failed" in match[1]:
+        first = next((line for line in process.stderr.splitlines() if "error:" in line), "no conversion took place")
         raise ImportIRError(f"importing requires a portable artifact that converts to StableHLO, got {first}")
-    text = done.stderr[found.end() :]
+    text = process.stderr[match.end() :]
     return parse_module(text[: text.index("\n}\n") + 3])  # the module; what follows are other dumps

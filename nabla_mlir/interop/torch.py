@@ -71,8 +71,8 @@ def from_torch(module: Any, *specs: Any, parameters: bool = False) -> Callable[.
     f = imported(stablehlo_of(Flat(), inputs), "main")
 
     def applied(*arguments: Any) -> Any:
-        given, arguments = (arguments[0], arguments[1:]) if parameters else ({}, arguments)
+        state, arguments = (arguments[0], arguments[1:]) if parameters else ({}, arguments)
         flat = pytree.flatten_like(tree, arguments, "the arguments", "the specs of from_torch")
-        return f(*(given[name] for name in weights), *flat)
+        return f(*(state[name] for name in weights), *flat)
 
     return applied

@@ -38,8 +38,8 @@ def _difference(x: Any, y: Any, alpha: Any = 1) -> Any:
 def _at_rank(x: Tensor, rank: int, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
     """The element that has `rank` others before it, and where it stands; NaNs are last."""
     where = nnp.take(nnp.argsort(x, dim), np.array([rank]), dim)
-    found = nnp.take_along_axis(x, where, dim)
-    return (found, where) if keepdim else (nnp.squeeze(found, dim), nnp.squeeze(where, dim))
+    values = nnp.take_along_axis(x, where, dim)
+    return (values, where) if keepdim else (nnp.squeeze(values, dim), nnp.squeeze(where, dim))
 
 
 def _median(x: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
@@ -52,8 +52,8 @@ def _running(is_better: Callable[[Any, Any], Any]) -> Callable[[Tensor, int], tu
     """The best element so far, and where it stands: the last place of equal ones."""
 
     def best(a: Any, b: Any) -> Any:
-        taken = is_better(b[0], a[0])
-        return nnp.where(taken, b[0], a[0]), nnp.where(taken, b[1], a[1])
+        second = is_better(b[0], a[0])
+        return nnp.where(second, b[0], a[0]), nnp.where(second, b[1], a[1])
 
     def run(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         axis = dim % x.ndim
@@ -99,8 +99,8 @@ def _scatter_reduce(x: Any, dim: int, index: Tensor, values: Any, reduce: str, i
 # ---------------------------------------------------------------- windows
 
 
-def _each(given: Sequence[int] | int, rank: int) -> tuple[int, ...]:
-    numbers = (given,) if isinstance(given, int) else tuple(given)
+def _each(value: Sequence[int] | int, rank: int) -> tuple[int, ...]:
+    numbers = (value,) if isinstance(value, int) else tuple(value)
     return numbers * rank if len(numbers) == 1 else numbers
 
 
@@ -124,7 +124,7 @@ def _windows(x: Tensor, body: str, start: float, windows: Sequence[int], strides
 
 def _max_pool(rank: int, with_places: bool = False) -> Callable[..., Any]:
     def pool(x: Tensor, windows: Any, strides: Any = (), pads: Any = 0, dilations: Any = 1, ceil: bool = False) -> Any:
-        windows, pads, dilations = (_each(given, rank) for given in (windows, pads, dilations))
+        windows, pads, dilations = (_each(value, rank) for value in (windows, pads, dilations))
         strides = _each(strides, rank) or windows
         sizes = x.shape[-rank:]
         spans = [d * (w - 1) + 1 for w, d in zip(windows, dilations, strict=True)]
@@ -148,15 +148,15 @@ def _places_of_largest(x: Tensor, sizes: Sequence[int], steps: Sequence[np.ndarr
     inside = np.all((places >= 0) & (places < np.array(sizes).reshape(-1, 1, 1)), axis=0)
     flat = np.where(inside, np.ravel_multi_index(tuple(places), sizes, mode="clip"), 0)
     rows = nnp.reshape(x, (*x.shape[: x.ndim - rank], -1))
-    seen = nnp.where(inside, nnp.take(rows, flat, -1), -np.inf)
-    chosen = nnp.take_along_axis(nnp.broadcast_to(flat, seen.shape), nnp.argmax(seen, -1)[..., None], -1)
-    return nnp.reshape(chosen, (*rows.shape[:-1], *grids[0].shape[1:]))
+    patches = nnp.where(inside, nnp.take(rows, flat, -1), -np.inf)
+    largest = nnp.take_along_axis(nnp.broadcast_to(flat, patches.shape), nnp.argmax(patches, -1)[..., None], -1)
+    return nnp.reshape(largest, (*rows.shape[:-1], *grids[0].shape[1:]))
 
 
 def _avg_pool(rank: int) -> Callable[..., Tensor]:
     def pool(x: Tensor, windows: Any, strides: Any = (), pads: Any = 0, ceil: bool = False, count_pads: bool = True,
              divisor: int | None = None) -> Tensor:  # fmt: skip
-        windows, pads, ones = (_each(given, rank) for given in (windows, pads, 1))
+        windows, pads, ones = (_each(value, rank) for value in (windows, pads, 1))
         strides = _each(strides, rank) or windows
         ends = [_ends(*of, ceil) for of in zip(x.shape[-rank:], windows, strides, pads, strict=True)]
         sums = _windows(x, "add", 0, windows, strides, ends, ones)

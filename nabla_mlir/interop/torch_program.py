@@ -91,9 +91,9 @@ def _mark_ends_of_differentiation(graph_module: Any) -> None:
             with graph.inserting_before(node):
                 for i, arg in enumerate(node.args[2:], 2):
                     if arg.meta["val"].dtype.is_floating_point or arg.meta["val"].dtype.is_complex:
-                        marked = graph.call_function(_stop_gradient(), (arg,))
-                        marked.meta = dict(arg.meta)
-                        node.update_arg(i, marked)
+                        stop = graph.call_function(_stop_gradient(), (arg,))
+                        stop.meta = dict(arg.meta)
+                        node.update_arg(i, stop)
     graph_module.recompile()
 
 
@@ -104,8 +104,8 @@ def _decomposed(program: Any) -> Any:
     table = {op: f for op, f in get_decomposition_table().items() if _named(op) not in OPERATIONS}
     program = program.run_decompositions(table)
     (output,) = (node for node in program.graph.nodes if node.op == "output")
-    wanted = set(program.graph_signature.user_outputs)  # not what it writes to buffers
-    output.args = (tuple(node for node in output.args[0] if getattr(node, "name", node) in wanted),)
+    outputs = set(program.graph_signature.user_outputs)  # not what it writes to buffers
+    output.args = (tuple(node for node in output.args[0] if getattr(node, "name", node) in outputs),)
     return program
 
 
@@ -142,7 +142,7 @@ def _as_calls(module: Any) -> dict[str, Callable[..., Any]]:
             continue
         name, arguments = f"torch_operation_{len(calls)}", [_static(v) for v in op.operands]
         calls[name] = functools.partial(_called, function, arguments)
-        operands = [v for v, given in zip(op.operands, arguments, strict=True) if given is _TENSOR]
+        operands = [v for v, kind in zip(op.operands, arguments, strict=True) if kind is _TENSOR]
         with module.context, op.location:
             types = torch_ir.FunctionType.get([v.type for v in operands], [r.type for r in op.results])
             attributes = {"sym_name": torch_ir.StringAttr.get(name), "function_type": torch_ir.TypeAttr.get(types),
@@ -205,14 +205,14 @@ def _culprits(message: str, module: Any) -> tuple[str, SourceRange | None]:
                   for file, line, column in re.findall(r'"([^"]+\.py)":(\d+):(\d+)', message)
                   if not is_internal(file)), None)  # fmt: skip
     first = re.sub(r"(?s).*?error: (?:callsite\(.*?\)|\"[^\"]*\":\d+:\d+|unknown): ([^\n]*).*", r"\1", message)
-    named = re.search(r"'torch\.operator'.*name = \"([\w.]+)\"", first) or re.search(r"'(torch\.[\w.]+)'", first)
-    if named is None:
+    match = re.search(r"'torch\.operator'.*name = \"([\w.]+)\"", first) or re.search(r"'(torch\.[\w.]+)'", first)
+    if match is None:
         return first, where
-    if not named[1].startswith("torch.constant."):
-        return named[1], where
+    if not match[1].startswith("torch.constant."):
+        return match[1], where
     # What the pipeline names is a number that is left because the operations that take it are.
-    left = sorted(set(re.findall(r"\btorch\.(?:aten|prims?)\.[\w.]+", str(module))))
-    return ", ".join(left) or first, where
+    names = sorted(set(re.findall(r"\btorch\.(?:aten|prims?)\.[\w.]+", str(module))))
+    return ", ".join(names) or first, where
 
 
 # ---------------------------------------------------------------- our context
@@ -230,9 +230,9 @@ def _define(declaration: ir.Operation, function: Callable[..., Any]) -> None:
         return [convert(y, dtype) for y, dtype in zip(results, dtypes, strict=True)]
 
     name = declaration.attributes["sym_name"].value
-    traced, captured = trace_function(flat, specs, name)
-    bake_captures(traced, len(specs), captured)
+    traced, captures = trace_function(flat, specs, name)
+    bake_captures(traced, len(specs), captures)
     with context(), ir.Location.unknown():
-        made = functions_of(traced.operation)[name].clone(ip=ir.InsertionPoint(declaration)).operation
-        made.attributes["sym_visibility"] = ir.StringAttr.get("private")
+        clone = functions_of(traced.operation)[name].clone(ip=ir.InsertionPoint(declaration)).operation
+        clone.attributes["sym_visibility"] = ir.StringAttr.get("private")
     declaration.erase()

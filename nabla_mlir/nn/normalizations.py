@@ -18,9 +18,9 @@ def standardize(x: Any, axis: Static[Axis] = -1, epsilon: float = 1e-5) -> Tenso
     x = inexact(x)
     axes = axes_of("standardize", axis, x.ndim)
     n = count(x.shape, axes)
-    centred = x - spread(fold(x, axes, "add") / n, x.shape, axes)
-    variance = fold(ew.square(centred), axes, "add") / n
-    return centred * spread(ew.rsqrt(variance + epsilon), x.shape, axes)
+    deviation = x - spread(fold(x, axes, "add") / n, x.shape, axes)
+    variance = fold(ew.square(deviation), axes, "add") / n
+    return deviation * spread(ew.rsqrt(variance + epsilon), x.shape, axes)
 
 
 @library

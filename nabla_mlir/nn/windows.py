@@ -128,23 +128,23 @@ def _spatial_rank(name: str, x: Tensor) -> int:
     return x.ndim - 2
 
 
-def _lengths(name: str, what: str, given: Lengths, rank: int) -> tuple[int, ...]:
-    lengths = (given,) * rank if isinstance(given, int) else tuple(given)
+def _lengths(name: str, what: str, value: Lengths, rank: int) -> tuple[int, ...]:
+    lengths = (value,) * rank if isinstance(value, int) else tuple(value)
     if len(lengths) != rank or min(lengths) < 1:
-        raise ShapeError(f"{name} requires {what} >= 1, one number or {rank} (one for each spatial axis), got {given}.",
+        raise ShapeError(f"{name} requires {what} >= 1, one number or {rank} (one for each spatial axis), got {value}.",
                          where=user_frame())  # fmt: skip
     return lengths
 
 
 def _padding(
-    name: str, given: Padding, sizes: Sequence[int], window: Sequence[int], strides: Sequence[int]
+    name: str, value: Padding, sizes: Sequence[int], window: Sequence[int], strides: Sequence[int]
 ) -> tuple[tuple[int, int], ...]:
-    if given == "VALID":
+    if value == "VALID":
         return ((0, 0),) * len(sizes)
-    if given == "SAME":
-        needed = [max((-(-n // s) - 1) * s + w - n, 0) for n, w, s in zip(sizes, window, strides, strict=True)]
-        return tuple((p // 2, p - p // 2) for p in needed)
-    if isinstance(given, str) or len(given) != len(sizes):
-        raise ShapeError(f'{name} requires padding "SAME", "VALID" or {len(sizes)} pairs (low, high), got {given!r}.',
+    if value == "SAME":
+        totals = [max((-(-n // s) - 1) * s + w - n, 0) for n, w, s in zip(sizes, window, strides, strict=True)]
+        return tuple((p // 2, p - p // 2) for p in totals)
+    if isinstance(value, str) or len(value) != len(sizes):
+        raise ShapeError(f'{name} requires padding "SAME", "VALID" or {len(sizes)} pairs (low, high), got {value!r}.',
                          where=user_frame())  # fmt: skip
-    return tuple((int(low), int(high)) for low, high in given)
+    return tuple((int(low), int(high)) for low, high in value)

@@ -71,8 +71,8 @@ def reversed_along(x: Tensor, axes: Sequence[int]) -> Tensor:
 
 def joined(xs: Sequence[Tensor], axis: int) -> Tensor:
     """The operands behind each other; those of length 0 are left out."""
-    kept = [x for x in xs if x.shape[axis]] or [xs[0]]
-    return kept[0] if len(kept) == 1 else sh.concatenate(*kept, dimension=axis)
+    parts = [x for x in xs if x.shape[axis]] or [xs[0]]
+    return parts[0] if len(parts) == 1 else sh.concatenate(*parts, dimension=axis)
 
 
 def padded(x: Tensor, axis: int, low: int, high: int, value: Any = 0) -> Tensor:

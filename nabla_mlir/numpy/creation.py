@@ -125,12 +125,12 @@ def linspace(start: Any, stop: Any, num: Static[int] = 50, endpoint: bool = True
     """`num` numbers at equal distances from start to stop, which is the last one unless `endpoint` is False."""
     if num < 0:
         raise ShapeError(f"linspace requires num of at least 0, got {num}.", where=user_frame())
-    wanted = inexact_dtype(promote_dtypes([start, stop]))
-    final = wanted if dtype is None else as_dtype(dtype)
+    kind = inexact_dtype(promote_dtypes([start, stop]))
+    final = kind if dtype is None else as_dtype(dtype)
     if is_scalar(start) and is_scalar(stop) and num <= thresholds.LINSPACE_TABLE:
         return constant(np.linspace(start, stop, num, endpoint=endpoint).astype(final))
-    first, last = (convert(tensor(v), wanted) for v in (start, stop))
-    part = iota((num,), 0, wanted) / max(num - 1 if endpoint else num, 1)
+    first, last = (convert(tensor(v), kind) for v in (start, stop))
+    part = iota((num,), 0, kind) / max(num - 1 if endpoint else num, 1)
     part = reshaped(part, (num, *(1,) * max(first.ndim, last.ndim)))
     # Weighted so that both ends are exact.
     return convert(first * (1.0 - part) + last * part, final)

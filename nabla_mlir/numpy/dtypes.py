@@ -25,12 +25,12 @@ def dtype(name: Any) -> np.dtype:
 
 def finfo(dtype: Any) -> Any:
     """Limits of a floating-point dtype, the narrow ones included."""
-    found = as_dtype(getattr(dtype, "dtype", dtype))
-    if found.kind == "V":
+    element = as_dtype(getattr(dtype, "dtype", dtype))
+    if element.kind == "V":
         import ml_dtypes
 
-        return ml_dtypes.finfo(found)
-    return np.finfo(found)
+        return ml_dtypes.finfo(element)
+    return np.finfo(element)
 
 
 def result_type(*xs: Any) -> np.dtype:

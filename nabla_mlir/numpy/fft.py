@@ -85,16 +85,16 @@ def _one(name: str, x: Tensor, kind: str, n: Any, axis: int, norm: str | None) -
 def _many(name: str, x: Tensor, kind: str, s: Any, axes: Axis, norm: str | None) -> Tensor:
     if axes is None and s is not None:
         axes = tuple(range(x.ndim - len(s), x.ndim))
-    chosen = axes_of(name, axes, x.ndim)
+    places = axes_of(name, axes, x.ndim)
     if s is None:
-        s = [x.shape[d] for d in chosen]
+        s = [x.shape[d] for d in places]
         if kind == "IRFFT" and s:
             s[-1] = 2 * (s[-1] - 1)
     sizes = _lengths(name, s)
-    if len(sizes) != len(chosen) or not chosen:
-        raise ShapeError(f"{name} requires a length for each of at least one axis, got {sizes} for {chosen}.",
+    if len(sizes) != len(places) or not places:
+        raise ShapeError(f"{name} requires a length for each of at least one axis, got {sizes} for {places}.",
                          where=user_frame())  # fmt: skip
-    return _transform(name, x, kind, sizes, chosen, norm)
+    return _transform(name, x, kind, sizes, places, norm)
 
 
 # ---------------------------------------------------------------- along one axis
@@ -162,15 +162,15 @@ def irfft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: st
 def hfft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
     """The real spectrum of a signal of which ``a`` is one half and the other its conjugate, reversed."""
     a = _input("hfft", a)
-    swapped = {"forward": "backward", "ortho": "ortho"}.get(norm or "backward", "forward")
-    return _one("hfft", ew.conj(a), "IRFFT", n, axis, swapped)
+    inverse = {"forward": "backward", "ortho": "ortho"}.get(norm or "backward", "forward")
+    return _one("hfft", ew.conj(a), "IRFFT", n, axis, inverse)
 
 
 @library
 def ihfft(a: Any, n: Static[int | None] = None, axis: Static[int] = -1, norm: str | None = None) -> Tensor:
     """The inverse of `hfft`: half of the signal that has the real spectrum `a`."""
-    swapped = {"forward": "backward", "ortho": "ortho"}.get(norm or "backward", "forward")
-    return ew.conj(_one("ihfft", _input("ihfft", a, real=True), "RFFT", n, axis, swapped))
+    inverse = {"forward": "backward", "ortho": "ortho"}.get(norm or "backward", "forward")
+    return ew.conj(_one("ihfft", _input("ihfft", a, real=True), "RFFT", n, axis, inverse))
 
 
 # ---------------------------------------------------------------- along several axes
@@ -274,13 +274,13 @@ def fftshift(x: Any, axes: Static[Axis] = None) -> Tensor:
       [-0.5, -0.25, 0.0, 0.25]
     """
     x = inexact(x)
-    chosen = axes_of("fftshift", axes, x.ndim)
-    return roll(x, tuple(x.shape[d] // 2 for d in chosen), chosen)
+    places = axes_of("fftshift", axes, x.ndim)
+    return roll(x, tuple(x.shape[d] // 2 for d in places), places)
 
 
 @library
 def ifftshift(x: Any, axes: Static[Axis] = None) -> Tensor:
     """The inverse of `fftshift`."""
     x = inexact(x)
-    chosen = axes_of("ifftshift", axes, x.ndim)
-    return roll(x, tuple(-(x.shape[d] // 2) for d in chosen), chosen)
+    places = axes_of("ifftshift", axes, x.ndim)
+    return roll(x, tuple(-(x.shape[d] // 2) for d in places), places)

@@ -127,13 +127,13 @@ def _expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
     plain: list[Any] = []
     for item in items:
         plain += _masks(item) if _is_mask(item) else [_plain(item)]
-    used = len(plain) - sum(i is None or i is Ellipsis for i in plain)
-    if used > len(shape) or sum(i is Ellipsis for i in plain) > 1:
+    count = len(plain) - sum(i is None or i is Ellipsis for i in plain)
+    if count > len(shape) or sum(i is Ellipsis for i in plain) > 1:
         raise IndexingError(f"indexing requires at most {len(shape)} indices and one ellipsis, got {len(items)} for "
                             f"shape {shape}.",
                             where=user_frame())  # fmt: skip
     at = next((k for k, i in enumerate(plain) if i is Ellipsis), len(plain))
-    rest = [slice(None)] * (len(shape) - used)
+    rest = [slice(None)] * (len(shape) - count)
     return plain[:at] + rest + plain[at + 1 :]
 
 
@@ -258,9 +258,9 @@ def static_part(x: Tensor, windows: Sequence[Window]) -> Tensor:
 
 def undropped(x: Tensor, plan: Plan) -> tuple[Tensor, dict[int, Any]]:
     """The array without the axes that integers took, and the computed indices by its axes."""
-    left = [d for d in range(x.ndim) if d not in plan.dropped]
-    x = reshaped(x, tuple(x.shape[d] for d in left))
-    return x, {left.index(d): i for d, i in plan.computed.items()}
+    dims = [d for d in range(x.ndim) if d not in plan.dropped]
+    x = reshaped(x, tuple(x.shape[d] for d in dims))
+    return x, {dims.index(d): i for d, i in plan.computed.items()}
 
 
 def starts(plan: Plan, ndim: int) -> list[Tensor]:
@@ -338,8 +338,8 @@ def _moded(name: str, indices: Any, n: int, mode: str | None) -> Any:
     if mode not in ("clip", "wrap"):
         raise ShapeError(f"{name} requires mode None, 'clip' or 'wrap', got {mode!r}.", where=user_frame())
     if not isinstance(indices, Tensor):
-        moved = np.clip(indices, 0, n - 1) if mode == "clip" else np.mod(indices, n)
-        return moved if np.ndim(moved) else int(moved)
+        result = np.clip(indices, 0, n - 1) if mode == "clip" else np.mod(indices, n)
+        return result if np.ndim(result) else int(result)
     if mode == "wrap":
         return remainder(indices, n)
     return ew.clamp(full((), 0, indices.dtype), indices, full((), n - 1, indices.dtype))

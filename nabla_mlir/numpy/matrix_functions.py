@@ -87,8 +87,8 @@ def expm(a: Any) -> Tensor:
     def square_again(i: Any, carry: Any) -> Any:
         result, factor = carry
         more = ew.compare(factor, full_like(factor, 1), comparison_direction="LT")
-        squared = ew.select(wide(more), la.matmul(result, result), result)
-        return squared, ew.select(more, factor + factor, factor)
+        square = ew.select(wide(more), la.matmul(result, result), result)
+        return square, ew.select(more, factor + factor, factor)
 
     return fori_loop(0, _SQUARINGS, square_again, (result, factor))[0]
 
@@ -97,10 +97,10 @@ def _pade(a: Tensor, degree: int) -> Tensor:
     """The approximant inv(V - U) (V + U), U its odd and V its even part."""
     f = math.factorial
     numbers = [f(2 * degree - k) * f(degree) / (f(2 * degree) * f(k) * f(degree - k)) for k in range(degree + 1)]
-    identity, squared = la.identity_like(a), la.matmul(a, a)
-    powers = [identity, squared]
+    identity, square = la.identity_like(a), la.matmul(a, a)
+    powers = [identity, square]
     while len(powers) <= degree // 2:
-        powers.append(la.matmul(powers[-1], squared))
+        powers.append(la.matmul(powers[-1], square))
     odd, even = (_combination(numbers[start::2], powers) for start in (1, 0))
     odd = la.matmul(a, odd)
     return solve(even - odd, even + odd)

@@ -81,18 +81,18 @@ def _get(self: Any, index: Any) -> Any:
 
 def functions() -> dict[str, Callable[..., Any]]:
     """What the methods of `ArrayMethods` call, by their names."""
-    found: dict[str, Callable[..., Any]] = {}
+    table: dict[str, Callable[..., Any]] = {}
     for name, f in _BINARY.items():
-        found[f"__{name}__"] = _binary(f, name, flip=False)
-        found[f"__r{name}__"] = _binary(f, name, flip=True)
+        table[f"__{name}__"] = _binary(f, name, flip=False)
+        table[f"__r{name}__"] = _binary(f, name, flip=True)
     for name, f in _COMPARISONS.items():
-        found[f"__{name}__"] = _binary(f, name, flip=False)
+        table[f"__{name}__"] = _binary(f, name, flip=False)
     for name, f in _UNARY.items():
-        found[f"__{name}__"] = _unary(f, name)
+        table[f"__{name}__"] = _unary(f, name)
     special: dict[str, Callable[..., Any]] = {"__getitem__": _get, "__iter__": _iterate, "__array_namespace__": _namespace}
     properties = {"T": shape.transpose, "mT": shape.matrix_transpose, "real": ufuncs.real, "imag": ufuncs.imag,
                   "at": updates.IndexUpdate}  # fmt: skip
-    return {**found, **_METHODS, **special, **properties, "reshape": _reshape, "transpose": _transpose}
+    return {**table, **_METHODS, **special, **properties, "reshape": _reshape, "transpose": _transpose}
 
 
 for _cls in (Tensor, Array, VectorizedArray):

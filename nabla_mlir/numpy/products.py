@@ -35,8 +35,8 @@ def _product(a: Tensor, la: str, b: Tensor, lb: str, out: str) -> Tensor:
 
 def _without_units(x: Tensor, labels: str, lengths: dict[str, int]) -> tuple[Tensor, str]:
     """An axis of size 1 that stands for a longer one is dropped: the other operand has it."""
-    kept = [d for d, c in enumerate(labels) if x.shape[d] == lengths[c]]
-    return reshaped(x, tuple(x.shape[d] for d in kept)), "".join(labels[d] for d in kept)
+    axes = [d for d, c in enumerate(labels) if x.shape[d] == lengths[c]]
+    return reshaped(x, tuple(x.shape[d] for d in axes)), "".join(labels[d] for d in axes)
 
 
 def _pair(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
@@ -215,14 +215,14 @@ def einsum(subscripts: str, /, *operands: Any, optimize: Any = "auto") -> Tensor
     lengths = lengths_of(subscripts, inputs, shapes, units=True)
     parts = [without_repeats(*_without_units(x, own, lengths)) for x, own in zip(tensors, inputs, strict=True)]
     for pair in _order(inputs, output, tensors, optimize):
-        taken = [parts.pop(i) for i in sorted(pair, reverse=True)][::-1]
+        pair_operands = [parts.pop(i) for i in sorted(pair, reverse=True)][::-1]
         rest = output + "".join(own for _, own in parts)
-        if len(taken) == 1:
-            parts.append(sum_out(*taken[0], rest))
+        if len(pair_operands) == 1:
+            parts.append(sum_out(*pair_operands[0], rest))
             continue
-        (a, la), (b, lb) = taken
-        kept = output if not parts else "".join(dict.fromkeys(c for c in la + lb if c in rest))
-        parts.append(contract(a, la, b, lb, "".join(c for c in kept if c in la + lb)))
+        (a, la), (b, lb) = pair_operands
+        rest_labels = output if not parts else "".join(dict.fromkeys(c for c in la + lb if c in rest))
+        parts.append(contract(a, la, b, lb, "".join(c for c in rest_labels if c in la + lb)))
     x, labels = parts[0]
     x, labels = sum_out(x, labels, output)
     missing = [c for c in output if c not in labels]  # axes of size 1 that nothing has any more
@@ -241,14 +241,14 @@ def _order(inputs: Sequence[str], output: str, tensors: Sequence[Tensor], optimi
     dummies = [np.broadcast_to(np.empty((), np.float32), x.shape) for x in tensors]  # shapes only: no memory
     path, _ = np.einsum_path(f"{','.join(inputs)}->{output}", *dummies, optimize="optimal" if n <= 5 else "greedy")
     pairs: list[tuple[int, ...]] = []
-    left = n
+    count = n
     for step in path[1:]:  # NumPy may take several at once; they are taken two by two from the end
         step = tuple(step)
         while len(step) > 2:
             high, low = sorted(step)[-1], sorted(step)[-2]
             pairs.append((low, high))
-            left -= 1
-            step = (*sorted(step)[:-2], left - 1)
+            count -= 1
+            step = (*sorted(step)[:-2], count - 1)
         pairs.append(step)
-        left -= len(step) - 1
+        count -= len(step) - 1
     return pairs

@@ -135,8 +135,8 @@ def var(
     axes = axes_of("var", axis, x.ndim)
     n = count(x.shape, axes)
     centre = x - spread(fold(x, axes, "add") / n, x.shape, axes)
-    squared = ew.square(centre) if not is_complex(x.dtype) else ew.real(centre * ew.conj(centre))
-    return fold(squared, axes, "add", keepdims) / max_(n - (ddof if correction is None else correction), 0)
+    square = ew.square(centre) if not is_complex(x.dtype) else ew.real(centre * ew.conj(centre))
+    return fold(square, axes, "add", keepdims) / max_(n - (ddof if correction is None else correction), 0)
 
 
 def max_(a: float, b: float) -> float:
@@ -206,11 +206,11 @@ def _place(name: str, combiner: str, x: Any, axis: int | None, keepdims: bool) -
         raise ShapeError(f"{name} requires at least one element, got shape {shape}.", where=user_frame())
     # The first place that holds the extremum, or a NaN.
     x = convert(x, np.int8) if x.dtype.kind == "b" else stop_gradient(x) if is_differentiable(x.dtype) else x
-    found = ew.compare(x, spread(fold(x, (at,), combiner), x.shape, (at,)), comparison_direction="EQ")
+    hits = ew.compare(x, spread(fold(x, (at,), combiner), x.shape, (at,)), comparison_direction="EQ")
     if is_float(x.dtype):
-        found = ew.logical_or(found, ew.compare(x, x, comparison_direction="NE"))
+        hits = ew.logical_or(hits, ew.compare(x, x, comparison_direction="NE"))
     places = sh.iota(shape=x.shape, dtype=Defaults.int, iota_dimension=at)
-    out = fold(ew.select(found, places, full_like(places, x.shape[at])), (at,), "min")
+    out = fold(ew.select(hits, places, full_like(places, x.shape[at])), (at,), "min")
     if not keepdims:
         return out
     return keep(out, shape, (at,) if axis is not None else tuple(range(len(shape))))

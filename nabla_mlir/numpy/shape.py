@@ -55,12 +55,12 @@ def reshape(x: Any, shape: Static[Any], order: str = "C", *, copy: bool | None =
         )
     lengths = shape if isinstance(shape, (tuple, list)) else (shape,)
     lengths = tuple(operator.index(n) for n in lengths)
-    known = math.prod(n for n in lengths if n != -1)
-    if lengths.count(-1) == 1 and known and x.size % known == 0:
-        lengths = tuple(x.size // known if n == -1 else n for n in lengths)
+    product = math.prod(n for n in lengths if n != -1)
+    if lengths.count(-1) == 1 and product and x.size % product == 0:
+        lengths = tuple(x.size // product if n == -1 else n for n in lengths)
     if any(n < 0 for n in lengths) or math.prod(lengths) != x.size:
-        wanted = tuple(shape) if isinstance(shape, (tuple, list)) else shape
-        raise ShapeError(f"reshape requires the same number of elements, got {x.shape} ({x.size}) to {wanted}.",
+        target = tuple(shape) if isinstance(shape, (tuple, list)) else shape
+        raise ShapeError(f"reshape requires the same number of elements, got {x.shape} ({x.size}) to {target}.",
                          where=user_frame())  # fmt: skip
     return reshaped(x, lengths)
 

@@ -86,19 +86,19 @@ def quantile(x: Any, q: Any, axis: Static[Axis] = None, keepdims: bool = False) 
     """
     x = require_real("quantile", inexact(x))
     axes = axes_of("quantile", axis, x.ndim)
-    kept = tuple(d for d in range(x.ndim) if d not in axes)
+    rest = tuple(d for d in range(x.ndim) if d not in axes)
     n = count(x.shape, axes)
     if not n or not 0 <= q <= 1:
         raise ShapeError(
             f"quantile requires elements and 0 <= q <= 1, got shape {x.shape} and q = {q}.", where=user_frame()
         )
-    flat = reshaped(transposed(x, (*kept, *axes)), (*(x.shape[d] for d in kept), n))
-    ordered = sort(flat)
+    flat = reshaped(transposed(x, (*rest, *axes)), (*(x.shape[d] for d in rest), n))
+    rows = sort(flat)
     low = math.floor(q * (n - 1))
     part = q * (n - 1) - low
-    out = _at(ordered, low) * (1 - part) + _at(ordered, low + 1) * part if part else _at(ordered, low)
+    out = _at(rows, low) * (1 - part) + _at(rows, low + 1) * part if part else _at(rows, low)
     # NaN are the last in order.
-    last = _at(ordered, n - 1)
+    last = _at(rows, n - 1)
     out = ew.select(ew.compare(last, last, comparison_direction="NE"), last, out)
     return keep(out, x.shape, axes) if keepdims else out
 

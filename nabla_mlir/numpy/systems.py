@@ -143,9 +143,9 @@ def _solution(a: Tensor, b: Tensor) -> Tensor:
         return la.triangular_solve(packed, la.triangular_solve(packed, rows, **_FORWARD), **_BACKWARD)
 
     def found_transposed(_: Any, right: Tensor) -> Tensor:
-        transposed = {"transpose_a": "TRANSPOSE"}
-        rows = la.triangular_solve(packed, right, **{**_BACKWARD, **transposed})
-        return lapack.exchanged_rows(la.triangular_solve(packed, rows, **{**_FORWARD, **transposed}), pivots, back=True)
+        option = {"transpose_a": "TRANSPOSE"}
+        rows = la.triangular_solve(packed, right, **{**_BACKWARD, **option})
+        return lapack.exchanged_rows(la.triangular_solve(packed, rows, **{**_FORWARD, **option}), pivots, back=True)
 
     return custom_linear_solve(lambda x: matmul(a, x), b, found, found_transposed)
 
@@ -254,8 +254,8 @@ def _parity(pivots: Tensor) -> Tensor:
     """1 or -1, as the number of exchanges is even or odd."""
     n = pivots.shape[-1]
     places = broadcast_to(constant(np.arange(1, n + 1, dtype=pivots.dtype)), pivots.shape)
-    moved = ew.compare(pivots, places, comparison_direction="NE")
-    return red.prod(ew.select(moved, full_like(pivots, -1), full_like(pivots, 1)), -1)
+    exchanges = ew.compare(pivots, places, comparison_direction="NE")
+    return red.prod(ew.select(exchanges, full_like(pivots, -1), full_like(pivots, 1)), -1)
 
 
 @library

@@ -82,9 +82,9 @@ def _put_static(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
 
 
 def _around(x: Tensor, plan: Plan, lows: list[int], steps: list[int]) -> dict[str, Any]:
-    covered = [low + (w.length - 1) * s + 1 for low, w, s in zip(lows, plan.windows, steps, strict=True)]
+    extents = [low + (w.length - 1) * s + 1 for low, w, s in zip(lows, plan.windows, steps, strict=True)]
     return {"edge_padding_low": tuple(lows), "interior_padding": tuple(s - 1 for s in steps),
-            "edge_padding_high": tuple(n - c for n, c in zip(x.shape, covered, strict=True))}  # fmt: skip
+            "edge_padding_high": tuple(n - c for n, c in zip(x.shape, extents, strict=True))}  # fmt: skip
 
 
 def _combine(combiner: str, x: Tensor, y: Tensor) -> Tensor:

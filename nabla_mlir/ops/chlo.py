@@ -177,8 +177,8 @@ def _membership(sizes: Tensor, rows: int) -> Tensor:
         iota(shape=shape, dtype=sizes.dtype, iota_dimension=1), iota(shape=shape, dtype=sizes.dtype, iota_dimension=0),
         comparison_direction="LT",
     )  # fmt: skip
-    counted = select(earlier, expand(sizes, shape, (0,)), full(shape, 0, sizes.dtype))
-    start = reduce_sum(counted, (1,))
+    summands = select(earlier, expand(sizes, shape, (0,)), full(shape, 0, sizes.dtype))
+    start = reduce_sum(summands, (1,))
     row = iota(shape=(n, rows), dtype=sizes.dtype, iota_dimension=1)
     low, high = (expand(v, (n, rows), (1,)) for v in (start, start + sizes))
     return logical_and(compare(row, low, comparison_direction="GE"), compare(row, high, comparison_direction="LT"))

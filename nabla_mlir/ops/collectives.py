@@ -97,8 +97,8 @@ def _extreme(name: str, doc: str, body: str) -> OpDef:
         (x,), (tangent,), (y,) = xs, tangents, outs
         if isinstance(tangent, Zero):
             return [ZERO]
-        attained = convert(compare(x, y, comparison_direction="EQ"), dtype=x.dtype)
-        return [psum(tangent * (attained / psum(attained, axis=axis)), axis=axis)]
+        ties = convert(compare(x, y, comparison_direction="EQ"), dtype=x.dtype)
+        return [psum(tangent * (ties / psum(ties, axis=axis)), axis=axis)]
 
     return _collective(name, doc=doc, result=_same_type, jvp=jvp, entries=entries)
 

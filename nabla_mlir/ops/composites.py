@@ -124,15 +124,15 @@ def _mean(x: Tensor, feature_index: int) -> Tensor:
 def _normalize(xs: Sequence[Tensor], *, epsilon: float, feature_index: int) -> list[Tensor]:
     x, scale, offset, mean, variance = xs
     factor = scale * rsqrt(variance + epsilon)
-    centred = x - _over_features(mean, x, feature_index)
-    return [centred * _over_features(factor, x, feature_index) + _over_features(offset, x, feature_index)]
+    deviation = x - _over_features(mean, x, feature_index)
+    return [deviation * _over_features(factor, x, feature_index) + _over_features(offset, x, feature_index)]
 
 
 def _train(xs: Sequence[Tensor], *, epsilon: float, feature_index: int) -> list[Tensor]:
     x, scale, offset = xs
     mean = _mean(x, feature_index)
-    centred = x - _over_features(mean, x, feature_index)
-    variance = _mean(centred * centred, feature_index)
+    deviation = x - _over_features(mean, x, feature_index)
+    variance = _mean(deviation * deviation, feature_index)
     params: dict[str, Any] = {"epsilon": epsilon, "feature_index": feature_index}
     return [*_normalize([x, scale, offset, mean, variance], **params), mean, variance]
 

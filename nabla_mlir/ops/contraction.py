@@ -107,8 +107,8 @@ def _mixed(lhs: Tensor, rhs: Tensor, params: Any) -> bool:
 
 
 def _flops(outs: Any, xs: Any, dot_dimension_numbers: Dims, **_: Any) -> int:
-    contracted = dot_dimension_numbers["lhs_contracting_dimensions"]
-    return 2 * outs[0].size * math.prod(xs[0].shape[d] for d in contracted)
+    axes = dot_dimension_numbers["lhs_contracting_dimensions"]
+    return 2 * outs[0].size * math.prod(xs[0].shape[d] for d in axes)
 
 
 dot_general = contraction(

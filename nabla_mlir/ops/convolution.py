@@ -228,19 +228,19 @@ def _windows_product(x: Any, w: Any, strides: Positions) -> Any:
     return out
 
 
-def conv_params(rank: int, **given: Any) -> dict[str, Any]:
+def conv_params(rank: int, **params: Any) -> dict[str, Any]:
     """Parameters of a convolution of `rank` spatial axes: batch and features lead, and nothing is dilated."""
     spatial = tuple(range(rank))
     lead = ("b", "f", *spatial)
     return {
         "dimension_numbers": (lead, ("o", "i", *spatial), lead), "window_strides": (1,) * rank,
         "padding": ((0, 0),) * rank, "lhs_dilation": (1,) * rank, "rhs_dilation": (1,) * rank,
-        "window_reversal": (False,) * rank, "feature_group_count": 1, "batch_group_count": 1, **given,
+        "window_reversal": (False,) * rank, "feature_group_count": 1, "batch_group_count": 1, **params,
     }  # fmt: skip
 
 
-def _sample(lhs: Sequence[int], rhs: Sequence[int], **given: Any) -> Case:
-    params = conv_params(len(lhs) - 2, **given)
+def _sample(lhs: Sequence[int], rhs: Sequence[int], **changes: Any) -> Case:
+    params = conv_params(len(lhs) - 2, **changes)
     return Case((tuple(lhs), tuple(rhs)), {**params, "dtype": None}, numpy=_numpy(**params))
 
 

@@ -34,39 +34,39 @@ def _geev(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: A
     a = xs[0]
     split = not is_complex(a.dtype)  # the eigenvalues come in two parts
     *values, left, right, _info = outs
-    wanted = {side: option(config, f"compute_{side}") == "V" for side in ("left", "right")}
-    if not wanted["right"]:
+    wants = {side: option(config, f"compute_{side}") == "V" for side in ("left", "right")}
+    if not wants["right"]:
         results = [(y.shape, y.dtype) for y in outs]
         *values, _left, right, _info = routine(target, xs, results, compute_left="N", compute_right="V")
     w = make_complex(*values) if split else values[0]
     da = convert(tangents[0], dtype=w.dtype) if split else tangents[0]
     inner = solver(right)(matmul(da, right))
     dw = diagonal_of(inner)
-    moved: list[MaybeZero] = [real(dw), imag(dw)] if split else [dw]
+    out_tangents: list[MaybeZero] = [real(dw), imag(dw)] if split else [dw]
     dleft: MaybeZero = ZERO
-    if wanted["left"]:  # the right vectors of the adjoint, whose eigenvalues are conjugate
+    if wants["left"]:  # the right vectors of the adjoint, whose eigenvalues are conjugate
         dleft = _vectors(conj(w), left, solver(left)(matmul(adjoint(da), left)))
-    return [*moved, dleft, _vectors(w, right, inner) if wanted["right"] else ZERO, ZERO]
+    return [*out_tangents, dleft, _vectors(w, right, inner) if wants["right"] else ZERO, ZERO]
 
 
 def _vectors(w: Tensor, v: Tensor, inner: Tensor) -> Tensor:
     """The tangents of vectors of length one whose largest entries are real."""
     n, rows = w.shape[-1], v.ndim - 2
-    rotated = matmul(v, inner * inverse_or_zero(in_columns(w, n) - in_rows(w, n)))
+    rotation = matmul(v, inner * inverse_or_zero(in_columns(w, n) - in_rows(w, n)))
     size = absolute(v)
     longest = in_columns(reduce(size, full((), 0, size.dtype), dimensions=(rows,), body="max"), n)
     row = iota(shape=v.shape, dtype=np.dtype(np.int32), iota_dimension=rows)
     last = full(v.shape, n, row.dtype)
     candidates = select(compare(size, longest, comparison_direction="EQ"), row, last)
     first = in_columns(reduce(candidates, full((), n, row.dtype), dimensions=(rows,), body="min"), n)
-    chosen = compare(row, first, comparison_direction="EQ")
+    is_first = compare(row, first, comparison_direction="EQ")
 
     def entry(x: Tensor) -> Tensor:
-        return reduce_sum(select(chosen, x, full(x.shape, 0, x.dtype)), (rows,))
+        return reduce_sum(select(is_first, x, full(x.shape, 0, x.dtype)), (rows,))
 
-    along = reduce_sum(real(conj(v) * rotated), (rows,))
-    factor = make_complex(-along, -entry(imag(rotated)) / entry(real(v)))
-    return rotated + v * in_columns(factor, n)
+    along = reduce_sum(real(conj(v) * rotation), (rows,))
+    factor = make_complex(-along, -entry(imag(rotation)) / entry(real(v)))
+    return rotation + v * in_columns(factor, n)
 
 
 register_routine("geev", _geev, cubic(25))

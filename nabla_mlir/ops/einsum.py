@@ -34,9 +34,9 @@ def parse(subscripts: str, shapes: Sequence[Shape], arrow: bool = False) -> tupl
       ShapeError: labels and axes do not fit, or the result has a label twice or one of no operand.
     """
     text = subscripts.replace(" ", "")
-    left, found, output = text.partition("->")
+    left, separator, output = text.partition("->")
     terms = left.split(",")
-    if len(terms) != len(shapes) or (arrow and not found):
+    if len(terms) != len(shapes) or (arrow and not separator):
         raise ShapeError(f"einsum requires terms for {len(shapes)} operands, got {subscripts!r}.", where=user_frame())
     if any(set(term.replace("...", "", 1)) - set(string.ascii_letters) for term in [*terms, output]):
         raise ShapeError(f"einsum requires letters, '...', ',' and '->', got {subscripts!r}.", where=user_frame())
@@ -46,17 +46,17 @@ def parse(subscripts: str, shapes: Sequence[Shape], arrow: bool = False) -> tupl
             f"einsum requires a letter for each axis, got {subscripts!r} for {_listed(shapes)}.", where=user_frame()
         )
     dots = "".join([c for c in string.ascii_letters[::-1] if c not in text][: max(ranks, default=0)])
-    expanded = [term.replace("...", dots[len(dots) - n :]) for term, n in zip(terms, ranks, strict=True)]
-    if found:
+    labels = [term.replace("...", dots[len(dots) - n :]) for term, n in zip(terms, ranks, strict=True)]
+    if separator:
         output = output.replace("...", dots)
     else:
         letters = left.replace(",", "").replace("...", "")
         output = dots + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
-    if len(set(output)) != len(output) or not set(output) <= set("".join(expanded)):
+    if len(set(output)) != len(output) or not set(output) <= set("".join(labels)):
         raise ShapeError(
             f"einsum requires each letter of the result once, and in an operand, got {subscripts!r}.", where=user_frame()
         )
-    return expanded, output
+    return labels, output
 
 
 def lengths_of(subscripts: str, terms: Sequence[str], shapes: Sequence[Shape], units: bool = False) -> dict[str, int]:
@@ -64,11 +64,11 @@ def lengths_of(subscripts: str, terms: Sequence[str], shapes: Sequence[Shape], u
     lengths: dict[str, int] = {}
     for term, shape in zip(terms, shapes, strict=True):
         for c, n in zip(term, shape, strict=True):
-            known = lengths.setdefault(c, n)
-            if known == n or (units and n == 1):
+            length = lengths.setdefault(c, n)
+            if length == n or (units and n == 1):
                 continue
-            if not units or known != 1:
-                raise ShapeError(f"einsum requires one size for each letter, got {known} and {n} for {c!r} in "
+            if not units or length != 1:
+                raise ShapeError(f"einsum requires one size for each letter, got {length} and {n} for {c!r} in "
                                  f"{subscripts!r} of {_listed(shapes)}.", where=user_frame())  # fmt: skip
             lengths[c] = n
     return lengths
@@ -105,14 +105,14 @@ def without_repeats(x: Tensor, labels: str) -> tuple[Tensor, str]:
     return x, labels
 
 
-def sum_out(x: Tensor, labels: str, wanted: str) -> tuple[Tensor, str]:
+def sum_out(x: Tensor, labels: str, rest: str) -> tuple[Tensor, str]:
     """`x` summed (of truth values: or) over the labels that are not wanted."""
-    gone = tuple(d for d, c in enumerate(labels) if c not in wanted)
-    if not gone:
+    axes = tuple(d for d, c in enumerate(labels) if c not in rest)
+    if not axes:
         return x, labels
     body = "or" if x.dtype == _BOOL else "add"
     start = full((), identity_of(body, x.dtype), x.dtype)
-    return reduce(x, start, dimensions=gone, body=body), "".join(c for c in labels if c in wanted)
+    return reduce(x, start, dimensions=axes, body=body), "".join(c for c in labels if c in rest)
 
 
 def ordered(x: Tensor, labels: str, out: str) -> Tensor:

@@ -45,13 +45,13 @@ def _weights(row: np.ndarray, like: Tensor) -> Tensor:
 def _result(x: Tensor, fft_type: str, fft_length: Shape) -> list[Any]:
     """Of RFFT one half of the spectrum is kept, which is what IRFFT reads."""
     count, half = len(fft_length), (*fft_length[:-1], fft_length[-1] // 2 + 1)
-    read, written = half if fft_type == "IRFFT" else fft_length, half if fft_type == "RFFT" else fft_length
-    if x.shape[x.ndim - count :] != tuple(read):
-        raise ShapeError(f"fft requires last axes of {tuple(read)} for {fft_type} of length {tuple(fft_length)}, got "
+    size, result_size = half if fft_type == "IRFFT" else fft_length, half if fft_type == "RFFT" else fft_length
+    if x.shape[x.ndim - count :] != tuple(size):
+        raise ShapeError(f"fft requires last axes of {tuple(size)} for {fft_type} of length {tuple(fft_length)}, got "
                          f"shape {x.shape}.", where=user_frame())  # fmt: skip
     dtype = np.result_type(x.dtype, np.complex64) if fft_type == "RFFT" else x.dtype
     dtype = x.dtype.type(0).real.dtype if fft_type == "IRFFT" else dtype
-    return [((*x.shape[: x.ndim - count], *written), np.dtype(dtype))]
+    return [((*x.shape[: x.ndim - count], *result_size), np.dtype(dtype))]
 
 
 def _flops(outs: Any, xs: Any, fft_type: str, fft_length: Shape) -> int:

@@ -80,8 +80,8 @@ def clamped_starts(
     axes = [1] * indices.ndim
     if vector_dim < indices.ndim:
         axes[vector_dim] = len(index_map)
-    given = _constant_of(indices)
-    if given is not None and np.all(given >= 0) and np.all(given <= limits.reshape(axes)):
+    numbers = _constant_of(indices)
+    if numbers is not None and np.all(numbers >= 0) and np.all(numbers <= limits.reshape(axes)):
         return indices
     if limits.size and np.iinfo(indices.dtype).max < limits.max():
         limits = np.minimum(limits, np.iinfo(indices.dtype).max)
@@ -212,8 +212,8 @@ def _scatter_jvp(outs: Any, xs: Any, tangents: Any, body: Any, **params: Any) ->
         if not params["unique_indices"]:
             # With duplicates only the update that was written last counts; its tangent alone is written.
             t_updates = where_zero(_winners(x, indices, updates, params), materialize(t_updates, updates))
-            cleared = scatter(materialize(t, x), indices, full_like(updates, 0), body="set", **params)
-            return [scatter(cleared, indices, t_updates, body="add", **params)]
+            base = scatter(materialize(t, x), indices, full_like(updates, 0), body="set", **params)
+            return [scatter(base, indices, t_updates, body="add", **params)]
         return [scatter(materialize(t, x), indices, materialize(t_updates, updates), body="set", **params)]
     if body in ("max", "min"):
         return [_extremum_tangent(outs[0], xs, t, t_updates, params)]
@@ -271,8 +271,8 @@ def _one_by_one(step: Any, operands: Any, indices: Tensor, updates: Any, dims: D
         starts = [i, *(full((), 0, i.dtype) for _ in x.shape[1:])]
         return dynamic_slice(x, *starts, slice_sizes=(1, *x.shape[1:]))
 
-    def body(i: Any, *carried: Any) -> list[Any]:
-        at, own = wrap(i.value), [wrap(v.value) for v in carried]
+    def body(i: Any, *carry: Any) -> list[Any]:
+        at, own = wrap(i.value), [wrap(v.value) for v in carry]
         return [builder.Val(y.value) for y in step(own, row(rows, at), [row(u, at) for u in updates], params)]
 
     return [wrap(v.value) for v in builder.for_loop(count, [builder.Val(x.value) for x in operands], body)]
@@ -338,10 +338,10 @@ def _scatter_transpose(cts: Any, i: int, xs: Any, body: Any, **params: Any) -> T
     ct = cts[0]
     if i == 0:
         return ct if body == "add" else scatter(ct, indices, full_like(updates, 0), body="set", **params)
-    read = where_zero(_inside(x, indices, updates, params), _read_back(ct, indices, updates, params))
+    gathered_ct = where_zero(_inside(x, indices, updates, params), _read_back(ct, indices, updates, params))
     if body == "set" and not params["unique_indices"]:
-        read = where_zero(_winners(x, indices, updates, params), read)
-    return read
+        gathered_ct = where_zero(_winners(x, indices, updates, params), gathered_ct)
+    return gathered_ct
 
 
 def _inside(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
@@ -350,11 +350,11 @@ def _inside(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
     sizes = _window_sizes(x, updates, dims)
     index_map, vector_dim = dims["scatter_dims_to_operand_dims"], dims["index_vector_dim"]
     limits = np.array([x.shape[d] - sizes[d] for d in index_map], np.int64)
-    given = _constant_of(indices)
+    numbers = _constant_of(indices)
     axes = [1] * indices.ndim
     if vector_dim < indices.ndim:
         axes[vector_dim] = len(index_map)
-    if not index_map or (given is not None and np.all(given >= 0) and np.all(given <= limits.reshape(axes))):
+    if not index_map or (numbers is not None and np.all(numbers >= 0) and np.all(numbers <= limits.reshape(axes))):
         return full(updates.shape, True, np.dtype(bool))
     upper = constant(np.broadcast_to(limits.reshape(axes), indices.shape).astype(indices.dtype)) \
         if len(set(limits.tolist())) > 1 else full_like(indices, int(limits[0]))  # fmt: skip

@@ -156,8 +156,8 @@ def _getrf(outs: Any, xs: Any, tangents: Any, **_: Any) -> list[MaybeZero]:
     up = padded(block(tril(lu, lower=False), (0, k), (0, n)), n, n)
     if n > k:
         up = up + padded(identity_like(block(up, (k, n), (k, n))), n, n, before=True)
-    moved = exchanged_rows(tangents[0], pivots)
-    inner = triangular_solve(low, moved, left_side=True, lower=True, unit_diagonal=True, transpose_a="NO_TRANSPOSE")
+    da = exchanged_rows(tangents[0], pivots)
+    inner = triangular_solve(low, da, left_side=True, lower=True, unit_diagonal=True, transpose_a="NO_TRANSPOSE")
     inner = triangular_solve(up, inner, left_side=False, lower=False, unit_diagonal=False, transpose_a="NO_TRANSPOSE")
     below, above = tril(inner, diagonal=0.0), tril(inner, lower=False)
     return [matmul(low, below) + matmul(above, up), ZERO, ZERO]
@@ -231,10 +231,10 @@ def _geqrf(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
     m, n = packed.shape[-2:]
     k = min(m, n)
     q = orthogonal(target, packed, taus)
-    projected = matmul(adjoint(q), tangents[0])
+    projection = matmul(adjoint(q), tangents[0])
     r = tril(block(packed, (0, k), (0, k)), lower=False)
     inner = triangular_solve(
-        r, block(projected, (0, m), (0, k)), left_side=False, lower=False, unit_diagonal=False, transpose_a="NO_TRANSPOSE"
+        r, block(projection, (0, m), (0, k)), left_side=False, lower=False, unit_diagonal=False, transpose_a="NO_TRANSPOSE"
     )
     below = tril(inner, diagonal=0.0)  # of the rotation, m x k
     rotation = _skew(below, m)
@@ -243,7 +243,7 @@ def _geqrf(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
         diagonal = _imaginary(diagonal_of(block(inner, (0, k), (0, k))))
         rotation = rotation + padded(on_diagonal(in_rows(diagonal, k)), m, m)
     upper = padded(tril(block(packed, (0, k), (0, n)), lower=False), m, n)
-    dr = tril(projected - matmul(rotation, upper), lower=False)
+    dr = tril(projection - matmul(rotation, upper), lower=False)
     return [dr + padded(below, m, n), diagonal]
 
 
@@ -251,8 +251,8 @@ def _geqp3(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[
     """The factorisation of the columns in the order that was found, counted from 1."""
     packed, order, taus = outs
     places = in_columns(order - 1, packed.shape[-2])
-    moved = along_axis(tangents[0], places, packed.ndim - 1)
-    dr, dtaus = _geqrf([packed, taus], xs, [moved], target=target.replace("geqp3", "geqrf"))
+    da = along_axis(tangents[0], places, packed.ndim - 1)
+    dr, dtaus = _geqrf([packed, taus], xs, [da], target=target.replace("geqp3", "geqrf"))
     return [dr, ZERO, dtaus]
 
 
@@ -323,8 +323,8 @@ def _gesdd(outs: Any, xs: Any, tangents: Any, *, config: Any, target: str, **_: 
         inner = matmul(matmul(adjoint(u), da), adjoint(vt))
         return [ZERO, _real(diagonal_of(inner)), ZERO, ZERO, ZERO]
     thin_u, v = block(u, (0, m), (0, k)), adjoint(block(vt, (0, k), (0, n)))
-    projected = matmul(adjoint(thin_u), da)
-    inner = matmul(projected, v)
+    projection = matmul(adjoint(thin_u), da)
+    inner = matmul(projection, v)
     columns, rows = in_columns(s, k), in_rows(s, k)
     apart = compare(rows, columns, comparison_direction="NE")
     off = logical_and(apart, mask_like(apart, "NE"))

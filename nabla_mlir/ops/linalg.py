@@ -32,8 +32,8 @@ def matrix_transpose(x: Tensor) -> Tensor:
 
 def adjoint(x: Tensor) -> Tensor:
     """The conjugate of the transpose."""
-    transposed = matrix_transpose(x)
-    return conj(transposed) if is_complex(x.dtype) else transposed
+    result = matrix_transpose(x)
+    return conj(result) if is_complex(x.dtype) else result
 
 
 def matmul(x: Tensor, y: Tensor) -> Tensor:
@@ -111,10 +111,10 @@ def _solve_jvp(
     params["transpose_a"] = transpose_a
     right: MaybeZero = db
     if not isinstance(da, Zero):
-        read = tril(da, lower, diagonal=0.0 if unit_diagonal else 1.0)
-        read = {"NO_TRANSPOSE": lambda v: v, "TRANSPOSE": matrix_transpose, "ADJOINT": adjoint}[transpose_a](read)
-        moved = matmul(read, x) if left_side else matmul(x, read)
-        right = -moved if isinstance(db, Zero) else db - moved
+        triangle = tril(da, lower, diagonal=0.0 if unit_diagonal else 1.0)
+        triangle = {"NO_TRANSPOSE": lambda v: v, "TRANSPOSE": matrix_transpose, "ADJOINT": adjoint}[transpose_a](triangle)
+        product = matmul(triangle, x) if left_side else matmul(x, triangle)
+        right = -product if isinstance(db, Zero) else db - product
     return [ZERO if isinstance(right, Zero) else triangular_solve(a, right, **params)]
 
 
@@ -134,9 +134,9 @@ def _solve_batch(xs: Any, mapped: Any, size: int, *, left_side: bool, **params: 
     free = b.ndim - 1 if left_side else b.ndim - 2
     wide = move_axis(b, 0, free - 1)
     n = wide.shape[free]
-    solved = triangular_solve(a, _joined(wide, free - 1), left_side=left_side, **params)
+    solution = triangular_solve(a, _joined(wide, free - 1), left_side=left_side, **params)
     at = free - 1
-    return [move_axis(reshape(solved, shape=(*solved.shape[:at], size, n, *solved.shape[at + 1 :])), at, 0)]
+    return [move_axis(reshape(solution, shape=(*solution.shape[:at], size, n, *solution.shape[at + 1 :])), at, 0)]
 
 
 def _joined(x: Tensor, axis: int) -> Tensor:

@@ -40,8 +40,8 @@ bitcast_convert: OpDef = nondifferentiable(
 
 def _barrier_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
     varying = [t for t in tangents if not isinstance(t, Zero)]
-    held = iter(optimization_barrier(*varying)) if varying else iter(())
-    return [ZERO if isinstance(t, Zero) else next(held) for t in tangents]
+    barriers = iter(optimization_barrier(*varying)) if varying else iter(())
+    return [ZERO if isinstance(t, Zero) else next(barriers) for t in tangents]
 
 
 def _barrier_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
@@ -81,13 +81,13 @@ def _rng_batch(xs: Any, mapped: Any, size: int, *, rng_distribution: str) -> lis
     dims = constant_array(shape.value.owner)
     wide = constant(np.asarray([size, *dims], dims.dtype))
     kind = np.dtype(np.float64 if a.dtype == np.float64 else np.float32)
-    drawn = rng(full((), 0, kind), full((), 1, kind), wide, rng_distribution=rng_distribution)
+    samples = rng(full((), 0, kind), full((), 1, kind), wide, rng_distribution=rng_distribution)
     low, high = (
-        convert(broadcast_in_dim(v, shape=drawn.shape, broadcast_dimensions=(0,) if m else ()), dtype=kind)
+        convert(broadcast_in_dim(v, shape=samples.shape, broadcast_dimensions=(0,) if m else ()), dtype=kind)
         for v, m in zip((a, b), mapped[:2], strict=True)
     )
-    moved = low + drawn * (high - low if rng_distribution == "UNIFORM" else high)
-    return [convert(moved, dtype=a.dtype) if a.dtype != kind else moved]
+    result = low + samples * (high - low if rng_distribution == "UNIFORM" else high)
+    return [convert(result, dtype=a.dtype) if a.dtype != kind else result]
 
 
 def _rng_result(a: Tensor, b: Tensor, shape: Tensor, **_: Any) -> list[Any]:
@@ -122,8 +122,8 @@ def _bits_batch(xs: Sequence[Tensor], mapped: Any, size: int, **params: Any) -> 
             for old, new in zip((states, bits), outs, strict=True)
         ]
 
-    carried = [builder.Val(states.value), builder.Val(bits.value)]
-    return [wrap(v.value) for v in builder.for_loop(size, carried, draw)]
+    values = [builder.Val(states.value), builder.Val(bits.value)]
+    return [wrap(v.value) for v in builder.for_loop(size, values, draw)]
 
 
 rng_bit_generator = nondifferentiable(

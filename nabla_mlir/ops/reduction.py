@@ -67,8 +67,8 @@ def read_combiner(region: ir.Region) -> str | None:
     first, *rest = (op.operation for op in block.operations)
     if not rest:
         return "set" if first.operands[0] == b else None
-    returned = rest[0]
-    if len(rest) != 1 or returned.operands[0] != first.results[0]:
+    output = rest[0]
+    if len(rest) != 1 or output.operands[0] != first.results[0]:
         return None
     if {first.operands[0], first.operands[-1]} != {a, b} or first.results[0].type != a.type:
         return None
@@ -108,8 +108,8 @@ def expand_scalar(t: MaybeZero, like: Tensor) -> MaybeZero:
 
 def _extremum_tangent(y: Tensor, x: Tensor, t: Tensor, dimensions: tuple[int, ...]) -> MaybeZero:
     """Every element that attains the extremum shares the tangent equally; where it is NaN, so are the shares."""
-    attained = convert(compare(x, expand(y, x.shape, dimensions), comparison_direction="EQ"), dtype=x.dtype)
-    share = attained * expand(1.0 / reduce_sum(attained, dimensions), x.shape, dimensions)
+    ties = convert(compare(x, expand(y, x.shape, dimensions), comparison_direction="EQ"), dtype=x.dtype)
+    share = ties * expand(1.0 / reduce_sum(ties, dimensions), x.shape, dimensions)
     return reduce_sum(t * share, dimensions)
 
 
@@ -121,9 +121,9 @@ def tree(xs: Sequence[Tensor], dimensions: tuple[int, ...], body: Any) -> list[T
     """
     count = len(xs) // 2
     inputs, inits = xs[:count], xs[count:]
-    kept = tuple(d for d in range(inputs[0].ndim) if d not in set(dimensions))
-    order = (*dimensions, *kept)
-    shape = tuple(inputs[0].shape[d] for d in kept)
+    axes = tuple(d for d in range(inputs[0].ndim) if d not in set(dimensions))
+    order = (*dimensions, *axes)
+    shape = tuple(inputs[0].shape[d] for d in axes)
     n = element_count(tuple(inputs[0].shape[d] for d in dimensions))
     values = [_reduced_first(x, order, (n, *shape)) for x in inputs]
     # An initial value is a scalar, or has one axis: the prefix, which is the first of the kept axes.
@@ -131,10 +131,10 @@ def tree(xs: Sequence[Tensor], dimensions: tuple[int, ...], body: Any) -> list[T
     while n > 1:
         half = n // 2
         low, high = ([_rows(v, a, b) for v in values] for a, b in ((0, half), (half, 2 * half)))
-        combined = combine(body, low, high)
+        pairs = combine(body, low, high)
         if n % 2:
-            combined = [concatenate(c, _rows(v, n - 1, n), dimension=0) for c, v in zip(combined, values, strict=True)]
-        values, n = combined, half + n % 2
+            pairs = [concatenate(c, _rows(v, n - 1, n), dimension=0) for c, v in zip(pairs, values, strict=True)]
+        values, n = pairs, half + n % 2
     final = combine(body, start, values) if n else start
     return [reshape(v, shape=shape) for v in final]
 
@@ -164,10 +164,10 @@ def apply_body(body: Region, arguments: Sequence[Tensor], size: int) -> list[Ten
     """A region on scalars applied to vectors of `size`, entry by entry."""
     block = body.source.blocks[0]
     ops = [op.operation for op in block.operations]
-    mapped = dict(zip(block.arguments, arguments, strict=True))
+    values = dict(zip(block.arguments, arguments, strict=True))
     unmapped: dict[ir.Value, ir.Value] = {}
-    batch_ops(ops[:-1], mapped, size, unmapped=unmapped)
-    return [mapped[v] if v in mapped else prefixed(wrap(unmapped.get(v, v)), size) for v in ops[-1].operands]
+    batch_ops(ops[:-1], values, size, unmapped=unmapped)
+    return [values[v] if v in values else prefixed(wrap(unmapped.get(v, v)), size) for v in ops[-1].operands]
 
 
 def _transpose(cts: Any, i: int, xs: Any, dimensions: tuple[int, ...], body: Any) -> MaybeZero:
@@ -194,9 +194,9 @@ def _batch_mapped_init(xs: Any, mapped: Any, size: int, dimensions: tuple[int, .
         return tree(all_prefixed(xs, mapped, size), shifted(dimensions), body)
     x = xs[0] if mapped[0] else prefixed(xs[0], size)
     neutral = full((), identity_of(body, x.dtype), x.dtype)
-    reduced = reduce(x, neutral, dimensions=shifted(dimensions), body=body)
-    init = expand(xs[count], reduced.shape, tuple(range(1, reduced.ndim)))
-    return [REGISTRY[COMBINERS[body]](init, reduced)]
+    total = reduce(x, neutral, dimensions=shifted(dimensions), body=body)
+    init = expand(xs[count], total.shape, tuple(range(1, total.ndim)))
+    return [REGISTRY[COMBINERS[body]](init, total)]
 
 
 reduce = general(

@@ -48,9 +48,9 @@ def _emit_body(region: ir.Region, word: str, operands: Sequence[Tensor]) -> None
 
 
 def _read_body(region: ir.Region) -> str | None:
-    named = read_combiner(region)
-    if named is not None:
-        return named
+    combiner = read_combiner(region)
+    if combiner is not None:
+        return combiner
     ops = [op.operation for op in region.blocks[0].operations]
     arguments = list(region.blocks[0].arguments)
     if len(ops) != 2 or ops[0].name != "stablehlo.compare" or list(ops[0].operands) != arguments:
@@ -132,8 +132,8 @@ def _numpy(**params: Any) -> Any:
     return run
 
 
-def _sample(shape: Shape, source: Shape, **given: Any) -> Case:
-    params = {k: v for k, v in window_params(len(shape), **given).items() if "dilations" not in k}
+def _sample(shape: Shape, source: Shape, **changes: Any) -> Case:
+    params = {k: v for k, v in window_params(len(shape), **changes).items() if "dilations" not in k}
     return Case((shape, source, ()), {**params, "select": "GE", "scatter": "add"}, (reals(),),
                 numpy=_numpy(**params))  # fmt: skip
 

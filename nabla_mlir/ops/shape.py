@@ -55,9 +55,9 @@ def reduce_sum(x: Tensor, dimensions: Sequence[int]) -> Tensor:
 
 def _broadcast_transpose(cts: Any, i: int, xs: Any, shape: Shape, broadcast_dimensions: Shape) -> Tensor:
     ct, x = cts[0], xs[0]
-    kept = {d: axis for axis, d in enumerate(broadcast_dimensions) if x.shape[axis] == shape[d]}
-    ct = reduce_sum(ct, tuple(d for d in range(len(shape)) if d not in kept))
-    order = tuple(axis for d, axis in sorted(kept.items()))  # the axes of x that are left, as ct has them
+    axis_of = {d: axis for axis, d in enumerate(broadcast_dimensions) if x.shape[axis] == shape[d]}
+    ct = reduce_sum(ct, tuple(d for d in range(len(shape)) if d not in axis_of))
+    order = tuple(axis for d, axis in sorted(axis_of.items()))  # the axes of x that are left, as ct has them
     if list(order) != sorted(order):
         by_axis = tuple(int(j) for j in np.argsort(order))
         ct = transpose(ct, permutation=by_axis)
@@ -89,10 +89,10 @@ broadcast_in_dim: OpDef = structural(
 
 def _slice_transpose(cts: Any, i: int, xs: Any, start_indices: Shape, limit_indices: Shape, strides: Shape) -> Tensor:
     ct, x = cts[0], xs[0]
-    covered = [s + (n - 1) * k + 1 if n else s for s, n, k in zip(start_indices, ct.shape, strides, strict=True)]
+    extents = [s + (n - 1) * k + 1 if n else s for s, n, k in zip(start_indices, ct.shape, strides, strict=True)]
     return pad(
         ct, full((), 0, ct.dtype), edge_padding_low=start_indices,
-        edge_padding_high=tuple(n - c for n, c in zip(x.shape, covered, strict=True)),
+        edge_padding_high=tuple(n - c for n, c in zip(x.shape, extents, strict=True)),
         interior_padding=tuple(k - 1 for k in strides),
     )  # fmt: skip
 
@@ -238,8 +238,8 @@ def _start_rows(starts: Sequence[Tensor], mapped: Sequence[bool], size: int, sha
     # One row of start indices per entry, clamped as dynamic slices are.
     columns = []
     for start, is_mapped, extent, width in zip(starts, mapped, shape, sizes, strict=True):
-        clamped = operation("clamp")(full((), 0, start.dtype), start, full((), extent - width, start.dtype))
-        column = clamped if is_mapped else prefixed(clamped, size)
+        place = operation("clamp")(full((), 0, start.dtype), start, full((), extent - width, start.dtype))
+        column = place if is_mapped else prefixed(place, size)
         columns.append(reshape(column, shape=(size, 1)))
     return concatenate(*columns, dimension=1) if len(columns) > 1 else columns[0]
 
@@ -299,8 +299,8 @@ dynamic_update_slice = structural(
 
 def expand(x: Tensor, shape: Shape, axes: Sequence[int]) -> Tensor:
     """`x` repeated along `axes` of the result shape; its own axes keep their order in the others."""
-    kept = tuple(d for d in range(len(shape)) if d not in set(axes))
-    return broadcast_in_dim(x, shape=shape, broadcast_dimensions=kept)
+    axes_of_x = tuple(d for d in range(len(shape)) if d not in set(axes))
+    return broadcast_in_dim(x, shape=shape, broadcast_dimensions=axes_of_x)
 
 
 def move_axis(x: Tensor, source: int, destination: int) -> Tensor:

@@ -128,13 +128,13 @@ def _fold_apart(values: Values, axis: int, count: int, window: int, stride: int,
 
 def _fold_wide(values: Values, axis: int, count: int, window: int, stride: int, dilation: int, join: Combine) -> Values:
     """`run` holds at each place the combination of `length` elements from there on; the bits of window choose."""
-    run, length, done, total = values, 1, 0, None
+    run, length, offset, total = values, 1, 0, None
     while True:
         if window & length:
-            part = [_along(v, axis, done * dilation, count, stride) for v in run]
+            part = [_along(v, axis, offset * dilation, count, stride) for v in run]
             total = part if total is None else join(total, part)
-            done += length
-        if done == window:
+            offset += length
+        if offset == window:
             assert total is not None
             return total
         rest = run[0].shape[axis] - length * dilation
@@ -189,9 +189,9 @@ def _sum_tangent(xs: Any, tangents: Any, params: Params) -> MaybeZero:
     if isinstance(t_init, Zero):
         return total
     # init also stands between and around the elements: it enters once, and once for each place that holds no element.
-    held = reduce_window(full_like(x, 1), full((), 0, x.dtype), body="add", **params)
-    entered = full_like(held, 1 + int(np.prod(params["window_dimensions"]))) - held
-    return add_any(total, expand_scalar(t_init, held) * entered)
+    counts = reduce_window(full_like(x, 1), full((), 0, x.dtype), body="add", **params)
+    entries = full_like(counts, 1 + int(np.prod(params["window_dimensions"]))) - counts
+    return add_any(total, expand_scalar(t_init, counts) * entries)
 
 
 def _extremum_tangent(xs: Any, t: Tensor, body: str, params: Params) -> Tensor:
@@ -259,11 +259,11 @@ def _batch(xs: Any, mapped: Any, size: int, **params: Any) -> list[Tensor]:
     return list(reduce_window.apply([*inputs, *xs[count:]], prefixed_geometry(params)))
 
 
-def window_params(rank: int, **given: Any) -> Params:
+def window_params(rank: int, **params: Any) -> Params:
     """Parameters of a window operation in which nothing is padded or dilated."""
     ones = (1,) * rank
     return {"window_dimensions": ones, "window_strides": ones, "base_dilations": ones, "window_dilations": ones,
-            "padding": ((0, 0),) * rank, **given}  # fmt: skip
+            "padding": ((0, 0),) * rank, **params}  # fmt: skip
 
 
 def _numpy(ufunc: Any, **params: Any) -> Any:
@@ -292,8 +292,8 @@ _UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minim
            "or": np.logical_or}  # fmt: skip
 
 
-def _sample(shape: Shape, body: str, domain: Any = None, init: Any = "neutral", **given: Any) -> Case:
-    params = window_params(len(shape), **given)
+def _sample(shape: Shape, body: str, domain: Any = None, init: Any = "neutral", **changes: Any) -> Case:
+    params = window_params(len(shape), **changes)
     dtype = np.dtype(bool if domain is not None else float)
     start = np.asarray(identity_of(body, dtype), dtype) if init == "neutral" else init
     return Case((shape, ()), {**params, "body": body}, (domain,), (None, start), numpy=_numpy(_UFUNCS[body], **params))

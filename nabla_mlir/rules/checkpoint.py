@@ -37,13 +37,13 @@ name: OpDef = general(
 
 
 def _jvp(op: ir.Operation, tangents: Tangents) -> None:
-    _, ops, returned = body_of(op.regions[0])
+    _, ops, outputs = body_of(op.regions[0])
     varying = active_values(ops, set(tangents))
-    active = [i for i, r in enumerate(returned) if r in varying and carries_tangent(r)]
+    active = [i for i, r in enumerate(outputs) if r in varying and carries_tangent(r)]
     if not active:
         return
     with ir.InsertionPoint(op):
-        results = emit_checkpoint(lambda _: branch_pushed(ops, returned, tangents, active), attributes_of(op))
+        results = emit_checkpoint(lambda _: branch_pushed(ops, outputs, tangents, active), attributes_of(op))
     n = len(op.results)
     tangents.update((results[i].value, t) for i, t in zip(active, results[n:], strict=True))
     replace(op, results[:n])
@@ -51,40 +51,40 @@ def _jvp(op: ir.Operation, tangents: Tangents) -> None:
 
 def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
     """The pullback, in a region that computes the values again."""
-    captured = [v for v in captures_of(op) if v in active]
+    captures = [v for v in captures_of(op) if v in active]
     new = exposed(op)
-    _, ops, returned = body_of(new.regions[0])
+    _, ops, outputs = body_of(new.regions[0])
     count = new.attributes[SAVED].value
-    known = dict(zip(returned[len(returned) - count :], list(new.results)[len(returned) - count :], strict=True))
+    values = dict(zip(outputs[len(outputs) - count :], list(new.results)[len(outputs) - count :], strict=True))
 
     def make(_: list[Tensor]) -> list[Tensor]:
         mapping: dict[ir.Value, ir.Value] = {}
-        cloned = clone_body(ops, mapping)
-        kept = Kept([mapping[v] for v in known])
-        varying = active_values(cloned, captured)
-        found: Cotangents = {}
-        for r, ct in zip(returned, cts, strict=False):
-            accumulate(found, mapping.get(r, r), ct, varying)
-        pull_back(cloned, varying, found)
-        outs = [materialize(found.get(v, ZERO), wrap(v)) for v in captured]
-        for again, saved in zip(kept.release(), known.values(), strict=True):
+        clones = clone_body(ops, mapping)
+        marks = Kept([mapping[v] for v in values])
+        varying = active_values(clones, captures)
+        cotangents: Cotangents = {}
+        for r, ct in zip(outputs, cts, strict=False):
+            accumulate(cotangents, mapping.get(r, r), ct, varying)
+        pull_back(clones, varying, cotangents)
+        outs = [materialize(cotangents.get(v, ZERO), wrap(v)) for v in captures]
+        for again, value in zip(marks.release(), values.values(), strict=True):
             made_by = again.owner
-            again.replace_all_uses_with(saved)
+            again.replace_all_uses_with(value)
             if made_by.name == "ad.name":  # what it names is the same value
-                made_by.operands[0].replace_all_uses_with(saved)
+                made_by.operands[0].replace_all_uses_with(value)
         return outs
 
-    if not captured:
+    if not captures:
         return {}
     results = remasked(emit_checkpoint(make, attributes_of(new, recompute=Bool.encode(True))), cts)
-    return dict(zip(captured, results, strict=True))
+    return dict(zip(captures, results, strict=True))
 
 
 def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
-    _, ops, returned = body_of(op.regions[0])
-    wanted = [True] * len(returned)
+    _, ops, outputs = body_of(op.regions[0])
+    wanted = [True] * len(outputs)
     attributes = {key: op.attributes[key] for key in op.attributes}
-    results = emit_checkpoint(lambda _: branch_batched(ops, returned, wanted, mapped, size, unmapped), attributes)
+    results = emit_checkpoint(lambda _: branch_batched(ops, outputs, wanted, mapped, size, unmapped), attributes)
     mapped.update(zip(op.results, results, strict=True))
 
 
@@ -96,15 +96,15 @@ checkpoint: OpDef = control(
 
 def emit_body(op: ir.Operation) -> list[Tensor]:
     """Emits what the region computes; a recomputation behind a barrier, so that it stays one."""
-    _, ops, returned = body_of(op.regions[0])
+    _, ops, outputs = body_of(op.regions[0])
     mapping: dict[ir.Value, ir.Value] = {}
     view = CheckpointOp(op)
     if view.recompute and view.prevent_cse:
         inputs = [v for v in captures_of(op) if not _is_constant(v)]
-        held = optimization_barrier(*map(wrap, inputs)) if inputs else []
-        mapping.update((v, h.value) for v, h in zip(inputs, held, strict=True))
+        barriers = optimization_barrier(*map(wrap, inputs)) if inputs else []
+        mapping.update((v, h.value) for v, h in zip(inputs, barriers, strict=True))
     clone_body(ops, mapping)
-    return [wrap(mapping.get(v, v)) for v in returned]
+    return [wrap(mapping.get(v, v)) for v in outputs]
 
 
 def _is_constant(value: ir.Value) -> bool:

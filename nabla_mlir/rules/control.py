@@ -56,12 +56,12 @@ def _while_jvp(op: ir.Operation, tangents: Tangents) -> None:
         return wrap(mapping.get(predicate, predicate))
 
     def body(carry: list[Tensor]) -> list[Tensor]:
-        arguments, ops, returned = body_of(op.regions[1])
+        arguments, ops, outputs = body_of(op.regions[1])
         mapping = {a: c.value for a, c in zip(arguments, carry[:n], strict=True)}
-        known = dict(tangents)
-        known.update({carry[i].value: t for i, t in zip(active, carry[n:], strict=True)})
-        outs = _pushed(ops, returned, mapping, known)
-        return [*outs, *(materialize(known.get(outs[i].value, ZERO), outs[i]) for i in active)]
+        all_tangents = dict(tangents)
+        all_tangents.update({carry[i].value: t for i, t in zip(active, carry[n:], strict=True)})
+        outs = _pushed(ops, outputs, mapping, all_tangents)
+        return [*outs, *(materialize(all_tangents.get(outs[i].value, ZERO), outs[i]) for i in active)]
 
     with ir.InsertionPoint(op):
         seeds = [materialize(tangents.get(op.operands[i], ZERO), inits[i]) for i in active]
@@ -71,30 +71,30 @@ def _while_jvp(op: ir.Operation, tangents: Tangents) -> None:
     replace(op, results[:n])
 
 
-def _pushed(ops: Any, returned: Any, mapping: dict[ir.Value, ir.Value], known: Tangents) -> list[Tensor]:
+def _pushed(ops: Any, outputs: Any, mapping: dict[ir.Value, ir.Value], tangents: Tangents) -> list[Tensor]:
     """A copy of a body with its tangents; the values it returns."""
-    cloned = clone_body(ops, mapping)
-    kept = Kept([mapping.get(v, v) for v in returned])
-    push_forward(cloned, known)
-    return [wrap(v) for v in kept.release()]
+    clones = clone_body(ops, mapping)
+    marks = Kept([mapping.get(v, v) for v in outputs])
+    push_forward(clones, tangents)
+    return [wrap(v) for v in marks.release()]
 
 
 def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
     """An unmapped predicate keeps one loop with batched bodies; a mapped one runs until every entry is done."""
-    arguments, ops, returned = body_of(op.regions[1])
+    arguments, ops, outputs = body_of(op.regions[1])
     tests, test_ops, (predicate,) = body_of(op.regions[0])
-    captured = [v for v in captures_of(op) if v in mapped]
+    captures = [v for v in captures_of(op) if v in mapped]
     varying = {i for i, v in enumerate(op.operands) if v in mapped}
-    changing = {i for i, (a, r) in enumerate(zip(arguments, returned, strict=True)) if a != r}
+    changing = {i for i, (a, r) in enumerate(zip(arguments, outputs, strict=True)) if a != r}
     while True:
-        inside = varying_values(ops, [*(arguments[i] for i in varying), *captured])
-        grown = varying | {i for i, r in enumerate(returned) if r in inside}
-        per_entry = predicate in varying_values(test_ops, [*(tests[i] for i in grown), *captured])
+        inside = varying_values(ops, [*(arguments[i] for i in varying), *captures])
+        more = varying | {i for i, r in enumerate(outputs) if r in inside}
+        per_entry = predicate in varying_values(test_ops, [*(tests[i] for i in more), *captures])
         if per_entry:
-            grown |= changing  # an entry that is done keeps its own value
-        if grown == varying:
+            more |= changing  # an entry that is done keeps its own value
+        if more == varying:
             break
-        varying = grown
+        varying = more
     inits = [mapped[v] if v in mapped else wrap(unmapped.get(v, v)) for v in op.operands]
     inits = [prefixed(x, size) if i in varying and op.operands[i] not in mapped else x for i, x in enumerate(inits)]
 
@@ -128,10 +128,10 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
 
     def step(carry: Sequence[Tensor], alive: Tensor | None = None) -> list[Tensor]:
         value = run(ops, arguments, carry, alive, gate=True)
-        return [value(r, i in varying) for i, r in enumerate(returned)]
+        return [value(r, i in varying) for i, r in enumerate(outputs)]
 
-    kept = varying & changing
-    emit = functools.partial(_while_per_entry, live=mapped.get(LIVE), kept=kept) if per_entry else emit_while
+    own = varying & changing
+    emit = functools.partial(_while_per_entry, live=mapped.get(LIVE), own=own) if per_entry else emit_while
     results = emit(inits, test, step, like=op)
     for i, (old, new) in enumerate(zip(op.results, results, strict=True)):
         if i in varying:
@@ -141,7 +141,7 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
 
 
 def _while_per_entry(
-    inits: Any, test: Any, step: Any, like: ir.Operation, *, live: Tensor | None, kept: set[int]
+    inits: Any, test: Any, step: Any, like: ir.Operation, *, live: Tensor | None, own: set[int]
 ) -> list[Tensor]:
     """Runs while any entry's predicate holds; an entry that is done keeps its exact values.
 
@@ -158,7 +158,7 @@ def _while_per_entry(
     def body(carry: list[Tensor]) -> list[Tensor]:
         *state, alive = carry
         new = [
-            choose(alive, a, b) if i in kept else a
+            choose(alive, a, b) if i in own else a
             for i, (a, b) in enumerate(zip(step(state, alive), state, strict=True))
         ]
         # An entry that has ended does not start again.
@@ -195,20 +195,20 @@ def _case_jvp(op: ir.Operation, tangents: Tangents) -> None:
 
 
 def branch_pushed(
-    ops: Sequence[ir.Operation], returned: Sequence[ir.Value], tangents: Tangents, active: Sequence[int]
+    ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], tangents: Tangents, active: Sequence[int]
 ) -> list[Tensor]:
     """A copy of a body without arguments: what it returns, and the tangents of the results at `active`."""
-    known = dict(tangents)
-    outs = _pushed(ops, returned, {}, known)
-    return [*outs, *(materialize(known.get(outs[i].value, ZERO), outs[i]) for i in active)]
+    all_tangents = dict(tangents)
+    outs = _pushed(ops, outputs, {}, all_tangents)
+    return [*outs, *(materialize(all_tangents.get(outs[i].value, ZERO), outs[i]) for i in active)]
 
 
 def _active_results(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
-    found: set[int] = set()
-    for ops, returned in _branches(op):
+    active: set[int] = set()
+    for ops, outputs in _branches(op):
         varying = active_values(ops, roots)
-        found |= {i for i, r in enumerate(returned) if r in varying and carries_tangent(r)}
-    return sorted(found)
+        active |= {i for i, r in enumerate(outputs) if r in varying and carries_tangent(r)}
+    return sorted(active)
 
 
 def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
@@ -217,42 +217,42 @@ def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     What a branch computes is known only inside it, so it is computed anew; the compiler shares nothing between the
     two choices.
     """
-    captured = [v for v in captures_of(op) if v in active]
+    captures = [v for v in captures_of(op) if v in active]
 
-    def branch(ops: Any, returned: Any) -> Callable[[], list[Tensor]]:
+    def branch(ops: Any, outputs: Any) -> Callable[[], list[Tensor]]:
         def make() -> list[Tensor]:
             mapping: dict[ir.Value, ir.Value] = {}
-            cloned = clone_body(ops, mapping)
-            varying = active_values(cloned, captured)
-            found: Cotangents = {}
-            for r, ct in zip(returned, cts, strict=True):
-                accumulate(found, mapping.get(r, r), ct, varying)
-            pull_back(cloned, varying, found)
-            return [materialize(found.get(v, ZERO), wrap(v)) for v in captured]
+            clones = clone_body(ops, mapping)
+            varying = active_values(clones, captures)
+            cotangents: Cotangents = {}
+            for r, ct in zip(outputs, cts, strict=True):
+                accumulate(cotangents, mapping.get(r, r), ct, varying)
+            pull_back(clones, varying, cotangents)
+            return [materialize(cotangents.get(v, ZERO), wrap(v)) for v in captures]
 
         return make
 
-    if not captured:
+    if not captures:
         return {}
     results = remasked(emit_case(wrap(op.operands[0]), [branch(*b) for b in _branches(op)]), cts)
-    return dict(zip(captured, results, strict=True))
+    return dict(zip(captures, results, strict=True))
 
 
 def _case_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value, ir.Value]) -> None:
     """With an unmapped index one choice of batched branches; with a mapped one every branch, and a selection."""
     index = op.operands[0]
     branches = _branches(op)
-    captured = [v for v in captures_of(op) if v in mapped]
+    captures = [v for v in captures_of(op) if v in mapped]
 
     if index in mapped:
-        taken = _taken(mapped[index], len(branches))
-        outs = [_branch_gated(*b, mapped, size, unmapped, t) for b, t in zip(branches, taken, strict=True)]
+        masks = _taken(mapped[index], len(branches))
+        outs = [_branch_gated(*b, mapped, size, unmapped, t) for b, t in zip(branches, masks, strict=True)]
         results = outs[-1]
-        for chosen, entries in zip(reversed(outs[:-1]), reversed(taken[:-1]), strict=True):
-            results = [choose(entries, a, b) for a, b in zip(chosen, results, strict=True)]
+        for values, entries in zip(reversed(outs[:-1]), reversed(masks[:-1]), strict=True):
+            results = [choose(entries, a, b) for a, b in zip(values, results, strict=True)]
         mapped.update(zip(op.results, results, strict=True))
         return
-    wanted = [any(b[1][i] in varying_values(b[0], captured) for b in branches) for i in range(len(op.results))]
+    wanted = [any(b[1][i] in varying_values(b[0], captures) for b in branches) for i in range(len(op.results))]
     bodies = [functools.partial(branch_batched, *b, wanted, mapped, size, unmapped) for b in branches]
     results = emit_case(wrap(unmapped.get(index, index)), bodies)
     for old, new, is_mapped in zip(op.results, results, wanted, strict=True):
@@ -263,38 +263,38 @@ def _case_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.V
 
 
 def branch_batched(
-    ops: Sequence[ir.Operation], returned: Sequence[ir.Value], wanted: Sequence[bool], mapped: Mapped, size: int,
+    ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], wanted: Sequence[bool], mapped: Mapped, size: int,
     unmapped: dict[ir.Value, ir.Value],
 ) -> list[Tensor]:  # fmt: skip
     """The batch of a body without arguments: what it returns, with the mapped axis where it is wanted."""
     inner, same = dict(mapped), dict(unmapped)
     batch_ops(ops, inner, size, unmapped=same)
     outs = []
-    for r, m in zip(returned, wanted, strict=True):
+    for r, m in zip(outputs, wanted, strict=True):
         x = inner[r] if r in inner else wrap(same.get(r, r))
         outs.append(prefixed(x, size) if m and r not in inner else x)
     return outs
 
 
 def _branch_gated(
-    ops: Sequence[ir.Operation], returned: Sequence[ir.Value], mapped: Mapped, size: int,
-    unmapped: dict[ir.Value, ir.Value], taken: Tensor,
+    ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], mapped: Mapped, size: int,
+    unmapped: dict[ir.Value, ir.Value], mask: Tensor,
 ) -> list[Tensor]:  # fmt: skip
     """`branch_batched` for a branch that only some entries take; one that may not end runs only if any of them does."""
 
     def make() -> list[Tensor]:
         inner, same = dict(mapped), dict(unmapped)
-        inner[LIVE] = taken
-        batch_gated(ops, inner, same, size, taken)
-        return [inner[r] if r in inner else prefixed(wrap(same.get(r, r)), size) for r in returned]
+        inner[LIVE] = mask
+        batch_gated(ops, inner, same, size, mask)
+        return [inner[r] if r in inner else prefixed(wrap(same.get(r, r)), size) for r in outputs]
 
     def untaken() -> list[Tensor]:
-        return [prefixed(full(x.shape, 0, x.dtype), size) for x in map(wrap, returned)]
+        return [prefixed(full(x.shape, 0, x.dtype), size) for x in map(wrap, outputs)]
 
     if LIVE in mapped:
-        taken = logical_and(mapped[LIVE], taken)
+        mask = logical_and(mapped[LIVE], mask)
     may_not_end = any(o.name == "stablehlo.while" and find_counter(o) is None for op in ops for o in [*nested(op), op])
-    return emit_case(_any(taken), [make, untaken]) if may_not_end else make()
+    return emit_case(_any(mask), [make, untaken]) if may_not_end else make()
 
 
 def _taken(index: Tensor, branches: int) -> list[Tensor]:

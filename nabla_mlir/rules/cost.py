@@ -109,12 +109,12 @@ def _peak(block: ir.Block) -> int:
     last = {value: i for i, op in enumerate(ops) for value in reads_of(op)}
     alive = peak = sum(map(_bytes_or_zero, block.arguments))
     for i, op in enumerate(ops):
-        made = 0 if is_free(op) else sum(map(_bytes_or_zero, op.results))
+        size = 0 if is_free(op) else sum(map(_bytes_or_zero, op.results))
         inner = max((_peak(b) for region in op.regions for b in region.blocks), default=0)
-        peak = max(peak, alive + made + inner)
-        alive += made
-        ended = [v for v in dict.fromkeys(reads_of(op)) if last[v] == i]
-        alive -= sum(_bytes_or_zero(v) for v in ended if _is_counted(v))
+        peak = max(peak, alive + size + inner)
+        alive += size
+        last_reads = [v for v in dict.fromkeys(reads_of(op)) if last[v] == i]
+        alive -= sum(_bytes_or_zero(v) for v in last_reads if _is_counted(v))
     return peak
 
 

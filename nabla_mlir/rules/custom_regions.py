@@ -18,13 +18,13 @@ from nabla_mlir.table.tensor import Tensor, wrap
 
 def emit_rule(op: ir.Operation, region: int, arguments: Sequence[ir.Value]) -> list[Tensor]:
     """Emits the code of a region of a custom rule on these arguments; returns what it returns."""
-    parameters, ops, returned = body_of(op.regions[region])
+    parameters, ops, outputs = body_of(op.regions[region])
     mapping = dict(zip(parameters, arguments, strict=True))
     for clone in clone_body(ops, mapping):
         for inner in [*nested(clone), clone]:
             if inner.name == RECUR and op.name in CUSTOM and inner.attributes["name"] == op.attributes["name"]:
                 _recur(op, inner, clone, mapping)
-    return [wrap(mapping.get(v, v)) for v in returned]
+    return [wrap(mapping.get(v, v)) for v in outputs]
 
 
 def _recur(op: ir.Operation, inner: ir.Operation, clone: ir.Operation, mapping: dict[ir.Value, ir.Value]) -> None:
@@ -71,9 +71,9 @@ def exposed_rule(op: ir.Operation) -> Exposed | None:
         return None
     first, n = len(op.operands), len(op.results)
     with ir.InsertionPoint(op):
-        computed = [out.value for out in emit_rule(op, 1, list(op.operands))]
+        values = [out.value for out in emit_rule(op, 1, list(op.operands))]
         new = stablehlo.emit(
-            op.name, [*op.operands, *computed], results=[r.type for r in op.results],
+            op.name, [*op.operands, *values], results=[r.type for r in op.results],
             attributes={name: op.attributes[name] for name in op.attributes}, regions=3,
         )  # fmt: skip
     types = [v.type for v in new.operands]
@@ -81,6 +81,6 @@ def exposed_rule(op: ir.Operation) -> Exposed | None:
     fill(new.regions[1], types, lambda xs: xs[first:])
     op.regions[2].blocks[0].append_to(new.regions[2])
     replace(op, [wrap(r) for r in new.results])
-    return Exposed(new, computed[:n], computed[n:])
+    return Exposed(new, values[:n], values[n:])
 
 

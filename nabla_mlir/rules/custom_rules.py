@@ -43,17 +43,17 @@ def _refuse_active_captures(op: ir.Operation, active: Collection[ir.Value]) -> N
         )  # fmt: skip
 
 
-def _take_values(op: ir.Operation, outs: Sequence[Tensor], emitted: Sequence[ir.Operation]) -> list[ir.Value]:
+def _take_values(op: ir.Operation, outs: Sequence[Tensor], new_ops: Sequence[ir.Operation]) -> list[ir.Value]:
     """Replaces the results by those that the rule computed; one that it only hands on becomes a value of its own,
     since its tangent is another than that of the argument.
     """
-    made = {r for new in emitted for r in new.results}
+    fresh = {r for new in new_ops for r in new.results}
     values = []
     for result, out in zip(op.results, outs, strict=True):
-        if out.value not in made:
+        if out.value not in fresh:
             with ir.InsertionPoint(op):
                 out = reshape(out, shape=out.shape)
-        made.discard(out.value)  # a value that is returned twice stands for one result
+        fresh.discard(out.value)  # a value that is returned twice stands for one result
         result.replace_all_uses_with(out.value)
         values.append(out.value)
     return values
@@ -68,9 +68,9 @@ def _custom_jvp_jvp(op: ir.Operation, tangents: Tangents) -> None:
     operands = list(op.operands)
     with ir.InsertionPoint(op):
         seeds = [materialize(tangents.get(operands[i], ZERO), wrap(operands[i])).value for i in view.wrt]
-        outs, emitted = recorded(lambda: emit_rule(op, 1, [*operands, *seeds]))
+        outs, new_ops = recorded(lambda: emit_rule(op, 1, [*operands, *seeds]))
     n = len(op.results)
-    values = _take_values(op, outs[:n], emitted)
+    values = _take_values(op, outs[:n], new_ops)
     tangents.update((values[i], t) for i, t in zip(view.of, outs[n:], strict=True))
 
 
@@ -82,16 +82,16 @@ def _custom_jvp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[Maybe
     with ir.InsertionPoint(op):
         holders = {i: placeholder(wrap(operands[i])) for i in view.wrt if operands[i] in active}
         seeds = [materialize(holders.get(i, ZERO), wrap(operands[i])).value for i in view.wrt]
-        outs, emitted = recorded(lambda: emit_rule(op, 1, [*operands, *seeds]))
+        outs, new_ops = recorded(lambda: emit_rule(op, 1, [*operands, *seeds]))
     n = len(op.results)
-    _take_values(op, outs[:n], emitted)
+    _take_values(op, outs[:n], new_ops)
     tangents = Kept([t.value for t in outs[n:]])
-    linear = _through_values(emitted, [h.value for h in holders.values()])
+    linear = _through_values(new_ops, [h.value for h in holders.values()])
     out_tangents = [wrap(t) for t in tangents.release()]
-    wanted = [cts[i] for i in view.of]
-    found = pulled(f"the transpose of the rule of {view.label}", out_tangents, linear, list(holders.values()), wanted)
+    out_cts = [cts[i] for i in view.of]
+    in_cts = pulled(f"the transpose of the rule of {view.label}", out_tangents, linear, list(holders.values()), out_cts)
     result: Cotangents = {}
-    for i, ct in zip(holders, found, strict=True):
+    for i, ct in zip(holders, in_cts, strict=True):
         accumulate(result, operands[i], ct, active)
     return result
 
@@ -102,22 +102,22 @@ def _through_values(ops: Sequence[ir.Operation], roots: Sequence[ir.Value]) -> l
     Such a function is linear in it, so its transpose is that of its value; taking the rule again would not end where
     it calls the function itself on a tangent.
     """
-    found: list[ir.Operation] = []
+    plain: list[ir.Operation] = []
     varying = set(roots)
     for op in ops:
         if not any(v in varying for v in reads_of(op)):
-            found.append(op)
+            plain.append(op)
             continue
         if op.name == CustomJvpOp.name:
             with ir.InsertionPoint(op):
-                outs, emitted = recorded(functools.partial(emit_rule, op, 0, list(op.operands)))
+                outs, new_ops = recorded(functools.partial(emit_rule, op, 0, list(op.operands)))
             varying.update(out.value for out in outs)
             replace(op, outs)
-            found += _through_values(emitted, list(varying))
+            plain += _through_values(new_ops, list(varying))
         else:
             varying.update(op.results)
-            found.append(op)
-    return found
+            plain.append(op)
+    return plain
 
 
 # ---------------------------------------------------------------- custom_vjp
@@ -127,9 +127,9 @@ def _emit_fwd(op: ir.Operation) -> list[Tensor]:
     """Emits `fwd` before the operation, whose results it takes over; returns the residuals."""
     operands = list(op.operands)
     with ir.InsertionPoint(op):
-        outs, emitted = recorded(lambda: emit_rule(op, 1, operands))
+        outs, new_ops = recorded(lambda: emit_rule(op, 1, operands))
     n = len(op.results)
-    _take_values(op, outs[:n], emitted)
+    _take_values(op, outs[:n], new_ops)
     return outs[n:]
 
 
@@ -152,7 +152,7 @@ def _custom_vjp_jvp(op: ir.Operation, tangents: Tangents) -> None:
     operands = list(op.operands)
     n = len(op.results)
     with ir.InsertionPoint(op):
-        outs, emitted = recorded(lambda: emit_rule(op, 1, operands))
+        outs, new_ops = recorded(lambda: emit_rule(op, 1, operands))
         residuals = [r.value for r in outs[n:]]
 
         def bwd(cts: list[Tensor]) -> list[Tensor]:
@@ -160,9 +160,9 @@ def _custom_vjp_jvp(op: ir.Operation, tangents: Tangents) -> None:
 
         seeds = [tangents.get(operands[i], ZERO) for i in view.wrt]
         likes = [wrap(op.results[i]) for i in view.of]
-        found = transposed(f"forward mode through the reverse rule of {view.label}", bwd, likes, seeds)
-    values = _take_values(op, outs[:n], emitted)
-    tangents.update((values[i], t) for i, t in zip(view.of, found, strict=True) if not isinstance(t, Zero))
+        out_tangents = transposed(f"forward mode through the reverse rule of {view.label}", bwd, likes, seeds)
+    values = _take_values(op, outs[:n], new_ops)
+    tangents.update((values[i], t) for i, t in zip(view.of, out_tangents, strict=True) if not isinstance(t, Zero))
 
 
 # ---------------------------------------------------------------- batches
@@ -179,9 +179,9 @@ def batched_region(
       wanted: for each result, whether it has to carry the axis; None for as it comes.
       sums: for each result, whether it is summed over the axis if it carries it.
     """
-    parameters, ops, returned = body_of(region)
+    parameters, ops, outputs = body_of(region)
     types = [prefixed_type(p.type, size) if m else p.type for p, m in zip(parameters, is_mapped, strict=True)]
-    carried: list[bool] = []
+    carries: list[bool] = []
 
     def make(arguments: list[Tensor]) -> list[Tensor]:
         inner, same = dict(mapped), dict(unmapped)
@@ -192,7 +192,7 @@ def batched_region(
                 same[parameter] = argument.value
         batch_ops(ops, inner, size, unmapped=same)
         outs = []
-        for k, (value, want) in enumerate(zip(returned, wanted, strict=True)):
+        for k, (value, want) in enumerate(zip(outputs, wanted, strict=True)):
             varies = value in inner
             x = inner[value] if varies else wrap(same.get(value, value))
             if want and not varies:
@@ -200,11 +200,11 @@ def batched_region(
             if sums and sums[k]:
                 x = reduce_sum(x if varies else prefixed(x, size), dimensions=(0,))
             outs.append(x)
-            carried.append(bool(varies or want))
+            carries.append(bool(varies or want))
         return outs
 
     fill(target, types, make)
-    return carried
+    return carries
 
 
 def prefixed_type(type: ir.Type, size: int) -> ir.Type:
@@ -239,10 +239,10 @@ def _batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.Value,
         batched_region(op.regions[1], new.regions[1], is_mapped + active, outs + tangents, *around)
     else:
         residuals: list[bool | None] = [None] * (len(body_of(op.regions[1])[2]) - len(outs))
-        carried = batched_region(op.regions[1], new.regions[1], is_mapped, [*outs, *residuals], *around)
-        cotangents = carried[len(outs) :] + [True] * len(view.of)
-        summed = [not m for m in active]
-        batched_region(op.regions[2], new.regions[2], cotangents, active, *around, sums=summed)
+        carries = batched_region(op.regions[1], new.regions[1], is_mapped, [*outs, *residuals], *around)
+        cotangents = carries[len(outs) :] + [True] * len(view.of)
+        sums = [not m for m in active]
+        batched_region(op.regions[2], new.regions[2], cotangents, active, *around, sums=sums)
     mapped.update((old, wrap(r)) for old, r in zip(op.results, new.results, strict=True))
 
 

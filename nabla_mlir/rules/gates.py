@@ -22,20 +22,20 @@ from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.traits import is_part
 
 
-def choose(taken: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Per entry a or b; `taken` has the mapped axis alone."""
+def choose(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Per entry a or b; `mask` has the mapped axis alone."""
     if a.ndim > 1:
-        taken = broadcast_in_dim(taken, shape=a.shape, broadcast_dimensions=(0,))
-    return select(taken, a, b)
+        mask = broadcast_in_dim(mask, shape=a.shape, broadcast_dimensions=(0,))
+    return select(mask, a, b)
 
 
-def gated(taken: Tensor, x: Tensor) -> Tensor:
-    """`x`, whose derivative is zero where `taken` is false."""
-    return choose(taken, x, stop_gradient(x)) if carries_tangent(x.value) else x
+def gated(mask: Tensor, x: Tensor) -> Tensor:
+    """`x`, whose derivative is zero where `mask` is false."""
+    return choose(mask, x, stop_gradient(x)) if carries_tangent(x.value) else x
 
 
 def batch_gated(
-    ops: Sequence[ir.Operation], inner: Mapped, same: dict[ir.Value, ir.Value], size: int, taken: Tensor,
+    ops: Sequence[ir.Operation], inner: Mapped, same: dict[ir.Value, ir.Value], size: int, mask: Tensor,
     arguments: Iterable[ir.Value] = (),
 ) -> None:  # fmt: skip
     """`batch_ops` with a gate at every value from outside that the operations use.
@@ -50,15 +50,15 @@ def batch_gated(
     for op in ops:
         outside = [v for v in dict.fromkeys(reads_of(op)) if v not in inside and carries_tangent(v)]
         # Behind what reads a part of a value the gate is no larger than what is used.
-        sliced = is_part(op) and outside == [op.operands[0]]
-        if not sliced:
+        is_slice = is_part(op) and outside == [op.operands[0]]
+        if not is_slice:
             for value in outside:
-                known = inner[value] if value in inner else prefixed(Tensor(same.get(value, value)), size)
-                inner[value] = gated(taken, known)
+                operand = inner[value] if value in inner else prefixed(Tensor(same.get(value, value)), size)
+                inner[value] = gated(mask, operand)
                 inside.add(value)
         batch_ops([op], inner, size, unmapped=same)
         inside.update(op.results)
-        if sliced:
+        if is_slice:
             (result,) = op.results
-            known = inner[result] if result in inner else prefixed(Tensor(same[result]), size)
-            inner[result] = gated(taken, known)
+            operand = inner[result] if result in inner else prefixed(Tensor(same[result]), size)
+            inner[result] = gated(mask, operand)

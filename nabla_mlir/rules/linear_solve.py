@@ -56,19 +56,19 @@ def _jvp(op: ir.Operation, tangents: Tangents) -> None:
     with ir.InsertionPoint.after(op):
         end = ir.Operation.create("ad.mark")
     with ir.InsertionPoint(end):
-        applied, emitted = recorded(lambda: matvec(xs))
-        known = dict(tangents)
-        push_forward(emitted, known)
+        products, new_ops = recorded(lambda: matvec(xs))
+        all_tangents = dict(tangents)
+        push_forward(new_ops, all_tangents)
         rhs = []
-        for b, ax in zip(op.operands, applied, strict=True):
-            db, dax = tangents.get(b, ZERO), known.get(ax.value, ZERO)
-            moved = materialize(db, wrap(b))
-            rhs.append(moved if isinstance(dax, Zero) else subtract(moved, dax))
-        found = _emit(
+        for b, ax in zip(op.operands, products, strict=True):
+            db, dax = tangents.get(b, ZERO), all_tangents.get(ax.value, ZERO)
+            rhs_tangent = materialize(db, wrap(b))
+            rhs.append(rhs_tangent if isinstance(dax, Zero) else subtract(rhs_tangent, dax))
+        x_tangents = _emit(
             op.attributes["transposable"], rhs, *(_copy(op, region) for region in (MATVEC, SOLVE, TRANSPOSE_SOLVE))
         )
     end.erase()
-    tangents.update((x.value, t) for x, t in zip(xs, found, strict=True))
+    tangents.update((x.value, t) for x, t in zip(xs, x_tangents, strict=True))
 
 
 def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
@@ -78,22 +78,22 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> C
     seeds = [materialize(ct, x) for ct, x in zip(cts, xs, strict=True)]
 
     def vecmat(cts: list[Tensor]) -> list[Tensor]:
-        found = transposed("the transpose of a linear solve", matvec, cts, cts)
-        return [materialize(x, like) for x, like in zip(found, cts, strict=True)]
+        products = transposed("the transpose of a linear solve", matvec, cts, cts)
+        return [materialize(x, like) for x, like in zip(products, cts, strict=True)]
 
     multipliers = _emit(op.attributes["transposable"], seeds, vecmat, _copy(op, TRANSPOSE_SOLVE), _copy(op, SOLVE))
     result: Cotangents = {}
     for b, ct in zip(op.operands, multipliers, strict=True):
         accumulate(result, b, ct, active)
-    captured = [v for v in captures_of(op) if v in active]
-    applied, emitted = recorded(lambda: matvec(xs))
-    varying = active_values(emitted, captured)
-    found: Cotangents = {}
-    for ax, ct in zip(applied, multipliers, strict=True):
-        accumulate(found, ax.value, negate(ct), varying)
-    pull_back(emitted, varying, found)
-    for v in captured:
-        accumulate(result, v, found.get(v, ZERO), active)
+    captures = [v for v in captures_of(op) if v in active]
+    outs, new_ops = recorded(lambda: matvec(xs))
+    varying = active_values(new_ops, captures)
+    cotangents: Cotangents = {}
+    for ax, ct in zip(outs, multipliers, strict=True):
+        accumulate(cotangents, ax.value, negate(ct), varying)
+    pull_back(new_ops, varying, cotangents)
+    for v in captures:
+        accumulate(result, v, cotangents.get(v, ZERO), active)
     return result
 
 

@@ -57,10 +57,10 @@ def choose_plan(op: ir.Operation, trips: int, row: int, state: int, bound: int) 
     Raises:
       ShapeError: the bound is smaller than one row and the states that any plan needs.
     """
-    needed = SHORTEST * row + 2 * state
-    if bound < needed:
+    least = SHORTEST * row + 2 * state
+    if bound < least:
         raise ShapeError(
-            f"reverse mode of a loop requires max_residual_bytes of at least {needed} (two states of {state} bytes and "
+            f"reverse mode of a loop requires max_residual_bytes of at least {least} (two states of {state} bytes and "
             f"{SHORTEST} iterations of {row}), got {bound}.", where=source_of(op.location),
         )  # fmt: skip
     longest = min(trips, (bound - 2 * state) // max(row, 1))

@@ -51,15 +51,15 @@ class _Backward:
 
 def active_carries(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
     """The carries that vary differentiably with `roots` (initial values or captures): a fixed point over the body."""
-    arguments, ops, returned = body_of(op.regions[1])
+    arguments, ops, outputs = body_of(op.regions[1])
     active = {i for i, init in enumerate(op.operands) if init in roots and carries_tangent(init)}
-    captured = [v for v in captures_of(op) if v in roots]
+    captures = [v for v in captures_of(op) if v in roots]
     while True:
-        varying = active_values(ops, [*(arguments[i] for i in active), *captured])
-        grown = active | {i for i, r in enumerate(returned) if r in varying and carries_tangent(r)}
-        if grown == active:
+        varying = active_values(ops, [*(arguments[i] for i in active), *captures])
+        more = active | {i for i, r in enumerate(outputs) if r in varying and carries_tangent(r)}
+        if more == active:
             return sorted(active)
-        active = grown
+        active = more
 
 
 def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
@@ -79,7 +79,7 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     sums = [v for v in captures_of(op) if v in active]
     sums += [inits[i] for i in sorted(invariant) if inits[i] in active and inits[i] not in sums]
     seeds = [materialize(cts[i], wrap(op.results[i])) for i in carries]
-    passed: list[tuple[ir.Value, MaybeZero]] = [(inits[i], cts[i]) for i in sorted(invariant)]
+    contributions: list[tuple[ir.Value, MaybeZero]] = [(inits[i], cts[i]) for i in sorted(invariant)]
     residuals = {v for rule in rules for v in rule.residuals}
     rows = {i: (ct, taken(ct)) for i in tapes if isinstance(ct := cts[i], Tensor)}
     masks = _masks([(op.results[i], cts[i]) for i in carries], sums, [cts[i] for i in tapes])
@@ -90,12 +90,12 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
         backward = _trace_backward(op, carries, sums, invariant, masks, rows, residuals)
     for rule in rules:
         replace(rule.op, [wrap(v) for v in rule.outs])
-    found = _counted(op, backward, counter, seeds) if counter is not None else _uncounted(op, backward, seeds)
-    found = [masked(ct, mask) for ct, mask in zip(found, masks, strict=True)]
-    passed += [(inits[i], ct) for i, ct in zip(carries, found[: len(carries)], strict=True)]
-    passed += list(zip(sums, found[len(carries) :], strict=True))
+    results = _counted(op, backward, counter, seeds) if counter is not None else _uncounted(op, backward, seeds)
+    results = [masked(ct, mask) for ct, mask in zip(results, masks, strict=True)]
+    contributions += [(inits[i], ct) for i, ct in zip(carries, results[: len(carries)], strict=True)]
+    contributions += list(zip(sums, results[len(carries) :], strict=True))
     result: Cotangents = {}
-    for value, ct in passed:
+    for value, ct in contributions:
         accumulate(result, value, ct, active)
     return result
 
@@ -105,8 +105,8 @@ def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
     arguments, ops, _ = body_of(op.regions[1])
     roots = [arguments[i] for i in active_carries(op, active)] + [v for v in captures_of(op) if v in active]
     varying = active_values(ops, roots)
-    found = [o for o in ops if o.name == "ad.custom_vjp" and any(v in varying for v in o.operands)]
-    return [rule for o in found if (rule := exposed_rule(o)) is not None]
+    custom = [o for o in ops if o.name == "ad.custom_vjp" and any(v in varying for v in o.operands)]
+    return [rule for o in custom if (rule := exposed_rule(o)) is not None]
 
 
 def _masks(
@@ -116,19 +116,19 @@ def _masks(
     shared = shared_masks([*(ct for _, ct in seeds), *rows])
     shared = {m.shape: m for whole in shared.values() if (m := mask_of_rows(whole)) is not None} | shared
     free = [isinstance(ct, Zero) or taken(ct) is not None for _, ct in seeds]
-    found = [shared.get(wrap(v).shape) if f else None for (v, _), f in zip(seeds, free, strict=True)]
+    carry_masks = [shared.get(wrap(v).shape) if f else None for (v, _), f in zip(seeds, free, strict=True)]
     shapes = [wrap(v).shape for v in sums]
-    known = {n: repeated(shared.get(n[1:]), n) for n in shapes} | shared  # tapes of one shape share one mask
-    return found + [known[n] for n in shapes]
+    by_shape = {n: repeated(shared.get(n[1:]), n) for n in shapes} | shared  # tapes of one shape share one mask
+    return carry_masks + [by_shape[n] for n in shapes]
 
 
 def _stay(backward: _Backward, masks: Sequence[Tensor | None]) -> list[bool]:
     """For each carry of the backward loop, whether an iteration leaves it zero outside of its mask, if it has one."""
-    arguments, returned = list(backward.block.arguments), list(backward.block.operations)[-1].operands
+    arguments, outputs = list(backward.block.arguments), list(backward.block.operations)[-1].operands
     proven = []
-    for value, mask in zip(returned, masks, strict=True):
-        given = [a for a, m in zip(arguments, masks, strict=True) if m is mask]
-        proven.append(mask is None or vanishes(wrap(value), mask, given))
+    for value, mask in zip(outputs, masks, strict=True):
+        alike = [a for a, m in zip(arguments, masks, strict=True) if m is mask]
+        proven.append(mask is None or vanishes(wrap(value), mask, alike))
     return proven
 
 
@@ -142,7 +142,7 @@ def _trace_backward(
       tapes: the cotangents of carries of which every iteration writes a row, and their masks: it reads its row of them.
       residuals: values of the body that are stored if they are needed, cheap or not.
     """
-    arguments, ops, returned = body_of(op.regions[1])
+    arguments, ops, outputs = body_of(op.regions[1])
     types = [arguments[i].type for i in carries] + [v.type for v in sums]
     block = block_aside(types)
     backward = _Backward(block.owner.operation, block, {}, carries, sums)
@@ -152,29 +152,29 @@ def _trace_backward(
             mapping[argument] = op.operands[i] if i in invariant else _placeholder(argument.type)
             if i not in invariant:
                 backward.stored[mapping[argument]] = argument
-        cloned = clone_body(ops, mapping)
+        clones = clone_body(ops, mapping)
         # Pulling back through an inner loop replaces it by one with tapes; these follow it.
-        results = {i: Kept(list(c.results)) for i, c in enumerate(cloned) if len(c.regions)}
+        results = {i: Kept(list(c.results)) for i, c in enumerate(clones) if len(c.regions)}
         roots = [mapping[arguments[i]] for i in carries] + sums
-        active = active_values(cloned, roots)
+        active = active_values(clones, roots)
         cotangents: Cotangents = {}
         incoming = [wrap(a) for a in block.arguments]
         for i, ct, mask in zip(carries, incoming, masks, strict=False):
-            accumulate(cotangents, mapping.get(returned[i], returned[i]), masked(ct, mask), active)
+            accumulate(cotangents, mapping.get(outputs[i], outputs[i]), masked(ct, mask), active)
         for i, (rows, mask) in tapes.items():
-            _, row, *place = (mapping.get(v, v) for v in _made(returned[i]).operands)
+            _, row, *place = (mapping.get(v, v) for v in _made(outputs[i]).operands)
 
             starts, sizes = [wrap(v) for v in place], wrap(row).shape
-            read = dynamic_slice(rows, *starts, slice_sizes=sizes)
-            accumulate(cotangents, row, masked(read, row_of(mask, starts, sizes)), active)
-        pull_back(cloned, active, cotangents)
+            row_ct = dynamic_slice(rows, *starts, slice_sizes=sizes)
+            accumulate(cotangents, row, masked(row_ct, row_of(mask, starts, sizes)), active)
+        pull_back(clones, active, cotangents)
         outs = [materialize(cotangents.get(mapping[arguments[i]], ZERO), wrap(arguments[i])) for i in carries]
         for value, total in zip(sums, incoming[len(carries) :], strict=True):
-            summed = add_any(total, cotangents.get(value, ZERO))
-            assert isinstance(summed, Tensor)
-            outs.append(summed)
+            new_total = add_any(total, cotangents.get(value, ZERO))
+            assert isinstance(new_total, Tensor)
+            outs.append(new_total)
         ir.Operation.create("stablehlo.return", operands=[o.value for o in outs])
-    copies = [results[i].release() if i in results else list(c.results) for i, c in enumerate(cloned)]
+    copies = [results[i].release() if i in results else list(c.results) for i, c in enumerate(clones)]
     stored = [is_long(o) or any(r in residuals for r in o.results) for o in ops]
     _choose_stored(backward, ops, copies, stored)
     return backward
@@ -198,13 +198,13 @@ def _choose_stored(
     Each is held by one use until it is its turn, so that none disappears while the list is walked backwards.
     """
     with ir.InsertionPoint.at_block_terminator(backward.block):
-        held = [Kept(c) if s else None for c, s in zip(copies, stored, strict=True)]
+        marks = [Kept(c) if s else None for c, s in zip(copies, stored, strict=True)]
     _erase_unused(o.operation for o in backward.block.operations)
-    for original, kept in zip(reversed(ops), reversed(held), strict=True):
-        if kept is None:
+    for original, mark in zip(reversed(ops), reversed(marks), strict=True):
+        if mark is None:
             continue
-        results = list(kept.mark.operands)
-        kept.mark.erase()
+        results = list(mark.mark.operands)
+        mark.mark.erase()
         with ir.InsertionPoint.at_block_begin(backward.block):
             for old, new in zip(original.results, results, strict=True):
                 if next(iter(new.uses), None) is not None:
@@ -213,8 +213,8 @@ def _choose_stored(
                     backward.stored[holder] = old
                     new.replace_all_uses_with(holder)
         _erase_unused(maker for v in results if (maker := made_by(v)) is not None)
-    used = {o.operation.results[0] for o in backward.block.operations if o.operation.name == PLACEHOLDER}
-    backward.stored = {p: v for p, v in backward.stored.items() if p in used}
+    placeholders = {o.operation.results[0] for o in backward.block.operations if o.operation.name == PLACEHOLDER}
+    backward.stored = {p: v for p, v in backward.stored.items() if p in placeholders}
 
 
 def _erase_unused(ops: Iterable[ir.Operation]) -> None:
@@ -230,12 +230,12 @@ def _erase_unused(ops: Iterable[ir.Operation]) -> None:
         work.update((maker.results[0], maker) for maker in makers)
 
 
-def _step_back(backward: _Backward, carry: Sequence[Tensor], known: dict[ir.Value, Tensor]) -> list[Tensor]:
-    """Emits one iteration backwards; `known` gives the values of the forward iteration."""
+def _step_back(backward: _Backward, carry: Sequence[Tensor], values: dict[ir.Value, Tensor]) -> list[Tensor]:
+    """Emits one iteration backwards; `values` gives the values of the forward iteration."""
     mapping = {a: c.value for a, c in zip(backward.block.arguments, carry, strict=True)}
     *ops, terminator = (o.operation for o in backward.block.operations)
     for holder, value in backward.stored.items():
-        mapping[holder] = known[value].value
+        mapping[holder] = values[value].value
     clone_body([o for o in ops if o.name != PLACEHOLDER], mapping)
     return [wrap(mapping.get(v, v)) for v in terminator.operands]
 
@@ -268,13 +268,13 @@ def _forward(
 
     def body(carry: list[Tensor]) -> list[Tensor]:
         state, i, rows = carry[:n], carry[n], carry[n + 1 :]
-        arguments, ops, returned = body_of(op.regions[1])
+        arguments, ops, outputs = body_of(op.regions[1])
         mapping = {a: c.value for a, c in zip(arguments, state, strict=True)}
         clone_body(ops, mapping)
         row = i if offset is None else subtract(i, offset)
-        filled = [write_row(tape, wrap(mapping.get(v, v)), row) for tape, v in zip(rows, stored, strict=True)]
-        new = [wrap(mapping.get(v, v)) for v in returned]
-        return [*new, add(i, full((), 1, INDEX)), *filled]
+        new_tapes = [write_row(tape, wrap(mapping.get(v, v)), row) for tape, v in zip(rows, stored, strict=True)]
+        new = [wrap(mapping.get(v, v)) for v in outputs]
+        return [*new, add(i, full((), 1, INDEX)), *new_tapes]
 
     results = emit_while([*start, index, *tapes], condition, body, like=op)
     return results[:n], results[n], results[n + 1 :]
@@ -316,9 +316,9 @@ def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: lis
     dtype = wrap(counting).dtype
 
     def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
-        known = {v: read_row(tape, i) for v, tape in zip(stored, tapes, strict=True)}
-        known[counting] = count_at(i, counter, dtype)
-        return known
+        values = {v: read_row(tape, i) for v, tape in zip(stored, tapes, strict=True)}
+        values[counting] = count_at(i, counter, dtype)
+        return values
 
     last, first = full((), counter.trips - 1, INDEX), full((), 0, INDEX)
     results = _backward_loop(backward, [*seeds, *sums], last, first, known_at)
@@ -337,32 +337,32 @@ def _planned(
     """
     counting = op.regions[1].blocks[0].arguments[counter.carry]
     inits = [wrap(v) for v in op.operands]
-    kept = sorted(carries_behind(op, [counting, *backward.stored.values()]))
-    state_bytes = sum(_bytes(inits[i]) for i in kept)
+    carries = sorted(carries_behind(op, [counting, *backward.stored.values()]))
+    state_bytes = sum(_bytes(inits[i]) for i in carries)
     plan = choose_plan(op, counter.trips, _row_bytes(backward, {counting}), state_bytes, bound)
     stored, empty = _tapes(backward, plan.length, {counting})
     one = full((), 1, INDEX)
 
     def whole(state: Sequence[Tensor]) -> list[Tensor]:
-        known = dict(zip(kept, state, strict=True))
-        return [known.get(i, init) for i, init in enumerate(inits)]  # what is not kept is not used either
+        by_carry = dict(zip(carries, state, strict=True))
+        return [by_carry.get(i, init) for i, init in enumerate(inits)]  # what is not kept is not used either
 
     def advance(state: Sequence[Tensor], first: Tensor, stop: Tensor) -> list[Tensor]:
-        reached = _forward(op, whole(state), first, stop, None, [], [])[0]
-        return [reached[i] for i in kept]
+        end = _forward(op, whole(state), first, stop, None, [], [])[0]
+        return [end[i] for i in carries]
 
     def pull_piece(state: Sequence[Tensor], first: Tensor, stop: Tensor, cts: Sequence[Tensor]) -> list[Tensor]:
         _, _, tapes = _forward(op, whole(state), first, stop, first, stored, empty)
 
         def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
             row = subtract(i, first)
-            known = {v: read_row(tape, row) for v, tape in zip(stored, tapes, strict=True)}
-            known[counting] = count_at(i, counter, wrap(counting).dtype)
-            return known
+            values = {v: read_row(tape, row) for v, tape in zip(stored, tapes, strict=True)}
+            values[counting] = count_at(i, counter, wrap(counting).dtype)
+            return values
 
         return _backward_loop(backward, cts, subtract(stop, one), first, known_at)
 
-    results = run_plan(plan, [inits[i] for i in kept], cts, advance, pull_piece)
+    results = run_plan(plan, [inits[i] for i in carries], cts, advance, pull_piece)
     backward.holder.erase()
     return results
 

@@ -27,13 +27,13 @@ class Counter:
 
 def invariant_carries(op: ir.Operation) -> list[int]:
     """The carries that the body hands on as they are."""
-    arguments, returned = ends_of(op.regions[1])
-    return [i for i, (a, r) in enumerate(zip(arguments, returned, strict=True)) if a == r]
+    arguments, outputs = ends_of(op.regions[1])
+    return [i for i, (a, r) in enumerate(zip(arguments, outputs, strict=True)) if a == r]
 
 
 def carries_behind(op: ir.Operation, values: Iterable[ir.Value]) -> set[int]:
     """The carries that values of the body depend on, in this iteration or through those before."""
-    arguments, ops, returned = body_of(op.regions[1])
+    arguments, ops, outputs = body_of(op.regions[1])
     places = {a: i for i, a in enumerate(arguments)}
     producers = {r: o for o in ops for r in o.results}
     work, seen = list(values), set()
@@ -43,7 +43,7 @@ def carries_behind(op: ir.Operation, values: Iterable[ir.Value]) -> set[int]:
             continue
         seen.add(value)
         if value in places:
-            work.append(returned[places[value]])
+            work.append(outputs[places[value]])
         elif value in producers:
             seen.update(producers[value].results)
             work += reads_of(producers[value])
@@ -90,8 +90,8 @@ def _trips(start: int, limit: int, step: int, direction: str) -> int | None:
 
 
 def _step(op: ir.Operation, carry: int) -> int | None:
-    arguments, returned = ends_of(op.regions[1])
-    move = made_by(returned[carry])
+    arguments, outputs = ends_of(op.regions[1])
+    move = made_by(outputs[carry])
     if move is None or move.name not in ("stablehlo.add", "stablehlo.subtract"):
         return None
     left, right = move.operands

@@ -35,31 +35,31 @@ Answer = TypeVar("Answer")
 Asking = Generator[ir.Value, Any, Answer]  # asks what holds of other values, and returns what holds of one
 
 
-def _follow(value: ir.Value, ask: Callable[[ir.Value], Asking[Answer]], known: Known) -> Answer:
+def _follow(value: ir.Value, ask: Callable[[ir.Value], Asking[Answer]], answers: Known) -> Answer:
     """What holds of a value by what holds of others; without recursion, since programs are as deep as they like."""
-    waiting = [] if value in known else [(value, ask(value))]
-    answer = known.get(value)
+    waiting = [] if value in answers else [(value, ask(value))]
+    answer = answers.get(value)
     while waiting:
         current, asking = waiting[-1]
         try:
             other = asking.send(answer)
         except StopIteration as end:
-            known[current] = answer = end.value
+            answers[current] = answer = end.value
             waiting.pop()
             continue
-        answer = known.get(other)
-        if other not in known:
+        answer = answers.get(other)
+        if other not in answers:
             waiting.append((other, ask(other)))
-    return known[value]
+    return answers[value]
 
 
-def taken(ct: Tensor, known: Known | None = None) -> Tensor | None:
+def taken(ct: Tensor, answers: Known | None = None) -> Tensor | None:
     """A truth value per element of a cotangent, False where a selection made it zero; None where no one did.
 
     Args:
       known: what was found in the same block before.
     """
-    return _follow(ct.value, _mask_of, {} if known is None else known)
+    return _follow(ct.value, _mask_of, {} if answers is None else answers)
 
 
 def _mask_of(value: ir.Value) -> Asking[Tensor | None]:
@@ -87,10 +87,10 @@ def _of_moved(op: ir.Operation) -> Asking[Tensor | None]:
     masks: dict[ir.Value, Tensor | None] = {}
     for source in moved(op):
         masks[source] = yield source
-    found = [mask for mask in masks.values() if mask is not None]
-    if not found:
+    present = [mask for mask in masks.values() if mask is not None]
+    if not present:
         return None
-    whole = _unshaped(found[0].value)  # moved there and back
+    whole = _unshaped(present[0].value)  # moved there and back
     if is_view(op) and wrap(whole).shape == wrap(op.results[0]).shape:
         return wrap(whole)
 
@@ -135,15 +135,15 @@ def _of_sum(op: ir.Operation) -> Asking[Tensor | None]:
 
 def _of_selection(op: ir.Operation) -> Asking[Tensor | None]:
     """Both the selection and the ones before it must have taken an element."""
-    predicate, chosen, other = (wrap(v) for v in op.operands)
+    predicate, value, other = (wrap(v) for v in op.operands)
     if _is_zero(other):
-        own, kept = predicate, chosen
-    elif _is_zero(chosen):
-        own, kept = logical_not(predicate), other
+        own, rest = predicate, value
+    elif _is_zero(value):
+        own, rest = logical_not(predicate), other
     else:
         return None
-    before = yield kept.value
-    if own.shape != kept.shape:  # all of it or nothing
+    before = yield rest.value
+    if own.shape != rest.shape:  # all of it or nothing
         return before
     return own if before is None or _implies(own.value, before.value) else logical_and(own, before)
 
@@ -158,13 +158,13 @@ def _is_zero(x: Tensor) -> bool:
 
 def shared_masks(cts: Sequence[MaybeZero]) -> dict[tuple[int, ...], Tensor]:
     """For each shape, where any of the cotangents that have a mask may differ from zero."""
-    found: dict[tuple[int, ...], Tensor] = {}
+    masks: dict[tuple[int, ...], Tensor] = {}
     for ct in cts:
         mask = None if isinstance(ct, Zero) else taken(ct)
         if mask is not None:
-            other = found.get(mask.shape, mask)
-            found[mask.shape] = mask if other.value == mask.value else logical_or(other, mask)
-    return found
+            other = masks.get(mask.shape, mask)
+            masks[mask.shape] = mask if other.value == mask.value else logical_or(other, mask)
+    return masks
 
 
 def remasked(results: Sequence[Tensor], cts: Sequence[MaybeZero]) -> list[Tensor]:
@@ -207,7 +207,7 @@ def mask_of_rows(mask: Tensor) -> Tensor | None:
     return wrap(maker.operands[0]) if list(dims) == list(range(1, mask.ndim)) else None
 
 
-def vanishes(t: Tensor, mask: Tensor, given: Iterable[ir.Value] = ()) -> bool:
+def vanishes(t: Tensor, mask: Tensor, zeros: Iterable[ir.Value] = ()) -> bool:
     """Whether a value is proven zero outside of a mask of its shape.
 
     Args:
@@ -215,7 +215,7 @@ def vanishes(t: Tensor, mask: Tensor, given: Iterable[ir.Value] = ()) -> bool:
       mask: truth values of its shape.
       given: values that are known to be zero outside of the mask.
     """
-    return _follow(t.value, lambda value: _vanishes(value, mask.value), dict.fromkeys(given, True))
+    return _follow(t.value, lambda value: _vanishes(value, mask.value), dict.fromkeys(zeros, True))
 
 
 def _vanishes(value: ir.Value, mask: ir.Value) -> Asking[bool]:
@@ -225,8 +225,8 @@ def _vanishes(value: ir.Value, mask: ir.Value) -> Asking[bool]:
     if _keeps_order(op):
         return (yield from _all(op.operands))
     if op.name == "stablehlo.select":
-        predicate, chosen, other = op.operands
-        return (_implies(_unshaped(predicate), mask) or (yield chosen)) and (yield other)
+        predicate, one, other = op.operands
+        return (_implies(_unshaped(predicate), mask) or (yield one)) and (yield other)
     if op.name == "stablehlo.dynamic_slice":
         tape = op.operands[0]
         whole_row = wrap(value).shape == (1, *wrap(tape).shape[1:])
@@ -278,8 +278,8 @@ def _selected(
         return (yield from _all(op.operands))
     if op.name != "stablehlo.select":
         return False
-    predicate, chosen, other = op.operands
-    return (is_inside(predicate) or (yield chosen)) and (yield other)
+    predicate, one, other = op.operands
+    return (is_inside(predicate) or (yield one)) and (yield other)
 
 
 def _is_part(predicate: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) -> bool:
@@ -312,11 +312,11 @@ def _implies(predicate: ir.Value, mask: ir.Value) -> bool:
 
 def _parts(value: ir.Value, name: str) -> set[ir.Value]:
     """A truth value and those that it is the `and`, or the `or`, of."""
-    found, work = {value}, [value]
+    parts, work = {value}, [value]
     while work:
         maker = made_by(work.pop())
         if maker is not None and maker.name == name:
-            new = set(maker.operands) - found
-            found |= new
+            new = set(maker.operands) - parts
+            parts |= new
             work += new
-    return found
+    return parts

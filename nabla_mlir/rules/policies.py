@@ -52,27 +52,27 @@ def emit_checkpoint(make: Fill, attributes: Mapping[str, ir.Attribute]) -> list[
     return [wrap(r) for r in op.results]
 
 
-def attributes_of(op: ir.Operation, **changed: ir.Attribute) -> dict[str, ir.Attribute]:
+def attributes_of(op: ir.Operation, **changes: ir.Attribute) -> dict[str, ir.Attribute]:
     """The attributes of an operation that one made from it keeps, with some of them changed."""
-    kept = {key: op.attributes[key] for key in ("policies", "prevent_cse", "recompute")}
-    return {**kept, **changed}
+    attributes = {key: op.attributes[key] for key in ("policies", "prevent_cse", "recompute")}
+    return {**attributes, **changes}
 
 
 def exposed(op: ir.Operation) -> ir.Operation:
     """The operation with what its policy saves among its results; it takes the place of `op`."""
     if SAVED in op.attributes:
         return op
-    _, ops, returned = body_of(op.regions[0])
+    _, ops, outputs = body_of(op.regions[0])
     policies = CheckpointOp(op).policies
-    saved = [r for inner in ops if _is_saved(inner, policies) for r in inner.results]
+    residuals = [r for inner in ops if _is_saved(inner, policies) for r in inner.results]
 
     def make(_: list[Tensor]) -> list[Tensor]:
         mapping: dict[ir.Value, ir.Value] = {}
         clone_body(ops, mapping)
-        return [wrap(mapping.get(v, v)) for v in [*returned, *saved]]
+        return [wrap(mapping.get(v, v)) for v in [*outputs, *residuals]]
 
     with ir.InsertionPoint(op), op.location:
-        results = emit_checkpoint(make, attributes_of(op, saved=I64.encode(len(saved))))
+        results = emit_checkpoint(make, attributes_of(op, saved=I64.encode(len(residuals))))
     new = results[0].value.owner if results else None
     assert new is not None
     replace(op, results[: len(op.results)])

@@ -76,12 +76,12 @@ def pull_back(ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Co
         with blaming(op), named("vjp", op.location):
             record = record_of(op, "vjp")
             if record.kind == "control":
-                found = record.vjp(op, active, cts)
-                operands, pulled = list(found), list(found.values())
+                by_operand = record.vjp(op, active, cts)
+                operands, operand_cts = list(by_operand), list(by_operand.values())
             else:
                 operands = list(op.operands)
-                pulled = _operand_cotangents(op, operands, active, cts, masks)
-            for value, ct in zip(operands, pulled, strict=True):
+                operand_cts = _operand_cotangents(op, operands, active, cts, masks)
+            for value, ct in zip(operands, operand_cts, strict=True):
                 if isinstance(ct, Zero) or value not in active:
                     continue
                 total = add_any(cotangents.get(value, ZERO), ct)
@@ -117,14 +117,14 @@ def _scaled(
         return [ZERO] * len(xs)
     y = wrap(op.results[0])
     mask = None if is_sum(op) else taken(ct, masks)  # the partials of a sum are 1 and -1
-    pulled: list[MaybeZero] = []
+    operand_cts: list[MaybeZero] = []
     for partial, a in zip(record.partials, is_active, strict=True):
         if isinstance(partial, Zero) or not a:
-            pulled.append(ZERO)
+            operand_cts.append(ZERO)
             continue
         product = partial(ct, y, *xs, **params)
-        pulled.append(product if mask is None or isinstance(product, Zero) else where_zero(mask, product))
-    return pulled
+        operand_cts.append(product if mask is None or isinstance(product, Zero) else where_zero(mask, product))
+    return operand_cts
 
 
 def _transposed(
@@ -150,10 +150,10 @@ def _linearized(
     def run() -> list[MaybeZero]:
         return record.jvp(outs, xs, [holders.get(i, ZERO) for i in range(len(xs))], **params)
 
-    tangents, emitted = recorded(run)
+    tangents, new_ops = recorded(run)
     for before, after in zip(old, outs, strict=True):
         if after is not before:
-            _hoist(emitted, op)
+            _hoist(new_ops, op)
             before.value.replace_all_uses_with(after.value)
     inner: Cotangents = {}
     for tangent, ct in zip(tangents, cts, strict=True):
@@ -162,15 +162,15 @@ def _linearized(
         total = add_any(inner.get(tangent.value, ZERO), ct)
         assert isinstance(total, Tensor)
         inner[tangent.value] = total
-    active = active_values(emitted, [h.value for h in holders.values()])
-    pull_back(emitted, active, inner)
+    active = active_values(new_ops, [h.value for h in holders.values()])
+    pull_back(new_ops, active, inner)
     return [inner.get(holders[i].value, ZERO) if i in holders else ZERO for i in range(len(xs))]
 
 
-def _hoist(emitted: Sequence[ir.Operation], op: ir.Operation) -> None:
+def _hoist(new_ops: Sequence[ir.Operation], op: ir.Operation) -> None:
     # A result that replaces a primal must stand where the primal did, before its users.
     anchor = op
-    for new in emitted:
+    for new in new_ops:
         new.move_after(anchor)
         anchor = new
 
@@ -190,28 +190,28 @@ def transposed(
       RuleMissingError: the map is not linear, so that its transpose needs the values that it is applied to.
     """
     holders = [placeholder(x) for x in likes]
-    outs, emitted = recorded(lambda: list(make(holders)))
-    return pulled(what, outs, emitted, holders, cts)
+    outs, new_ops = recorded(lambda: list(make(holders)))
+    return pulled(what, outs, new_ops, holders, cts)
 
 
 def pulled(
-    what: str, outs: Sequence[MaybeZero], emitted: list[ir.Operation], holders: Sequence[Tensor],
+    what: str, outs: Sequence[MaybeZero], new_ops: list[ir.Operation], holders: Sequence[Tensor],
     cts: Sequence[MaybeZero],
 ) -> list[MaybeZero]:  # fmt: skip
     """`transposed` of a map that has been emitted already, on these holders; see there."""
     roots = [h.value for h in holders]
-    active = active_values(emitted, roots)
-    found: Cotangents = {}
+    active = active_values(new_ops, roots)
+    cotangents: Cotangents = {}
 
     def pull() -> list[MaybeZero]:
         for out, ct in zip(outs, cts, strict=True):
             if not isinstance(out, Zero):
-                accumulate(found, out.value, ct, active)
-        pull_back(emitted, active, found)
-        return [found.get(root, ZERO) for root in roots]
+                accumulate(cotangents, out.value, ct, active)
+        pull_back(new_ops, active, cotangents)
+        return [cotangents.get(root, ZERO) for root in roots]
 
     results, pulling = recorded(pull)
-    varying = dependents([*emitted, *pulling], roots)
+    varying = dependents([*new_ops, *pulling], roots)
     if any(isinstance(r, Tensor) and r.value in varying for r in results):
         raise RuleMissingError(
             f"{what} requires a rule that is linear in its tangents (or cotangents), got one that is not.",

@@ -65,8 +65,8 @@ def direction(op: ir.Operation, index: ir.Value, counter: Counter) -> int:
 
 def tape_of(op: ir.Operation, carry: int, counter: Counter) -> Tape | None:
     """The tape that a carry is, if every row of it is written."""
-    arguments, returned = ends_of(op.regions[1])
-    update = made_by(returned[carry])
+    arguments, outputs = ends_of(op.regions[1])
+    update = made_by(outputs[carry])
     if update is None or update.name != "stablehlo.dynamic_update_slice":
         return None
     rows, row, index, *rest = list(update.operands)
@@ -75,9 +75,9 @@ def tape_of(op: ir.Operation, carry: int, counter: Counter) -> Tape | None:
     order = direction(op, index, counter)
     if rows != arguments[carry] or not order or not whole_row or shape[0] != counter.trips:
         return None
-    reshaped = made_by(row)
-    value = reshaped.operands[0] if reshaped is not None and reshaped.name == "stablehlo.reshape" else row
-    used_once = len(list(rows.uses)) == 1 and len(list(returned[carry].uses)) == 1
+    maker = made_by(row)
+    value = maker.operands[0] if maker is not None and maker.name == "stablehlo.reshape" else row
+    used_once = len(list(rows.uses)) == 1 and len(list(outputs[carry].uses)) == 1
     return Tape(carry, value, order) if used_once and shape_and_dtype(value.type)[0] == shape[1:] else None
 
 

@@ -20,12 +20,12 @@ from nabla_mlir.table.tensor import Tensor, full
 
 def _shifted(x: Tensor, axis: int, by: int) -> Tensor:
     """Entry i - `by` in place i along an axis, and zero where there is none."""
-    kept = slice_(
+    part = slice_(
         x, start_indices=[max(-by, 0) if d == axis else 0 for d in range(x.ndim)],
         limit_indices=[n - max(by, 0) if d == axis else n for d, n in enumerate(x.shape)], strides=(1,) * x.ndim,
     )  # fmt: skip
     low, high = ([max(n, 0) if d == axis else 0 for d in range(x.ndim)] for n in (by, -by))
-    return pad(kept, full((), 0, x.dtype), edge_padding_low=low, edge_padding_high=high, interior_padding=[0] * x.ndim)
+    return pad(part, full((), 0, x.dtype), edge_padding_low=low, edge_padding_high=high, interior_padding=[0] * x.ndim)
 
 
 def _product(diagonals: Sequence[MaybeZero], x: Tensor) -> MaybeZero:
@@ -48,17 +48,17 @@ def _solve(target: str, diagonals: Sequence[Tensor], b: Tensor) -> Tensor:
 
 
 def _gtsv(outs: Any, xs: Any, tangents: Any, *, target: str, **_: Any) -> list[MaybeZero]:
-    (*diagonals, _), (*moved, db) = xs, tangents
+    (*diagonals, _), (*dots, db) = xs, tangents
     lower, diagonal, upper = diagonals
     axis = diagonal.ndim - 1
-    transposed = [_shifted(upper, axis, 1), diagonal, _shifted(lower, axis, -1)]
-    change = _product(moved, outs[3])
+    adjoints = [_shifted(upper, axis, 1), diagonal, _shifted(lower, axis, -1)]
+    change = _product(dots, outs[3])
     right = add_any(db, ZERO if isinstance(change, Zero) else -change)
     if isinstance(right, Zero):
         return [ZERO] * 5
     (dx,) = emit_linear_solve(
         [right], lambda x: [materialize(_product(diagonals, x[0]), x[0])],
-        lambda b: [_solve(target, diagonals, b[0])], lambda b: [_solve(target, transposed, b[0])],
+        lambda b: [_solve(target, diagonals, b[0])], lambda b: [_solve(target, adjoints, b[0])],
     )  # fmt: skip
     return [ZERO, ZERO, ZERO, dx, ZERO]  # what is left of the diagonals is scratch
 

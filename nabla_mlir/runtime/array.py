@@ -109,9 +109,9 @@ def pooled(driver: str | Device, threads: int | None = None) -> Device:
 
 @functools.cache
 def _open(driver: str, threads: int) -> Device:
-    known = [name for cls in TARGETS.values() for name in cls.drivers]
-    if driver.partition(":")[0] not in known:
-        raise DeployError(f"a device requires a known driver, got {driver!r}.", help=f"use one of {', '.join(known)}.")
+    names = [name for cls in TARGETS.values() for name in cls.drivers]
+    if driver.partition(":")[0] not in names:
+        raise DeployError(f"a device requires a known driver, got {driver!r}.", help=f"use one of {', '.join(names)}.")
     try:
         return Device(driver, driver_with(driver, threads).create_device_by_uri(driver), threads)
     except (RuntimeError, ValueError, OSError) as error:
@@ -205,11 +205,11 @@ class Array(ArrayMethods):
             array, copy = np.array(array, array.dtype.newbyteorder("="), order="C"), True
         size = array.nbytes
         if where.is_host and size and (not copy or size >= thresholds.DIRECT_COPY):
-            lent = None if copy else _lend(array, where, element)
-            if lent is None and size >= thresholds.DIRECT_COPY:
-                lent = _lend(_aligned_copy(array), where, element)
-            if lent is not None:
-                return cls(lent, where, lent=True)
+            view = None if copy else _lend(array, where, element)
+            if view is None and size >= thresholds.DIRECT_COPY:
+                view = _lend(_aligned_copy(array), where, element)
+            if view is not None:
+                return cls(view, where, lent=True)
         return cls(_copied(array, where, element), where)
 
     @classmethod
@@ -412,9 +412,9 @@ def _staged(source: HalBuffer, where: Device) -> HalBuffer:
         allowed_usage=BufferUsage.TRANSFER_TARGET | BufferUsage.MAPPING_SCOPED,
         allocation_size=source.byte_length(),
     )
-    done = where.hal.create_semaphore(0)
+    signal = where.hal.create_semaphore(0)
     where.hal.queue_copy(
-        source, target, wait_semaphores=HalFence.create_at(done, 0), signal_semaphores=HalFence.create_at(done, 1)
+        source, target, wait_semaphores=HalFence.create_at(signal, 0), signal_semaphores=HalFence.create_at(signal, 1)
     )
-    done.wait(1)  # not through a fence: that takes 8 ms after a call
+    signal.wait(1)  # not through a fence: that takes 8 ms after a call
     return target

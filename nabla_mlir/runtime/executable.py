@@ -217,10 +217,10 @@ class Executable:
             vm = self._module.lookup_function(name)
             if vm is None:
                 raise DeployError(f"function requires one of {', '.join(self.functions) or 'none'}, got {name!r}.")
-            fenced = vm.reflection.get("iree.abi.model") == "coarse-fences"
-            if fenced and self._timeline is None:
+            has_fences = vm.reflection.get("iree.abi.model") == "coarse-fences"
+            if has_fences and self._timeline is None:
                 self._timeline = Timeline(self.device.hal)
-            timeline = self._timeline if fenced else None
+            timeline = self._timeline if has_fences else None
             self._functions[name] = Function(name, vm, self._context, self._lock, self.device, timeline)
         return self._functions[name]
 

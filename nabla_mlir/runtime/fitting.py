@@ -20,23 +20,23 @@ def choose(manifest: Manifest, asked: str | None = None, driver: str | None = No
     Raises:
       DeployError: none fits; the message says why not for each.
     """
-    wanted = [c for c in manifest.code if asked is None or c.is_for(asked)]
-    wanted = [c for c in wanted if driver is None or driver in drivers_of(c.kind)] or wanted
-    if not wanted:
+    fitting = [c for c in manifest.code if asked is None or c.is_for(asked)]
+    fitting = [c for c in fitting if driver is None or driver in drivers_of(c.kind)] or fitting
+    if not fitting:
         labels = ", ".join(c.label for c in manifest.code)
         raise DeployError(f"load requires a target that the artifact has, got {asked!r}.", help=f"use one of {labels}.")
-    refused = []
-    for code in wanted:
+    reasons = []
+    for code in fitting:
         try:
             check_fit(code.target)
         except DeployError as error:
-            refused.append((code, error))
+            reasons.append((code, error))
         else:
             return code
-    if len(refused) == 1:
-        raise refused[0][1]
-    lines = "".join(f"\n    {code.label}: {error.message}" for code, error in refused)
-    raise DeployError(f"load requires code that fits this machine, got none among {len(refused)}:{lines}",
+    if len(reasons) == 1:
+        raise reasons[0][1]
+    lines = "".join(f"\n    {code.label}: {error.message}" for code, error in reasons)
+    raise DeployError(f"load requires code that fits this machine, got none among {len(reasons)}:{lines}",
                       help="compile it for this machine too, or for CPU('generic').")  # fmt: skip
 
 

@@ -64,8 +64,8 @@ class Module:
 
     def clone(self) -> Module:
         """The same code with fresh state: one for each thread lets them run side by side."""
-        made = {other.driver: other.clone() for other in self._others.values()}
-        others = {name: made[other.driver] for name, other in self._others.items()}
+        clones = {other.driver: other.clone() for other in self._others.values()}
+        others = {name: clones[other.driver] for name, other in self._others.items()}
         return Module(self.executable.clone(), self.manifest, self.code, self._stablehlo, others)
 
     def lower(self) -> Any:
@@ -179,15 +179,15 @@ class _Entry:
         problems = []
         if len(args) > len(names):
             problems.append(f"{len(args)} positional arguments")
-        given = dict(zip(names, args, strict=False))
-        problems += [f"{name} twice" for name in kwargs if name in given]
+        by_name = dict(zip(names, args, strict=False))
+        problems += [f"{name} twice" for name in kwargs if name in by_name]
         problems += [f"an unknown argument {name}" for name in kwargs if name not in names]
-        problems += [f"no {name}" for name in names if name not in given and name not in kwargs]
+        problems += [f"no {name}" for name in names if name not in by_name and name not in kwargs]
         if problems:
             message = f"{self.spec.name} requires the arguments ({', '.join(names)}), got {', '.join(problems)}."
             raise DeployTreeError(message, where=user_frame(), help=f"call {self.spec}.")
-        given |= kwargs
-        return [given[name] for name in names]
+        by_name |= kwargs
+        return [by_name[name] for name in names]
 
     def _refuse(self, problems: list[tuple[type[Exception], str]]) -> None:
         kind = problems[0][0]
@@ -238,9 +238,9 @@ def load(
 
 def split_by_driver(manifest: Manifest, code: Code, executable: Executable) -> dict[str, Executable]:
     """For the entry points that another driver suits better than that of the executable, one on it."""
-    wanted = {e.name: manifest.driver_of(code, e) for e in manifest.entry_points}
-    made = {driver: executable.on(pooled(driver, code.threads)) for driver in {*wanted.values()} - {executable.driver}}
-    return {name: made[driver] for name, driver in wanted.items() if driver in made}
+    drivers = {e.name: manifest.driver_of(code, e) for e in manifest.entry_points}
+    executables = {driver: executable.on(pooled(driver, code.threads)) for driver in {*drivers.values()} - {executable.driver}}
+    return {name: executables[driver] for name, driver in drivers.items() if driver in executables}
 
 
 def _check_version(manifest: Manifest) -> None:

@@ -104,17 +104,17 @@ class Artifact:
     def _only_stem(self) -> str:
         """The stem of the only manifest in a folder or an archive."""
         try:
-            found = [name[:-5] for name in self._listed() if name.endswith(".json")]
+            stems = [name[:-5] for name in self._listed() if name.endswith(".json")]
         except FileNotFoundError:
             raise DeployError(
                 f"load requires an artifact, got {self._place}, which does not exist.", help="check the path."
             ) from None
         except zipfile.BadZipFile as error:
             raise DeployError(f"load requires an archive, got {self._place}: {error}.", help=SAVE_AGAIN) from None
-        if len(found) != 1:
-            names = ", ".join(f"{name}.json" for name in sorted(found)) or "none"
+        if len(stems) != 1:
+            names = ", ".join(f"{name}.json" for name in sorted(stems)) or "none"
             raise DeployError(f"load requires one manifest in {self._place}, got {names}.", help="name the manifest.")
-        return found[0]
+        return stems[0]
 
     def _listed(self) -> list[str]:
         if self._place.suffix != ".zip":
@@ -160,8 +160,8 @@ def _names(stem: str, codes: Sequence[Code]) -> list[str]:
     if len(codes) == 1:
         return [f"{stem}.vmfb"]
     labels = [code.label for code in codes]
-    numbered = [f"{x}-{labels[: i + 1].count(x)}" if labels.count(x) > 1 else x for i, x in enumerate(labels)]
-    return [f"{stem}.{name}.vmfb" for name in numbered]
+    names = [f"{x}-{labels[: i + 1].count(x)}" if labels.count(x) > 1 else x for i, x in enumerate(labels)]
+    return [f"{stem}.{name}.vmfb" for name in names]
 
 
 def _replace(file: Path, write: Callable[[Path], object]) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 def durations(call: Callable[[], Any], seconds: float = 0.0, least: int = 3) -> list[float]:
     """The seconds of each of the calls that fit the time, but of so many at least."""
-    found: list[float] = []
+    times: list[float] = []
     end = time.perf_counter() + seconds
-    while (start := time.perf_counter()) < end or len(found) < least:
+    while (start := time.perf_counter()) < end or len(times) < least:
         call()
-        found.append(time.perf_counter() - start)
-    return found
+        times.append(time.perf_counter() - start)
+    return times
 
 
 def median(call: Callable[[], Any], seconds: float) -> float:

@@ -60,8 +60,8 @@ def memory_of(target: Any, where: Device) -> Array:
     """The array that a call writes for `target`: itself; much memory, if it is aligned, lent; else a buffer."""
     if isinstance(target, Array):
         return target
-    lent = Array.lent(target, where) if target.nbytes >= thresholds.LENT_RESULT else None
-    return Array.empty(target.shape, target.dtype, where) if lent is None else lent
+    view = Array.lent(target, where) if target.nbytes >= thresholds.LENT_RESULT else None
+    return Array.empty(target.shape, target.dtype, where) if view is None else view
 
 
 def fill(target: Any, memory: Array, version: int | None, pending: Timepoint | None = None) -> Array:

@@ -97,9 +97,9 @@ class TreeSpec:
         self._flatten(tree, name, leaves, problems)
         if not problems:
             return leaves
-        shown = [*problems[:8], *([f"and {len(problems) - 8} more"] if len(problems) > 8 else [])]
+        lines = [*problems[:8], *([f"and {len(problems) - 8} more"] if len(problems) > 8 else [])]
         message = f"{name} requires the structure {self}, got {describe(tree)}."
-        raise TreeError("\n    ".join([message, *shown]), where=user_frame())
+        raise TreeError("\n    ".join([message, *lines]), where=user_frame())
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
         """The tree of this structure with these leaves.

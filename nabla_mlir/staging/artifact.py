@@ -59,8 +59,8 @@ class LiveTreeSpec(TreeSpec):
 
 
 def _live(spec: OptreeSpec) -> TreeSpec:
-    known = tree_spec(spec)
-    return LiveTreeSpec(known.kind, known.children, known.keys, known.type_name, spec=spec)
+    node = tree_spec(spec)
+    return LiveTreeSpec(node.kind, node.children, node.keys, node.type_name, spec=spec)
 
 
 def entry_point(entry: Entry, function: ir.Operation, live: bool = False) -> EntryPoint:
@@ -104,15 +104,15 @@ def bytecode_of(module: ir.Module) -> bytes:
     return file.getvalue()
 
 
-def entry_of(described: EntryPoint) -> Entry:
+def entry_of(entry_point: EntryPoint) -> Entry:
     """The entry point that `entry_point` described."""
-    leaves = [leaf for argument in described.arguments for leaf in argument.leaves]
-    trees = tuple(a.tree.unflatten(range(len(a.leaves))) for a in described.arguments)
-    result = described.result.unflatten(range(len(described.result_leaves)))
+    leaves = [leaf for argument in entry_point.arguments for leaf in argument.leaves]
+    trees = tuple(a.tree.unflatten(range(len(a.leaves))) for a in entry_point.arguments)
+    result = entry_point.result.unflatten(range(len(entry_point.result_leaves)))
     return Entry(
-        described.name, tuple(a.name for a in described.arguments), flatten(trees)[1], tuple(map(_spec, leaves)),
-        flatten(result)[1], tuple(map(_spec, described.result_leaves)), described.doc,
-        sum(len(a.leaves) for a in described.arguments if a.output),
+        entry_point.name, tuple(a.name for a in entry_point.arguments), flatten(trees)[1], tuple(map(_spec, leaves)),
+        flatten(result)[1], tuple(map(_spec, entry_point.result_leaves)), entry_point.doc,
+        sum(len(a.leaves) for a in entry_point.arguments if a.output),
     )  # fmt: skip
 
 

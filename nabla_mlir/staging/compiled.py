@@ -57,14 +57,14 @@ class Compiled(Stage):
           >>> compiled.memory["f"].arguments, compiled.memory["f"].results, compiled.memory["f"].transients
           (16384, 16384, 0)
         """
-        allocated = allocated_at_once(disassembled(self.vmfb))
-        return {e.name: _memory(e, allocated[e.name]) for e in self.entries if e.name in allocated}
+        peaks = allocated_at_once(disassembled(self.vmfb))
+        return {e.name: _memory(e, peaks[e.name]) for e in self.entries if e.name in peaks}
 
     def cost(self) -> dict[str, FunctionCost]:
         """As `Lowered.cost`, with the peak of what was compiled, where its program says it."""
-        stated = {name: cost_of_function(f) for name, f in functions_of(self.module.operation).items()}
-        peaks = {name: memory.peak + stated[name].state_bytes for name, memory in self.memory.items()}
-        return {name: replace(cost, peak_bytes=peaks.get(name, cost.peak_bytes)) for name, cost in stated.items()}
+        costs = {name: cost_of_function(f) for name, f in functions_of(self.module.operation).items()}
+        peaks = {name: memory.peak + costs[name].state_bytes for name, memory in self.memory.items()}
+        return {name: replace(cost, peak_bytes=peaks.get(name, cost.peak_bytes)) for name, cost in costs.items()}
 
     @functools.cached_property
     def manifest(self) -> Manifest:
@@ -193,6 +193,6 @@ class Bundle:
 def _memory(entry: Entry, allocated: int) -> Memory:
     """Of an entry point whose calls allocate so much; memory that the caller gives for results counts as results."""
     sizes = [math.prod(spec.shape) * spec.dtype.itemsize for spec in entry.inputs]
-    given = len(sizes) - entry.storage
+    inputs = len(sizes) - entry.storage
     results = sum(math.prod(spec.shape) * spec.dtype.itemsize for spec in entry.outputs)
-    return Memory(sum(sizes[:given]), results, allocated + sum(sizes[given:]))
+    return Memory(sum(sizes[:inputs]), results, allocated + sum(sizes[inputs:]))

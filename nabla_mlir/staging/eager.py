@@ -63,15 +63,15 @@ def _executable(module: Any, name: str) -> Callable[[list[Any]], list[Array]]:
     """Compiles a lowered module, or finds it: equal code is compiled once per process."""
     key = hashlib.sha256(str(module).encode()).hexdigest()
     with _lock:
-        known = _executables.get(key)
-    if known is None:
+        executable = _executables.get(key)
+    if executable is None:
         vmfb = compile_lowered(module, CPU())
         # Arrays cross between the two drivers of a CPU without a copy, so each program has the one that suits it.
         gain = estimate(module.body.operations[0].operation).gain(cores())
-        known = Executable.load(vmfb, "local-task" if gain > 0 else "local-sync").function(name)
+        executable = Executable.load(vmfb, "local-task" if gain > 0 else "local-sync").function(name)
         with _lock:
-            known = _executables.setdefault(key, known)
-    return known
+            executable = _executables.setdefault(key, executable)
+    return executable
 
 
 class Halves:
@@ -180,16 +180,16 @@ def jit(
         if is_tracing():
             return f(*args, **kwargs)
         if static_nums or static_names:
-            chosen = {i % len(args) for i in static_nums if -len(args) <= i < len(args)}
-            fixed = {i: args[i] for i in chosen}
+            static = {i % len(args) for i in static_nums if -len(args) <= i < len(args)}
+            constants = {i: args[i] for i in static}
             fixed_names = {n: kwargs[n] for n in static_names if n in kwargs}
-            args = tuple(None if i in chosen else a for i, a in enumerate(args))
+            args = tuple(None if i in static else a for i, a in enumerate(args))
             kwargs = {n: v for n, v in kwargs.items() if n not in fixed_names}
         else:
-            fixed, fixed_names = {}, {}
+            constants, fixed_names = {}, {}
         leaves, in_spec = pytree.flatten((args, kwargs))
         try:
-            key = (in_spec, _signature(leaves), tuple(sorted(fixed.items())), tuple(sorted(fixed_names.items())))
+            key = (in_spec, _signature(leaves), tuple(sorted(constants.items())), tuple(sorted(fixed_names.items())))
             program = programs.get(key)
         except TypeError as error:
             raise TraceError(
@@ -197,8 +197,8 @@ def jit(
             ) from None
         if program is None:
 
-            def flat(*dynamic: Any, **named: Any) -> Any:
-                return f(*(fixed.get(i, a) for i, a in enumerate(dynamic)), **named, **fixed_names)
+            def flat(*dynamic: Any, **keywords: Any) -> Any:
+                return f(*(constants.get(i, a) for i, a in enumerate(dynamic)), **keywords, **fixed_names)
 
             program = programs[key] = Program(flat, in_spec, key[1], "main")
         return program(leaves)

@@ -62,8 +62,8 @@ class Entry:
         for leaf in leaves[len(leaves) - self.storage :]:
             if not hasattr(leaf, "__array__"):
                 raise DtypeError(f"{self.name}() requires arrays to write to, got {type(leaf).__name__}.")
-        for i, (leaf, wanted) in enumerate(zip(leaves, self.inputs, strict=True)):
-            leaves[i] = _checked(leaf, wanted, self, i)
+        for i, (leaf, input_spec) in enumerate(zip(leaves, self.inputs, strict=True)):
+            leaves[i] = _checked(leaf, input_spec, self, i)
         return leaves
 
 
@@ -84,16 +84,16 @@ def _bind(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
     return (*args, *(kwargs[n] for n in rest))
 
 
-def _checked(leaf: Any, wanted: Spec, entry: Entry, i: int) -> Any:
+def _checked(leaf: Any, input_spec: Spec, entry: Entry, i: int) -> Any:
     if is_scalar(leaf):
-        leaf = scalar_array(leaf, wanted.dtype, f"{entry.name}() requires {wanted} for {entry.input_names[i]}")
+        leaf = scalar_array(leaf, input_spec.dtype, f"{entry.name}() requires {input_spec} for {entry.input_names[i]}")
     if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
         leaf = np.asarray(leaf)
-    if tuple(leaf.shape) != wanted.shape:
-        raise ShapeError(f"{entry.name}() requires {wanted} for {entry.input_names[i]}, got shape {tuple(leaf.shape)}.",
+    if tuple(leaf.shape) != input_spec.shape:
+        raise ShapeError(f"{entry.name}() requires {input_spec} for {entry.input_names[i]}, got shape {tuple(leaf.shape)}.",
                          where=user_frame(), help="trace it anew for other shapes.")  # fmt: skip
-    if leaf.dtype != wanted.dtype:
-        raise DtypeError(f"{entry.name}() requires {wanted} for {entry.input_names[i]}, got {leaf.dtype}.",
+    if leaf.dtype != input_spec.dtype:
+        raise DtypeError(f"{entry.name}() requires {input_spec} for {entry.input_names[i]}, got {leaf.dtype}.",
                          where=user_frame(), help="convert it with astype.")  # fmt: skip
     return leaf
 

@@ -29,9 +29,9 @@ def positions(what: str, argnums: Any, count: int | None, word: str = "argnums")
     Raises:
       TraceError: a position is no integer, none of the arguments, or given twice.
     """
-    wanted = [argnums] if is_one(argnums) or not isinstance(argnums, (tuple, list, set, frozenset, range)) else argnums
-    found = []
-    for i in wanted:
+    numbers = [argnums] if is_one(argnums) or not isinstance(argnums, (tuple, list, set, frozenset, range)) else argnums
+    result = []
+    for i in numbers:
         if not is_one(i) or isinstance(i, bool):
             raise TraceError(f"{what} requires integers as {word}, got {i!r}.", where=user_frame())
         index = operator.index(i)
@@ -40,10 +40,10 @@ def positions(what: str, argnums: Any, count: int | None, word: str = "argnums")
                 f"{what} requires {word} among the {count} positional arguments, got {index}.", where=user_frame(),
                 help="pass the argument by position, not by keyword.",
             )  # fmt: skip
-        found.append(index if count is None else index % count)
-    if len(set(found)) != len(found):
+        result.append(index if count is None else index % count)
+    if len(set(result)) != len(result):
         raise TraceError(f"{what} requires each position once in {word}, got {argnums!r}.", where=user_frame())
-    return tuple(found)
+    return tuple(result)
 
 
 def parameters_of(f: Callable[..., Any]) -> list[str] | None:

@@ -106,13 +106,13 @@ class Lowered(Stage):
         """
         if isinstance(target, (list, tuple)):
             return Bundle(tuple(self.compile(t, flags=flags, cache=cache, tune=tune) for t in target))
-        chosen = as_target(target)
+        machine = as_target(target)
         if tune:
             functions = {entry.name: entry.inputs for entry in self.entries}
-            best = tuning.tune(self.module, functions, chosen, flags, cache)
+            best = tuning.tune(self.module, functions, machine, flags, cache)
             return Compiled(self.module, self.entries, best.vmfb, best.target, best.driver, best.trials)
-        vmfb = compile_lowered(self.module, chosen, flags=flags, cache=cache)
-        return Compiled(self.module, self.entries, vmfb, chosen)
+        vmfb = compile_lowered(self.module, machine, flags=flags, cache=cache)
+        return Compiled(self.module, self.entries, vmfb, machine)
 
 
 # ---------------------------------------------------------------- tracing
@@ -154,8 +154,8 @@ def trace(f: Callable[..., Any], *specs: Any, name: str | None = None, **kw_spec
         return outs
 
     entry_name = name or entry_name_of(f)
-    module, captured = trace_function(flat, inputs, entry_name)
-    bake_captures(module, len(inputs), captured)
+    module, captures = trace_function(flat, inputs, entry_name)
+    bake_captures(module, len(inputs), captures)
     entry = Entry(entry_name, arguments, in_spec, tuple(inputs), box["spec"], tuple(box["outputs"]), _first_line(f))
     return Traced(module, (entry,))
 
@@ -170,8 +170,8 @@ def _output(leaf: Any, path: str) -> Any:
 def entry_name_of(f: Callable[..., Any]) -> str:
     """The name of a function as a symbol."""
     name = getattr(f, "__name__", type(f).__name__)
-    cleaned = "".join(c if c.isalnum() or c == "_" else "_" for c in name).strip("_")
-    return cleaned if cleaned and cleaned != "lambda" else "main"
+    letters = "".join(c if c.isalnum() or c == "_" else "_" for c in name).strip("_")
+    return letters if letters and letters != "lambda" else "main"
 
 
 def _argument_names(f: Callable[..., Any], positional: int, keywords: tuple[str, ...]) -> tuple[str, ...]:
@@ -200,15 +200,15 @@ def module(**traced: Traced) -> Traced:
       <Traced value, gradient>
     """
     with context(), ir.Location.unknown():
-        merged = ir.Module.create()
+        whole = ir.Module.create()
         entries = []
         for name, stage in traced.items():
             if len(stage.entries) != 1:
                 raise TraceError(
                     f"module() requires functions with one entry point, got {stage!r}.", where=user_frame()
                 )
-            with ir.InsertionPoint(merged.body):
+            with ir.InsertionPoint(whole.body):
                 func = stage.module.body.operations[0].operation.clone()
             func.attributes["sym_name"] = ir.StringAttr.get(name)
             entries.append(replace(stage.entries[0], name=name))
-    return Traced(merged, tuple(entries))
+    return Traced(whole, tuple(entries))

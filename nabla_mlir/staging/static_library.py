@@ -80,10 +80,10 @@ def save_static_library(
         with context():
             module.operation.attributes["sym_name"] = ir.StringAttr.get(name)  # of which the compiler makes its symbols
         compile_lowered(module, replace(cpu, link_embedded=False), flags=[*own, *flags], cache=False)
-        dumped = next(Path(folder).glob("*executable-targets.mlir"))
+        dump = next(Path(folder).glob("*executable-targets.mlir"))
         machine_code = code.read_bytes() if code.exists() else b""
         query = re.search(r"(\w+_library_query)\(", code.with_suffix(".h").read_text()) if machine_code else None
-        module = parse_module(dumped.read_text())
+        module = parse_module(dump.read_text())
     with context():
         program = HostProgram(module)
     functions = functions_of(lowered.module.operation)
@@ -97,15 +97,15 @@ def save_static_library(
 
 def _parameters(entry: EntryPoint) -> list[tuple[str, Leaf, bool]]:
     """The C name of each array, and whether the function writes it."""
-    found: list[tuple[str, Leaf, bool]] = []
+    parameters: list[tuple[str, Leaf, bool]] = []
     leaves = [(leaf, False) for argument in entry.arguments for leaf in argument.leaves if not argument.output]
-    for leaf, written in leaves + [(leaf, True) for leaf in entry.result_leaves]:
+    for leaf, is_result in leaves + [(leaf, True) for leaf in entry.result_leaves]:
         name = re.sub(r"\W+", "_", leaf.name).strip("_") or "result"
         name = f"{name}_" if _KEYWORDS.fullmatch(name) else name
-        while any(name == other for other, _, _ in found):
+        while any(name == other for other, _, _ in parameters):
             name += "_"
-        found.append((name, leaf, written))
-    return found
+        parameters.append((name, leaf, is_result))
+    return parameters
 
 
 # Keywords that are names in Python.
@@ -117,9 +117,9 @@ _KEYWORDS = re.compile(
 
 def _declaration(name: str, entry: EntryPoint) -> str:
     items = []
-    for parameter, leaf, written in _parameters(entry):
+    for parameter, leaf, is_result in _parameters(entry):
         type = _C_TYPES.get(leaf.dtype) or (f"{leaf.dtype}_t" if "int" in leaf.dtype else "uint8_t")
-        items.append(f"{'' if written else 'const '}{type} *{parameter}")
+        items.append(f"{'' if is_result else 'const '}{type} *{parameter}")
     return f"int {name}_{entry.name}({', '.join(items) or 'void'})"
 
 
@@ -155,8 +155,8 @@ def _source(name: str, header: str, entries: list[EntryPoint], program: HostProg
     calls = "".join(f"  if (!status) status = initialize_{i}();\n" for i in range(len(bodies)))
     parts.append(_INITIALIZE.replace("CALLS", calls))
     for entry in entries:
-        arguments = [f"(void *){n}" for n, _, written in _parameters(entry) if not written]
-        results = [n for n, _, written in _parameters(entry) if written]
+        arguments = [f"(void *){n}" for n, _, is_result in _parameters(entry) if not is_result]
+        results = [n for n, _, is_result in _parameters(entry) if is_result]
         sizes = [leaf.nbytes for leaf in entry.result_leaves]
         # Memory of the caller's for the results is where these go anyway.
         arguments += results[: sum(len(argument.leaves) for argument in entry.arguments if argument.output)]

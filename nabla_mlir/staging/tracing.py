@@ -54,11 +54,11 @@ class Trace:
 
     def capture(self, array: Any, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
         """The argument that stands for an array from outside; the same one for the same array."""
-        known = self.captures.get(id(array))
-        if known is None:
+        place = self.captures.get(id(array))
+        if place is None:
             argument = self.block.add_argument(tensor_type(shape, dtype), ir.Location.unknown())
-            known = self.captures[id(array)] = Capture(array, Tensor(argument))
-        return known.tensor
+            place = self.captures[id(array)] = Capture(array, Tensor(argument))
+        return place.tensor
 
 
 class _Current(threading.local):
@@ -175,14 +175,14 @@ def results_of(op: ir.Operation) -> list[Tensor]:
     return [wrap(r) for r in op.results]
 
 
-def bake_captures(module: ir.Module, count: int, captured: Sequence[Any]) -> None:
+def bake_captures(module: ir.Module, count: int, captures: Sequence[Any]) -> None:
     """Makes constants of the arguments behind the first `count`, which stand for captured arrays."""
-    if not captured:
+    if not captures:
         return
     func = module.body.operations[0].operation
     block = func.regions[0].blocks[0]
     with context(), ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
-        for argument, array in zip(list(block.arguments)[count:], captured, strict=True):
+        for argument, array in zip(list(block.arguments)[count:], captures, strict=True):
             value = stablehlo.emit(
                 "stablehlo.constant", [], attributes={"value": stablehlo.elements(np.asarray(array))}
             )

@@ -70,12 +70,12 @@ def tune(
     if not isinstance(target, CPU):
         raise TargetError(f"tuning requires a target of kind cpu, got {target.name}.", help="compile it without tuning.")
     trials: list[Trial] = []
-    made: dict[str, tuple[bytes, CPU]] = {}
-    wanted: list[np.ndarray] | None = None
+    code: dict[str, tuple[bytes, CPU]] = {}
+    reference: list[np.ndarray] | None = None
     for form, (changes, more) in FORMS.items():
-        changed = replace(target, options=(*target.options, *more), **changes)
+        variant = replace(target, options=(*target.options, *more), **changes)
         try:
-            made[form] = compile_lowered(module, changed, flags=flags, cache=cache), changed
+            code[form] = compile_lowered(module, variant, flags=flags, cache=cache), variant
         except CompileError as error:
             if form == "default":
                 raise
@@ -83,14 +83,14 @@ def tune(
             _say(trials[-1])
             continue
         for driver in target.drivers:
-            seconds, results, refused = _timed(made[form][0], functions, driver)
-            wanted = results if wanted is None and not refused else wanted
-            refused = refused or _difference(results, wanted or [])
-            trials.append(Trial(form, driver, seconds, refused))
+            seconds, results, reason = _timed(code[form][0], functions, driver)
+            reference = results if reference is None and not reason else reference
+            reason = reason or _difference(results, reference or [])
+            trials.append(Trial(form, driver, seconds, reason))
             _say(trials[-1])
     usable = [t for t in trials if not t.refused]
     best = min(usable, key=lambda t: t.seconds) if usable else Trial("default", "")
-    return Tuned(*made[best.form], best.driver, tuple(trials))
+    return Tuned(*code[best.form], best.driver, tuple(trials))
 
 
 def _timed(vmfb: bytes, functions: Mapping[str, Sequence[Spec]], driver: str) -> tuple[float, list[np.ndarray], str]:
@@ -118,9 +118,9 @@ def _numbers(rng: np.random.Generator, spec: Spec) -> np.ndarray:
     return np.asarray(numbers if spec.dtype.kind in "fcV" else np.zeros(spec.shape)).astype(spec.dtype)
 
 
-def _difference(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> str:
+def _difference(results: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> str:
     """Why the results are not the same; nothing if they are."""
-    for a, b in zip(found, wanted, strict=True):
+    for a, b in zip(results, reference, strict=True):
         exact, other = b.astype(np.complex128), a.astype(np.complex128)
         both = np.isfinite(exact) & np.isfinite(other)
         bound = _TOLERANCES.get(b.dtype.name, 0.1 if b.dtype.kind in "fV" else 0.0)

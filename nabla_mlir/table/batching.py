@@ -89,16 +89,16 @@ def batch_by_decomposition(define: Callable[..., list[Tensor]]) -> Any:
         inner = [tensor_type(x.shape[1:] if m else x.shape, x.dtype) for x, m in zip(xs, mapped, strict=True)]
         block = block_aside(inner)
         with ir.InsertionPoint(block):
-            defined = [y.value for y in define([wrap(a) for a in block.arguments], **params)]
+            outputs = [y.value for y in define([wrap(a) for a in block.arguments], **params)]
         varying: Mapped = {}
-        fixed: dict[ir.Value, ir.Value] = {}
+        constants: dict[ir.Value, ir.Value] = {}
         for argument, x, m in zip(block.arguments, xs, mapped, strict=True):
             if m:
                 varying[argument] = x
             else:
-                fixed[argument] = x.value
-        batch_ops([op.operation for op in block.operations], varying, size, unmapped=fixed)
-        outs = [varying[y] if y in varying else prefixed(wrap(fixed.get(y, y)), size) for y in defined]
+                constants[argument] = x.value
+        batch_ops([op.operation for op in block.operations], varying, size, unmapped=constants)
+        outs = [varying[y] if y in varying else prefixed(wrap(constants.get(y, y)), size) for y in outputs]
         block.owner.erase()
         return outs
 
@@ -128,9 +128,9 @@ def captures_any(op: ir.Operation, mapped: Mapped, rules: frozenset[str] = froze
 
 def varying_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
     """The values that vary over the axis being expanded if `roots` do: what collectives over it give does not."""
-    found = set(roots)
+    values = set(roots)
     for op in ops:
         own_axis = op.name in (*REDUCTIONS, ALL_GATHER, PSUM_SCATTER) and axis_of(op) == CURRENT
-        if op.name == PSUM_SCATTER if own_axis else any(v in found for v in reads_of(op)):
-            found.update(op.results)
-    return found
+        if op.name == PSUM_SCATTER if own_axis else any(v in values for v in reads_of(op)):
+            values.update(op.results)
+    return values

@@ -81,11 +81,11 @@ def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Any:
     """
 
     def jvp(outs: list[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
-        defined, emitted = recorded(lambda: decompose(xs, **params))
-        known = {x.value: t for x, t in zip(xs, tangents, strict=True) if not isinstance(t, Zero)}
-        kept = Kept([y.value for y in defined])  # a loop is replaced by one that carries tangents too
-        push_forward(emitted, known)
-        return [tangents_get(known, y) for y in kept.release()]
+        outputs, new_ops = recorded(lambda: decompose(xs, **params))
+        all_tangents = {x.value: t for x, t in zip(xs, tangents, strict=True) if not isinstance(t, Zero)}
+        marks = Kept([y.value for y in outputs])  # a loop is replaced by one that carries tangents too
+        push_forward(new_ops, all_tangents)
+        return [tangents_get(all_tangents, y) for y in marks.release()]
 
     return jvp
 
@@ -95,8 +95,8 @@ def recorded(make: Callable[[], list[T]]) -> tuple[list[T], list[ir.Operation]]:
     block = block_aside()
     with ir.InsertionPoint(block):
         outs = make()
-    emitted = [op.operation for op in block.operations]
-    for op in emitted:
+    new_ops = [op.operation for op in block.operations]
+    for op in new_ops:
         op.move_before(block.owner)
     block.owner.erase()
-    return outs, emitted
+    return outs, new_ops

@@ -127,9 +127,9 @@ def as_tensor(x: Any, dtype: np.dtype | None = None) -> Tensor:
 
 def adopted(x: Any, dtype: np.dtype) -> Tensor:
     """A tensor of `x`: of the dtype if `x` is as weak as a Python scalar and of no higher kind, else of its own."""
-    given = x if is_scalar(x) else as_tensor(x)
-    fits = is_weak(given) and rank_of(scalar_dtype(given)) <= rank_of(dtype)
-    return as_tensor(given, dtype if fits else None)
+    value = x if is_scalar(x) else as_tensor(x)
+    fits = is_weak(value) and rank_of(scalar_dtype(value)) <= rank_of(dtype)
+    return as_tensor(value, dtype if fits else None)
 
 
 def _weak_value(x: Any, dtype: np.dtype) -> Any:
@@ -174,10 +174,10 @@ def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     if x.shape == shape:
         return x
     offset = len(shape) - x.ndim
-    kept = tuple(i for i, n in enumerate(x.shape) if n != 1 or shape[offset + i] == 1)
-    if len(kept) != x.ndim:  # an axis of size 1 is dropped first, so that only real axes are placed
-        x = operation("reshape")(x, shape=tuple(x.shape[i] for i in kept))
-    return operation("broadcast_in_dim")(x, shape=shape, broadcast_dimensions=tuple(offset + i for i in kept))
+    axes = tuple(i for i, n in enumerate(x.shape) if n != 1 or shape[offset + i] == 1)
+    if len(axes) != x.ndim:  # an axis of size 1 is dropped first, so that only real axes are placed
+        x = operation("reshape")(x, shape=tuple(x.shape[i] for i in axes))
+    return operation("broadcast_in_dim")(x, shape=shape, broadcast_dimensions=tuple(offset + i for i in axes))
 
 
 def promote(name: str, *operands: Any, dtype: np.dtype | None = None) -> list[Tensor]:

@@ -30,23 +30,23 @@ def ends_of(region: ir.Region) -> tuple[list[ir.Value], list[ir.Value]]:
 def captures_of(op: ir.Operation) -> list[ir.Value]:
     """The values from outside that the regions of an operation use, each once, in order of appearance."""
     inside: set[ir.Value] = set()
-    found: dict[ir.Value, None] = {}
+    captures: dict[ir.Value, None] = {}
     for region in op.regions:
-        _collect(region, inside, found)
-    return list(found)
+        _collect(region, inside, captures)
+    return list(captures)
 
 
-def _collect(region: ir.Region, inside: set[ir.Value], found: dict[ir.Value, None]) -> None:
+def _collect(region: ir.Region, inside: set[ir.Value], captures: dict[ir.Value, None]) -> None:
     for block in region.blocks:
         inside.update(block.arguments)
         for op in block.operations:
             operation = op.operation
             for value in operation.operands:
                 if value not in inside:
-                    found[value] = None
+                    captures[value] = None
             if len(operation.regions):
                 for inner in operation.regions:
-                    _collect(inner, inside, found)
+                    _collect(inner, inside, captures)
             inside.update(operation.results)
 
 
@@ -57,11 +57,11 @@ def reads_of(op: ir.Operation) -> list[ir.Value]:
 
 def dependents(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
     """The values that depend on `roots` in any way, the roots included."""
-    found = set(roots)
+    values = set(roots)
     for op in ops:
-        if any(v in found for v in reads_of(op)):
-            found.update(op.results)
-    return found
+        if any(v in values for v in reads_of(op)):
+            values.update(op.results)
+    return values
 
 
 def fill(region: ir.Region, types: Sequence[ir.Type], make: Fill) -> list[Tensor]:

@@ -234,8 +234,8 @@ class OpDef:
         if self.result_params is not None:
             params |= self.result_params(op)
         for region, name in zip(op.regions, self.regions, strict=True):
-            recognised = self.read_region(region) if self.read_region is not None else None
-            params[name] = Region(region) if recognised is None else recognised
+            combiner = self.read_region(region) if self.read_region is not None else None
+            params[name] = Region(region) if combiner is None else combiner
         return params
 
     def linear_operands(self, xs: Sequence[Tensor], params: Params) -> tuple[int, ...]:
@@ -302,7 +302,7 @@ def add_any(a: MaybeZero, b: MaybeZero) -> MaybeZero:
     return wrap(stablehlo.emit("stablehlo.add", [a.value, b.value]).results[0])
 
 
-def check_dtype(name: str, x: Tensor, allowed: Callable[[np.dtype], bool], what: str) -> None:
+def check_dtype(name: str, x: Tensor, takes: Callable[[np.dtype], bool], what: str) -> None:
     """Raises DtypeError unless the dtype of `x` is allowed."""
-    if not allowed(x.dtype):
+    if not takes(x.dtype):
         raise DtypeError(f"{name} requires {what}, got {x.dtype}.", where=user_frame())

@@ -73,10 +73,10 @@ class Case:
 
     def draw(self, rng: np.random.Generator, dtype: np.dtype) -> list[np.ndarray]:
         """The operands."""
-        drawn = []
+        arrays = []
         for i, shape in enumerate(self.shapes):
-            given = self.values[i] if i < len(self.values) else None
+            value = self.values[i] if i < len(self.values) else None
             domain = (self.domains[i] if i < len(self.domains) else None) or reals()
             kind = np.dtype(np.int32) if domain.kind == "integer" else dtype
-            drawn.append(np.asarray(given) if given is not None else domain.draw(rng, shape, kind))
-        return drawn
+            arrays.append(np.asarray(value) if value is not None else domain.draw(rng, shape, kind))
+        return arrays

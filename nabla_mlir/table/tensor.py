@@ -96,9 +96,9 @@ class Tensor(ArrayMethods):
                 help="return the value from the function instead of storing it outside (global, attribute, list).",
             )
 
-    def _no_value(self, wanted: str, advice: str) -> NoReturn:
+    def _no_value(self, purpose: str, advice: str) -> NoReturn:
         raise ConcretizationError(
-            f"{wanted} requires a concrete value, got the traced tensor {self!r}.", where=user_frame(), help=advice
+            f"{purpose} requires a concrete value, got the traced tensor {self!r}.", where=user_frame(), help=advice
         )
 
     def __bool__(self) -> bool:

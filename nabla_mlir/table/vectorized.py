@@ -63,13 +63,13 @@ def union(axes: Sequence[NamedAxes], what: str = "an operation") -> NamedAxes:
     """All axes in order of first appearance; one of size 1 stretches. Raises ShapeError where sizes differ."""
     sizes: dict[str, int] = {}
     for name, size in itertools.chain(*axes):
-        known = sizes.get(name, 1)
-        if known != size and 1 not in (known, size):
+        own = sizes.get(name, 1)
+        if own != size and 1 not in (own, size):
             raise ShapeError(
-                f"{what} requires one size for each vectorised axis, got {known} and {size} for '{name}'.",
+                f"{what} requires one size for each vectorised axis, got {own} and {size} for '{name}'.",
                 where=user_frame(), help="rename one of the axes with nm.revectorize for all pairs of entries.",
             )  # fmt: skip
-        sizes[name] = size if known == 1 else known
+        sizes[name] = size if own == 1 else own
     return tuple(sizes.items())
 
 
@@ -83,9 +83,9 @@ def map_over(block: ir.Block, operands: Sequence[Tensor], axes: NamedAxes, outs:
                for n, _ in axes]  # fmt: skip
     values, places = [], []
     for x in operands:
-        value, carried = _without_stretched(x, dict(axes))
+        value, own_axes = _without_stretched(x, dict(axes))
         values.append(value)
-        places.append([carried.index(name) if name in carried else NOT_CARRIED for name, _ in axes])
+        places.append([own_axes.index(name) if name in own_axes else NOT_CARRIED for name, _ in axes])
     names = [name for name, _ in axes]
     if len(axes) > 1:
         orders = [met([order, names]) for order in orders_of_results(block, [[n for n, _ in x.axes] for x in operands])]
@@ -100,11 +100,11 @@ def map_over(block: ir.Block, operands: Sequence[Tensor], axes: NamedAxes, outs:
 
 def _without_stretched(x: Tensor, sizes: dict[str, int]) -> tuple[ir.Value, list[str]]:
     """The value without those of its axes that have size 1 where others have more, and the names of the rest."""
-    kept = [(name, size) for name, size in x.axes if size == sizes[name]]
-    if len(kept) == len(x.axes):
-        return x.value, [name for name, _ in kept]
-    type = tensor_type((*(size for _, size in kept), *x.shape), x.dtype)
-    return stablehlo.emit("stablehlo.reshape", [x.value], results=[type]).results[0], [name for name, _ in kept]
+    axes = [(name, size) for name, size in x.axes if size == sizes[name]]
+    if len(axes) == len(x.axes):
+        return x.value, [name for name, _ in axes]
+    type = tensor_type((*(size for _, size in axes), *x.shape), x.dtype)
+    return stablehlo.emit("stablehlo.reshape", [x.value], results=[type]).results[0], [name for name, _ in axes]
 
 
 def apply_per_entry(make: Callable[[list[Tensor]], Sequence[Tensor]], operands: Sequence[Tensor]) -> list[Tensor]:
@@ -113,16 +113,16 @@ def apply_per_entry(make: Callable[[list[Tensor]], Sequence[Tensor]], operands: 
     axes = union([x.axes for x in operands])
     if not axes:
         return list(make(operands))
-    vectorized = [i for i, x in enumerate(operands) if x.axes]
-    types = [tensor_type(operands[i].shape, operands[i].dtype) for i in vectorized]
+    places = [i for i, x in enumerate(operands) if x.axes]
+    types = [tensor_type(operands[i].shape, operands[i].dtype) for i in places]
     block = block_aside(types)
     entries = list(operands)
-    for i, argument in zip(vectorized, block.arguments, strict=True):
+    for i, argument in zip(places, block.arguments, strict=True):
         entries[i] = wrap(argument)
     with ir.InsertionPoint(block):
         outs = make(entries)
         stablehlo.emit("stablehlo.return", [out.value for out in outs], results=[])
-    results = map_over(block, [operands[i] for i in vectorized], axes, len(outs))
+    results = map_over(block, [operands[i] for i in places], axes, len(outs))
     block.owner.erase()
     return results
 

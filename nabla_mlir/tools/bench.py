@@ -146,11 +146,11 @@ def _micro(seconds: float) -> str:
 
 def arguments_of(entry: EntryPoint, device: Any) -> list[Any]:
     """Arrays of ones for the arguments of an entry point, in their trees."""
-    made = []
+    arguments = []
     for argument in entry.arguments:
         leaves = [Array.from_numpy(np.ones(leaf.shape, dtype_named(leaf.dtype)), device) for leaf in argument.leaves]
-        made.append(argument.tree.unflatten(leaves))
-    return made
+        arguments.append(argument.tree.unflatten(leaves))
+    return arguments
 
 
 def timing_of(module: Module, artifact: Artifact, name: str, flops: int | None = None) -> Timing:
@@ -177,8 +177,8 @@ def timing_of(module: Module, artifact: Artifact, name: str, flops: int | None =
     seconds = median(call, _SECONDS)
     leaves = [leaf for argument in entry.arguments for leaf in argument.leaves]
     size = sum(leaf.nbytes for leaf in (*leaves, *entry.result_leaves))
-    profiled = max(1, min(_PROFILED, int(_PROFILED_SECONDS / seconds)))
-    return Timing(name, seconds, dispatches_of(artifact.vmfb(module.code), entry, profiled), size, flops)
+    calls = max(1, min(_PROFILED, int(_PROFILED_SECONDS / seconds)))
+    return Timing(name, seconds, dispatches_of(artifact.vmfb(module.code), entry, calls), size, flops)
 
 
 def _flops(module: Module) -> dict[str, int]:
@@ -217,11 +217,11 @@ def dispatches_of(vmfb: bytes, entry: EntryPoint, calls: int = 1) -> tuple[Dispa
     for event in map(json.loads, lines):
         if event["type"] == "host_dispatch_event":
             events.setdefault(event["key"], []).append(event)
-    found = [
+    dispatches = [
         Dispatch(name, len(group) / calls, tuple(group[0]["workgroup_count"]), sum(e["duration_ns"] for e in group) / calls / 1e9)
         for name, group in events.items()
     ]  # fmt: skip
-    return tuple(sorted(found, key=lambda d: -d.seconds))
+    return tuple(sorted(dispatches, key=lambda d: -d.seconds))
 
 
 _WORDS = {"bool": "i8", "float": "f", "int": "i", "uint": "ui", "bfloat": "bf", "complex": "complex"}

@@ -67,13 +67,13 @@ def programs(name: str, source: str, dtype: str) -> list[Program]:
     record, kind = REGISTRY.get(name), _dtype(dtype)
     rng = np.random.default_rng([*name.encode()])
     with np.errstate(all="ignore"):
-        found = [_sampled(record, case, rng, kind) for case in _cases(record)] if record is not None else []
+        result = [_sampled(record, case, rng, kind) for case in _cases(record)] if record is not None else []
     if record is None or not record.sample:
         text = re.sub(r"\bf32\b|(?<=x)f32\b", {"c64": "complex<f32>", "c128": "complex<f64>"}.get(dtype, dtype), source)
         f = from_stablehlo(_function(text, name.replace(".", "_")), name.replace(".", "_"))
         inputs = [_drawn(rng.uniform(0.2, 0.9, shape), np.dtype(d)) for shape, d in f.inputs]  # type: ignore[attr-defined]
-        found.append(Program(_trace(f, inputs), inputs, None))
-    return found
+        result.append(Program(_trace(f, inputs), inputs, None))
+    return result
 
 
 def _function(source: str, name: str) -> str:
@@ -102,11 +102,11 @@ def _cases(record: OpDef) -> list[Case]:
 
 
 def _sampled(record: OpDef, case: Case, rng: np.random.Generator, kind: np.dtype) -> Program:
-    drawn = case.draw(rng, np.dtype(np.complex128 if kind.kind == "c" else np.float64))
-    given = [*case.values, *[None] * len(drawn)]
+    arrays = case.draw(rng, np.dtype(np.complex128 if kind.kind == "c" else np.float64))
+    values = [*case.values, *[None] * len(arrays)]
     inputs = [
         x if x.dtype.kind not in "fc" else _drawn(x, kind) if value is None else _given(x, kind)
-        for x, value in zip(drawn, given, strict=False)
+        for x, value in zip(arrays, values, strict=False)
     ]
     # Parameters that name the dtype of the operands name this one.
     params = {key: _renamed(value, kind) for key, value in {**record.defaults, **case.params}.items()}
@@ -119,11 +119,11 @@ def _sampled(record: OpDef, case: Case, rng: np.random.Generator, kind: np.dtype
     program = _trace(lambda *xs: tuple(record.apply(xs, params)), inputs)
     wide = np.complex128 if kind.kind == "c" else np.float64 if kind.kind in "fV" else kind
     expected = reference(*(x.astype(wide) if x.dtype == kind else x for x in inputs))
-    wanted = [np.asarray(y) for y in (expected if isinstance(expected, (tuple, list)) else [expected])]
-    for out, want in zip(program.entries[0].outputs, wanted, strict=True):
+    outputs = [np.asarray(y) for y in (expected if isinstance(expected, (tuple, list)) else [expected])]
+    for out, want in zip(program.entries[0].outputs, outputs, strict=True):
         if (out.dtype.kind in "biu" and want.dtype.kind in "fc") or (out.dtype.kind == "b") != (want.dtype.kind == "b"):
             raise TypeError(f"NumPy computes {out.dtype} in {want.dtype}")
-    return Program(program, inputs, wanted)
+    return Program(program, inputs, outputs)
 
 
 def _renamed(value: Any, kind: np.dtype) -> Any:
@@ -149,46 +149,46 @@ def _given(x: np.ndarray, kind: np.dtype) -> np.ndarray:
 
 def measure(name: str, source: str, target: str) -> dict[str, str]:
     """For each dtype that an operation takes: "yes", or why it does not compile for a target, or run there and be right."""
-    given: dict[str, list[Program]] = {}
+    by_dtype: dict[str, list[Program]] = {}
     for dtype in _MEASURED[TITLES[target]][1] or DTYPES:
         try:
-            given[dtype] = programs(name, source, dtype)
+            by_dtype[dtype] = programs(name, source, dtype)
         except (NablaError, ValueError, TypeError, ArithmeticError, AttributeError):
             continue  # it is not of this dtype
     try:
-        outcome = _outcome(given, target)
+        outcome = _outcome(by_dtype, target)
     except NablaError:
         outcome = None
     if outcome is not None:
         return outcome
-    words = {dtype: _alone(dtype, found, target) for dtype, found in given.items()}
+    words = {dtype: _alone(dtype, group, target) for dtype, group in by_dtype.items()}
     # The operations that one of CHLO expands to may take less.
     return {dtype: word for dtype, word in words.items() if "must be ranked tensor of" not in word}
 
 
-def _alone(dtype: str, found: list[Program], target: str) -> str:
+def _alone(dtype: str, group: list[Program], target: str) -> str:
     try:
-        return _outcome({dtype: found}, target)[dtype]
+        return _outcome({dtype: group}, target)[dtype]
     except NablaError as error:
         detail = error.message.splitlines()[1 if isinstance(error, CompileError) and "\n" in error.message else 0]
         return f"no: {re.sub(r'^.*?error: | at loc.*', '', detail.strip())[:160]}"
 
 
-def _outcome(given: Mapping[str, list[Program]], target: str) -> dict[str, str]:
+def _outcome(by_dtype: Mapping[str, list[Program]], target: str) -> dict[str, str]:
     """What all dtypes compiled as one module give. Raises NablaError if that does not compile or run."""
-    named = {f"{dtype}_{i}": p for dtype, found in given.items() for i, p in enumerate(found)}
-    if not named:
+    by_name = {f"{dtype}_{i}": p for dtype, group in by_dtype.items() for i, p in enumerate(group)}
+    if not by_name:
         return {}
-    lowered = module(**{key: p.traced for key, p in named.items()}).lower()
-    chosen = _MEASURED[TITLES[target]][0]
-    vmfb = lowered.compile(chosen).vmfb
-    if not _runs_here(chosen.name):
-        return dict.fromkeys(given, "compiles")
-    executable = Executable.load(vmfb, chosen.drivers[0])
-    right = {key: _is_right(executable, key, p, DTYPES[key.partition("_")[0]]) for key, p in named.items()}
+    lowered = module(**{key: p.traced for key, p in by_name.items()}).lower()
+    tool = _MEASURED[TITLES[target]][0]
+    vmfb = lowered.compile(tool).vmfb
+    if not _runs_here(tool.name):
+        return dict.fromkeys(by_dtype, "compiles")
+    executable = Executable.load(vmfb, tool.drivers[0])
+    right = {key: _is_right(executable, key, p, DTYPES[key.partition("_")[0]]) for key, p in by_name.items()}
     return {
-        dtype: "yes" if all(right[f"{dtype}_{i}"] for i in range(len(found))) else "no: wrong numbers"
-        for dtype, found in given.items()
+        dtype: "yes" if all(right[f"{dtype}_{i}"] for i in range(len(group))) else "no: wrong numbers"
+        for dtype, group in by_dtype.items()
     }
 
 
@@ -199,17 +199,17 @@ def _runs_here(name: str) -> bool:
 
 def _is_right(executable: Executable, function: str, program: Program, tolerance: float) -> bool:
     outs = [np.asarray(y) for y in executable.function(function)(program.inputs)]
-    wanted = program.expected
-    if wanted is None:
-        outs, wanted = outs[: len(outs) // 2], outs[len(outs) // 2 :]
-    return all(_agree(a, b, tolerance) for a, b in zip(outs, wanted, strict=True))
+    reference = program.expected
+    if reference is None:
+        outs, reference = outs[: len(outs) // 2], outs[len(outs) // 2 :]
+    return all(_agree(a, b, tolerance) for a, b in zip(outs, reference, strict=True))
 
 
-def _agree(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> bool:
+def _agree(got: np.ndarray, reference: np.ndarray, tolerance: float) -> bool:
     if got.dtype.kind not in "fcV" or not tolerance:
-        return bool(np.array_equal(got, wanted))
-    wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
-    a, b = got.astype(wide), wanted.astype(wide)
+        return bool(np.array_equal(got, reference))
+    wide = np.complex128 if reference.dtype.kind == "c" else np.float64
+    a, b = got.astype(wide), reference.astype(wide)
     scale = float(np.abs(b[np.isfinite(b)]).max(initial=1.0))
     return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True))
 
@@ -238,16 +238,16 @@ def _all(root: Path) -> int:
     path, todo = root / MEASURED, measurable()
     path.write_text("{}\n")
     while todo:
-        died = subprocess.run([sys.executable, "-m", "nabla_mlir.tools.coverage", root, *todo]).returncode
+        code = subprocess.run([sys.executable, "-m", "nabla_mlir.tools.coverage", root, *todo]).returncode
         todo = [name for name in todo if name not in json.loads(path.read_text())]
-        if died and todo:
+        if code and todo:
             _store(path, todo.pop(0), {target: {"f32": "no: the process died"} for target in TITLES})
     return 0
 
 
 def _store(path: Path, name: str, words: Mapping[str, Mapping[str, str]]) -> None:
-    found = json.loads(path.read_text())
-    path.write_text(json.dumps(found | {name: words}, indent=1, sort_keys=True) + "\n")
+    outcomes = json.loads(path.read_text())
+    path.write_text(json.dumps(outcomes | {name: words}, indent=1, sort_keys=True) + "\n")
 
 
 def _summary(words: Mapping[str, str]) -> str:

@@ -68,18 +68,18 @@ def from_error(error: NablaError, file: str) -> Diagnostic:
 @contextlib.contextmanager
 def collected(file: str) -> Iterator[list[Diagnostic]]:
     """Collects what MLIR reports inside the `with`, instead of printing it."""
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     ctx = context()
     before = ctx.emit_error_diagnostics
 
     def handler(diagnostic: ir.Diagnostic) -> bool:
-        found.append(from_mlir(diagnostic, file))
+        diagnostics.append(from_mlir(diagnostic, file))
         return True
 
     handle = ctx.attach_diagnostic_handler(handler)
     ctx.emit_error_diagnostics = True  # otherwise errors travel in the exception only
     try:
-        yield found
+        yield diagnostics
     finally:
         ctx.emit_error_diagnostics = before
         handle.detach()
@@ -119,7 +119,7 @@ def expectations(text: str) -> list[Expectation]:
     """The annotations of a source. `above` and `below` skip lines that hold annotations themselves."""
     lines = text.splitlines()
     matches = {i: m for i, line in enumerate(lines, 1) if (m := _EXPECTED.search(line))}
-    found = []
+    result = []
     for number, match in matches.items():
         at = match["at"] or "@+0"
         if at == "@unknown":
@@ -131,22 +131,22 @@ def expectations(text: str) -> list[Expectation]:
                 line += step
         else:
             line = number + int(at[1:])
-        found.append(Expectation(match["severity"], line, match["text"], bool(match["re"]), number))
-    return found
+        result.append(Expectation(match["severity"], line, match["text"], bool(match["re"]), number))
+    return result
 
 
-def compare(text: str, file: str, found: Sequence[Diagnostic]) -> list[Diagnostic]:
+def compare(text: str, file: str, diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
     """What differs between the annotations of a source and the diagnostics it gave; empty if nothing does."""
-    wanted = expectations(text)
+    annotations = expectations(text)
     problems = []
-    for diagnostic in _flat(found):
-        expectation = next((e for e in wanted if not e.met and e.fits(diagnostic)), None)
+    for diagnostic in _flat(diagnostics):
+        expectation = next((e for e in annotations if not e.met and e.fits(diagnostic)), None)
         if expectation is not None:
             expectation.met = True
             continue
         message = f"unexpected {diagnostic.severity}: {diagnostic.message}"
         problems.append(Diagnostic("error", message, diagnostic.file, diagnostic.line, diagnostic.column))
-    for e in wanted:
+    for e in annotations:
         if not e.met:
             problems.append(
                 Diagnostic("error", f'expected {e.severity} "{e.text}" was not produced', file, e.written_at)
@@ -154,7 +154,7 @@ def compare(text: str, file: str, found: Sequence[Diagnostic]) -> list[Diagnosti
     return problems
 
 
-def _flat(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
-    for diagnostic in found:
+def _flat(diagnostics: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
+    for diagnostic in diagnostics:
         yield diagnostic
         yield from _flat([note for note in diagnostic.notes if not note.message.startswith(_ATTACHED_OP)])

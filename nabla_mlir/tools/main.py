@@ -31,22 +31,22 @@ _FILE = "the .zip, the folder, the .json or the .vmfb"
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Reads the command line; `action` is the function that does the work."""
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--traceback", action="store_true", help="show where in the program an error came from")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--traceback", action="store_true", help="show where in the program an error came from")
     parser = argparse.ArgumentParser(
         prog="nabla-mlir",
         description=__doc__,
         epilog=_EXAMPLES,
-        parents=[shared],
+        parents=[common],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    known = dict.fromkeys(driver for target in TARGETS.values() for driver in target.drivers)
-    drivers = f"{', '.join(known)}; chosen by the manifest by default"
+    all_drivers = dict.fromkeys(driver for target in TARGETS.values() for driver in target.drivers)
+    drivers = f"{', '.join(all_drivers)}; chosen by the manifest by default"
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     compile = commands.add_parser(
         "compile",
-        parents=[shared],
+        parents=[common],
         help="a function, maybe transformed, to a file",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -93,12 +93,12 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     compile.add_argument("--no-cache", action="store_true", help="do not use the cache of compiled modules")
     compile.set_defaults(action=compile_command)
 
-    info = commands.add_parser("info", parents=[shared], help="what an artifact offers")
+    info = commands.add_parser("info", parents=[common], help="what an artifact offers")
     info.add_argument("file", help=_FILE)
     info.add_argument("--json", action="store_true", help="print the manifest itself")
     info.set_defaults(action=info_command)
 
-    run = commands.add_parser("run", parents=[shared], help="call an entry point of an artifact")
+    run = commands.add_parser("run", parents=[common], help="call an entry point of an artifact")
     run.add_argument("file", help=_FILE)
     run.add_argument("entry", nargs="?", help="the entry point; may be left out if there is one")
     run.add_argument(
@@ -121,19 +121,19 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     run.add_argument("--target", help="the target to take, as `info` writes it; the first that fits by default")
     run.set_defaults(action=run_command)
 
-    verify = commands.add_parser("verify", parents=[shared], help="is an artifact whole, does it run here, is it right")
+    verify = commands.add_parser("verify", parents=[common], help="is an artifact whole, does it run here, is it right")
     verify.add_argument("file", help=_FILE)
     verify.add_argument("--target", help="only this target, as `info` writes it")
     verify.set_defaults(action=verify_command)
 
-    bench = commands.add_parser("bench", parents=[shared], help="what each dispatch of a call costs here, and the bound")
+    bench = commands.add_parser("bench", parents=[common], help="what each dispatch of a call costs here, and the bound")
     bench.add_argument("file", help=_FILE)
     bench.add_argument("entry", nargs="?", help="the entry point; all of them by default")
     bench.add_argument("--driver", help=drivers)
     bench.add_argument("--json", action="store_true", help="print the numbers as JSON")
     bench.set_defaults(action=bench_command)
 
-    doctor = commands.add_parser("doctor", parents=[shared], help="versions, devices, cache, a self test")
+    doctor = commands.add_parser("doctor", parents=[common], help="versions, devices, cache, a self test")
     doctor.set_defaults(action=doctor_command)
     return parser.parse_args(argv)
 
@@ -159,10 +159,10 @@ def compile_command(options: argparse.Namespace) -> int:
         function = apply_transforms(original, options.transform)
     if not specs:
         specs = [("", s) for s in imported_specs(original, options.transform)]
-    positional, named = [s for name, s in specs if not name], {name: s for name, s in specs if name}
-    _check_arguments(function, positional, named)
+    positional, keywords = [s for name, s in specs if not name], {name: s for name, s in specs if name}
+    _check_arguments(function, positional, keywords)
     with progress.step("tracing"):
-        stage: Any = _traced(function, positional, named, options)
+        stage: Any = _traced(function, positional, keywords, options)
     if options.emit != "mlir" and options.hvp_module is None:
         with progress.step("differentiating and simplifying" if options.transform else "simplifying"):
             stage = stage.lower()
@@ -193,7 +193,7 @@ def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, pro
     return 0
 
 
-def _traced(function: Any, positional: list[Any], named: dict[str, Any], options: argparse.Namespace) -> Any:
+def _traced(function: Any, positional: list[Any], keywords: dict[str, Any], options: argparse.Namespace) -> Any:
     """The traced function, or the prepared Hessian of it, which is plain StableHLO at once."""
     import inspect
 
@@ -201,25 +201,25 @@ def _traced(function: Any, positional: list[Any], named: dict[str, Any], options
     from nabla_mlir.staging.stages import trace
 
     if options.hvp_module is None:
-        return trace(function, *positional, name=options.name, **named)
-    arguments = inspect.signature(function).bind(*positional, **named).args
+        return trace(function, *positional, name=options.name, **keywords)
+    arguments = inspect.signature(function).bind(*positional, **keywords).args
     return hvp_module(function, *arguments, block=options.hvp_module)
 
 
-def _check_arguments(function: Any, positional: list[Any], named: dict[str, Any]) -> None:
+def _check_arguments(function: Any, positional: list[Any], keywords: dict[str, Any]) -> None:
     import inspect
 
     from nabla_mlir.tools.requests import RequestError
 
     try:
         signature = inspect.signature(function)
-        signature.bind(*positional, **named)
+        signature.bind(*positional, **keywords)
     except ValueError:  # a builtin has no signature; the trace will tell
         return
     except TypeError as error:
         raise RequestError(
             f"compile requires one --spec for each argument of {signature}, "
-            f"got {len(positional) + len(named)}: {error}."
+            f"got {len(positional) + len(keywords)}: {error}."
         ) from None
 
 
@@ -322,12 +322,12 @@ def _bind(texts: Sequence[str], leaves: Sequence[Leaf], entry: str) -> list[Any]
     values: list[Any] = [None] * len(leaves)
     for text in texts:
         name, separator, value = text.partition("=")
-        named = bool(separator) and name in names
+        has_name = bool(separator) and name in names
         free = [i for i, v in enumerate(values) if v is None]
-        if not named and not free:
+        if not has_name and not free:
             raise DeployError(f"{entry} requires {len(leaves)} inputs, got {len(texts)}.")
-        i = names[name] if named else free[0]
-        values[i] = _read_value(value if named else text, leaves[i])
+        i = names[name] if has_name else free[0]
+        values[i] = _read_value(value if has_name else text, leaves[i])
     missing = [leaf.name for leaf, value in zip(leaves, values, strict=True) if value is None]
     if missing:
         raise DeployError(f"{entry} requires an --input for each array, got none for {', '.join(missing)}.")
@@ -346,12 +346,12 @@ def _read_value(text: str, leaf: Leaf) -> Any:
         except (OSError, ValueError) as error:
             raise DeployError(f"--input requires a NumPy file for {leaf.name}, got {text}: {error}.") from None
     try:
-        given = np.asarray(ast.literal_eval(text))
+        array = np.asarray(ast.literal_eval(text))
     except (ValueError, SyntaxError, TypeError):
         raise DeployError(
             f"--input requires a .npy file, a number or a list for {leaf.name}: {leaf}, got {text!r}."
         ) from None
-    return rounded(given, dtype_named(leaf.dtype), f"--input {leaf.name}")
+    return rounded(array, dtype_named(leaf.dtype), f"--input {leaf.name}")
 
 
 def verify_command(options: argparse.Namespace) -> int:

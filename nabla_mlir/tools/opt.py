@@ -230,15 +230,15 @@ def diagnose(
     text: str | bytes, file: str, pipeline: Pipeline, options: argparse.Namespace
 ) -> tuple[ir.Module | None, list[Diagnostic]]:
     """The transformed module, or None if there was an error, and everything that was reported."""
-    with collected(file) as found:
+    with collected(file) as diagnostics:
         try:
-            return process(text, pipeline, options), found
+            return process(text, pipeline, options), diagnostics
         except NablaError as error:
-            found.append(from_error(error, file))
+            diagnostics.append(from_error(error, file))
         except ir.MLIRError as error:
-            if not any(d.severity == "error" for d in found):
-                found.append(Diagnostic("error", str(error)))
-    return None, found
+            if not any(d.severity == "error" for d in diagnostics):
+                diagnostics.append(Diagnostic("error", str(error)))
+    return None, diagnostics
 
 
 def print_module(module: ir.Module, file: str, options: argparse.Namespace) -> str:
@@ -281,23 +281,23 @@ def run(options: argparse.Namespace) -> int:
     source = _read(options.file)
     file = "<stdin>" if options.file == "-" else options.file
     parts = split(source) if options.split_input_file and isinstance(source, str) else [source]
-    printed, failed = [], False
+    texts, failure = [], False
     for part in parts:
-        module, found = diagnose(part, file, pipeline, options)
+        module, diagnostics = diagnose(part, file, pipeline, options)
         text = "" if isinstance(part, bytes) else part
         if options.verify_diagnostics:
-            found = compare(text, file, found)
-            failed |= bool(found)
+            diagnostics = compare(text, file, diagnostics)
+            failure |= bool(diagnostics)
         else:
-            failed |= module is None
-        for diagnostic in found:
+            failure |= module is None
+        for diagnostic in diagnostics:
             print(diagnostic.render({file: text}), file=sys.stderr)
         if module is not None and options.emit_bytecode:
-            printed.append(_bytecode(module))
+            texts.append(_bytecode(module))
         elif module is not None:
-            printed.append(print_module(module, file, options).encode())
-    _write(options.output, f"{_MARKER}\n".encode().join(printed))
-    return int(failed)
+            texts.append(print_module(module, file, options).encode())
+    _write(options.output, f"{_MARKER}\n".encode().join(texts))
+    return int(failure)
 
 
 def _bytecode(module: ir.Module) -> bytes:

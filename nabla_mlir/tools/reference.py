@@ -141,19 +141,19 @@ def _after(cls: type[Pass], text: str) -> str:
 
 def example_of(text: str) -> str:
     """The first function of a test file with the sentence above it; what lit and filecheck read is left out."""
-    kept = []
+    code = []
     for line in text.splitlines():
         if re.match(r"\s*// (RUN|[A-Z-]+(?:-[A-Z]+)?):|\s*// expected-", line):
             continue
         if line.startswith("// -----"):
             break
-        kept.append(line)
+        code.append(line)
         if line == "}":
             break
-    start = next(i for i, line in enumerate(kept) if "func.func" in line)
-    while start and kept[start - 1].startswith("//"):
+    start = next(i for i, line in enumerate(code) if "func.func" in line)
+    while start and code[start - 1].startswith("//"):
         start -= 1
-    return "\n".join(kept[start:])
+    return "\n".join(code[start:])
 
 
 def _patterns_table() -> list[str]:
@@ -258,7 +258,7 @@ def _linear_word(record: OpDef) -> str:
 
 def operations_page(root: Path) -> str:
     """What can be done with each operation of StableHLO and CHLO: from the table, and from what was measured."""
-    measured = json.loads((root / MEASURED).read_text())
+    coverage = json.loads((root / MEASURED).read_text())
     lines = [
         "# Operations", "", _GENERATED, _COVERAGE, "",
         f"| operation | emit | jvp | vjp | second order | batch | {' | '.join(TITLES.values())} |",
@@ -269,10 +269,10 @@ def operations_page(root: Path) -> str:
     for name in names:
         words = rule_words(name)
         for target, title in TITLES.items():
-            found = measured.get(name, {}).get(target, {})
-            words.append(" ".join(dtype for dtype, word in found.items() if not word.startswith("no")) or "no")
-            for reason in sorted({word for word in found.values() if word.startswith("no")}):
-                dtypes = " ".join(dtype for dtype, word in found.items() if word == reason)
+            outcome = coverage.get(name, {}).get(target, {})
+            words.append(" ".join(dtype for dtype, word in outcome.items() if not word.startswith("no")) or "no")
+            for reason in sorted({word for word in outcome.values() if word.startswith("no")}):
+                dtypes = " ".join(dtype for dtype, word in outcome.items() if word == reason)
                 notes[f"`{name}` on {title} in {dtypes}"] = reason.removeprefix("no: ")
         lines.append(f"| `{name}` | {' | '.join(words)} |")
     lines += ["", "## Why not", ""]

@@ -122,12 +122,12 @@ def parse_target(text: str) -> Target:
     name, options = parse_options(kind if short else text, "--target")
     if name not in TARGETS:
         raise TargetError(f"--target requires one of {', '.join(TARGETS)}, got {name!r}.")
-    shared = [f.name for f in dataclasses.fields(Target)]
-    known = [f.name for f in dataclasses.fields(TARGETS[name])]
+    common = [f.name for f in dataclasses.fields(Target)]
+    own = [f.name for f in dataclasses.fields(TARGETS[name])]
     if short:
-        options[next(k for k in known if k not in shared)] = first
-    if unknown := sorted(set(options) - set(known)):
-        raise TargetError(f"target {name} requires options among {', '.join(known)}, got {', '.join(unknown)}.")
+        options[next(k for k in own if k not in common)] = first
+    if unknown := sorted(set(options) - set(own)):
+        raise TargetError(f"target {name} requires options among {', '.join(own)}, got {', '.join(unknown)}.")
     if isinstance(options.get("options"), str):
         options["options"] = tuple(options["options"].split())
     return TARGETS[name](**options)
@@ -139,15 +139,15 @@ def parse_target(text: str) -> Target:
 def jvp_of(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
     """``(*args, *tangents of the arguments argnums) -> (f(*args), tangent)``."""
     names = _names(f)
-    known = positions("jvp", argnums, len(names) or None)
-    count = len(known)
+    indices = positions("jvp", argnums, len(names) or None)
+    count = len(indices)
 
     def jvp_f(*args: Any) -> Any:
         primals, tangents = args[:-count], args[-count:]
-        chosen = positions("jvp", argnums, len(primals))
-        return transforms.jvp(_with_rest(f, primals, chosen), [primals[i] for i in chosen], tangents)
+        wrt = positions("jvp", argnums, len(primals))
+        return transforms.jvp(_with_rest(f, primals, wrt), [primals[i] for i in wrt], tangents)
 
-    return _signed(jvp_f, f, [f"{names[i]}_dot" for i in known if names])
+    return _signed(jvp_f, f, [f"{names[i]}_dot" for i in indices if names])
 
 
 def vjp_of(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
@@ -156,17 +156,17 @@ def vjp_of(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[
 
     def vjp_f(*args: Any) -> Any:
         *primals, ct = args
-        chosen = positions("vjp", argnums, len(primals))
-        out, pull = transforms.vjp(_with_rest(f, primals, chosen), *(primals[i] for i in chosen))
+        wrt = positions("vjp", argnums, len(primals))
+        out, pull = transforms.vjp(_with_rest(f, primals, wrt), *(primals[i] for i in wrt))
         return out, (pull(ct)[0] if is_one(argnums) else pull(ct))
 
     return _signed(vjp_f, f, ["ct"])
 
 
-def _with_rest(f: Callable[..., Any], args: Sequence[Any], chosen: tuple[int, ...]) -> Callable[..., Any]:
+def _with_rest(f: Callable[..., Any], args: Sequence[Any], wrt: tuple[int, ...]) -> Callable[..., Any]:
     def g(*active: Any) -> Any:
-        given = dict(zip(chosen, active, strict=True))
-        return f(*(given.get(i, x) for i, x in enumerate(args)))
+        by_place = dict(zip(wrt, active, strict=True))
+        return f(*(by_place.get(i, x) for i, x in enumerate(args)))
 
     return g
 
@@ -205,11 +205,11 @@ def apply_transforms(f: Callable[..., Any], texts: Sequence[str]) -> Callable[..
         name, options = parse_options(text, "--transform")
         if name not in TRANSFORMS:
             raise RequestError(f"--transform requires one of {', '.join(TRANSFORMS)}, got {name!r}.")
-        known = list(inspect.signature(TRANSFORMS[name]).parameters)[1:]
-        if "wrt" in options and "argnums" in known:  # the word of the dialect and of nabla-transform
+        parameters = list(inspect.signature(TRANSFORMS[name]).parameters)[1:]
+        if "wrt" in options and "argnums" in parameters:  # the word of the dialect and of nabla-transform
             options["argnums"] = options.pop("wrt")
-        if unknown := sorted(set(options) - set(known)):
-            raise RequestError(f"{name} requires options among {', '.join(known)}, got {', '.join(unknown)}.")
+        if unknown := sorted(set(options) - set(parameters)):
+            raise RequestError(f"{name} requires options among {', '.join(parameters)}, got {', '.join(unknown)}.")
         f = TRANSFORMS[name](f, **options)
     return f
 
@@ -222,14 +222,14 @@ def imported_specs(f: Callable[..., Any], texts: Sequence[str]) -> list[Any]:
     for k, text in enumerate(texts):
         name, options = parse_options(text, "--transform")
         argnums = options.get("wrt", options.get("argnums", 0))
-        chosen = positions(name, argnums, len(specs)) if name != "vmap" else ()
+        wrt = positions(name, argnums, len(specs)) if name != "vmap" else ()
         if name == "vmap" or (name == "vjp" and (k or len(f.outputs) > 1)):
             return []  # the size of the axis, or the result of another transform, stands nowhere
         if name == "hvp":  # (x, v, *rest)
-            x = specs[chosen[0]] if is_one(argnums) else tuple(specs[i] for i in chosen)
-            specs = [x, x, *(s for i, s in enumerate(specs) if i not in chosen)]
+            x = specs[wrt[0]] if is_one(argnums) else tuple(specs[i] for i in wrt)
+            specs = [x, x, *(s for i, s in enumerate(specs) if i not in wrt)]
         elif name == "jvp":
-            specs += [specs[i] for i in chosen]
+            specs += [specs[i] for i in wrt]
         elif name == "vjp":
             specs += [spec(shape, dtype) for shape, dtype in f.outputs]
     return specs

@@ -37,9 +37,9 @@ def verify(path: str, target: str | None = None) -> Iterator[Row]:
         yield _row(f"file {code.file}", functools.partial(_size, artifact.vmfb, code))
     if artifact.manifest.stablehlo:
         yield _row("file of StableHLO", functools.partial(_size, artifact.stablehlo))
-    chosen = [c for c in artifact.manifest.code if target is None or c.is_for(target)]
+    codes = [c for c in artifact.manifest.code if target is None or c.is_for(target)]
     fitting = []
-    for code in chosen:
+    for code in codes:
         try:
             check_fit(code.target)
         except DeployError as error:
@@ -48,7 +48,7 @@ def verify(path: str, target: str | None = None) -> Iterator[Row]:
             fitting.append(code)
             yield f"target {code.label}", "ok", "fits this machine"
     if not fitting:
-        yield "self check", "failed", f"no target of {len(chosen)} fits this machine"
+        yield "self check", "failed", f"no target of {len(codes)} fits this machine"
         return
     reference, why = _reference(artifact)
     for code in fitting:
@@ -105,19 +105,19 @@ def _call(module: Module, entry: EntryPoint, reference: Any, why: str) -> str:
     if reference is None:
         finite = all(np.isfinite(v.astype(complex)).all() for v in got)
         return f"runs, {'finite' if finite else 'not finite'} results; not compared: {why}"
-    wanted = _flat(entry, reference(entry.name)(*arguments))
-    worst = max((_error(a, b) for a, b in zip(got, wanted, strict=True)), default=0.0)
+    reference_leaves = _flat(entry, reference(entry.name)(*arguments))
+    worst = max((_error(a, b) for a, b in zip(got, reference_leaves, strict=True)), default=0.0)
     limit = max((_TOLERANCE.get(leaf.dtype, 2e-2) for leaf in entry.result_leaves), default=0.0)
     if not worst <= limit:
         raise DeployError(f"requires the numbers of its StableHLO, got a relative error of {worst:.1e}.")
     return f"agrees with its StableHLO (relative error {worst:.0e})"
 
 
-def _error(got: np.ndarray, wanted: np.ndarray) -> float:
+def _error(got: np.ndarray, reference: np.ndarray) -> float:
     """The largest difference, relative to the larger of 1 and the largest element; NaN and infinities must match."""
     if got.size == 0:
         return 0.0
-    a, b = got.astype(complex), wanted.astype(complex)
+    a, b = got.astype(complex), reference.astype(complex)
     finite = np.isfinite(b)
     if not np.array_equal(np.isfinite(a), finite):
         return float("inf")

@@ -20,17 +20,17 @@ def active_arguments(
     what: str, args: tuple[Any, ...], argnums: Argnums
 ) -> tuple[tuple[int, ...], list[Any], pytree.TreeSpec]:
     """The positions of the differentiated arguments, and their leaves and structure as one tuple."""
-    chosen = positions(what, argnums, len(args))
-    leaves, spec = pytree.flatten(tuple(args[i] for i in chosen))
-    return chosen, leaves, spec
+    wrt = positions(what, argnums, len(args))
+    leaves, spec = pytree.flatten(tuple(args[i] for i in wrt))
+    return wrt, leaves, spec
 
 
-def with_arguments(args: tuple[Any, ...], chosen: Sequence[int], values: Sequence[Any]) -> list[Any]:
-    """The arguments with those at `chosen` replaced."""
-    replaced = list(args)
-    for i, value in zip(chosen, values, strict=True):
-        replaced[i] = value
-    return replaced
+def with_arguments(args: tuple[Any, ...], wrt: Sequence[int], values: Sequence[Any]) -> list[Any]:
+    """The arguments with those at `wrt` replaced."""
+    result = list(args)
+    for i, value in zip(wrt, values, strict=True):
+        result[i] = value
+    return result
 
 
 def differentiable(what: str, leaf: Any, path: str, holomorphic: bool = False) -> Tensor:

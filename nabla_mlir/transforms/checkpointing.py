@@ -86,14 +86,14 @@ def checkpoint(
 
     @functools.wraps(fun)
     def checkpoint_f(*args: Any, **kwargs: Any) -> Any:
-        fixed = {i: args[i] for i in positions("checkpoint", static_argnums, len(args), "static_argnums")}
+        constants = {i: args[i] for i in positions("checkpoint", static_argnums, len(args), "static_argnums")}
 
-        def run(*given: Any, **kwargs: Any) -> Any:
-            rest = iter(given)
-            values = [fixed[i] if i in fixed else next(rest) for i in range(len(args))]
+        def run(*dynamic: Any, **kwargs: Any) -> Any:
+            rest = iter(dynamic)
+            values = [constants[i] if i in constants else next(rest) for i in range(len(args))]
             return _emit(functools.partial(fun, *values, **kwargs), policies, prevent_cse)
 
-        return staged(per_entry(run))(*(a for i, a in enumerate(args) if i not in fixed), **kwargs)
+        return staged(per_entry(run))(*(a for i, a in enumerate(args) if i not in constants), **kwargs)
 
     return checkpoint_f
 

@@ -44,10 +44,10 @@ def bound_axis(name: str | None, size: int) -> Iterator[str]:
       Its name in the IR. It differs from that of every axis around it, so that a collective traced for one of those
       cannot be taken for one over this axis.
     """
-    outer, taken = _bound.axes, {axis.symbol for axis in _bound.axes}
+    outer, symbols = _bound.axes, {axis.symbol for axis in _bound.axes}
     stem = name or "i"
     candidates = itertools.chain([stem], (f"{stem}_{n}" for n in itertools.count(1)))
-    symbol = next(candidate for candidate in candidates if candidate not in taken)
+    symbol = next(candidate for candidate in candidates if candidate not in symbols)
     _bound.axes = (*outer, BoundAxis(name, symbol, size))
     try:
         yield symbol
@@ -57,14 +57,14 @@ def bound_axis(name: str | None, size: int) -> Iterator[str]:
 
 def _axis(what: str, name: Any) -> BoundAxis:
     axes = _bound.axes if is_tracing() else ()
-    found = next((axis for axis in reversed(axes) if axis.name == name and name is not None), None)
-    if found is None:
-        known = [axis.name for axis in axes if axis.name is not None]
+    match = next((axis for axis in reversed(axes) if axis.name == name and name is not None), None)
+    if match is None:
+        names = [axis.name for axis in axes if axis.name is not None]
         raise UnboundAxisError(
-            f"{what} requires the name of an axis that is mapped around it, got {name!r}; bound are {known}.",
+            f"{what} requires the name of an axis that is mapped around it, got {name!r}; bound are {names}.",
             where=user_frame(), help=f"call it inside nm.vmap(f, axis_name={name!r}).",
         )  # fmt: skip
-    return found
+    return match
 
 
 def _over_axes(what: str, axis_name: Any, x: Any, over: Callable[[Tensor, str], Tensor]) -> Any:

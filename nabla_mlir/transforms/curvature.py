@@ -38,9 +38,9 @@ def gauss_newton_product(model: Callable[..., Any], loss: Callable[..., Any]) ->
     def product(x: Any, v: Any, *data: Any) -> tuple[Byproducts, Any]:
         out, jv = pushed(lambda y: model(y, *data), (x,), (v,), False)
         both = lambda o: value_and_grad(loss)(o, *data)  # noqa: E731
-        (value, slope), (_, curved) = pushed(both, (out,), (jv,), False)
+        (value, slope), (_, slope_tangent) = pushed(both, (out,), (jv,), False)
         _, pull = pullback(lambda y: model(y, *data), (x,), False)
-        return {"value": value, "gradient": pull(slope)[0]}, pull(curved)[0]
+        return {"value": value, "gradient": pull(slope)[0]}, pull(slope_tangent)[0]
 
     return product
 
@@ -58,8 +58,8 @@ def fisher_product(model: Callable[..., Any], distribution: str) -> Product:
         out, jv = pushed(lambda y: model(y, *data), (x,), (v,), False)
         _, pull = pullback(lambda y: model(y, *data), (x,), False)
         outs, spec = pytree.flatten(out)
-        curved = [information(o, t) for o, t in zip(outs, pytree.flatten(jv)[0], strict=True)]
-        return {"value": out}, pull(pytree.unflatten(spec, curved))[0]
+        slope_tangent = [information(o, t) for o, t in zip(outs, pytree.flatten(jv)[0], strict=True)]
+        return {"value": out}, pull(pytree.unflatten(spec, slope_tangent))[0]
 
     return product
 
@@ -84,8 +84,8 @@ def empirical_fisher_product(losses: Callable[..., Any]) -> Product:
 
 def _over_last(x: Tensor, body: str, init: float) -> Tensor:
     """A reduction of the last axis, which stays with size 1."""
-    reduced = reduce(x, full((), init, x.dtype), dimensions=(x.ndim - 1,), body=body)
-    return reshape(reduced, shape=(*x.shape[:-1], 1))
+    result = reduce(x, full((), init, x.dtype), dimensions=(x.ndim - 1,), body=body)
+    return reshape(result, shape=(*x.shape[:-1], 1))
 
 
 def _categorical(logits: Tensor, t: Tensor) -> Tensor:

@@ -76,8 +76,8 @@ class _Call:
 
     def seeds(self, word: str, given: Sequence[Any], likes: Sequence[Tensor], at: Sequence[int], names: Any) -> Any:
         """Tangents or cotangents, as a rule gives them, for the leaves at `at`; None is zero."""
-        found = [seed_of(word, given[i], likes[i], names[i]) for i in at]
-        return [materialize(ZERO if s is None else s, likes[i]) for s, i in zip(found, at, strict=True)]
+        result = [seed_of(word, given[i], likes[i], names[i]) for i in at]
+        return [materialize(ZERO if s is None else s, likes[i]) for s, i in zip(result, at, strict=True)]
 
 
 def _is_weak(x: Any) -> bool:
@@ -139,9 +139,9 @@ class _Custom:
         leaves, spec = pytree.flatten(tuple(values))
         tensors = [as_tensor(leaf) for leaf in leaves]
         call = _Call(self, fixed, spec, specs_of(tensors))
-        for known in reversed(_tracing.calls):
-            if known.matches(call):
-                return self._recur(known, tensors)
+        for tracing in reversed(_tracing.calls):
+            if tracing.matches(call):
+                return self._recur(tracing, tensors)
 
         def primal(*inner: Tensor) -> list[Any]:
             out, call.out_spec = pytree.flatten(self.fun(*merged(pytree.unflatten(spec, inner))))
@@ -180,9 +180,9 @@ class _Custom:
         return str(getattr(self.fun, "__name__", type(self.fun).__name__))
 
 
-def _label(name: str, taken: list[str]) -> str:
+def _label(name: str, labels: list[str]) -> str:
     label, n = name, 0
-    while label in taken:
+    while label in labels:
         n += 1
         label = f"{name}_{n}"
     return label
@@ -268,8 +268,8 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
         what = f"the rule of {self._name()}"
 
         def rule(*inner: Tensor) -> list[Any]:
-            primals, given = inner[: len(tensors)], dict(zip(call.wrt, inner[len(tensors) :], strict=True))
-            tangents = pytree.unflatten(call.args_spec, [given.get(i) for i in range(len(tensors))])
+            primals, by_place = inner[: len(tensors)], dict(zip(call.wrt, inner[len(tensors) :], strict=True))
+            tangents = pytree.unflatten(call.args_spec, [by_place.get(i) for i in range(len(tensors))])
             assert self.rule is not None
             pair = self.rule(*call.fixed, pytree.unflatten(call.args_spec, primals), tangents)
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -328,7 +328,7 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
     def _rules(self, call: _Call, tensors: list[Tensor], merged: Any) -> list[tuple[ir.Block, ir.Operation]]:
         assert self.rules is not None
         fwd, bwd = self.rules
-        kept: dict[str, Any] = {}
+        trees: dict[str, Any] = {}
         what = f"the rule of {self._name()}"
 
         def forward(*inner: Tensor) -> list[Any]:
@@ -336,16 +336,16 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise TreeError(f"{what} requires fwd to return (out, residuals), got {type(pair).__name__}.",
                                 where=user_frame())  # fmt: skip
-            residuals, kept["spec"] = pytree.flatten(pair[1])
+            residuals, trees["spec"] = pytree.flatten(pair[1])
             return [*call.result(what, pair[0]), *(as_tensor(r) for r in residuals)]
 
         forward_block, forward_holder, outs = trace_region(forward, _strong(call.specs), what)
         residuals = [Spec(r.shape, r.dtype) for r in outs[len(call.outs) :]]
 
         def backward(*inner: Tensor) -> list[Any]:
-            values, given = inner[: len(residuals)], dict(zip(call.of, inner[len(residuals) :], strict=True))
-            ct = pytree.unflatten(call.out_spec, [given.get(i) for i in range(len(call.outs))])
-            cts = bwd(*call.fixed, pytree.unflatten(kept["spec"], values), ct)
+            values, by_place = inner[: len(residuals)], dict(zip(call.of, inner[len(residuals) :], strict=True))
+            ct = pytree.unflatten(call.out_spec, [by_place.get(i) for i in range(len(call.outs))])
+            cts = bwd(*call.fixed, pytree.unflatten(trees["spec"], values), ct)
             count = len(call.args_spec.children())
             if not isinstance(cts, (tuple, list)) or len(cts) != count:
                 got = f"{len(cts)}" if isinstance(cts, (tuple, list)) else type(cts).__name__

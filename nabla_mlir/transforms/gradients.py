@@ -94,14 +94,14 @@ def _value_and_grad(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    chosen, leaves, spec = active_arguments("grad", args, argnums)
+    wrt, leaves, spec = active_arguments("grad", args, argnums)
     tensors = [
         differentiable("grad", leaf, path, holomorphic) for leaf, path in zip(leaves, pytree.paths(spec), strict=True)
     ]
     box: dict[str, Any] = {}
 
     def body(*inner: Tensor) -> list[Any]:
-        out = f(*with_arguments(args, chosen, pytree.unflatten(spec, inner)), **kwargs)
+        out = f(*with_arguments(args, wrt, pytree.unflatten(spec, inner)), **kwargs)
         if has_aux:
             if not isinstance(out, tuple) or len(out) != 2:
                 raise TreeError("has_aux requires that the function returns (value, aux), "

@@ -92,12 +92,12 @@ def _like(what: str, spec: pytree.TreeSpec, likes: list[Tensor], out: Any) -> li
     leaves, got = pytree.flatten(out)
     tensors = [adopted(x, like.dtype) for x, like in zip(leaves, likes, strict=False)]
     if got != spec or [(t.shape, t.dtype) for t in tensors] != [(t.shape, t.dtype) for t in likes]:
-        shown = [
+        lines = [
             str(pytree.unflatten(s, [str(Spec(t.shape, t.dtype)) for t in ts])).replace("'", "")
             for s, ts in ((got, tensors), (spec, likes))
         ]
-        raise TreeError(f"custom_linear_solve requires of {what} a result like b, got {shown[0]} instead of "
-                        f"{shown[1]}.", where=user_frame())  # fmt: skip
+        raise TreeError(f"custom_linear_solve requires of {what} a result like b, got {lines[0]} instead of "
+                        f"{lines[1]}.", where=user_frame())  # fmt: skip
     return tensors
 
 
@@ -156,22 +156,22 @@ def _closed(f: Callable[[Any], Any], example: Any) -> tuple[Callable[[Any, Any],
     out: dict[str, Any] = {}
 
     def body(*inner: Tensor) -> list[Any]:
-        found, out["spec"] = pytree.flatten(f(pytree.unflatten(spec, inner)))
-        return found
+        results, out["spec"] = pytree.flatten(f(pytree.unflatten(spec, inner)))
+        return results
 
     specs = [Spec(x.shape, x.dtype) for x in leaves]
     block, holder, _ = trace_region(body, specs, "the function given to custom_root")
-    captured = captures_of(holder)
+    captures = captures_of(holder)
     trace = current_trace()
     assert trace is not None
     trace.keep(holder)
 
     def g(x: Any, parameters: Any) -> Any:
-        arguments, ops, returned = body_of(block.region)
+        arguments, ops, outputs = body_of(block.region)
         values = [as_tensor(leaf) for leaf in pytree.flatten(x)[0]]
-        given = [as_tensor(p) for p in parameters]
-        mapping = {a: v.value for a, v in zip([*arguments, *captured], [*values, *given], strict=True)}
+        tensors = [as_tensor(p) for p in parameters]
+        mapping = {a: v.value for a, v in zip([*arguments, *captures], [*values, *tensors], strict=True)}
         clone_body(ops, mapping)
-        return pytree.unflatten(out["spec"], [wrap(mapping.get(v, v)) for v in returned])
+        return pytree.unflatten(out["spec"], [wrap(mapping.get(v, v)) for v in outputs])
 
-    return g, [wrap(v) for v in captured]
+    return g, [wrap(v) for v in captures]

@@ -111,14 +111,14 @@ class _Call:
     """
 
     def __init__(self, what: str, f: Any, argnums: Argnums, has_aux: bool, holomorphic: bool, args: Any, kwargs: Any):
-        chosen, leaves, self.spec = active_arguments(what, args, argnums)
+        wrt, leaves, self.spec = active_arguments(what, args, argnums)
         paths = pytree.paths(self.spec)
         self.tensors = [differentiable(what, x, p, holomorphic) for x, p in zip(leaves, paths, strict=True)]
-        self.counts = [len(axes) for axes in axes_of_leaves([args[i] for i in chosen])]
+        self.counts = [len(axes) for axes in axes_of_leaves([args[i] for i in wrt])]
         self.one, self.sums = is_one(argnums), False
 
         def function(*inner: Any) -> Any:
-            out = f(*with_arguments(args, chosen, pytree.unflatten(self.spec, inner)), **kwargs)
+            out = f(*with_arguments(args, wrt, pytree.unflatten(self.spec, inner)), **kwargs)
             if has_aux and not (isinstance(out, tuple) and len(out) == 2):
                 return out  # refused by who reads it
             value, aux = out if has_aux else (out, None)
@@ -130,8 +130,8 @@ class _Call:
     def row(self, blocks: Sequence[Tensor], shape: tuple[int, ...]) -> Any:
         """The Jacobian of one result leaf of a shape, as a tree like the arguments."""
         full_blocks = [reshape(b, shape=(*shape, *x.shape)) for b, x in zip(blocks, self.tensors, strict=True)]
-        placed = [_entries_first(b, len(shape), n) for b, n in zip(full_blocks, self.counts, strict=True)]
-        row = pytree.unflatten(self.spec, placed)
+        parts = [_entries_first(b, len(shape), n) for b, n in zip(full_blocks, self.counts, strict=True)]
+        row = pytree.unflatten(self.spec, parts)
         return row[0] if self.one else row
 
 
@@ -159,12 +159,12 @@ def _jacobian(
     positions(what, argnums, None)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        found, out = jacobian(_Call(what, f, argnums, has_aux, holomorphic, args, kwargs))
-        return (found, out[1]) if has_aux else found
+        result, out = jacobian(_Call(what, f, argnums, has_aux, holomorphic, args, kwargs))
+        return (result, out[1]) if has_aux else result
 
     def together(*args: Any, **kwargs: Any) -> Any:
         call = _Call(what, f, argnums, has_aux, holomorphic, args, kwargs)
-        found, out = jacobian(call)
+        result, out = jacobian(call)
         if call.sums:
             raise TraceError(
                 f"{what} of a function that takes vectorised axes apart requires a result without such axes, got "
@@ -172,7 +172,7 @@ def _jacobian(
                 help="call nm.devectorize on the result for all pairs of entries, or pass vectorized='parameter' for "
                 "the sums over the entries of the result.",
             )  # fmt: skip
-        return (found, out[1]) if has_aux else found
+        return (result, out[1]) if has_aux else result
 
     call = entrywise(what, run, vectorized, together)
     return functools.wraps(f)(lambda *args, **kwargs: call(*args, **kwargs))
@@ -234,10 +234,10 @@ def hvp(
     gradients = grad(f, argnums, has_aux, vectorized=vectorized)
 
     def run(x: Any, v: Any, *rest: Any, **kwargs: Any) -> Any:
-        chosen = positions("hvp", argnums, len(rest) + width)
+        wrt = positions("hvp", argnums, len(rest) + width)
 
         def gradient(x: Any) -> Any:
-            out = gradients(*_merged(chosen, (x,) if is_one(argnums) else x, rest), **kwargs)
+            out = gradients(*_merged(wrt, (x,) if is_one(argnums) else x, rest), **kwargs)
             return out[0] if has_aux else out
 
         return pushed(gradient, (x,), (v,), False)[1]
@@ -252,11 +252,11 @@ def hvp(
     return hvp_f
 
 
-def _merged(chosen: Sequence[int], xs: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
-    """All arguments in order, of which those at `chosen` are given apart."""
+def _merged(wrt: Sequence[int], xs: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
+    """All arguments in order, of which those at `wrt` are given apart."""
     others = iter(rest)
-    given = dict(zip(chosen, xs, strict=True))
-    return [given[i] if i in given else next(others) for i in range(len(chosen) + len(rest))]
+    by_place = dict(zip(wrt, xs, strict=True))
+    return [by_place[i] if i in by_place else next(others) for i in range(len(wrt) + len(rest))]
 
 
 def _hvp_signature(f: Callable[..., Any], argnums: Argnums) -> inspect.Signature:
@@ -264,13 +264,13 @@ def _hvp_signature(f: Callable[..., Any], argnums: Argnums) -> inspect.Signature
     names = parameters_of(f)
     if names is None:
         return inspect.Signature.from_callable(lambda x, v, *rest, **kwargs: None)
-    chosen = {names[i] for i in positions("hvp", argnums, len(names))}
+    wrt = {names[i] for i in positions("hvp", argnums, len(names))}
     kind, empty = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
     rest = [
         p.replace(default=empty, kind=kind if n in names else p.kind)
-        for n, p in inspect.signature(f).parameters.items() if n not in chosen
+        for n, p in inspect.signature(f).parameters.items() if n not in wrt
     ]  # fmt: skip
-    taken = {p.name for p in rest}
-    x = next(iter(chosen)) if is_one(argnums) else "x" if "x" not in taken else "point"
-    v = "v" if "v" not in {*taken, x} else "vector"
+    others = {p.name for p in rest}
+    x = next(iter(wrt)) if is_one(argnums) else "x" if "x" not in others else "point"
+    v = "v" if "v" not in {*others, x} else "vector"
     return inspect.Signature([inspect.Parameter(x, kind), inspect.Parameter(v, kind), *rest])

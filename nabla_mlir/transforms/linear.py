@@ -111,11 +111,11 @@ class _AtPoint:
         def flat(*tensors: Tensor) -> list[Tensor]:
             return self._traced(_Body(f, pytree.unflatten(in_spec, tensors), has_aux, what))
 
-        module, captured = trace_function(flat, specs, "main")
+        module, captures = trace_function(flat, specs, "main")
         lower_module(module)
-        inputs = [*as_inputs(leaves, [s.dtype for s in specs]), *captured]
-        known = [i for i, x in enumerate(inputs) if not isinstance(x, _Seed)]
-        self._point = Halves(module, known).at([inputs[i] for i in known])
+        inputs = [*as_inputs(leaves, [s.dtype for s in specs]), *captures]
+        points = [i for i, x in enumerate(inputs) if not isinstance(x, _Seed)]
+        self._point = Halves(module, points).at([inputs[i] for i in points])
 
     def _traced(self, body: _Body) -> list[Tensor]:
         """The leaves of the value and of the linear function of seeds, which are arguments of the trace."""
@@ -129,8 +129,8 @@ class _AtPoint:
         primals = {i: body.tensors[i] for i in body.active} if self.forward else {i: body.outs[i] for i in body.of}
         self.likes = {i: Spec(t.shape, t.dtype) for i, t in primals.items()}
         seeds = {i: trace.capture(_Seed(), like.shape, like.dtype) for i, like in self.likes.items()}
-        given = pytree.unflatten(self.seed_spec, [seeds.get(i) for i in range(self.seed_spec.num_leaves)])
-        linear, self.linear_spec = pytree.flatten(body.push(given)[1] if self.forward else body.pull(given))
+        tree = pytree.unflatten(self.seed_spec, [seeds.get(i) for i in range(self.seed_spec.num_leaves)])
+        linear, self.linear_spec = pytree.flatten(body.push(tree)[1] if self.forward else body.pull(tree))
         return [*outs, *linear]
 
     @property
@@ -146,9 +146,9 @@ class _AtPoint:
         """The cotangents of the arguments."""
         return self._apply("cotangent", pytree.flatten_like(self.seed_spec, cotangent, "a cotangent", "the result"))
 
-    def _apply(self, word: str, given: list[Any]) -> Any:
+    def _apply(self, word: str, seeds: list[Any]) -> Any:
         paths = pytree.paths(self.seed_spec)
-        results = self._point([_seed(word, given[i], like, paths[i]) for i, like in self.likes.items()])
+        results = self._point([_seed(word, seeds[i], like, paths[i]) for i, like in self.likes.items()])
         return pytree.unflatten(self.linear_spec, [results[self.count + k] for k in range(self.linear_spec.num_leaves)])
 
 
@@ -222,8 +222,8 @@ class _Body:
 
     def push(self, tangents: Any) -> Any:
         """The result, and the tangents of it for tangents of the arguments."""
-        given = pytree.flatten_like(self.in_spec, tuple(tangents), "tangents", "the primals")
-        seeds = {i: seed_of("tangent", given[i], self.tensors[i], p)
+        leaves = pytree.flatten_like(self.in_spec, tuple(tangents), "tangents", "the primals")
+        seeds = {i: seed_of("tangent", leaves[i], self.tensors[i], p)
                  for i, p in enumerate(pytree.paths(self.in_spec))}  # fmt: skip
         wrt = [k for k, i in enumerate(self.active) if seeds[i] is not None]
         block, holder = self.clone()
@@ -231,21 +231,21 @@ class _Body:
         op = ad.JvpOp.build(self.primals(), values, block, wrt, self.of).op
         holder.erase()
         results = results_of(op)
-        found = dict(zip(self.of, results[len(self.outs) :], strict=True))
-        return self.result(results), pytree.unflatten(self.out_spec, [found.get(i) for i in range(self.count)])
+        by_place = dict(zip(self.of, results[len(self.outs) :], strict=True))
+        return self.result(results), pytree.unflatten(self.out_spec, [by_place.get(i) for i in range(self.count)])
 
     def pull(self, cotangent: Any) -> Any:
         """The cotangents of the arguments for a cotangent of the result."""
-        given = pytree.flatten_like(self.out_spec, cotangent, "a cotangent", "the result")
+        leaves = pytree.flatten_like(self.out_spec, cotangent, "a cotangent", "the result")
         places = pytree.paths(self.out_spec)
-        seeds = {i: seed_of("cotangent", given[i], self.outs[i], places[i]) for i in self.of}
+        seeds = {i: seed_of("cotangent", leaves[i], self.outs[i], places[i]) for i in self.of}
         of = [i for i in self.of if seeds[i] is not None]
         block, holder = self.clone()
         values = [seeds[i].value for i in of]  # type: ignore[union-attr]
         op = ad.VjpOp.build(self.primals(), values, block, range(len(self.active)), of).op
         holder.erase()
-        found = dict(zip(self.active, results_of(op)[len(self.outs) :], strict=True))
-        return pytree.unflatten(self.in_spec, [found.get(i) for i in range(len(self.tensors))])
+        by_place = dict(zip(self.active, results_of(op)[len(self.outs) :], strict=True))
+        return pytree.unflatten(self.in_spec, [by_place.get(i) for i in range(len(self.tensors))])
 
 
 def pushed(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool) -> Any:

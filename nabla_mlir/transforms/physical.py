@@ -167,9 +167,9 @@ def broadcast_batch_dims(x: Any, shape: Shape) -> Any:
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
-        wanted = tuple(shape)
-        _check_broadcast("broadcast_batch_dims", t.shape[:b], wanted)
-        return broadcast_to(t, (*wanted, *t.shape[b:])), len(wanted)
+        target = tuple(shape)
+        _check_broadcast("broadcast_batch_dims", t.shape[:b], target)
+        return broadcast_to(t, (*target, *t.shape[b:])), len(target)
 
     return _on_whole(x, run)
 
@@ -184,18 +184,18 @@ def broadcast_to_physical(x: Any, shape: Shape) -> Any:
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
-        wanted = tuple(shape)
-        _check_broadcast("broadcast_to_physical", t.shape, wanted)
-        return broadcast_to(t, wanted), b + len(wanted) - t.ndim if b else 0
+        target = tuple(shape)
+        _check_broadcast("broadcast_to_physical", t.shape, target)
+        return broadcast_to(t, target), b + len(target) - t.ndim if b else 0
 
     return _on_whole(x, run)
 
 
-def _check_broadcast(what: str, shape: Shape, wanted: Shape) -> None:
-    aligned = len(wanted) - len(shape)
-    if aligned < 0 or any(n not in (1, m) for n, m in zip(shape, wanted[aligned:], strict=True)):
+def _check_broadcast(what: str, shape: Shape, target: Shape) -> None:
+    offset = len(target) - len(shape)
+    if offset < 0 or any(n not in (1, m) for n, m in zip(shape, target[offset:], strict=True)):
         raise ShapeError(
-            f"{what} requires a shape that {tuple(shape)} broadcasts to, got {tuple(wanted)}.", where=user_frame()
+            f"{what} requires a shape that {tuple(shape)} broadcasts to, got {tuple(target)}.", where=user_frame()
         )
 
 
@@ -243,10 +243,10 @@ def _dropped(t: Tensor, at: int) -> Tensor:
 def _reduced(what: str, x: Any, axis: int, keepdims: bool, fold: Callable[[Tensor, int], Tensor]) -> Any:
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
         at = _checked(what, axis, t.ndim)
-        folded = fold(t, at)
+        total = fold(t, at)
         if not keepdims:
-            return folded, b - (at < b)
-        return reshape(folded, shape=(*t.shape[:at], 1, *t.shape[at + 1 :])), b
+            return total, b - (at < b)
+        return reshape(total, shape=(*t.shape[:at], 1, *t.shape[at + 1 :])), b
 
     return _on_whole(x, run)
 

@@ -61,22 +61,22 @@ def scan(
             return pytree.unflatten(c_spec, carry), pytree.unflatten(y_spec, tapes)
         zero = full((), 0, INDEX)
 
-        def step(i: Tensor, state: list[Tensor], filled: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        def step(i: Tensor, state: list[Tensor], tapes: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
             at = ew.subtract(full((), steps - 1, INDEX), i) if reverse else i
-            sliced = [_entry(x, at) for x in rows]
-            new, y = f(pytree.unflatten(c_spec, state), pytree.unflatten(x_spec, sliced))
+            row = [_entry(x, at) for x in rows]
+            new, y = f(pytree.unflatten(c_spec, state), pytree.unflatten(x_spec, row))
             ys = [as_tensor(leaf) for leaf in pytree.flatten(y)[0]]
-            written = [
+            new_tapes = [
                 dynamic_update_slice(t, reshape(y, shape=(1, *y.shape)), at, *([zero] * y.ndim))
-                for t, y in zip(filled, ys, strict=True)
+                for t, y in zip(tapes, ys, strict=True)
             ]
-            return [as_tensor(leaf) for leaf in pytree.flatten(new)[0]], written
+            return [as_tensor(leaf) for leaf in pytree.flatten(new)[0]], new_tapes
 
         def body(c: tuple[Tensor, list[Tensor], list[Tensor]]) -> Any:
-            i, state, filled = c
+            i, state, tapes = c
             for k in range(unroll):
-                state, filled = step(i if k == 0 else ew.add(i, full((), k, INDEX)), state, filled)
-            return ew.add(i, full((), unroll, INDEX)), state, filled
+                state, tapes = step(i if k == 0 else ew.add(i, full((), k, INDEX)), state, tapes)
+            return ew.add(i, full((), unroll, INDEX)), state, tapes
 
         whole = steps - steps % unroll
         limit = full((), whole, INDEX)
@@ -111,8 +111,8 @@ def _length(rows: Sequence[Tensor], names: Sequence[str], length: int | None) ->
     if not sizes:
         raise ShapeError("scan requires xs or length, got neither.", where=user_frame())
     if None in sizes.values() or len(set(sizes.values())) > 1:
-        listed = ", ".join(f"{k}: {v if v is not None else 'a scalar'}" for k, v in sizes.items())
-        raise ShapeError(f"scan requires leading axes of one size, got {listed}.", where=user_frame())
+        text = ", ".join(f"{k}: {v if v is not None else 'a scalar'}" for k, v in sizes.items())
+        raise ShapeError(f"scan requires leading axes of one size, got {text}.", where=user_frame())
     return next(iter(sizes.values()))  # type: ignore[return-value]
 
 
@@ -149,9 +149,9 @@ def _scan_types(
     _, holder, outs = trace_region(probe, [*specs_of(carry), *entries], "the step of scan")
     new = outs[: box["count"]]
     holder.erase()
-    changed = [adapted(*each) for each in zip(leaves, carry, new, strict=False)]
-    if any(a is not c for a, c in zip(changed, carry, strict=False)):
-        return _scan_types(f, c_spec, leaves, changed, x_spec, rows)
+    wider = [adapted(*each) for each in zip(leaves, carry, new, strict=False)]
+    if any(a is not c for a, c in zip(wider, carry, strict=False)):
+        return _scan_types(f, c_spec, leaves, wider, x_spec, rows)
     if (
         len(new) != len(carry)
         or c_spec != box["c_spec"]
@@ -206,13 +206,13 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
             # Entry i already covers `step` entries; it takes in those before them.
             cut = [(part(x, p, 0, n - step), part(x, p, step, n)) for x, p in zip(xs, places, strict=True)]
             low, high = (pytree.unflatten(spec, [c[k] for c in cut]) for k in (0, 1))
-            joined = pytree.flatten(fn(high, low) if reverse else fn(low, high))[0]
+            out = pytree.flatten(fn(high, low) if reverse else fn(low, high))[0]
             if reverse:
                 ends = [part(x, p, n - step, n) for x, p in zip(xs, places, strict=True)]
-                xs = [concatenate(as_tensor(j), e, dimension=p) for j, e, p in zip(joined, ends, places, strict=True)]
+                xs = [concatenate(as_tensor(j), e, dimension=p) for j, e, p in zip(out, ends, places, strict=True)]
             else:
                 ends = [part(x, p, 0, step) for x, p in zip(xs, places, strict=True)]
-                xs = [concatenate(e, as_tensor(j), dimension=p) for j, e, p in zip(joined, ends, places, strict=True)]
+                xs = [concatenate(e, as_tensor(j), dimension=p) for j, e, p in zip(out, ends, places, strict=True)]
             step *= 2
         return pytree.unflatten(spec, xs)
 

@@ -74,13 +74,13 @@ def _vmap(
     names = [_argument_name(f, path) for path in pytree.paths(spec)]
     places = [_place(axis, t, name) for axis, t, name in zip([*per_args, *per_kwargs], tensors, names, strict=True)]
     size = _common_size(places, tensors, names, axis_size)
-    mapped = [i for i, place in enumerate(places) if place is not None]
-    inner_specs = [Spec(_without(tensors[i].shape, places[i]), tensors[i].dtype) for i in mapped]
+    leaders = [i for i, place in enumerate(places) if place is not None]
+    inner_specs = [Spec(_without(tensors[i].shape, places[i]), tensors[i].dtype) for i in leaders]
     box: dict[str, Any] = {}
 
     def body(*inner: Tensor) -> list[Any]:
         values: list[Any] = list(tensors)
-        for i, value in zip(mapped, inner, strict=True):
+        for i, value in zip(leaders, inner, strict=True):
             values[i] = value
         inner_args, inner_kwargs = pytree.unflatten(spec, values)
         out_leaves, box["spec"] = pytree.flatten(f(*inner_args, **inner_kwargs))
@@ -93,7 +93,7 @@ def _vmap(
         block, holder, _ = trace_region(body, inner_specs, "the function given to vmap")
     in_places = [[place] for place in places if place is not None]
     op = batch.VmapOp.build(
-        [tensors[i].value for i in mapped], block, [symbol], [size], in_places, [[p] for p in box["places"]]
+        [tensors[i].value for i in leaders], block, [symbol], [size], in_places, [[p] for p in box["places"]]
     ).op
     holder.erase()
     return pytree.unflatten(box["spec"], results_of(op))
@@ -129,8 +129,8 @@ def _common_size(places: list[int | None], tensors: list[Tensor], names: list[st
     if not sizes:
         raise ShapeError("vmap requires a mapped argument or axis_size, got neither.", where=user_frame())
     if len(set(sizes.values())) > 1:
-        listed = ", ".join(f"{name}: {n}" for name, n in sizes.items())
-        raise ShapeError(f"vmap requires mapped axes of one size, got {listed}.", where=user_frame(),
+        text = ", ".join(f"{name}: {n}" for name, n in sizes.items())
+        raise ShapeError(f"vmap requires mapped axes of one size, got {text}.", where=user_frame(),
                          help="give None in in_axes for arguments that all entries share.")  # fmt: skip
     return next(iter(sizes.values()))
 

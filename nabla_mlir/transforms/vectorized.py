@@ -86,13 +86,13 @@ def vectorize(x: Any, axes: Names) -> Any:
       [[3.0, 4.0, 5.0], [6.0, 8.0, 10.0]]
     """
     names = {axes: None} if isinstance(axes, str) else axes
-    wanted = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names)
-    if len(wanted) != len(names):
+    sizes = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names)
+    if len(sizes) != len(names):
         raise ShapeError(f"vectorize requires different names, got {list(names)}.", where=user_frame())
     if is_tracing():
-        name_inside(list(wanted))
+        name_inside(list(sizes))
     leaves, spec = _leaves(x)
-    return pytree.unflatten(spec, [_named(_concrete(leaf), wanted) for leaf in leaves])
+    return pytree.unflatten(spec, [_named(_concrete(leaf), sizes) for leaf in leaves])
 
 
 def _concrete(leaf: Any) -> Any:
@@ -102,20 +102,20 @@ def _concrete(leaf: Any) -> Any:
     return leaf if pytree.is_array(leaf) else np.asarray(leaf)
 
 
-def _named(x: Any, wanted: Mapping[str, int | None]) -> Any:
-    known = _axes_of(x)
-    if len(wanted) > len(x.shape):
+def _named(x: Any, sizes: Mapping[str, int | None]) -> Any:
+    axes = _axes_of(x)
+    if len(sizes) > len(x.shape):
         raise ShapeError(
-            f"vectorize requires an axis for each name, got {len(wanted)} names for shape {tuple(x.shape)}.",
+            f"vectorize requires an axis for each name, got {len(sizes)} names for shape {tuple(x.shape)}.",
             where=user_frame(),
         )  # fmt: skip
-    for (name, size), actual in zip(wanted.items(), x.shape, strict=False):
+    for (name, size), actual in zip(sizes.items(), x.shape, strict=False):
         if size is not None and size != actual:
             raise ShapeError(f"vectorize requires axis '{name}' of size {size}, got {actual}.", where=user_frame())
-        if name in dict(known):
+        if name in dict(axes):
             raise ShapeError(f"vectorize requires a name that is not taken, got '{name}' for an array that has axes "
-                             f"{dict(known)}.", where=user_frame())  # fmt: skip
-    return _relabelled(x, (*known, *zip(wanted, x.shape, strict=False)))
+                             f"{dict(axes)}.", where=user_frame())  # fmt: skip
+    return _relabelled(x, (*axes, *zip(sizes, x.shape, strict=False)))
 
 
 def _axes_of(x: Any) -> NamedAxes:
@@ -154,8 +154,8 @@ def devectorize(x: Any) -> Any:
 def _apart(leaf: Any) -> Any:
     if not is_tracing():
         return _concrete(leaf)
-    lifted = leaf if isinstance(leaf, Tensor) else leaf.__nabla_tensor__() if _axes_of(leaf) else as_tensor(leaf)
-    return take_apart(lifted)
+    tensor = leaf if isinstance(leaf, Tensor) else leaf.__nabla_tensor__() if _axes_of(leaf) else as_tensor(leaf)
+    return take_apart(tensor)
 
 
 def revectorize(x: Any, target_axes: Mapping[str, int], target_shape: Sequence[int] = ()) -> Any:
@@ -221,8 +221,8 @@ def reshape_vectors(xs: Sequence[Any], align_ranks: bool = False) -> tuple[Any, 
 
 
 def _aligned(x: Tensor, names: Sequence[str], rank: int) -> Tensor:
-    carried = [name for name, _ in x.axes]
-    order = [carried.index(name) for name in names if name in carried]
+    own = [name for name, _ in x.axes]
+    order = [own.index(name) for name in names if name in own]
     data = whole(x)
     if order != sorted(order):
         data = transpose(data, permutation=(*order, *range(len(order), data.ndim)))
@@ -292,11 +292,11 @@ def axes_of_leaves(tree: Any) -> list[NamedAxes]:
 
 def _mapped(run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     out_spec: Any = None
-    seen: Any = None
+    scope: Any = None
 
     def body() -> list[Any]:
-        nonlocal out_spec, seen
-        with per_entry_scope() as seen:
+        nonlocal out_spec, scope
+        with per_entry_scope() as scope:
             leaves, spec = _leaves((args, kwargs))
             inner_args, inner_kwargs = pytree.unflatten(spec, [_entered(leaf) for leaf in leaves])
             out = run(*inner_args, **inner_kwargs)
@@ -304,8 +304,8 @@ def _mapped(run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
             return [as_tensor(leaf) for leaf in outs]
 
     block, holder, outs = trace_region(body, [], "a function of vectorised tensors")
-    if seen.operands:
-        results = map_over(block, seen.operands, seen.axes, len(outs))
+    if scope.operands:
+        results = map_over(block, scope.operands, scope.axes, len(outs))
     else:
         results = [_moved(out) for out in outs]
         *ops, terminator = (op.operation for op in block.operations)
@@ -323,6 +323,6 @@ def _entered(leaf: Any) -> Any:
 
 
 def _moved(out: Tensor) -> Tensor:
-    moved = wrap(out.value)
-    moved.weak = out.weak
-    return moved
+    result = wrap(out.value)
+    result.weak = out.weak
+    return result

@@ -48,9 +48,9 @@ def rewrite(module: ir.Operation, patterns: Patterns, target: Target) -> None:
     """Applies patterns to the operations of a module, and to those that they make; not to what they made as final."""
     table = patterns.by_name
     # Inner ones first, so that the body of a reduction is legal before the reduction itself is rewritten.
-    found = [op for op in nested_in_functions(module) if op.name in table and FINAL not in op.attributes]
+    ops = [op for op in nested_in_functions(module) if op.name in table and FINAL not in op.attributes]
     with recording() as record:
-        for op in found:
+        for op in ops:
             _legalize(op, table, target, record)
 
 
@@ -65,7 +65,7 @@ def _legalize(op: ir.Operation, table: dict[str, list[Pattern]], target: Target,
             if new is not None:
                 _replace(op, new)
                 # The last one made is looked at first: bodies before the operations that own them.
-                worklist += [made for made in record.created if made[0] in table]
+                worklist += [entry for entry in record.created if entry[0] in table]
                 break
 
 

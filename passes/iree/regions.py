@@ -29,14 +29,14 @@ def apply_elementwise(region: ir.Region, arguments: Sequence[Val | None], only: 
     With `only`, that one result alone is made; arguments that it does not depend on may be None.
     """
     block = region.blocks[0]
-    returned = list(last_of(region.blocks[0]).operands)
-    returned = returned if only is None else [returned[only]]
-    needed = _needed(returned)
+    outputs = list(last_of(region.blocks[0]).operands)
+    outputs = outputs if only is None else [outputs[only]]
+    demand = _needed(outputs)
     shape = next(a for a in arguments if a is not None)
     pairs = zip(block.arguments, arguments, strict=True)
     values: dict[ir.Value, Val] = {inner: outer for inner, outer in pairs if outer is not None}
     for op in _body(region):
-        if not any(r in needed for r in op.results):
+        if not any(r in demand for r in op.results):
             continue
         if op.name == "stablehlo.constant":
             result = Val(op.results[0])
@@ -46,20 +46,20 @@ def apply_elementwise(region: ir.Region, arguments: Sequence[Val | None], only: 
             continue
         operands = [_outer(values, v, shape) for v in op.operands]
         types = [b.like(shape, Val(r).dtype) for r in op.results]
-        made = b.make(op.name, operands, types, attributes_of(op))
-        values.update(zip(op.results, map(Val, made.results), strict=True))
-    return [_outer(values, v, shape) for v in returned]
+        clone = b.make(op.name, operands, types, attributes_of(op))
+        values.update(zip(op.results, map(Val, clone.results), strict=True))
+    return [_outer(values, v, shape) for v in outputs]
 
 
 def _needed(values: Sequence[ir.Value]) -> set[ir.Value]:
     """The values and all that they are computed from."""
-    needed, pending = set(), list(values)
+    ops, pending = set(), list(values)
     while pending:
         value = pending.pop()
-        if value not in needed:
-            needed.add(value)
+        if value not in ops:
+            ops.add(value)
             pending += [] if isinstance(value.owner, ir.Block) else value.owner.operands
-    return needed
+    return ops
 
 
 def _body(region: ir.Region) -> list[ir.Operation]:
@@ -81,13 +81,13 @@ def single_operation(region: ir.Region) -> str | None:
         return None
     if {*ops[0].operands} != {*block.arguments} or len(ops[0].results) != 1:
         return None
-    returned = block.operations[1].operands
-    return ops[0].name if len(returned) == 1 and returned[0] == ops[0].results[0] else None
+    outputs = block.operations[1].operands
+    return ops[0].name if len(outputs) == 1 and outputs[0] == ops[0].results[0] else None
 
 
 def depends_only_on(region: ir.Region, result: int, arguments: Sequence[int]) -> bool:
     """True if one result of a body is a function of the given arguments alone."""
     block = region.blocks[0]
-    allowed = {block.arguments[i] for i in arguments}
-    needed = _needed([last_of(region.blocks[0]).operands[result]])
-    return all(a in allowed or a not in needed for a in block.arguments)
+    inputs = {block.arguments[i] for i in arguments}
+    demand = _needed([last_of(region.blocks[0]).operands[result]])
+    return all(a in inputs or a not in demand for a in block.arguments)

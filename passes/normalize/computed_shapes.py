@@ -82,11 +82,11 @@ def _dynamic_gather(op: ir.Operation, x: Tensor) -> Tensor:
 
 
 def _dynamic_conv(op: ir.Operation, x: Tensor) -> Tensor:
-    given = numbers_of(op, 2)
+    padding = numbers_of(op, 2)
     params = conv_params(x.ndim - 2) | {"precision_config": None}
     params |= {k: c.decode(op.attributes[k]) for k, c in convolution.attributes.items() if k in op.attributes}
     params["dimension_numbers"] = ConvDims.decode(op.attributes["dimension_numbers"])
-    params["padding"] = tuple(zip(given[::2], given[1::2], strict=True))
+    params["padding"] = tuple(zip(padding[::2], padding[1::2], strict=True))
     return convolution(x, wrap(op.operands[1]), dtype=dtype_of(op.results[0].type.element_type), **params)
 
 

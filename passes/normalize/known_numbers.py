@@ -40,8 +40,8 @@ def _elementwise(op: ir.Operation, *xs: np.ndarray) -> np.ndarray:
 
 
 def _compare(op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    compared = COMPARISONS[REGISTRY[op.name].read(op)["comparison_direction"]]
-    return np.asarray(compared(x, y))
+    function = COMPARISONS[REGISTRY[op.name].read(op)["comparison_direction"]]
+    return np.asarray(function(x, y))
 
 
 def _cast(op: ir.Operation, x: Any) -> np.ndarray:

@@ -118,8 +118,8 @@ def _check_result(op: ir.Operation) -> None:
         return
     with _refusing(op):
         results: Sequence[Any] = record.result(*map(wrap, op.operands), **record.read(op))
-    wanted = [tensor_type(tuple(shape), np.dtype(dtype)) for shape, dtype in results]
-    for i, (type, result) in enumerate(zip(wanted, op.results, strict=True)):
+    types = [tensor_type(tuple(shape), np.dtype(dtype)) for shape, dtype in results]
+    for i, (type, result) in enumerate(zip(types, op.results, strict=True)):
         if shape_and_dtype(type) != shape_and_dtype(result.type):
             raise ImportIRError(f"importing requires {type} as result {i} of {op.name}, got {result.type}.",
                                 where=source_of(op.location))  # fmt: skip
@@ -139,8 +139,8 @@ def _normalize_block(block: ir.Block) -> None:
     for item in list(block.operations):
         op = item.operation
         if op.name == "stablehlo.while":
-            for carried in (op.results, *(region.blocks[0].arguments for region in op.regions)):
-                _settle(carried, op.operands)
+            for values in (op.results, *(region.blocks[0].arguments for region in op.regions)):
+                _settle(values, op.operands)
         for region in op.regions:
             for inner in region.blocks:
                 _normalize_block(inner)
@@ -244,12 +244,12 @@ def _broadcast_select(op: ir.Operation) -> list[ir.Value]:
     shape = (
         broadcast_shape([x.shape for x in xs], None) if len(xs) == 2 else np.broadcast_shapes(*(x.shape for x in xs))
     )
-    spread = [
+    operands = [
         x if x.shape == shape else broadcast_in_dim(
             x, shape=shape, broadcast_dimensions=tuple(range(len(shape) - x.ndim, len(shape))))
         for x in xs
     ]  # fmt: skip
-    return [REGISTRY["stablehlo.select"](*spread).value]
+    return [REGISTRY["stablehlo.select"](*operands).value]
 
 
 def _unary_einsum(op: ir.Operation) -> list[ir.Value]:
@@ -291,8 +291,8 @@ def _custom_call(op: ir.Operation) -> list[ir.Value] | None:
     record = REGISTRY[name]
     params: dict[str, Any] = dict(record.defaults)
     if "mhlo.attributes" in op.attributes:
-        given = op.attributes["mhlo.attributes"]
-        params |= {k: record.attributes[k].decode(given[k]) for k in record.attributes if k in given}
+        attributes = op.attributes["mhlo.attributes"]
+        params |= {k: record.attributes[k].decode(attributes[k]) for k in record.attributes if k in attributes}
     return [y.value for y in record.apply([wrap(v) for v in op.operands], params)]
 
 

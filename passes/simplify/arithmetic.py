@@ -24,11 +24,11 @@ def add_zero(a: Tensor, b: Tensor) -> Tensor | None:
 @pattern("stablehlo.add")
 def add_negated(a: Tensor, b: Tensor) -> Tensor | None:
     """x + (-y) -> x - y."""
-    negated = defining(b, "stablehlo.negate")
-    if negated:
-        return ew.subtract(a, negated[0][0])
-    negated = defining(a, "stablehlo.negate")
-    return ew.subtract(b, negated[0][0]) if negated else None
+    negation = defining(b, "stablehlo.negate")
+    if negation:
+        return ew.subtract(a, negation[0][0])
+    negation = defining(a, "stablehlo.negate")
+    return ew.subtract(b, negation[0][0]) if negation else None
 
 
 @pattern("stablehlo.subtract")
@@ -42,24 +42,24 @@ def subtract_zero(a: Tensor, b: Tensor) -> Tensor | None:
 @pattern("stablehlo.subtract")
 def subtract_negated(a: Tensor, b: Tensor) -> Tensor | None:
     """x - (-y) -> x + y."""
-    negated = defining(b, "stablehlo.negate")
-    return ew.add(a, negated[0][0]) if negated else None
+    negation = defining(b, "stablehlo.negate")
+    return ew.add(a, negation[0][0]) if negation else None
 
 
 @pattern("stablehlo.subtract")
 def subtract_from_negated(a: Tensor, b: Tensor) -> Tensor | None:
     """(-x) - y -> -(x + y), so that the sign can go on to where it disappears."""
-    negated = defining(a, "stablehlo.negate")
-    return ew.negate(ew.add(negated[0][0], b)) if negated and has_one_use(a) else None
+    negation = defining(a, "stablehlo.negate")
+    return ew.negate(ew.add(negation[0][0], b)) if negation and has_one_use(a) else None
 
 
 @pattern("stablehlo.add")
 def add_same_multiple(a: Tensor, b: Tensor) -> Tensor | None:
     """x * c + x * c -> x * (2 * c) for a constant c."""
-    scaled = _scaled(a) if a.value == b.value and len(list(a.value.uses)) == 2 else None
-    if scaled is None:
+    multiple = _scaled(a) if a.value == b.value and len(list(a.value.uses)) == 2 else None
+    if multiple is None:
         return None
-    x, c = scaled
+    x, c = multiple
     return ew.multiply(x, full_like(x, c + c)) if np.isfinite(np.add(c, c, dtype=a.dtype)) else None
 
 
@@ -78,8 +78,8 @@ def _scaled(x: Tensor) -> tuple[Tensor, float] | None:
 @pattern("stablehlo.negate")
 def negate_multiple(x: Tensor) -> Tensor | None:
     """-(x * c) -> x * (-c) for a constant c."""
-    scaled = _scaled(x) if has_one_use(x) else None
-    return ew.multiply(scaled[0], full_like(x, -scaled[1])) if scaled else None
+    multiple = _scaled(x) if has_one_use(x) else None
+    return ew.multiply(multiple[0], full_like(x, -multiple[1])) if multiple else None
 
 
 @pattern("stablehlo.multiply")
@@ -104,13 +104,13 @@ def multiply_negated(a: Tensor, b: Tensor) -> Tensor | None:
     left, right = defining(a, "stablehlo.negate"), defining(b, "stablehlo.negate")
     if left and right:
         return ew.multiply(left[0][0], right[0][0])
-    for negated, other in ((left, b), (right, a)):
-        value = splat_of(other) if negated else None
-        if negated and value is not None:
-            return ew.multiply(negated[0][0], full_like(other, -value))
-    for negated, own, other in ((left, a, b), (right, b, a)):
-        if negated and has_one_use(own):
-            return ew.negate(ew.multiply(negated[0][0], other))
+    for negation, other in ((left, b), (right, a)):
+        value = splat_of(other) if negation else None
+        if negation and value is not None:
+            return ew.multiply(negation[0][0], full_like(other, -value))
+    for negation, own, other in ((left, a, b), (right, b, a)):
+        if negation and has_one_use(own):
+            return ew.negate(ew.multiply(negation[0][0], other))
     return None
 
 
@@ -127,9 +127,9 @@ def multiply_constants(a: Tensor, b: Tensor) -> Tensor | None:
         for x, y in (inner[0], inner[0][::-1]):
             c = splat_of(y)
             if c is not None:
-                folded = np.multiply(c, d, dtype=a.dtype)
-                if np.isfinite(folded) and folded != 0:
-                    return ew.multiply(x, full_like(a, folded.item()))
+                value = np.multiply(c, d, dtype=a.dtype)
+                if np.isfinite(value) and value != 0:
+                    return ew.multiply(x, full_like(a, value.item()))
     return None
 
 
@@ -138,10 +138,10 @@ def multiply_twice(a: Tensor, b: Tensor) -> Tensor | None:
     """(x + x) * c -> x * (2 * c) for a constant c of floating point: the half of a sum of squares is gone."""
     for total, other in ((a, b), (b, a)):
         c = splat_of(other) if a.dtype.kind == "f" and has_one_use(total) else None
-        added = defining(total, "stablehlo.add") if c is not None else None
-        if c is not None and added is not None and added[0][0].value == added[0][1].value:
+        addition = defining(total, "stablehlo.add") if c is not None else None
+        if c is not None and addition is not None and addition[0][0].value == addition[0][1].value:
             twice = np.add(c, c, dtype=a.dtype)
-            return ew.multiply(added[0][0], full_like(a, twice.item())) if np.isfinite(twice) else None
+            return ew.multiply(addition[0][0], full_like(a, twice.item())) if np.isfinite(twice) else None
     return None
 
 
@@ -163,8 +163,8 @@ def divide_one(a: Tensor, b: Tensor) -> Tensor | None:
 @pattern("stablehlo.negate")
 def negate_negated(x: Tensor) -> Tensor | None:
     """-(-x) -> x."""
-    negated = defining(x, "stablehlo.negate")
-    return negated[0][0] if negated else None
+    negation = defining(x, "stablehlo.negate")
+    return negation[0][0] if negation else None
 
 
 @pattern("stablehlo.not")
@@ -177,15 +177,15 @@ def fold_not(x: Tensor) -> Tensor | None:
 @pattern("stablehlo.select")
 def select_once(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
     """where(p, f(where(p, x, 0)), 0) -> where(p, f(x), 0) for a product, a quotient or a sign f."""
-    made = owner(a)
-    if splat_of(b) != 0 or made is None or not is_linear_in(made, 0) or not has_one_use(a):
+    maker = owner(a)
+    if splat_of(b) != 0 or maker is None or not is_linear_in(maker, 0) or not has_one_use(a):
         return None
-    operands = [wrap(v) for v in made.operands]
+    operands = [wrap(v) for v in maker.operands]
     inner = defining(operands[0], "stablehlo.select")
     if inner is None or inner[0][0].value != pred.value or splat_of(inner[0][2]) != 0 or not has_one_use(operands[0]):
         return None
-    record = REGISTRY[made.name]
-    return ew.select(pred, record.apply([inner[0][1], *operands[1:]], record.read(made))[0], b)
+    record = REGISTRY[maker.name]
+    return ew.select(pred, record.apply([inner[0][1], *operands[1:]], record.read(maker))[0], b)
 
 
 @pattern("stablehlo.select")
@@ -193,8 +193,8 @@ def select_same(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
     """A choice between equals, or by a constant."""
     if a.value == b.value:
         return a
-    chosen = splat_of(pred)
-    return None if chosen is None else a if chosen else b
+    number = splat_of(pred)
+    return None if number is None else a if number else b
 
 
 @pattern("stablehlo.convert")

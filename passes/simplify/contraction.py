@@ -30,8 +30,8 @@ class _Factor(NamedTuple):
 
     def without(self, axes: Collection[int], rest: Tensor) -> _Factor:
         """`rest`, which is the factor without some of its axes."""
-        kept = [d for d in range(self.x.ndim) if d not in axes]
-        return _Factor(rest, *(tuple(kept.index(d) for d in ds if d in kept) for ds in (self.batch, self.contract)))
+        dims = [d for d in range(self.x.ndim) if d not in axes]
+        return _Factor(rest, *(tuple(dims.index(d) for d in ds if d in dims) for ds in (self.batch, self.contract)))
 
 
 @pattern("stablehlo.dot_general")
@@ -64,10 +64,10 @@ def dot_of_constant(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, dtype:
         # Longer axes of the constant stay in the product: IREE takes it, and not every broadcast that could replace it.
         if lc or value is None or set(unit) - {1} or not x.dtype == factor.dtype == dtype:
             continue
-        scaled = ew.multiply(x, full_like(x, value))
-        moved = transpose(scaled, permutation=(*batch, *free(x.ndim, batch, ())))
+        product = ew.multiply(x, full_like(x, value))
+        result = transpose(product, permutation=(*batch, *free(x.ndim, batch, ())))
         at = x.ndim if x is lhs else len(batch)  # where the axes of size 1 stand in the result
-        return reshape(moved, shape=(*moved.shape[:at], *unit, *moved.shape[at:]))
+        return reshape(result, shape=(*result.shape[:at], *unit, *result.shape[at:]))
     return None
 
 
@@ -84,8 +84,8 @@ def transpose_of_dot(x: Tensor, permutation: tuple[int, ...]) -> Tensor | None:
     lb, rb, lc, rc = (numbers[f] for f in DotDims.lists)
     batch = len(lb)
     lhs_free, rhs_free = lhs.ndim - batch - len(lc), rhs.ndim - batch - len(rc)
-    exchanged = [*range(batch), *range(batch + lhs_free, batch + lhs_free + rhs_free), *range(batch, batch + lhs_free)]
-    if list(permutation) != exchanged:
+    order = [*range(batch), *range(batch + lhs_free, batch + lhs_free + rhs_free), *range(batch, batch + lhs_free)]
+    if list(permutation) != order:
         return None
     return dot_general(rhs, lhs, dot_dimension_numbers=dims(rc, lc, rb, lb), **p)
 
@@ -99,14 +99,14 @@ def dot_of_broadcast(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
         if inner is None:
             continue
         (source,), p = inner
-        placed = p["broadcast_dimensions"]
-        if list(placed) != sorted(placed) or any(source.shape[i] != factor.shape[d] for i, d in enumerate(placed)):
+        places = p["broadcast_dimensions"]
+        if list(places) != sorted(places) or any(source.shape[i] != factor.shape[d] for i, d in enumerate(places)):
             continue
-        copied = [d for d in range(factor.ndim) if d not in placed]
+        copies = [d for d in range(factor.ndim) if d not in places]
         # Only a leading batching axis, and no free axes before it, keep the result in order.
-        if copied != [own[0]] if own else True:
+        if copies != [own[0]] if own else True:
             continue
-        where = {d: i for i, d in enumerate(placed)}
+        where = {d: i for i, d in enumerate(places)}
         own_dims = [tuple(where[d] for d in ds if d in where) for ds in ((lb, lc) if side == 0 else (rb, rc))]
         if side == 0:
             return _unbatched(rhs, source, (rb, rc), own_dims, flip=False, params=params)
@@ -141,18 +141,18 @@ def dot_of_copies(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, **param
     """
     factors = _factors(lhs, rhs, dot_dimension_numbers)
     for side, (factor, other) in enumerate((factors, factors[::-1])):
-        copied = _copied_axes(factor.x)
-        if unused := [d for d in factor.free if d in copied]:
-            once = _product(side, factor.without(unused, uncopied(factor.x, unused)), other, params)
+        copies = _copied_axes(factor.x)
+        if idle := [d for d in factor.free if d in copies]:
+            once = _product(side, factor.without(idle, uncopied(factor.x, idle)), other, params)
             first = _first_free_place(factors, side)
-            gone = [first + factor.free.index(d) for d in unused]
+            lost_axes = [first + factor.free.index(d) for d in idle]
             shape = _shape_of_product(factors)
-            places = tuple(i for i in range(len(shape)) if i not in gone)
+            places = tuple(i for i in range(len(shape)) if i not in lost_axes)
             return broadcast_in_dim(once, shape=shape, broadcast_dimensions=places)
-        summed = {a: b for a, b in zip(factor.contract, other.contract, strict=True) if a in copied}
-        if summed and _is_summable(other.x, params):
-            rest = other.without(summed.values(), _sum(other.x, tuple(summed.values())))
-            return _product(side, factor.without(summed, uncopied(factor.x, summed)), rest, params)
+        lengths = {a: b for a, b in zip(factor.contract, other.contract, strict=True) if a in copies}
+        if lengths and _is_summable(other.x, params):
+            rest = other.without(lengths.values(), _sum(other.x, tuple(lengths.values())))
+            return _product(side, factor.without(lengths, uncopied(factor.x, lengths)), rest, params)
     return None
 
 
@@ -168,17 +168,17 @@ def sum_of_product(*xs: Tensor, dimensions: tuple[int, ...], body: Any) -> Tenso
         return None
     (lhs, rhs), params = inner
     before = _factors(lhs, rhs, params.pop("dot_dimension_numbers"))
-    factors, gone = list(before), []
+    factors, sums = list(before), []
     for side, factor in enumerate(before):
         first = _first_free_place(before, side)
         axes = tuple(d for i, d in enumerate(factor.free) if first + i in dimensions)
         if math.prod(factor.x.shape[d] for d in axes) > 1 and _is_summable(factor.x, params):
-            gone += [first + factor.free.index(d) for d in axes]
+            sums += [first + factor.free.index(d) for d in axes]
             factors[side] = factor.without(axes, _sum(factor.x, axes))
-    if not gone:
+    if not sums:
         return None
-    kept = [i for i in range(xs[0].ndim) if i not in gone]
-    return _sum(_product(0, factors[0], factors[1], params), tuple(kept.index(d) for d in dimensions if d in kept))
+    rest = [i for i in range(xs[0].ndim) if i not in sums]
+    return _sum(_product(0, factors[0], factors[1], params), tuple(rest.index(d) for d in dimensions if d in rest))
 
 
 def _sum_of_products(x: Tensor) -> list[Tensor]:
@@ -187,8 +187,8 @@ def _sum_of_products(x: Tensor) -> list[Tensor]:
     if inner is None:
         return []
     for term in inner[0]:
-        moved = defining(term, "stablehlo.transpose") if has_one_use(term) else None
-        product = moved[0][0] if moved else term
+        maker = defining(term, "stablehlo.transpose") if has_one_use(term) else None
+        product = maker[0][0] if maker else term
         is_product = defining(product, "stablehlo.dot_general") or _sum_of_products(product)
         if not has_one_use(product) or not is_product:
             return []

@@ -22,24 +22,24 @@ def shift_tapes(op: ir.Operation) -> bool:
     counter = find_counter(op)
     if counter is None or counter.trips < 2:
         return False
-    arguments, returned = ends_of(op.regions[1])
+    arguments, outputs = ends_of(op.regions[1])
     tapes = [t for i in range(len(arguments)) if (t := tape_of(op, i, counter)) is not None]
-    changed = False
+    change = False
     for before in tapes:
         if before.row not in arguments or is_unused(op.results[before.carry]):
             continue
         source = arguments.index(before.row)
-        after = next((t for t in tapes if t.row == returned[source] and t.direction == before.direction), None)
+        after = next((t for t in tapes if t.row == outputs[source] and t.direction == before.direction), None)
         if after is None:
             continue
         with ir.InsertionPoint.after(op), op.location:
             rows, first = wrap(op.results[after.carry]), wrap(op.operands[source])
             first = reshape(first, shape=(1, *first.shape))
             earlier, later = (first, _rows(rows, 0, -1)) if before.direction > 0 else (_rows(rows, 1, None), first)
-            shifted = concatenate(earlier, later, dimension=0)
-        op.results[before.carry].replace_all_uses_with(shifted.value)
-        changed = True
-    return changed
+            tape = concatenate(earlier, later, dimension=0)
+        op.results[before.carry].replace_all_uses_with(tape.value)
+        change = True
+    return change
 
 
 def read_from_outside(op: ir.Operation) -> bool:
@@ -50,10 +50,10 @@ def read_from_outside(op: ir.Operation) -> bool:
     counter = find_counter(op)
     if counter is None:
         return False
-    arguments, returned = ends_of(op.regions[1])
-    changed = False
+    arguments, outputs = ends_of(op.regions[1])
+    change = False
     for i, argument in enumerate(arguments):
-        update = owner(wrap(returned[i]))
+        update = owner(wrap(outputs[i]))
         if update is None or update.name != "stablehlo.dynamic_update_slice" or update.operands[0] != argument:
             continue
         row = shape_and_dtype(update.operands[1].type)[0]
@@ -64,10 +64,10 @@ def read_from_outside(op: ir.Operation) -> bool:
         fits = all(r.name == "stablehlo.dynamic_slice" and list(r.operands)[1:] == place for r in reads)
         if not reads or not fits or any(shape_and_dtype(r.results[0].type)[0] != row for r in reads):
             continue
-        for read in reads:
-            read.operands[0] = op.operands[i]
-        changed = True
-    return changed
+        for one in reads:
+            one.operands[0] = op.operands[i]
+        change = True
+    return change
 
 
 def _rows(x: Tensor, start: int, stop: int | None) -> Tensor:

@@ -19,8 +19,8 @@ _OPPOSITE = {"or": "and", "and": "or"}
 @pattern("stablehlo.select")
 def select_of_not(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
     """select(not p, a, b) -> select(p, b, a)."""
-    negated = defining(pred, "stablehlo.not")
-    return ew.select(negated[0][0], b, a) if negated else None
+    negation = defining(pred, "stablehlo.not")
+    return ew.select(negation[0][0], b, a) if negation else None
 
 
 @pattern("stablehlo.or")
@@ -42,8 +42,8 @@ def _signs_of_both(a: Tensor, b: Tensor) -> tuple[set[int], set[int]] | None:
     left, right = (defining(x, "stablehlo.compare") for x in (a, b))
     if left is None or right is None or left[0][0].dtype.kind not in "iu":
         return None
-    values, others = ([x.value for x in made[0]] for made in (left, right))
-    first, second = (_SIGNS[made[1]["comparison_direction"]] for made in (left, right))
+    values, others = ([x.value for x in one[0]] for one in (left, right))
+    first, second = (_SIGNS[one[1]["comparison_direction"]] for one in (left, right))
     if others == values:
         return first, second
     return (first, {-s for s in second}) if others == values[::-1] else None
@@ -57,21 +57,21 @@ def transpose_of_counts(x: Tensor, permutation: Shape) -> Tensor | None:
     if inner is None or any(c is None for c in counters):
         return None
     shape, place = tuple(x.shape[d] for d in permutation), sh.inverse(permutation)
-    moved = [
+    new_counts = [
         sh.iota(shape=shape, dtype=v.dtype, iota_dimension=place[c[1]["iota_dimension"]])
         for v, c in zip(inner[0], counters, strict=True) if c
     ]  # fmt: skip
-    return ew.compare(*moved, **inner[1])
+    return ew.compare(*new_counts, **inner[1])
 
 
 @pattern("stablehlo.reduce")
 def any_of_not(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
     """any(not p) -> not all(p), and all(not p) -> not any(p): there is less to negate."""
-    negated = defining(xs[0], "stablehlo.not") if _is_logic(xs, body) else None
-    if negated is None:
+    negation = defining(xs[0], "stablehlo.not") if _is_logic(xs, body) else None
+    if negation is None:
         return None
     start = full((), body == "or", xs[0].dtype)
-    return ew.logical_not(reduce(negated[0][0], start, dimensions=dimensions, body=_OPPOSITE[body]))
+    return ew.logical_not(reduce(negation[0][0], start, dimensions=dimensions, body=_OPPOSITE[body]))
 
 
 @pattern("stablehlo.reduce")

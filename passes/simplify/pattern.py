@@ -51,9 +51,9 @@ def uncopied(x: Tensor, axes: Collection[int]) -> Tensor:
     inner = defining(x, broadcast_in_dim.name)
     assert inner is not None
     (source,), params = inner
-    kept = [d for d in range(x.ndim) if d not in axes]
-    places = tuple(kept.index(d) for d in params["broadcast_dimensions"])
-    return broadcast_in_dim(source, shape=tuple(x.shape[d] for d in kept), broadcast_dimensions=places)
+    rest = [d for d in range(x.ndim) if d not in axes]
+    places = tuple(rest.index(d) for d in params["broadcast_dimensions"])
+    return broadcast_in_dim(source, shape=tuple(x.shape[d] for d in rest), broadcast_dimensions=places)
 
 
 def is_identity(permutation: Sequence[int]) -> bool:

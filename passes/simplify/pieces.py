@@ -27,8 +27,8 @@ def sum_of_pieces(a: Tensor, b: Tensor) -> Tensor | None:
 @pattern("stablehlo.add")
 def sum_of_columns(a: Tensor, b: Tensor) -> Tensor | None:
     """Of every second, third, ... element, zeros between them: as columns of a matrix, which become one stack."""
-    padded = defining(a, "stablehlo.pad") or defining(b, "stablehlo.pad")
-    if a.dtype.kind not in "fc" or padded is None or not (has_one_use(a) and has_one_use(b)):
+    pad = defining(a, "stablehlo.pad") or defining(b, "stablehlo.pad")
+    if a.dtype.kind not in "fc" or pad is None or not (has_one_use(a) and has_one_use(b)):
         return None
     for axis in range(a.ndim):
         left, right = _as_columns(a, axis), _as_columns(b, axis)
@@ -39,12 +39,12 @@ def sum_of_columns(a: Tensor, b: Tensor) -> Tensor | None:
 
 def _as_columns(x: Tensor, axis: int) -> Tensor | None:
     """A value with zeros between its elements along an axis, as a matrix with one other column there; or as reshaped."""
-    padded = defining(x, "stablehlo.pad")
-    if padded is None:
+    pad = defining(x, "stablehlo.pad")
+    if pad is None:
         matrix = defining(x, "stablehlo.reshape")
         is_split = matrix is not None and matrix[0][0].shape[:axis] == x.shape[:axis] and matrix[0][0].ndim == x.ndim + 1
         return matrix[0][0] if matrix and is_split and matrix[0][0].shape[axis + 2 :] == x.shape[axis + 1 :] else None
-    (inner, value), p = padded
+    (inner, value), p = pad
     low, high, between = (list(p[f]) for f in ("edge_padding_low", "edge_padding_high", "interior_padding"))
     step, first = between[axis] + 1, low[axis]
     whole = step > 1 and 0 <= first < step and first + high[axis] == step - 1
@@ -57,26 +57,26 @@ def _as_columns(x: Tensor, axis: int) -> Tensor | None:
 
 def _pieces(x: Tensor, axis: int) -> list[Piece] | None:
     """What a padded or concatenated value is made of along an axis, or None."""
-    padded = defining(x, "stablehlo.pad")
-    if padded is not None:
-        (inner, value), p = padded
+    pad = defining(x, "stablehlo.pad")
+    if pad is not None:
+        (inner, value), p = pad
         low, high, between = p["edge_padding_low"], p["edge_padding_high"], p["interior_padding"]
         elsewhere = any(low[d] or high[d] for d in range(x.ndim) if d != axis)
         if splat_of(value) != 0 or any(between) or elsewhere or low[axis] < 0 or high[axis] < 0:
             return None
         return [p for p in ((low[axis], None), (inner.shape[axis], inner), (high[axis], None)) if p[0]]
-    joined = defining(x, "stablehlo.concatenate")
-    if joined is None or joined[1]["dimension"] != axis:
+    concatenation = defining(x, "stablehlo.concatenate")
+    if concatenation is None or concatenation[1]["dimension"] != axis:
         return None
-    return [(y.shape[axis], None if splat_of(y) == 0 else y) for y in joined[0]]
+    return [(y.shape[axis], None if splat_of(y) == 0 else y) for y in concatenation[0]]
 
 
 def _joined(left: list[Piece], right: list[Piece], axis: int, like: Tensor) -> Tensor:
     parts: list[Tensor] = []
-    i = j = i_done = j_done = 0
+    i = j = i_end = j_end = 0
     while i < len(left) and j < len(right):
-        length = min(left[i][0] - i_done, right[j][0] - j_done)
-        x, y = _part(left[i][1], axis, i_done, length), _part(right[j][1], axis, j_done, length)
+        length = min(left[i][0] - i_end, right[j][0] - j_end)
+        x, y = _part(left[i][1], axis, i_end, length), _part(right[j][1], axis, j_end, length)
         if x is not None and y is not None:
             parts.append(add(x, y))
         elif x is not None or y is not None:
@@ -84,11 +84,11 @@ def _joined(left: list[Piece], right: list[Piece], axis: int, like: Tensor) -> T
         else:
             shape = tuple(length if d == axis else n for d, n in enumerate(like.shape))
             parts.append(full(shape, 0, like.dtype))
-        i_done, j_done = i_done + length, j_done + length
-        if i_done == left[i][0]:
-            i, i_done = i + 1, 0
-        if j_done == right[j][0]:
-            j, j_done = j + 1, 0
+        i_end, j_end = i_end + length, j_end + length
+        if i_end == left[i][0]:
+            i, i_end = i + 1, 0
+        if j_end == right[j][0]:
+            j, j_end = j + 1, 0
     return parts[0] if len(parts) == 1 else sh.concatenate(*parts, dimension=axis)
 
 

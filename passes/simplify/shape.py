@@ -52,13 +52,13 @@ def broadcast_of_reshape(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -
         return None
     source = inner[0][0]
     real = [d for d, n in enumerate(source.shape) if n != 1]
-    kept = [d for d, n in enumerate(x.shape) if n != 1]
-    if len(real) != len(kept) or [source.shape[d] for d in real] != [x.shape[d] for d in kept]:
+    rest = [d for d, n in enumerate(x.shape) if n != 1]
+    if len(real) != len(rest) or [source.shape[d] for d in real] != [x.shape[d] for d in rest]:
         return None
     if len(real) != source.ndim:  # axes of size 1 need a place of their own; only the reshape gives it
         return None
     return sh.broadcast_in_dim(
-        source, shape=shape, broadcast_dimensions=tuple(broadcast_dimensions[d] for d in kept)
+        source, shape=shape, broadcast_dimensions=tuple(broadcast_dimensions[d] for d in rest)
     )  # fmt: skip
 
 
@@ -83,8 +83,8 @@ def transpose_noop(x: Tensor, permutation: Shape) -> Tensor | None:
     value = splat_of(x)
     if value is not None:
         return full(shape, value, x.dtype)
-    moved = [d for d in permutation if x.shape[d] != 1]
-    return sh.reshape(x, shape=shape) if moved == sorted(moved) else None
+    order = [d for d in permutation if x.shape[d] != 1]
+    return sh.reshape(x, shape=shape) if order == sorted(order) else None
 
 
 @pattern("stablehlo.transpose")
@@ -122,9 +122,9 @@ def reshape_noop(x: Tensor, shape: Shape) -> Tensor | None:
     inner = defining(x, "stablehlo.reshape")
     if inner is not None:
         return sh.reshape(inner[0][0], shape=shape)
-    spread = defining(x, "stablehlo.broadcast_in_dim")
-    if spread is not None and spread[0][0].ndim == 0:
-        return sh.broadcast_in_dim(spread[0][0], shape=shape, broadcast_dimensions=())
+    broadcast = defining(x, "stablehlo.broadcast_in_dim")
+    if broadcast is not None and broadcast[0][0].ndim == 0:
+        return sh.broadcast_in_dim(broadcast[0][0], shape=shape, broadcast_dimensions=())
     return None
 
 
@@ -176,11 +176,11 @@ def pad_noop(
 @pattern("stablehlo.concatenate")
 def concatenate_one(*xs: Tensor, dimension: int) -> Tensor | None:
     """Of one operand; operands of size 0 are dropped."""
-    kept = [x for x in xs if x.shape[dimension] != 0]
-    if len(kept) == 1:
-        return kept[0]
-    if kept and len(kept) < len(xs):
-        return sh.concatenate(*kept, dimension=dimension)
+    parts = [x for x in xs if x.shape[dimension] != 0]
+    if len(parts) == 1:
+        return parts[0]
+    if parts and len(parts) < len(xs):
+        return sh.concatenate(*parts, dimension=dimension)
     return None
 
 
@@ -217,8 +217,8 @@ def sum_of_broadcast(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None
         return _sum_of_copies(xs[0], inner[0][0], inner[1]["broadcast_dimensions"], dimensions)
     if len(dimensions) != xs[0].ndim:
         return None
-    made = owner(xs[0])
-    sources = [] if is_part(made) else [wrap(v) for v in moved(made)]
+    maker = owner(xs[0])
+    sources = [] if is_part(maker) else [wrap(v) for v in moved(maker)]
     if len(sources) != 1 or sources[0].size != xs[0].size:  # else the same elements in another order
         return None
     (source,) = sources
@@ -228,10 +228,10 @@ def sum_of_broadcast(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None
 @pattern("stablehlo.reduce")
 def sum_of_negated(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
     """sum(-x) -> -sum(x): there is less to negate, and the sign can go on."""
-    negated = defining(xs[0], "stablehlo.negate") if len(xs) == 2 and body == "add" and splat_of(xs[1]) == 0 else None
-    if negated is None or not has_one_use(xs[0]):
+    negation = defining(xs[0], "stablehlo.negate") if len(xs) == 2 and body == "add" and splat_of(xs[1]) == 0 else None
+    if negation is None or not has_one_use(xs[0]):
         return None
-    return ew.negate(reduce(negated[0][0], xs[1], dimensions=dimensions, body="add"))
+    return ew.negate(reduce(negation[0][0], xs[1], dimensions=dimensions, body="add"))
 
 
 @pattern("stablehlo.reduce")
@@ -242,10 +242,10 @@ def reduce_of_transpose(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | N
         return None
     (source,), params = inner
     permutation = params["permutation"]
-    summed = tuple(permutation[d] for d in dimensions)
-    left = [d for d in range(source.ndim) if d not in summed]
-    order = tuple(left.index(d) for d in permutation if d in left)
-    return sh.transpose(reduce(source, xs[1], dimensions=tuple(sorted(summed)), body=body), permutation=order)
+    sums = tuple(permutation[d] for d in dimensions)
+    rest = [d for d in range(source.ndim) if d not in sums]
+    order = tuple(rest.index(d) for d in permutation if d in rest)
+    return sh.transpose(reduce(source, xs[1], dimensions=tuple(sorted(sums)), body=body), permutation=order)
 
 
 @pattern("stablehlo.multiply")
@@ -256,8 +256,8 @@ def multiply_broadcasts(a: Tensor, b: Tensor) -> Tensor | None:
         factors = defining(product, "stablehlo.multiply") if z and has_one_use(product) else None
         if not factors or not z or z[0][0].size >= a.size or a.dtype.kind not in "fc":
             continue
-        for x, copied in (factors[0], factors[0][::-1]):
-            y = defining(copied, "stablehlo.broadcast_in_dim")
+        for x, broadcast in (factors[0], factors[0][::-1]):
+            y = defining(broadcast, "stablehlo.broadcast_in_dim")
             if y is not None and y[0][0].shape == z[0][0].shape and y[1] == z[1]:
                 return ew.multiply(x, sh.broadcast_in_dim(ew.multiply(y[0][0], z[0][0]), **z[1]))
     return None
@@ -289,8 +289,8 @@ def _takes_sign(op: ir.Operation) -> bool:
 def _on_smaller_factor(product: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor | None:
     """A product with a factor changed before it is broadcast, if nothing else reads either."""
     factors = defining(product, "stablehlo.multiply") if has_one_use(product) else None
-    for x, copied in (factors[0], factors[0][::-1]) if factors else ():
-        y = defining(copied, "stablehlo.broadcast_in_dim") if has_one_use(copied) else None
+    for x, broadcast in (factors[0], factors[0][::-1]) if factors else ():
+        y = defining(broadcast, "stablehlo.broadcast_in_dim") if has_one_use(broadcast) else None
         if y is not None and y[0][0].size < product.size:
             return ew.multiply(x, sh.broadcast_in_dim(change(y[0][0]), **y[1]))
     return None
@@ -300,14 +300,14 @@ def _broadcast_last(record: OpDef) -> Pattern:
     def broadcast_last(*xs: Tensor) -> Tensor | None:
         """Of operands that are broadcast alike, and constants -> the broadcast of what it makes of the operands."""
         constants = [splat_of(x) for x in xs]
-        copied = [x.value for x, c in zip(xs, constants, strict=True) if c is None]
-        made = [defining(wrap(v), "stablehlo.broadcast_in_dim") for v in copied]
-        if not copied or made[0] is None or any(len(list(v.uses)) != copied.count(v) for v in copied):
+        operands = [x.value for x, c in zip(xs, constants, strict=True) if c is None]
+        broadcasts = [defining(wrap(v), "stablehlo.broadcast_in_dim") for v in operands]
+        if not operands or broadcasts[0] is None or any(len(list(v.uses)) != operands.count(v) for v in operands):
             return None
-        shape, params = made[0][0][0].shape, made[0][1]
-        if any(m is None or m[0][0].shape != shape or m[1] != params for m in made):
+        shape, params = broadcasts[0][0][0].shape, broadcasts[0][1]
+        if any(m is None or m[0][0].shape != shape or m[1] != params for m in broadcasts):
             return None
-        sources = (m[0][0] for m in made if m is not None)
+        sources = (m[0][0] for m in broadcasts if m is not None)
         small = [next(sources) if c is None else full(shape, c, x.dtype) for x, c in zip(xs, constants, strict=True)]
         return sh.broadcast_in_dim(record(*small), **params) if small[0].size < xs[0].size else None
 
@@ -318,23 +318,23 @@ for _record in (ew.negate, ew.logical_not, ew.add, ew.subtract, ew.multiply, ew.
     pattern(_record.name)(_broadcast_last(_record))
 
 
-def _sum_of_copies(x: Tensor, source: Tensor, placed: Shape, dimensions: Shape) -> Tensor | None:
-    copied = [d for d in range(x.ndim) if d not in placed]
-    summed = [d for d in dimensions if d in copied]
-    if not summed or any(source.shape[i] != x.shape[d] for i, d in enumerate(placed)):
+def _sum_of_copies(x: Tensor, source: Tensor, places: Shape, dimensions: Shape) -> Tensor | None:
+    copies = [d for d in range(x.ndim) if d not in places]
+    sums = [d for d in dimensions if d in copies]
+    if not sums or any(source.shape[i] != x.shape[d] for i, d in enumerate(places)):
         return None
-    rest = [d for d in range(x.ndim) if d not in summed]
-    smaller = uncopied(x, summed)
-    left = tuple(rest.index(d) for d in dimensions if d not in summed)
-    total = smaller if not left else reduce(smaller, full((), 0, x.dtype), dimensions=left, body="add")
-    return total * float(sh.element_count(tuple(x.shape[d] for d in summed)))
+    rest = [d for d in range(x.ndim) if d not in sums]
+    smaller = uncopied(x, sums)
+    dims = tuple(rest.index(d) for d in dimensions if d not in sums)
+    total = smaller if not dims else reduce(smaller, full((), 0, x.dtype), dimensions=dims, body="add")
+    return total * float(sh.element_count(tuple(x.shape[d] for d in sums)))
 
 
 @pattern("stablehlo.add")
 def add_of_update(a: Tensor, b: Tensor) -> Tensor | None:
     """x + update(0, u) -> update(x, x there + u): in a loop the sum of rows, which then does not touch the others."""
-    for x, updated in ((a, b), (b, a)):
-        inner = defining(updated, "stablehlo.dynamic_update_slice") if has_one_use(updated) else None
+    for x, update in ((a, b), (b, a)):
+        inner = defining(update, "stablehlo.dynamic_update_slice") if has_one_use(update) else None
         if inner is None or splat_of(inner[0][0]) != 0 or splat_of(x) is not None:
             continue
         _, u, *places = inner[0]

@@ -46,8 +46,8 @@ class _Sweep:
       wanted: the operations to look at; None for all.
     """
 
-    def __init__(self, wanted: set[ir.Value] | None):
-        self.wanted = wanted
+    def __init__(self, demand: set[ir.Value] | None):
+        self.wanted = demand
         self.touched: set[ir.Value] = set()
         # Patterns emit aside: what they made is moved into place only if they fit.
         self.aside = aside(detached=True)
@@ -83,9 +83,9 @@ class _Sweep:
                     return
 
     def _replace(self, op: ir.Operation, value: ir.Value) -> None:
-        for made in [o.operation for o in self.scratch.operations]:
-            made.move_before(op)
-            self._touch(made)
+        for new in [o.operation for o in self.scratch.operations]:
+            new.move_before(op)
+            self._touch(new)
         op.results[0].replace_all_uses_with(value)
         self.touch_users(value)
         self._erase_unused(op)
@@ -128,7 +128,7 @@ class _Sweep:
             op = op.parent
 
 
-def merge_duplicates(block: ir.Block, merged: Callable[[ir.Value], None] | None = None) -> None:
+def merge_duplicates(block: ir.Block, on_merge: Callable[[ir.Value], None] | None = None) -> None:
     """Replaces an operation by an equal one that stands before it in the same block; also in the regions in it.
 
     Args:
@@ -138,7 +138,7 @@ def merge_duplicates(block: ir.Block, merged: Callable[[ir.Value], None] | None 
     for op in [o.operation for o in block.operations]:
         for region in op.regions:
             for inner in region.blocks:
-                merge_duplicates(inner, merged)
+                merge_duplicates(inner, on_merge)
         if not len(op.results) or not is_pure(op):
             continue
         name, operands = op.name, list(op.operands)
@@ -150,8 +150,8 @@ def merge_duplicates(block: ir.Block, merged: Callable[[ir.Value], None] | None 
             twins.append(op)
             continue
         for old, new in zip(op.results, twin.results, strict=True):
-            if merged is not None:
-                merged(old)
+            if on_merge is not None:
+                on_merge(old)
             old.replace_all_uses_with(new)
         op.erase()
 
@@ -172,8 +172,8 @@ def _attributes(op: ir.Operation) -> object:
 
 def rewrite_loops(module: ir.Operation, rewrite: Callable[[ir.Operation], bool]) -> None:
     """Rewrites all loops, inner ones first, and simplifies the functions if one was changed."""
-    changed = [rewrite(op) for op in nested(module) if op.name == "stablehlo.while"]
-    if any(changed):
+    changes = [rewrite(op) for op in nested(module) if op.name == "stablehlo.while"]
+    if any(changes):
         for block in blocks_of(module):
             simplify_block(block)
 

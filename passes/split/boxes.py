@@ -40,11 +40,11 @@ class Box:
         """The box behind the region of `op` that has computed `values`; None if there is nothing of it."""
         if self.around[-1] != op.results[0]:
             return wrap(values[self.key]) if self.key in values else None
-        found = [wrap(values[v]) if v in values else None for v in self.members]
-        if all(x is None for x in found):
+        members = [wrap(values[v]) if v in values else None for v in self.members]
+        if all(x is None for x in members):
             return None
         shape, dtype = shape_and_dtype(self.key.type)
-        parts = [full(shape, 0, dtype) if x is None else x for x in found]
+        parts = [full(shape, 0, dtype) if x is None else x for x in members]
         if not self.axis:
             return parts[0]
         return concatenate(*(reshape(x, shape=(1, *shape)) for x in parts), dimension=0)
@@ -60,13 +60,13 @@ class Box:
         return {v: reshape(row, shape=shape).value for v, row in zip(self.members, rows, strict=True)}
 
 
-def boxes_of(stored: Sequence[ir.Value], division: Division) -> list[Box]:
+def boxes_of(values: Sequence[ir.Value], division: Division) -> list[Box]:
     """The stored values by where they stand and their type."""
-    found: dict[object, list[ir.Value]] = {}
-    for value in stored:
+    groups: dict[object, list[ir.Value]] = {}
+    for value in values:
         around = division.within.get(value, ())
-        found.setdefault((around, value.type) if around else value, []).append(value)
-    return [Box(tuple(members), division.within.get(members[0], ())) for members in found.values()]
+        groups.setdefault((around, value.type) if around else value, []).append(value)
+    return [Box(tuple(members), division.within.get(members[0], ())) for members in groups.values()]
 
 
 def inside(outer: Mapping, arguments: Sequence[ir.Value] = (), values: Sequence[Tensor] = ()) -> Mapping:

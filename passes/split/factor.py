@@ -36,16 +36,16 @@ def factor(block: ir.Block, division: Division) -> None:
 
 
 def _factor_block(block: ir.Block, division: Division) -> None:
-    found: dict[ir.Value, Terms] = {}
+    sums: dict[ir.Value, Terms] = {}
     for op in [o.operation for o in block.operations]:
         if not division.is_late(op) or op.name not in _RULES or not _is_float(op.results[0]):
             continue
         with named("factor", op.location), ir.InsertionPoint(op):
-            terms = _RULES[op.name](op, found, division)
+            terms = _RULES[op.name](op, sums, division)
             if terms is not None and (len(terms) == 1 or _uses(op.results[0]) == 1):
-                found[op.results[0]] = terms
-    for value, terms in found.items():
-        if not all(_is_made_by(use.owner, found) for use in value.uses):
+                sums[op.results[0]] = terms
+    for value, terms in sums.items():
+        if not all(_is_made_by(use.owner, sums) for use in value.uses):
             op = made_by(value)
             assert op is not None
             with named("factor", op.location), ir.InsertionPoint(op):
@@ -54,8 +54,8 @@ def _factor_block(block: ir.Block, division: Division) -> None:
             division.unknown.add(total)
 
 
-def _is_made_by(user: ir.Operation, found: dict[ir.Value, Terms]) -> bool:
-    return len(user.results) == 1 and user.results[0] in found
+def _is_made_by(user: ir.Operation, sums: dict[ir.Value, Terms]) -> bool:
+    return len(user.results) == 1 and user.results[0] in sums
 
 
 def _is_float(value: ir.Value) -> bool:
@@ -77,34 +77,34 @@ def _sum_of(terms: Terms) -> Tensor:
 # ---------------------------------------------------------------- rules
 
 
-def _terms(value: ir.Value, found: dict[ir.Value, Terms]) -> Terms:
-    return found.get(value, {value: None})
+def _terms(value: ir.Value, sums: dict[ir.Value, Terms]) -> Terms:
+    return sums.get(value, {value: None})
 
 
-def _multiply(op: ir.Operation, found: dict[ir.Value, Terms], division: Division) -> Terms | None:
+def _multiply(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
     left, right = op.operands
     if (left in division.unknown) == (right in division.unknown):
         return None
     unknown, known = (left, right) if left in division.unknown else (right, left)
-    return _scaled(_terms(unknown, found), wrap(known), multiply)
+    return _scaled(_terms(unknown, sums), wrap(known), multiply)
 
 
-def _divide(op: ir.Operation, found: dict[ir.Value, Terms], division: Division) -> Terms | None:
+def _divide(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
     left, right = op.operands
-    return None if right in division.unknown else _scaled(_terms(left, found), wrap(right), divide)
+    return None if right in division.unknown else _scaled(_terms(left, sums), wrap(right), divide)
 
 
-def _negate(op: ir.Operation, found: dict[ir.Value, Terms], division: Division) -> Terms | None:
-    return _scaled(_terms(op.operands[0], found), full_like(wrap(op.operands[0]), -1), multiply)
+def _negate(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
+    return _scaled(_terms(op.operands[0], sums), full_like(wrap(op.operands[0]), -1), multiply)
 
 
 def _added(binary: OpDef) -> Callable[[ir.Operation, dict[ir.Value, Terms], Division], Terms | None]:
-    def rule(op: ir.Operation, found: dict[ir.Value, Terms], division: Division) -> Terms | None:
+    def rule(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
         left, right = op.operands
         if left not in division.unknown or right not in division.unknown:
             return None
-        terms = dict(_terms(left, found))
-        for value, factor in _terms(right, found).items():
+        terms = dict(_terms(left, sums))
+        for value, factor in _terms(right, sums).items():
             if value not in terms and binary is add:
                 terms[value] = factor
                 continue
@@ -120,7 +120,7 @@ def _added(binary: OpDef) -> Callable[[ir.Operation, dict[ir.Value, Terms], Divi
     return rule
 
 
-def _select(op: ir.Operation, found: dict[ir.Value, Terms], division: Division) -> Terms | None:
+def _select(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
     """A known choice of two sums, or of a sum and zeros, is the sum with chosen factors."""
     predicate, *branches = op.operands
     if predicate in division.unknown:
@@ -129,13 +129,13 @@ def _select(op: ir.Operation, found: dict[ir.Value, Terms], division: Division) 
     for branch in branches:
         if branch not in division.unknown and splat_of(wrap(branch)) != 0:
             return None
-        sides.append(_terms(branch, found) if branch in division.unknown else {})
+        sides.append(_terms(branch, sums) if branch in division.unknown else {})
     if all(factor is None for side in sides for factor in side.values()):
         return None  # the predicate is smaller than the factor that would stand for it
     new: Terms = {}
     for value in {**sides[0], **sides[1]}:
-        chosen = [_factor(s[value], value) if value in s else full_like(wrap(value), 0) for s in sides]
-        new[value] = select(wrap(predicate), *chosen)
+        values = [_factor(s[value], value) if value in s else full_like(wrap(value), 0) for s in sides]
+        new[value] = select(wrap(predicate), *values)
     return new
 
 

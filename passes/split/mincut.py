@@ -54,7 +54,7 @@ class Network:
                     queue.append(self._head[e])
         if self.SINK not in level:
             return False
-        tried = [0] * len(self._edges)
+        next_edge = [0] * len(self._edges)
         path: list[int] = []
         node = self.SOURCE
         while True:
@@ -64,15 +64,15 @@ class Network:
                     self._room[e] -= flow
                     self._room[e ^ 1] += flow
                 path, node = [], self.SOURCE
-            elif tried[node] < len(self._edges[node]):
-                e = self._edges[node][tried[node]]
+            elif next_edge[node] < len(self._edges[node]):
+                e = self._edges[node][next_edge[node]]
                 if self._room[e] and level.get(self._head[e]) == level[node] + 1:
                     path.append(e)
                     node = self._head[e]
                 else:
-                    tried[node] += 1
+                    next_edge[node] += 1
             elif path:
                 node = self._head[path.pop() ^ 1]
-                tried[node] += 1
+                next_edge[node] += 1
             else:
                 return True

@@ -134,23 +134,23 @@ def _divide_loop(op: ir.Operation, division: Division) -> Loop | None:
 
 def _unknown_carries(op: ir.Operation, division: Division) -> tuple[int, ...]:
     """The carries that depend on unknown values: a fixed point over the body."""
-    arguments, ops, returned = body_of(op.regions[1])
+    arguments, ops, outputs = body_of(op.regions[1])
     unknown = {i for i, init in enumerate(op.operands) if init in division.unknown}
     while True:
         division.unknown.update(arguments[i] for i in unknown)
         _divide(ops, division)
-        grown = unknown | {i for i, value in enumerate(returned) if value in division.unknown}
-        if grown == unknown:
+        more = unknown | {i for i, value in enumerate(outputs) if value in division.unknown}
+        if more == unknown:
             return tuple(sorted(unknown))
-        unknown = grown
+        unknown = more
 
 
 def _divide_choice(op: ir.Operation, division: Division) -> Choice:
     unknown: set[int] = set()
     for region in op.regions:
-        _, ops, returned = body_of(region)
+        _, ops, outputs = body_of(region)
         _divide(ops, division)
-        unknown.update(i for i, value in enumerate(returned) if value in division.unknown)
+        unknown.update(i for i, value in enumerate(outputs) if value in division.unknown)
     return Choice(tuple(sorted(unknown)))
 
 
@@ -183,10 +183,10 @@ class Residuals:
 
 def needed_by(ops: Iterable[ir.Operation], division: Division) -> list[ir.Value]:
     """The known values that late operations read."""
-    found: dict[ir.Value, None] = {}
+    demand: dict[ir.Value, None] = {}
 
     def need(values: Iterable[ir.Value]) -> None:
-        found.update((v, None) for v in values if v not in division.unknown)
+        demand.update((v, None) for v in values if v not in division.unknown)
 
     def visit(ops: Iterable[ir.Operation]) -> None:
         for op in ops:
@@ -194,22 +194,22 @@ def needed_by(ops: Iterable[ir.Operation], division: Division) -> list[ir.Value]
             if division.is_late(op):
                 need(reads_of(op))
             elif isinstance(part, Loop):
-                _, body, returned = body_of(op.regions[1])
+                _, body, outputs = body_of(op.regions[1])
                 need(op.operands[i] for i in part.unknown)
-                need(returned[i] for i in part.unknown)
+                need(outputs[i] for i in part.unknown)
                 visit(body)
             elif isinstance(part, Choice):
                 need([op.operands[0]])
                 for region in op.regions:
-                    _, body, returned = body_of(region)
-                    need(returned[i] for i in part.unknown)
+                    _, body, outputs = body_of(region)
+                    need(outputs[i] for i in part.unknown)
                     visit(body)
 
     visit(ops)
-    return list(found)
+    return list(demand)
 
 
-def choose(needed: Sequence[ir.Value], division: Division, price: Price) -> Residuals:
+def choose(demand: Sequence[ir.Value], division: Division, price: Price) -> Residuals:
     """The cheapest residuals from which all that is needed can be had.
 
     A value is a pair of nodes joined by an edge of its bytes: cut, it is stored. If its first node too is on the
@@ -217,7 +217,7 @@ def choose(needed: Sequence[ir.Value], division: Division, price: Price) -> Resi
     """
     network = Network()
     nodes: dict[ir.Value, int] = {}
-    work = list(needed)
+    work = list(demand)
     for value in work:
         nodes[value] = _add_value(network, value, division)
         network.edge(nodes[value] + 1, Network.SINK, INFINITY)
@@ -237,8 +237,8 @@ def choose(needed: Sequence[ir.Value], division: Division, price: Price) -> Resi
             network.edge(nodes[operand] + 1, nodes[value], INFINITY)
     late = network.sink_side()
     again = {v for v, node in nodes.items() if node in late}
-    stored = [v for v, node in nodes.items() if node + 1 in late and node not in late]
-    return Residuals(stored, again, sum(bytes_of(v) * division.copies(v) for v in stored))
+    values = [v for v, node in nodes.items() if node + 1 in late and node not in late]
+    return Residuals(values, again, sum(bytes_of(v) * division.copies(v) for v in values))
 
 
 def _add_value(network: Network, value: ir.Value, division: Division) -> int:

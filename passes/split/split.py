@@ -133,20 +133,20 @@ def _divided(source: ir.Operation, known: Sequence[int], max_residual_bytes: int
     boxes = boxes_of(residuals.stored, division)
     halves = _Halves(division, residuals, boxes)
     name = func.attributes["sym_name"].value
-    kept = [box.key for box in boxes]
+    keys = [box.key for box in boxes]
 
     def run_known(values: Sequence[ir.Value]) -> list[ir.Value]:
         mapping = ChainMap(dict(zip([arguments[i] for i in known], values, strict=True)))
         halves.known(ops, mapping)
-        return [mapping[v] for v in [*(outs[i] for i in early), *kept]]
+        return [mapping[v] for v in [*(outs[i] for i in early), *keys]]
 
     with func.location, ir.InsertionPoint.after(func):
         first = _function(f"{name}_known", [arguments[i].type for i in known], run_known)
-    stored = list(first.regions[0].blocks[0].operations)[-1].operation.operands
-    types = [v.type for v in list(stored)[len(early) :]]
+    outputs = list(first.regions[0].blocks[0].operations)[-1].operation.operands
+    types = [v.type for v in list(outputs)[len(early) :]]
 
     def run_rest(values: Sequence[ir.Value]) -> list[ir.Value]:
-        mapping = ChainMap(dict(zip([*kept, *unknown], values, strict=True)))
+        mapping = ChainMap(dict(zip([*keys, *unknown], values, strict=True)))
         halves.rest(ops, mapping)
         return [mapping[outs[i]] for i in late]
 
@@ -159,22 +159,22 @@ def _divided(source: ir.Operation, known: Sequence[int], max_residual_bytes: int
 
 def _residuals(ops: Sequence[ir.Operation], division: Division, limit: int | None) -> Residuals | None:
     """The residuals that cost least, within the limit: the dearer storing is, the more is computed again."""
-    needed = needed_by(ops, division)
-    best = choose(needed, division, only_reads(division))
+    demand = needed_by(ops, division)
+    best = choose(demand, division, only_reads(division))
     if limit is None or best.nbytes <= limit:
         return best
-    found = choose(needed, division, priced(division, 0.0))
-    if found.nbytes > limit:
+    residuals = choose(demand, division, priced(division, 0.0))
+    if residuals.nbytes > limit:
         return None
     low, high = 0.0, 1024.0  # what computing again weighs: too little, and enough to store everything
     for _ in range(24):
         middle = (low + high) / 2
-        tried = choose(needed, division, priced(division, middle))
-        if tried.nbytes <= limit:
-            found, low = tried, middle
+        trial = choose(demand, division, priced(division, middle))
+        if trial.nbytes <= limit:
+            residuals, low = trial, middle
         else:
             high = middle
-    return found
+    return residuals
 
 
 @dataclass(frozen=True)
@@ -226,36 +226,36 @@ class _Halves:
     def _known_loop(self, op: ir.Operation, unknown: Sequence[int], mapping: Mapping) -> None:
         """The loop over the known carries, which fills a tape for each stored value."""
         tests, test_ops, (predicate,) = body_of(op.regions[0])
-        arguments, ops, returned = body_of(op.regions[1])
-        carried = [i for i in range(len(arguments)) if i not in unknown]
-        stored, n = self.stored_in(op), len(carried)
+        arguments, ops, outputs = body_of(op.regions[1])
+        carries = [i for i in range(len(arguments)) if i not in unknown]
+        boxes, n = self.stored_in(op), len(carries)
 
         def condition(carry: list[Tensor]) -> Tensor:
-            inner = inside(mapping, [tests[i] for i in carried], carry[:n])
+            inner = inside(mapping, [tests[i] for i in carries], carry[:n])
             for test in test_ops:
                 clone_op(test, inner)  # type: ignore[arg-type]
             return wrap(inner[predicate])
 
         def body(carry: list[Tensor]) -> list[Tensor]:
-            inner = inside(mapping, [arguments[i] for i in carried], carry[:n])
+            inner = inside(mapping, [arguments[i] for i in carries], carry[:n])
             self.known(ops, inner)
             rows = []
-            for tape, box in zip(carry[n + 1 :], stored, strict=True):
+            for tape, box in zip(carry[n + 1 :], boxes, strict=True):
                 row = box.packed(inner, op)
                 assert row is not None
                 rows.append(write_row(tape, row, carry[n], box.axis))
-            return [*(wrap(inner[returned[i]]) for i in carried), add(carry[n], full((), 1, INDEX)), *rows]
+            return [*(wrap(inner[outputs[i]]) for i in carries), add(carry[n], full((), 1, INDEX)), *rows]
 
-        inits = [wrap(mapping[op.operands[i]]) for i in carried]
-        tapes = [self.empty(box, op) for box in stored]
+        inits = [wrap(mapping[op.operands[i]]) for i in carries]
+        tapes = [self.empty(box, op) for box in boxes]
         results = emit_while([*inits, full((), 0, INDEX), *tapes], condition, body)
-        mapping.update((op.results[i], r.value) for i, r in zip(carried, results[:n], strict=True))
-        mapping.update((box.key, r.value) for box, r in zip(stored, results[n + 1 :], strict=True))
+        mapping.update((op.results[i], r.value) for i, r in zip(carries, results[:n], strict=True))
+        mapping.update((box.key, r.value) for box, r in zip(boxes, results[n + 1 :], strict=True))
 
     def _rest_loop(self, op: ir.Operation, part: Loop, mapping: Mapping) -> None:
         """The loop over the other carries, which reads the tapes."""
-        arguments, ops, returned = body_of(op.regions[1])
-        counting, stored = arguments[part.counter.carry], self.stored_in(op)
+        arguments, ops, outputs = body_of(op.regions[1])
+        counting, boxes = arguments[part.counter.carry], self.stored_in(op)
 
         def condition(carry: list[Tensor]) -> Tensor:
             return compare(carry[0], full((), part.counter.trips, INDEX), comparison_direction="LT")
@@ -264,10 +264,10 @@ class _Halves:
             i = carry[0]
             inner = inside(mapping, [arguments[k] for k in part.unknown], carry[1:])
             inner[counting] = count_at(i, part.counter, wrap(counting).dtype).value
-            for box in stored:
+            for box in boxes:
                 inner.update(box.unpacked(read_row(wrap(mapping[box.key]), i, box.axis), op))
             self.rest(ops, inner)
-            return [add(i, full((), 1, INDEX)), *(wrap(inner[returned[k]]) for k in part.unknown)]
+            return [add(i, full((), 1, INDEX)), *(wrap(inner[outputs[k]]) for k in part.unknown)]
 
         inits = [wrap(mapping[op.operands[k]]) for k in part.unknown]
         results = emit_while([full((), 0, INDEX), *inits], condition, body)[1:]
@@ -276,33 +276,33 @@ class _Halves:
     def _known_choice(self, op: ir.Operation, unknown: Sequence[int], mapping: Mapping) -> None:
         """The choice of the known results, and of each stored value: zeros where another branch was taken."""
         early = [i for i in range(len(op.results)) if i not in unknown]
-        stored = self.stored_in(op)
-        if not early and not stored:
+        boxes = self.stored_in(op)
+        if not early and not boxes:
             return
 
         def branch(region: ir.Region) -> list[Tensor]:
-            _, ops, returned = body_of(region)
+            _, ops, outputs = body_of(region)
             inner = inside(mapping)
             self.known(ops, inner)
-            packed = ((box, box.packed(inner, op)) for box in stored)
-            kept = [self.empty(box, op) if x is None else x for box, x in packed]
-            return [*(wrap(inner[returned[i]]) for i in early), *kept]
+            parts = ((box, box.packed(inner, op)) for box in boxes)
+            values = [self.empty(box, op) if x is None else x for box, x in parts]
+            return [*(wrap(inner[outputs[i]]) for i in early), *values]
 
         index = wrap(mapping[op.operands[0]])
         results = emit_case(index, [functools.partial(branch, region) for region in op.regions])
-        values = [*(op.results[i] for i in early), *(box.key for box in stored)]
+        values = [*(op.results[i] for i in early), *(box.key for box in boxes)]
         mapping.update((v, r.value) for v, r in zip(values, results, strict=True))
 
     def _rest_choice(self, op: ir.Operation, part: Choice, mapping: Mapping) -> None:
         """The choice of the other results."""
 
         def branch(region: ir.Region) -> list[Tensor]:
-            _, ops, returned = body_of(region)
+            _, ops, outputs = body_of(region)
             inner = inside(mapping)
             for box in self.stored_in(op):
                 inner.update(box.unpacked(wrap(mapping[box.key]), op))
             self.rest(ops, inner)
-            return [wrap(inner[returned[i]]) for i in part.unknown]
+            return [wrap(inner[outputs[i]]) for i in part.unknown]
 
         index = wrap(mapping[op.operands[0]])
         results = emit_case(index, [functools.partial(branch, region) for region in op.regions])

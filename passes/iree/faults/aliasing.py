@@ -31,16 +31,16 @@ def computed(value: ir.Value, number: int) -> ir.Value:
         for i, part in enumerate(parts):
             again.operands[i] = part
         return again.results[0]
-    splatted = constant_splat(maker) if maker is not None and maker.name == "stablehlo.constant" else None
-    if splatted is not None:
-        return _hidden_splat(splatted, shape, dtype, number)
+    splat = constant_splat(maker) if maker is not None and maker.name == "stablehlo.constant" else None
+    if splat is not None:
+        return _hidden_splat(splat, shape, dtype, number)
     if dtype.kind == "c":
         return complex_(*(Val(computed(part(Val(value)).value, number)) for part in (real, imag))).value
     # As bits: arithmetic changes NaNs, and numbers that are subnormal.
     bits = np.dtype(f"i{dtype.itemsize}")
     plain = value if dtype.kind in "biu" else _as(value, bits)
-    hidden = _hidden_splat(0, shape, dtype if dtype.kind in "biu" else bits, number)
-    same = emit("stablehlo.or", [plain, hidden]).results[0]
+    scalar = _hidden_splat(0, shape, dtype if dtype.kind in "biu" else bits, number)
+    same = emit("stablehlo.or", [plain, scalar]).results[0]
     return same if dtype.kind in "biu" else _as(same, dtype)
 
 
@@ -64,23 +64,23 @@ def _hidden_splat(value: complex, shape: tuple[int, ...], dtype: np.dtype, numbe
     if dtype in (np.float32, np.float64) and not bits:
         return _filled(arith.ConstantOp(element_type(dtype), 0.0).result, shape, number)
     # The host has no other floats, unsigned numbers or truth values, and takes -0.0 for 0.0.
-    filled = _filled(arith.ConstantOp(element_type(bits.dtype), int(bits)).result, shape, number)
+    whole = _filled(arith.ConstantOp(element_type(bits.dtype), int(bits)).result, shape, number)
     name = "stablehlo.convert" if dtype.kind == "b" else "stablehlo.bitcast_convert"
-    return emit(name, [filled], results=[tensor_type(shape, dtype)]).results[0] if bits.dtype != dtype else filled
+    return emit(name, [whole], results=[tensor_type(shape, dtype)]).results[0] if bits.dtype != dtype else whole
 
 
 def copy_numbers(module: ir.Operation) -> Iterator[int]:
     """Numbers for `computed` that no copy in the module has by now."""
-    taken = [made_by(op.operands[1]) for op in nested_in_functions(module) if op.name == _BARRIER and len(op.operands) == 2]
+    makers = [made_by(op.operands[1]) for op in nested_in_functions(module) if op.name == _BARRIER and len(op.operands) == 2]
     yield from itertools.count(
-        1 + max((ir.IntegerAttr(op.attributes["value"]).value for op in taken if op), default=-1)
+        1 + max((ir.IntegerAttr(op.attributes["value"]).value for op in makers if op), default=-1)
     )
 
 
 def _filled(scalar: ir.Value, shape: tuple[int, ...], number: int) -> ir.Value:
     mark = arith.ConstantOp(ir.IntegerType.get_signless(32), number).result
-    hidden, _ = emit(_BARRIER, [scalar, mark], results=[scalar.type, mark.type]).results
-    return linalg.fill(hidden, outs=[tensor.EmptyOp(shape, scalar.type).result])
+    opaque, _ = emit(_BARRIER, [scalar, mark], results=[scalar.type, mark.type]).results
+    return linalg.fill(opaque, outs=[tensor.EmptyOp(shape, scalar.type).result])
 
 
 _FOLDED = ("stablehlo.complex", "stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert")

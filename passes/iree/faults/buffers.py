@@ -37,16 +37,16 @@ def use_at_the_end(x: Val) -> None:
         ir.Operation.create("util.optimization_barrier", operands=[value], results=[value.type])
 
 
-def one_buffer(written: Sequence[ir.Value] | Iterator[ir.Value]) -> set[ir.Value]:
+def one_buffer(values: Sequence[ir.Value] | Iterator[ir.Value]) -> set[ir.Value]:
     """The values that may lie in the buffer of one of these, by what they are made from; rather too many."""
-    found: set[ir.Value] = set()
-    work = [*written]
+    group: set[ir.Value] = set()
+    work = [*values]
     while work:
         value = work.pop()
-        if value not in found:
-            found.add(value)
+        if value not in group:
+            group.add(value)
             work += _may_share(value)
-    return found
+    return group
 
 
 def _may_share(value: ir.Value) -> Iterator[ir.Value]:

@@ -48,11 +48,11 @@ def _count_upwards(op: ir.Operation) -> None:
 
         def body(carry: list[Tensor]) -> list[Tensor]:
             number, states = carry[0], carry[1:]
-            arguments, ops, returned = body_of(op.regions[1])
+            arguments, ops, outputs = body_of(op.regions[1])
             mapping = {arguments[i]: s.value for i, s in zip(others, states, strict=True)}
             mapping[arguments[counter.carry]] = _value(op, counter, number).value
             clone_body(ops, mapping)
-            following = [wrap(mapping.get(returned[i], returned[i])) for i in others]
+            following = [wrap(mapping.get(outputs[i], outputs[i])) for i in others]
             return [add(number, _index(1)), *following]
 
         states = [wrap(op.operands[i]) for i in others]

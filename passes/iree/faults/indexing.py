@@ -39,8 +39,8 @@ def _limits(shape: Sequence[int], window: Sequence[int], index_map: Sequence[int
 
 def _in_range(indices: ir.Value, vector_dim: int, limits: Sequence[int]) -> bool:
     for component, limit in enumerate(limits):
-        found = component_range(indices, vector_dim, component)
-        if found is None or found[0] < 0 or found[1] > limit:
+        bounds = component_range(indices, vector_dim, component)
+        if bounds is None or bounds[0] < 0 or bounds[1] > limit:
             return False
     return True
 
@@ -79,5 +79,5 @@ def gather(op: ir.Operation, target: Target) -> Replacement:
         return None
     attributes = {name: op.attributes[name] for name in ("dimension_numbers", "slice_sizes")}
     attributes["indices_are_sorted"] = hlo.Bool.encode(False)
-    clamped = _clamp(indices, limits, vector_dim)
-    return Val(b.make(op.name, [x, clamped], [op.results[0].type], attributes, final=True).results[0])
+    starts = _clamp(indices, limits, vector_dim)
+    return Val(b.make(op.name, [x, starts], [op.results[0].type], attributes, final=True).results[0])

@@ -33,11 +33,11 @@ class KeepArgumentsPass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
-        reached = one_buffer(op.operands[i] for op in nested_in_functions(module) for i in updated(op))
+        targets = one_buffer(op.operands[i] for op in nested_in_functions(module) for i in updated(op))
         for function in functions_of(module).values():
             blocks = function.regions[0].blocks
             for i, argument in enumerate(blocks[0].arguments if len(blocks) else ()):
-                if argument in reached and not _is_given_away(function, i):
+                if argument in targets and not _is_given_away(function, i):
                     use_at_the_end(Val(argument))
 
 

@@ -47,11 +47,11 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
             return Val(b.make(op.name, [x, kernel], [op.results[0].type], attributes).results[0])
     if not target.narrow_convolutions and _is_narrow(x.dtype):  # tiled with a wrong shape, also if fused with the conversions
         wide = [b.stored(b.convert(v, F32)) for v in (x, kernel)]
-        made = b.make(op.name, wide, [b.like(result, F32)], attributes)
-        return b.convert(Val(made.results[0]), result.dtype)
+        wide_op = b.make(op.name, wide, [b.like(result, F32)], attributes)
+        return b.convert(Val(wide_op.results[0]), result.dtype)
     if _is_narrow(result.dtype):
-        made = b.make(op.name, [x, kernel], [b.like(result, F32)], attributes)
-        return b.convert(Val(made.results[0]), result.dtype)
+        wide_op = b.make(op.name, [x, kernel], [b.like(result, F32)], attributes)
+        return b.convert(Val(wide_op.results[0]), result.dtype)
     reversed_axes = [k for k, r in enumerate(hlo.BoolArray.decode(attributes["window_reversal"])) if r] \
         if "window_reversal" in attributes else []  # fmt: skip
     if reversed_axes and (not target.reversed_windows or hlo.I64.decode(attributes["feature_group_count"]) > 1):
@@ -85,11 +85,11 @@ def _padded(x: Val, attributes: dict[str, ir.Attribute]) -> Val:
     places = hlo.ConvDims.decode(attributes["dimension_numbers"])[0]
     spatial = [places.index(k) for k in range(x.rank - 2)]
     amounts = {"padding": hlo.Padding, "lhs_dilation": hlo.I64Array}
-    given = {name: codec.decode(attributes.pop(name)) for name, codec in amounts.items() if name in attributes}
+    params = {name: codec.decode(attributes.pop(name)) for name, codec in amounts.items() if name in attributes}
     low, high, interior = ([0] * x.rank for _ in range(3))
     for k, d in enumerate(spatial):
-        low[d], high[d] = given.get("padding", [(0, 0)] * x.rank)[k]
-        interior[d] = given.get("lhs_dilation", [1] * x.rank)[k] - 1
+        low[d], high[d] = params.get("padding", [(0, 0)] * x.rank)[k]
+        interior[d] = params.get("lhs_dilation", [1] * x.rank)[k] - 1
     return b.pad(x, low, high, interior)
 
 

@@ -91,9 +91,9 @@ def uniform(op: ir.Operation, target: Target) -> Replacement:
     distribution = hlo.enum("rng_distribution").decode(op.attributes["rng_distribution"])
     if distribution != "UNIFORM" or not (is_float(low.dtype) and result.static):
         return None
-    made = Val(b.make(op.name, operands(op), [result.type], attributes_of(op), final=True).results[0])
+    draws = Val(b.make(op.name, operands(op), [result.type], attributes_of(op), final=True).results[0])
     low, high = (b.broadcast(v, result.shape, []) for v in (low, high))
-    return b.select(made < high, made, low)
+    return b.select(draws < high, draws, low)
 
 
 @PATTERNS.of("stablehlo.convert")
@@ -102,8 +102,8 @@ def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
     (x,) = operands(op)
     owner = made_by(x.value)
     name = owner.name if owner is not None else ""
-    hidden = name in (hlo.OPTIMIZATION_BARRIER, "stablehlo.constant")
-    if x.rank or x.dtype.kind not in "iu" or Val(op.results[0]).dtype != np.float64 or hidden:
+    opaque = name in (hlo.OPTIMIZATION_BARRIER, "stablehlo.constant")
+    if x.rank or x.dtype.kind not in "iu" or Val(op.results[0]).dtype != np.float64 or opaque:
         return None
     return b.convert(b.held(x), np.float64)
 
@@ -112,10 +112,10 @@ def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
 def counter_to_unsigned(op: ir.Operation, target: Target) -> Replacement:
     """On the host a conversion of a loop counter to unsigned makes arithmetic of unsigned types, which it has not."""
     (x,) = operands(op)
-    wanted = Val(op.results[0]).dtype
-    if x.rank or x.dtype.kind not in "iu" or wanted.kind != "u":
+    dtype = Val(op.results[0]).dtype
+    if x.rank or x.dtype.kind not in "iu" or dtype.kind != "u":
         return None
-    width = np.dtype(f"i{wanted.itemsize}")
+    width = np.dtype(f"i{dtype.itemsize}")
     signed = x if x.dtype == width else b.convert(x, width)
     return Val(b.make("stablehlo.bitcast_convert", [signed], [op.results[0].type], {}).results[0])
 
@@ -135,8 +135,8 @@ def reverse(op: ir.Operation, target: Target) -> Replacement:
     """For Vulkan a reversed matrix fused into what reads it twice does not compile: it is made on its own."""
     if target.reversed_operands:
         return None
-    made = Val(b.make(op.name, operands(op), [op.results[0].type], attributes_of(op), final=True).results[0])
-    return b.stored(made)
+    result = Val(b.make(op.name, operands(op), [op.results[0].type], attributes_of(op), final=True).results[0])
+    return b.stored(result)
 
 
 @register

@@ -57,9 +57,9 @@ def value_range(value: ir.Value, depth: int = _DEPTH) -> Range | None:
         return _fits(value_range(op.operands[list(op.results).index(value)], depth - 1), value) or _type_range(value)
     ranges = lambda: [value_range(v, depth - 1) for v in op.operands]  # noqa: E731
     if name == "stablehlo.select":
-        known = _known_predicate(op.operands[0], depth - 1)
-        chosen = op.operands[1:] if known is None else [op.operands[1 if known else 2]]
-        return _union([value_range(v, depth - 1) for v in chosen])
+        truth = _known_predicate(op.operands[0], depth - 1)
+        sides = op.operands[1:] if truth is None else [op.operands[1 if truth else 2]]
+        return _union([value_range(v, depth - 1) for v in sides])
     if sources := moved(op):
         return _union([value_range(v, depth - 1) for v in sources]) or _type_range(value)
     if name == "stablehlo.clamp":
@@ -85,8 +85,8 @@ def _bounds(array: np.ndarray) -> Range | None:
 
 
 def _union(ranges: list[Range | None]) -> Range | None:
-    known = [r for r in ranges if r is not None]
-    return (min(r[0] for r in known), max(r[1] for r in known)) if known and len(known) == len(ranges) else None
+    bounds = [r for r in ranges if r is not None]
+    return (min(r[0] for r in bounds), max(r[1] for r in bounds)) if bounds and len(bounds) == len(ranges) else None
 
 
 def _combine(name: str, x: Range | None, y: Range | None, value: ir.Value) -> Range | None:
@@ -110,10 +110,10 @@ _COMBINED: dict[str, Callable[[Range, Range], Range]] = {
 }
 
 
-def _fits(found: Range | None, value: ir.Value) -> Range | None:
+def _fits(bounds: Range | None, value: ir.Value) -> Range | None:
     """A range, unless the type of the value cannot hold it: then it may have wrapped."""
     limits = _type_range(value)
-    return found if found and limits and limits[0] <= found[0] and found[1] <= limits[1] else None
+    return bounds if bounds and limits and limits[0] <= bounds[0] and bounds[1] <= limits[1] else None
 
 
 def _type_range(value: ir.Value) -> Range | None:
@@ -132,8 +132,8 @@ def _known_predicate(value: ir.Value, depth: int) -> bool | None:
     if op is None or not depth:
         return None
     if op.name != "stablehlo.compare":
-        found = value_range(value, depth)
-        return bool(found[0]) if found and found[0] == found[1] else None
+        bounds = value_range(value, depth)
+        return bool(bounds[0]) if bounds and bounds[0] == bounds[1] else None
     x, y = (value_range(v, depth) for v in op.operands)
     if x is None or y is None:
         return None

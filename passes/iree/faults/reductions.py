@@ -38,9 +38,9 @@ def narrow_sum(op: ir.Operation, target: Target) -> Replacement:
     if type is None:
         type = b.like(Val(op.results[0]), F32)
     attributes = attributes_of(op)
-    made = b.make(op.name, values, [type], attributes, regions=1, final=True)
-    b.fill_region(made.regions[0], [tensor_type((), F32)] * 2, lambda x, y: b.binary(body, x, y))
-    return b.convert(Val(made.results[0]), Val(op.results[0]).dtype)
+    total = b.make(op.name, values, [type], attributes, regions=1, final=True)
+    b.fill_region(total.regions[0], [tensor_type((), F32)] * 2, lambda x, y: b.binary(body, x, y))
+    return b.convert(Val(total.results[0]), Val(op.results[0]).dtype)
 
 
 @PATTERNS.of("stablehlo.reduce")
@@ -130,9 +130,9 @@ def batch_norm_grad(op: ir.Operation, target: Target) -> Replacement:
     count = math.prod(x.shape[d] for d in others)
     spread = lambda v: b.broadcast(v, x.shape, [feature])  # noqa: E731
     inverse = 1.0 / b.sqrt(variance + epsilon)
-    centred = x - spread(mean)
+    deviation = x - spread(mean)
     grad_sum = b.reduce_sum(grad, others)
-    grad_centred = b.reduce_sum(grad * centred, others)
-    slope = spread(grad_centred * inverse * inverse * (1.0 / count))
-    grad_x = spread(scale * inverse) * (grad - spread(grad_sum * (1.0 / count)) - centred * slope)
-    return [grad_x, grad_centred * inverse, grad_sum]
+    grad_deviation = b.reduce_sum(grad * deviation, others)
+    slope = spread(grad_deviation * inverse * inverse * (1.0 / count))
+    grad_x = spread(scale * inverse) * (grad - spread(grad_sum * (1.0 / count)) - deviation * slope)
+    return [grad_x, grad_deviation * inverse, grad_sum]

@@ -57,15 +57,15 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
         return None
     dims = hlo.ScatterDims.decode(op.attributes["scatter_dimension_numbers"])
     x, indices, updates = values[0], values[n], values[n + 1]
-    skipped = {*dims["inserted_window_dims"], *dims["input_batching_dims"]}
+    inserted_dims = {*dims["inserted_window_dims"], *dims["input_batching_dims"]}
     sizes = iter([updates.shape[d] for d in dims["update_window_dims"]])
-    window = tuple(1 if d in skipped else next(sizes) for d in range(x.rank))
+    window = tuple(1 if d in inserted_dims else next(sizes) for d in range(x.rank))
     vector_dim = dims["index_vector_dim"]
     inside = all(
         _inside(component_range(indices.value, vector_dim, k), x.shape[d] - window[d])
         for k, d in enumerate(dims["scatter_dims_to_operand_dims"])
     )
-    partial = any(window[d] != x.shape[d] and d not in skipped for d in range(x.rank))
+    partial = any(window[d] != x.shape[d] and d not in inserted_dims for d in range(x.rank))
     if (
         inside
         and n == 1
@@ -86,13 +86,13 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
     return [_masked(form, i, valid) for i in range(n)]
 
 
-def _leads(indexed: Sequence[int]) -> bool:
+def _leads(dims: Sequence[int]) -> bool:
     """Several indexed dimensions that are not the first ones do not compile; a single one does."""
-    return len(indexed) < 2 or sorted(indexed) == list(range(len(indexed)))
+    return len(dims) < 2 or sorted(dims) == list(range(len(dims)))
 
 
-def _inside(found: tuple[int, int] | None, limit: int) -> bool:
-    return found is not None and found[0] >= 0 and found[1] <= limit
+def _inside(bounds: tuple[int, int] | None, limit: int) -> bool:
+    return bounds is not None and bounds[0] >= 0 and bounds[1] <= limit
 
 
 def _normal_form(op: ir.Operation, values: list[Val], dims: dict, window: tuple[int, ...]) -> _Scatter:
@@ -113,8 +113,8 @@ def _normal_form(op: ir.Operation, values: list[Val], dims: dict, window: tuple[
         position = b.iota(batch, batch_dims.index(indices_dim), indices.dtype)
         columns.append(b.reshape(position, (count, 1)))
         index_map.append(operand_dim)
-    scattered = [d for d in range(updates[0].rank) if d not in dims["update_window_dims"]]
-    updates = [b.transpose(u, [*scattered, *dims["update_window_dims"]]) for u in updates]
+    outer = [d for d in range(updates[0].rank) if d not in dims["update_window_dims"]]
+    updates = [b.transpose(u, [*outer, *dims["update_window_dims"]]) for u in updates]
     updates = [b.reshape(u, (count, *window)) for u in updates]
     signed = [b.convert(c, np.int32) if c.dtype.itemsize < 4 or c.dtype.name == "uint32" else c for c in columns]
     return _Scatter(values[:n], b.concat(signed, 1), updates, tuple(index_map), window, op.regions[0])
@@ -224,7 +224,7 @@ def _points(form: _Scatter, x: Val, indices: Val, updates: Val, i: int) -> Val:
         "indices_are_sorted": hlo.Bool.encode(False),
         "unique_indices": hlo.Bool.encode(False),
     }
-    made = b.make("stablehlo.scatter", [x, indices, updates], [x.type], attributes, regions=1, final=True)
+    op = b.make("stablehlo.scatter", [x, indices, updates], [x.type], attributes, regions=1, final=True)
     scalar = b.tensor_type((), x.dtype)
 
     def body(old: Val, new: Val) -> Val:
@@ -232,5 +232,5 @@ def _points(form: _Scatter, x: Val, indices: Val, updates: Val, i: int) -> Val:
         arguments[i], arguments[n + i] = old, new
         return apply_elementwise(form.body, arguments, only=i)[0]
 
-    b.fill_region(made.regions[0], [scalar, scalar], body)
-    return b.transpose(Val(made.results[0]), [lead.index(d) for d in range(x.rank)])
+    b.fill_region(op.regions[0], [scalar, scalar], body)
+    return b.transpose(Val(op.results[0]), [lead.index(d) for d in range(x.rank)])

@@ -43,7 +43,7 @@ class SeparateConstantsPass(Pass):
                 key = constant_key(op.operands[i])
                 if key is not None:
                     writes.setdefault(key, []).append((op, i))
-        shared = [write for key, group in writes.items() if max(uses.get(key, 0), len(group)) > 1 for write in group]
-        for (op, i), number in zip(shared, copy_numbers(module), strict=False):
+        repeats = [write for key, group in writes.items() if max(uses.get(key, 0), len(group)) > 1 for write in group]
+        for (op, i), number in zip(repeats, copy_numbers(module), strict=False):
             with ir.InsertionPoint(op), op.location:
                 op.operands[i] = computed(op.operands[i], number)

@@ -42,14 +42,14 @@ def store_before_uses(op: ir.Operation, value: ir.Value) -> None:
     """Puts a result of `op` in memory: nothing that reads it is computed together with `op`."""
     users = [(use.owner.operation, use.operand_number) for use in value.uses]
     with ir.InsertionPoint.after(op), op.location:
-        hidden = stored(Val(value)).value
+        copy = stored(Val(value)).value
     for user, i in users:
-        user.operands[i] = hidden
+        user.operands[i] = copy
 
 
 def places_of_broadcasts(value: ir.Value) -> set[Places]:
     """Where the dimensions of `value` lie in each of its broadcasts, also in those of what is fused with it."""
-    found: set[Places] = set()
+    places: set[Places] = set()
     sizes = _sizes(value)
     seen, work = {value}, [value]
     while work:
@@ -58,13 +58,13 @@ def places_of_broadcasts(value: ir.Value) -> set[Places]:
             if len(user.results) != 1 or is_reduction(user):
                 continue
             if user.name == "stablehlo.broadcast_in_dim":
-                found.add(_of_broadcast(user))
+                places.add(_of_broadcast(user))
             elif moved(user) and not is_view(user) and not is_elementwise(user):
                 continue  # a copy
             elif user.results[0] not in seen and _sizes(user.results[0]) == sizes:  # not broadcast
                 seen.add(user.results[0])
                 work.append(user.results[0])
-    return found
+    return places
 
 
 def _of_broadcast(op: ir.Operation) -> Places:

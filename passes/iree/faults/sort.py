@@ -38,10 +38,10 @@ def sort(op: ir.Operation, target: Target) -> Replacement:
         raise RuleMissingError(f"stablehlo.sort requires an elementwise comparator, got {op.location}.")
     if n > target.longest_sort or (n % target.sort_multiple and n > 2):
         return _bitonic(values, dim, region)
-    ordered = stable and (len(values) > 1 or x.dtype.kind not in "biu")
-    if not ordered and len({v.value for v in values}) == len(values):
+    keeps_order = stable and (len(values) > 1 or x.dtype.kind not in "biu")
+    if not keeps_order and len({v.value for v in values}) == len(values):
         return None
-    if ordered:
+    if keeps_order:
         # An operand that counts already serves as the last key: the same one twice does not compile. The buffer of the
         # counter is sorted too. Where another sort reads the same one IREE copies it first, as it does all constants, but
         # not with --iree-opt-const-expr-hoisting=false.
@@ -62,9 +62,9 @@ def _sort(values: Sequence[Val], last: Sequence[Val], dim: int, region: ir.Regio
     """IREE's sort by the comparator and then by the `last` key."""
     keys = {v.value: v for v in (*values, *last)}  # each value once
     where = {value: i for i, value in enumerate(keys)}
-    sorted_ = list(keys.values())
+    arrays = list(keys.values())
     attributes = {"dimension": hlo.I64.encode(dim), "is_stable": hlo.Bool.encode(False)}
-    made = b.make("stablehlo.sort", sorted_, [k.type for k in sorted_], attributes, regions=1, final=True)
+    op = b.make("stablehlo.sort", arrays, [k.type for k in arrays], attributes, regions=1, final=True)
 
     def comes_first(*pairs: Val) -> Val:
         x, y = ([pairs[2 * where[v.value] + side] for v in values] for side in (0, 1))
@@ -73,15 +73,15 @@ def _sort(values: Sequence[Val], last: Sequence[Val], dim: int, region: ir.Regio
         p, q = (pairs[2 * where[last[0].value] + side] for side in (0, 1))
         return _before(region, x, y, p < q)
 
-    b.fill_region(made.regions[0], [tensor_type((), k.dtype) for k in sorted_ for _ in range(2)], comes_first)
-    return [Val(made.results[where[v.value]]) for v in values]
+    b.fill_region(op.regions[0], [tensor_type((), k.dtype) for k in arrays for _ in range(2)], comes_first)
+    return [Val(op.results[where[v.value]]) for v in values]
 
 
 def _before(region: ir.Region, x: Sequence[Val], y: Sequence[Val], tie: Val) -> Val:
     """x comes before y by the comparator, or they are equal and `tie` says so."""
     pairs = [v for pair in zip(x, y, strict=True) for v in pair]
-    swapped = [v for pair in zip(y, x, strict=True) for v in pair]
-    return apply_elementwise(region, pairs)[0] | (~apply_elementwise(region, swapped)[0] & tie)
+    exchange = [v for pair in zip(y, x, strict=True) for v in pair]
+    return apply_elementwise(region, pairs)[0] | (~apply_elementwise(region, exchange)[0] & tie)
 
 
 def _bitonic(values: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
@@ -113,13 +113,13 @@ def _bitonic(values: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
         take = ne(first, ne(low, up))
         keys = tuple(select(take, o, k) for o, k in zip(others, keys, strict=True))
         position = select(take, other, position)
-        done = eq(distance, 1)
-        return [select(done, block, distance >> 1), select(done, block << 1, block), position, *keys]
+        is_last = eq(distance, 1)
+        return [select(is_last, block, distance >> 1), select(is_last, block << 1, block), position, *keys]
 
     result = b.while_loop([distance, block, position, *flat], lambda d, k, *_: k <= length, step)[3:]
     result = [b.cut(r, 1, 0, n) for r in result]
-    moved = [shape[d] for d in order]
-    return [b.transpose(b.reshape(r, moved), back) for r in result]
+    order_shape = [shape[d] for d in order]
+    return [b.transpose(b.reshape(r, order_shape), back) for r in result]
 
 
 def _pad(x: Val, length: int) -> Val:

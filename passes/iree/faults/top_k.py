@@ -67,19 +67,19 @@ def _searched(keys: Val, k: int) -> tuple[Val, Val]:
     """The largest key that is left, k times; of equal ones the first."""
     last, least = keys.rank - 1, int(np.iinfo(keys.dtype).min)
     position = b.iota(keys.shape, last, np.int32)
-    left = b.full(True, keys.shape, np.dtype(bool))
-    found: list[Val] = []
+    rest = b.full(True, keys.shape, np.dtype(bool))
+    columns: list[Val] = []
     places: list[Val] = []
     along = lambda v: b.broadcast(v, keys.shape, range(last))  # noqa: E731
     for _ in range(k):
-        most = b.reduce_with("stablehlo.maximum", select(left, keys, least), least, [last])
-        best = eq(keys, along(most)) & left
+        most = b.reduce_with("stablehlo.maximum", select(rest, keys, least), least, [last])
+        best = eq(keys, along(most)) & rest
         end = keys.shape[last]
         at = b.reduce_with("stablehlo.minimum", select(best, position, end), end, [last])
-        left = left & ~eq(position, along(at))
-        found.append(b.reshape(most, (*most.shape, 1)))
+        rest = rest & ~eq(position, along(at))
+        columns.append(b.reshape(most, (*most.shape, 1)))
         places.append(b.reshape(at, (*at.shape, 1)))
-    return b.concat(found, last), b.concat(places, last)
+    return b.concat(columns, last), b.concat(places, last)
 
 
 def _sorted(keys: Val) -> tuple[Val, Val]:
@@ -87,8 +87,8 @@ def _sorted(keys: Val) -> tuple[Val, Val]:
     last = keys.rank - 1
     xs = [keys, b.iota(keys.shape, last, np.int32)]
     attributes = {"dimension": hlo.I64.encode(last), "is_stable": hlo.Bool.encode(True)}
-    made = b.make("stablehlo.sort", xs, [v.type for v in xs], attributes, regions=1)
+    op = b.make("stablehlo.sort", xs, [v.type for v in xs], attributes, regions=1)
     types = [tensor_type((), v.dtype) for v in xs for _ in range(2)]
-    b.fill_region(made.regions[0], types, lambda x, y, *_: x > y)
-    keys, where = (Val(r) for r in made.results)
+    b.fill_region(op.regions[0], types, lambda x, y, *_: x > y)
+    keys, where = (Val(r) for r in op.results)
     return keys, where

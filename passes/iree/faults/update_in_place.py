@@ -88,33 +88,33 @@ def _is_owned(op: ir.Operation, i: int) -> bool:
 
 def _come_before(users: list[ir.Operation], op: ir.Operation) -> bool:
     """Whether `op` is computed from all of them, so that they are done when it writes."""
-    left = {user for user in users if user != op}
+    rest = {user for user in users if user != op}
     seen: set[ir.Operation] = set()
     work = [op]
-    while work and left:
+    while work and rest:
         now = work.pop()
         if now in seen:
             continue
         seen.add(now)
-        left.discard(now)
+        rest.discard(now)
         inside = [v for inner in nested(now) for v in inner.operands] if now != op else []
         work += [maker for v in (*now.operands, *inside) if (maker := made_by(v)) is not None]
-    return not left
+    return not rest
 
 
 def _repeated(loop: ir.Operation) -> list[Edge]:
     """The carries that start as the same value as one before them, or become it; not integers that the host may hold."""
     edges = []
     for op in (loop, _end(loop)):
-        met: set[ir.Value] = set()
+        seen: set[ir.Value] = set()
         for i, value in enumerate(op.operands):
             root = _root(value)
             if _is_on_host(value):
                 continue
-            if root in met:
+            if root in seen:
                 edges.append((op, i))
             elif not is_constant(root):
-                met.add(root)
+                seen.add(root)
     return edges
 
 
@@ -128,7 +128,7 @@ def _passed_on(owner: ir.Operation) -> list[Edge]:
     is_loop = owner.name == "stablehlo.while"
     ends = [last_of(region.blocks[0]) for region in owner.regions][1 if is_loop else 0 :]
     for end in ends:
-        met: set[ir.Value] = set()
+        seen: set[ir.Value] = set()
         for i, value in enumerate(end.operands):
             root = _root(value)
             maker = made_by(root)
@@ -141,10 +141,10 @@ def _passed_on(owner: ir.Operation) -> list[Edge]:
             else:
                 is_argument = maker is None and root.owner.owner.name == "func.func"
                 others = any(use.owner.operation not in ends for use in _uses(root))
-                is_shared = is_loop or is_argument or others or root in met
+                is_shared = is_loop or is_argument or others or root in seen
             if is_shared:
                 edges.append((end, i))
-            met.add(root)
+            seen.add(root)
     return edges
 
 
@@ -173,15 +173,15 @@ def _root(value: ir.Value) -> ir.Value:
 
 def _uses(root: ir.Value) -> list[ir.OpOperand]:
     """The uses of a value and of its views."""
-    found, work = [], [root]
+    uses, work = [], [root]
     while work:
         for use in work.pop().uses:
             user = use.owner.operation
             if _is_view(user):
                 work.append(user.results[use.operand_number])
             else:
-                found.append(use)
-    return found
+                uses.append(use)
+    return uses
 
 
 def _sources(value: ir.Value) -> list[Edge]:

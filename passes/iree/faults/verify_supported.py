@@ -76,12 +76,12 @@ def _refuse_recursion(calls: dict[str, dict[str, ir.Operation]]) -> None:
     graph = dict(calls)
     # Functions that call none are removed until none is left; in what remains there is a cycle.
     while graph:
-        ended = [caller for caller, callees in graph.items() if not any(c in graph for c in callees)]
-        if not ended:
+        leaves = [caller for caller, callees in graph.items() if not any(c in graph for c in callees)]
+        if not leaves:
             caller, callees = next(iter(graph.items()))
             place = next(call for callee, call in callees.items() if callee in graph)
             raise RuleMissingError(
                 f"func.call requires functions without recursion, got @{caller}.", where=source_of(place.location)
             )
-        for caller in ended:
+        for caller in leaves:
             del graph[caller]

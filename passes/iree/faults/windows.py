@@ -59,10 +59,10 @@ def complex_windows(op: ir.Operation, target: Target) -> Replacement:
     if not any([*low, *high, *interior]):
         return None
     padded = b.complex_(*(b.pad(part(x), low, high, interior, part(initial)) for part in (b.real, b.imag)))
-    made = b.copy(op, [padded, initial])
+    copy = b.copy(op, [padded, initial])
     for name in {"padding", "base_dilations"} & set(attributes_of(op)):
-        del made.attributes[name]
-    return Val(made.results[0])
+        del copy.attributes[name]
+    return Val(copy.results[0])
 
 
 @PATTERNS.of("stablehlo.reduce_window")
@@ -125,26 +125,26 @@ def select_and_scatter(op: ir.Operation, target: Target) -> Replacement:
 
     padding_free = not any(p != (0, 0) for p in padding)
     inside = None if padding_free else _inside(x.shape, padding)
-    best, chosen, found = view(padded, offsets[0]), b.full(0, source.shape, np.int32), None
+    best, place, is_found = view(padded, offsets[0]), b.full(0, source.shape, np.int32), None
     if inside is not None:
-        found = view(inside, offsets[0])
+        is_found = view(inside, offsets[0])
     for i, offset in enumerate(offsets[1:], start=1):
         value = view(padded, offset)
         keep = apply_elementwise(choose, [best, value])[0]
-        if found is not None and inside is not None:
+        if is_found is not None and inside is not None:
             valid = view(inside, offset)
-            keep = (keep & found) | ~valid
-            found = found | valid
+            keep = (keep & is_found) | ~valid
+            is_found = is_found | valid
         best = select(keep, best, value)
-        chosen = select(keep, chosen, i)
+        place = select(keep, place, i)
     result = b.broadcast(initial, x.shape, [])
     adds = single_operation(combine) == "stablehlo.add"
     for i, offset in enumerate(offsets):
-        here = b.eq(chosen, i)
+        here = b.eq(place, i)
         low = [o - p[0] for o, p in zip(offset, padding, strict=True)]
         inner = [s - 1 for s in strides]
-        used = [(n - 1) * s + 1 for n, s in zip(source.shape, strides, strict=True)]
-        high = [d - u - lo for d, u, lo in zip(x.shape, used, low, strict=True)]
+        extents = [(n - 1) * s + 1 for n, s in zip(source.shape, strides, strict=True)]
+        high = [d - u - lo for d, u, lo in zip(x.shape, extents, low, strict=True)]
         update = b.pad(select(here, source, 0), low, high, inner)
         if adds:
             result = result + update

@@ -75,15 +75,15 @@ def solve_lower(lower: Val, right: Val, unit: bool = False) -> Val:
         corner = b.pad(corner, [0, size, size], [0, 0, 0])
         blocks[-1] = b.pad(blocks[-1], [0, 0, 0], [0, rest, rest]) + corner
     inverses = invert_lower(b.concat(blocks, 0), unit)
-    solved: list[Val] = []
+    solutions: list[Val] = []
     for i, (start, stop) in enumerate(bounds):
         size = stop - start
         inverse = b.slice_(inverses, [i * batch, 0, 0], [(i + 1) * batch, size, size])
-        known = _block(right, (start, stop), (0, right.shape[-1]))
-        if solved:
-            known = known - b.matmul(_block(lower, (start, stop), (0, start)), b.concat(solved, 1))
-        solved.append(b.matmul(inverse, known))
-    return b.concat(solved, 1)
+        rhs = _block(right, (start, stop), (0, right.shape[-1]))
+        if solutions:
+            rhs = rhs - b.matmul(_block(lower, (start, stop), (0, start)), b.concat(solutions, 1))
+        solutions.append(b.matmul(inverse, rhs))
+    return b.concat(solutions, 1)
 
 
 def _cholesky_block(a: Val) -> Val:
@@ -126,8 +126,8 @@ def _cholesky_lower(a: Val) -> Val:
         panel = _block(a, (start, n), (start, stop))
         if panels:
             before = [_block(p, (start - BLOCK * i, n - BLOCK * i), (0, BLOCK)) for i, p in enumerate(panels)]
-            left = b.concat(before, 2)
-            panel = panel - b.matmul(left, adjoint(_block(left, (0, stop - start), (0, start))))
+            column = b.concat(before, 2)
+            panel = panel - b.matmul(column, adjoint(_block(column, (0, stop - start), (0, start))))
         factor = _cholesky_block(_block(panel, (0, stop - start), (0, stop - start)))
         if stop < n:
             below = b.matmul(_block(panel, (stop - start, n - start), (0, stop - start)), adjoint(invert_lower(factor)))

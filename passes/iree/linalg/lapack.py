@@ -97,8 +97,8 @@ def _panel_lu(panel: Val) -> tuple[Val, Val, Val]:
         factor = select(eq(pivot, 0), factor, factor / select(eq(pivot, 0), 1, pivot))
         factors = spread(factor, a.shape, 0, 1)
         below, at = row > spread(j, a.shape), spread(j, a.shape)
-        reduced = a - factors * spread(line_at(a, j, 1), a.shape, 0, 2)
-        a = select(below & (column > at), reduced, select(below & eq(column, at), factors, a))
+        rest = a - factors * spread(line_at(a, j, 1), a.shape, 0, 2)
+        a = select(below & (column > at), rest, select(below & eq(column, at), factors, a))
         pivots = select(eq(steps, spread(j, steps.shape)), spread(p, steps.shape, 0), pivots)
         return [a, order, pivots]
 
@@ -119,8 +119,8 @@ def _getrf(op: ir.Operation, a: Val) -> list[Val]:
         panel = b.slice_(a, [0, start, start], [batch, m, stop])
         panel, order, pivot = _panel_lu(panel)
         pivots.append(pivot + start)
-        left = take_rows(b.slice_(a, [0, start, 0], [batch, m, start]), order) if start else None
-        parts = [panel] if left is None else [left, panel]
+        before = take_rows(b.slice_(a, [0, start, 0], [batch, m, start]), order) if start else None
+        parts = [panel] if before is None else [before, panel]
         if stop < n:
             right = take_rows(b.slice_(a, [0, start, stop], [batch, m, n]), order)
             size = stop - start
@@ -132,8 +132,8 @@ def _getrf(op: ir.Operation, a: Val) -> list[Val]:
                 rest = b.slice_(right, [0, size, 0], [batch, m - start, n - stop])
                 column.append(rest - b.matmul(lower, top))
             parts.append(b.concat(column, 1))
-        changed = b.concat(parts, 2)
-        a = b.concat([b.slice_(a, [0, 0, 0], [batch, start, n]), changed], 1) if start else changed
+        columns = b.concat(parts, 2)
+        a = b.concat([b.slice_(a, [0, 0, 0], [batch, start, n]), columns], 1) if start else columns
     return [a, b.concat(pivots, 1) + 1, _no_info(a)]
 
 
@@ -183,16 +183,16 @@ def _rotate(x: Val, c: Val, s: Val, dim: int) -> Val:
     return b.concat([scaled(p, c) - conj(s) * q, scaled(q, c) + s * p], dim)
 
 
-def _sweeps(done: Callable[..., Val], carried: list[Val], one_round: Callable[..., list[Val]], n: int) -> list[Val]:
-    """Rounds of rotations, in whole sweeps, until `done`."""
+def _sweeps(is_done: Callable[..., Val], carry: list[Val], one_round: Callable[..., list[Val]], n: int) -> list[Val]:
+    """Rounds of rotations, in whole sweeps, until `is_done`."""
 
     def go_on(i: Val, *values: Val) -> Val:
-        return (i < MOST_SWEEPS) & ~done(*values)
+        return (i < MOST_SWEEPS) & ~is_done(*values)
 
     def sweep(i: Val, *values: Val) -> list[Val]:
         return [i + 1, *b.for_loop(n - 1, list(values), lambda _, *v: one_round(*v))]
 
-    return b.while_loop([b.full(0, (), np.int32), *carried], go_on, sweep)[1:]
+    return b.while_loop([b.full(0, (), np.int32), *carry], go_on, sweep)[1:]
 
 
 def _eigh(a: Val) -> tuple[Val, Val]:
@@ -230,18 +230,18 @@ def _ordered(values: Val, vectors: Val, descending: bool) -> tuple[Val, Val]:
     key = -values if descending else values
     position = b.iota(values.shape, 1, np.int32)
     attributes = {"dimension": hlo.I64.encode(1), "is_stable": hlo.Bool.encode(True)}
-    made = b.make("stablehlo.sort", [key, position], [key.type, position.type], attributes, regions=1)
+    op = b.make("stablehlo.sort", [key, position], [key.type, position.type], attributes, regions=1)
     scalars = [b.tensor_type((), d) for d in (key.dtype, key.dtype, np.dtype(np.int32), np.dtype(np.int32))]
-    b.fill_region(made.regions[0], scalars, lambda x, y, *_: x < y)
-    key, order = map(Val, made.results)
+    b.fill_region(op.regions[0], scalars, lambda x, y, *_: x < y)
+    key, order = map(Val, op.results)
     return (-key if descending else key), b.swap(take_rows(b.swap(vectors), order))
 
 
 def _syevd(op: ir.Operation, a: Val) -> list[Val]:
     n = a.shape[2]
     lower = _letter(op, "uplo") == "L"
-    kept = np.tril(np.ones((n, n), bool), -1) if lower else np.triu(np.ones((n, n), bool), 1)
-    half = select(mask(kept, a), a, 0)
+    triangle = np.tril(np.ones((n, n), bool), -1) if lower else np.triu(np.ones((n, n), bool), 1)
+    half = select(mask(triangle, a), a, 0)
     diagonal = select(mask(np.eye(n, dtype=bool), a), as_like(real(a), a), 0)
     values, vectors = _eigh(half + adjoint(half) + diagonal)
     return [vectors, values, _no_info(a)]

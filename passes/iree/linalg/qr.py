@@ -35,9 +35,9 @@ def geqp3(a: Val, first: Val) -> list[Val]:
     order = b.concat([b.reshape(v, (batch, n, 1)) for v in (columns + 1, first)], 2)
 
     def step(j: Val, a: Val, taus: Val, order: Val) -> list[Val]:
-        left = b.reduce_sum(select(row < spread(j, a.shape), 0.0, squared(a)), [1])
-        chosen = ne(line_at(order, b.full(1, (), np.int32), 2), 0)
-        sizes = select(columns < spread(j, columns.shape), -1.0, select(chosen, math.inf, left))
+        norms = b.reduce_sum(select(row < spread(j, a.shape), 0.0, squared(a)), [1])
+        swaps = ne(line_at(order, b.full(1, (), np.int32), 2), 0)
+        sizes = select(columns < spread(j, columns.shape), -1.0, select(swaps, math.inf, norms))
         p = first_largest(sizes)
         order, a = exchange_rows(order, j, p), b.swap(exchange_rows(b.swap(a), j, p))
         return [*_reflected(j, a, taus), order]
@@ -93,7 +93,7 @@ def orgqr(a: Val, taus: Val) -> Val:
         zero = b.full(0, (), np.int32)
         tau = b.dynamic_slice(taus, [zero, j], (batch, 1))
         product = b.dot(conj(unit), q, ([1], [1]), batch=1)
-        weighted = spread(b.reshape(tau, (batch,)), product.shape, 0) * product
-        return [q - spread(unit, q.shape, 0, 1) * spread(weighted, q.shape, 0, 2)]
+        change = spread(b.reshape(tau, (batch,)), product.shape, 0) * product
+        return [q - spread(unit, q.shape, 0, 1) * spread(change, q.shape, 0, 2)]
 
     return b.for_loop(k, [identity], step)[0]

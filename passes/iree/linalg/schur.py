@@ -33,9 +33,9 @@ def geev(op: ir.Operation, a: Val) -> list[Val]:
     values = diagonal_of(triangular)
     right = _normalised(b.matmul(basis, _eigenvectors(triangular)))
     vectors = b.reverse(_eigenvectors(b.reverse(adjoint(triangular), [1, 2])), [1, 2])
-    left = _normalised(b.matmul(basis, vectors))
+    left_vectors = _normalised(b.matmul(basis, vectors))
     parts = [values] if a.dtype.kind == "c" else [real(values), imag(values)]
-    return [*parts, left, right, b.full(0, a.shape[:1], np.int32)]
+    return [*parts, left_vectors, right, b.full(0, a.shape[:1], np.int32)]
 
 
 def _schur(a: Val) -> tuple[Val, Val]:
@@ -63,16 +63,16 @@ def _schur(a: Val) -> tuple[Val, Val]:
         shift = select(eq(age, EXCEPTIONAL), s + as_like(_modulus(r), r), _shift(p, q, r, s))
         bounds = spread(last, t.shape, 0)
         active = b.maximum(row, column) <= bounds
-        shifted = select(active & (bounds > 0), t - identity * spread(shift, t.shape, 0), identity)
-        packed, taus = geqrf(shifted)
+        difference = select(active & (bounds > 0), t - identity * spread(shift, t.shape, 0), identity)
+        packed, taus = geqrf(difference)
         turn = orgqr(packed, taus)
         t, z = b.matmul(adjoint(turn), b.matmul(t, turn)), b.matmul(z, turn)
         p, q, r, s = corner(t, last)
-        found = ~(_modulus(r) > eps * (_modulus(p) + _modulus(s)))  # not a number: nothing will converge
-        cleared = eq(row, bounds) & (column < row) & spread(found, t.shape, 0)
-        done = eq(last, 0)
-        last = select(found & ~done, last - 1, last)
-        return [i + 1, select(cleared, 0, t), z, last, select(found, 0, b.maximum(age, 0) + 1)]
+        converges = ~(_modulus(r) > eps * (_modulus(p) + _modulus(s)))  # not a number: nothing will converge
+        zeros = eq(row, bounds) & (column < row) & spread(converges, t.shape, 0)
+        is_last = eq(last, 0)
+        last = select(converges & ~is_last, last - 1, last)
+        return [i + 1, select(zeros, 0, t), z, last, select(converges, 0, b.maximum(age, 0) + 1)]
 
     ends, zeros = b.full(n - 1, (batch,), np.int32), b.full(0, (batch,), np.int32)
     t, z = _hessenberg(a)
@@ -119,8 +119,8 @@ def _eigenvectors(t: Val) -> Val:
     def step(i: Val, x: Val) -> list[Val]:
         j = (n - 1) - i
         sums = b.dot(line_at(t, j, 1), select(row > spread(j, t.shape), x, 0), ([1], [1]), batch=1)
-        solved = spread(-sums / line_at(gaps, j, 1), t.shape, 0, 2)
-        return [select(eq(row, spread(j, t.shape)) & (column > row), solved, x)]
+        solution = spread(-sums / line_at(gaps, j, 1), t.shape, 0, 2)
+        return [select(eq(row, spread(j, t.shape)) & (column > row), solution, x)]
 
     identity = b.broadcast(b.constant(np.eye(n).astype(t.dtype)), t.shape, [1, 2])
     return b.for_loop(n, [identity], step)[0]

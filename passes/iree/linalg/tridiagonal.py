@@ -38,23 +38,23 @@ def tridiagonal_solve(lower: Val, diagonal: Val, upper: Val, right: Val) -> list
     columns = lambda *xs: b.concat([b.reshape(x, (*x.shape, 1)) for x in xs], 2)  # noqa: E731
     zero = b.full(0, diagonal.shape, diagonal.dtype)
     packed = columns(diagonal, upper, zero)  # the entries i, i + 1 and i + 2 of row i
-    known = b.iota((stack, n, 3), 1, np.int32) + b.iota((stack, n, 3), 2, np.int32) < n
-    packed = select(known, packed, 0)
+    inside = b.iota((stack, n, 3), 1, np.int32) + b.iota((stack, n, 3), 2, np.int32) < n
+    packed = select(inside, packed, 0)
 
     def eliminate(i: Val, packed: Val, right: Val) -> list[Val]:
         after = i + 1
         here, there = _row(packed, i), _row(packed, after)
         below = b.reshape(_row(lower, after), (stack, 1, 1))
         there = b.concat([below, b.cut(there, 2, 0, 2)], 2)
-        exchanged = _size(below) > _size(b.cut(here, 2, 0, 1))
-        wide = b.broadcast(exchanged, here.shape, [0, 1, 2])
+        swaps = _size(below) > _size(b.cut(here, 2, 0, 1))
+        wide = b.broadcast(swaps, here.shape, [0, 1, 2])
         top, bottom = select(wide, there, here), select(wide, here, there)
         pivot = b.cut(top, 2, 0, 1)
         factor = b.cut(bottom, 2, 0, 1) / pivot
         bottom = bottom - b.broadcast(factor, here.shape, [0, 1, 2]) * top
         bottom = b.pad(b.cut(bottom, 2, 1, 3), [0, 0, 0], [0, 0, 1])
         mine, other = _row(right, i), _row(right, after)
-        wide = b.broadcast(exchanged, mine.shape, [0, 1, 2])
+        wide = b.broadcast(swaps, mine.shape, [0, 1, 2])
         first, second = select(wide, other, mine), select(wide, mine, other)
         second = second - b.broadcast(factor, mine.shape, [0, 1, 2]) * first
         packed = _put(_put(packed, i, top), after, bottom)
@@ -65,8 +65,8 @@ def tridiagonal_solve(lower: Val, diagonal: Val, upper: Val, right: Val) -> list
     def substitute(step: Val, x: Val, next_: Val, second: Val) -> list[Val]:
         i = (n - 1) - step
         pivot, one, two = (b.broadcast(b.cut(_row(packed, i), 2, k, k + 1), next_.shape, [0, 1, 2]) for k in range(3))
-        found = (_row(right, i) - one * next_ - two * second) / pivot
-        return [_put(x, i, found), found, next_]
+        solution = (_row(right, i) - one * next_ - two * second) / pivot
+        return [_put(x, i, solution), solution, next_]
 
     nothing = b.full(0, (stack, 1, right.shape[2]), right.dtype)
     x, *_ = b.for_loop(n, [right, nothing, nothing], substitute)

@@ -36,8 +36,8 @@ def elementwise(
         dtype = values[0].dtype
         if not is_float(dtype):
             return None
-        if (known := _at_constants(op.name, values)) is not None:
-            return known
+        if (constant := _at_constants(op.name, values)) is not None:
+            return constant
         if right(F32 if dtype.itemsize < 4 else dtype, target):
             return None
         if not has_format(values[0]):

@@ -60,11 +60,11 @@ def stock_expansion(op: ir.Operation) -> list[Val]:
     values: dict[ir.Value, Val] = dict(zip(block.arguments, operands(op), strict=True))
     for inner in block.operations:
         inner = inner.operation
-        mapped = [values[v] for v in inner.operands]
+        arguments = [values[v] for v in inner.operands]
         if inner.name == "func.return":
-            return mapped
-        made = b.copy(inner, mapped)
-        values.update(zip(inner.results, map(Val, made.results), strict=True))
+            return arguments
+        clone = b.copy(inner, arguments)
+        values.update(zip(inner.results, map(Val, clone.results), strict=True))
     raise AssertionError("a function ends in func.return")
 
 

@@ -33,8 +33,8 @@ def _exp_parts(x: Val, low: Val | None = None) -> tuple[Val, Val]:
     high = x - k_float * form.ln2_high
     tail = k_float * form.ln2_low if low is None else k_float * form.ln2_low - low
     r = rounded(high - tail)
-    lost = (high - r) - tail
-    p = r + (r * r * (0.5 + r * horner(r, form.exp)) + lost)
+    error = (high - r) - tail
+    p = r + (r * r * (0.5 + r * horner(r, form.exp)) + error)
     return p, k
 
 
@@ -100,8 +100,8 @@ def log(x: Val) -> Val:
 def log1p(x: Val) -> Val:
     """log(1 + x), accurate near 0."""
     u = rounded(1.0 + x)
-    lost = select(x > 1.0, 1.0 - (u - x), x - (u - 1.0)) / u
-    result = _log_specials(_log_normal(u, 0.0, lost), u)
+    error = select(x > 1.0, 1.0 - (u - x), x - (u - 1.0)) / u
+    result = _log_specials(_log_normal(u, 0.0, error), u)
     return select(eq(u, 1.0), x, result)
 
 
@@ -205,9 +205,9 @@ def power(x: Val, y: Val) -> Val:
     t2 = z_low - ((t1 - k_high) - z_high)
     # Beyond this |y|, x^y overflows or vanishes for every x but 1.
     most = 2.0 ** (form.mantissa + 12)
-    bounded = minimum(maximum(y, -most), most)
-    y_high = upper_half(bounded)
-    low, high = (bounded - y_high) * t1 + bounded * t2, y_high * t1
+    exponent = minimum(maximum(y, -most), most)
+    y_high = upper_half(exponent)
+    low, high = (exponent - y_high) * t1 + exponent * t2, y_high * t1
     limit = -1.2 * form.log_min
     total = high + low
     inside = abs(total) < limit

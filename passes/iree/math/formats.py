@@ -162,9 +162,9 @@ def sar(x: Val, bits: int) -> Val:
 def nearest_integer(x: Val) -> tuple[Val, Val]:
     """`x` rounded to an integer, as a float and as a signed integer of the same width. |x| < 2^(mantissa - 1)."""
     form = format_of(x)
-    shifted = rounded(x + form.magic)
-    integer = bitcast(shifted, form.signed) - int(np.asarray(form.magic, form.dtype).view(form.signed))
-    return shifted - form.magic, integer
+    total = rounded(x + form.magic)
+    integer = bitcast(total, form.signed) - int(np.asarray(form.magic, form.dtype).view(form.signed))
+    return total - form.magic, integer
 
 
 def sign_is_set(x: Val) -> Val:

@@ -95,5 +95,5 @@ def erfc(op: ir.Operation, target: Target) -> Replacement:
     high = upper_half(x)
     low = x - high
     square = rounded(x * x)
-    lost = ((high * high - square) + 2.0 * high * low) + low * low
-    return select((x > 1.0) & (x < 30.0), result * (1.0 - lost), result)
+    error = ((high * high - square) + 2.0 * high * low) + low * low
+    return select((x > 1.0) & (x < 30.0), result * (1.0 - error), result)

@@ -85,8 +85,8 @@ def _along(parts: Parts, axis: int, inverse: bool) -> Parts:
         re, im = re * (1.0 / n), im * (1.0 / n)
     else:
         re, im = _transform(re, im)
-    moved = [shape[d] for d in order]
-    return b.transpose(b.reshape(re, moved), back), b.transpose(b.reshape(im, moved), back)
+    order_shape = [shape[d] for d in order]
+    return b.transpose(b.reshape(re, order_shape), back), b.transpose(b.reshape(im, order_shape), back)
 
 
 def _roots(n: int, exponents: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:

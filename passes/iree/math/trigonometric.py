@@ -75,9 +75,9 @@ def _window(start: Val, words: int, most: int) -> list[Val]:
     index, shift = start >> 6, start & 63
     step = 1 << (most // 64).bit_length() - 1
     while step:
-        chosen = ne(index & step, 0)
+        is_set = ne(index & step, 0)
         later = table[step:]
-        table = [select(chosen, later[i], word) if i < len(later) else word
+        table = [select(is_set, later[i], word) if i < len(later) else word
                  for i, word in enumerate(table[: words + step])]  # fmt: skip
         step //= 2
     back = splat(64, start) - shift  # may be 64: shifts by the width give zero

@@ -97,26 +97,26 @@ def is_free(value: ir.Value) -> bool:
 
 def in_order(value: ir.Value, order: Permutation) -> ir.Value:
     """A free value with its axes in another order: axis i of the result is axis order[i]."""
-    made: dict[ir.Value, ir.Value] = {}
+    copies: dict[ir.Value, ir.Value] = {}
     place = inverse(order)
 
     def at(value: ir.Value) -> ir.Value:
-        if _rank(value) and value not in made:
-            made[value] = make(value)
-        return made.get(value, value)
+        if _rank(value) and value not in copies:
+            copies[value] = make(value)
+        return copies.get(value, value)
 
     def make(value: ir.Value) -> ir.Value:
         shape, dtype = shape_and_dtype(value.type)
-        moved, number = tuple(shape[d] for d in order), splat_of(wrap(value))
+        new_shape, number = tuple(shape[d] for d in order), splat_of(wrap(value))
         if number is not None:
-            return full(number, moved, dtype).value
+            return full(number, new_shape, dtype).value
         op = made_by(value)
         assert op is not None
         if op.name != "stablehlo.broadcast_in_dim":
-            return _rebuilt(op, [at(v) for v in op.operands], moved)
+            return _rebuilt(op, [at(v) for v in op.operands], new_shape)
         places = [place[d] for d in hlo.I64Array.decode(op.attributes["broadcast_dimensions"])]
         source = transposed_in_memory(Val(op.operands[0]), sorted(range(len(places)), key=places.__getitem__))
-        return broadcast(source, moved, sorted(places)).value
+        return broadcast(source, new_shape, sorted(places)).value
 
     return at(value)
 
@@ -144,10 +144,10 @@ class _Layout:
             if is_start or (any(v in self._members for v in op.operands) and self._can_move(op)):
                 self._members[op.results[0]] = None
         exits = self._exits()
-        gone = [v for v in self._members if _is_transpose(v) and v not in exits]
-        made = [v for v in exits if not _is_transpose(v)]
-        if sum(map(size_of, made)) < sum(map(size_of, gone)):
-            self._rewrite(made)
+        transposes = [v for v in self._members if _is_transpose(v) and v not in exits]
+        new_values = [v for v in exits if not _is_transpose(v)]
+        if sum(map(size_of, new_values)) < sum(map(size_of, transposes)):
+            self._rewrite(new_values)
 
     def move_free(self, shape: Shape) -> None:
         """Computes the free values of a shape in the other order, if nothing has to be transposed then."""
@@ -193,8 +193,8 @@ class _Layout:
 
     def _is_in_order(self, product: ir.Operation, side: int) -> bool:
         """Whether the free axes of a factor keep their order, so that the product keeps its own."""
-        batch, contracted = _axes(product)[side]
-        free = [d for d in range(_rank(product.operands[side])) if d not in (*batch, *contracted)]
+        batch, contraction = _axes(product)[side]
+        free = [d for d in range(_rank(product.operands[side])) if d not in (*batch, *contraction)]
         places = [self._permutation[d] for d in free]
         return places == sorted(places)
 
@@ -241,10 +241,10 @@ def _axes(product: ir.Operation) -> list[tuple[Sequence[int], Sequence[int]]]:
 def _reduced(op: ir.Operation, source: ir.Value, permutation: Permutation) -> Val:
     """The result of a reduction, whose operand is the transpose of `source`."""
     dims = [permutation[d] for d in hlo.I64Array.decode(op.attributes["dimensions"])]
-    left = [d for d in range(_rank(source)) if d not in dims]
+    rest = [d for d in range(_rank(source)) if d not in dims]
     combine = _combiner(op)
     (result,) = reduce([Val(source)], [Val(op.operands[1])], sorted(dims), lambda a, b: binary(combine, a, b))
-    return transposed_in_memory(result, [left.index(d) for d in permutation if d in left])
+    return transposed_in_memory(result, [rest.index(d) for d in permutation if d in rest])
 
 
 def _combiner(op: ir.Operation) -> str:

@@ -45,9 +45,9 @@ class PlaceResultsPass(Pass):
 def _place(func: ir.Operation) -> None:
     block = func.regions[0].blocks[0]
     end = last_of(block)
-    given = _given(func)
+    outputs = _given(func)
     least = 1 if _computed(func) >= thresholds.PLACED_PROGRAM else thresholds.PLACED_RESULT
-    places = [i for i, value in enumerate(end.operands) if i not in given and _is_placed(value, least)]
+    places = [i for i, value in enumerate(end.operands) if i not in outputs and _is_placed(value, least)]
     if not places:
         return
     with func.location:

@@ -65,13 +65,13 @@ class PushUpSlicesPass(Pass):
 
 def _push_up(block: ir.Block) -> None:
     ops = [op.operation for op in block.operations]
-    dissolved = _only_sliced(ops)
-    slices = [op for op in ops if op.name == "stablehlo.slice" and op.operands[0] in dissolved]
+    parts_only = _only_sliced(ops)
+    slices = [op for op in ops if op.name == "stablehlo.slice" and op.operands[0] in parts_only]
     if not slices or len({Box.of(op) for op in slices}) > thresholds.PIECES:
         return
-    made: dict[tuple[ir.Value, Box], Val] = {}
+    copies: dict[tuple[ir.Value, Box], Val] = {}
     for op in slices:
-        new = _computed(op.operands[0], Box.of(op), dissolved, made, op)
+        new = _computed(op.operands[0], Box.of(op), parts_only, copies, op)
         op.results[0].replace_all_uses_with(new.value)
         op.erase()
     erase_dead_in(block)
@@ -79,33 +79,33 @@ def _push_up(block: ir.Block) -> None:
 
 def _only_sliced(ops: Sequence[ir.Operation]) -> dict[ir.Value, ir.Operation]:
     """Large values that are cheap to compute and used by slices and each other alone, with their operations."""
-    found: dict[ir.Value, ir.Operation] = {}
+    parts_only: dict[ir.Value, ir.Operation] = {}
     for op in reversed(ops):
         if not is_cheap(op) or not op.results[0].type.has_static_shape:
             continue
         result = Val(op.results[0])
         users = [use.owner.operation for use in result.value.uses]
-        if users and all(_reads_part(user, op, found) for user in users):
-            found[result.value] = op
-    return dict(reversed(found.items()))
+        if users and all(_reads_part(user, op, parts_only) for user in users):
+            parts_only[result.value] = op
+    return dict(reversed(parts_only.items()))
 
 
-def _reads_part(user: ir.Operation, op: ir.Operation, found: dict[ir.Value, ir.Operation]) -> bool:
+def _reads_part(user: ir.Operation, op: ir.Operation, parts_only: dict[ir.Value, ir.Operation]) -> bool:
     is_slice = user.name == "stablehlo.slice" and user.block == op.block
-    return is_slice or (is_cheap(user) and user.results[0] in found)
+    return is_slice or (is_cheap(user) and user.results[0] in parts_only)
 
 
 def _computed(
-    value: ir.Value, box: Box, dissolved: dict[ir.Value, ir.Operation], made: dict[tuple[ir.Value, Box], Val],
+    value: ir.Value, box: Box, parts_only: dict[ir.Value, ir.Operation], copies: dict[tuple[ir.Value, Box], Val],
     before: ir.Operation,
 ) -> Val:  # fmt: skip
     """A slice of a value; those of dissolved values are computed from slices of their operands, each of them once."""
-    if (known := made.get((value, box))) is not None:
-        return known
-    if value in dissolved:
-        op = dissolved[value]
+    if (copy := copies.get((value, box))) is not None:
+        return copy
+    if value in parts_only:
+        op = parts_only[value]
         operands = [
-            _computed(v, box, dissolved, made, before) if list(v.type.shape) == list(value.type.shape) else Val(v)
+            _computed(v, box, parts_only, copies, before) if list(v.type.shape) == list(value.type.shape) else Val(v)
             for v in op.operands
         ]
         result = tensor_type(box.shape, Val(value).dtype)
@@ -115,7 +115,7 @@ def _computed(
     else:
         with ir.InsertionPoint(before), before.location:
             new = _sliced(value, box)
-    made[value, box] = new
+    copies[value, box] = new
     return new
 
 

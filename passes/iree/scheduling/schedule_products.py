@@ -147,11 +147,11 @@ class MatrixMatrix:
             return
         if self.axes == (1, 1) and columns >= thresholds.SWAPPED_FACTORS * rows:
             with ir.InsertionPoint(self.op), self.op.location:
-                swapped = dot(rhs, swap(lhs), ([1], [0]))
-                tiled = rows > thresholds.SWAPPED_ROWS
-                replace_product(self.op, swap(stored(swapped) if tiled else swapped))  # a transpose fused with it takes the tiles
-            if tiled:
-                MatrixMatrix(made_by(swapped.value), (1, 0)).build(vector_bytes, transposes)
+                product = dot(rhs, swap(lhs), ([1], [0]))
+                by_tiles = rows > thresholds.SWAPPED_ROWS  # a transpose fused with it would take the tiles
+                replace_product(self.op, swap(stored(product) if by_tiles else product))
+            if by_tiles:
+                MatrixMatrix(made_by(product.value), (1, 0)).build(vector_bytes, transposes)
             return
         with ir.InsertionPoint(self.op), self.op.location:
             apart = bool(places_of_broadcasts(self.op.results[0]))
@@ -177,14 +177,14 @@ def _product(op: ir.Operation) -> MatrixVector | MatrixMatrix | BatchedProduct |
         return None
     shapes = [tuple(t.shape) for t in types[:2]]
     numbers = DotDims.decode(op.attributes["dot_dimension_numbers"])
-    contracted = [numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs")]
-    if any(len(c) != 1 for c in contracted) or 0 in (*shapes[0], *shapes[1]):
+    contraction = [numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs")]
+    if any(len(c) != 1 for c in contraction) or 0 in (*shapes[0], *shapes[1]):
         return None
     if shape_and_dtype(types[0])[1] not in (np.float32, np.float64):
         return None
     if numbers["lhs_batching_dimensions"]:
         return BatchedProduct.of(op)
-    (lc,), (rc,) = contracted
+    (lc,), (rc,) = contraction
     vectors = [len(s) == 1 or (len(s) == 2 and s[1 - c] == 1) for s, c in zip(shapes, (lc, rc), strict=True)]
     if len(shapes[0]) > 2 or len(shapes[1]) > 2 or all(vectors):
         return None

@@ -41,25 +41,25 @@ class ScheduleSumsPass(Pass):
 
 
 def _schedule(op: ir.Operation, vector_bytes: int) -> None:
-    combined = single_operation(op.regions[0]) if len(op.operands) == 2 else None
+    combiner = single_operation(op.regions[0]) if len(op.operands) == 2 else None
     x, result, dims = Val(op.operands[0]), Val(op.results[0]), sorted(op.attributes["dimensions"])
     if not x.static or math.prod(x.shape) < thresholds.SUM_AS_PRODUCT or not _is_zero(op.operands[1]):
         return
-    if combined == "stablehlo.or" and x.dtype == np.bool_:
+    if combiner == "stablehlo.or" and x.dtype == np.bool_:
         with ir.InsertionPoint(op), op.location:
             count = reduce_sum(convert(x, np.float32), dims)
             op.results[0].replace_all_uses_with((count > 0.5).value)
         op.erase()
         _schedule(made_by(count.value), vector_bytes)
         return
-    if combined != "stablehlo.add" or x.dtype not in (np.float32, np.float64):
+    if combiner != "stablehlo.add" or x.dtype not in (np.float32, np.float64):
         return
-    kept = [d for d in range(x.rank) if d not in dims]
+    rest = [d for d in range(x.rank) if d not in dims]
     with ir.InsertionPoint(op), op.location:
-        if kept and min(kept) == len(dims):
+        if rest and min(rest) == len(dims):
             new = _by_ones(x, math.prod(x.shape[: len(dims)]), 0)
-        elif kept and max(kept) < min(dims) and _is_odd(math.prod(x.shape[d] for d in dims), vector_bytes // x.dtype.itemsize):
-            new = _by_ones(x, math.prod(x.shape[: len(kept)]), 1)
+        elif rest and max(rest) < min(dims) and _is_odd(math.prod(x.shape[d] for d in dims), vector_bytes // x.dtype.itemsize):
+            new = _by_ones(x, math.prod(x.shape[: len(rest)]), 1)
         elif len(dims) > 1 and max(dims) == x.rank - 1 and math.prod(x.shape[d] for d in dims) >= thresholds.SUM_BY_ROWS:
             new = reduce_sum(stored(reduce_sum(_of_two_factors(x), [x.rank - 1])), dims[:-1])
         else:

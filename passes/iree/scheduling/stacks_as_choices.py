@@ -46,12 +46,12 @@ def _choose(block: ir.Block) -> None:
             continue
         with ir.InsertionPoint(op), op.location:
             index = b.iota(result.shape, dim, np.int32)
-            spread = [b.broadcast(b.reshape(p, _without(p.shape, dim)), result.shape, _without(range(result.rank), dim))
+            values = [b.broadcast(b.reshape(p, _without(p.shape, dim)), result.shape, _without(range(result.rank), dim))
                       for p in parts]  # fmt: skip
-            chosen = spread[-1]
+            out = values[-1]
             for i in reversed(range(len(parts) - 1)):
-                chosen = b.select(index <= i, spread[i], chosen)
-        op.results[0].replace_all_uses_with(chosen.value)
+                out = b.select(index <= i, values[i], out)
+        op.results[0].replace_all_uses_with(out.value)
         op.erase()
 
 

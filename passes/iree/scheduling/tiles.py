@@ -95,10 +95,10 @@ def batched_product(batch: int, rows: int, columns: int, length: int, lanes: int
     return Tiles((share, *within), (1, *one.parallel), (0, *one.reduction))
 
 
-def _even_share(rows: int, wanted: int, tall: int) -> int:
+def _even_share(rows: int, most: int, tall: int) -> int:
     """About so many of the rows that workgroups are of one size, which makes their shapes static; else all of them."""
-    divisors = [n for n in range(max(tall, wanted // 2 + 1), min(rows, 3 * wanted) + 1) if rows % n == 0]
-    return min(divisors, key=lambda n: (n % tall != 0, abs(n - wanted)), default=rows)
+    divisors = [n for n in range(max(tall, most // 2 + 1), min(rows, 3 * most) + 1) if rows % n == 0]
+    return min(divisors, key=lambda n: (n % tall != 0, abs(n - most)), default=rows)
 
 
 def _groups(work: int) -> int:
