@@ -17,7 +17,7 @@ from nabla_mlir.passes.iree.scheduling.split_convolutions import is_wide
 from nabla_mlir.passes.pipeline import ExpandTransformsPipeline, IreePipeline, LowerPipeline, Pipeline
 from nabla_mlir.targets import Target
 
-_LOWER, _EXPAND = (Pipeline(named().passes()) for named in (LowerPipeline, ExpandTransformsPipeline))
+_LOWER, _EXPAND = (Pipeline(steps().passes()) for steps in (LowerPipeline, ExpandTransformsPipeline))
 
 # At this optimisation level IREE drops assertions: reads of state that was never written would not fail.
 _STATEFUL = ("--iree-opt-strip-assertions=false",)

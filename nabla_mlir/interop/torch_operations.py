@@ -44,8 +44,8 @@ def _at_rank(x: Tensor, rank: int, dim: int, keepdim: bool) -> tuple[Tensor, Ten
 
 def _median(x: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
     """The lower one of two; NaN if there is one."""
-    found, where = _at_rank(x, (x.shape[dim] - 1) // 2, dim, keepdim)
-    return nnp.where(nnp.any(nnp.isnan(x), dim, keepdims=keepdim), np.nan, found).astype(x.dtype), where
+    values, where = _at_rank(x, (x.shape[dim] - 1) // 2, dim, keepdim)
+    return nnp.where(nnp.any(nnp.isnan(x), dim, keepdims=keepdim), np.nan, values).astype(x.dtype), where
 
 
 def _running(is_better: Callable[[Any, Any], Any]) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:

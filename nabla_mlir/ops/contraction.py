@@ -95,8 +95,8 @@ def _batch(xs: Any, mapped: Any, size: int, dot_dimension_numbers: Dims, **param
     rhs_free = rhs.ndim - 1 - len(rb) - len(rc)
     if lhs_free and not rhs_free and not _mixed(lhs, rhs, params):
         # A shared matrix times mapped vectors: with the factors exchanged the mapped axis leads by itself.
-        flipped = dims(shifted(rc), lc, shifted(rb), lb)
-        return [move_axis(dot_general(rhs, lhs, dot_dimension_numbers=flipped, **params), len(lb), 0)]
+        exchange = dims(shifted(rc), lc, shifted(rb), lb)
+        return [move_axis(dot_general(rhs, lhs, dot_dimension_numbers=exchange, **params), len(lb), 0)]
     out = dot_general(lhs, rhs, dot_dimension_numbers=numbers, **params)
     return [move_axis(out, len(lb) + lhs_free, 0)]
 

@@ -92,8 +92,8 @@ def cost_of_function(func: ir.Operation) -> FunctionCost:
     ops = [op.operation for op in block.operations]
     total = cost_of_all(op for op in ops if op.name in REGISTRY)
     state = {op.attributes["global"].value: v for op in ops if op.name in _STATE for v in [*op.operands, *op.results]}
-    replaced = sum(_bytes_or_zero(v) for op in ops if op.name == _STATE[1] for v in op.operands)
-    return FunctionCost(total.flops, total.bytes, sum(map(_bytes_or_zero, state.values())), _peak(block) + replaced)
+    old_state = sum(_bytes_or_zero(v) for op in ops if op.name == _STATE[1] for v in op.operands)
+    return FunctionCost(total.flops, total.bytes, sum(map(_bytes_or_zero, state.values())), _peak(block) + old_state)
 
 
 _STATE = ("util.global.load", "util.global.store")

@@ -80,9 +80,9 @@ def schedule(plan: Plan) -> list[tuple[int, int, int, int, int]]:
     parts need the same number of repetitions.
     """
 
-    def step(slot: int, low: int, to: int, store: int, pulled: bool) -> tuple[int, int, int, int, int]:
+    def step(slot: int, low: int, to: int, store: int, backward: bool) -> tuple[int, int, int, int, int]:
         first, stop = low * plan.length, to * plan.length
-        return slot, first, stop, store, min(stop + plan.length, plan.trips) if pulled else stop
+        return slot, first, stop, store, min(stop + plan.length, plan.trips) if backward else stop
 
     steps = []
     work = [

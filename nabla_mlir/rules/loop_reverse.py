@@ -240,9 +240,9 @@ def _step_back(backward: _Backward, carry: Sequence[Tensor], values: dict[ir.Val
     return [wrap(mapping.get(v, v)) for v in terminator.operands]
 
 
-def _tapes(backward: _Backward, length: int, derived: set[ir.Value]) -> tuple[list[ir.Value], list[Tensor]]:
+def _tapes(backward: _Backward, length: int, others: set[ir.Value]) -> tuple[list[ir.Value], list[Tensor]]:
     """The values that are stored, each once, and their empty tapes."""
-    values = [v for v in dict.fromkeys(backward.stored.values()) if v not in derived]
+    values = [v for v in dict.fromkeys(backward.stored.values()) if v not in others]
     return values, [empty_tape(length, wrap(v)) for v in values]
 
 
@@ -372,8 +372,8 @@ def residual_bound(op: ir.Operation) -> int | None:
     return int(op.attributes[MAX_RESIDUAL_BYTES].value) if MAX_RESIDUAL_BYTES in op.attributes else None
 
 
-def _row_bytes(backward: _Backward, derived: set[ir.Value]) -> int:
-    return sum(_bytes(wrap(v)) for v in dict.fromkeys(backward.stored.values()) if v not in derived)
+def _row_bytes(backward: _Backward, others: set[ir.Value]) -> int:
+    return sum(_bytes(wrap(v)) for v in dict.fromkeys(backward.stored.values()) if v not in others)
 
 
 def _bytes(x: Tensor) -> int:

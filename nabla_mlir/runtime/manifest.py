@@ -117,13 +117,13 @@ class EntryPoint:
     estimate: Estimate = Estimate()
 
     def __str__(self) -> str:
-        shown = []
+        parts = []
         for argument in self.arguments:
             paths = argument.tree.paths(argument.name)
             one = len(paths) == 1 and paths[0] == argument.name
-            shown.append(f"{argument.name}: {argument.leaves[0]}" if one else f"{argument.name}: {argument.tree}")
+            parts.append(f"{argument.name}: {argument.leaves[0]}" if one else f"{argument.name}: {argument.tree}")
         results = str(self.result_leaves[0]) if self.result.kind == "leaf" else str(self.result)
-        return f"{self.name}({', '.join(shown)}) -> {results}"
+        return f"{self.name}({', '.join(parts)}) -> {results}"
 
 
 @dataclass(frozen=True)

@@ -190,9 +190,9 @@ class Bundle:
         return f"<Bundle {names} for {', '.join(code.label for code in self.manifest.code)}>"
 
 
-def _memory(entry: Entry, allocated: int) -> Memory:
+def _memory(entry: Entry, peak: int) -> Memory:
     """Of an entry point whose calls allocate so much; memory that the caller gives for results counts as results."""
     sizes = [math.prod(spec.shape) * spec.dtype.itemsize for spec in entry.inputs]
     inputs = len(sizes) - entry.storage
     results = sum(math.prod(spec.shape) * spec.dtype.itemsize for spec in entry.outputs)
-    return Memory(sum(sizes[:inputs]), results, allocated + sum(sizes[inputs:]))
+    return Memory(sum(sizes[:inputs]), results, peak + sum(sizes[inputs:]))

@@ -180,8 +180,8 @@ def target(spec: str | Target | None = "cpu") -> Target:
         return spec
     if isinstance(spec, str) and spec.lower() in TARGETS:
         return TARGETS[spec.lower()]()
-    known = ", ".join(f"{name!r} or {cls.__name__}(...)" for name, cls in TARGETS.items())
-    raise TargetError(f"compile requires a known target, got {spec!r}.", help=f"use {known}.")
+    names = ", ".join(f"{name!r} or {cls.__name__}(...)" for name, cls in TARGETS.items())
+    raise TargetError(f"compile requires a known target, got {spec!r}.", help=f"use {names}.")
 
 
 @dataclass(frozen=True)
@@ -215,8 +215,8 @@ def merge_flags(flags: list[str], more: tuple[str, ...] | list[str]) -> list[str
       >>> merge_flags(["--a=1", "--b"], ["--a=2"])
       ['--b', '--a=2']
     """
-    replaced = {flag.split("=")[0] for flag in more}
-    return [flag for flag in flags if flag.split("=")[0] not in replaced] + list(more)
+    names = {flag.split("=")[0] for flag in more}
+    return [flag for flag in flags if flag.split("=")[0] not in names] + list(more)
 
 
 def _untuple(value: Any) -> Any:

@@ -75,10 +75,10 @@ class CPU(Target):
 
     @classmethod
     def check_fit(cls, data: Mapping[str, Any]) -> None:
-        needed = _architecture(str(data.get("triple", "")).partition("-")[0])
+        architecture = _architecture(str(data.get("triple", "")).partition("-")[0])
         here = _architecture(platform.machine())
-        if needed and here and needed != here:
-            raise DeployError(f"the artifact requires a CPU of the architecture {needed}, got {here}.",
+        if architecture and here and architecture != here:
+            raise DeployError(f"the artifact requires a CPU of the architecture {architecture}, got {here}.",
                               help="compile it for this machine: CPU('host') here.")  # fmt: skip
         has = cpu_features()
         needs = [f[1:] for f in str(data.get("features", "")).split(",") if f.startswith("+")]
@@ -115,24 +115,24 @@ class CPU(Target):
 
     def vector_bytes(self) -> int:
         """The width of the vector registers that the compiler uses."""
-        named = set(re.findall(r"\+([^,]+)", _described(self.cpu, self.triple)[1] + "," + self.features))
-        named -= set(re.findall(r"-([^,]+)", self.features))
-        return 64 if "avx512f" in named else 32 if "avx2" in named else 16
+        features = set(re.findall(r"\+([^,]+)", _described(self.cpu, self.triple)[1] + "," + self.features))
+        features -= set(re.findall(r"-([^,]+)", self.features))
+        return 64 if "avx512f" in features else 32 if "avx2" in features else 16
 
     def kernel_bytes(self) -> int:
         return self.vector_bytes() if self.schedule and self.reassociate else 0
 
     def _device_flags(self) -> list[str]:
-        resolved = self.resolve()
+        host = self.resolve()
         flags = [
             "--iree-hal-target-device=local",
             "--iree-hal-local-target-device-backends=llvm-cpu",
-            f"--iree-llvmcpu-target-cpu={resolved.cpu}",
+            f"--iree-llvmcpu-target-cpu={host.cpu}",
             "--iree-llvmcpu-debug-symbols=false",
             f"--iree-llvmcpu-reassociate-fp-reductions={str(self.reassociate).lower()}",
         ]
-        described = {"cpu-features": resolved.features, "triple": resolved.triple, "abi": resolved.abi}
-        flags += [f"--iree-llvmcpu-target-{key}={value}" for key, value in described.items() if value]
+        attributes = {"cpu-features": host.features, "triple": host.triple, "abi": host.abi}
+        flags += [f"--iree-llvmcpu-target-{key}={value}" for key, value in attributes.items() if value]
         if not self.link_embedded:
             flags.append("--iree-llvmcpu-link-embedded=false")
         return flags
@@ -173,8 +173,8 @@ def _named_cpu(name: str, triple: str) -> tuple[str, str]:
     if cpu is None:
         raise TargetError(f"target cpu requires a CPU that LLVM knows, got {name!r}.",
                           help="use CPU('generic') or another name.")  # fmt: skip
-    added = set(re.findall(r"\+([^,]+)", features))
-    return cpu, ",".join(f for f in _merged(features).split(",") if f[1:] in added)
+    extra = set(re.findall(r"\+([^,]+)", features))
+    return cpu, ",".join(f for f in _merged(features).split(",") if f[1:] in extra)
 
 
 def _merged(*features: str) -> str:

@@ -47,14 +47,14 @@ class CUDA(Target):
     def check_fit(cls, data: Mapping[str, Any]) -> None:
         arch = str(data.get("arch"))
         try:
-            found = cuda_devices()[0]
+            device = cuda_devices()[0]
         except OSError as error:
             help = "install an NVIDIA driver, or compile for the CPU."
             raise DeployError(f"the artifact requires a CUDA device, got none: {error}.", help=help) from None
-        exact = arch[-1:] in "af" and arch != found  # PTX for one architecture, or one family, alone
-        if exact or _number(found) < _number(arch):
-            raise DeployError(f"the artifact requires a CUDA device of {arch} or newer, got {found}.",
-                              help=f"compile it for this device: CUDA({found!r}).")  # fmt: skip
+        exact = arch[-1:] in "af" and arch != device  # PTX for one architecture, or one family, alone
+        if exact or _number(device) < _number(arch):
+            raise DeployError(f"the artifact requires a CUDA device of {arch} or newer, got {device}.",
+                              help=f"compile it for this device: CUDA({device!r}).")  # fmt: skip
 
     @classmethod
     def measured(cls) -> dict[str, tuple[Target, Sequence[str] | None]]:

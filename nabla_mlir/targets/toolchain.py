@@ -72,8 +72,8 @@ def disassembled(artifact: bytes) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "module.vmfb"
         path.write_bytes(artifact)
-        done = subprocess.run([tool, "--output=disassembly", path], capture_output=True, text=True, check=True)
-    return done.stdout
+        process = subprocess.run([tool, "--output=disassembly", path], capture_output=True, text=True, check=True)
+    return process.stdout
 
 
 def run_compiler(arguments: list[str], stdin: bytes, *, timeout: float | None = None) -> Finished:

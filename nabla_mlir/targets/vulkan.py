@@ -49,28 +49,28 @@ class Vulkan(Target):
     @classmethod
     def check_fit(cls, data: Mapping[str, Any]) -> None:
         try:
-            needed = VulkanDevice.from_json(data["device"])
+            profile = VulkanDevice.from_json(data["device"])
         except (KeyError, TypeError, AttributeError) as error:
             raise DeployError(f"the manifest requires the description of a Vulkan device, got: {error}.") from None
         try:
-            found = vulkan_devices()[0]
+            here = vulkan_devices()[0]
         except OSError as error:
             help = "install a Vulkan driver, or compile for the CPU."
             raise DeployError(f"the artifact requires a Vulkan device, got none: {error}.", help=help) from None
         help = "it would compute wrong numbers; compile it for this device: Vulkan() here."
-        if needed.subgroup_size != found.subgroup_size:
+        if profile.subgroup_size != here.subgroup_size:
             message = (
-                f"a Vulkan device of subgroup size {needed.subgroup_size}, got {found.subgroup_size} ({found.name})."
+                f"a Vulkan device of subgroup size {profile.subgroup_size}, got {here.subgroup_size} ({here.name})."
             )
             raise DeployError(f"the artifact requires {message}", help=help)
-        needs, has = ({*device.compute, *device.storage, *device.subgroup} for device in (needed, found))
+        needs, has = ({*device.compute, *device.storage, *device.subgroup} for device in (profile, here))
         if lacking := sorted(needs - has):
-            message = f"a Vulkan device with {', '.join(lacking)}, got {found.name} without."
+            message = f"a Vulkan device with {', '.join(lacking)}, got {here.name} without."
             raise DeployError(f"the artifact requires {message}", help=help)
         for what in ("invocations", "shared_memory"):
-            if getattr(needed, what) > getattr(found, what):
+            if getattr(profile, what) > getattr(here, what):
                 message = (
-                    f"a Vulkan device with {what} {getattr(needed, what)}, got {getattr(found, what)} ({found.name})."
+                    f"a Vulkan device with {what} {getattr(profile, what)}, got {getattr(here, what)} ({here.name})."
                 )
                 raise DeployError(f"the artifact requires {message}", help=help)
 
@@ -93,9 +93,9 @@ class Vulkan(Target):
         if self.device in VULKAN_PROFILES:
             return replace(self, device=VULKAN_PROFILES[self.device])
         if self.device != "host":
-            known = ", ".join(["host", *VULKAN_PROFILES])
+            names = ", ".join(["host", *VULKAN_PROFILES])
             raise TargetError(
-                f"target vulkan requires a known device, got {self.device!r}.", help=f"use one of {known}."
+                f"target vulkan requires a known device, got {self.device!r}.", help=f"use one of {names}."
             )
         try:
             return replace(self, device=vulkan_devices()[0])

@@ -62,8 +62,8 @@ def _row(what: str, check: Callable[[], str]) -> Row:
         return what, "failed", error.message
 
 
-def _size(read: Callable[..., bytes], *arguments: Any) -> str:
-    return f"{len(read(*arguments))} bytes"
+def _size(reader: Callable[..., bytes], *arguments: Any) -> str:
+    return f"{len(reader(*arguments))} bytes"
 
 
 def _reference(artifact: Artifact) -> tuple[Any, str]:

@@ -74,9 +74,9 @@ class _Call:
             )  # fmt: skip
         return tensors
 
-    def seeds(self, word: str, given: Sequence[Any], likes: Sequence[Tensor], at: Sequence[int], names: Any) -> Any:
+    def seeds(self, word: str, values: Sequence[Any], likes: Sequence[Tensor], at: Sequence[int], names: Any) -> Any:
         """Tangents or cotangents, as a rule gives them, for the leaves at `at`; None is zero."""
-        result = [seed_of(word, given[i], likes[i], names[i]) for i in at]
+        result = [seed_of(word, values[i], likes[i], names[i]) for i in at]
         return [materialize(ZERO if s is None else s, likes[i]) for s, i in zip(result, at, strict=True)]
 
 
@@ -132,10 +132,10 @@ class _Custom:
     def _check(self) -> None:
         raise NotImplementedError
 
-    def _rules(self, call: _Call, tensors: list[Tensor], merged: Any) -> list[tuple[ir.Block, ir.Operation]]:
+    def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[tuple[ir.Block, ir.Operation]]:
         raise NotImplementedError
 
-    def _emit(self, fixed: list[Any], merged: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+    def _emit(self, fixed: list[Any], call_all: Callable[..., Any], values: tuple[Any, ...]) -> Any:
         leaves, spec = pytree.flatten(tuple(values))
         tensors = [as_tensor(leaf) for leaf in leaves]
         call = _Call(self, fixed, spec, specs_of(tensors))
@@ -144,7 +144,7 @@ class _Custom:
                 return self._recur(tracing, tensors)
 
         def primal(*inner: Tensor) -> list[Any]:
-            out, call.out_spec = pytree.flatten(self.fun(*merged(pytree.unflatten(spec, inner))))
+            out, call.out_spec = pytree.flatten(self.fun(*call_all(pytree.unflatten(spec, inner))))
             return out
 
         block, holder, call.outs = trace_region(primal, call.specs, self._name())
@@ -152,7 +152,7 @@ class _Custom:
         before = _tracing.calls
         _tracing.calls = (*before, call)
         try:
-            rules = self._rules(call, tensors, merged)
+            rules = self._rules(call, tensors, call_all)
         finally:
             _tracing.calls = before
         op = stablehlo.emit(
@@ -163,9 +163,9 @@ class _Custom:
             },
             regions=1 + len(rules),
         )  # fmt: skip
-        for region, (body, held) in zip(op.regions, [(block, holder), *rules], strict=True):
+        for region, (body, parent) in zip(op.regions, [(block, holder), *rules], strict=True):
             body.append_to(region)
-            held.erase()
+            parent.erase()
         return pytree.unflatten(call.out_spec, results_of(op))
 
     def _recur(self, call: _Call, tensors: list[Tensor]) -> Any:
@@ -264,7 +264,7 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
             raise TraceError(f"custom_jvp requires a rule for {self._name()}, got none.", where=user_frame(),
                              help=f"define it with {self._name()}.defjvp.")  # fmt: skip
 
-    def _rules(self, call: _Call, tensors: list[Tensor], merged: Any) -> list[tuple[ir.Block, ir.Operation]]:
+    def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[tuple[ir.Block, ir.Operation]]:
         what = f"the rule of {self._name()}"
 
         def rule(*inner: Tensor) -> list[Any]:
@@ -325,14 +325,14 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
             raise TraceError(f"custom_vjp requires a rule for {self._name()}, got none.", where=user_frame(),
                              help=f"define it with {self._name()}.defvjp.")  # fmt: skip
 
-    def _rules(self, call: _Call, tensors: list[Tensor], merged: Any) -> list[tuple[ir.Block, ir.Operation]]:
+    def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[tuple[ir.Block, ir.Operation]]:
         assert self.rules is not None
         fwd, bwd = self.rules
         trees: dict[str, Any] = {}
         what = f"the rule of {self._name()}"
 
         def forward(*inner: Tensor) -> list[Any]:
-            pair = fwd(*merged(pytree.unflatten(call.args_spec, inner)))
+            pair = fwd(*call_all(pytree.unflatten(call.args_spec, inner)))
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise TreeError(f"{what} requires fwd to return (out, residuals), got {type(pair).__name__}.",
                                 where=user_frame())  # fmt: skip

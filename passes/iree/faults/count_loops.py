@@ -56,10 +56,10 @@ def _count_upwards(op: ir.Operation) -> None:
             return [add(number, _index(1)), *following]
 
         states = [wrap(op.operands[i]) for i in others]
-        found = emit_while(
+        outs = emit_while(
             [_index(0), *states], lambda carry: compare(carry[0], limit, comparison_direction="LT"), body
         )
-        results = dict(zip(others, found[1:], strict=True))
+        results = dict(zip(others, outs[1:], strict=True))
         results[counter.carry] = _value(op, counter, _index(counter.trips))
         replace(op, [results[i] for i in range(len(op.operands))])
 

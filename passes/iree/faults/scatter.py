@@ -193,12 +193,12 @@ def _masked(form: _Scatter, i: int, valid: Val | None) -> Val:
 def _points(form: _Scatter, x: Val, indices: Val, updates: Val, i: int) -> Val:
     """The scatter with each partial window taken apart into single places along the partial dimensions."""
     n, count = len(form.operands), indices.shape[0]
-    indexed = [d for d in range(x.rank) if d in form.index_map or form.window[d] != x.shape[d]]
-    wide = [d for d in indexed if form.window[d] > 1]
-    whole = [d for d in range(x.rank) if d not in indexed]
+    lead_dims = [d for d in range(x.rank) if d in form.index_map or form.window[d] != x.shape[d]]
+    wide = [d for d in lead_dims if form.window[d] > 1]
+    whole = [d for d in range(x.rank) if d not in lead_dims]
     places = (count, *(form.window[d] for d in wide))
     columns = []
-    for d in indexed:
+    for d in lead_dims:
         place = b.iota(places, 1 + wide.index(d), indices.dtype) if d in wide else None
         if d in form.index_map:
             k = form.index_map.index(d)
@@ -211,12 +211,12 @@ def _points(form: _Scatter, x: Val, indices: Val, updates: Val, i: int) -> Val:
     indices = b.concat([b.reshape(c, (total, 1)) for c in columns], 1)
     order = [0, *(1 + d for d in wide), *(1 + d for d in range(x.rank) if d not in wide)]
     updates = b.reshape(b.transpose(updates, order), (total, *(x.shape[d] for d in whole)))
-    lead = list(range(x.rank)) if _leads(indexed) else [*indexed, *whole]
-    x, indexed = b.transpose(x, lead), [lead.index(d) for d in indexed]
+    lead = list(range(x.rank)) if _leads(lead_dims) else [*lead_dims, *whole]
+    x, lead_dims = b.transpose(x, lead), [lead.index(d) for d in lead_dims]
     dims = {
         "update_window_dims": range(1, updates.rank),
-        "inserted_window_dims": indexed,
-        "scatter_dims_to_operand_dims": indexed,
+        "inserted_window_dims": lead_dims,
+        "scatter_dims_to_operand_dims": lead_dims,
         "index_vector_dim": 1,
     }
     attributes = {

@@ -35,9 +35,9 @@ def windows_of_other_numbers(op: ir.Operation, target: Target) -> Replacement:
     values, result = operands(op), Val(op.results[0])
 
     def windows(values: Sequence[Val], body: str) -> Val:
-        made = b.make(op.name, values, [b.like(result, values[0].dtype)], attributes_of(op), regions=1)
-        b.fill_region(made.regions[0], [v.type for v in (values[1], values[1])], lambda x, y: b.binary(body, x, y))
-        return Val(made.results[0])
+        window_op = b.make(op.name, values, [b.like(result, values[0].dtype)], attributes_of(op), regions=1)
+        b.fill_region(window_op.regions[0], [v.type for v in (values[1], values[1])], lambda x, y: b.binary(body, x, y))
+        return Val(window_op.results[0])
 
     kind, word = result.dtype.kind, body.removeprefix("stablehlo.")
     if kind == "b" and word in _TRUTH:
