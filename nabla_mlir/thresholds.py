@@ -215,3 +215,7 @@ def table() -> dict[str, tuple[float, Measured | Chosen]]:
     module = sys.modules[__name__]
     hints = get_type_hints(module, include_extras=True)
     return {name: (getattr(module, name), hint.__metadata__[0]) for name, hint in hints.items()}
+# An elementwise value from this size on is made again for late readers, at so many instructions for each byte that this saves.
+RECOMPUTED: Annotated[int, Chosen("bytes", "what fits a core's cache is not worth another loop")] = 1 << 20
+RECOMPUTED_WORK: Annotated[int, Chosen("instructions a byte", "a byte that is written and read takes as long")] = 8
+RECOMPUTED_AT_ONCE: Annotated[int, Chosen("values", "for the time of the search; activations consist of some tens")] = 256

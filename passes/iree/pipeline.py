@@ -36,6 +36,7 @@ from nabla_mlir.passes.iree.scheduling.gather_patches import GatherPatchesPass
 from nabla_mlir.passes.iree.scheduling.order_axes import OrderAxesPass
 from nabla_mlir.passes.iree.scheduling.place_results import PlaceResultsPass
 from nabla_mlir.passes.iree.scheduling.push_up_slices import PushUpSlicesPass
+from nabla_mlir.passes.iree.scheduling.recompute import RecomputePass
 from nabla_mlir.passes.iree.scheduling.schedule_products import ScheduleProductsPass
 from nabla_mlir.passes.iree.scheduling.schedule_sums import ScheduleSumsPass
 from nabla_mlir.passes.iree.scheduling.separate_blocks import SeparateBlocksPass
@@ -102,6 +103,7 @@ class SchedulePipeline(NamedPipeline):
         Step(LoopsAsKernelsPass, "A loop is read as it is: products with tiles, and barriers, are no part of a kernel."),
         Step(ScheduleSumsPass, "What is no kernel: sums become products, which may get tiles below."),
         Step(SeparateBlocksPass, "Products of one matrix with several become products of two, which may get tiles below."),
+        Step(RecomputePass, "What is in memory is known: products with tiles would only hide what is elementwise."),
         Step(ScheduleProductsPass, "No rewrite knows a product with tiles: they are given last."),
     )  # fmt: skip
 

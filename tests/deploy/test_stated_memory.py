@@ -43,6 +43,7 @@ def scatter(x, places):
 PROGRAMS = {
     "product": (lambda x: x @ x, (X,)),
     "gradient": (nm.grad(chain), (X,)),
+    "sum of products": (lambda x: x @ x + x.T @ x, (X,)),
     "loop": (nm.grad(recurrence), (X,)),
     "scatter": (scatter, (X, PLACES)),
     "until": (until, (X,)),
@@ -91,6 +92,13 @@ def test_the_dearest_branch_counts(tmp_path):
     taken = [counted(compiled.vmfb, [x], tmp_path) for x in (X, -X)]
     assert taken[0] != taken[1]
     assert compiled.memory["f"].allocated == max(taken)
+
+
+def test_a_sum_that_is_made_in_place_has_no_copy():
+    """The second product is added to the first one in the memory of the result; each packs its factors in its turn."""
+    one, two = (nm.trace(f, X, name="f").lower().compile().memory["f"] for f in (PROGRAMS["product"][0], PROGRAMS["sum of products"][0]))
+    assert one.results == two.results == X.nbytes
+    assert two.allocated < one.allocated + X.nbytes
 
 
 def test_results_are_no_transients():

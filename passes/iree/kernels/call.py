@@ -53,4 +53,13 @@ def call_kernel(
     return list(call.results)
 
 
+def added_to(op: ir.Operation) -> ir.Value | None:
+    """What the first result of a call is added to, in its memory; None of other operations."""
+    if op.name != "flow.dispatch" or "tied_operands" not in op.attributes:
+        return None
+    place = ir.IntegerAttr(ir.ArrayAttr(op.attributes["tied_operands"])[0]).value
+    groups, *_ = op.attributes["operandSegmentSizes"]
+    return None if place < 0 else op.operands[groups + place]
+
+
 _EXECUTABLE = "hal.executable.source"

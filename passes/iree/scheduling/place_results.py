@@ -14,10 +14,12 @@ from nabla_mlir.dialects.builder import Val, bitcast, signless
 from nabla_mlir.dialects.regions import last_of, made_by, nested
 from nabla_mlir.dialects.stablehlo import emit
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.kernels.call import added_to
 
 # What the heaps of the host have, and no more: a caching allocator keeps nothing that is asked for with other bits.
 _MEMORY = 0x30  # device-visible, device-local
 _USAGE = 0x9000C03  # transfers, dispatches, mapping
+_PLACED = "hal.tensor.alias"
 
 
 @register
@@ -30,7 +32,8 @@ class PlaceResultsPass(Pass):
     that are held and then dropped are not found again, and each round of them takes fresh slabs. Allocators count what
     they give, and `runtime.pooled` has one that gives it again. All memory is allocated before anything runs, or else
     each allocation would cut the program. Arguments that are returned, and constants, stay where they are, and so do
-    small results of small programs: a held one keeps a slab that much else would find no room in.
+    small results of small programs: a held one keeps a slab that much else would find no room in. What dispatches add to
+    until it is a result is in its memory from the beginning: behind them it would be copied there.
     Example: tests/filecheck/passes/place_results.mlir
     """
 
@@ -55,7 +58,26 @@ def _place(func: ir.Operation) -> None:
             buffers = _allocated([_bytes(end.operands[i]) for i in places])
         with ir.InsertionPoint(end):
             for i, buffer in zip(places, buffers, strict=True):
-                end.operands[i] = _written_to(Val(end.operands[i]), buffer).value
+                first = _added_to(end.operands[i])
+                if first is None:
+                    end.operands[i] = _written_to(Val(end.operands[i]), buffer).value
+                    continue
+                with ir.InsertionPoint.after(made_by(first)):
+                    alias = _written_to(Val(first), buffer).value
+                first.replace_all_uses_except(alias, made_by(alias))
+
+
+def _added_to(result: ir.Value) -> ir.Value | None:
+    """What dispatches add to in its memory, the first of them, until it is the result; None if none does."""
+    value, first = result, None
+    while (maker := made_by(value)) is not None:
+        if maker.name == "stablehlo.reshape":
+            value = maker.operands[0]
+        elif (onto := added_to(maker)) is not None and value == maker.results[0]:
+            value = first = onto
+        else:
+            break
+    return first if maker is not None and maker.name != _PLACED else None
 
 
 def _given(func: ir.Operation) -> set[int]:
@@ -111,4 +133,4 @@ def _written_to(value: Val, buffer: ir.Value) -> Val:
     if value.dtype.kind == "u":
         return bitcast(_written_to(signless(value), buffer), value.dtype)
     sizes = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 1, 0])}
-    return Val(emit("hal.tensor.alias", [value.value, buffer], results=[value.type], attributes=sizes).results[0])
+    return Val(emit(_PLACED, [value.value, buffer], results=[value.type], attributes=sizes).results[0])

@@ -51,3 +51,19 @@ func.func @large(%x: tensor<512x512xf32>) -> tensor<f32> {
   %1 = stablehlo.reduce(%0 init: %zero) applies stablehlo.add across dimensions = [0, 1] : (tensor<512x512xf32>, tensor<f32>) -> tensor<f32>
   return %1 : tensor<f32>
 }
+
+// A sum that dispatches make in place is in the memory of the result from its first term on.
+// CHECK-LABEL: func.func @added
+// CHECK: %[[BUFFER:.*]] = hal.allocator.allocate
+// CHECK: %[[TERM:.*]] = flow.dispatch @sums::@sums(%arg0)
+// CHECK: %[[PLACED:.*]] = hal.tensor.alias %[[TERM]] : tensor<1x1024xf32> to %[[BUFFER]] : !hal.buffer
+// CHECK: %[[SUM:.*]] = flow.dispatch @sums::@sums(%arg0, %[[PLACED]]) : {{.*}} -> %[[PLACED]]
+// CHECK: %[[RESULT:.*]] = stablehlo.reshape %[[SUM]]
+// CHECK: %[[OTHER:.*]] = hal.tensor.alias %[[RESULT]] : tensor<1024xf32>
+// CHECK: return %[[RESULT]], %[[OTHER]]
+func.func @added(%x: tensor<1024xf32>) -> (tensor<1024xf32>, tensor<1024xf32>) {
+  %0 = flow.dispatch @sums::@sums(%x) : (tensor<1024xf32>) -> tensor<1x1024xf32>
+  %1 = flow.dispatch @sums::@sums(%x, %0) : (tensor<1024xf32>, tensor<1x1024xf32>) -> %0
+  %2 = stablehlo.reshape %1 : (tensor<1x1024xf32>) -> tensor<1024xf32>
+  return %2, %2 : tensor<1024xf32>, tensor<1024xf32>
+}

@@ -1,0 +1,204 @@
+"""Values that are made again where they are read late, instead of being held in memory until then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir import thresholds
+from nabla_mlir.dialects.builder import Val, stored
+from nabla_mlir.dialects.regions import blocks_in_functions, made_by
+from nabla_mlir.dialects.stablehlo import BARRIERS
+from nabla_mlir.dialects.types import is_static_tensor
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.dce import is_unused
+from nabla_mlir.passes.iree.scheduling.cuts import cheapest_cut
+from nabla_mlir.table.traits import ONE_BY_ONE, bytes_of, is_elementwise, is_free, is_view, record_or_none, size_of
+
+
+@register
+@dataclass(frozen=True)
+class RecomputePass(Pass):
+    """Make elementwise values again for those who read them late, where this holds fewer bytes in memory until then.
+
+    A derivative reads what the function has computed: of an activation, each factor of its derivative, and of a second
+    derivative as many again. All of them are made of few values, which is what is held instead: the cheapest cut between
+    what is in memory and what is read, so that a value which is there in any case costs nothing. To make a value again
+    takes a few instructions; to write and to read it as many.
+
+    Example: tests/filecheck/passes/recompute.mlir
+    """
+
+    name: ClassVar = "nabla-recompute"
+    least_bytes: int = thresholds.RECOMPUTED  # of a value that is worth it
+
+    def run(self, module: ir.Operation) -> None:
+        """Rewrites `module` in place."""
+        for block in blocks_in_functions(module):
+            _recompute(block, self.least_bytes)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """An elementwise operation that reads a value late: what it is, where it stands, and which operand that is."""
+
+    op: ir.Operation
+    place: int
+    operand: int
+
+    @property
+    def value(self) -> ir.Value:
+        """What it reads."""
+        return self.op.operands[self.operand]
+
+
+@dataclass
+class _Order:
+    """When values of a block are there.
+
+    The stage of a value is the number of operations before it that are not elementwise, on the longest way to it: what is
+    elementwise and of one stage can be made together.
+    """
+
+    block: ir.Block
+    ops: list[ir.Operation] = field(default_factory=list)
+    places: dict[ir.Value, int] = field(default_factory=dict)
+    stages: dict[ir.Value, int] = field(default_factory=dict)
+    last: dict[ir.Value, int] = field(default_factory=dict)  # the stage of the last reader that is not elementwise
+
+    @staticmethod
+    def of(block: ir.Block) -> _Order:
+        """The order of a block."""
+        order = _Order(block)
+        for place, op in enumerate(o.operation for o in block.operations):
+            order.ops.append(op)
+            begins = order.begins(op)
+            follows = _is_made_again(op)
+            for value in op.results:
+                order.places[value] = place
+                order.stages[value] = begins if follows else begins + 1
+            if not follows:
+                for value in _read_by(op):
+                    order.last[value] = max(begins, order.last.get(value, 0))
+        return order
+
+    def begins(self, op: ir.Operation) -> int:
+        """The stage at which an operation can run."""
+        return max((self.stages.get(v, 0) for v in _read_by(op)), default=0)
+
+    def is_there(self, value: ir.Value, stage: int) -> bool:
+        """Whether a value is in memory at a stage in any case, or takes none."""
+        maker = made_by(value)
+        is_constant = maker is not None and is_free(maker) and not len(maker.operands)
+        return is_constant or value not in self.places or self.last.get(value, -1) >= stage
+
+    def late(self, least_bytes: int) -> dict[int, list[_Read]]:
+        """The elementwise readers of large elementwise values of earlier stages, by stage, the last ones first."""
+        found: dict[int, list[_Read]] = {}
+        for place, op in enumerate(self.ops):
+            if not is_elementwise(op):
+                continue
+            begins = self.begins(op)
+            for i, value in enumerate(op.operands):
+                maker = made_by(value)
+                if value in self.stages and self.stages[value] < begins and is_elementwise(maker) and _size(value) >= least_bytes:
+                    found.setdefault(begins, []).append(_Read(op, place, i))
+        return dict(sorted(found.items(), reverse=True))
+
+
+def _recompute(block: ir.Block, least_bytes: int) -> None:
+    order = _Order.of(block)
+    tape: set[ir.Value] = set()  # for a later stage
+    for stage, reads in order.late(least_bytes).items():
+        cone = _cone([r.value for r in reads], order)
+        now = {r.value for r in reads}
+        costs = {v: 0 if v in tape or order.is_there(v, stage) else _size(v) for v in cone}
+        cut = cheapest_cut(cone, {v: c for v, c in costs.items() if not cone[v] or not _is_made_where_read(v)}, now)
+        again = _behind(cone, now, cut)
+        gain = sum(map(costs.__getitem__, now)) - sum(map(costs.__getitem__, cut))
+        if gain < least_bytes or sum(map(_work, again)) > thresholds.RECOMPUTED_WORK * gain:
+            tape |= now
+            continue
+        tape |= cut
+        _make_again(sorted(again, key=order.places.__getitem__), reads, cut, least_bytes)
+    for op in reversed(order.ops):
+        if is_elementwise(op) and is_unused(op.results[0]):
+            op.erase()
+
+
+def _cone(values: Iterable[ir.Value], order: _Order) -> dict[ir.Value, Sequence[ir.Value]]:
+    """What values are made of, elementwise and in this block, and of that what each reads: nothing if it is in memory."""
+    cone: dict[ir.Value, Sequence[ir.Value]] = {}
+    work = list(dict.fromkeys(values))
+    for value in work:  # breadth first: what is near is in it
+        if value in cone:
+            continue
+        maker = made_by(value)
+        inside = maker is not None and value in order.places and _is_made_again(maker) and len(cone) < thresholds.RECOMPUTED_AT_ONCE
+        cone[value] = tuple(maker.operands) if inside and maker is not None else ()
+        work += cone[value]
+    return cone
+
+
+def _behind(cone: dict[ir.Value, Sequence[ir.Value]], values: Iterable[ir.Value], cut: set[ir.Value]) -> set[ir.Value]:
+    """What is to be made again of the values, beginning with the cut."""
+    found: set[ir.Value] = set()
+    work = [v for v in values if v not in cut]
+    while work:
+        value = work.pop()
+        if value not in found:
+            found.add(value)
+            work += [v for v in cone[value] if v not in cut]
+    return found
+
+
+def _make_again(values: Sequence[ir.Value], reads: Sequence[_Read], cut: set[ir.Value], least_bytes: int) -> None:
+    """Makes values again, in that order, before the first of their readers, from those of the cut."""
+    first = min(reads, key=lambda r: r.place)
+    new: dict[ir.Value, ir.Value] = {}
+    with ir.InsertionPoint(first.op), first.op.location:
+        for value in cut:
+            if _size(value) >= least_bytes:  # behind a barrier, or the same operations would be merged
+                new[value] = stored(Val(value)).value
+        for value in values:
+            copy = value.owner.operation.clone()
+            for i, operand in enumerate(copy.operands):
+                copy.operands[i] = new.get(operand, operand)
+            new[value] = copy.results[0]
+    for reader in reads:
+        reader.op.operands[reader.operand] = new.get(reader.value, reader.value)
+
+
+def _is_made_again(op: ir.Operation) -> bool:
+    """Whether an operation can be done again: elementwise and not long, or free."""
+    record = record_or_none(op)
+    if op.name in BARRIERS or len(op.results) != 1 or not is_static_tensor(op.results[0].type):
+        return False
+    return is_free(op) or (record is not None and record.elementwise and record.instructions < ONE_BY_ONE)
+
+
+def _is_made_where_read(value: ir.Value) -> bool:
+    maker = made_by(value)
+    return is_free(maker) and not is_view(maker)
+
+
+def _read_by(op: ir.Operation) -> Iterator[ir.Value]:
+    """What an operation reads, also in its regions."""
+    yield from op.operands
+    if len(op.regions):
+        for region in op.regions:
+            for block in region.blocks:
+                for inner in block.operations:
+                    yield from _read_by(inner.operation)
+
+
+def _size(value: ir.Value) -> int:
+    return bytes_of(value) if is_static_tensor(value.type) else 0
+
+
+def _work(value: ir.Value) -> int:
+    record = record_or_none(made_by(value))
+    return size_of(value) * record.instructions if record is not None and record.elementwise else 0
