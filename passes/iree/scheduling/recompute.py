@@ -18,6 +18,8 @@ from nabla_mlir.passes.dce import is_unused
 from nabla_mlir.passes.iree.scheduling.cuts import cheapest_cut
 from nabla_mlir.table.traits import ONE_BY_ONE, bytes_of, is_elementwise, is_free, is_view, record_or_none, size_of
 
+Cone = dict[ir.Value, Sequence[ir.Value]]  # values, and what each is made of: nothing if it is in memory
+
 
 @register
 @dataclass(frozen=True)
@@ -123,15 +125,15 @@ def _recompute(block: ir.Block, least_bytes: int) -> None:
             tape |= now
             continue
         tape |= cut
-        _make_again(sorted(again, key=order.places.__getitem__), reads, cut, least_bytes)
+        _make_again(cone, reads, cut, order, least_bytes)
     for op in reversed(order.ops):
         if is_elementwise(op) and is_unused(op.results[0]):
             op.erase()
 
 
-def _cone(values: Iterable[ir.Value], order: _Order) -> dict[ir.Value, Sequence[ir.Value]]:
+def _cone(values: Iterable[ir.Value], order: _Order) -> Cone:
     """What values are made of, elementwise and in this block, and of that what each reads: nothing if it is in memory."""
-    cone: dict[ir.Value, Sequence[ir.Value]] = {}
+    cone: Cone = {}
     work = list(dict.fromkeys(values))
     for value in work:  # breadth first: what is near is in it
         if value in cone:
@@ -143,7 +145,7 @@ def _cone(values: Iterable[ir.Value], order: _Order) -> dict[ir.Value, Sequence[
     return cone
 
 
-def _behind(cone: dict[ir.Value, Sequence[ir.Value]], values: Iterable[ir.Value], cut: set[ir.Value]) -> set[ir.Value]:
+def _behind(cone: Cone, values: Iterable[ir.Value], cut: set[ir.Value]) -> set[ir.Value]:
     """What is to be made again of the values, beginning with the cut."""
     found: set[ir.Value] = set()
     work = [v for v in values if v not in cut]
@@ -155,20 +157,20 @@ def _behind(cone: dict[ir.Value, Sequence[ir.Value]], values: Iterable[ir.Value]
     return found
 
 
-def _make_again(values: Sequence[ir.Value], reads: Sequence[_Read], cut: set[ir.Value], least_bytes: int) -> None:
-    """Makes values again, in that order, before the first of their readers, from those of the cut."""
-    first = min(reads, key=lambda r: r.place)
+def _make_again(cone: Cone, reads: Sequence[_Read], cut: set[ir.Value], order: _Order, least_bytes: int) -> None:
+    """Makes what is read again from the cut, each value before the first reader that needs it."""
     new: dict[ir.Value, ir.Value] = {}
-    with ir.InsertionPoint(first.op), first.op.location:
-        for value in cut:
-            if _size(value) >= least_bytes:  # behind a barrier, or the same operations would be merged
-                new[value] = stored(Val(value)).value
-        for value in values:
-            copy = value.owner.operation.clone()
-            for i, operand in enumerate(copy.operands):
-                copy.operands[i] = new.get(operand, operand)
-            new[value] = copy.results[0]
-    for reader in reads:
+    for reader in sorted(reads, key=lambda r: r.place):
+        chain = sorted(_behind(cone, [reader.value], cut), key=order.places.__getitem__)
+        with ir.InsertionPoint(reader.op), reader.op.location:
+            for value in (v for v in chain if v not in new):
+                copy = value.owner.operation.clone()
+                for i, operand in enumerate(copy.operands):
+                    if operand in cut and operand not in new and _size(operand) >= least_bytes:
+                        with ir.InsertionPoint(copy):  # a barrier, or the same operations would be merged
+                            new[operand] = stored(Val(operand)).value
+                    copy.operands[i] = new.get(operand, operand)
+                new[value] = copy.results[0]
         reader.op.operands[reader.operand] = new.get(reader.value, reader.value)
 
 

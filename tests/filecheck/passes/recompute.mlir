@@ -9,9 +9,9 @@
 // CHECK: %[[OUT:.*]] = stablehlo.dot_general %[[ABS]], %arg1
 // CHECK: %[[BACK:.*]] = stablehlo.dot_general %[[OUT]], %arg1
 // CHECK: %[[HELD:.*]] = iree_tensor_ext.compute_barrier.start %[[HIDDEN]]
-// CHECK-DAG: %[[SIGN:.*]] = stablehlo.sign %[[HELD]]
-// CHECK-DAG: %[[ABS_AGAIN:.*]] = stablehlo.abs %[[HELD]]
+// CHECK: %[[SIGN:.*]] = stablehlo.sign %[[HELD]]
 // CHECK: %[[SLOPE:.*]] = stablehlo.multiply %[[BACK]], %[[SIGN]]
+// CHECK: %[[ABS_AGAIN:.*]] = stablehlo.abs %[[HELD]]
 // CHECK: stablehlo.multiply %[[SLOPE]], %[[ABS_AGAIN]]
 func.func @activation(%x: tensor<32x32xf32>, %w: tensor<32x32xf32>) -> tensor<32x32xf32> {
   %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<32x32xf32>, tensor<32x32xf32>) -> tensor<32x32xf32>
@@ -98,4 +98,28 @@ func.func @long(%x: tensor<32x32xf32>) -> tensor<32x32xf32> {
   %4 = stablehlo.multiply %3, %2 : tensor<32x32xf32>
   %5 = stablehlo.multiply %4, %1 : tensor<32x32xf32>
   return %5 : tensor<32x32xf32>
+}
+
+// -----
+
+// What is made of a value that is known only behind the first late reader stands behind it, too.
+// CHECK-LABEL: func.func @between
+// CHECK: %[[FIRST:.*]] = iree_tensor_ext.compute_barrier.start %arg0
+// CHECK: %[[ABS:.*]] = stablehlo.abs %[[FIRST]]
+// CHECK: stablehlo.multiply %{{.*}}, %[[ABS]]
+// CHECK: %[[LATER:.*]] = stablehlo.dot_general %arg1, %arg0
+// CHECK: %[[SECOND:.*]] = iree_tensor_ext.compute_barrier.start %[[LATER]]
+// CHECK: %[[SIGN:.*]] = stablehlo.sign %[[SECOND]]
+// CHECK: stablehlo.multiply %{{.*}}, %[[SIGN]]
+func.func @between(%x: tensor<32x32xf32>, %w: tensor<32x32xf32>) -> tensor<32x32xf32> {
+  %0 = stablehlo.abs %x : tensor<32x32xf32>
+  %1 = stablehlo.dot_general %0, %w, contracting_dims = [1] x [0] : (tensor<32x32xf32>, tensor<32x32xf32>) -> tensor<32x32xf32>
+  %2 = stablehlo.dot_general %1, %w, contracting_dims = [1] x [0] : (tensor<32x32xf32>, tensor<32x32xf32>) -> tensor<32x32xf32>
+  %3 = stablehlo.multiply %2, %0 : tensor<32x32xf32>
+  %4 = stablehlo.dot_general %w, %x, contracting_dims = [1] x [0] : (tensor<32x32xf32>, tensor<32x32xf32>) -> tensor<32x32xf32>
+  %5 = stablehlo.sign %4 : tensor<32x32xf32>
+  %6 = stablehlo.negate %4 : tensor<32x32xf32>
+  %7 = stablehlo.multiply %3, %5 : tensor<32x32xf32>
+  %8 = stablehlo.multiply %7, %6 : tensor<32x32xf32>
+  return %8 : tensor<32x32xf32>
 }
