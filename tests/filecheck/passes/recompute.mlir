@@ -46,8 +46,8 @@ func.func @held(%x: tensor<32x32xf32>, %w: tensor<32x32xf32>) -> (tensor<32x32xf
 // CHECK-LABEL: func.func @arguments
 // CHECK: %[[SUM:.*]] = stablehlo.reduce
 // CHECK: %[[SUMS:.*]] = stablehlo.broadcast_in_dim %[[SUM]]
-// CHECK: %[[HELD:.*]] = iree_tensor_ext.compute_barrier.start %arg0
 // CHECK: %[[ROWS:.*]] = stablehlo.broadcast_in_dim %arg1
+// CHECK: %[[HELD:.*]] = iree_tensor_ext.compute_barrier.start %arg0
 // CHECK: %[[SHIFTED:.*]] = stablehlo.subtract %[[HELD]], %[[ROWS]]
 // CHECK: stablehlo.divide %[[SHIFTED]], %[[SUMS]]
 func.func @arguments(%x: tensor<32x32xf32>, %y: tensor<32xf32>) -> tensor<32x32xf32> {
