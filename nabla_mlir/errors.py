@@ -94,6 +94,10 @@ class RuleMissingError(NablaError, NotImplementedError):
     """An operation has no rule for the transform that was asked for."""
 
 
+class PatternError(NablaError, ValueError):
+    """A sparsity pattern does not fit in memory, is not that of the function, or a coloring is not valid for it."""
+
+
 class ImportIRError(NablaError, ValueError):
     """A module given as text or bytecode is not valid, or is not in the supported set."""
 

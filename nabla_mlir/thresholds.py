@@ -204,6 +204,22 @@ CONSTANT_ROOTS: Annotated[int, Chosen("roots of unity", "more would make the art
     1 << 16
 )
 
+# ---------------------------------------------------------------- sparsity
+
+PATTERN_BOXES: Annotated[int, Chosen("boxes", "a pattern of more is no stencil: rows say it as well")] = 256
+PATTERN_PIECES: Annotated[int, Chosen("runs of constant indices", "a box or more for each")] = 16
+PATTERN_ENTRIES: Annotated[int, Chosen("entries", "memory: 8 bytes for each, a few times over while they are sorted")] = 1 << 27
+PATTERN_STEPS: Annotated[
+    int, Chosen("operations of loops that are followed turn by turn", "a few seconds of Python")
+] = 100_000
+PATTERN_ROUNDS: Annotated[int, Chosen("rounds of a fixed point", "then whole axes, later all columns, are assumed")] = 4
+
+LATTICE_DIFFERENCES: Annotated[int, Chosen("entries of a row", "a stencil of more is none")] = 64
+LATTICE_FORMS: Annotated[int, Chosen("linear forms of one modulus", "memory and milliseconds")] = 1 << 15
+LATTICE_TRIALS: Annotated[int, Chosen("forms whose trees are looked at", "each takes as long as a greedy coloring")] = 6
+PULLBACK_COST: Annotated[float, Chosen("pushes forward", "a pullback does what two of them do, and stores residuals")] = 2.0
+COLORING_WORK: Annotated[int, Chosen("edges that orders and colorings visit", "a second or two of Python")] = 12_000_000
+
 
 def table() -> dict[str, tuple[float, Measured | Chosen]]:
     """Each threshold, its value and its origin, by name.

@@ -26,6 +26,7 @@ from nabla_mlir.passes.jvp import JvpPass
 from nabla_mlir.passes.normalize.normalize import NormalizePass
 from nabla_mlir.passes.remove_stop_gradient import RemoveStopGradientPass
 from nabla_mlir.passes.simplify.simplify import SimplifyPass
+from nabla_mlir.passes.sparsity import SparsityPass
 from nabla_mlir.passes.split.split import SplitPass
 from nabla_mlir.passes.stack_products import StackProductsPass
 from nabla_mlir.passes.transform import TransformPass
@@ -34,7 +35,9 @@ from nabla_mlir.passes.vjp import VjpPass
 from nabla_mlir.passes.vmap import VmapPass
 
 # Those in no pipeline; the others are registered where their pipelines are stated.
-ALONE = (ExplainBatchPass, InlineCallsPass, JvpPass, NormalizePass, SplitPass, TransformPass, VjpPass, VmapPass)
+ALONE = (
+    ExplainBatchPass, InlineCallsPass, JvpPass, NormalizePass, SparsityPass, SplitPass, TransformPass, VjpPass, VmapPass,
+)  # fmt: skip
 
 _EXPAND = (
     Step(VerifyPass, "MLIR does not know what the operations of ad and batch require, and the passes below rely on it."),

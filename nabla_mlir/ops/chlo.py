@@ -17,6 +17,7 @@ from nabla_mlir.ops.contraction import dot_general
 from nabla_mlir.ops.elementwise import absolute, compare, logical_and, rsqrt, select, sign
 from nabla_mlir.ops.indexing import along_axis
 from nabla_mlir.ops.shape import broadcast_in_dim, expand, iota, move_axis, reduce_sum
+from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.kinds import composite, elementwise, general
 from nabla_mlir.table.promotion import broadcast_shapes
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Zero
@@ -107,7 +108,8 @@ def _top_k_numpy(x: Any, k: int = 2) -> Any:
 
 
 top_k: OpDef = general(
-    "chlo.top_k", doc="The k largest elements along the last axis, and where they stand.", attributes={"k": I64},
+    "chlo.top_k", pattern=patterns.trailing(1),
+    doc="The k largest elements along the last axis, and where they stand.", attributes={"k": I64},
     instructions=ONE_BY_ONE,
     result=lambda x, k: [((*x.shape[:-1], k), x.dtype), ((*x.shape[:-1], k), np.dtype(np.int32))],
     jvp=_top_k_jvp, batch=lambda xs, mapped, size, k: top_k.apply(xs, {"k": k}), multi=True,

@@ -11,6 +11,7 @@ import numpy as np
 from nabla_mlir.dialects.stablehlo import DotDims, Raw
 from nabla_mlir.dialects.types import element_dtype
 from nabla_mlir.ops.shape import move_axis, transpose
+from nabla_mlir.sparsity import products as patterns
 from nabla_mlir.table.batching import shifted
 from nabla_mlir.table.kinds import contraction
 from nabla_mlir.table.samples import Case
@@ -112,7 +113,8 @@ def _flops(outs: Any, xs: Any, dot_dimension_numbers: Dims, **_: Any) -> int:
 
 
 dot_general = contraction(
-    "stablehlo.dot_general", doc="Sum of products over the contracting axes; batching axes are paired.",
+    "stablehlo.dot_general", pattern=patterns.dot_general,
+    doc="Sum of products over the contracting axes; batching axes are paired.",
     flops=_flops,
     attributes={"dot_dimension_numbers": DotDims, "precision_config": Raw, "algorithm": Raw},
     defaults={"precision_config": None, "algorithm": None},

@@ -16,6 +16,7 @@ from nabla_mlir.dialects.stablehlo import I64, BoolArray, ConvDims, I64Array, Pa
 from nabla_mlir.dialects.types import element_dtype
 from nabla_mlir.ops.elementwise import convert
 from nabla_mlir.ops.shape import move_axis, reshape, reverse
+from nabla_mlir.sparsity import windows as patterns
 from nabla_mlir.table.kinds import contraction
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor, full_like
@@ -255,7 +256,8 @@ def _flops(outs: Any, xs: Any, dimension_numbers: Any, **_: Any) -> int:
 
 
 convolution = contraction(
-    "stablehlo.convolution", doc="Sums of products of the windows of lhs with the kernel rhs.", flops=_flops,
+    "stablehlo.convolution", pattern=patterns.convolution,
+    doc="Sums of products of the windows of lhs with the kernel rhs.", flops=_flops,
     attributes={"dimension_numbers": ConvDims, "window_strides": I64Array, "padding": Padding,
                 "lhs_dilation": I64Array, "rhs_dilation": I64Array, "window_reversal": BoolArray,
                 "feature_group_count": I64, "batch_group_count": I64, "precision_config": Raw},

@@ -12,6 +12,7 @@ import numpy as np
 
 from nabla_mlir.dialects.stablehlo import I32, enum
 from nabla_mlir.dialects.types import element_dtype, is_complex
+from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import all_prefixed, prefixed
 from nabla_mlir.table.kinds import elementwise, general, structural
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, add_any, operation
@@ -45,7 +46,8 @@ def _multiply_second(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> MaybeZero:
 
 
 multiply = elementwise(
-    "stablehlo.multiply", doc="x * y.", partials=[_multiply_first, _multiply_second], numpy=np.multiply,
+    "stablehlo.multiply", pattern=patterns.product,
+    doc="x * y.", partials=[_multiply_first, _multiply_second], numpy=np.multiply,
     sample=(reals(), reals()), linear=(0, 1), joint=False, commutes=True,
 )  # fmt: skip
 
@@ -323,7 +325,8 @@ def _select_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
 
 
 select = structural(
-    "stablehlo.select", doc="x where pred holds, else y; a scalar pred chooses one of them whole.", linear=(1, 2),
+    "stablehlo.select", pattern=patterns.choice,
+    doc="x where pred holds, else y; a scalar pred chooses one of them whole.", linear=(1, 2),
     transpose=_select_transpose, batch=_select_batch,
     sample=[Case(((3, 2), (3, 2), (3, 2)), domains=(booleans(),), numpy=np.where),
             Case(((), (3, 2), (3, 2)), domains=(booleans(),), numpy=np.where),

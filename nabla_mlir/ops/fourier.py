@@ -10,6 +10,7 @@ import numpy as np
 from nabla_mlir.dialects.stablehlo import I64Array, enum
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.ops.elementwise import conj
+from nabla_mlir.sparsity import structure as patterns
 from nabla_mlir.table.kinds import structural
 from nabla_mlir.table.registry import OpDef, operation
 from nabla_mlir.table.samples import Case
@@ -62,7 +63,8 @@ def _flops(outs: Any, xs: Any, fft_type: str, fft_length: Shape) -> int:
 
 
 fft: OpDef = structural(
-    "stablehlo.fft", doc="Discrete Fourier transform over the last axes: FFT, IFFT, RFFT or IRFFT.",
+    "stablehlo.fft", pattern=patterns.last_axes,
+    doc="Discrete Fourier transform over the last axes: FFT, IFFT, RFFT or IRFFT.",
     instructions=LONG, flops=_flops,
     attributes={"fft_type": enum("fft_type"), "fft_length": I64Array},
     result=_result, transpose=_transpose, batch=lambda xs, mapped, size, **params: [fft(xs[0], **params)],

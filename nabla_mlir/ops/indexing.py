@@ -13,6 +13,7 @@ from nabla_mlir.dialects.stablehlo import Bool, GatherDims, I64Array, ScatterDim
 from nabla_mlir.ops.elementwise import clamp, compare, convert, logical_and, select, where_zero
 from nabla_mlir.ops.reduction import combine, emit_combiner, read_combiner, reduce
 from nabla_mlir.ops.shape import broadcast_in_dim, concatenate, dynamic_slice, element_count, iota, reshape, transpose
+from nabla_mlir.sparsity import places as patterns
 from nabla_mlir.table.batching import all_prefixed, shifted
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general, structural
@@ -147,7 +148,8 @@ _PAIRED = gather_dims(collapsed_slice_dims=(1,), operand_batching_dims=(0,), sta
 _WINDOW = gather_dims(offset_dims=(0, 1), start_index_map=(1, 0), index_vector_dim=0)
 
 gather = structural(
-    "stablehlo.gather", doc="Slices of the operand at computed places; places outside are moved inside.",
+    "stablehlo.gather", pattern=patterns.gather,
+    doc="Slices of the operand at computed places; places outside are moved inside.",
     moves=True, part=True, instructions=LONG,
     attributes={"dimension_numbers": GatherDims, "slice_sizes": I64Array, "indices_are_sorted": Bool},
     defaults={"indices_are_sorted": False},
@@ -405,6 +407,7 @@ _SCATTER = {"scatter_dimension_numbers": _ROWS_SCATTER, "indices_are_sorted": Fa
 _SHAPES = ((4, 3), (5, 1), (5, 3))
 scatter = general(
     "stablehlo.scatter",
+    pattern=patterns.scatter,
     doc="The operand with updates combined into computed places; those outside are dropped, the last of several wins.",
     instructions=ONE_BY_ONE, updates=lambda op: range((len(op.operands) - 1) // 2),
     attributes={"scatter_dimension_numbers": ScatterDims, "indices_are_sorted": Bool, "unique_indices": Bool},

@@ -16,6 +16,7 @@ from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.ops.contraction import dims, dot_general
 from nabla_mlir.ops.elementwise import compare, conj, convert, select
 from nabla_mlir.ops.shape import broadcast_in_dim, iota, move_axis, reshape, transpose
+from nabla_mlir.sparsity import operands, structure
 from nabla_mlir.table.batching import prefixed
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero
@@ -164,7 +165,8 @@ def _solve_sample(shapes: Any, left_side: bool, lower: bool, unit_diagonal: bool
 
 
 triangular_solve = general(
-    "stablehlo.triangular_solve", doc="X with op(a) X = b or X op(a) = b, of a triangular matrix a.",
+    "stablehlo.triangular_solve", pattern=structure.triangular_solve,
+    doc="X with op(a) X = b or X op(a) = b, of a triangular matrix a.",
     sequential=True, flops=lambda outs, xs, **_: xs[0].shape[-1] * outs[0].size,
     attributes={"left_side": Bool, "lower": Bool, "unit_diagonal": Bool, "transpose_a": enum("transpose")},
     result=lambda a, b, **_: [(b.shape, b.dtype)],
@@ -222,7 +224,8 @@ def _cholesky_numpy(lower: bool) -> Any:
 
 
 cholesky: OpDef = general(
-    "stablehlo.cholesky", doc="The triangular factor of a positive definite matrix; one triangle is read.",
+    "stablehlo.cholesky", pattern=operands.trailing(2),
+    doc="The triangular factor of a positive definite matrix; one triangle is read.",
     sequential=True, flops=lambda outs, xs, **_: xs[0].shape[-1] * xs[0].size // 3,
     attributes={"lower": Bool}, result=lambda x, lower: [(x.shape, x.dtype)],
     defaults={"lower": False}, jvp=_cholesky_jvp, batch=lambda xs, mapped, size, lower: [cholesky(xs[0], lower=lower)],

@@ -12,6 +12,7 @@ from nabla_mlir.dialects.stablehlo import constant_array, enum
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.elementwise import convert
 from nabla_mlir.ops.shape import broadcast_in_dim
+from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general, nondifferentiable
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, add_any
@@ -49,7 +50,8 @@ def _barrier_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
 
 
 optimization_barrier = general(
-    "stablehlo.optimization_barrier", doc="The operands themselves; nothing is moved across.", multi=True, linear="all",
+    "stablehlo.optimization_barrier", pattern=patterns.identity,
+    doc="The operands themselves; nothing is moved across.", multi=True, linear="all",
     result=lambda *xs: [(x.shape, x.dtype) for x in xs],
     jvp=_barrier_jvp, transpose=lambda cts, i, xs: cts[i], batch=_barrier_batch,
     sample=[Case(((3, 2), (2,)), numpy=lambda x, y: [x, y]), Case(((2,),), numpy=lambda x: x)],

@@ -14,6 +14,7 @@ from nabla_mlir.dialects.types import is_float, tensor_type
 from nabla_mlir.errors import DtypeError, RuleMissingError, user_frame
 from nabla_mlir.ops.elementwise import compare, convert
 from nabla_mlir.ops.shape import concatenate, element_count, expand, reduce_sum, reshape, slice_, transpose
+from nabla_mlir.sparsity import structure as patterns
 from nabla_mlir.table.batching import all_prefixed, batch_ops, prefixed, shifted
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general
@@ -200,7 +201,8 @@ def _batch_mapped_init(xs: Any, mapped: Any, size: int, dimensions: tuple[int, .
 
 
 reduce = general(
-    "stablehlo.reduce", doc="The elements along `dimensions` combined into one, starting from init.", reduces=True,
+    "stablehlo.reduce", pattern=patterns.reduce,
+    doc="The elements along `dimensions` combined into one, starting from init.", reduces=True,
     attributes={"dimensions": I64Array}, regions=("body",), emit_region=emit_combiner, read_region=read_combiner,
     result=_result, jvp=_jvp, transpose=_transpose, batch=_batch,
     linear=lambda xs, dimensions, body: (0, 1) if body == "add" and len(xs) == 2 else (),

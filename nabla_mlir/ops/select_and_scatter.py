@@ -27,6 +27,7 @@ from nabla_mlir.ops.windows import (
     prefixed_geometry,
     window_params,
 )
+from nabla_mlir.sparsity import windows as patterns
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, Zero, materialize
@@ -140,6 +141,7 @@ def _sample(shape: Shape, source: Shape, **changes: Any) -> Case:
 
 select_and_scatter = general(
     "stablehlo.select_and_scatter",
+    pattern=patterns.select_and_scatter,
     doc="Elements of source combined into the element of their window of the operand that `select` prefers.",
     instructions=ONE_BY_ONE,
     attributes={"window_dimensions": I64Array, "window_strides": I64Array, "padding": Padding},

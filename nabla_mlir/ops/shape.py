@@ -10,6 +10,7 @@ import numpy as np
 
 from nabla_mlir.dialects.stablehlo import I64, I64Array
 from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.sparsity import structure as patterns
 from nabla_mlir.table.batching import all_prefixed, prefixed, shifted
 from nabla_mlir.table.kinds import nondifferentiable, structural
 from nabla_mlir.table.registry import MaybeZero, OpDef, operation
@@ -25,7 +26,8 @@ def inverse(permutation: Sequence[int]) -> Shape:
 
 
 transpose: OpDef = structural(
-    "stablehlo.transpose", doc="Axes permuted: result axis i is operand axis permutation[i].",
+    "stablehlo.transpose", pattern=patterns.transpose,
+    doc="Axes permuted: result axis i is operand axis permutation[i].",
     attributes={"permutation": I64Array},
     transpose=lambda cts, i, xs, permutation: transpose(cts[0], permutation=inverse(permutation)),
     batch=lambda xs, mapped, size, permutation: [transpose(xs[0], permutation=(0, *shifted(permutation)))],
@@ -34,7 +36,8 @@ transpose: OpDef = structural(
 )  # fmt: skip
 
 reshape: OpDef = structural(
-    "stablehlo.reshape", doc="The same elements in row-major order under another shape.",
+    "stablehlo.reshape", pattern=patterns.reshape,
+    doc="The same elements in row-major order under another shape.",
     result=lambda x, shape: [(tuple(shape), x.dtype)],
     result_params=lambda op: {"shape": shape_and_dtype(op.results[0].type)[0]},
     transpose=lambda cts, i, xs, shape: reshape(cts[0], shape=xs[0].shape),
@@ -66,6 +69,7 @@ def _broadcast_transpose(cts: Any, i: int, xs: Any, shape: Shape, broadcast_dime
 
 broadcast_in_dim: OpDef = structural(
     "stablehlo.broadcast_in_dim",
+    pattern=patterns.broadcast_in_dim,
     doc="Operand axis i becomes result axis broadcast_dimensions[i]; every other element is a copy.",
     attributes={"broadcast_dimensions": I64Array},
     result=lambda x, shape, broadcast_dimensions: [(tuple(shape), x.dtype)],
@@ -98,7 +102,8 @@ def _slice_transpose(cts: Any, i: int, xs: Any, start_indices: Shape, limit_indi
 
 
 slice_: OpDef = structural(
-    "stablehlo.slice", doc="Every strides-th element from start_indices up to limit_indices, per axis.",
+    "stablehlo.slice", pattern=patterns.slice_,
+    doc="Every strides-th element from start_indices up to limit_indices, per axis.",
     attributes={"start_indices": I64Array, "limit_indices": I64Array, "strides": I64Array},
     transpose=_slice_transpose,
     batch=lambda xs, mapped, size, start_indices, limit_indices, strides: [
@@ -160,7 +165,8 @@ def _pad_numpy(low: Shape, high: Shape) -> Any:
 
 
 pad = structural(
-    "stablehlo.pad", doc="The operand with `value` around and between its elements; negative edges cut elements off.",
+    "stablehlo.pad", pattern=patterns.pad,
+    doc="The operand with `value` around and between its elements; negative edges cut elements off.",
     linear=(0, 1),
     attributes={"edge_padding_low": I64Array, "edge_padding_high": I64Array, "interior_padding": I64Array},
     transpose=_pad_transpose, batch=_pad_batch,
@@ -181,7 +187,8 @@ def _concatenate_transpose(cts: Any, i: int, xs: Any, dimension: int) -> Tensor:
 
 
 concatenate: OpDef = structural(
-    "stablehlo.concatenate", doc="The operands behind each other along `dimension`.", linear="all",
+    "stablehlo.concatenate", pattern=patterns.concatenate,
+    doc="The operands behind each other along `dimension`.", linear="all",
     attributes={"dimension": I64}, transpose=_concatenate_transpose,
     batch=lambda xs, mapped, size, dimension: [concatenate(*all_prefixed(xs, mapped, size), dimension=dimension + 1)],
     sample=[Case(((2, 3), (2, 1)), {"dimension": 1}, numpy=lambda *xs: np.concatenate(xs, 1)),
@@ -189,7 +196,8 @@ concatenate: OpDef = structural(
 )  # fmt: skip
 
 reverse: OpDef = structural(
-    "stablehlo.reverse", doc="The order of elements reversed along `dimensions`.", attributes={"dimensions": I64Array},
+    "stablehlo.reverse", pattern=patterns.reverse,
+    doc="The order of elements reversed along `dimensions`.", attributes={"dimensions": I64Array},
     transpose=lambda cts, i, xs, dimensions: reverse(cts[0], dimensions=dimensions),
     batch=lambda xs, mapped, size, dimensions: [reverse(xs[0], dimensions=shifted(dimensions))],
     sample=[Case(((2, 3),), {"dimensions": (1,)}, numpy=lambda x: x[:, ::-1])], moves=True,
@@ -246,7 +254,8 @@ def _start_rows(starts: Sequence[Tensor], mapped: Sequence[bool], size: int, sha
 
 _PLACES = (None, integers(0, 3), integers(0, 3))
 dynamic_slice = structural(
-    "stablehlo.dynamic_slice", doc="A slice of slice_sizes at a computed start, moved inside the operand if needed.",
+    "stablehlo.dynamic_slice", pattern=patterns.dynamic_slice,
+    doc="A slice of slice_sizes at a computed start, moved inside the operand if needed.",
     attributes={"slice_sizes": I64Array}, transpose=_dynamic_slice_transpose, batch=_dynamic_slice_batch,
     result=lambda x, *starts, slice_sizes: [(tuple(slice_sizes), x.dtype)],
     sample=[Case(((4, 5), (), ()), {"slice_sizes": (2, 3)}, _PLACES,
@@ -287,7 +296,8 @@ def _update_numpy(x: Any, update: Any, i: int, j: int) -> Any:
 
 
 dynamic_update_slice = structural(
-    "stablehlo.dynamic_update_slice", doc="The operand with `update` written at a computed start.", linear=(0, 1),
+    "stablehlo.dynamic_update_slice", pattern=patterns.dynamic_update_slice,
+    doc="The operand with `update` written at a computed start.", linear=(0, 1),
     transpose=_update_transpose, batch=_update_batch,
     sample=[Case(((4, 5), (2, 3), (), ()), {}, (None, *_PLACES), numpy=_update_numpy)],
     moves=True, updates=lambda op: (0,),

@@ -14,6 +14,7 @@ from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.ops.elementwise import compare
 from nabla_mlir.ops.indexing import along_axis
 from nabla_mlir.ops.shape import iota
+from nabla_mlir.sparsity import structure as patterns
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import MaybeZero, Region, Zero, clone_op
@@ -74,7 +75,8 @@ def _sort_batch(xs: Any, mapped: Any, size: int, dimension: int, **params: Any) 
 
 
 sort = general(
-    "stablehlo.sort", doc="The operands reordered together along `dimension` by a comparator.",
+    "stablehlo.sort", pattern=patterns.along("dimension"),
+    doc="The operands reordered together along `dimension` by a comparator.",
     instructions=ONE_BY_ONE, updates=lambda op: range(len(op.operands)),
     attributes={"dimension": I64, "is_stable": Bool}, defaults={"dimension": -1, "is_stable": False},
     regions=("comparator",), emit_region=emit_comparator,

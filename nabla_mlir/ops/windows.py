@@ -25,6 +25,7 @@ from nabla_mlir.ops.reduction import (
     read_combiner,
 )
 from nabla_mlir.ops.shape import pad, reshape, slice_
+from nabla_mlir.sparsity import windows as patterns
 from nabla_mlir.table.batching import all_prefixed, batch_by_decomposition
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general
@@ -300,7 +301,8 @@ def _sample(shape: Shape, body: str, domain: Any = None, init: Any = "neutral", 
 
 
 reduce_window = general(
-    "stablehlo.reduce_window", doc="The elements of each sliding window combined into one, starting from init.",
+    "stablehlo.reduce_window", pattern=patterns.reduce_window,
+    doc="The elements of each sliding window combined into one, starting from init.",
     reduces=True, flops=lambda outs, xs, window_dimensions, **_: sum(y.size for y in outs) * math.prod(window_dimensions),
     attributes={"window_dimensions": I64Array, "window_strides": I64Array, "base_dilations": I64Array,
                 "window_dilations": I64Array, "padding": Padding},

@@ -19,6 +19,7 @@ from nabla_mlir.rules.control import branch_batched, branch_pushed, control
 from nabla_mlir.rules.masks import remasked
 from nabla_mlir.rules.policies import SAVED, attributes_of, emit_checkpoint, exposed
 from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values, pull_back
+from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import Mapped
 from nabla_mlir.table.forward import Tangents, carries_tangent
 from nabla_mlir.table.kinds import general
@@ -28,7 +29,8 @@ from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor, wrap
 
 name: OpDef = general(
-    "ad.name", doc="The value itself, with a name for policies of `ad.checkpoint`.",
+    "ad.name", pattern=patterns.identity,
+    doc="The value itself, with a name for policies of `ad.checkpoint`.",
     attributes={"name": String}, result=lambda x, name: [(x.shape, x.dtype)],
     jvp=lambda outs, xs, tangents, name: list(tangents),
     batch=lambda xs, mapped, size, name: [REGISTRY["ad.name"](xs[0], name=name)],

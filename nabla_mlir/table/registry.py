@@ -18,6 +18,9 @@ from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.stablehlo import Codec, DimensionNumbers
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import DtypeError, RuleMissingError, ShapeError, user_frame
+from nabla_mlir.sparsity.operands import Rule
+from nabla_mlir.sparsity.operands import dense as dense_pattern
+from nabla_mlir.sparsity.operands import elementwise as elementwise_pattern
 from nabla_mlir.table.tensor import Tensor, current_scope, full, set_scope, wrap
 from nabla_mlir.table.vectorized import apply_per_entry
 
@@ -118,6 +121,8 @@ class OpDef:
       view: the bits of its operand, in their order.
       part: reads a part of its first operand.
       reduces: many elements combined into one.
+      pattern: how it moves a sparsity pattern: ``(operands, shapes of the results, **params) -> relations``, of
+        nabla_mlir/sparsity; derived from the kind of elementwise operations, dense if it is not given.
       commutes: the operands may be exchanged.
       pure: may be dropped where no result is used, and merged with an equal one.
       sequential: what one thread does.
@@ -155,6 +160,7 @@ class OpDef:
     view: bool = False
     part: bool = False
     reduces: bool = False
+    pattern: Rule | None = None
     commutes: bool = False
     pure: bool = True
     sequential: bool = False
@@ -171,6 +177,8 @@ class OpDef:
             missing.append("doc")
         if missing:
             raise TypeError(f"record {self.name!r} requires {', '.join(missing)} (a rule or the word for it).")
+        if self.pattern is None:
+            self.pattern = elementwise_pattern if self.elementwise else dense_pattern
 
     def __call__(self, *operands: Tensor, **params: Any) -> Any:
         """Emits the operation on tensors; a single result comes bare, several as a list."""

@@ -24,11 +24,16 @@ def known(value: ir.Value) -> np.ndarray | None:
         return None
     if owner.name in ("stablehlo.constant", "arith.constant"):
         return stablehlo.constant_array(owner) if owner.name.startswith("stablehlo") else None
-    fold: Callable[..., np.ndarray] | None = _FOLDS.get(owner.name, _elementwise if _has_numpy(owner) else None)
+    fold = fold_of(owner)
     if fold is None:
         return None
     xs = [known(v) for v in owner.operands]
     return None if any(x is None for x in xs) else fold(owner, *xs)
+
+
+def fold_of(op: ir.Operation) -> Callable[..., np.ndarray] | None:
+    """What computes the result of an operation from the numbers of its operands, or None."""
+    return _FOLDS.get(op.name, _elementwise if _has_numpy(op) else None)
 
 
 def _has_numpy(op: ir.Operation) -> bool:

@@ -1,0 +1,61 @@
+"""How many colors are needed at least."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nabla_mlir.errors import PatternError, user_frame
+from nabla_mlir.sparse.pattern import Pattern
+
+KINDS = ("column", "row", "bidirectional", "star", "acyclic")
+
+
+def check_kind(what: str, kind: str, pattern: Pattern) -> None:
+    """Raises PatternError unless there is such a kind of coloring, for such a pattern."""
+    if kind not in KINDS:
+        raise PatternError(f"{what} requires a kind among {', '.join(KINDS)}, got {kind!r}.", where=user_frame())
+    if kind in ("star", "acyclic") and not pattern.is_symmetric:
+        raise PatternError(
+            f"{what} requires a symmetric pattern for kind {kind!r}, got {pattern!r}, which is not.", where=user_frame(),
+            help="pass pattern.symmetric_part(), or a kind for any matrix: column, row or bidirectional.",
+        )  # fmt: skip
+
+
+def lower_bound(pattern: Pattern, kind: str = "column") -> int:
+    """The number of products below which no method of this kind can recover every matrix of a pattern.
+
+    Columns: the entries of the longest row; rows: of the longest column. Both at once: r row and c column colors give
+    r n + c m - r c numbers of an m x n matrix, of which no fewer than its entries are needed. Symmetric: p products of an
+    n x n matrix give p n - p (p - 1) / 2 numbers that do not repeat each other by symmetry.
+
+    Args:
+      pattern: of the matrix.
+      kind: of the coloring, as in `color`.
+
+    Raises:
+      PatternError: there is no such kind, or the pattern is not symmetric and must be.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> pattern = nm.sparse.Pattern.of(np.tri(5, k=1) - np.tri(5, k=-2))
+      >>> nm.sparse.lower_bound(pattern), nm.sparse.lower_bound(pattern, "acyclic")
+      (3, 2)
+    """
+    check_kind("lower_bound", kind, pattern)
+    m, n = pattern.shape
+    if not pattern.nnz:
+        return 0
+    widest, tallest = (int(p.rows.lengths().max()) for p in (pattern, pattern.T))
+    if kind == "column":
+        return widest
+    if kind == "row":
+        return tallest
+    if kind == "bidirectional":
+        r = np.arange(m + 1)
+        short = np.maximum(pattern.nnz - r * n, 0)
+        c = -(-short // np.maximum(m - r, 1))
+        fits = (c <= n) & ((r < m) | (short == 0))
+        return int((r + c)[fits].min())
+    entries = int((pattern.row_of_entry <= pattern.indices).sum())
+    p = np.arange(n + 1)
+    return int(p[p * n - p * (p - 1) // 2 >= entries][0])

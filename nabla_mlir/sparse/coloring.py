@@ -1,0 +1,286 @@
+"""Colorings of patterns: which columns, or rows, are computed together, and that every entry can be read then."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nabla_mlir import thresholds
+from nabla_mlir.errors import PatternError, user_frame
+from nabla_mlir.sparse import greedy, lattice
+from nabla_mlir.sparse.bounds import check_kind, lower_bound
+from nabla_mlir.sparse.orders import ORDERS
+from nabla_mlir.sparse.pattern import Pattern, conflicts, lists
+from nabla_mlir.sparse.trees import is_acyclic, mirror
+from nabla_mlir.sparsity.rows import Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Coloring:
+    """Groups of columns, or rows, of a pattern that one product computes together.
+
+    Attributes:
+      pattern: of the matrix.
+      kind: column, row, bidirectional, star or acyclic.
+      columns: the color of each column; -1 for one that is in no product.
+      rows: the color of each row, likewise; only rows and both at once have them.
+      order: the order of the vertices with which it was found, or "lattice".
+    """
+
+    pattern: Pattern
+    kind: str
+    columns: np.ndarray
+    rows: np.ndarray
+    order: str
+
+    @property
+    def num_column_colors(self) -> int:
+        """How many products with columns there are: derivatives in forward mode, or Hessian-vector products."""
+        return int(self.columns.max(initial=-1)) + 1
+
+    @property
+    def num_row_colors(self) -> int:
+        """How many products with rows there are: derivatives in reverse mode."""
+        return int(self.rows.max(initial=-1)) + 1
+
+    @property
+    def num_colors(self) -> int:
+        """How many products there are."""
+        return self.num_column_colors + self.num_row_colors
+
+    @functools.cached_property
+    def by_column(self) -> np.ndarray:
+        """For each entry, whether the product of its column's color has it alone in its row."""
+        return _alone(self.pattern.row_of_entry, self.columns[self.pattern.indices], self.num_column_colors)
+
+    @functools.cached_property
+    def by_row(self) -> np.ndarray:
+        """For each entry, whether the product of its row's color has it alone in its column."""
+        return _alone(self.pattern.indices, self.rows[self.pattern.row_of_entry], self.num_row_colors)
+
+    def verify(self) -> None:
+        """Raises PatternError, with an entry, unless every entry can be read from the products.
+
+        Example:
+          >>> import nabla_mlir as nm
+          >>> nm.sparse.color(nm.sparse.Pattern.of(np.eye(3))).verify()
+        """
+        if self.kind == "acyclic":
+            readable = np.full(self.pattern.nnz, is_acyclic(self.pattern, self.columns))
+        elif self.kind == "star":
+            readable = self.by_column | _mirrored(self.pattern, self.by_column)
+        else:
+            readable = self.by_column | self.by_row
+        if not readable.all():
+            entry = int(np.nonzero(~readable)[0][0])
+            where = (int(self.pattern.row_of_entry[entry]), int(self.pattern.indices[entry]))
+            raise PatternError(f"a {self.kind} coloring requires that every entry can be read, got none for {where}.",
+                               where=user_frame())  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"Coloring({self.kind}, {self.num_colors} colors, {self.order}, of {self.pattern!r})"
+
+
+def _alone(line: np.ndarray, color: np.ndarray, colors: int) -> np.ndarray:
+    """Whether each entry is the only one of its color in its line; those without a color are not."""
+    if not colors:
+        return np.zeros(len(line), bool)
+    keys = line * colors + color
+    counts = np.bincount(np.where(color < 0, 0, keys + 1))
+    return np.where(color < 0, False, counts[np.where(color < 0, 0, keys + 1)] == 1)
+
+
+def _mirrored(pattern: Pattern, flags: np.ndarray) -> np.ndarray:
+    """What holds of the mirror image of each entry of a symmetric pattern."""
+    return flags[mirror(pattern)]
+
+
+def color(pattern: Pattern, kind: str = "column", order: str | Sequence[int] = "best") -> Coloring:
+    """A coloring of a pattern: fewer colors are fewer products.
+
+    Args:
+      pattern: of the matrix; what `Pattern.of` takes.
+      kind: "column": no two columns of a color share a row. "row": likewise. "bidirectional": both at once, for dense
+        rows beside dense columns. "star": of a symmetric matrix, each entry is read from its column or from its mirror
+        image. "acyclic": of a symmetric matrix, by substitution, with about half as many colors.
+      order: natural, largest_first, smallest_last, incidence_degree, dynamic_largest_first, random, "lattice" (for
+        stencils), "best" of all within a fixed amount of work, or the vertices in an order of your own.
+
+    Raises:
+      PatternError: there is no such kind or order, the pattern is not symmetric and must be, or is no stencil.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> tridiagonal = nm.sparse.Pattern.of(np.tri(100, k=1) - np.tri(100, k=-2))
+      >>> [nm.sparse.color(tridiagonal, kind).num_colors for kind in ("column", "star", "acyclic")]
+      [3, 3, 2]
+    """
+    pattern = Pattern.of(pattern)
+    check_kind("color", kind, pattern)
+    if isinstance(order, str) and order not in (*ORDERS, "best", "lattice"):
+        known = ", ".join([*ORDERS, "lattice", "best"])
+        raise PatternError(f"color requires an order among {known}, got {order!r}.", where=user_frame())
+    if kind == "bidirectional":
+        return _bidirectional(pattern, order)
+    if kind == "row":
+        found = color(Pattern(pattern.T.rows), "column", order)
+        return Coloring(pattern, kind, np.full(pattern.shape[1], -1), found.columns, found.order)
+    best: Coloring | None = None
+    least = lower_bound(pattern, kind)
+    for name, colors in _trials(pattern, kind, order, least):
+        if best is None or colors.max(initial=-1) + 1 < best.num_colors:
+            best = Coloring(pattern, kind, colors, np.full(pattern.shape[0], -1), name)
+        if best.num_colors <= least:
+            break
+    if best is None:
+        raise PatternError(
+            f"color requires a stencil for order 'lattice', got {pattern!r}.", where=user_frame(),
+            help="order='best' takes a lattice where there is one.",
+        )  # fmt: skip
+    return _without_idle(best)
+
+
+def _trials(
+    pattern: Pattern, kind: str, order: str | Sequence[int], least: int
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Colorings of one kind, with the names of their orders."""
+    if not pattern.nnz:
+        yield "natural", np.full(pattern.shape[1], -1)
+        return
+    most = pattern.shape[1]
+    if order in ("best", "lattice"):
+        for colors in _lattices(pattern, kind, least, most):
+            most = int(colors.max()) + 1
+            yield "lattice", colors
+            if most <= least:
+                return
+    if order == "lattice":
+        return
+    paint, graph, work = _painter(pattern, kind)
+    if not isinstance(order, str):
+        yield "given", np.array(paint(_checked(order, pattern.shape[1])), np.int64)
+        return
+    total = 0
+    for name in ORDERS if order == "best" else (order,):
+        if total and total + work > thresholds.COLORING_WORK:
+            return
+        total += work
+        vertices = ORDERS[name](graph() if name != "natural" else [[]] * pattern.shape[1])
+        yield name, np.array(paint(vertices), np.int64)
+
+
+def _checked(order: Sequence[int], count: int) -> list[int]:
+    vertices = [int(v) for v in order]
+    if sorted(vertices) != list(range(count)):
+        raise PatternError(f"color requires an order with each of {count} columns once, got {len(vertices)} numbers.",
+                           where=user_frame())  # fmt: skip
+    return vertices
+
+
+def _painter(pattern: Pattern, kind: str) -> tuple[Callable[[list[int]], list[int]], Callable[[], Sequence[list[int]]], int]:
+    """What colors the vertices in an order; the graph that orders look at; and the work of both, in edges."""
+    if kind == "column":
+        members = lists(pattern.T.rows)
+        lengths = pattern.rows.lengths()
+        edges = int((lengths * lengths).sum())
+        graph = functools.cache(lambda: _neighbours(conflicts(pattern.rows)))
+        return lambda order: greedy.distance_two(members, pattern.shape[0], order), graph, edges
+    near = _neighbours(pattern.rows)
+    paint = greedy.star if kind == "star" else greedy.acyclic
+    return lambda order: paint(near, order), lambda: near, 4 * pattern.nnz
+
+
+def _neighbours(rows: Rows) -> Sequence[list[int]]:
+    """Without the vertices themselves."""
+    keys = rows.keys()
+    row = rows.row_of_entry()
+    return lists(Rows.of(keys[row != rows.indices], rows.count, rows.columns))
+
+
+def _lattices(pattern: Pattern, kind: str, least: int, most: int) -> Iterator[np.ndarray]:
+    """The lattice coloring with fewest colors, if the columns are the elements of a grid."""
+    for grid in lattice.grids_of(pattern.shape[1], pattern.grids):
+        found = lattice.candidates(pattern.rows, grid, least, most, adjacent=kind == "acyclic")
+        for trial, colors in enumerate(found):
+            if kind != "acyclic" or is_acyclic(pattern, colors):
+                most = int(colors.max()) + 1
+                yield colors
+                break
+            if trial >= thresholds.LATTICE_TRIALS:
+                break
+
+
+def _without_idle(coloring: Coloring) -> Coloring:
+    """Colors from which nothing is read go; their columns are in no product then."""
+    pattern, kind = coloring.pattern, coloring.kind
+    if kind == "column":
+        full = pattern.T.rows.lengths() > 0
+        columns = np.where(full, coloring.columns, -1)
+    elif kind == "star":
+        mine = coloring.by_column
+        useful = mine & ~(_mirrored(pattern, mine) & (coloring.columns[pattern.row_of_entry] < coloring.columns[pattern.indices]))
+        useful_colors = np.zeros(coloring.num_colors, bool)
+        useful_colors[coloring.columns[pattern.indices[useful]]] = True
+        columns = np.where(useful_colors[coloring.columns], coloring.columns, -1) if len(useful_colors) else coloring.columns
+    else:
+        columns = coloring.columns
+    return Coloring(pattern, kind, _numbered(columns), coloring.rows, coloring.order)
+
+
+def _numbered(colors: np.ndarray) -> np.ndarray:
+    """With the colors that occur numbered from zero."""
+    found = np.unique(colors[colors >= 0])
+    places = np.full(int(colors.max(initial=-1)) + 2, -1)
+    places[found] = np.arange(len(found))
+    return places[colors]
+
+
+def _bidirectional(pattern: Pattern, order: str | Sequence[int]) -> Coloring:
+    """Some rows by rows, all other entries by columns; or the other way round: the fewest of both."""
+    if not pattern.nnz:
+        return Coloring(pattern, "bidirectional", np.full(pattern.shape[1], -1), np.full(pattern.shape[0], -1), "natural")
+    found = [_split(pattern, order), _flipped(_split(Pattern(pattern.T.rows), order), pattern)]
+    return min(found, key=lambda c: c.num_colors)
+
+
+def _flipped(coloring: Coloring, pattern: Pattern) -> Coloring:
+    return Coloring(pattern, coloring.kind, coloring.rows, coloring.columns, coloring.order)
+
+
+def _split(pattern: Pattern, order: str | Sequence[int]) -> Coloring:
+    """The longest rows by rows, as many of them as takes the fewest colors."""
+    lengths = pattern.rows.lengths()
+    longest = np.argsort(-lengths, kind="stable")
+    best: Coloring | None = None
+    # Only where the length falls does it help to take more rows.
+    ends = np.nonzero(np.diff(lengths[longest]))[0] + 1
+    for count in [0, *ends.tolist()]:
+        remaining = int(lengths[longest[count]])
+        if best is not None and remaining + _least_rows(pattern, longest[:count]) >= best.num_colors:
+            continue
+        lines = np.zeros(pattern.shape[0], bool)
+        lines[longest[:count]] = True
+        trial = _both(pattern, lines, order)
+        if best is None or trial.num_colors < best.num_colors:
+            best = trial
+    assert best is not None
+    return best
+
+
+def _least_rows(pattern: Pattern, rows: np.ndarray) -> int:
+    """A bound on the colors of some rows: the most of them that one column meets."""
+    part = pattern.rows.take(rows)
+    return int(np.bincount(part.indices, minlength=1).max(initial=0)) if part.indices.size else 0
+
+
+def _both(pattern: Pattern, lines: np.ndarray, order: str | Sequence[int]) -> Coloring:
+    """The rows that are chosen by rows, the others by columns."""
+    numbers = np.arange(pattern.shape[0])
+    others = Pattern(pattern.rows.take(np.where(lines, -1, numbers)), pattern.grids)
+    mine = Pattern(pattern.rows.take(np.where(lines, numbers, -1)))
+    by_column = color(others, "column", order if isinstance(order, str) else "natural")
+    by_row = color(Pattern(mine.T.rows), "column", "natural" if order == "lattice" or not isinstance(order, str) else order)
+    return Coloring(pattern, "bidirectional", by_column.columns, by_row.columns, by_column.order)

@@ -1,0 +1,254 @@
+"""Sparse Jacobians and Hessians: products with groups of unit vectors, and where in them each entry stands."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import thresholds
+from nabla_mlir.errors import PatternError, user_frame
+from nabla_mlir.numpy import concatenate
+from nabla_mlir.sparse.coloring import Coloring, color
+from nabla_mlir.sparse.detection import FlatCall, pattern_at
+from nabla_mlir.sparse.matrix import SparseMatrix
+from nabla_mlir.sparse.pattern import Pattern
+from nabla_mlir.sparse.trees import Substitution, mirror, substitution
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.staging.positions import Argnums, positions
+from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.transforms.linear import linearized, pullback
+from nabla_mlir.transforms.vectorize import vmap
+from nabla_mlir.transforms.vectorized import per_entry
+
+_SYMMETRIC = ("star", "acyclic", "column")
+
+
+def jacobian(
+    f: Callable[..., Any], argnums: Argnums = 0, *, kind: str = "auto", order: str | Sequence[int] = "best",
+    pattern: Any = None, coloring: Coloring | None = None,
+) -> Callable[..., Any]:  # fmt: skip
+    """The Jacobian of `f` as a `SparseMatrix`, from as many derivatives as its coloring has colors.
+
+    J[i, j] = ∂f_i/∂x_j, for the elements of the results and of the arguments at `argnums`, leaves behind each other. Columns
+    that share no row are pushed forward together, rows that share no column pulled back together, in one map over all
+    colors; the values of `f` are computed once.
+
+    Args:
+      f: a function of pytrees of arrays.
+      argnums: the positional argument(s) to differentiate.
+      kind: column, row, bidirectional, or "auto": the cheapest of them, where a row takes as long as two columns.
+      order: as in `color`.
+      pattern: where entries may stand, as `Pattern.of` takes it; found on the IR if not given. It is not checked: see
+        `check_pattern`.
+      coloring: a coloring of the pattern; the three arguments above are not used then.
+
+    Returns:
+      A function with the arguments of `f`; the pattern and the coloring are found when it is traced, so once inside `jit`.
+
+    Raises:
+      PatternError: the pattern is too large, or has another shape than the Jacobian.
+      DtypeError: an argument or a result is not of floating point.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> nm.sparse.jacobian(lambda x: x[1:] * x[:-1])(np.array([1.0, 2.0, 3.0])).to_dense().tolist()
+      [[2.0, 1.0, 0.0], [0.0, 3.0, 2.0]]
+    """
+    if kind not in ("auto", "column", "row", "bidirectional"):
+        raise PatternError(f"jacobian requires a kind among auto, column, row, bidirectional, got {kind!r}.",
+                           where=user_frame())  # fmt: skip
+
+    def run(call: FlatCall) -> SparseMatrix:
+        colors = coloring
+        if colors is None:
+            where = pattern_at(call, call.tensors) if pattern is None else Pattern.of(pattern)
+            colors = cheapest(where, order) if kind == "auto" else _colored(where, kind, order)
+        return _compressed(call, call, colors, "jacobian")
+
+    return _transform("jacobian", f, argnums, run)
+
+
+def hessian(
+    f: Callable[..., Any], argnums: Argnums = 0, *, kind: str = "star", order: str | Sequence[int] = "best",
+    pattern: Any = None, coloring: Coloring | None = None,
+) -> Callable[..., Any]:  # fmt: skip
+    """The Hessian of a scalar function as a `SparseMatrix`, from as many Hessian-vector products as its coloring has colors.
+
+    H[i, j] = ∂²f/∂x_i∂x_j. The products share one gradient.
+
+    Args:
+      f: a scalar function of pytrees of arrays.
+      argnums, order, pattern, coloring: as in `jacobian`.
+      kind: "star": each entry is read from a product. "acyclic": about half as many products, from which the entries
+        follow by substitution along trees: rounding errors add up along their paths. "column": symmetry is not used.
+
+    Raises:
+      PatternError: the pattern is too large, has another shape than the Hessian, or is not symmetric.
+      DtypeError: an argument or a result is not of floating point.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> nm.sparse.hessian(lambda x: (x[1:] * x[:-1] ** 2).sum())(np.array([1.0, 2.0, 3.0])).to_dense().tolist()
+      [[4.0, 2.0, 0.0], [2.0, 6.0, 4.0], [0.0, 4.0, 0.0]]
+    """
+    if kind not in _SYMMETRIC:
+        raise PatternError(f"hessian requires a kind among {', '.join(_SYMMETRIC)}, got {kind!r}.", where=user_frame())
+
+    def run(call: FlatCall) -> SparseMatrix:
+        colors = coloring
+        if colors is None:
+            where = pattern_at(call.gradient, call.tensors, symmetric=True) if pattern is None else Pattern.of(pattern)
+            colors = _colored(where, kind, order)
+        return _compressed(call, call.gradient, colors, "hessian")
+
+    return _transform("hessian", f, argnums, run)
+
+
+def _transform(what: str, f: Callable[..., Any], argnums: Argnums, run: Callable[[FlatCall], Any]) -> Callable[..., Any]:
+    positions(what, argnums, None)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return run(FlatCall(what, f, argnums, args, kwargs))
+
+    transform = staged(per_entry(call))
+    return functools.wraps(f)(lambda *args, **kwargs: transform(*args, **kwargs))
+
+
+def cheapest(pattern: Pattern, order: str | Sequence[int] = "best") -> Coloring:
+    """The coloring whose products take the least time: a row takes as long as `thresholds.PULLBACK_COST` columns.
+
+    Args:
+      pattern: of the matrix.
+      order: as in `color`.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> nm.sparse.cheapest(nm.sparse.Pattern.of(np.ones((1, 100)))).kind
+      'row'
+    """
+    trials = [_colored(pattern, kind, order) for kind in ("column", "row")]
+    if min(c.num_colors for c in trials) > 1:
+        trials.append(_colored(pattern, "bidirectional", order))
+    return min(trials, key=lambda c: c.num_column_colors + thresholds.PULLBACK_COST * c.num_row_colors)
+
+
+@functools.lru_cache(maxsize=64)
+def _colored(pattern: Pattern, kind: str, order: Any) -> Coloring:
+    """Colorings of equal patterns are made once; what is traced anew for each call has equal patterns."""
+    return color(pattern, kind, order)
+
+
+def _one_hot(colors: np.ndarray, count: int, dtype: np.dtype) -> Tensor:
+    """For each color the sum of the unit vectors that have it: made where it is read, not stored."""
+    numbers = as_tensor(np.arange(count, dtype=np.int32)[:, None])
+    return (as_tensor(colors.astype(np.int32)) == numbers).astype(dtype)
+
+
+def _compressed(call: FlatCall, function: Callable[..., Tensor], coloring: Coloring, what: str) -> SparseMatrix:
+    pattern = coloring.pattern
+    tensors, products = tuple(call.tensors), []
+    columns = sum(call.sizes)
+    if coloring.num_row_colors:
+        out, pull = pullback(function, tensors, False)
+    else:
+        out, push = linearized(function, tensors, False)
+    if pattern.shape != (out.size, columns):
+        raise PatternError(
+            f"{what} requires a pattern of shape {(out.size, columns)}, got {pattern!r}.", where=user_frame(),
+            help="its rows are the elements of the results, its columns those of the arguments at argnums.",
+        )  # fmt: skip
+    dtype = tensors[0].dtype
+    if coloring.num_column_colors:
+        if coloring.num_row_colors:
+            push = linearized(function, tensors, False)[1]
+        seeds = _one_hot(coloring.columns, coloring.num_column_colors, dtype)
+        products.append(vmap(lambda v: push(*call.parts(v)))(seeds).reshape(-1))
+    if coloring.num_row_colors:
+        seeds = _one_hot(coloring.rows, coloring.num_row_colors, out.dtype)
+        products.append(vmap(lambda v: call.flat(list(pull(v))))(seeds).reshape(-1))
+    if not products:
+        return SparseMatrix(as_tensor(np.zeros(0, dtype)), pattern)
+    numbers = products[0] if len(products) == 1 else concatenate(products)
+    if coloring.kind == "acyclic":
+        return SparseMatrix(_substituted(numbers, substitution(coloring.pattern, coloring.columns)), pattern)
+    return SparseMatrix(numbers[sources(coloring)], pattern)
+
+
+def sources(coloring: Coloring) -> np.ndarray:
+    """Where each entry is read in the products, column colors before row colors: color * length + place."""
+    pattern = coloring.pattern
+    m, n = pattern.shape
+    row, column = pattern.row_of_entry, pattern.indices
+    places = coloring.columns[column] * m + row
+    if coloring.kind == "star":
+        return np.where(coloring.by_column, places, places[mirror(pattern)]).astype(np.int32)
+    return np.where(
+        coloring.by_column, places, coloring.num_column_colors * m + coloring.rows[row] * n + column
+    ).astype(np.int32)
+
+
+def _substituted(numbers: Tensor, plan: Substitution) -> Tensor:
+    """The entries between two vertices follow along the trees, in rounds that reach twice as far each."""
+    values = numbers[plan.source]
+    for k, (below, above) in enumerate(plan.rounds):
+        terms = values[below]
+        values = values.at[above].add(-terms if k == 0 else terms)
+    return values[plan.entry]
+
+
+def check_pattern(f: Callable[..., Any], pattern: Any, *args: Any, argnums: Argnums = 0, seed: int = 0) -> None:
+    """Checks a pattern of the Jacobian of `f` at a point: the compressed Jacobian against a product with a random vector.
+
+    A wrong pattern gives a wrong matrix without a word; this finds it with probability one, up to rounding, where the entries
+    that it lacks are not zero at the point.
+
+    Args:
+      f: the function.
+      pattern: as `Pattern.of` takes it.
+      args: the arguments of `f`, concrete.
+      argnums: as in `jacobian`.
+      seed: of the random vector.
+
+    Raises:
+      PatternError: an entry of the Jacobian is not in the pattern; it is named.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> nm.sparse.check_pattern(lambda x: x * x, np.eye(2), np.array([1.0, 2.0]))
+    """
+    where = Pattern.of(pattern)
+
+    def both(*args: Any) -> Any:
+        call = FlatCall("check_pattern", f, argnums, args, {})
+        matrix = _compressed(call, call, _colored(where, "column", "natural"), "check_pattern")
+        rng = np.random.default_rng(seed)
+        vector = as_tensor(rng.uniform(1.0, 2.0, where.shape[1]).astype(call.tensors[0].dtype))
+        _, push = linearized(call, tuple(call.tensors), False)
+        return matrix @ vector, push(*call.parts(vector))
+
+    ours, truth = (np.asarray(x) for x in staged(both)(*args))
+    scale = np.abs(truth).max(initial=0.0) + np.abs(ours).max(initial=0.0)
+    wrong = np.nonzero(np.abs(ours - truth) > 1e3 * np.finfo(truth.dtype).eps * scale)[0]
+    if wrong.size:
+        _name_entry(f, where, args, argnums, int(wrong[0]))
+
+
+def _name_entry(f: Callable[..., Any], pattern: Pattern, args: Sequence[Any], argnums: Argnums, row: int) -> None:
+    def row_of(*args: Any) -> Tensor:
+        call = FlatCall("check_pattern", f, argnums, args, {})
+        out, pull = pullback(call, tuple(call.tensors), False)
+        return call.flat(list(pull(_one_hot(np.arange(out.size) - row, 1, out.dtype)[0])))
+
+    derivative = np.asarray(staged(row_of)(*args))
+    here = pattern.indices[pattern.indptr[row] : pattern.indptr[row + 1]]
+    lacking = np.setdiff1d(np.nonzero(derivative)[0], here)
+    entry = (row, int(lacking[0])) if lacking.size else (row, int(here[0]) if here.size else 0)
+    raise PatternError(
+        f"check_pattern requires a pattern with every entry of the Jacobian, got none at {entry}, which is "
+        f"{derivative[entry[1]]:.6g}.", where=user_frame(),
+        help="nm.sparse.jacobian_pattern(f, ...) finds the pattern of the function.",
+    )  # fmt: skip

@@ -1,0 +1,191 @@
+"""Patterns of derivatives, found on the IR of the derivative with only its tangent asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir import pytree
+from nabla_mlir.compiling.lowering import lower_module
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.regions import functions_of, made_by
+from nabla_mlir.dialects.types import is_float
+from nabla_mlir.errors import DtypeError, user_frame
+from nabla_mlir.numpy import concatenate
+from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.passes.dependence import dependence_of, results_of
+from nabla_mlir.passes.sparsity import causes
+from nabla_mlir.sparse.pattern import Pattern
+from nabla_mlir.staging.positions import Argnums, positions
+from nabla_mlir.staging.specs import Spec, as_spec
+from nabla_mlir.staging.tracing import current_trace, trace_function, trace_region
+from nabla_mlir.table.regions import captures_of
+from nabla_mlir.table.registry import clone_op
+from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.table.traits import CONSTANT
+from nabla_mlir.transforms.arguments import active_arguments, differentiable, specs_of, with_arguments
+from nabla_mlir.transforms.gradients import grad
+from nabla_mlir.transforms.linear import pushed
+
+
+class FlatCall:
+    """A call of a function, as one of a vector that gives a vector: the leaves behind each other in row-major order.
+
+    Attributes:
+      tensors: the leaves of the arguments that are differentiated.
+    """
+
+    def __init__(self, what: str, f: Callable[..., Any], argnums: Argnums, args: tuple[Any, ...], kwargs: Any):
+        self.what, self._f, self._args, self._kwargs = what, f, args, kwargs
+        self._active, leaves, self._spec = active_arguments(what, args, argnums)
+        paths = pytree.paths(self._spec)
+        self.tensors = [differentiable(what, x, p, False) for x, p in zip(leaves, paths, strict=True)]
+        self.sizes = [t.size for t in self.tensors]
+
+    def __call__(self, *leaves: Tensor) -> Tensor:
+        """The results as one vector."""
+        args = with_arguments(self._args, self._active, pytree.unflatten(self._spec, leaves))
+        return self.flat(self._f(*args, **self._kwargs))
+
+    def gradient(self, *leaves: Tensor) -> Tensor:
+        """The gradient of a scalar function as one vector."""
+
+        def scalar(*inner: Tensor) -> Any:
+            args = with_arguments(self._args, self._active, pytree.unflatten(self._spec, inner))
+            return self._f(*args, **self._kwargs)
+
+        return self.flat(grad(scalar, tuple(range(len(leaves))))(*leaves))
+
+    def flat(self, out: Any) -> Tensor:
+        """A pytree as one vector."""
+        leaves, spec = pytree.flatten(out)
+        for y, path in zip(leaves, pytree.paths(spec), strict=True):
+            if not is_float(np.dtype(y.dtype)):
+                raise DtypeError(f"{self.what} requires real results, got {y.dtype} at result{path}.", where=user_frame())
+        parts = [reshaped(y, (y.size,)) for y in leaves]
+        return parts[0] if len(parts) == 1 else concatenate(parts)
+
+    def parts(self, vector: Tensor) -> list[Tensor]:
+        """A vector as leaves like those of the arguments."""
+        ends = np.cumsum([0, *self.sizes]).tolist()
+        return [
+            reshaped(vector[a:b].astype(t.dtype), t.shape)
+            for a, b, t in zip(ends[:-1], ends[1:], self.tensors, strict=True)
+        ]
+
+
+def pattern_at(function: Callable[..., Tensor], tensors: Sequence[Tensor], symmetric: bool = False) -> Pattern:
+    """The pattern of the derivative of a function of tensors of the trace, which gives a vector."""
+    specs = specs_of(tensors)
+    count = len(specs)
+
+    def push(*leaves: Tensor) -> list[Tensor]:
+        return [pushed(lambda *xs: function(*xs), leaves[:count], leaves[count:], False)[1]]
+
+    block, holder, (out,) = trace_region(push, [*specs, *specs], "the sparsity of a derivative")
+    rows = out.size
+    with context(), ir.Location.unknown():
+        module = _apart(block, holder)
+    holder.erase()
+    lower_module(module)
+    func = functions_of(module.operation)["main"]
+    found = dependence_of(func, range(count, 2 * count), module.operation)
+    (relation,) = results_of(func, found)
+    grids = [relation.layout] if rows == found.columns else []
+    grids += [tensors[0].shape] if count == 1 else []
+    pattern = Pattern(relation.rows, tuple(grids), tuple(causes(found)))
+    return pattern.symmetric_part() if symmetric else pattern
+
+
+def _apart(block: ir.Block, holder: ir.Operation) -> ir.Module:
+    """A copy of a block as a function in a module of its own; what it uses from outside is a constant or an argument."""
+    trace = current_trace()
+    arrays = {} if trace is None else {c.tensor.value: c.array for c in trace.captures.values()}
+    outside = captures_of(holder)
+    constants = [v for v in outside if v in arrays or _is_constant(made_by(v))]
+    others = [v for v in outside if v not in set(constants)]
+    inputs = [v.type for v in (*block.arguments, *others)]
+    operations = [op.operation for op in block.operations]
+    results = [v.type for v in operations[-1].operands]
+    module = ir.Module.create()
+    kind = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
+    with ir.InsertionPoint(module.body):
+        attributes = {"sym_name": ir.StringAttr.get("main"), "function_type": kind}
+        func = ir.Operation.create("func.func", attributes=attributes, regions=1)
+    body = ir.Block.create_at_start(func.regions[0], inputs, [ir.Location.unknown()] * len(inputs))
+    mapping = dict(zip((*block.arguments, *others), body.arguments, strict=True))
+    with ir.InsertionPoint(body):
+        for value in constants:
+            if value in arrays:
+                literal = stablehlo.elements(np.asarray(arrays[value]))
+                mapping[value] = stablehlo.emit("stablehlo.constant", [], attributes={"value": literal}).results[0]
+            else:
+                clone_op(value.owner.operation, mapping)
+        for op in operations[:-1]:
+            clone_op(op, mapping)
+        ir.Operation.create("func.return", operands=[mapping[v] for v in operations[-1].operands])
+    return module
+
+
+def _is_constant(op: ir.Operation | None) -> bool:
+    return op is not None and op.name == CONSTANT
+
+
+def _pattern(what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Argnums, symmetric: bool) -> Pattern:
+    positions(what, argnums, len(specs))
+    leaves, in_spec = pytree.flatten(tuple(specs), is_leaf=lambda x: isinstance(x, Spec))
+    patterns: list[Pattern] = []
+
+    def detect(*tensors: Tensor) -> list[Tensor]:
+        call = FlatCall(what, f, argnums, pytree.unflatten(in_spec, tensors), {})
+        patterns.append(pattern_at(call.gradient if symmetric else call, call.tensors, symmetric))
+        return []
+
+    trace_function(detect, [as_spec(leaf) for leaf in leaves], "main")
+    return patterns[0]
+
+
+def jacobian_pattern(f: Callable[..., Any], *specs: Any, argnums: Argnums = 0) -> Pattern:
+    """Which entries of the Jacobian of `f` can be other than zero at any x: its pattern, found on the IR.
+
+    Rows are the elements of the results and columns those of the arguments at `argnums`, leaves behind each other, each in
+    row-major order. The pattern never lacks an entry; that it has one more than it needs can come from places that are not
+    known before the program runs, and from what happens to be zero (``x * (y - y)``). Custom rules count as they are
+    written. Products with constant zeros, and the sides that constant conditions do not take, are left out.
+
+    Args:
+      f: a function of pytrees of arrays.
+      specs: for each argument a pytree of `nm.spec(...)`, or arrays.
+      argnums: the positional argument(s) to differentiate.
+
+    Raises:
+      PatternError: the pattern has too many entries to be written down.
+      DtypeError: an argument or a result is not of floating point.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> nm.sparse.jacobian_pattern(lambda x: x[1:] - x[:-1], nm.spec(100))
+      Pattern(99x100, nnz=198)
+    """
+    return _pattern("jacobian_pattern", f, specs, argnums, symmetric=False)
+
+
+def hessian_pattern(f: Callable[..., Any], *specs: Any, argnums: Argnums = 0) -> Pattern:
+    """Which entries of the Hessian of a scalar function `f` can be other than zero at any x.
+
+    It is the pattern of the Jacobian of the gradient, less the entries whose mirror images are not in it. A linear term adds
+    nothing. The arguments and errors are those of `jacobian_pattern`.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> nm.sparse.hessian_pattern(lambda x: (x[1:] * x[:-1]).sum() + x.sum(), nm.spec(4)).to_dense().astype(int)
+      array([[0, 1, 0, 0],
+             [1, 0, 1, 0],
+             [0, 1, 0, 1],
+             [0, 0, 1, 0]])
+    """
+    return _pattern("hessian_pattern", f, specs, argnums, symmetric=True)

@@ -1,0 +1,130 @@
+"""Greedy colorings: each vertex in turn takes the first color that its kind of coloring allows.
+
+Sets of colors are integers, a bit for each color: what is forbidden is one `or` over neighbours, the first free color the
+lowest zero bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+Lists = Sequence[list[int]]
+
+
+def distance_two(members: Lists, hyperedges: int, order: Sequence[int]) -> list[int]:
+    """Colors such that no two vertices in one hyperedge have the same.
+
+    Args:
+      members: the hyperedges of each vertex: of columns, the rows that they have entries in.
+      hyperedges: how many there are.
+      order: in which the vertices are colored; those left out get -1.
+    """
+    sets = [0] * hyperedges
+    colors = [-1] * len(members)
+    for vertex in order:
+        mask = 0
+        for edge in members[vertex]:
+            mask |= sets[edge]
+        bit = ~mask & (mask + 1)
+        for edge in members[vertex]:
+            sets[edge] |= bit
+        colors[vertex] = bit.bit_length() - 1
+    return colors
+
+
+def star(graph: Lists, order: Sequence[int]) -> list[int]:
+    """Colors such that neighbours differ, and each path of four vertices has three colors at least.
+
+    For each vertex it is kept which colors its neighbours have, which of these more than once (it is the hub of a star of
+    both colors then), and which colors the hubs beside it have, whose stars it is a leaf of (the idea of Gebremedhin,
+    Tarafdar, Manne and Pothen 2007, with sets of colors as integers).
+    """
+    n = len(graph)
+    bits, once, often, hubs = [0] * n, [0] * n, [0] * n, [0] * n
+    for vertex in order:
+        near = graph[vertex]
+        mask, twice = once[vertex], often[vertex]
+        for w in near:
+            bit = bits[w]
+            if bit:
+                mask |= hubs[w]
+                if bit & twice:  # two neighbours of one color: any neighbour of theirs would be the fourth of a path
+                    mask |= once[w]
+        mine = ~mask & (mask + 1)
+        bits[vertex] = mine
+        for w in near:
+            if often[w] & mine:
+                if bits[w]:
+                    hubs[vertex] |= bits[w]
+            elif once[w] & mine:
+                often[w] |= mine
+                if bits[w]:
+                    for leaf in graph[w]:
+                        if bits[leaf] == mine:
+                            hubs[leaf] |= bits[w]
+            else:
+                once[w] |= mine
+            if bits[w] & twice:
+                hubs[w] |= mine
+    return [b.bit_length() - 1 for b in bits]
+
+
+def acyclic(graph: Lists, order: Sequence[int]) -> list[int]:
+    """Colors such that neighbours differ, and the vertices of any two colors make no cycle.
+
+    A vertex with two neighbours of one color may not take a color that joins these by a path of both colors already.
+    """
+    n = len(graph)
+    colors, bits, once, often = [-1] * n, [0] * n, [0] * n, [0] * n
+    trees = Forest()
+    for vertex in order:
+        near = [w for w in graph[vertex] if bits[w]]
+        mask, twice = once[vertex], often[vertex]
+        if twice:
+            seen: set[tuple[int, int]] = set()
+            for w in near:
+                if bits[w] & twice:
+                    for color in _numbers(once[w] & ~mask):
+                        root = trees.find((w, color))
+                        if (root, color) in seen:
+                            mask |= 1 << color
+                        seen.add((root, color))  # type: ignore[arg-type]
+        mine = ~mask & (mask + 1)
+        color = mine.bit_length() - 1
+        bits[vertex], colors[vertex] = mine, color
+        for w in graph[vertex]:
+            often[w] |= once[w] & mine
+            once[w] |= mine
+            if bits[w]:
+                trees.join((vertex, colors[w]), (w, color))
+    return colors
+
+
+def _numbers(mask: int) -> Iterator[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+class Forest:
+    """Disjoint sets of (vertex, color of its neighbours): the trees of two colors that a vertex belongs to."""
+
+    def __init__(self) -> None:
+        self._parent: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def find(self, item: tuple[int, int]) -> tuple[int, int]:
+        """What stands for the tree of an item."""
+        parent = self._parent
+        root = parent.setdefault(item, item)
+        while parent[root] != root:
+            root = parent[root]
+        while parent[item] != root:
+            parent[item], item = root, parent[item]
+        return root
+
+    def join(self, a: tuple[int, int], b: tuple[int, int]) -> bool:
+        """Makes two trees one; False if they were one already."""
+        first, second = self.find(a), self.find(b)
+        self._parent[first] = second
+        return first != second

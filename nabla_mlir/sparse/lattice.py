@@ -1,0 +1,102 @@
+"""Colorings of stencils: a color is a linear form of the place in a grid, modulo the number of colors.
+
+color(i, j, ...) = (a i + b j + ...) mod k. It is valid for a whole grid if no difference of the places of two columns that
+must differ is mapped to zero, so that few numbers say all: a periodic five-point stencil takes 5 colors with (1, 2), where
+greedy colorings take more. What is found meets all differences that occur, those around the edge of a periodic grid too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from nabla_mlir import thresholds
+from nabla_mlir.sparsity.rows import Rows
+
+Shape = tuple[int, ...]
+
+
+def candidates(rows: Rows, grid: Shape, least: int, most: int, adjacent: bool = False) -> Iterator[np.ndarray]:
+    """Colors of the columns, with `least` colors or more and fewer than `most`; the fewest first.
+
+    Args:
+      rows: a pattern whose columns are the elements of `grid`.
+      adjacent: whether only the columns of the entries of a symmetric pattern must differ from their rows; else all
+        columns that share a row must.
+    """
+    if math.prod(grid) != rows.columns or rows.columns < 2 or not rows.indices.size:
+        return
+    places = np.stack(np.unravel_index(np.arange(rows.columns), grid), axis=1)
+    # A stencil says in few rows what it is; whether all others are of it is looked at for each candidate.
+    ends, middle = np.arange(min(64, rows.count)), np.linspace(0, rows.count - 1, 512).astype(np.int64)
+    sample = np.unique(np.concatenate([ends, middle, rows.count - 1 - ends]))
+    for part in (_only(rows, sample), rows):
+        apart = _differences(part, places, adjacent)
+        if apart is None or not len(apart):
+            return
+        is_refuted = False
+        for colors in _forms(apart, places, grid, least, min(most, 2 * least + 8)):
+            is_refuted = not _is_valid(rows, colors, adjacent)
+            if is_refuted:
+                break
+            yield colors
+        if not is_refuted:
+            return
+
+
+def _only(rows: Rows, sample: np.ndarray) -> Rows:
+    """The pattern with nothing outside some rows."""
+    source = np.full(rows.count, -1)
+    source[sample] = sample
+    return rows.take(source)
+
+
+def _forms(apart: np.ndarray, places: np.ndarray, grid: Shape, least: int, most: int) -> Iterator[np.ndarray]:
+    """Colors by the linear forms that map no difference to zero."""
+    for k in range(max(2, least), most):
+        if k ** len(grid) > thresholds.LATTICE_FORMS:
+            return
+        forms = np.array(list(itertools.product(range(k), repeat=len(grid))))
+        for form in forms[((apart @ forms.T) % k != 0).all(axis=0)]:
+            yield (places @ form) % k
+
+
+def _is_valid(rows: Rows, colors: np.ndarray, adjacent: bool) -> bool:
+    """Whether all columns that must differ do."""
+    row = rows.row_of_entry()
+    if adjacent:
+        return bool(((colors[row] != colors[rows.indices]) | (row == rows.indices)).all())
+    return int(np.bincount(row * (int(colors.max()) + 1) + colors[rows.indices]).max()) == 1
+
+
+def _differences(rows: Rows, places: np.ndarray, adjacent: bool) -> np.ndarray | None:
+    """The differences of the places of columns that must differ in color, each once; None if they are too many."""
+    extent = places.max(axis=0) * 2 + 1
+    codes = places @ np.append(np.cumprod(extent[:0:-1])[::-1], 1)
+    row, column = rows.row_of_entry(), rows.indices
+    if adjacent:
+        pairs = [(row, column)]
+    else:
+        longest = int(rows.lengths().max())
+        if longest > thresholds.LATTICE_DIFFERENCES:
+            return None
+        together = [row[:-s] == row[s:] for s in range(1, longest)]
+        pairs = [(column[:-s][same], column[s:][same]) for s, same in enumerate(together, 1)]
+    examples: dict[int, np.ndarray] = {}
+    for a, b in pairs:
+        values, first = np.unique(codes[b] - codes[a], return_index=True)
+        for value, k in zip(values.tolist(), first.tolist(), strict=True):
+            if value:
+                examples[value] = places[b[k]] - places[a[k]]
+        if len(examples) > thresholds.LATTICE_DIFFERENCES**2:
+            return None
+    return np.array(list(examples.values()), np.int64).reshape(-1, places.shape[1])
+
+
+def grids_of(columns: int, known: Sequence[Shape]) -> list[Shape]:
+    """Those that fit, without axes of one element, the finest first; the line of all columns last."""
+    plain = [tuple(n for n in grid if n > 1) for grid in known if math.prod(grid) == columns]
+    return list(dict.fromkeys([*sorted(plain, key=len, reverse=True), (columns,)]))

@@ -1,0 +1,128 @@
+"""A sparse matrix whose entries are traced and differentiated, and whose pattern is static."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import pytree
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.ops.indexing import scatter, scatter_dims
+from nabla_mlir.sparse.pattern import Pattern
+from nabla_mlir.sparse.trees import mirror
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.table.tensor import Tensor, full
+
+
+class SparseMatrix:
+    """The entries of a matrix of a known pattern.
+
+    It is a pytree whose only leaf is `data`: it goes through `jit`, `grad` and `vmap`, where `data` gets further leading
+    axes and the pattern stays one.
+
+    Attributes:
+      data: the entries, row by row: those of CSR.
+      pattern: where they stand.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> matrix = nm.sparse.jacobian(lambda x: x[1:] * x[:-1])(np.array([1.0, 2.0, 3.0]))
+      >>> matrix
+      SparseMatrix(2x3, nnz=4, float64)
+      >>> matrix.to_scipy().toarray().tolist()
+      [[2.0, 1.0, 0.0], [0.0, 3.0, 2.0]]
+    """
+
+    def __init__(self, data: Any, pattern: Pattern):
+        self.data, self.pattern = data, pattern
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the matrix."""
+        return self.pattern.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the entries."""
+        return np.dtype(self.data.dtype)
+
+    @property
+    def T(self) -> SparseMatrix:  # noqa: N802  # its name everywhere
+        """Rows and columns exchanged."""
+        order = mirror(self.pattern)
+        return SparseMatrix(staged(lambda data: as_tensor(data)[..., order])(self.data), self.pattern.T)
+
+    def __matmul__(self, other: Any) -> Any:
+        """The product with a vector, or with a matrix.
+
+        Raises:
+          ShapeError: its first axis has not the length of a row, or the entries have axes of a map.
+        """
+        return staged(_product)(self, other)
+
+    def to_dense(self) -> Any:
+        """As an array with all its zeros."""
+        return staged(_dense)(self)
+
+    def to_scipy(self, format: str = "csr") -> Any:
+        """As a matrix of SciPy.
+
+        Args:
+          format: csr, csc or coo.
+        """
+        from scipy.sparse import csr_matrix
+
+        _check_plain("to_scipy", self)
+        values = np.asarray(self.data)
+        matrix = csr_matrix((values, self.pattern.indices, self.pattern.indptr), shape=self.shape)
+        return matrix.asformat(format)
+
+    def __repr__(self) -> str:
+        dtype = f", {self.data.dtype}" if pytree.is_array(self.data) else ""
+        return f"SparseMatrix({self.shape[0]}x{self.shape[1]}, nnz={self.pattern.nnz}{dtype})"
+
+
+pytree.register_node(SparseMatrix, lambda m: ((m.data,), m.pattern, ("data",)), lambda p, d: SparseMatrix(d[0], p))
+
+
+def _check_plain(what: str, matrix: SparseMatrix) -> None:
+    if len(matrix.data.shape) != 1:
+        raise ShapeError(
+            f"{what} requires a single matrix, got entries of shape {tuple(matrix.data.shape)}.", where=user_frame(),
+            help="map over the leading axes of the matrix with nm.vmap.",
+        )  # fmt: skip
+
+
+def _added(updates: Tensor, rows: np.ndarray, shape: tuple[int, ...]) -> Tensor:
+    """The sums of the updates at each row of an array of zeros."""
+    if not rows.size:
+        return full(shape, 0, updates.dtype)
+    numbers = scatter_dims(
+        update_window_dims=tuple(range(1, updates.ndim)), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,),
+        index_vector_dim=1,
+    )  # fmt: skip
+    places = as_tensor(rows.astype(np.int32).reshape(-1, 1))
+    return scatter(
+        full(shape, 0, updates.dtype), places, updates, scatter_dimension_numbers=numbers, indices_are_sorted=True,
+        unique_indices=False, body="add",
+    )  # fmt: skip
+
+
+def _product(matrix: SparseMatrix, other: Any) -> Tensor:
+    _check_plain("@", matrix)
+    x, data = as_tensor(other), as_tensor(matrix.data)
+    m, n = matrix.shape
+    if x.ndim not in (1, 2) or x.shape[0] != n:
+        raise ShapeError(f"@ of a sparse matrix requires an array of {n} rows, got shape {x.shape}.", where=user_frame())
+    factors = x[matrix.pattern.indices]
+    terms = factors * (data if x.ndim == 1 else data[:, None])
+    return _added(terms, matrix.pattern.row_of_entry, (m, *x.shape[1:]))
+
+
+def _dense(matrix: SparseMatrix) -> Tensor:
+    _check_plain("to_dense", matrix)
+    m, n = matrix.shape
+    places = matrix.pattern.row_of_entry * n + matrix.pattern.indices
+    return _added(as_tensor(matrix.data), places, (m * n,)).reshape(m, n)

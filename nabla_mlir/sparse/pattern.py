@@ -1,0 +1,203 @@
+"""The sparsity pattern of a matrix: which of its entries can be other than zero."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import PatternError, user_frame
+from nabla_mlir.sparsity.rows import Rows
+
+Shape = tuple[int, ...]
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character, by row and column
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """Which entries of a matrix can be other than zero, row by row.
+
+    Attributes:
+      rows: the columns of each row, sorted.
+      grids: shapes that the columns are the elements of, in row-major order; colorings of stencils are looked for there.
+      causes: the operations that made rows dense, with their lines, where the pattern was found by `nm.sparse`.
+
+    Example:
+      >>> from nabla_mlir.sparse.pattern import Pattern
+      >>> Pattern.of(np.array([[1, 0], [1, 1]]))
+      Pattern(2x2, nnz=3)
+    """
+
+    rows: Rows
+    grids: tuple[Shape, ...] = ()
+    causes: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(matrix: Any) -> Pattern:
+        """From a pattern, a matrix of SciPy, a dense array, whose zeros are those of the pattern, or ``(rows, columns, shape)``.
+
+        Raises:
+          PatternError: it is none of these, or an index lies outside.
+        """
+        if isinstance(matrix, Pattern):
+            return matrix
+        if isinstance(matrix, tuple) and len(matrix) == 3:
+            row, column, shape = (np.asarray(part, np.int64) for part in matrix)
+            return Pattern._from_places(row, column, (int(shape[0]), int(shape[1])))
+        if hasattr(matrix, "tocoo"):
+            found = matrix.tocoo()
+            return Pattern._from_places(found.row.astype(np.int64), found.col.astype(np.int64), found.shape)
+        dense = np.asarray(matrix)
+        if dense.ndim != 2:
+            raise PatternError(
+                f"a pattern requires a matrix, got an array of shape {dense.shape}.", where=user_frame(),
+                help="give a matrix of SciPy, a dense matrix, or (rows, columns, shape).",
+            )  # fmt: skip
+        row, column = np.nonzero(dense)
+        return Pattern._from_places(row, column, dense.shape)
+
+    @staticmethod
+    def _from_places(row: np.ndarray, column: np.ndarray, shape: tuple[int, int]) -> Pattern:
+        for what, places, size in (("row", row, shape[0]), ("column", column, shape[1])):
+            if places.size and (places.min() < 0 or places.max() >= size):
+                bad = int(places[(places < 0) | (places >= size)][0])
+                raise PatternError(f"a pattern requires {what}s from 0 to {size - 1}, got {bad}.", where=user_frame())
+        return Pattern(Rows.of(row * max(shape[1], 1) + column, *shape))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the matrix."""
+        return self.rows.count, self.rows.columns
+
+    @property
+    def nnz(self) -> int:
+        """The number of entries."""
+        return int(self.rows.indices.size)
+
+    @property
+    def density(self) -> float:
+        """Entries in all places; 0 for an empty matrix."""
+        return self.nnz / max(1, math.prod(self.shape))
+
+    @property
+    def indptr(self) -> np.ndarray:
+        """Where each row begins in `indices`, and the number of entries at the end: CSR."""
+        return self.rows.offsets
+
+    @property
+    def indices(self) -> np.ndarray:
+        """The column of each entry, row by row."""
+        return self.rows.indices
+
+    @functools.cached_property
+    def row_of_entry(self) -> np.ndarray:
+        """The row of each entry."""
+        return self.rows.row_of_entry()
+
+    @functools.cached_property
+    def T(self) -> Pattern:  # noqa: N802  # its name everywhere
+        """Rows and columns exchanged."""
+        return Pattern(self.rows.transposed())
+
+    @functools.cached_property
+    def is_symmetric(self) -> bool:
+        """Whether rows and columns may be exchanged."""
+        if self.shape[0] != self.shape[1]:
+            return False
+        return np.array_equal(self.indptr, self.T.indptr) and np.array_equal(self.indices, self.T.indices)
+
+    @functools.cached_property
+    def _digest(self) -> bytes:
+        parts = (str(self.shape).encode(), self.indptr.tobytes(), self.indices.tobytes(), str(self.grids).encode())
+        return hashlib.sha256(b" ".join(parts)).digest()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Pattern) and self._digest == other._digest)
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
+
+    def symmetric_part(self) -> Pattern:
+        """The entries whose mirror images are entries, too: the pattern of a Hessian lies in it."""
+        mine, others = self.rows.keys(), self.T.rows.keys()
+        if np.array_equal(mine, others):
+            return self
+        keys = mine[np.isin(mine, others, assume_unique=True)]
+        return Pattern(Rows.of(keys, *self.shape), self.grids, self.causes)
+
+    def to_dense(self) -> np.ndarray:
+        """As a boolean matrix."""
+        found = np.zeros(self.shape, bool)
+        found[self.row_of_entry, self.indices] = True
+        return found
+
+    def to_scipy(self) -> Any:
+        """As a boolean matrix of SciPy in CSR form."""
+        from scipy.sparse import csr_matrix
+
+        return csr_matrix((np.ones(self.nnz, bool), self.indices, self.indptr), shape=self.shape)
+
+    def explain(self) -> str:
+        """How dense the pattern is, and what made it so.
+
+        Example:
+          >>> from nabla_mlir.sparse.pattern import Pattern
+          >>> print(Pattern.of(np.eye(3)).explain())
+          3x3, 3 entries (33.3 %), up to 1 in a row and 1 in a column
+        """
+        longest, tallest = (int(r.lengths().max(initial=0)) for r in (self.rows, self.T.rows))
+        lines = [
+            f"{self.shape[0]}x{self.shape[1]}, {self.nnz} entries ({100 * self.density:.3g} %), "
+            f"up to {longest} in a row and {tallest} in a column"
+        ]
+        lines += [f"made dense by {cause}" for cause in self.causes]
+        return "\n".join(lines)
+
+    def picture(self, width: int = 40, height: int = 20) -> str:
+        """The pattern in braille: a dot stands for a part of the matrix with an entry.
+
+        Example:
+          >>> from nabla_mlir.sparse.pattern import Pattern
+          >>> print(Pattern.of(np.eye(8)).picture())
+          ⠑⢄⠀⠀
+          ⠀⠀⠑⢄
+        """
+        m, n = self.shape
+        rows, columns = min(m, 4 * height), min(n, 2 * width)
+        cells = np.zeros((-(-max(rows, 1) // 4), -(-max(columns, 1) // 2)), np.int64)
+        if self.nnz:
+            row, column = self.row_of_entry * rows // m, self.indices * columns // n
+            dots = np.array(_DOTS)[row % 4, column % 2]
+            np.bitwise_or.at(cells, (row // 4, column // 2), dots)
+        return "\n".join("".join(chr(0x2800 + int(c)) for c in line) for line in cells)
+
+    def __repr__(self) -> str:
+        return f"Pattern({self.shape[0]}x{self.shape[1]}, nnz={self.nnz})"
+
+    def __str__(self) -> str:
+        return f"{self!r}\n{self.picture()}"
+
+
+def conflicts(rows: Rows) -> Rows:
+    """Which columns share a row with which others, each with itself: the graph that column colorings color."""
+    lengths = rows.lengths()
+    total = int((lengths * lengths).sum())
+    row = rows.row_of_entry()
+    repeats = lengths[row]
+    first = np.repeat(rows.indices, repeats)
+    starts = np.repeat(rows.offsets[:-1][row], repeats)
+    within = np.arange(total) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    second = rows.indices[starts + within]
+    return Rows.of(first * max(rows.columns, 1) + second, rows.columns, rows.columns)
+
+
+def lists(rows: Rows) -> Sequence[list[int]]:
+    """The columns of each row as lists: what loops of Python read fastest."""
+    indices, offsets = rows.indices.tolist(), rows.offsets.tolist()
+    return [indices[a:b] for a, b in pairwise(offsets)]

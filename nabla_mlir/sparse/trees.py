@@ -1,0 +1,108 @@
+"""Acyclic colorings: the trees that the entries of any two colors make, and the substitution along them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nabla_mlir.sparse.pattern import Pattern
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """How the entries of a symmetric matrix follow from products with the groups of an acyclic coloring.
+
+    The edges of the trees are the entries (i, j), i < j; behind them come the entries of the diagonal.
+
+    Attributes:
+      source: where the number of each edge, and of each entry of the diagonal, is read: color * n + row.
+      rounds: pairs of edges (below, above): in round k the numbers below are added to those above, 2**k further up the
+        tree, the first time with a minus. Each is sum over its subtree then, with alternating signs, which is the entry.
+      entry: the edge, or place of the diagonal, of each entry of the matrix.
+    """
+
+    source: np.ndarray
+    rounds: tuple[tuple[np.ndarray, np.ndarray], ...]
+    entry: np.ndarray
+
+
+def edges_of(pattern: Pattern, colors: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The entries (i, j), i < j, of a symmetric pattern, and the nodes (vertex, color of the neighbour) at both ends."""
+    count = int(colors.max(initial=-1)) + 1
+    upper = np.nonzero(pattern.row_of_entry < pattern.indices)[0]
+    i, j = pattern.row_of_entry[upper], pattern.indices[upper]
+    return upper, i * count + colors[j], j * count + colors[i]
+
+
+def is_acyclic(pattern: Pattern, colors: np.ndarray) -> bool:
+    """Whether neighbours have different colors, and the vertices of any two colors make no cycle."""
+    if not pattern.nnz:
+        return True
+    upper, a, b = edges_of(pattern, colors)
+    i, j = pattern.row_of_entry[upper], pattern.indices[upper]
+    if (colors[i] == colors[j]).any() or (colors[pattern.indices] < 0).any():
+        return False
+    return len(peeled(a, b)[0]) == len(upper)
+
+
+def substitution(pattern: Pattern, colors: np.ndarray) -> Substitution:
+    """The plan for an acyclic coloring of a symmetric pattern."""
+    n = pattern.shape[0]
+    row, column = pattern.row_of_entry, pattern.indices
+    upper, a, b = edges_of(pattern, colors)
+    edges, leaves = (np.array(x, np.int64) for x in peeled(a, b))
+    at_first = np.zeros(len(upper), bool)
+    at_first[edges] = a[edges] == leaves
+    i, j = row[upper], column[upper]
+    source = np.where(at_first, colors[j] * n + i, colors[i] * n + j)
+    # What is above an edge is the edge that was taken from its other end.
+    taker = np.full(int(max(a.max(initial=0), b.max(initial=0))) + 1, -1)
+    taker[leaves] = edges
+    above = taker[np.where(at_first, b, a)] if len(upper) else np.zeros(0, np.int64)
+    above = np.where(above == np.arange(len(upper)), -1, above)
+    rounds = []
+    while (above >= 0).any():
+        below = np.nonzero(above >= 0)[0]
+        rounds.append((below.astype(np.int32), above[below].astype(np.int32)))
+        above = np.where(above >= 0, above[above], -1)
+    diagonal = np.nonzero(row == column)[0]
+    entry = np.empty(pattern.nnz, np.int32)
+    entry[upper] = np.arange(len(upper))
+    entry[np.nonzero(row > column)[0]] = entry[mirror(pattern)[row > column]]
+    entry[diagonal] = len(upper) + np.arange(len(diagonal))
+    source = np.concatenate([source, colors[row[diagonal]] * n + row[diagonal]])
+    return Substitution(source.astype(np.int32), tuple(rounds), entry)
+
+
+def mirror(pattern: Pattern) -> np.ndarray:
+    """The entry (j, i) for each entry (i, j) of a symmetric pattern: sorted by column, then row, they are the mirror images."""
+    return np.argsort(pattern.indices, kind="stable")
+
+
+def peeled(a: np.ndarray, b: np.ndarray) -> tuple[list[int], list[int]]:
+    """The edges between the nodes a and b in an order in which each has an end, a leaf, that no later one has; and the leaves.
+
+    The edges of cycles are left out.
+    """
+    size = int(max(a.max(initial=0), b.max(initial=0))) + 1
+    degree = np.bincount(a, minlength=size) + np.bincount(b, minlength=size)
+    # The exclusive or of the edges of a node is the last one when one is left.
+    last = np.zeros(size, np.int64)
+    numbers = np.arange(len(a))
+    np.bitwise_xor.at(last, a, numbers)
+    np.bitwise_xor.at(last, b, numbers)
+    degrees, edges, first, second = degree.tolist(), last.tolist(), a.tolist(), b.tolist()
+    order: list[int] = []
+    leaves: list[int] = []
+    for leaf in np.nonzero(degree == 1)[0].tolist():
+        node = leaf
+        while degrees[node] == 1:
+            edge = edges[node]
+            order.append(edge)
+            leaves.append(node)
+            degrees[node] = 0
+            node = second[edge] if first[edge] == node else first[edge]
+            degrees[node] -= 1
+            edges[node] ^= edge
+    return order, leaves

@@ -1,0 +1,202 @@
+"""Boxes: the part of a sparsity pattern that an index map with strides and offsets describes, whatever its size.
+
+A box is the set of the pairs
+
+    row = starts + steps * i,    column = base + sum(strides * i) + sum(stride_k * j_k)
+
+for 0 <= i < counts (one number for each axis of the array) and 0 <= j_k < count_k (the free counts: columns that all rows
+of the box have). What moves elements moves boxes, at a cost that does not depend on the size of the array.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+Numbers = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Rows of an array, and for each its columns; an axis with one row has step 1 and stride 0."""
+
+    starts: Numbers
+    counts: Numbers
+    steps: Numbers
+    strides: Numbers
+    base: int
+    free: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def width(self) -> int:
+        """How many columns each row has, those that coincide counted twice."""
+        return math.prod(count for count, _ in self.free)
+
+    def on_axis(self, axis: int, start: int, count: int, step: int, stride: int, base: int) -> Box:
+        """The box with one axis replaced."""
+        if count == 1:
+            step, stride = 1, 0
+        return Box(
+            _put(self.starts, axis, start), _put(self.counts, axis, count), _put(self.steps, axis, step),
+            _put(self.strides, axis, stride), base, self.free,
+        )  # fmt: skip
+
+    def clipped(self, axis: int, first: int, limit: int, stride: int = 1) -> Box | None:
+        """The rows first, first + stride, ... below limit of an axis, counted from there; None if there are none."""
+        start, count, step = self.starts[axis], self.counts[axis], self.steps[axis]
+        if first == 0 and stride == 1 and start + step * (count - 1) < limit:
+            return self
+        shared = math.gcd(step, stride)
+        if (first - start) % shared:
+            return None
+        period = stride // shared  # of the i whose rows are among those asked for
+        low = ((first - start) // shared * pow(step // shared, -1, period)) % period if period > 1 else 0
+        if start + step * low < first:
+            low += -(-(first - start - step * low) // (step * period)) * period
+        last = min(count - 1, (limit - 1 - start) // step)
+        if low > last:
+            return None
+        return self.on_axis(
+            axis, (start + step * low - first) // stride, (last - low) // period + 1, step * period // stride,
+            self.strides[axis] * period, self.base + self.strides[axis] * low,
+        )  # fmt: skip
+
+    def shifted(self, axis: int, low: int, interior: int = 0) -> Box:
+        """The box in an array with `low` new rows in front, and `interior` ones between any two."""
+        spread = interior + 1
+        return self.on_axis(
+            axis, low + self.starts[axis] * spread, self.counts[axis], self.steps[axis] * spread, self.strides[axis],
+            self.base,
+        )  # fmt: skip
+
+    def reversed(self, axis: int, size: int) -> Box:
+        """The box with the rows of an axis in reverse order."""
+        start, count, step, stride = self.starts[axis], self.counts[axis], self.steps[axis], self.strides[axis]
+        last = start + step * (count - 1)
+        return self.on_axis(axis, size - 1 - last, count, step, -stride, self.base + stride * (count - 1))
+
+    def arranged(self, axes: Sequence[int | None], sizes: Sequence[int]) -> Box:
+        """The box with axis axes[k] at place k; where that is None, repeated sizes[k] times."""
+
+        def picked(own: Numbers, other: Sequence[int]) -> Numbers:
+            return tuple(o if a is None else own[a] for a, o in zip(axes, other, strict=True))
+
+        zeros, ones = (0,) * len(sizes), (1,) * len(sizes)
+        return Box(
+            picked(self.starts, zeros), picked(self.counts, sizes), picked(self.steps, ones), picked(self.strides, zeros),
+            self.base, self.free,
+        )  # fmt: skip
+
+    def repeated(self, axis: int, size: int) -> Box:
+        """The box with an axis of one row repeated to `size`."""
+        return self.on_axis(axis, 0, size, 1, 0, self.base)
+
+    def gathered(self, axes: Iterable[int]) -> Box:
+        """The box without these axes: what remains has the columns of all rows along them."""
+        away = set(axes)
+        rest = [a for a in range(len(self.starts)) if a not in away]
+        more = [(self.counts[a], self.strides[a]) for a in away]
+        base, free = normal_free(self.base, [*self.free, *more])
+
+        def left(own: Numbers) -> Numbers:
+            return tuple(own[a] for a in rest)
+
+        return Box(left(self.starts), left(self.counts), left(self.steps), left(self.strides), base, free)
+
+
+def _put(numbers: Numbers, place: int, value: int) -> Numbers:
+    return (*numbers[:place], value, *numbers[place + 1 :])
+
+
+def normal_free(base: int, free: Iterable[tuple[int, int]]) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """The same columns with positive strides in order, and counts that continue each other made one."""
+    found: list[tuple[int, int]] = []
+    for count, stride in free:
+        if stride < 0:
+            base, stride = base + stride * (count - 1), -stride
+        if count > 1 and stride:
+            found.append((count, stride))
+    runs: list[tuple[int, int]] = []
+    for count, stride in sorted(found, key=lambda f: (f[1], f[0])):
+        if runs:
+            inner, unit = runs[-1]
+            if stride % unit == 0 and stride // unit <= inner:  # they touch or overlap: one longer count
+                runs[-1] = (inner + (count - 1) * (stride // unit), unit)
+                continue
+        runs.append((count, stride))
+    return base, tuple(runs)
+
+
+def coalesced(boxes: Iterable[Box]) -> tuple[Box, ...]:
+    """The same pairs in fewer boxes: equal ones once, and neighbours on one index map made one."""
+    found = list(dict.fromkeys(boxes))
+    if len(found) < 2:
+        return tuple(found)
+    for alone in (False, True):  # rows that stand alone have no stride yet: they join long ones first
+        for axis in range(len(found[0].starts)):
+            found = _joined(found, axis, alone)
+            if len(found) == 1:
+                return tuple(found)
+    return tuple(found)
+
+
+def _joined(boxes: list[Box], axis: int, alone: bool) -> list[Box]:
+    groups: dict[object, list[Box]] = {}
+    for box in boxes:
+        rest = tuple(own[:axis] + own[axis + 1 :] for own in (box.starts, box.counts, box.steps, box.strides))
+        groups.setdefault((rest, box.free), []).append(box)
+    if len(groups) == len(boxes):
+        return boxes
+    found: list[Box] = []
+    for group in groups.values():
+        group.sort(key=lambda b: (b.base - b.strides[axis] * b.starts[axis], b.starts[axis]))
+        found += _chained(group, axis, alone) if len(group) > 1 else group
+    return found
+
+
+def _chained(group: list[Box], axis: int, alone: bool) -> list[Box]:
+    if alone:
+        group.sort(key=lambda b: b.starts[axis])
+    found = [group[0]]
+    for box in group[1:]:
+        union = _pair(found[-1], box, axis, alone)
+        if union is None:
+            found.append(box)
+        else:
+            found[-1] = union
+    return found if alone or len(found) == 1 else _single_rows_joined(found, axis)
+
+
+def _single_rows_joined(group: list[Box], axis: int) -> list[Box]:
+    """Single rows at the ends of long boxes become part of them."""
+    group = sorted(group, key=lambda b: b.starts[axis])
+    found = [group[0]]
+    for before, box in pairwise(group):
+        long = before if before.counts[axis] > 1 else box
+        last = found[-1]
+        union = _pair(last, box, axis, False, long.strides[axis]) if long.counts[axis] > 1 else None
+        if union is None:
+            found.append(box)
+        else:
+            found[-1] = union
+    return found
+
+
+def _pair(a: Box, b: Box, axis: int, alone: bool, stride: int | None = None) -> Box | None:
+    """One box of two whose rows follow each other on one index map, or None."""
+    if a.steps[axis] != 1 or b.steps[axis] != 1 or b.starts[axis] > a.starts[axis] + a.counts[axis]:
+        return None
+    apart = b.starts[axis] - a.starts[axis]
+    strides = {box.strides[axis] for box in (a, b) if box.counts[axis] > 1}
+    if len(strides) > 1 or apart < 0:
+        return None
+    if not strides:
+        if not alone or not apart:
+            return None
+        strides = {(b.base - a.base) // apart}
+    (step,) = strides
+    if (stride is not None and step != stride) or b.base - a.base != step * apart:
+        return None
+    return a.on_axis(axis, a.starts[axis], max(a.counts[axis], apart + b.counts[axis]), 1, step, a.base)

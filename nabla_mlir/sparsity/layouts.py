@@ -1,0 +1,105 @@
+"""Boxes under another shape: axes split and merged in row-major order, as a reshape does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nabla_mlir.sparsity.boxes import Box
+
+Shape = tuple[int, ...]
+_Line = tuple[int, int, int, int]  # start, count, step and stride of one axis
+
+
+def factors(old: Shape, new: Shape) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The smallest groups of neighbouring axes of two shapes that hold as many elements in both."""
+    groups, i, j = [], 0, 0
+    while i < len(old) or j < len(new):
+        first, second, left, right = i, j, 1, 1
+        while (i, j) == (first, second) or left != right:
+            if left <= right and i < len(old):
+                left, i = left * old[i], i + 1
+            else:
+                right, j = right * new[j], j + 1
+        groups.append((tuple(range(first, i)), tuple(range(second, j))))
+    return groups
+
+
+def reshaped(box: Box, old: Shape, new: Shape) -> list[Box] | None:
+    """The boxes of a box under another shape of as many elements, or None where a stride does not fit."""
+    if old == new:
+        return [box]
+    found: list[tuple[int, list[_Line]]] = [(box.base, [])]  # the base, and the axes so far
+    for mine, others in factors(old, new):
+        lines = [(box.starts[a], box.counts[a], box.steps[a], box.strides[a]) for a in mine]
+        line = _merged(lines, [old[a] for a in mine])
+        if line is None:
+            return None
+        pieces = _split(line, [new[a] for a in others])
+        if pieces is None:
+            return None
+        found = [(base + offset, [*before, *axes]) for base, before in found for offset, axes in pieces]
+    return [_box(base, axes, box.free) for base, axes in found]
+
+
+def _box(base: int, axes: Sequence[_Line], free: tuple[tuple[int, int], ...]) -> Box:
+    plain = [(start, 1, 1, 0) if count == 1 else (start, count, step, stride) for start, count, step, stride in axes]
+    starts, counts, steps, strides = zip(*plain, strict=True) if plain else ((), (), (), ())
+    return Box(starts, counts, steps, strides, base, free)
+
+
+def _merged(lines: Sequence[_Line], sizes: Sequence[int]) -> _Line | None:
+    """Several axes as one of their product, if one step and one stride say all of it."""
+    start, count, step, stride = 0, 1, 1, 0
+    for (own, n, by, move), size in zip(lines, sizes, strict=True):
+        if n == 1:
+            start, step = start * size + own, step * size
+        elif count == 1:
+            start, count, step, stride = start * size + own, n, by, move
+        elif by * n == step * size and move * n == stride:
+            start, count, step, stride = start * size + own, count * n, by, move
+        else:
+            return None
+    return start, count, step, stride
+
+
+def _split(line: _Line, sizes: Sequence[int]) -> list[tuple[int, list[_Line]]] | None:
+    """One axis as several: (offset of the base, axes) of up to three pieces for each of them."""
+    if not sizes:
+        return [(0, [])]
+    start, count, step, stride = line
+    if len(sizes) == 1:
+        return [(0, [line])]
+    inner = 1
+    for size in sizes[1:]:
+        inner *= size
+    found = []
+    for offset, row, rest in _rows(start, count, step, stride, inner) or ():
+        pieces = _split(rest, sizes[1:])
+        if pieces is None:
+            return None
+        found += [(offset + more, [row, *axes]) for more, axes in pieces]
+    return found or None
+
+
+def _rows(start: int, count: int, step: int, stride: int, inner: int) -> list[tuple[int, _Line, _Line]] | None:
+    """An axis over rows of `inner` elements: (offset of the base, along the rows, inside a row)."""
+    if count == 1:
+        return [(0, (start // inner, 1, 1, 0), (start % inner, 1, 1, 0))]
+    if step % inner == 0:
+        return [(0, (start // inner, count, step // inner, stride), (start % inner, 1, 1, 0))]
+    if inner % step:
+        return None
+    per_row, first, found = inner // step, start // step, []
+    row, place = divmod(first, per_row)
+    count_before = 0
+    if place or count < per_row:
+        n = min(per_row - place, count)
+        found.append((0, (row, 1, 1, 0), (start % step + step * place, n, step, stride)))
+        count_before, row = n, row + 1
+    whole = (count - count_before) // per_row
+    if whole:
+        found.append((stride * count_before, (row, whole, 1, stride * per_row), (start % step, per_row, step, stride)))
+        count_before, row = count_before + whole * per_row, row + whole
+    if count_before < count:
+        found.append((stride * count_before, (row, 1, 1, 0), (start % step, count - count_before, step, stride)))
+    return found

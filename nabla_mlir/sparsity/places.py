@@ -1,0 +1,218 @@
+"""Rules of gather and scatter: with places that are constants exactly, with others along whole axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import thresholds
+from nabla_mlir.sparsity.operands import Operand, Shape, columns_of, dense
+from nabla_mlir.sparsity.relation import Relation, union
+from nabla_mlir.sparsity.structure import joined
+
+Dims = dict[str, Any]
+
+
+def elements_read(shape: Shape, indices: np.ndarray, dims: Dims, sizes: Sequence[int], clip: bool) -> np.ndarray:
+    """The element, in row-major order, of an operand of a shape that each element of a gather reads.
+
+    Args:
+      indices: the starts of the windows; with `clip` moved inside, else -1 stands for what lies outside.
+      dims: the dimension numbers of the gather.
+      sizes: of a window.
+    """
+    vector = dims["index_vector_dim"]
+    starts = indices[..., None] if vector == indices.ndim else np.moveaxis(indices, vector, -1)
+    batch = starts.shape[:-1]
+    offset_axes = [d for d in range(len(shape)) if d not in (*dims["collapsed_slice_dims"], *dims["operand_batching_dims"])]
+    window = tuple(sizes[d] for d in offset_axes)
+    rank = len(batch) + len(window)
+    element, inside = np.zeros((*batch, *window), np.int64), np.ones((*batch, *window), bool)
+    for d, size in enumerate(shape):
+        place = np.zeros((1,) * rank, np.int64)
+        if d in dims["start_index_map"]:
+            first = starts[..., dims["start_index_map"].index(d)].astype(np.int64)
+            first = np.clip(first, 0, size - sizes[d]) if clip else first
+            place = place + first.reshape(*batch, *(1,) * len(window))
+        if d in dims["operand_batching_dims"]:
+            axis = dims["start_indices_batching_dims"][dims["operand_batching_dims"].index(d)]
+            axis -= axis > vector
+            place = place + np.arange(size).reshape([-1 if a == axis else 1 for a in range(rank)])
+        if d in offset_axes:
+            axis = len(batch) + offset_axes.index(d)
+            place = place + np.arange(sizes[d]).reshape([-1 if a == axis else 1 for a in range(rank)])
+        inside &= (place >= 0) & (place < size)
+        element = element * size + place
+    element = np.where(inside, element, -1)
+    # The axes of the windows stand at offset_dims, those of the indices at the other places, each in their order.
+    batches, windows = iter(range(len(batch))), iter(range(len(batch), rank))
+    return element.transpose([next(windows) if d in dims["offset_dims"] else next(batches) for d in range(rank)])
+
+
+def progressions(indices: np.ndarray) -> list[tuple[int, int, int]] | None:
+    """A list of numbers as few runs (start, count, step), or None if it takes many."""
+    steps = np.diff(indices)
+    changes = np.nonzero(np.diff(steps))[0] + 1
+    if len(changes) > 2 * thresholds.PATTERN_PIECES:
+        return None
+    runs, at, ends = [], 0, [*changes.tolist(), len(indices) - 1]
+    while at < len(indices):
+        end = next((e for e in ends if e > at), at)
+        runs.append((int(indices[at]), end - at + 1, int(steps[at]) if end > at else 1))
+        at = end + 1
+    return runs if len(runs) <= thresholds.PATTERN_PIECES else None
+
+
+def _only_axis(dims: Dims, shape: Shape, sizes: Sequence[int]) -> int | None:
+    """The axis of the operand of which single elements are read, if all others are read whole."""
+    axes = dims["start_index_map"]
+    if len(axes) != 1 or dims["operand_batching_dims"] or tuple(dims["collapsed_slice_dims"]) != tuple(axes):
+        return None
+    if any(size != n for d, (size, n) in enumerate(zip(sizes, shape, strict=True)) if d != axes[0]):
+        return None
+    return int(axes[0])
+
+
+def gather(
+    xs: Sequence[Operand], outs: Sequence[Shape], dimension_numbers: Dims, slice_sizes: Sequence[int], **_: Any
+) -> list[Relation]:
+    """Of stablehlo.gather: along the axes whose places are not known, all of them."""
+    x, dims, shape = xs[0].relation, dimension_numbers, outs[0]
+    indices = xs[1].read()
+    if indices is None:
+        return [_anywhere(x, dims, slice_sizes, shape)]
+    axis = _only_axis(dims, x.shape, slice_sizes)
+    if axis is not None and x.boxes is not None:
+        places = np.clip(indices.astype(np.int64).reshape(-1), 0, x.shape[axis] - 1)
+        runs = progressions(places)
+        if runs is not None:
+            batch = [d for d in range(len(shape)) if d not in dims["offset_dims"]]
+            return [_runs(x, axis, runs, dims["offset_dims"], batch, shape)]
+    return [x.taken(elements_read(x.shape, indices, dims, slice_sizes, clip=True).reshape(-1), shape)]
+
+
+def _runs(
+    x: Relation, axis: int, runs: Sequence[tuple[int, int, int]], windows: Sequence[int], batch: Sequence[int], shape: Shape
+) -> Relation:
+    """Slices behind each other along an axis, which then becomes the axes `batch` of the result."""
+    pieces = []
+    for start, count, step in runs:
+        low, high, strides = [0] * len(x.shape), list(x.shape), [1] * len(x.shape)
+        first, last = sorted((start, start + step * (count - 1)))
+        low[axis], high[axis], strides[axis] = first, last + 1, max(1, abs(step))
+        piece = x.sliced(low, high, strides)
+        if step < 0:
+            piece = piece.reversed([axis])
+        if step == 0 and count > 1:
+            wide = tuple(count if a == axis else n for a, n in enumerate(x.shape))
+            piece = piece.broadcast(wide, range(len(wide)))
+        pieces.append(piece)
+    length = sum(count for _, count, _ in runs)
+    joint = joined(pieces, axis, tuple(length if a == axis else n for a, n in enumerate(x.shape)), x.columns)
+    others = [a for a in range(len(x.shape)) if a != axis]
+    joint = joint.transposed([axis, *others]).reshaped([*(shape[d] for d in batch), *(shape[d] for d in windows)])
+    order = [*batch, *windows]
+    return joint.transposed([order.index(d) for d in range(len(shape))])
+
+
+def _anywhere(x: Relation, dims: Dims, sizes: Sequence[int], shape: Shape) -> Relation:
+    """The result of a gather with unknown places."""
+    x = x.spread([d for d in dims["start_index_map"] if sizes[d] < x.shape[d]])
+    whole = [n if d in dims["operand_batching_dims"] else size for d, (n, size) in enumerate(zip(x.shape, sizes, strict=True))]
+    x = x.sliced([0] * len(whole), whole, [1] * len(whole))
+    own = [d for d in range(len(whole)) if d not in dims["collapsed_slice_dims"]]
+    x = x.reshaped([whole[d] for d in own])
+    vector, windows = dims["index_vector_dim"], iter(dims["offset_dims"])
+    batch = [d for d in range(len(shape)) if d not in dims["offset_dims"]]
+    places = []
+    for d in own:
+        if d in dims["operand_batching_dims"]:
+            axis = dims["start_indices_batching_dims"][dims["operand_batching_dims"].index(d)]
+            places.append(batch[axis - (axis > vector)])
+        else:
+            places.append(next(windows))
+    return x.broadcast(shape, places)
+
+
+def _as_gather(dims: Dims) -> Dims:
+    """The dimension numbers of the gather that reads where a scatter writes."""
+    return {
+        "offset_dims": dims["update_window_dims"], "collapsed_slice_dims": dims["inserted_window_dims"],
+        "operand_batching_dims": dims["input_batching_dims"],
+        "start_indices_batching_dims": dims["scatter_indices_batching_dims"],
+        "start_index_map": dims["scatter_dims_to_operand_dims"], "index_vector_dim": dims["index_vector_dim"],
+    }  # fmt: skip
+
+
+def scatter(
+    xs: Sequence[Operand], outs: Sequence[Shape], scatter_dimension_numbers: Dims, body: Any, **_: Any
+) -> list[Relation]:
+    """Of stablehlo.scatter: what is certainly overwritten goes; along axes whose places are not known, all of them."""
+    if len(xs) != 3:
+        return dense(xs, outs)
+    x, updates, dims = xs[0].relation, xs[2].relation, _as_gather(scatter_dimension_numbers)
+    indices = xs[1].read()
+    windows = iter(updates.shape[d] for d in dims["offset_dims"])
+    absent = (*dims["collapsed_slice_dims"], *dims["operand_batching_dims"])
+    sizes = [1 if d in absent else next(windows) for d in range(len(x.shape))]
+    if indices is None:
+        return [union([x, _everywhere(updates, dims, sizes, x.shape)], x.shape, columns_of(xs))]
+    axis = _only_axis(dims, x.shape, sizes)
+    runs = None
+    if axis is not None and updates.boxes is not None and body == "add":
+        places = indices.astype(np.int64).reshape(-1)
+        inside = places.size and places.min() >= 0 and places.max() < x.shape[axis]
+        runs = progressions(places) if inside else None
+    if axis is not None and runs is not None:
+        batch = [d for d in range(len(updates.shape)) if d not in dims["offset_dims"]]
+        return [x.union(_written(updates, axis, runs, dims["offset_dims"], batch, x.shape))]
+    target = elements_read(x.shape, indices, dims, sizes, clip=False)
+    image = updates.grouped(target, x.shape)
+    if body == "set" and not x.is_empty:
+        others = np.ones(math.prod(x.shape), bool)
+        others[target[target >= 0]] = False
+        x = x.restricted(others.reshape(x.shape))
+    return [x.union(image)]
+
+
+def _written(
+    updates: Relation, axis: int, runs: Sequence[tuple[int, int, int]], windows: Sequence[int], batch: Sequence[int], shape: Shape
+) -> Relation:
+    """Slices of the updates, each at its run of an axis of the result."""
+    others = [n for a, n in enumerate(shape) if a != axis]
+    x = updates.transposed([*batch, *windows]).reshaped([math.prod(updates.shape[d] for d in batch), *others])
+    found, at = Relation.none(shape, updates.columns), 0
+    for start, count, step in runs:
+        rank = len(x.shape)
+        piece = x.sliced([at, *(0,) * (rank - 1)], [at + count, *others], [1] * rank)
+        at += count
+        if step == 0:
+            piece, count, step = piece.gathered([0]).broadcast((1, *others), range(1, rank)), 1, 1
+        if step < 0:
+            piece, start, step = piece.reversed([0]), start + step * (count - 1), -step
+        size = shape[axis]
+        zeros = [0] * (rank - 1)
+        piece = piece.padded([start, *zeros], [size - start - (count - 1) * step - 1, *zeros], [step - 1, *zeros])
+        order = [a + 1 if a < axis else 0 if a == axis else a for a in range(rank)]
+        found = found.union(piece.transposed(order))
+    return found
+
+
+def _everywhere(updates: Relation, dims: Dims, sizes: Sequence[int], shape: Shape) -> Relation:
+    """What a scatter with unknown places may write: each update anywhere along the axes that are indexed."""
+    vector = dims["index_vector_dim"]
+    batch = [d for d in range(len(updates.shape)) if d not in dims["offset_dims"]]
+    batching = {batch[a - (a > vector)]: d for a, d in zip(
+        dims["start_indices_batching_dims"], dims["operand_batching_dims"], strict=True)}  # fmt: skip
+    offset_axes = [d for d in range(len(shape)) if d not in (*dims["collapsed_slice_dims"], *dims["operand_batching_dims"])]
+    at = dict(zip(dims["offset_dims"], offset_axes, strict=True)) | batching
+    movable = {d for d in dims["start_index_map"] if sizes[d] < shape[d]}
+    away = [u for u in range(len(updates.shape)) if u not in at or at[u] in movable]
+    places = [at[u] for u in range(len(updates.shape)) if u not in away]
+    found = updates.gathered(away)
+    whole = tuple(found.shape[places.index(d)] if d in places else n for d, n in enumerate(shape))
+    found = found.broadcast(whole, places)
+    return found.padded([0] * len(shape), [n - m for n, m in zip(shape, whole, strict=True)])

@@ -1,0 +1,288 @@
+"""Which columns each element of an array depends on: boxes as long as they say it, rows in compressed form from there on."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import thresholds
+from nabla_mlir.errors import PatternError, user_frame
+from nabla_mlir.sparsity.boxes import Box, coalesced
+from nabla_mlir.sparsity.layouts import Shape, reshaped
+from nabla_mlir.sparsity.rows import Rows, rows_of
+
+
+class Relation:
+    """The pattern of the derivative of an array with respect to columns.
+
+    It never lacks a pair; whether it has too many is the matter of the rules that made it.
+
+    Attributes:
+      shape: of the array.
+      columns: how many inputs there are.
+      layout: the shape that the boxes are given in: `shape`, or one that it is a reshape of.
+    """
+
+    def __init__(self, shape: Sequence[int], columns: int, boxes: Iterable[Box] | None, layout: Shape | None = None):
+        self.shape, self.columns = tuple(shape), columns
+        self.layout = self.shape if layout is None else layout
+        self._boxes = None if boxes is None else tuple(boxes)
+        self._rows: Rows | None = None
+
+    # ---------------------------------------------------------------- making
+
+    @staticmethod
+    def none(shape: Sequence[int], columns: int) -> Relation:
+        """Depends on nothing."""
+        return Relation(shape, columns, ())
+
+    @staticmethod
+    def identity(shape: Sequence[int], columns: int, base: int = 0) -> Relation:
+        """Element k in row-major order is column base + k."""
+        strides = tuple(math.prod(shape[a + 1 :]) for a in range(len(shape)))
+        if not all(shape):
+            return Relation.none(shape, columns)
+        strides = tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
+        box = Box((0,) * len(shape), tuple(shape), (1,) * len(shape), strides, base)
+        return Relation(shape, columns, (box,))
+
+    @staticmethod
+    def of_rows(shape: Sequence[int], rows: Rows) -> Relation:
+        """From compressed rows, one for each element in row-major order."""
+        if not rows.indices.size:
+            return Relation.none(shape, rows.columns)
+        relation = Relation(shape, rows.columns, None)
+        relation._rows = rows
+        return relation
+
+    # ---------------------------------------------------------------- reading
+
+    @property
+    def is_empty(self) -> bool:
+        """Depends on nothing."""
+        return self._boxes == ()
+
+    @property
+    def boxes(self) -> tuple[Box, ...] | None:
+        """In `layout`; None if the pattern is held in rows."""
+        return self._boxes
+
+    @functools.cached_property
+    def widest(self) -> int:
+        """A bound on the columns that an element depends on."""
+        if self._boxes is None:
+            return int(self.rows.lengths().max(initial=0))
+        return min(self.columns, sum(box.width for box in self._boxes))
+
+    @property
+    def rows(self) -> Rows:
+        """Row by row, in row-major order of the elements."""
+        if self._rows is None:
+            assert self._boxes is not None
+            count = sum(math.prod(box.counts) * box.width for box in self._boxes)
+            if count > thresholds.PATTERN_ENTRIES:
+                raise PatternError(
+                    f"a sparsity pattern requires at most {thresholds.PATTERN_ENTRIES} entries, got one of {count} for "
+                    f"{math.prod(self.shape)} rows and {self.columns} columns.", where=user_frame(),
+                    help="is it dense? `explain()` of a smaller example names the operations that made it so.",
+                )  # fmt: skip
+            self._rows = rows_of(self._boxes, self.layout, self.columns)
+        return self._rows
+
+    def same_as(self, other: Relation) -> bool:
+        """Whether both are known to be equal, at a cost that does not depend on the size."""
+        if self is other:
+            return True
+        if self._boxes is None or other._boxes is None:
+            return self._rows is other._rows
+        return self.layout == other.layout and set(self._boxes) == set(other._boxes)
+
+    def equals(self, other: Relation) -> bool:
+        """Whether both have the same pairs."""
+        if self.same_as(other):
+            return True
+        return np.array_equal(self.rows.offsets, other.rows.offsets) and np.array_equal(
+            self.rows.indices, other.rows.indices
+        )
+
+    def __str__(self) -> str:
+        """``4 boxes`` or ``12 entries``, and how many columns an element depends on at most."""
+        if self.is_empty:
+            return "none"
+        if self._boxes is None:
+            size = f"{self.rows.indices.size} entries"
+        else:
+            size = "1 box" if len(self._boxes) == 1 else f"{len(self._boxes)} boxes"
+        return f"{size}, up to {self.widest} of {self.columns} columns"
+
+    # ---------------------------------------------------------------- both together
+
+    def union(self, other: Relation) -> Relation:
+        """The pairs of either, of arrays of one shape."""
+        if other.is_empty or self.same_as(other):
+            return self
+        if self.is_empty:
+            return other
+        layout = max((self.layout, other.layout, self.shape), key=len)
+        mine, others = self.laid_out(layout), other.laid_out(layout)
+        if mine is not None and others is not None:
+            boxes = coalesced((*mine, *others))
+            if len(boxes) <= thresholds.PATTERN_BOXES:
+                return Relation(self.shape, self.columns, boxes, layout)
+        return Relation.of_rows(self.shape, self.rows.union(other.rows))
+
+    def laid_out(self, layout: Shape) -> tuple[Box, ...] | None:
+        """The boxes under another shape of as many elements, or None where they do not fit or are none."""
+        if self._boxes is None or layout == self.layout:
+            return self._boxes
+        found: list[Box] = []
+        for box in self._boxes:
+            pieces = reshaped(box, self.layout, layout)
+            if pieces is None:
+                return None
+            found += pieces
+        return coalesced(found)
+
+    # ---------------------------------------------------------------- moves
+
+    def moved(self, shape: Sequence[int], box: Callable[[Box], Box | None], source: Callable[[np.ndarray], Any]) -> Relation:
+        """The array after elements were moved, dropped or repeated.
+
+        Args:
+          shape: the new one.
+          box: where a box of the old shape goes; None if it goes away.
+          source: the same of an array of element numbers; -1 stands for new elements.
+        """
+        if self.is_empty or not all(shape):
+            return Relation.none(shape, self.columns)
+        boxes = self.laid_out(self.shape)
+        if boxes is not None:
+            new = (box(b) for b in boxes)
+            return Relation(shape, self.columns, [b for b in new if b is not None])
+        numbers = np.arange(math.prod(self.shape)).reshape(self.shape)
+        return self.taken(np.asarray(source(numbers)), shape)
+
+    def taken(self, source: np.ndarray, shape: Sequence[int]) -> Relation:
+        """Element k of the new array is element source[k] of this one, or none if that is negative."""
+        return Relation.of_rows(shape, self.rows.take(source))
+
+    def grouped(self, target: np.ndarray, shape: Sequence[int]) -> Relation:
+        """Element target[k] of the new array has what element k of this one has; negative ones go."""
+        return Relation.of_rows(shape, self.rows.grouped(target, math.prod(shape)))
+
+    def reshaped(self, shape: Sequence[int]) -> Relation:
+        """The same elements in row-major order."""
+        if self._boxes is None:
+            return Relation.of_rows(shape, self.rows)
+        if not all(shape):
+            return Relation.none(shape, self.columns)
+        return Relation(shape, self.columns, self._boxes, self.layout)
+
+    def sliced(self, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int]) -> Relation:
+        """The elements between starts and limits."""
+        shape = [max(0, -(-(e - s) // t)) for s, e, t in zip(starts, limits, strides, strict=True)]
+
+        def clip(box: Box | None) -> Box | None:
+            for axis, (start, limit, stride) in enumerate(zip(starts, limits, strides, strict=True)):
+                box = box.clipped(axis, start, limit, stride) if box is not None else None
+            return box
+
+        return self.moved(shape, clip, lambda x: x[tuple(map(slice, starts, limits, strides))])
+
+    def padded(self, low: Sequence[int], high: Sequence[int], interior: Sequence[int] | None = None) -> Relation:
+        """New elements, which depend on nothing, around and between these; negative widths cut."""
+        interior = (0,) * len(self.shape) if interior is None else interior
+        spread = [max(0, n + (n - 1) * i) for n, i in zip(self.shape, interior, strict=True)]
+        starts = [max(0, -n) for n in low]
+        limits = [n + min(0, h) for n, h in zip(spread, high, strict=True)]
+        shape = [n + a + b for n, a, b in zip(spread, low, high, strict=True)]
+
+        def place(box: Box) -> Box | None:
+            found: Box | None = box
+            for axis in range(len(shape)):
+                found = found.shifted(axis, 0, interior[axis]) if found is not None else None
+                found = found.clipped(axis, starts[axis], limits[axis]) if found is not None else None
+                found = found.shifted(axis, max(0, low[axis])) if found is not None else None
+            return found
+
+        def numbers(x: np.ndarray) -> np.ndarray:
+            wide = np.full(spread, -1)
+            wide[tuple(slice(None, None, i + 1) for i in interior)] = x
+            cut = wide[tuple(map(slice, starts, limits))]
+            return np.pad(cut, [(max(0, a), max(0, b)) for a, b in zip(low, high, strict=True)], constant_values=-1)
+
+        return self.moved(shape, place, numbers)
+
+    def transposed(self, permutation: Sequence[int]) -> Relation:
+        """Axis permutation[k] at place k."""
+        shape = [self.shape[a] for a in permutation]
+        return self.moved(shape, lambda b: b.arranged(permutation, shape), lambda x: x.transpose(permutation))
+
+    def reversed(self, axes: Sequence[int]) -> Relation:
+        """The elements along these axes in reverse order."""
+
+        def flip(box: Box) -> Box:
+            for axis in axes:
+                box = box.reversed(axis, self.shape[axis])
+            return box
+
+        return self.moved(self.shape, flip, lambda x: np.flip(x, tuple(axes)))
+
+    def broadcast(self, shape: Sequence[int], dimensions: Sequence[int]) -> Relation:
+        """Axis k at place dimensions[k] of a shape, repeated along the others, and along those of one element."""
+        axes: list[int | None] = [None] * len(shape)
+        for axis, place in enumerate(dimensions):
+            axes[place] = axis
+        ones = [p for a, p in enumerate(dimensions) if self.shape[a] == 1 != shape[p]]
+
+        def repeat(box: Box) -> Box:
+            box = box.arranged(axes, shape)
+            for axis in ones:
+                box = box.repeated(axis, shape[axis])
+            return box
+
+        def numbers(x: np.ndarray) -> np.ndarray:
+            order = np.argsort(dimensions)
+            spread = [self.shape[axes[d]] if axes[d] is not None else 1 for d in range(len(shape))]  # type: ignore[index]
+            return np.broadcast_to(x.transpose(order).reshape(spread), shape)
+
+        return self.moved(shape, repeat, numbers)
+
+    # ---------------------------------------------------------------- sums
+
+    def gathered(self, axes: Sequence[int]) -> Relation:
+        """Without these axes: each element has what all along them have."""
+        axes = tuple(axes)
+        shape = tuple(n for a, n in enumerate(self.shape) if a not in axes)
+        if self.is_empty or not axes:
+            return Relation.none(shape, self.columns) if self.is_empty else self
+        boxes = self.laid_out(self.shape)
+        if boxes is not None:
+            return Relation(shape, self.columns, coalesced(b.gathered(axes) for b in boxes))
+        rest = np.arange(math.prod(shape)).reshape([1 if a in axes else n for a, n in enumerate(self.shape)])
+        return self.grouped(np.broadcast_to(rest, self.shape), shape)
+
+    def spread(self, axes: Sequence[int]) -> Relation:
+        """Each element has what all along these axes have."""
+        axes = tuple(axes)
+        rest = [a for a in range(len(self.shape)) if a not in axes]
+        return self.gathered(axes).broadcast(self.shape, rest) if axes else self
+
+    def restricted(self, where: np.ndarray) -> Relation:
+        """Only the elements where that is true depend on anything."""
+        where = np.broadcast_to(where, self.shape)
+        if self.is_empty or where.all():
+            return self
+        return self.taken(np.where(where, np.arange(where.size).reshape(where.shape), -1), self.shape)
+
+
+def union(relations: Iterable[Relation], shape: Sequence[int], columns: int) -> Relation:
+    """The pairs of any of several arrays of one shape."""
+    found = Relation.none(shape, columns)
+    for relation in relations:
+        found = found.union(relation)
+    return found

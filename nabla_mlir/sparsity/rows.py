@@ -1,0 +1,149 @@
+"""Patterns row by row: the sorted columns of each row, in compressed form, with everything done for all rows at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nabla_mlir.sparsity.boxes import Box
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A pattern in compressed rows.
+
+    Attributes:
+      offsets: of the first entry of each row in `indices`, and the number of all entries at the end.
+      indices: the columns, sorted in each row, each once.
+      columns: how many there may be.
+    """
+
+    offsets: np.ndarray
+    indices: np.ndarray
+    columns: int
+
+    @staticmethod
+    def of(keys: np.ndarray, rows: int, columns: int) -> Rows:
+        """From ``row * columns + column`` of the entries, in any order and repeated as may be."""
+        keys = unique(keys)
+        width = max(columns, 1)
+        row = keys // width
+        offsets = np.zeros(rows + 1, np.int64)
+        np.cumsum(np.bincount(row, minlength=rows), out=offsets[1:])
+        return Rows(offsets, keys - row * width, columns)
+
+    @property
+    def count(self) -> int:
+        """Of rows."""
+        return len(self.offsets) - 1
+
+    def lengths(self) -> np.ndarray:
+        """How many entries each row has."""
+        return np.diff(self.offsets)
+
+    def row_of_entry(self) -> np.ndarray:
+        """The row of each entry."""
+        return np.repeat(np.arange(self.count), self.lengths())
+
+    def keys(self) -> np.ndarray:
+        """``row * columns + column`` of the entries, sorted."""
+        return self.row_of_entry() * max(self.columns, 1) + self.indices
+
+    def union(self, other: Rows) -> Rows:
+        """The entries of either."""
+        if other is self:
+            return self
+        return Rows.of(np.concatenate([self.keys(), other.keys()]), self.count, self.columns)
+
+    def take(self, source: np.ndarray) -> Rows:
+        """Row source[r] as row r; nothing where that is negative."""
+        source = source.reshape(-1)
+        lengths = np.where(source < 0, 0, self.lengths()[source]) if self.count else np.zeros(source.size, np.int64)
+        offsets = np.zeros(source.size + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        first = np.where(source < 0, 0, self.offsets[source])
+        places = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], lengths)
+        return Rows(offsets, self.indices[places], self.columns)
+
+    def grouped(self, target: np.ndarray, rows: int) -> Rows:
+        """The entries of row r in row target[r] of `rows`; those of negative targets go."""
+        row = target.reshape(-1)[self.row_of_entry()]
+        inside = row >= 0
+        return Rows.of((row * max(self.columns, 1) + self.indices)[inside], rows, self.columns)
+
+    def transposed(self) -> Rows:
+        """Rows and columns exchanged."""
+        return Rows.of(self.indices * max(self.count, 1) + self.row_of_entry(), self.columns, self.count)
+
+
+def rows_of(boxes: Sequence[Box], layout: Sequence[int], columns: int) -> Rows:
+    """The rows that boxes describe; nothing is sorted where the boxes come in the order of their columns."""
+    lengths = np.zeros(layout, np.int64)
+    windows = [tuple(slice(s, s + t * c, t) for s, t, c in zip(b.starts, b.steps, b.counts, strict=True)) for b in boxes]
+    for box, window in zip(boxes, windows, strict=True):
+        lengths[window] += box.width
+    offsets = np.zeros(lengths.size + 1, np.int64)
+    np.cumsum(lengths.reshape(-1), out=offsets[1:])
+    places = offsets[:-1].copy().reshape(layout)  # of the next entry of each row
+    indices = np.empty(offsets[-1], np.int64)
+    for k in sorted(range(len(boxes)), key=lambda k: _diagonal(boxes[k], layout)):
+        box, window = boxes[k], windows[k]
+        indices[places[window][..., None] + np.arange(box.width)] = _columns(box)
+        places[window] += box.width
+    return _in_order(Rows(offsets, indices, columns))
+
+
+def _diagonal(box: Box, layout: Sequence[int]) -> int:
+    """How far the first column of a box lies behind its first row."""
+    row = 0
+    for start, size in zip(box.starts, layout, strict=True):
+        row = row * size + start
+    return box.base - row
+
+
+def _columns(box: Box) -> np.ndarray:
+    """Of the entries, those of a row along the last axis."""
+    columns = np.array(box.base, np.int64)
+    for count, stride in zip(box.counts, box.strides, strict=True):
+        columns = columns[..., None] + np.arange(count) * stride
+    free = np.zeros(1, np.int64)
+    for count, stride in box.free[::-1]:
+        free = (free[:, None] + np.arange(count) * stride).reshape(-1)
+    return columns[..., None] + free
+
+
+def _in_order(rows: Rows) -> Rows:
+    """The same with the entries of each row sorted, each once."""
+    row = rows.row_of_entry()
+    keys = row * max(rows.columns, 1) + rows.indices
+    wrong = np.nonzero(keys[1:] <= keys[:-1])[0]
+    if not wrong.size:
+        return rows
+    wrong_rows = np.zeros(rows.count, bool)
+    wrong_rows[row[wrong]] = True
+    again = wrong_rows[row]
+    keys[again] = np.sort(keys[again])
+    first = np.concatenate([[True], keys[1:] != keys[:-1]])
+    if first.all():
+        return Rows(rows.offsets, keys - row * max(rows.columns, 1), rows.columns)
+    return Rows.of(keys[first], rows.count, rows.columns)
+
+
+def unique(keys: np.ndarray) -> np.ndarray:
+    """Sorted, each once."""
+    if keys.size < 2:
+        return keys
+    steps = np.diff(keys)
+    if not (steps > 0).all():
+        keys = np.sort(keys)
+        keys = keys[np.concatenate([[True], np.diff(keys) != 0])]
+    return keys
+
+
+def product(outer: Rows, inner: Rows) -> Rows:
+    """The boolean product: for each row of `outer` the columns of all rows of `inner` that it names."""
+    inner_rows = inner.take(outer.indices)
+    row = np.repeat(outer.row_of_entry(), inner_rows.lengths())
+    return Rows.of(row * max(inner.columns, 1) + inner_rows.indices, outer.count, inner.columns)

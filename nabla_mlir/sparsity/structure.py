@@ -1,0 +1,158 @@
+"""Rules of operations that move elements or combine those along axes: how they move a pattern."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.sparsity.operands import Operand, Shape, columns_of, fitted
+from nabla_mlir.sparsity.relation import Relation, union
+
+
+def transpose(xs: Sequence[Operand], outs: Any, permutation: Sequence[int]) -> list[Relation]:
+    """Of stablehlo.transpose."""
+    return [xs[0].relation.transposed(permutation)]
+
+
+def reshape(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Relation]:
+    """Of stablehlo.reshape."""
+    return [xs[0].relation.reshaped(outs[0])]
+
+
+def broadcast_in_dim(xs: Sequence[Operand], outs: Any, broadcast_dimensions: Sequence[int], **_: Any) -> list[Relation]:
+    """Of stablehlo.broadcast_in_dim."""
+    return [xs[0].relation.broadcast(outs[0], broadcast_dimensions)]
+
+
+def slice_(xs: Sequence[Operand], outs: Any, start_indices: Any, limit_indices: Any, strides: Any) -> list[Relation]:
+    """Of stablehlo.slice."""
+    return [xs[0].relation.sliced(start_indices, limit_indices, strides)]
+
+
+def pad(
+    xs: Sequence[Operand], outs: Sequence[Shape], edge_padding_low: Any, edge_padding_high: Any, interior_padding: Any
+) -> list[Relation]:
+    """Of stablehlo.pad: what the padding depends on is at the places that the operand does not take."""
+    x, filling = (operand.relation for operand in xs)
+    padded = x.padded(edge_padding_low, edge_padding_high, interior_padding)
+    if filling.is_empty:
+        return [padded]
+    places = Relation.identity(x.shape, math.prod(x.shape)).padded(edge_padding_low, edge_padding_high, interior_padding)
+    free = places.rows.lengths().reshape(outs[0]) == 0
+    return [padded.union(fitted(filling, outs[0]).restricted(free))]
+
+
+def joined(pieces: Sequence[Relation], axis: int, shape: Shape, columns: int) -> Relation:
+    """Pieces behind each other along an axis."""
+    found, at = [], 0
+    for piece in pieces:
+        low, high = [0] * len(shape), [0] * len(shape)
+        low[axis], high[axis] = at, shape[axis] - at - piece.shape[axis]
+        found.append(piece.padded(low, high))
+        at += piece.shape[axis]
+    return union(found, shape, columns)
+
+
+def concatenate(xs: Sequence[Operand], outs: Sequence[Shape], dimension: int) -> list[Relation]:
+    """Of stablehlo.concatenate."""
+    return [joined([x.relation for x in xs], dimension, outs[0], columns_of(xs))]
+
+
+def reverse(xs: Sequence[Operand], outs: Any, dimensions: Sequence[int]) -> list[Relation]:
+    """Of stablehlo.reverse."""
+    return [xs[0].relation.reversed(dimensions)]
+
+
+def _starts(xs: Sequence[Operand], shape: Shape, sizes: Sequence[int]) -> list[int | None]:
+    """Where a window of these sizes starts in a shape; None where that is not known."""
+    found: list[int | None] = []
+    for x, n, size in zip(xs, shape, sizes, strict=True):
+        number = np.zeros((), np.int64) if n == size else x.read()
+        found.append(None if number is None else int(np.clip(int(number), 0, n - size)))
+    return found
+
+
+def dynamic_slice(xs: Sequence[Operand], outs: Any, slice_sizes: Sequence[int]) -> list[Relation]:
+    """Of stablehlo.dynamic_slice: along an axis whose start is not known, all of it."""
+    x = xs[0].relation
+    starts = _starts(xs[1:], x.shape, slice_sizes)
+    x = x.spread([a for a, start in enumerate(starts) if start is None])
+    first = [start or 0 for start in starts]
+    return [x.sliced(first, [s + n for s, n in zip(first, slice_sizes, strict=True)], [1] * len(first))]
+
+
+def dynamic_update_slice(xs: Sequence[Operand], outs: Any, **_: Any) -> list[Relation]:
+    """Of stablehlo.dynamic_update_slice: what is overwritten goes, if the place is known."""
+    x, update = xs[0].relation, xs[1].relation
+    starts = _starts(xs[2:], x.shape, update.shape)
+    unknown = [a for a, start in enumerate(starts) if start is None]
+    low = [start or 0 for start in starts]
+    if unknown:
+        for axis in unknown:
+            shape = tuple(x.shape[a] if a == axis else n for a, n in enumerate(update.shape))
+            update = update.gathered([axis]).broadcast(shape, [a for a in range(len(shape)) if a != axis])
+        high = [n - s - m for n, s, m in zip(x.shape, low, update.shape, strict=True)]
+        return [x.union(update.padded(low, high))]
+    high = [n - s - m for n, s, m in zip(x.shape, low, update.shape, strict=True)]
+    return [_around(x, low, update.shape).union(update.padded(low, high))]
+
+
+def _around(x: Relation, low: Sequence[int], sizes: Sequence[int]) -> Relation:
+    """The array with nothing in a window of it: what lies before and behind it along each axis."""
+    if x.is_empty:
+        return x
+    around = Relation.none(x.shape, x.columns)
+    rest = x
+    for axis, (start, size) in enumerate(zip(low, sizes, strict=True)):
+        before, inside, behind = (
+            _between(rest, axis, *bounds) for bounds in ((0, start), (start, start + size), (start + size, x.shape[axis]))
+        )
+        around = around.union(before).union(behind)
+        rest = inside
+    return around
+
+
+def _between(x: Relation, axis: int, first: int, limit: int) -> Relation:
+    """Nothing outside [first, limit) of an axis."""
+    if first >= limit:
+        return Relation.none(x.shape, x.columns)
+    starts, limits = [0] * len(x.shape), list(x.shape)
+    starts[axis], limits[axis] = first, limit
+    cut = x.sliced(starts, limits, [1] * len(starts))
+    return cut.padded(starts, [n - m for n, m in zip(x.shape, limits, strict=True)])
+
+
+def reduce(xs: Sequence[Operand], outs: Sequence[Shape], dimensions: Sequence[int], **_: Any) -> list[Relation]:
+    """Of stablehlo.reduce: each result depends on all operands along the axes, and on their initial values."""
+    count = len(xs) // 2
+    parts = [x.relation.gathered(dimensions) for x in xs[:count]]
+    parts += [fitted(x.relation, outs[0]) for x in xs[count:]]
+    return [union(parts, shape, columns_of(xs)) for shape in outs]
+
+
+def along(name: str) -> Any:
+    """The rule of operations that mix each operand along the axis that a parameter gives."""
+
+    def rule(xs: Sequence[Operand], outs: Sequence[Shape], **params: Any) -> list[Relation]:
+        return [x.relation.spread([params[name] % len(shape)]) for x, shape in zip(xs, outs, strict=True)]
+
+    return rule
+
+
+def last_axes(xs: Sequence[Operand], outs: Sequence[Shape], fft_length: Sequence[int], **_: Any) -> list[Relation]:
+    """Of stablehlo.fft: all along the transformed axes, which may change in length."""
+    x, lead = xs[0].relation, len(outs[0]) - len(fft_length)
+    return [x.gathered(range(lead, len(x.shape))).broadcast(outs[0], range(lead))]
+
+
+def triangular_solve(xs: Sequence[Operand], outs: Sequence[Shape], left_side: bool, **_: Any) -> list[Relation]:
+    """Of stablehlo.triangular_solve: each column (or row) of the right-hand side by itself, all of the matrix."""
+    a, b = (x.relation for x in xs)
+    rank = len(outs[0])
+    found = b.spread([rank - 2 if left_side else rank - 1])
+    if not a.is_empty:
+        found = found.union(a.gathered([rank - 2, rank - 1]).broadcast(outs[0], range(rank - 2)))
+    return [found]

@@ -1,0 +1,299 @@
+"""Which inputs each element of each value depends on: an analysis of a function, by the pattern rules of the records.
+
+What the rules say of one operation, this carries through a function: from the arguments that are asked about through
+calls, branches (the union) and loops. A loop is followed turn by turn while its condition is a number that is known, so
+that the places it reads and writes are known too; else it is a fixed point, which is widened if it does not come soon.
+On a derivative of which only the tangent is asked about, every operation is linear in what depends on it, so that the
+pattern of the results is that of the Jacobian, or Hessian.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir import thresholds
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.regions import functions_of, last_of
+from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
+from nabla_mlir.errors import PatternError, SourceRange
+from nabla_mlir.passes.normalize.known_numbers import fold_of
+from nabla_mlir.sparsity.operands import Operand, dense
+from nabla_mlir.sparsity.relation import Relation
+from nabla_mlir.table.regions import captures_of, ends_of
+from nabla_mlir.table.registry import REGISTRY, ZERO
+from nabla_mlir.table.traits import CONSTANT
+
+
+@dataclass(frozen=True)
+class Cause:
+    """An operation whose result has an element that depends on all columns, although its operands have none."""
+
+    operation: str
+    where: SourceRange | None
+
+
+@dataclass
+class Dependence:
+    """The patterns of the values of a function.
+
+    Attributes:
+      columns: how many inputs are asked about.
+      functions: those that are called, by name.
+      relations: the patterns of the values that depend on anything.
+      causes: what made values dense, in order.
+    """
+
+    columns: int
+    functions: Mapping[str, ir.Operation] = field(default_factory=dict)
+    relations: dict[ir.Value, Relation] = field(default_factory=dict)
+    causes: list[Cause] = field(default_factory=list)
+    _numbers: dict[ir.Value, np.ndarray] = field(default_factory=dict)  # of loops: what is carried
+    _fixed: set[ir.Value] = field(default_factory=set)  # values that have one number
+    _folded: dict[ir.Value, np.ndarray] = field(default_factory=dict)
+    _steps: int = 0
+    _asked: bool = False  # whether a rule has read a number that a loop changes
+    _changing: set[ir.Value] = field(default_factory=set)
+
+    # ---------------------------------------------------------------- values
+
+    def of(self, value: ir.Value) -> Relation:
+        """The pattern of a value."""
+        found = self.relations.get(value)
+        return Relation.none(shape_and_dtype(value.type)[0], self.columns) if found is None else found
+
+    def _set(self, value: ir.Value, relation: Relation) -> None:
+        if relation.is_empty or not is_differentiable(shape_and_dtype(value.type)[1]):
+            self.relations.pop(value, None)
+        else:
+            self.relations[value] = relation
+
+    def number(self, value: ir.Value) -> np.ndarray | None:
+        """The numbers of a value that are known, or None."""
+        if value not in self._fixed:
+            return None
+        self._asked = self._asked or value in self._changing
+        return self._fold(value)
+
+    def _fold(self, value: ir.Value) -> np.ndarray:
+        if value in self._numbers:
+            return self._numbers[value]
+        if value not in self._folded:
+            op = value.owner.operation
+            if op.name == CONSTANT:
+                found = stablehlo.constant_array(op)
+            elif op.name == "stablehlo.iota":
+                found = _iota(op)
+            else:
+                fold = fold_of(op)
+                assert fold is not None
+                found = fold(op, *(self._fold(v) for v in op.operands))
+            self._folded[value] = found
+        return self._folded[value]
+
+    # ---------------------------------------------------------------- operations
+
+    def run(self, block: ir.Block) -> list[ir.Value]:
+        """Visits the operations of a block in order; returns what its terminator has."""
+        operations = [op.operation for op in block.operations]
+        for op in operations[:-1]:
+            self.visit(op)
+        return list(operations[-1].operands)
+
+    def visit(self, op: ir.Operation) -> None:
+        """Gives the results of an operation their patterns."""
+        self._steps += 1
+        operands, results = list(op.operands), list(op.results)
+        self._note_numbers(op, operands, results)
+        reads = [*operands, *captures_of(op)] if len(op.regions) else operands
+        record = REGISTRY.get(op.name)
+        runs = "" if record is None else record.runs
+        if runs == "loop":
+            self._loop(op, operands, results)
+        elif not any(v in self.relations for v in reads):
+            for result in results:
+                self.relations.pop(result, None)
+            return
+        elif op.name in ("func.call", "call"):
+            self._call(op, operands, results)
+        elif runs in ("choice", "once"):
+            self._branches(op, operands, results)
+        elif record is not None and isinstance(record.jvp, type(ZERO)):
+            for result in results:
+                self.relations.pop(result, None)
+        else:
+            self._apply(op, reads, results)
+        self._note_cause(op, reads, results)
+
+    def _apply(self, op: ir.Operation, reads: list[ir.Value], results: list[ir.Value]) -> None:
+        record = REGISTRY.get(op.name)
+        xs = [Operand(self.of(v), self._reader(v)) for v in reads]
+        outs = [shape_and_dtype(r.type)[0] for r in results]
+        found = None
+        if record is not None and record.pattern is not None:
+            params = record.read(op) if record.attributes or record.result_params or record.regions else {}
+            try:
+                found = record.pattern(xs, outs, **params)
+            except PatternError:  # too large to be written down row by row
+                found = None
+        for result, relation in zip(results, dense(xs, outs) if found is None else found, strict=True):
+            self._set(result, relation)
+
+    def _reader(self, value: ir.Value) -> Callable[[], np.ndarray | None]:
+        return lambda: self.number(value)
+
+    def _note_numbers(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value]) -> None:
+        known = op.name in (CONSTANT, "stablehlo.iota") or (
+            bool(operands) and all(v in self._fixed for v in operands) and len(results) == 1 and fold_of(op) is not None
+        )
+        if known:
+            self._fixed.update(results)
+        else:
+            self._fixed.difference_update(results)
+        if any(v in self._changing for v in operands):
+            self._changing.update(results)
+            for result in results:
+                self._folded.pop(result, None)
+
+    def _note_cause(self, op: ir.Operation, reads: Sequence[ir.Value], results: Sequence[ir.Value]) -> None:
+        widest = max((self.relations[r].widest for r in results if r in self.relations), default=0)
+        if self.columns < 2 or widest < self.columns or any(
+            self.relations[v].widest >= self.columns for v in reads if v in self.relations
+        ):
+            return
+        cause = Cause(op.name, source_of(op.location))
+        if cause not in self.causes:
+            self.causes.append(cause)
+
+    # ---------------------------------------------------------------- control flow
+
+    def _call(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value]) -> None:
+        block = self.functions[op.attributes["callee"].value].regions[0].blocks[0]
+        for argument, value in zip(block.arguments, operands, strict=True):
+            self._set(argument, self.of(value))
+        for result, value in zip(results, self.run(block), strict=True):
+            self._set(result, self.of(value))
+
+    def _branches(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value]) -> None:
+        """The union of the branches, or the one that a known number chooses."""
+        regions = list(op.regions)
+        number = self.number(operands[0]) if operands and len(regions) > 1 else None
+        if number is not None:
+            place = (0 if number else 1) if number.dtype.kind == "b" else int(number)
+            regions = [regions[place if 0 <= place < len(regions) else -1]]
+        found: list[Relation] | None = None
+        for region in regions:
+            block = region.blocks[0]
+            for argument, value in zip(block.arguments, operands, strict=False):
+                self._set(argument, self.of(value))
+            ends = [self.of(v) for v in self.run(block)]
+            found = ends if found is None else [a.union(b) for a, b in zip(found, ends, strict=True)]
+        for result, relation in zip(results, found or (), strict=True):
+            self._set(result, relation)
+
+    def _loop(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value]) -> None:
+        state = [self.of(v) for v in operands]
+        numbers = [self.number(v) if v in self._fixed else None for v in operands]
+        arguments, _ = ends_of(op.regions[1])
+        if all(r.is_empty for r in state) and not any(v in self.relations for v in captures_of(op)):
+            for result in results:
+                self.relations.pop(result, None)
+            return
+        start = self._steps
+        while True:
+            goes_on = self._condition(op, numbers)
+            if goes_on is None or self._steps - start > thresholds.PATTERN_STEPS:
+                state = self._fixed_point(op, state)
+                break
+            if not goes_on:
+                break
+            new, numbers, asked = self._turn(op, state, numbers)
+            same = all(a.same_as(b) for a, b in zip(state, new, strict=True))
+            state = new
+            if same and not asked:
+                break
+        for value in arguments:
+            self._numbers.pop(value, None)
+        for result, relation in zip(results, state, strict=True):
+            self._set(result, relation)
+
+    def _bind(self, arguments: Sequence[ir.Value], numbers: Sequence[np.ndarray | None]) -> None:
+        for argument, number in zip(arguments, numbers, strict=True):
+            self._changing.add(argument)
+            if number is None:
+                self._fixed.discard(argument)
+                self._numbers.pop(argument, None)
+            else:
+                self._fixed.add(argument)
+                self._numbers[argument] = number
+
+    def _condition(self, op: ir.Operation, numbers: Sequence[np.ndarray | None]) -> bool | None:
+        block = op.regions[0].blocks[0]
+        self._bind(block.arguments, numbers)
+        (predicate,) = self.run(block)
+        return bool(self._fold(predicate)) if predicate in self._fixed else None
+
+    def _turn(
+        self, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None]
+    ) -> tuple[list[Relation], list[np.ndarray | None], bool]:
+        """One turn of a loop: what is carried then, its numbers, and whether any of those decided a pattern."""
+        block = op.regions[1].blocks[0]
+        self._bind(block.arguments, numbers)
+        for argument, relation in zip(block.arguments, state, strict=True):
+            self._set(argument, relation)
+        before, self._asked = self._asked, False
+        ends = self.run(block)
+        asked, self._asked = self._asked, before or self._asked
+        carried = [self._fold(v) if v in self._fixed and not v.type.shape else None for v in ends]
+        return [self.of(v) for v in ends], carried, asked
+
+    def _fixed_point(self, op: ir.Operation, state: Sequence[Relation]) -> list[Relation]:
+        """What may be carried after any number of turns; patterns that go on growing are assumed to be dense."""
+        nothing: list[np.ndarray | None] = [None] * len(state)
+        self._condition(op, nothing)
+        found, turn = list(state), 0
+        while True:
+            turn += 1
+            new = [a.union(b) for a, b in zip(found, self._turn(op, found, nothing)[0], strict=True)]
+            larger = [not a.equals(b) for a, b in zip(found, new, strict=True)]
+            if not any(larger):
+                return new
+            if turn > thresholds.PATTERN_ROUNDS:
+                new = [self._widened(x, turn > 2 * thresholds.PATTERN_ROUNDS) if g else x for x, g in zip(new, larger, strict=True)]
+            found = new
+
+    def _widened(self, relation: Relation, whole: bool) -> Relation:
+        if whole:
+            scalar = Relation.identity((self.columns,), self.columns).gathered([0])
+            return scalar.broadcast(relation.shape, ())
+        return relation.spread(range(len(relation.shape)))
+
+
+def _iota(op: ir.Operation) -> np.ndarray:
+    shape, dtype = shape_and_dtype(op.results[0].type)
+    axis = op.attributes["iota_dimension"].value
+    line = np.arange(shape[axis]).astype(dtype).reshape([-1 if a == axis else 1 for a in range(len(shape))])
+    return np.broadcast_to(line, shape)
+
+
+def dependence_of(function: ir.Operation, arguments: Sequence[int], module: ir.Operation | None = None) -> Dependence:
+    """The patterns of the values of a function with respect to the elements of some arguments, in their order."""
+    block = function.regions[0].blocks[0]
+    shapes = [shape_and_dtype(block.arguments[i].type)[0] for i in arguments]
+    sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
+    found = Dependence(sum(sizes), {} if module is None else functions_of(module))
+    base = 0
+    for i, shape, size in zip(arguments, shapes, sizes, strict=True):
+        found._set(block.arguments[i], Relation.identity(shape, found.columns, base))
+        base += size
+    found.run(block)
+    return found
+
+
+def results_of(function: ir.Operation, found: Dependence) -> list[Relation]:
+    """The patterns of the results of a function."""
+    return [found.of(v) for v in last_of(function.regions[0].blocks[0]).operands]
