@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects import builder as b
@@ -25,6 +26,15 @@ def constant(op: ir.Operation, target: Target) -> Replacement:
     return b.constant(hlo.constant_array(op))
 
 
+@PATTERNS.of("stablehlo.convert")
+def convert(op: ir.Operation, target: Target) -> Replacement:
+    """A real constant that is converted for a product becomes its own imaginary part as well: 1 and 0 act as 1 + i and 0."""
+    (x,), dtype = operands(op), Val(op.results[0]).dtype
+    if dtype.kind != "c" or x.dtype.kind == "c":
+        return None
+    return b.complex_(b.convert(x, np.zeros((), dtype).real.dtype), 0.0)
+
+
 @PATTERNS.of("stablehlo.pad")
 def pad(op: ir.Operation, target: Target) -> Replacement:
     """Padding a complex value with a constant kills the compiler."""
@@ -39,7 +49,7 @@ def pad(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.select")
 def select_parts(op: ir.Operation, target: Target) -> Replacement:
-    """A choice between complex constants is folded to a wrong one: 1 and 0 become 1 + i and 0."""
+    """A choice between complex constants that is a factor of a product is wrong: 1 and 0 act as 1 + i and 0."""
     predicate, x, y = operands(op)
     if x.dtype.kind != "c":
         return None
@@ -61,7 +71,7 @@ def ragged_dot(op: ir.Operation, target: Target) -> Replacement:
 @register
 @dataclass(frozen=True)
 class LegalizeComplexPass(PatternPass):
-    """Take constants, choices and paddings of complex numbers apart into two parts, which IREE does right.
+    """Take constants, conversions, choices and paddings of complex numbers apart into two parts, which IREE does right.
 
     Example: tests/filecheck/passes/legalize_complex.mlir
     """

@@ -34,8 +34,7 @@ def product_of_truth_values(op: ir.Operation, target: Target) -> Replacement:
 def dot_general(op: ir.Operation, target: Target) -> Replacement:
     """Contracting a dimension of size 0 kills the compiler; narrow floats are rounded after every addition.
 
-    A product with a complex constant of real entries is wrong (the unit matrix acts as 1 + i), and complex products
-    are not vectorised: they become four real ones.
+    Complex products are not vectorised: they become four real ones.
     """
     x, y = operands(op)
     type = op.results[0].type

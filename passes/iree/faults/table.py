@@ -108,6 +108,12 @@ FAULTS = (
     Fault("sum_of_products_with_a_vector", "A product with a vector, summed over rows and columns, does not compile.",
           "nabla-legalize-reductions"),
     Fault("splat_in_c128", "A complex constant of 128 bits does not compile.", "nabla-legalize-complex"),
+    Fault("product_with_a_complex_constant", "In a product, a real constant that was converted to complex numbers is its own "
+          "imaginary part as well: the unit matrix acts as 1 + i.", "nabla-legalize-complex", since=""),
+    Fault("product_with_a_complex_choice", "In a product, a choice between complex constants takes real parts for imaginary "
+          "ones as well.", "nabla-legalize-complex", since=""),
+    Fault("complex_constant", "A complex constant whose elements differ does not compile.", "nabla-legalize-complex",
+          targets=("vulkan",), since=""),
     Fault("loops_that_may_take_no_step", "The results of two loops that may take no step are one buffer, which is freed twice.",
           "nabla-hold-loop-results", targets=("vulkan",), since=""),
     Fault("sort_of_1000", "More than 256 elements are sorted wrongly.", "nabla-legalize-sorts", targets=("vulkan",), since=""),
