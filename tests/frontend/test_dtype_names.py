@@ -56,9 +56,14 @@ def test_a_name_means_the_same_wherever_it_is_read(name: str) -> None:
 @pytest.mark.parametrize("name", RUN)
 def test_arrays_are_made_by_name(name: str) -> None:
     wanted = expected(NAMES[name][0])
-    made = [nnp.zeros(3, name), nnp.full((), 1, name), nnp.asarray([1], name), nnp.ones(2).astype(name)]
-    if wanted.kind != "b" and wanted.itemsize > 1:
-        made += [nnp.arange(3, dtype=name), nn.one_hot(np.array([1]), 3, name)]
+
+    def make() -> list[Any]:
+        made = [nnp.zeros(3, name), nnp.full((), 1, name), nnp.asarray([1], name), nnp.ones(2).astype(name)]
+        if wanted.kind != "b" and wanted.itemsize > 1:
+            made += [nnp.arange(3, dtype=name), nn.one_hot(np.array([1]), 3, name)]
+        return made
+
+    made = [nnp.zeros(3, name), *nm.jit(make)()]  # one by itself, and all as one program
     assert [x.dtype for x in made] == [wanted] * len(made)
 
 
