@@ -63,6 +63,7 @@ def test_products_of_vectors_and_matrices(hessians: Any, jacobians: Any, given: 
         assert out.dtype == dtype
 
 
+@pytest.mark.slow
 def test_complex_vectors_are_two_real_products() -> None:
     rows = np.arange(6.0).reshape(3, 2)
     model, squares = lambda x, rows: rows @ x, lambda out, rows: nnp.sum(out * out) / 2

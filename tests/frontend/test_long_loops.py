@@ -62,6 +62,7 @@ def pendulum(lib: Any, xp: Any, steps: int, **options: Any) -> Any:
     return loss
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [None, 2000])
 def test_ode(bound: int | None) -> None:
     start, p = np.array([1.0, 0.2]), np.array([2.0, 0.1, 0.02])

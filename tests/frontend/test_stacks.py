@@ -56,8 +56,9 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
-# A decomposition for each call.
-SLOW = ("norm of matrices", "cond", "pinv", "eigenvalues", "solve", "matrix_rank", "matrix_norm", "factors", "matrix_power")
+# A decomposition for each call, and those whose programs take longest to compile.
+SLOW = ("norm of matrices", "cond", "pinv", "eigenvalues", "solve", "matrix_rank", "matrix_norm", "factors", "matrix_power",
+        "det", "matmul", "cross", "vecdot", "norm", "vector_norm", "tensordot", "numpy.trace")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in CASES])

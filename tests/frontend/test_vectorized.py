@@ -230,6 +230,7 @@ LAPACK: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAPACK)
 def test_factorisations_per_entry(name: str) -> None:
     given = inp("b", SPD)

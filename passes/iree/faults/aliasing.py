@@ -83,6 +83,7 @@ def _filled(scalar: ir.Value, shape: tuple[int, ...], number: int) -> ir.Value:
     return linalg.fill(opaque, outs=[tensor.EmptyOp(shape, scalar.type).result])
 
 
+# With a constant operand, IREE makes constants of these before it lays out buffers: a fact of IREE, not of the operations.
 _FOLDED = ("stablehlo.complex", "stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert")
 
 
