@@ -235,3 +235,7 @@ def table() -> dict[str, tuple[float, Measured | Chosen]]:
 RECOMPUTED: Annotated[int, Chosen("bytes", "what fits a core's cache is not worth another loop")] = 1 << 20
 RECOMPUTED_WORK: Annotated[int, Chosen("instructions a byte", "a byte that is written and read takes as long")] = 8
 RECOMPUTED_AT_ONCE: Annotated[int, Chosen("values", "for the time of the search; activations consist of some tens")] = 256
+# Sums of so many elements that are computed from values this much smaller are one kernel, of at most so many workgroups.
+FUSED_SUMS: Annotated[int, Chosen("elements", "what fits a core's cache is not worth a kernel")] = 1 << 18
+FUSED_SUMS_READ: Annotated[int, Chosen("elements for one", "what is read is small beside what is computed")] = 8
+FUSED_SUMS_GROUPS: Annotated[int, Chosen("workgroups", "some for each core; each has partial sums")] = 16

@@ -27,6 +27,7 @@ from nabla_mlir.passes.iree.faults.update_in_place import UpdateInPlacePass
 from nabla_mlir.passes.iree.faults.verify_supported import VerifySupportedPass
 from nabla_mlir.passes.iree.forget_final import ForgetFinalPass
 from nabla_mlir.passes.iree.kernels.fuse_chains import FuseChainsPass
+from nabla_mlir.passes.iree.kernels.fuse_sums import FuseSumsPass
 from nabla_mlir.passes.iree.kernels.loops_as_kernels import LoopsAsKernelsPass
 from nabla_mlir.passes.iree.linalg.legalize_linalg import LegalizeLinalgPass
 from nabla_mlir.passes.iree.math.legalize_fft import LegalizeFftPass
@@ -94,6 +95,7 @@ class SchedulePipeline(NamedPipeline):
     name: ClassVar = "nabla-schedule"
     vector_bytes: int = 64  # width of the CPU's vector registers
     steps: ClassVar = (
+        Step(FuseSumsPass, "Sums are read as they are, over one space: below they are moved, and become products."),
         Step(SplitConvolutionsPass, "Of what has a wide window and few positions the product for each is best."),
         Step(GatherPatchesPass, "What is left of one axis or one channel is one product; tiles come at the end."),
         Step(OrderAxesPass, "Transposes move while values are still elementwise operations and products."),

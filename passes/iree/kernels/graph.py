@@ -120,6 +120,11 @@ class Reader:
         self._nodes[op.results[0]] = self._read(op)
         return self._nodes[op.results[0]]
 
+    def read(self, op: ir.Operation) -> Node:
+        """The result of an operation of which there is code. Raises NotSupported if there is none."""
+        self._nodes[op.results[0]] = self._read(op)
+        return self._nodes[op.results[0]]
+
     def node(self, value: ir.Value) -> Node:
         """A value: of an operation that was read, a constant, or an input."""
         if value not in self._nodes:

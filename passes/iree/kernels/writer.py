@@ -215,10 +215,16 @@ class Writer:
         kind = f", {vector_type(stored, x.lanes)}" if x.lanes else ""
         self.line(f"{'vector' if x.lanes else 'memref'}.store {name}, {buffer.name}[{at}] : {buffer.type}{kind}")
 
-    def loop(self, blocks: int, step: int, carried: Sequence[Code], body: Body) -> list[Code]:
-        """`body` at 0, step, 2 step, ... It gets the index and the carried values, and returns their new values."""
+    def loop(
+        self, blocks: int, step: int, carried: Sequence[Code], body: Body, part: tuple[str, str] | None = None
+    ) -> list[Code]:
+        """`body` at 0, step, 2 step, ... It gets the index and the carried values, and returns their new values.
+
+        With `part` only from one index to another.
+        """
         index, upper = self.fresh(), blocks * step
-        bounds = [self.integer(n) for n in (0, upper, step)]
+        start, end = part or (self.integer(0), self.integer(upper))
+        bounds = [start, end, self.integer(step)]
         arguments = [Code(self.fresh(), c.dtype, c.lanes) for c in carried]
         self.ranges[index] = (0, upper - step)
         for name in (index, *(a.name for a in arguments)):

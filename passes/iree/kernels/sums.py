@@ -1,0 +1,186 @@
+"""The code of sums over one space that are made together: what they add up is computed where it is added."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from nabla_mlir.passes.iree.kernels.code import NestWriter
+from nabla_mlir.passes.iree.kernels.graph import Node, NotSupported
+from nabla_mlir.passes.iree.kernels.index import LANE, ZERO, Affine, Index, NeedsBuffer, linear, symbol
+from nabla_mlir.passes.iree.kernels.plan import Space
+from nabla_mlir.passes.iree.kernels.scalars import neutral
+from nabla_mlir.passes.iree.kernels.text import binding, executable
+from nabla_mlir.passes.iree.kernels.writer import Buffer, Code
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A reduction as a part of a nest.
+
+    Args:
+      node: the reduction.
+      space: of what is reduced.
+      first: the loop from which on all are reduced; the number of loops if the last one is not.
+      is_partial: whether each workgroup has a result of its own.
+    """
+
+    node: Node
+    space: Space
+    first: int
+    is_partial: bool
+
+    @staticmethod
+    def of(node: Node) -> Sum:
+        """What a reduction is."""
+        shape, space = node.operands[0].shape, Space.of(node.operands[0].shape)
+        long = [d for d, n in enumerate(shape) if n != 1][: len(space.loops)]
+        sums = [d in node.attributes["dimensions"] for d in long]
+        first = len(sums) - next((i for i, flag in enumerate(reversed(sums)) if not flag), len(sums))
+        return Sum(node, space, first, any(sums[:first]) or sums[0])
+
+    @property
+    def adds(self) -> bool:
+        """Whether it adds to what is in memory, because a loop around others is reduced."""
+        return self.is_partial and self.first > 0
+
+    def places(self, loops: Sequence[Affine]) -> dict[Index, list[Index]]:
+        """What one iteration reduces, by where the sum of it belongs."""
+        found: dict[Index, list[Index]] = {}
+        for place in self.space.indices(self.node.operands[0].shape, loops):
+            to = tuple(p for d, p in enumerate(place) if d not in self.node.attributes["dimensions"])
+            found.setdefault(to, []).append(place)
+        return found
+
+
+class SumsKernel(NestWriter):
+    """Writes a kernel of several sums: workgroups share the first loop, vectors lie along the last one.
+
+    A sum over the last loops stays in registers; one over a loop around others is added to in memory. Where the first loop
+    is reduced, each workgroup has a result of its own.
+    """
+
+    def write(self, name: str, sums: Sequence[Sum], inputs: Sequence[Node], groups: int) -> str:
+        """The text of an executable: it reads the inputs, and writes the sums, partial ones once for each workgroup.
+
+        Raises:
+          NotSupported: there is no code for something.
+        """
+        self._loops, writer = sums[0].space.loops, self.writer
+        self._lane_count = min(self._lanes(s.node.operands[0], self._loops[-1]) for s in sums)
+        self._has_tail = self._loops[-1] % self._lane_count > 0
+        self._slots = 1 + self._has_tail
+        group = writer.pure("hal.interface.workgroup.id[0] : index", ())
+        writer.ranges[group] = (0, groups - 1)
+        lines, buffers = ["%begin = arith.constant 0 : index"], []
+        for i, node in enumerate(inputs):
+            buffers.append(Buffer(f"%in{i}", node.dtype, node.size))
+            self.values[node] = buffers[-1]
+        for i, s in enumerate(sums):
+            copies, offset = (groups, symbol(group) * s.node.size) if s.is_partial else (1, ZERO)
+            buffers.append(Buffer(f"%out{i}", s.node.dtype, s.node.size * copies, offset))
+            self.buffers[s.node] = buffers[-1]
+        for i, buffer in enumerate(buffers):
+            writer.levels[buffer.name] = 0
+            lines.append(binding(buffer.name, buffer.type, i, "%begin", i < len(inputs)))
+        try:
+            for s in sums:
+                if s.adds:
+                    self._clear(s)
+            share = -(-self._loops[0] // groups)
+            start = writer.index(symbol(group) * share)
+            below = writer.index(symbol(group) * share + share)
+            end = writer.pure(f"arith.minsi {below}, {writer.integer(self._loops[0])} : index", [below])
+            self._nest(sums, [], [], (start, end))
+        except NeedsBuffer as need:
+            raise NotSupported(f"{need.node.name} at these places") from None
+        read_only = [True] * len(inputs) + [False] * len(sums)
+        return executable(name, read_only, [*lines, *writer.blocks[0].lines], (groups, 1, 1))
+
+    def _clear(self, s: Sum) -> None:
+        """Writes what a sum begins with."""
+        start = self._constant(neutral(s.node.attributes["combine"], s.node.dtype), s.node.dtype)
+        lanes = self._lanes(s.node, s.node.size)
+        whole, tail = divmod(s.node.size, lanes)
+
+        def put(place: Affine, carries: list[Code]) -> list[Code]:
+            self.writer.store(self.buffers[s.node], [place + symbol(LANE)], [start], lanes)
+            return carries
+
+        self._repeat(whole, lanes, 1, [], put)
+        if tail:
+            self.writer.store(self.buffers[s.node], [symbol(LANE) + whole * lanes], [start], tail)
+
+    def _nest(
+        self, sums: Sequence[Sum], loops: list[Affine], totals: list[Code], part: tuple[str, str] | None = None
+    ) -> list[Code]:
+        """The loops inside of some; it hands on the sums that began around it."""
+        level = len(loops)
+        new = [s for s in sums if s.first == level]
+        places = [(s, to) for s in new for to in s.places(self._around(loops))]
+        starts = [c for s, _ in places for c in self._begin(s.node, self._lane_count, self._has_tail)]
+        carries = [*totals, *starts]
+        order = sorted(sums, key=lambda s: s.first)  # as they have begun
+        if level == len(self._loops) - 1:
+            carries = self._vectors(order, loops, carries)
+        else:
+            step = lambda i, c: self._nest(order, [*loops, i], c)  # noqa: E731
+            carries = self.writer.loop(self._loops[level], 1, carries, step, part)
+        for i, (s, to) in enumerate(places):
+            slot = len(totals) + i * self._slots
+            self._finish(s, to, carries[slot : slot + self._slots])
+        return carries[: len(totals)]
+
+    def _around(self, loops: Sequence[Affine]) -> list[Affine]:
+        return [*loops, *[ZERO] * (len(self._loops) - len(loops))]
+
+    def _vectors(self, sums: Sequence[Sum], loops: list[Affine], carries: list[Code]) -> list[Code]:
+        """The last loop: whole vectors, and what is left."""
+        size, lanes = self._loops[-1], self._lane_count
+
+        def whole(i: Affine, c: list[Code]) -> list[Code]:
+            return self._element(sums, [*loops, i + symbol(LANE)], lanes, c)
+
+        carries = self._repeat(size // lanes, lanes, 1, carries, whole)
+        if tail := size % lanes:
+            with self.writer.block(None):
+                carries = self._element(sums, [*loops, symbol(LANE) + (size - tail)], tail, carries)
+        return carries
+
+    def _element(self, sums: Sequence[Sum], loops: list[Affine], width: int, totals: list[Code]) -> list[Code]:
+        """One iteration."""
+        new, slot = list(totals), 0
+        for s in sums:
+            if s.first == len(loops):
+                self._put(s, loops, width)
+                continue
+            for places in s.places(loops).values():
+                for place in places:
+                    new[slot : slot + self._slots] = self._accumulate(s.node, place, width, new[slot : slot + self._slots])
+                slot += self._slots
+        return new
+
+    def _put(self, s: Sum, loops: list[Affine], width: int) -> None:
+        """Writes what one iteration makes of a sum that vectors lie along, or adds it to what is there."""
+        combine, buffer = s.node.attributes["combine"], self._now(s)
+        targets, values = [], []
+        for to, places in s.places(loops).items():
+            targets.append(linear(to, s.node.shape))
+            value = self.at(s.node.operands[0], places[0], width)
+            for place in places[1:]:
+                value = self._apply(combine, (value, self.at(s.node.operands[0], place, width)), s.node.dtype)
+            if s.adds:
+                value = self._apply(combine, (self.writer.load(buffer, targets[-1], width), value), s.node.dtype)
+            values.append(value)
+        self.writer.store(buffer, targets, values, width)
+
+    def _finish(self, s: Sum, to: Index, totals: Sequence[Code]) -> None:
+        """Writes a sum that has been made in registers, or adds it to what is there."""
+        value, place, buffer = self._end(s.node, totals, 0), linear(to, s.node.shape), self._now(s)
+        if s.adds:
+            value = self._apply(s.node.attributes["combine"], (self.writer.load(buffer, place, 0), value), s.node.dtype)
+        self.writer.store(buffer, [place], [value], 0)
+
+    def _now(self, s: Sum) -> Buffer:
+        """The memory of a sum, as it is in this iteration."""
+        return replace(self.buffers[s.node], floor=self.writer.level)
