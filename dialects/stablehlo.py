@@ -22,6 +22,7 @@ from nabla_mlir.errors import DtypeError, user_frame
 OPTIMIZATION_BARRIER = "stablehlo.optimization_barrier"
 COMPUTE_BARRIER = "iree_tensor_ext.compute_barrier.start"
 BARRIERS = (OPTIMIZATION_BARRIER, COMPUTE_BARRIER)  # operations that return what they are given
+SLICES = ("stablehlo.slice", "stablehlo.dynamic_slice")  # whose result is a window of the first operand
 
 
 def emit(

@@ -150,6 +150,13 @@ def test_the_runtime_stands_apart() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_the_passes_load_no_classes_of_linalg() -> None:
+    """They take longer to load than all passes, in every process that starts."""
+    code = "import nabla_mlir.passes.pipeline, sys; print('iree.compiler.dialects.linalg' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 @pytest.mark.parametrize("name", ["dialects", "passes"])
 def test_a_second_copy_is_refused(name: str) -> None:
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import {name}"

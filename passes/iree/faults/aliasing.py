@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from iree.compiler import ir
-from iree.compiler.dialects import arith, linalg, tensor
+from iree.compiler.dialects import arith, tensor
 
 from nabla_mlir.dialects.builder import Val, complex_, imag, real
 from nabla_mlir.dialects.regions import made_by, nested_in_functions
@@ -78,6 +78,8 @@ def copy_numbers(module: ir.Operation) -> Iterator[int]:
 
 
 def _filled(scalar: ir.Value, shape: tuple[int, ...], number: int) -> ir.Value:
+    from iree.compiler.dialects import linalg  # an eighth of the time in which nabla-opt starts, and rarely needed
+
     mark = arith.ConstantOp(ir.IntegerType.get_signless(32), number).result
     opaque, _ = emit(_BARRIER, [scalar, mark], results=[scalar.type, mark.type]).results
     return linalg.fill(opaque, outs=[tensor.EmptyOp(shape, scalar.type).result])

@@ -8,14 +8,13 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by, nested_in_functions
-from nabla_mlir.dialects.stablehlo import I64Array
+from nabla_mlir.dialects.stablehlo import SLICES, I64Array
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.separate_uses import store_before_uses
 from nabla_mlir.table.traits import is_view, updated
 
 _SORTS = ("stablehlo.scatter", "stablehlo.sort")
 _JOINS = ("stablehlo.pad", "stablehlo.dynamic_update_slice")
-_SLICES = ("stablehlo.slice", "stablehlo.dynamic_slice")
 
 
 @register
@@ -57,7 +56,7 @@ def _cut(value: ir.Value) -> ir.Operation | None:
     maker = made_by(value)
     while maker is not None and (is_view(maker) or maker.name == "stablehlo.transpose"):
         maker = made_by(maker.operands[0])
-    return maker if maker is not None and maker.name in _SLICES else None
+    return maker if maker is not None and maker.name in SLICES else None
 
 
 def _is_strided(part: ir.Operation) -> bool:

@@ -9,7 +9,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.builder import Val, held
 from nabla_mlir.dialects.regions import made_by, nested, nested_in_functions
-from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER, I64Array, constant_splat
+from nabla_mlir.dialects.stablehlo import OPTIMIZATION_BARRIER, SLICES, I64Array, constant_splat
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.buffers import one_buffer
 from nabla_mlir.table.traits import is_elementwise
@@ -69,7 +69,7 @@ def _reads(update: ir.Value, targets: set[ir.Value], write: ir.Operation) -> boo
 
 def _is_replaced_part(maker: ir.Operation, write: ir.Operation) -> bool:
     """True for the slice of the target itself that `write` replaces."""
-    if maker.name not in ("stablehlo.slice", "stablehlo.dynamic_slice") or maker.operands[0] != write.operands[0]:
+    if maker.name not in SLICES or maker.operands[0] != write.operands[0]:
         return False
     shape, window = maker.results[0].type.shape, write.operands[1].type.shape
     starts = list(write.operands)[2:]

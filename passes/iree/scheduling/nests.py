@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from iree.compiler import ir
-from iree.compiler.dialects import arith, linalg
+from iree.compiler.dialects import arith
 
 from nabla_mlir.dialects.builder import Val, stored, transpose
 from nabla_mlir.dialects.regions import made_by
@@ -21,6 +21,8 @@ def loop_nest(
     matrix: Val, others: Sequence[Val], starts: Sequence[Val], first: str, second: str, third: str, tiles: Tiles
 ) -> list[Val]:
     """starts[n] + sum over k of matrix * others[n], all in one loop nest; letters say which loop an axis follows."""
+    from iree.compiler.dialects import linalg  # an eighth of the time in which nabla-opt starts, and rarely needed
+
     loops = "".join(a for a in "bijk" if a in first + second)
     place = lambda letters: ir.AffineMap.get(len(loops), 0, [ir.AffineDimExpr.get(loops.index(a)) for a in letters])  # noqa: E731
     maps = [place(first), *[place(second)] * len(others), *[place(third)] * len(starts)]
