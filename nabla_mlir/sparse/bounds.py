@@ -26,7 +26,8 @@ def lower_bound(pattern: Pattern, kind: str = "column") -> int:
 
     Columns: the entries of the longest row; rows: of the longest column. Both at once: r row and c column colors give
     r n + c m - r c numbers of an m x n matrix, of which no fewer than its entries are needed. Symmetric: p products of an
-    n x n matrix give p n - p (p - 1) / 2 numbers that do not repeat each other by symmetry.
+    n x n matrix give p n - p (p - 1) / 2 numbers that do not repeat each other by symmetry; and a star coloring has three colors
+    where there is a path of four vertices, or a triangle, and the diagonal is full.
 
     Args:
       pattern: of the matrix.
@@ -56,6 +57,20 @@ def lower_bound(pattern: Pattern, kind: str = "column") -> int:
         c = -(-short // np.maximum(m - r, 1))
         fits = (c <= n) & ((r < m) | (short == 0))
         return int((r + c)[fits].min())
+    floor = 3 if kind == "star" and _has_path(pattern) else 0
     entries = int((pattern.row_of_entry <= pattern.indices).sum())
     p = np.arange(n + 1)
-    return int(p[p * n - p * (p - 1) // 2 >= entries][0])
+    return max(floor, int(p[p * n - p * (p - 1) // 2 >= entries][0]))
+
+
+def _has_path(pattern: Pattern) -> bool:
+    """Whether some entry joins two vertices that both have another neighbour: a path of four, or a triangle.
+
+    Only with a full diagonal: a column without its entry there may be in no product at all.
+    """
+    row, column = pattern.row_of_entry, pattern.indices
+    apart = row != column
+    if pattern.nnz - np.count_nonzero(apart) < pattern.shape[0]:
+        return False
+    degree = np.bincount(row[apart], minlength=pattern.shape[0])
+    return bool(((degree[row] > 1) & (degree[column] > 1) & apart).any())

@@ -163,7 +163,7 @@ def _trials(
     if not isinstance(order, str):
         yield "given", np.array(paint(_checked(order, pattern.shape[1])), np.int64)
         return
-    total = 0
+    total = 1 if most < pattern.shape[1] else 0  # with a lattice, no greedy coloring has to be made
     for name in ORDERS if order == "best" else (order,):
         if total and total + work > thresholds.COLORING_WORK:
             return

@@ -11,15 +11,16 @@ import numpy as np
 from nabla_mlir import thresholds
 from nabla_mlir.errors import PatternError, user_frame
 from nabla_mlir.numpy import concatenate
+from nabla_mlir.ops.indexing import gather, gather_dims
 from nabla_mlir.sparse.coloring import Coloring, color
 from nabla_mlir.sparse.detection import FlatCall, pattern_at
-from nabla_mlir.sparse.matrix import SparseMatrix
+from nabla_mlir.sparse.matrix import SparseMatrix, added
 from nabla_mlir.sparse.pattern import Pattern
 from nabla_mlir.sparse.trees import Substitution, mirror, substitution
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.positions import Argnums, positions
 from nabla_mlir.table.promotion import as_tensor
-from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.table.tensor import Tensor, constant
 from nabla_mlir.transforms.linear import linearized, pullback
 from nabla_mlir.transforms.vectorize import vmap
 from nabla_mlir.transforms.vectorized import per_entry
@@ -144,8 +145,14 @@ def _colored(pattern: Pattern, kind: str, order: Any) -> Coloring:
 
 def _one_hot(colors: np.ndarray, count: int, dtype: np.dtype) -> Tensor:
     """For each color the sum of the unit vectors that have it: made where it is read, not stored."""
-    numbers = as_tensor(np.arange(count, dtype=np.int32)[:, None])
-    return (as_tensor(colors.astype(np.int32)) == numbers).astype(dtype)
+    numbers = constant(np.arange(count, dtype=np.int32)[:, None])
+    return (constant(colors.astype(np.int32)) == numbers).astype(dtype)
+
+
+def _read(numbers: Tensor, places: np.ndarray) -> Tensor:
+    """The numbers at places of a vector. Places are constants of the code: they are as static as the pattern."""
+    dims = gather_dims(collapsed_slice_dims=(0,), start_index_map=(0,), index_vector_dim=1)
+    return gather(numbers, constant(places.astype(np.int32).reshape(-1, 1)), dimension_numbers=dims, slice_sizes=(1,))
 
 
 def _compressed(call: FlatCall, function: Callable[..., Tensor], coloring: Coloring, what: str) -> SparseMatrix:
@@ -175,7 +182,7 @@ def _compressed(call: FlatCall, function: Callable[..., Tensor], coloring: Color
     numbers = products[0] if len(products) == 1 else concatenate(products)
     if coloring.kind == "acyclic":
         return SparseMatrix(_substituted(numbers, substitution(coloring.pattern, coloring.columns)), pattern)
-    return SparseMatrix(numbers[sources(coloring)], pattern)
+    return SparseMatrix(_read(numbers, sources(coloring)), pattern)
 
 
 def sources(coloring: Coloring) -> np.ndarray:
@@ -193,11 +200,11 @@ def sources(coloring: Coloring) -> np.ndarray:
 
 def _substituted(numbers: Tensor, plan: Substitution) -> Tensor:
     """The entries between two vertices follow along the trees, in rounds that reach twice as far each."""
-    values = numbers[plan.source]
+    values = _read(numbers, plan.source)
     for k, (below, above) in enumerate(plan.rounds):
-        terms = values[below]
-        values = values.at[above].add(-terms if k == 0 else terms)
-    return values[plan.entry]
+        terms = _read(values, below)
+        values = values + added(-terms if k == 0 else terms, above, values.shape)
+    return _read(values, plan.entry)
 
 
 def check_pattern(f: Callable[..., Any], pattern: Any, *args: Any, argnums: Argnums = 0, seed: int = 0) -> None:

@@ -9,11 +9,12 @@ import numpy as np
 from nabla_mlir import pytree
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.ops.indexing import scatter, scatter_dims
+from nabla_mlir.ops.misc import optimization_barrier
 from nabla_mlir.sparse.pattern import Pattern
 from nabla_mlir.sparse.trees import mirror
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.table.promotion import as_tensor
-from nabla_mlir.table.tensor import Tensor, full
+from nabla_mlir.table.tensor import Tensor, constant, full
 
 
 class SparseMatrix:
@@ -95,7 +96,7 @@ def _check_plain(what: str, matrix: SparseMatrix) -> None:
         )  # fmt: skip
 
 
-def _added(updates: Tensor, rows: np.ndarray, shape: tuple[int, ...]) -> Tensor:
+def added(updates: Tensor, rows: np.ndarray, shape: tuple[int, ...]) -> Tensor:
     """The sums of the updates at each row of an array of zeros."""
     if not rows.size:
         return full(shape, 0, updates.dtype)
@@ -103,9 +104,12 @@ def _added(updates: Tensor, rows: np.ndarray, shape: tuple[int, ...]) -> Tensor:
         update_window_dims=tuple(range(1, updates.ndim)), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,),
         index_vector_dim=1,
     )  # fmt: skip
-    places = as_tensor(rows.astype(np.int32).reshape(-1, 1))
+    places = constant(rows.astype(np.int32).reshape(-1, 1))
+    # IREE would make the updates inside the loop that adds them up, and hold them all on the stack.
+    (updates,) = optimization_barrier(updates)
+    ordered = bool((np.diff(rows) >= 0).all())
     return scatter(
-        full(shape, 0, updates.dtype), places, updates, scatter_dimension_numbers=numbers, indices_are_sorted=True,
+        full(shape, 0, updates.dtype), places, updates, scatter_dimension_numbers=numbers, indices_are_sorted=ordered,
         unique_indices=False, body="add",
     )  # fmt: skip
 
@@ -118,11 +122,11 @@ def _product(matrix: SparseMatrix, other: Any) -> Tensor:
         raise ShapeError(f"@ of a sparse matrix requires an array of {n} rows, got shape {x.shape}.", where=user_frame())
     factors = x[matrix.pattern.indices]
     terms = factors * (data if x.ndim == 1 else data[:, None])
-    return _added(terms, matrix.pattern.row_of_entry, (m, *x.shape[1:]))
+    return added(terms, matrix.pattern.row_of_entry, (m, *x.shape[1:]))
 
 
 def _dense(matrix: SparseMatrix) -> Tensor:
     _check_plain("to_dense", matrix)
     m, n = matrix.shape
     places = matrix.pattern.row_of_entry * n + matrix.pattern.indices
-    return _added(as_tensor(matrix.data), places, (m * n,)).reshape(m, n)
+    return added(as_tensor(matrix.data), places, (m * n,)).reshape(m, n)

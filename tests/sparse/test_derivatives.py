@@ -199,10 +199,16 @@ def test_matrices_without_entries(f: Any) -> None:
 
 def test_long_paths_of_substitution() -> None:
     """Two colors of 4000 columns: entries depend on 2000 products before them."""
-    x = point(4000)
-    matrices = nm.jit(lambda x: [sparse.hessian(rosenbrock, kind=kind)(x).data for kind in ("star", "acyclic")])(x)
-    direct, substituted = map(np.asarray, matrices)
+    x = point(9000)  # what does not fit on a stack of 32 KiB
+
+    @nm.jit
+    def both(x: Any) -> Any:
+        star, acyclic = (sparse.hessian(rosenbrock, kind=kind)(x) for kind in ("star", "acyclic"))
+        return star.data, acyclic.data, star @ x
+
+    direct, substituted, moved = map(np.asarray, both(x))
     np.testing.assert_allclose(substituted, direct, atol=1e-9 * np.abs(direct).max())
+    np.testing.assert_allclose(moved, nm.hvp(rosenbrock)(x, x), rtol=1e-10)
 
 
 def test_trees_of_several_arguments() -> None:
