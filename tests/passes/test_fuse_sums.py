@@ -54,6 +54,15 @@ def bodies(x, m):
 
 
 @pytest.mark.slow
+def test_one_sum_of_sums_over_a_short_axis():
+    x, m = rng.normal(size=(601, 3)).astype("f8"), rng.normal(size=601)
+    compiled = nm.trace(bodies, x, m, name="f").lower().compile()
+    d = x[:, None] - x[None]
+    assert compiled.memory["f"].allocated < 601 * 601
+    np.testing.assert_allclose(compiled(x, m), (m[:, None] * m / np.sqrt((d * d).sum(axis=2) + 1e-2)).sum(), rtol=1e-12)
+
+
+@pytest.mark.slow
 def test_derivatives_hold_nothing_of_all_pairs(monkeypatch):
     x, v, m = (rng.normal(size=s).astype("f4") for s in ((600, 3), (600, 3), 600))
     lowered = nm.trace(nm.hvp(bodies), x, v, m, name="f").lower()

@@ -31,9 +31,9 @@ from nabla_mlir.table.traits import is_elementwise, size_of
 class FuseSumsPass(Pass):
     """Make large sums over one space, of values that are computed from small ones, in one kernel.
 
-    IREE writes a value to memory that several sums read: of the forces between n bodies some arrays of n x n x 3. Where all
-    that is large is only summed, by rows and by columns, one pass over the space computes each element once, adds it to
-    all sums, and stores none.
+    IREE writes a value to memory that several sums read, or that is summed over a short axis before it is summed again: of
+    the forces between n bodies some arrays of n x n x 3. Where all that is large is only summed, one pass over the space
+    computes each element once, adds it to all sums, and stores none.
 
     Example: tests/filecheck/passes/fuse_sums.mlir
     """
@@ -103,7 +103,7 @@ class _Group:
 
 
 def _groups(block: ir.Block, least_size: int) -> Iterator[_Group]:
-    """The groups of a block: at least two sums that have something computed in common."""
+    """The groups of a block: sums that have something computed in common, or are computed from other sums."""
     ops = [o.operation for o in block.operations]
     sums = [op for op in ops if _is_sum(op, least_size)]
     results = {op.results[0] for op in sums}
@@ -127,7 +127,8 @@ def _groups(block: ir.Block, least_size: int) -> Iterator[_Group]:
         for cone in (_cone(op, inner) for op in members):
             common |= cone & whole
             whole |= cone
-        if len(loops) > 1 and any(is_elementwise(made_by(v)) for v in common):
+        is_stored = any(is_elementwise(made_by(v)) for v in common) or any(_adds(v.owner.operation) for v in whole)
+        if len(loops) > 1 and is_stored:
             yield _Group(members, [op for op in ops if len(op.results) == 1 and op.results[0] in whole])
 
 
