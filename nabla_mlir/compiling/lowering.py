@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from iree.compiler import ir
 
 from nabla_mlir.compiling.compiler import compile_module
+from nabla_mlir.compiling.progress import watch
 from nabla_mlir.dialects.context import context
-from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.errors import CompileError
 from nabla_mlir.passes.iree.faults.table import remedies_for
 from nabla_mlir.passes.iree.scheduling.split_convolutions import is_wide
@@ -37,7 +38,8 @@ def clone_module(module: ir.Module) -> ir.Module:
 
 def lower_module(module: ir.Module) -> None:
     """Expands all transforms in place; what is left is plain StableHLO."""
-    _LOWER.run(module)
+    with watch(f"lowering {_name_of(module)}"):
+        _LOWER.run(module)
 
 
 def expand_module(module: ir.Module) -> None:
@@ -58,6 +60,16 @@ def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Mod
 
 def compile_lowered(module: ir.Module, target: Target, *, flags: Sequence[str] = (), cache: bool = True) -> bytes:
     """Legalises a lowered module for the target and compiles it."""
+    with watch(f"compiling {_name_of(module)} for {target.name}"):
+        return _compile_lowered(module, target, flags, cache)
+
+
+def _name_of(module: ir.Module) -> str:
+    """What to call a module: its first function that others may call."""
+    return next((name for name, op in functions_of(module.operation).items() if not is_private(op)), "a module")
+
+
+def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], cache: bool) -> bytes:
     legal = legalize(module, target)
     if any(op.operation.name == "util.global" for op in legal.body.operations):
         flags = [*_STATEFUL, *flags]
@@ -70,7 +82,7 @@ def compile_lowered(module: ir.Module, target: Target, *, flags: Sequence[str] =
         if (plain := _without_schedule(module, str(legal), target, flags, cache)) is not None:
             warnings.warn(
                 "IREE refuses this module as nabla-schedule writes it; it was compiled as it was before, which is right "
-                f"but slower. Please report it: {error.message}", RuntimeWarning, stacklevel=2,
+                f"but slower. Please report it: {error.message}", RuntimeWarning, stacklevel=3,
             )  # fmt: skip
             return plain
         if error.where is not None:

@@ -7,6 +7,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
+from nabla_mlir.compiling.progress import own_line
+
 
 def _console(stream: object) -> object | None:
     """A console of rich if it is installed and the stream is a terminal."""
@@ -51,10 +53,11 @@ class Progress:
         """Shows a step while it runs, and how long it took."""
         start = time.perf_counter()
         if self._console is not None:
-            with self._console.status(f"{what} ..."):  # type: ignore[attr-defined]
+            with self._console.status(f"{what} ..."), own_line():  # type: ignore[attr-defined]
                 yield
         else:
-            yield
+            with own_line():
+                yield
         if self._shown:
             self.say(f"{what:40} {time.perf_counter() - start:6.2f} s")
 
