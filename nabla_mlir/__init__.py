@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from nabla_mlir.prepared.modules import jacobian_module as jacobian_module
     from nabla_mlir.prepared.operators import HessianOperator as HessianOperator
     from nabla_mlir.prepared.operators import JacobianOperator as JacobianOperator
+    from nabla_mlir.prepared.sparse_modules import sparse_hessian_module as sparse_hessian_module
+    from nabla_mlir.prepared.sparse_modules import sparse_jacobian_module as sparse_jacobian_module
     from nabla_mlir.pytree import register_dataclass as register_dataclass
     from nabla_mlir.runtime import Array as Array
     from nabla_mlir.runtime import load as load
@@ -98,6 +100,7 @@ _HOMES: dict[str, str | None] = {
     "empirical_fisher_module": "prepared.modules", "fisher_module": "prepared.modules",
     "ggnvp_module": "prepared.modules", "hvp_module": "prepared.modules", "jacobian_module": "prepared.modules",
     "HessianOperator": "prepared.operators", "JacobianOperator": "prepared.operators",
+    "sparse_hessian_module": "prepared.sparse_modules", "sparse_jacobian_module": "prepared.sparse_modules",
     "register_dataclass": "pytree",
     "Array": "runtime", "load": "runtime",
     "Compiled": "staging.compiled",

@@ -149,7 +149,7 @@ def _one_hot(colors: np.ndarray, count: int, dtype: np.dtype) -> Tensor:
     return (constant(colors.astype(np.int32)) == numbers).astype(dtype)
 
 
-def _read(numbers: Tensor, places: np.ndarray) -> Tensor:
+def read(numbers: Tensor, places: np.ndarray) -> Tensor:
     """The numbers at places of a vector. Places are constants of the code: they are as static as the pattern."""
     dims = gather_dims(collapsed_slice_dims=(0,), start_index_map=(0,), index_vector_dim=1)
     return gather(numbers, constant(places.astype(np.int32).reshape(-1, 1)), dimension_numbers=dims, slice_sizes=(1,))
@@ -182,7 +182,7 @@ def _compressed(call: FlatCall, function: Callable[..., Tensor], coloring: Color
     numbers = products[0] if len(products) == 1 else concatenate(products)
     if coloring.kind == "acyclic":
         return SparseMatrix(_substituted(numbers, substitution(coloring.pattern, coloring.columns)), pattern)
-    return SparseMatrix(_read(numbers, sources(coloring)), pattern)
+    return SparseMatrix(read(numbers, sources(coloring)), pattern)
 
 
 def sources(coloring: Coloring) -> np.ndarray:
@@ -200,11 +200,11 @@ def sources(coloring: Coloring) -> np.ndarray:
 
 def _substituted(numbers: Tensor, plan: Substitution) -> Tensor:
     """The entries between two vertices follow along the trees, in rounds that reach twice as far each."""
-    values = _read(numbers, plan.source)
+    values = read(numbers, plan.source)
     for k, (below, above) in enumerate(plan.rounds):
-        terms = _read(values, below)
+        terms = read(values, below)
         values = values + added(-terms if k == 0 else terms, above, values.shape)
-    return _read(values, plan.entry)
+    return read(values, plan.entry)
 
 
 def check_pattern(f: Callable[..., Any], pattern: Any, *args: Any, argnums: Argnums = 0, seed: int = 0) -> None:

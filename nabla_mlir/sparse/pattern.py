@@ -125,10 +125,9 @@ class Pattern:
 
     def symmetric_part(self) -> Pattern:
         """The entries whose mirror images are entries, too: the pattern of a Hessian lies in it."""
-        mine, others = self.rows.keys(), self.T.rows.keys()
-        if np.array_equal(mine, others):
+        if self.is_symmetric:
             return self
-        keys = mine[np.isin(mine, others, assume_unique=True)]
+        keys = np.intersect1d(self.rows.keys(), self.T.rows.keys(), assume_unique=True)
         return Pattern(Rows.of(keys, *self.shape), self.grids, self.causes)
 
     def to_dense(self) -> np.ndarray:

@@ -136,6 +136,9 @@ def coalesced(boxes: Iterable[Box]) -> tuple[Box, ...]:
         return tuple(found)
     for alone in (False, True):  # rows that stand alone have no stride yet: they join long ones first
         for axis in range(len(found[0].starts)):
+            starts = {box.starts[axis] for box in found}
+            if len(starts) == 1 or (alone and all(box.counts[axis] > 1 for box in found)):
+                continue  # none begins where another one ends
             found = _joined(found, axis, alone)
             if len(found) == 1:
                 return tuple(found)

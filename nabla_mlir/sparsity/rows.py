@@ -75,7 +75,10 @@ class Rows:
 
     def transposed(self) -> Rows:
         """Rows and columns exchanged."""
-        return Rows.of(self.indices * max(self.count, 1) + self.row_of_entry(), self.columns, self.count)
+        order = np.argsort(self.indices, kind="stable")
+        offsets = np.zeros(self.columns + 1, np.int64)
+        np.cumsum(np.bincount(self.indices, minlength=self.columns), out=offsets[1:])
+        return Rows(offsets, self.row_of_entry()[order], self.count)
 
 
 def rows_of(boxes: Sequence[Box], layout: Sequence[int], columns: int) -> Rows:
