@@ -385,6 +385,7 @@ def ravel(tree: Any) -> np.ndarray:
     return np.asarray(ravel_pytree(jax.tree.map(np.asarray, tree))[0])
 
 
+@pytest.mark.slow
 def test_gauss_newton() -> None:
     square = lambda out, rows: nnp.sum(nnp.exp(out))  # noqa: E731
     stage = nm.ggnvp_module(lambda p, rows: model(nnp, p, rows), square, PARAMS, DATA[0], block=2)

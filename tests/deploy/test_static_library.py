@@ -96,6 +96,7 @@ ARGUMENTS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_numbers_of_python(library, lowered, name):
     entry = next(e for e in lowered.entries if e.name == name)

@@ -171,6 +171,7 @@ def test_transforms_of_the_command_line(argnums: str) -> None:
 COMPLEX = np.array([0.3 + 0.4j, -0.2 + 1.1j])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["jacfwd", "jacrev"])
 def test_holomorphic_jacobians_as_in_jax(name: str) -> None:
     f = lambda xp: lambda z: xp.exp(z) * z[0]  # noqa: E731

@@ -155,6 +155,7 @@ def test_results_that_are_passed_on() -> None:
     call_again("write", write, (z,), [x, y, z])
 
 
+@pytest.mark.slow
 def test_state() -> None:
     """A product whose residuals are written to; the point, and results of earlier points, stay."""
 

@@ -44,6 +44,7 @@ def jacobians() -> dict[str, Any]:
 # ---------------------------------------------------------------- operators
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "wanted"), PAIRS)
 def test_products_of_vectors_and_matrices(hessians: Any, jacobians: Any, given: str, wanted: str) -> None:
     H, J, v = hessians[wanted], jacobians[wanted], vector(given)

@@ -104,54 +104,46 @@ def loss_of(f, total):
     return lambda x: total(f(x) * 1.5)
 
 
-@pytest.fixture(scope="module")
-def results():
-    """Value, gradient, HVP, and HVP mapped over two directions of every function: one module for a dozen of them."""
-    out = {}
-    names = list(PAIRS)
+DOZENS = [list(PAIRS)[i : i + 12] for i in range(0, len(PAIRS), 12)]
 
-    def run(batch, x, v):
-        results = {}
-        for name in batch:
+
+@functools.cache
+def results(dozen):
+    """Value, gradient, HVP, and HVP mapped over two directions of a dozen functions, from one module."""
+
+    def run(x, v):
+        out = {}
+        for name in DOZENS[dozen]:
             f = PAIRS[name][0]
             loss = loss_of(f, jnp.sum)
-            results[name] = (f(x), nm.grad(loss)(x), nm.hvp(loss)(x, v[0]), nm.vmap(lambda u: nm.hvp(loss)(x, u))(v))  # noqa: B023
-        return results
+            out[name] = (f(x), nm.grad(loss)(x), nm.hvp(loss)(x, v[0]), nm.vmap(lambda u: nm.hvp(loss)(x, u))(v))  # noqa: B023
+        return out
 
-    for i in range(0, len(names), 12):
-        batch = names[i : i + 12]
-        try:
-            out |= nm.jit(lambda x, v: run(batch, x, v))(X, np.stack([V, X]))  # noqa: B023
-        except Exception as error:  # said by the tests of this dozen
-            out |= dict.fromkeys(batch, error)
-    return out
+    return nm.jit(run)(X, np.stack([V, X]))
 
 
-@pytest.fixture(scope="module")
-def expected():
-    """The same in JAX, a dozen at a time as well: one operation after the other compiles hundreds."""
-    out = {}
-    names = list(PAIRS)
+@functools.cache
+def expected(dozen):
+    """The same in JAX, as one program too: one operation after the other compiles hundreds."""
 
-    def run(batch, x, v):
-        results = {}
-        for name in batch:
+    def run(x, v):
+        out = {}
+        for name in DOZENS[dozen]:
             f = PAIRS[name][1]
             slope = jax.grad(loss_of(f, jax.numpy.sum))
-            results[name] = (f(x), slope(x), *(jax.jvp(slope, (x,), (v[i],))[1] for i in range(2)))
-        return results
+            out[name] = (f(x), slope(x), *(jax.jvp(slope, (x,), (v[i],))[1] for i in range(2)))
+        return out
 
-    for i in range(0, len(names), 12):
-        out |= jax.jit(functools.partial(run, names[i : i + 12]))(X, np.stack([V, X]))
-    return out
+    return jax.jit(run)(X, np.stack([V, X]))
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_against_jax(results, expected, name):
-    if isinstance(results[name], Exception):
-        raise results[name]
-    value, gradient, product, products = results[name]
-    y, slope, *seconds = expected[name]
+@pytest.mark.parametrize(
+    ("name", "dozen"),
+    [pytest.param(n, k, marks=[pytest.mark.slow] * (k > 1), id=n) for k, names in enumerate(DOZENS) for n in names],
+)
+def test_against_jax(name, dozen):
+    value, gradient, product, products = results(dozen)[name]
+    y, slope, *seconds = expected(dozen)[name]
     assert_same(value, y, 1e-9)
     assert_same(gradient, slope, 1e-8)
     assert_same(product, seconds[0], 1e-7)

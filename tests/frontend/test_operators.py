@@ -112,6 +112,7 @@ def test_self_check(H: Any) -> None:
     assert report["finite_difference"] <= report["expected_difference"] < 1e-6
 
 
+@pytest.mark.slow
 def test_other_families() -> None:
     x = RNG.normal(size=3)
     stage = nm.ggnvp_module(lambda x: nnp.sin(x), lambda out: nnp.sum(out**3), nm.spec(3, "f64"))

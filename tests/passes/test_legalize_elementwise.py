@@ -132,6 +132,7 @@ def special_error(run: Callable[..., np.ndarray], op: str, dtype: str) -> tuple[
     return float(error[worst]), float(x[worst])
 
 
+@pytest.mark.slow
 def test_special_functions() -> None:
     program = Program(legalized(module([(op, 1) for op in SPECIAL], ["f32", "f64"], 2000)))
     found = {(op, dtype): special_error(program, op, dtype) for op in SPECIAL for dtype in DTYPES}

@@ -7,6 +7,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import lax
 from legalize_support import Program, check_against_jax, jax_text, legalized
 
@@ -44,6 +45,7 @@ def test_gather() -> None:
     )
 
 
+@pytest.mark.slow
 def test_scatter() -> None:
     cases = {}
     for mode in MODES:

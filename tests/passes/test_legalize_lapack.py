@@ -66,6 +66,7 @@ def test_qr() -> None:
     )
 
 
+@pytest.mark.slow
 def test_eigh() -> None:
     def again(a):
         w, v = jnp.linalg.eigh(a)

@@ -63,7 +63,8 @@ def test_a_tall_right_factor_is_not_turned(rows, tiled):
     assert re.findall(r"stablehlo.transpose.*: \(tensor<(\w+)>", text) == [f"{rows}x512xf32", f"640x{rows}xf32"]
 
 
-@pytest.mark.parametrize("vector_bytes", [pytest.param(n, marks=[pytest.mark.slow] * (n < 64)) for n in (16, 32, 64)])
+@pytest.mark.slow
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 def test_products(vector_bytes):
     check_products(PRODUCTS, vector_bytes)
 

@@ -25,6 +25,7 @@ def check(f, *args):
 
 
 # More than IREE lets a dispatch have on the stack. What is set, other than added, is set in an array with a spare row.
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["slice", "dynamic_slice", "of a product", "of a scatter", "of itself"])
 def test_a_scatter_into_a_part(part):
     cut = {

@@ -123,6 +123,10 @@ def _passed_on(owner: ir.Operation) -> list[Edge]:
 
     IREE 3.13 frees the buffer of the result after its last use, which may be before the last use of the value itself. The
     next iteration of a loop is such a use, arguments are read by the caller, and equal constants are one buffer.
+
+    Random programs showed it (tests/random_writes.py), and no small one does: a branch that returns a computed value, an
+    argument or a constant, once or twice, whose result is updated once or in a loop, with the value read before or after,
+    is right with IREE 3.13 on both drivers.
     """
     edges = []
     is_loop = owner.name == "stablehlo.while"
