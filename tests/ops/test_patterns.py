@@ -111,7 +111,12 @@ class Sampled:
         return found
 
 
-@pytest.mark.parametrize("law", [pytest.param(law, id=law.name) for law in CASES])
+def is_slow(law: LawCase) -> bool:
+    """Two samples of each record are in the first stage."""
+    return law.number > 1
+
+
+@pytest.mark.parametrize("law", [pytest.param(law, marks=[pytest.mark.slow] * is_slow(law), id=law.name) for law in CASES])
 def test_the_pattern_contains_the_derivative(law: LawCase) -> None:
     sampled = Sampled(law)
     truth, n = sampled.truth(), len(sampled.xs)

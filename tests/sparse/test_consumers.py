@@ -55,6 +55,7 @@ def test_stiff_equations(method: str) -> None:
     np.testing.assert_allclose(ours.y[:, -1], differences.y[:, -1], rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_constrained_optimisation() -> None:
     """The chained Rosenbrock function on spheres: a sparse Hessian, and a sparse Jacobian of the constraints."""
 
@@ -80,6 +81,7 @@ def test_constrained_optimisation() -> None:
     np.testing.assert_allclose(found.fun, dense.fun, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_least_squares() -> None:
     rng = np.random.default_rng(0)
     cameras, points = rng.integers(0, 5, 200), np.arange(200) % 30

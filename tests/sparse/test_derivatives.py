@@ -197,6 +197,7 @@ def test_matrices_without_entries(f: Any) -> None:
     assert np.asarray(matrix @ point(3)).tolist() == [0.0] * matrix.shape[0]
 
 
+@pytest.mark.slow
 def test_long_paths_of_substitution() -> None:
     """Two colors of 4000 columns: entries depend on 2000 products before them."""
     x = point(9000)  # what does not fit on a stack of 32 KiB
