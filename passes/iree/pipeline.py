@@ -42,6 +42,7 @@ from nabla_mlir.passes.iree.scheduling.schedule_products import ScheduleProducts
 from nabla_mlir.passes.iree.scheduling.schedule_sums import ScheduleSumsPass
 from nabla_mlir.passes.iree.scheduling.separate_blocks import SeparateBlocksPass
 from nabla_mlir.passes.iree.scheduling.split_convolutions import SplitConvolutionsPass
+from nabla_mlir.passes.iree.scheduling.split_dilated_convolutions import SplitDilatedConvolutionsPass
 from nabla_mlir.passes.iree.scheduling.stacks_as_choices import StacksAsChoicesPass
 
 
@@ -96,6 +97,7 @@ class SchedulePipeline(NamedPipeline):
     vector_bytes: int = 64  # width of the CPU's vector registers
     steps: ClassVar = (
         Step(FuseSumsPass, "Sums are read as they are, over one space: below they are moved, and become products."),
+        Step(SplitDilatedConvolutionsPass, "Convolutions without zeros in between are what is looked at below."),
         Step(SplitConvolutionsPass, "Of what has a wide window and few positions the product for each is best."),
         Step(GatherPatchesPass, "What is left of one axis or one channel is one product; tiles come at the end."),
         Step(OrderAxesPass, "Transposes move while values are still elementwise operations and products."),

@@ -16,6 +16,7 @@ from legalize_support import Program, jax_text
 
 from nabla_mlir import thresholds
 from nabla_mlir.dialects.context import parse_module
+from nabla_mlir.passes.iree.kernels.layout import Axis, Layout
 from nabla_mlir.passes.iree.kernels.product import Blocks, Product, ProductKernel, form_of
 from nabla_mlir.passes.iree.scheduling.schedule_products import ScheduleProductsPass
 
@@ -33,6 +34,10 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in small.items():
         monkeypatch.setattr(thresholds, name, value)
 
+
+def matrices(m: int, n: int, k: int) -> tuple[Layout, Layout]:
+    """The layouts of an m x k and a k x n matrix."""
+    return Layout(m * k, (), (Axis(m, k),), (Axis(k, 1),)), Layout(k * n, (), (Axis(n, 1),), (Axis(k, n),))
 
 
 def scheduled(text: str, vector_bytes: int) -> str:
@@ -120,13 +125,15 @@ def test_one_kernel_for_all_sizes() -> None:
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
-@pytest.mark.parametrize("length", [24, 255, 256, 257, 300, 513, 6145, 6400, 65281, 1_000_003])
-def test_last_terms_fill_a_vector(length: int, vector_bytes: int) -> None:
-    """The kernel reads at least one whole vector of terms; blocks are even and cover all."""
-    product = Product((), 64, 64, length, "fk", "kf", "f32")
+@pytest.mark.parametrize("length", [24, 255, 256, 257, 300, 513, 6145, 6400])
+def test_blocks_of_terms_are_few_and_even(length: int, vector_bytes: int) -> None:
+    """Blocks are even, of whole vectors but for the last one, and cover all."""
+    product = Product((), *matrices(64, 64, length), "f32")
     blocks = Blocks.of(product, form_of(product, vector_bytes))
     last = (length - 1) % blocks.terms + 1
-    assert vector_bytes // 4 <= last <= blocks.terms <= thresholds.PACKED_TERMS
+    assert 0 < last <= blocks.terms <= thresholds.PACKED_TERMS
+    assert blocks.terms == length or blocks.terms % (vector_bytes // 4) == 0
+    assert -(-length // blocks.terms) == -(-length // thresholds.PACKED_TERMS)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +141,7 @@ def test_last_terms_fill_a_vector(length: int, vector_bytes: int) -> None:
 )
 def test_shares_cover_the_result_once(sizes: tuple[int, int, int]) -> None:
     m, n, k = sizes
-    product = Product((), m, n, k, "fk", "kf", "f32")
+    product = Product((), *matrices(m, n, k), "f32")
     blocks = Blocks.of(product, form_of(product, 32))
     for size, share, count in zip((m, n), blocks.share, blocks.counts, strict=True):
         assert share * (count - 1) < size <= share * count

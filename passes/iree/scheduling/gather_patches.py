@@ -17,6 +17,8 @@ from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import nested_in_functions
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.scheduling.packed_factors import packed_product
+from nabla_mlir.passes.iree.scheduling.windows import Window, groups_of
 
 
 @register
@@ -25,17 +27,19 @@ class GatherPatchesPass(Pass):
     """Replace each convolution along one axis, or of one channel, by one product of all patches with the kernel.
 
     16 signals of 64 with 24 channels, 5x24x16: 570 µs in IREE as a convolution, 41 µs as a product; 8 images of 28x28
-    with one channel, 5x5x1x6: 507 and 111. With more axes and channels the convolution is faster.
+    with one channel, 5x5x1x6: 507 and 111. With more axes and channels the convolution is faster;
+    large ones are left to nabla-schedule-products.
 
     Example: tests/filecheck/passes/gather_patches.mlir
     """
 
     name: ClassVar = "nabla-gather-patches"
+    vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
         for op in nested_in_functions(module):
-            if op.name == "stablehlo.convolution":
+            if op.name == "stablehlo.convolution" and packed_product(op, self.vector_bytes) is None:
                 _gather(op)
 
 
@@ -46,7 +50,7 @@ def _gather(op: ir.Operation) -> None:
         return
     if {rhs.dtype, result.dtype} != {lhs.dtype}:
         return
-    if any(hlo.I64.decode(op.attributes[f"{name}_group_count"]) > 1 for name in ("feature", "batch")):
+    if max(groups_of(op)) > 1:
         return
     left, right, out = hlo.ConvDims.decode(op.attributes["dimension_numbers"])
     window = [rhs.shape[right.index(k)] for k in range(rank)]
@@ -56,17 +60,16 @@ def _gather(op: ir.Operation) -> None:
         return
     if batch * math.prod(counts) * math.prod(window) * channels > thresholds.PATCHES:
         return
-    place = _Window.of(op, rank)
+    moves = Window.of(op)
     with ir.InsertionPoint(op), op.location:
         x = _ordered(lhs, left, ["b", *range(rank), "f"])
         kernel = _ordered(rhs, right, [*range(rank), "i", "o"])
-        if reversed_axes := [k for k in range(rank) if place.reversed_axes[k]]:
+        if reversed_axes := [k for k in range(rank) if moves.reversed_axes[k]]:
             kernel = b.reverse(kernel, reversed_axes)
-        low, high = ([0, *(p[side] for p in place.padding), 0] for side in (0, 1))
-        x = b.pad(x, low, high, [0, *(n - 1 for n in place.lhs_dilation), 0])
-        patches = b.concat(
-            [place.view(x, offset, counts) for offset in itertools.product(*map(range, window))], rank + 1
-        )
+        low, high, interior = zip(*((p.low, p.high, p.interior) for p in moves.padding), strict=True)
+        x = b.pad(x, [0, *low, 0], [0, *high, 0], [0, *interior, 0])
+        views = [_view(moves, x, offset, counts) for offset in itertools.product(*map(range, window))]
+        patches = b.concat(views, rank + 1)
         rows = b.reshape(patches, (batch * math.prod(counts), math.prod(window) * channels))
         product = b.dot(rows, b.reshape(kernel, (rows.shape[1], kernel.shape[-1])), ([1], [0]))
         whole = b.reshape(product, (batch, *counts, kernel.shape[-1]))
@@ -81,26 +84,8 @@ def _ordered(x: Val, dims: Sequence[str | int], wanted: Sequence[str | int]) -> 
     return x if order == list(range(x.rank)) else b.transpose(x, order)
 
 
-@dataclass(frozen=True)
-class _Window:
-    """How a window moves, for each spatial axis."""
-
-    strides: Sequence[int]
-    lhs_dilation: Sequence[int]
-    rhs_dilation: Sequence[int]
-    padding: Sequence[tuple[int, int]]
-    reversed_axes: Sequence[bool]
-
-    @staticmethod
-    def of(op: ir.Operation, rank: int) -> _Window:
-        given = op.attributes
-        ones = lambda name: list(given[name]) if name in given else [1] * rank  # noqa: E731
-        padding = hlo.Padding.decode(given["padding"]) if "padding" in given else ((0, 0),) * rank
-        reversed_axes = hlo.BoolArray.decode(given["window_reversal"]) if "window_reversal" in given else (False,) * rank
-        return _Window(ones("window_strides"), ones("lhs_dilation"), ones("rhs_dilation"), padding, reversed_axes)
-
-    def view(self, x: Val, offset: Sequence[int], counts: Sequence[int]) -> Val:
-        """What one element of the window sees of (batch, *spatial, channels), at all positions."""
-        start = [at * step for at, step in zip(offset, self.rhs_dilation, strict=True)]
-        limit = [s + (n - 1) * stride + 1 for s, n, stride in zip(start, counts, self.strides, strict=True)]
-        return b.slice_(x, [0, *start, 0], [x.shape[0], *limit, x.shape[-1]], [1, *self.strides, 1])
+def _view(window: Window, x: Val, offset: Sequence[int], counts: Sequence[int]) -> Val:
+    """What one element of the window sees of (batch, *spatial, channels), at all positions."""
+    start = [at * step for at, step in zip(offset, window.dilation, strict=True)]
+    limit = [s + (n - 1) * stride + 1 for s, n, stride in zip(start, counts, window.strides, strict=True)]
+    return b.slice_(x, [0, *start, 0], [x.shape[0], *limit, x.shape[-1]], [1, *window.strides, 1])

@@ -24,13 +24,15 @@ from nabla_mlir.passes.iree.scheduling.nests import (
     replace_product,
     transposed_in_memory,
 )
-from nabla_mlir.passes.iree.scheduling.packed import PackedCall, PackedProduct, add_in_place
+from nabla_mlir.passes.iree.scheduling.packed_calls import PackedCall, add_in_place
+from nabla_mlir.passes.iree.scheduling.packed_factors import packed_product
 from nabla_mlir.passes.iree.scheduling.tiles import (
     Tiles,
     columns_times_vector,
     matrix_product,
     rows_times_vector,
 )
+from nabla_mlir.passes.iree.scheduling.views import Pads
 from nabla_mlir.table.traits import record_or_none, size_of
 
 # As many vectors at once as accumulators fit registers.
@@ -43,7 +45,7 @@ class ScheduleProductsPass(Pass):
     """Write products of matrices and vectors for which there are tiles as `linalg.generic` with these tiles.
 
     Where IREE's own choice is slower (passes/iree/scheduling/tiles.py). Products of one matrix with several vectors become
-    one operation that reads the matrix once. Large products are calls of a kernel that packs its factors.
+    one operation that reads the matrix once. Large products and convolutions are calls of a kernel that packs its factors.
 
     Example: tests/filecheck/passes/schedule_products.mlir
     """
@@ -53,18 +55,19 @@ class ScheduleProductsPass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
-        ops = [op for op in nested_in_functions(module) if op.name == "stablehlo.dot_general"]
+        ops = [op for op in nested_in_functions(module) if op.name in ("stablehlo.dot_general", "stablehlo.convolution")]
         add_in_place(module, _schedule(ops, self.vector_bytes))
 
 
 def _schedule(ops: Sequence[ir.Operation], vector_bytes: int) -> list[PackedCall]:
     """Schedules products; the calls of the kernel for large ones."""
     transposes: Transposes = {}
+    pads: Pads = {}
     products, calls = [], []
     for op in ops:
-        if large := PackedProduct.of(op, vector_bytes):
-            calls.append(large.build(vector_bytes, transposes))
-        elif product := _product(op):
+        if large := packed_product(op, vector_bytes):
+            calls.append(large.build(vector_bytes, transposes, pads))
+        elif op.name == "stablehlo.dot_general" and (product := _product(op)):
             products.append(product)
     for group in _groups([p for p in products if isinstance(p, MatrixVector)]):
         group[0].build(group, vector_bytes)

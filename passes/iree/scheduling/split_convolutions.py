@@ -15,6 +15,8 @@ from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import nested_in_functions
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.scheduling.packed_factors import packed_product
+from nabla_mlir.passes.iree.scheduling.windows import Window, groups_of
 
 # Features, in and out, from which on IREE 3.13 refuses the sizes of workgroups that it takes by itself.
 _WIDE = 64
@@ -40,58 +42,54 @@ class SplitConvolutionsPass(Pass):
     """Replace each convolution by one product for each position of its result, where the window is larger than that.
 
     Each product contracts a slice of lhs with rhs, over features and window at once. The gradient of a 3x3 kernel, 16
-    images of 28x28 with 16 channels: 7150 µs in IREE as a convolution, 500 µs as nine products.
+    images of 28x28 with 16 channels: 7150 µs in IREE as a convolution, 500 µs as nine products. Large ones
+    are left to nabla-schedule-products.
 
     Example: tests/filecheck/passes/split_convolutions.mlir
     """
 
     name: ClassVar = "nabla-split-convolutions"
+    vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
         for op in nested_in_functions(module):
-            if op.name == "stablehlo.convolution":
+            if op.name == "stablehlo.convolution" and packed_product(op, self.vector_bytes) is None:
                 _split(op)
 
 
 def _split(op: ir.Operation) -> None:
     lhs, rhs, result = Val(op.operands[0]), Val(op.operands[1]), Val(op.results[0])
-    attributes = op.attributes
     rank = lhs.rank - 2
-    numbers = lambda name, default: list(attributes[name]) if name in attributes else [default] * rank  # noqa: E731
     if not (lhs.static and rhs.static) or len({lhs.dtype, rhs.dtype, result.dtype}) > 1 or rank == 0:
         return
-    if any(hlo.I64.decode(attributes[f"{name}_group_count"]) > 1 for name in ("feature", "batch")):
+    moves = Window.of(op)
+    if max(groups_of(op)) > 1 or any(p.interior for p in moves.padding):
         return
-    if any(n > 1 for n in numbers("lhs_dilation", 1)):
-        return
-    left, right, out = hlo.ConvDims.decode(attributes["dimension_numbers"])
+    left, right, out = hlo.ConvDims.decode(op.attributes["dimension_numbers"])
     axes, window_axes, positions = ([dims.index(k) for k in range(rank)] for dims in (left, right, out))
     counts, window = [result.shape[d] for d in positions], [rhs.shape[d] for d in window_axes]
     if not is_split(math.prod(counts), math.prod(window)):
         return
-    strides, dilation = numbers("window_strides", 1), numbers("rhs_dilation", 1)
-    padding = hlo.Padding.decode(attributes["padding"]) if "padding" in attributes else ((0, 0),) * rank
-    reversed_axes = hlo.BoolArray.decode(attributes["window_reversal"]) if "window_reversal" in attributes else ()
     with ir.InsertionPoint(op), op.location:
         low, high = [0] * lhs.rank, [0] * lhs.rank
-        for axis, (before, after) in zip(axes, padding, strict=True):
-            low[axis], high[axis] = before, after
+        for axis, padding in zip(axes, moves.padding, strict=True):
+            low[axis], high[axis] = padding.low, padding.high
         padded = b.pad(lhs, low, high)
-        if any(reversed_axes):
-            rhs = b.reverse(rhs, [axis for axis, turn in zip(window_axes, reversed_axes, strict=True) if turn])
+        if any(moves.reversed_axes):
+            rhs = b.reverse(rhs, [axis for axis, flag in zip(window_axes, moves.reversed_axes, strict=True) if flag])
         over = [left.index("f"), *axes], [right.index("i"), *window_axes]
         products = []
         for place in itertools.product(*map(range, counts)):
             start, limit, steps = [0] * lhs.rank, list(padded.shape), [1] * lhs.rank
-            for axis, at, n, stride, step in zip(axes, place, window, strides, dilation, strict=True):
+            for axis, at, n, stride, step in zip(axes, place, window, moves.strides, moves.dilation, strict=True):
                 start[axis], limit[axis], steps[axis] = at * stride, at * stride + (n - 1) * step + 1, step
             product = _product(b.slice_(padded, start, limit, steps), rhs, over)  # batch x output features
             products.append(b.reshape(product, (1, *product.shape)))
         # (positions, batch, output features) to the order of the result.
-        stacked = b.reshape(b.concat(products, 0), (*counts, *products[0].shape[1:]))
+        stack = b.reshape(b.concat(products, 0), (*counts, *products[0].shape[1:]))
         order = [rank if d == "b" else rank + 1 if d == "f" else d for d in out]
-        whole = stacked if order == list(range(rank + 2)) else b.transpose(stacked, order)
+        whole = stack if order == list(range(rank + 2)) else b.transpose(stack, order)
     op.results[0].replace_all_uses_with(whole.value)
     op.erase()
 

@@ -1,0 +1,165 @@
+"""How a factor of a product lies in memory, and where a kernel finds its elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from nabla_mlir.passes.iree.kernels.text import Index, Memory, Text
+
+
+class Axis(NamedTuple):
+    """An axis: its size, and how many elements apart two neighbours along it stand in memory; negative: backwards."""
+
+    size: int
+    stride: int
+
+
+class Kind(NamedTuple):
+    """What layouts of one kernel share; they differ in numbers.
+
+    Args:
+      unit: what lies side by side in memory: "k", terms; "f", rows or columns; "s", neither: there is a stride.
+      free: how many axes are free.
+      terms: how many are summed over.
+    """
+
+    unit: str
+    free: int
+    terms: int
+
+    def __str__(self) -> str:
+        return f"{self.unit}{self.free}{self.terms}"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A factor X[b, i, k] of a product: its element stands at the start plus, for each axis, place times stride.
+
+    So a factor may be any view of its memory: a transpose, every second element, or windows that overlap. What is free,
+    and what is summed over, may be several axes, the last one changing fastest.
+
+    Args:
+      elements: of the memory.
+      batch: the strides of the batch axes, whose sizes are the product's; 0: all of them have the same matrix.
+      free: the axes of rows, or columns.
+      terms: the axes that are summed over.
+      start: the place of the first element.
+    """
+
+    elements: int
+    batch: tuple[int, ...]
+    free: tuple[Axis, ...]
+    terms: tuple[Axis, ...]
+    start: int = 0
+
+    @property
+    def rows(self) -> int:
+        """What is free, or columns of a right factor."""
+        return math.prod(axis.size for axis in self.free)
+
+    @property
+    def length(self) -> int:
+        """Terms of a sum."""
+        return math.prod(axis.size for axis in self.terms)
+
+    @property
+    def kind(self) -> Kind:
+        """What the kernel for it is written for."""
+        terms, free = self.terms[-1], self.free[-1]
+        if terms.stride == free.stride == 1:
+            unit = "f" if free.size >= terms.size else "k"
+        else:
+            unit = "k" if terms.stride == 1 else "f" if free.stride == 1 else "s"
+        return Kind(unit, len(self.free), len(self.terms))
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """What the kernel is given, in the order in which `View` reads it."""
+        inner = [axis.size for axes in (self.free, self.terms) for axis in axes[1:]]
+        strides = [axis.stride for axis in (*self.free, *self.terms)]
+        return self.elements, self.start, *self.batch, *inner, *strides
+
+
+def merged(axes: Iterable[Axis]) -> tuple[Axis, ...]:
+    """The same places by fewer axes: those that follow each other in memory are one; one of size 1 is none."""
+    kept: list[Axis] = []
+    for axis in axes:
+        if axis.size == 1:
+            continue
+        if kept and kept[-1].stride == axis.size * axis.stride:
+            kept[-1] = Axis(kept[-1].size * axis.size, axis.stride)
+        else:
+            kept.append(axis)
+    return tuple(kept) or (Axis(1, 1),)
+
+
+class View:
+    """A factor in a kernel: the memory that it is bound to, and the places of its elements.
+
+    Args:
+      text: of the kernel, which is given the numbers of the layout next.
+      name: of the factor.
+      kind: of its layout.
+      batches: how many axes of the batch there are.
+      rows: how many rows there are, or columns.
+    """
+
+    def __init__(self, text: Text, name: str, kind: Kind, batches: int, rows: str):
+        self.t, self.rows, self.unit = text, rows, kind.unit
+        number = lambda what: text.number_argument(f"{name}_{what}")  # noqa: E731
+        elements, self.start = number("elements"), number("start")
+        self._batch = [number(f"batch{n}") for n in range(batches)]
+        self._free_sizes = [number(f"free_size{n}") for n in range(1, kind.free)]
+        self._term_sizes = [number(f"term_size{n}") for n in range(1, kind.terms)]
+        free = [number(f"free_stride{n}") for n in range(kind.free)]
+        terms = [number(f"term_stride{n}") for n in range(kind.terms)]
+        # That a stride is 1 is written in the kernel; loads are of vectors then.
+        self._free: list[Index] = [*free[:-1], 1 if self.unit == "f" else free[-1]]
+        self._terms: list[Index] = [*terms[:-1], 1 if self.unit == "k" else terms[-1]]
+        self.memory = Memory(f"%{name}", (-1,), text.form.element, read_only=True, given=(elements,))
+
+    @property
+    def run(self) -> str | None:
+        """How many terms follow each other by one stride; None: all."""
+        return self._term_sizes[-1] if self._term_sizes else None
+
+    @property
+    def free_run(self) -> Index:
+        """How many rows, or columns, do."""
+        return self._free_sizes[-1] if self._free_sizes else self.rows
+
+    def of_batch(self, places: Sequence[Index]) -> Index:
+        """Where the matrix at a place of the batch begins."""
+        return self._sum(self.start, places, self._batch)
+
+    def of_row(self, base: Index, row: Index) -> Index:
+        """Where a row, or column, begins."""
+        return self._sum(base, self._places(row, self._free_sizes), self._free)
+
+    def of_run(self, base: Index, run: Index) -> Index:
+        """Where the terms of a run begin."""
+        return self._sum(base, self._places(run, self._term_sizes[:-1]), self._terms[:-1])
+
+    def of_term(self, base: Index, place: Index) -> Index:
+        """Where a term stands, by its place in its run."""
+        return self._sum(base, [place], self._terms[-1:])
+
+    def row_in_run(self, row: Index) -> Index:
+        """The place of a row, or column, in its run."""
+        return self.t.of_indices("remui", row, self._free_sizes[-1]) if self._free_sizes else row
+
+    def _places(self, n: Index, inner: Sequence[str]) -> list[Index]:
+        """The place along each axis, from the sizes of all but the first."""
+        places: list[Index] = []
+        for size in reversed(inner):
+            places.append(self.t.of_indices("remui", n, size))
+            n = self.t.of_indices("divui", n, size)
+        return [n, *reversed(places)]
+
+    def _sum(self, base: Index, places: Sequence[Index], strides: Sequence[Index]) -> Index:
+        for place, stride in zip(places, strides, strict=True):
+            base = self.t.add(base, self.t.mul(place, stride))
+        return base

@@ -1,0 +1,119 @@
+"""Panels of a factor: what a product reads of it for one tile, term after term, copied so that it lies side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from nabla_mlir.passes.iree.kernels.layout import View
+from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What a panel holds: for each term of a block, `width` rows (or columns) of a factor.
+
+    Args:
+      factor: that they are of.
+      base: where its matrix begins.
+      first: the first row; those beyond the last one are copies of it, which nothing reads in the end.
+      width: how many rows.
+    """
+
+    factor: View
+    base: Index
+    first: str
+    width: int
+
+
+@dataclass(frozen=True)
+class Panels:
+    """The memory of a workgroup that panels are written to.
+
+    Vectors may reach beyond a panel: it is written from its beginning to its end, the next one after it, and behind the
+    last one there is slack.
+    """
+
+    t: Text
+    form: Form
+    memory: Memory
+    group: Index
+
+    @staticmethod
+    def slack(form: Form) -> int:
+        """Elements behind the last panel."""
+        return form.lanes * max(form.width, form.rows)
+
+    def write(self, panel: Panel, term: str, terms: str, to: Index) -> None:
+        """Copies so many terms from one on; the panel begins at `to`."""
+        match panel.factor.unit:
+            case "k":
+                self._transposed(panel, term, terms, to)
+            case "f":
+                self._rows(panel, term, terms, to)
+            case _:
+                self._elements(panel, term, terms, to)
+
+    def _transposed(self, panel: Panel, term: str, terms: str, to: Index) -> None:
+        """Vectors of terms become vectors of rows."""
+        t, lanes, factor = self.t, self.form.lanes, panel.factor
+        rows, starts = self._row_places(panel), range(0, panel.width, lanes)
+        with self._runs(panel, term, terms) as (run, place, low, high), t.loop(low, high, lanes) as k:
+            mask = t.mask(t.of_indices("subi", high, k))
+            at = factor.of_term(run, t.of_indices("subi", k, place))
+            base, groups = t.add(to, self._behind(k, term, panel.width)), []
+            for start in starts:
+                read = [t.masked_vector(mask, factor.memory, t.add(row, at)) for row in rows[start : start + lanes]]
+                groups.append(t.transposed([*read, *[t.zeros()] * (lanes - len(read))]))
+            for n in range(lanes):
+                for start, group in zip(starts, groups, strict=True):
+                    t.put(group[n], self.memory, self.group, t.add(base, n * panel.width + start))
+
+    def _rows(self, panel: Panel, term: str, terms: str, to: Index) -> None:
+        """Vectors of rows, where all of them lie side by side."""
+        t, lanes, factor = self.t, self.form.lanes, panel.factor
+        starts = range(0, panel.width, lanes)
+        read = starts[-1] + lanes
+        fits = t.compare("sle", t.add(factor.row_in_run(panel.first), read), factor.free_run)
+        with t.branch(fits) as otherwise:
+            row = factor.of_row(panel.base, panel.first)
+            with self._runs(panel, term, terms) as (run, place, low, high), t.loop(low, high) as k:
+                at = t.add(row, factor.of_term(run, t.of_indices("subi", k, place)))
+                base = t.add(to, self._behind(k, term, panel.width))
+                for start in starts:
+                    t.put(t.vector(factor.memory, t.add(at, start)), self.memory, self.group, t.add(base, start))
+            otherwise()
+            self._elements(panel, term, terms, to)
+
+    def _elements(self, panel: Panel, term: str, terms: str, to: Index) -> None:
+        """One element after the other."""
+        t, factor = self.t, panel.factor
+        rows = self._row_places(panel)
+        with self._runs(panel, term, terms) as (run, place, low, high), t.loop(low, high) as k:
+            at = factor.of_term(run, t.of_indices("subi", k, place))
+            base = t.add(to, self._behind(k, term, panel.width))
+            for r, row in enumerate(rows):
+                t.store(t.load(factor.memory, t.add(row, at)), self.memory, self.group, t.add(base, r))
+
+    def _row_places(self, panel: Panel) -> list[Index]:
+        t, last = self.t, self.t.add(panel.factor.rows, -1)
+        rows = [t.of_indices("minsi", t.add(panel.first, r), last) for r in range(panel.width)]
+        return [panel.factor.of_row(panel.base, row) for row in rows]
+
+    @contextmanager
+    def _runs(self, panel: Panel, term: str, terms: str) -> Iterator[tuple[Index, Index, Index, Index]]:
+        """What is written inside, for each run of terms: where it begins, its first term, and those to copy of it."""
+        t, factor, end = self.t, panel.factor, self.t.add(term, terms)
+        if factor.run is None:
+            yield 0, 0, term, end
+            return
+        last = t.of_indices("divui", t.add(end, -1), factor.run)
+        with t.loop(t.of_indices("divui", term, factor.run), t.add(last, 1)) as n:
+            first = t.mul(n, factor.run)
+            low, high = t.of_indices("maxsi", term, first), t.of_indices("minsi", end, t.add(first, factor.run))
+            yield factor.of_run(0, n), first, low, high
+
+    def _behind(self, k: Index, term: Index, width: int) -> Index:
+        """How far from the beginning of its panel a term stands."""
+        return self.t.mul(self.t.of_indices("subi", k, term), width)

@@ -1,0 +1,94 @@
+"""Calls of the kernel for large products, and sums of what they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.builder import Val, reshape
+from nabla_mlir.dialects.regions import made_by, nested_in_functions
+from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
+from nabla_mlir.passes.iree.kernels.call import call_kernel
+from nabla_mlir.passes.iree.kernels.product import ProductKernel
+from nabla_mlir.passes.iree.scheduling.nests import replace_product
+
+
+@dataclass(frozen=True)
+class PackedCall:
+    """A call of the kernel.
+
+    Args:
+      result: the product, its batches as one axis.
+      kernel: that makes it.
+      adds: whether it adds to what its memory held.
+    """
+
+    result: ir.Value
+    kernel: ProductKernel
+    adds: bool = False
+
+    @staticmethod
+    def at(
+        op: ir.Operation, kernel: ProductKernel, factors: Sequence[ir.Value], dtype: np.dtype, onto: ir.Value | None = None
+    ) -> PackedCall:
+        """Calls the kernel at the insertion point, in the function of `op`."""
+        types = [tensor_type(size, dtype) for size in kernel.results]
+        numbers = (*kernel.numbers, int(onto is not None))
+        result, _ = call_kernel(kernel.name, kernel.text, factors, types, op, numbers, kernel.workload, onto)
+        return PackedCall(result, kernel, onto is not None)
+
+    @property
+    def op(self) -> ir.Operation:
+        """The call."""
+        return made_by(self.result)
+
+    def added_to(self, other: PackedCall) -> PackedCall:
+        """The sum of both, made where this one stands, in the memory of the other one."""
+        with ir.InsertionPoint(self.op), self.op.location:
+            shape, dtype = shape_and_dtype(self.result.type)
+            before = len(self.kernel.workload) + len(self.kernel.numbers) + 1  # with the number that says whether it adds
+            factors = list(self.op.operands)[before : before + 2]
+            return PackedCall.at(self.op, self.kernel, factors, dtype, reshape(Val(other.result), shape).value)
+
+
+def add_in_place(module: ir.Operation, calls: Iterable[PackedCall]) -> None:
+    """Sums of two products that nothing else reads: the later product is added to the earlier one as it is made."""
+    of = {call.result: call for call in calls}
+    for op in [op for op in nested_in_functions(module) if op.name == "stablehlo.add"]:
+        pair = [call for x in op.operands if (call := of.get(_before_reshapes(x))) and _is_read_by(call.result, op)]
+        if len(pair) < 2 or pair[0].op.block != pair[1].op.block:
+            continue
+        first, second = pair if pair[0].op.is_before_in_block(pair[1].op) else pair[::-1]
+        if second.adds:
+            continue
+        del of[first.result], of[second.result]  # erased, or read by the sum
+        dead = [*_reshapes_of(first.result), second.op, *_reshapes_of(second.result)]
+        total = second.added_to(first)
+        of[total.result] = total
+        with ir.InsertionPoint(op), op.location:
+            replace_product(op, reshape(Val(total.result), shape_and_dtype(op.results[0].type)[0]))
+        for maker in reversed(dead):
+            maker.erase()
+
+
+def _before_reshapes(value: ir.Value) -> ir.Value:
+    while (maker := made_by(value)) is not None and maker.name == "stablehlo.reshape":
+        value = maker.operands[0]
+    return value
+
+
+def _reshapes_of(value: ir.Value) -> list[ir.Operation]:
+    """The reshapes of a value that has one use, and of these."""
+    user = next(iter(value.uses)).owner.operation
+    return [user, *_reshapes_of(user.results[0])] if user.name == "stablehlo.reshape" else []
+
+
+def _is_read_by(value: ir.Value, op: ir.Operation) -> bool:
+    """Whether an operation alone reads a value, perhaps reshaped."""
+    users = [use.owner.operation for use in value.uses]
+    if len(users) == 1 and users[0].name == "stablehlo.reshape":
+        return _is_read_by(users[0].results[0], op)
+    return len(users) == 1 and users[0] == op

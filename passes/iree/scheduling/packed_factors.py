@@ -1,0 +1,107 @@
+"""Products and convolutions that are packed: which axes of their operands are rows, columns, terms, and batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from iree.compiler import ir
+
+from nabla_mlir import thresholds
+from nabla_mlir.dialects.stablehlo import ConvDims, DotDims
+from nabla_mlir.passes.iree.kernels.layout import Axis
+from nabla_mlir.passes.iree.scheduling.packed import Factor, PackedProduct, is_computed_in
+from nabla_mlir.passes.iree.scheduling.views import MemoryView, Padding
+from nabla_mlir.passes.iree.scheduling.windows import Window, groups_of
+
+
+def packed_product(op: ir.Operation, vector_bytes: int) -> PackedProduct | None:
+    """The packed product that an operation is, if it is one and large enough."""
+    if op.name == "stablehlo.dot_general" and is_computed_in(op):
+        product = _of_product(op)
+        least = thresholds.PACKED_PRODUCT_AVX512 if vector_bytes >= 64 else thresholds.PACKED_PRODUCT
+    elif op.name == "stablehlo.convolution" and is_computed_in(op):
+        product, least = _of_convolution(op), thresholds.PACKED_PRODUCT
+    else:
+        return None
+    return product if product.is_large(least) else None
+
+
+# ---------------------------------------------------------------- products
+
+
+def _of_product(op: ir.Operation) -> PackedProduct:
+    numbers = DotDims.decode(op.attributes["dot_dimension_numbers"])
+    views = [MemoryView.of(x) for x in op.operands]
+    batch, terms = ([numbers[f"{side}_{kind}_dimensions"] for side in ("lhs", "rhs")] for kind in ("batching", "contracting"))
+    order = _order_of_terms(*([view.axes[n] for n in dims] for view, dims in zip(views, terms, strict=True)))
+    factors: list[Factor] = []
+    for side, view in enumerate(views):
+        inner = [terms[side][n] for n in order]
+        free = [n for n in range(len(view.dims)) if n not in (*batch[side], *inner)]
+        dims = *batch[side], *free, *inner
+        in_batch, is_free, of_terms = ([view.axes[n] for n in part] for part in (batch[side], free, inner))
+        factors.append(Factor(view, in_batch, is_free, of_terms, dims))
+    return PackedProduct(op, factors[0], factors[1], range(len(op.results[0].type.shape)))
+
+
+def _order_of_terms(left: Sequence[Axis], right: Sequence[Axis]) -> list[int]:
+    """The order in which axes are summed over: as they lie in the left factor, unless terms lie side by side in the right one.
+
+    So vectors of terms are read wherever there are any.
+    """
+    by = right if _has_unit(right) and not _has_unit(left) else left
+    return sorted(range(len(by)), key=lambda n: (-abs(by[n].stride), n))
+
+
+def _has_unit(axes: Sequence[Axis]) -> bool:
+    return any(axis.stride == 1 and axis.size > 1 for axis in axes)
+
+
+# ---------------------------------------------------------------- convolutions
+
+
+def _of_convolution(op: ir.Operation) -> PackedProduct:
+    """Of an image, positions are free and windows are summed over; of the kernel, features are free.
+
+    Groups of features, or of images, are a batch. Where the features of the result are last, the kernel is the right factor,
+    else the left one. What comes before the features then is a batch too if what follows them fills tiles; if not, the
+    features are the rows of one product, and the result is transposed.
+    """
+    window, (by_feature, by_batch) = Window.of(op), groups_of(op)
+    image_dims, kernel_dims, result_dims = ConvDims.decode(op.attributes["dimension_numbers"])
+    rank, shape = len(result_dims) - 2, dict(zip(result_dims, op.results[0].type.shape, strict=True))
+    x = MemoryView.of(op.operands[0], [window.padding[d] if isinstance(d, int) else Padding() for d in image_dims])
+    w = MemoryView.of(op.operands[1]).backwards([kernel_dims.index(d) for d in range(rank) if window.reversed_axes[d]])
+    image, kernel = dict(zip(image_dims, x.axes, strict=True)), dict(zip(kernel_dims, w.axes, strict=True))
+    groups = by_feature * by_batch
+
+    # The groups of an axis come first on it.
+    of_group = {name: _split(axis, count) for name, axis, count in
+                (("b", image["b"], by_batch), ("i", image["f"], by_feature), ("o", kernel["o"], groups))}  # fmt: skip
+    group = of_group["b"][0] if by_batch > 1 else of_group["i"][0], of_group["o"][0]
+    positions: dict[int | str, Axis] = {d: Axis(shape[d], image[d].stride * window.strides[d]) for d in range(rank)}
+    positions["b"] = of_group["b"][1]
+    taps = [(Axis(kernel[d].size, image[d].stride * window.dilation[d]), kernel[d]) for d in range(rank)]
+    taps.append((of_group["i"][1], kernel["i"]))
+    order = _order_of_terms([t[0] for t in taps], [t[1] for t in taps])
+    seen, weights = [taps[n][0] for n in order], [taps[n][1] for n in order]
+
+    place = result_dims.index("f")
+    before, behind = result_dims[:place], result_dims[place + 1 :]
+    is_apart = before and math.prod(positions[d].size for d in behind) >= thresholds.PACKED_SIDE
+    batch = before if behind and is_apart else ()
+    free = [d for d in result_dims if d != "f" and d not in batch]
+    windows = Factor(x, [group[0], *(positions[d] for d in batch)], [positions[d] for d in free], seen)
+    copies = [Axis(positions[d].size, 0) for d in batch]
+    features = Factor(w, [group[1], *copies], [of_group["o"][1]], weights)
+    names = ("g", *batch, "f", *free) if behind else ("g", *free, "f")
+    left, right = (features, windows) if behind else (windows, features)
+    wanted = [name for d in result_dims for name in (("g", "f") if d == "f" else (d,))]
+    return PackedProduct(op, left, right, [names.index(name) for name in wanted])
+
+
+def _split(axis: Axis, count: int) -> tuple[Axis, Axis]:
+    """An axis as two: so many groups, and the places in one of them."""
+    size = axis.size // count
+    return Axis(count, axis.stride * size), Axis(size, axis.stride)

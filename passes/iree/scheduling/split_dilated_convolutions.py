@@ -1,0 +1,155 @@
+"""Convolutions of an image with zeros between its elements, as convolutions without them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from iree.compiler import ir
+
+from nabla_mlir import thresholds
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val
+from nabla_mlir.dialects.regions import nested_in_functions
+from nabla_mlir.dialects.types import tensor_type
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.pattern import attributes_of
+from nabla_mlir.passes.iree.scheduling.nests import replace_product
+from nabla_mlir.passes.iree.scheduling.packed_factors import packed_product
+from nabla_mlir.passes.iree.scheduling.views import Padding
+from nabla_mlir.passes.iree.scheduling.windows import Window
+
+
+@register
+@dataclass(frozen=True)
+class SplitDilatedConvolutionsPass(Pass):
+    """Replace each large convolution of an image with d - 1 zeros between neighbours by d convolutions of the image itself.
+
+    This is what the gradient of a strided convolution with regard to its image is. The positions p = d t + r of one r see
+    every d-th element of the kernel, from one that depends on r: y[d t + r] is a convolution of its own, by t, and no
+    product with a zero is left. Two axes with d = 2: a quarter of the multiplications.
+
+    Example: tests/filecheck/passes/split_dilated_convolutions.mlir
+    """
+
+    name: ClassVar = "nabla-split-dilated-convolutions"
+    vector_bytes: int = 64  # width of the CPU's vector registers
+
+    def run(self, module: ir.Operation) -> None:
+        """Rewrites `module` in place."""
+        for op in nested_in_functions(module):
+            if op.name == "stablehlo.convolution" and self._has_large_parts(op):
+                _split(op)
+
+    def _has_large_parts(self, op: ir.Operation) -> bool:
+        """Whether what is left of it is packed."""
+        if (large := packed_product(op, self.vector_bytes)) is None:
+            return False
+        phases = math.prod(_phases(Window.of(op), axis) for axis in range(len(op.results[0].type.shape) - 2))
+        product = large.product
+        return phases > 1 and math.prod((*product.batch, *product.sizes)) >= phases**2 * thresholds.PACKED_PRODUCT
+
+
+def _phases(window: Window, axis: int) -> int:
+    """In how many ways a window meets the zeros along an axis; 1 if it is not split."""
+    step = window.padding[axis].interior + 1
+    return step if window.strides[axis] == 1 and math.gcd(step, window.dilation[axis]) == 1 else 1
+
+
+class Phase(NamedTuple):
+    """The positions r, r + d, r + 2 d, ... along an axis, as a convolution of the image without its zeros.
+
+    Args:
+      first: the first element of the kernel that they see; each d-th one follows.
+      taps: how many.
+      before: zeros in front of the image that the first position sees; negative: what it does not see of the image.
+      reach: the elements of the image and of these zeros that all positions see together.
+    """
+
+    first: int
+    taps: int
+    before: int
+    reach: int
+
+
+def _phase(window: Window, axis: int, r: int, positions: int, size: int) -> Phase:
+    """Position d t + r sees element q of the kernel at place d t + r + q * dilation - low of the image with its zeros.
+
+    That is one of the image's own where d divides it: for each d-th q, and then by d it is the place in the image itself.
+    """
+    step, dilation, low = _phases(window, axis), window.dilation[axis], window.padding[axis].low
+    seen = [q for q in range(size) if (r + q * dilation - low) % step == 0] if step > 1 else list(range(size))
+    if not seen:
+        return Phase(0, 0, 0, 0)
+    before = (low - r - seen[0] * dilation) // step
+    return Phase(seen[0], len(seen), before, (positions - 1) * window.strides[axis] + (len(seen) - 1) * dilation + 1)
+
+
+def _split(op: ir.Operation) -> None:
+    """Replaces a convolution by those of its phases, which see parts of one image with zeros around it."""
+    window, dims = Window.of(op), hlo.ConvDims.decode(op.attributes["dimension_numbers"])
+    x, w, shape = Val(op.operands[0]), Val(op.operands[1]), list(Val(op.results[0]).shape)
+    places = [[names.index(axis) for axis in range(x.rank - 2)] for names in dims]
+    split = [axis for axis in range(x.rank - 2) if _phases(window, axis) > 1]
+    counts = [-(-shape[places[2][axis]] // _phases(window, axis)) for axis in split]
+    phases = [
+        [_phase(window, axis, r, count, w.shape[places[1][axis]]) for r in range(_phases(window, axis))]
+        for axis, count in zip(split, counts, strict=True)
+    ]
+    with ir.InsertionPoint(op), op.location:
+        low = [max(p.before for p in of_axis if p.taps) for of_axis in phases]
+        whole = [max(n - p.before + p.reach for p in of_axis if p.taps) for n, of_axis in zip(low, phases, strict=True)]
+        before, behind = [0] * x.rank, [0] * x.rank
+        for axis, n, size in zip(split, low, whole, strict=True):
+            place = places[0][axis]
+            before[place], behind[place] = n, size - n - x.shape[place]
+        image = b.pad(x, before, behind)
+        attributes = attributes_of(op) | _without_zeros(window, split)
+        part = list(shape)
+        for axis, count in zip(split, counts, strict=True):
+            part[places[2][axis]] = count
+
+        def convolution(choice: Sequence[Phase]) -> Val:
+            if not all(p.taps for p in choice):
+                return b.full(0, tuple(part), x.dtype)
+            starts, limits, steps = ([0] * x.rank, [0] * x.rank), (list(image.shape), list(w.shape)), [1] * x.rank
+            for axis, n, p in zip(split, low, choice, strict=True):
+                seen, place, step = places[0][axis], places[1][axis], _phases(window, axis)
+                starts[0][seen], limits[0][seen] = n - p.before, n - p.before + p.reach
+                last = p.first + (p.taps - 1) * step
+                starts[1][place] = w.shape[place] - 1 - last if window.reversed_axes[axis] else p.first
+                limits[1][place] = starts[1][place] + last - p.first + 1
+                steps[place] = step
+            operands = b.slice_(image, starts[0], limits[0]), b.slice_(w, starts[1], limits[1], steps)
+            type = tensor_type(tuple(part), x.dtype)
+            return Val(b.make(op.name, operands, [type], attributes).results[0])
+
+        result = _interleaved(phases, [places[2][axis] for axis in split], convolution)
+        for axis in split:
+            result = b.cut(result, places[2][axis], 0, shape[places[2][axis]])
+        replace_product(op, result)
+
+
+def _without_zeros(window: Window, split: Sequence[int]) -> dict[str, ir.Attribute]:
+    """The attributes of a convolution of an image that has been padded along some axes."""
+    padding = [Padding() if axis in split else p for axis, p in enumerate(window.padding)]
+    return {
+        "padding": hlo.Padding.encode(tuple((p.low, p.high) for p in padding)),
+        "lhs_dilation": hlo.I64Array.encode([p.interior + 1 for p in padding]),
+    }
+
+
+def _interleaved(
+    phases: Sequence[Sequence[Phase]], places: Sequence[int], part: Callable[[Sequence[Phase]], Val], choice: tuple[Phase, ...] = ()
+) -> Val:
+    """The results of all phases, those of each axis in turns along it."""
+    if len(choice) == len(phases):
+        return part(choice)
+    place = places[len(choice)]
+    parts = [_interleaved(phases, places, part, (*choice, phase)) for phase in phases[len(choice)]]
+    shape = parts[0].shape
+    whole = b.concat([b.reshape(x, (*shape[: place + 1], 1, *shape[place + 1 :])) for x in parts], place + 1)
+    return b.reshape(whole, (*shape[:place], shape[place] * len(parts), *shape[place + 1 :]))

@@ -1,0 +1,157 @@
+"""Values as views: a transpose, a reversal or a slice is read where what it is made of lies in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects.builder import Val
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.stablehlo import BARRIERS, I64Array
+from nabla_mlir.passes.iree.kernels.layout import Axis
+from nabla_mlir.table.traits import CONSTANT
+
+# What has been padded, by value, block and amounts.
+Pads = dict[tuple[ir.Value, ir.Block, tuple[tuple[int, int, int], ...]], Val]
+
+_VIEWS = "stablehlo.transpose", "stablehlo.reverse", "stablehlo.slice"
+
+
+@dataclass(frozen=True)
+class Padding:
+    """Zeros before an axis, behind it, and between any two neighbours; negative ones take elements away."""
+
+    low: int = 0
+    high: int = 0
+    interior: int = 0
+
+    def size(self, before: int) -> int:
+        """Of an axis with this padding."""
+        return before + self.low + self.high + max(0, before - 1) * self.interior
+
+    @property
+    def backwards(self) -> Padding:
+        """The same for an axis that is read backwards."""
+        return replace(self, low=self.high, high=self.low)
+
+
+class ViewAxis(NamedTuple):
+    """An axis of a view: so many elements of an axis of the value, from the first one on, by a step.
+
+    Args:
+      axis: of the value.
+      first: place of the first element.
+      step: to the next one; negative: backwards.
+      size: how many there are.
+    """
+
+    axis: int
+    first: int
+    step: int
+    size: int
+
+    @property
+    def backwards(self) -> ViewAxis:
+        """The same elements in the other order."""
+        return self._replace(first=self.first + (self.size - 1) * self.step, step=-self.step)
+
+
+@dataclass(frozen=True)
+class MemoryView:
+    """A value as a view of one that lies in memory.
+
+    Args:
+      value: that lies in memory.
+      dims: the axes of the view.
+      padding: of each axis of the value.
+    """
+
+    value: ir.Value
+    dims: tuple[ViewAxis, ...]
+    padding: tuple[Padding, ...]
+
+    @staticmethod
+    def of(value: ir.Value, padding: Sequence[Padding] = ()) -> MemoryView:
+        """The view that transposes and reversals make, and slices unless there is padding.
+
+        Args:
+          value: that is seen.
+          padding: along each of its axes.
+        """
+        dims = [ViewAxis(n, 0, 1, size) for n, size in enumerate(value.type.shape)]
+        is_padded = any(p != Padding() for p in padding)
+        while (maker := made_by(value)) is not None:
+            if maker.name == "stablehlo.transpose":
+                permutation = I64Array.decode(maker.attributes["permutation"])
+                dims = [d._replace(axis=permutation[d.axis]) for d in dims]
+            elif maker.name == "stablehlo.reverse":
+                sizes, axes = value.type.shape, I64Array.decode(maker.attributes["dimensions"])
+                dims = [d._replace(first=sizes[d.axis] - 1 - d.first, step=-d.step) if d.axis in axes else d for d in dims]
+            elif maker.name == "stablehlo.slice" and not is_padded and _is_in_memory(maker.operands[0]):
+                starts, steps = (I64Array.decode(maker.attributes[name]) for name in ("start_indices", "strides"))
+                dims = [d._replace(first=starts[d.axis] + d.first * steps[d.axis], step=d.step * steps[d.axis]) for d in dims]
+            else:
+                break
+            value = maker.operands[0]
+        zeros = [Padding()] * len(dims)
+        for n, amount in enumerate(padding if is_padded else ()):
+            zeros[dims[n].axis] = amount.backwards if dims[n].step < 0 else amount
+            size = amount.size(dims[n].size)
+            dims[n] = dims[n]._replace(first=size - 1 if dims[n].step < 0 else 0, size=size)
+        return MemoryView(value, tuple(dims), tuple(zeros))
+
+    def backwards(self, axes: Sequence[int]) -> MemoryView:
+        """The same with some axes reversed."""
+        return replace(self, dims=tuple(d.backwards if n in axes else d for n, d in enumerate(self.dims)))
+
+    @property
+    def elements(self) -> int:
+        """How many the value has, with its padding."""
+        return _strides(self._shape)[1]
+
+    @property
+    def axes(self) -> list[Axis]:
+        """The axes of the view, as they lie in memory."""
+        strides, _ = _strides(self._shape)
+        return [Axis(d.size, d.step * strides[d.axis]) for d in self.dims]
+
+    @property
+    def start(self) -> int:
+        """Where the first element of the view stands."""
+        strides, _ = _strides(self._shape)
+        return sum(d.first * strides[d.axis] for d in self.dims)
+
+    def in_memory(self, block: ir.Block, pads: Pads) -> Val:
+        """The value with its padding, made in a block; `pads` holds those that there are by now."""
+        amounts = tuple((p.low, p.high, p.interior) for p in self.padding)
+        if not any(map(any, amounts)):
+            return Val(self.value)
+        key = self.value, block, amounts
+        if key not in pads:
+            low, high, interior = zip(*amounts, strict=True)
+            pads[key] = b.pad(Val(self.value), low, high, interior)
+        return pads[key]
+
+    @property
+    def _shape(self) -> list[int]:
+        return [p.size(n) for p, n in zip(self.padding, self.value.type.shape, strict=True)]
+
+
+def _strides(shape: Sequence[int]) -> tuple[list[int], int]:
+    """How far apart the elements along each axis stand, and how many there are."""
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(range(len(shape))):
+        strides[axis], step = step, step * shape[axis]
+    return strides, step
+
+
+def _is_in_memory(value: ir.Value) -> bool:
+    """Whether a value is there as a whole, or is needed more than once."""
+    maker = made_by(value)
+    while maker is not None and maker.name in _VIEWS:
+        maker = made_by(maker.operands[0])
+    return maker is None or maker.name in (CONSTANT, "flow.dispatch", *BARRIERS) or len(list(maker.results[0].uses)) > 1
