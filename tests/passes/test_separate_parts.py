@@ -24,6 +24,21 @@ def check(f, *args):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), found, expected)
 
 
+def test_updates_that_are_moved_last():
+    """Gathered, reversed, and of a part of what is gathered: more of them than fit the stack."""
+    x, rows = rng.normal(size=6000), rng.normal(size=(6000, 3))
+    places = rng.integers(0, 6000, 6000).astype(np.int32)
+
+    def f(x, rows, i):
+        zeros = jnp.zeros_like(x)
+        return (
+            zeros.at[i].add(x[i]), zeros.at[i].add(2 * jnp.sin(x)[i]), zeros.at[i].add(jnp.sin(x)[::-1]),
+            jnp.zeros_like(rows).at[i].add(rows[i]), zeros.at[i].add(rows[i][:, 1]), (x * 2).at[i].max(jnp.sin(x)[i]),
+        )  # fmt: skip
+
+    check(f, x, rows, places)
+
+
 # More than IREE lets a dispatch have on the stack. What is set, other than added, is set in an array with a spare row.
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["slice", "dynamic_slice", "of a product", "of a scatter", "of itself"])

@@ -15,6 +15,8 @@ from nabla_mlir.passes.iree.faults.aliasing import is_constant
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.traits import runs_regions
 
+STACK = 32768  # bytes that code of a CPU may have on the stack
+
 
 def is_shared_behind_barrier(value: ir.Value) -> bool:
     """True if something else reads a buffer that a value has come by through a barrier, on which IREE does not look back."""

@@ -11,9 +11,7 @@ from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import nested_in_functions
 from nabla_mlir.dialects.types import is_static_tensor, shape_and_dtype
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.iree.faults.buffers import bytes_of, use_at_the_end
-
-_STACK = 32768  # bytes that code of a CPU may have on the stack
+from nabla_mlir.passes.iree.faults.buffers import STACK, bytes_of, use_at_the_end
 
 
 @register
@@ -36,7 +34,7 @@ class KeepSortedPass(Pass):
             for result in sort.results:
                 if (
                     not any(True for _ in result.uses)
-                    and min(64 * length * _width(result), bytes_of(result.type) or 0) > _STACK
+                    and min(64 * length * _width(result), bytes_of(result.type) or 0) > STACK
                 ):
                     use_at_the_end(Val(result))
 

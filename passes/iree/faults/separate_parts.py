@@ -10,10 +10,12 @@ from iree.compiler import ir
 from nabla_mlir.dialects.regions import made_by, nested_in_functions
 from nabla_mlir.dialects.stablehlo import SLICES, I64Array
 from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.faults.buffers import STACK, bytes_of
 from nabla_mlir.passes.iree.faults.separate_uses import store_before_uses
-from nabla_mlir.table.traits import is_view, updated
+from nabla_mlir.table.traits import is_elementwise, is_part, is_view, updated
 
 _SORTS = ("stablehlo.scatter", "stablehlo.sort")
+_GATHERS = ("stablehlo.gather", "stablehlo.reverse")
 _JOINS = ("stablehlo.pad", "stablehlo.dynamic_update_slice")
 
 
@@ -24,7 +26,8 @@ class SeparatePartsPass(Pass):
 
     In the dispatch of a scatter or a sort it has slices, and what puts the result into a larger array, and what is
     between them on the stack: "exceeded stack allocation limit of 32768 bytes", or "write affecting operations on global
-    resources are restricted to workgroup distributed contexts". A reverse, a gather or a running window of
+    resources are restricted to workgroup distributed contexts". Updates of a scatter that are made of
+    what is gathered or reversed are all of them on the stack too. A reverse, a gather or a running window of
     elements that do not lie side by side has no vector code: "builtin.unrealized_conversion_cast".
     Example: tests/filecheck/passes/separate_parts.mlir
     """
@@ -36,6 +39,8 @@ class SeparatePartsPass(Pass):
         for op in nested_in_functions(module):
             for part in _parts(op):
                 store_before_uses(part, part.results[0])
+            for value in _gathered_updates(op):
+                store_before_uses(made_by(value), value)
             if op.name in _SORTS and any(use.owner.name in _JOINS for result in op.results for use in result.uses):
                 for result in op.results:
                     store_before_uses(op, result)
@@ -53,10 +58,42 @@ def _parts(op: ir.Operation) -> list[ir.Operation]:
 
 def _cut(value: ir.Value) -> ir.Operation | None:
     """The slice that the value is a view of, if it is one."""
-    maker = made_by(value)
-    while maker is not None and (is_view(maker) or maker.name == "stablehlo.transpose"):
-        maker = made_by(maker.operands[0])
+    maker = _before_views(value)
     return maker if maker is not None and maker.name in SLICES else None
+
+
+def _before_views(value: ir.Value) -> ir.Operation | None:
+    """What makes the value that a value is a view of."""
+    maker = made_by(value)
+    while maker is not None and _is_moved(maker):
+        maker = made_by(maker.operands[0])
+    return maker
+
+
+def _is_moved(op: ir.Operation) -> bool:
+    return is_view(op) or op.name == "stablehlo.transpose"
+
+
+def _gathered_updates(op: ir.Operation) -> list[ir.Value]:
+    """The updates of a scatter that are too many for the stack, and elementwise of what is gathered or reversed."""
+    if op.name != "stablehlo.scatter":
+        return []
+    updates = list(op.operands)[len(op.results) + 1 :]
+    return [value for value in updates if (bytes_of(value.type) or 0) > STACK // 2 and _reads_a_gather(value)]
+
+
+def _reads_a_gather(value: ir.Value) -> bool:
+    seen, work = {value}, [value]
+    while work:
+        maker = made_by(work.pop())
+        if maker is None:
+            continue
+        if maker.name in _GATHERS:
+            return True
+        if _is_moved(maker) or is_elementwise(maker) or is_part(maker):
+            work += [x for x in maker.operands if x not in seen]
+            seen.update(maker.operands)
+    return False
 
 
 def _is_strided(part: ir.Operation) -> bool:

@@ -98,6 +98,8 @@ FAULTS = (
     Fault("sort_of_one_operand_twice", "A sort of one operand twice does not compile.", "nabla-legalize-sorts"),
     Fault("unused_result_of_a_sort", "Of a sort, an operand whose result is not used lies on the stack.", "nabla-keep-sorted",
           f"{_ISSUE}24735"),
+    Fault("scatter_of_gathered_rows", "Updates of a scatter that a gather or a reversal makes are all of them on the stack.",
+          "nabla-separate-parts", since=""),
     Fault("collective_of_one_device", "Collective operations compile, but do not run.", "nabla-one-device"),
     Fault("counter_as_f64", "The counter of a loop is converted to f64 on the host, which cannot.", "nabla-legalize-types"),
     Fault("counter_as_unsigned_number", "The counter of a loop is converted to unsigned numbers on the host, which has none.",
