@@ -11,14 +11,12 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.dialects.stablehlo import BARRIERS, I64Array
+from nabla_mlir.dialects.stablehlo import BARRIERS, SLICES, I64Array
 from nabla_mlir.passes.iree.kernels.layout import Axis
 from nabla_mlir.table.traits import CONSTANT
 
 # What has been padded, by value, block and amounts.
 Pads = dict[tuple[ir.Value, ir.Block, tuple[tuple[int, int, int], ...]], Val]
-
-_VIEWS = "stablehlo.transpose", "stablehlo.reverse", "stablehlo.slice"
 
 
 @dataclass(frozen=True)
@@ -84,18 +82,10 @@ class MemoryView:
         """
         dims = [ViewAxis(n, 0, 1, size) for n, size in enumerate(value.type.shape)]
         is_padded = any(p != Padding() for p in padding)
-        while (maker := made_by(value)) is not None:
-            if maker.name == "stablehlo.transpose":
-                permutation = I64Array.decode(maker.attributes["permutation"])
-                dims = [d._replace(axis=permutation[d.axis]) for d in dims]
-            elif maker.name == "stablehlo.reverse":
-                sizes, axes = value.type.shape, I64Array.decode(maker.attributes["dimensions"])
-                dims = [d._replace(first=sizes[d.axis] - 1 - d.first, step=-d.step) if d.axis in axes else d for d in dims]
-            elif maker.name == "stablehlo.slice" and not is_padded and _is_in_memory(maker.operands[0]):
-                starts, steps = (I64Array.decode(maker.attributes[name]) for name in ("start_indices", "strides"))
-                dims = [d._replace(first=starts[d.axis] + d.first * steps[d.axis], step=d.step * steps[d.axis]) for d in dims]
-            else:
+        while (maker := made_by(value)) is not None and maker.name in _VIEWS:
+            if maker.name in SLICES and (is_padded or not _is_in_memory(maker.operands[0])):
                 break
+            dims = _VIEWS[maker.name](maker, dims)
             value = maker.operands[0]
         zeros = [Padding()] * len(dims)
         for n, amount in enumerate(padding if is_padded else ()):
@@ -147,6 +137,25 @@ def _strides(shape: Sequence[int]) -> tuple[list[int], int]:
     for axis in reversed(range(len(shape))):
         strides[axis], step = step, step * shape[axis]
     return strides, step
+
+
+def _of_transpose(op: ir.Operation, dims: Sequence[ViewAxis]) -> list[ViewAxis]:
+    """The axes of a view of a transpose, as those of a view of what is transposed."""
+    permutation = I64Array.decode(op.attributes["permutation"])
+    return [d._replace(axis=permutation[d.axis]) for d in dims]
+
+
+def _of_reverse(op: ir.Operation, dims: Sequence[ViewAxis]) -> list[ViewAxis]:
+    sizes, axes = op.operands[0].type.shape, I64Array.decode(op.attributes["dimensions"])
+    return [d._replace(first=sizes[d.axis] - 1 - d.first, step=-d.step) if d.axis in axes else d for d in dims]
+
+
+def _of_slice(op: ir.Operation, dims: Sequence[ViewAxis]) -> list[ViewAxis]:
+    starts, steps = (I64Array.decode(op.attributes[name]) for name in ("start_indices", "strides"))
+    return [d._replace(first=starts[d.axis] + d.first * steps[d.axis], step=d.step * steps[d.axis]) for d in dims]
+
+
+_VIEWS = {"stablehlo.transpose": _of_transpose, "stablehlo.reverse": _of_reverse, "stablehlo.slice": _of_slice}
 
 
 def _is_in_memory(value: ir.Value) -> bool:
