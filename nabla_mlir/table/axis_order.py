@@ -28,6 +28,9 @@ def _through(block: ir.Block, orders: dict[ir.Value, Names]) -> list[Names]:
     *ops, terminator = (op.operation for op in block.operations)
     for op in ops:
         of_operands = met(orders.get(x, []) for x in op.operands)
+        if _combines_elements(op):
+            orders |= dict.fromkeys(op.results, of_operands)
+            continue
         of_captures = met(orders.get(x, []) for inner in nested(op) for x in inner.operands) if len(op.regions) else []
         inner = [_through_region(op, region, orders) for region in op.regions if len(region.blocks)]
         # The regions of a choice take no arguments: what it chooses by comes first.
@@ -42,8 +45,16 @@ def _through(block: ir.Block, orders: dict[ir.Value, Names]) -> list[Names]:
     return [orders.get(x, []) for x in terminator.operands]
 
 
+def _combines_elements(op: ir.Operation) -> bool:
+    """Whether regions say what is done with elements (in an order of their own): their arguments are no operands."""
+    blocks = [region.blocks[0] for region in op.regions if len(region.blocks)]
+    return op.name.startswith("stablehlo.") and any(
+        len(block.arguments) and [x.type for x in block.arguments] != [x.type for x in op.operands] for block in blocks
+    )
+
+
 def _of_result(op: ir.Operation, i: int, names: list[Names]) -> Names:
-    """What the i-th result has from a region: what that returns there, or, for derivatives and a sort, from all of it."""
+    """What the i-th result has from a region: what that returns there, or, for derivatives, from all of it."""
     if i < len(names):
         return names[i]
     of = I64Array.decode(op.attributes["of"]) if "of" in op.attributes else range(len(names))

@@ -24,6 +24,10 @@ def branch(x: Any, y: Any) -> Any:
     return nm.cond(x > 2, lambda x, y: y * x, lambda x, y: nnp.sin(y) * x, x, y)
 
 
+def scatter(x: Any, y: Any) -> Any:
+    return nnp.stack([x, x * x]).at[(y > 1).astype(int)].set(3 * x)[0]
+
+
 FUNCTIONS: list[tuple[Any, list[str]]] = [
     (lambda x, y: x * y, ["a", "b"]),
     (lambda x, y: y * x, ["b", "a"]),
@@ -33,6 +37,7 @@ FUNCTIONS: list[tuple[Any, list[str]]] = [
     (lambda x, y: nm.jit(lambda p, q: q * p)(x, y), ["b", "a"]),
     (loop, ["b", "a"]),
     (branch, ["a", "b"]),
+    (scatter, ["a", "b"]),
 ]
 
 

@@ -2,7 +2,7 @@
 
 The same holds for the record on vectorised tensors, which carry the axes by name.
 
-A run checks a sample of the prefixes of each record, another one each day; NABLA_MLIR_SEED=n is that of another day.
+A run checks a sample of the prefixes of each record; NABLA_MLIR_SEED=n is another sample.
 With NABLA_MLIR_EVERY=1 it checks all of them: up to three axes of any sizes, at each a set of operands of its own.
 """
 
@@ -12,7 +12,6 @@ import itertools
 import math
 import os
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +30,7 @@ SIZES = {1: [(2,), (1,), (0,)], 2: [(2, 3), (2, 2), (1, 2), (2, 0)], 3: [(2, 3, 
 SAMPLE = {1: 5, 2: 4, 3: 2}  # of each depth
 TOGETHER = 12  # prefixes in one program
 EVERY = os.environ.get("NABLA_MLIR_EVERY") == "1"
-SEED = os.environ.get("NABLA_MLIR_SEED", time.strftime("%j"))
+SEED = os.environ.get("NABLA_MLIR_SEED", "0")
 
 
 @dataclass(frozen=True)
