@@ -65,10 +65,10 @@ def in_a_row(function: Function) -> Function:
     return each
 
 
-def _after(done: list[Tensor], waiting: list[Any]) -> tuple[list[Any], list[Tensor]]:
+def _after(results: list[Tensor], inputs: list[Any]) -> tuple[list[Any], list[Tensor]]:
     """Both as they are; who reads the second waits for the first."""
-    held = optimization_barrier(*waiting, *done)
-    return held[: len(waiting)], held[len(waiting) :]
+    values = optimization_barrier(*inputs, *results)
+    return values[: len(inputs)], values[len(inputs) :]
 
 
 def _rows(function: Function, length: int) -> Function:

@@ -122,22 +122,22 @@ def hvp_module(
 def _of_x(f: Callable[..., Any], argnums: Argnums, data: int) -> tuple[Callable[..., Any], list[str]]:
     """`f` as a function of (x, *data), and the names of these."""
     count = data + len(positions("a prepared product", argnums, None))
-    chosen = positions("a prepared product", argnums, count)
+    places = positions("a prepared product", argnums, count)
     try:
         names = [p.name for p in inspect.signature(f).parameters.values() if p.kind != p.VAR_POSITIONAL][:count]
     except (TypeError, ValueError):
         names = []
     names += [f"arg{i}" for i in range(len(names), count)]
-    rest = [i for i in range(count) if i not in chosen]
+    rest = [i for i in range(count) if i not in places]
 
     def g(x: Any, *data: Any) -> Any:
         values = [None] * count
         values = with_arguments(tuple(values), rest, data)
-        return f(*with_arguments(tuple(values), chosen, (x,) if is_one(argnums) else x))
+        return f(*with_arguments(tuple(values), places, (x,) if is_one(argnums) else x))
 
     others = [names[i] for i in rest]
     several = "x" if "x" not in others else "point"
-    return g, [names[chosen[0]] if is_one(argnums) else several, *others]
+    return g, [names[places[0]] if is_one(argnums) else several, *others]
 
 
 def ggnvp_module(
@@ -201,12 +201,12 @@ def _module(
     entry_points: Sequence[str],
 ) -> Prepared:  # fmt: skip
     methods = Methods(family, names, x, data, block, limit)
-    made = methods.all()
-    unknown = [n for n in entry_points if n not in made]
+    available = methods.all()
+    unknown = [n for n in entry_points if n not in available]
     if unknown:
-        raise TraceError(f"a prepared product has the entry points {', '.join(made)}, got {', '.join(unknown)}.",
+        raise TraceError(f"a prepared product has the entry points {', '.join(available)}, got {', '.join(unknown)}.",
                          where=user_frame())  # fmt: skip
-    module, entries = assemble(methods.state, [m for n, m in made.items() if not entry_points or n in entry_points])
+    module, entries = assemble(methods.state, [m for n, m in available.items() if not entry_points or n in entry_points])
     return Prepared(module, entries)
 
 
@@ -268,10 +268,10 @@ class Methods:
         split = self.split
         residuals = [x for n, x in state.items() if n.startswith("residual")]
         late = emit_call(split.rest, [*residuals, *pytree.flatten(tuple(vs))[0]])
-        found = dict(zip(split.late, late, strict=True))
+        products = dict(zip(split.late, late, strict=True))
         count = self.byproducts_spec.num_leaves
         places = range(count, count + self.products_spec.num_leaves)
-        leaves = [found[i] if i in found else state[f"product_{i}"] for i in places]
+        leaves = [products[i] if i in products else state[f"product_{i}"] for i in places]
         return pytree.unflatten(self.products_spec, leaves)
 
     def apply(self, state: dict[str, Tensor], v: Any, which: int = 0) -> Any:
@@ -291,7 +291,7 @@ class Methods:
 
     def all(self) -> dict[str, Method]:
         """Every entry point by its name."""
-        family, kept, form = self.family, self.kept, self._form_of_blocks()
+        family, reads, form = self.family, self.kept, self._form_of_blocks()
         x_name, *data_names = self.args
         v_name = "v" if "v" not in self.args else "vector"
         methods = [
@@ -309,12 +309,12 @@ class Methods:
             many = lambda state, vs, k=k: form(lambda v: self.apply(state, v, k))(vs)  # noqa: E731
             columns = pytree_map(lambda s: Spec((self.block, *s.shape), s.dtype), like)
             methods += [
-                Method(name, one, {v_name: like}, kept, doc=f"{word} at the point of the last update."),
+                Method(name, one, {v_name: like}, reads, doc=f"{word} at the point of the last update."),
                 Method(
                     f"{name}_block",
                     many,
                     {v_name: columns},
-                    kept,
+                    reads,
                     doc=f"{word}, for {self.block} along a leading axis.",
                 ),
             ]
@@ -322,7 +322,7 @@ class Methods:
             methods += self._symmetric(x_name, v_name, data_names)
         finite = lambda state: _all_finite(list(state.values()))  # noqa: E731
         methods += [
-            Method("is_finite", finite, {}, kept, doc="Whether all that the last update kept is finite."),
+            Method("is_finite", finite, {}, reads, doc="Whether all that the last update kept is finite."),
             Method(
                 "self_check", self._self_check, {}, tuple(self.state), doc="Errors of the products, and expected ones."
             ),

@@ -130,8 +130,8 @@ class PreparedOperator(LinearOperator):
         return self.value, self.gradient
 
     def _check_finite(self) -> None:
-        named = {"value": self.value, "gradient": self.gradient, "point": self.x}
-        bad = [n for n, a in named.items() if a is not None and not _is_finite(a)]
+        parts = {"value": self.value, "gradient": self.gradient, "point": self.x}
+        bad = [n for n, a in parts.items() if a is not None and not _is_finite(a)]
         if "is_finite" in self._specs and not bool(self._module["is_finite"]()):
             bad.append("linearisation")
         if bad:
@@ -313,8 +313,8 @@ class JacobianOperator(PreparedOperator):
     """
 
     def __init__(self, source: Any, x: Any, *data: Any, block: int = thresholds.BLOCK, target: Any = "cpu"):
-        used = (*_USED, "apply_transposed", "apply_transposed_block")
-        module = _module(source, "jacobian_module", (x, *data), target, block=block, entry_points=used)
+        points = (*_USED, "apply_transposed", "apply_transposed_block")
+        module = _module(source, "jacobian_module", (x, *data), target, block=block, entry_points=points)
         super().__init__(module, x, data, 0.0)
 
     def _rmatvec(self, u: np.ndarray) -> np.ndarray:

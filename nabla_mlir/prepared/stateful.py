@@ -88,8 +88,8 @@ def traced_method(method: Method, state: State) -> tuple[ir.Module, Entry]:
         return [*outs, *(new[name] for name in method.writes)]
 
     specs = [*(state[name] for name in method.reads), *inputs]
-    module, captured = trace_function(flat, specs, method.name)
-    bake_captures(module, len(specs), captured)
+    module, captures = trace_function(flat, specs, method.name)
+    bake_captures(module, len(specs), captures)
     lower_module(module)
     entry = Entry(method.name, tuple(method.args), in_spec, tuple(inputs), box["spec"], box["outputs"], method.doc)
     return module, entry
@@ -106,15 +106,15 @@ def _connect(func: ir.Operation, method: Method) -> None:
         block.erase_argument(i)
     terminator = list(block.operations)[-1].operation
     outs = list(terminator.operands)
-    kept = len(outs) - len(method.writes)
+    count = len(outs) - len(method.writes)
     with ir.InsertionPoint(terminator):
-        for name, value in zip(method.writes, outs[kept:], strict=True):
+        for name, value in zip(method.writes, outs[count:], strict=True):
             _store(name, value)
         if method.writes:
             versions = [_next_version()]
-        ir.Operation.create("func.return", operands=[*outs[:kept], *versions])
+        ir.Operation.create("func.return", operands=[*outs[:count], *versions])
     terminator.erase()
-    types = [a.type for a in block.arguments], [v.type for v in [*outs[:kept], *versions]]
+    types = [a.type for a in block.arguments], [v.type for v in [*outs[:count], *versions]]
     func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
 
 
@@ -129,14 +129,14 @@ def _with_storage(entry: Entry) -> Entry:
 def _add_storage(func: ir.Operation, entry: Entry) -> None:
     """An argument for each result that IREE writes the result to."""
     type = ir.FunctionType(ir.TypeAttr(func.attributes["function_type"]).value)
-    added = type.results[: len(entry.outputs)]
-    for t in added:
+    types = type.results[: len(entry.outputs)]
+    for t in types:
         func.regions[0].blocks[0].add_argument(t, ir.Location.unknown())
     plain = [ir.DictAttr.get({})] * len(type.inputs)
     index = ir.IndexType.get()
-    marked = [ir.DictAttr.get({"iree.abi.output": ir.IntegerAttr.get(index, i)}) for i in range(len(added))]
-    func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*type.inputs, *added], type.results))
-    func.attributes["arg_attrs"] = ir.ArrayAttr.get([*plain, *marked])
+    outputs = [ir.DictAttr.get({"iree.abi.output": ir.IntegerAttr.get(index, i)}) for i in range(len(types))]
+    func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*type.inputs, *types], type.results))
+    func.attributes["arg_attrs"] = ir.ArrayAttr.get([*plain, *outputs])
 
 
 def _load(name: str, type: ir.Type) -> ir.Value:
@@ -157,11 +157,11 @@ def _integer(value: int) -> ir.Value:
 def _checked_version(method: Method) -> list[ir.Value]:
     version = _load(VERSION, ir.IntegerType.get_signless(64))
     attributes: dict[str, ir.Attribute] = {"predicate": ir.IntegerAttr.get(version.type, 1)}  # ne
-    written = ir.Operation.create(
+    is_set = ir.Operation.create(
         "arith.cmpi", operands=[version, _integer(0)], results=[ir.IntegerType.get_signless(1)], attributes=attributes
     )
     message = f"{method.name} requires a point, got a call before the first update"
-    ir.Operation.create("cf.assert", operands=list(written.results), attributes={"msg": ir.StringAttr.get(message)})
+    ir.Operation.create("cf.assert", operands=list(is_set.results), attributes={"msg": ir.StringAttr.get(message)})
     return [version]
 
 

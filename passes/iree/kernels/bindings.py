@@ -40,19 +40,19 @@ def bind_reads(values: Sequence[ir.Value], room: int) -> tuple[list[ir.Value], l
     """
     parts = [_whole(value) for value in values]
     arrays = list(dict.fromkeys(array for array, _ in parts))
-    moved: dict[ir.Value, tuple[ir.Value, int]] = {}
+    homes: dict[ir.Value, tuple[ir.Value, int]] = {}
     for dtype in dict.fromkeys(map(_dtype, arrays)):
         alike = sorted((a for a in arrays if _dtype(a) == dtype), key=size_of)
-        joined = alike[: len(arrays) - room + 1]
-        if len(arrays) > room and len(joined) > 1:
-            whole = concat([reshape(Val(a), (size_of(a),)) for a in joined], 0).value
-            starts = accumulate(map(size_of, joined), initial=0)
-            moved.update((a, (whole, start)) for a, start in zip(joined, starts, strict=False))
-            arrays = [*(a for a in arrays if a not in moved), whole]
+        smallest = alike[: len(arrays) - room + 1]
+        if len(arrays) > room and len(smallest) > 1:
+            whole = concat([reshape(Val(a), (size_of(a),)) for a in smallest], 0).value
+            starts = accumulate(map(size_of, smallest), initial=0)
+            homes.update((a, (whole, start)) for a, start in zip(smallest, starts, strict=False))
+            arrays = [*(a for a in arrays if a not in homes), whole]
     if len(arrays) > room:
         raise NotSupported("a loop that reads too many arrays of different types")
-    found = [(*moved.get(array, (array, 0)), start) for array, start in parts]
-    return arrays, [Place(arrays.index(array), before + start) for array, before, start in found]
+    places = [(*homes.get(array, (array, 0)), start) for array, start in parts]
+    return arrays, [Place(arrays.index(array), before + start) for array, before, start in places]
 
 
 def share_results(types: Sequence[ir.Type]) -> tuple[list[ir.Type], list[Place]]:

@@ -42,13 +42,13 @@ def call_kernel(
         executable = ir.Module.parse(text)  # must live until its operation has moved
         executable.body.operations[0].operation.move_before(first)
     groups = [arith.ConstantOp(ir.IndexType.get(), n).result for n in workload]
-    given = [arith.ConstantOp(ir.IntegerType.get_signless(32), n).result for n in numbers]
-    arguments = [*given, *operands, *([] if onto is None else [onto])]
-    tied = [-1 if onto is None else len(arguments) - 1, *[-1] * (len(types) - 1)]
+    constants = [arith.ConstantOp(ir.IntegerType.get_signless(32), n).result for n in numbers]
+    arguments = [*constants, *operands, *([] if onto is None else [onto])]
+    ties = [-1 if onto is None else len(arguments) - 1, *[-1] * (len(types) - 1)]
     call = ir.Operation.create("flow.dispatch", results=list(types), operands=[*groups, *arguments], attributes={
         "entry_points": ir.Attribute.parse(f"[@{name}::@{name}]"),
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(groups), len(arguments), 0, 0]),
-        "tied_operands": ir.Attribute.parse(f"[{', '.join(f'{n} : index' for n in tied)}]"),
+        "tied_operands": ir.Attribute.parse(f"[{', '.join(f'{n} : index' for n in ties)}]"),
     })  # fmt: skip
     return list(call.results)
 

@@ -73,8 +73,8 @@ def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, place: tuple[str, st
 
 def _factor_tile(t: Text, u: Memory, panel: Memory, b: str, first: str, row: str, column: str) -> None:
     """The final values of a tile of a panel: in U, and in the panel's own memory."""
-    done = t.of_indices("subi", row, first)
-    tile = _minus_panel(t, u, panel, b, (row, column), done)
+    above = t.of_indices("subi", row, first)
+    tile = _minus_panel(t, u, panel, b, (row, column), above)
     own, diagonal = (t.of_indices("divui", x, t.form.width) for x in (column, row))
     rows = [t.add(row, i) for i in range(t.form.rows)]
 
@@ -88,7 +88,7 @@ def _factor_tile(t: Text, u: Memory, panel: Memory, b: str, first: str, row: str
                 pivot = t.scalar("math.sqrt", pivot)
             left[i] = t.scaled(left[i], t.scalar("arith.divf", t.number(1), pivot))
             t.put_row(left[i], u, b, at, column)
-            t.put_row(left[i], panel, b, own, t.add(done, i), 0)
+            t.put_row(left[i], panel, b, own, t.add(above, i), 0)
             for j in range(i + 1, len(rows)):
                 left[j] = t.minus_product(left[j], t.load(u, b, at, rows[j]), left[i])
 

@@ -77,9 +77,9 @@ class NestWriter:
                         continue
                     self._remember(part, place, lanes, self._compute(part, place, lanes, [c for c in codes if c]))
             work.pop()
-        found = self._known(node, index, lanes)
-        assert found is not None
-        return found
+        code = self._known(node, index, lanes)
+        assert code is not None
+        return code
 
     def scalar(self, node: Node) -> Code:
         """The only element of `node`."""
@@ -132,8 +132,8 @@ class NestWriter:
         else:
             kind = operands[-1].dtype
             word = DIRECTIONS[kind[0]][direction] if direction else ""
-            chosen = f"{operands[0].type}, {source}" if name == "select" and lanes else source
-            text = ELEMENTWISE[name].text(kind).format(*names, t=chosen, d=word)
+            types = f"{operands[0].type}, {source}" if name == "select" and lanes else source
+            text = ELEMENTWISE[name].text(kind).format(*names, t=types, d=word)
         return self.writer.code(text, operands, dtype, lanes)
 
     def _constant(self, text: str, dtype: str) -> Code:
@@ -222,12 +222,12 @@ class NestWriter:
         self,
         count: int,
         step: int,
-        unrolled: int,
+        most: int,
         carried: list[Code],
         body: Callable[[Affine, list[Code]], list[Code]],
     ) -> list[Code]:
         """`body` at 0, step, ...: a loop, unless there are few."""
-        if count > unrolled:
+        if count > most:
             return self.writer.loop(count, step, carried, body)
         for i in range(count):
             with self.writer.block(None):
@@ -280,17 +280,17 @@ class NestWriter:
         """A reduction to several elements: tiles of the result in registers, and inside the loops of what is reduced."""
         shape = target.operands[0].shape
         long = [d for d, n in enumerate(shape) if n > 1]
-        reduced = [d for d in long if d in target.attributes["dimensions"]]
+        inner = [d for d in long if d in target.attributes["dimensions"]]
         lane = target.attributes.get("lane")
         lane = long[-1] if lane is None else lane
         lanes = self._lanes(target.operands[0], shape[lane])
         self._buffer(target)
-        outer = [d for d in long if d not in reduced and d != lane]
+        outer = [d for d in long if d not in inner and d != lane]
         rows = min(thresholds.SUMMED_ROWS, shape[outer[-1]]) if outer else 1
 
         def kept(dimensions: list[int], points: list[Point]) -> None:
             if not dimensions:
-                self._sum(target, points, reduced, lane, lanes)
+                self._sum(target, points, inner, lane, lanes)
                 return
             d, *rest = dimensions
             width, most = (
@@ -312,13 +312,13 @@ class NestWriter:
                 with self.writer.block(None):
                     kept(rest, [(p | {d: vector + low}, n if d == lane else w) for p, w in points for low, n in ends])
 
-        kept(outer + [lane] * (lane not in reduced), [({}, 0)])
+        kept(outer + [lane] * (lane not in inner), [({}, 0)])
         self.values[target] = self.buffers[target]
 
-    def _sum(self, target: Node, points: Sequence[Point], reduced: list[int], lane: int, lanes: int) -> None:
+    def _sum(self, target: Node, points: Sequence[Point], inner: list[int], lane: int, lanes: int) -> None:
         shape, dimensions = target.operands[0].shape, target.attributes["dimensions"]
-        across = lane in reduced
-        order = [d for d in reduced if d != lane] + [lane] * across
+        across = lane in inner
+        order = [d for d in inner if d != lane] + [lane] * across
         has_tail = across and shape[lane] % lanes > 0
         each = 1 + has_tail
 

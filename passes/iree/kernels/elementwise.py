@@ -35,8 +35,8 @@ def space(shape: Shape) -> Shape:
 
 def sources(op: ir.Operation) -> list[ir.Value]:
     """What an elementwise operation reads, as it lies in memory: broadcasts and constants need not be there."""
-    read = (_before_broadcast(value)[0] for value in op.operands)
-    return [v for v in read if (maker := made_by(v)) is None or splat_of(maker) is None]
+    values = (_before_broadcast(value)[0] for value in op.operands)
+    return [v for v in values if (maker := made_by(v)) is None or splat_of(maker) is None]
 
 
 def as_dispatch(ops: Sequence[ir.Operation], results: Sequence[ir.Value]) -> None:
@@ -63,9 +63,9 @@ def as_dispatch(ops: Sequence[ir.Operation], results: Sequence[ir.Value]) -> Non
         distinct = {code.name: code for code in codes}
         lines = writer.writer.blocks[0].lines
         dispatch = _parsed(_text(shape, operands, maps, [*distinct.values()], lines), operands, ops[-1])
-        made = dict(zip(distinct, dispatch.results, strict=True))
+        outputs = dict(zip(distinct, dispatch.results, strict=True))
         for old, code in zip(results, codes, strict=True):
-            old.replace_all_uses_with(_like(Val(made[code.name]), old.type).value)
+            old.replace_all_uses_with(_like(Val(outputs[code.name]), old.type).value)
     for op in reversed(ops):
         op.erase()
 

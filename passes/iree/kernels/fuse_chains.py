@@ -93,32 +93,32 @@ def _chains(block: ir.Block) -> list[_Chain]:
     order: dict[ir.Value, int] = {}
     fixed: set[ir.Value] = set()  # numbers known beforehand: equal results of a dispatch are one that IREE takes for another
     for op in (o.operation for o in block.operations):
-        read = [(v, known[v]) for v in _read(op) if v in known]
+        reads = [(v, known[v]) for v in _read(op) if v in known]
         shape = space_of(op)
         if shape is not None and fixed.issuperset(sources(op)):
             fixed.add(op.results[0])
             continue
         if shape is None:
-            stage = max((x.stage for _, x in read), default=-1)
+            stage = max((x.stage for _, x in reads), default=-1)
             known.update((r, _Value(stage)) for r in op.results)
             continue
-        stage = max((x.stage + (x.shape != shape) for _, x in read), default=0)
-        inside = [(v, x) for v, x in read if (x.shape, x.stage) == (shape, stage)]
+        stage = max((x.stage + (x.shape != shape) for _, x in reads), default=0)
+        inside = [(v, x) for v, x in reads if (x.shape, x.stage) == (shape, stage)]
         result = op.results[0]
         order[result] = len(order)
         known[result] = _Value(stage, shape)
-        joined = list({chains[v] for v, _ in inside}) or [_Chain()]
-        largest = max(joined, key=lambda c: len(c.ops))
-        for chain in joined:
+        neighbours = list({chains[v] for v, _ in inside}) or [_Chain()]
+        largest = max(neighbours, key=lambda c: len(c.ops))
+        for chain in neighbours:
             if chain is not largest:
                 chains.update((o.results[0], largest) for o in chain.ops)
                 largest.ops += chain.ops
         largest.ops.append(op)
         chains[result] = largest
-    found = list(dict.fromkeys(chains.values()))
-    for chain in found:
+    result = list(dict.fromkeys(chains.values()))
+    for chain in result:
         chain.ops.sort(key=lambda o: order[o.results[0]])
-    return found
+    return result
 
 
 def _read(op: ir.Operation) -> list[ir.Value]:
@@ -174,19 +174,19 @@ def _bindings(steps: Sequence[_Step], start: int = 0) -> Iterator[int]:
 
 def _fuse(ops: Sequence[ir.Operation]) -> None:
     """Makes one operation of several, where the last of them stands."""
-    made = {op.results[0] for op in ops}
+    values = {op.results[0] for op in ops}
     block = [o.operation for o in ops[0].block.operations]
-    places = [i for i, op in enumerate(block) if _makes(op, made)]
-    behind, late = block[places[-1]], set(made)
+    places = [i for i, op in enumerate(block) if _makes(op, values)]
+    behind, late = block[places[-1]], set(values)
     for op in block[places[0] : places[-1]]:
-        if not _makes(op, made) and any(v in late for v in _read(op)):
+        if not _makes(op, values) and any(v in late for v in _read(op)):
             op.move_after(behind)
             behind = op
             late.update(op.results)
     inside = [block[i] for i in places]
-    used = [op.results[0] for op in inside if any(not _makes(use.owner, made) for use in op.results[0].uses)]
-    if used:
-        as_dispatch(inside, used)
+    results = [op.results[0] for op in inside if any(not _makes(use.owner, values) for use in op.results[0].uses)]
+    if results:
+        as_dispatch(inside, results)
 
 
 def _makes(op: ir.Operation, values: set[ir.Value]) -> bool:

@@ -134,14 +134,14 @@ def _groups(block: ir.Block, least_size: int) -> Iterator[_Group]:
 
 def _cone(op: ir.Operation, inner: set[ir.Value]) -> set[ir.Value]:
     """What a sum is computed from in a kernel."""
-    found: set[ir.Value] = set()
+    cone: set[ir.Value] = set()
     work = [op.operands[0]]
     while work:
         value = work.pop()
-        if value in inner and value not in found:
-            found.add(value)
+        if value in inner and value not in cone:
+            cone.add(value)
             work += list(value.owner.operation.operands)
-    return found
+    return cone
 
 
 def _is_sum(op: ir.Operation, least_size: int) -> bool:

@@ -279,11 +279,11 @@ def _product(op: ir.Operation, operands: Sequence[Node], shape: Shape, dtype: st
         raise NotSupported("a product of other types")
     numbers = DotDims.decode(op.attributes["dot_dimension_numbers"])
     batch = [numbers[f"{side}_batching_dimensions"] for side in ("lhs", "rhs")]
-    summed = [numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs")]
-    sizes = (*shape, *(operands[0].shape[d] for d in summed[0]))
+    contracting = [numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs")]
+    sizes = (*shape, *(operands[0].shape[d] for d in contracting[0]))
     free = len(batch[0])
     places = []
-    for n, b, c in zip(operands, batch, summed, strict=True):
+    for n, b, c in zip(operands, batch, contracting, strict=True):
         place = {d: i for i, d in enumerate(b)} | {d: len(shape) + i for i, d in enumerate(c)}
         for d in range(len(n.shape)):
             if d not in place:

@@ -85,15 +85,15 @@ class Layout:
 
 def merged(axes: Iterable[Axis]) -> tuple[Axis, ...]:
     """The same places by fewer axes: those that follow each other in memory are one; one of size 1 is none."""
-    kept: list[Axis] = []
+    result: list[Axis] = []
     for axis in axes:
         if axis.size == 1:
             continue
-        if kept and kept[-1].stride == axis.size * axis.stride:
-            kept[-1] = Axis(kept[-1].size * axis.size, axis.stride)
+        if result and result[-1].stride == axis.size * axis.stride:
+            result[-1] = Axis(result[-1].size * axis.size, axis.stride)
         else:
-            kept.append(axis)
-    return tuple(kept) or (Axis(1, 1),)
+            result.append(axis)
+    return tuple(result) or (Axis(1, 1),)
 
 
 class View:

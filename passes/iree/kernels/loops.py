@@ -56,9 +56,9 @@ class Kernel(NestWriter):
             self.values[node] = self._binding(f"%in{i}", node)
         outputs = {i: self._binding(f"%out{i}", loop.results[i]) for i in wanted}
         self._steps(Planner([loop], self.values.__contains__), [], [], [loop.results[0]], outputs)
-        found = self.values
+        values = self.values
         apart = [
-            i for i, b in outputs.items() if not isinstance(v := found[loop.results[i]], Buffer) or v.name != b.name
+            i for i, b in outputs.items() if not isinstance(v := values[loop.results[i]], Buffer) or v.name != b.name
         ]
         self._run([], [self._slot(loop.results[i], outputs[i]) for i in apart])
         bound = [(b, place) for n, place in inputs.items() if isinstance(b := self.values[n], Buffer)]
@@ -72,7 +72,7 @@ class Kernel(NestWriter):
         self._run([], [self._slot(loop.inits[a.place], a.memory) for a in arrays], [loop.inits[i] for i in scalars])
         # The last that is carried says which copy of the arrays is to be read.
         first = [*(self.scalar(loop.inits[i]) for i in scalars), Code(writer.integer(0), "index")]
-        tested, inside = ([writer.fresh() for _ in first] for _ in range(2))
+        test_names, body_names = ([writer.fresh() for _ in first] for _ in range(2))
         result, types = writer.fresh(), ", ".join(c.type for c in first)
 
         def define(nodes: Sequence[Node], names: Sequence[str]) -> str:
@@ -83,20 +83,20 @@ class Kernel(NestWriter):
             return copy.name
 
         with writer.apart() as before:
-            define(loop.condition.arguments, tested)
+            define(loop.condition.arguments, test_names)
             self._run(loop.condition.loops, [], loop.condition.results)
             test = self.scalar(loop.condition.results[0])
-            writer.line(f"scf.condition({test.name}) {', '.join(tested)} : {types}")
+            writer.line(f"scf.condition({test.name}) {', '.join(test_names)} : {types}")
         with writer.apart() as after:
-            copy = define(loop.body.arguments, inside)
+            copy = define(loop.body.arguments, body_names)
             self._body(loop, [loop.body.results[i] for i in scalars], arrays, copy)
             one = writer.integer(1)
             other = writer.pure(f"arith.subi {one}, {copy} : index", [one, copy])
             writer.line(
                 f"scf.yield {', '.join([*(self.scalar(loop.body.results[i]).name for i in scalars), other])} : {types}"
             )
-        inits = ", ".join(f"{n} = {c.name}" for n, c in zip(tested, first, strict=True))
-        heads = ", ".join(f"{n}: {c.type}" for n, c in zip(inside, first, strict=True))
+        inits = ", ".join(f"{n} = {c.name}" for n, c in zip(test_names, first, strict=True))
+        heads = ", ".join(f"{n}: {c.type}" for n, c in zip(body_names, first, strict=True))
         writer.line(f"{result}:{len(first)} = scf.while ({inits}) : ({types}) -> ({types}) {{")
         for line in (*before, "} do {", f"^bb0({heads}):", *after, "}"):
             writer.line(line)
@@ -162,14 +162,16 @@ class Kernel(NestWriter):
         return Buffer(name, node.dtype, node.size)
 
     def _function(self, name: str, inputs: Sequence[Bound], outputs: Sequence[Bound]) -> tuple[str, int]:
-        read, written = (1 + max(place.buffer for _, place in bound) if bound else 0 for bound in (inputs, outputs))
+        input_count, output_count = (
+            1 + max(place.buffer for _, place in bound) if bound else 0 for bound in (inputs, outputs)
+        )
         places = [(b, place.buffer, place.start * BYTES[b.dtype]) for b, place in inputs]
-        places += [(b, read + place.buffer, place.start * BYTES[b.dtype]) for b, place in outputs]
+        places += [(b, input_count + place.buffer, place.start * BYTES[b.dtype]) for b, place in outputs]
         end = 0
         for buffer in self.spare:
-            places.append((buffer, read + written, end))
+            places.append((buffer, input_count + output_count, end))
             end += -(-buffer.size * BYTES[buffer.dtype] // 64) * 64
-        read_only = [True] * read + [False] * (written + (end > 0))
+        read_only = [True] * input_count + [False] * (output_count + (end > 0))
         lines = []
         for buffer, place, offset in places:
             start = self.writer.fresh()

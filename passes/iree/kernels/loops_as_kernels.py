@@ -54,17 +54,17 @@ def _replace(op: ir.Operation, name: str, vector_bytes: int) -> None:
         raise NotSupported("a large loop")
     types = [op.results[i].type for i in wanted]
     shared = len(reader.inputs) + len(types) >= MAX_BINDINGS
-    bound, written = share_results(types) if shared else (types, [Place(i) for i in range(len(types))])
+    bound, result_places = share_results(types) if shared else (types, [Place(i) for i in range(len(types))])
     with ir.InsertionPoint(op), op.location:
         values = [_before(value) for value in reader.inputs]
-        operands, read = bind_reads(values, MAX_BINDINGS - 1 - len(bound))  # one is for the kernel's own memory
-        places = dict(zip(reader.inputs.values(), read, strict=True)), dict(zip(wanted, written, strict=True))
+        operands, input_places = bind_reads(values, MAX_BINDINGS - 1 - len(bound))  # one is for the kernel's own memory
+        places = dict(zip(reader.inputs.values(), input_places, strict=True)), dict(zip(wanted, result_places, strict=True))
         text, spare = Kernel(vector_bytes).write(name, loop, *places)
         if text.count("\n") > thresholds.KERNEL_LINES:
             raise NotSupported("long code")
         memory = [tensor_type((spare,), np.dtype(np.int8))] if spare else []
         results = call_kernel(name, text, operands, [*bound, *memory], op)
-        for i, place, type in zip(wanted, written, types, strict=True):
+        for i, place, type in zip(wanted, result_places, types, strict=True):
             op.results[i].replace_all_uses_with(result_at(place, results, type) if shared else results[place.buffer])
     op.erase()
 

@@ -47,7 +47,7 @@ def lu_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int]
 def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str, str], rows: int) -> None:
     first, end = columns
     candidate = [t.form.element, "index"]
-    found = t.carried(first, rows, [t.number(-1), first], candidate, lambda i, best: _larger(t, u, b, i, first, best))
+    best = t.carried(first, rows, [t.number(-1), first], candidate, lambda i, best: _larger(t, u, b, i, first, best))
 
     def step(c: str, best: list[str]) -> list[str]:
         t.store(t.op(f"arith.index_cast {best[1]} : index to i32"), pivots, b, c)
@@ -68,14 +68,14 @@ def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str
             old = [t.vector(u, b, i, part) for part in parts]
             new = t.minus_product(old, factor, pivot_row)
             for part, keep, x, y in zip(parts, is_later, new, old, strict=True):
-                chosen = t.op(f"arith.select {keep}, {x}, {y} : vector<{lanes}xi1>, {t.form.vector}")
-                t.put(chosen, u, b, i, part)
+                value = t.op(f"arith.select {keep}, {x}, {y} : vector<{lanes}xi1>, {t.form.vector}")
+                t.put(value, u, b, i, part)
             t.store(factor, u, b, i, c)
             return _larger(t, u, b, i, following, best)
 
         return t.carried(t.add(c, 1), rows, [t.number(-1), t.index(following)], candidate, reduce_row)
 
-    t.carried(first, end, found, candidate, step)
+    t.carried(first, end, best, candidate, step)
 
 
 def _larger(t: Text, u: Memory, b: str, row: str, column: str, best: list[str]) -> list[str]:
@@ -117,12 +117,13 @@ def _solve_right(t: Text, u: Memory, panel: Memory, b: str, columns: tuple[str, 
     """The rows of U beside the panel: L X = B with ones on the diagonal of L."""
     first, end = columns
     count = t.of_indices("subi", end, first)
-    with t.loop(t.add(first, thresholds.LU_PANEL), u.shape[2], t.form.width) as column, t.loop(0, count, t.form.rows) as done:
-        row = t.index(t.add(first, done))
-        tile = _minus_panel(t, u, panel, b, (first, row, column), done)
+    right = t.add(first, thresholds.LU_PANEL)
+    with t.loop(right, u.shape[2], t.form.width) as column, t.loop(0, count, t.form.rows) as above:
+        row = t.index(t.add(first, above))
+        tile = _minus_panel(t, u, panel, b, (first, row, column), above)
         own, rows = t.of_indices("divui", column, t.form.width), [t.add(row, i) for i in range(t.form.rows)]
         for i, at in enumerate(rows):
             t.put_row(tile[i], u, b, at, column)
-            t.put_row(tile[i], panel, b, own, t.add(done, i), 0)
+            t.put_row(tile[i], panel, b, own, t.add(above, i), 0)
             for j in range(i + 1, len(rows)):
                 tile[j] = t.minus_product(tile[j], t.load(u, b, rows[j], at), tile[i])

@@ -64,8 +64,8 @@ class Panels:
             at = factor.of_term(run, t.of_indices("subi", k, place))
             base, groups = t.add(to, self._behind(k, term, panel.width)), []
             for start in starts:
-                read = [t.masked_vector(mask, factor.memory, t.add(row, at)) for row in rows[start : start + lanes]]
-                groups.append(t.transposed([*read, *[t.zeros()] * (lanes - len(read))]))
+                vectors = [t.masked_vector(mask, factor.memory, t.add(row, at)) for row in rows[start : start + lanes]]
+                groups.append(t.transposed([*vectors, *[t.zeros()] * (lanes - len(vectors))]))
             for n in range(lanes):
                 for start, group in zip(starts, groups, strict=True):
                     t.put(group[n], self.memory, self.group, t.add(base, n * panel.width + start))
@@ -74,8 +74,8 @@ class Panels:
         """Vectors of rows, where all of them lie side by side."""
         t, lanes, factor = self.t, self.form.lanes, panel.factor
         starts = range(0, panel.width, lanes)
-        read = starts[-1] + lanes
-        fits = t.compare("sle", t.add(factor.row_in_run(panel.first), read), factor.free_run)
+        span = starts[-1] + lanes
+        fits = t.compare("sle", t.add(factor.row_in_run(panel.first), span), factor.free_run)
         with t.branch(fits) as otherwise:
             row = factor.of_row(panel.base, panel.first)
             with self._runs(panel, term, terms) as (run, place, low, high), t.loop(low, high) as k:

@@ -34,11 +34,11 @@ class Space:
 
     def indices(self, shape: Shape, loops: Sequence[Affine]) -> list[Index]:
         """The elements of a tensor of `shape` that belong to one iteration."""
-        found = []
+        elements = []
         for i in range(self.short):
             places = iter((*loops, Affine((), i)))
-            found.append(tuple(ZERO if n == 1 else next(places) for n in shape))
-        return found
+            elements.append(tuple(ZERO if n == 1 else next(places) for n in shape))
+        return elements
 
 
 @dataclass(eq=False)
@@ -187,8 +187,8 @@ class _Steps:
 
     def require(self, node: Node) -> None:
         """Adds what a scalar needs, or a value in memory."""
-        for needed in _visit([(node, origin(node))], self.planner, set())[1]:
-            self._provide(needed)
+        for need in _visit([(node, origin(node))], self.planner, set())[1]:
+            self._provide(need)
 
     def shared(self) -> list[Node]:
         """Values that several steps compute, or one at many places: those that are not only part of others."""
@@ -206,8 +206,8 @@ class _Steps:
             return self._done[node]
         source = self.planner.source(node)
         if isinstance(source, Loop):
-            for needed in _needs(source, self.planner):
-                self._provide(needed)
+            for need in _needs(source, self.planner):
+                self._provide(need)
             self.steps.append(source)
             self._seen.append({})
             for result in source.results:
@@ -224,9 +224,9 @@ class _Steps:
         partial = isinstance(item, Reduction) and item.target.size > 1
         space = None if partial else Space.of(item.domain)
         roots = _roots(item)
-        seen, needed = _visit(roots, self.planner, {item.target})
+        seen, needs = _visit(roots, self.planner, {item.target})
         first = max(self._first, earliest)
-        for node, places in needed.items():
+        for node, places in needs.items():
             after = self._provide(node)
             first = max(first, after - 1 if space and self._is_beside(node, places, after - 1, space) else after)
         for i in range(first, len(self.steps)):
@@ -276,7 +276,7 @@ def _visit(
     """All that is computed for some elements, and the values that have to be there before; `own` are computed here."""
     ranges: dict[str, Range] = {LANE: (0, 0)}
     seen: dict[Node, set[Index]] = {}
-    needed: dict[Node, set[Index]] = {}
+    needs: dict[Node, set[Index]] = {}
     work = list(roots)
 
     def start(scalar: Node, places: int) -> Affine:
@@ -298,7 +298,7 @@ def _visit(
             continue
         is_own = node in own
         if not is_own and planner.source(node) is not None:
-            needed.setdefault(node, set()).add(index)
+            needs.setdefault(node, set()).add(index)
             continue
         if index in seen.setdefault(node, set()):
             continue
@@ -313,8 +313,8 @@ def _visit(
             if not planner.is_known(need.node):
                 if planner.source(need.node) is None:
                     raise
-                needed.setdefault(need.node, set()).add(())
-    return seen, needed
+                needs.setdefault(need.node, set()).add(())
+    return seen, needs
 
 
 def _is_read_often(node: Node) -> bool:
@@ -326,13 +326,13 @@ def _is_read_often(node: Node) -> bool:
 
 def _ranges(roots: Sequence[tuple[Node, Index]]) -> dict[str, Range]:
     """The ranges of the symbols of loops, from the sizes of the dimensions that they run along."""
-    found: dict[str, Range] = {}
+    ranges: dict[str, Range] = {}
     for node, index in roots:
         for place, n in zip(index, node.shape, strict=True):
             for name, _ in place.terms:
                 if name != LANE:
-                    found[name] = (0, n - 1)
-    return found
+                    ranges[name] = (0, n - 1)
+    return ranges
 
 
 def _parts(node: Node) -> Iterable[Node]:
@@ -347,7 +347,7 @@ def _parts(node: Node) -> Iterable[Node]:
 
 def _needs(loop: Loop, planner: Planner) -> list[Node]:
     """The values from outside that a loop needs: what it starts from, and what never changes in it, once."""
-    found: dict[Node, None] = {}
+    outer: dict[Node, None] = {}
     inside = set(loop.results)
     work = []
 
@@ -366,23 +366,23 @@ def _needs(loop: Loop, planner: Planner) -> list[Node]:
         _mark(root, inside, varying)
     for node, varies in varying.items():
         if varies:
-            found.update((o, None) for o in node.operands if not varying[o])
-    found.update((n, None) for n in work if not varying[n])
-    frontier = [*found, *loop.inits]
-    needed: dict[Node, None] = {}
-    visited: set[Node] = set()
+            outer.update((o, None) for o in node.operands if not varying[o])
+    outer.update((n, None) for n in work if not varying[n])
+    frontier = [*outer, *loop.inits]
+    needs: dict[Node, None] = {}
+    seen: set[Node] = set()
     while frontier:
         node = frontier.pop()
-        if node in visited or planner.is_known(node):
+        if node in seen or planner.is_known(node):
             continue
-        visited.add(node)
+        seen.add(node)
         if planner.source(node) is None and not node.is_work:
             frontier += node.operands
             continue
         if planner.source(node) is None:
             planner.keep(node)
-        needed[node] = None
-    return list(needed)
+        needs[node] = None
+    return list(needs)
 
 
 def _mark(root: Node, inside: set[Node], varying: dict[Node, bool]) -> None:

@@ -202,8 +202,8 @@ class _Writer:
         return total
 
     def _of_sizes(self, name: str, sizes: Sequence[Index]) -> Memory:
-        given = tuple(map(self.t.index, sizes))
-        return Memory(name, (-1,) * len(given), self.form.element, given=given)
+        names = tuple(map(self.t.index, sizes))
+        return Memory(name, (-1,) * len(names), self.form.element, given=names)
 
     def _batch_places(self) -> Sequence[Index]:
         """The place along each batch axis."""

@@ -46,11 +46,11 @@ class Sum:
 
     def places(self, loops: Sequence[Affine]) -> dict[Index, list[Index]]:
         """What one iteration reduces, by where the sum of it belongs."""
-        found: dict[Index, list[Index]] = {}
+        groups: dict[Index, list[Index]] = {}
         for place in self.space.indices(self.node.operands[0].shape, loops):
             to = tuple(p for d, p in enumerate(place) if d not in self.node.attributes["dimensions"])
-            found.setdefault(to, []).append(place)
-        return found
+            groups.setdefault(to, []).append(place)
+        return groups
 
 
 class SumsKernel(NestWriter):

@@ -270,8 +270,8 @@ class Text:
             return new
 
         flat = [x for row in tile for x in row]
-        found = self.carried(*terms, flat, [self.form.vector] * len(flat), body)
-        return [found[vectors * i : vectors * (i + 1)] for i in range(len(tile))]
+        sums = self.carried(*terms, flat, [self.form.vector] * len(flat), body)
+        return [sums[vectors * i : vectors * (i + 1)] for i in range(len(tile))]
 
     def bind(self, memory: Memory, place: int) -> None:
         """Makes a buffer, whose sizes are given, of what the call has at that place."""

@@ -153,10 +153,10 @@ class Writer:
         if step == 1:
             return self._load(buffer, first, lanes)
         if 2 <= step <= 4:
-            aligned = first + -(first.constant % step)
-            low, high = aligned.range(self.ranges)
+            base = first + -(first.constant % step)
+            low, high = base.range(self.ranges)
             if low >= 0 and high + step * lanes <= buffer.size:
-                whole = self._load(buffer, aligned, step * lanes)
+                whole = self._load(buffer, base, step * lanes)
                 return self.shuffled(whole, [first.constant % step + step * i for i in range(lanes)])
         parts = [self._load(buffer, first + step * i, 0) for i in range(lanes)]
         kind = vector_type(parts[0].dtype, lanes)
