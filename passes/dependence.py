@@ -280,8 +280,14 @@ def _iota(op: ir.Operation) -> np.ndarray:
     return np.broadcast_to(line, shape)
 
 
-def dependence_of(function: ir.Operation, arguments: Sequence[int], module: ir.Operation | None = None) -> Dependence:
-    """The patterns of the values of a function with respect to the elements of some arguments, in their order."""
+def dependence_of(
+    function: ir.Operation, arguments: Sequence[int], module: ir.Operation | None = None,
+    numbers: Mapping[int, np.ndarray] | None = None,
+) -> Dependence:  # fmt: skip
+    """The patterns of the values of a function with respect to the elements of some arguments, in their order.
+
+    `numbers` are those of arguments that are known; the patterns hold for these.
+    """
     block = function.regions[0].blocks[0]
     shapes = [shape_and_dtype(block.arguments[i].type)[0] for i in arguments]
     sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
@@ -290,6 +296,9 @@ def dependence_of(function: ir.Operation, arguments: Sequence[int], module: ir.O
     for i, shape, size in zip(arguments, shapes, sizes, strict=True):
         found._set(block.arguments[i], Relation.identity(shape, found.columns, base))
         base += size
+    for i, number in (numbers or {}).items():
+        found._fixed.add(block.arguments[i])
+        found._numbers[block.arguments[i]] = number
     found.run(block)
     return found
 

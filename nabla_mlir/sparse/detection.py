@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,12 +15,14 @@ from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, made_by
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.errors import DtypeError, user_frame
+from nabla_mlir.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.numpy import concatenate
 from nabla_mlir.ops.shape import reshaped
-from nabla_mlir.passes.dependence import dependence_of, results_of
+from nabla_mlir.passes.dependence import Dependence, dependence_of, results_of
 from nabla_mlir.passes.sparsity import causes
 from nabla_mlir.sparse.pattern import Pattern
+from nabla_mlir.sparsity.relation import Relation
+from nabla_mlir.staging.eager import Halves, as_inputs
 from nabla_mlir.staging.positions import Argnums, positions
 from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.tracing import current_trace, trace_function, trace_region
@@ -86,19 +89,52 @@ def pattern_at(function: Callable[..., Tensor], tensors: Sequence[Tensor], symme
     def push(*leaves: Tensor) -> list[Tensor]:
         return [pushed(lambda *xs: function(*xs), leaves[:count], leaves[count:], False)[1]]
 
-    block, holder, (out,) = trace_region(push, [*specs, *specs], "the sparsity of a derivative")
-    rows = out.size
+    block, holder, _ = trace_region(push, [*specs, *specs], "the sparsity of a derivative")
     with context(), ir.Location.unknown():
         module = _apart(block, holder)
     holder.erase()
     lower_module(module)
     func = functions_of(module.operation)["main"]
     found = dependence_of(func, range(count, 2 * count), module.operation)
-    (relation,) = results_of(func, found)
-    grids = [relation.layout] if rows == found.columns else []
-    grids += [tensors[0].shape] if count == 1 else []
+    return _found(results_of(func, found)[0], found, specs, symmetric)
+
+
+def _found(relation: Relation, found: Dependence, specs: Sequence[Spec], symmetric: bool) -> Pattern:
+    """The pattern of a derivative with respect to arguments of these shapes."""
+    grids = [relation.layout] if math.prod(relation.shape) == found.columns else []
+    grids += [specs[0].shape] if len(specs) == 1 else []
     pattern = Pattern(relation.rows, tuple(grids), tuple(causes(found)))
     return pattern.symmetric_part() if symmetric else pattern
+
+
+def _local(what: str, f: Callable[..., Any], args: Sequence[Any], argnums: Argnums, symmetric: bool) -> Pattern:
+    """The pattern at a point: that of the half of the derivative that a tangent decides, with the numbers of the other half."""
+    leaves, in_spec = pytree.flatten(tuple(args), is_leaf=lambda x: isinstance(x, Spec))
+    if any(isinstance(leaf, Spec) for leaf in leaves):
+        raise TraceError(
+            f"{what} with local=True requires the arrays of a point, got nm.spec.", where=user_frame(),
+            help="a local pattern holds at these arguments alone; without local=True it holds at all.",
+        )  # fmt: skip
+    specs = [as_spec(leaf) for leaf in leaves]
+    active = [as_spec(leaf) for leaf in active_arguments(what, tuple(args), argnums)[1]]
+    rows: list[int] = []
+
+    def push(*tensors: Tensor) -> list[Tensor]:
+        call = FlatCall(what, f, argnums, pytree.unflatten(in_spec, tensors[: len(specs)]), {})
+        function = call.gradient if symmetric else call
+        out = pushed(lambda *xs: function(*xs), call.tensors, tensors[len(specs) :], False)[1]
+        rows.append(out.size)
+        return [out]
+
+    module, captures = trace_function(push, [*specs, *active], "main")
+    lower_module(module)
+    tangents = range(len(specs), len(specs) + len(active))
+    halves = Halves(module, [*range(len(specs)), *range(tangents.stop, tangents.stop + len(captures))])
+    numbers = [np.asarray(x) for x in halves.at([*as_inputs(leaves, [s.dtype for s in specs]), *captures]).residuals]
+    columns = range(len(numbers), len(numbers) + len(active))
+    found = dependence_of(halves.split.rest, columns, module.operation, dict(enumerate(numbers)))
+    results = results_of(halves.split.rest, found) or [Relation.none((rows[0],), found.columns)]
+    return _found(results[0], found, active, symmetric)
 
 
 def _apart(block: ir.Block, holder: ir.Operation) -> ir.Module:
@@ -135,8 +171,12 @@ def _is_constant(op: ir.Operation | None) -> bool:
     return op is not None and op.name == CONSTANT
 
 
-def _pattern(what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Argnums, symmetric: bool) -> Pattern:
+def _pattern(
+    what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Argnums, symmetric: bool, local: bool
+) -> Pattern:
     positions(what, argnums, len(specs))
+    if local:
+        return _local(what, f, specs, argnums, symmetric)
     leaves, in_spec = pytree.flatten(tuple(specs), is_leaf=lambda x: isinstance(x, Spec))
     patterns: list[Pattern] = []
 
@@ -149,7 +189,7 @@ def _pattern(what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Ar
     return patterns[0]
 
 
-def jacobian_pattern(f: Callable[..., Any], *specs: Any, argnums: Argnums = 0) -> Pattern:
+def jacobian_pattern(f: Callable[..., Any], *specs: Any, argnums: Argnums = 0, local: bool = False) -> Pattern:
     """Which entries of the Jacobian of `f` can be other than zero at any x: its pattern, found on the IR.
 
     Rows are the elements of the results and columns those of the arguments at `argnums`, leaves behind each other, each in
@@ -161,20 +201,26 @@ def jacobian_pattern(f: Callable[..., Any], *specs: Any, argnums: Argnums = 0) -
       f: a function of pytrees of arrays.
       specs: for each argument a pytree of `nm.spec(...)`, or arrays.
       argnums: the positional argument(s) to differentiate.
+      local: give the arrays of a point for the specs, and get the pattern there: the sides that where, min, max, abs and
+        relu do not take at this point, and products with what is zero there, add nothing, and places that depend on data
+        are known. It holds at this point alone.
 
     Raises:
       PatternError: the pattern has too many entries to be written down.
       DtypeError: an argument or a result is not of floating point.
+      TraceError: a local pattern is asked of specs.
 
     Example:
       >>> import nabla_mlir as nm
       >>> nm.sparse.jacobian_pattern(lambda x: x[1:] - x[:-1], nm.spec(100))
       Pattern(99x100, nnz=198)
+      >>> nm.sparse.jacobian_pattern(nm.nn.relu, np.array([-1.0, 2.0, 3.0]), local=True)
+      Pattern(3x3, nnz=2)
     """
-    return _pattern("jacobian_pattern", f, specs, argnums, symmetric=False)
+    return _pattern("jacobian_pattern", f, specs, argnums, symmetric=False, local=local)
 
 
-def hessian_pattern(f: Callable[..., Any], *specs: Any, argnums: Argnums = 0) -> Pattern:
+def hessian_pattern(f: Callable[..., Any], *specs: Any, argnums: Argnums = 0, local: bool = False) -> Pattern:
     """Which entries of the Hessian of a scalar function `f` can be other than zero at any x.
 
     It is the pattern of the Jacobian of the gradient, less the entries whose mirror images are not in it. A linear term adds
@@ -188,4 +234,4 @@ def hessian_pattern(f: Callable[..., Any], *specs: Any, argnums: Argnums = 0) ->
              [0, 1, 0, 1],
              [0, 0, 1, 0]])
     """
-    return _pattern("hessian_pattern", f, specs, argnums, symmetric=True)
+    return _pattern("hessian_pattern", f, specs, argnums, symmetric=True, local=local)

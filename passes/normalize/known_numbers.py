@@ -57,6 +57,12 @@ def _quotient(op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return x / y if x.dtype.kind == "f" else _cast(op, np.trunc(x / y))
 
 
+def _dynamic_slice(op: ir.Operation, x: np.ndarray, *starts: np.ndarray) -> np.ndarray:
+    sizes = I64Array.decode(op.attributes["slice_sizes"])
+    first = [int(np.clip(int(s), 0, n - size)) for s, n, size in zip(starts, x.shape, sizes, strict=True)]
+    return x[tuple(slice(s, s + size) for s, size in zip(first, sizes, strict=True))]
+
+
 _FOLDS: dict[str, Callable[..., np.ndarray]] = {
     "stablehlo.convert": _cast,
     "stablehlo.reshape": lambda op, x: x.reshape(tuple(op.results[0].type.shape)),
@@ -65,6 +71,7 @@ _FOLDS: dict[str, Callable[..., np.ndarray]] = {
     "stablehlo.slice": lambda op, x: x[tuple(
         slice(*bounds) for bounds in zip(*(I64Array.decode(op.attributes[k]) for k in (
             "start_indices", "limit_indices", "strides")), strict=True))],
+    "stablehlo.dynamic_slice": _dynamic_slice,
     "stablehlo.divide": _quotient,
     "stablehlo.select": lambda op, *xs: _cast(op, np.where(*xs)),
     "stablehlo.compare": _compare,
