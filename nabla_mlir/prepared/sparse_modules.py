@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.errors import PatternError, user_frame
-from nabla_mlir.sparse.derivatives import hessian, jacobian, read
+from nabla_mlir.sparse.derivatives import hessian, jacobian
+from nabla_mlir.sparse.matrix import read
 from nabla_mlir.sparse.pattern import Pattern
 from nabla_mlir.sparse.trees import mirror
 from nabla_mlir.staging.positions import Argnums

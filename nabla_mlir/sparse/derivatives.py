@@ -11,10 +11,9 @@ import numpy as np
 from nabla_mlir import thresholds
 from nabla_mlir.errors import PatternError, user_frame
 from nabla_mlir.numpy import concatenate
-from nabla_mlir.ops.indexing import gather, gather_dims
 from nabla_mlir.sparse.coloring import Coloring, color
 from nabla_mlir.sparse.detection import FlatCall, pattern_at
-from nabla_mlir.sparse.matrix import SparseMatrix, added
+from nabla_mlir.sparse.matrix import SparseMatrix, added, read
 from nabla_mlir.sparse.pattern import Pattern
 from nabla_mlir.sparse.trees import Substitution, mirror, substitution
 from nabla_mlir.staging.eager import staged
@@ -147,12 +146,6 @@ def _one_hot(colors: np.ndarray, count: int, dtype: np.dtype) -> Tensor:
     """For each color the sum of the unit vectors that have it: made where it is read, not stored."""
     numbers = constant(np.arange(count, dtype=np.int32)[:, None])
     return (constant(colors.astype(np.int32)) == numbers).astype(dtype)
-
-
-def read(numbers: Tensor, places: np.ndarray) -> Tensor:
-    """The numbers at places of a vector. Places are constants of the code: they are as static as the pattern."""
-    dims = gather_dims(collapsed_slice_dims=(0,), start_index_map=(0,), index_vector_dim=1)
-    return gather(numbers, constant(places.astype(np.int32).reshape(-1, 1)), dimension_numbers=dims, slice_sizes=(1,))
 
 
 def _compressed(call: FlatCall, function: Callable[..., Tensor], coloring: Coloring, what: str) -> SparseMatrix:

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir import pytree
-from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.ops.indexing import scatter, scatter_dims
+from nabla_mlir import pytree, thresholds
+from nabla_mlir.errors import PatternError, ShapeError, user_frame
+from nabla_mlir.ops.indexing import gather, gather_dims, scatter, scatter_dims
 from nabla_mlir.ops.misc import optimization_barrier
-from nabla_mlir.sparse.pattern import Pattern
+from nabla_mlir.sparse.pattern import Pattern, joined
 from nabla_mlir.sparse.trees import mirror
+from nabla_mlir.sparsity.rows import Rows
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import Tensor, constant, full
@@ -56,11 +57,14 @@ class SparseMatrix:
         return SparseMatrix(staged(lambda data: as_tensor(data)[..., order])(self.data), self.pattern.T)
 
     def __matmul__(self, other: Any) -> Any:
-        """The product with a vector, or with a matrix.
+        """The product with a vector, with a matrix, or with a sparse matrix, which is sparse.
 
         Raises:
           ShapeError: its first axis has not the length of a row, or the entries have axes of a map.
+          PatternError: the product of sparse matrices has too many terms.
         """
+        if isinstance(other, SparseMatrix):
+            return staged(_sparse_product)(self, other)
         return staged(_product)(self, other)
 
     def to_dense(self) -> Any:
@@ -96,6 +100,12 @@ def _check_plain(what: str, matrix: SparseMatrix) -> None:
         )  # fmt: skip
 
 
+def read(numbers: Tensor, places: np.ndarray) -> Tensor:
+    """The numbers at places of a vector. Places are constants of the code: they are as static as the pattern."""
+    dims = gather_dims(collapsed_slice_dims=(0,), start_index_map=(0,), index_vector_dim=1)
+    return gather(numbers, constant(places.astype(np.int32).reshape(-1, 1)), dimension_numbers=dims, slice_sizes=(1,))
+
+
 def added(updates: Tensor, rows: np.ndarray, shape: tuple[int, ...]) -> Tensor:
     """The sums of the updates at each row of an array of zeros."""
     if not rows.size:
@@ -123,6 +133,27 @@ def _product(matrix: SparseMatrix, other: Any) -> Tensor:
     factors = x[matrix.pattern.indices]
     terms = factors * (data if x.ndim == 1 else data[:, None])
     return added(terms, matrix.pattern.row_of_entry, (m, *x.shape[1:]))
+
+
+def _sparse_product(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
+    """The sum of the terms at each place; which terms these are is static."""
+    _check_plain("@", a)
+    _check_plain("@", b)
+    if a.shape[1] != b.shape[0]:
+        raise ShapeError(f"@ of sparse matrices requires {a.shape[1]} rows, got shape {b.shape}.", where=user_frame())
+    count = int(b.pattern.rows.lengths()[a.pattern.indices].sum())
+    if count > thresholds.PATTERN_ENTRIES:
+        raise PatternError(
+            f"@ of sparse matrices requires at most {thresholds.PATTERN_ENTRIES} terms, got {count} for {a!r} and {b!r}.",
+            where=user_frame(), help="a row of one is dense where the other has many entries: multiply by a vector instead.",
+        )  # fmt: skip
+    left, right = joined(a.pattern.indices, b.pattern.rows)
+    keys = a.pattern.row_of_entry[left] * b.shape[1] + b.pattern.indices[right]
+    order = np.argsort(keys, kind="stable")
+    pattern = Pattern(Rows.of(keys, a.shape[0], b.shape[1]))
+    target = np.searchsorted(pattern.rows.keys(), keys[order])
+    terms = read(as_tensor(a.data), left[order]) * read(as_tensor(b.data), right[order])
+    return SparseMatrix(added(terms, target, (pattern.nnz,)), pattern)
 
 
 def _dense(matrix: SparseMatrix) -> Tensor:

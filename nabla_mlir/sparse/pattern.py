@@ -185,15 +185,17 @@ class Pattern:
 
 def conflicts(rows: Rows) -> Rows:
     """Which columns share a row with which others, each with itself: the graph that column colorings color."""
-    lengths = rows.lengths()
-    total = int((lengths * lengths).sum())
-    row = rows.row_of_entry()
-    repeats = lengths[row]
-    first = np.repeat(rows.indices, repeats)
-    starts = np.repeat(rows.offsets[:-1][row], repeats)
-    within = np.arange(total) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    second = rows.indices[starts + within]
-    return Rows.of(first * max(rows.columns, 1) + second, rows.columns, rows.columns)
+    first, second = joined(rows.row_of_entry(), rows)
+    keys = rows.indices[first] * max(rows.columns, 1) + rows.indices[second]
+    return Rows.of(keys, rows.columns, rows.columns)
+
+
+def joined(lines: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    """For each element of a list of rows, itself with each entry of that row: the numbers of both."""
+    repeats = rows.lengths()[lines]
+    first = np.repeat(np.arange(len(lines)), repeats)
+    within = np.arange(len(first)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    return first, rows.offsets[lines][first] + within
 
 
 def lists(rows: Rows) -> Sequence[list[int]]:

@@ -1,0 +1,114 @@
+"""Sparse matrices of second order that optimisers ask for by name: Gauss-Newton, and the Hessian of a Lagrangian."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nabla_mlir import pytree
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.sparse.derivatives import hessian, jacobian
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.transforms.vectorized import per_entry
+
+
+def gauss_newton(
+    model: Callable[..., Any], loss: Callable[..., Any] | None = None, *, kind: str = "auto", order: str | Sequence[int] = "best"
+) -> Callable[..., Any]:
+    """The Gauss-Newton matrix Jᵀ H J as a `SparseMatrix`, from the derivatives that the coloring of J asks for.
+
+    J is the Jacobian of ``out = model(x, *data)`` and H the Hessian of ``loss(out, *data)`` with respect to `out`. Both are
+    sparse, and so is their product, whose terms are known when it is traced. It takes the products of J alone: those of
+    Jᵀ H J would be more, of more work each.
+
+    Args:
+      model: a function of pytrees of arrays, such as the residuals of a problem.
+      loss: a scalar function of its result and the data; half the sum of squares if not given, whose H is the identity.
+      kind, order: of the coloring of J, as in `jacobian`.
+
+    Returns:
+      A function ``(x, *data) -> SparseMatrix``.
+
+    Raises:
+      PatternError: the product has too many terms, or as in `jacobian`.
+      DtypeError: x or a result is not of floating point.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> matrix = nm.sparse.gauss_newton(lambda x: x[1:] - x[:-1] ** 2)(np.array([1.0, 2.0, 3.0]))
+      >>> matrix.to_dense().tolist()
+      [[4.0, -2.0, 0.0], [-2.0, 17.0, -4.0], [0.0, -4.0, 1.0]]
+    """
+
+    def call(x: Any, *data: Any) -> Any:
+        j = jacobian(model, kind=kind, order=order)(x, *data)
+        if loss is None:
+            return j.T @ j
+        h = hessian(lambda out: loss(out, *data))(model(x, *data))
+        return j.T @ (h @ j)
+
+    return staged(per_entry(call))
+
+
+def lagrangian(f: Callable[..., Any], constraints: Callable[..., Any]) -> Callable[..., Any]:
+    """The function ``(x, sigma, weights, *data) -> sigma f + Σ weights · constraints``, both of x and the data.
+
+    Its derivatives are patterns and programs for all multipliers. `nm.sparse_hessian_module` makes an artifact of it.
+
+    Args:
+      f: a scalar function.
+      constraints: a function with the same arguments, of a pytree of arrays; the multipliers are a pytree like it.
+
+    Raises:
+      ShapeError: the multipliers have other shapes than the constraints.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> L = nm.sparse.lagrangian(lambda x: (x * x).sum(), lambda x: x[:1] * x[1:])
+      >>> float(L(np.array([1.0, 2.0]), 3.0, np.array([4.0])))
+      23.0
+    """
+
+    def call(x: Any, sigma: Any, weights: Any, *data: Any) -> Any:
+        values, spec = pytree.flatten(constraints(x, *data))
+        factors = pytree.flatten_like(spec, weights, "the multipliers", "the constraints")
+        total = sigma * f(x, *data)
+        for value, factor, path in zip(values, factors, pytree.paths(spec), strict=True):
+            tensor = as_tensor(factor)
+            if tensor.shape != value.shape:
+                raise ShapeError(
+                    f"a Lagrangian requires multipliers of shape {tuple(value.shape)}, got {tensor.shape} at result{path}.",
+                    where=user_frame(), help="there is one for each element of the constraints.",
+                )  # fmt: skip
+            total = total + (tensor * value).sum()
+        return total
+
+    return staged(per_entry(call))
+
+
+def lagrangian_hessian(
+    f: Callable[..., Any], constraints: Callable[..., Any], *, kind: str = "star", order: str | Sequence[int] = "best"
+) -> Callable[..., Any]:
+    """The Hessian of a Lagrangian, sigma ∇²f + Σ weights · ∇²constraints, as a `SparseMatrix`.
+
+    One pattern and one coloring serve for all multipliers, zeros too: interior-point solvers ask for it again and again.
+
+    Args:
+      f, constraints: as in `lagrangian`.
+      kind, order: as in `hessian`.
+
+    Returns:
+      A function ``(x, sigma, weights, *data) -> SparseMatrix``.
+
+    Raises:
+      ShapeError: the multipliers have other shapes than the constraints.
+      PatternError, DtypeError: as in `hessian`.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> H = nm.sparse.lagrangian_hessian(lambda x: (x * x).sum(), lambda x: x[:1] * x[1:])
+      >>> H(np.array([1.0, 2.0]), 3.0, np.array([4.0])).to_dense().tolist()
+      [[6.0, 4.0], [4.0, 6.0]]
+    """
+    return hessian(lagrangian(f, constraints), kind=kind, order=order)
