@@ -301,6 +301,11 @@ def test_no_test_is_defined_twice(path: Path) -> None:
 # ---------------------------------------------------------------- public names and their documentation
 
 
+def test_files_have_one_subject() -> None:
+    long = {relative(p): n for p in SOURCES if (n := len(p.read_text().splitlines())) > 400}
+    assert not long, "more than 400 lines are two subjects: two files"
+
+
 def test_public_names() -> None:
     tree = ast.parse((ROOT / "nabla_mlir" / "__init__.py").read_text())
     (block,) = [n for n in tree.body if isinstance(n, ast.If)]

@@ -10,13 +10,14 @@ from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, sliced
 from nabla_mlir.numpy.operands import inexact, require_real, tensor
 from nabla_mlir.numpy.reductions import count, finite_max, fold, spread
 from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
 def not_above(x: Tensor, bound: float) -> Tensor:
     """Where x <= bound; false where it is NaN."""
-    return ew.compare(x, full_like(x, bound), comparison_direction="LE")
+    return lg.compare(x, full_like(x, bound), comparison_direction="LE")
 
 
 @library
@@ -30,7 +31,7 @@ def relu(x: Any) -> Tensor:
     """
     x = require_real("relu", tensor(x))
     # Not maximum, whose ties share the derivative. NaN is not <= 0 and stays.
-    return ew.select(not_above(x, 0), full_like(x, 0), x)
+    return lg.select(not_above(x, 0), full_like(x, 0), x)
 
 
 @library
@@ -40,7 +41,7 @@ def relu6(x: Any) -> Tensor:
 
 
 def _clamped(x: Tensor, low: float, high: float) -> Tensor:
-    return ew.clamp(full((), low, x.dtype), x, full((), high, x.dtype))
+    return lg.clamp(full((), low, x.dtype), x, full((), high, x.dtype))
 
 
 @library
@@ -97,8 +98,8 @@ def softplus_of(x: Tensor) -> Tensor:
     """Softplus of a floating-point tensor."""
     # Branches of the same smooth function, so that derivatives of every order are right at 0 too.
     zero = full_like(x, 0)
-    positive = ew.compare(x, zero, comparison_direction="GT")
-    return ew.select(positive, x, zero) + ew.log_plus_one(ew.exponential(ew.select(positive, -x, x)))
+    positive = lg.compare(x, zero, comparison_direction="GT")
+    return lg.select(positive, x, zero) + ew.log_plus_one(ew.exponential(lg.select(positive, -x, x)))
 
 
 @library
@@ -120,7 +121,7 @@ def gelu(x: Any, approximate: bool = True) -> Tensor:
 def _negative_part(x: Tensor) -> tuple[Tensor, Tensor]:
     """Where x <= 0, and x there, so that an exponential of it cannot overflow."""
     negative = not_above(x, 0)
-    return negative, ew.select(negative, x, full_like(x, 0))
+    return negative, lg.select(negative, x, full_like(x, 0))
 
 
 @library
@@ -128,7 +129,7 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
     """x for x > 0, else alpha * (exp(x) - 1)."""
     x = inexact(x)
     negative, low = _negative_part(x)
-    return ew.select(negative, ew.exponential_minus_one(low) * alpha, x)
+    return lg.select(negative, ew.exponential_minus_one(low) * alpha, x)
 
 
 @library
@@ -136,7 +137,7 @@ def celu(x: Any, alpha: float = 1.0) -> Tensor:
     """x for x > 0, else alpha * (exp(x / alpha) - 1)."""
     x = inexact(x)
     negative, low = _negative_part(x)
-    return ew.select(negative, ew.exponential_minus_one(low / alpha) * alpha, x)
+    return lg.select(negative, ew.exponential_minus_one(low / alpha) * alpha, x)
 
 
 @library
@@ -149,7 +150,7 @@ def selu(x: Any) -> Tensor:
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
     """x for x > 0, else negative_slope * x."""
     x = inexact(x)
-    return ew.select(ew.compare(x, full_like(x, 0), comparison_direction="GE"), x, x * negative_slope)
+    return lg.select(lg.compare(x, full_like(x, 0), comparison_direction="GE"), x, x * negative_slope)
 
 
 @library

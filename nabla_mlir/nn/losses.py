@@ -11,6 +11,7 @@ from nabla_mlir.numpy.axes import Axis, axes_of, axis_of
 from nabla_mlir.numpy.operands import convert, inexact, inexacts, tensor
 from nabla_mlir.numpy.reductions import fold
 from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults
@@ -34,7 +35,7 @@ def _is_label(name: str, labels: Tensor, classes: int, axis: int) -> Tensor:
     axis = axis_of(name, axis, labels.ndim + 1)
     shape = (*labels.shape[:axis], classes, *labels.shape[axis:])
     places = sh.iota(shape=shape, dtype=labels.dtype, iota_dimension=axis)
-    return ew.compare(sh.expand(labels, shape, (axis,)), places, comparison_direction="EQ")
+    return lg.compare(sh.expand(labels, shape, (axis,)), places, comparison_direction="EQ")
 
 
 def _same_shapes(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
@@ -69,7 +70,7 @@ def huber(predictions: Any, targets: Any, delta: float = 1.0) -> Tensor:
     predictions, targets = _same_shapes("huber", predictions, targets)
     difference = predictions - targets
     size = ew.absolute(difference)
-    return ew.select(not_above(size, delta), ew.square(difference) * 0.5, size * delta - 0.5 * delta * delta)
+    return lg.select(not_above(size, delta), ew.square(difference) * 0.5, size * delta - 0.5 * delta * delta)
 
 
 @library
@@ -99,7 +100,7 @@ def softmax_cross_entropy_with_integer_labels(logits: Any, labels: Any, axis: St
                          f"and {labels.shape}.", where=user_frame())  # fmt: skip
     # The label's logit by comparison: its derivative is a mask, where that of a gather would be a scatter.
     shifted, axes = shifted_by_largest(name, logits, axis)
-    mine = ew.select(_is_label(name, labels, logits.shape[axis], axis), shifted, full_like(shifted, 0))
+    mine = lg.select(_is_label(name, labels, logits.shape[axis], axis), shifted, full_like(shifted, 0))
     return ew.log(fold(ew.exponential(shifted), axes, "add")) - fold(mine, axes, "add")
 
 
@@ -114,6 +115,6 @@ def binary_cross_entropy_with_logits(logits: Any, labels: Any) -> Tensor:
 def kl_divergence(log_predictions: Any, targets: Any, axis: Static[Axis] = -1) -> Tensor:
     """sum(targets * (log(targets) - log_predictions)) over `axis`; a target of 0 contributes nothing."""
     predictions, targets = _same_shapes("kl_divergence", log_predictions, targets)
-    absent = ew.compare(targets, full_like(targets, 0), comparison_direction="EQ")
-    logs = ew.log(ew.select(absent, full_like(targets, 1), targets))
+    absent = lg.compare(targets, full_like(targets, 0), comparison_direction="EQ")
+    logs = ew.log(lg.select(absent, full_like(targets, 1), targets))
     return fold(targets * (logs - predictions), axes_of("kl_divergence", axis, targets.ndim), "add")

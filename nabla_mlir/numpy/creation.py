@@ -13,8 +13,8 @@ from nabla_mlir.dialects.types import as_dtype, is_float
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.numpy.axes import axes_of, padded, shape_of
 from nabla_mlir.numpy.operands import convert, inexact_dtype, tensor
-from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import linalg as la
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.einsum import diagonal as diagonal_of
 from nabla_mlir.ops.shape import reshaped
@@ -192,7 +192,7 @@ def diag(x: Any, k: Static[int] = 0) -> Tensor:
     n = x.shape[0] + abs(k)
     row = padded(x, 0, max(k, 0), max(-k, 0)) if k else x
     spread = sh.broadcast_in_dim(row, shape=(n, n), broadcast_dimensions=(1,))
-    return ew.select(la.diagonal_mask(n, n, k, "EQ"), spread, splat((n, n), 0, x.dtype))
+    return lg.select(la.diagonal_mask(n, n, k, "EQ"), spread, splat((n, n), 0, x.dtype))
 
 
 @library

@@ -13,6 +13,7 @@ from nabla_mlir.numpy.operands import convert, inexacts, meet, require_integer, 
 from nabla_mlir.numpy.special_values import described, is_nan, isfinite
 from nabla_mlir.numpy.ufuncs import maximum, minimum
 from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import broadcast_shapes, broadcast_to, is_scalar, promote_dtypes
 from nabla_mlir.table.tensor import Tensor, full, full_like
@@ -27,7 +28,7 @@ def _comparison(name: str, direction: str, symbol: str) -> Function:
         x, y = meet(name, x, y)
         if direction not in ("EQ", "NE"):
             require_real(name, x)
-        return ew.compare(x, y, comparison_direction=direction)
+        return lg.compare(x, y, comparison_direction=direction)
 
     return library(f)
 
@@ -48,16 +49,16 @@ def _logical(name: str, record: Any, word: str) -> Function:
     return library(f)
 
 
-logical_and = _logical("logical_and", ew.logical_and, "and")
-logical_or = _logical("logical_or", ew.logical_or, "or")
-logical_xor = _logical("logical_xor", ew.logical_xor, "exclusive or")
+logical_and = _logical("logical_and", lg.logical_and, "and")
+logical_or = _logical("logical_or", lg.logical_or, "or")
+logical_xor = _logical("logical_xor", lg.logical_xor, "exclusive or")
 
 
 @library
 def logical_not(x: Any, /) -> Tensor:
     """True where x is 0 or False."""
     x = tensor(x)
-    return ew.logical_not(x) if x.dtype.kind == "b" else ew.compare(x, full_like(x, 0), comparison_direction="EQ")
+    return lg.logical_not(x) if x.dtype.kind == "b" else lg.compare(x, full_like(x, 0), comparison_direction="EQ")
 
 
 def _bitwise(name: str, record: Any, word: str) -> Function:
@@ -69,15 +70,15 @@ def _bitwise(name: str, record: Any, word: str) -> Function:
     return library(f)
 
 
-bitwise_and = _bitwise("bitwise_and", ew.logical_and, "and")
-bitwise_or = _bitwise("bitwise_or", ew.logical_or, "or")
-bitwise_xor = _bitwise("bitwise_xor", ew.logical_xor, "exclusive or")
+bitwise_and = _bitwise("bitwise_and", lg.logical_and, "and")
+bitwise_or = _bitwise("bitwise_or", lg.logical_or, "or")
+bitwise_xor = _bitwise("bitwise_xor", lg.logical_xor, "exclusive or")
 
 
 @library
 def bitwise_invert(x: Any, /) -> Tensor:
     """The complement of the bits of x; of truth values: not."""
-    return ew.logical_not(require_integer("bitwise_invert", tensor(x), bools=True))
+    return lg.logical_not(require_integer("bitwise_invert", tensor(x), bools=True))
 
 
 invert = bitwise_not = bitwise_invert
@@ -87,7 +88,7 @@ invert = bitwise_not = bitwise_invert
 def bitwise_left_shift(x: Any, n: Static[Any], /) -> Tensor:
     """x * 2**n by shifting bits."""
     x, n = meet("bitwise_left_shift", x, n)
-    return ew.shift_left(require_integer("bitwise_left_shift", x), n)
+    return lg.shift_left(require_integer("bitwise_left_shift", x), n)
 
 
 @library
@@ -95,7 +96,7 @@ def bitwise_right_shift(x: Any, n: Static[Any], /) -> Tensor:
     """x // 2**n by shifting bits; the sign is kept."""
     x, n = meet("bitwise_right_shift", x, n)
     unsigned = require_integer("bitwise_right_shift", x).dtype.kind == "u"
-    return (ew.shift_right_logical if unsigned else ew.shift_right_arithmetic)(x, n)
+    return (lg.shift_right_logical if unsigned else lg.shift_right_arithmetic)(x, n)
 
 
 left_shift, right_shift = bitwise_left_shift, bitwise_right_shift
@@ -105,7 +106,7 @@ left_shift, right_shift = bitwise_left_shift, bitwise_right_shift
 def bitwise_count(x: Any, /) -> Tensor:
     """The number of one bits in the absolute value of x."""
     x = require_integer("bitwise_count", tensor(x))
-    return convert(ew.popcnt(x if x.dtype.kind == "u" else ew.absolute(x)), np.uint8)
+    return convert(lg.popcnt(x if x.dtype.kind == "u" else ew.absolute(x)), np.uint8)
 
 
 # ---------------------------------------------------------------- choice
@@ -127,7 +128,7 @@ def choose(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     shape = broadcast_shapes("where", [condition.shape, x.shape])
     if condition.ndim:
         condition = broadcast_to(condition, shape)
-    return ew.select(condition, broadcast_to(x, shape), broadcast_to(y, shape))
+    return lg.select(condition, broadcast_to(x, shape), broadcast_to(y, shape))
 
 
 @library
@@ -145,9 +146,9 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
         return maximum(x, min) if max is None else minimum(x, max)
     if all(is_scalar(b) for b in (min, max)):
         x, low, high = _with_scalar_bounds(x, min, max)
-        return ew.clamp(low, x, high)
+        return lg.clamp(low, x, high)
     x, low, high = meet("clip", x, min, max)
-    return ew.clamp(low, x, high)
+    return lg.clamp(low, x, high)
 
 
 def _with_scalar_bounds(x: Tensor, low: Any, high: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -168,7 +169,7 @@ def select(conditions: Any, choices: Any, default: Any = 0) -> Tensor:
 def isclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """True where abs(x - y) <= atol + rtol * abs(y), or both are the same infinity."""
     x, y = inexacts("isclose", x, y)
-    near = ew.compare(ew.absolute(x - y), ew.absolute(y) * rtol + atol, comparison_direction="LE")
-    near = ew.logical_and(near, isfinite(y))
-    out = ew.logical_or(near, ew.compare(x, y, comparison_direction="EQ"))
-    return ew.logical_or(out, ew.logical_and(is_nan(x), is_nan(y))) if equal_nan else out
+    near = lg.compare(ew.absolute(x - y), ew.absolute(y) * rtol + atol, comparison_direction="LE")
+    near = lg.logical_and(near, isfinite(y))
+    out = lg.logical_or(near, lg.compare(x, y, comparison_direction="EQ"))
+    return lg.logical_or(out, lg.logical_and(is_nan(x), is_nan(y))) if equal_nan else out

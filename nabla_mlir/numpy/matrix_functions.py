@@ -13,6 +13,7 @@ from nabla_mlir.numpy.operands import convert
 from nabla_mlir.numpy.systems import inv, solve
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import linalg as la
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
@@ -75,20 +76,20 @@ def expm(a: Any) -> Tensor:
     degree, reach = _PADE[real.itemsize]
     size = red.max(red.sum(ew.absolute(stop_gradient(a)), -2), -1) if a.size else full(a.shape[:-2], 0, real)
     # The first power of two that is large enough, found by counting those that are too small.
-    too_small = [ew.compare(size, full_like(size, reach * 2.0**k), comparison_direction="GT")
+    too_small = [lg.compare(size, full_like(size, reach * 2.0**k), comparison_direction="GT")
                  for k in range(_SQUARINGS + 1)]  # fmt: skip
     factor = full_like(size, 1)
     for above in too_small[:_SQUARINGS]:
-        factor = ew.select(above, factor * 0.5, factor)
-    factor = ew.select(too_small[_SQUARINGS], full_like(size, math.nan), factor)
+        factor = lg.select(above, factor * 0.5, factor)
+    factor = lg.select(too_small[_SQUARINGS], full_like(size, math.nan), factor)
     wide = lambda v: broadcast_to(reshaped(v, (*v.shape, 1, 1)), a.shape)  # noqa: E731
     result = _pade(a * convert(wide(factor), a.dtype), degree)
 
     def square_again(i: Any, carry: Any) -> Any:
         result, factor = carry
-        more = ew.compare(factor, full_like(factor, 1), comparison_direction="LT")
-        square = ew.select(wide(more), la.matmul(result, result), result)
-        return square, ew.select(more, factor + factor, factor)
+        more = lg.compare(factor, full_like(factor, 1), comparison_direction="LT")
+        square = lg.select(wide(more), la.matmul(result, result), result)
+        return square, lg.select(more, factor + factor, factor)
 
     return fori_loop(0, _SQUARINGS, square_again, (result, factor))[0]
 

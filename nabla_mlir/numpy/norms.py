@@ -16,6 +16,7 @@ from nabla_mlir.numpy.factorizations import matrices, svdvals
 from nabla_mlir.numpy.operands import convert, inexact
 from nabla_mlir.numpy.systems import inv, significant
 from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.shape import reshaped, transposed
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor, full_like
@@ -60,9 +61,9 @@ def _squares(x: Tensor) -> Tensor:
 
 def _root(x: Tensor, p: float = 2) -> Tensor:
     """The p-th root, whose derivative at 0 is taken to be 0."""
-    at_zero = ew.compare(x, full_like(x, 0), comparison_direction="EQ")
-    safe = ew.select(at_zero, full_like(x, 1), x)
-    return ew.select(at_zero, full_like(x, 0), ew.sqrt(safe) if p == 2 else ew.power(safe, full_like(x, 1 / p)))
+    at_zero = lg.compare(x, full_like(x, 0), comparison_direction="EQ")
+    safe = lg.select(at_zero, full_like(x, 1), x)
+    return lg.select(at_zero, full_like(x, 0), ew.sqrt(safe) if p == 2 else ew.power(safe, full_like(x, 1 / p)))
 
 
 def _vector_norm(x: Tensor, ord: Any, axis: int) -> Tensor:

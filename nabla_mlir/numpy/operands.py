@@ -13,6 +13,7 @@ from nabla_mlir.dialects.types import as_dtype, is_complex, is_integer
 from nabla_mlir.errors import DtypeError, ShapeError, TraceError, user_frame
 from nabla_mlir.numpy.axes import Shape, joined
 from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.eager import library
@@ -144,7 +145,7 @@ def convert(x: Tensor, dtype: Any) -> Tensor:
     if x.dtype == dtype:
         return x
     if dtype.kind == "b":
-        return ew.compare(x, full(x.shape, 0, x.dtype), comparison_direction="NE")
+        return lg.compare(x, full(x.shape, 0, x.dtype), comparison_direction="NE")
     if is_complex(x.dtype) and not is_complex(dtype):
         x = ew.real(x)
     return x if x.dtype == dtype else ew.convert(x, dtype=dtype)

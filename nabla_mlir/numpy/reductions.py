@@ -13,6 +13,7 @@ from nabla_mlir.numpy.axes import Axis, Shape, axes_of, axis_of, padded
 from nabla_mlir.numpy.logic import isclose
 from nabla_mlir.numpy.operands import convert, inexact, inexact_dtype, meet, require_real, tensor
 from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.ops.reduction import identity_of, reduce
@@ -58,7 +59,7 @@ def _masked(x: Tensor, where: Any, neutral: Any) -> Tensor:
     if where is None:
         return x
     mask = broadcast_to(convert(tensor(where), bool), x.shape)
-    return ew.select(mask, x, full_like(x, neutral))
+    return lg.select(mask, x, full_like(x, neutral))
 
 
 # ---------------------------------------------------------------- sums and products
@@ -206,11 +207,11 @@ def _place(name: str, combiner: str, x: Any, axis: int | None, keepdims: bool) -
         raise ShapeError(f"{name} requires at least one element, got shape {shape}.", where=user_frame())
     # The first place that holds the extremum, or a NaN.
     x = convert(x, np.int8) if x.dtype.kind == "b" else stop_gradient(x) if is_differentiable(x.dtype) else x
-    hits = ew.compare(x, spread(fold(x, (at,), combiner), x.shape, (at,)), comparison_direction="EQ")
+    hits = lg.compare(x, spread(fold(x, (at,), combiner), x.shape, (at,)), comparison_direction="EQ")
     if is_float(x.dtype):
-        hits = ew.logical_or(hits, ew.compare(x, x, comparison_direction="NE"))
+        hits = lg.logical_or(hits, lg.compare(x, x, comparison_direction="NE"))
     places = sh.iota(shape=x.shape, dtype=Defaults.int, iota_dimension=at)
-    out = fold(ew.select(hits, places, full_like(places, x.shape[at])), (at,), "min")
+    out = fold(lg.select(hits, places, full_like(places, x.shape[at])), (at,), "min")
     if not keepdims:
         return out
     return keep(out, shape, (at,) if axis is not None else tuple(range(len(shape))))
@@ -257,7 +258,7 @@ def array_equal(x: Any, y: Any) -> Tensor:
     if x.shape != y.shape:
         return full((), False, np.dtype(bool))
     x, y = meet("array_equal", x, y)
-    return all(ew.compare(x, y, comparison_direction="EQ"))
+    return all(lg.compare(x, y, comparison_direction="EQ"))
 
 
 @library
@@ -283,13 +284,13 @@ def finite_max(x: Tensor, axes: Shape) -> Tensor:
     """The largest (real part of an) element as a constant of differentiation, or 0 where that is infinite."""
     x = stop_gradient(ew.real(x) if is_complex(x.dtype) else x)
     largest = fold(x, axes, "max")
-    return ew.select(ew.is_finite(largest), largest, full_like(largest, 0))
+    return lg.select(lg.is_finite(largest), largest, full_like(largest, 0))
 
 
 # ---------------------------------------------------------------- ignoring NaN
 def _numbers(x: Any) -> tuple[Tensor, Tensor | None]:
     x = tensor(x)
-    return x, ew.compare(x, x, comparison_direction="EQ") if is_differentiable(x.dtype) else None
+    return x, lg.compare(x, x, comparison_direction="EQ") if is_differentiable(x.dtype) else None
 
 
 @library
@@ -318,7 +319,7 @@ def _nan_extremum(name: str, combiner: str, x: Any, axis: Axis, keepdims: bool) 
     out = _extremum(name, combiner, x, axis, keepdims, None, numbers)
     if numbers is None:
         return out
-    return ew.select(any(numbers, axis, keepdims), out, full_like(out, np.nan))
+    return lg.select(any(numbers, axis, keepdims), out, full_like(out, np.nan))
 
 
 @library

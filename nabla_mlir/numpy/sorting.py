@@ -9,7 +9,7 @@ from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, dynamic_shape, sliced
 from nabla_mlir.numpy.operands import inexact, meet, require_real, tensor
 from nabla_mlir.numpy.reductions import count, count_nonzero, keep
-from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops import sorting as so
 from nabla_mlir.ops.shape import reshaped, transposed
@@ -70,7 +70,7 @@ def searchsorted(a: Any, v: Any, side: str = "left") -> Tensor:
             where=user_frame(),
         )
     a, v = meet("searchsorted", a, reshaped(v, (*v.shape, 1)))
-    return count_nonzero(ew.compare(a, v, comparison_direction="LT" if side == "left" else "LE"), -1)
+    return count_nonzero(lg.compare(a, v, comparison_direction="LT" if side == "left" else "LE"), -1)
 
 
 # ---------------------------------------------------------------- order statistics
@@ -99,7 +99,7 @@ def quantile(x: Any, q: Any, axis: Static[Axis] = None, keepdims: bool = False) 
     out = _at(rows, low) * (1 - part) + _at(rows, low + 1) * part if part else _at(rows, low)
     # NaN are the last in order.
     last = _at(rows, n - 1)
-    out = ew.select(ew.compare(last, last, comparison_direction="NE"), last, out)
+    out = lg.select(lg.compare(last, last, comparison_direction="NE"), last, out)
     return keep(out, x.shape, axes) if keepdims else out
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.numpy.operands import inexact, inexacts, require_real, tensor
 from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.promotion import is_inexact
 from nabla_mlir.table.tensor import Tensor, full, full_like
@@ -28,12 +29,12 @@ def described(name: str, doc: str) -> Callable[[Callable[..., Any]], Callable[..
 
 def is_nan(x: Tensor) -> Tensor:
     """True where x is NaN."""
-    return ew.compare(x, x, comparison_direction="NE")
+    return lg.compare(x, x, comparison_direction="NE")
 
 
 def is_infinite(x: Tensor) -> Tensor:
     """True where x is infinite."""
-    return ew.compare(ew.absolute(x), full_like(x, np.inf), comparison_direction="EQ")
+    return lg.compare(ew.absolute(x), full_like(x, np.inf), comparison_direction="EQ")
 
 
 def _parts(x: Tensor) -> tuple[Tensor, ...]:
@@ -52,23 +53,23 @@ def _special(name: str, test: Any, combine: Any, otherwise: bool, doc: str) -> C
     return library(f)
 
 
-isnan = _special("isnan", is_nan, ew.logical_or, False, "True where x is NaN.")
-isfinite = _special("isfinite", ew.is_finite, ew.logical_and, True, "True where x is neither infinite nor NaN.")
-isinf = _special("isinf", is_infinite, ew.logical_or, False, "True where x is infinite.")
+isnan = _special("isnan", is_nan, lg.logical_or, False, "True where x is NaN.")
+isfinite = _special("isfinite", lg.is_finite, lg.logical_and, True, "True where x is neither infinite nor NaN.")
+isinf = _special("isinf", is_infinite, lg.logical_or, False, "True where x is infinite.")
 
 
 @library
 def isposinf(x: Any, /) -> Tensor:
     """True where x is +inf."""
     x = inexact(x)
-    return ew.compare(x, full_like(x, np.inf), comparison_direction="EQ")
+    return lg.compare(x, full_like(x, np.inf), comparison_direction="EQ")
 
 
 @library
 def isneginf(x: Any, /) -> Tensor:
     """True where x is -inf."""
     x = inexact(x)
-    return ew.compare(x, full_like(x, -np.inf), comparison_direction="EQ")
+    return lg.compare(x, full_like(x, -np.inf), comparison_direction="EQ")
 
 
 @library
@@ -79,8 +80,8 @@ def signbit(x: Any, /) -> Tensor:
         return full(x.shape, False, np.dtype(bool))
     zero = full_like(x, 0)
     if is_float(x.dtype):  # 1/x separates the zeros
-        x = ew.select(ew.compare(x, zero, comparison_direction="EQ"), full_like(x, 1) / x, x)
-    return ew.compare(x, zero, comparison_direction="LT")
+        x = lg.select(lg.compare(x, zero, comparison_direction="EQ"), full_like(x, 1) / x, x)
+    return lg.compare(x, zero, comparison_direction="LT")
 
 
 @library
@@ -88,7 +89,7 @@ def copysign(x: Any, y: Any, /) -> Tensor:
     """The magnitude of x with the sign of y."""
     x, y = inexacts("copysign", x, y)
     magnitude = ew.absolute(require_real("copysign", x))
-    return ew.select(signbit(y), -magnitude, magnitude)
+    return lg.select(signbit(y), -magnitude, magnitude)
 
 
 @library
@@ -101,6 +102,6 @@ def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: fl
         return ew.make_complex(*(nan_to_num(part, nan, posinf, neginf) for part in _parts(x)))
     largest = float(np.finfo(x.dtype).max)
     high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
-    x = ew.select(is_nan(x), full_like(x, nan), x)
-    x = ew.select(ew.compare(x, full_like(x, np.inf), comparison_direction="EQ"), full_like(x, high), x)
-    return ew.select(ew.compare(x, full_like(x, -np.inf), comparison_direction="EQ"), full_like(x, low), x)
+    x = lg.select(is_nan(x), full_like(x, nan), x)
+    x = lg.select(lg.compare(x, full_like(x, np.inf), comparison_direction="EQ"), full_like(x, high), x)
+    return lg.select(lg.compare(x, full_like(x, -np.inf), comparison_direction="EQ"), full_like(x, low), x)

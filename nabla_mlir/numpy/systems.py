@@ -17,6 +17,7 @@ from nabla_mlir.numpy.products import matmul
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import lapack
 from nabla_mlir.ops import linalg as la
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.ops.shape import reshaped
@@ -190,8 +191,8 @@ def pinv(a: Any, rcond: Any = None) -> Tensor:
     u, s, vh = (stop_gradient(x) for x in svd(stop_gradient(a), full_matrices=False))
     counts = significant(s, rcond)
     one = full_like(s, 1)
-    mask, apart = (ew.select(counts, x, y) for x, y in ((one, full_like(s, 0)), (full_like(s, 0), one)))
-    value = la.matmul(_scaled(la.adjoint(vh), mask / ew.select(counts, s, one)), la.adjoint(u))
+    mask, apart = (lg.select(counts, x, y) for x, y in ((one, full_like(s, 0)), (full_like(s, 0), one)))
+    value = la.matmul(_scaled(la.adjoint(vh), mask / lg.select(counts, s, one)), la.adjoint(u))
     u, v = _scaled(u, mask), _scaled(la.adjoint(vh), mask)
     rest = _with_diagonal(convert(apart, a.dtype))
     c, b = la.matmul(a, v), la.matmul(la.adjoint(u), a)
@@ -206,7 +207,7 @@ def significant(s: Tensor, rtol: Any) -> Tensor:
     if np.ndim(rtol):
         rtol = convert(tensor(rtol), s.dtype)
         rtol = reshaped(rtol, (*rtol.shape, 1))
-    return ew.compare(s, broadcast_to(red.max(s, -1, keepdims=True) * rtol, s.shape), comparison_direction="GT")
+    return lg.compare(s, broadcast_to(red.max(s, -1, keepdims=True) * rtol, s.shape), comparison_direction="GT")
 
 
 # ---------------------------------------------------------------- determinants
@@ -254,8 +255,8 @@ def _parity(pivots: Tensor) -> Tensor:
     """1 or -1, as the number of exchanges is even or odd."""
     n = pivots.shape[-1]
     places = broadcast_to(constant(np.arange(1, n + 1, dtype=pivots.dtype)), pivots.shape)
-    exchanges = ew.compare(pivots, places, comparison_direction="NE")
-    return red.prod(ew.select(exchanges, full_like(pivots, -1), full_like(pivots, 1)), -1)
+    exchanges = lg.compare(pivots, places, comparison_direction="NE")
+    return red.prod(lg.select(exchanges, full_like(pivots, -1), full_like(pivots, 1)), -1)
 
 
 @library

@@ -13,6 +13,7 @@ from nabla_mlir.errors import DtypeError, user_frame
 from nabla_mlir.numpy.operands import convert, inexact, inexacts, meet, operand, require_real, tensor
 from nabla_mlir.numpy.special_values import described, is_infinite, is_nan
 from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table import promotion
 from nabla_mlir.table.promotion import is_inexact, is_scalar
@@ -108,13 +109,13 @@ def _modulo(x: Tensor, y: Tensor) -> Tensor:
     if x.dtype.kind in "ub":
         return rest
     zero = full_like(rest, 0)
-    differs = ew.compare(_less(rest, zero), _less(y, zero), comparison_direction="NE")
-    wrong = ew.logical_and(differs, ew.compare(rest, zero, comparison_direction="NE"))
-    return ew.select(wrong, rest + y, rest)
+    differs = lg.compare(_less(rest, zero), _less(y, zero), comparison_direction="NE")
+    wrong = lg.logical_and(differs, lg.compare(rest, zero, comparison_direction="NE"))
+    return lg.select(wrong, rest + y, rest)
 
 
 def _less(x: Tensor, y: Tensor) -> Tensor:
-    return ew.compare(x, y, comparison_direction="LT")
+    return lg.compare(x, y, comparison_direction="LT")
 
 
 @library
@@ -130,9 +131,9 @@ def _quotient(x: Tensor, y: Tensor) -> Tensor:
     if is_float(x.dtype):
         return ew.round_nearest_even((x - _modulo(x, y)) / y)
     quotient, zero = ew.divide(x, y), full_like(x, 0)  # rounded towards zero
-    opposite = ew.compare(_less(x, zero), _less(y, zero), comparison_direction="NE")
-    inexact_ = ew.compare(quotient * y, x, comparison_direction="NE")
-    return ew.select(ew.logical_and(opposite, inexact_), quotient - 1, quotient)
+    opposite = lg.compare(_less(x, zero), _less(y, zero), comparison_direction="NE")
+    inexact_ = lg.compare(quotient * y, x, comparison_direction="NE")
+    return lg.select(lg.logical_and(opposite, inexact_), quotient - 1, quotient)
 
 
 @library
@@ -265,8 +266,8 @@ def _other_number(name: str, record: Any, direction: str) -> Function:
         x, y = meet(name, x, y)
         if not is_float(require_real(name, x).dtype):
             return record(x, y)
-        first = ew.logical_or(ew.compare(x, y, comparison_direction=direction), is_nan(y))
-        return ew.select(first, x, y)
+        first = lg.logical_or(lg.compare(x, y, comparison_direction=direction), is_nan(y))
+        return lg.select(first, x, y)
 
     return library(f)
 
@@ -277,16 +278,16 @@ fmin = _other_number("fmin", ew.minimum, "LE")
 
 def log1p_exp(low: Tensor, high: Tensor) -> Tensor:
     """high + log1p(exp(low - high)) for low <= high, also where both are infinite."""
-    finite = ew.is_finite(high)
-    return high + ew.log_plus_one(ew.exponential(low - ew.select(finite, high, full_like(high, 0))))
+    finite = lg.is_finite(high)
+    return high + ew.log_plus_one(ew.exponential(low - lg.select(finite, high, full_like(high, 0))))
 
 
 @library
 def logaddexp(x: Any, y: Any, /) -> Tensor:
     """log(exp(x) + exp(y)) without overflow; its derivatives of every order are right at x = y too."""
     x, y = inexacts("logaddexp", x, y)
-    first = ew.compare(require_real("logaddexp", x), y, comparison_direction="GT")
-    return log1p_exp(ew.select(first, y, x), ew.select(first, x, y))
+    first = lg.compare(require_real("logaddexp", x), y, comparison_direction="GT")
+    return log1p_exp(lg.select(first, y, x), lg.select(first, x, y))
 
 
 @library
@@ -311,20 +312,20 @@ def hypot(x: Any, y: Any, /) -> Tensor:
     """sqrt(x**2 + y**2) without overflow; derivative 0 at the origin."""
     x, y = inexacts("hypot", x, y)
     swap = _less(ew.absolute(require_real("hypot", x)), ew.absolute(y))
-    large, small = ew.absolute(ew.select(swap, y, x)), ew.select(swap, x, y)
-    at_zero = ew.compare(large, full_like(large, 0), comparison_direction="EQ")
-    out = large * ew.sqrt(ew.square(small / ew.select(at_zero, full_like(large, 1), large)) + 1.0)
-    return ew.select(ew.logical_or(is_infinite(x), is_infinite(y)), full_like(out, np.inf), out)
+    large, small = ew.absolute(lg.select(swap, y, x)), lg.select(swap, x, y)
+    at_zero = lg.compare(large, full_like(large, 0), comparison_direction="EQ")
+    out = large * ew.sqrt(ew.square(small / lg.select(at_zero, full_like(large, 1), large)) + 1.0)
+    return lg.select(lg.logical_or(is_infinite(x), is_infinite(y)), full_like(out, np.inf), out)
 
 
 @library
 def sinc(x: Any, /) -> Tensor:
     """sin(pi x) / (pi x), and 1 at 0, smoothly."""
     x = inexact(x) * math.pi
-    at_zero = ew.compare(x, full_like(x, 0), comparison_direction="EQ")
-    safe = ew.select(at_zero, full_like(x, 1), x)
+    at_zero = lg.compare(x, full_like(x, 0), comparison_direction="EQ")
+    safe = lg.select(at_zero, full_like(x, 1), x)
     # At 0 the series 1 - x**2 / 6 has the value and the first two derivatives.
-    return ew.select(at_zero, 1.0 - ew.square(x) * (1 / 6), ew.sine(safe) / safe)
+    return lg.select(at_zero, 1.0 - ew.square(x) * (1 / 6), ew.sine(safe) / safe)
 
 
 @library
@@ -332,8 +333,8 @@ def heaviside(x: Any, y: Any, /) -> Tensor:
     """0 for x < 0, y for x = 0, 1 for x > 0."""
     x, y = inexacts("heaviside", x, y)
     zero = full_like(x, 0)
-    step = ew.select(_less(zero, x), full_like(x, 1), ew.select(is_nan(x), x, zero))
-    return ew.select(ew.compare(x, zero, comparison_direction="EQ"), y, step)
+    step = lg.select(_less(zero, x), full_like(x, 1), lg.select(is_nan(x), x, zero))
+    return lg.select(lg.compare(x, zero, comparison_direction="EQ"), y, step)
 
 
 # ---------------------------------------------------------------- rounding
@@ -350,7 +351,7 @@ floor = _rounding("floor", ew.floor, "The largest integer not above x.")
 ceil = _rounding("ceil", ew.ceil, "The smallest integer not below x.")
 rint = _rounding("rint", ew.round_nearest_even, "The nearest integer, ties to even.")
 trunc = fix = _rounding(
-    "trunc", lambda x: ew.select(_less(x, full_like(x, 0)), ew.ceil(x), ew.floor(x)), "The integer part of x."
+    "trunc", lambda x: lg.select(_less(x, full_like(x, 0)), ew.ceil(x), ew.floor(x)), "The integer part of x."
 )
 
 

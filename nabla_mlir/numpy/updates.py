@@ -9,22 +9,15 @@ import numpy as np
 
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Shape, reversed_along
-from nabla_mlir.numpy.indexing import (
-    Plan,
-    Window,
-    get_index,
-    places,
-    read_index,
-    starts,
-    static_index,
-    static_part,
-    undropped,
-)
+from nabla_mlir.numpy.index_plan import Plan, Window, read_index, static_index
+from nabla_mlir.numpy.indexing import get_index, places, starts, static_part, undropped
 from nabla_mlir.numpy.operands import operand, stored
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.ops import indexing as ix
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops.gather import scatter_of
 from nabla_mlir.ops.reduction import identity_of
+from nabla_mlir.ops.scatter import scatter
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.promotion import as_tensor, broadcast_to
@@ -73,7 +66,7 @@ def _put_static(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
         around = _around(x, plan, lows, steps)
         if combiner == "set":
             inside = sh.pad(full(lengths, True, np.dtype(bool)), full((), False, np.dtype(bool)), **around)
-            return ew.select(inside, sh.pad(value, full((), 0, x.dtype), **around), x)
+            return lg.select(inside, sh.pad(value, full((), 0, x.dtype), **around), x)
         neutral = full((), identity_of(combiner, x.dtype), x.dtype)
         return _combine(combiner, x, sh.pad(value, neutral, **around))
     if combiner != "set":
@@ -106,8 +99,8 @@ def _scatter(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
     arrays = indices.shape[:-1]
     windows = [n for d, n in enumerate(x.shape) if d not in computed]
     updates = reshaped(value, (*windows[: plan.place], *arrays, *windows[plan.place :]))
-    out = ix.scatter(x, indices, updates, scatter_dimension_numbers=ix.scatter_of(dims),
-                     unique_indices=_are_unique(computed), body=combiner)  # fmt: skip
+    out = scatter(x, indices, updates, scatter_dimension_numbers=scatter_of(dims),
+                  unique_indices=_are_unique(computed), body=combiner)  # fmt: skip
     return reshaped(out, shape)
 
 

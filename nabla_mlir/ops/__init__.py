@@ -12,11 +12,13 @@ from nabla_mlir.ops import (
     elementwise,
     fourier,
     gamma,
-    indexing,
+    gather,
     lapack,
     linalg,
+    logic,
     misc,
     reduction,
+    scatter,
     select_and_scatter,
     shape,
     sorting,
@@ -25,6 +27,6 @@ from nabla_mlir.ops import (
 
 # The modules that hold records, one family each.
 FAMILIES = (
-    autodiff, chlo, collectives, composites, contraction, convolution, custom_call, eigen, elementwise, fourier, gamma,
-    indexing, lapack, linalg, misc, reduction, select_and_scatter, shape, sorting, windows,
+    autodiff, chlo, collectives, composites, contraction, convolution, custom_call, eigen, elementwise, fourier, gamma, gather,
+    lapack, linalg, logic, misc, reduction, scatter, select_and_scatter, shape, sorting, windows,
 )  # fmt: skip

@@ -14,8 +14,9 @@ from nabla_mlir.errors import RuleMissingError, user_frame
 from nabla_mlir.ops import gamma  # noqa: F401  (two of its functions broadcast, too)
 from nabla_mlir.ops.contraction import dims as dot_dims
 from nabla_mlir.ops.contraction import dot_general
-from nabla_mlir.ops.elementwise import absolute, compare, logical_and, rsqrt, select, sign
-from nabla_mlir.ops.indexing import along_axis
+from nabla_mlir.ops.elementwise import absolute, rsqrt, sign
+from nabla_mlir.ops.gather import along_axis
+from nabla_mlir.ops.logic import compare, logical_and, select
 from nabla_mlir.ops.shape import broadcast_in_dim, expand, iota, move_axis, reduce_sum
 from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.kinds import composite, elementwise, general

@@ -21,7 +21,8 @@ from nabla_mlir.dialects.batch import (
 )
 from nabla_mlir.dialects.stablehlo import I64, String
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.ops.elementwise import compare, convert
+from nabla_mlir.ops.elementwise import convert
+from nabla_mlir.ops.logic import compare
 from nabla_mlir.ops.reduction import identity_of, reduce
 from nabla_mlir.ops.shape import expand, move_axis, reduce_sum
 from nabla_mlir.table.batching import Mapped

@@ -18,7 +18,7 @@ from nabla_mlir.ops.contraction import dims as dot_dims
 from nabla_mlir.ops.contraction import dot_general
 from nabla_mlir.ops.einsum import contract, lengths_of, ordered, parse, sum_out, without_repeats
 from nabla_mlir.ops.elementwise import rsqrt
-from nabla_mlir.ops.indexing import gather, gather_dims
+from nabla_mlir.ops.gather import gather, gather_dims
 from nabla_mlir.ops.reduction import apply_body
 from nabla_mlir.ops.shape import broadcast_in_dim, expand, reduce_sum, reshape
 from nabla_mlir.table.kinds import composite

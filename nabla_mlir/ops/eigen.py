@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.types import is_complex
-from nabla_mlir.ops.elementwise import absolute, compare, conj, convert, imag, make_complex, real, select
+from nabla_mlir.ops.elementwise import absolute, conj, convert, imag, make_complex, real
 from nabla_mlir.ops.lapack import (
     cubic,
     diagonal_of,
@@ -24,6 +24,7 @@ from nabla_mlir.ops.lapack import (
     solver,
 )
 from nabla_mlir.ops.linalg import adjoint, matmul
+from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.shape import iota, reduce_sum
 from nabla_mlir.table.registry import ZERO, MaybeZero

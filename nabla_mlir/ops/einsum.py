@@ -13,7 +13,8 @@ import numpy as np
 
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.ops.contraction import dims, dot_general
-from nabla_mlir.ops.elementwise import compare, convert, multiply
+from nabla_mlir.ops.elementwise import convert, multiply
+from nabla_mlir.ops.logic import compare
 from nabla_mlir.ops.reduction import identity_of, reduce
 from nabla_mlir.ops.shape import broadcast_in_dim, reshaped, slice_, transposed
 from nabla_mlir.table.tensor import Tensor, full

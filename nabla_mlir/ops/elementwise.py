@@ -1,4 +1,4 @@
-"""Elementwise operations: one record each.
+"""Elementwise operations on numbers: one record each. Truth values, bits and selection are in logic.py.
 
 A partial is written ``(t, y, *xs) -> t * dy/dx``; it must be linear in t (a law test holds that).
 """
@@ -10,20 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.dialects.stablehlo import I32, enum
+from nabla_mlir.dialects.stablehlo import I32
 from nabla_mlir.dialects.types import element_dtype, is_complex
+from nabla_mlir.ops.logic import compare, logical_and, select, where_zero
 from nabla_mlir.sparsity import operands as patterns
-from nabla_mlir.table.batching import all_prefixed, prefixed
+from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import elementwise, general, structural
-from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, add_any, operation
-from nabla_mlir.table.samples import Case, booleans, integers, reals
+from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero
+from nabla_mlir.table.samples import Case, reals
 from nabla_mlir.table.tensor import Tensor, full_like, splat_of
-
-
-def where_zero(condition: Tensor, t: Tensor) -> Tensor:
-    """t where the condition holds, else 0."""
-    return select(condition, t, full_like(t, 0))
-
 
 # ---------------------------------------------------------------- arithmetic
 add = elementwise(
@@ -244,57 +239,25 @@ erf_inv = elementwise(
     sample=(reals(-0.9, 0.9),), instructions=40,
 )  # fmt: skip
 
-
-# ---------------------------------------------------------------- rounding, sign, bits: the derivative is zero
-def _flat(name: str, doc: str, numpy: Any, sample: Any, **facts: Any) -> Any:
-    return elementwise(name, doc=doc, partials=ZERO, numpy=numpy, sample=sample, **facts)
-
-
+# ---------------------------------------------------------------- rounding and sign
 _STEPS = (reals(-3, 3, avoid=[-2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 2.5], gap=0.05),)
-floor = _flat("stablehlo.floor", "The largest integer not above x.", np.floor, _STEPS)
-ceil = _flat("stablehlo.ceil", "The smallest integer not below x.", np.ceil, _STEPS)
-round_nearest_even = _flat("stablehlo.round_nearest_even", "The nearest integer, ties to even.", np.rint, _STEPS)
-round_nearest_afz = _flat(
-    "stablehlo.round_nearest_afz", "The nearest integer, ties away from zero.",
-    lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5), _STEPS,
-)  # fmt: skip
-sign = _flat("stablehlo.sign", "-1, 0 or 1; NaN for NaN.", np.sign, (reals(avoid=[0]),))
-is_finite = _flat("stablehlo.is_finite", "True unless x is infinite or NaN.", np.isfinite, (reals(),))
-logical_not = _flat("stablehlo.not", "Bitwise or logical complement.", np.invert, (integers(),))
-_BITS = (integers(), integers())
-logical_and = _flat("stablehlo.and", "Bitwise or logical and.", np.bitwise_and, _BITS, commutes=True)
-logical_or = _flat("stablehlo.or", "Bitwise or logical or.", np.bitwise_or, _BITS, commutes=True)
-logical_xor = _flat("stablehlo.xor", "Bitwise or logical exclusive or.", np.bitwise_xor, _BITS, commutes=True)
-shift_left = _flat("stablehlo.shift_left", "x * 2**n.", np.left_shift, (integers(), integers(0, 5)))
-shift_right_arithmetic = _flat(
-    "stablehlo.shift_right_arithmetic", "x / 2**n, the sign kept.", np.right_shift, (integers(), integers(0, 5))
+floor = elementwise(
+    "stablehlo.floor", doc="The largest integer not above x.", partials=ZERO, numpy=np.floor, sample=_STEPS
 )
-shift_right_logical = _flat(
-    "stablehlo.shift_right_logical", "x / 2**n, zeros shifted in.", np.right_shift, (integers(0, 9), integers(0, 5))
+ceil = elementwise(
+    "stablehlo.ceil", doc="The smallest integer not below x.", partials=ZERO, numpy=np.ceil, sample=_STEPS
 )
-popcnt = _flat("stablehlo.popcnt", "The number of one bits.", np.bitwise_count, (integers(0, 9),))
-count_leading_zeros = _flat(
-    "stablehlo.count_leading_zeros", "The number of leading zero bits.",
-    lambda x: _leading_zeros(np.asarray(x)), (integers(0, 9),),
+round_nearest_even = elementwise(
+    "stablehlo.round_nearest_even", doc="The nearest integer, ties to even.", partials=ZERO, numpy=np.rint, sample=_STEPS,
 )  # fmt: skip
-
-
-def _leading_zeros(x: np.ndarray) -> np.ndarray:
-    bits = 8 * x.dtype.itemsize
-    return np.vectorize(lambda n: bits - (int(n) % (1 << bits)).bit_length(), otypes=[x.dtype])(x)
-
-
-COMPARISONS: dict[str, np.ufunc] = {
-    "EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal
-}  # fmt: skip
-
-compare = elementwise(
-    "stablehlo.compare", doc="x < y, x == y, ... as truth values.", partials=ZERO,
-    attributes={"comparison_direction": enum("comparison_direction"), "compare_type": enum("comparison_type")},
-    defaults={"compare_type": None},
-    sample=[Case(((3, 2), (3, 2)), {"comparison_direction": d, "compare_type": None}, (integers(), integers()), numpy=f)
-            for d, f in COMPARISONS.items()],
+round_nearest_afz = elementwise(
+    "stablehlo.round_nearest_afz", doc="The nearest integer, ties away from zero.", partials=ZERO,
+    numpy=lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5), sample=_STEPS,
 )  # fmt: skip
+sign = elementwise(
+    "stablehlo.sign", doc="-1, 0 or 1; NaN for NaN.", partials=ZERO, numpy=np.sign, sample=(reals(avoid=[0]),)
+)
+
 reduce_precision: OpDef = elementwise(
     "stablehlo.reduce_precision", doc="x rounded to a format with fewer bits; differentiated as the identity.",
     partials=[lambda t, y, x, **params: reduce_precision(t, **params)],
@@ -302,94 +265,7 @@ reduce_precision: OpDef = elementwise(
     sample=[Case(((3, 2),), {"exponent_bits": 11, "mantissa_bits": 52}, numpy=lambda x: x)],
 )  # fmt: skip
 
-# ---------------------------------------------------------------- selection and change of type
-
-
-def _select_transpose(cts: Any, i: int, xs: Any) -> MaybeZero:
-    pred, ct = xs[0], cts[0]
-    if i == 1:
-        return select(pred, ct, full_like(ct, 0))
-    return select(pred, full_like(ct, 0), ct)
-
-
-def _select_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
-    pred, *branches = xs
-    branches = all_prefixed(branches, mapped[1:], size)
-    if pred.ndim == 0:
-        return [select(pred, *branches)]
-    if not mapped[0]:
-        pred = prefixed(pred, size)
-    if pred.ndim < branches[0].ndim:  # a scalar per entry becomes one truth value per element
-        pred = operation("broadcast_in_dim")(pred, shape=branches[0].shape, broadcast_dimensions=(0,))
-    return [select(pred, *branches)]
-
-
-select = structural(
-    "stablehlo.select", pattern=patterns.choice,
-    doc="x where pred holds, else y; a scalar pred chooses one of them whole.", linear=(1, 2),
-    transpose=_select_transpose, batch=_select_batch,
-    sample=[Case(((3, 2), (3, 2), (3, 2)), domains=(booleans(),), numpy=np.where),
-            Case(((), (3, 2), (3, 2)), domains=(booleans(),), numpy=np.where),
-            Case(((), (), ()), domains=(booleans(),), numpy=np.where)], elementwise=True, moves=True,
-)  # fmt: skip
-
-
-def _clamp_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
-    low, x, high = xs
-    t_low, t, t_high = tangents
-    spread_low, spread_high = (_spread(bound, x) for bound in (low, high))
-    below = compare(x, spread_low, comparison_direction="LT")
-    above = compare(x, spread_high, comparison_direction="GT")
-    total: MaybeZero = ZERO
-    if not isinstance(t, Zero):
-        inside = logical_and(
-            compare(x, spread_low, comparison_direction="GT"), compare(x, spread_high, comparison_direction="LT")
-        )
-        total = where_zero(inside, t)
-    if not isinstance(t_low, Zero):  # where the bounds cross the upper one holds
-        below = logical_and(below, compare(spread_low, spread_high, comparison_direction="LT"))
-        total = add_any(total, where_zero(below, _spread(t_low, x)))
-    if not isinstance(t_high, Zero):
-        total = add_any(total, where_zero(above, _spread(t_high, x)))
-    return [total]
-
-
-def _spread(bound: Tensor, x: Tensor) -> Tensor:
-    if bound.shape == x.shape:
-        return bound
-    return operation("broadcast_in_dim")(bound, shape=x.shape, broadcast_dimensions=())
-
-
-def _clamp_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
-    low, x, high = xs
-    if not mapped[0] and not mapped[2]:
-        scalar = [b.ndim == 0 for b in (low, high)]
-        bounds = [b if s else prefixed(b, size) for b, s in zip((low, high), scalar, strict=True)]
-        return [clamp(bounds[0], x, bounds[1])]
-    full_x = x if mapped[1] else prefixed(x, size)
-    bounds = [_full_bound(b, m, full_x, size) for b, m in ((low, mapped[0]), (high, mapped[2]))]
-    return [clamp(bounds[0], full_x, bounds[1])]
-
-
-def _full_bound(bound: Tensor, mapped: bool, x: Tensor, size: int) -> Tensor:
-    own = bound if mapped else prefixed(bound, size)
-    if own.shape == x.shape:
-        return own
-    return operation("broadcast_in_dim")(own, shape=x.shape, broadcast_dimensions=(0,))
-
-
-def _clip(low: Any, x: Any, high: Any) -> Any:
-    return np.clip(x, low, high)
-
-
-clamp = general(
-    "stablehlo.clamp", doc="min(max(x, low), high); scalar bounds hold for every element. Zero derivative at a bound.",
-    jvp=_clamp_jvp, batch=_clamp_batch,
-    result=lambda low, x, high: [(x.shape, x.dtype)],
-    sample=[Case(((), (4, 2), ()), domains=(reals(-1, -0.5), None, reals(0.5, 1)), numpy=_clip),
-            Case(((4,), (4,), (4,)), domains=(reals(-1, -0.5), None, reals(0.5, 1)), numpy=_clip)],
-    elementwise=True, instructions=3,
-)  # fmt: skip
+# ---------------------------------------------------------------- change of type
 
 
 def _convert_jvp(outs: Any, xs: Any, tangents: Any, *, dtype: np.dtype) -> list[MaybeZero]:

@@ -16,8 +16,8 @@ from nabla_mlir.dialects import builder
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.ops.custom_call import batch_of_leading_axes, call, layouts_of, register_custom_call
-from nabla_mlir.ops.elementwise import compare, convert, imag, logical_and, make_complex, real, select
-from nabla_mlir.ops.indexing import along_axis, rows_at
+from nabla_mlir.ops.elementwise import convert, imag, make_complex, real
+from nabla_mlir.ops.gather import along_axis, rows_at
 from nabla_mlir.ops.linalg import (
     adjoint,
     cholesky_tangent,
@@ -29,6 +29,7 @@ from nabla_mlir.ops.linalg import (
     triangular_solve,
     tril,
 )
+from nabla_mlir.ops.logic import compare, logical_and, select
 from nabla_mlir.ops.shape import broadcast_in_dim, iota, pad, reduce_sum, slice_
 from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, Zero
 from nabla_mlir.table.tensor import Tensor, full, full_like, wrap

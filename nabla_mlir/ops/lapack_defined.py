@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.ops.elementwise import select
 from nabla_mlir.ops.lapack import option, orthogonal, routine
 from nabla_mlir.ops.linalg import adjoint, mask_like, matmul
+from nabla_mlir.ops.logic import select
 from nabla_mlir.table.tensor import Tensor
 
 

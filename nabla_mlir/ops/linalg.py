@@ -14,7 +14,8 @@ import numpy as np
 from nabla_mlir.dialects.stablehlo import Bool, enum
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.ops.contraction import dims, dot_general
-from nabla_mlir.ops.elementwise import compare, conj, convert, select
+from nabla_mlir.ops.elementwise import conj, convert
+from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.ops.shape import broadcast_in_dim, iota, move_axis, reshape, transpose
 from nabla_mlir.sparsity import operands, structure
 from nabla_mlir.table.batching import prefixed

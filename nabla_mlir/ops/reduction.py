@@ -12,7 +12,8 @@ from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.dialects.types import is_float, tensor_type
 from nabla_mlir.errors import DtypeError, RuleMissingError, user_frame
-from nabla_mlir.ops.elementwise import compare, convert
+from nabla_mlir.ops.elementwise import convert
+from nabla_mlir.ops.logic import compare
 from nabla_mlir.ops.shape import concatenate, element_count, expand, reduce_sum, reshape, slice_, transpose
 from nabla_mlir.sparsity import structure as patterns
 from nabla_mlir.table.batching import all_prefixed, batch_ops, prefixed, shifted

@@ -11,8 +11,8 @@ from iree.compiler import ir
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.stablehlo import I64, Bool
 from nabla_mlir.dialects.types import tensor_type
-from nabla_mlir.ops.elementwise import compare
-from nabla_mlir.ops.indexing import along_axis
+from nabla_mlir.ops.gather import along_axis
+from nabla_mlir.ops.logic import compare
 from nabla_mlir.ops.shape import iota
 from nabla_mlir.sparsity import structure as patterns
 from nabla_mlir.table.batching import all_prefixed

@@ -15,7 +15,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects.stablehlo import I64Array, Padding
-from nabla_mlir.ops.elementwise import compare, select
+from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.ops.reduction import (
     apply_body,
     combine,

@@ -13,10 +13,11 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import nested
-from nabla_mlir.ops.elementwise import clamp, compare, logical_and, logical_not, select
+from nabla_mlir.ops.logic import clamp, compare, logical_and, logical_not, select
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.rules.gates import batch_gated, choose, gated
-from nabla_mlir.rules.loop_reverse import active_carries, while_vjp
+from nabla_mlir.rules.loop_body import active_carries
+from nabla_mlir.rules.loop_reverse import while_vjp
 from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.rules.masks import remasked
 from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values, pull_back

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from iree.compiler import ir
 
 from nabla_mlir.ops.autodiff import stop_gradient
-from nabla_mlir.ops.elementwise import select
+from nabla_mlir.ops.logic import select
 from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.table.batching import Mapped, batch_ops, prefixed
 from nabla_mlir.table.forward import carries_tangent

@@ -17,7 +17,8 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.errors import ShapeError
-from nabla_mlir.ops.elementwise import add, compare
+from nabla_mlir.ops.elementwise import add
+from nabla_mlir.ops.logic import compare
 from nabla_mlir.rules.tapes import INDEX, read_row, write_row
 from nabla_mlir.table.regions import emit_while
 from nabla_mlir.table.tensor import Tensor, constant, full

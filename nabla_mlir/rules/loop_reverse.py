@@ -1,65 +1,29 @@
 """Reverse mode of loops: a forward loop that fills tapes, and a loop that runs backwards over them.
 
-What the backward body needs of an iteration is either cheap and computed again, or stored: the carries, and the
-results of expensive operations. Values that do not change from one iteration to the next are never stored.
+The body of the second is traced first (loop_body.py): it says what the first has to store. How often each of them runs
+depends on what is known of the number of trips, and on how many bytes may be stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from iree.compiler import ir
 
 from nabla_mlir import thresholds
-from nabla_mlir.dialects.regions import block_aside, made_by
-from nabla_mlir.ops.elementwise import add, compare, divide, minimum, multiply, select, subtract
-from nabla_mlir.ops.shape import dynamic_slice
+from nabla_mlir.ops.elementwise import add, divide, minimum, multiply, subtract
+from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.rules.custom_regions import Exposed, exposed_rule
+from nabla_mlir.rules.loop_body import Backward, active_carries, step_back, trace_backward
 from nabla_mlir.rules.loop_checkpoints import choose_plan, run_plan
 from nabla_mlir.rules.loops import Counter, carries_behind, find_counter, invariant_carries
-from nabla_mlir.rules.masks import mask_of_rows, masked, repeated, row_of, shared_masks, taken, vanishes
+from nabla_mlir.rules.masks import mask_of_rows, masked, repeated, shared_masks, taken, vanishes
 from nabla_mlir.rules.policies import exposed
-from nabla_mlir.rules.reverse import PLACEHOLDER, Cotangents, accumulate, active_values, pull_back
+from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values
 from nabla_mlir.rules.tapes import INDEX, count_at, empty_tape, read_row, tape_of, write_row
-from nabla_mlir.table.forward import carries_tangent
-from nabla_mlir.table.regions import (
-    MAX_RESIDUAL_BYTES,
-    Kept,
-    body_of,
-    captures_of,
-    clone_body,
-    emit_while,
-    reads_of,
-    replace,
-)
-from nabla_mlir.table.registry import ZERO, MaybeZero, Zero, add_any, materialize, zeros
+from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES, body_of, captures_of, clone_body, emit_while, replace
+from nabla_mlir.table.registry import MaybeZero, Zero, materialize, zeros
 from nabla_mlir.table.tensor import Tensor, full, wrap
-from nabla_mlir.table.traits import is_long
-
-
-@dataclass
-class _Backward:
-    """The body of the backward loop, before it is known which values come from tapes."""
-
-    holder: ir.Operation
-    block: ir.Block
-    stored: dict[ir.Value, ir.Value]  # placeholder -> value of the original body it stands for
-    cts: list[int]  # carries whose cotangent is carried
-    sums: list[ir.Value]  # captured values whose cotangent is summed
-
-
-def active_carries(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
-    """The carries that vary differentiably with `roots` (initial values or captures): a fixed point over the body."""
-    arguments, ops, outputs = body_of(op.regions[1])
-    active = {i for i, init in enumerate(op.operands) if init in roots and carries_tangent(init)}
-    captures = [v for v in captures_of(op) if v in roots]
-    while True:
-        varying = active_values(ops, [*(arguments[i] for i in active), *captures])
-        more = active | {i for i, r in enumerate(outputs) if r in varying and carries_tangent(r)}
-        if more == active:
-            return sorted(active)
-        active = more
 
 
 def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Cotangents:
@@ -83,11 +47,11 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     residuals = {v for rule in rules for v in rule.residuals}
     rows = {i: (ct, taken(ct)) for i in tapes if isinstance(ct := cts[i], Tensor)}
     masks = _masks([(op.results[i], cts[i]) for i in carries], sums, [cts[i] for i in tapes])
-    backward = _trace_backward(op, carries, sums, invariant, masks, rows, residuals)
+    backward = trace_backward(op, carries, sums, invariant, masks, rows, residuals)
     while not all(proven := _stay(backward, masks)):
         backward.holder.erase()
         masks = [mask if stays else None for mask, stays in zip(masks, proven, strict=True)]
-        backward = _trace_backward(op, carries, sums, invariant, masks, rows, residuals)
+        backward = trace_backward(op, carries, sums, invariant, masks, rows, residuals)
     for rule in rules:
         replace(rule.op, [wrap(v) for v in rule.outs])
     results = _counted(op, backward, counter, seeds) if counter is not None else _uncounted(op, backward, seeds)
@@ -122,7 +86,7 @@ def _masks(
     return carry_masks + [by_shape[n] for n in shapes]
 
 
-def _stay(backward: _Backward, masks: Sequence[Tensor | None]) -> list[bool]:
+def _stay(backward: Backward, masks: Sequence[Tensor | None]) -> list[bool]:
     """For each carry of the backward loop, whether an iteration leaves it zero outside of its mask, if it has one."""
     arguments, outputs = list(backward.block.arguments), list(backward.block.operations)[-1].operands
     proven = []
@@ -132,115 +96,7 @@ def _stay(backward: _Backward, masks: Sequence[Tensor | None]) -> list[bool]:
     return proven
 
 
-def _trace_backward(
-    op: ir.Operation, carries: list[int], sums: list[ir.Value], invariant: set[int], masks: Sequence[Tensor | None],
-    tapes: Mapping[int, tuple[Tensor, Tensor | None]], residuals: set[ir.Value],
-) -> _Backward:  # fmt: skip
-    """One iteration backwards, on placeholders for everything that the forward iteration knows.
-
-    Args:
-      tapes: the cotangents of carries of which every iteration writes a row, and their masks: it reads its row of them.
-      residuals: values of the body that are stored if they are needed, cheap or not.
-    """
-    arguments, ops, outputs = body_of(op.regions[1])
-    types = [arguments[i].type for i in carries] + [v.type for v in sums]
-    block = block_aside(types)
-    backward = _Backward(block.owner.operation, block, {}, carries, sums)
-    with ir.InsertionPoint(block):
-        mapping: dict[ir.Value, ir.Value] = {}
-        for i, argument in enumerate(arguments):
-            mapping[argument] = op.operands[i] if i in invariant else _placeholder(argument.type)
-            if i not in invariant:
-                backward.stored[mapping[argument]] = argument
-        clones = clone_body(ops, mapping)
-        # Pulling back through an inner loop replaces it by one with tapes; these follow it.
-        results = {i: Kept(list(c.results)) for i, c in enumerate(clones) if len(c.regions)}
-        roots = [mapping[arguments[i]] for i in carries] + sums
-        active = active_values(clones, roots)
-        cotangents: Cotangents = {}
-        incoming = [wrap(a) for a in block.arguments]
-        for i, ct, mask in zip(carries, incoming, masks, strict=False):
-            accumulate(cotangents, mapping.get(outputs[i], outputs[i]), masked(ct, mask), active)
-        for i, (rows, mask) in tapes.items():
-            _, row, *place = (mapping.get(v, v) for v in _made(outputs[i]).operands)
-
-            starts, sizes = [wrap(v) for v in place], wrap(row).shape
-            row_ct = dynamic_slice(rows, *starts, slice_sizes=sizes)
-            accumulate(cotangents, row, masked(row_ct, row_of(mask, starts, sizes)), active)
-        pull_back(clones, active, cotangents)
-        outs = [materialize(cotangents.get(mapping[arguments[i]], ZERO), wrap(arguments[i])) for i in carries]
-        for value, total in zip(sums, incoming[len(carries) :], strict=True):
-            new_total = add_any(total, cotangents.get(value, ZERO))
-            assert isinstance(new_total, Tensor)
-            outs.append(new_total)
-        ir.Operation.create("stablehlo.return", operands=[o.value for o in outs])
-    copies = [results[i].release() if i in results else list(c.results) for i, c in enumerate(clones)]
-    stored = [is_long(o) or any(r in residuals for r in o.results) for o in ops]
-    _choose_stored(backward, ops, copies, stored)
-    return backward
-
-
-def _made(value: ir.Value) -> ir.Operation:
-    maker = made_by(value)
-    assert maker is not None
-    return maker
-
-
-def _placeholder(type: ir.Type) -> ir.Value:
-    return ir.Operation.create(PLACEHOLDER, results=[type]).results[0]
-
-
-def _choose_stored(
-    backward: _Backward, ops: list[ir.Operation], copies: list[list[ir.Value]], stored: list[bool]
-) -> None:
-    """Replaces operations that the backward body still needs by placeholders for their stored results, where `stored`.
-
-    Each is held by one use until it is its turn, so that none disappears while the list is walked backwards.
-    """
-    with ir.InsertionPoint.at_block_terminator(backward.block):
-        marks = [Kept(c) if s else None for c, s in zip(copies, stored, strict=True)]
-    _erase_unused(o.operation for o in backward.block.operations)
-    for original, mark in zip(reversed(ops), reversed(marks), strict=True):
-        if mark is None:
-            continue
-        results = list(mark.mark.operands)
-        mark.mark.erase()
-        with ir.InsertionPoint.at_block_begin(backward.block):
-            for old, new in zip(original.results, results, strict=True):
-                if next(iter(new.uses), None) is not None:
-                    holder = _placeholder(new.type)
-                    backward.stored.pop(holder, None)  # an erased one may have stood at its address, in another place
-                    backward.stored[holder] = old
-                    new.replace_all_uses_with(holder)
-        _erase_unused(maker for v in results if (maker := made_by(v)) is not None)
-    placeholders = {o.operation.results[0] for o in backward.block.operations if o.operation.name == PLACEHOLDER}
-    backward.stored = {p: v for p, v in backward.stored.items() if p in placeholders}
-
-
-def _erase_unused(ops: Iterable[ir.Operation]) -> None:
-    """Erases those of `ops` whose results nothing uses, and what was computed for them alone."""
-    work = {op.results[0]: op for op in ops if len(op.results)}
-    while work:
-        _, op = work.popitem()
-        if any(next(iter(r.uses), None) is not None for r in op.results):
-            continue
-        block = op.block
-        makers = [maker for v in reads_of(op) if (maker := made_by(v)) is not None and maker.block == block]
-        op.erase()
-        work.update((maker.results[0], maker) for maker in makers)
-
-
-def _step_back(backward: _Backward, carry: Sequence[Tensor], values: dict[ir.Value, Tensor]) -> list[Tensor]:
-    """Emits one iteration backwards; `values` gives the values of the forward iteration."""
-    mapping = {a: c.value for a, c in zip(backward.block.arguments, carry, strict=True)}
-    *ops, terminator = (o.operation for o in backward.block.operations)
-    for holder, value in backward.stored.items():
-        mapping[holder] = values[value].value
-    clone_body([o for o in ops if o.name != PLACEHOLDER], mapping)
-    return [wrap(mapping.get(v, v)) for v in terminator.operands]
-
-
-def _tapes(backward: _Backward, length: int, others: set[ir.Value]) -> tuple[list[ir.Value], list[Tensor]]:
+def _tapes(backward: Backward, length: int, others: set[ir.Value]) -> tuple[list[ir.Value], list[Tensor]]:
     """The values that are stored, each once, and their empty tapes."""
     values = [v for v in dict.fromkeys(backward.stored.values()) if v not in others]
     return values, [empty_tape(length, wrap(v)) for v in values]
@@ -281,7 +137,7 @@ def _forward(
 
 
 def _backward_loop(
-    backward: _Backward, seeds: Sequence[Tensor], first: Tensor, last: Tensor, known_at: object
+    backward: Backward, seeds: Sequence[Tensor], first: Tensor, last: Tensor, known_at: object
 ) -> list[Tensor]:
     """Runs iterations first, first - 1, ..., last backwards from the cotangents `seeds`."""
 
@@ -290,12 +146,12 @@ def _backward_loop(
 
     def body(carry: list[Tensor]) -> list[Tensor]:
         i = carry[0]
-        return [subtract(i, full((), 1, INDEX)), *_step_back(backward, carry[1:], known_at(i))]  # type: ignore[operator]
+        return [subtract(i, full((), 1, INDEX)), *step_back(backward, carry[1:], known_at(i))]  # type: ignore[operator]
 
     return emit_while([first, *seeds], condition, body)[1:]
 
 
-def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: list[Tensor]) -> list[Tensor]:
+def _counted(op: ir.Operation, backward: Backward, counter: Counter, seeds: list[Tensor]) -> list[Tensor]:
     """The number of trips is a constant: tapes of that length."""
     sums = [zeros(wrap(v)) for v in backward.sums]
     arguments = body_of(op.regions[1])[0]
@@ -329,7 +185,7 @@ def _counted(op: ir.Operation, backward: _Backward, counter: Counter, seeds: lis
 
 
 def _planned(
-    op: ir.Operation, backward: _Backward, counter: Counter, cts: list[Tensor], bound: int
+    op: ir.Operation, backward: Backward, counter: Counter, cts: list[Tensor], bound: int
 ) -> list[Tensor]:  # fmt: skip
     """The tapes of all iterations would need more than `bound` bytes: pieces of it, from states that are kept.
 
@@ -372,7 +228,7 @@ def residual_bound(op: ir.Operation) -> int | None:
     return int(op.attributes[MAX_RESIDUAL_BYTES].value) if MAX_RESIDUAL_BYTES in op.attributes else None
 
 
-def _row_bytes(backward: _Backward, others: set[ir.Value]) -> int:
+def _row_bytes(backward: Backward, others: set[ir.Value]) -> int:
     return sum(_bytes(wrap(v)) for v in dict.fromkeys(backward.stored.values()) if v not in others)
 
 
@@ -380,7 +236,7 @@ def _bytes(x: Tensor) -> int:
     return x.size * x.dtype.itemsize
 
 
-def _uncounted(op: ir.Operation, backward: _Backward, seeds: list[Tensor]) -> list[Tensor]:
+def _uncounted(op: ir.Operation, backward: Backward, seeds: list[Tensor]) -> list[Tensor]:
     """The number of trips is found by running the loop; iterations are then kept LOOP_CHUNK at a time.
 
     A loop of up to LOOP_CHUNK trips runs forward twice. A longer one runs from the start again for each chunk: memory

@@ -21,9 +21,9 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import I64Array
-from nabla_mlir.ops.elementwise import logical_and, logical_not, logical_or, where_zero
-from nabla_mlir.ops.indexing import scatter
+from nabla_mlir.ops.logic import logical_and, logical_not, logical_or, where_zero
 from nabla_mlir.ops.reduction import reduce
+from nabla_mlir.ops.scatter import scatter
 from nabla_mlir.ops.shape import broadcast_in_dim, dynamic_slice, reshape
 from nabla_mlir.table.regions import body_of
 from nabla_mlir.table.registry import MaybeZero, Zero, record_of

@@ -14,7 +14,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.errors import RuleMissingError
-from nabla_mlir.ops.elementwise import where_zero
+from nabla_mlir.ops.logic import where_zero
 from nabla_mlir.rules.masks import Known, taken
 from nabla_mlir.table.forward import carries_tangent, recorded
 from nabla_mlir.table.regions import dependents, reads_of

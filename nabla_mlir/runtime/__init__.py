@@ -7,7 +7,8 @@
 `Module` checks and flattens what a user passes, by the manifest. `Executable` below it takes flat lists of arrays.
 """
 
-from nabla_mlir.runtime.array import Array, Device, device, pooled
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.device import Device, device, pooled
 from nabla_mlir.runtime.executable import Executable, Function
 from nabla_mlir.runtime.module import Module, load
 from nabla_mlir.runtime.storage import save_artifact

@@ -12,7 +12,8 @@ import numpy as np
 from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmModule, VmVariantList, create_hal_module
 
 from nabla_mlir.errors import DeployError
-from nabla_mlir.runtime.array import Array, Device, Shape, device, reason
+from nabla_mlir.runtime.array import Array, Shape
+from nabla_mlir.runtime.device import Device, device, reason
 from nabla_mlir.runtime.timeline import Timeline, Timepoint, wait_for_others
 from nabla_mlir.runtime.transfer import check_storage, fill, memory_of
 from nabla_mlir.targets import TARGETS

@@ -11,7 +11,8 @@ import numpy as np
 from iree.runtime.version import VERSION
 
 from nabla_mlir.errors import DeployError, DtypeError, user_frame
-from nabla_mlir.runtime.array import Array, dtype_named, pooled
+from nabla_mlir.runtime.array import Array, dtype_named
+from nabla_mlir.runtime.device import pooled
 from nabla_mlir.runtime.executable import Executable, Function
 from nabla_mlir.runtime.fitting import choose
 from nabla_mlir.runtime.manifest import Code, EntryPoint, Manifest

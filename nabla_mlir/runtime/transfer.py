@@ -13,7 +13,8 @@ import numpy as np
 from nabla_mlir import thresholds
 from nabla_mlir.conversion import scalar_misfit
 from nabla_mlir.errors import DeployError, DtypeError, ShapeError, TreeError
-from nabla_mlir.runtime.array import Array, Device
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.device import Device
 from nabla_mlir.runtime.manifest import Leaf
 from nabla_mlir.runtime.timeline import Timepoint
 

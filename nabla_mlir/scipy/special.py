@@ -8,6 +8,7 @@ from nabla_mlir.numpy.operands import inexact, inexacts
 from nabla_mlir.numpy.reductions import logsumexp as logsumexp
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import gamma
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor, full_like
 
@@ -75,5 +76,5 @@ def xlogy(x: Any, y: Any) -> Tensor:
     """x * log(y), and 0 where x is 0."""
     x, y = inexacts("xlogy", x, y)
     zero = full_like(x, 0)
-    absent = ew.compare(x, zero, comparison_direction="EQ")
-    return ew.select(absent, zero, x * ew.log(ew.select(absent, full_like(y, 1), y)))
+    absent = lg.compare(x, zero, comparison_direction="EQ")
+    return lg.select(absent, zero, x * ew.log(lg.select(absent, full_like(y, 1), y)))

@@ -154,3 +154,11 @@ def splat_of(x: Tensor) -> complex | float | int | bool | None:
     if owner is None or owner.name != "stablehlo.constant":
         return None
     return stablehlo.constant_splat(owner)
+
+
+def array_of(x: Tensor) -> np.ndarray | None:
+    """The numbers of `x` if it is a constant, else None."""
+    owner = made_by(x.value)
+    if owner is None or owner.name != "stablehlo.constant":
+        return None
+    return stablehlo.constant_array(owner)

@@ -18,6 +18,7 @@ from nabla_mlir.dialects.stablehlo import I64
 from nabla_mlir.dialects.types import is_integer
 from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame
 from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import results_of, trace_region
@@ -77,7 +78,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
     def run(pred: Any, *operands: Any) -> Any:
         test = _scalar("cond", pred)
         if test.dtype.kind != "b":
-            test = ew.compare(test, full((), 0, test.dtype), comparison_direction="NE")
+            test = lg.compare(test, full((), 0, test.dtype), comparison_direction="NE")
         return _choose("stablehlo.if", test, (true_fun, false_fun), operands, "cond")
 
     return staged(per_entry(run))(pred, *operands)
@@ -97,7 +98,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
         if not is_integer(number.dtype):
             raise DtypeError(f"switch requires an integer index, got {number.dtype}.", where=user_frame())
         number = number if number.dtype == INDEX else ew.convert(number, dtype=INDEX)
-        inside = ew.clamp(full((), 0, INDEX), number, full((), len(branches) - 1, INDEX))
+        inside = lg.clamp(full((), 0, INDEX), number, full((), len(branches) - 1, INDEX))
         return _choose("stablehlo.case", inside, branches, operands, "switch")
 
     if not branches:
@@ -244,7 +245,7 @@ def fori_loop(
         first, last = as_tensor(lower, dtype), as_tensor(upper, dtype)
         one = full((), 1, dtype)
         _, result = while_loop(
-            lambda c: ew.compare(c[0], last, comparison_direction="LT"),
+            lambda c: lg.compare(c[0], last, comparison_direction="LT"),
             lambda c: (ew.add(c[0], one), body_fun(c[0], c[1])),
             (first, init), max_residual_bytes,
         )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 from nabla_mlir import pytree
 from nabla_mlir.errors import ShapeError, TreeError, user_frame
 from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.shape import concatenate, dynamic_slice, dynamic_update_slice, reshape, slice_
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.specs import Spec
@@ -81,7 +82,7 @@ def scan(
         whole = steps - steps % unroll
         limit = full((), whole, INDEX)
         _, carry, tapes = while_loop(
-            lambda c: ew.compare(c[0], limit, comparison_direction="LT"), body, (zero, carry, tapes),
+            lambda c: lg.compare(c[0], limit, comparison_direction="LT"), body, (zero, carry, tapes),
             max_residual_bytes,
         )
         for k in range(whole, steps):

@@ -12,7 +12,7 @@ from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.dialects.types import dtype_of
-from nabla_mlir.ops.elementwise import COMPARISONS
+from nabla_mlir.ops.logic import COMPARISONS
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.traits import is_elementwise
 

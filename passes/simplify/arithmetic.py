@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.passes.simplify.pattern import defining, has_one_use, owner, pattern
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of, wrap
@@ -185,7 +186,7 @@ def select_once(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
     if inner is None or inner[0][0].value != pred.value or splat_of(inner[0][2]) != 0 or not has_one_use(operands[0]):
         return None
     record = REGISTRY[maker.name]
-    return ew.select(pred, record.apply([inner[0][1], *operands[1:]], record.read(maker))[0], b)
+    return lg.select(pred, record.apply([inner[0][1], *operands[1:]], record.read(maker))[0], b)
 
 
 @pattern("stablehlo.select")
@@ -311,7 +312,7 @@ def fold_compare(a: Tensor, b: Tensor, comparison_direction: str, compare_type: 
         return None
     c, d = splat_of(a), splat_of(b)
     if c is not None and d is not None and not isinstance(c, complex):
-        return full(a.shape, bool(ew.COMPARISONS[comparison_direction](c, d)), np.dtype(bool))
+        return full(a.shape, bool(lg.COMPARISONS[comparison_direction](c, d)), np.dtype(bool))
     if a.value == b.value and a.dtype.kind in "biu":
         return full(a.shape, comparison_direction in ("EQ", "LE", "GE"), np.dtype(bool))
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.passes.simplify.pattern import defining, has_one_use, pattern, uncopied
@@ -20,7 +20,7 @@ _OPPOSITE = {"or": "and", "and": "or"}
 def select_of_not(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
     """select(not p, a, b) -> select(p, b, a)."""
     negation = defining(pred, "stablehlo.not")
-    return ew.select(negation[0][0], b, a) if negation else None
+    return lg.select(negation[0][0], b, a) if negation else None
 
 
 @pattern("stablehlo.or")
@@ -61,7 +61,7 @@ def transpose_of_counts(x: Tensor, permutation: Shape) -> Tensor | None:
         sh.iota(shape=shape, dtype=v.dtype, iota_dimension=place[c[1]["iota_dimension"]])
         for v, c in zip(inner[0], counters, strict=True) if c
     ]  # fmt: skip
-    return ew.compare(*new_counts, **inner[1])
+    return lg.compare(*new_counts, **inner[1])
 
 
 @pattern("stablehlo.reduce")
@@ -71,7 +71,7 @@ def any_of_not(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
     if negation is None:
         return None
     start = full((), body == "or", xs[0].dtype)
-    return ew.logical_not(reduce(negation[0][0], start, dimensions=dimensions, body=_OPPOSITE[body]))
+    return lg.logical_not(reduce(negation[0][0], start, dimensions=dimensions, body=_OPPOSITE[body]))
 
 
 @pattern("stablehlo.reduce")
@@ -92,7 +92,7 @@ def any_of_copies(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
     inner = defining(x, f"stablehlo.{body}") if has_one_use(x) else None
     if inner is not None and any(_without_copies(term, dimensions) is not None for term in inner[0]):
         terms = [reduce(term, init, dimensions=dimensions, body=body) for term in inner[0]]
-        return ew.logical_or(*terms) if body == "or" else ew.logical_and(*terms)
+        return lg.logical_or(*terms) if body == "or" else lg.logical_and(*terms)
     return _without_copies(x, dimensions)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.elementwise import add
 from nabla_mlir.ops.reduction import COMBINERS, identity_of, reduce
@@ -314,7 +315,7 @@ def _broadcast_last(record: OpDef) -> Pattern:
     return broadcast_last
 
 
-for _record in (ew.negate, ew.logical_not, ew.add, ew.subtract, ew.multiply, ew.divide, ew.logical_and, ew.logical_or):
+for _record in (ew.negate, lg.logical_not, ew.add, ew.subtract, ew.multiply, ew.divide, lg.logical_and, lg.logical_or):
     pattern(_record.name)(_broadcast_last(_record))
 
 

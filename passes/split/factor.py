@@ -17,7 +17,8 @@ from iree.compiler import ir
 from nabla_mlir.dialects.locations import named
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
-from nabla_mlir.ops.elementwise import add, divide, multiply, select, subtract
+from nabla_mlir.ops.elementwise import add, divide, multiply, subtract
+from nabla_mlir.ops.logic import select
 from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.passes.split.residuals import Division
 from nabla_mlir.table.registry import REGISTRY, OpDef

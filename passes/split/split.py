@@ -15,7 +15,8 @@ from nabla_mlir.dialects.locations import named, source_of
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import PassError
-from nabla_mlir.ops.elementwise import add, compare
+from nabla_mlir.ops.elementwise import add
+from nabla_mlir.ops.logic import compare
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.expand import EXPANSIONS, ExpandPass
 from nabla_mlir.passes.inline_calls import InlineCallsPass

@@ -12,7 +12,7 @@ from xla import run_traced
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
 from nabla_mlir.errors import DtypeError
-from nabla_mlir.ops.elementwise import clamp
+from nabla_mlir.ops.logic import clamp
 
 INF, NAN = np.inf, np.nan
 

@@ -9,7 +9,8 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import nested_in_functions
-from nabla_mlir.ops.elementwise import add, compare, convert, multiply, subtract
+from nabla_mlir.ops.elementwise import add, convert, multiply, subtract
+from nabla_mlir.ops.logic import compare
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.rules.loops import Counter, find_counter
 from nabla_mlir.table.regions import body_of, clone_body, emit_while, replace

@@ -1,4 +1,4 @@
-"""Operations whose places are data: gather and scatter."""
+"""Scatter: updates combined into an array at places that are data."""
 
 from __future__ import annotations
 
@@ -7,58 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.dialects import builder, stablehlo
-from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.dialects.stablehlo import Bool, GatherDims, I64Array, ScatterDims
-from nabla_mlir.ops.elementwise import clamp, compare, convert, logical_and, select, where_zero
+from nabla_mlir.dialects import builder
+from nabla_mlir.dialects.stablehlo import Bool, ScatterDims
+from nabla_mlir.ops.elementwise import convert
+from nabla_mlir.ops.gather import Dims, gather, last_starts, lie_inside, per_component
+from nabla_mlir.ops.logic import compare, logical_and, select, where_zero
 from nabla_mlir.ops.reduction import combine, emit_combiner, read_combiner, reduce
 from nabla_mlir.ops.shape import broadcast_in_dim, concatenate, dynamic_slice, element_count, iota, reshape, transpose
 from nabla_mlir.sparsity import places as patterns
 from nabla_mlir.table.batching import all_prefixed, shifted
 from nabla_mlir.table.forward import jvp_by_decomposition
-from nabla_mlir.table.kinds import general, structural
+from nabla_mlir.table.kinds import general
 from nabla_mlir.table.registry import ZERO, MaybeZero, Zero, add_any, materialize
 from nabla_mlir.table.samples import Case, integers
 from nabla_mlir.table.tensor import Tensor, constant, full, full_like, wrap
-from nabla_mlir.table.traits import LONG, ONE_BY_ONE
-
-Dims = dict[str, Any]
-
-# ---------------------------------------------------------------- gather
-
-
-def _gather_result(x: Tensor, indices: Tensor, dimension_numbers: Dims, slice_sizes: Any, **_: Any) -> list[Any]:
-    dims = dimension_numbers
-    window = [n for d, n in enumerate(slice_sizes)
-              if d not in dims["collapsed_slice_dims"] and d not in dims["operand_batching_dims"]]  # fmt: skip
-    batch = [n for d, n in enumerate(indices.shape) if d != dims["index_vector_dim"]]
-    rank = len(window) + len(batch)
-    shape, windows, batches = [], iter(window), iter(batch)
-    for d in range(rank):
-        shape.append(next(windows) if d in dims["offset_dims"] else next(batches))
-    return [(tuple(shape), x.dtype)]
-
-
-def _gather_transpose(
-    cts: Any, i: int, xs: Any, dimension_numbers: Dims, slice_sizes: tuple[int, ...], indices_are_sorted: bool
-) -> Tensor:
-    x, indices = xs
-    places = clamped_starts(indices, x.shape, dimension_numbers["start_index_map"], slice_sizes,
-                            dimension_numbers["index_vector_dim"])  # fmt: skip
-    return scatter(
-        full_like(x, 0), places, cts[0], scatter_dimension_numbers=scatter_of(dimension_numbers),
-        indices_are_sorted=indices_are_sorted, unique_indices=False, body="add",
-    )  # fmt: skip
-
-
-def scatter_of(dims: Dims) -> Dims:
-    """The dimension numbers of the scatter that writes where a gather reads."""
-    return {
-        "update_window_dims": dims["offset_dims"], "inserted_window_dims": dims["collapsed_slice_dims"],
-        "input_batching_dims": dims["operand_batching_dims"],
-        "scatter_indices_batching_dims": dims["start_indices_batching_dims"],
-        "scatter_dims_to_operand_dims": dims["start_index_map"], "index_vector_dim": dims["index_vector_dim"],
-    }  # fmt: skip
+from nabla_mlir.table.traits import ONE_BY_ONE
 
 
 def gather_of(dims: Dims) -> Dims:
@@ -71,125 +34,11 @@ def gather_of(dims: Dims) -> Dims:
     }  # fmt: skip
 
 
-def clamped_starts(
-    indices: Tensor, shape: Sequence[int], index_map: Sequence[int], sizes: Sequence[int], vector_dim: int
-) -> Tensor:
-    """The starts a gather really reads at: moved inside the operand. Constants that lie inside stay as they are."""
-    if not index_map:
-        return indices
-    limits = np.array([shape[d] - sizes[d] for d in index_map], np.int64)
-    axes = [1] * indices.ndim
-    if vector_dim < indices.ndim:
-        axes[vector_dim] = len(index_map)
-    numbers = _constant_of(indices)
-    if numbers is not None and np.all(numbers >= 0) and np.all(numbers <= limits.reshape(axes)):
-        return indices
-    if limits.size and np.iinfo(indices.dtype).max < limits.max():
-        limits = np.minimum(limits, np.iinfo(indices.dtype).max)
-    if len(set(limits.tolist())) == 1:
-        return clamp(full((), 0, indices.dtype), indices, full((), int(limits[0]), indices.dtype))
-    upper = broadcast_in_dim(
-        constant(limits.astype(indices.dtype)), shape=indices.shape, broadcast_dimensions=(vector_dim,)
-    )
-    return clamp(full_like(indices, 0), indices, upper)
-
-
-def _constant_of(x: Tensor) -> np.ndarray | None:
-    op = made_by(x.value)
-    if op is None or op.name != "stablehlo.constant":
-        return None
-    return stablehlo.constant_array(op)
-
-
-def _gather_batch(
-    xs: Any, mapped: Any, size: int, dimension_numbers: Dims, slice_sizes: tuple[int, ...], indices_are_sorted: bool
-) -> list[Tensor]:
-    x, indices = xs
-    dims = dict(dimension_numbers)
-    if mapped[0] and mapped[1]:
-        for field in ("collapsed_slice_dims", "start_index_map", "offset_dims"):
-            dims[field] = shifted(dims[field])
-        dims["operand_batching_dims"] = (0, *shifted(dims["operand_batching_dims"]))
-        dims["start_indices_batching_dims"] = (0, *shifted(dims["start_indices_batching_dims"]))
-        dims["index_vector_dim"] += 1
-        slice_sizes = (1, *slice_sizes)
-        indices_are_sorted = False
-    elif mapped[0]:
-        # The mapped axis is read whole: one more window axis, the first of the result.
-        for field in ("collapsed_slice_dims", "start_index_map", "operand_batching_dims"):
-            dims[field] = shifted(dims[field])
-        dims["offset_dims"] = (0, *shifted(dims["offset_dims"]))
-        slice_sizes = (size, *slice_sizes)
-    else:
-        dims["offset_dims"] = shifted(dims["offset_dims"])
-        dims["start_indices_batching_dims"] = shifted(dims["start_indices_batching_dims"])
-        dims["index_vector_dim"] += 1
-        indices_are_sorted = False
-    return [gather(x, indices, dimension_numbers=dims, slice_sizes=slice_sizes, indices_are_sorted=indices_are_sorted)]
-
-
-def gather_dims(**fields: Any) -> Dims:
-    """Dimension numbers of a gather; fields that are left out are empty."""
-    return {"offset_dims": (), "collapsed_slice_dims": (), "operand_batching_dims": (),
-            "start_indices_batching_dims": (), "start_index_map": (), "index_vector_dim": 0, **fields}  # fmt: skip
-
-
 def scatter_dims(**fields: Any) -> Dims:
     """Dimension numbers of a scatter; fields that are left out are empty."""
     return {"update_window_dims": (), "inserted_window_dims": (), "input_batching_dims": (),
             "scatter_indices_batching_dims": (), "scatter_dims_to_operand_dims": (), "index_vector_dim": 0,
             **fields}  # fmt: skip
-
-
-_ROWS = gather_dims(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,), index_vector_dim=1)
-_ROWS_SCATTER = scatter_of(_ROWS)
-_PAIRED = gather_dims(collapsed_slice_dims=(1,), operand_batching_dims=(0,), start_indices_batching_dims=(0,),
-                      start_index_map=(1,), index_vector_dim=2)  # fmt: skip
-_WINDOW = gather_dims(offset_dims=(0, 1), start_index_map=(1, 0), index_vector_dim=0)
-
-gather = structural(
-    "stablehlo.gather", pattern=patterns.gather,
-    doc="Slices of the operand at computed places; places outside are moved inside.",
-    moves=True, part=True, instructions=LONG,
-    attributes={"dimension_numbers": GatherDims, "slice_sizes": I64Array, "indices_are_sorted": Bool},
-    defaults={"indices_are_sorted": False},
-    result=_gather_result, transpose=_gather_transpose, batch=_gather_batch,
-    sample=[
-        Case(((4, 3), (5, 1)), {"dimension_numbers": _ROWS, "slice_sizes": (1, 3)}, (None, integers(0, 3)),
-             numpy=lambda x, i: x[i[:, 0]]),
-        Case(((4, 3), (5, 1)), {"dimension_numbers": _ROWS, "slice_sizes": (1, 3)}, (None, integers(-3, 8)),
-             numpy=lambda x, i: x[np.clip(i[:, 0], 0, 3)]),
-        Case(((2, 5), (2, 3, 1)), {"dimension_numbers": _PAIRED, "slice_sizes": (1, 1)}, (None, integers(0, 4)),
-             numpy=lambda x, i: np.take_along_axis(x, i[..., 0], 1)),
-        Case(((4, 5), (2,)), {"dimension_numbers": _WINDOW, "slice_sizes": (2, 2)}, (None, integers(0, 2)),
-             numpy=lambda x, i: x[i[1] : i[1] + 2, i[0] : i[0] + 2]),
-    ],
-)  # fmt: skip
-
-
-def along_axis(x: Tensor, indices: Tensor, axis: int) -> Tensor:
-    """``take_along_axis``: element indices[.., i, ..] along `axis`; all other axes are paired."""
-    others = tuple(d for d in range(x.ndim) if d != axis)
-    numbers = gather_dims(
-        collapsed_slice_dims=(axis,), operand_batching_dims=others, start_indices_batching_dims=others,
-        start_index_map=(axis,), index_vector_dim=x.ndim,
-    )  # fmt: skip
-    places = reshape(indices, shape=(*indices.shape, 1))
-    return gather(x, places, dimension_numbers=numbers, slice_sizes=(1,) * x.ndim)
-
-
-def rows_at(x: Tensor, order: Tensor) -> Tensor:
-    """Row order[.., i] of each matrix as its row i."""
-    axis, stack = x.ndim - 2, tuple(range(x.ndim - 2))
-    numbers = gather_dims(
-        offset_dims=(x.ndim - 1,), collapsed_slice_dims=(axis,), operand_batching_dims=stack,
-        start_indices_batching_dims=stack, start_index_map=(axis,), index_vector_dim=order.ndim,
-    )  # fmt: skip
-    sizes = (*(1,) * (x.ndim - 1), x.shape[-1])
-    return gather(x, reshape(order, shape=(*order.shape, 1)), dimension_numbers=numbers, slice_sizes=sizes)
-
-
-# ---------------------------------------------------------------- scatter
 
 
 def _scatter_result(x: Tensor, *rest: Tensor, **_: Any) -> list[Any]:
@@ -351,15 +200,14 @@ def _inside(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
     dims = params["scatter_dimension_numbers"]
     sizes = _window_sizes(x, updates, dims)
     index_map, vector_dim = dims["scatter_dims_to_operand_dims"], dims["index_vector_dim"]
-    limits = np.array([x.shape[d] - sizes[d] for d in index_map], np.int64)
-    numbers = _constant_of(indices)
-    axes = [1] * indices.ndim
-    if vector_dim < indices.ndim:
-        axes[vector_dim] = len(index_map)
-    if not index_map or (numbers is not None and np.all(numbers >= 0) and np.all(numbers <= limits.reshape(axes))):
+    limits = last_starts(x.shape, index_map, sizes)
+    if not index_map or lie_inside(indices, limits, vector_dim):
         return full(updates.shape, True, np.dtype(bool))
-    upper = constant(np.broadcast_to(limits.reshape(axes), indices.shape).astype(indices.dtype)) \
-        if len(set(limits.tolist())) > 1 else full_like(indices, int(limits[0]))  # fmt: skip
+    if len(set(limits.tolist())) > 1:
+        every = np.broadcast_to(per_component(limits, indices, vector_dim), indices.shape)
+        upper = constant(every.astype(indices.dtype))
+    else:
+        upper = full_like(indices, int(limits[0]))
     fits = logical_and(
         compare(indices, full_like(indices, 0), comparison_direction="GE"),
         compare(indices, upper, comparison_direction="LE"),
@@ -403,7 +251,10 @@ def _scatter_numpy(ufunc: Any) -> Any:
     return run
 
 
-_SCATTER = {"scatter_dimension_numbers": _ROWS_SCATTER, "indices_are_sorted": False, "unique_indices": False}
+_ROWS = scatter_dims(
+    update_window_dims=(1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,), index_vector_dim=1
+)
+_SCATTER = {"scatter_dimension_numbers": _ROWS, "indices_are_sorted": False, "unique_indices": False}
 _SHAPES = ((4, 3), (5, 1), (5, 3))
 scatter = general(
     "stablehlo.scatter",

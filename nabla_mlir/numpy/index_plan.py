@@ -1,0 +1,235 @@
+"""From an index, as in ``x[1:, i]``, to a plan of what it reads.
+
+A plan has a static part (slices, one of each integer), which is a slice operation, and a computed part (index arrays),
+which is a gather or a scatter. Numbers that are known are checked against the shape; numbers that are computed wrap if
+they are negative.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import is_integer
+from nabla_mlir.errors import DtypeError, IndexingError, TraceError, user_frame
+from nabla_mlir.numpy.axes import Shape
+from nabla_mlir.numpy.operands import operand
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.table.promotion import broadcast_shapes
+from nabla_mlir.table.tensor import Tensor, full_like
+
+_INT32 = np.dtype(np.int32)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The static part of an index along one axis: `length` elements from `start`, `step` apart."""
+
+    start: int
+    length: int
+    step: int = 1
+
+    @property
+    def low(self) -> int:
+        """The smallest place that is read."""
+        return self.start if self.step > 0 else self.start + (self.length - 1) * self.step
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An index, taken apart.
+
+    Attributes:
+      windows: the static part, one for each axis of the array.
+      dropped: axes that an integer takes away.
+      computed: index arrays (NumPy arrays if known, else tensors) by axis; along those the window is everything.
+      place: where the axes of the index arrays stand among the axes that are left.
+      shape: of the result.
+    """
+
+    windows: tuple[Window, ...]
+    dropped: tuple[int, ...]
+    computed: dict[int, Any]
+    place: int
+    shape: Shape
+
+    @property
+    def is_scalar(self) -> bool:
+        """True if all computed indices are scalars: then the elements read are one block."""
+        return all(np.ndim(i) == 0 for i in self.computed.values())
+
+
+def read_index(shape: Shape, index: Any) -> Plan:
+    """The plan of an index into an array of `shape`.
+
+    Raises:
+      IndexingError: there are too many indices, or one is outside.
+      TraceError: an index is of a kind that cannot be traced.
+    """
+    items = _expanded(shape, index if isinstance(index, tuple) else (index,))
+    windows: list[Window] = []
+    computed: dict[int, Any] = {}
+    dropped: list[int] = []
+    kinds = ""  # of each item: n(ew axis), s(lice), i(nteger), a(rray)
+    for item in items:
+        axis = len(windows)
+        if item is None:
+            kinds += "n"
+            continue
+        n = shape[axis]
+        if isinstance(item, slice):
+            kinds += "s"
+            windows.append(_window(item, n, axis))
+        elif isinstance(item, int):
+            kinds += "i"
+            dropped.append(axis)
+            windows.append(Window(_checked(item, n, axis), 1))
+        else:
+            kinds += "a"
+            computed[axis] = wrapped(item, n, axis)
+            windows.append(Window(0, n))
+    return _finished(shape, windows, dropped, computed, kinds)
+
+
+def _finished(shape: Shape, windows: list[Window], dropped: list[int], computed: dict[int, Any], kinds: str) -> Plan:
+    arrays = broadcast_shapes("indexing", [np.shape(i) for i in computed.values()]) if computed else ()
+    # NumPy: index arrays (and integers beside them) that stand together put their axes there, else in front.
+    advanced = [k for k, kind in enumerate(kinds) if kind in "ai"]
+    together = bool(advanced) and advanced == list(range(advanced[0], advanced[-1] + 1))
+    if computed and together:
+        place = kinds[: advanced[0]].count("s")
+    else:
+        place, advanced = 0, [-1]
+    out: list[int] = list(arrays) if advanced == [-1] else []
+    lengths = iter(w.length for d, w in enumerate(windows) if d not in computed and d not in dropped)
+    for k, kind in enumerate(kinds):
+        if k == advanced[0]:
+            out += arrays
+        if kind in "ns":
+            out.append(1 if kind == "n" else next(lengths))
+    return Plan(tuple(windows), tuple(dropped), computed, place, tuple(out))
+
+
+def _expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
+    """The items in plain form, the ellipsis and what is missing at the end written out; masks as index arrays."""
+    _check_masks(shape, items)
+    plain: list[Any] = []
+    for item in items:
+        plain += _masks(item) if _is_mask(item) else [plain_index(item)]
+    count = len(plain) - sum(i is None or i is Ellipsis for i in plain)
+    if count > len(shape) or sum(i is Ellipsis for i in plain) > 1:
+        raise IndexingError(f"indexing requires at most {len(shape)} indices and one ellipsis, got {len(items)} for "
+                            f"shape {shape}.",
+                            where=user_frame())  # fmt: skip
+    at = next((k for k, i in enumerate(plain) if i is Ellipsis), len(plain))
+    rest = [slice(None)] * (len(shape) - count)
+    return plain[:at] + rest + plain[at + 1 :]
+
+
+def _check_masks(shape: Shape, items: Sequence[Any]) -> None:
+    """Raises IndexingError for a mask that is longer or shorter than the axes it stands for."""
+    counts = [np.ndim(i) if _is_mask(i) else int(i is not None and i is not Ellipsis) for i in items]
+    axis = 0
+    for item, count in zip(items, counts, strict=True):
+        if _is_mask(item) and axis + count <= len(shape) and np.shape(item) != shape[axis : axis + count]:
+            raise IndexingError(
+                f"indexing requires a mask as long as the axes it masks, got shape {np.shape(item)} for axis {axis} of "
+                f"shape {shape}.", where=user_frame(),
+            )  # fmt: skip
+        axis += len(shape) - sum(counts) if item is Ellipsis else count
+
+
+def plain_index(item: Any) -> Any:
+    """One item of an index as an integer, a slice, None, an ellipsis or an array of integers.
+
+    Raises:
+      TraceError, DtypeError: it is of another kind.
+    """
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return item
+    if isinstance(item, (list, tuple)):
+        item = (
+            operand(item) if any(isinstance(e, Tensor) for e in item) else np.asarray(item, None if item else np.intp)
+        )
+    if isinstance(item, Array):
+        item = item.numpy()
+    if isinstance(item, bool) or not (hasattr(item, "dtype") or hasattr(item, "__index__")):
+        raise TraceError(f"indexing requires integers, slices, None, ... or arrays, got {item!r}.", where=user_frame())
+    if hasattr(item, "dtype"):
+        if not is_integer(item.dtype):
+            raise DtypeError(f"indexing requires integers or truth values, got {item.dtype}.", where=user_frame(),
+                             help="convert the index with astype.")  # fmt: skip
+        return item if isinstance(item, Tensor) or item.ndim else int(item)
+    return operator.index(item)
+
+
+def _is_mask(item: Any) -> bool:
+    if isinstance(item, (list, tuple)):
+        return bool(item) and np.asarray(item).dtype == bool if not any(isinstance(e, Tensor) for e in item) else False
+    return isinstance(item, (bool, np.bool_)) or getattr(item, "dtype", None) == np.dtype(bool)
+
+
+def _masks(mask: Any) -> list[Any]:
+    if isinstance(mask, Tensor):
+        raise TraceError("indexing requires a mask with known values, got a traced one.", where=user_frame(),
+                         help="the number of elements would depend on values: use where(mask, x, y), or x.at[...].set "
+                         "with where.")  # fmt: skip
+    mask = np.asarray(mask)
+    if not mask.ndim:
+        raise TraceError(f"indexing requires a mask with axes, got {mask!r}.", where=user_frame(), help="use where.")
+    return list(np.nonzero(mask))
+
+
+def _window(item: slice, n: int, axis: int) -> Window:
+    bounds = [None if b is None else _bound(b, axis) for b in (item.start, item.stop, item.step)]
+    if bounds[2] == 0:
+        raise IndexingError("a slice requires a step that is not 0, got 0.", where=user_frame())
+    places = range(*slice(*bounds).indices(n))
+    return Window(places.start if len(places) else 0, len(places), places.step if len(places) > 1 else 1)
+
+
+def _bound(bound: Any, axis: int) -> int:
+    if isinstance(bound, Tensor):
+        raise TraceError(f"a slice requires known bounds, got the traced {bound!r} at axis {axis}.", where=user_frame(),
+                         help="use nm.numpy.dynamic_slice(x, starts, sizes), whose sizes are fixed.")  # fmt: skip
+    return operator.index(bound)
+
+
+def _checked(i: int, n: int, axis: int) -> int:
+    if not -n <= i < n:
+        raise IndexingError(f"indexing requires an index below {n} along axis {axis}, got {i}.", where=user_frame())
+    return i % n
+
+
+def wrapped(i: Any, n: int, axis: int) -> Any:
+    """An index array with negative numbers counted from the end."""
+    if not isinstance(i, Tensor):
+        if i.size and not (-n <= i.min() and i.max() < n):
+            raise IndexingError(f"indexing requires indices from {-n} to {n - 1} along axis {axis}, got {i.min()} to "
+                                f"{i.max()}.",
+                                where=user_frame())  # fmt: skip
+        return np.where(i < 0, i + n, i).astype(_INT32 if n < 2**31 else np.int64)
+    if i.dtype.itemsize < 4:
+        i = ew.convert(i, dtype=_INT32)
+    if i.dtype.kind == "u":
+        return i
+    return lg.select(lg.compare(i, full_like(i, 0), comparison_direction="LT"), i + n, i)
+
+
+def static_index(shape: Shape, index: Any) -> Any:
+    """An index in which masks are index arrays: their values decide the shape, so they cannot be arguments."""
+    items = index if isinstance(index, tuple) else (index,)
+    _check_masks(shape, items)
+    out: list[Any] = []
+    for item in items:
+        if _is_mask(item):
+            out += _masks(item)
+        else:
+            out.append(int(item) if isinstance(item, np.integer) else item)
+    return tuple(out)

@@ -1,0 +1,153 @@
+"""One iteration of a loop backwards: the body of the backward loop, and which values of the forward iteration it needs.
+
+What it needs is either cheap and computed again, or stored: the carries, and the results of expensive operations. Values
+that do not change from one iteration to the next are never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import block_aside, made_by
+from nabla_mlir.ops.shape import dynamic_slice
+from nabla_mlir.rules.masks import masked, row_of
+from nabla_mlir.rules.reverse import PLACEHOLDER, Cotangents, accumulate, active_values, pull_back
+from nabla_mlir.table.forward import carries_tangent
+from nabla_mlir.table.regions import Kept, body_of, captures_of, clone_body, reads_of
+from nabla_mlir.table.registry import ZERO, add_any, materialize
+from nabla_mlir.table.tensor import Tensor, wrap
+from nabla_mlir.table.traits import is_long
+
+
+@dataclass
+class Backward:
+    """The body of the backward loop, before it is known which values come from tapes."""
+
+    holder: ir.Operation
+    block: ir.Block
+    stored: dict[ir.Value, ir.Value]  # placeholder -> value of the original body it stands for
+    cts: list[int]  # carries whose cotangent is carried
+    sums: list[ir.Value]  # captured values whose cotangent is summed
+
+
+def active_carries(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
+    """The carries that vary differentiably with `roots` (initial values or captures): a fixed point over the body."""
+    arguments, ops, outputs = body_of(op.regions[1])
+    active = {i for i, init in enumerate(op.operands) if init in roots and carries_tangent(init)}
+    captures = [v for v in captures_of(op) if v in roots]
+    while True:
+        varying = active_values(ops, [*(arguments[i] for i in active), *captures])
+        more = active | {i for i, r in enumerate(outputs) if r in varying and carries_tangent(r)}
+        if more == active:
+            return sorted(active)
+        active = more
+
+
+def trace_backward(
+    op: ir.Operation, carries: list[int], sums: list[ir.Value], invariant: set[int], masks: Sequence[Tensor | None],
+    tapes: Mapping[int, tuple[Tensor, Tensor | None]], residuals: set[ir.Value],
+) -> Backward:  # fmt: skip
+    """One iteration backwards, on placeholders for everything that the forward iteration knows.
+
+    Args:
+      tapes: the cotangents of carries of which every iteration writes a row, and their masks: it reads its row of them.
+      residuals: values of the body that are stored if they are needed, cheap or not.
+    """
+    arguments, ops, outputs = body_of(op.regions[1])
+    types = [arguments[i].type for i in carries] + [v.type for v in sums]
+    block = block_aside(types)
+    backward = Backward(block.owner.operation, block, {}, carries, sums)
+    with ir.InsertionPoint(block):
+        mapping: dict[ir.Value, ir.Value] = {}
+        for i, argument in enumerate(arguments):
+            mapping[argument] = op.operands[i] if i in invariant else _placeholder(argument.type)
+            if i not in invariant:
+                backward.stored[mapping[argument]] = argument
+        clones = clone_body(ops, mapping)
+        # Pulling back through an inner loop replaces it by one with tapes; these follow it.
+        results = {i: Kept(list(c.results)) for i, c in enumerate(clones) if len(c.regions)}
+        roots = [mapping[arguments[i]] for i in carries] + sums
+        active = active_values(clones, roots)
+        cotangents: Cotangents = {}
+        incoming = [wrap(a) for a in block.arguments]
+        for i, ct, mask in zip(carries, incoming, masks, strict=False):
+            accumulate(cotangents, mapping.get(outputs[i], outputs[i]), masked(ct, mask), active)
+        for i, (rows, mask) in tapes.items():
+            _, row, *place = (mapping.get(v, v) for v in _made(outputs[i]).operands)
+            starts, sizes = [wrap(v) for v in place], wrap(row).shape
+            row_ct = dynamic_slice(rows, *starts, slice_sizes=sizes)
+            accumulate(cotangents, row, masked(row_ct, row_of(mask, starts, sizes)), active)
+        pull_back(clones, active, cotangents)
+        outs = [materialize(cotangents.get(mapping[arguments[i]], ZERO), wrap(arguments[i])) for i in carries]
+        for value, total in zip(sums, incoming[len(carries) :], strict=True):
+            new_total = add_any(total, cotangents.get(value, ZERO))
+            assert isinstance(new_total, Tensor)
+            outs.append(new_total)
+        ir.Operation.create("stablehlo.return", operands=[o.value for o in outs])
+    copies = [results[i].release() if i in results else list(c.results) for i, c in enumerate(clones)]
+    stored = [is_long(o) or any(r in residuals for r in o.results) for o in ops]
+    _choose_stored(backward, ops, copies, stored)
+    return backward
+
+
+def _made(value: ir.Value) -> ir.Operation:
+    maker = made_by(value)
+    assert maker is not None
+    return maker
+
+
+def _placeholder(type: ir.Type) -> ir.Value:
+    return ir.Operation.create(PLACEHOLDER, results=[type]).results[0]
+
+
+def _choose_stored(
+    backward: Backward, ops: list[ir.Operation], copies: list[list[ir.Value]], stored: list[bool]
+) -> None:
+    """Replaces operations that the backward body still needs by placeholders for their stored results, where `stored`.
+
+    Each is held by one use until it is its turn, so that none disappears while the list is walked backwards.
+    """
+    with ir.InsertionPoint.at_block_terminator(backward.block):
+        marks = [Kept(c) if s else None for c, s in zip(copies, stored, strict=True)]
+    _erase_unused(o.operation for o in backward.block.operations)
+    for original, mark in zip(reversed(ops), reversed(marks), strict=True):
+        if mark is None:
+            continue
+        results = list(mark.mark.operands)
+        mark.mark.erase()
+        with ir.InsertionPoint.at_block_begin(backward.block):
+            for old, new in zip(original.results, results, strict=True):
+                if next(iter(new.uses), None) is not None:
+                    holder = _placeholder(new.type)
+                    backward.stored.pop(holder, None)  # an erased one may have stood at its address, in another place
+                    backward.stored[holder] = old
+                    new.replace_all_uses_with(holder)
+        _erase_unused(maker for v in results if (maker := made_by(v)) is not None)
+    placeholders = {o.operation.results[0] for o in backward.block.operations if o.operation.name == PLACEHOLDER}
+    backward.stored = {p: v for p, v in backward.stored.items() if p in placeholders}
+
+
+def _erase_unused(ops: Iterable[ir.Operation]) -> None:
+    """Erases those of `ops` whose results nothing uses, and what was computed for them alone."""
+    work = {op.results[0]: op for op in ops if len(op.results)}
+    while work:
+        _, op = work.popitem()
+        if any(next(iter(r.uses), None) is not None for r in op.results):
+            continue
+        block = op.block
+        makers = [maker for v in reads_of(op) if (maker := made_by(v)) is not None and maker.block == block]
+        op.erase()
+        work.update((maker.results[0], maker) for maker in makers)
+
+
+def step_back(backward: Backward, carry: Sequence[Tensor], values: dict[ir.Value, Tensor]) -> list[Tensor]:
+    """Emits one iteration backwards; `values` gives the values of the forward iteration."""
+    mapping = {a: c.value for a, c in zip(backward.block.arguments, carry, strict=True)}
+    *ops, terminator = (o.operation for o in backward.block.operations)
+    for holder, value in backward.stored.items():
+        mapping[holder] = values[value].value
+    clone_body([o for o in ops if o.name != PLACEHOLDER], mapping)
+    return [wrap(mapping.get(v, v)) for v in terminator.operands]

@@ -1,0 +1,86 @@
+"""The devices of this process. Needs only IREE's runtime."""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+
+from iree.runtime import BufferUsage, HalDevice
+
+from nabla_mlir.errors import DeployError
+from nabla_mlir.runtime.threads import POOL, checked, driver_with
+from nabla_mlir.targets import TARGETS
+
+
+class Device:
+    """A device of one of IREE's drivers. There is one object per driver in a process; get it with `device`.
+
+    On a CPU `threads` is how many of them compute.
+    """
+
+    __slots__ = ("driver", "hal", "is_host", "memory", "threads", "usage")
+
+    def __init__(self, driver: str, hal: HalDevice, threads: int = 1):
+        self.driver, self.hal, self.threads = driver, hal, threads
+        self.is_host = driver.startswith("local")
+        self.memory = "host" if self.is_host else driver  # the same for devices that read each other's arrays
+        maps_memory = any(cls.maps_memory and driver in cls.drivers for cls in TARGETS.values())
+        mapping = BufferUsage.MAPPING | BufferUsage.MAPPING_OPTIONAL if maps_memory else 0
+        self.usage = int(BufferUsage.DEFAULT | mapping)
+
+    def __repr__(self) -> str:
+        return f"Device({self.driver!r})"
+
+
+_device_lock = threading.Lock()
+
+
+def device(driver: str | Device = "local-sync", threads: int | None = None) -> Device:
+    """The device of a driver: local-sync or local-task (this CPU, on the calling thread or on a pool), vulkan, cuda.
+
+    Args:
+      driver: its name, or the device itself.
+      threads: of the pool, which all devices of so many threads share; None takes the cores that the process may use.
+
+    Raises:
+      DeployError: there is no such driver, or it finds no device on this machine; or no number of threads.
+    """
+    if isinstance(driver, Device):
+        return driver
+    count = checked(threads) if driver == POOL else 1
+    with _device_lock:
+        return _open(driver, count)
+
+
+def pooled(driver: str | Device, threads: int | None = None) -> Device:
+    """A device of its own on the same cores and memory, on which what is freed serves the next request of that size.
+
+    So the calls of one program allocate nothing once each has been made. The memory goes back when the last array on
+    the device has gone. GPUs, whose drivers have pools themselves, are returned as they are.
+    """
+    shared = device(driver, threads)
+    if not shared.is_host:
+        return shared
+    hal = driver_with(shared.driver, shared.threads).create_default_device(allocators=["caching"])
+    return Device(shared.driver, hal, shared.threads)
+
+
+@functools.cache
+def _open(driver: str, threads: int) -> Device:
+    names = [name for cls in TARGETS.values() for name in cls.drivers]
+    if driver.partition(":")[0] not in names:
+        raise DeployError(f"a device requires a known driver, got {driver!r}.", help=f"use one of {', '.join(names)}.")
+    try:
+        return Device(driver, driver_with(driver, threads).create_device_by_uri(driver), threads)
+    except (RuntimeError, ValueError, OSError) as error:
+        raise DeployError(
+            f"driver {driver} requires a device of its kind, got none: {reason(error)}.",
+            help="install the device's driver, or compile for the CPU.",
+        ) from None
+
+
+def reason(error: Exception) -> str:
+    """What an error of IREE says, without the places in IREE's own sources."""
+    text = re.split(r"c/[\w/.]+:\d+: [A-Z_]+; ", str(error).split("\n")[0], maxsplit=1)[-1]
+    return text.partition("; while ")[0].rstrip(".; ") or type(error).__name__

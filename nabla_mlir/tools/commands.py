@@ -1,0 +1,249 @@
+"""What each command of nabla-mlir does. The compiler and the runtime are loaded by the commands that need them."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from nabla_mlir.errors import DeployError
+from nabla_mlir.targets import TARGETS
+from nabla_mlir.tools.terminal import Progress, print_table
+
+if TYPE_CHECKING:
+    from nabla_mlir.runtime.manifest import Code, EntryPoint, Leaf, Manifest
+
+
+def compile_command(options: argparse.Namespace) -> int:
+    """Traces, lowers and compiles; writes what `--emit` asks for."""
+    progress = Progress()
+    with progress.step("loading"):
+        from nabla_mlir.tools.requests import (
+            apply_transforms,
+            imported_specs,
+            load_function,
+            parse_spec,
+            parse_target,
+        )
+
+        targets = [parse_target(text) for text in options.target or ["cpu"]]
+        specs = [parse_spec(text) for text in options.spec]
+        original = load_function(options.model)
+        function = apply_transforms(original, options.transform)
+    if not specs:
+        specs = [("", s) for s in imported_specs(original, options.transform)]
+    positional, keywords = [s for name, s in specs if not name], {name: s for name, s in specs if name}
+    _check_arguments(function, positional, keywords)
+    with progress.step("tracing"):
+        stage: Any = _traced(function, positional, keywords, options)
+    if options.emit != "mlir" and options.hvp_module is None:
+        with progress.step("differentiating and simplifying" if options.transform else "simplifying"):
+            stage = stage.lower()
+    if options.emit in ("mlir", "stablehlo"):
+        return _write_text(stage, options.output)
+    return _write_code(stage, targets, options, progress)
+
+
+def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, progress: Progress) -> int:
+    """Compiles for the targets, and writes the artifact or the static library."""
+    from nabla_mlir.runtime.manifest import Code
+    from nabla_mlir.staging.compiled import Bundle
+    from nabla_mlir.staging.static_library import save_static_library
+    from nabla_mlir.tools.requests import RequestError
+
+    output = options.output or ("hvp" if options.hvp_module is not None else stage.entries[0].name)
+    static, parts = options.emit == "static-library", []
+    if static and len(targets) > 1:
+        raise RequestError(f"--emit=static-library requires one --target, got {len(targets)}.")
+    for target in targets:
+        with progress.step(f"compiling for {Code(target.to_json()).label}"):
+            if static:
+                path = save_static_library(stage, output, target, flags=options.flag)
+            else:
+                parts.append(stage.compile(target, flags=options.flag, cache=not options.no_cache, tune=options.tune))
+    path = path if static else Bundle(tuple(parts)).save(output)
+    progress.say(f"{path} ({path.stat().st_size} bytes)\n{stage.describe()}")
+    return 0
+
+
+def _traced(function: Any, positional: list[Any], keywords: dict[str, Any], options: argparse.Namespace) -> Any:
+    """The traced function, or the prepared Hessian of it, which is plain StableHLO at once."""
+    import inspect
+
+    from nabla_mlir.prepared.modules import hvp_module
+    from nabla_mlir.staging.stages import trace
+
+    if options.hvp_module is None:
+        return trace(function, *positional, name=options.name, **keywords)
+    arguments = inspect.signature(function).bind(*positional, **keywords).args
+    return hvp_module(function, *arguments, block=options.hvp_module)
+
+
+def _check_arguments(function: Any, positional: list[Any], keywords: dict[str, Any]) -> None:
+    import inspect
+
+    from nabla_mlir.tools.requests import RequestError
+
+    try:
+        signature = inspect.signature(function)
+        signature.bind(*positional, **keywords)
+    except ValueError:  # a builtin has no signature; the trace will tell
+        return
+    except TypeError as error:
+        raise RequestError(
+            f"compile requires one --spec for each argument of {signature}, "
+            f"got {len(positional) + len(keywords)}: {error}."
+        ) from None
+
+
+def _write_text(stage: Any, output: str | None) -> int:
+    if output is None or output == "-":
+        print(stage.mlir(), end="")
+    else:
+        stage.save_mlir(output)
+    return 0
+
+
+def info_command(options: argparse.Namespace) -> int:
+    """Prints the manifest of an artifact."""
+    from nabla_mlir.runtime.storage import Artifact
+
+    artifact = Artifact(options.file)
+    manifest = artifact.manifest
+    if options.json:
+        print(manifest.to_json(), end="")
+        return 0
+    print_table(str(options.file), ["property", "value"], _properties(manifest))
+    rows = [
+        [c.label, _details(c), manifest.best_driver(c), str(len(artifact.vmfb(c))), _peaks(c), c.sha256] for c in manifest.code
+    ]
+    print_table("\ncode", ["target", "options", "driver", "bytes", "peak of a call", "sha256"], rows)
+    for entry in manifest.entry_points:
+        rows = [["argument", leaf.name, str(leaf)] for leaf in _inputs(entry)]
+        rows += [["result", leaf.name, str(leaf)] for leaf in entry.result_leaves]
+        title = f"\n{entry.name}" + (f": {entry.doc.splitlines()[0]}" if entry.doc else "")
+        print_table(title, ["", "name", "type"], rows)
+    return 0
+
+
+def _properties(manifest: Manifest) -> list[list[str]]:
+    return [
+        ["compiled by", f"IREE {manifest.iree}"],
+        ["written by", f"nabla_mlir {manifest.nabla_mlir}"],
+        ["runs on", f"IREE runtime >= {manifest.iree_range[0]}, < {manifest.iree_range[1]}"],
+        ["StableHLO", manifest.stablehlo or "not saved"],
+    ]
+
+
+def _details(code: Code) -> str:
+    """The options of a target that its label does not hold."""
+    in_label = ("name", *(TARGETS[code.kind].labelled if code.kind in TARGETS else ()))
+    options = {k: v for k, v in code.target.items() if k not in in_label and v not in ("", None, [])}
+    return ", ".join(f"{key}={_short(value)}" for key, value in options.items())
+
+
+def _peaks(code: Code) -> str:
+    """The bytes of a call of each entry point, where they are known."""
+    return ", ".join(f"{name} {memory.peak:,}" for name, memory in code.memory.items())
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:30]}... ({len(text.split(','))} in --json)"
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Calls an entry point and prints or writes its results."""
+    import numpy as np
+
+    from nabla_mlir.runtime import load
+
+    module = load(options.file, options.driver, target=options.target)
+    entries = module.entry_points
+    if options.entry is None and len(entries) > 1:
+        raise DeployError(f"run requires an entry point, got none: choose among {', '.join(entries)}.")
+    name = options.entry or next(iter(entries))
+    call = module[name]
+    entry = entries[name]
+    leaves = _bind(options.inputs, _inputs(entry), entry.name)
+    arguments, start = [], 0
+    for argument in entry.arguments:
+        stop = start + len(argument.leaves)
+        arguments.append(argument.tree.unflatten(leaves[start:stop]))
+        start = stop
+    results = entry.result.flatten(call(*arguments), "result")
+    if len(options.outputs) > len(results):
+        raise DeployError(f"{name} requires at most {len(results)} --output, got {len(options.outputs)}.")
+    for i, (leaf, value) in enumerate(zip(entry.result_leaves, results, strict=True)):
+        if i < len(options.outputs):
+            np.save(options.outputs[i], np.asarray(value))
+        else:
+            print(f"{leaf.name}: {leaf} =\n{np.asarray(value)}")
+    return 0
+
+
+def _inputs(entry: EntryPoint) -> list[Leaf]:
+    return [leaf for argument in entry.arguments for leaf in argument.leaves]
+
+
+def _bind(texts: Sequence[str], leaves: Sequence[Leaf], entry: str) -> list[Any]:
+    """The value of each leaf: those given by name, then the others in order."""
+    names = {leaf.name: i for i, leaf in enumerate(leaves)}
+    values: list[Any] = [None] * len(leaves)
+    for text in texts:
+        name, separator, value = text.partition("=")
+        has_name = bool(separator) and name in names
+        free = [i for i, v in enumerate(values) if v is None]
+        if not has_name and not free:
+            raise DeployError(f"{entry} requires {len(leaves)} inputs, got {len(texts)}.")
+        i = names[name] if has_name else free[0]
+        values[i] = _read_value(value if has_name else text, leaves[i])
+    missing = [leaf.name for leaf, value in zip(leaves, values, strict=True) if value is None]
+    if missing:
+        raise DeployError(f"{entry} requires an --input for each array, got none for {', '.join(missing)}.")
+    return values
+
+
+def _read_value(text: str, leaf: Leaf) -> Any:
+    import numpy as np
+
+    from nabla_mlir.conversion import rounded
+    from nabla_mlir.runtime.array import dtype_named
+
+    if text.endswith(".npy"):
+        try:
+            return np.load(text)
+        except (OSError, ValueError) as error:
+            raise DeployError(f"--input requires a NumPy file for {leaf.name}, got {text}: {error}.") from None
+    try:
+        array = np.asarray(ast.literal_eval(text))
+    except (ValueError, SyntaxError, TypeError):
+        raise DeployError(
+            f"--input requires a .npy file, a number or a list for {leaf.name}: {leaf}, got {text!r}."
+        ) from None
+    return rounded(array, dtype_named(leaf.dtype), f"--input {leaf.name}")
+
+
+def verify_command(options: argparse.Namespace) -> int:
+    """Checks an artifact; 1 if anything is wrong."""
+    from nabla_mlir.tools.verify import verify
+
+    with Progress().step("verifying"):
+        rows = list(verify(options.file, options.target))
+    print_table(str(options.file), ["what", "result", "details"], rows)
+    return int(any(result == "failed" for _, result, _ in rows))
+
+
+def bench_command(options: argparse.Namespace) -> int:
+    """Prints how long the entry points of an artifact take, and their dispatches."""
+    from nabla_mlir.tools import bench
+
+    return bench.run(options.file, options.entry, options.driver, options.json)
+
+
+def doctor_command(options: argparse.Namespace) -> int:
+    """Prints versions, devices and the cache, and tests the installation."""
+    from nabla_mlir.tools import doctor
+
+    return doctor.run()
