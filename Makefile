@@ -11,9 +11,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 demo: $(VENV)/.demo
 	$(BIN)/python demo/digits.py $(ARGS)
 
-# A file of tests stays in one process, for what its tests have compiled in common.
+# Each process has half of the tests, in their order, for what those of a file have compiled in common; one that ends takes
+# half of what is left to the other.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -q -n auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -q -n auto --dist worksteal $(ARGS)
 
 bench: $(VENV)/.bench
 ifneq ($(filter --large,$(ARGS)),)

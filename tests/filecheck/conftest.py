@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +49,28 @@ class LitError(Exception):
     pass
 
 
+@contextlib.contextmanager
+def warm(address: Path) -> Iterator[Path]:
+    """The tools in a warm process, for as long as it lasts."""
+    command = [sys.executable, str(FOLDER / "warm.py"), "serve", str(address)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"ready\n"
+            yield address
+        finally:
+            server.kill()
+
+
 def run_lit(files: list[Path]) -> dict[str, dict[str, Any]]:
     """The results of lit by the path of the test in this folder."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "results.json"
         lit = "from lit.main import main; main()"  # the module cannot be run with -m
         command = [sys.executable, "-c", lit, "-q", "-o", str(output), *map(str, files)]
-        done = subprocess.run(command, capture_output=True, text=True)
+        with warm(Path(folder) / "warm") as address:
+            environment = {**os.environ, "NABLA_MLIR_WARM": str(address)}
+            done = subprocess.run(command, capture_output=True, text=True, env=environment)
         if not output.exists():
             raise LitError(f"lit failed:\n{done.stdout}{done.stderr}")
         tests = json.loads(output.read_text())["tests"]

@@ -100,8 +100,8 @@ def scheduled(text: str, vector_bytes: int) -> str:
 
 @pytest.mark.parametrize(
     ("dtype", "vector_bytes", "every"),
-    [("f4", 32, 7), *(pytest.param(*case, marks=pytest.mark.slow) for case in
-                      (("f8", 32, 1), ("f4", 64, 7), ("f8", 64, 7), ("f4", 16, 7)))],
+    [("f4", 32, 64), *(pytest.param(*case, marks=pytest.mark.slow) for case in
+                       (("f8", 32, 1), ("f4", 64, 7), ("f8", 64, 7), ("f4", 16, 7)))],
 )  # fmt: skip
 @pytest.mark.usefixtures("small_blocks")
 def test_convolutions_are_jaxs(dtype: str, vector_bytes: int, every: int) -> None:
@@ -200,7 +200,8 @@ DILATED = {
 }
 
 
-@pytest.mark.parametrize("split", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("split", [True, False])
 @pytest.mark.usefixtures("small_blocks")
 def test_dilated_convolutions_are_split_by_phases(split: bool) -> None:
     """With the kernel in both directions; the other axis, groups, strides and padding stay as they are."""
