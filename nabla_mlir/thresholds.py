@@ -217,6 +217,9 @@ PATTERN_ROUNDS: Annotated[int, Chosen("rounds of a fixed point", "then whole axe
 LATTICE_DIFFERENCES: Annotated[int, Chosen("entries of a row", "a stencil of more is none")] = 64
 LATTICE_FORMS: Annotated[int, Chosen("linear forms of one modulus", "memory and milliseconds")] = 1 << 15
 LATTICE_TRIALS: Annotated[int, Chosen("forms whose trees are looked at", "each takes as long as a greedy coloring")] = 6
+LATTICE_ENOUGH: Annotated[
+    float, Chosen("times the bound", "of 176 column colorings of stencils no greedy one had fewer where the lattice had up to this")
+] = 1.5
 PULLBACK_COST: Annotated[float, Chosen("pushes forward", "a pullback does what two of them do, and stores residuals")] = 2.0
 COLORING_WORK: Annotated[int, Chosen("edges that orders and colorings visit", "a second or two of Python")] = 12_000_000
 

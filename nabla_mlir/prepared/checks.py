@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from nabla_mlir import numpy as nnp
 from nabla_mlir import pytree
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.errors import DtypeError, user_frame
+from nabla_mlir.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.ops.shape import iota
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.table.tensor import Tensor
@@ -122,3 +122,11 @@ def _dot(a: Any, b: Any) -> Any:
 
 def _norm(a: Any) -> Any:
     return nnp.sqrt(_dot(a, a))
+
+
+def check_entry_points(available: Iterable[str], asked: Sequence[str]) -> None:
+    """Raises TraceError unless there are all that are asked for."""
+    unknown = [n for n in asked if n not in available]
+    if unknown:
+        raise TraceError(f"a prepared product has the entry points {', '.join(available)}, got {', '.join(unknown)}.",
+                         where=user_frame())  # fmt: skip

@@ -22,7 +22,7 @@ from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.passes.split.split import split_function
 from nabla_mlir.prepared.blocks import Form, form_of_block
-from nabla_mlir.prepared.checks import check_linear_map
+from nabla_mlir.prepared.checks import check_entry_points, check_linear_map
 from nabla_mlir.prepared.stateful import Method, assemble
 from nabla_mlir.runtime import Module
 from nabla_mlir.staging.compiled import Compiled
@@ -114,12 +114,11 @@ def hvp_module(
       >>> module.apply(np.array([1.0, 1.0])).tolist()
       [6.0, 12.0]
     """
-    g, names = _of_x(f, argnums, len(data_specs))
-    family = Family(hessian_product(g), {"value": g, "gradient": grad(g)}, grad(g))
-    return _module(family, names, x_spec, data_specs, block, max_residual_bytes, entry_points)
+    g, names = of_x(f, argnums, len(data_specs))
+    return _module(hessian_family(g), names, x_spec, data_specs, block, max_residual_bytes, entry_points)
 
 
-def _of_x(f: Callable[..., Any], argnums: Argnums, data: int) -> tuple[Callable[..., Any], list[str]]:
+def of_x(f: Callable[..., Any], argnums: Argnums, data: int) -> tuple[Callable[..., Any], list[str]]:
     """`f` as a function of (x, *data), and the names of these."""
     count = data + len(positions("a prepared product", argnums, None))
     places = positions("a prepared product", argnums, count)
@@ -147,7 +146,7 @@ def ggnvp_module(
     """The Gauss-Newton matrix of ``loss(model(x, *data), *data)`` prepared as by `hvp_module`; see `nm.ggnvp`."""
     whole = lambda x, *data: loss(model(x, *data), *data)  # noqa: E731
     family = Family(gauss_newton_product(model, loss), {"value": whole, "gradient": grad(whole)})
-    names = _of_x(model, 0, len(data_specs))[1]
+    names = of_x(model, 0, len(data_specs))[1]
     return _module(family, names, x_spec, data_specs, block, max_residual_bytes, entry_points)
 
 
@@ -157,7 +156,7 @@ def fisher_module(
 ) -> Prepared:  # fmt: skip
     """The Fisher matrix of a model prepared as by `hvp_module`; `value` is the model's result. See `nm.fishervp`."""
     family = Family(fisher_product(model, distribution), {"value": model})
-    names = _of_x(model, 0, len(data_specs))[1]
+    names = of_x(model, 0, len(data_specs))[1]
     return _module(family, names, x_spec, data_specs, block, max_residual_bytes, entry_points)
 
 
@@ -168,7 +167,7 @@ def empirical_fisher_module(
     """The empirical Fisher matrix prepared as by `hvp_module`; see `nm.empirical_fishervp`."""
     mean = lambda x, *data: nnp.mean(losses(x, *data))  # noqa: E731
     family = Family(empirical_fisher_product(losses), {"value": mean, "gradient": grad(mean)})
-    names = _of_x(losses, 0, len(data_specs))[1]
+    names = of_x(losses, 0, len(data_specs))[1]
     return _module(family, names, x_spec, data_specs, block, max_residual_bytes, entry_points)
 
 
@@ -180,7 +179,17 @@ def jacobian_module(
 
     Both have a block form; `update` and `value` give f(x).
     """
-    g, names = _of_x(f, argnums, len(data_specs))
+    g, names = of_x(f, argnums, len(data_specs))
+    return _module(jacobian_family(g, x_spec, data_specs), names, x_spec, data_specs, block, max_residual_bytes, entry_points)
+
+
+def hessian_family(g: Callable[..., Any]) -> Family:
+    """The Hessians of a scalar function of (x, *data)."""
+    return Family(hessian_product(g), {"value": g, "gradient": grad(g)}, grad(g))
+
+
+def jacobian_family(g: Callable[..., Any], x_spec: Any, data_specs: Sequence[Any]) -> Family:
+    """The Jacobians of a function of (x, *data)."""
     out = trace(g, x_spec, *data_specs).entries[0]
 
     def product(x: Any, vs: Any, *data: Any) -> Any:
@@ -189,8 +198,7 @@ def jacobian_module(
         _, pull = pullback(lambda y: g(y, *data), (x,), False)
         return {"value": value}, (jv, pull(u)[0])
 
-    family = Family(product, {"value": g}, g, transposed=pytree.unflatten(out.out_spec, out.outputs))
-    return _module(family, names, x_spec, data_specs, block, max_residual_bytes, entry_points)
+    return Family(product, {"value": g}, g, transposed=pytree.unflatten(out.out_spec, out.outputs))
 
 
 # ---------------------------------------------------------------- the mechanism
@@ -202,10 +210,7 @@ def _module(
 ) -> Prepared:  # fmt: skip
     methods = Methods(family, names, x, data, block, limit)
     available = methods.all()
-    unknown = [n for n in entry_points if n not in available]
-    if unknown:
-        raise TraceError(f"a prepared product has the entry points {', '.join(available)}, got {', '.join(unknown)}.",
-                         where=user_frame())  # fmt: skip
+    check_entry_points(available, entry_points)
     module, entries = assemble(methods.state, [m for n, m in available.items() if not entry_points or n in entry_points])
     return Prepared(module, entries)
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from nabla_mlir import pytree, thresholds
 from nabla_mlir.errors import PatternError, user_frame
-from nabla_mlir.sparse.derivatives import hessian, jacobian
-from nabla_mlir.sparse.matrix import read
+from nabla_mlir.prepared.checks import check_entry_points
+from nabla_mlir.prepared.modules import Family, Methods, Prepared, hessian_family, jacobian_family, of_x
+from nabla_mlir.prepared.stateful import Method, assemble
+from nabla_mlir.runtime.manifest import Sparsity
+from nabla_mlir.sparse.coloring import Coloring, color
+from nabla_mlir.sparse.derivatives import cheapest, decompressed, hessian, jacobian, sources
+from nabla_mlir.sparse.detection import flat, hessian_pattern, jacobian_pattern, parts
+from nabla_mlir.sparse.matrix import SparseMatrix, read
 from nabla_mlir.sparse.pattern import Pattern
 from nabla_mlir.sparse.trees import mirror
 from nabla_mlir.staging.positions import Argnums
-from nabla_mlir.staging.stages import Traced, module, trace
-from nabla_mlir.table.tensor import constant
-from nabla_mlir.transforms.gradients import grad
+from nabla_mlir.table.tensor import Tensor, constant
 
 
 @dataclass(frozen=True)
@@ -58,84 +62,139 @@ def form_of(pattern: Pattern, format: str) -> Form:
 def sparse_hessian_module(
     f: Callable[..., Any], x_spec: Any, *data_specs: Any, argnums: Argnums = 0, format: str = "csc", kind: str = "star",
     order: str | Sequence[int] = "best", pattern: Any = None,
-) -> Traced:  # fmt: skip
+    entry_points: Sequence[str] = ("value", "gradient", "hessian", "structure"),
+) -> Prepared:  # fmt: skip
     """The Hessian of a scalar function as one artifact, for a solver that wants sparse matrices again and again.
 
     Entry points: ``value(x, *data)`` and ``gradient(x, *data)``; ``hessian(x, *data)``, the entries in the order of the
-    format; and ``structure()``, where they stand: (starts, indices) of csr and csc, (rows, columns) of coo and lower. A
-    Lagrangian is a function of x with its multipliers as data: ``f(x, sigma, weights)``.
+    format; and ``structure()``, where they stand: (starts, indices) of csr and csc, (rows, columns) of coo and lower. On
+    request those of `hvp_module`, among them ``update(x, *data)``, which moves to a point and gives the value and the
+    gradient there, and with them ``matrix()``: the entries at that point, from what `update` has kept. The manifest, and the
+    header of a static library, have the same arrays as `structure`, the colors, and the places of the entries in the products.
+    A Lagrangian is a function of x with its multipliers as data: see `nm.sparse.lagrangian`.
 
     Args:
       f: a scalar function.
-      x_spec: the pytree of specs of the first argument.
-      data_specs: those of the other arguments.
-      argnums: the positional argument(s) to differentiate.
+      x_spec: the pytree of specs of the argument at `argnums`; for several a tuple of such pytrees.
+      data_specs: those of the other arguments, in order.
+      argnums: the positional argument(s) to differentiate; the other arguments are data.
       format: csr, csc, coo, or lower: the coordinates of the lower triangle, which interior-point solvers take.
       kind, order, pattern: as in `nm.sparse.hessian`.
+      entry_points: those to include.
 
     Raises:
       PatternError: there is no such format, or as in `nm.sparse.hessian`.
+      TraceError: an entry point does not exist.
 
     Example:
       >>> import nabla_mlir as nm
-      >>> stage = nm.sparse_hessian_module(lambda x: (x[1:] * x[:-1] ** 2).sum(), nm.spec(3, "f64"), format="lower")
-      >>> module = stage.lower().compile()
+      >>> f = lambda x: (x[1:] * x[:-1] ** 2).sum()
+      >>> stage = nm.sparse_hessian_module(f, nm.spec(3, "f64"), format="lower", entry_points=("structure", "update", "matrix"))
+      >>> module = stage.compile()
       >>> [places.tolist() for places in module.structure()]
       [[0, 1, 1, 2], [0, 0, 1, 1]]
-      >>> module.hessian(np.array([1.0, 2.0, 3.0])).tolist()
-      [4.0, 2.0, 6.0, 4.0]
+      >>> float(module.update(np.array([1.0, 2.0, 3.0]))["value"]), module.matrix().tolist()
+      (14.0, [4.0, 2.0, 6.0, 4.0])
     """
-    entries = _Entries(hessian(f, argnums, kind=kind, order=order, pattern=pattern), format)
+    g, names = of_x(f, argnums, len(data_specs))
     specs = (x_spec, *data_specs)
-    derivative = trace(entries, *specs, name="hessian")
-    return module(
-        value=trace(f, *specs), gradient=trace(grad(f, argnums), *specs), hessian=derivative,
-        structure=trace(entries.structure, name="structure"),
-    )  # fmt: skip
+    where = hessian_pattern(g, *specs) if pattern is None else Pattern.of(pattern)
+    coloring = color(where, kind, order)
+    methods = _Methods(names, specs, coloring, form_of(where, format), format)
+    return methods.module(hessian_family(g), "hessian", hessian(g, coloring=coloring), entry_points)
 
 
 def sparse_jacobian_module(
     f: Callable[..., Any], x_spec: Any, *data_specs: Any, argnums: Argnums = 0, format: str = "csc", kind: str = "auto",
     order: str | Sequence[int] = "best", pattern: Any = None,
-) -> Traced:  # fmt: skip
+    entry_points: Sequence[str] = ("value", "jacobian", "structure"),
+) -> Prepared:  # fmt: skip
     """The Jacobian of a function as one artifact: ``value``, ``jacobian`` and ``structure``, as in `sparse_hessian_module`.
+
+    On request those of `jacobian_module`, and with them ``matrix()``.
 
     Args:
       f: a function of pytrees of arrays, such as the constraints of a problem.
-      x_spec, data_specs, argnums: as in `sparse_hessian_module`.
+      x_spec, data_specs, argnums, entry_points: as in `sparse_hessian_module`.
       format: csr, csc or coo.
       kind, order, pattern: as in `nm.sparse.jacobian`.
 
     Raises:
       PatternError: there is no such format, or as in `nm.sparse.jacobian`.
+      TraceError: an entry point does not exist.
 
     Example:
       >>> import nabla_mlir as nm
       >>> stage = nm.sparse_jacobian_module(lambda x: x[1:] * x[:-1], nm.spec(3, "f64"), format="coo")
-      >>> stage.lower().compile().jacobian(np.array([1.0, 2.0, 3.0])).tolist()
+      >>> stage.compile().jacobian(np.array([1.0, 2.0, 3.0])).tolist()
       [2.0, 1.0, 3.0, 2.0]
     """
-    entries = _Entries(jacobian(f, argnums, kind=kind, order=order, pattern=pattern), format)
+    g, names = of_x(f, argnums, len(data_specs))
     specs = (x_spec, *data_specs)
-    derivative = trace(entries, *specs, name="jacobian")
-    return module(value=trace(f, *specs), jacobian=derivative, structure=trace(entries.structure, name="structure"))
+    where = jacobian_pattern(g, *specs) if pattern is None else Pattern.of(pattern)
+    coloring = cheapest(where, order) if kind == "auto" else color(where, kind, order)
+    methods = _Methods(names, specs, coloring, form_of(where, format), format)
+    return methods.module(jacobian_family(g, x_spec, data_specs), "jacobian", jacobian(g, coloring=coloring), entry_points)
 
 
-class _Entries:
-    """The entries of a sparse derivative in the order of a format; where they stand is known once it has been traced."""
+@dataclass(frozen=True)
+class _Methods:
+    """The entry points of a sparse derivative whose pattern and coloring are known."""
 
-    def __init__(self, derivative: Callable[..., Any], format: str):
-        self._derivative, self._format = derivative, format
-        self.__signature__ = inspect.signature(derivative)
-        self._form: Form | None = None
+    names: list[str]
+    specs: tuple[Any, ...]
+    coloring: Coloring
+    form: Form
+    format: str
 
-    def __call__(self, *args: Any) -> Any:
-        matrix = self._derivative(*args)
-        self._form = form_of(matrix.pattern, self._format)
-        if np.array_equal(self._form.order, np.arange(matrix.pattern.nnz)):
-            return matrix.data
-        return read(matrix.data, self._form.order)
+    def module(
+        self, family: Family, name: str, derivative: Callable[..., SparseMatrix], entry_points: Sequence[str]
+    ) -> Prepared:
+        """The artifact; what is kept between calls is there if an entry point needs it."""
+        args = dict(zip(self.names, self.specs, strict=True))
+        available = {n: Method(n, lambda _, *a, f=f: f(*a), args, doc=f"The {n}.") for n, f in family.direct.items()}
+        available[name] = Method(
+            name, lambda _, *a: self._ordered(derivative(*a).data), args, sparsity=self._sparsity(),
+            doc=f"The {len(self.form.order)} entries in the order of {self.format}.",
+        )  # fmt: skip
+        available["structure"] = Method("structure", lambda _: self._structure(), {}, doc="Where the entries stand.")
+        state: dict[str, Any] = {}
+        if set(entry_points) - set(available):
+            point = Methods(family, self.names, self.specs[0], self.specs[1:], thresholds.BLOCK, None)
+            matrix = Method(
+                "matrix", lambda state: self._entries(point, state), {}, point.kept, sparsity=self._sparsity(),
+                doc=f"What {name} gives, at the point of the last update.",
+            )  # fmt: skip
+            available, state = {**point.all(), **available, "matrix": matrix}, point.state
+        check_entry_points(available, entry_points)
+        return Prepared(*assemble(state, [available[n] for n in entry_points]))
 
-    def structure(self) -> Any:
-        assert self._form is not None
-        return tuple(constant(places.astype(np.int32)) for places in self._form.places)
+    def _ordered(self, data: Any) -> Any:
+        is_in_order = np.array_equal(self.form.order, np.arange(self.coloring.pattern.nnz))
+        return data if is_in_order else read(data, self.form.order)
+
+    def _structure(self) -> Any:
+        return tuple(constant(places.astype(np.int32)) for places in self.form.places)
+
+    def _entries(self, point: Methods, state: dict[str, Tensor]) -> Any:
+        """From products of the half that reads the state."""
+
+        def product(v: Tensor, which: int) -> Tensor:
+            leaves, spec = pytree.flatten(point.likes[which])
+            return flat("matrix", point.apply(state, pytree.unflatten(spec, parts(v, leaves)), which))
+
+        x_dtype, out_dtype = (pytree.flatten(like)[0][0].dtype for like in (point.likes[0], point.likes[-1]))
+        return self._ordered(decompressed(self.coloring, x_dtype, lambda v: product(v, 0), out_dtype, lambda u: product(u, 1)))
+
+    def _sparsity(self) -> Sparsity:
+        names = ("starts", "indices") if self.format in ("csr", "csc") else ("rows", "columns")
+        indices = dict(zip(names, self.form.places, strict=True))
+        coloring = self.coloring
+        if coloring.num_column_colors:
+            indices["column_colors"] = coloring.columns
+        if coloring.num_row_colors:
+            indices["row_colors"] = coloring.rows
+        if coloring.kind != "acyclic":
+            indices["places"] = sources(coloring)[self.form.order]
+        numbers = {name: tuple(np.asarray(places).tolist()) for name, places in indices.items()}
+        return Sparsity(self.format, coloring.pattern.shape, numbers)

@@ -16,6 +16,7 @@ from nabla_mlir import pytree
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.types import tensor_type
+from nabla_mlir.runtime.manifest import Sparsity
 from nabla_mlir.staging.entry import Entry
 from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.tracing import bake_captures, checked_output, trace_function
@@ -35,6 +36,7 @@ class Method:
       args: the pytree of specs of each argument by its name.
       doc: a sentence for the user.
       into: whether the results are written to memory of the caller's, which is one more argument, `out`.
+      sparsity: where the entries of a sparse matrix stand that it returns.
     """
 
     name: str
@@ -44,11 +46,13 @@ class Method:
     writes: tuple[str, ...] = ()
     doc: str = ""
     into: bool = False
+    sparsity: Sparsity | None = None
 
 
 def assemble(state: State, methods: Sequence[Method]) -> tuple[ir.Module, tuple[Entry, ...]]:
     """One module with the state as global variables and the methods as its functions, in plain StableHLO."""
-    lines = [f"util.global private mutable @{VERSION} = 0 : i64"]
+    is_stateful = any(method.reads or method.writes for method in methods)
+    lines = [f"util.global private mutable @{VERSION} = 0 : i64"] if is_stateful else []
     for name, spec in state.items():
         type = tensor_type(spec.shape, spec.dtype)
         lines.append(f"util.global private mutable @{name} = #util.uninitialized : {type}")
@@ -59,6 +63,7 @@ def assemble(state: State, methods: Sequence[Method]) -> tuple[ir.Module, tuple[
         if method.function not in known:
             known[method.function] = traced_method(method, state)
         traced, entry = known[method.function]
+        entry = replace(entry, sparsity=method.sparsity)
         entries.append(_with_storage(replace(entry, name=method.name, doc=method.doc)) if method.into else entry)
         with context(), ir.Location.unknown(), ir.InsertionPoint(module.body):
             func = traced.body.operations[0].operation.clone().operation

@@ -95,6 +95,23 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class Sparsity:
+    """Where the entries of a sparse matrix stand that a function returns, in the order in which it returns them.
+
+    Args:
+      format: csr, csc, coo or lower.
+      shape: of the matrix.
+      indices: arrays by name: starts and indices of csr and csc, rows and columns of coo and lower; column_colors and
+        row_colors, the product that each column and row is in (-1 for none), where there are any; and places, where the
+        products, behind each other, have each entry, where it is read and not substituted.
+    """
+
+    format: str
+    shape: tuple[int, int]
+    indices: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
 class EntryPoint:
     """A function that the artifact offers.
 
@@ -106,6 +123,7 @@ class EntryPoint:
       doc: a sentence or more for the user.
       function: the name of the exported function, if it is not `name`.
       estimate: how long a call takes, for the choice of a driver.
+      sparsity: of the matrix whose entries it returns.
     """
 
     name: str
@@ -115,6 +133,7 @@ class EntryPoint:
     doc: str = ""
     function: str = ""
     estimate: Estimate = Estimate()
+    sparsity: Sparsity | None = None
 
     def __str__(self) -> str:
         parts = []
@@ -225,6 +244,7 @@ class Manifest:
                 "arguments": [_argument_json(a) for a in e.arguments],
                 "result": {"tree": e.result.to_json(), "leaves": [_leaf_json(leaf) for leaf in e.result_leaves]},
                 "estimate": asdict(e.estimate),
+                **({} if e.sparsity is None else {"sparsity": asdict(e.sparsity)}),
             }
             for e in self.entry_points
         ]
@@ -300,14 +320,20 @@ def _entry_point(data: dict[str, Any]) -> EntryPoint:
     leaves = tuple(map(_leaf, result["leaves"]))
     return EntryPoint(
         data["name"], arguments, TreeSpec.from_json(result["tree"]), leaves, data["doc"], data["function"],
-        Estimate(**data["estimate"]),
+        Estimate(**data["estimate"]), _sparsity(data["sparsity"]) if "sparsity" in data else None,
     )  # fmt: skip
+
+
+def _sparsity(data: dict[str, Any]) -> Sparsity:
+    rows, columns = data["shape"]
+    return Sparsity(data["format"], (rows, columns), {name: tuple(places) for name, places in data["indices"].items()})
 
 
 def _dumps(value: Any, indent: str = "", key: str = "") -> str:
     """JSON with one line for what fits into one, so that people can read it."""
     line = json.dumps(value)
-    if len(indent) + len(key) + len(line) <= 99 or not isinstance(value, (dict, list)):
+    is_short = len(indent) + len(key) + len(line) <= 99 or not isinstance(value, (dict, list, tuple))
+    if is_short or (not isinstance(value, dict) and all(isinstance(item, int) for item in value)):
         return line
     inner = indent + "  "
     if isinstance(value, dict):

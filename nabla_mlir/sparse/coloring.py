@@ -155,7 +155,7 @@ def _trials(
         for colors in _lattices(pattern, kind, least, most):
             most = int(colors.max()) + 1
             yield "lattice", colors
-            if most <= least:
+            if most <= least * (thresholds.LATTICE_ENOUGH if kind == "column" else 1.0):
                 return
     if order == "lattice":
         return

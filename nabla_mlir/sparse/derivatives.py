@@ -150,7 +150,7 @@ def _one_hot(colors: np.ndarray, count: int, dtype: np.dtype) -> Tensor:
 
 def _compressed(call: FlatCall, function: Callable[..., Tensor], coloring: Coloring, what: str) -> SparseMatrix:
     pattern = coloring.pattern
-    tensors, products = tuple(call.tensors), []
+    tensors = tuple(call.tensors)
     columns = sum(call.sizes)
     if coloring.num_row_colors:
         out, pull = pullback(function, tensors, False)
@@ -161,21 +161,32 @@ def _compressed(call: FlatCall, function: Callable[..., Tensor], coloring: Color
             f"{what} requires a pattern of shape {(out.size, columns)}, got {pattern!r}.", where=user_frame(),
             help="its rows are the elements of the results, its columns those of the arguments at argnums.",
         )  # fmt: skip
-    dtype = tensors[0].dtype
+    if coloring.num_row_colors and coloring.num_column_colors:
+        push = linearized(function, tensors, False)[1]
+    data = decompressed(
+        coloring, tensors[0].dtype, lambda v: push(*call.parts(v)),
+        out.dtype, lambda v: call.flat(list(pull(v))),
+    )  # fmt: skip
+    return SparseMatrix(data, pattern)
+
+
+def decompressed(
+    coloring: Coloring, x_dtype: np.dtype, push: Callable[[Tensor], Tensor], out_dtype: np.dtype, pull: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """The entries of a matrix of which products with vectors are known: J v by `push`, Jᵀ u by `pull`."""
+    products = []
     if coloring.num_column_colors:
-        if coloring.num_row_colors:
-            push = linearized(function, tensors, False)[1]
-        seeds = _one_hot(coloring.columns, coloring.num_column_colors, dtype)
-        products.append(vmap(lambda v: push(*call.parts(v)))(seeds).reshape(-1))
+        seeds = _one_hot(coloring.columns, coloring.num_column_colors, x_dtype)
+        products.append(vmap(push)(seeds).reshape(-1))
     if coloring.num_row_colors:
-        seeds = _one_hot(coloring.rows, coloring.num_row_colors, out.dtype)
-        products.append(vmap(lambda v: call.flat(list(pull(v))))(seeds).reshape(-1))
+        seeds = _one_hot(coloring.rows, coloring.num_row_colors, out_dtype)
+        products.append(vmap(pull)(seeds).reshape(-1))
     if not products:
-        return SparseMatrix(as_tensor(np.zeros(0, dtype)), pattern)
+        return as_tensor(np.zeros(0, x_dtype))
     numbers = products[0] if len(products) == 1 else concatenate(products)
     if coloring.kind == "acyclic":
-        return SparseMatrix(_substituted(numbers, substitution(coloring.pattern, coloring.columns)), pattern)
-    return SparseMatrix(read(numbers, sources(coloring)), pattern)
+        return _substituted(numbers, substitution(coloring.pattern, coloring.columns))
+    return read(numbers, sources(coloring))
 
 
 def sources(coloring: Coloring) -> np.ndarray:

@@ -18,8 +18,15 @@ from nabla_mlir.dialects.types import is_float
 from nabla_mlir.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.numpy import concatenate
 from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.passes.canonicalize_batch import CanonicalizeBatchPass
+from nabla_mlir.passes.dce import DcePass
 from nabla_mlir.passes.dependence import Dependence, dependence_of, results_of
+from nabla_mlir.passes.expand import ExpandPass
+from nabla_mlir.passes.inline_rules import InlineRulesPass
+from nabla_mlir.passes.pipeline import Pipeline
+from nabla_mlir.passes.remove_stop_gradient import RemoveStopGradientPass
 from nabla_mlir.passes.sparsity import causes
+from nabla_mlir.passes.verify import VerifyPass
 from nabla_mlir.sparse.pattern import Pattern
 from nabla_mlir.sparsity.relation import Relation
 from nabla_mlir.staging.eager import Halves, as_inputs
@@ -33,6 +40,9 @@ from nabla_mlir.table.traits import CONSTANT
 from nabla_mlir.transforms.arguments import active_arguments, differentiable, specs_of, with_arguments
 from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import pushed
+
+# What lowering does for speed alone is left out: the analysis takes less time than that.
+_DERIVED = Pipeline((VerifyPass(), DcePass(), CanonicalizeBatchPass(), ExpandPass(), InlineRulesPass(), RemoveStopGradientPass()))
 
 
 class FlatCall:
@@ -65,20 +75,30 @@ class FlatCall:
 
     def flat(self, out: Any) -> Tensor:
         """A pytree as one vector."""
-        leaves, spec = pytree.flatten(out)
-        for y, path in zip(leaves, pytree.paths(spec), strict=True):
-            if not is_float(np.dtype(y.dtype)):
-                raise DtypeError(f"{self.what} requires real results, got {y.dtype} at result{path}.", where=user_frame())
-        parts = [reshaped(y, (y.size,)) for y in leaves]
-        return parts[0] if len(parts) == 1 else concatenate(parts)
+        return flat(self.what, out)
 
     def parts(self, vector: Tensor) -> list[Tensor]:
         """A vector as leaves like those of the arguments."""
-        ends = np.cumsum([0, *self.sizes]).tolist()
-        return [
-            reshaped(vector[a:b].astype(t.dtype), t.shape)
-            for a, b, t in zip(ends[:-1], ends[1:], self.tensors, strict=True)
-        ]
+        return parts(vector, self.tensors)
+
+
+def flat(what: str, out: Any) -> Tensor:
+    """A pytree as one vector: the leaves behind each other in row-major order."""
+    leaves, spec = pytree.flatten(out)
+    for y, path in zip(leaves, pytree.paths(spec), strict=True):
+        if not is_float(np.dtype(y.dtype)):
+            raise DtypeError(f"{what} requires real results, got {y.dtype} at result{path}.", where=user_frame())
+    vectors = [reshaped(y, (y.size,)) for y in leaves]
+    return vectors[0] if len(vectors) == 1 else concatenate(vectors)
+
+
+def parts(vector: Tensor, likes: Sequence[Any]) -> list[Tensor]:
+    """A vector as arrays of the shapes and dtypes of others."""
+    ends = np.cumsum([0, *(math.prod(like.shape) for like in likes)]).tolist()
+    return [
+        reshaped(vector[a:b].astype(like.dtype), like.shape)
+        for a, b, like in zip(ends[:-1], ends[1:], likes, strict=True)
+    ]
 
 
 def pattern_at(function: Callable[..., Tensor], tensors: Sequence[Tensor], symmetric: bool = False) -> Pattern:
@@ -93,7 +113,7 @@ def pattern_at(function: Callable[..., Tensor], tensors: Sequence[Tensor], symme
     with context(), ir.Location.unknown():
         module = _apart(block, holder)
     holder.erase()
-    lower_module(module)
+    _DERIVED.run(module, verify_each=False)
     func = functions_of(module.operation)["main"]
     found = dependence_of(func, range(count, 2 * count), module.operation)
     return _found(results_of(func, found)[0], found, specs, symmetric)

@@ -7,7 +7,6 @@ greedy colorings take more. What is found meets all differences that occur, thos
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -59,7 +58,7 @@ def _forms(apart: np.ndarray, places: np.ndarray, grid: Shape, least: int, most:
     for k in range(max(2, least), most):
         if k ** len(grid) > thresholds.LATTICE_FORMS:
             return
-        forms = np.array(list(itertools.product(range(k), repeat=len(grid))))
+        forms = np.indices((k,) * len(grid)).reshape(len(grid), -1).T
         for form in forms[((apart @ forms.T) % k != 0).all(axis=0)]:
             yield (places @ form) % k
 
@@ -87,13 +86,28 @@ def _differences(rows: Rows, places: np.ndarray, adjacent: bool) -> np.ndarray |
         pairs = [(column[:-s][same], column[s:][same]) for s, same in enumerate(together, 1)]
     examples: dict[int, np.ndarray] = {}
     for a, b in pairs:
-        values, first = np.unique(codes[b] - codes[a], return_index=True)
-        for value, k in zip(values.tolist(), first.tolist(), strict=True):
+        for value, k in _examples(codes[b] - codes[a]):
             if value:
                 examples[value] = places[b[k]] - places[a[k]]
         if len(examples) > thresholds.LATTICE_DIFFERENCES**2:
             return None
     return np.array(list(examples.values()), np.int64).reshape(-1, places.shape[1])
+
+
+def _examples(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Each number that occurs, with a place where it does."""
+    if not numbers.size:
+        return
+    least = int(numbers.min())
+    span = int(numbers.max()) - least + 1
+    if span > 8 * numbers.size + 1024:  # a table would be larger than what is sorted
+        found, places = np.unique(numbers, return_index=True)
+    else:
+        table = np.full(span, -1)
+        table[numbers - least] = np.arange(numbers.size)
+        found = np.nonzero(table >= 0)[0]
+        found, places = found + least, table[found]
+    yield from zip(found.tolist(), places.tolist(), strict=True)
 
 
 def grids_of(columns: int, known: Sequence[Shape]) -> list[Shape]:

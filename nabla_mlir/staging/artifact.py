@@ -78,7 +78,7 @@ def entry_point(entry: Entry, function: ir.Operation, live: bool = False) -> Ent
         start = stop
     results = _leaves(entry.output_names, entry.outputs)
     return EntryPoint(entry.name, tuple(arguments), structure(entry.out_spec), results, entry.doc,
-                      estimate=estimate(function))  # fmt: skip
+                      estimate=estimate(function), sparsity=entry.sparsity)  # fmt: skip
 
 
 def _leaves(names: Any, specs: Any) -> tuple[Leaf, ...]:
@@ -112,7 +112,7 @@ def entry_of(entry_point: EntryPoint) -> Entry:
     return Entry(
         entry_point.name, tuple(a.name for a in entry_point.arguments), flatten(trees)[1], tuple(map(_spec, leaves)),
         flatten(result)[1], tuple(map(_spec, entry_point.result_leaves)), entry_point.doc,
-        sum(len(a.leaves) for a in entry_point.arguments if a.output),
+        sum(len(a.leaves) for a in entry_point.arguments if a.output), entry_point.sparsity,
     )  # fmt: skip
 
 

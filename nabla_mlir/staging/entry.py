@@ -12,6 +12,7 @@ from iree.compiler import ir
 
 from nabla_mlir import pytree
 from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame
+from nabla_mlir.runtime.manifest import Sparsity
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table.promotion import is_scalar, scalar_array
 
@@ -20,7 +21,8 @@ from nabla_mlir.table.promotion import is_scalar, scalar_array
 class Entry:
     """One entry point: the structure of its arguments and results, and the spec of each leaf.
 
-    The last `storage` of the inputs are memory of the caller's that the results are written to.
+    The last `storage` of the inputs are memory of the caller's that the results are written to; `sparsity` says where the
+    entries of a sparse matrix stand that it returns.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Entry:
     outputs: tuple[Spec, ...]
     doc: str = ""
     storage: int = 0
+    sparsity: Sparsity | None = None
 
     @functools.cached_property
     def input_names(self) -> tuple[str, ...]:

@@ -138,7 +138,27 @@ def _header(name: str, entries: list[EntryPoint], cpu: CPU) -> str:
         lines += [f"     {n}: {leaf}{' (written)' if w else ''}" for n, leaf, w in _parameters(entry)]
         lines[-1] += " */"
         lines.append(_declaration(name, entry) + ";")
+        lines += _declared_indices(name, entry)
     return "\n".join([*lines, "", "#ifdef __cplusplus", "}", "#endif", "", "#endif", ""])
+
+
+def _declared_indices(name: str, entry: EntryPoint) -> list[str]:
+    """Where the entries of a sparse matrix stand, as constants of the library."""
+    if entry.sparsity is None:
+        return []
+    form = entry.sparsity
+    shape, count = "x".join(map(str, form.shape)), entry.result_leaves[0].shape[0]
+    lines = [f"/* The matrix is {shape}; its entries in the order of {form.format}, all indices from 0. */"]
+    lines.append(f"enum {{ {name}_{entry.name}_nnz = {count} }};")
+    return lines + [f"extern const int32_t {name}_{entry.name}_{key}[{max(1, len(x))}];" for key, x in form.indices.items()]
+
+
+def _defined_indices(name: str, entry: EntryPoint) -> list[str]:
+    indices = {} if entry.sparsity is None else entry.sparsity.indices
+    return [
+        f"const int32_t {name}_{entry.name}_{key}[{max(1, len(x))}] = {{{', '.join(map(str, x or (0,)))}}};\n"
+        for key, x in indices.items()
+    ]
 
 
 def _source(name: str, header: str, entries: list[EntryPoint], program: HostProgram, query: str | None) -> str:
@@ -155,6 +175,7 @@ def _source(name: str, header: str, entries: list[EntryPoint], program: HostProg
     calls = "".join(f"  if (!status) status = initialize_{i}();\n" for i in range(len(bodies)))
     parts.append(_INITIALIZE.replace("CALLS", calls))
     for entry in entries:
+        parts += _defined_indices(name, entry)
         arguments = [f"(void *){n}" for n, _, is_result in _parameters(entry) if not is_result]
         results = [n for n, _, is_result in _parameters(entry) if is_result]
         sizes = [leaf.nbytes for leaf in entry.result_leaves]

@@ -37,7 +37,7 @@ def compile_command(options: argparse.Namespace) -> int:
     _check_arguments(function, positional, keywords)
     with progress.step("tracing"):
         stage: Any = _traced(function, positional, keywords, options)
-    if options.emit != "mlir" and options.hvp_module is None:
+    if options.emit != "mlir" and options.hvp_module is None and options.sparse is None:
         with progress.step("differentiating and simplifying" if options.transform else "simplifying"):
             stage = stage.lower()
     if options.emit in ("mlir", "stablehlo"):
@@ -52,7 +52,8 @@ def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, pro
     from nabla_mlir.staging.static_library import save_static_library
     from nabla_mlir.tools.requests import RequestError
 
-    output = options.output or ("hvp" if options.hvp_module is not None else stage.entries[0].name)
+    stem = "hvp" if options.hvp_module is not None else (options.sparse or "").partition("{")[0]
+    output = options.output or stem or stage.entries[0].name
     static, parts = options.emit == "static-library", []
     if static and len(targets) > 1:
         raise RequestError(f"--emit=static-library requires one --target, got {len(targets)}.")
@@ -68,15 +69,18 @@ def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, pro
 
 
 def _traced(function: Any, positional: list[Any], keywords: dict[str, Any], options: argparse.Namespace) -> Any:
-    """The traced function, or the prepared Hessian of it, which is plain StableHLO at once."""
+    """The traced function, or its prepared Hessian or a sparse derivative, which are plain StableHLO at once."""
     import inspect
 
     from nabla_mlir.prepared.modules import hvp_module
     from nabla_mlir.staging.stages import trace
+    from nabla_mlir.tools.requests import sparse_module
 
-    if options.hvp_module is None:
+    if options.hvp_module is None and options.sparse is None:
         return trace(function, *positional, name=options.name, **keywords)
     arguments = inspect.signature(function).bind(*positional, **keywords).args
+    if options.sparse is not None:
+        return sparse_module(function, arguments, options.sparse)
     return hvp_module(function, *arguments, block=options.hvp_module)
 
 

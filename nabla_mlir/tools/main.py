@@ -68,7 +68,13 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         metavar="NAME{OPTION=VALUE}",
         help="grad, value_and_grad, hvp, jvp, vjp, jacfwd, jacrev, hessian, vmap; in order",
     )
-    compile.add_argument(
+    forms = compile.add_mutually_exclusive_group()
+    forms.add_argument(
+        "--sparse",
+        metavar="NAME{OPTION=VALUE}",
+        help="hessian or jacobian: the entries and where they stand; format=csc, csr, coo or lower, kind, order, argnums",
+    )
+    forms.add_argument(
         "--hvp-module",
         nargs="?",
         type=int,

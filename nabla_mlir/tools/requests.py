@@ -16,8 +16,10 @@ from nabla_mlir import transforms
 from nabla_mlir.dialects.types import dtype_in_mlir
 from nabla_mlir.errors import NablaError, TargetError
 from nabla_mlir.interop.stablehlo import ImportedFunction, from_stablehlo
+from nabla_mlir.prepared.sparse_modules import sparse_hessian_module, sparse_jacobian_module
 from nabla_mlir.staging.positions import is_one, positions
 from nabla_mlir.staging.specs import spec
+from nabla_mlir.staging.stages import Lowered
 from nabla_mlir.targets import TARGETS, Target
 
 
@@ -212,6 +214,20 @@ def apply_transforms(f: Callable[..., Any], texts: Sequence[str]) -> Callable[..
             raise RequestError(f"{name} requires options among {', '.join(parameters)}, got {', '.join(unknown)}.")
         f = TRANSFORMS[name](f, **options)
     return f
+
+
+def sparse_module(f: Callable[..., Any], specs: Sequence[Any], text: str) -> Lowered:
+    """The artifact of a sparse derivative such as ``hessian{format=lower}``."""
+    name, options = parse_options(text, "--sparse")
+    if name not in _SPARSE:
+        raise RequestError(f"--sparse requires one of {', '.join(_SPARSE)}, got {name!r}.")
+    parameters = [p.name for p in inspect.signature(_SPARSE[name]).parameters.values() if p.kind == p.KEYWORD_ONLY]
+    if unknown := sorted(set(options) - set(parameters)):
+        raise RequestError(f"{name} requires options among {', '.join(parameters)}, got {', '.join(unknown)}.")
+    return _SPARSE[name](f, *specs, **options)
+
+
+_SPARSE: dict[str, Callable[..., Lowered]] = {"hessian": sparse_hessian_module, "jacobian": sparse_jacobian_module}
 
 
 def imported_specs(f: Callable[..., Any], texts: Sequence[str]) -> list[Any]:

@@ -1,6 +1,7 @@
 """Static libraries: the same numbers from C as from Python, built by the C compiler of this machine."""
 
 import ctypes
+import re
 import shutil
 import subprocess
 import sys
@@ -132,6 +133,33 @@ def test_state_belongs_to_the_program(library):
         np.testing.assert_allclose(hv, 12 * point**2)
         np.testing.assert_allclose(gradient, 4 * point**3)
         assert value == (point**4).sum()
+
+
+@pytest.mark.slow
+def test_sparse_hessians(tmp_path):
+    """The values of a sparse Hessian, in the order of the constants that the header declares."""
+    f = lambda x, w: ((x[1:] - x[:-1] ** 2) ** 2).sum() + (w * x[2:] * x[:-2]).sum()  # noqa: E731
+    names = ("hessian", "update", "matrix")
+    stage = nm.sparse_hessian_module(f, nm.spec(7, "f64"), nm.spec(5, "f64"), format="lower", entry_points=names)
+    header = save_static_library(stage, tmp_path / "sparse").read_text()
+    subprocess.run([*STRICT, "-shared", "-fPIC", "-o", tmp_path / "all.so", tmp_path / "sparse.c", tmp_path / "sparse.o", "-lm"],
+                   check=True)  # fmt: skip
+    library = ctypes.CDLL(tmp_path / "all.so")
+    nnz = int(re.search(r"enum { sparse_hessian_nnz = (\d+) };", header)[1])
+    assert "The matrix is 7x7; its entries in the order of lower" in header
+    found = dict(re.findall(r"extern const int32_t sparse_hessian_(\w+)\[(\d+)\];", header))
+    assert found == {"rows": str(nnz), "columns": str(nnz), "column_colors": "7", "places": str(nnz)}
+    rows, columns = (np.array((ctypes.c_int32 * nnz).in_dll(library, f"sparse_hessian_{n}")) for n in ("rows", "columns"))
+    x, w, values, gradient, value, moved = (*rng.normal(size=(2, 7)), np.zeros(nnz), np.zeros(7), np.zeros(()), np.zeros(nnz))
+    dense = np.asarray(nm.hessian(f)(x, w[:5]))
+    assert call(library.sparse_hessian, x, w, values) == 0
+    wanted = np.zeros((7, 7))
+    wanted[rows, columns] = values
+    np.testing.assert_allclose(wanted, np.tril(dense), rtol=1e-12, atol=1e-12)
+    assert call(library.sparse_matrix, moved) == 2, "before the first update"
+    assert call(library.sparse_update, x, w, gradient, value) == 0
+    assert call(library.sparse_matrix, moved) == 0
+    np.testing.assert_allclose(moved, values, rtol=1e-12, atol=1e-12)
 
 
 def test_the_header_is_for_people_and_for_cplusplus(folder):

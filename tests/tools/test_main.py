@@ -56,6 +56,15 @@ class TestCompile:
         np.testing.assert_allclose(module.apply(v)["w"], 2 * data.T @ data.sum(1))
         assert module.entry_points["apply_block"].arguments[0].leaves[1].shape == (2, 3)
 
+    def test_a_sparse_hessian(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        arguments = ["compile", "model.py:cube", "--spec=f64[3]", "--emit=stablehlo", "--sparse"]
+        assert tool.main([*arguments, "hessian{format=coo, entry_points=('hessian', 'structure')}"]) == 0
+        text = capsys.readouterr().out
+        assert "func.func @hessian(%arg0: tensor<3xf64>) -> tensor<3xf64>" in text
+        assert "func.func @structure() -> (tensor<3xi32>, tensor<3xi32>)" in text
+        assert "--sparse requires one of hessian, jacobian, got 'lu'" in fails(capsys, *arguments, "lu")
+        assert "hessian requires options among argnums, format, kind" in fails(capsys, *arguments, "hessian{size=3}")
+
     def test_to_a_file_that_runs(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         arguments = ["--spec", "f32[3]", "--spec", "v=f32[3]", "--transform", "hvp", "-o", "hvp.vmfb"]
         assert tool.main(["compile", "model.py:cube", *arguments]) == 0
