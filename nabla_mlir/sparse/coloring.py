@@ -14,7 +14,7 @@ from nabla_mlir.sparse import greedy, lattice
 from nabla_mlir.sparse.bounds import check_kind, lower_bound
 from nabla_mlir.sparse.orders import ORDERS
 from nabla_mlir.sparse.pattern import Pattern, conflicts, lists
-from nabla_mlir.sparse.trees import is_acyclic, mirror
+from nabla_mlir.sparse.trees import depth_of, is_acyclic, mirror
 from nabla_mlir.sparsity.rows import Rows
 
 
@@ -50,6 +50,11 @@ class Coloring:
     def num_colors(self) -> int:
         """How many products there are."""
         return self.num_column_colors + self.num_row_colors
+
+    @functools.cached_property
+    def depth(self) -> int:
+        """How many entries follow from each other at most, by substitution; 1 where each is read."""
+        return depth_of(self.pattern, self.columns) if self.kind == "acyclic" else min(1, self.num_colors)
 
     @functools.cached_property
     def by_column(self) -> np.ndarray:
@@ -98,7 +103,9 @@ def _mirrored(pattern: Pattern, flags: np.ndarray) -> np.ndarray:
     return flags[mirror(pattern)]
 
 
-def color(pattern: Pattern, kind: str = "column", order: str | Sequence[int] = "best") -> Coloring:
+def color(
+    pattern: Pattern, kind: str = "column", order: str | Sequence[int] = "best", depth: int | None = None
+) -> Coloring:
     """A coloring of a pattern: fewer colors are fewer products.
 
     Args:
@@ -108,9 +115,12 @@ def color(pattern: Pattern, kind: str = "column", order: str | Sequence[int] = "
         image. "acyclic": of a symmetric matrix, by substitution, with about half as many colors.
       order: natural, largest_first, smallest_last, incidence_degree, dynamic_largest_first, random, "lattice" (for
         stencils), "best" of all within a fixed amount of work, or the vertices in an order of your own.
+      depth: of an acyclic coloring, how many entries may follow from each other at most: fewer add up fewer rounding
+        errors and take more colors; 1 is a star coloring.
 
     Raises:
-      PatternError: there is no such kind or order, the pattern is not symmetric and must be, or is no stencil.
+      PatternError: there is no such kind or order, the pattern is not symmetric and must be, or is no stencil; or a depth is
+        asked of another kind, or is less than 1.
 
     Example:
       >>> import nabla_mlir as nm
@@ -123,6 +133,11 @@ def color(pattern: Pattern, kind: str = "column", order: str | Sequence[int] = "
     if isinstance(order, str) and order not in (*ORDERS, "best", "lattice"):
         known = ", ".join([*ORDERS, "lattice", "best"])
         raise PatternError(f"color requires an order among {known}, got {order!r}.", where=user_frame())
+    if depth is not None and (kind != "acyclic" or depth < 1):
+        raise PatternError(
+            f"color requires a depth of 1 or more, of kind 'acyclic', got depth={depth} of {kind!r}.", where=user_frame(),
+            help="only acyclic colorings substitute; the others read each entry.",
+        )  # fmt: skip
     if kind == "bidirectional":
         return _bidirectional(pattern, order)
     if kind == "row":
@@ -130,7 +145,7 @@ def color(pattern: Pattern, kind: str = "column", order: str | Sequence[int] = "
         return Coloring(pattern, kind, np.full(pattern.shape[1], -1), found.columns, found.order)
     best: Coloring | None = None
     least = lower_bound(pattern, kind)
-    for name, colors in _trials(pattern, kind, order, least):
+    for name, colors in _trials(pattern, kind, order, least, depth):
         if best is None or colors.max(initial=-1) + 1 < best.num_colors:
             best = Coloring(pattern, kind, colors, np.full(pattern.shape[0], -1), name)
         if best.num_colors <= least:
@@ -140,11 +155,15 @@ def color(pattern: Pattern, kind: str = "column", order: str | Sequence[int] = "
             f"color requires a stencil for order 'lattice', got {pattern!r}.", where=user_frame(),
             help="order='best' takes a lattice where there is one.",
         )  # fmt: skip
+    if depth is not None and order == "best":  # a star coloring is an acyclic one of depth 1
+        star = color(pattern, "star")
+        if star.num_colors < best.num_colors and (star.columns >= 0).all():
+            best = Coloring(pattern, kind, star.columns, star.rows, star.order)
     return _without_idle(best)
 
 
 def _trials(
-    pattern: Pattern, kind: str, order: str | Sequence[int], least: int
+    pattern: Pattern, kind: str, order: str | Sequence[int], least: int, depth: int | None
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Colorings of one kind, with the names of their orders."""
     if not pattern.nnz:
@@ -152,14 +171,14 @@ def _trials(
         return
     most = pattern.shape[1]
     if order in ("best", "lattice"):
-        for colors in _lattices(pattern, kind, least, most):
+        for colors in _lattices(pattern, kind, least, most, depth):
             most = int(colors.max()) + 1
             yield "lattice", colors
             if most <= least * (thresholds.LATTICE_ENOUGH if kind == "column" else 1.0):
                 return
     if order == "lattice":
         return
-    paint, graph, work = _painter(pattern, kind)
+    paint, graph, work = _painter(pattern, kind, depth)
     if not isinstance(order, str):
         yield "given", np.array(paint(_checked(order, pattern.shape[1])), np.int64)
         return
@@ -180,7 +199,9 @@ def _checked(order: Sequence[int], count: int) -> list[int]:
     return vertices
 
 
-def _painter(pattern: Pattern, kind: str) -> tuple[Callable[[list[int]], list[int]], Callable[[], Sequence[list[int]]], int]:
+def _painter(
+    pattern: Pattern, kind: str, depth: int | None
+) -> tuple[Callable[[list[int]], list[int]], Callable[[], Sequence[list[int]]], int]:
     """What colors the vertices in an order; the graph that orders look at; and the work of both, in edges."""
     if kind == "column":
         members = lists(pattern.T.rows)
@@ -189,8 +210,9 @@ def _painter(pattern: Pattern, kind: str) -> tuple[Callable[[list[int]], list[in
         graph = functools.cache(lambda: _neighbours(conflicts(pattern.rows)))
         return lambda order: greedy.distance_two(members, pattern.shape[0], order), graph, edges
     near = _neighbours(pattern.rows)
-    paint = greedy.star if kind == "star" else greedy.acyclic
-    return lambda order: paint(near, order), lambda: near, 4 * pattern.nnz
+    if kind == "star":
+        return lambda order: greedy.star(near, order), lambda: near, 4 * pattern.nnz
+    return lambda order: greedy.acyclic(near, order, depth), lambda: near, 4 * pattern.nnz * (1 if depth is None else 4 * depth)
 
 
 def _neighbours(rows: Rows) -> Sequence[list[int]]:
@@ -200,12 +222,12 @@ def _neighbours(rows: Rows) -> Sequence[list[int]]:
     return lists(Rows.of(keys[row != rows.indices], rows.count, rows.columns))
 
 
-def _lattices(pattern: Pattern, kind: str, least: int, most: int) -> Iterator[np.ndarray]:
+def _lattices(pattern: Pattern, kind: str, least: int, most: int, depth: int | None) -> Iterator[np.ndarray]:
     """The lattice coloring with fewest colors, if the columns are the elements of a grid."""
     for grid in lattice.grids_of(pattern.shape[1], pattern.grids):
         found = lattice.candidates(pattern.rows, grid, least, most, adjacent=kind == "acyclic")
         for trial, colors in enumerate(found):
-            if kind != "acyclic" or is_acyclic(pattern, colors):
+            if kind != "acyclic" or (is_acyclic(pattern, colors) and (depth is None or depth_of(pattern, colors) <= depth)):
                 most = int(colors.max()) + 1
                 yield colors
                 break

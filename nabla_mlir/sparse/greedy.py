@@ -69,10 +69,11 @@ def star(graph: Lists, order: Sequence[int]) -> list[int]:
     return [b.bit_length() - 1 for b in bits]
 
 
-def acyclic(graph: Lists, order: Sequence[int]) -> list[int]:
+def acyclic(graph: Lists, order: Sequence[int], depth: int | None = None) -> list[int]:
     """Colors such that neighbours differ, and the vertices of any two colors make no cycle.
 
-    A vertex with two neighbours of one color may not take a color that joins these by a path of both colors already.
+    A vertex with two neighbours of one color may not take a color that joins these by a path of both colors already. With
+    a depth, no tree of two colors has a path of more than twice as many edges.
     """
     n = len(graph)
     colors, bits, once, often = [-1] * n, [0] * n, [0] * n, [0] * n
@@ -91,6 +92,10 @@ def acyclic(graph: Lists, order: Sequence[int]) -> list[int]:
                         seen.add((root, color))  # type: ignore[arg-type]
         mine = ~mask & (mask + 1)
         color = mine.bit_length() - 1
+        while depth is not None and _longest_path(graph, colors, near, color) > 2 * depth:
+            mask |= mine
+            mine = ~mask & (mask + 1)
+            color = mine.bit_length() - 1
         bits[vertex], colors[vertex] = mine, color
         for w in graph[vertex]:
             often[w] |= once[w] & mine
@@ -98,6 +103,27 @@ def acyclic(graph: Lists, order: Sequence[int]) -> list[int]:
             if bits[w]:
                 trees.join((vertex, colors[w]), (w, color))
     return colors
+
+
+def _longest_path(graph: Lists, colors: Sequence[int], near: Sequence[int], color: int) -> int:
+    """The edges of the longest path in a tree of two colors that a vertex with these neighbours has if it takes a color."""
+    longest, arms = 0, dict[int, list[int]]()
+    for w in near:
+        height, end = _farthest(graph, colors, w, color)
+        longest = max(longest, _farthest(graph, colors, end, colors[w] if colors[end] == color else color)[0])
+        arms.setdefault(colors[w], []).append(height + 1)
+    return max([longest, *(sum(sorted(heights)[-2:]) for heights in arms.values())])
+
+
+def _farthest(graph: Lists, colors: Sequence[int], start: int, other: int) -> tuple[int, int]:
+    """How far a tree of the color of `start` and another one reaches from there, and a vertex at that distance."""
+    wanted = (other, colors[start])
+    front, before, distance = [(start, -1)], start, 0
+    while True:
+        further = [(w, v) for v, parent in front for w in graph[v] if w != parent and colors[w] == wanted[distance % 2]]
+        if not further:
+            return distance, before
+        front, before, distance = further, further[0][0], distance + 1
 
 
 def _numbers(mask: int) -> Iterator[int]:

@@ -80,10 +80,23 @@ def mirror(pattern: Pattern) -> np.ndarray:
     return np.argsort(pattern.indices, kind="stable")
 
 
+def depth_of(pattern: Pattern, colors: np.ndarray) -> int:
+    """How many entries follow from each other at most: 1 if each is read from one product, as by a star coloring."""
+    if not pattern.nnz:
+        return 0
+    _, a, b = edges_of(pattern, colors)
+    heights = [0] * (int(max(a.max(initial=0), b.max(initial=0))) + 1)
+    first, second = a.tolist(), b.tolist()
+    for edge, leaf in zip(*peeled(a, b), strict=True):
+        node = second[edge] if first[edge] == leaf else first[edge]
+        heights[node] = max(heights[node], heights[leaf] + 1)
+    return max(heights)
+
+
 def peeled(a: np.ndarray, b: np.ndarray) -> tuple[list[int], list[int]]:
     """The edges between the nodes a and b in an order in which each has an end, a leaf, that no later one has; and the leaves.
 
-    The edges of cycles are left out.
+    Layer by layer, so that the root of each tree is its center. The edges of cycles are left out.
     """
     size = int(max(a.max(initial=0), b.max(initial=0))) + 1
     degree = np.bincount(a, minlength=size) + np.bincount(b, minlength=size)
@@ -95,14 +108,17 @@ def peeled(a: np.ndarray, b: np.ndarray) -> tuple[list[int], list[int]]:
     degrees, edges, first, second = degree.tolist(), last.tolist(), a.tolist(), b.tolist()
     order: list[int] = []
     leaves: list[int] = []
-    for leaf in np.nonzero(degree == 1)[0].tolist():
-        node = leaf
-        while degrees[node] == 1:
-            edge = edges[node]
-            order.append(edge)
-            leaves.append(node)
-            degrees[node] = 0
-            node = second[edge] if first[edge] == node else first[edge]
-            degrees[node] -= 1
-            edges[node] ^= edge
+    waiting = np.nonzero(degree == 1)[0].tolist()
+    for leaf in waiting:
+        if degrees[leaf] != 1:  # the other end of the last edge of its tree
+            continue
+        edge = edges[leaf]
+        order.append(edge)
+        leaves.append(leaf)
+        node = second[edge] if first[edge] == leaf else first[edge]
+        degrees[leaf] = 0
+        degrees[node] -= 1
+        edges[node] ^= edge
+        if degrees[node] == 1:
+            waiting.append(node)
     return order, leaves

@@ -160,6 +160,29 @@ def test_periodic_grids(size: int, colors: int) -> None:
     found.verify()
 
 
+@pytest.mark.parametrize(("pattern", "colors"), [(band(400, 1), (3, 3, 2)), (band(200, 3), (7, 5, 4)), (grid(20, 20), (5, 5, 3))])
+def test_depths_of_substitution(pattern: Pattern, colors: tuple[int, ...]) -> None:
+    """Fewer entries that follow from each other take more colors, up to those of a star coloring."""
+    for depth, most in zip((1, 8, None), colors, strict=True):
+        found = color(pattern, "acyclic", depth=depth)
+        found.verify()
+        assert found.num_colors <= most
+        assert depth is None or found.depth <= depth
+    assert found.depth > 8
+    assert color(pattern, "star").depth == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_every_order_keeps_the_depth(seed: int, depth: int) -> None:
+    a = random_symmetric(seed)
+    for order in ("natural", "smallest_last", "random"):
+        found = color(Pattern.of(a), "acyclic", order, depth=depth)
+        assert acyclic_by_definition(a, found.columns)
+        assert found.depth <= depth
+        assert depth > 1 or star_by_definition(a, found.columns)
+
+
 def test_dense_rows_beside_dense_columns() -> None:
     arrow = np.eye(1000, dtype=bool)
     arrow[0] = arrow[:, 0] = True
@@ -219,6 +242,8 @@ def test_a_wrong_coloring_is_refused_with_an_entry() -> None:
         (lambda: color(Pattern.of(np.eye(3)), "edge"), r"color requires a kind among column, .*, got 'edge'"),
         (lambda: color(Pattern.of(np.eye(3)), order="best?"), r"color requires an order among natural, .*, got 'best\?'"),
         (lambda: color(Pattern.of(np.tri(3)), "star"), r"color requires a symmetric pattern for kind 'star', got Pattern\(3x3"),
+        (lambda: color(Pattern.of(np.eye(3)), "star", depth=2), r"color requires a depth .*, got depth=2 of 'star'"),
+        (lambda: color(Pattern.of(np.eye(3)), "acyclic", depth=0), r"color requires a depth of 1 or more, .* got depth=0 of"),
         (lambda: lower_bound(Pattern.of(np.ones((2, 3))), "acyclic"), "lower_bound requires a symmetric pattern"),
         (lambda: color(Pattern.of(np.ones((2, 3))), order="lattice"), r"color requires a stencil for order 'lattice'"),
         (lambda: Pattern.of(np.zeros(3)), r"a pattern requires a matrix, got an array of shape \(3,\)"),
