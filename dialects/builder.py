@@ -72,11 +72,6 @@ def floor(x: Val) -> Val:
     return unary("stablehlo.floor", x)
 
 
-def round_even(x: Val) -> Val:
-    """Elementwise rounding, ties to even."""
-    return unary("stablehlo.round_nearest_even", x)
-
-
 def maximum(x: Val, y: Val | Number) -> Val:
     """Elementwise maximum; NaN if either is."""
     return binary("stablehlo.maximum", x, y)

@@ -15,7 +15,6 @@ from iree.compiler import ir
 from nabla_mlir.dialects.locations import source_of
 
 VARIABLE = "NABLA_MLIR_DEBUG"
-TOPICS = ("batch", "ad", "ops")
 
 
 def wanted(topic: str) -> bool:

@@ -109,6 +109,13 @@ def made_by(value: ir.Value) -> ir.Operation | None:
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
+def before_reshapes(value: ir.Value) -> ir.Value:
+    """A value before it was reshaped."""
+    while (maker := made_by(value)) is not None and maker.name == "stablehlo.reshape":
+        value = maker.operands[0]
+    return value
+
+
 def functions_of(module: ir.Operation) -> dict[str, ir.Operation]:
     """The functions of a module by name, as they stand in it."""
     operations = [op.operation for op in module.regions[0].blocks[0].operations]

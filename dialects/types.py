@@ -140,6 +140,12 @@ def is_static_tensor(type: ir.Type) -> bool:
     return True
 
 
+def is_scalar_integer(type: ir.Type) -> bool:
+    """Whether it is one integer, or one truth value: indices and what they are computed from."""
+    shape, dtype = shape_and_dtype(type)
+    return not shape and dtype.kind in "iub"
+
+
 def is_float(dtype: np.dtype) -> bool:
     """True for real floating-point types, the narrow ones included."""
     return dtype.kind == "f" or dtype.name == "bfloat16" or dtype.name.startswith("float8")

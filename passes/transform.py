@@ -14,10 +14,10 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects import builder, stablehlo
-from nabla_mlir.dialects.ad import JvpOp, VjpOp
+from nabla_mlir.dialects.ad import JvpOp, VjpOp, is_differentiable_type
 from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp, with_axes
 from nabla_mlir.dialects.regions import block_aside, functions_of, is_private
-from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
+from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import PassError
 from nabla_mlir.ops.linalg import unit_vectors
 from nabla_mlir.passes.base import Pass, register
@@ -106,17 +106,13 @@ def _types(body: ir.Block) -> tuple[list[ir.Type], list[ir.Type]]:
     return [a.type for a in body.arguments], [v.type for v in body.operations[len(body.operations) - 1].operands]
 
 
-def _has_tangent(type: ir.Type) -> bool:
-    return is_differentiable(shape_and_dtype(type)[1])
-
-
 def _differentiated(item: TransformPass, body: ir.Block) -> tuple[list[ir.Type], list[ir.Type], list[int]]:
     """The types of arguments and results, and the results that are differentiated; `wrt` is checked."""
     arguments, results = _types(body)
     for i in item.wrt:
         item.require(0 <= i < len(arguments), f"indices below {len(arguments)} in wrt, got {i}")
-        item.require(_has_tangent(arguments[i]), f"a floating-point argument at each index of wrt, got {arguments[i]}")
-    return arguments, results, [i for i, t in enumerate(results) if _has_tangent(t)]
+        item.require(is_differentiable_type(arguments[i]), f"a floating-point argument at each index of wrt, got {arguments[i]}")
+    return arguments, results, [i for i, t in enumerate(results) if is_differentiable_type(t)]
 
 
 # ---------------------------------------------------------------- transforms: the argument types, and what makes the results

@@ -16,6 +16,7 @@ from nabla_mlir.dialects.stablehlo import I64, BoolArray, ConvDims, I64Array, Pa
 from nabla_mlir.dialects.types import element_dtype
 from nabla_mlir.ops.elementwise import convert
 from nabla_mlir.ops.shape import move_axis, reshape, reverse
+from nabla_mlir.ops.windows import spread
 from nabla_mlir.sparsity import windows as patterns
 from nabla_mlir.table.kinds import contraction
 from nabla_mlir.table.samples import Case
@@ -44,10 +45,6 @@ def numbers(*places: Positions) -> Any:
     return tuple(out)
 
 
-def _spread(n: int, dilation: int) -> int:
-    return 0 if n == 0 else (n - 1) * dilation + 1
-
-
 def _result_params(op: Any) -> dict[str, Any]:
     """The dtype, and what is trivial and therefore absent."""
     trivial = conv_params(op.results[0].type.rank - 2)
@@ -65,8 +62,8 @@ def _result(
     shape = [0] * lhs.ndim
     shape[ob], shape[of] = lhs.shape[lb] // batch_group_count, rhs.shape[ro]
     for k, position in enumerate(os):
-        room = _spread(lhs.shape[ls[k]], lhs_dilation[k]) + sum(padding[k])
-        window = _spread(rhs.shape[rs[k]], rhs_dilation[k])
+        room = spread(lhs.shape[ls[k]], lhs_dilation[k]) + sum(padding[k])
+        window = spread(rhs.shape[rs[k]], rhs_dilation[k])
         shape[position] = 0 if room < window or room <= 0 else (room - window) // window_strides[k] + 1
     return [(tuple(shape), np.dtype(dtype))]
 
@@ -131,10 +128,10 @@ def _lhs_cotangent(
         rhs = _merge(split, source, target)
     around = []
     for k, s in enumerate(rs):
-        window = _spread(rhs.shape[s], rhs_dilation[k])
+        window = spread(rhs.shape[s], rhs_dilation[k])
         low = window - 1 - padding[k][0]
-        room = _spread(lhs.shape[left[2 + k]], lhs_dilation[k]) + window - 1
-        around.append((low, room - _spread(ct.shape[out[2 + k]], window_strides[k]) - low))
+        room = spread(lhs.shape[left[2 + k]], lhs_dilation[k]) + window - 1
+        around.append((low, room - spread(ct.shape[out[2 + k]], window_strides[k]) - low))
     x = convolution(
         ct, rhs, dimension_numbers=numbers(out, (ri, ro, *rs), left), window_strides=lhs_dilation,
         padding=tuple(around), lhs_dilation=window_strides, rhs_dilation=rhs_dilation,
@@ -157,8 +154,8 @@ def _rhs_cotangent(
     around = []
     for k, s in enumerate(rs):
         low = padding[k][0]
-        room = _spread(rhs.shape[s], rhs_dilation[k]) + _spread(ct.shape[os[k]], window_strides[k]) - 1
-        around.append((low, room - _spread(lhs.shape[ls[k]], lhs_dilation[k]) - low))
+        room = spread(rhs.shape[s], rhs_dilation[k]) + spread(ct.shape[os[k]], window_strides[k]) - 1
+        around.append((low, room - spread(lhs.shape[ls[k]], lhs_dilation[k]) - low))
     kernel = convolution(
         lhs, ct, dimension_numbers=numbers((lf, lb, *ls), (of, ob, *os), (ri, ro, *rs)), window_strides=rhs_dilation,
         padding=tuple(around), lhs_dilation=lhs_dilation, rhs_dilation=window_strides,
@@ -211,11 +208,11 @@ def _numpy(**params: Any) -> Any:
 
 
 def _widened(x: Any, axis: int, dilation: int, low: int, high: int) -> Any:
-    spread = np.zeros((*x.shape[:axis], _spread(x.shape[axis], dilation), *x.shape[axis + 1 :]), x.dtype)
-    spread[(slice(None),) * axis + (slice(None, None, dilation),)] = x
+    holes = np.zeros((*x.shape[:axis], spread(x.shape[axis], dilation), *x.shape[axis + 1 :]), x.dtype)
+    holes[(slice(None),) * axis + (slice(None, None, dilation),)] = x
     pads = [(0, 0)] * x.ndim
     pads[axis] = (max(low, 0), max(high, 0))
-    padded = np.pad(spread, pads)
+    padded = np.pad(holes, pads)
     return padded.take(range(max(-low, 0), padded.shape[axis] + min(high, 0)), axis)
 
 

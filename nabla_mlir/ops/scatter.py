@@ -24,16 +24,6 @@ from nabla_mlir.table.tensor import Tensor, constant, full, full_like, wrap
 from nabla_mlir.table.traits import ONE_BY_ONE
 
 
-def gather_of(dims: Dims) -> Dims:
-    """The dimension numbers of the gather that reads where a scatter writes."""
-    return {
-        "offset_dims": dims["update_window_dims"], "collapsed_slice_dims": dims["inserted_window_dims"],
-        "operand_batching_dims": dims["input_batching_dims"],
-        "start_indices_batching_dims": dims["scatter_indices_batching_dims"],
-        "start_index_map": dims["scatter_dims_to_operand_dims"], "index_vector_dim": dims["index_vector_dim"],
-    }  # fmt: skip
-
-
 def scatter_dims(**fields: Any) -> Dims:
     """Dimension numbers of a scatter; fields that are left out are empty."""
     return {"update_window_dims": (), "inserted_window_dims": (), "input_batching_dims": (),
@@ -133,7 +123,7 @@ def _read_back(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tens
     """For each update the element of `x` that it was written to."""
     dims = params["scatter_dimension_numbers"]
     sizes = _window_sizes(x, updates, dims)
-    return gather(x, indices, dimension_numbers=gather_of(dims), slice_sizes=sizes,
+    return gather(x, indices, dimension_numbers=patterns.gather_of(dims), slice_sizes=sizes,
                   indices_are_sorted=params["indices_are_sorted"])  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.regions import before_reshapes, made_by
 from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.ops.logic import logical_and, logical_not, logical_or, where_zero
 from nabla_mlir.ops.reduction import reduce
@@ -90,7 +90,7 @@ def _of_moved(op: ir.Operation) -> Asking[Tensor | None]:
     present = [mask for mask in masks.values() if mask is not None]
     if not present:
         return None
-    whole = _unshaped(present[0].value)  # moved there and back
+    whole = before_reshapes(present[0].value)  # moved there and back
     if is_view(op) and wrap(whole).shape == wrap(op.results[0]).shape:
         return wrap(whole)
 
@@ -226,7 +226,7 @@ def _vanishes(value: ir.Value, mask: ir.Value) -> Asking[bool]:
         return (yield from _all(op.operands))
     if op.name == "stablehlo.select":
         predicate, one, other = op.operands
-        return (_implies(_unshaped(predicate), mask) or (yield one)) and (yield other)
+        return (_implies(before_reshapes(predicate), mask) or (yield one)) and (yield other)
     if op.name == "stablehlo.dynamic_slice":
         tape = op.operands[0]
         whole_row = wrap(value).shape == (1, *wrap(tape).shape[1:])
@@ -286,7 +286,7 @@ def _is_part(predicate: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) -> 
     """Whether a predicate is, or implies, what a mask says of the row at a place."""
     same, work, seen = mask_of_rows(wrap(mask)), [predicate], set()
     while work:
-        part = _unshaped(work.pop())
+        part = before_reshapes(work.pop())
         maker = made_by(part)
         if same is not None and _implies(part, same.value):
             return True
@@ -296,13 +296,6 @@ def _is_part(predicate: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) -> 
             seen.add(part)
             work += maker.operands
     return False
-
-
-def _unshaped(value: ir.Value) -> ir.Value:
-    """A value before it was reshaped."""
-    while (maker := made_by(value)) is not None and maker.name == "stablehlo.reshape":
-        value = maker.operands[0]
-    return value
 
 
 def _implies(predicate: ir.Value, mask: ir.Value) -> bool:

@@ -137,7 +137,7 @@ def _anywhere(x: Relation, dims: Dims, sizes: Sequence[int], shape: Shape) -> Re
     return x.broadcast(shape, places)
 
 
-def _as_gather(dims: Dims) -> Dims:
+def gather_of(dims: Dims) -> Dims:
     """The dimension numbers of the gather that reads where a scatter writes."""
     return {
         "offset_dims": dims["update_window_dims"], "collapsed_slice_dims": dims["inserted_window_dims"],
@@ -153,7 +153,7 @@ def scatter(
     """Of stablehlo.scatter: what is certainly overwritten goes; along axes whose places are not known, all of them."""
     if len(xs) != 3:
         return dense(xs, outs)
-    x, updates, dims = xs[0].relation, xs[2].relation, _as_gather(scatter_dimension_numbers)
+    x, updates, dims = xs[0].relation, xs[2].relation, gather_of(scatter_dimension_numbers)
     indices = xs[1].read()
     windows = iter(updates.shape[d] for d in dims["offset_dims"])
     absent = (*dims["collapsed_slice_dims"], *dims["operand_batching_dims"])

@@ -308,9 +308,3 @@ def add_any(a: MaybeZero, b: MaybeZero) -> MaybeZero:
     if isinstance(b, Zero):
         return a
     return wrap(stablehlo.emit("stablehlo.add", [a.value, b.value]).results[0])
-
-
-def check_dtype(name: str, x: Tensor, takes: Callable[[np.dtype], bool], what: str) -> None:
-    """Raises DtypeError unless the dtype of `x` is allowed."""
-    if not takes(x.dtype):
-        raise DtypeError(f"{name} requires {what}, got {x.dtype}.", where=user_frame())

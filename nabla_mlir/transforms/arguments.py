@@ -56,7 +56,7 @@ def differentiable(what: str, leaf: Any, path: str, holomorphic: bool = False) -
 
 
 def specs_of(tensors: Sequence[Tensor]) -> list[Spec]:
-    """Their shapes and dtypes."""
+    """The types of tensors, with whether they are weak."""
     return [Spec(t.shape, t.dtype, t.weak) for t in tensors]
 
 

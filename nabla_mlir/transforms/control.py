@@ -25,14 +25,10 @@ from nabla_mlir.staging.tracing import results_of, trace_region
 from nabla_mlir.table.promotion import as_tensor, is_scalar, promote_dtypes
 from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES
 from nabla_mlir.table.tensor import Tensor, full
+from nabla_mlir.transforms.arguments import specs_of
 from nabla_mlir.transforms.vectorized import per_entry
 
 INDEX = np.dtype(np.int32)
-
-
-def specs_of(tensors: Sequence[Tensor]) -> list[Spec]:
-    """The types of tensors, with whether they are weak."""
-    return [Spec(t.shape, t.dtype, t.weak) for t in tensors]
 
 
 def _types(tensors: Sequence[Tensor]) -> list[ir.Type]:

@@ -15,7 +15,8 @@ from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import trace_region
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import Tensor, full
-from nabla_mlir.transforms.control import INDEX, adapted, describe, specs_of, while_loop
+from nabla_mlir.transforms.arguments import specs_of
+from nabla_mlir.transforms.control import INDEX, adapted, describe, while_loop
 from nabla_mlir.transforms.vectorized import per_entry
 
 

@@ -16,11 +16,11 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.locations import named
 from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.ops.elementwise import add, divide, multiply, subtract
 from nabla_mlir.ops.logic import select
 from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.passes.split.residuals import Division
+from nabla_mlir.table.forward import carries_tangent
 from nabla_mlir.table.registry import REGISTRY, OpDef
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of, wrap
 
@@ -39,7 +39,7 @@ def factor(block: ir.Block, division: Division) -> None:
 def _factor_block(block: ir.Block, division: Division) -> None:
     sums: dict[ir.Value, Terms] = {}
     for op in [o.operation for o in block.operations]:
-        if not division.is_late(op) or op.name not in _RULES or not _is_float(op.results[0]):
+        if not division.is_late(op) or op.name not in _RULES or not carries_tangent(op.results[0]):
             continue
         with named("factor", op.location), ir.InsertionPoint(op):
             terms = _RULES[op.name](op, sums, division)
@@ -57,10 +57,6 @@ def _factor_block(block: ir.Block, division: Division) -> None:
 
 def _is_made_by(user: ir.Operation, sums: dict[ir.Value, Terms]) -> bool:
     return len(user.results) == 1 and user.results[0] in sums
-
-
-def _is_float(value: ir.Value) -> bool:
-    return is_differentiable(shape_and_dtype(value.type)[1])
 
 
 def _uses(value: ir.Value) -> int:

@@ -14,7 +14,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import made_by
-from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.dialects.types import is_scalar_integer
 from nabla_mlir.errors import PassError
 from nabla_mlir.passes.split.mincut import INFINITY, Network
 from nabla_mlir.rules.cost import cost_of
@@ -284,14 +284,9 @@ def only_reads(division: Division) -> Price:
         own = division.within[op.results[0]]
         if op.name == "stablehlo.dynamic_slice" and division.within.get(op.operands[0], ()) != own:
             return 0  # a row of a tape that an earlier loop filled
-        return 0 if all(_is_index(v) for v in [*reads_of(op), *op.results]) else None
+        return 0 if all(is_scalar_integer(v.type) for v in [*reads_of(op), *op.results]) else None
 
     return price
-
-
-def _is_index(value: ir.Value) -> bool:
-    shape, dtype = shape_and_dtype(value.type)
-    return not shape and dtype.kind in "iub"
 
 
 def priced(division: Division, weight: float) -> Price:

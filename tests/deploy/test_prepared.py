@@ -79,7 +79,7 @@ def module(artifact: Path) -> Any:
     return nm.load(artifact).clone()
 
 
-def test_what_is_compiled_is_called_as_what_is_loaded(artifact: Path) -> None:
+def test_what_is_compiled_is_called_as_what_is_loaded(artifact: Path, tmp_path: Path) -> None:
     compiled = nm.hvp_module(ours, PARAMS, *DATA, block=BLOCK).compile(nm.CPU("host"))
     loaded = nm.load(artifact)
     assert set(loaded.entry_points) <= set(dir(compiled))
@@ -89,6 +89,10 @@ def test_what_is_compiled_is_called_as_what_is_loaded(artifact: Path) -> None:
     assert compiled.apply.__doc__ == loaded.apply.__doc__
     with pytest.raises(AttributeError, match=r"this module has the entry points value, gradient, .*, not 'hvp'"):
         compiled.hvp  # noqa: B018
+    spec = nm.spec(2, "f64")
+    product = nm.trace(nm.hvp(lambda x: (x**3).sum()), spec, spec, name="hvp").lower().compile()
+    for holder in (product, nm.load(product.save(tmp_path / "product.vmfb"))):
+        assert holder.hvp(np.array([1.0, 2.0]), np.ones(2)).tolist() == [6.0, 12.0]
 
 
 def test_every_entry_point(module: Any) -> None:

@@ -9,7 +9,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import last_of, made_by, nested, nested_in_functions
 from nabla_mlir.dialects.stablehlo import BARRIERS
-from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.dialects.types import is_scalar_integer
 from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import TargetPass
 from nabla_mlir.passes.iree.faults.aliasing import computed, copy_numbers, is_constant
@@ -109,7 +109,7 @@ def _repeated(loop: ir.Operation) -> list[Edge]:
         seen: set[ir.Value] = set()
         for i, value in enumerate(op.operands):
             root = _root(value)
-            if _is_on_host(value):
+            if is_scalar_integer(value.type):  # perhaps no buffer, but a number of the host
                 continue
             if root in seen:
                 edges.append((op, i))
@@ -136,7 +136,7 @@ def _passed_on(owner: ir.Operation) -> list[Edge]:
         for i, value in enumerate(end.operands):
             root = _root(value)
             maker = made_by(root)
-            if _is_on_host(value):
+            if is_scalar_integer(value.type):  # perhaps no buffer, but a number of the host
                 continue
             if is_constant(root):
                 is_shared = True
@@ -150,12 +150,6 @@ def _passed_on(owner: ir.Operation) -> list[Edge]:
                 edges.append((end, i))
             seen.add(root)
     return edges
-
-
-def _is_on_host(value: ir.Value) -> bool:
-    """True for what may be no buffer, but a number of the host's."""
-    shape, dtype = shape_and_dtype(value.type)
-    return not shape and dtype.kind in "iub"
 
 
 def _is_plain(op: ir.Operation) -> bool:

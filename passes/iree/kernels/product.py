@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from nabla_mlir import thresholds
 from nabla_mlir.passes.iree.kernels.layout import Kind, Layout, View
 from nabla_mlir.passes.iree.kernels.panels import Panel, Panels
-from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, Tile
+from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, Tile, round_up
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Blocks:
         wanted = max(1, min(of_all, m * n * length // thresholds.PACKED_GROUP_WORK))
 
         def share(counts: tuple[int, int]) -> tuple[int, int]:  # whole tiles
-            return _up(-(-m // counts[0]), form.rows), _up(-(-n // counts[1]), form.width)
+            return round_up(-(-m // counts[0]), form.rows), round_up(-(-n // counts[1]), form.width)
 
         def cost(counts: tuple[int, int]) -> float:  # packing, in multiplications, and what the largest share has too much
             rows, columns = share(counts)
@@ -87,7 +87,7 @@ class Blocks:
         counts = min(((p, -(-wanted // p)) for p in range(1, wanted + 1)), key=cost)
         rows, columns = share(counts)
         return Blocks(
-            terms=min(length, _up(-(-length // -(-length // thresholds.PACKED_TERMS)), form.lanes)),
+            terms=min(length, round_up(-(-length // -(-length // thresholds.PACKED_TERMS)), form.lanes)),
             rows=min(rows, max(1, thresholds.PACKED_ROWS // form.rows) * form.rows),
             share=(rows, columns),
             counts=(-(-m // rows), -(-n // columns)),
@@ -138,10 +138,6 @@ def form_of(product: Product, vector_bytes: int) -> Form:
     form = Form.of(product.element, vector_bytes)
     tallest = 8 if vector_bytes >= 64 else 6
     return replace(form, rows=min((tallest, 4), key=lambda r: -(-product.left.rows // r) * (r + 1)))
-
-
-def _up(n: int, multiple: int) -> int:
-    return -(-n // multiple) * multiple
 
 
 class _Writer:

@@ -53,6 +53,11 @@ class Form:
         return f"vector<{self.lanes}x{self.element}>"
 
 
+def round_up(n: int, multiple: int) -> int:
+    """The smallest multiple that is not below n."""
+    return -(-n // multiple) * multiple
+
+
 class Text:
     """Writes the operations of a kernel, in the order in which they run."""
 

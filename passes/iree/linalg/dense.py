@@ -18,7 +18,7 @@ from nabla_mlir.dialects.builder import Val
 from nabla_mlir.passes.iree.kernels.call import call_kernel
 from nabla_mlir.passes.iree.kernels.cholesky import cholesky_text
 from nabla_mlir.passes.iree.kernels.lu import lu_text
-from nabla_mlir.passes.iree.kernels.text import Form, Memory
+from nabla_mlir.passes.iree.kernels.text import Form, Memory, round_up
 from nabla_mlir.passes.iree.kernels.triangular import triangular_text
 from nabla_mlir.passes.iree.target import machine
 
@@ -34,7 +34,7 @@ def cholesky_kernel(a: Val, lower: bool) -> Val:
     """The lower factor, or the adjoint upper one, of stacked matrices; only that part of them is read."""
     form = _form(a)
     batch, n, _ = a.shape
-    size = _up(n, form.width)
+    size = round_up(n, form.width)
     name = f"cholesky_{'lower' if lower else 'upper'}_{batch}x{size}_{form.element}"
     text, results = cholesky_text(name, batch, size, form, lower)
     return _cut(_call(name, text, [_with_ones(a, size)], results)[0], n, n)
@@ -49,7 +49,7 @@ def triangular_kernel(a: Val, right: Val, lower: bool, transposed: bool, unit: b
     if transposed and columns > form.width:
         # Each workgroup reads the matrix, of which the kernel would use a few numbers of each cache line at a time.
         a, lower, transposed = b.swap(a), not lower, False
-    rows = _up(n, form.rows)
+    rows = round_up(n, form.rows)
     flags = "".join(word for word, flag in (("_transposed", transposed), ("_unit", unit)) if flag)
     name = f"solve_{'lower' if lower else 'upper'}{flags}_{batch}x{rows}x{columns}_{form.element}"
     text, results = triangular_text(name, batch, rows, columns, form, lower, transposed, unit)
@@ -61,7 +61,7 @@ def lu_kernel(a: Val) -> tuple[Val, Val]:
     """L and U of stacked matrices in one, and the row, from 0, that each row is exchanged with."""
     form = _form(a)
     batch, m, n = a.shape
-    rows, columns = _up(m, form.rows), _up(n, thresholds.LU_PANEL)
+    rows, columns = round_up(m, form.rows), round_up(n, thresholds.LU_PANEL)
     name = f"lu_{batch}x{m}x{n}_{form.element}"
     text, results = lu_text(name, batch, (rows, columns), (m, n), form)
     factors, pivots, _ = _call(name, text, [b.pad(a, [0, 0, 0], [0, rows - m, columns - n])], results)
@@ -70,10 +70,6 @@ def lu_kernel(a: Val) -> tuple[Val, Val]:
 
 def _form(a: Val) -> Form:
     return Form.of(_ELEMENTS[a.dtype], machine().vector_bytes)
-
-
-def _up(n: int, multiple: int) -> int:
-    return -(-n // multiple) * multiple
 
 
 def _with_ones(a: Val, size: int) -> Val:

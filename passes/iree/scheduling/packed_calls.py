@@ -9,7 +9,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects.builder import Val, reshape
-from nabla_mlir.dialects.regions import made_by, nested_in_functions
+from nabla_mlir.dialects.regions import before_reshapes, made_by, nested_in_functions
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 from nabla_mlir.passes.iree.kernels.call import call_kernel
 from nabla_mlir.passes.iree.kernels.product import ProductKernel
@@ -58,7 +58,7 @@ def add_in_place(module: ir.Operation, calls: Iterable[PackedCall]) -> None:
     """Sums of two products that nothing else reads: the later product is added to the earlier one as it is made."""
     of = {call.result: call for call in calls}
     for op in [op for op in nested_in_functions(module) if op.name == "stablehlo.add"]:
-        pair = [call for x in op.operands if (call := of.get(_before_reshapes(x))) and _is_read_by(call.result, op)]
+        pair = [call for x in op.operands if (call := of.get(before_reshapes(x))) and _is_read_by(call.result, op)]
         if len(pair) < 2 or pair[0].op.block != pair[1].op.block:
             continue
         first, second = pair if pair[0].op.is_before_in_block(pair[1].op) else pair[::-1]
@@ -72,12 +72,6 @@ def add_in_place(module: ir.Operation, calls: Iterable[PackedCall]) -> None:
             replace_product(op, reshape(Val(total.result), shape_and_dtype(op.results[0].type)[0]))
         for maker in reversed(dead):
             maker.erase()
-
-
-def _before_reshapes(value: ir.Value) -> ir.Value:
-    while (maker := made_by(value)) is not None and maker.name == "stablehlo.reshape":
-        value = maker.operands[0]
-    return value
 
 
 def _reshapes_of(value: ir.Value) -> list[ir.Operation]:

@@ -14,6 +14,7 @@ from nabla_mlir.dialects.regions import made_by, nested_in_functions
 from nabla_mlir.dialects.stablehlo import DotDims, I64Array
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import is_unused
+from nabla_mlir.passes.iree.scheduling.nests import replace_product
 
 
 @register
@@ -50,7 +51,7 @@ def _separate_right(op: ir.Operation) -> None:
     if list(I64Array.decode(op.attributes["permutation"])) != [1, 0, 2]:
         return
     with ir.InsertionPoint(op), op.location:
-        _replace(op, _one_by_one(b, lambda part: dot(a, part, ([axes[0]], [axes[1] - 1]))))
+        replace_product(op, _one_by_one(b, lambda part: dot(a, part, ([axes[0]], [axes[1] - 1]))))
     if is_unused(product.results[0]):
         product.erase()
 
@@ -64,9 +65,9 @@ def _separate_left(op: ir.Operation) -> None:
         if axes[0] == 2:
             rows = reshape(b, (b.shape[0] * b.shape[1], b.shape[2]))
             result = reshape(dot(rows, a, ([1], [axes[1]])), (*b.shape[:2], a.shape[1 - axes[1]]))
-            _replace(op, result)
+            replace_product(op, result)
         elif b.shape[0] <= thresholds.SEPARATE_PRODUCTS:
-            _replace(op, _one_by_one(b, lambda part: dot(part, a, ([0], [axes[1]]))))
+            replace_product(op, _one_by_one(b, lambda part: dot(part, a, ([0], [axes[1]]))))
 
 
 def _axes(product: ir.Operation) -> tuple[int, int] | None:
@@ -82,8 +83,3 @@ def _axes(product: ir.Operation) -> tuple[int, int] | None:
 def _one_by_one(b: Val, product: Callable[[Val], Val]) -> Val:
     parts = [product(reshape(cut(b, 0, i, i + 1), b.shape[1:])) for i in range(b.shape[0])]
     return concat([reshape(p, (1, *p.shape)) for p in parts], 0)
-
-
-def _replace(op: ir.Operation, result: Val) -> None:
-    op.results[0].replace_all_uses_with(result.value)
-    op.erase()
