@@ -346,6 +346,22 @@ def test_public_functions_are_documented(name: str) -> None:
     assert not missing
 
 
+def test_arguments_in_docstrings_are_those_of_the_function() -> None:
+    others = []
+    for path in SOURCES:
+        for function in (n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef)):
+            _, _, section = (ast.get_docstring(function) or "").partition("\nArgs:\n")
+            section = re.split(r"\n\n|\n(?=\S)", section)[0]
+            named = {n.strip("* ") for line in re.findall(r"(?m)^  ([\w*][\w*, ]*):", section) for n in line.split(",")}
+            others += [f"{relative(path)}:{function.lineno}: {n}" for n in named - {a.arg for a in arguments(function)}]
+    assert not others
+
+
+def arguments(function: ast.FunctionDef) -> list[ast.arg]:
+    given = function.args
+    return [*given.posonlyargs, *given.args, *given.kwonlyargs, *(a for a in (given.vararg, given.kwarg) if a is not None)]
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings(name: str) -> None:
     results = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)

@@ -84,21 +84,12 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
     """An unmapped predicate keeps one loop with batched bodies; a mapped one runs until every entry is done."""
     arguments, ops, outputs = body_of(op.regions[1])
     tests, test_ops, (predicate,) = body_of(op.regions[0])
-    captures = [v for v in captures_of(op) if v in mapped]
-    varying = {i for i, v in enumerate(op.operands) if v in mapped}
     changing = {i for i, (a, r) in enumerate(zip(arguments, outputs, strict=True)) if a != r}
-    while True:
-        inside = varying_values(ops, [*(arguments[i] for i in varying), *captures])
-        more = varying | {i for i, r in enumerate(outputs) if r in inside}
-        per_entry = predicate in varying_values(test_ops, [*(tests[i] for i in more), *captures])
-        if per_entry:
-            more |= changing  # an entry that is done keeps its own value
-        if more == varying:
-            break
-        varying = more
+    varying, per_entry = _varying_carries(op, mapped, changing)
     inits = [mapped[v] if v in mapped else wrap(unmapped.get(v, v)) for v in op.operands]
     inits = [prefixed(x, size) if i in varying and op.operands[i] not in mapped else x for i, x in enumerate(inits)]
 
+    # The operations of the condition, or of the body, on batched carries; what results is asked for by value.
     def run(
         region_ops: Any, region_arguments: Any, carry: Sequence[Tensor], alive: Tensor | None, gate: bool
     ) -> Callable[[ir.Value, bool], Tensor]:
@@ -141,6 +132,27 @@ def _while_batch(op: ir.Operation, mapped: Mapped, size: int, unmapped: dict[ir.
             unmapped[old] = new.value
 
 
+def _varying_carries(op: ir.Operation, mapped: Mapped, changing: set[int]) -> tuple[set[int], bool]:
+    """The carries that differ between the entries of a map, and whether the predicate does: a fixed point.
+
+    For example, of ``while x < n: x, i = 2 * x, i + 1`` with a mapped n alone the predicate differs; so x and i do, which
+    stop at other values for other entries.
+    """
+    arguments, ops, outputs = body_of(op.regions[1])
+    tests, test_ops, (predicate,) = body_of(op.regions[0])
+    captures = [v for v in captures_of(op) if v in mapped]
+    varying = {i for i, v in enumerate(op.operands) if v in mapped}
+    while True:
+        inside = varying_values(ops, [*(arguments[i] for i in varying), *captures])
+        more = varying | {i for i, r in enumerate(outputs) if r in inside}
+        per_entry = predicate in varying_values(test_ops, [*(tests[i] for i in more), *captures])
+        if per_entry:
+            more |= changing  # an entry that is done keeps its own value
+        if more == varying:
+            return varying, per_entry
+        varying = more
+
+
 def _while_per_entry(
     inits: Any, test: Any, step: Any, like: ir.Operation, *, live: Tensor | None, own: set[int]
 ) -> list[Tensor]:
@@ -150,7 +162,7 @@ def _while_per_entry(
 
     Args:
       live: the entries that take the results; the others do not start.
-      kept: the carries that differ between the entries and change.
+      own: the carries that differ between the entries and change.
     """
 
     def any_left(carry: list[Tensor]) -> Tensor:

@@ -36,7 +36,11 @@ Asking = Generator[ir.Value, Any, Answer]  # asks what holds of other values, an
 
 
 def _follow(value: ir.Value, ask: Callable[[ir.Value], Asking[Answer]], answers: Known) -> Answer:
-    """What holds of a value by what holds of others; without recursion, since programs are as deep as they like."""
+    """What holds of a value by what holds of others; without recursion, since programs are as deep as they like.
+
+    A question is a generator: ``mask = yield other`` asks for the answer of another value, ``return`` gives its own. Those
+    that wait for an answer stand on a stack, and each value is asked about once.
+    """
     waiting = [] if value in answers else [(value, ask(value))]
     answer = answers.get(value)
     while waiting:
@@ -57,12 +61,14 @@ def taken(ct: Tensor, answers: Known | None = None) -> Tensor | None:
     """A truth value per element of a cotangent, False where a selection made it zero; None where no one did.
 
     Args:
-      known: what was found in the same block before.
+      ct: the cotangent. Of ``reshape(where(m, t, 0))`` this is ``reshape(m)``.
+      answers: what was found in the same block before.
     """
     return _follow(ct.value, _mask_of, {} if answers is None else answers)
 
 
 def _mask_of(value: ir.Value) -> Asking[Tensor | None]:
+    """The mask of a value by those of what it is made of."""
     op = made_by(value)
     if op is None:
         return None
@@ -114,6 +120,7 @@ def _of_scatter(op: ir.Operation) -> Asking[Tensor | None]:
 
 
 def _of_terms(op: ir.Operation) -> Asking[Tensor | None]:
+    """A sum of terms may differ from zero where any of them may."""
     union: Tensor | None = None
     for value in op.operands:
         mask = yield value
@@ -213,19 +220,20 @@ def vanishes(t: Tensor, mask: Tensor, zeros: Iterable[ir.Value] = ()) -> bool:
     Args:
       t: the value.
       mask: truth values of its shape.
-      given: values that are known to be zero outside of the mask.
+      zeros: values that are known to be zero outside of the mask.
     """
     return _follow(t.value, lambda value: _vanishes(value, mask.value), dict.fromkeys(zeros, True))
 
 
 def _vanishes(value: ir.Value, mask: ir.Value) -> Asking[bool]:
+    """Whether a value is zero outside of a mask, by what its maker reads."""
     op = made_by(value)
     if op is None or _is_zero(wrap(value)):
         return op is not None
     if _keeps_order(op):
         return (yield from _all(op.operands))
     if op.name == "stablehlo.select":
-        predicate, one, other = op.operands
+        predicate, one, other = op.operands  # what is taken outside of the mask must be zero there
         return (_implies(before_reshapes(predicate), mask) or (yield one)) and (yield other)
     if op.name == "stablehlo.dynamic_slice":
         tape = op.operands[0]
@@ -299,7 +307,7 @@ def _is_part(predicate: ir.Value, mask: ir.Value, place: Sequence[ir.Value]) -> 
 
 
 def _implies(predicate: ir.Value, mask: ir.Value) -> bool:
-    """Whether it can be shown that a predicate holds nowhere outside of a mask."""
+    """Whether it can be shown that a predicate holds nowhere outside of a mask, as ``a & b`` does not outside of ``a | c``."""
     return not _parts(predicate, "stablehlo.and").isdisjoint(_parts(mask, "stablehlo.or"))
 
 

@@ -132,7 +132,7 @@ def merge_duplicates(block: ir.Block, on_merge: Callable[[ir.Value], None] | Non
     """Replaces an operation by an equal one that stands before it in the same block; also in the regions in it.
 
     Args:
-      merged: called with each value before another takes its place.
+      on_merge: called with each value before another takes its place.
     """
     seen: dict[object, list[ir.Operation]] = {}
     for op in [o.operation for o in block.operations]:

@@ -96,6 +96,11 @@ def _inside(bounds: tuple[int, int] | None, limit: int) -> bool:
 
 
 def _normal_form(op: ir.Operation, values: list[Val], dims: dict, window: tuple[int, ...]) -> _Scatter:
+    """One axis of index vectors, which name the batching axes as well.
+
+    For example, updates of 4x5 with indices of 4x5x1, batched along the first axis of a 4x9 operand, are 20 windows of 1x1
+    at (row, index).
+    """
     n = len(values) // 2
     indices, updates = values[n], values[n + 1 :]
     vector_dim = dims["index_vector_dim"]
@@ -191,26 +196,21 @@ def _masked(form: _Scatter, i: int, valid: Val | None) -> Val:
 
 
 def _points(form: _Scatter, x: Val, indices: Val, updates: Val, i: int) -> Val:
-    """The scatter with each partial window taken apart into single places along the partial dimensions."""
+    """The scatter with each partial window taken apart into single places along the partial dimensions.
+
+    For example, 7 windows of 2x3 in an operand of 5x3, at row i each, are 14 rows at i and i + 1: its last dimension is whole.
+    """
     n, count = len(form.operands), indices.shape[0]
     lead_dims = [d for d in range(x.rank) if d in form.index_map or form.window[d] != x.shape[d]]
     wide = [d for d in lead_dims if form.window[d] > 1]
     whole = [d for d in range(x.rank) if d not in lead_dims]
     places = (count, *(form.window[d] for d in wide))
-    columns = []
-    for d in lead_dims:
-        place = b.iota(places, 1 + wide.index(d), indices.dtype) if d in wide else None
-        if d in form.index_map:
-            k = form.index_map.index(d)
-            start = b.reshape(b.slice_(indices, [0, k], [count, k + 1]), (count,))
-            start = b.broadcast(start, places, [0])
-            place = start if place is None else start + place
-        assert place is not None or form.window[d] == 1
-        columns.append(b.full(0, places, indices.dtype) if place is None else place)
     total = math.prod(places)
+    columns = [_places_along(d, form, indices, places, 1 + wide.index(d) if d in wide else None) for d in lead_dims]
     indices = b.concat([b.reshape(c, (total, 1)) for c in columns], 1)
     order = [0, *(1 + d for d in wide), *(1 + d for d in range(x.rank) if d not in wide)]
     updates = b.reshape(b.transpose(updates, order), (total, *(x.shape[d] for d in whole)))
+    # IREE wants the dimensions that are indexed first.
     lead = list(range(x.rank)) if _leads(lead_dims) else [*lead_dims, *whole]
     x, lead_dims = b.transpose(x, lead), [lead.index(d) for d in lead_dims]
     dims = {
@@ -234,3 +234,13 @@ def _points(form: _Scatter, x: Val, indices: Val, updates: Val, i: int) -> Val:
 
     b.fill_region(op.regions[0], [scalar, scalar], body)
     return b.transpose(Val(op.results[0]), [lead.index(d) for d in range(x.rank)])
+
+
+def _places_along(d: int, form: _Scatter, indices: Val, places: tuple[int, ...], axis: int | None) -> Val:
+    """Where single places lie along dimension `d`: the start of their window, and behind it their number along `axis`."""
+    offset = None if axis is None else b.iota(places, axis, indices.dtype)
+    if d not in form.index_map:
+        return b.full(0, places, indices.dtype) if offset is None else offset
+    k, count = form.index_map.index(d), places[0]
+    start = b.broadcast(b.reshape(b.slice_(indices, [0, k], [count, k + 1]), (count,)), places, [0])
+    return start if offset is None else start + offset

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from iree.compiler import ir
@@ -69,7 +70,8 @@ def complex_windows(op: ir.Operation, target: Target) -> Replacement:
 def separate_windows(op: ir.Operation, target: Target) -> Replacement:
     """Fused with what is pooled, windows overflow the stack of a CPU: those side by side are a reduction.
 
-    Their transpose, windows of sums that see one element each, repeats the elements.
+    For example, windows of 2x2 in 8x8 are a reduction of 4x2x4x2 over its second and last axis. Their transpose, windows of
+    sums that see one element each, repeats the elements.
     """
     x = Val(op.operands[0])
     body = single_operation(op.regions[0])
@@ -80,6 +82,7 @@ def separate_windows(op: ir.Operation, target: Target) -> Replacement:
         for name in ("window_dimensions", "window_strides", "window_dilations", "base_dilations")
     )
     padding = hlo.Padding.decode(op.attributes["padding"]) if "padding" in op.attributes else ((0, 0),) * x.rank
+    # Each axis of a window becomes two, (windows, elements of one): these are the second ones.
     parts = [part for w in window for part in (("place", "offset") if w > 1 else ("place",))]
     offsets = [d for d, part in enumerate(parts) if part == "offset"]
     ones = [1] * x.rank
@@ -116,27 +119,13 @@ def select_and_scatter(op: ir.Operation, target: Target) -> Replacement:
     choose, combine = op.regions
     if not (is_elementwise(choose) and is_elementwise(combine)):
         raise RuleMissingError(f"stablehlo.select_and_scatter requires elementwise bodies, got {op.location}.")
-    padded = b.pad(x, [p[0] for p in padding], [p[1] for p in padding])
     offsets = list(itertools.product(*(range(w) for w in window)))
 
     def view(v: Val, offset: Sequence[int]) -> Val:
         limits = [o + (n - 1) * s + 1 for o, n, s in zip(offset, source.shape, strides, strict=True)]
         return b.slice_(v, offset, limits, strides)
 
-    padding_free = not any(p != (0, 0) for p in padding)
-    inside = None if padding_free else _inside(x.shape, padding)
-    best, place, is_found = view(padded, offsets[0]), b.full(0, source.shape, np.int32), None
-    if inside is not None:
-        is_found = view(inside, offsets[0])
-    for i, offset in enumerate(offsets[1:], start=1):
-        value = view(padded, offset)
-        keep = apply_elementwise(choose, [best, value])[0]
-        if is_found is not None and inside is not None:
-            valid = view(inside, offset)
-            keep = (keep & is_found) | ~valid
-            is_found = is_found | valid
-        best = select(keep, best, value)
-        place = select(keep, place, i)
+    place = _selected(x, padding, [functools.partial(view, offset=offset) for offset in offsets], choose)
     result = b.broadcast(initial, x.shape, [])
     adds = single_operation(combine) == "stablehlo.add"
     for i, offset in enumerate(offsets):
@@ -152,6 +141,26 @@ def select_and_scatter(op: ir.Operation, target: Target) -> Replacement:
             mask = b.pad(here, low, high, inner, value=False)
             result = select(mask, apply_elementwise(combine, [result, update])[0], result)
     return result
+
+
+def _selected(
+    x: Val, padding: Sequence[tuple[int, int]], views: Sequence[Callable[[Val], Val]], choose: ir.Region
+) -> Val:
+    """The number of the element of each window that `choose` keeps; `views` give the first elements, the second ones, ..."""
+    padded = b.pad(x, [p[0] for p in padding], [p[1] for p in padding])
+    inside = _inside(x.shape, padding) if any(p != (0, 0) for p in padding) else None
+    best = views[0](padded)
+    place, is_found = b.full(0, best.shape, np.int32), None if inside is None else views[0](inside)
+    for i, view in enumerate(views[1:], start=1):
+        value = view(padded)
+        keep = apply_elementwise(choose, [best, value])[0]
+        if is_found is not None and inside is not None:  # what is padding is never selected
+            valid = view(inside)
+            keep = (keep & is_found) | ~valid
+            is_found = is_found | valid
+        best = select(keep, best, value)
+        place = select(keep, place, i)
+    return place
 
 
 def _inside(shape: Sequence[int], padding: Sequence[tuple[int, int]]) -> Val:

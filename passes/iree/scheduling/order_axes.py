@@ -50,6 +50,7 @@ class OrderAxesPass(Pass):
 
 
 def _order(block: ir.Block) -> None:
+    """Transposes first, then points; what is transposed still is stored."""
     transposes, shapes = [], []
     for op in (o.operation for o in block.operations):
         if op.name == "stablehlo.transpose" and size_of(op.results[0]) >= thresholds.ORDERED_ARRAY:
@@ -96,7 +97,11 @@ def is_free(value: ir.Value) -> bool:
 
 
 def in_order(value: ir.Value, order: Permutation) -> ir.Value:
-    """A free value with its axes in another order: axis i of the result is axis order[i]."""
+    """A free value with its axes in another order: axis i of the result is axis order[i].
+
+    For example, ``exp(broadcast(row, (3, 5), dims=[1]))`` in the order (1, 0) is ``exp(broadcast(row, (5, 3), dims=[0]))``:
+    it is computed again so, not transposed.
+    """
     copies: dict[ir.Value, ir.Value] = {}
     place = inverse(order)
 
@@ -162,6 +167,7 @@ class _Layout:
         return [v for v in self._members if any(not self._absorbs(user) for user in _users(v))]
 
     def _can_move(self, op: ir.Operation) -> bool:
+        """Whether an operation can be computed in the new order: its operands are members, free, or scalars."""
         return is_elementwise(op) and all(v in self._members or not _rank(v) or self._is_free(v) for v in op.operands)
 
     def _is_free(self, value: ir.Value) -> bool:
@@ -170,6 +176,7 @@ class _Layout:
         return self._free[value]
 
     def _rewrite(self, exits: Sequence[ir.Value]) -> None:
+        """Computes the members in the new order, and transposes the exits back for those who read them as they were."""
         for op in [o.operation for o in self._block.operations]:
             if any(r in self._members for r in op.results):
                 self._move(op)
@@ -199,6 +206,7 @@ class _Layout:
         return places == sorted(places)
 
     def _move(self, op: ir.Operation) -> None:
+        """Computes a member in the new order; of the transpose that begins it, that is its operand."""
         if op.name == "stablehlo.transpose" and _permutation(op) == self._permutation:
             self._moved[op.results[0]] = op.operands[0]
             return
@@ -221,6 +229,7 @@ class _Layout:
         op.erase()
 
     def _multiplied(self, op: ir.Operation) -> Val:
+        """A product with the axes of its factors numbered as they lie now."""
         factors = [self._moved.get(v, v) for v in op.operands]
         axes = [
             [[self._permutation[d] for d in ds] if v in self._moved else ds for ds in own]
