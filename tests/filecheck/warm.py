@@ -56,7 +56,7 @@ def run(tool: str, arguments: list[str]) -> int:
     import traceback
 
     sys.argv = [tool, *arguments]
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115 - they live as long as the process
     sys.modules.pop(tool, None)  # it is run anew, with all that it uses as it stands
     code: object = 0
     try:
