@@ -1,4 +1,4 @@
-"""What the operations of `ad` and `batch` have in common: one region that ends in `stablehlo.return`."""
+"""Operations and their regions: what makes a value, walks over blocks and functions, and the operations that own a region."""
 
 from __future__ import annotations
 

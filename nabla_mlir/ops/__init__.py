@@ -2,6 +2,7 @@
 
 from nabla_mlir.ops import (
     autodiff,
+    barrier,
     chlo,
     collectives,
     composites,
@@ -16,7 +17,7 @@ from nabla_mlir.ops import (
     lapack,
     linalg,
     logic,
-    misc,
+    random,
     reduction,
     scatter,
     select_and_scatter,
@@ -27,6 +28,6 @@ from nabla_mlir.ops import (
 
 # The modules that hold records, one family each.
 FAMILIES = (
-    autodiff, chlo, collectives, composites, contraction, convolution, custom_call, eigen, elementwise, fourier, gamma, gather,
-    lapack, linalg, logic, misc, reduction, scatter, select_and_scatter, shape, sorting, windows,
+    autodiff, barrier, chlo, collectives, composites, contraction, convolution, custom_call, eigen, elementwise, fourier, gamma,
+    gather, lapack, linalg, logic, random, reduction, scatter, select_and_scatter, shape, sorting, windows,
 )  # fmt: skip

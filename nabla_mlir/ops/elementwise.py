@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.stablehlo import I32
-from nabla_mlir.dialects.types import element_dtype, is_complex
+from nabla_mlir.dialects.types import element_dtype, is_complex, shape_and_dtype
 from nabla_mlir.ops.logic import compare, logical_and, select, where_zero
 from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import all_prefixed
-from nabla_mlir.table.kinds import elementwise, general, structural
+from nabla_mlir.table.kinds import elementwise, general, nondifferentiable, structural
 from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero
 from nabla_mlir.table.samples import Case, reals
 from nabla_mlir.table.tensor import Tensor, full_like, splat_of
@@ -289,6 +289,18 @@ convert: OpDef = structural(
             Case(((3, 2),), {"dtype": np.dtype(np.int32)}, numpy=lambda x: x.astype(np.int32), smooth=False),
             Case(((3, 2),), {"dtype": np.dtype(np.complex128)}, numpy=lambda x: x.astype(np.complex128))],
     elementwise=True, flops=lambda *_, **__: 0,
+)  # fmt: skip
+bitcast_convert: OpDef = nondifferentiable(
+    "stablehlo.bitcast_convert", doc="The same bits as another element type; its derivative is zero, as in JAX.",
+    result=lambda x, shape, dtype: [(tuple(shape), np.dtype(dtype))],
+    result_params=lambda op: dict(zip(("shape", "dtype"), shape_and_dtype(op.results[0].type), strict=True)),
+    batch=lambda xs, mapped, size, shape, dtype: [bitcast_convert(xs[0], shape=(size, *shape), dtype=dtype)],
+    sample=[Case(((3, 2),), {"shape": (3, 2), "dtype": np.dtype(np.int64)}, numpy=lambda x: x.view(np.int64)),
+            Case(((3,),), {"shape": (3, 2), "dtype": np.dtype(np.int32)},
+                 numpy=lambda x: x.view(np.int32).reshape(3, 2)),
+            Case(((3, 2),), {"shape": (3,), "dtype": np.dtype(np.int32)},
+                 values=(np.arange(6, dtype=np.int16).reshape(3, 2),),
+                 numpy=lambda x: np.ascontiguousarray(x).view(np.int32)[:, 0])], free=True, view=True,
 )  # fmt: skip
 
 # ---------------------------------------------------------------- complex numbers

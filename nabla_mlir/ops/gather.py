@@ -10,7 +10,7 @@ import numpy as np
 from nabla_mlir.dialects.stablehlo import Bool, GatherDims, I64Array
 from nabla_mlir.ops.logic import clamp
 from nabla_mlir.ops.shape import broadcast_in_dim, reshape
-from nabla_mlir.sparsity import places as patterns
+from nabla_mlir.sparsity import indexing as patterns
 from nabla_mlir.table.batching import shifted
 from nabla_mlir.table.kinds import structural
 from nabla_mlir.table.registry import operation

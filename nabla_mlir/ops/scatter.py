@@ -14,7 +14,7 @@ from nabla_mlir.ops.gather import Dims, gather, last_starts, lie_inside, per_com
 from nabla_mlir.ops.logic import compare, logical_and, select, where_zero
 from nabla_mlir.ops.reduction import combine, emit_combiner, read_combiner, reduce
 from nabla_mlir.ops.shape import broadcast_in_dim, concatenate, dynamic_slice, element_count, iota, reshape, transpose
-from nabla_mlir.sparsity import places as patterns
+from nabla_mlir.sparsity import indexing as patterns
 from nabla_mlir.table.batching import all_prefixed, shifted
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general

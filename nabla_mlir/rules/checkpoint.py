@@ -14,7 +14,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.ad_rules import CheckpointOp
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import Bool, String
-from nabla_mlir.ops.misc import optimization_barrier
+from nabla_mlir.ops.barrier import optimization_barrier
 from nabla_mlir.rules.control import branch_batched, branch_pushed, control
 from nabla_mlir.rules.masks import remasked
 from nabla_mlir.rules.policies import SAVED, attributes_of, emit_checkpoint, exposed

@@ -8,8 +8,8 @@ import numpy as np
 
 from nabla_mlir import pytree, thresholds
 from nabla_mlir.errors import PatternError, ShapeError, user_frame
+from nabla_mlir.ops.barrier import optimization_barrier
 from nabla_mlir.ops.gather import gather, gather_dims
-from nabla_mlir.ops.misc import optimization_barrier
 from nabla_mlir.ops.scatter import scatter, scatter_dims
 from nabla_mlir.sparse.pattern import Pattern, joined
 from nabla_mlir.sparse.trees import mirror

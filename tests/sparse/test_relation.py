@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from nabla_mlir.errors import PatternError
+from nabla_mlir.sparsity.indexing import progressions
 from nabla_mlir.sparsity.layouts import factors
-from nabla_mlir.sparsity.places import progressions
 from nabla_mlir.sparsity.relation import Relation
 from nabla_mlir.sparsity.rows import Rows, product
 from nabla_mlir.sparsity.windows import windows

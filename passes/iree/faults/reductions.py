@@ -1,4 +1,4 @@
-"""Legalisation of reductions, windows, convolutions and batch normalisation."""
+"""Sums that IREE rounds after every term, refuses, or adds up on one core; and the gradient of batch normalisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bits, barriers and random numbers."""
+"""Random numbers: the draw is held fixed, so that they can be differentiated by their bounds or moments."""
 
 from __future__ import annotations
 
@@ -12,54 +12,12 @@ from nabla_mlir.dialects.stablehlo import constant_array, enum
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.elementwise import convert
 from nabla_mlir.ops.shape import broadcast_in_dim
-from nabla_mlir.sparsity import operands as patterns
-from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general, nondifferentiable
-from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, add_any
-from nabla_mlir.table.samples import Case
+from nabla_mlir.table.registry import ZERO, MaybeZero, Zero, add_any
 from nabla_mlir.table.tensor import Tensor, constant, full, wrap
 from nabla_mlir.table.traits import LONG
 
 Shape = tuple[int, ...]
-
-bitcast_convert: OpDef = nondifferentiable(
-    "stablehlo.bitcast_convert", doc="The same bits as another element type; its derivative is zero, as in JAX.",
-    result=lambda x, shape, dtype: [(tuple(shape), np.dtype(dtype))],
-    result_params=lambda op: dict(zip(("shape", "dtype"), shape_and_dtype(op.results[0].type), strict=True)),
-    batch=lambda xs, mapped, size, shape, dtype: [bitcast_convert(xs[0], shape=(size, *shape), dtype=dtype)],
-    sample=[Case(((3, 2),), {"shape": (3, 2), "dtype": np.dtype(np.int64)}, numpy=lambda x: x.view(np.int64)),
-            Case(((3,),), {"shape": (3, 2), "dtype": np.dtype(np.int32)},
-                 numpy=lambda x: x.view(np.int32).reshape(3, 2)),
-            Case(((3, 2),), {"shape": (3,), "dtype": np.dtype(np.int32)},
-                 values=(np.arange(6, dtype=np.int16).reshape(3, 2),),
-                 numpy=lambda x: np.ascontiguousarray(x).view(np.int32)[:, 0])], free=True, view=True,
-)  # fmt: skip
-
-
-# ---------------------------------------------------------------- optimization_barrier
-
-
-def _barrier_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
-    varying = [t for t in tangents if not isinstance(t, Zero)]
-    barriers = iter(optimization_barrier(*varying)) if varying else iter(())
-    return [ZERO if isinstance(t, Zero) else next(barriers) for t in tangents]
-
-
-def _barrier_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
-    return all_prefixed(optimization_barrier(*xs), mapped, size)
-
-
-optimization_barrier = general(
-    "stablehlo.optimization_barrier", pattern=patterns.identity,
-    doc="The operands themselves; nothing is moved across.", multi=True, linear="all",
-    result=lambda *xs: [(x.shape, x.dtype) for x in xs],
-    jvp=_barrier_jvp, transpose=lambda cts, i, xs: cts[i], batch=_barrier_batch,
-    sample=[Case(((3, 2), (2,)), numpy=lambda x, y: [x, y]), Case(((2,),), numpy=lambda x: x)],
-    moves=True, instructions=1,
-)  # fmt: skip
-
-
-# ---------------------------------------------------------------- random numbers
 
 
 def _rng_jvp(outs: Any, xs: Any, tangents: Any, *, rng_distribution: str) -> list[MaybeZero]:

@@ -1,0 +1,32 @@
+"""The barrier: values as they are, across which nothing is moved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nabla_mlir.sparsity import operands as patterns
+from nabla_mlir.table.batching import all_prefixed
+from nabla_mlir.table.kinds import general
+from nabla_mlir.table.registry import ZERO, MaybeZero, Zero
+from nabla_mlir.table.samples import Case
+from nabla_mlir.table.tensor import Tensor
+
+
+def _barrier_jvp(outs: Any, xs: Any, tangents: Any) -> list[MaybeZero]:
+    varying = [t for t in tangents if not isinstance(t, Zero)]
+    barriers = iter(optimization_barrier(*varying)) if varying else iter(())
+    return [ZERO if isinstance(t, Zero) else next(barriers) for t in tangents]
+
+
+def _barrier_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
+    return all_prefixed(optimization_barrier(*xs), mapped, size)
+
+
+optimization_barrier = general(
+    "stablehlo.optimization_barrier", pattern=patterns.identity,
+    doc="The operands themselves; nothing is moved across.", multi=True, linear="all",
+    result=lambda *xs: [(x.shape, x.dtype) for x in xs],
+    jvp=_barrier_jvp, transpose=lambda cts, i, xs: cts[i], batch=_barrier_batch,
+    sample=[Case(((3, 2), (2,)), numpy=lambda x, y: [x, y]), Case(((2,),), numpy=lambda x: x)],
+    moves=True, instructions=1,
+)  # fmt: skip
