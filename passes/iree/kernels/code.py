@@ -154,7 +154,11 @@ class NestWriter:
     # Loop nests.
 
     def nest(self, nest: Nest) -> None:
-        """Writes a nest of a plan; then the values of its items are known."""
+        """Writes a nest of a plan; then the values of its items are known.
+
+        For example, ``y = x + 1`` and ``s = sum(y * y)`` over 100 elements with vectors of 8 are a loop of 12 vectors, which
+        stores y and carries a vector of sums, then the 4 elements that are left, with a scalar of sums of their own.
+        """
         if nest.space is None:
             self._reduce(nest.items[0].target)
             return
@@ -165,7 +169,7 @@ class NestWriter:
         sums = [item.target for item in nest.items if isinstance(item, Reduction)]
         lanes = min(self._lanes(item.source, sizes[-1]) for item in nest.items) if sizes else 0
         has_tail = bool(sizes) and sizes[-1] % lanes > 0
-        each = 1 + has_tail
+        each = 1 + has_tail  # carries of a sum
 
         def body(loops: list[Affine], width: int, carried: list[Code]) -> list[Code]:
             totals = list(carried)
@@ -188,6 +192,7 @@ class NestWriter:
                 self.values[item.target] = self.buffers[item.target]
 
     def _lanes(self, node: Node, length: int) -> int:
+        """The elements of a vector; those narrower than 4 bytes are computed in as many lanes as those of 4."""
         return min(length, self._vector_bytes // max(4, BYTES[node.dtype]))
 
     def _buffer(self, node: Node) -> Buffer:
@@ -277,11 +282,16 @@ class NestWriter:
         return total
 
     def _reduce(self, target: Node) -> None:
-        """A reduction to several elements: tiles of the result in registers, and inside the loops of what is reduced."""
+        """A reduction to several elements: tiles of the result in registers, and inside the loops of what is reduced.
+
+        For example, the product of 6x30 and 30x40 in vectors of 8 is a loop over tiles of some rows and some vectors of
+        columns; inside, a loop over the 30 terms adds one to each sum of the tile. What is left at the borders is smaller
+        tiles, written once each.
+        """
         shape = target.operands[0].shape
         long = [d for d, n in enumerate(shape) if n > 1]
         inner = [d for d in long if d in target.attributes["dimensions"]]
-        lane = target.attributes.get("lane")
+        lane = target.attributes.get("lane")  # the dimension along which vectors lie
         lane = long[-1] if lane is None else lane
         lanes = self._lanes(target.operands[0], shape[lane])
         self._buffer(target)
@@ -316,8 +326,9 @@ class NestWriter:
         self.values[target] = self.buffers[target]
 
     def _sum(self, target: Node, points: Sequence[Point], inner: list[int], lane: int, lanes: int) -> None:
+        """One tile: the sums at `points`, each a place and how many lanes it has, over the inner dimensions."""
         shape, dimensions = target.operands[0].shape, target.attributes["dimensions"]
-        across = lane in inner
+        across = lane in inner  # then the lanes of a vector are terms of one sum
         order = [d for d in inner if d != lane] + [lane] * across
         has_tail = across and shape[lane] % lanes > 0
         each = 1 + has_tail

@@ -137,6 +137,7 @@ class Reader:
         return self._nodes[value]
 
     def _read(self, op: ir.Operation) -> Node:
+        """The result of an operation; composites as what they are made of, barriers as what stands behind them."""
         dialect, _, name = op.name.partition(".")
         if len(op.results) != 1 or not (dialect in ("stablehlo", "chlo") or op.name in BARRIERS):
             raise NotSupported(op.name)
@@ -274,7 +275,11 @@ def _attribute(attribute: ir.Attribute) -> Any:
 
 
 def _product(op: ir.Operation, operands: Sequence[Node], shape: Shape, dtype: str) -> Node:
-    """A product is the sum of products of broadcast factors, over dimensions (batch, rows, columns, contracted)."""
+    """A product is the sum of products of broadcast factors, over dimensions (batch, rows, columns, contracted).
+
+    Of 3x5 and 5x4, ``a @ b`` is ``sum(broadcast(a, (3, 4, 5), dims=[0, 2]) * broadcast(b, (3, 4, 5), dims=[2, 1]))``
+    over the last dimension.
+    """
     if any(n.dtype != dtype for n in operands) or dtype not in ("f32", "f64"):
         raise NotSupported("a product of other types")
     numbers = DotDims.decode(op.attributes["dot_dimension_numbers"])
@@ -282,7 +287,7 @@ def _product(op: ir.Operation, operands: Sequence[Node], shape: Shape, dtype: st
     contracting = [numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs")]
     sizes = (*shape, *(operands[0].shape[d] for d in contracting[0]))
     free = len(batch[0])
-    places = []
+    places = []  # of the dimensions of each factor among all of them
     for n, b, c in zip(operands, batch, contracting, strict=True):
         place = {d: i for i, d in enumerate(b)} | {d: len(shape) + i for i, d in enumerate(c)}
         for d in range(len(n.shape)):

@@ -19,7 +19,10 @@ Start = tuple[Node, int]  # a scalar, and the number of places it may name
 
 @dataclass(frozen=True)
 class Space:
-    """The iterations of a nest: sizes of its loops, the last along vectors, and what is written out inside."""
+    """The iterations of a nest: sizes of its loops, the last along vectors, and what is written out inside.
+
+    A tensor of 100x3 has one loop, of 100, and 3 elements in each iteration; one of 100x30 has two loops.
+    """
 
     loops: Shape
     short: int = 1
