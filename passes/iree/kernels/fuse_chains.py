@@ -9,11 +9,12 @@ from typing import ClassVar, NamedTuple
 from iree.compiler import ir
 
 from nabla_mlir import thresholds
-from nabla_mlir.dialects.regions import nested, nested_in_functions
+from nabla_mlir.dialects.regions import nested_in_functions
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.kernels.bindings import MAX_BINDINGS
 from nabla_mlir.passes.iree.kernels.elementwise import as_dispatch, sources, space_of
 from nabla_mlir.passes.iree.kernels.graph import Shape
+from nabla_mlir.table.regions import reads_of
 from nabla_mlir.table.traits import runs_regions
 
 # Of an operation that IREE fuses others into (kIreeMaxOperandCount).
@@ -93,7 +94,7 @@ def _chains(block: ir.Block) -> list[_Chain]:
     order: dict[ir.Value, int] = {}
     fixed: set[ir.Value] = set()  # numbers known beforehand: equal results of a dispatch are one that IREE takes for another
     for op in (o.operation for o in block.operations):
-        reads = [(v, known[v]) for v in _read(op) if v in known]
+        reads = [(v, known[v]) for v in reads_of(op) if v in known]
         shape = space_of(op)
         if shape is not None and fixed.issuperset(sources(op)):
             fixed.add(op.results[0])
@@ -119,11 +120,6 @@ def _chains(block: ir.Block) -> list[_Chain]:
     for chain in result:
         chain.ops.sort(key=lambda o: order[o.results[0]])
     return result
-
-
-def _read(op: ir.Operation) -> list[ir.Value]:
-    """What an operation reads, also in its regions."""
-    return [*op.operands, *(v for inner in (nested(op) if len(op.regions) else ()) for v in inner.operands)]
 
 
 def _copies(steps: Sequence[_Step]) -> int:
@@ -179,7 +175,7 @@ def _fuse(ops: Sequence[ir.Operation]) -> None:
     places = [i for i, op in enumerate(block) if _makes(op, values)]
     behind, late = block[places[-1]], set(values)
     for op in block[places[0] : places[-1]]:
-        if not _makes(op, values) and any(v in late for v in _read(op)):
+        if not _makes(op, values) and any(v in late for v in reads_of(op)):
             op.move_after(behind)
             behind = op
             late.update(op.results)

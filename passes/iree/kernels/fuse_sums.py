@@ -23,6 +23,7 @@ from nabla_mlir.passes.iree.kernels.graph import Node, NotSupported, Reader, Sha
 from nabla_mlir.passes.iree.kernels.plan import SHORT, Space
 from nabla_mlir.passes.iree.kernels.sums import Sum, SumsKernel
 from nabla_mlir.passes.iree.regions import single_operation
+from nabla_mlir.table.regions import reads_of
 from nabla_mlir.table.traits import is_elementwise, size_of
 
 
@@ -92,7 +93,7 @@ class _Group:
         """Where the kernel stands: before what reads a sum first, behind all that the kernel reads."""
         block = [o.operation for o in self.sums[0].block.operations]
         results = {op.results[0] for op in self.sums}
-        places = [i for i, op in enumerate(block) if any(v in results for v in _operands(op))]
+        places = [i for i, op in enumerate(block) if any(v in results for v in reads_of(op))]
         if not places:
             raise NotSupported("sums that nothing reads")
         place = places[0]
@@ -116,7 +117,7 @@ def _groups(block: ir.Block, least_size: int) -> Iterator[_Group]:
     stages: dict[ir.Value, int] = {}
     alike: dict[tuple[int, Shape], list[ir.Operation]] = {}
     for op in ops:
-        stage = max((stages.get(v, 0) for v in _operands(op)), default=0)
+        stage = max((stages.get(v, 0) for v in reads_of(op)), default=0)
         is_sum = len(op.results) == 1 and op.results[0] in results
         stages.update((r, stage + is_sum) for r in op.results)
         if is_sum:
@@ -205,12 +206,3 @@ def _terms(x: Node, node: Node) -> Node:
         total = term if total is None else Node("add", (total, term), node.shape, x.dtype)
     assert total is not None
     return total
-
-
-def _operands(op: ir.Operation) -> Iterator[ir.Value]:
-    """What an operation reads, also in its regions."""
-    yield from op.operands
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                yield from _operands(inner.operation)

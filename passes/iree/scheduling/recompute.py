@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -16,6 +16,7 @@ from nabla_mlir.dialects.types import is_static_tensor
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import is_unused
 from nabla_mlir.passes.iree.scheduling.cuts import cheapest_cut
+from nabla_mlir.table.regions import reads_of
 from nabla_mlir.table.traits import ONE_BY_ONE, bytes_of, is_elementwise, is_free, is_view, record_or_none, size_of
 
 Cone = dict[ir.Value, Sequence[ir.Value]]  # values, and what each is made of: nothing if it is in memory
@@ -83,13 +84,13 @@ class _Order:
                 order.places[value] = place
                 order.stages[value] = begins if follows else begins + 1
             if not follows:
-                for value in _read_by(op):
+                for value in reads_of(op):
                     order.last[value] = max(begins, order.last.get(value, 0))
         return order
 
     def begins(self, op: ir.Operation) -> int:
         """The stage at which an operation can run."""
-        return max((self.stages.get(v, 0) for v in _read_by(op)), default=0)
+        return max((self.stages.get(v, 0) for v in reads_of(op)), default=0)
 
     def is_there(self, value: ir.Value, stage: int) -> bool:
         """Whether a value is in memory at a stage in any case, or takes none."""
@@ -185,16 +186,6 @@ def _is_made_again(op: ir.Operation) -> bool:
 def _is_made_where_read(value: ir.Value) -> bool:
     maker = made_by(value)
     return is_free(maker) and not is_view(maker)
-
-
-def _read_by(op: ir.Operation) -> Iterator[ir.Value]:
-    """What an operation reads, also in its regions."""
-    yield from op.operands
-    if len(op.regions):
-        for region in op.regions:
-            for block in region.blocks:
-                for inner in block.operations:
-                    yield from _read_by(inner.operation)
 
 
 def _size(value: ir.Value) -> int:
