@@ -17,10 +17,13 @@ from nabla_mlir import pytree
 from nabla_mlir.compiling.estimates import estimate
 from nabla_mlir.compiling.lowering import compile_lowered, lower_module
 from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.regions import functions_of, last_of
+from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.passes.split.split import split_function
 from nabla_mlir.runtime import Executable
 from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.executable import Function
 from nabla_mlir.runtime.threads import cores
 from nabla_mlir.staging.positions import parameters_of, positions
 from nabla_mlir.staging.specs import Spec, as_spec
@@ -29,7 +32,7 @@ from nabla_mlir.table.promotion import as_tensor, is_scalar, scalar_array, scala
 from nabla_mlir.table.regions import emit_call
 from nabla_mlir.targets import CPU
 
-_executables: dict[str, Callable[[list[Any]], list[Array]]] = {}
+_executables: dict[str, Function] = {}
 _lock = threading.Lock()
 
 
@@ -46,11 +49,14 @@ class Program:
         lower_module(module)
         self.run = _executable(module, name)
         self.dtypes = [s.dtype for s in specs]
+        self._has_scalars = any(s.weak for s in specs)
+        block = functions_of(module.operation)[name].regions[0].blocks[0]
+        self._types = [shape_and_dtype(v.type) for v in last_of(block).operands]
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Runs it on the leaves of its arguments."""
-        inputs = as_inputs(leaves, self.dtypes)
-        return pytree.unflatten(self.out_spec, self.run([*inputs, *self.captured]))
+        inputs = as_inputs(leaves, self.dtypes) if self._has_scalars else leaves
+        return pytree.unflatten(self.out_spec, self.run([*inputs, *self.captured], 0, self._types))
 
 
 def as_inputs(leaves: Sequence[Any], dtypes: Sequence[np.dtype]) -> list[Any]:
@@ -59,7 +65,7 @@ def as_inputs(leaves: Sequence[Any], dtypes: Sequence[np.dtype]) -> list[Any]:
             for x, d in zip(leaves, dtypes, strict=True)]  # fmt: skip
 
 
-def _executable(module: Any, name: str) -> Callable[[list[Any]], list[Array]]:
+def _executable(module: Any, name: str) -> Function:
     """Compiles a lowered module, or finds it: equal code is compiled once per process."""
     key = hashlib.sha256(str(module).encode()).hexdigest()
     with _lock:
@@ -89,7 +95,7 @@ class Halves:
         self._first = _executable(_alone(self.split.known), "main")
 
     @functools.cached_property
-    def second(self) -> Callable[[list[Any]], list[Array]]:
+    def second(self) -> Function:
         """The compiled second half: from residuals and the other arguments to the late results."""
         return _executable(_alone(self.split.rest), "main")
 
@@ -132,6 +138,14 @@ def _alone(func: ir.Operation) -> ir.Module:
 
 def _signature(leaves: Sequence[Any]) -> tuple[Spec, ...]:
     return tuple(as_spec(leaf) for leaf in leaves)
+
+
+def _kinds(leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """What a program is compiled for, as a key: as `_signature`, and found sooner."""
+    return tuple([(leaf.shape, leaf.dtype) if type(leaf) in _ARRAYS else as_spec(leaf) for leaf in leaves])
+
+
+_ARRAYS = (np.ndarray, Array)
 
 
 def staged(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -189,7 +203,9 @@ def jit(
             constants, fixed_names = {}, {}
         leaves, in_spec = pytree.flatten((args, kwargs))
         try:
-            key = (in_spec, _signature(leaves), tuple(sorted(constants.items())), tuple(sorted(fixed_names.items())))
+            key: tuple[Any, ...] = (in_spec, _kinds(leaves))
+            if constants or fixed_names:
+                key = (*key, tuple(sorted(constants.items())), tuple(sorted(fixed_names.items())))
             program = programs.get(key)
         except TypeError as error:
             raise TraceError(
@@ -200,7 +216,7 @@ def jit(
             def flat(*dynamic: Any, **keywords: Any) -> Any:
                 return f(*(constants.get(i, a) for i, a in enumerate(dynamic)), **keywords, **fixed_names)
 
-            program = programs[key] = Program(flat, in_spec, key[1], "main")
+            program = programs[key] = Program(flat, in_spec, _signature(leaves), "main")
         return program(leaves)
 
     return jit_f

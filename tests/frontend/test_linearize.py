@@ -33,7 +33,7 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def executable(module: Any, name: str) -> Any:
         made.append(str(module))
-        return functools.partial(run_module, str(module))
+        return lambda inputs, *_: run_module(str(module), inputs)
 
     monkeypatch.setattr(eager, "_executable", executable)
     return made
