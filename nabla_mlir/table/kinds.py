@@ -127,7 +127,7 @@ def composite(name: str, *, define: Callable[..., list[Tensor]], **fields: Any) 
     fields.setdefault("batch", batch_by_decomposition(define))
     fields.setdefault("transpose", UNSUPPORTED("the operation is transposed through what defines it"))
     fields.setdefault("instructions", LONG)
-    record = OpDef(name=name, kind="composite", **fields)
+    record = OpDef(name=name, kind="composite", define=define, **fields)
     return register(record)
 
 

@@ -152,6 +152,7 @@ class OpDef:
     multi: bool = False
     partials: tuple[Any, ...] | None = None
     vjp: Any = None
+    define: Callable[..., list[Tensor]] | None = None
     numpy: Callable[..., Any] | None = None
     sample: Any = None
     elementwise: bool = False

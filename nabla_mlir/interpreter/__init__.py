@@ -1,0 +1,11 @@
+"""The reference interpreter: programs as they stand, run by NumPy, one operation after the other.
+
+A program is read once, block by block, and then run on host memory: what stands in `evaluations` for an operation says
+what it does with arrays; elementwise ones that need no more have NumPy's function in their record.
+"""
+
+from nabla_mlir.interpreter import contractions, elementwise, indexing, linalg, reductions, shape, windows
+from nabla_mlir.interpreter.blocks import Function, interpreted
+from nabla_mlir.interpreter.evaluations import EVALUATIONS
+
+__all__ = ["EVALUATIONS", "Function", "contractions", "elementwise", "indexing", "interpreted", "linalg", "reductions", "shape", "windows"]

@@ -1,0 +1,80 @@
+"""Sums of products: products of arrays and convolutions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.interpreter.evaluations import evaluation
+from nabla_mlir.interpreter.shape import pad
+
+Shape = tuple[int, ...]
+
+
+def _accumulator(dtype: np.dtype) -> np.dtype:
+    """In which a sum of products is taken: narrow floats in f32."""
+    return np.dtype(np.float32) if dtype.kind in "fV" and dtype.itemsize < 4 else dtype
+
+
+@evaluation("stablehlo.dot_general")
+def dot_general(x: np.ndarray, y: np.ndarray, dot_dimension_numbers: Mapping[str, Shape], dtype: np.dtype, **_: Any) -> np.ndarray:
+    """A product: batch axes first, then the free axes of x, then those of y."""
+    wide = _accumulator(dtype)
+    sides = []
+    for a, side in ((x, "lhs"), (y, "rhs")):
+        batch, terms = (dot_dimension_numbers[f"{side}_{kind}_dimensions"] for kind in ("batching", "contracting"))
+        free = [d for d in range(a.ndim) if d not in {*batch, *terms}]
+        sides.append((a.astype(wide, copy=False), list(batch), free, list(terms)))
+    (x, x_batch, x_free, x_terms), (y, y_batch, y_free, y_terms) = sides
+    batch_shape = tuple(x.shape[d] for d in x_batch)
+    x_shape, y_shape = tuple(x.shape[d] for d in x_free), tuple(y.shape[d] for d in y_free)
+    terms_count = math.prod(x.shape[d] for d in x_terms)
+    left = x.transpose(x_batch + x_free + x_terms).reshape(*batch_shape, math.prod(x_shape), terms_count)
+    right = y.transpose(y_batch + y_terms + y_free).reshape(*batch_shape, terms_count, math.prod(y_shape))
+    return (left @ right).reshape(batch_shape + x_shape + y_shape).astype(dtype)
+
+
+@evaluation("stablehlo.convolution")
+def convolution(
+    x: np.ndarray, w: np.ndarray, dimension_numbers: Any, window_strides: Shape, padding: Sequence[Shape], lhs_dilation: Shape,
+    rhs_dilation: Shape, window_reversal: Sequence[bool], feature_group_count: int, batch_group_count: int, dtype: np.dtype, **_: Any,
+) -> np.ndarray:  # fmt: skip
+    """The sum over windows of the image times the kernel, for each group by itself."""
+    image, kernel, result = dimension_numbers
+    rank = len(window_strides)
+    x = x.transpose([image.index(k) for k in ("b", "f", *range(rank))]).astype(_accumulator(dtype), copy=False)
+    w = w.transpose([kernel.index(k) for k in ("o", "i", *range(rank))]).astype(_accumulator(dtype), copy=False)
+    zero = np.zeros((), x.dtype)
+    gaps = [d - 1 for d in lhs_dilation]
+    low, high = ([p[i] for p in padding] for i in (0, 1))
+    x = pad(x, zero, [0, 0, *low], [0, 0, *high], [0, 0, *gaps])
+    w = np.flip(w, [2 + d for d in range(rank) if window_reversal[d]])
+    groups = max(feature_group_count, batch_group_count)
+    images = np.split(x, groups, axis=0 if batch_group_count > 1 else 1)
+    outs = [_one_group(a, b, window_strides, rhs_dilation) for a, b in zip(images, np.split(w, groups, axis=0), strict=True)]
+    out = np.concatenate(outs, axis=1)
+    order = ("b", "f", *range(rank))
+    return out.transpose([order.index(k) for k in result]).astype(dtype)
+
+
+def _one_group(x: np.ndarray, w: np.ndarray, strides: Shape, dilation: Shape) -> np.ndarray:
+    """Images [batch, features, ...] with kernels [results, features, ...]."""
+    windows = windows_of(x, (1, 1, *w.shape[2:]), (1, 1, *strides), (1, 1, *dilation))
+    rank = len(strides)
+    windows = windows.reshape(windows.shape[: 2 + rank] + w.shape[2:])
+    out = np.tensordot(windows, w, axes=([1, *range(2 + rank, 2 + 2 * rank)], [1, *range(2, 2 + rank)]))
+    return np.moveaxis(out, -1, 1)
+
+
+def windows_of(x: np.ndarray, sizes: Shape, strides: Shape, dilation: Shape) -> np.ndarray:
+    """All windows of an array, as a view: their places first, then what each has."""
+    spans = tuple((n - 1) * d + 1 if n else 0 for n, d in zip(sizes, dilation, strict=True))
+    counts = [max((n - span) // s + 1, 0) for n, span, s in zip(x.shape, spans, strides, strict=True)]
+    if not math.prod(counts) or not math.prod(sizes):
+        return np.zeros((*counts, *sizes), x.dtype)
+    view = np.lib.stride_tricks.sliding_window_view(x, spans)
+    places = tuple(slice(None, None, s) for s in strides)
+    return view[(*places, *(slice(None, None, d) for d in dilation))]

@@ -1,0 +1,228 @@
+"""Elementwise operations where NumPy's function is another one: integers, truth values, signed zeros, total order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.interpreter.evaluations import evaluation
+
+_COMPARISONS = {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal}
+
+
+@evaluation("stablehlo.divide")
+def divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x / y; of integers its whole part, all bits set where y is 0."""
+    if x.dtype.kind not in "iu":
+        return np.divide(x, y)
+    safe = np.where(y == 0, y.dtype.type(1), y)
+    quotient = np.where((x < 0) != (y < 0), -(np.abs(x) // np.abs(safe)), np.abs(x) // np.abs(safe)).astype(x.dtype)
+    if x.dtype.kind == "i":
+        quotient = np.where(safe == -1, np.negative(x), quotient)  # the absolute value of the least number is no number
+        quotient = np.where((x == np.iinfo(x.dtype).min) & (safe != -1), _least_by(x, safe), quotient)
+    return np.where(y == 0, ~np.zeros_like(x), quotient)
+
+
+def _least_by(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x / y of the least number: floor division, with one more where the quotient is negative and not whole."""
+    quotient = x // y
+    return np.where((quotient < 0) & (quotient * y != x), quotient + 1, quotient)
+
+
+@evaluation("stablehlo.remainder")
+def remainder(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x - trunc(x / y) y, which has the sign of x; of integers x where y is 0."""
+    if x.dtype.kind not in "iu":
+        return np.fmod(x, y)
+    safe = np.where((y == 0) | (y == -1 if x.dtype.kind == "i" else False), y.dtype.type(1), y)
+    return np.where(y == 0, x, np.fmod(x, safe))
+
+
+@evaluation("stablehlo.power")
+def power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x to the power y; of integers with a negative exponent 0, but of 1 and -1."""
+    if x.dtype.kind != "i":
+        return np.power(x, y)
+    inverse = np.where(x == 1, 1, np.where(x == -1, np.where(y % 2, -1, 1), np.where(x == 0, -1, 0)))
+    return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0)))
+
+
+@evaluation("stablehlo.negate")
+def negate(x: np.ndarray) -> np.ndarray:
+    """-x; of unsigned numbers modulo their range."""
+    return np.negative(x)
+
+
+@evaluation("stablehlo.sign")
+def sign(x: np.ndarray) -> np.ndarray:
+    """-1, 0 or 1, of zero itself; NaN of NaN."""
+    return np.where(x == 0, x, np.sign(x))
+
+
+@evaluation("stablehlo.logistic")
+def logistic(x: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-x)), without an overflow where x is very negative."""
+    if x.dtype.kind == "c":
+        return 1 / (1 + np.exp(-x))
+    small = np.exp(-np.abs(x))
+    return np.where(x < 0, small / (1 + small), 1 / (1 + small))
+
+
+@evaluation("stablehlo.rsqrt")
+def rsqrt(x: np.ndarray) -> np.ndarray:
+    """1 / sqrt(x)."""
+    return x.dtype.type(1) / np.sqrt(x)
+
+
+@evaluation("stablehlo.round_nearest_afz")
+def round_nearest_afz(x: np.ndarray) -> np.ndarray:
+    """The nearest integer, ties away from zero."""
+    whole = np.trunc(x)
+    return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1, x), whole)
+
+
+def _bits(x: np.ndarray) -> int:
+    return 8 * x.dtype.itemsize
+
+
+@evaluation("stablehlo.shift_left")
+def shift_left(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The bits moved up, 0 if all of them are gone."""
+    gone = (y < 0) | (y >= _bits(x))
+    return np.where(gone, 0, np.left_shift(x, np.where(gone, 0, y)))
+
+
+@evaluation("stablehlo.shift_right_logical")
+def shift_right_logical(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The bits moved down, zeros above them."""
+    unsigned = np.dtype(f"u{x.dtype.itemsize}")
+    gone = (y < 0) | (y >= _bits(x))
+    return np.where(gone, 0, np.right_shift(x.view(unsigned), np.where(gone, 0, y).astype(unsigned))).astype(unsigned).view(x.dtype)
+
+
+@evaluation("stablehlo.shift_right_arithmetic")
+def shift_right_arithmetic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The bits moved down, the sign above them."""
+    signed = x.view(np.dtype(f"i{x.dtype.itemsize}"))
+    gone = (y < 0) | (y >= _bits(x))
+    return np.right_shift(signed, np.where(gone, _bits(x) - 1, y).astype(signed.dtype)).view(x.dtype)
+
+
+@evaluation("stablehlo.compare")
+def compare(x: np.ndarray, y: np.ndarray, comparison_direction: str, compare_type: str | None) -> np.ndarray:
+    """A comparison; in total order floats are compared as -NaN < -inf < ... < -0 < +0 < ... < inf < NaN."""
+    if compare_type == "TOTALORDER":
+        x, y = total_order(x), total_order(y)
+    return _COMPARISONS[comparison_direction](x, y)
+
+
+def total_order(x: np.ndarray) -> np.ndarray:
+    """Integers in the total order of floats; of complex numbers the rank by their real, then their imaginary parts."""
+    if x.dtype.kind == "c":
+        return np.unique(x, return_inverse=True)[1].reshape(x.shape)
+    if x.dtype.kind in "iub":
+        return x
+    bits = np.ascontiguousarray(x).view(np.dtype(f"i{x.dtype.itemsize}")).reshape(x.shape)
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+
+@evaluation("stablehlo.select")
+def select(condition: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x where the condition holds, y where not."""
+    return np.where(condition, x, y)
+
+
+@evaluation("stablehlo.clamp")
+def clamp(low: np.ndarray, x: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """x within bounds; the upper one where they cross."""
+    return np.minimum(np.maximum(x, low), high)
+
+
+@evaluation("stablehlo.convert")
+def convert(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """x in another type: the real part of complex numbers, whether it is not 0, a float cut off within the range of integers."""
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        x = x.real
+    if dtype.kind == "b":
+        return x != 0
+    if dtype.kind in "iu" and x.dtype.kind not in "iub":
+        return _cut_off(x, dtype)
+    return x.astype(dtype)
+
+
+def _cut_off(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    limits = np.iinfo(dtype)
+    wide = x.astype(np.float64)
+    inside = (wide > limits.min - 1.0) & (wide < limits.max + 1.0)
+    whole = np.where(inside, wide, 0).astype(dtype)
+    return np.where(inside | np.isnan(wide), whole, np.where(wide < 0, limits.min, limits.max).astype(dtype))
+
+
+@evaluation("stablehlo.complex")
+def complex_(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x + i y."""
+    out = np.empty(x.shape, np.complex64 if x.dtype == np.float32 else np.complex128)
+    out.real, out.imag = x, y
+    return out
+
+
+@evaluation("stablehlo.real")
+def real(x: np.ndarray) -> np.ndarray:
+    """The real part."""
+    return np.real(x)
+
+
+@evaluation("stablehlo.imag")
+def imag(x: np.ndarray) -> np.ndarray:
+    """The imaginary part; 0 of real numbers."""
+    return np.imag(x)
+
+
+@evaluation("chlo.conj")
+def conj(x: np.ndarray) -> np.ndarray:
+    """The complex conjugate."""
+    return np.conj(x)
+
+
+@evaluation("stablehlo.reduce_precision")
+def reduce_precision(x: np.ndarray, exponent_bits: int, mantissa_bits: int) -> np.ndarray:
+    """x as a float of so many bits would hold it: rounded to even, infinite above its range, 0 below."""
+    info = np.finfo(x.dtype)
+    bits = np.ascontiguousarray(x).view(np.dtype(f"u{x.dtype.itemsize}")).reshape(x.shape)
+    cut = info.nmant - mantissa_bits
+    if cut > 0:
+        unit = bits.dtype.type(1 << cut)
+        half = bits.dtype.type((1 << (cut - 1)) - 1)
+        bits = (bits + half + (bits >> bits.dtype.type(cut) & bits.dtype.type(1))) & ~(unit - bits.dtype.type(1))
+    y = bits.view(x.dtype)
+    bias = (1 << (exponent_bits - 1)) - 1
+    if bias < info.maxexp - 1:
+        y = np.where(np.abs(y) >= x.dtype.type(2) ** (bias + 1), np.copysign(x.dtype.type(np.inf), x), y)
+        y = np.where(np.abs(y) < x.dtype.type(2) ** (1 - bias), np.copysign(x.dtype.type(0), x), y)
+    return np.where(np.isnan(x), x, y)
+
+
+@evaluation("stablehlo.optimization_barrier")
+def optimization_barrier(*xs: np.ndarray) -> Any:
+    """The operands themselves."""
+    return list(xs)
+
+
+@evaluation("ad.name", "ad.stop_gradient")
+def itself(x: np.ndarray, **_: Any) -> np.ndarray:
+    """The operand itself."""
+    return x
+
+
+@evaluation("chlo.constant_like")
+def constant_like(x: np.ndarray, value: Any) -> np.ndarray:
+    """A constant of the operand's shape and type."""
+    return np.full(x.shape, value, x.dtype)
+
+
+@evaluation("chlo.mulhi")
+def mulhi(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The upper half of the bits of a product of integers."""
+    wide = x.astype(object) * y.astype(object)
+    return np.asarray(wide // (1 << _bits(x))).astype(x.dtype)

@@ -1,0 +1,60 @@
+"""What the operations do with arrays: a function for each, of its operands and the parameters that its record reads."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from nabla_mlir.table.registry import OpDef
+
+Evaluation = Callable[..., Any]  # (*arrays, **parameters) -> an array, or a list of them; a region is a function of arrays
+F = TypeVar("F", bound=Evaluation)
+
+EVALUATIONS: dict[str, Evaluation] = {}
+
+
+def evaluation(*names: str) -> Callable[[F], F]:
+    """Decorator: the function evaluates the operations of these names."""
+
+    def add(f: F) -> F:
+        EVALUATIONS.update(dict.fromkeys(names, f))
+        return f
+
+    return add
+
+
+def evaluation_of(record: OpDef) -> Evaluation | None:
+    """What evaluates the operation of a record: its own function here, or that of NumPy or SciPy in the record.
+
+    None if there is neither, or SciPy is needed and not installed.
+    """
+    if record.name in EVALUATIONS:
+        return EVALUATIONS[record.name]
+    if isinstance(record.numpy, str):
+        module, _, name = record.numpy.partition(":")
+        try:
+            return _of_operands(getattr(importlib.import_module(module), name))
+        except ImportError:
+            return None
+    return None if record.numpy is None else _of_operands(record.numpy)
+
+
+def _of_operands(f: Callable[..., Any]) -> Evaluation:
+    """A function of NumPy's, of narrow floats in f32: it has none of its own for them."""
+
+    def evaluate(*xs: np.ndarray, **_: Any) -> Any:
+        return f(*(x.astype(np.float32) if x.dtype.kind == "V" else x for x in xs))
+
+    return evaluate
+
+
+def in_groups(f: Callable[[np.ndarray], np.ndarray], x: np.ndarray, axes: int) -> np.ndarray:
+    """Applies a function of arrays with so many axes to each in a stack of them."""
+    stack = x.shape[: x.ndim - axes]
+    parts = x.reshape(-1, *x.shape[x.ndim - axes :])
+    if not len(parts):
+        return np.zeros_like(x)
+    return np.stack([f(part) for part in parts]).reshape(stack + f(parts[0]).shape)

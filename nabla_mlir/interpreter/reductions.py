@@ -1,0 +1,100 @@
+"""Many elements combined into one, by an operation with a name or by a region."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.interpreter.elementwise import total_order
+from nabla_mlir.interpreter.evaluations import evaluation
+
+Shape = tuple[int, ...]
+Body = str | Callable[..., list[np.ndarray]]
+
+_UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+_BITS = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+UFUNCS: dict[str, np.ufunc] = {**_UFUNCS, **_BITS}
+
+
+def combine(body: Body, *values: np.ndarray) -> list[np.ndarray]:
+    """What a body makes of two elements, for all elements of arrays at once."""
+    if callable(body):
+        return [np.asarray(y) for y in body(*values)]
+    a, b = values
+    return [b if body == "set" else UFUNCS[body](a, b)]
+
+
+@evaluation("stablehlo.reduce")
+def reduce(*operands: np.ndarray, dimensions: Sequence[int], body: Body) -> list[np.ndarray]:
+    """All elements along some axes, and one to begin with, combined."""
+    count = len(operands) // 2
+    xs, inits = operands[:count], operands[count:]
+    axes = tuple(dimensions)
+    if isinstance(body, str) and body in UFUNCS:
+        x, init = xs[0], inits[0]
+        wide = np.dtype(np.float32) if x.dtype.kind in "fV" and x.dtype.itemsize < 4 else x.dtype
+        return [UFUNCS[body].reduce(x.astype(wide, copy=False), axis=axes, initial=init.astype(wide)).astype(x.dtype)]
+    kept = [d for d in range(xs[0].ndim) if d not in axes]
+    rows = [x.transpose([*axes, *kept]).reshape(-1, *(x.shape[d] for d in kept)) for x in xs]
+    return fold(body, rows, inits)
+
+
+def fold(body: Body, rows: Sequence[np.ndarray], inits: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The rows of arrays combined one after the other, from some to begin with."""
+    state = [np.broadcast_to(init, row.shape[1:]) for row, init in zip(rows, inits, strict=True)]
+    for i in range(len(rows[0])):
+        state = [np.broadcast_to(y, old.shape) for y, old in zip(combine(body, *state, *(row[i] for row in rows)), state, strict=True)]
+    return state
+
+
+@evaluation("stablehlo.sort")
+def sort(*xs: np.ndarray, dimension: int, is_stable: bool, comparator: Body) -> list[np.ndarray]:
+    """Operands reordered together along an axis; equal ones keep their order."""
+    if not xs[0].size:
+        return list(xs)
+    if isinstance(comparator, str):
+        keys = total_order(xs[0])
+        order = _ascending(keys, dimension) if comparator in ("LT", "LE") else _descending(keys, dimension)
+    else:
+        order = _by_comparison(xs, dimension, comparator)
+    return [np.take_along_axis(x, order, dimension) for x in xs]
+
+
+def _ascending(keys: np.ndarray, axis: int) -> np.ndarray:
+    return np.argsort(keys, axis=axis, kind="stable")
+
+
+def _descending(keys: np.ndarray, axis: int) -> np.ndarray:
+    return np.argsort(~keys, axis=axis, kind="stable")  # for integers ~k = -k - 1, which never overflows
+
+
+def _by_comparison(xs: Sequence[np.ndarray], axis: int, comparator: Callable[..., Any]) -> np.ndarray:
+    columns = [np.moveaxis(x, axis, -1) for x in xs]
+    order = np.empty(columns[0].shape, np.intp)
+    for place in np.ndindex(columns[0].shape[:-1]):
+        rows = [c[place] for c in columns]
+
+        def less(i: int, j: int, rows: Sequence[np.ndarray] = rows) -> bool:
+            return bool(comparator(*(np.asarray(row[k]) for row in rows for k in (i, j)))[0])
+
+        def sign(i: int, j: int, less: Callable[[int, int], bool] = less) -> int:
+            return -1 if less(i, j) else int(less(j, i))
+
+        order[place] = sorted(range(len(rows[0])), key=functools.cmp_to_key(sign))
+    return np.moveaxis(order, -1, axis)
+
+
+@evaluation("chlo.top_k")
+def top_k(x: np.ndarray, k: int) -> list[np.ndarray]:
+    """The k largest elements along the last axis, and where they are; of equal ones the first."""
+    order = _descending(total_order(x), -1)[..., :k]
+    return [np.take_along_axis(x, order, -1), order]
+
+
+@evaluation("stablehlo.map")
+def map_(*xs: np.ndarray, computation: Body, **_: Any) -> list[np.ndarray]:
+    """A region applied to each element."""
+    return [np.broadcast_to(y, xs[0].shape) for y in combine(computation, *xs)]

@@ -1,0 +1,62 @@
+"""Reductions of windows, and choices in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nabla_mlir.interpreter.contractions import windows_of
+from nabla_mlir.interpreter.elementwise import compare
+from nabla_mlir.interpreter.evaluations import evaluation
+from nabla_mlir.interpreter.reductions import UFUNCS, Body, combine, fold
+from nabla_mlir.interpreter.shape import pad
+
+Shape = tuple[int, ...]
+
+
+@evaluation("stablehlo.reduce_window")
+def reduce_window(
+    *operands: np.ndarray, window_dimensions: Shape, window_strides: Shape, base_dilations: Shape, window_dilations: Shape,
+    padding: Sequence[Shape], body: Body,
+) -> list[np.ndarray]:  # fmt: skip
+    """The elements of each window, and one to begin with, combined; so is what the padding consists of."""
+    count = len(operands) // 2
+    low, high = ([p[i] for p in padding] for i in (0, 1))
+    gaps = [d - 1 for d in base_dilations]
+    windows = [
+        windows_of(pad(x, init, low, high, gaps), window_dimensions, window_strides, window_dilations)
+        for x, init in zip(operands[:count], operands[count:], strict=True)
+    ]
+    rank = len(window_dimensions)
+    axes = tuple(range(rank, 2 * rank))
+    if isinstance(body, str) and body in UFUNCS:
+        return [UFUNCS[body].reduce(windows[0], axis=axes, initial=operands[1])]
+    rows = [w.transpose([*axes, *range(rank)]).reshape(-1, *w.shape[:rank]) for w in windows]
+    return fold(body, rows, operands[count:])
+
+
+@evaluation("stablehlo.select_and_scatter")
+def select_and_scatter(
+    x: np.ndarray, source: np.ndarray, init: np.ndarray, window_dimensions: Shape, window_strides: Shape, padding: Sequence[Shape],
+    select: Body, scatter: Body,
+) -> np.ndarray:  # fmt: skip
+    """Each element of the source combined with the place that is chosen in its window: the first that all others lose to."""
+    out = np.full(x.shape, init, x.dtype)
+    for place in np.ndindex(source.shape):
+        ranges = [range(i * s - p[0], i * s - p[0] + n) for i, s, p, n in zip(place, window_strides, padding, window_dimensions, strict=True)]
+        inside = [[k for k in r if 0 <= k < n] for r, n in zip(ranges, x.shape, strict=True)]
+        chosen: tuple[int, ...] | None = None
+        for candidate in np.ndindex(*map(len, inside)):
+            at = tuple(r[k] for r, k in zip(inside, candidate, strict=True))
+            if chosen is None or not _stays(select, x[chosen], x[at]):
+                chosen = at
+        if chosen is not None:
+            out[chosen] = combine(scatter, out[chosen], source[place])[0]
+    return out
+
+
+def _stays(select: Body, value: np.ndarray, other: np.ndarray) -> bool:
+    if callable(select):
+        return bool(select(value, other)[0])
+    return bool(compare(np.asarray(value), np.asarray(other), select, None))
