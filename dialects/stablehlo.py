@@ -109,6 +109,8 @@ def _literal(text: str) -> Any:
 def array_of(attribute: ir.Attribute) -> np.ndarray:
     """The NumPy array that a dense attribute holds (a read-only view of one element for a splat)."""
     shape, dtype = shape_and_dtype(attribute.type)
+    if 0 in shape:
+        return np.zeros(shape, dtype)
     if dtype.kind in "biuf" and dtype.name not in ("int4", "uint4", "int2", "uint2") and dtype.name in np.sctypeDict:
         if attribute.is_splat and shape:
             return np.broadcast_to(np.asarray(splat_value(attribute), dtype), shape)

@@ -1,7 +1,7 @@
-"""XLA as a second executor of StableHLO in tests, and the reference interpreter as a third, where IREE needs seconds.
+"""Executors of StableHLO in tests where IREE would need seconds: our interpreter, and XLA for what that does not know.
 
-The laws are about the IR that rules emit, not about the compiler that runs it, so most of them run here; that IREE
-computes each operation right is tested apart.
+The laws are about the IR that rules emit, not about what runs it, so most of them run here; that IREE computes each
+operation right is tested apart, and so is that the interpreter does (tests/interpreter).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from interpreter import interpreter
 from iree.compiler import ir
 from jax._src import compiler as jax_compiler
 from jax._src.lib import xla_client
@@ -20,9 +19,12 @@ from jaxlib import lapack
 
 from nabla_mlir import pytree
 from nabla_mlir.compiling.lowering import lower_module
+from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.dialects.stablehlo import COMPUTE_BARRIER, OPTIMIZATION_BARRIER, emit, splat
 from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.interpreter import interpreted
 from nabla_mlir.passes.iree.pipeline import LegalizeForIreePipeline
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.staging.tracing import Spec, trace_function
@@ -32,8 +34,17 @@ lapack.prepare_lapack_call("potrf_ffi", np.dtype(np.float64))  # XLA's custom ca
 
 
 def compiled(text: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    """The function `main` of a StableHLO module, compiled if the interpreter does not know it or would be slower."""
-    return interpreter(text) or _compiled(text)
+    """The function `main` of a StableHLO module."""
+    return _executor(parse_module(text))
+
+
+def _executor(module: ir.Module) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    """The function `main` of a module, interpreted, or compiled if the interpreter does not know an operation."""
+    try:
+        run = interpreted(module.operation, "main")
+    except RuleMissingError:
+        return by_xla(str(module))
+    return lambda inputs: [np.array(y) for y in run([np.asarray(x) for x in inputs])]
 
 
 def cost_of(text: str) -> tuple[float, float]:
@@ -58,7 +69,7 @@ def _load(text: str, quick: bool = False) -> Any:
 _COMPARES = re.compile(r"\b(compare|maximum|minimum|clamp|sort|select_and_scatter)\b.*[<x]b?f\d+>")
 
 
-def _compiled(text: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+def by_xla(text: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
     executable = _load(text, quick=True)
 
     def call(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -81,7 +92,7 @@ def run_traced(function: Any, inputs: Sequence[np.ndarray], *, legalize: bool = 
     return compiled_traced(function, inputs, legalize=legalize)(inputs)
 
 
-def _as_stablehlo(module: ir.Module) -> str:
+def _as_stablehlo(module: ir.Module) -> ir.Module:
     """A legalized module, with StableHLO's operations in the places of IREE's."""
     for op in [o for o in nested(module.operation) if o.name in (COMPUTE_BARRIER, "linalg.fill")]:
         gone = [op]
@@ -99,7 +110,7 @@ def _as_stablehlo(module: ir.Module) -> str:
             made.erase()
     for op in [o for o in nested(module.operation) if o.name == "util.optimization_barrier"]:
         op.erase()  # the last use of an argument
-    return str(module)
+    return module
 
 
 def compiled_traced(
@@ -116,5 +127,5 @@ def compiled_traced(
     lower_module(module)
     if legalize:
         Pipeline(LegalizeForIreePipeline().passes()).run(module.operation)
-    call = compiled(_as_stablehlo(module))
+    call = _executor(_as_stablehlo(module))
     return lambda inputs: pytree.unflatten(box["spec"], call([*inputs, *captured]))
