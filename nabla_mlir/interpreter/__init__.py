@@ -8,4 +8,6 @@ from nabla_mlir.interpreter import contractions, elementwise, indexing, linalg, 
 from nabla_mlir.interpreter.blocks import Function, interpreted
 from nabla_mlir.interpreter.evaluations import EVALUATIONS
 
-__all__ = ["EVALUATIONS", "Function", "contractions", "elementwise", "indexing", "interpreted", "linalg", "reductions", "shape", "windows"]
+__all__ = [
+    "EVALUATIONS", "Function", "contractions", "elementwise", "indexing", "interpreted", "linalg", "reductions", "shape", "windows",
+]  # fmt: skip

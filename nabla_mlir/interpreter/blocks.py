@@ -17,8 +17,8 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.interpreter.evaluations import evaluation_of
 from nabla_mlir.table.registry import REGISTRY, OpDef, Region
-from nabla_mlir.table.traits import is_elementwise
 from nabla_mlir.table.tensor import current_scope, set_scope, wrap
+from nabla_mlir.table.traits import is_elementwise
 
 Arrays = list[np.ndarray]
 Frame = dict[int, np.ndarray]  # the values of a call, by number
@@ -47,7 +47,7 @@ class Function:
 
 
 class _Functions:
-    """The functions of a module, each read when it is called for the first time."""
+    """The functions of a module, each read once."""
 
     def __init__(self, module: ir.Operation):
         self.operations = functions_of(module)
@@ -112,9 +112,10 @@ class _Reader:
         """What runs its regions, or another function."""
         if op.name == "func.call":
             name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-            return lambda _, xs: self.functions[name](xs)
-        read = _CONTROL.get(op.name)
-        return read([self.block(region.blocks[0]) for region in op.regions]) if read else None
+            function = self.functions[name]
+            return lambda _, xs: function(xs)
+        control = _CONTROL.get(op.name)
+        return control([self.block(region.blocks[0]) for region in op.regions]) if control else None
 
     def evaluation(self, op: ir.Operation, of_elements: bool) -> Body:
         """What an operation on arrays does, with results of its types."""

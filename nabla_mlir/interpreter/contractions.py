@@ -20,7 +20,9 @@ def _accumulator(dtype: np.dtype) -> np.dtype:
 
 
 @evaluation("stablehlo.dot_general")
-def dot_general(x: np.ndarray, y: np.ndarray, dot_dimension_numbers: Mapping[str, Shape], dtype: np.dtype, **_: Any) -> np.ndarray:
+def dot_general(
+    x: np.ndarray, y: np.ndarray, dot_dimension_numbers: Mapping[str, Shape], dtype: np.dtype, **_: Any
+) -> np.ndarray:
     """A product: batch axes first, then the free axes of x, then those of y."""
     wide = _accumulator(dtype)
     sides = []
@@ -40,7 +42,8 @@ def dot_general(x: np.ndarray, y: np.ndarray, dot_dimension_numbers: Mapping[str
 @evaluation("stablehlo.convolution")
 def convolution(
     x: np.ndarray, w: np.ndarray, dimension_numbers: Any, window_strides: Shape, padding: Sequence[Shape], lhs_dilation: Shape,
-    rhs_dilation: Shape, window_reversal: Sequence[bool], feature_group_count: int, batch_group_count: int, dtype: np.dtype, **_: Any,
+    rhs_dilation: Shape, window_reversal: Sequence[bool], feature_group_count: int, batch_group_count: int, dtype: np.dtype,
+    **_: Any,
 ) -> np.ndarray:  # fmt: skip
     """The sum over windows of the image times the kernel, for each group by itself."""
     image, kernel, result = dimension_numbers
@@ -51,10 +54,11 @@ def convolution(
     gaps = [d - 1 for d in lhs_dilation]
     low, high = ([p[i] for p in padding] for i in (0, 1))
     x = pad(x, zero, [0, 0, *low], [0, 0, *high], [0, 0, *gaps])
-    w = np.flip(w, [2 + d for d in range(rank) if window_reversal[d]])
+    w = np.flip(w, tuple(2 + d for d in range(rank) if window_reversal[d]))
     groups = max(feature_group_count, batch_group_count)
     images = np.split(x, groups, axis=0 if batch_group_count > 1 else 1)
-    outs = [_one_group(a, b, window_strides, rhs_dilation) for a, b in zip(images, np.split(w, groups, axis=0), strict=True)]
+    kernels = np.split(w, groups, axis=0)
+    outs = [_one_group(a, b, window_strides, rhs_dilation) for a, b in zip(images, kernels, strict=True)]
     out = np.concatenate(outs, axis=1)
     order = ("b", "f", *range(rank))
     return out.transpose([order.index(k) for k in result]).astype(dtype)

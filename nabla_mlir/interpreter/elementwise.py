@@ -89,24 +89,25 @@ def _bits(x: np.ndarray) -> int:
 @evaluation("stablehlo.shift_left")
 def shift_left(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The bits moved up, 0 if all of them are gone."""
-    gone = (y < 0) | (y >= _bits(x))
-    return np.where(gone, 0, np.left_shift(x, np.where(gone, 0, y)))
+    is_empty = (y < 0) | (y >= _bits(x))
+    return np.where(is_empty, 0, np.left_shift(x, np.where(is_empty, 0, y)))
 
 
 @evaluation("stablehlo.shift_right_logical")
 def shift_right_logical(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The bits moved down, zeros above them."""
     unsigned = np.dtype(f"u{x.dtype.itemsize}")
-    gone = (y < 0) | (y >= _bits(x))
-    return np.where(gone, 0, np.right_shift(x.view(unsigned), np.where(gone, 0, y).astype(unsigned))).astype(unsigned).view(x.dtype)
+    is_empty = (y < 0) | (y >= _bits(x))
+    moved_by = np.where(is_empty, 0, y).astype(unsigned)
+    return np.where(is_empty, 0, np.right_shift(x.view(unsigned), moved_by)).astype(unsigned).view(x.dtype)
 
 
 @evaluation("stablehlo.shift_right_arithmetic")
 def shift_right_arithmetic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The bits moved down, the sign above them."""
     signed = x.view(np.dtype(f"i{x.dtype.itemsize}"))
-    gone = (y < 0) | (y >= _bits(x))
-    return np.right_shift(signed, np.where(gone, _bits(x) - 1, y).astype(signed.dtype)).view(x.dtype)
+    is_empty = (y < 0) | (y >= _bits(x))
+    return np.right_shift(signed, np.where(is_empty, _bits(x) - 1, y).astype(signed.dtype)).view(x.dtype)
 
 
 @evaluation("stablehlo.compare")

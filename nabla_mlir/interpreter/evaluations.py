@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -34,11 +33,11 @@ def evaluation_of(record: OpDef) -> Evaluation | None:
     if record.name in EVALUATIONS:
         return EVALUATIONS[record.name]
     if isinstance(record.numpy, str):
-        module, _, name = record.numpy.partition(":")
         try:
-            return _of_operands(getattr(importlib.import_module(module), name))
+            from scipy import special
         except ImportError:
             return None
+        return _of_operands(getattr(special, record.numpy.removeprefix("scipy.special:")))
     return None if record.numpy is None else _of_operands(record.numpy)
 
 

@@ -42,13 +42,15 @@ def gather(x: np.ndarray, indices: np.ndarray, dimension_numbers: Mapping[str, A
     """A slice for each index vector, from a place that is moved so that it lies inside."""
     dims = dimension_numbers
     batches = dims["operand_batching_dims"]
-    starts = _places(indices, dims["index_vector_dim"], dims["start_index_map"], batches, dims["start_indices_batching_dims"], x.ndim)
+    starts = _places(
+        indices, dims["index_vector_dim"], dims["start_index_map"], batches, dims["start_indices_batching_dims"], x.ndim
+    )
     limits = np.subtract(x.shape, slice_sizes).reshape(-1, *([1] * (starts.ndim - 1)))
     places = _elements(np.clip(starts, 0, limits), slice_sizes)
     out = x[tuple(places)]
-    gone = {*dims["collapsed_slice_dims"], *batches}
+    without = {*dims["collapsed_slice_dims"], *batches}
     count = starts.ndim - 1
-    out = out.reshape(out.shape[:count] + tuple(n for d, n in enumerate(slice_sizes) if d not in gone))
+    out = out.reshape(out.shape[:count] + tuple(n for d, n in enumerate(slice_sizes) if d not in without))
     offsets = list(dims["offset_dims"])
     others = [d for d in range(out.ndim) if d not in offsets]
     return np.moveaxis(out, list(range(out.ndim)), [*others, *offsets])
@@ -65,9 +67,9 @@ def scatter(*operands: np.ndarray, scatter_dimension_numbers: Mapping[str, Any],
         indices, dims["index_vector_dim"], dims["scatter_dims_to_operand_dims"], batches, dims["scatter_indices_batching_dims"],
         xs[0].ndim,
     )  # fmt: skip
-    gone = {*dims["inserted_window_dims"], *batches}
+    without = {*dims["inserted_window_dims"], *batches}
     sizes = iter([updates[0].shape[d] for d in windows])
-    slice_sizes = [1 if d in gone else next(sizes) for d in range(xs[0].ndim)]
+    slice_sizes = [1 if d in without else next(sizes) for d in range(xs[0].ndim)]
     limits = np.subtract(xs[0].shape, slice_sizes).reshape(-1, *([1] * (starts.ndim - 1)))
     is_inside = ((starts >= 0) & (starts <= limits)).all(0).reshape(-1)
     places = _elements(starts, slice_sizes).reshape(xs[0].ndim, is_inside.size, math.prod(slice_sizes))[:, is_inside]

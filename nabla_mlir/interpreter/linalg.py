@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -48,6 +48,11 @@ def triangular_solve(
     return x if left_side else np.swapaxes(x, -1, -2)
 
 
+_TRANSFORMS: dict[str, Callable[..., np.ndarray]] = {
+    "FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn, "IRFFT": np.fft.irfftn,
+}  # fmt: skip
+
+
 @evaluation("stablehlo.fft")
 def fft(x: np.ndarray, fft_type: str, fft_length: Sequence[int]) -> np.ndarray:
     """The discrete Fourier transform of the last axes."""
@@ -55,8 +60,7 @@ def fft(x: np.ndarray, fft_type: str, fft_length: Sequence[int]) -> np.ndarray:
     axes = tuple(range(-len(lengths), 0))
     if not math.prod(x.shape):
         return _empty_transform(x, fft_type, lengths)
-    function = {"FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn, "IRFFT": np.fft.irfftn}[fft_type]
-    return function(x, lengths, axes)
+    return _TRANSFORMS[fft_type](x, lengths, axes)
 
 
 def _empty_transform(x: np.ndarray, fft_type: str, lengths: tuple[int, ...]) -> np.ndarray:

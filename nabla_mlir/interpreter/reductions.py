@@ -37,8 +37,8 @@ def reduce(*operands: np.ndarray, dimensions: Sequence[int], body: Body) -> list
         x, init = xs[0], inits[0]
         wide = np.dtype(np.float32) if x.dtype.kind in "fV" and x.dtype.itemsize < 4 else x.dtype
         return [UFUNCS[body].reduce(x.astype(wide, copy=False), axis=axes, initial=init.astype(wide)).astype(x.dtype)]
-    kept = [d for d in range(xs[0].ndim) if d not in axes]
-    rows = [x.transpose([*axes, *kept]).reshape(-1, *(x.shape[d] for d in kept)) for x in xs]
+    others = [d for d in range(xs[0].ndim) if d not in axes]
+    rows = [x.transpose([*axes, *others]).reshape(-1, *(x.shape[d] for d in others)) for x in xs]
     return fold(body, rows, inits)
 
 
@@ -46,7 +46,8 @@ def fold(body: Body, rows: Sequence[np.ndarray], inits: Sequence[np.ndarray]) ->
     """The rows of arrays combined one after the other, from some to begin with."""
     state = [np.broadcast_to(init, row.shape[1:]) for row, init in zip(rows, inits, strict=True)]
     for i in range(len(rows[0])):
-        state = [np.broadcast_to(y, old.shape) for y, old in zip(combine(body, *state, *(row[i] for row in rows)), state, strict=True)]
+        new = combine(body, *state, *(row[i] for row in rows))
+        state = [np.broadcast_to(y, old.shape) for y, old in zip(new, state, strict=True)]
     return state
 
 

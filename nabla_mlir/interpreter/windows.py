@@ -44,15 +44,16 @@ def select_and_scatter(
     """Each element of the source combined with the place that is chosen in its window: the first that all others lose to."""
     out = np.full(x.shape, init, x.dtype)
     for place in np.ndindex(source.shape):
-        ranges = [range(i * s - p[0], i * s - p[0] + n) for i, s, p, n in zip(place, window_strides, padding, window_dimensions, strict=True)]
-        inside = [[k for k in r if 0 <= k < n] for r, n in zip(ranges, x.shape, strict=True)]
-        chosen: tuple[int, ...] | None = None
+        starts = [i * s - low for i, s, (low, _) in zip(place, window_strides, padding, strict=True)]
+        ends = [start + n for start, n in zip(starts, window_dimensions, strict=True)]
+        inside = [range(max(a, 0), min(b, n)) for a, b, n in zip(starts, ends, x.shape, strict=True)]
+        winner: tuple[int, ...] | None = None
         for candidate in np.ndindex(*map(len, inside)):
             at = tuple(r[k] for r, k in zip(inside, candidate, strict=True))
-            if chosen is None or not _stays(select, x[chosen], x[at]):
-                chosen = at
-        if chosen is not None:
-            out[chosen] = combine(scatter, out[chosen], source[place])[0]
+            if winner is None or not _stays(select, x[winner], x[at]):
+                winner = at
+        if winner is not None:
+            out[winner] = combine(scatter, out[winner], source[place])[0]
     return out
 
 
