@@ -18,9 +18,10 @@ from jax._src.lib import xla_client
 from jaxlib import lapack
 
 from nabla_mlir import pytree
+from nabla_mlir.compiling.estimates import estimate
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.context import parse_module
-from nabla_mlir.dialects.regions import made_by, nested
+from nabla_mlir.dialects.regions import functions_of, made_by, nested
 from nabla_mlir.dialects.stablehlo import COMPUTE_BARRIER, OPTIMIZATION_BARRIER, emit, splat
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import RuleMissingError
@@ -38,8 +39,13 @@ def compiled(text: str) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
     return _executor(parse_module(text))
 
 
+STEPS = 20_000  # the interpreter takes some 10 µs for each, and XLA at least 20 ms to compile anything
+
+
 def _executor(module: ir.Module) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    """The function `main` of a module, interpreted, or compiled if the interpreter does not know an operation."""
+    """The function `main` of a module, interpreted, or compiled: if the interpreter does not know an operation, or for loops."""
+    if estimate(functions_of(module.operation)["main"]).dispatches > STEPS:
+        return by_xla(str(module))
     try:
         run = interpreted(module.operation, "main")
     except RuleMissingError:
