@@ -16,7 +16,7 @@ import nabla_mlir.staging.eager
 
 def _executable(module: Any, name: str) -> Any:
     text = str(module)
-    return lambda inputs: run_module(text, inputs)
+    return lambda inputs, *_: run_module(text, inputs)
 
 
 nabla_mlir.staging.eager._executable = _executable  # type: ignore[assignment]  # plain arrays instead of ours
