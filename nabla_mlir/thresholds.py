@@ -56,6 +56,11 @@ CAPTURED: Annotated[int, Chosen("elements", "small enough to be read in printed 
 # Up to here linspace is a table, exact as NumPy's; longer ones are computed.
 LINSPACE_TABLE: Annotated[int, Chosen("elements", "a table is part of the artifact: 32 KiB in f64")] = 4096
 
+# Up to here a function of ours on concrete arrays is run by NumPy: what it would take if it were compiled, and the
+# dispatches it would have, each of which NumPy does in some 10 µs.
+IMMEDIATE: Annotated[float, Chosen("µs", "NumPy takes ten times as long at worst, and to compile takes 0.7 s")] = 50_000.0
+IMMEDIATE_STEPS: Annotated[int, Chosen("dispatches", "0.2 s of NumPy's calls")] = 20_000
+
 # ---------------------------------------------------------------- reverse mode
 
 # Iterations that a loop whose length its values decide keeps at a time: a shorter one runs forward twice, the extra work of

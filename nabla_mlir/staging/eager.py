@@ -25,6 +25,7 @@ from nabla_mlir.runtime import Executable
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.executable import Function
 from nabla_mlir.runtime.threads import cores
+from nabla_mlir.staging.immediate import immediate
 from nabla_mlir.staging.positions import parameters_of, positions
 from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.tracing import is_tracing, trace_function
@@ -37,9 +38,11 @@ _lock = threading.Lock()
 
 
 class Program:
-    """A function compiled for arguments of fixed structure, shapes and dtypes."""
+    """A function for arguments of fixed structure, shapes and dtypes: compiled, or, if it may be, run by NumPy."""
 
-    def __init__(self, f: Callable[..., Any], in_spec: pytree.TreeSpec, specs: Sequence[Spec], name: str):
+    def __init__(
+        self, f: Callable[..., Any], in_spec: pytree.TreeSpec, specs: Sequence[Spec], name: str, at_once: bool = False
+    ):
         def flat(*tensors: Any) -> list[Any]:
             args, kwargs = pytree.unflatten(in_spec, tensors)
             leaves, self.out_spec = pytree.flatten(f(*args, **kwargs))
@@ -47,7 +50,7 @@ class Program:
 
         module, self.captured = trace_function(flat, specs, name)
         lower_module(module)
-        self.run = _executable(module, name)
+        self.run = (immediate(module, name) if at_once else None) or _executable(module, name)
         self.dtypes = [s.dtype for s in specs]
         self._has_scalars = any(s.weak for s in specs)
         block = functions_of(module.operation)[name].regions[0].blocks[0]
@@ -227,7 +230,8 @@ Static = Annotated[T, "static"]  # a parameter that decides shapes: an integer o
 
 
 def library(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of the functions of our own namespaces: on concrete arrays they are compiled once and cached.
+    """Decorator of the functions of our own namespaces: on concrete arrays they are run by NumPy where that is little
+    work, and compiled once where not.
 
     Arrays among the arguments are inputs; everything else (Python scalars, dtypes, strings, and what is annotated as
     `Static`, such as shapes and axes) is part of the code.
@@ -261,7 +265,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
                 return f(*inner_args, **inner_kwargs)
 
             _, flat_spec = pytree.flatten((tuple(arrays), {}))
-            program = programs[key] = Program(flat, flat_spec, key[2], "main")
+            program = programs[key] = Program(flat, flat_spec, key[2], "main", at_once=True)
         return program(arrays)
 
     return call
