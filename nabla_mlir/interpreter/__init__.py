@@ -4,10 +4,10 @@ A program is read once, block by block, and then run on host memory: what stands
 what it does with arrays; elementwise ones that need no more have NumPy's function in their record.
 """
 
-from nabla_mlir.interpreter import contractions, elementwise, indexing, linalg, reductions, shape, windows
+from nabla_mlir.interpreter import contractions, elementwise, indexing, lapack, linalg, reductions, shape, windows
 from nabla_mlir.interpreter.blocks import Function, interpreted
 from nabla_mlir.interpreter.evaluations import EVALUATIONS
 
 __all__ = [
-    "EVALUATIONS", "Function", "contractions", "elementwise", "indexing", "interpreted", "linalg", "reductions", "shape", "windows",
+    "EVALUATIONS", "Function", "contractions", "elementwise", "indexing", "interpreted", "lapack", "linalg", "reductions", "shape", "windows",
 ]  # fmt: skip

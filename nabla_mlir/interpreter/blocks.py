@@ -120,7 +120,7 @@ class _Reader:
     def evaluation(self, op: ir.Operation, of_elements: bool) -> Body:
         """What an operation on arrays does, with results of its types."""
         record = REGISTRY.get(op.name)
-        evaluate = evaluation_of(record) if record else None
+        evaluate = evaluation_of(record, op) if record else None
         if record is not None and record.define is not None and evaluate is None:
             return self.definition(record, op)
         if record is None or evaluate is None:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
+from iree.compiler import ir
 
+from nabla_mlir.dialects.stablehlo import String
 from nabla_mlir.table.registry import OpDef
 
 Evaluation = Callable[..., Any]  # (*arrays, **parameters) -> an array, or a list of them; a region is a function of arrays
@@ -25,11 +27,13 @@ def evaluation(*names: str) -> Callable[[F], F]:
     return add
 
 
-def evaluation_of(record: OpDef) -> Evaluation | None:
-    """What evaluates the operation of a record: its own function here, or that of NumPy or SciPy in the record.
+def evaluation_of(record: OpDef, op: ir.Operation) -> Evaluation | None:
+    """What evaluates an operation: its own function here, or that of NumPy or SciPy in its record.
 
-    None if there is neither, or SciPy is needed and not installed.
+    None if there is neither, or SciPy is needed and not installed. A custom call has that of its target.
     """
+    if record.name == "stablehlo.custom_call":
+        return EVALUATIONS.get(f"{record.name} @{String.decode(op.attributes['call_target_name'])}")
     if record.name in EVALUATIONS:
         return EVALUATIONS[record.name]
     if isinstance(record.numpy, str):
