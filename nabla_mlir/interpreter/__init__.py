@@ -9,5 +9,6 @@ from nabla_mlir.interpreter.blocks import Function, interpreted
 from nabla_mlir.interpreter.evaluations import EVALUATIONS
 
 __all__ = [
-    "EVALUATIONS", "Function", "contractions", "elementwise", "indexing", "interpreted", "lapack", "linalg", "reductions", "shape", "windows",
+    "EVALUATIONS", "Function", "contractions", "elementwise", "indexing", "interpreted", "lapack", "linalg", "reductions",
+    "shape", "windows",
 ]  # fmt: skip

@@ -56,8 +56,8 @@ def _of_operands(f: Callable[..., Any]) -> Evaluation:
 
 def in_groups(f: Callable[[np.ndarray], np.ndarray], x: np.ndarray, axes: int) -> np.ndarray:
     """Applies a function of arrays with so many axes to each in a stack of them."""
+    if not x.size:
+        return np.zeros_like(x)
     stack = x.shape[: x.ndim - axes]
     parts = x.reshape(-1, *x.shape[x.ndim - axes :])
-    if not len(parts):
-        return np.zeros_like(x)
     return np.stack([f(part) for part in parts]).reshape(stack + f(parts[0]).shape)

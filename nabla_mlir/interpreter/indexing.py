@@ -73,9 +73,9 @@ def scatter(*operands: np.ndarray, scatter_dimension_numbers: Mapping[str, Any],
     limits = np.subtract(xs[0].shape, slice_sizes).reshape(-1, *([1] * (starts.ndim - 1)))
     is_inside = ((starts >= 0) & (starts <= limits)).all(0).reshape(-1)
     places = _elements(starts, slice_sizes).reshape(xs[0].ndim, is_inside.size, math.prod(slice_sizes))[:, is_inside]
-    flat = [_by_slice(u, windows, is_inside) for u in updates]
     if not places.size:
         return list(xs)
+    flat = [_by_slice(u, windows, is_inside) for u in updates]
     return _written([x.copy() for x in xs], places.reshape(xs[0].ndim, -1), flat, body)
 
 

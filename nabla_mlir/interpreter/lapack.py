@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -45,40 +46,72 @@ def trsm(a: np.ndarray, b: np.ndarray, **parameters: Any) -> list[np.ndarray]:
 @routine("getrf")
 def getrf(a: np.ndarray, **_: Any) -> list[np.ndarray]:
     """L and U in one array, and the row, counted from 1, that each row was exchanged with."""
-    shape, (m, n) = a.shape, a.shape[-2:]
-    stack = a.reshape(-1, m, n).copy()
-    pivots = np.zeros((len(stack), min(m, n)), np.int32)
+    stack = _stack_of(a)
+    pivots = np.zeros((len(stack), min(a.shape[-2:])), np.int32)
     each = np.arange(len(stack))
-    for j in range(min(m, n)):
-        size = np.abs(stack[:, j:, j].real) + np.abs(stack[:, j:, j].imag)
+    for j in range(pivots.shape[1]):
+        size = _size_of(stack[:, j:, j])
         row = j + np.argmax(size, axis=1) if len(stack) else each
         pivots[:, j] = row + 1
         stack[each, j], stack[each, row] = stack[each, row], stack[each, j].copy()
         pivot = stack[:, j, j, None]
         stack[:, j + 1 :, j] = np.where(pivot == 0, stack[:, j + 1 :, j], stack[:, j + 1 :, j] / np.where(pivot == 0, 1, pivot))
         stack[:, j + 1 :, j + 1 :] -= stack[:, j + 1 :, j, None] * stack[:, j, None, j + 1 :]
-    return [stack.reshape(shape), pivots.reshape(*shape[:-2], -1), _success(a)]
+    return [stack.reshape(a.shape), pivots.reshape(*a.shape[:-2], pivots.shape[1]), _success(a)]
 
 
 @routine("geqrf")
 def geqrf(a: np.ndarray, **_: Any) -> list[np.ndarray]:
     """R, with the reflections that lead to it below its diagonal, and their factors (Golub and Van Loan, 5.1)."""
-    shape, (m, n) = a.shape, a.shape[-2:]
-    stack = a.reshape(-1, m, n).copy()
-    factors = np.zeros((len(stack), min(m, n)), a.dtype)
-    for j in range(min(m, n)):
-        column = stack[:, j:, j]
-        first, norm = column[:, 0].copy(), np.linalg.norm(column, axis=1)
-        beta = np.where(first.real < 0, norm, -norm).astype(a.dtype)
-        is_done = (np.abs(column[:, 1:]).max(1, initial=0) == 0) & (first.imag == 0)
-        beta = np.where(is_done, first, beta)
-        tau = np.where(is_done, 0, (beta - first) / np.where(is_done, 1, beta))
-        v = np.where(is_done[:, None], 0, column / np.where(is_done, 1, first - beta)[:, None])
-        v[:, 0] = 1
-        right = stack[:, j:, j:]
-        right -= (np.conj(tau)[:, None, None] * v[:, :, None]) @ (np.conj(v)[:, None, :] @ right)
-        stack[:, j, j], stack[:, j + 1 :, j], factors[:, j] = beta, v[:, 1:], tau
-    return [stack.reshape(shape), factors.reshape(*shape[:-2], -1)]
+    stack, factors = _stack_of(a), _factors_of(a)
+    for j in range(factors.shape[-1]):
+        _reflect(stack, factors, j)
+    return [stack.reshape(a.shape), factors.reshape(*a.shape[:-2], factors.shape[1])]
+
+
+@routine("geqp3")
+def geqp3(a: np.ndarray, first: np.ndarray, **_: Any) -> list[np.ndarray]:
+    """The same of the columns in an order that is counted from 1: the longest of what is left is the next.
+
+    Columns whose entry of `first` is not zero come before the others, as they stand.
+    """
+    n = a.shape[-1]
+    stack, factors = _stack_of(a), _factors_of(a)
+    order = np.argsort(first == 0, axis=-1, kind="stable").reshape(len(stack), n)
+    stack = np.take_along_axis(stack, order[:, None, :], axis=2)
+    fixed = (first != 0).sum(-1).reshape(-1)
+    each = np.arange(len(stack))
+    for j in range(factors.shape[-1]):
+        lengths = np.linalg.norm(stack[:, j:, j:], axis=1)
+        longest = np.where(j < fixed, j, j + np.argmax(lengths, axis=1)) if len(stack) else each
+        for x in (stack.swapaxes(1, 2), order):
+            x[each, j], x[each, longest] = x[each, longest], x[each, j].copy()
+        _reflect(stack, factors, j)
+    shapes = [a.shape, first.shape, (*a.shape[:-2], factors.shape[-1])]
+    return [x.reshape(shape) for x, shape in zip((stack, order.astype(np.int32) + 1, factors), shapes, strict=True)]
+
+
+def _stack_of(a: np.ndarray) -> np.ndarray:
+    """A copy with one axis of matrices."""
+    return a.reshape(math.prod(a.shape[:-2]), *a.shape[-2:]).copy()
+
+
+def _factors_of(a: np.ndarray) -> np.ndarray:
+    return np.zeros((math.prod(a.shape[:-2]), min(a.shape[-2:])), a.dtype)
+
+
+def _reflect(stack: np.ndarray, factors: np.ndarray, j: int) -> None:
+    """Step j of the factorisation: the reflection that clears column j below the diagonal, in place."""
+    column = stack[:, j:, j]
+    first, norm = column[:, 0].copy(), np.linalg.norm(column, axis=1)
+    is_done = (np.abs(column[:, 1:]).max(1, initial=0) == 0) & (first.imag == 0)
+    beta = np.where(is_done, first, np.where(first.real <= 0, norm, -norm)).astype(stack.dtype)
+    tau = np.where(is_done, 0, (beta - first) / np.where(is_done, 1, beta))
+    v = np.where(is_done[:, None], 0, column / np.where(is_done, 1, first - beta)[:, None])
+    v[:, 0] = 1
+    right = stack[:, j:, j:]
+    right -= (np.conj(tau)[:, None, None] * v[:, :, None]) @ (np.conj(v)[:, None, :] @ right)
+    stack[:, j, j], stack[:, j + 1 :, j], factors[:, j] = beta, v[:, 1:], tau
 
 
 @routine("orgqr")
@@ -98,13 +131,8 @@ def orgqr(a: np.ndarray, factors: np.ndarray, **_: Any) -> list[np.ndarray]:
 @routine("heevd")
 def syevd(a: np.ndarray, **parameters: Any) -> list[np.ndarray]:
     """Eigenvectors and eigenvalues, in ascending order; NaN where they do not converge."""
-    real = a.real.dtype
-
-    def one(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values, vectors = np.linalg.eigh(x, letter_of(parameters, "uplo"))  # type: ignore[arg-type]
-        return vectors, values
-
-    vectors, values = _each(one, a, [(a.shape[-2:], a.dtype), (a.shape[-1:], real)])
+    triangle: Any = letter_of(parameters, "uplo")
+    values, vectors = _each(lambda x: np.linalg.eigh(x, triangle), a, [(a.shape[-1:], a.real.dtype), (a.shape[-2:], a.dtype)])
     return [vectors, values, _success(a)]
 
 
@@ -114,13 +142,73 @@ def gesdd(a: np.ndarray, results: Sequence[Any], **parameters: Any) -> list[np.n
     mode, rank = letter_of(parameters, "mode"), a.ndim - 2
     types = [(tuple(shape[rank:]), dtype) for shape, dtype in results[1:4]]
 
-    def one(x: np.ndarray) -> tuple[np.ndarray, ...]:
+    def one(x: np.ndarray) -> Sequence[np.ndarray]:
         if mode == "N":
             return np.linalg.svd(x, compute_uv=False), *(np.zeros(shape, dtype) for shape, dtype in types[1:])
         u, s, vt = np.linalg.svd(x, full_matrices=mode == "A")
         return s, u, vt
 
     return [a, *_each(one, a, types), _success(a)]
+
+
+@routine("geev")
+def geev(a: np.ndarray, **_: Any) -> list[np.ndarray]:
+    """Eigenvalues of general matrices, in two parts if those are real, and vectors of both sides, of length one."""
+    wide = a.astype(np.result_type(a.dtype, np.complex64))
+    types = [(a.shape[-1:], wide.dtype), (a.shape[-2:], wide.dtype), (a.shape[-2:], wide.dtype)]
+
+    def one(x: np.ndarray) -> Sequence[np.ndarray]:
+        values, right = np.linalg.eig(x)
+        others, left = np.linalg.eig(x.conj().T)  # the conjugate values, in an order of their own
+        order = []
+        distances = np.abs(values[:, None] - others.conj())
+        for row in distances:
+            order.append(int(np.argmin(row)))
+            distances[:, order[-1]] = np.inf
+        return values, left[:, order], right
+
+    values, left, right = _each(one, a, types)
+    parts = [values] if a.dtype.kind == "c" else [values.real, values.imag]
+    return [*parts, _real_largest(left), _real_largest(right), _success(a)]
+
+
+def _real_largest(vectors: np.ndarray) -> np.ndarray:
+    """The columns, each turned so that its largest entry is real, as LAPACK has them."""
+    if not vectors.size:
+        return vectors
+    place = np.argmax(np.abs(vectors), axis=-2, keepdims=True)
+    largest = np.take_along_axis(vectors, place, axis=-2)
+    return vectors * np.where(largest.imag == 0, 1, largest.conj() / np.abs(largest))
+
+
+@routine("gtsv")
+def gtsv(lower: np.ndarray, diagonal: np.ndarray, upper: np.ndarray, b: np.ndarray, **_: Any) -> list[np.ndarray]:
+    """The solutions of tridiagonal systems by elimination with exchanges of neighbouring rows; the diagonals are scratch.
+
+    The first entry of the lower diagonal and the last of the upper one are not read.
+    """
+    stack, n = diagonal.shape[:-1], diagonal.shape[-1]
+    rows = np.stack([diagonal, upper, np.zeros_like(diagonal)], axis=-1)  # the entries i, i + 1 and i + 2 of row i
+    rows[..., n - 1 :, 1] = 0
+    x = b.copy()
+    for i in range(n - 1):
+        here = np.concatenate([rows[..., i, :], x[..., i, :]], axis=-1)
+        entry = np.concatenate([lower[..., i + 1, None], rows[..., i + 1, :2], x[..., i + 1, :]], axis=-1)
+        is_swapped = (_size_of(entry[..., :1])) > _size_of(here[..., :1])
+        top, bottom = np.where(is_swapped, entry, here), np.where(is_swapped, here, entry)
+        bottom = bottom - bottom[..., :1] / top[..., :1] * top
+        rows[..., i, :], x[..., i, :] = top[..., :3], top[..., 3:]
+        rows[..., i + 1, :2], x[..., i + 1, :] = bottom[..., 1:3], bottom[..., 3:]
+    for i in reversed(range(n)):
+        for k in range(1, min(3, n - i)):
+            x[..., i, :] -= rows[..., i, k, None] * x[..., i + k, :]
+        x[..., i, :] /= rows[..., i, 0, None]
+    return [lower, diagonal, upper, x, np.zeros(stack, np.int32)]
+
+
+def _size_of(x: np.ndarray) -> np.ndarray:
+    """The size by which LAPACK compares pivots."""
+    return np.abs(x.real) + np.abs(x.imag)
 
 
 def _each(f: Callable[[np.ndarray], Sequence[np.ndarray]], a: np.ndarray, types: Sequence[Any]) -> list[np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,7 +39,8 @@ def reduce(*operands: np.ndarray, dimensions: Sequence[int], body: Body) -> list
         wide = np.dtype(np.float32) if x.dtype.kind in "fV" and x.dtype.itemsize < 4 else x.dtype
         return [UFUNCS[body].reduce(x.astype(wide, copy=False), axis=axes, initial=init.astype(wide)).astype(x.dtype)]
     others = [d for d in range(xs[0].ndim) if d not in axes]
-    rows = [x.transpose([*axes, *others]).reshape(-1, *(x.shape[d] for d in others)) for x in xs]
+    length = math.prod(xs[0].shape[d] for d in axes)
+    rows = [x.transpose([*axes, *others]).reshape(length, *(x.shape[d] for d in others)) for x in xs]
     return fold(body, rows, inits)
 
 

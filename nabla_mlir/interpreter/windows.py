@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -32,7 +33,8 @@ def reduce_window(
     axes = tuple(range(rank, 2 * rank))
     if isinstance(body, str) and body in UFUNCS:
         return [UFUNCS[body].reduce(windows[0], axis=axes, initial=operands[1])]
-    rows = [w.transpose([*axes, *range(rank)]).reshape(-1, *w.shape[:rank]) for w in windows]
+    length = math.prod(window_dimensions)
+    rows = [w.transpose([*axes, *range(rank)]).reshape(length, *w.shape[:rank]) for w in windows]
     return fold(body, rows, operands[count:])
 
 
