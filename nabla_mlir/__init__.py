@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from nabla_mlir.runtime import load as load
     from nabla_mlir.staging.compiled import Compiled as Compiled
     from nabla_mlir.staging.eager import jit as jit
+    from nabla_mlir.staging.execution import set_execution as set_execution
     from nabla_mlir.staging.specs import spec as spec
     from nabla_mlir.staging.stages import Lowered as Lowered
     from nabla_mlir.staging.stages import Traced as Traced
@@ -108,6 +109,7 @@ _HOMES: dict[str, str | None] = {
     "spec": "staging.specs",
     "Lowered": "staging.stages", "Traced": "staging.stages", "module": "staging.stages", "trace": "staging.stages",
     "save_static_library": "staging.static_library",
+    "set_execution": "staging.execution",
     "set_default_dtypes": "table.promotion",
     "Tensor": "table.tensor",
     "CPU": "targets", "CUDA": "targets", "Vulkan": "targets",

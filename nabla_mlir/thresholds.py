@@ -56,10 +56,14 @@ CAPTURED: Annotated[int, Chosen("elements", "small enough to be read in printed 
 # Up to here linspace is a table, exact as NumPy's; longer ones are computed.
 LINSPACE_TABLE: Annotated[int, Chosen("elements", "a table is part of the artifact: 32 KiB in f64")] = 4096
 
-# Up to here a function of ours on concrete arrays is run by NumPy: what it would take if it were compiled, and the
-# dispatches it would have, each of which NumPy does in some 10 µs.
-IMMEDIATE: Annotated[float, Chosen("µs", "NumPy takes ten times as long at worst, and to compile takes 0.7 s")] = 50_000.0
-IMMEDIATE_STEPS: Annotated[int, Chosen("dispatches", "0.2 s of NumPy's calls")] = 20_000
+# Outside `jit` a program is interpreted until that has taken as long as compiling it: what an operation takes besides its
+# elements, how much longer than compiled code NumPy works on those, and what compiling takes in all and for each operation.
+STEP: Annotated[float, Chosen("µs", "operations on small arrays take 3 to 10")] = 5.0
+INTERPRETED_WORK: Annotated[float, Chosen("", "1 for products, up to 10 for chains of elementwise operations")] = 5.0
+COMPILED_MODULE: Annotated[float, Chosen("µs", "iree-compile takes 0.6 s for nothing")] = 700_000.0
+COMPILED_OPERATION: Annotated[float, Chosen("µs", "networks of 100 to 2,000 operations take 5 to 20 ms for each")] = 10_000.0
+# Of functions called outside `jit` so many are kept, compiled or read.
+KEPT_FUNCTIONS: Annotated[int, Chosen("functions", "a compiled one takes about a megabyte")] = 512
 
 # ---------------------------------------------------------------- reverse mode
 

@@ -12,13 +12,13 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parent)]
 
 from corpus_adapter import Arrays
-from corpus_xla import CorpusAdapter as OnXlaAdapter
+from corpus_interpreted import CorpusAdapter as InterpretedAdapter
 from prepared_xla import OnXla
 
 from nabla_mlir import numpy as nnp
 
 
-class CorpusAdapter(OnXlaAdapter):
+class CorpusAdapter(InterpretedAdapter):
     """Gives the corpus the product at its point after it has compared all else with products from scratch."""
 
     def hvp(self, f: Any, inputs: Arrays, argnums: Sequence[int], directions: Arrays, cotangents: Any) -> Arrays:

@@ -1,6 +1,6 @@
 """The corpus of programs with exact derivatives: every step of every program passes.
 
-All of it runs on XLA in f64, a part in f32, and a few programs on IREE, as they are for each target (where there is no
+All of it is interpreted in f64, a part in f32, and a few programs on IREE, as they are for each target (where there is no
 GPU, CUDA is compiled for); the harness can run any part by hand:
 python HARNESS --adapter tests/corpus_adapter.py:CorpusAdapter --only NAME
 python HARNESS --adapter tests/corpus_targets.py:VulkanAdapter --steps primal --dtypes f32
@@ -34,8 +34,8 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("adapter", "arguments", "steps"),
     [
-        ("corpus_xla.py:CorpusAdapter", ["--dtypes=f64"], 2000),
-        ("corpus_xla.py:CorpusAdapter", ["--dtypes=f32", "--sample=30"], 120),
+        ("corpus_interpreted.py:CorpusAdapter", ["--dtypes=f64"], 2000),
+        ("corpus_interpreted.py:CorpusAdapter", ["--dtypes=f32", "--sample=30"], 120),
         ("corpus_adapter.py:CorpusAdapter", ["--dtypes=f32", "--sample=8"], 20),
         ("corpus_prepared.py:CorpusAdapter", ["--steps=hvp", "--dtypes=f64", "--sample=30"], 25),
         ("corpus_targets.py:CAdapter", ["--steps=primal", "--dtypes=f64", "--sample=6"], 4),

@@ -21,7 +21,36 @@ from nabla_mlir.table.tensor import current_scope, set_scope, wrap
 from nabla_mlir.table.traits import is_elementwise
 
 Arrays = list[np.ndarray]
-Frame = dict[int, np.ndarray]  # the values of a call, by number
+
+class OutOfStepsError(Exception):
+    """A call has run more operations than it may."""
+
+
+class Budget:
+    """How many operations calls may still run. Every loop of a program is charged for each iteration."""
+
+    __slots__ = ("steps",)
+
+    def __init__(self, steps: float):
+        self.steps = steps
+
+    def spend(self, steps: int) -> None:
+        """Raises OutOfStepsError if there are not so many left."""
+        self.steps -= steps
+        if self.steps < 0:
+            raise OutOfStepsError
+
+
+class Frame(dict[int, np.ndarray]):
+    """The values of a call, by number, and what it may spend."""
+
+    __slots__ = ("budget",)
+
+    def __init__(self, budget: Budget | None):
+        super().__init__()
+        self.budget = budget
+
+
 Step = Callable[[Frame], None]
 Body = Callable[[Frame, Arrays], Arrays]  # of the values around a block, and its arguments
 
@@ -40,10 +69,14 @@ class Function:
         reader = _Reader(others)
         self.run_block = reader.block(func.regions[0].blocks[0])
 
-    def __call__(self, arguments: Sequence[np.ndarray]) -> Arrays:
-        """The results for arguments of the function's types. They may share memory with each other and the arguments."""
+    def __call__(self, arguments: Sequence[np.ndarray], budget: Budget | None = None) -> Arrays:
+        """The results for arguments of the function's types. They may share memory with each other and the arguments.
+
+        Raises:
+          OutOfStepsError: it runs more operations than the budget has.
+        """
         with np.errstate(all="ignore"):
-            return self.run_block({}, list(arguments))
+            return self.run_block(Frame(budget), list(arguments))
 
 
 class _Functions:
@@ -87,6 +120,8 @@ class _Reader:
         returns = [self.number(value) for value in terminator.operands]
 
         def run(frame: Frame, arguments: Arrays) -> Arrays:
+            if frame.budget is not None:
+                frame.budget.spend(len(steps))
             frame.update(zip(places, arguments, strict=True))
             for step in steps:
                 step(frame)
@@ -113,7 +148,7 @@ class _Reader:
         if op.name == "func.call":
             name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
             function = self.functions[name]
-            return lambda _, xs: function(xs)
+            return lambda frame, xs: function(xs, frame.budget)
         control = _CONTROL.get(op.name)
         return control([self.block(region.blocks[0]) for region in op.regions]) if control else None
 

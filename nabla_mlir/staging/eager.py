@@ -1,11 +1,9 @@
-"""Functions on concrete arrays: traced, compiled once, and run."""
+"""Functions on concrete arrays: traced, lowered, and run."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
@@ -14,34 +12,26 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import pytree
-from nabla_mlir.compiling.estimates import estimate
-from nabla_mlir.compiling.lowering import compile_lowered, lower_module
+from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, last_of
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.passes.split.split import split_function
-from nabla_mlir.runtime import Executable
 from nabla_mlir.runtime.array import Array
-from nabla_mlir.runtime.executable import Function
-from nabla_mlir.runtime.threads import cores
-from nabla_mlir.staging.immediate import immediate
+from nabla_mlir.staging.execution import Execution, Runner, function_of
 from nabla_mlir.staging.positions import parameters_of, positions
 from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.tracing import is_tracing, trace_function
 from nabla_mlir.table.promotion import as_tensor, is_scalar, scalar_array, scalar_dtype
 from nabla_mlir.table.regions import emit_call
-from nabla_mlir.targets import CPU
-
-_executables: dict[str, Function] = {}
-_lock = threading.Lock()
 
 
 class Program:
-    """A function for arguments of fixed structure, shapes and dtypes: compiled, or, if it may be, run by NumPy."""
+    """A function for arguments of fixed structure, shapes and dtypes: run as `execution` says."""
 
     def __init__(
-        self, f: Callable[..., Any], in_spec: pytree.TreeSpec, specs: Sequence[Spec], name: str, at_once: bool = False
+        self, f: Callable[..., Any], in_spec: pytree.TreeSpec, specs: Sequence[Spec], name: str, jitted: bool = False
     ):
         def flat(*tensors: Any) -> list[Any]:
             args, kwargs = pytree.unflatten(in_spec, tensors)
@@ -50,7 +40,7 @@ class Program:
 
         module, self.captured = trace_function(flat, specs, name)
         lower_module(module)
-        self.run = (immediate(module, name) if at_once else None) or _executable(module, name)
+        self.run = function_of(module, name, jitted)
         self.dtypes = [s.dtype for s in specs]
         self._has_scalars = any(s.weak for s in specs)
         block = functions_of(module.operation)[name].regions[0].blocks[0]
@@ -68,23 +58,8 @@ def as_inputs(leaves: Sequence[Any], dtypes: Sequence[np.dtype]) -> list[Any]:
             for x, d in zip(leaves, dtypes, strict=True)]  # fmt: skip
 
 
-def _executable(module: Any, name: str) -> Function:
-    """Compiles a lowered module, or finds it: equal code is compiled once per process."""
-    key = hashlib.sha256(str(module).encode()).hexdigest()
-    with _lock:
-        executable = _executables.get(key)
-    if executable is None:
-        vmfb = compile_lowered(module, CPU())
-        # Arrays cross between the two drivers of a CPU without a copy, so each program has the one that suits it.
-        gain = estimate(module.body.operations[0].operation).gain(cores())
-        executable = Executable.load(vmfb, "local-task" if gain > 0 else "local-sync").function(name)
-        with _lock:
-            executable = _executables.setdefault(key, executable)
-    return executable
-
-
 class Halves:
-    """A lowered function compiled in two halves: what its known arguments decide, and the rest.
+    """A lowered function in two halves: what its known arguments decide, and the rest.
 
     Args:
       module: the function, alone in its module; it is divided in place.
@@ -95,12 +70,12 @@ class Halves:
         with context(), ir.Location.unknown():
             self.split = split_function(module.body.operations[0].operation, known)
         self._module = module  # owns the functions of the split
-        self._first = _executable(_alone(self.split.known), "main")
+        self._first = function_of(_alone(self.split.known), "main")
 
     @functools.cached_property
-    def second(self) -> Function:
-        """The compiled second half: from residuals and the other arguments to the late results."""
-        return _executable(_alone(self.split.rest), "main")
+    def second(self) -> Runner:
+        """The second half: from residuals and the other arguments to the late results."""
+        return function_of(_alone(self.split.rest), "main")
 
     def at(self, known: list[Any]) -> SecondHalf:
         """Runs the first half; the second half that is left."""
@@ -152,7 +127,7 @@ _ARRAYS = (np.ndarray, Array)
 
 
 def staged(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself inside a trace; outside, each call is traced anew, compiled (once per code) and run.
+    """The function itself inside a trace; outside, each call is traced anew and run as `execution` says.
 
     Tracing anew makes it safe for functions that close over values which change.
     """
@@ -206,7 +181,7 @@ def jit(
             constants, fixed_names = {}, {}
         leaves, in_spec = pytree.flatten((args, kwargs))
         try:
-            key: tuple[Any, ...] = (in_spec, _kinds(leaves))
+            key: tuple[Any, ...] = (in_spec, _kinds(leaves), Execution.mode)
             if constants or fixed_names:
                 key = (*key, tuple(sorted(constants.items())), tuple(sorted(fixed_names.items())))
             program = programs.get(key)
@@ -219,7 +194,7 @@ def jit(
             def flat(*dynamic: Any, **keywords: Any) -> Any:
                 return f(*(constants.get(i, a) for i, a in enumerate(dynamic)), **keywords, **fixed_names)
 
-            program = programs[key] = Program(flat, in_spec, _signature(leaves), "main")
+            program = programs[key] = Program(flat, in_spec, _signature(leaves), "main", jitted=True)
         return program(leaves)
 
     return jit_f
@@ -230,8 +205,7 @@ Static = Annotated[T, "static"]  # a parameter that decides shapes: an integer o
 
 
 def library(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of the functions of our own namespaces: on concrete arrays they are run by NumPy where that is little
-    work, and compiled once where not.
+    """Decorator of the functions of our own namespaces: on concrete arrays they are traced once and run as `execution` says.
 
     Arrays among the arguments are inputs; everything else (Python scalars, dtypes, strings, and what is annotated as
     `Static`, such as shapes and axes) is part of the code.
@@ -253,7 +227,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
         dynamic = [i for i, x in enumerate(leaves) if pytree.is_array(x)]
         static = {i: x for i, x in enumerate(leaves) if i not in set(dynamic)}
         arrays = [leaves[i] for i in dynamic]
-        key = (in_spec, tuple(dynamic), _signature(arrays), repr(static), _defaults())
+        key = (in_spec, tuple(dynamic), _signature(arrays), repr(static), _defaults(), Execution.mode)
         program = programs.get(key)
         if program is None:
 
@@ -265,7 +239,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
                 return f(*inner_args, **inner_kwargs)
 
             _, flat_spec = pytree.flatten((tuple(arrays), {}))
-            program = programs[key] = Program(flat, flat_spec, key[2], "main", at_once=True)
+            program = programs[key] = Program(flat, flat_spec, key[2], "main")
         return program(arrays)
 
     return call

@@ -31,11 +31,11 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The modules that are compiled, as they are: by XLA here."""
     made: list[str] = []
 
-    def executable(module: Any, name: str) -> Any:
+    def executable(module: Any, name: str, jitted: bool = False) -> Any:
         made.append(str(module))
         return lambda inputs, *_: run_module(str(module), inputs)
 
-    monkeypatch.setattr(eager, "_executable", executable)
+    monkeypatch.setattr(eager, "function_of", executable)
     return made
 
 

@@ -1,0 +1,158 @@
+"""What runs a function on concrete arrays: NumPy at first, the compiler's code when its calls have cost what compiling does.
+
+The rule for functions that are called outside `jit`, which mostly run once: a program is interpreted as long as its calls
+have taken together less than it would take to compile it, so that it never takes more than twice as long as with the better
+of both. The time is reckoned by the program's size and the operations that it runs, not measured: a program behaves alike
+in every run. What `jit` decorates is compiled at its first call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir import thresholds
+from nabla_mlir.compiling.estimates import estimate
+from nabla_mlir.compiling.lowering import compile_lowered
+from nabla_mlir.dialects.regions import functions_of, nested
+from nabla_mlir.errors import RuleMissingError, TraceError, user_frame
+from nabla_mlir.interpreter import Budget, OutOfStepsError, interpreted
+from nabla_mlir.runtime import Executable
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.executable import Function
+from nabla_mlir.runtime.threads import cores
+from nabla_mlir.targets import CPU
+
+Mode = Literal["auto", "interpret", "compile"]
+Runner = Callable[..., list[Array]]  # as `Function`: of arrays, the number of those that are memory, and the results' types
+
+
+class Execution:
+    """How functions run on concrete arrays; change it with `nm.set_execution`."""
+
+    mode: Mode = "auto"
+
+
+def set_execution(mode: Mode) -> Mode:
+    """Sets what runs functions on concrete arrays; returns what it was before.
+
+    Args:
+      mode: "auto" compiles what `jit` decorates, and interprets any other program until its calls have cost what compiling
+        it would; "interpret" has NumPy run all of both, "compile" compiles all. Values of the two agree to rounding: each
+        operation is within some units in the last place of its dtype, sums are in another order.
+
+    Raises:
+      TraceError: there is no such mode.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> before = nm.set_execution("interpret")
+      >>> float(nm.jit(lambda x: x + x)(2.0))
+      4.0
+      >>> nm.set_execution(before)
+      'interpret'
+    """
+    if mode not in get_args(Mode):
+        raise TraceError(f"set_execution requires one of {', '.join(get_args(Mode))}, got {mode!r}.", where=user_frame())
+    before, Execution.mode = Execution.mode, mode
+    return before
+
+
+class Interpreted:
+    """A lowered function that NumPy runs until that has taken as long as compiling it."""
+
+    def __init__(self, module: ir.Module, name: str, work: float, left: float):
+        self.function = interpreted(module.operation, name)
+        self.work, self.left = work, left  # µs: of each call, besides its steps; and until it pays to compile
+        self._module, self._name = module, name
+        self._compiled: Runner | None = None
+
+    def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
+        """The results, in arrays of the host."""
+        if self._compiled is None:
+            budget = Budget((self.left - self.work) / thresholds.STEP)
+            try:
+                results = self.function([np.asarray(x) for x in inputs], budget)
+                self.left = budget.steps * thresholds.STEP
+                return [Array.from_numpy(y) for y in results]
+            except OutOfStepsError:
+                self._compiled = compiled_function(self._module, self._name)
+        return self._compiled(inputs, storage, types)
+
+
+def function_of(module: ir.Module, name: str, jitted: bool = False) -> Runner:
+    """What runs a lowered function. Equal code is read, or compiled, once.
+
+    Args:
+      module: of plain StableHLO.
+      name: the function's.
+      jitted: it is to be compiled at once, unless everything is interpreted.
+
+    Raises:
+      RuleMissingError: it is to be interpreted, and has an operation that the interpreter does not know.
+    """
+    mode = Execution.mode
+    if mode == "compile" or (jitted and mode == "auto"):
+        return compiled_function(module, name)
+    return _runners.get(f"{mode} {name} {_digest(module)}", lambda: _interpreted(module, name, mode))
+
+
+def _interpreted(module: ir.Module, name: str, mode: Mode) -> Runner:
+    if mode == "interpret":
+        return Interpreted(module, name, 0.0, float("inf"))
+    function = functions_of(module.operation)[name]
+    cost = estimate(function)
+    work = thresholds.INTERPRETED_WORK * (cost.shared + cost.serial)
+    left = thresholds.COMPILED_MODULE + thresholds.COMPILED_OPERATION * sum(1 for _ in nested(function))
+    if work > left:
+        return compiled_function(module, name)
+    try:
+        return Interpreted(module, name, work, left)
+    except RuleMissingError:
+        return compiled_function(module, name)
+
+
+def compiled_function(module: ir.Module, name: str) -> Function:
+    """Compiles a lowered function, or finds it: equal code is compiled once per process."""
+
+    def compile_() -> Function:
+        vmfb = compile_lowered(module, CPU())
+        # Arrays cross between the two drivers of a CPU without a copy, so each program has the one that suits it.
+        gain = estimate(functions_of(module.operation)[name]).gain(cores())
+        return Executable.load(vmfb, "local-task" if gain > 0 else "local-sync").function(name)
+
+    return _runners.get(f"compile {name} {_digest(module)}", compile_)
+
+
+def _digest(module: ir.Module) -> str:
+    return hashlib.sha256(str(module).encode()).hexdigest()
+
+
+class _Runners:
+    """Functions by their code: those used last, since each holds memory. A program that is kept keeps its own."""
+
+    def __init__(self, most: int):
+        self.most, self._lock = most, threading.Lock()
+        self._found: OrderedDict[str, Any] = OrderedDict()
+
+    def get(self, key: str, make: Callable[[], Any]) -> Any:
+        """What was made for a key, or is made now."""
+        with self._lock:
+            if key in self._found:
+                self._found.move_to_end(key)
+                return self._found[key]
+        made = make()  # without the lock: others need not wait for the compiler
+        with self._lock:
+            made = self._found.setdefault(key, made)
+            if len(self._found) > self.most:
+                self._found.popitem(last=False)
+        return made
+
+
+_runners = _Runners(thresholds.KEPT_FUNCTIONS)
