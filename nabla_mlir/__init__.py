@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nabla_mlir.interop.jax import from_jax as from_jax
     from nabla_mlir.interop.stablehlo import from_stablehlo as from_stablehlo
     from nabla_mlir.interop.torch import from_torch as from_torch
+    from nabla_mlir.interpreter.target import Interpreter as Interpreter
     from nabla_mlir.ops.custom_call import register_custom_call as register_custom_call
     from nabla_mlir.prepared.checks import check_hvp as check_hvp
     from nabla_mlir.prepared.modules import empirical_fisher_module as empirical_fisher_module
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from nabla_mlir.runtime import load as load
     from nabla_mlir.staging.compiled import Compiled as Compiled
     from nabla_mlir.staging.eager import jit as jit
+    from nabla_mlir.staging.execution import debug_nans as debug_nans
     from nabla_mlir.staging.execution import set_execution as set_execution
     from nabla_mlir.staging.specs import spec as spec
     from nabla_mlir.staging.stages import Lowered as Lowered
@@ -96,6 +98,7 @@ _HOMES: dict[str, str | None] = {
     "from_jax": "interop.jax",
     "from_stablehlo": "interop.stablehlo",
     "from_torch": "interop.torch",
+    "Interpreter": "interpreter.target",
     "register_custom_call": "ops.custom_call",
     "check_hvp": "prepared.checks",
     "empirical_fisher_module": "prepared.modules", "fisher_module": "prepared.modules",
@@ -109,7 +112,7 @@ _HOMES: dict[str, str | None] = {
     "spec": "staging.specs",
     "Lowered": "staging.stages", "Traced": "staging.stages", "module": "staging.stages", "trace": "staging.stages",
     "save_static_library": "staging.static_library",
-    "set_execution": "staging.execution",
+    "debug_nans": "staging.execution", "set_execution": "staging.execution",
     "set_default_dtypes": "table.promotion",
     "Tensor": "table.tensor",
     "CPU": "targets", "CUDA": "targets", "Vulkan": "targets",

@@ -122,6 +122,10 @@ class CompileError(NablaError, RuntimeError):
         super().__init__(message, where=where, help=help)
 
 
+class NotFiniteError(NablaError, FloatingPointError):
+    """NaN or infinity where finite numbers are required."""
+
+
 class DeployError(NablaError, ValueError):
     """An artifact is corrupt, does not fit this runtime, or was called with wrong arguments."""
 

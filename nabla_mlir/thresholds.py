@@ -59,7 +59,7 @@ LINSPACE_TABLE: Annotated[int, Chosen("elements", "a table is part of the artifa
 # Outside `jit` a program is interpreted until that has taken as long as compiling it: what an operation takes besides its
 # elements, how much longer than compiled code NumPy works on those, and what compiling takes in all and for each operation.
 STEP: Annotated[float, Chosen("µs", "operations on small arrays take 3 to 10")] = 5.0
-INTERPRETED_WORK: Annotated[float, Chosen("", "1 for products, up to 10 for chains of elementwise operations")] = 5.0
+INTERPRETED_WORK: Annotated[float, Chosen("times", "1 for products, up to 10 for chains of elementwise operations")] = 5.0
 COMPILED_MODULE: Annotated[float, Chosen("µs", "iree-compile takes 0.6 s for nothing")] = 700_000.0
 COMPILED_OPERATION: Annotated[float, Chosen("µs", "networks of 100 to 2,000 operations take 5 to 20 ms for each")] = 10_000.0
 # Of functions called outside `jit` so many are kept, compiled or read.

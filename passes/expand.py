@@ -37,11 +37,15 @@ class ExpandPass(Pass):
 
     def _expand_in(self, block: ir.Block) -> None:
         for op in [o.operation for o in block.operations]:
-            for region in op.regions:
-                for inner in region.blocks:
-                    self._expand_in(inner)
-                    if op.name in EXPANSIONS and self.simplify:
-                        simplify_block(inner)
-            if op.name in EXPANSIONS:
-                EXPANSIONS[op.name](op)
+            self.expand(op)
         erase_dead_in(block)
+
+    def expand(self, op: ir.Operation) -> None:
+        """Expands every transform in the regions of an operation, and the operation itself if it is one."""
+        for region in op.regions:
+            for inner in region.blocks:
+                self._expand_in(inner)
+                if op.name in EXPANSIONS and self.simplify:
+                    simplify_block(inner)
+        if op.name in EXPANSIONS:
+            EXPANSIONS[op.name](op)

@@ -5,10 +5,11 @@ what it does with arrays; elementwise ones that need no more have NumPy's functi
 """
 
 from nabla_mlir.interpreter import contractions, elementwise, indexing, lapack, linalg, reductions, shape, windows
-from nabla_mlir.interpreter.blocks import Budget, Function, OutOfStepsError, interpreted
+from nabla_mlir.interpreter.blocks import Function, Watch, functions, interpreted
 from nabla_mlir.interpreter.evaluations import EVALUATIONS
+from nabla_mlir.interpreter.frames import Budget, OutOfStepsError
 
 __all__ = [
-    "EVALUATIONS", "Budget", "Function", "OutOfStepsError", "contractions", "elementwise", "indexing", "interpreted", "lapack",
-    "linalg", "reductions", "shape", "windows",
+    "EVALUATIONS", "Budget", "Function", "OutOfStepsError", "Watch", "contractions", "elementwise", "functions", "indexing",
+    "interpreted", "lapack", "linalg", "reductions", "shape", "windows",
 ]  # fmt: skip

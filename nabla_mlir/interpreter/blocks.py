@@ -11,48 +11,21 @@ from iree.compiler import ir
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
-from nabla_mlir.dialects.regions import block_aside, functions_of
+from nabla_mlir.dialects.regions import block_aside, functions_of, last_of, nested
 from nabla_mlir.dialects.stablehlo import constant_array
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.interpreter.control import CONTROL
 from nabla_mlir.interpreter.evaluations import evaluation_of
+from nabla_mlir.interpreter.frames import Arrays, Block, Body, Budget, Frame, Step
+from nabla_mlir.interpreter.maps import collective, is_plain
+from nabla_mlir.interpreter.state import initial_state, stateful
+from nabla_mlir.passes.expand import ExpandPass
 from nabla_mlir.table.registry import REGISTRY, OpDef, Region
 from nabla_mlir.table.tensor import current_scope, set_scope, wrap
 from nabla_mlir.table.traits import is_elementwise
 
-Arrays = list[np.ndarray]
-
-class OutOfStepsError(Exception):
-    """A call has run more operations than it may."""
-
-
-class Budget:
-    """How many operations calls may still run. Every loop of a program is charged for each iteration."""
-
-    __slots__ = ("steps",)
-
-    def __init__(self, steps: float):
-        self.steps = steps
-
-    def spend(self, steps: int) -> None:
-        """Raises OutOfStepsError if there are not so many left."""
-        self.steps -= steps
-        if self.steps < 0:
-            raise OutOfStepsError
-
-
-class Frame(dict[int, np.ndarray]):
-    """The values of a call, by number, and what it may spend."""
-
-    __slots__ = ("budget",)
-
-    def __init__(self, budget: Budget | None):
-        super().__init__()
-        self.budget = budget
-
-
-Step = Callable[[Frame], None]
-Body = Callable[[Frame, Arrays], Arrays]  # of the values around a block, and its arguments
+Watch = Callable[[ir.Operation, Arrays, Arrays], None]  # what is called after each operation, with operands and results
 
 
 class Function:
@@ -65,9 +38,9 @@ class Function:
       [array(9.)]
     """
 
-    def __init__(self, func: ir.Operation, others: _Functions):
-        reader = _Reader(others)
-        self.run_block = reader.block(func.regions[0].blocks[0])
+    def __init__(self, func: ir.Operation, module: _Module):
+        self.module = module  # which watchers see the operations of
+        self.run_block = _Reader(module).block(func.regions[0].blocks[0])
 
     def __call__(self, arguments: Sequence[np.ndarray], budget: Budget | None = None) -> Arrays:
         """The results for arguments of the function's types. They may share memory with each other and the arguments.
@@ -79,12 +52,18 @@ class Function:
             return self.run_block(Frame(budget), list(arguments))
 
 
-class _Functions:
-    """The functions of a module, each read once."""
+class _Module:
+    """The functions of a module, each read once, and its state."""
 
-    def __init__(self, module: ir.Operation):
-        self.operations = functions_of(module)
+    def __init__(self, module: ir.Operation, watch: Watch | None):
+        self.operation, self.watch = module, watch
+        self.operations, self.state = functions_of(module), initial_state(module)
         self.functions: dict[str, Function] = {}
+
+    def has_version(self, name: str) -> bool:
+        """Whether a function says behind its results how often the state was written: a plain integer."""
+        returns = last_of(self.operations[name].regions[0].blocks[0]).operands
+        return bool(len(returns)) and isinstance(returns[len(returns) - 1].type, ir.IntegerType)
 
     def __getitem__(self, name: str) -> Function:
         if name not in self.functions:
@@ -93,41 +72,65 @@ class _Functions:
         return self.functions[name]
 
 
-def interpreted(module: ir.Operation, name: str) -> Function:
-    """A function of a module of plain StableHLO, to be run by NumPy.
+def interpreted(module: ir.Operation, name: str, watch: Watch | None = None) -> Function:
+    """A function of a module, to be run by NumPy.
+
+    Maps are run as they stand, an entry after the other; derivatives, which have no meaning but their rules, are expanded
+    in a copy of the module.
+
+    Args:
+      module: of StableHLO, with regions of `ad` and `batch`.
+      name: the function's.
+      watch: is called after each operation, with its operands and results.
 
     Raises:
       RuleMissingError: the interpreter does not know an operation, with the user's line.
     """
-    return _Functions(module)[name]
+    return functions(module, watch)[name]
+
+
+def functions(module: ir.Operation, watch: Watch | None = None) -> _Module:
+    """The functions of a module by name, which share its state."""
+    if any(map(_is_expanded, nested(module))):
+        with context(), ir.Location.unknown():
+            module = module.clone()
+            for block in module.regions[0].blocks:
+                _expand_in(block)
+    return _Module(module, watch)
+
+
+def _is_expanded(op: ir.Operation) -> bool:
+    return op.name in ("ad.jvp", "ad.vjp") or (op.name == "batch.vmap" and not is_plain(op))
+
+
+def _expand_in(block: ir.Block) -> None:
+    """Expands the operations of a block that cannot run as they stand, with all that is in them."""
+    for op in [o.operation for o in block.operations]:
+        if _is_expanded(op):
+            ExpandPass().expand(op)
+            continue
+        for region in op.regions:
+            for inner in region.blocks:
+                _expand_in(inner)
 
 
 class _Reader:
     """Reads the blocks of one function; a region sees the values around it, by their numbers."""
 
-    def __init__(self, functions: _Functions):
-        self.functions = functions
+    def __init__(self, module: _Module):
+        self.module = module
+        self.watch = module.watch
         self.numbers: dict[ir.Value, int] = {}
 
     def number(self, value: ir.Value) -> int:
         return self.numbers.setdefault(value, len(self.numbers))
 
-    def block(self, block: ir.Block, of_elements: bool = False) -> Body:
-        """The function of a block: of the values around it, and its arguments; one of elements takes arrays of them."""
-        places = [self.number(argument) for argument in block.arguments]
+    def block(self, block: ir.Block, of_elements: bool = False) -> Block:
+        """A block as a function; one of elements takes arrays of them."""
+        arguments = [self.number(argument) for argument in block.arguments]
         *ops, terminator = (op.operation for op in block.operations)
-        steps = [self.step(op, of_elements) for op in ops]
-        returns = [self.number(value) for value in terminator.operands]
-
-        def run(frame: Frame, arguments: Arrays) -> Arrays:
-            if frame.budget is not None:
-                frame.budget.spend(len(steps))
-            frame.update(zip(places, arguments, strict=True))
-            for step in steps:
-                step(frame)
-            return [frame[i] for i in returns]
-
-        return run
+        steps = [collective(op, self.number) or self.step(op, of_elements) for op in ops]
+        return Block(arguments, steps, [self.number(value) for value in terminator.operands])
 
     def step(self, op: ir.Operation, of_elements: bool) -> Step:
         """What an operation does."""
@@ -136,21 +139,27 @@ class _Reader:
         if op.name == "stablehlo.constant":
             array = constant_array(op)
             return lambda frame: frame.__setitem__(results[0], array)
-        run = self.control(op) or self.evaluation(op, of_elements)
+        run, watch = self.control(op) or self.evaluation(op, of_elements), self.watch
 
         def step(frame: Frame) -> None:
             frame.update(zip(results, run(frame, [frame[i] for i in operands]), strict=True))
 
-        return step
+        def step_and_tell(frame: Frame) -> None:
+            step(frame)
+            watch(op, [frame[i] for i in operands], [frame[i] for i in results])  # type: ignore[misc]
+
+        return step if watch is None else step_and_tell
 
     def control(self, op: ir.Operation) -> Body | None:
-        """What runs its regions, or another function."""
+        """What runs its regions, or another function, or knows the module's state."""
         if op.name == "func.call":
             name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-            function = self.functions[name]
+            function = self.module[name]
             return lambda frame, xs: function(xs, frame.budget)
-        control = _CONTROL.get(op.name)
-        return control([self.block(region.blocks[0]) for region in op.regions]) if control else None
+        if run := stateful(op, self.module.state):
+            return lambda _, xs: run(xs)
+        reader = CONTROL.get(op.name)
+        return reader(op, [self.block(region.blocks[0]) for region in op.regions]) if reader else None
 
     def evaluation(self, op: ir.Operation, of_elements: bool) -> Body:
         """What an operation on arrays does, with results of its types."""
@@ -189,7 +198,9 @@ class _Reader:
                 stablehlo.emit("stablehlo.return", [out.value for out in outs], results=[])
         finally:
             set_scope(scope)
+        watch, self.watch = self.watch, None  # nobody is shown operations that are erased
         run = self.block(block)
+        self.watch = watch
         block.owner.erase()
         return run
 
@@ -219,35 +230,3 @@ def _one_by_one(body: Body) -> Body:
         return [np.array(column).reshape(xs[0].shape) for column in zip(*rows, strict=True)]
 
     return run
-
-
-# ---------------------------------------------------------------- regions that run as they stand
-
-
-def _while(regions: Sequence[Body]) -> Body:
-    condition, body = regions
-
-    def run(frame: Frame, carry: Arrays) -> Arrays:
-        while condition(frame, carry)[0]:
-            carry = body(frame, carry)
-        return carry
-
-    return run
-
-
-def _if(regions: Sequence[Body]) -> Body:
-    then, otherwise = regions
-    return lambda frame, xs: (then if xs[0] else otherwise)(frame, [])
-
-
-def _case(regions: Sequence[Body]) -> Body:
-    """An index that is out of range means the last one."""
-
-    def run(frame: Frame, xs: Arrays) -> Arrays:
-        index = int(xs[0])
-        return regions[index if 0 <= index < len(regions) else -1](frame, [])
-
-    return run
-
-
-_CONTROL: dict[str, Callable[[Sequence[Body]], Body]] = {"stablehlo.while": _while, "stablehlo.if": _if, "stablehlo.case": _case}

@@ -24,15 +24,12 @@ from nabla_mlir.passes.split.split import split_function
 from nabla_mlir.prepared.blocks import Form, form_of_block
 from nabla_mlir.prepared.checks import check_entry_points, check_linear_map
 from nabla_mlir.prepared.stateful import Method, assemble
-from nabla_mlir.runtime import Module
-from nabla_mlir.staging.compiled import Compiled
 from nabla_mlir.staging.positions import Argnums, is_one, positions
 from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.stages import Lowered, trace
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.regions import emit_call
 from nabla_mlir.table.tensor import Tensor, full
-from nabla_mlir.targets import Target
 from nabla_mlir.transforms.arguments import with_arguments
 from nabla_mlir.transforms.curvature import (
     Product,
@@ -213,15 +210,6 @@ def _module(
     check_entry_points(available, entry_points)
     module, entries = assemble(methods.state, [m for n, m in available.items() if not entry_points or n in entry_points])
     return Prepared(module, entries)
-
-
-def load_prepared(source: Any, maker: str, point: tuple[Any, ...], target: str | Target, **options: Any) -> Module:
-    """A compiled stage, a stage, or a function of which `maker` makes one, as a module in this process."""
-    if isinstance(source, Compiled):
-        return source.loaded.clone()  # whose state is its own
-    if not isinstance(source, Prepared):
-        source = globals()[maker](source, *point, **options)
-    return source.compile(target).loaded
 
 
 class Methods:

@@ -12,7 +12,7 @@ import numpy as np
 
 from nabla_mlir import thresholds
 from nabla_mlir.conversion import rounded
-from nabla_mlir.errors import DtypeError, NablaError, TraceError
+from nabla_mlir.errors import DtypeError, NablaError, NotFiniteError, TraceError
 from nabla_mlir.runtime import Module, load
 from nabla_mlir.runtime.array import Array, dtype_named
 from nabla_mlir.runtime.manifest import EntryPoint, Leaf
@@ -29,10 +29,6 @@ _USED = ("update", "apply", "apply_block", "is_finite", "self_check")  # entry p
 
 class StalePointError(NablaError, RuntimeError):
     """A product was computed at another point than that of the operator's last update."""
-
-
-class NotFiniteError(NablaError, FloatingPointError):
-    """NaN or infinity at the point of an update."""
 
 
 class _Flat:
@@ -259,14 +255,14 @@ def _is_finite(value: Any) -> bool:
 
 
 def _module(source: Any, maker: str, point: tuple[Any, ...], target: Any, **options: Any) -> Module:
-    """What is run: a loaded artifact as it is; anything else is compiled, a function traced before."""
+    """What is run: a loaded artifact as it is; of anything else a module is made, of a function it is traced before."""
     if isinstance(source, Module):
         return source
     if isinstance(source, (str, os.PathLike)):
         return load(source)
-    from nabla_mlir.prepared import modules  # which is not there where artifacts are deployed
+    from nabla_mlir.prepared import instant  # which is not there where artifacts are deployed
 
-    return modules.load_prepared(source, maker, point, target, **options)
+    return instant.load_prepared(source, maker, point, target, **options)
 
 
 class HessianOperator(PreparedOperator):
@@ -279,7 +275,7 @@ class HessianOperator(PreparedOperator):
       data: the other arguments of the function.
       block: how many columns of a matrix are multiplied at once.
       damping: a number that is added to the diagonal: ``H + damping * I``.
-      target: where it runs.
+      target: where it runs; None interprets it until compiling it for this CPU pays, as functions outside `jit`.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -289,7 +285,7 @@ class HessianOperator(PreparedOperator):
     """
 
     def __init__(
-        self, source: Any, x: Any, *data: Any, block: int = thresholds.BLOCK, damping: float = 0.0, target: Any = "cpu"
+        self, source: Any, x: Any, *data: Any, block: int = thresholds.BLOCK, damping: float = 0.0, target: Any = None
     ):
         module = _module(source, "hvp_module", (x, *data), target, block=block, entry_points=_USED)
         super().__init__(module, x, data, damping)
@@ -312,7 +308,7 @@ class JacobianOperator(PreparedOperator):
       [2.0, 4.0]
     """
 
-    def __init__(self, source: Any, x: Any, *data: Any, block: int = thresholds.BLOCK, target: Any = "cpu"):
+    def __init__(self, source: Any, x: Any, *data: Any, block: int = thresholds.BLOCK, target: Any = None):
         points = (*_USED, "apply_transposed", "apply_transposed_block")
         module = _module(source, "jacobian_module", (x, *data), target, block=block, entry_points=points)
         super().__init__(module, x, data, 0.0)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmModule, VmVariantList, create_hal_module
@@ -145,6 +146,30 @@ class Function:
 
     def __repr__(self) -> str:
         return f"<function {self.declaration} on {self.device.driver}>"
+
+
+class Runnable(Protocol):
+    """What a module consists of: the functions of compiled code, or of a stage that is interpreted."""
+
+    @property
+    def driver(self) -> str:
+        """What it runs on."""
+
+    @property
+    def device(self) -> Device:
+        """Where its arrays are."""
+
+    def function(self, name: str) -> Callable[..., list[Array]]:
+        """The function of that name."""
+
+    def wait(self) -> None:
+        """Returns when all calls so far have ended."""
+
+    def clone(self) -> Runnable:
+        """The same code with fresh state."""
+
+    def on(self, driver: str | Device) -> Runnable:
+        """The same code with fresh state on another device."""
 
 
 class Executable:

@@ -13,7 +13,7 @@ from iree.runtime.version import VERSION
 from nabla_mlir.errors import DeployError, DtypeError, user_frame
 from nabla_mlir.runtime.array import Array, dtype_named
 from nabla_mlir.runtime.device import pooled
-from nabla_mlir.runtime.executable import Executable, Function
+from nabla_mlir.runtime.executable import Executable, Runnable
 from nabla_mlir.runtime.fitting import choose
 from nabla_mlir.runtime.manifest import Code, EntryPoint, Manifest
 from nabla_mlir.runtime.storage import Artifact
@@ -30,8 +30,8 @@ class Module:
     """
 
     def __init__(
-        self, executable: Executable, manifest: Manifest, code: Code, stablehlo: Callable[[], bytes],
-        others: Mapping[str, Executable] | None = None,
+        self, executable: Runnable, manifest: Manifest, code: Code, stablehlo: Callable[[], bytes],
+        others: Mapping[str, Runnable] | None = None,
     ):  # fmt: skip
         """With `others`, which run some of the entry points on other drivers, by the name of the entry point."""
         self.executable, self.manifest, self.code, self._stablehlo = executable, manifest, code, stablehlo
@@ -113,7 +113,7 @@ class Module:
 class _Entry:
     """An entry point as a callable: binds, flattens and checks the arguments, and builds the result."""
 
-    def __init__(self, spec: EntryPoint, function: Function):
+    def __init__(self, spec: EntryPoint, function: Callable[..., list[Array]]):
         self.spec, self._function = spec, function
         self.__name__, self.__doc__ = spec.name, f"{spec}\n\n{spec.doc}"
         self._names = [argument.name for argument in spec.arguments]

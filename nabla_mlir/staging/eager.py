@@ -31,7 +31,7 @@ class Program:
     """A function for arguments of fixed structure, shapes and dtypes: run as `execution` says."""
 
     def __init__(
-        self, f: Callable[..., Any], in_spec: pytree.TreeSpec, specs: Sequence[Spec], name: str, jitted: bool = False
+        self, f: Callable[..., Any], in_spec: pytree.TreeSpec, specs: Sequence[Spec], name: str, is_jitted: bool = False
     ):
         def flat(*tensors: Any) -> list[Any]:
             args, kwargs = pytree.unflatten(in_spec, tensors)
@@ -40,7 +40,7 @@ class Program:
 
         module, self.captured = trace_function(flat, specs, name)
         lower_module(module)
-        self.run = function_of(module, name, jitted)
+        self.run = function_of(module, name, is_jitted)
         self.dtypes = [s.dtype for s in specs]
         self._has_scalars = any(s.weak for s in specs)
         block = functions_of(module.operation)[name].regions[0].blocks[0]
@@ -194,7 +194,7 @@ def jit(
             def flat(*dynamic: Any, **keywords: Any) -> Any:
                 return f(*(constants.get(i, a) for i, a in enumerate(dynamic)), **keywords, **fixed_names)
 
-            program = programs[key] = Program(flat, in_spec, _signature(leaves), "main", jitted=True)
+            program = programs[key] = Program(flat, in_spec, _signature(leaves), "main", is_jitted=True)
         return program(leaves)
 
     return jit_f

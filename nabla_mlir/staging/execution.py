@@ -8,10 +8,11 @@ in every run. What `jit` decorates is compiled at its first call.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -23,6 +24,7 @@ from nabla_mlir.compiling.lowering import compile_lowered
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.errors import RuleMissingError, TraceError, user_frame
 from nabla_mlir.interpreter import Budget, OutOfStepsError, interpreted
+from nabla_mlir.interpreter.finite import is_finite, stop_at_infinity
 from nabla_mlir.runtime import Executable
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.executable import Function
@@ -30,16 +32,17 @@ from nabla_mlir.runtime.threads import cores
 from nabla_mlir.targets import CPU
 
 Mode = Literal["auto", "interpret", "compile"]
+_FINITE = "finite"  # the mode within `debug_nans`
 Runner = Callable[..., list[Array]]  # as `Function`: of arrays, the number of those that are memory, and the results' types
 
 
 class Execution:
     """How functions run on concrete arrays; change it with `nm.set_execution`."""
 
-    mode: Mode = "auto"
+    mode: str = "auto"
 
 
-def set_execution(mode: Mode) -> Mode:
+def set_execution(mode: Mode) -> str:
     """Sets what runs functions on concrete arrays; returns what it was before.
 
     Args:
@@ -64,56 +67,108 @@ def set_execution(mode: Mode) -> Mode:
     return before
 
 
+@contextlib.contextmanager
+def debug_nans() -> Iterator[None]:
+    """Within it everything is interpreted, and a result with NaN or infinity says which operation made the first of them.
+
+    That is an operation whose operands are finite; nothing is said of a call whose arguments are not, and of what is only
+    finite because something masked it.
+
+    Raises:
+      NotFiniteError: with the operation, the values, and the user's line.
+
+    Example:
+      >>> import nabla_mlir as nm, nabla_mlir.numpy as nnp, numpy as np
+      >>> with nm.debug_nans():
+      ...     try:
+      ...         nm.jit(lambda x: nnp.log(x) * x)(np.array([1.0, 0.0]))
+      ...     except nm.errors.NotFiniteError as error:
+      ...         print(error.message)
+      stablehlo.log requires operands with a finite result, got -inf at (1,) from 0.0.
+    """
+    before, Execution.mode = Execution.mode, _FINITE
+    try:
+        yield
+    finally:
+        Execution.mode = before
+
+
+class Finite:
+    """A lowered function that NumPy runs, and once more if its results are not finite, to see where that comes from."""
+
+    def __init__(self, module: ir.Module, name: str):
+        self.function = interpreted(module.operation, name)
+        self.watched = interpreted(module.operation, name, stop_at_infinity)
+
+    def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
+        """The results; raises NotFiniteError if they are not finite while the arguments are."""
+        arrays = [np.asarray(x) for x in inputs]
+        results = self.function(arrays)
+        if is_finite(arrays) and not is_finite(results):
+            self.watched(arrays)
+        return [Array.from_numpy(y) for y in results]
+
+
 class Interpreted:
     """A lowered function that NumPy runs until that has taken as long as compiling it."""
 
-    def __init__(self, module: ir.Module, name: str, work: float, left: float):
+    def __init__(self, module: ir.Module, name: str):
+        function = functions_of(module.operation)[name]
         self.function = interpreted(module.operation, name)
-        self.work, self.left = work, left  # µs: of each call, besides its steps; and until it pays to compile
+        self.budget, self.work = allowance([function]), steps_of(function)
         self._module, self._name = module, name
         self._compiled: Runner | None = None
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
         """The results, in arrays of the host."""
         if self._compiled is None:
-            budget = Budget((self.left - self.work) / thresholds.STEP)
             try:
-                results = self.function([np.asarray(x) for x in inputs], budget)
-                self.left = budget.steps * thresholds.STEP
-                return [Array.from_numpy(y) for y in results]
+                if self.budget is not None:
+                    self.budget.spend(self.work)
+                return [Array.from_numpy(y) for y in self.function([np.asarray(x) for x in inputs], self.budget)]
             except OutOfStepsError:
                 self._compiled = compiled_function(self._module, self._name)
         return self._compiled(inputs, storage, types)
 
 
-def function_of(module: ir.Module, name: str, jitted: bool = False) -> Runner:
+def allowance(functions: Iterable[ir.Operation]) -> Budget | None:
+    """How many operations functions of a module may be interpreted before it pays to compile it; None if it never does."""
+    if Execution.mode != "auto":
+        return None
+    operations = sum(1 for function in functions for _ in nested(function))
+    return Budget((thresholds.COMPILED_MODULE + thresholds.COMPILED_OPERATION * operations) / thresholds.STEP)
+
+
+def steps_of(function: ir.Operation) -> float:
+    """The work of a call on the elements of arrays, in the time of one operation on small ones."""
+    cost = estimate(function)
+    return thresholds.INTERPRETED_WORK * (cost.shared + cost.serial) / thresholds.STEP
+
+
+def function_of(module: ir.Module, name: str, is_jitted: bool = False) -> Runner:
     """What runs a lowered function. Equal code is read, or compiled, once.
 
     Args:
       module: of plain StableHLO.
       name: the function's.
-      jitted: it is to be compiled at once, unless everything is interpreted.
+      is_jitted: it is to be compiled at once, unless everything is interpreted.
 
     Raises:
       RuleMissingError: it is to be interpreted, and has an operation that the interpreter does not know.
     """
     mode = Execution.mode
-    if mode == "compile" or (jitted and mode == "auto"):
+    if mode == "compile" or (is_jitted and mode == "auto"):
         return compiled_function(module, name)
     return _runners.get(f"{mode} {name} {_digest(module)}", lambda: _interpreted(module, name, mode))
 
 
-def _interpreted(module: ir.Module, name: str, mode: Mode) -> Runner:
+def _interpreted(module: ir.Module, name: str, mode: str) -> Runner:
+    if mode == _FINITE:
+        return Finite(module, name)
     if mode == "interpret":
-        return Interpreted(module, name, 0.0, float("inf"))
-    function = functions_of(module.operation)[name]
-    cost = estimate(function)
-    work = thresholds.INTERPRETED_WORK * (cost.shared + cost.serial)
-    left = thresholds.COMPILED_MODULE + thresholds.COMPILED_OPERATION * sum(1 for _ in nested(function))
-    if work > left:
-        return compiled_function(module, name)
+        return Interpreted(module, name)
     try:
-        return Interpreted(module, name, work, left)
+        return Interpreted(module, name)
     except RuleMissingError:
         return compiled_function(module, name)
 
@@ -147,12 +202,12 @@ class _Runners:
             if key in self._found:
                 self._found.move_to_end(key)
                 return self._found[key]
-        made = make()  # without the lock: others need not wait for the compiler
+        new = make()  # without the lock: others need not wait for the compiler
         with self._lock:
-            made = self._found.setdefault(key, made)
+            runner = self._found.setdefault(key, new)
             if len(self._found) > self.most:
                 self._found.popitem(last=False)
-        return made
+        return runner
 
 
 _runners = _Runners(thresholds.KEPT_FUNCTIONS)

@@ -13,7 +13,8 @@ from nabla_mlir import pytree
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered, lower_module
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.regions import functions_of
-from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.errors import TargetError, TraceError, user_frame
+from nabla_mlir.interpreter.target import Interpreter
 from nabla_mlir.rules.cost import FunctionCost, cost_of_function
 from nabla_mlir.runtime.manifest import Manifest
 from nabla_mlir.staging import tuning
@@ -21,6 +22,7 @@ from nabla_mlir.staging.artifact import entry_of
 from nabla_mlir.staging.compiled import Bundle, Compiled
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.entry import Entry, Stage
+from nabla_mlir.staging.interpreted import Interpreted
 from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.tracing import bake_captures, checked_output, trace_function
 from nabla_mlir.table.promotion import as_tensor, is_scalar
@@ -37,6 +39,17 @@ class Traced(Stage):
         module = clone_module(self.module)
         lower_module(module)
         return Lowered(module, self.entries)
+
+    def compile(self, target: Interpreter) -> Interpreted:
+        """What runs the stage as it stands, before any pass. For other targets it is lowered first.
+
+        Raises:
+          TargetError: the target is not `nm.Interpreter()`.
+        """
+        if not isinstance(target, Interpreter):
+            raise TargetError(f"a traced stage requires nm.Interpreter() to run on, got {target!r}.", where=user_frame(),
+                              help="lower it first: traced.lower().compile(target).")  # fmt: skip
+        return Interpreted(self.module, self.entries, b"", target)
 
 
 class Lowered(Stage):
@@ -94,7 +107,7 @@ class Lowered(Stage):
 
         Args:
           target: "cpu", "vulkan", "cuda", or one of `nm.targets`; a list of them makes a `Bundle`, one artifact from
-            which a machine takes the first that it runs.
+            which a machine takes the first that it runs. With `nm.Interpreter()` nothing is compiled: NumPy runs the stage.
           flags: further flags of iree-compile.
           cache: look for the result in the cache on disk, and put it there.
           tune: compile several forms (`nabla_mlir.staging.tuning.FORMS`) for the CPU of this machine, time them with both
@@ -107,6 +120,8 @@ class Lowered(Stage):
         if isinstance(target, (list, tuple)):
             return Bundle(tuple(self.compile(t, flags=flags, cache=cache, tune=tune) for t in target))
         machine = as_target(target)
+        if isinstance(machine, Interpreter):
+            return Interpreted(self.module, self.entries, b"", machine)
         if tune:
             functions = {entry.name: entry.inputs for entry in self.entries}
             best = tuning.tune(self.module, functions, machine, flags, cache)

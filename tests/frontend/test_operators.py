@@ -17,8 +17,8 @@ from jax.flatten_util import ravel_pytree
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DtypeError, TraceError, TreeError
-from nabla_mlir.prepared.operators import NotFiniteError, StalePointError
+from nabla_mlir.errors import DtypeError, NotFiniteError, TraceError, TreeError
+from nabla_mlir.prepared.operators import StalePointError
 
 jax.config.update("jax_enable_x64", True)
 RNG = np.random.default_rng(3)

@@ -1,0 +1,109 @@
+"""A module as the interpreter runs it, in the form of what the runtime makes of compiled code: functions, a device, state."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.errors import DeployError
+from nabla_mlir.interpreter.blocks import Watch, functions
+from nabla_mlir.interpreter.frames import Budget
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.device import device
+from nabla_mlir.runtime.transfer import check_storage, fill
+
+
+class InterpretedFunction:
+    """A function that takes arrays, and memory for its results, as `nabla_mlir.runtime.executable.Function` does."""
+
+    def __init__(self, executable: InterpretedExecutable, name: str):
+        self._executable, self.name, self.device = executable, name, executable.device
+
+    def __call__(self, arguments: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
+        """Calls the function; the last `storage` of the arguments are memory that it writes its results to.
+
+        Raises:
+          DeployError: the memory cannot be written; a function of a state is called before that is set.
+        """
+        inputs, targets = arguments[: len(arguments) - storage], arguments[len(arguments) - storage :]
+        check_storage(self.name, targets, inputs, self.device)
+        results, version = self._executable.call(self.name, [np.asarray(x) for x in arguments])
+        if storage:
+            return [self._filled(target, y, version) for target, y in zip(targets, results, strict=True)]
+        arrays = [Array.from_numpy(y, self.device) for y in results]
+        for array in arrays:
+            array.version = version
+        return arrays
+
+    def _filled(self, target: Any, result: np.ndarray, version: int | None) -> Array:
+        if isinstance(target, Array):
+            ctypes.memmove(target.numpy().ctypes.data, np.ascontiguousarray(result).ctypes.data, result.nbytes)
+            return fill(target, target, version)
+        return fill(target, Array.from_numpy(result, self.device), version)
+
+
+class InterpretedExecutable:
+    """A module with a state of its own; calls are put in a row.
+
+    Args:
+      module: of StableHLO, with regions of `ad` and `batch`, and global variables.
+      watch: is called after each operation, with its operands and results.
+      budget: how many operations its calls may run; any number if there is none.
+      work: how many the work of each function on its elements counts for.
+    """
+
+    driver = "interpreter"
+
+    def __init__(
+        self, module: ir.Operation, watch: Watch | None = None, budget: Budget | None = None,
+        work: Mapping[str, float] | None = None,
+    ):  # fmt: skip
+        self._module, self._watch, self._budget, self._work = module, watch, budget, work or {}
+        self._functions, self._lock = functions(module, watch), threading.Lock()
+        self.device = device("local-sync")
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """The values of the global variables, by name."""
+        return self._functions.state
+
+    def function(self, name: str) -> InterpretedFunction:
+        """The function of that name.
+
+        Raises:
+          DeployError: there is none.
+          RuleMissingError: the interpreter does not know one of its operations.
+        """
+        if name not in self._functions.operations:
+            raise DeployError(f"function requires one of {', '.join(self._functions.operations)}, got {name!r}.")
+        self._functions[name]  # which reads it
+        return InterpretedFunction(self, name)
+
+    def call(self, name: str, arguments: list[np.ndarray]) -> tuple[list[np.ndarray], int | None]:
+        """The results of a function, and the version of the state that it says behind them.
+
+        Raises:
+          OutOfStepsError: the budget is spent; the state is as it was.
+        """
+        with self._lock:
+            if self._budget is not None:
+                self._budget.spend(self._work.get(name, 0))
+            results = self._functions[name](arguments, self._budget)
+        version = int(results.pop()) if self._functions.has_version(name) else None
+        return results, version
+
+    def clone(self) -> InterpretedExecutable:
+        """The same module with fresh state."""
+        return InterpretedExecutable(self._module, self._watch, self._budget, self._work)
+
+    def wait(self) -> None:
+        """Every call has ended when it returns."""
+
+    def on(self, driver: Any) -> InterpretedExecutable:
+        """The same; there is no other device."""
+        return self.clone()

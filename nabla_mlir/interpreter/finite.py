@@ -1,0 +1,47 @@
+"""Where NaN and infinity come from: the first operation that makes them of finite numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.errors import NotFiniteError
+from nabla_mlir.interpreter.frames import Arrays
+
+_SHOWN = 5  # values in a message
+
+
+def is_finite(arrays: Arrays) -> bool:
+    """Whether arrays have neither NaN nor infinity."""
+    return all(np.isfinite(_wide(x)).all() for x in arrays)
+
+
+def stop_at_infinity(op: ir.Operation, operands: Arrays, results: Arrays) -> None:
+    """To be called after each operation.
+
+    Raises:
+      NotFiniteError: it made NaN or infinity of finite numbers; with the values at the first place, and the user's line.
+    """
+    if is_finite(results) or not is_finite(operands):
+        return
+    result = next(_wide(y) for y in results if not is_finite([y]))
+    place = tuple(int(i) for i in np.argwhere(~np.isfinite(result))[0])
+    same = [x for x in operands if np.shape(x) == result.shape]
+    values = ", ".join(str(x[place]) for x in same) or ", ".join(_short(x) for x in operands)
+    raise NotFiniteError(
+        f"{op.name} requires operands with a finite result, got {result[place]} at {place} from {values}.",
+        where=source_of(op.location), help="look at what this line is given, or mask it before (nnp.where on its argument).",
+    )  # fmt: skip
+
+
+def _wide(x: np.ndarray) -> np.ndarray:
+    """Narrow floats of ml_dtypes as f32."""
+    x = np.asarray(x)
+    return x.astype(np.float32) if x.dtype.kind == "V" else x
+
+
+def _short(x: np.ndarray) -> str:
+    values = np.asarray(x).reshape(-1)
+    more = ", ..." if values.size > _SHOWN else ""
+    return f"[{', '.join(map(str, values[:_SHOWN]))}{more}]"

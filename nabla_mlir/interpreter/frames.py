@@ -1,0 +1,92 @@
+"""What a call of the interpreter consists of: values by number, blocks that have been read, and a budget of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Arrays = list[np.ndarray]
+
+
+class OutOfStepsError(Exception):
+    """A call has run more operations than it may."""
+
+
+class Budget:
+    """How many operations calls may still run. Every loop of a program is charged for each iteration."""
+
+    __slots__ = ("steps",)
+
+    def __init__(self, steps: float):
+        self.steps = steps
+
+    def spend(self, steps: float) -> None:
+        """Raises OutOfStepsError if there are not so many left."""
+        self.steps -= steps
+        if self.steps < 0:
+            raise OutOfStepsError
+
+
+class Frame(dict[int, np.ndarray]):
+    """The values of a call, by number, and what it may spend; inside a map one for each entry, with its place."""
+
+    __slots__ = ("budget", "place")
+
+    def __init__(self, budget: Budget | None, values: dict[int, np.ndarray] | None = None, place: dict[str, int] | None = None):
+        super().__init__(values or {})
+        self.budget, self.place = budget, place or {}
+
+
+Step = Callable[[Frame], None]
+Body = Callable[[Frame, Arrays], Arrays]  # of the values around a block, and its arguments
+
+
+@dataclass(frozen=True)
+class Collective:
+    """An operation that reads every entry of an axis of the map around it."""
+
+    operands: list[int]
+    result: int
+    axis: str
+    evaluate: Callable[[list[np.ndarray], int], Arrays]  # of each entry's operand (none for an index), and their number
+
+    def run(self, frames: Sequence[Frame]) -> None:
+        """For each of the other axes' places, from the entries of this axis to what each of them gets."""
+        groups: dict[tuple[tuple[str, int], ...], list[Frame]] = {}
+        for frame in frames:
+            others = tuple((name, i) for name, i in frame.place.items() if name != self.axis)
+            groups.setdefault(others, []).append(frame)
+        for group in groups.values():
+            results = self.evaluate([frame[i] for frame in group for i in self.operands], len(group))
+            for frame, result in zip(group, results, strict=True):
+                frame[self.result] = result
+
+
+class Block:
+    """A block that has been read: a function of the values around it and its arguments."""
+
+    def __init__(self, arguments: list[int], steps: list[Step | Collective], results: list[int]):
+        self.arguments, self.steps, self.results = arguments, steps, results
+
+    def __call__(self, frame: Frame, arguments: Arrays) -> Arrays:
+        """Its results."""
+        if frame.budget is not None:
+            frame.budget.spend(len(self.steps))
+        frame.update(zip(self.arguments, arguments, strict=True))
+        for step in self.steps:
+            step(frame)  # type: ignore[operator]  # collectives stand in maps alone
+        return [frame[i] for i in self.results]
+
+    def of_entries(self, frames: Sequence[Frame]) -> list[Arrays]:
+        """The results for each entry of a map, whose frames have the arguments: all take each step before the next."""
+        for step in self.steps:
+            if isinstance(step, Collective):
+                step.run(frames)
+                continue
+            for frame in frames:
+                if frame.budget is not None:
+                    frame.budget.spend(1)
+                step(frame)
+        return [[frame[i] for i in self.results] for frame in frames]

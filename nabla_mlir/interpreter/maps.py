@@ -1,0 +1,90 @@
+"""Maps as they stand: the body for each entry, one step of all entries after the other, so that collectives see them all.
+
+This is what a map means, without any batch rule: the oracle of nabla-vmap.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.batch import (
+    ALL_GATHER,
+    AXIS_INDEX,
+    COLLECTIVES,
+    NOT_CARRIED,
+    PMAX,
+    PMIN,
+    PSUM,
+    PSUM_SCATTER,
+    VmapOp,
+    axis_of,
+    collectives,
+)
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.interpreter.control import control
+from nabla_mlir.interpreter.frames import Arrays, Block, Body, Collective, Frame
+
+
+@control("batch.vmap")
+def vmap(op: ir.Operation, regions: Sequence[Block]) -> Body:
+    """The results of all entries, stacked along the axes that each result carries; of the others the first one's."""
+    (body,), view = regions, VmapOp(op)
+    axes, sizes, in_axes, out_axes = view.axes, view.sizes, view.in_axes, view.out_axes
+    types = [shape_and_dtype(result.type) for result in op.results]
+
+    def run(frame: Frame, xs: Arrays) -> Arrays:
+        places = list(itertools.product(*map(range, sizes)))
+        frames = [Frame(frame.budget, frame, frame.place | dict(zip(axes, place, strict=True))) for place in places]
+        for entry, place in zip(frames, places, strict=True):
+            entry.update((i, _entry(x, a, place)) for i, x, a in zip(body.arguments, xs, in_axes, strict=True))
+        outs = [np.zeros(shape, dtype) for shape, dtype in types]
+        for place, results in zip(places, body.of_entries(frames), strict=True):
+            for out, result, carried in zip(outs, results, out_axes, strict=True):
+                _entry(out, carried, place)[...] = result
+        return outs
+
+    return run
+
+
+def is_plain(op: ir.Operation) -> bool:
+    """Whether every collective over an axis of the map stands in its body, not in a region further inside."""
+    view = VmapOp(op)
+    return all(inner.parent == op for axis in view.axes for inner in collectives(op, axis))
+
+
+def _entry(x: np.ndarray, places: Sequence[int], index: Sequence[int]) -> np.ndarray:
+    """A view of the entry of an array that carries axes at these places."""
+    at: list[int | slice] = [slice(None)] * x.ndim
+    for place, i in zip(places, index, strict=True):
+        if place != NOT_CARRIED:
+            at[place] = i
+    return x[(*at, ...)]
+
+
+def collective(op: ir.Operation, number: Callable[[ir.Value], int]) -> Collective | None:
+    """A collective that has been read; None for another operation."""
+    if op.name not in COLLECTIVES:
+        return None
+    dimension = op.attributes["dimension"].value if "dimension" in op.attributes else 0
+
+    def evaluate(entries: list[np.ndarray], count: int) -> Arrays:
+        if op_name == AXIS_INDEX:
+            return [np.array(i, np.int32) for i in range(count)]
+        if op_name == ALL_GATHER:
+            return [np.stack(entries, dimension)] * count
+        if op_name == PSUM_SCATTER:
+            total = _sum(entries)
+            return [np.take(total, i, dimension) for i in range(count)]
+        combine = {PSUM: _sum, PMAX: lambda xs: np.max(xs, axis=0), PMIN: lambda xs: np.min(xs, axis=0)}[op_name]
+        return [combine(entries)] * count
+
+    op_name = op.name
+    return Collective([number(v) for v in op.operands], number(op.results[0]), axis_of(op), evaluate)
+
+
+def _sum(entries: list[np.ndarray]) -> np.ndarray:
+    return np.sum(entries, axis=0, dtype=entries[0].dtype)

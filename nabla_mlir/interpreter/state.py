@@ -1,0 +1,59 @@
+"""The state of a module, in its global variables, and the arithmetic of its version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.errors import DeployError
+from nabla_mlir.interpreter.frames import Arrays
+
+State = dict[str, Any]  # the values of global variables, by name
+
+
+def initial_state(module: ir.Operation) -> State:
+    """The global variables of a module before any call; those without a value are None."""
+    state: State = {}
+    for op in (o.operation for o in module.regions[0].blocks[0].operations):
+        if op.name == "util.global":
+            value = op.attributes.get("initial_value", None)
+            state[ir.StringAttr(op.attributes["sym_name"]).value] = (
+                np.int64(value.value) if isinstance(value, ir.IntegerAttr) else None
+            )
+    return state
+
+
+def stateful(op: ir.Operation, state: State) -> Callable[[Arrays], Arrays] | None:
+    """What an operation on the state or its version does; None for another operation."""
+    match op.name:
+        case "util.global.load":
+            name = ir.FlatSymbolRefAttr(op.attributes["global"]).value
+            return lambda _: [state[name]]
+        case "util.global.store":
+            name = ir.FlatSymbolRefAttr(op.attributes["global"]).value
+            return lambda xs: state.update({name: np.array(xs[0])}) or []  # a copy: it may be memory of an argument
+        case "arith.constant":
+            number = np.int64(ir.IntegerAttr(op.attributes["value"]).value)
+            return lambda _: [number]  # type: ignore[list-item]
+        case "arith.addi":
+            return lambda xs: [xs[0] + xs[1]]
+        case "arith.cmpi" if ir.IntegerAttr(op.attributes["predicate"]).value == _NOT_EQUAL:
+            return lambda xs: [xs[0] != xs[1]]
+        case "cf.assert":
+            return _assertion(ir.StringAttr(op.attributes["msg"]).value)
+    return None
+
+
+_NOT_EQUAL = 1  # of arith.cmpi
+
+
+def _assertion(message: str) -> Callable[[Arrays], Arrays]:
+    def run(xs: Arrays) -> Arrays:
+        if not xs[0]:
+            raise DeployError(f"{message}.")
+        return []
+
+    return run

@@ -1,0 +1,58 @@
+"""A stage as the interpreter runs it, in the place of a compiled one."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+from nabla_mlir.errors import TargetError, user_frame
+from nabla_mlir.interpreter.executable import InterpretedExecutable
+from nabla_mlir.interpreter.target import Interpreter
+from nabla_mlir.runtime import Module
+from nabla_mlir.runtime.manifest import Manifest, Memory
+from nabla_mlir.staging.artifact import bytecode_of, manifest_of
+from nabla_mlir.staging.compiled import Compiled
+
+
+@dataclass(frozen=True, repr=False)
+class Interpreted(Compiled):
+    """A stage that is called as a compiled one, and has no code to be saved.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> traced = nm.trace(nm.vmap(lambda x: x * x), nm.spec(2, "f64"), name="square")
+      >>> traced.compile(nm.Interpreter())(np.array([1.0, 2.0])).tolist()
+      [1.0, 4.0]
+    """
+
+    @functools.cached_property
+    def memory(self) -> dict[str, Memory]:
+        """Nothing is known of it."""
+        return {}
+
+    @functools.cached_property
+    def manifest(self) -> Manifest:
+        """What is said of the entry points."""
+        return manifest_of(self.module, self.entries, [self.code], live=True)
+
+    @functools.cached_property
+    def loaded(self) -> Module:
+        """The stage in the form of a loaded artifact, with a state of its own."""
+        assert isinstance(self.target, Interpreter)
+        executable = InterpretedExecutable(self.module.operation, self.target.watch)
+        return Module(executable, self.manifest, self.code, lambda: bytecode_of(self.module))
+
+    @functools.cached_property
+    def driver(self) -> str:
+        """The interpreter."""
+        return InterpretedExecutable.driver
+
+    def save(self, path: str | Path) -> Path:
+        """There is no code.
+
+        Raises:
+          TargetError: always.
+        """
+        raise TargetError("save requires code for a target, got a stage that is interpreted.", where=user_frame(),
+                          help="compile it for nm.CPU() and save that, or use save_mlir.")  # fmt: skip
