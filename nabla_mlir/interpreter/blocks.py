@@ -159,7 +159,7 @@ class _Reader:
         if run := stateful(op, self.module.state):
             return lambda _, xs: run(xs)
         reader = CONTROL.get(op.name)
-        return reader(op, [self.block(region.blocks[0]) for region in op.regions]) if reader else None
+        return reader(op, lambda i: self.block(op.regions[i].blocks[0])) if reader else None
 
     def evaluation(self, op: ir.Operation, of_elements: bool) -> Body:
         """What an operation on arrays does, with results of its types."""

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 from iree.compiler import ir
 
 from nabla_mlir.interpreter.frames import Arrays, Block, Body, Frame
 
-Control = Callable[[ir.Operation, Sequence[Block]], Body]
+Read = Callable[[int], Block]  # the block of a region, by its number
+Control = Callable[[ir.Operation, Read], Body]
 F = TypeVar("F", bound=Control)
 
 CONTROL: dict[str, Control] = {}
 
 
 def control(*names: str) -> Callable[[F], F]:
-    """Decorator: the function reads the operations of these names, whose regions have been read."""
+    """Decorator: the function reads the operations of these names."""
 
     def add(f: F) -> F:
         CONTROL.update(dict.fromkeys(names, f))
@@ -26,9 +27,9 @@ def control(*names: str) -> Callable[[F], F]:
 
 
 @control("stablehlo.while")
-def while_(op: ir.Operation, regions: Sequence[Block]) -> Body:
+def while_(op: ir.Operation, block_of: Read) -> Body:
     """The second region as long as the first says so."""
-    condition, body = regions
+    condition, body = block_of(0), block_of(1)
 
     def run(frame: Frame, carry: Arrays) -> Arrays:
         while condition(frame, carry)[0]:
@@ -39,15 +40,16 @@ def while_(op: ir.Operation, regions: Sequence[Block]) -> Body:
 
 
 @control("stablehlo.if")
-def if_(op: ir.Operation, regions: Sequence[Block]) -> Body:
+def if_(op: ir.Operation, block_of: Read) -> Body:
     """The first region or the second."""
-    then, otherwise = regions
+    then, otherwise = block_of(0), block_of(1)
     return lambda frame, xs: (then if xs[0] else otherwise)(frame, [])
 
 
 @control("stablehlo.case")
-def case(op: ir.Operation, regions: Sequence[Block]) -> Body:
+def case(op: ir.Operation, block_of: Read) -> Body:
     """An index that is out of range means the last one."""
+    regions = [block_of(i) for i in range(len(op.regions))]
 
     def run(frame: Frame, xs: Arrays) -> Arrays:
         index = int(xs[0])
@@ -57,12 +59,12 @@ def case(op: ir.Operation, regions: Sequence[Block]) -> Body:
 
 
 @control("ad.custom_jvp", "ad.custom_vjp", "ad.checkpoint")
-def primal(op: ir.Operation, regions: Sequence[Block]) -> Body:
+def primal(op: ir.Operation, block_of: Read) -> Body:
     """What it is before anybody differentiates it: its first region."""
-    return regions[0]
+    return block_of(0)
 
 
 @control("ad.linear_solve")
-def solve(op: ir.Operation, regions: Sequence[Block]) -> Body:
+def solve(op: ir.Operation, block_of: Read) -> Body:
     """The region that solves; `matvec` and that of the transposed system are for derivatives."""
-    return regions[1]
+    return block_of(1)

@@ -25,14 +25,14 @@ from nabla_mlir.dialects.batch import (
     collectives,
 )
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.interpreter.control import control
-from nabla_mlir.interpreter.frames import Arrays, Block, Body, Collective, Frame
+from nabla_mlir.interpreter.control import Read, control
+from nabla_mlir.interpreter.frames import Arrays, Body, Collective, Frame
 
 
 @control("batch.vmap")
-def vmap(op: ir.Operation, regions: Sequence[Block]) -> Body:
+def vmap(op: ir.Operation, block_of: Read) -> Body:
     """The results of all entries, stacked along the axes that each result carries; of the others the first one's."""
-    (body,), view = regions, VmapOp(op)
+    body, view = block_of(0), VmapOp(op)
     axes, sizes, in_axes, out_axes = view.axes, view.sizes, view.in_axes, view.out_axes
     types = [shape_and_dtype(result.type) for result in op.results]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from jax.flatten_util import ravel_pytree
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
+from nabla_mlir import thresholds
 from nabla_mlir.errors import DtypeError, NotFiniteError, TraceError, TreeError
 from nabla_mlir.prepared.operators import StalePointError
 
@@ -39,12 +41,17 @@ def dense(params: Any, rows: Any) -> np.ndarray:
 
 
 START = point()
-SHARED = nm.HessianOperator(lambda p, rows: loss(nnp, p, rows), *START, block=BLOCK)
 
 
-@pytest.fixture
-def H() -> Any:
-    return SHARED.clone()
+@functools.cache
+def shared(target: str | None) -> Any:
+    return nm.HessianOperator(lambda p, rows: loss(nnp, p, rows), *START, block=BLOCK, target=target)
+
+
+@pytest.fixture(params=[None, "cpu"])
+def H(request: pytest.FixtureRequest) -> Any:
+    """Interpreted, and compiled."""
+    return shared(request.param).clone()
 
 
 def test_products_in_every_form(H: Any) -> None:
@@ -155,6 +162,35 @@ def test_a_stale_point_is_an_error(H: Any) -> None:
     H._module["update"](*START)
     with pytest.raises(StalePointError, match="the point of the operator's update 1, got that of 2"):
         H @ np.ones(9)
+
+
+def test_it_is_compiled_when_that_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its state moves over as it was, whatever the caller has done to the arrays since; versions count on."""
+    monkeypatch.setattr(thresholds, "COMPILED_MODULE", 300 * thresholds.STEP)
+    monkeypatch.setattr(thresholds, "COMPILED_OPERATION", 0.0)
+    params, rows = point()
+    want, v = dense(params, rows), RNG.normal(size=9)
+    H = shared(None).clone()
+    H.update({k: np.zeros_like(x) for k, x in params.items()}, rows)
+    H.update(params, rows)
+    rows[:] = np.nan
+    params["w"][:] = np.nan
+    drivers = []
+    for _ in range(30):
+        np.testing.assert_allclose(H @ v, want @ v, rtol=1e-10)
+        drivers.append(H._module.driver)
+        assert H.version == 3
+    assert drivers[0] == "interpreter"
+    assert drivers[-1] in ("local-sync", "local-task")
+    assert H.self_check()["symmetry"] < 1e-12
+    H.update(*START)
+    assert H.version == 4
+    np.testing.assert_allclose(H @ v, dense(*START) @ v, rtol=1e-10)
+    H._module["update"](*START)
+    with pytest.raises(StalePointError, match="update 4, got that of 5"):
+        H @ v
+    monkeypatch.setattr(thresholds, "COMPILED_MODULE", 0.0)  # before its first update
+    np.testing.assert_allclose(nm.HessianOperator(lambda x: (x**4).sum(), np.ones(2)) @ np.ones(2), [12, 12])
 
 
 def test_clones_move_alone(H: Any) -> None:

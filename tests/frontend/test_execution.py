@@ -1,0 +1,163 @@
+"""What runs functions outside jit: NumPy until compiling pays, the same values before and after, forced either way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nabla_mlir as nm
+import nabla_mlir.numpy as nnp
+from nabla_mlir import thresholds
+from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.staging import execution
+
+X = np.linspace(-1, 1, 5)
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What is compiled while the test runs, from no program known."""
+    names: list[str] = []
+    compile_lowered = execution.compile_lowered
+
+    def count(module: Any, *args: Any, **kwargs: Any) -> bytes:
+        names.append(str(module))
+        return compile_lowered(module, *args, **kwargs)
+
+    monkeypatch.setattr(execution, "compile_lowered", count)
+    monkeypatch.setattr(execution, "_runners", execution._Runners(8))
+    before = execution.Execution.mode
+    yield names
+    execution.Execution.mode = before
+
+
+def test_little_work_is_not_compiled(compiled: list[str]) -> None:
+    a = nnp.arange(5.0)
+    values = [float(a[i]) for i in range(5)] + [(a * s).tolist()[-1] for s in (1.5, 2.5)]
+    assert values == [0, 1, 2, 3, 4, 6.0, 10.0]
+    x = X
+    for rate in (0.1, 0.2, 0.3):  # with a closure that is new each time
+        x = np.asarray(x - rate * nm.grad(lambda y, r=rate: (y * y * r).sum())(x))
+    np.testing.assert_allclose(x, X * (1 - 0.02) * (1 - 0.08) * (1 - 0.18))
+    _, push = nm.linearize(nnp.sin, X)
+    np.testing.assert_allclose(push(X), np.cos(X) * X)
+    np.testing.assert_allclose(nm.hessian(lambda y: (y**3).sum())(X), np.diag(6 * X))
+    np.testing.assert_allclose(nnp.linalg.solve(np.eye(5) * 2, X), X / 2)
+    assert compiled == []
+
+
+def test_it_is_compiled_when_that_pays(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """After as many calls as cost what compiling would: the same number in every run, with the same values."""
+    monkeypatch.setattr(thresholds, "COMPILED_MODULE", 40 * thresholds.STEP)
+    monkeypatch.setattr(thresholds, "COMPILED_OPERATION", 0.0)
+    f = lambda x: (nnp.sin(x) * x).sum()  # noqa: E731
+    counts, values = [], []
+    for _ in range(40):
+        values.append(np.asarray(nm.grad(f)(X)))
+        counts.append(len(compiled))
+    assert counts[0] == 0
+    assert counts[-1] == 1
+    assert 2 < counts.index(1) < 20
+    for value in values:
+        np.testing.assert_allclose(value, np.sin(X) + X * np.cos(X), rtol=1e-14)
+        assert isinstance(nm.grad(f)(X), nm.Array)
+
+
+def test_much_work_is_compiled_at_once(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "COMPILED_MODULE", 5000.0)
+    monkeypatch.setattr(thresholds, "COMPILED_OPERATION", 0.0)
+    a = np.ones((600, 600), np.float32)
+    assert nnp.matmul(a, a).tolist()[0][:2] == [600, 600]
+    assert len(compiled) == 1
+    assert nnp.matmul(a[:20], a).tolist()[0][:2] == [600, 600]
+    assert len(compiled) == 1
+
+
+def test_a_loop_that_takes_long_is_abandoned_and_compiled(compiled: list[str]) -> None:
+    """How many steps it takes the values say: nobody knows before."""
+
+    def count(limit: Any) -> Any:
+        return nm.while_loop(lambda c: c[0] < limit, lambda c: (c[0] + 1, c[1] * 1.0000001), (0, 1.0))
+
+    few = count(np.int32(10))
+    assert int(few[0]) == 10
+    assert compiled == []
+    many = count(np.int32(3_000_000))
+    assert int(many[0]) == 3_000_000
+    assert len(compiled) == 1
+    assert int(count(np.int32(7))[0]) == 7
+    assert len(compiled) == 1
+
+
+def test_each_way_can_be_forced(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    f = nm.jit(lambda x: nnp.cumsum(nnp.exp(x)))
+    nm.set_execution("interpret")
+    monkeypatch.setattr(thresholds, "COMPILED_MODULE", 0.0)
+    monkeypatch.setattr(thresholds, "COMPILED_OPERATION", 0.0)
+    values = [f(X), nnp.exp(X), nm.grad(lambda x: nnp.exp(x).sum())(X)]
+    operator = nm.HessianOperator(lambda x: nnp.exp(x).sum(), X)
+    assert compiled == []
+    np.testing.assert_allclose(operator @ X, np.exp(X) * X)
+    assert nm.set_execution("compile") == "interpret"
+    again = [f(X), nnp.exp(X), nm.grad(lambda x: nnp.exp(x).sum())(X)]
+    assert len(compiled) == 3 - 1  # exp and the derivative of its sum are one program
+    for a, b in zip(values, again, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-15)
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+    assert nm.set_execution("auto") == "compile"
+    np.testing.assert_allclose(f(X), again[0])
+    assert len(compiled) == 2
+
+
+def test_what_numpy_does_not_know_is_compiled_or_refused(compiled: list[str]) -> None:
+    call = nm.from_stablehlo("""func.func @main(%x: tensor<2xf64>) -> tensor<2xf64> {
+      %0 = stablehlo.custom_call @elsewhere(%x) : (tensor<2xf64>) -> tensor<2xf64>
+      return %0 : tensor<2xf64> }""")
+    with pytest.raises(Exception, match="elsewhere"):
+        call(np.ones(2))
+    assert len(compiled) == 1
+    nm.set_execution("interpret")
+    with pytest.raises(RuleMissingError, match="interpreter requires an evaluation"):
+        call(np.ones(2))
+
+
+def test_the_programs_used_last_are_kept(compiled: list[str]) -> None:
+    runners, makings = execution._Runners(2), []
+
+    def get(key: str) -> str:
+        return str(runners.get(key, lambda: makings.append(key) or key))
+
+    assert [get(key) for key in "abacab"] == list("abacab")
+    assert makings == ["a", "b", "c", "b"]
+
+
+def test_arguments_and_results_keep_their_memory(compiled: list[str]) -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    turned, part = nnp.transpose(x), nnp.asarray(x)[1:]
+    written = nnp.asarray(x).at[0].set(9.0)
+    x[:] = -1
+    assert turned.tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert part.tolist() == [[3, 4, 5]]
+    assert written.tolist() == [[9, 9, 9], [3, 4, 5]]
+    read_only = np.arange(4.0)
+    read_only.flags.writeable = False
+    assert nnp.flip(read_only).tolist() == [3, 2, 1, 0]
+    with pytest.raises(ValueError, match="read-only"):
+        np.asarray(turned)[0] = 1
+    assert nnp.add(read_only, read_only).tolist() == [0, 2, 4, 6]
+    assert compiled == []
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "complex64", "int8", "uint64", "bool"])
+def test_dtypes_are_those_of_compiled_code(compiled: list[str], dtype: str) -> None:
+    x = nnp.asarray(np.array([0, 1, 3]).astype(nnp.bfloat16 if dtype == "bfloat16" else dtype))
+    functions = [lambda x: x + x, lambda x: nnp.sum(x), lambda x: x[::-1], lambda x: nnp.stack([x, x]), lambda x: x == x[0]]
+    got = [f(x) for f in functions]
+    assert compiled == []
+    wanted = nm.jit(lambda x: [f(x) for f in functions])(x)
+    for a, b in zip(got, wanted, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
