@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
@@ -33,9 +34,13 @@ P = TypeVar("P", bound=type[Pass])
 
 
 def register(cls: P) -> P:
-    """Class decorator: makes a pass known by its textual name."""
-    if not cls.name.startswith("nabla-") or cls.name in PASSES:
-        raise ValueError(f"a pass requires a new name that starts with 'nabla-', got {cls.name!r}.")
+    """Class decorator: makes a pass known by its textual name. Those of other projects have a prefix of their own.
+
+    Raises:
+      PassError: the name is taken, or has no prefix.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)+", cls.name) or cls.name in PASSES:
+        raise PassError(f"a pass requires a new name with a prefix, such as 'nabla-vmap', got {cls.name!r}.")
     PASSES[cls.name] = cls
     return cls
 
@@ -104,8 +109,8 @@ N = TypeVar("N", bound=type[NamedPipeline])
 
 
 def register_pipeline(cls: N) -> N:
-    """Class decorator: makes a pipeline known by its textual name."""
-    if not cls.name.startswith("nabla-") or cls.name in {*PASSES, *PIPELINES}:
-        raise ValueError(f"a pipeline requires a new name that starts with 'nabla-', got {cls.name!r}.")
+    """Class decorator: makes a pipeline known by its textual name. Raises PassError as `register` does."""
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)+", cls.name) or cls.name in {*PASSES, *PIPELINES}:
+        raise PassError(f"a pipeline requires a new name with a prefix, such as 'nabla-lower', got {cls.name!r}.")
     PIPELINES[cls.name] = cls
     return cls

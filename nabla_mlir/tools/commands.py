@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import ast
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nabla_mlir.errors import DeployError
 from nabla_mlir.targets import TARGETS
+from nabla_mlir.tools.inputs import bind
 from nabla_mlir.tools.terminal import Progress, print_table
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ def run_command(options: argparse.Namespace) -> int:
     name = options.entry or next(iter(entries))
     call = module[name]
     entry = entries[name]
-    leaves = _bind(options.inputs, _inputs(entry), entry.name)
+    leaves = bind(options.inputs, _inputs(entry), entry.name)
     arguments, start = [], 0
     for argument in entry.arguments:
         stop = start + len(argument.leaves)
@@ -189,44 +188,6 @@ def run_command(options: argparse.Namespace) -> int:
 
 def _inputs(entry: EntryPoint) -> list[Leaf]:
     return [leaf for argument in entry.arguments for leaf in argument.leaves]
-
-
-def _bind(texts: Sequence[str], leaves: Sequence[Leaf], entry: str) -> list[Any]:
-    """The value of each leaf: those given by name, then the others in order."""
-    names = {leaf.name: i for i, leaf in enumerate(leaves)}
-    values: list[Any] = [None] * len(leaves)
-    for text in texts:
-        name, separator, value = text.partition("=")
-        has_name = bool(separator) and name in names
-        free = [i for i, v in enumerate(values) if v is None]
-        if not has_name and not free:
-            raise DeployError(f"{entry} requires {len(leaves)} inputs, got {len(texts)}.")
-        i = names[name] if has_name else free[0]
-        values[i] = _read_value(value if has_name else text, leaves[i])
-    missing = [leaf.name for leaf, value in zip(leaves, values, strict=True) if value is None]
-    if missing:
-        raise DeployError(f"{entry} requires an --input for each array, got none for {', '.join(missing)}.")
-    return values
-
-
-def _read_value(text: str, leaf: Leaf) -> Any:
-    import numpy as np
-
-    from nabla_mlir.conversion import rounded
-    from nabla_mlir.runtime.array import dtype_named
-
-    if text.endswith(".npy"):
-        try:
-            return np.load(text)
-        except (OSError, ValueError) as error:
-            raise DeployError(f"--input requires a NumPy file for {leaf.name}, got {text}: {error}.") from None
-    try:
-        array = np.asarray(ast.literal_eval(text))
-    except (ValueError, SyntaxError, TypeError):
-        raise DeployError(
-            f"--input requires a .npy file, a number or a list for {leaf.name}: {leaf}, got {text!r}."
-        ) from None
-    return rounded(array, dtype_named(leaf.dtype), f"--input {leaf.name}")
 
 
 def verify_command(options: argparse.Namespace) -> int:

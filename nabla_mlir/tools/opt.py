@@ -2,6 +2,7 @@
 
 nabla-opt model.mlir --pass-pipeline='builtin.module(nabla-expand,nabla-simplify)'
 nabla-opt model.mlir --nabla-expand --nabla-legalize-for-iree=target=vulkan --mlir-print-ir-after-all
+nabla-opt model.mlir --load my_pass.py --my-pass --check-values --run --input='[1, 2, 3]'
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import dataclasses
 import inspect
 import re
+import runpy
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +27,7 @@ from nabla_mlir.passes.base import PASSES, PIPELINES, NamedPipeline, Pass, Step
 from nabla_mlir.passes.explain_batch import ExplainBatchPass
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.passes.verify import OWN_DIALECTS, VerifyPass
+from nabla_mlir.tools import values
 from nabla_mlir.tools.diagnostics import PARSED, Diagnostic, collected, compare, from_error
 
 _MARKER = "// -----"
@@ -38,6 +41,8 @@ _SWITCHES = {
     "allow-unregistered-dialect": "accept operations of dialects that are not known",
     "emit-bytecode": "write bytecode instead of text",
     "explain-batch": "annotate each value inside a map with the axes it carries, after the passes",
+    "run": "print what the module computes after the passes, on --input or numbers of its own, instead of the module",
+    "check-values": "refuse the passes if the module computes something else afterwards",
     "list-passes": "print the passes with their options, and stop",
     "list-pipelines": "print the named pipelines with their options and passes, and why these stand where they do, and stop",
     "dump-pass-pipeline": "print the pipeline that will be run",
@@ -78,6 +83,11 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--pass-pipeline", metavar="TEXT", help="such as 'builtin.module(nabla-expand,cse)'")
     parser.add_argument("--mlir-elide-elementsattrs-if-larger", type=int, metavar="N", dest="elide",
                         help="leave out constants of more than N elements")  # fmt: skip
+    parser.add_argument("--load", action="append", default=[], metavar="FILE.py",
+                        help="run a file first, which registers passes, operations or custom calls")  # fmt: skip
+    parser.add_argument("--input", action="append", default=[], metavar="VALUE", dest="inputs",
+                        help="with --run and --check-values, for each argument: a .npy file, 3.5, [1, 2, 3]")  # fmt: skip
+    parser.add_argument("--entry", metavar="NAME", help="the function to run; that which is not private if not given")
     for flag, help in _SWITCHES.items():
         parser.add_argument(f"--{flag}", action="store_true", help=help, default=flag == "verify-each")
     switched_off, normal = [], []
@@ -92,6 +102,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     options, rest = parser.parse_known_args(normal)
     for flag in switched_off:
         setattr(options, flag.replace("-", "_"), False)
+    for file in options.load:
+        _load(file)
     flags = [_pass_flag(argument) for argument in rest]
     if flags and options.pass_pipeline is not None:
         raise UsageError("'--pass-pipeline' cannot be combined with flags of single passes")
@@ -102,6 +114,14 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 def _with_two_dashes(argument: str) -> str:
     # LLVM's tools take one dash as well.
     return "-" + argument if re.match(r"-[a-z]{2}", argument) and not argument.startswith("-o") else argument
+
+
+def _load(file: str) -> None:
+    """Runs a file of Python, whose decorators register what is in it."""
+    try:
+        runpy.run_path(file)
+    except Exception as error:
+        raise UsageError(f"cannot load '{file}': {type(error).__name__}: {error}") from error
 
 
 def _pass_flag(argument: str) -> str:
@@ -199,7 +219,13 @@ def process(text: str | bytes, pipeline: Pipeline, options: argparse.Namespace) 
             )  # fmt: skip
         if options.mlir_timing:
             manager.enable_timing()
+        entry = values.entry_of(module, options.entry) if options.run or options.check_values else ""
+        inputs = values.inputs_of(module, entry, options.inputs) if entry else []
+        before = values.results_of(module, entry, inputs) if options.check_values else []
         manager.run(module.operation)
+        if options.check_values:
+            values.check_equal(before, values.results_of(module, entry, inputs), str(pipeline))
+        options.results = values.results_of(module, entry, inputs) if options.run else None
     return module
 
 
@@ -292,7 +318,9 @@ def run(options: argparse.Namespace) -> int:
             failure |= module is None
         for diagnostic in diagnostics:
             print(diagnostic.render({file: text}), file=sys.stderr)
-        if module is not None and options.emit_bytecode:
+        if module is not None and options.run:
+            texts.append(values.shown(options.results).encode())
+        elif module is not None and options.emit_bytecode:
             texts.append(_bytecode(module))
         elif module is not None:
             texts.append(print_module(module, file, options).encode())

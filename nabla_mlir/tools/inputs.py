@@ -1,0 +1,61 @@
+"""Arrays that a user writes on the command line."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.conversion import rounded
+from nabla_mlir.errors import DeployError
+from nabla_mlir.runtime.array import dtype_named
+from nabla_mlir.runtime.manifest import Leaf
+
+
+class InputError(DeployError):
+    """An input of the command line cannot be taken."""
+
+
+def bind(texts: Sequence[str], leaves: Sequence[Leaf], entry: str) -> list[Any]:
+    """The value of each leaf: those given by name, then the others in order.
+
+    Args:
+      texts: a .npy file, a number or a list, or NAME=VALUE.
+      leaves: the name, the shape and the dtype of each.
+      entry: what to call them inputs of.
+
+    Raises:
+      InputError: there are too many or too few, or one cannot be read.
+      DtypeError: a value would be lost in the dtype.
+    """
+    names = {leaf.name: i for i, leaf in enumerate(leaves)}
+    values: list[Any] = [None] * len(leaves)
+    for text in texts:
+        name, separator, value = text.partition("=")
+        has_name = bool(separator) and name in names
+        free = [i for i, v in enumerate(values) if v is None]
+        if not has_name and not free:
+            raise InputError(f"{entry} requires {len(leaves)} inputs, got {len(texts)}.")
+        i = names[name] if has_name else free[0]
+        values[i] = _read_value(value if has_name else text, leaves[i])
+    missing = [leaf.name for leaf, value in zip(leaves, values, strict=True) if value is None]
+    if missing:
+        raise InputError(f"{entry} requires an --input for each array, got none for {', '.join(missing)}.")
+    return values
+
+
+def _read_value(text: str, leaf: Leaf) -> Any:
+    if text.endswith(".npy"):
+        try:
+            return np.load(text)
+        except (OSError, ValueError) as error:
+            raise InputError(f"--input requires a NumPy file for {leaf.name}, got {text}: {error}.") from None
+    try:
+        array = np.asarray(ast.literal_eval(text))
+    except (ValueError, SyntaxError, TypeError):
+        raise InputError(
+            f"--input requires a .npy file, a number or a list for {leaf.name}: {leaf}, got {text!r}."
+        ) from None
+    return rounded(array, dtype_named(leaf.dtype), f"--input {leaf.name}")

@@ -1,0 +1,100 @@
+"""nabla-opt on numbers: what a module computes, and whether it computes the same before and after its passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import functions_of, is_private
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.errors import PassError
+from nabla_mlir.interpreter import interpreted
+from nabla_mlir.runtime.manifest import Leaf
+from nabla_mlir.tools.inputs import InputError, bind
+
+_DIGITS = {2: 2, 4: 4, 8: 10}  # that agree, of floats of so many bytes
+
+
+def entry_of(module: ir.Module, name: str | None) -> str:
+    """The function that is meant: that of the name, or the only one that others may call.
+
+    Raises:
+      InputError: there is none, or several.
+    """
+    names = [n for n, f in functions_of(module.operation).items() if not is_private(f)]
+    if name is None and len(names) == 1:
+        return names[0]
+    if name not in names:
+        raise InputError(f"--run requires a function of the module, got {name or 'no --entry'} among {', '.join(names) or 'none'}.")
+    return name
+
+
+def inputs_of(module: ir.Module, entry: str, texts: Sequence[str]) -> list[np.ndarray]:
+    """The arguments of a function: those that are given, or, if none are, numbers that are the same in every run."""
+    arguments = functions_of(module.operation)[entry].regions[0].blocks[0].arguments
+    types = [shape_and_dtype(argument.type) for argument in arguments]
+    if texts or not types:
+        leaves = [Leaf(f"arg{i}", shape, dtype.name) for i, (shape, dtype) in enumerate(types)]
+        inputs = [np.asarray(x) for x in bind(texts, leaves, entry)]
+        for x, leaf in zip(inputs, leaves, strict=True):
+            if (x.shape, x.dtype.name) != (leaf.shape, leaf.dtype):
+                raise InputError(f"--input requires {leaf} for {leaf.name}, got {x.dtype}{list(x.shape)}.")
+        return inputs
+    rng = np.random.default_rng(0)
+    return [_numbers(rng, shape, dtype) for shape, dtype in types]
+
+
+def _numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    if dtype.kind in "iub":
+        return rng.integers(0, 2 if dtype.kind == "b" else 5, shape).astype(dtype)
+    numbers = rng.normal(size=shape)
+    return (numbers + 1j * rng.normal(size=shape) if dtype.kind == "c" else numbers).astype(dtype)
+
+
+def results_of(module: ir.Module, entry: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What a function computes, as the interpreter runs it."""
+    return [np.asarray(y) for y in interpreted(module.operation, entry)(list(inputs))]
+
+
+def shown(results: Sequence[np.ndarray]) -> str:
+    """A line for each result, with the digits that tell its numbers from others.
+
+    Example:
+      >>> print(shown([np.float32([0.1, 2]), np.int64(3)]), end="")
+      result 0: float32[2] = [0.1, 2.0]
+      result 1: int64 = 3
+    """
+    lines = []
+    for i, y in enumerate(results):
+        text = np.array2string(y, separator=", ", formatter={"all": str}, max_line_width=10**9, threshold=1000)
+        lines.append(f"result {i}: {Leaf('', y.shape, y.dtype.name)} = {text}\n")
+    return "".join(lines)
+
+
+def check_equal(before: Sequence[np.ndarray], after: Sequence[np.ndarray], passes: str) -> None:
+    """Compares what a module computed before and after passes.
+
+    Raises:
+      PassError: the results are others, or of other types; with the first that is.
+    """
+    if len(before) != len(after):
+        raise PassError(f"{passes} requires the same results before and after, got {len(before)} and {len(after)}.")
+    for i, (a, b) in enumerate(zip(before, after, strict=True)):
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            raise PassError(
+                f"{passes} requires the same types before and after, got {a.dtype}{list(a.shape)} and "
+                f"{b.dtype}{list(b.shape)} for result {i}."
+            )
+        tolerance = 10.0 ** -_DIGITS.get(a.real.dtype.itemsize, 1) if a.dtype.kind in "fcV" else 0.0
+        x, y = (z.astype(np.complex128 if z.dtype.kind == "c" else np.float64) for z in (a, b))
+        scale = float(np.abs(np.nan_to_num(x)).max(initial=0.0))
+        wrong = ~np.isclose(x, y, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+        if wrong.any():
+            place = tuple(int(k) for k in np.argwhere(wrong)[0])
+            raise PassError(
+                f"{passes} requires the same values before and after, got {a[place]} and {b[place]} at {list(place)} of "
+                f"result {i}.",
+                help="--run without the passes, and with each of them alone, says where it changes.",
+            )
