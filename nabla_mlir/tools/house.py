@@ -9,7 +9,7 @@ from pathlib import Path
 ROOMS = (
     "errors", "thresholds", "array_methods", "conversion", "targets", "runtime", "sparsity", "dialects", "pytree", "table", "ops",
     "rules", "passes", "interpreter", "compiling", "staging", "transforms", "numpy", "nn", "scipy", "sparse", "prepared", "interop",
-    "", "tools",
+    "", "tools", "testing",
 )  # fmt: skip
 # What runs where neither the compiler nor optree is installed.
 DEPLOYED = ("errors", "thresholds", "array_methods", "conversion", "targets", "runtime")

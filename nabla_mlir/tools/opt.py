@@ -87,7 +87,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
                         help="run a file first, which registers passes, operations or custom calls")  # fmt: skip
     parser.add_argument("--input", action="append", default=[], metavar="VALUE", dest="inputs",
                         help="with --run and --check-values, for each argument: a .npy file, 3.5, [1, 2, 3]")  # fmt: skip
-    parser.add_argument("--entry", metavar="NAME", help="the function to run; that which is not private if not given")
+    parser.add_argument("--entry", metavar="NAME", help="the function to run; all that are not private if not given")
     for flag, help in _SWITCHES.items():
         parser.add_argument(f"--{flag}", action="store_true", help=help, default=flag == "verify-each")
     switched_off, normal = [], []
@@ -219,13 +219,14 @@ def process(text: str | bytes, pipeline: Pipeline, options: argparse.Namespace) 
             )  # fmt: skip
         if options.mlir_timing:
             manager.enable_timing()
-        entry = values.entry_of(module, options.entry) if options.run or options.check_values else ""
-        inputs = values.inputs_of(module, entry, options.inputs) if entry else []
-        before = values.results_of(module, entry, inputs) if options.check_values else []
+        entries = values.entries_of(module, options.entry) if options.run or options.check_values else []
+        inputs = {entry: values.inputs_of(module, entry, options.inputs) for entry in entries}
+        before = {entry: values.results_of(module, entry, inputs[entry]) for entry in entries if options.check_values}
         manager.run(module.operation)
-        if options.check_values:
-            values.check_equal(before, values.results_of(module, entry, inputs), str(pipeline))
-        options.results = values.results_of(module, entry, inputs) if options.run else None
+        after = {entry: values.results_of(module, entry, inputs[entry]) for entry in entries}
+        for entry in before:
+            values.check_equal(before[entry], after[entry], str(pipeline))
+        options.results = after
     return module
 
 

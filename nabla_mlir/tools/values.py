@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from iree.compiler import ir
@@ -17,18 +17,16 @@ from nabla_mlir.tools.inputs import InputError, bind
 _DIGITS = {2: 2, 4: 4, 8: 10}  # that agree, of floats of so many bytes
 
 
-def entry_of(module: ir.Module, name: str | None) -> str:
-    """The function that is meant: that of the name, or the only one that others may call.
+def entries_of(module: ir.Module, name: str | None) -> list[str]:
+    """The functions that are meant: that of the name, or all that others may call.
 
     Raises:
-      InputError: there is none, or several.
+      InputError: there is none.
     """
     names = [n for n, f in functions_of(module.operation).items() if not is_private(f)]
-    if name is None and len(names) == 1:
-        return names[0]
-    if name not in names:
-        raise InputError(f"--run requires a function of the module, got {name or 'no --entry'} among {', '.join(names) or 'none'}.")
-    return name
+    if not names or (name is not None and name not in names):
+        raise InputError(f"--entry requires a function of the module, got {name} among {', '.join(names) or 'none'}.")
+    return names if name is None else [name]
 
 
 def inputs_of(module: ir.Module, entry: str, texts: Sequence[str]) -> list[np.ndarray]:
@@ -58,18 +56,19 @@ def results_of(module: ir.Module, entry: str, inputs: Sequence[np.ndarray]) -> l
     return [np.asarray(y) for y in interpreted(module.operation, entry)(list(inputs))]
 
 
-def shown(results: Sequence[np.ndarray]) -> str:
-    """A line for each result, with the digits that tell its numbers from others.
+def shown(results: Mapping[str, Sequence[np.ndarray]]) -> str:
+    """A line for each result of each function, with the digits that tell its numbers from others.
 
     Example:
-      >>> print(shown([np.float32([0.1, 2]), np.int64(3)]), end="")
-      result 0: float32[2] = [0.1, 2.0]
-      result 1: int64 = 3
+      >>> print(shown({"main": [np.float32([0.1, 2]), np.int64(3)]}), end="")
+      main 0: float32[2] = [0.1, 2.0]
+      main 1: int64 = 3
     """
     lines = []
-    for i, y in enumerate(results):
-        text = np.array2string(y, separator=", ", formatter={"all": str}, max_line_width=10**9, threshold=1000)
-        lines.append(f"result {i}: {Leaf('', y.shape, y.dtype.name)} = {text}\n")
+    for name, arrays in results.items():
+        for i, y in enumerate(arrays):
+            text = np.array2string(y, separator=", ", formatter={"all": str}, max_line_width=10**9, threshold=1000)
+            lines.append(f"{name} {i}: {Leaf('', y.shape, y.dtype.name)} = {text}\n")
     return "".join(lines)
 
 

@@ -18,7 +18,8 @@ from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.interpreter import interpreted
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
-from laws import LawCase, Laws, law_cases
+from nabla_mlir.testing.cases import LawCase, law_cases
+from nabla_mlir.testing.laws import Laws
 
 CASES = law_cases()
 

@@ -16,7 +16,7 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.interpreter import interpreted
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
-from laws import LawCase, law_cases
+from nabla_mlir.testing.cases import LawCase, law_cases
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(3, 4))

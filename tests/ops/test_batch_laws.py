@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from laws import LawCase, active_operands, law_cases
 from xla import compiled_traced
 
 import nabla_mlir as nm
 from nabla_mlir.dialects.types import is_differentiable
+from nabla_mlir.testing.cases import LawCase, active_operands, law_cases
 from nabla_mlir.transforms import jvp, vjp, vmap
 
 CASES = law_cases()

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from laws import LawCase, active_operands, law_cases
 from xla import run_traced
 
 from nabla_mlir.dialects.regions import functions_of
@@ -17,6 +16,7 @@ from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.stages import trace
 from nabla_mlir.table.registry import REGISTRY, Zero
 from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.testing.cases import LawCase, active_operands, law_cases
 from nabla_mlir.transforms import jvp, vmap
 
 # Records whose pattern has more than the derivative at any point, and why.

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from laws import LawCase, active_operands, law_cases
 from unchanged import call_again, compiled, specs
 
 import nabla_mlir as nm
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.runtime import Array
+from nabla_mlir.testing.cases import LawCase, active_operands, law_cases
 
 GROUPS = 12  # that many modules hold all records
 

@@ -11,7 +11,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from laws import LawCase, law_cases
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
@@ -22,6 +21,7 @@ from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import trace_function
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.samples import Case, Domain
+from nabla_mlir.testing.cases import LawCase, law_cases
 
 DTYPES = [np.float16, ml_dtypes.bfloat16, np.float32, np.int8, np.uint8, np.int64, np.uint32, np.bool_, np.complex64]
 SHAPES = [(), (1,), (0,), (2, 0, 3), (1, 1, 1), (3, 1), (2, 1, 4, 1, 2)]

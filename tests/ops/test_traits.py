@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from iree.compiler import ir
-from laws import LawCase, law_cases
 
 from nabla_mlir.dialects.context import context
 from nabla_mlir.table import traits
 from nabla_mlir.table.regions import dependents
 from nabla_mlir.table.registry import REGISTRY, OpDef, Zero
 from nabla_mlir.table.tensor import Tensor, full
+from nabla_mlir.testing.cases import LawCase, law_cases
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = [law for law in law_cases() if law.case.numpy is not None or law.record.numpy is not None]

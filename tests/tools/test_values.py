@@ -72,7 +72,7 @@ def test_a_pass_from_outside_that_does_not(module: Path, capsys: pytest.CaptureF
     values = "[0, 1, 2, 3]"
     assert opt.main([str(module), "--load", "right.py", "--swap-right", "--check-values", "--run", "--input", values]) == 0
     line = capsys.readouterr().out
-    assert line.startswith("result 0: float32[4] = [0.0, 0.708073")
+    assert line.startswith("main 0: float32[4] = [0.0, 0.708073")
     np.save("x.npy", np.arange(4, dtype=np.float32))
     assert opt.main([str(module), "--run", "--input=x.npy"]) == 0
     assert capsys.readouterr().out == line

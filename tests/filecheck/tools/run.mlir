@@ -2,11 +2,12 @@
 // RUN: nabla-opt %s --run --entry=slope --input='[0, 0.5, 2]' | filecheck %s --check-prefix=SLOPE
 // RUN: nabla-opt %s --nabla-lower --check-values --run --entry=slope --input='[0, 0.5, 2]' | filecheck %s --check-prefix=SLOPE
 // RUN: nabla-opt %s --nabla-vmap --check-values --run --entry=sums | filecheck %s --check-prefix=SUMS
-// RUN: not nabla-opt %s --run 2>&1 | filecheck %s --check-prefix=ENTRY
+// RUN: not nabla-opt %s --run --entry=slopes 2>&1 | filecheck %s --check-prefix=ENTRY
+// RUN: nabla-opt %s --nabla-lower --check-values --run | filecheck %s --check-prefix=SUMS
 // RUN: not nabla-opt %s --run --entry=slope --input='[0, 0.5]' 2>&1 | filecheck %s --check-prefix=SHAPE
 
-// SLOPE: result 0: float64[3] = [0.0, 0.25, 4.0]
-// SLOPE-NEXT: result 1: float64[3] = [0.0, 1.0, 4.0]
+// SLOPE: slope 0: float64[3] = [0.0, 0.25, 4.0]
+// SLOPE-NEXT: slope 1: float64[3] = [0.0, 1.0, 4.0]
 func.func @slope(%x: tensor<3xf64>) -> (tensor<3xf64>, tensor<3xf64>) {
   %one = stablehlo.constant dense<1.0> : tensor<3xf64>
   %y, %dy = "ad.jvp"(%x, %one) ({
@@ -17,7 +18,7 @@ func.func @slope(%x: tensor<3xf64>) -> (tensor<3xf64>, tensor<3xf64>) {
   return %y, %dy : tensor<3xf64>, tensor<3xf64>
 }
 
-// SUMS: result 0: int32[2] = [{{[0-9]+}}, {{[0-9]+}}]
+// SUMS: sums 0: int32[2] = [{{[0-9]+}}, {{[0-9]+}}]
 func.func @sums(%x: tensor<2x3xi32>) -> tensor<2xi32> {
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %s = "batch.vmap"(%x) ({
@@ -28,5 +29,5 @@ func.func @sums(%x: tensor<2x3xi32>) -> tensor<2xi32> {
   return %s : tensor<2xi32>
 }
 
-// ENTRY: error: --run requires a function of the module, got no --entry among slope, sums.
+// ENTRY: error: --entry requires a function of the module, got slopes among slope, sums.
 // SHAPE: error: --input requires float64[3] for arg0, got float64[2].

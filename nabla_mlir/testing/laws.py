@@ -1,87 +1,22 @@
-"""The laws that every record obeys, as one traced function per case; checked in test_laws.py.
-
-All functions of one kind of record are compiled into one module: compiling is what takes time.
-"""
+"""What the laws of a record compare, as one traced function for each sample."""
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import optree
 
 from nabla_mlir.dialects.types import is_differentiable
-from nabla_mlir.ops.shape import concatenate, reshape, slice_
-from nabla_mlir.table.registry import REGISTRY, OpDef
-from nabla_mlir.table.samples import Case, Domain
+from nabla_mlir.ops.shape import concatenate, reshape, reverse, slice_
 from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.testing.cases import LawCase, active_operands
 from nabla_mlir.transforms import jvp, vjp, vmap
 
 STEP = 1e-4  # of the central differences; their error is of order STEP**4 in f64
 COPIES = 2  # entries of a mapped axis
-
-
-@dataclass(frozen=True)
-class LawCase:
-    """One record with one sample."""
-
-    record: OpDef
-    case: Case
-    number: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.record.name.replace('.', '_')}_{self.number}"
-
-    @property
-    def params(self) -> dict[str, Any]:
-        return {**self.record.defaults, **self.case.params}
-
-    def draw(self, seed: int = 0) -> list[np.ndarray]:
-        rng = np.random.default_rng([seed, *self.name.encode()])
-        return self.case.draw(rng, np.dtype(np.float64))
-
-    def apply(self, xs: Sequence[Tensor]) -> list[Tensor]:
-        params = dict(self.params)
-        if params.get("dtype", 0) is None:  # the dtype of a product is that of its factors
-            params["dtype"] = xs[0].dtype
-        return self.record.apply(xs, params)
-
-    def reference(self, xs: Sequence[np.ndarray]) -> Any:
-        function = self.case.numpy or self.record.numpy
-        if isinstance(function, str):
-            module, _, attribute = function.partition(":")
-            function = getattr(importlib.import_module(module), attribute)
-        return function(*xs)
-
-
-def law_cases() -> list[LawCase]:
-    """Every sample of every record; elementwise records are sampled at rank 2, and with an axis of size 0 and 1."""
-    cases = []
-    for record in REGISTRY.values():
-        samples = record.sample
-        if not samples:
-            continue
-        if all(isinstance(s, Domain) for s in samples):
-            samples = [Case((shape,) * len(samples), domains=tuple(samples)) for shape in ((3, 2), (), (1, 0))]
-        cases += [LawCase(record, sample, i) for i, sample in enumerate(samples)]
-    return cases
-
-
-def active_operands(law: LawCase, xs: Sequence[np.ndarray]) -> list[int]:
-    """The operands that carry tangents."""
-    if not law.case.smooth:
-        return []
-    kinds = law.case.domains
-    return [
-        i for i, x in enumerate(xs)
-        if is_differentiable(x.dtype)
-        and not (i < len(kinds) and kinds[i] is not None and kinds[i].kind != "real")
-        and not (i < len(law.case.values) and law.case.values[i] is not None)
-    ]  # fmt: skip
 
 
 class Laws:
@@ -97,10 +32,11 @@ class Laws:
         self.ct_seed = rng
 
     def inputs(self) -> list[np.ndarray]:
+        """The operands, and two tangents of each that has some."""
         return [*self.xs, *self.t, *self.u]
 
     def trace(self, *tensors: Tensor) -> dict[str, Any]:
-        """All quantities; their names are what test_laws.py checks."""
+        """All quantities; their names are what `checks` compares."""
         n, k = len(self.xs), len(self.active)
         xs, t, u = tensors[:n], tensors[n : n + k], tensors[n + k :]
         out: dict[str, Any] = {"value": self.law.apply(xs)}
@@ -121,6 +57,7 @@ class Laws:
         return f
 
     def cotangents(self, outs: Sequence[Tensor]) -> list[np.ndarray]:
+        """The same numbers in every call, for results of these types."""
         rng = np.random.default_rng([11, *self.law.name.encode()])
         return [
             (rng.uniform(-1, 1, y.shape) + (1j * rng.uniform(-1, 1, y.shape) if y.dtype.kind == "c" else 0)).astype(
@@ -192,7 +129,6 @@ class Laws:
             ])  # fmt: skip
         return out
 
-
     def _of_the_map(self, many: Sequence[Tensor], t: Sequence[Tensor], floats: Sequence[int]) -> Any:
         """The jvp and the vjp of the mapped function, with the same tangents and cotangents in every entry."""
 
@@ -211,8 +147,6 @@ class Laws:
 
 def _copies(x: Tensor, n: int) -> Tensor:
     """`n` different entries made of x: itself, and itself in reverse order of elements."""
-    from nabla_mlir.ops.shape import reverse
-
     turned = x if not x.shape else reverse(x, dimensions=tuple(range(x.ndim)))
     return concatenate(*(reshape(x if i % 2 == 0 else turned, shape=(1, *x.shape)) for i in range(n)), dimension=0)
 
@@ -224,8 +158,6 @@ def _row(x: Tensor, i: int) -> Tensor:
 
 
 def _stacked(rows: Sequence[Any]) -> Any:
-    import optree
-
     return optree.tree_map(
         lambda *leaves: concatenate(*(reshape(x, shape=(1, *x.shape)) for x in leaves), dimension=0), *rows
     )

@@ -1,0 +1,107 @@
+"""pytest runs .mlir files with RUN lines: lit runs once, for all of the chosen ones, with the tools in a warm process.
+
+A conftest.py in the folder of the files says so, beside a lit.cfg.py (`nabla_mlir.testing.lit_config`):
+
+    from nabla_mlir.testing.plugin import pytest_collect_file
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nabla_mlir.testing.lit_config import WARM
+
+_RESULTS = pytest.StashKey[dict[str, dict[str, Any]]]()
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """One item for each .mlir file that says how it is run."""
+    if file_path.suffix != ".mlir" or "RUN:" not in file_path.read_text():
+        return None
+    return LitFile.from_parent(parent, path=file_path)
+
+
+class LitFile(pytest.File):
+    """A file that lit runs."""
+
+    def collect(self) -> list[pytest.Item]:
+        """The only item."""
+        # One name in front of all, by which pytest-xdist keeps them in one process: lit runs them side by side itself.
+        suite = os.path.relpath(_suite(self.path), self.config.rootpath)
+        return [LitItem.from_parent(self, name="lit", nodeid=f"{suite}::{_name(self.path)}")]
+
+
+class LitItem(pytest.Item):
+    """One file."""
+
+    def runtest(self) -> None:
+        """Has lit run all files that were chosen, and takes the result of this one."""
+        if _RESULTS not in self.session.stash:
+            chosen = [item.path for item in self.session.items if isinstance(item, LitItem)]
+            self.session.stash[_RESULTS] = run_lit(chosen)
+        result = self.session.stash[_RESULTS].get(_name(self.path))
+        if result is None or result["code"] not in ("PASS", "XFAIL"):
+            raise LitError("lit did not run this file" if result is None else result["output"])
+
+    def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
+        """What lit printed."""
+        return str(excinfo.value) if isinstance(excinfo.value, LitError) else super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """The file."""
+        return self.path, None, f"lit {self.path.name}"
+
+
+class LitError(Exception):
+    """A file failed; with what lit printed."""
+
+
+def _suite(path: Path) -> Path:
+    """The folder of the lit.cfg.py that a file belongs to."""
+    for folder in path.resolve().parents:
+        if (folder / "lit.cfg.py").exists():
+            return folder
+    raise LitError(f"{path} requires a lit.cfg.py in a folder above it: see nabla_mlir.testing.lit_config.")
+
+
+def _name(path: Path) -> str:
+    """What lit calls a file within its suite."""
+    return path.resolve().relative_to(_suite(path)).as_posix()
+
+
+@contextlib.contextmanager
+def warm(address: Path) -> Iterator[Path]:
+    """The tools in a warm process, for as long as it lasts."""
+    command = [sys.executable, str(Path(__file__).with_name("warm.py")), "serve", str(address)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"ready\n"
+            yield address
+        finally:
+            server.kill()
+
+
+def run_lit(files: Sequence[Path]) -> dict[str, dict[str, Any]]:
+    """What lit says of each file, by its name within the suite."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "results.json"
+        lit = "from lit.main import main; main()"  # the module cannot be run with -m
+        command = [sys.executable, "-c", lit, "-q", "-o", str(output), *map(str, files)]
+        with warm(Path(folder) / "warm") as address:
+            environment = {**os.environ, WARM: str(address), "NABLA_MLIR_LIT_OUTPUT": str(Path(folder) / "output")}
+            done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        if not output.exists():
+            raise LitError(f"lit failed:\n{done.stdout}{done.stderr}")
+        tests = json.loads(output.read_text())["tests"]
+    return {test["name"].partition(" :: ")[2]: test for test in tests}
