@@ -62,7 +62,7 @@ STEP: Annotated[float, Chosen("µs", "operations on small arrays take 3 to 10")]
 INTERPRETED_WORK: Annotated[float, Chosen("times", "1 for products, up to 10 for chains of elementwise operations")] = 5.0
 COMPILED_MODULE: Annotated[float, Chosen("µs", "iree-compile takes 0.6 s for nothing")] = 700_000.0
 COMPILED_OPERATION: Annotated[float, Chosen("µs", "networks of 100 to 2,000 operations take 5 to 20 ms for each")] = 10_000.0
-# Of functions called outside `jit` so many are kept, compiled or read.
+# Of functions called outside `jit` so many are kept, compiled or read, and of each function of ours so many forms.
 KEPT_FUNCTIONS: Annotated[int, Chosen("functions", "a compiled one takes about a megabyte")] = 512
 
 # ---------------------------------------------------------------- reverse mode

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from nabla_mlir.dialects.regions import functions_of
+from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.interpreter import OutOfStepsError
 from nabla_mlir.interpreter.executable import InterpretedExecutable
 from nabla_mlir.interpreter.target import Interpreter
@@ -35,53 +38,60 @@ class InstantExecutable:
         self._stage = stage
         operations = functions_of(stage.module.operation)
         work = {name: steps_of(operation) for name, operation in operations.items()}
-        self._interpreted = InterpretedExecutable(stage.module.operation, budget=allowance(operations.values()), work=work)
-        self._compiled: Runnable | None = None
+        self._budget, self._moving = allowance(operations.values()), threading.Lock()
+        self._executable: Runnable = InterpretedExecutable(stage.module.operation, budget=self._budget, work=work)
         self._updates = 0  # what the version of the compiled state is behind
-        self._functions: dict[str, Callable[..., list[Array]]] = {}
 
     @property
     def driver(self) -> str:
         """That of the compiled code, if it has been compiled."""
-        return (self._compiled or self._interpreted).driver
+        return self._executable.driver
 
     @property
     def device(self) -> Device:
         """The host."""
-        return (self._compiled or self._interpreted).device
+        return self._executable.device
 
     def function(self, name: str) -> Callable[..., list[Array]]:
-        """The function of that name. Raises DeployError if there is none."""
-        if name not in self._functions:
-            by_numpy = self._interpreted.function(name)
-            self._functions[name] = lambda *call: self._call(name, by_numpy, call)
-        return self._functions[name]
+        """The function of that name.
 
-    def _call(self, name: str, by_numpy: Callable[..., list[Array]], call: tuple[Any, ...]) -> list[Array]:
-        if self._compiled is None:
+        Raises:
+          DeployError: there is none.
+          RuleMissingError: it is to be interpreted whatever that takes, and has an operation that NumPy does not know.
+        """
+        return functools.partial(self._call, name)
+
+    def _call(self, name: str, *call: Any) -> list[Array]:
+        if isinstance(self._executable, InterpretedExecutable):
             try:
-                return by_numpy(*call)
-            except OutOfStepsError:
+                return self._executable.function(name)(*call)
+            except (OutOfStepsError, RuleMissingError):
+                if self._budget is None:
+                    raise
                 self._compile()
-        assert self._compiled is not None
-        results = self._compiled.function(name)(*call)
+        results = self._executable.function(name)(*call)
         for array in results:
             if array.version is not None:
                 array.version += self._updates
         return results
 
     def _compile(self) -> None:
-        compiled = self._stage.compile().loaded.executable
-        state = self._interpreted.state
-        if state["version"]:
-            points = sorted((int(name.removeprefix("point_")), x) for name, x in state.items() if name.startswith("point_"))
-            compiled.function(_MOVE)([x for _, x in points])
-            self._updates = int(state["version"]) - 1
-        self._compiled = compiled
+        """Puts compiled code with the same state in the place of the interpreter, which runs nothing any more."""
+        with self._moving:
+            interpreter = self._executable
+            if not isinstance(interpreter, InterpretedExecutable):
+                return  # another thread has done it
+            executable = self._stage.compile().loaded.executable
+            state = interpreter.state
+            if state.get("version"):
+                points = {int(name.removeprefix("point_")): x for name, x in state.items() if name.startswith("point_")}
+                executable.function(_MOVE)([points[i] for i in range(len(points))])
+                self._updates = int(state["version"]) - 1
+            self._executable = executable
 
     def wait(self) -> None:
         """Returns when all calls so far have ended."""
-        (self._compiled or self._interpreted).wait()
+        self._executable.wait()
 
     def clone(self) -> InstantExecutable:
         """The same module with fresh state."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir import pytree
+from nabla_mlir import pytree, thresholds
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, last_of
@@ -239,6 +239,8 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
                 return f(*inner_args, **inner_kwargs)
 
             _, flat_spec = pytree.flatten((tuple(arrays), {}))
+            if len(programs) == thresholds.KEPT_FUNCTIONS:  # a loop over an index, or over a number, makes one for each
+                del programs[next(iter(programs))]
             program = programs[key] = Program(flat, flat_spec, key[2], "main")
         return program(arrays)
 

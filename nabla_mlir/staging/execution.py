@@ -69,10 +69,10 @@ def set_execution(mode: Mode) -> str:
 
 @contextlib.contextmanager
 def debug_nans() -> Iterator[None]:
-    """Within it everything is interpreted, and a result with NaN or infinity says which operation made the first of them.
+    """Within it functions are interpreted, in `jit` too, and one whose result is NaN or infinity says where that comes from.
 
-    That is an operation whose operands are finite; nothing is said of a call whose arguments are not, and of what is only
-    finite because something masked it.
+    That is the first operation that makes it of finite numbers. Nothing is said of a call whose arguments are not finite, of
+    what something masks, and of artifacts and prepared products (`operator.update(x, check=True)` looks at those).
 
     Raises:
       NotFiniteError: with the operation, the values, and the user's line.

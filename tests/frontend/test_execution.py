@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -132,6 +133,16 @@ def test_the_programs_used_last_are_kept(compiled: list[str]) -> None:
 
     assert [get(key) for key in "abacab"] == list("abacab")
     assert makings == ["a", "b", "c", "b"]
+
+
+def test_loops_over_numbers_keep_few_programs(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "KEPT_FUNCTIONS", 5)
+    programs = inspect.getclosurevars(nnp.multiply).nonlocals["programs"]
+    programs.clear()
+    assert [nnp.multiply(X, s).tolist()[-1] for s in np.linspace(0.5, 4.0, 8).tolist()] == np.linspace(0.5, 4.0, 8).tolist()
+    assert len(programs) == 5
+    assert nnp.multiply(X, 0.5).tolist()[-1] == 0.5
+    assert compiled == []
 
 
 def test_arguments_and_results_keep_their_memory(compiled: list[str]) -> None:
