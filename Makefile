@@ -1,12 +1,12 @@
 # Each command does its own set-up: a virtual environment with this package in it, made once.
-#   make demo | test | bench        PYTHON=python3.12 chooses the interpreter, ARGS="..." goes to the command
+#   make demo | test | bench | fuzz        PYTHON=python3.12 chooses the interpreter, ARGS="..." goes to the command
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test bench clean
+.PHONY: demo test bench fuzz clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python demo/digits.py $(ARGS)
@@ -23,6 +23,9 @@ else
 	$(BIN)/python bench/run.py $(ARGS)
 	$(BIN)/python bench/prepared.py $(ARGS)
 endif
+
+fuzz: $(VENV)/.test
+	$(BIN)/python -m nabla_mlir.testing.fuzz $(ARGS)
 
 # A stamp for each extra of pyproject.toml, so that a second run starts at once.
 $(VENV)/.%: pyproject.toml | $(BIN)/pip

@@ -20,6 +20,7 @@ from nabla_mlir.interpreter.evaluations import evaluation_of
 from nabla_mlir.interpreter.frames import Arrays, Block, Body, Budget, Frame, Step
 from nabla_mlir.interpreter.maps import collective, is_plain
 from nabla_mlir.interpreter.state import initial_state, stateful
+from nabla_mlir.passes.dce import erase_dead_in
 from nabla_mlir.passes.expand import ExpandPass
 from nabla_mlir.table.registry import REGISTRY, OpDef, Region
 from nabla_mlir.table.tensor import current_scope, set_scope, wrap
@@ -112,6 +113,7 @@ def _expand_in(block: ir.Block) -> None:
         for region in op.regions:
             for inner in region.blocks:
                 _expand_in(inner)
+    erase_dead_in(block)  # what an expansion leaves behind has no meaning
 
 
 class _Reader:

@@ -1,4 +1,4 @@
-"""Random programs for tests of passes: operations of every kind on arrays of some shapes, with maps, loops and derivatives."""
+"""Random programs for tests of passes and targets: operations of every kind on small arrays, maps, loops and derivatives."""
 
 from __future__ import annotations
 
@@ -12,45 +12,75 @@ from nabla_mlir import numpy as nnp
 from nabla_mlir.staging.stages import trace
 from nabla_mlir.transforms import grad, jvp, vmap
 from nabla_mlir.transforms.control import cond, fori_loop
+from nabla_mlir.transforms.scans import scan
 
 Numbers = np.random.Generator
 Maker = Callable[[Numbers, list[Any]], Any]  # from values of a program to one more
+Function = Callable[..., Any]
 
-_UNARY = (nnp.sin, nnp.tanh, nnp.negative, nnp.abs, nnp.exp, lambda x: x * x, lambda x: nnp.log1p(x * x))
-_BINARY = (nnp.add, nnp.subtract, nnp.multiply, nnp.maximum, lambda x, y: x / (1.0 + y * y))
-_SHAPES = ((3,), (2, 3), (3, 2), (4,), (1, 3), ())
+_UNARY = (nnp.sin, nnp.tanh, nnp.negative, nnp.abs, nnp.exp, lambda x: x * x, lambda x: nnp.log1p(x * x), nnp.arctan,
+          lambda x: nnp.sqrt(1.0 + x * x), lambda x: nnp.where(x > 0.0, x, 0.25 * x), lambda x: nnp.clip(x, -0.5, 0.5))  # fmt: skip
+_BINARY = (nnp.add, nnp.subtract, nnp.multiply, nnp.maximum, nnp.minimum, lambda x, y: x / (1.0 + y * y), nnp.hypot,
+           lambda x, y: nnp.where(x > y, x * y, y))  # fmt: skip
+_SIZES = (0, 1, 1, 2, 3, 3, 5, 7)
+MOST_ELEMENTS = 2000  # of a value: a program takes milliseconds
 
 
-def random_module(seed: int, steps: int = 8) -> ir.Module:
-    """A module with one function, `main`, of three arrays in f64; the same for a seed in every run.
+def random_function(seed: int, dtype: Any = "float64", steps: int = 8) -> tuple[Function, list[np.ndarray]]:
+    """A function of three arrays, and arguments for it; the same for a seed in every run.
 
-    Its values are finite for small arguments. Of a value that nothing reads later nothing is said: passes for dead code
-    have something to do.
+    Its values lie in (-1, 1), also those of results that nothing reads. Axes of size 0 and 1 are among the shapes.
 
     Args:
       seed: of the choices.
-      steps: how many operations are chosen; one is a line of Python, which may be many operations of the IR.
+      dtype: of all values, real floating point.
+      steps: how many operations are chosen; one is a line of Python, which may be many operations of the IR. Fewer of them
+        are the first of more.
+
+    Example:
+      >>> f, xs = random_function(1)
+      >>> [np.shape(y) == np.shape(z) for y, z in zip(f(*xs), f(*xs))]
+      [True, True]
+    """
+    rng = np.random.default_rng(seed)
+    arguments = [rng.uniform(-1, 1, _shape(rng)).astype(dtype) for _ in range(3)]
+    choices = np.random.default_rng([seed, 1]).integers(0, 2**31, steps)
+
+    def program(*inputs: Any) -> Any:
+        values = [nnp.asarray(x) for x in inputs]
+        for choice in choices:
+            own = np.random.default_rng(choice)
+            value = _MAKERS[own.integers(len(_MAKERS))](own, values)
+            if value.size <= MOST_ELEMENTS:
+                values.append(nnp.tanh(value))
+        return values[-1], values[np.random.default_rng(seed).integers(len(values))]
+
+    return program, arguments
+
+
+def random_module(seed: int, steps: int = 8) -> ir.Module:
+    """The program of `random_function` in f64 as a module with one function, `main`.
 
     Example:
       >>> str(random_module(3)) == str(random_module(3)), str(random_module(3)) == str(random_module(4))
       (True, False)
     """
-    rng = np.random.default_rng(seed)
-    specs = [np.zeros(_SHAPES[i]) for i in rng.choice(len(_SHAPES), 3)]
-    choices = rng.integers(0, 2**31, steps)
+    program, arguments = random_function(seed, steps=steps)
+    return trace(program, *arguments, name="main").module
 
-    def program(*arguments: Any) -> Any:
-        values = list(arguments)
-        for choice in choices:
-            own = np.random.default_rng(choice)
-            values.append(nnp.tanh(_MAKERS[own.integers(len(_MAKERS))](own, values)))
-        return values[-1], values[own.integers(3, len(values))]
 
-    return trace(program, *specs, name="main").module
+def _shape(rng: Numbers) -> tuple[int, ...]:
+    """Of rank 0 to 3."""
+    return tuple(int(n) for n in rng.choice(_SIZES, rng.integers(4)))
 
 
 def _pick(rng: Numbers, values: list[Any]) -> Any:
     return values[rng.integers(len(values))]
+
+
+def _array(rng: Numbers, values: list[Any]) -> Any:
+    """A value with an axis."""
+    return _pick(rng, [v for v in values if v.shape] or [nnp.stack([values[0], values[-1] * 0.5])])
 
 
 def _elementwise(rng: Numbers, values: list[Any]) -> Any:
@@ -60,46 +90,81 @@ def _elementwise(rng: Numbers, values: list[Any]) -> Any:
 def _combined(rng: Numbers, values: list[Any]) -> Any:
     x = _pick(rng, values)
     others = [y for y in values if y.shape in (x.shape, ())]
-    return _BINARY[rng.integers(len(_BINARY))](x, _pick(rng, others))
+    return _BINARY[rng.integers(len(_BINARY))](x, _pick(rng, others) if others else x)
 
 
 def _moved(rng: Numbers, values: list[Any]) -> Any:
-    x = _pick(rng, values)
-    if not x.shape:
-        return nnp.stack([x, x * 2.0])
+    x = _array(rng, values)
+    axis = int(rng.integers(len(x.shape)))
+    shift = int(rng.integers(-3, 4))
+    ways: list[Callable[[], Any]] = [
+        lambda: nnp.transpose(x), lambda: nnp.flip(x, axis), lambda: x.reshape(-1), lambda: nnp.concatenate([x, x], axis),
+        lambda: nnp.roll(x, shift, axis), lambda: nnp.expand_dims(x, axis), lambda: nnp.moveaxis(x, axis, 0),
+        lambda: nnp.pad(x, 1), lambda: nnp.repeat(x, 2, axis), lambda: nnp.stack([x, x * 0.5], axis),
+    ]  # fmt: skip
+    return ways[rng.integers(len(ways))]()
+
+
+def _reduced(rng: Numbers, values: list[Any]) -> Any:
+    x = _array(rng, values)
     axis = int(rng.integers(len(x.shape)))
     ways: list[Callable[[], Any]] = [
-        lambda: nnp.transpose(x), lambda: nnp.flip(x, axis), lambda: x.reshape(-1), lambda: nnp.sum(x, axis),
-        lambda: nnp.concatenate([x, x], axis), lambda: nnp.cumsum(x, axis), lambda: nnp.sort(x, axis),
-        lambda: x.at[0].set(0.5), lambda: x.at[0].add(1.0), lambda: x[np.array([0, -1])], lambda: nnp.max(x, axis),
+        lambda: nnp.sum(x, axis), lambda: nnp.sum(x), lambda: nnp.cumsum(x, axis), lambda: nnp.sort(x, axis),
+        lambda: nnp.sum(x, axis, keepdims=True) - x, lambda: nnp.prod(x, axis),
+    ]  # fmt: skip
+    if x.size:
+        ways += [lambda: nnp.max(x, axis), lambda: nnp.min(x), lambda: nnp.mean(x, axis), lambda: nnp.var(x, axis)]
+    return ways[rng.integers(len(ways))]()
+
+
+def _indexed(rng: Numbers, values: list[Any]) -> Any:
+    x = _array(rng, values)
+    if not x.shape[0]:
+        return x[1:] if rng.integers(2) else x[::2]
+    n = x.shape[0]
+    row, rows = int(rng.integers(n)), rng.integers(-n, n, 3)
+    ways: list[Callable[[], Any]] = [
+        lambda: x[row], lambda: x[rows], lambda: x[::-1], lambda: x[row:], lambda: x[..., None, row % max(x.shape[-1], 1):],
+        lambda: x.at[row].set(0.5), lambda: x.at[rows].add(0.25), lambda: x.at[row].multiply(x[row]),
+        lambda: x.at[rows].set(0.125), lambda: x.at[: row + 1].add(x[n - row - 1 :]), lambda: x.at[rows].max(0.0),
     ]  # fmt: skip
     return ways[rng.integers(len(ways))]()
 
 
 def _product(rng: Numbers, values: list[Any]) -> Any:
-    x = _pick(rng, [v for v in values if v.shape] or [nnp.ones(3, dtype=np.float64)])
-    return x @ nnp.transpose(x) if len(x.shape) == 2 else nnp.outer(x, x)
+    x = _array(rng, values)
+    if len(x.shape) == 1:
+        return nnp.outer(x, x) if rng.integers(2) else x @ x
+    y = nnp.moveaxis(x, -1, -2)
+    return x @ y if rng.integers(2) else nnp.einsum("...ij,...ik->...jk", x, x)
 
 
 def _map(rng: Numbers, values: list[Any]) -> Any:
-    x, y = _pick(rng, [v for v in values if v.shape] or [nnp.ones(3, dtype=np.float64)]), _pick(rng, values)
+    x, y = _array(rng, values), _pick(rng, values)
     f, g = (_UNARY[i] for i in rng.integers(len(_UNARY), size=2))
-    return vmap(lambda row: f(row) + nnp.sum(g(y)) * 0.1)(x)
+    axis = int(rng.integers(len(x.shape)))
+    return vmap(lambda row: f(row) + nnp.sum(g(y)) * 0.1, axis, int(rng.integers(len(x.shape))))(x)
 
 
 def _derivative(rng: Numbers, values: list[Any]) -> Any:
-    x, f = _pick(rng, values), _UNARY[rng.integers(len(_UNARY))]
-    return grad(lambda y: nnp.sum(f(y)))(x) if rng.integers(2) else jvp(f, (x,), (nnp.sin(x),))[1]
+    x, f, g = _pick(rng, values), *(_UNARY[i] for i in rng.integers(len(_UNARY), size=2))
+    if rng.integers(2):
+        return grad(lambda y: nnp.sum(f(y) * g(x)))(x)
+    return jvp(lambda y: f(y) * g(y), (x,), (nnp.sin(x),))[1]
 
 
 def _loop(rng: Numbers, values: list[Any]) -> Any:
     x, f = _pick(rng, values), _UNARY[rng.integers(len(_UNARY))]
+    if x.shape and rng.integers(2):
+        return scan(lambda c, row: (nnp.tanh(c + f(row)), c), x[0] * 0.0 if x.shape[0] else nnp.sum(x, 0), x)[1]
     return fori_loop(0, int(rng.integers(1, 4)), lambda i, c: nnp.tanh(f(c)) + x * 0.1, x)
 
 
 def _choice(rng: Numbers, values: list[Any]) -> Any:
     x, f, g = _pick(rng, values), *(_UNARY[i] for i in rng.integers(len(_UNARY), size=2))
-    return cond(nnp.sum(x) > 0.0, f, g, x)
+    return cond(nnp.sum(x) > 0.01, f, g, x)
 
 
-_MAKERS: tuple[Maker, ...] = (_elementwise, _combined, _combined, _moved, _moved, _product, _map, _derivative, _loop, _choice)
+_MAKERS: tuple[Maker, ...] = (
+    _elementwise, _combined, _combined, _moved, _moved, _reduced, _indexed, _indexed, _product, _map, _derivative, _loop, _choice,
+)  # fmt: skip

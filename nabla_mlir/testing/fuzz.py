@@ -1,0 +1,213 @@
+"""Random programs and their derivatives against the interpreter: as they are traced, lowered, and compiled for a target.
+
+    python -m nabla_mlir.testing.fuzz --minutes 10 --seed 1
+    python -m nabla_mlir.testing.fuzz --only 4217        # one program again, with what differs
+
+Each program is drawn with one of the transforms below and run three ways: the interpreter runs what was traced, with maps as
+they stand, and what was lowered; IREE compiles that, many programs in one module, and each is called twice, with arguments
+that must not change. A program that differs, fails or crashes is made shorter as long as it does, and saved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import numpy as nnp
+from nabla_mlir.errors import NablaError
+from nabla_mlir.interpreter import interpreted
+from nabla_mlir.staging.stages import Lowered, Traced, module, trace
+from nabla_mlir.testing.programs import random_function
+from nabla_mlir.transforms import grad, jvp, vjp, vmap
+
+BATCH = 24  # programs in one compiled module
+STEPS = 8
+_TOLERANCE = {"float64": 1e-9, "float32": 2e-3}
+Function = Callable[..., Any]
+
+
+def _gradient(f: Function) -> Function:
+    return grad(lambda *xs: sum(nnp.sum(y) for y in f(*xs)), (0, 1, 2))
+
+
+TRANSFORMS: dict[str, Callable[[Function], Function]] = {
+    "value": lambda f: f,
+    "gradient": _gradient,
+    "jvp": lambda f: lambda *xs: jvp(f, xs, tuple(nnp.sin(x) for x in xs)),
+    "vjp": lambda f: lambda *xs: (lambda ys, pull: pull(ys))(*vjp(f, *xs)),
+    "hvp": lambda f: lambda *xs: jvp(_gradient(f), xs, tuple(nnp.cos(x) for x in xs))[1],
+    "map": lambda f: lambda *xs: vmap(f)(*(nnp.stack([x, 0.5 * x]) for x in xs)),
+    "map of gradient": lambda f: lambda x, y, z: vmap(_gradient(f), (0, None, 0))(nnp.stack([x] * 2), y, nnp.stack([z] * 2)),
+    "gradient of map": lambda f: _gradient(lambda *xs: vmap(f, (0, None, None))(nnp.stack([xs[0], xs[0] * 0.5]), *xs[1:])),
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One program: the seed decides everything but its length."""
+
+    seed: int
+    steps: int = STEPS
+
+    @property
+    def transform(self) -> str:
+        """The name of what is done to the function."""
+        return list(TRANSFORMS)[self.seed % len(TRANSFORMS)]
+
+    @property
+    def dtype(self) -> str:
+        """Of all values."""
+        return "float32" if self.seed // len(TRANSFORMS) % 4 == 3 else "float64"
+
+    def traced(self) -> tuple[Traced, list[np.ndarray]]:
+        """The transformed function and its arguments."""
+        f, inputs = random_function(self.seed, self.dtype, self.steps)
+        return trace(TRANSFORMS[self.transform](f), *inputs, name=f"f{self.seed}"), inputs
+
+    def shorter(self) -> Iterator[Sample]:
+        """The same with fewer steps, the shortest first."""
+        return (Sample(self.seed, steps) for steps in range(1, self.steps))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a program."""
+
+    sample: Sample
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        s = self.sample
+        return f"{s.seed} ({s.transform}, {s.dtype}, {s.steps} steps), {self.where}: {self.what}"
+
+
+def difference(got: Sequence[Any], wanted: Sequence[Any], dtype: str) -> str:
+    """The first number that differs, in words; "" if none does."""
+    for i, (a, b) in enumerate(zip(got, wanted, strict=True)):
+        a, b = np.asarray(a), np.asarray(b)
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            return f"result {i} is {a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
+        scale = max(1.0, float(np.abs(np.nan_to_num(b)).max(initial=0.0)))
+        wrong = ~np.isclose(a, b, rtol=_TOLERANCE[dtype], atol=_TOLERANCE[dtype] * scale, equal_nan=True)
+        if wrong.any():
+            place = tuple(int(k) for k in np.argwhere(wrong)[0])
+            return f"result {i} is {a[place]} instead of {b[place]} at {list(place)}"
+    return ""
+
+
+def interpret(sample: Sample) -> tuple[Lowered | None, list[np.ndarray], list[np.ndarray], Fault | None]:
+    """The lowered program, its arguments and its results, or what is wrong before anything is compiled."""
+    try:
+        traced, inputs = sample.traced()
+        lowered = traced.lower()
+        name = f"f{sample.seed}"
+        wanted = [np.array(y) for y in interpreted(lowered.module.operation, name)(inputs)]
+        direct = interpreted(traced.module.operation, name)(inputs)
+    except NablaError as error:
+        return None, [], [], Fault(sample, "before compiling", f"{type(error).__name__}: {error.message}")
+    if what := difference(direct, wanted, sample.dtype):
+        return None, [], [], Fault(sample, "traced against lowered", what)
+    return lowered, inputs, wanted, None
+
+
+def run(samples: Sequence[Sample], target: str = "cpu") -> list[Fault]:
+    """The faults of programs that are compiled together."""
+    faults, stages = [], {}
+    for sample in samples:
+        lowered, inputs, wanted, fault = interpret(sample)
+        if fault is not None:
+            faults.append(fault)
+        elif lowered is not None:
+            stages[sample] = lowered, inputs, wanted
+    if not stages:
+        return faults
+    try:
+        whole = module(**{f"f{sample.seed}": stage for sample, (stage, _, _) in stages.items()})  # type: ignore[arg-type]
+        compiled = Lowered(whole.module, whole.entries).compile(target, cache=False).loaded
+    except NablaError as error:
+        if len(stages) > 1:
+            half = len(stages) // 2
+            parts = list(stages)
+            return [*faults, *run(parts[:half], target), *run(parts[half:], target)]
+        return [*faults, Fault(next(iter(stages)), "compiling", f"{type(error).__name__}: {error.message[:300]}")]
+    for sample, (_, inputs, wanted) in stages.items():
+        if what := _called(compiled[f"f{sample.seed}"], inputs, wanted, sample.dtype):
+            faults.append(Fault(sample, f"compiled for {target}", what))
+    return faults
+
+
+def _called(function: Function, inputs: Sequence[np.ndarray], wanted: Sequence[np.ndarray], dtype: str) -> str:
+    """What is wrong with two calls; "" if nothing."""
+    before = [x.copy() for x in inputs]
+    for call in ("first", "second"):
+        try:
+            result = function(*inputs)
+        except NablaError as error:
+            return f"the {call} call fails: {error.message[:300]}"
+        if what := difference(_leaves(result), wanted, dtype):
+            return f"in the {call} call {what}"
+        if any(not np.array_equal(x, y) for x, y in zip(inputs, before, strict=True)):
+            return f"the {call} call changes its arguments"
+    return ""
+
+
+def _leaves(tree: Any) -> list[Any]:
+    return [leaf for item in tree for leaf in _leaves(item)] if isinstance(tree, (tuple, list)) else [tree]
+
+
+def shrunk(fault: Fault, target: str) -> Fault:
+    """The same fault of the shortest program of that seed that has one."""
+    for sample in fault.sample.shorter():
+        for shorter in run([sample], target):
+            if shorter.where == fault.where:
+                return shorter
+    return fault
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs programs until the time is over; 1 if there was a fault."""
+    parser = argparse.ArgumentParser(prog="python -m nabla_mlir.testing.fuzz", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long (10)")
+    parser.add_argument("--seed", type=int, default=0, help="of the first program (0); the next ones follow")
+    parser.add_argument("--only", type=int, action="append", help="the seed of a program; may be given several times")
+    parser.add_argument("--target", default="cpu", help="what is compiled for (cpu); interpreter: nothing is")
+    parser.add_argument("--out", type=Path, default=Path("out/fuzz"), help="where faults are saved (out/fuzz)")
+    options = parser.parse_args(argv)
+    end, seed, count, faults = time.monotonic() + 60 * options.minutes, options.seed, 0, []
+    while options.only or time.monotonic() < end:
+        samples = [Sample(s) for s in options.only or range(seed, seed + BATCH)]
+        if options.target == "interpreter":
+            found = [fault for sample in samples if (fault := interpret(sample)[3])]
+        else:
+            found = [shrunk(fault, options.target) for fault in run(samples, options.target)]
+        for fault in found:
+            faults.append(fault)
+            print(fault, file=sys.stderr)
+            _save(fault, options.out)
+        seed, count = seed + BATCH, count + len(samples)
+        if options.only:
+            break
+    print(f"{count} programs, {len(faults)} faults")
+    return int(bool(faults))
+
+
+def _save(fault: Fault, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        text = str(fault.sample.traced()[0])
+    except NablaError as error:
+        text = f"// not traced: {error.message}\n"
+    lines = str(fault).splitlines()
+    (folder / f"{fault.sample.seed}.mlir").write_text("".join(f"// {line}\n" for line in lines) + text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
