@@ -73,10 +73,11 @@ def _traced(function: Any, positional: list[Any], keywords: dict[str, Any], opti
 
     from nabla_mlir.prepared.modules import hvp_module
     from nabla_mlir.staging.stages import trace
-    from nabla_mlir.tools.requests import sparse_module
+    from nabla_mlir.tools.requests import parse_options, sparse_module
 
     if options.hvp_module is None and options.sparse is None:
-        return trace(function, *positional, name=options.name, **keywords)
+        transforms = "_".join(parse_options(text, "--transform")[0] for text in options.transform)
+        return trace(function, *positional, name=options.name or transforms or None, **keywords)
     arguments = inspect.signature(function).bind(*positional, **keywords).args
     if options.sparse is not None:
         return sparse_module(function, arguments, options.sparse)

@@ -20,12 +20,12 @@ from nabla_mlir.tools.commands import (
 )
 
 _EXAMPLES = """examples:
-  nabla-mlir compile model.py:loss --spec f32[128] --transform hvp -o hvp.vmfb
+  nabla-mlir compile model.py:loss --spec f32[128] --spec f32[128] --transform hvp -o hvp.vmfb
+  nabla-mlir run hvp.vmfb hvp --input x.npy --input v.npy
   nabla-mlir compile model.py:loss --spec '{"w": f32[3,4], "b": f32[4]}' --spec data=f32[10,3] --transform grad
   nabla-mlir compile model.mlir --transform 'hvp{wrt=0}' --target 'cpu{cpu=generic}' --emit stablehlo
   nabla-mlir compile model.py:loss --spec f32[128] --hvp-module -o hvp.vmfb
   nabla-mlir compile model.py:loss --spec f32[128] --target cuda:sm_90 --target cpu{cpu=generic} -o loss.zip
-  nabla-mlir run hvp.vmfb loss --input x.npy --input v.npy
   nabla-mlir verify loss.zip
 """
 _FILE = "the .zip, the folder, the .json or the .vmfb"
@@ -94,7 +94,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         default="vmfb",
         help="the traced IR, plain StableHLO, the artifact (default), or machine code with C around it",
     )
-    compile.add_argument("--name", help="the name of the entry point; that of the function by default")
+    compile.add_argument("--name", help="the name of the entry point; that of the transforms, or of the function, by default")
     compile.add_argument("-o", dest="output", metavar="FILE", help="NAME.vmfb by default; text goes to standard output")
     compile.add_argument("--flag", action="append", default=[], metavar="FLAG", help="a further flag of iree-compile")
     compile.add_argument("--tune", action="store_true", help="time several forms on this machine, and keep the fastest")

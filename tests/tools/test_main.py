@@ -46,6 +46,20 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return error
 
 
+def test_the_first_examples_of_the_help(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        tool.main(["--help"])
+    lines = [line.split()[1:] for line in capsys.readouterr().out.splitlines() if line.startswith("  nabla-mlir")]
+    (folder / "model.py").write_text("def loss(x):\n    return (x ** 3).sum()\n")
+    x, v = np.arange(128, dtype=np.float32), np.ones(128, np.float32)
+    np.save("x.npy", x)
+    np.save("v.npy", v)
+    assert [line[0] for line in lines[:2]] == ["compile", "run"]
+    for line in lines[:2]:
+        assert tool.main(line) == 0
+    assert "[  0.   6.  12." in capsys.readouterr().out
+
+
 class TestCompile:
     def test_the_prepared_hessian(self, folder: Path) -> None:
         specs = ["--spec", '{"w": f64[3], "b": f64}', "--spec", "data=f64[5,3]"]
@@ -71,17 +85,17 @@ class TestCompile:
         captured = capsys.readouterr()
         assert captured.out == captured.err == ""  # silent when nobody watches
         np.save("x.npy", np.array([1, 2, 3], np.float32))
-        assert tool.main(["run", "hvp.vmfb", "cube", "--input", "x.npy", "--input", "v=[1, 1, 1]"]) == 0
+        assert tool.main(["run", "hvp.vmfb", "hvp", "--input", "x.npy", "--input", "v=[1, 1, 1]"]) == 0
         assert "[ 6. 12. 18.]" in capsys.readouterr().out
         assert tool.main(["run", "hvp", "--input", "x.npy", "--input", "x.npy", "--output", "y.npy"]) == 0
         assert capsys.readouterr().out == ""
         assert np.load("y.npy").tolist() == [6.0, 24.0, 54.0]
         assert tool.main(["info", "hvp.vmfb"]) == 0
         text = capsys.readouterr().out
-        assert "cube: The sum of cubes." in text
+        assert "hvp: The sum of cubes." in text
         assert "argument  v       float32[3]" in text
         assert tool.main(["info", "hvp.json", "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["entry_points"][0]["name"] == "cube"
+        assert json.loads(capsys.readouterr().out)["entry_points"][0]["name"] == "hvp"
 
     def test_stages_as_text(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         arguments = ["compile", "model.py:cube", "--spec", "f64[4]", "--transform", "grad", "--name", "slope"]
@@ -139,7 +153,7 @@ class TestCompile:
         Path("model.mlir").write_text(DOT)
         assert tool.main(["compile", "model.mlir", "--transform=hvp{wrt=0}", "--target=cpu", "-o", "hvp.vmfb"]) == 0
         arrays = [f"--input={values}" for values in ("[1,2,3]", "[1,2,3]", "[1,1,1]")]
-        assert tool.main(["run", "hvp.vmfb", "f", *arrays]) == 0
+        assert tool.main(["run", "hvp.vmfb", "hvp", *arrays]) == 0
         assert "[2. 4. 6.]" in capsys.readouterr().out
 
 
@@ -214,7 +228,7 @@ class TestVerify:
         assert tool.main(["compile", "model.py:cube", *arguments]) == 0
         assert tool.main(["verify", "cube.zip"]) == 0
         lines = [line.split(maxsplit=3) for line in capsys.readouterr().out.splitlines()]
-        assert [line[0] for line in lines[2:]] == ["manifest", *["file"] * 4, *["target"] * 3, "cube", "cube"]
+        assert [line[0] for line in lines[2:]] == ["manifest", *["file"] * 4, *["target"] * 3, "value_and_grad", "value_and_grad"]
         text = "\n".join(map(" ".join, lines))
         assert "target cuda-sm_90 skipped the artifact requires a CUDA device, got none" in text
         assert "fits this machine" in text
