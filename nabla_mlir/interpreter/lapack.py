@@ -153,7 +153,10 @@ def gesdd(a: np.ndarray, results: Sequence[Any], **parameters: Any) -> list[np.n
 
 @routine("geev")
 def geev(a: np.ndarray, **_: Any) -> list[np.ndarray]:
-    """Eigenvalues of general matrices, in two parts if those are real, and vectors of both sides, of length one."""
+    """Eigenvalues of general matrices, in two parts if those are real, and vectors of both sides.
+
+    They have length one and a largest entry that is real, as NumPy has them from LAPACK.
+    """
     wide = a.astype(np.result_type(a.dtype, np.complex64))
     types = [(a.shape[-1:], wide.dtype), (a.shape[-2:], wide.dtype), (a.shape[-2:], wide.dtype)]
 
@@ -165,20 +168,14 @@ def geev(a: np.ndarray, **_: Any) -> list[np.ndarray]:
         for row in distances:
             order.append(int(np.argmin(row)))
             distances[:, order[-1]] = np.inf
-        return values, left[:, order], right
+        left = left[:, order]
+        if x.dtype.kind != "c":  # LAPACK has both from one triangular form, where the product of a pair is 1
+            left = left * np.where(np.sum(left.conj() * right, axis=0).real < 0, -1, 1)
+        return values, left, right
 
     values, left, right = _each(one, a, types)
     parts = [values] if a.dtype.kind == "c" else [values.real, values.imag]
-    return [*parts, _real_largest(left), _real_largest(right), _success(a)]
-
-
-def _real_largest(vectors: np.ndarray) -> np.ndarray:
-    """The columns, each turned so that its largest entry is real, as LAPACK has them."""
-    if not vectors.size:
-        return vectors
-    place = np.argmax(np.abs(vectors), axis=-2, keepdims=True)
-    largest = np.take_along_axis(vectors, place, axis=-2)
-    return vectors * np.where(largest.imag == 0, 1, largest.conj() / np.abs(largest))
+    return [*parts, left, right, _success(a)]
 
 
 @routine("gtsv")

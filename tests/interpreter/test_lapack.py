@@ -129,6 +129,13 @@ def test_vectors_of_general_matrices(dtype: Any) -> None:
         np.testing.assert_allclose(length, 1, rtol=unit)
 
 
+def test_signs_of_vectors_are_those_of_lapack() -> None:
+    """Of real eigenvalues, and of complex matrices; of conjugate pairs the sign of left vectors is our own."""
+    for _ in range(5):
+        check(lapack.eig, np.diag([1.0, 2.0, 3.0, 4.0]) + 0.2 * random((4, 4), np.float64))
+        check(lapack.eig, np.diag([1.0, 2.0, 3.0]) + 0.2 * random((3, 3), np.complex128))
+
+
 def test_columns_that_come_first() -> None:
     check(geqp3, random((5, 4), np.complex128), np.array([0, 0, 1, 0], np.int32))
     check(geqp3, random((2, 3, 4), np.float64), np.array([[0, 1, 0, 1], [0, 0, 0, 0]], np.int32))
