@@ -39,11 +39,11 @@ class Chosen:
 DIRECT_COPY: Annotated[int, Measured("bytes")] = 1 << 20
 # From here on it is faster to lend the caller's memory for a result than to copy from a buffer.
 LENT_RESULT: Annotated[int, Measured("bytes")] = 1 << 16
-# What the thread pool costs in a call, and for each dispatch. One that wakes a core of a virtual machine takes 28 to 50 µs, and
-# few do; this is the number with which the choice of a driver is right most often: over the HVPs of bench/ that were timed
-# with both drivers, the chosen one takes 1.06 of the better one's time with 8 to 18, 1.15 with 28, 1.16 with 50.
-POOL_CALL: Annotated[float, Measured("µs")] = 5.0
-POOL_DISPATCH: Annotated[float, Measured("µs", "2 virtual cores of an AMD EPYC with AVX2, and the LSTM on those above")] = 15.0
+# What the thread pool costs in a call, where it wakes the cores of a virtual machine once, and for each dispatch. These are
+# the numbers with which the choice of a driver is right most often: over the 36 functions of bench/ --quick that were timed
+# with both drivers, the chosen one takes 1.02 of the better one's time, at worst 1.20; with 5 and 15 1.09 and 1.93.
+POOL_CALL: Annotated[float, Measured("µs", "2 virtual cores of an AMD EPYC with AVX2; IREE 3.13; 2026-11-23")] = 55.0
+POOL_DISPATCH: Annotated[float, Measured("µs", "2 virtual cores of an AMD EPYC with AVX2; IREE 3.13; 2026-11-23")] = 8.0
 # Calls after which a timeline forgets those that have ended.
 OPEN_CALLS: Annotated[
     int, Chosen("calls", "any number bounds the list; this one is looked through in a microsecond")
