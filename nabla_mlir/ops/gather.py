@@ -150,6 +150,8 @@ gather = structural(
 
 def along_axis(x: Tensor, indices: Tensor, axis: int) -> Tensor:
     """``take_along_axis``: element indices[.., i, ..] along `axis`; all other axes are paired."""
+    if 0 in x.shape:  # a slice of one element is larger than such an axis
+        return full(indices.shape, 0, x.dtype)
     others = tuple(d for d in range(x.ndim) if d != axis)
     numbers = gather_dims(
         collapsed_slice_dims=(axis,), operand_batching_dims=others, start_indices_batching_dims=others,
@@ -161,6 +163,8 @@ def along_axis(x: Tensor, indices: Tensor, axis: int) -> Tensor:
 
 def rows_at(x: Tensor, order: Tensor) -> Tensor:
     """Row order[.., i] of each matrix as its row i."""
+    if 0 in x.shape:
+        return full((*order.shape, x.shape[-1]), 0, x.dtype)
     axis, stack = x.ndim - 2, tuple(range(x.ndim - 2))
     numbers = gather_dims(
         offset_dims=(x.ndim - 1,), collapsed_slice_dims=(axis,), operand_batching_dims=stack,

@@ -116,3 +116,20 @@ def test_a_module_is_the_same_each_time() -> None:
         return nm.while_loop(lambda s: (s[0].sum() < 50) & (s[2] < 4), body, (x, x, 0))[0].sum()
 
     assert len({str(nm.trace(nm.grad(f), nm.spec((3,), "float64")).lower().mlir()) for _ in range(12)}) == 1
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (0, 0), (0,), (2, 0, 3)])
+def test_orders_of_nothing_have_derivatives(shape: tuple[int, ...]) -> None:
+    """Sorts, elements along an axis, the largest: forward, in reverse, mapped."""
+    x = np.zeros(shape)
+
+    def f(x: Any) -> Any:
+        return nnp.sort(x, -1), nnp.sort(x, 0), nnp.take_along_axis(x, nnp.argsort(x, 0), 0)
+
+    def g(x: Any) -> Any:
+        ys, pullback = nm.vjp(f, x)
+        return nm.jvp(f, (x,), (x,)), pullback(ys), nm.vmap(nm.grad(lambda r: nnp.sort(r).sum()))(nnp.stack([x, x]))
+
+    (ys, dys), (pulled,), mapped = g(x)
+    assert [y.shape for y in (*ys, *dys, pulled)] == [shape] * 7
+    assert mapped.shape == (2, *shape)
