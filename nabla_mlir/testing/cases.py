@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,9 +49,8 @@ class LawCase:
         """What NumPy, or whatever the record names, makes of the operands; None if it names nothing."""
         function = self.case.numpy or self.record.numpy
         if isinstance(function, str):
-            module, _, attribute = function.partition(":")
-            function = getattr(importlib.import_module(module), attribute)
-        return function(*xs)
+            function = pkgutil.resolve_name(function)
+        return None if function is None else function(*xs)
 
 
 def law_cases(records: Iterable[OpDef] | None = None) -> list[LawCase]:
@@ -74,10 +73,10 @@ def active_operands(law: LawCase, xs: Sequence[np.ndarray]) -> list[int]:
     """The operands that carry tangents."""
     if not law.case.smooth:
         return []
-    kinds = law.case.domains
+    kinds = [domain.kind if domain is not None else "real" for domain in law.case.domains]
     return [
         i for i, x in enumerate(xs)
         if is_differentiable(x.dtype)
-        and not (i < len(kinds) and kinds[i] is not None and kinds[i].kind != "real")
+        and not (i < len(kinds) and kinds[i] != "real")
         and not (i < len(law.case.values) and law.case.values[i] is not None)
     ]  # fmt: skip

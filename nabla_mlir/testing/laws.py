@@ -82,9 +82,9 @@ class Laws:
         _, hvu = jvp(pulled, active, u)
         _, pull_twice = vjp(pulled, *active)
         _, twice = jvp(lambda *a: jvp(f, a, t)[1], active, t)
-        _, pull_pushed = vjp(lambda *a: jvp(f, a, t)[1], *active)
+        _, pull_of_jvp = vjp(lambda *a: jvp(f, a, t)[1], *active)
         return {
-            "vjp_jvp": pull_pushed(list(cts)),
+            "vjp_jvp": pull_of_jvp(list(cts)),
             "jvp": dys, "vjp": pulled(*active), "cts": [*cts], "hvp": hvp, "hvu": hvu, "vjp_vjp": pull_twice(tuple(u)),
             "jvp_jvp": twice, "pulled": [pulled(*moved(s * STEP)) for s in (-2, -1, 1, 2)],
             "pushed": [jvp(f, moved(s * STEP), t)[1] for s in (-2, -1, 1, 2)],
@@ -118,9 +118,9 @@ class Laws:
                 if len(subset) == len(xs):
                     out[f"vmap_o_{name}"] = self._of_the_map(many, t, floats)
                     out[f"loop_o_{name}"] = out[f"loop_d_{name}"][:2]
-            nested = vmap(vmap(lambda *a: self.law.apply(a), axes), axes)
+            twice = vmap(vmap(lambda *a: self.law.apply(a), axes), axes)
             deep = [_copies(x, COPIES) if i in subset else x for i, x in enumerate(many)]
-            out[f"vmap2_{name}"] = nested(*deep)
+            out[f"vmap2_{name}"] = twice(*deep)
             out[f"loop2_{name}"] = _stacked([
                 vmap(lambda *a: self.law.apply(a), axes)(
                     *(_row(x, b) if i in subset else x for i, x in enumerate(deep))
@@ -147,8 +147,8 @@ class Laws:
 
 def _copies(x: Tensor, n: int) -> Tensor:
     """`n` different entries made of x: itself, and itself in reverse order of elements."""
-    turned = x if not x.shape else reverse(x, dimensions=tuple(range(x.ndim)))
-    return concatenate(*(reshape(x if i % 2 == 0 else turned, shape=(1, *x.shape)) for i in range(n)), dimension=0)
+    reversal = x if not x.shape else reverse(x, dimensions=tuple(range(x.ndim)))
+    return concatenate(*(reshape(x if i % 2 == 0 else reversal, shape=(1, *x.shape)) for i in range(n)), dimension=0)
 
 
 def _row(x: Tensor, i: int) -> Tensor:

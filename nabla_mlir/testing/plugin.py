@@ -47,8 +47,8 @@ class LitItem(pytest.Item):
     def runtest(self) -> None:
         """Has lit run all files that were chosen, and takes the result of this one."""
         if _RESULTS not in self.session.stash:
-            chosen = [item.path for item in self.session.items if isinstance(item, LitItem)]
-            self.session.stash[_RESULTS] = run_lit(chosen)
+            files = [item.path for item in self.session.items if isinstance(item, LitItem)]
+            self.session.stash[_RESULTS] = run_lit(files)
         result = self.session.stash[_RESULTS].get(_name(self.path))
         if result is None or result["code"] not in ("PASS", "XFAIL"):
             raise LitError("lit did not run this file" if result is None else result["output"])
@@ -100,8 +100,8 @@ def run_lit(files: Sequence[Path]) -> dict[str, dict[str, Any]]:
         command = [sys.executable, "-c", lit, "-q", "-o", str(output), *map(str, files)]
         with warm(Path(folder) / "warm") as address:
             environment = {**os.environ, WARM: str(address), "NABLA_MLIR_LIT_OUTPUT": str(Path(folder) / "output")}
-            done = subprocess.run(command, capture_output=True, text=True, env=environment)
+            process = subprocess.run(command, capture_output=True, text=True, env=environment)
         if not output.exists():
-            raise LitError(f"lit failed:\n{done.stdout}{done.stderr}")
+            raise LitError(f"lit failed:\n{process.stdout}{process.stderr}")
         tests = json.loads(output.read_text())["tests"]
     return {test["name"].partition(" :: ")[2]: test for test in tests}

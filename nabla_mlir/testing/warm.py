@@ -24,11 +24,11 @@ def call(address: str, arguments: list[str]) -> int:
 
 def serve(address: str) -> None:
     """Answers calls until it is stopped."""
-    import importlib
+    import pkgutil
     import signal
 
     for tool in TOOLS:
-        importlib.import_module(tool)
+        pkgutil.resolve_name(tool)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the copies
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)

@@ -39,14 +39,20 @@ def bind(texts: Sequence[str], leaves: Sequence[Leaf], entry: str) -> list[Any]:
         if not has_name and not free:
             raise InputError(f"{entry} requires {len(leaves)} inputs, got {len(texts)}.")
         i = names[name] if has_name else free[0]
-        values[i] = _read_value(value if has_name else text, leaves[i])
+        values[i] = read_value(value if has_name else text, leaves[i])
     missing = [leaf.name for leaf, value in zip(leaves, values, strict=True) if value is None]
     if missing:
         raise InputError(f"{entry} requires an --input for each array, got none for {', '.join(missing)}.")
     return values
 
 
-def _read_value(text: str, leaf: Leaf) -> Any:
+def read_value(text: str, leaf: Leaf) -> Any:
+    """An array from a .npy file, a number or a list; a number in the dtype of the leaf, if that holds it.
+
+    Raises:
+      InputError: it is none of these.
+      DtypeError: the dtype does not hold it.
+    """
     if text.endswith(".npy"):
         try:
             return np.load(text)

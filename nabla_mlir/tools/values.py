@@ -62,7 +62,7 @@ def shown(results: Mapping[str, Sequence[np.ndarray]]) -> str:
     Example:
       >>> print(shown({"main": [np.float32([0.1, 2]), np.int64(3)]}), end="")
       main 0: float32[2] = [0.1, 2.0]
-      main 1: int64 = 3
+      main 1: int64[] = 3
     """
     lines = []
     for name, arrays in results.items():

@@ -87,9 +87,9 @@ def test_default_dtypes_are_named_alike() -> None:
 
 def test_inputs_of_the_command_line_are_not_cut() -> None:
     from nabla_mlir.runtime.manifest import Leaf
-    from nabla_mlir.tools.commands import _read_value
+    from nabla_mlir.tools.inputs import read_value
 
-    read = lambda text, dtype: _read_value(text, Leaf("x", (), dtype))  # noqa: E731
+    read = lambda text, dtype: read_value(text, Leaf("x", (), dtype))  # noqa: E731
     assert read("5", "uint8") == read("5", "float32") == read("5.0", "complex64") == 5
     assert read("[0.1]", "float32") == np.float32(0.1)
     for text, dtype in (("300", "int8"), ("-1", "uint8"), ("1.5", "int32"), ("1j", "float32"), ("1e39", "float32"),
