@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from iree.compiler import ir
 
 from nabla_mlir import thresholds
+from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.convolution import positions
 from nabla_mlir.passes.iree.scheduling.split_convolutions import is_split
@@ -34,7 +35,8 @@ Cost = tuple[float, float, float]  # nanoseconds that threads share, others, and
 def estimate(function: ir.Operation) -> Estimate:
     """The time of one call of a function of plain StableHLO, for `Manifest.best_driver`."""
     shared, serial, dispatches = _total(op.operation for block in function.regions[0].blocks for op in block.operations)
-    return Estimate(round(shared / 1e3, 1), round(serial / 1e3, 1), round(dispatches))
+    loops = [op for op in nested(function) if op.name == "stablehlo.while"]
+    return Estimate(round(shared / 1e3, 1), round(serial / 1e3, 1), round(dispatches), all(map(find_counter, loops)))
 
 
 def _total(ops: Iterable[ir.Operation]) -> Cost:

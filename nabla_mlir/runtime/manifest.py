@@ -61,11 +61,15 @@ class Argument:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A rough forecast of one call on a CPU: µs that threads can share, µs that they cannot, and dispatches."""
+    """A rough forecast of one call on a CPU: µs that threads can share, µs that they cannot, and dispatches.
+
+    A call is bounded if no value decides how long its loops go on.
+    """
 
     shared: float = 0.0
     serial: float = 0.0
     dispatches: int = 0
+    is_bounded: bool = True
 
     def gain(self, cores: int) -> float:
         """The µs by which a pool of threads is faster than one thread; negative if it is slower."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from nabla_mlir.runtime.array import Array, dtype_named
 from nabla_mlir.runtime.device import pooled
 from nabla_mlir.runtime.executable import Executable, Runnable
 from nabla_mlir.runtime.fitting import choose
+from nabla_mlir.runtime.interrupts import Interrupts
 from nabla_mlir.runtime.manifest import Code, EntryPoint, Manifest
 from nabla_mlir.runtime.storage import Artifact
 from nabla_mlir.runtime.transfer import DeployDtypeError, DeployShapeError, DeployTreeError, as_array, mismatch
@@ -36,6 +38,8 @@ class Module:
         """With `others`, which run some of the entry points on other drivers, by the name of the entry point."""
         self.executable, self.manifest, self.code, self._stablehlo = executable, manifest, code, stablehlo
         self._others = dict(others or {})
+        is_bounded = all(e.estimate.is_bounded for e in manifest.entry_points)
+        self._interrupts = None if is_bounded else Interrupts("take a clone() of the module from before, or load it anew.")
         self._entries = {e.name: self._entry(e) for e in manifest.entry_points}
         # An attribute of its own is found sooner than through `__getattr__`.
         self.__dict__.update({name: entry for name, entry in self._entries.items() if not hasattr(Module, name)})
@@ -46,8 +50,18 @@ class Module:
         return {e.name: e for e in self.manifest.entry_points}
 
     def _entry(self, entry: EntryPoint) -> _Entry:
-        executable = self._others.get(entry.name, self.executable)
-        return _Entry(entry, executable.function(entry.function or entry.name))
+        function = self._others.get(entry.name, self.executable).function(entry.function or entry.name)
+        if self._interrupts is None:
+            return _Entry(entry, function)
+        if entry.estimate.is_bounded:
+            return _Entry(entry, functools.partial(self._free, entry.name, function))
+        return _Entry(entry, functools.partial(self._interrupts.call, entry.name, function))
+
+    def _free(self, name: str, function: Callable[..., list[Array]], *call: Any) -> list[Array]:
+        """A call that ends by itself, of code that another call may hold that does not."""
+        assert self._interrupts is not None
+        self._interrupts.check(name)
+        return function(*call)
 
     @property
     def driver(self) -> str:

@@ -28,6 +28,7 @@ from nabla_mlir.interpreter.finite import is_finite, stop_at_infinity
 from nabla_mlir.runtime import Executable
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.executable import Function
+from nabla_mlir.runtime.interrupts import Interrupts
 from nabla_mlir.runtime.threads import cores
 from nabla_mlir.targets import CPU
 
@@ -131,6 +132,19 @@ class Interpreted:
         return self._compiled(inputs, storage, types)
 
 
+class Endless:
+    """A compiled function that may not end by itself; after a call that Ctrl-C has ended it is loaded anew."""
+
+    def __init__(self, load: Callable[[], Function]):
+        self._load, self._function, self._interrupts = load, load(), Interrupts("call it again.")
+
+    def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
+        """The results."""
+        if self._interrupts.is_given_up:
+            self._function, self._interrupts = self._load(), Interrupts("call it again.")
+        return self._interrupts.call("the function", self._function, inputs, storage, types)
+
+
 def allowance(functions: Iterable[ir.Operation]) -> Budget | None:
     """How many operations functions of a module may be interpreted before it pays to compile it; None if it never does."""
     if Execution.mode != "auto":
@@ -173,14 +187,14 @@ def _interpreted(module: ir.Module, name: str, mode: str) -> Runner:
         return compiled_function(module, name)
 
 
-def compiled_function(module: ir.Module, name: str) -> Function:
+def compiled_function(module: ir.Module, name: str) -> Runner:
     """Compiles a lowered function, or finds it: equal code is compiled once per process."""
 
-    def compile_() -> Function:
-        vmfb = compile_lowered(module, CPU())
+    def compile_() -> Runner:
+        vmfb, cost = compile_lowered(module, CPU()), estimate(functions_of(module.operation)[name])
         # Arrays cross between the two drivers of a CPU without a copy, so each program has the one that suits it.
-        gain = estimate(functions_of(module.operation)[name]).gain(cores())
-        return Executable.load(vmfb, "local-task" if gain > 0 else "local-sync").function(name)
+        load = lambda: Executable.load(vmfb, "local-task" if cost.gain(cores()) > 0 else "local-sync").function(name)  # noqa: E731
+        return load() if cost.is_bounded else Endless(load)
 
     return _runners.get(f"compile {name} {_digest(module)}", compile_)
 

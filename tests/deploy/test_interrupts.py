@@ -1,0 +1,107 @@
+"""Ctrl-C ends calls that do not end by themselves; what they ran in is given up, and can be had anew."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nabla_mlir as nm
+from nabla_mlir.errors import DeployError
+from nabla_mlir.runtime.interrupts import Interrupts
+
+SCRIPT = """
+import os, signal, sys, threading, time
+import numpy as np
+import nabla_mlir as nm
+
+def interrupted(call):
+    threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT)).start()
+    start = time.monotonic()
+    try:
+        call()
+    except KeyboardInterrupt:
+        assert time.monotonic() - start < 5
+        return True
+
+def count(x, step):
+    return nm.while_loop(lambda c: c < 10, lambda c: c + step, x)
+
+f = nm.jit(count)
+assert f(0, 1) == 10
+print(interrupted(lambda: f(0, 0)))                      # compiled by jit
+print(int(f(0, 1)))                                      # loaded anew
+print(interrupted(lambda: count(np.int32(0), np.int32(0))))  # interpreted, or compiled by then
+module = nm.module(
+    count=nm.trace(count, np.int32(0), np.int32(1)), double=nm.trace(lambda x: x + x, np.int32(0))
+).lower().compile().loaded
+other = module.clone()
+print(int(module.double(np.int32(4))), int(module.count(np.int32(0), np.int32(5))))
+print(interrupted(lambda: module.count(np.int32(0), np.int32(0))))
+for entry, arguments in (("double", [4]), ("count", [0, 1])):
+    try:
+        module[entry](*map(np.int32, arguments))
+    except nm.errors.DeployError as error:
+        print(error.message)
+print(int(other.count(np.int32(0), np.int32(5))))
+if not os.fork():
+    print(int(f(0, 1)), flush=True)                      # whose thread the child does not have
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_calls_that_do_not_end() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "True", "10", "True", "8 10", "True",
+        "double requires code that is free, got a call of it that was interrupted and goes on.",
+        "count requires code that is free, got a call of it that was interrupted and goes on.",
+        "10", "10",
+    ]  # fmt: skip
+
+
+def test_only_loops_of_unknown_length_are_called_so() -> None:
+    def estimates(f: Any, *xs: Any) -> bool:
+        compiled = nm.trace(f, *xs, name="f").lower().compile()
+        return compiled.manifest.entry_points[0].estimate.is_bounded
+
+    assert estimates(lambda x: nm.fori_loop(0, 5, lambda i, c: c * x, x), 2.0)
+    assert not estimates(lambda x: nm.while_loop(lambda c: c < 9, lambda c: c * x, x), 2.0)
+
+
+def test_results_errors_and_calls_within_calls() -> None:
+    calls = Interrupts("take another.")
+    outer = threading.get_ident()
+
+    def inner() -> tuple[int, bool]:
+        return calls.call("inner", lambda: (7, threading.get_ident() != outer))
+
+    assert calls.call("outer", inner) == (7, True)
+    assert calls.call("outer", lambda x: x + 1, 2) == 3
+    with pytest.raises(ZeroDivisionError):
+        calls.call("outer", lambda: 1 / 0)
+    assert calls.call("outer", np.add, 1, 2) == 3
+    results: list[int] = []
+    thread = threading.Thread(target=lambda: results.append(calls.call("other", os.getpid)))
+    thread.start()
+    thread.join()
+    assert results == [os.getpid()]
+
+
+def test_what_was_given_up_is_refused() -> None:
+    calls = Interrupts("take another.")
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        calls.call("f", interrupt)
+    with pytest.raises(DeployError, match=r"(?s)f requires code that is free.*take another"):
+        calls.check("f")
