@@ -247,7 +247,7 @@ class Manifest:
                 "doc": e.doc,
                 "arguments": [_argument_json(a) for a in e.arguments],
                 "result": {"tree": e.result.to_json(), "leaves": [_leaf_json(leaf) for leaf in e.result_leaves]},
-                "estimate": asdict(e.estimate),
+                "estimate": _estimate_json(e.estimate),
                 **({} if e.sparsity is None else {"sparsity": asdict(e.sparsity)}),
             }
             for e in self.entry_points
@@ -303,6 +303,13 @@ def _argument_json(argument: Argument) -> dict[str, Any]:
 def _argument(data: dict[str, Any]) -> Argument:
     tree, leaves = TreeSpec.from_json(data["tree"]), tuple(map(_leaf, data["leaves"]))
     return Argument(data["name"], tree, leaves, data.get("output", False))
+
+
+def _estimate_json(estimate: Estimate) -> dict[str, Any]:
+    data = asdict(estimate)
+    if estimate.is_bounded:  # as all were that older releases read
+        del data["is_bounded"]
+    return data
 
 
 def _leaf_json(leaf: Leaf) -> dict[str, Any]:
