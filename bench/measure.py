@@ -232,6 +232,12 @@ def swapped(rows: int, columns: int) -> Call:
     return program(lambda a, b: a @ b.T, numbers(rows, 512), numbers(columns, 512))
 
 
+def block(multiplications: int) -> Call:
+    """A matrix with each of 16 others, with so many multiplications for each and too few rows for the large kernel."""
+    n = math.isqrt(multiplications // 20)
+    return program(nm.vmap(lambda a, b: a @ b, in_axes=(None, 0)), numbers(20, n), numbers(16, n, n))
+
+
 def kernel_work(operations: int) -> Call:
     """A recurrent network, an iteration of which has so many operations, on all cores."""
 
@@ -294,6 +300,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "UNROLLED": Best([1, 2, 4, 8], recurrence),
     "SUMMED_ROWS": Best([1, 2, 4, 8, 16], recurrence),
     "KERNEL_WORK": Crossing([1 << k for k in range(17, 24)], kernel_work),
+    "SEPARATE_PRODUCT": Crossing(powers(13, 20), block),
     "SWAPPED_FACTORS": Crossing([2, 4, 8, 16, 64], lambda ratio: swapped(32, 32 * ratio)),
     "SWAPPED_ROWS": Crossing([8, 16, 24, 32, 48], lambda rows: swapped(rows, 16 * rows)),
     "OWN_DISPATCH": Best(

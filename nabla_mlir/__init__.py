@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from nabla_mlir.pytree import register_dataclass as register_dataclass
     from nabla_mlir.runtime import Array as Array
     from nabla_mlir.runtime import load as load
+    from nabla_mlir.runtime import time_limit as time_limit
     from nabla_mlir.staging.compiled import Compiled as Compiled
     from nabla_mlir.staging.eager import jit as jit
     from nabla_mlir.staging.execution import debug_nans as debug_nans
@@ -106,7 +107,7 @@ _HOMES: dict[str, str | None] = {
     "HessianOperator": "prepared.operators", "JacobianOperator": "prepared.operators",
     "sparse_hessian_module": "prepared.sparse_modules", "sparse_jacobian_module": "prepared.sparse_modules",
     "register_dataclass": "pytree",
-    "Array": "runtime", "load": "runtime",
+    "Array": "runtime", "load": "runtime", "time_limit": "runtime",
     "Compiled": "staging.compiled",
     "jit": "staging.eager",
     "spec": "staging.specs",

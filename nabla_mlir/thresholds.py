@@ -195,6 +195,8 @@ NARROW_AXIS: Annotated[int, Chosen("elements of a last axis", "with eight, vecto
 CHOSEN_PARTS: Annotated[int, Chosen("parts", "each is a selection for every element")] = 4
 COPIED_PART: Annotated[int, Chosen("elements that stand together", "a copy of so many is one vector")] = 16
 PIECES: Annotated[int, Chosen("different slices in a block", "more would be more code than it is worth")] = 64
+# A product of so many multiplications is worth one of its own, where another order of axes is the alternative.
+SEPARATE_PRODUCT: Annotated[int, Measured("multiplications", MACHINE_AVX2)] = 1 << 18
 SEPARATE_PRODUCTS: Annotated[
     int, Chosen("products one after the other", "more would be more code than it is worth")
 ] = 64

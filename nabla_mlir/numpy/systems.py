@@ -20,6 +20,7 @@ from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.ops.gather import rows_at
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.promotion import broadcast_shapes, broadcast_to
@@ -137,16 +138,17 @@ def solve(a: Any, b: Any) -> Tensor:
 def _solution(a: Tensor, b: Tensor) -> Tensor:
     """Differentiated by the equation: the factors serve the derivatives of every order, and have none themselves."""
     packed, pivots = lu(stop_gradient(a))  # before it is repeated for a stack of right-hand sides
-    packed, pivots = _stacked(packed, b.shape[:-2]), _stacked(pivots, b.shape[:-2], 1)
+    order = _stacked(lapack.row_order(pivots, a.shape[-1]), b.shape[:-2], 1)
+    packed = _stacked(packed, b.shape[:-2])
 
     def found(_: Any, right: Tensor) -> Tensor:
-        rows = lapack.exchanged_rows(right, pivots)
+        rows = rows_at(right, order)
         return la.triangular_solve(packed, la.triangular_solve(packed, rows, **_FORWARD), **_BACKWARD)
 
     def found_transposed(_: Any, right: Tensor) -> Tensor:
         option = {"transpose_a": "TRANSPOSE"}
         rows = la.triangular_solve(packed, right, **{**_BACKWARD, **option})
-        return lapack.exchanged_rows(la.triangular_solve(packed, rows, **{**_FORWARD, **option}), pivots, back=True)
+        return rows_at(la.triangular_solve(packed, rows, **{**_FORWARD, **option}), lapack.inverse_order(order))
 
     return custom_linear_solve(lambda x: matmul(a, x), b, found, found_transposed)
 

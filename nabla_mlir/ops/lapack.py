@@ -157,26 +157,22 @@ def _getrf(outs: Any, xs: Any, tangents: Any, **_: Any) -> list[MaybeZero]:
     up = padded(block(tril(lu, lower=False), (0, k), (0, n)), n, n)
     if n > k:
         up = up + padded(identity_like(block(up, (k, n), (k, n))), n, n, before=True)
-    da = exchanged_rows(tangents[0], pivots)
+    da = rows_at(tangents[0], row_order(pivots, m))
     inner = triangular_solve(low, da, left_side=True, lower=True, unit_diagonal=True, transpose_a="NO_TRANSPOSE")
     inner = triangular_solve(up, inner, left_side=False, lower=False, unit_diagonal=False, transpose_a="NO_TRANSPOSE")
     below, above = tril(inner, diagonal=0.0), tril(inner, lower=False)
     return [matmul(low, below) + matmul(above, up), ZERO, ZERO]
 
 
-def exchanged_rows(x: Tensor, pivots: Tensor, back: bool = False) -> Tensor:
-    """The rows of `x` exchanged as LAPACK's pivots say: row i with row pivots[i] (counted from 1), in order.
-
-    With `back` in the opposite order, which undoes it.
-    """
-    if x.axes or pivots.axes:  # a loop is emitted for whole values
-        return apply_per_entry(lambda entries: [exchanged_rows(entries[0], entries[1], back)], [x, pivots])[0]
-    m, axis = x.shape[-2], pivots.ndim - 1
+def row_order(pivots: Tensor, m: int) -> Tensor:
+    """The order of m rows that LAPACK's pivots make: row i is exchanged with row pivots[i] (counted from 1), one by one."""
+    if pivots.axes:  # a loop is emitted for whole values
+        return apply_per_entry(lambda entries: [row_order(entries[0], m)], [pivots])[0]
+    axis = pivots.ndim - 1
     index = iota(shape=(*pivots.shape[:-1], m), dtype=pivots.dtype, iota_dimension=axis)
 
     def exchange(step: Any, order: Any) -> list[Any]:
         here, order = wrap(step.value), wrap(order.value)
-        here = full_like(here, pivots.shape[-1] - 1) - here if back else here
         zero = full_like(here, 0)
         start = [*(zero for _ in range(axis)), here]
         other = REGISTRY["stablehlo.dynamic_slice"](pivots, *start, slice_sizes=(*pivots.shape[:-1], 1))
@@ -188,7 +184,16 @@ def exchanged_rows(x: Tensor, pivots: Tensor, back: bool = False) -> Tensor:
         return [builder.Val(select(mine, column, select(theirs, row, order)).value)]
 
     (order,) = builder.for_loop(pivots.shape[-1], [builder.Val(index.value)], exchange)
-    return rows_at(x, wrap(order.value))
+    return wrap(order.value)
+
+
+def inverse_order(order: Tensor) -> Tensor:
+    """Where each index stands in permutations of shape (..., m): m comparisons for each, and no loop."""
+    shape, axis = (*order.shape, order.shape[-1]), order.ndim
+    index, place = (iota(shape=shape, dtype=order.dtype, iota_dimension=i) for i in (axis - 1, axis))
+    spread = broadcast_in_dim(order, shape=shape, broadcast_dimensions=(*range(axis - 1), axis))
+    stands = compare(spread, index, comparison_direction="EQ")
+    return reduce_sum(select(stands, place, full_like(place, 0)), (axis,))
 
 
 def _spread_entry(x: Tensor, at: Tensor) -> Tensor:
@@ -203,10 +208,11 @@ def solver(a: Tensor) -> Callable[[Tensor], Tensor]:
     index = np.dtype(np.int32)
     shapes = [(a.shape, a.dtype), (a.shape[:-1], index), (a.shape[:-2], index)]
     lu, pivots, _ = routine(f"lapack_{letter}getrf_ffi", [a], shapes)
+    order = row_order(pivots, a.shape[-1])
 
     def solve(b: Tensor) -> Tensor:
         left = {"left_side": True, "transpose_a": "NO_TRANSPOSE"}
-        b = triangular_solve(lu, exchanged_rows(b, pivots), lower=True, unit_diagonal=True, **left)
+        b = triangular_solve(lu, rows_at(b, order), lower=True, unit_diagonal=True, **left)
         return triangular_solve(lu, b, lower=False, unit_diagonal=False, **left)
 
     return solve

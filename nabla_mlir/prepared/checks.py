@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -13,17 +16,17 @@ from nabla_mlir.dialects.types import is_float
 from nabla_mlir.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.ops.shape import iota
 from nabla_mlir.staging.eager import staged
-from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.table.tensor import Tensor, full_like
 from nabla_mlir.transforms.curvature import hessian_product
 from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.vectorize import vmap
 
 Map = Callable[[Any], Any]
-GOLDEN = 0.6180339887498949
+_MULTIPLIERS = (0x9E3779B9, 0x85EBCA6B, 0xC2B2AE35)  # odd; the first is 2^32 over the golden ratio, as Knuth hashes
 
 
 def check_linear_map(
-    apply: Map, transposed: Map, v_like: Any, u_like: Any, function: Callable[[Any], Any] | None, x: Any
+    apply: Map, transposed: Map | None, v_like: Any, u_like: Any, function: Callable[[Any], Any] | None, x: Any
 ) -> dict[str, Tensor]:
     """How far a map is from linear, from adjoint to its transposed, and from the derivative of a function at x.
 
@@ -35,30 +38,36 @@ def check_linear_map(
     - rounding: what is expected of these two: ``16 eps sqrt(n)``
     - finite_difference: ``|Av - D| / (|Av| + |D|)``, and expected_difference: an estimate of the error of D, from the
       difference to D with twice the step (Richardson) and the rounding of the function.
+
+    Without `transposed` the map is its own. All is done on vectors of all leaves: what is compiled does not grow with them.
     """
     _require_real(v_like, u_like)
-    (v, v_norm), (w, _), (u, u_norm) = (_vector(x, p) for x, p in ((v_like, 1.0), (v_like, 2.0), (u_like, 3.0)))
-    three = _map(lambda p, q: nnp.stack([p, q, p + 2.0 * q]), v, w)
-    images = vmap(apply)(three)
-    av, aw, both = (_map(lambda y, i=i: y[i], images) for i in range(3))
-    atu = transposed(u)
-    av_norm, dtype = _norm(av), pytree.flatten(av)[0][0].dtype
-    eps, tiny = float(nnp.finfo(dtype).eps), float(nnp.finfo(dtype).tiny)
-    size = sum(leaf.size for leaf in pytree.flatten(v)[0])
+    infos = [nnp.finfo(leaf.dtype) for leaf in pytree.flatten((v_like, u_like))[0]]
+    eps, tiny = (max(float(getattr(info, field)) for info in infos) for field in ("eps", "tiny"))
+    v, w = (_numbers(v_like, multiplier) for multiplier in _MULTIPLIERS[:2])
+    u = _numbers(u_like, _MULTIPLIERS[2])
+    image = lambda p: _flat(apply(_like(v_like, p)))  # noqa: E731
+    if transposed is None:
+        av, aw, both, atu = _each(image, [v, w, v + 2.0 * w, u])
+    else:
+        (av, aw, both), atu = _each(image, [v, w, v + 2.0 * w]), _flat(transposed(_like(u_like, u)))
+    av_norm, aw_norm, u_norm, misfit = _norms(av, aw, u, both - av - 2.0 * aw)
+    v_norm, atu_norm = _norms(v, atu)
     result = {
-        "linearity": _norm(_map(lambda p, q, r: r - p - 2.0 * q, av, aw, both)) / (av_norm + 2.0 * _norm(aw) + tiny),
-        "symmetry": nnp.abs(_dot(u, av) - _dot(atu, v)) / (u_norm * av_norm + v_norm * _norm(atu) + tiny),
-        "rounding": nnp.full((), 16 * eps * size**0.5, dtype),
+        "linearity": misfit / (av_norm + 2.0 * aw_norm + tiny),
+        "symmetry": nnp.abs(nnp.sum(u * av) - nnp.sum(atu * v)) / (u_norm * av_norm + v_norm * atu_norm + tiny),
+        "rounding": nnp.full((), 16 * eps * v.size**0.5, av.dtype),
     }
     if function is None:
         return result
-    step = float(np.cbrt(eps)) * nnp.maximum(1.0, _norm(x)) / v_norm
-    at = vmap(lambda s: function(_sum(x, v, s * step)))(nnp.asarray([1.0, -1.0, 2.0, -2.0], step.dtype))
-    near, far = (_map(lambda y, i=i, n=n: (y[i] - y[i + 1]) / (2.0 * n * step), at) for i, n in ((0, 1), (2, 2)))
-    scale = av_norm + _norm(near) + tiny
-    rounding = 4 * eps * _norm(_map(lambda y: y[0], at)) / step
-    result["finite_difference"] = _norm(_sum(av, near, -1.0)) / scale
-    result["expected_difference"] = (_norm(_sum(far, near, -1.0)) + rounding) / scale + result["rounding"]
+    at = _flat(x)
+    step = float(np.cbrt(eps)) * nnp.maximum(1.0, _norms(at)[0]) / (v_norm + tiny)
+    found = _each(lambda p: _flat(function(_like(x, p))), [at + s * step * v for s in (1.0, -1.0, 2.0, -2.0)])
+    near, far = (found[0] - found[1]) / (2.0 * step), (found[2] - found[3]) / (4.0 * step)
+    near_norm, found_norm, misfit, curvature = _norms(near, found[0], av - near, far - near)
+    scale = av_norm + near_norm + tiny
+    result["finite_difference"] = misfit / scale
+    result["expected_difference"] = (curvature + 4 * eps * found_norm / step) / scale + result["rounding"]
     return result
 
 
@@ -78,7 +87,7 @@ def check_hvp(f: Callable[..., Any], x: Any, *data: Any) -> dict[str, Any]:
 
     def run(x: Any, *data: Any) -> dict[str, Tensor]:
         apply = lambda v: hessian_product(f)(x, v, *data)[1]  # noqa: E731
-        return check_linear_map(apply, apply, x, x, lambda y: grad(f)(y, *data), x)
+        return check_linear_map(apply, None, x, x, lambda y: grad(f)(y, *data), x)
 
     return staged(run)(x, *data)
 
@@ -90,38 +99,46 @@ def _require_real(*likes: Any) -> None:
                              help="leave self_check out of entry_points.")  # fmt: skip
 
 
-def _map(function: Callable[..., Any], *trees: Any) -> Any:
-    leaves, spec = zip(*(pytree.flatten(t) for t in trees), strict=True)
-    return pytree.unflatten(spec[0], [function(*group) for group in zip(*leaves, strict=True)])
+def _numbers(like: Any, multiplier: int) -> Tensor:
+    """A vector of all elements of a tree, between -1 and 1 without a pattern: multiples of an odd number modulo 2^32."""
+    leaves, _ = pytree.flatten(like)
+    dtype = functools.reduce(np.promote_types, [leaf.dtype for leaf in leaves], leaves[0].dtype)
+    places = iota(shape=(sum(map(_size, leaves)),), dtype=np.dtype(np.uint32), iota_dimension=0)
+    spread = (places + full_like(places, 1)) * full_like(places, multiplier)
+    wide = np.dtype(np.float32) if dtype.itemsize < 4 else dtype  # f16 ends before 2^32
+    return (spread.astype(wide) * 2.0**-31 - 1.0).astype(dtype)
 
 
-def _vector(like: Any, phase: float) -> tuple[Any, float]:
-    """Numbers between -1 and 1 without a pattern, the multiples of the golden ratio modulo 1; and their norm."""
+def _flat(tree: Any) -> Tensor:
+    """The leaves as one vector."""
+    return nnp.concatenate([nnp.reshape(leaf, (-1,)) for leaf in pytree.flatten(tree)[0]])
+
+
+def _like(like: Any, vector: Tensor) -> Any:
+    """The tree whose leaves are one vector."""
     leaves, spec = pytree.flatten(like)
-    square = 0.0
-
-    def one(i: int, x: Any) -> Tensor:
-        nonlocal square
-        count = int(np.prod(x.shape, dtype=int))
-        exact = (np.arange(count) + phase * (i + 1)) * GOLDEN
-        square += float(np.sum((2.0 * (exact - np.floor(exact)) - 1.0) ** 2))
-        places = iota(shape=(count,), dtype=np.dtype(x.dtype), iota_dimension=0)
-        turns = (places + phase * (i + 1)) * GOLDEN
-        return nnp.reshape(2.0 * (turns - nnp.floor(turns)) - 1.0, x.shape)
-
-    return pytree.unflatten(spec, [one(i, x) for i, x in enumerate(leaves)]), max(square, 1e-30) ** 0.5
+    ends = list(itertools.accumulate(map(_size, leaves), initial=0))
+    parts = [
+        nnp.reshape(vector[start:end], leaf.shape).astype(leaf.dtype)
+        for leaf, start, end in zip(leaves, ends, ends[1:], strict=False)
+    ]
+    return pytree.unflatten(spec, parts)
 
 
-def _sum(a: Any, b: Any, scale: Any) -> Any:
-    return _map(lambda p, q: p + q * scale, a, b)
+def _size(leaf: Any) -> int:
+    return math.prod(leaf.shape)
 
 
-def _dot(a: Any, b: Any) -> Any:
-    return sum(pytree.flatten(_map(lambda p, q: nnp.sum(p * q), a, b))[0])
+def _each(function: Map, vectors: list[Tensor]) -> list[Tensor]:
+    """The images of vectors, made at once."""
+    images = vmap(function)(nnp.stack(vectors))
+    return [images[i] for i in range(len(vectors))]
 
 
-def _norm(a: Any) -> Any:
-    return nnp.sqrt(_dot(a, a))
+def _norms(*vectors: Tensor) -> list[Tensor]:
+    """Of vectors of one size, in one reduction."""
+    norms = nnp.sqrt(nnp.sum(nnp.stack(vectors) ** 2, axis=1))
+    return [norms[i] for i in range(len(vectors))]
 
 
 def check_entry_points(available: Iterable[str], asked: Sequence[str]) -> None:

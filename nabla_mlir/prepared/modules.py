@@ -356,7 +356,8 @@ class Methods:
         last = len(self.likes) - 1
         f = self.family.derivative_of
         return check_linear_map(
-            lambda v: self.apply(state, v), lambda u: self.apply(state, u, last), self.likes[0], self.likes[last],
+            lambda v: self.apply(state, v), (lambda u: self.apply(state, u, last)) if last else None,
+            self.likes[0], self.likes[last],
             None if f is None else lambda y: f(y, *data), x,
         )  # fmt: skip
 

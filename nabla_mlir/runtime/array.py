@@ -124,7 +124,7 @@ class Array(ArrayMethods):
                 view = _lend(_aligned_copy(array), where, element)
             if view is not None:
                 return cls(view, where, lent=True)
-        return cls(_copied(array, where, element), where)
+        return cls(_copied(array, where, element), where, type=(array.shape, array.dtype))
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: Any, device: str | Device = "local-sync") -> Array:

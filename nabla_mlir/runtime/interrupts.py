@@ -1,4 +1,4 @@
-"""Calls that Ctrl-C ends: they run on a thread of their own, while the main thread waits where it can be interrupted.
+"""Calls that Ctrl-C or a time limit ends: they run on a thread of their own, while the caller waits where that is seen.
 
 IREE cannot stop a call, so one that is interrupted goes on behind the scenes until it ends or the process does, and what it
 runs in, an executable with its state, is given up. Only functions with a loop whose length their values decide are called
@@ -7,33 +7,81 @@ so: all others end by themselves.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Sequence
-from queue import SimpleQueue
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from nabla_mlir.errors import DeployError
 
 T = TypeVar("T")
+_limit: ContextVar[float | None] = ContextVar("limit", default=None)
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Within it a compiled call that may not end by itself takes at most so long.
+
+    Such are calls of programs with a loop whose length its values decide; what they ran in is given up then, as after
+    Ctrl-C: a function of `jit` is loaded anew by its next call, a loaded artifact says what to do. Other calls end by
+    themselves, and are not bounded.
+
+    Args:
+      seconds: for each call, greater than 0.
+
+    Raises:
+      DeployError: a call took longer; or `seconds` is no such number.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> forever = nm.jit(lambda x: nm.while_loop(lambda c: c < 1, lambda c: c * x, x))
+      >>> with nm.time_limit(0.2):
+      ...     try:
+      ...         forever(0.0)
+      ...     except nm.errors.DeployError as error:
+      ...         print(error.message)
+      the function requires at most 0.2 s, as time_limit says, got a call that goes on.
+    """
+    if not seconds > 0:
+        raise DeployError(f"time_limit requires seconds greater than 0, got {seconds}.")
+    before = _limit.set(float(seconds))
+    try:
+        yield
+    finally:
+        _limit.reset(before)
 
 
 class _Worker:
     """A thread that makes one call after the other; it does not keep the process alive."""
 
     def __init__(self) -> None:
-        self._calls: SimpleQueue[tuple[Callable[..., Any], Sequence[Any]]] = SimpleQueue()
+        self._calls: SimpleQueue[tuple[Callable[..., Any], Sequence[Any]] | None] = SimpleQueue()
         self._outcomes: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
         threading.Thread(target=self._work, daemon=True, name="nabla-call").start()
 
     def _work(self) -> None:
-        while True:  # without a variable that would keep what the last call was given
-            self._outcomes.put(_outcome(*self._calls.get()))
+        while self._answer():
+            pass
+
+    def _answer(self) -> bool:
+        # A function of its own: no variable keeps what the last call was given while the thread waits for the next.
+        call = self._calls.get()
+        if call is None:
+            return False
+        self._outcomes.put(_outcome(*call))
+        return True
+
+    def end(self) -> None:
+        """There are no more calls."""
+        self._calls.put(None)
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """What the function returns or raises; the wait for it can be interrupted."""
+        """What the function returns or raises; the wait for it can be interrupted, and raises Empty at the time limit."""
         self._calls.put((function, arguments))
-        is_right, outcome = self._outcomes.get()
+        is_right, outcome = self._outcomes.get(timeout=_limit.get())
         if not is_right:
             raise outcome
         result: T = outcome
@@ -71,22 +119,32 @@ class Interrupts:
 
         Raises:
           KeyboardInterrupt: the user has interrupted it.
-          DeployError: an earlier call was interrupted.
+          DeployError: it took longer than the time limit, or an earlier call was interrupted.
         """
         self.check(name)
-        if threading.current_thread() is not threading.main_thread():
+        if threading.current_thread() is threading.main_thread():
+            worker, Interrupts._worker = Interrupts._worker or _Worker(), None  # a call within this one has another
+            return self._call(worker, name, function, *arguments)
+        if _limit.get() is None:
             return function(*arguments)  # which nobody can interrupt
-        worker, Interrupts._worker = Interrupts._worker or _Worker(), None  # a call within this one has another
+        worker = _Worker()
         try:
-            result = worker.call(function, *arguments)
-        except KeyboardInterrupt:
+            return self._call(worker, name, function, *arguments)
+        finally:
+            worker.end()
+
+    def _call(self, worker: _Worker, name: str, function: Callable[..., T], *arguments: Any) -> T:
+        try:
+            return worker.call(function, *arguments)
+        except (KeyboardInterrupt, Empty) as error:
             self.is_given_up = True
-            raise
-        except BaseException:
-            Interrupts._worker = worker
-            raise
-        Interrupts._worker = worker
-        return result
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            message = f"{name} requires at most {_limit.get():g} s, as time_limit says, got a call that goes on."
+            raise DeployError(message, help=self._help) from None
+        finally:
+            if threading.current_thread() is threading.main_thread() and not self.is_given_up:
+                Interrupts._worker = worker
 
 
 def _forget_worker() -> None:

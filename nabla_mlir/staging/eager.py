@@ -45,11 +45,13 @@ class Program:
         self._has_scalars = any(s.weak for s in specs)
         block = functions_of(module.operation)[name].regions[0].blocks[0]
         self._types = [shape_and_dtype(v.type) for v in last_of(block).operands]
+        self._is_single = self.out_spec.is_leaf()
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Runs it on the leaves of its arguments."""
         inputs = as_inputs(leaves, self.dtypes) if self._has_scalars else leaves
-        return pytree.unflatten(self.out_spec, self.run([*inputs, *self.captured], 0, self._types))
+        results = self.run([*inputs, *self.captured], 0, self._types)
+        return results[0] if self._is_single else pytree.unflatten(self.out_spec, results)
 
 
 def as_inputs(leaves: Sequence[Any], dtypes: Sequence[np.dtype]) -> list[Any]:
@@ -123,6 +125,12 @@ def _kinds(leaves: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([(leaf.shape, leaf.dtype) if type(leaf) in _ARRAYS else as_spec(leaf) for leaf in leaves])
 
 
+def _kinds_of_arrays(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The kinds of arguments that are arrays, each a leaf; None if one is anything else."""
+    kinds = tuple([(x.shape, x.dtype) for x in args if type(x) in _ARRAYS])
+    return kinds if len(kinds) == len(args) else None
+
+
 _ARRAYS = (np.ndarray, Array)
 
 
@@ -166,11 +174,15 @@ def jit(
     static_names = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
     static_names |= {names[i] for i in static_nums} if names is not None else set()
     programs: dict[Any, Program] = {}
+    of_arrays: dict[Any, Program] = {}  # by the kinds of arguments that are arrays by position: found without flattening
 
     @functools.wraps(f)
     def jit_f(*args: Any, **kwargs: Any) -> Any:
         if is_tracing():
             return f(*args, **kwargs)
+        kinds = None if kwargs or static_nums else _kinds_of_arrays(args)
+        if kinds is not None and (found := of_arrays.get((kinds, Execution.mode))) is not None:
+            return found(args)
         if static_nums or static_names:
             static = {i % len(args) for i in static_nums if -len(args) <= i < len(args)}
             constants = {i: args[i] for i in static}
@@ -195,6 +207,8 @@ def jit(
                 return f(*(constants.get(i, a) for i, a in enumerate(dynamic)), **keywords, **fixed_names)
 
             program = programs[key] = Program(flat, in_spec, _signature(leaves), "main", is_jitted=True)
+        if kinds is not None:
+            of_arrays[kinds, key[2]] = program
         return program(leaves)
 
     return jit_f

@@ -106,7 +106,7 @@ class SchedulePipeline(NamedPipeline):
         Step(FoldReshapesPass, "The passes above leave pairs of reshapes, at which kernels would stop."),
         Step(LoopsAsKernelsPass, "A loop is read as it is: products with tiles, and barriers, are no part of a kernel."),
         Step(ScheduleSumsPass, "What is no kernel: sums become products, which may get tiles below."),
-        Step(SeparateBlocksPass, "Products of one matrix with several become products of two, which may get tiles below."),
+        Step(SeparateBlocksPass, "Products of one matrix with several: in an order of axes that kernels and tiles take."),
         Step(RecomputePass, "What is in memory is known: products with tiles would only hide what is elementwise."),
         Step(ScheduleProductsPass, "No rewrite knows a product with tiles: they are given last."),
     )  # fmt: skip

@@ -105,3 +105,34 @@ def test_what_was_given_up_is_refused() -> None:
         calls.call("f", interrupt)
     with pytest.raises(DeployError, match=r"(?s)f requires code that is free.*take another"):
         calls.check("f")
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_time_limit(in_thread: bool) -> None:
+    calls, ends = Interrupts("take another."), threading.Event()
+    problems: list[str] = []
+
+    def run() -> None:
+        with nm.time_limit(0.1):
+            assert calls.call("f", lambda: 3) == 3
+            try:
+                calls.call("f", ends.wait, 20)
+            except DeployError as error:
+                problems.append(str(error))
+
+    if in_thread:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    else:
+        run()
+    ends.set()
+    assert calls.is_given_up
+    assert "f requires at most 0.1 s, as time_limit says, got a call that goes on." in problems[0]
+    assert "take another" in problems[0]
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan")])
+def test_time_limits_are_positive(seconds: float) -> None:
+    with pytest.raises(DeployError, match="time_limit requires seconds greater than 0"), nm.time_limit(seconds):
+        pass
