@@ -23,6 +23,8 @@ class ArrayMethods:
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
 
     def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.pop("out", None) is not None:  # NumPy's functions pass it to methods
+            raise TypeError(f"{name} requires out=None, got an array: write x[...] = array.{name}(...).")
         function = self.functions.get(name)
         if function is not None:
             return function(self, *args, **kwargs)
@@ -154,6 +156,9 @@ class ArrayMethods:
     def __getitem__(self, index: Any) -> Self:
         return self._call("__getitem__", index)
 
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._call("__setitem__", index, value)
+
     def __iter__(self) -> Iterator[Self]:
         return self._call("__iter__")
 
@@ -198,7 +203,7 @@ class ArrayMethods:
         return self._call("swapaxes", axis1=axis1, axis2=axis2)
 
     def repeat(self, repeats: Any, axis: int | None = None) -> Self:
-        """Each element repeated, `repeats` times or, with a list, repeats[i] times for the i-th; static numbers."""
+        """Each element repeated, `repeats` times or, with several, repeats[i] times for the i-th; known numbers."""
         return self._call("repeat", repeats=repeats, axis=axis)
 
     def take(self, indices: Any, axis: int | None = None, mode: str | None = None) -> Self:
@@ -227,20 +232,20 @@ class ArrayMethods:
         return self._call("imag")
 
     def copy(self) -> Self:
-        """The array itself: it cannot be written to."""
-        return self
+        """An array of its own with the same values."""
+        return self._call("copy")
 
-    def astype(self, dtype: Any, *, copy: bool = True) -> Self:
+    def astype(self, dtype: Any, *, copy: bool = True, device: Any = None) -> Self:
         """`x` in another dtype; from floating point to integers by cutting off the fraction."""
-        return self._call("astype", dtype=dtype, copy=copy)
+        return self._call("astype", dtype=dtype, copy=copy, device=device)
 
-    def clip(self, min: Any = None, max: Any = None) -> Self:
+    def clip(self, min: Any = None, max: Any = None, *, out: None = None) -> Self:
         """`x` moved into [min, max]; a bound that is None does not hold. Zero derivative outside and at the bounds."""
-        return self._call("clip", min=min, max=max)
+        return self._call("clip", min=min, max=max, out=out)
 
-    def round(self, decimals: int = 0) -> Self:
+    def round(self, decimals: int = 0, *, out: None = None) -> Self:
         """The nearest number with `decimals` digits after the point, ties to even."""
-        return self._call("round", decimals=decimals)
+        return self._call("round", decimals=decimals, out=out)
 
     def conj(self) -> Self:
         """The complex conjugate."""
@@ -258,72 +263,84 @@ class ArrayMethods:
         """The places from which `sort` takes its elements."""
         return self._call("argsort", axis=axis, descending=descending, stable=stable)
 
-    def searchsorted(self, v: Any, side: str = "left") -> Self:
+    def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Self:
         """The places in the sorted vector `a` at which elements `v` can enter and keep the order."""
-        return self._call("searchsorted", v=v, side=side)
+        return self._call("searchsorted", v=v, side=side, sorter=sorter)
 
     # ---------------------------------------------------------------- reductions and products
 
-    def sum(self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Self:
+    def sum(
+        self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None, *,
+        out: None = None,
+    ) -> Self:  # fmt: skip
         """The sum over `axis` (an int, several, or None for all)."""
-        return self._call("sum", axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
+        return self._call("sum", axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where, out=out)
 
-    def prod(self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Self:
+    def prod(
+        self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None, *,
+        out: None = None,
+    ) -> Self:  # fmt: skip
         """The product over `axis`; arguments as for `sum`."""
-        return self._call("prod", axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
+        return self._call("prod", axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where, out=out)
 
-    def mean(self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Self:
+    def mean(self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, where: Any = None, *, out: None = None) -> Self:
         """The mean over `axis`; of integers in the default float dtype."""
-        return self._call("mean", axis=axis, dtype=dtype, keepdims=keepdims, where=where)
+        return self._call("mean", axis=axis, dtype=dtype, keepdims=keepdims, where=where, out=out)
 
-    def var(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Self:
+    def var(
+        self, axis: Axis = None, ddof: float = 0, keepdims: bool = False, correction: float | None = None, dtype: Any = None,
+        *, out: None = None,
+    ) -> Self:  # fmt: skip
         """The variance over `axis`: the mean of ``abs(x - mean(x))**2``, with n - ddof instead of n."""
-        return self._call("var", axis=axis, ddof=ddof, keepdims=keepdims, correction=correction)
+        return self._call("var", axis=axis, ddof=ddof, keepdims=keepdims, correction=correction, dtype=dtype, out=out)
 
-    def std(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Self:
+    def std(
+        self, axis: Axis = None, ddof: float = 0, keepdims: bool = False, correction: float | None = None, dtype: Any = None,
+        *, out: None = None,
+    ) -> Self:  # fmt: skip
         """The standard deviation over `axis`: the root of the variance."""
-        return self._call("std", axis=axis, ddof=ddof, keepdims=keepdims, correction=correction)
+        return self._call("std", axis=axis, ddof=ddof, keepdims=keepdims, correction=correction, dtype=dtype, out=out)
 
-    def max(self, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Self:
+    def max(self, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None, *, out: None = None) -> Self:
         """The largest element over `axis`; NaN if there is one. Ties share the derivative."""
-        return self._call("max", axis=axis, keepdims=keepdims, initial=initial, where=where)
+        return self._call("max", axis=axis, keepdims=keepdims, initial=initial, where=where, out=out)
 
-    def min(self, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Self:
+    def min(self, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None, *, out: None = None) -> Self:
         """The smallest element over `axis`; NaN if there is one. Ties share the derivative."""
-        return self._call("min", axis=axis, keepdims=keepdims, initial=initial, where=where)
+        return self._call("min", axis=axis, keepdims=keepdims, initial=initial, where=where, out=out)
 
-    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Self:
+    def argmax(self, axis: int | None = None, keepdims: bool = False, *, out: None = None) -> Self:
         """The place of the first largest element (or NaN) along `axis`, or in the flattened array."""
-        return self._call("argmax", axis=axis, keepdims=keepdims)
+        return self._call("argmax", axis=axis, keepdims=keepdims, out=out)
 
-    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Self:
+    def argmin(self, axis: int | None = None, keepdims: bool = False, *, out: None = None) -> Self:
         """The place of the first smallest element (or NaN) along `axis`, or in the flattened array."""
-        return self._call("argmin", axis=axis, keepdims=keepdims)
+        return self._call("argmin", axis=axis, keepdims=keepdims, out=out)
 
-    def any(self, axis: Axis = None, keepdims: bool = False) -> Self:
+    def any(self, axis: Axis = None, keepdims: bool = False, *, out: None = None) -> Self:
         """True where an element over `axis` is not 0."""
-        return self._call("any", axis=axis, keepdims=keepdims)
+        return self._call("any", axis=axis, keepdims=keepdims, out=out)
 
-    def all(self, axis: Axis = None, keepdims: bool = False) -> Self:
+    def all(self, axis: Axis = None, keepdims: bool = False, *, out: None = None) -> Self:
         """True where no element over `axis` is 0."""
-        return self._call("all", axis=axis, keepdims=keepdims)
+        return self._call("all", axis=axis, keepdims=keepdims, out=out)
 
-    def cumsum(self, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Self:
+    def cumsum(self, axis: int | None = None, dtype: Any = None, include_initial: bool = False, *, out: None = None) -> Self:
         """The running sum along `axis`, or of the flattened array. With `include_initial` a 0 stands first."""
-        return self._call("cumsum", axis=axis, dtype=dtype, include_initial=include_initial)
+        return self._call("cumsum", axis=axis, dtype=dtype, include_initial=include_initial, out=out)
 
-    def cumprod(self, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Self:
+    def cumprod(self, axis: int | None = None, dtype: Any = None, include_initial: bool = False, *, out: None = None) -> Self:
         """The running product along `axis`, or of the flattened array. With `include_initial` a 1 stands first."""
-        return self._call("cumprod", axis=axis, dtype=dtype, include_initial=include_initial)
+        return self._call("cumprod", axis=axis, dtype=dtype, include_initial=include_initial, out=out)
 
-    def ptp(self, axis: Axis = None, keepdims: bool = False) -> Self:
+    def ptp(self, axis: Axis = None, keepdims: bool = False, *, out: None = None) -> Self:
         """The largest less the smallest element."""
-        return self._call("ptp", axis=axis, keepdims=keepdims)
+        return self._call("ptp", axis=axis, keepdims=keepdims, out=out)
 
     def dot(self, b: Any, /) -> Self:
         """The sum of products over the last axis of a and the second but last (of a vector: the only) axis of b."""
         return self._call("dot", b)
 
-    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Self:
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, *, out: None = None) -> Self:
         """The sum of a diagonal of two axes, which the result does not have; in a dtype if one is given."""
-        return self._call("trace", offset=offset, axis1=axis1, axis2=axis2, dtype=dtype)
+        return self._call("trace", offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)

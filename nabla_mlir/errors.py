@@ -62,12 +62,20 @@ class ShapeError(NablaError, ValueError, TypeError):
     """Shapes do not fit the operation."""
 
 
+class AxisError(ShapeError, IndexError):
+    """An array has no such axis."""
+
+
 class DtypeError(NablaError, TypeError):
     """An element type does not fit the operation."""
 
 
 class IndexingError(NablaError, IndexError):
     """An index lies outside the array, or there are too many."""
+
+
+class CopyError(NablaError, ValueError):
+    """A copy was refused that has to be made."""
 
 
 class TreeError(NablaError, ValueError, TypeError):

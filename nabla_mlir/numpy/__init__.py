@@ -28,8 +28,23 @@ from nabla_mlir.numpy.creation import tril as tril
 from nabla_mlir.numpy.creation import triu as triu
 from nabla_mlir.numpy.creation import zeros as zeros
 from nabla_mlir.numpy.creation import zeros_like as zeros_like
+from nabla_mlir.numpy.data_dependent import argwhere as argwhere
+from nabla_mlir.numpy.data_dependent import flatnonzero as flatnonzero
+from nabla_mlir.numpy.data_dependent import nonzero as nonzero
+from nabla_mlir.numpy.data_dependent import unique as unique
+from nabla_mlir.numpy.data_dependent import unique_all as unique_all
+from nabla_mlir.numpy.data_dependent import unique_counts as unique_counts
+from nabla_mlir.numpy.data_dependent import unique_inverse as unique_inverse
+from nabla_mlir.numpy.data_dependent import unique_values as unique_values
+from nabla_mlir.numpy.data_dependent import where as where
+from nabla_mlir.numpy.division import divmod as divmod
+from nabla_mlir.numpy.division import floor_divide as floor_divide
+from nabla_mlir.numpy.division import fmod as fmod
+from nabla_mlir.numpy.division import mod as mod
+from nabla_mlir.numpy.division import remainder as remainder
 from nabla_mlir.numpy.dtypes import bool_ as bool  # noqa: F401  (NumPy has both names)
 from nabla_mlir.numpy.dtypes import bool_ as bool_
+from nabla_mlir.numpy.dtypes import can_cast as can_cast
 from nabla_mlir.numpy.dtypes import complex64 as complex64
 from nabla_mlir.numpy.dtypes import complex128 as complex128
 from nabla_mlir.numpy.dtypes import dtype as dtype
@@ -60,6 +75,7 @@ from nabla_mlir.numpy.indexing import dynamic_slice as dynamic_slice
 from nabla_mlir.numpy.indexing import dynamic_update_slice as dynamic_update_slice
 from nabla_mlir.numpy.indexing import take as take
 from nabla_mlir.numpy.indexing import take_along_axis as take_along_axis
+from nabla_mlir.numpy.inspection import __array_namespace_info__ as __array_namespace_info__
 from nabla_mlir.numpy.joining import array_split as array_split
 from nabla_mlir.numpy.joining import column_stack as column_stack
 from nabla_mlir.numpy.joining import concat as concat
@@ -95,9 +111,9 @@ from nabla_mlir.numpy.logic import logical_xor as logical_xor
 from nabla_mlir.numpy.logic import not_equal as not_equal
 from nabla_mlir.numpy.logic import right_shift as right_shift
 from nabla_mlir.numpy.logic import select as select
-from nabla_mlir.numpy.logic import where as where
 from nabla_mlir.numpy.operands import array as array
 from nabla_mlir.numpy.operands import asarray as asarray
+from nabla_mlir.numpy.operands import from_dlpack as from_dlpack
 from nabla_mlir.numpy.products import cross as cross
 from nabla_mlir.numpy.products import dot as dot
 from nabla_mlir.numpy.products import einsum as einsum
@@ -142,6 +158,7 @@ from nabla_mlir.numpy.shape import atleast_1d as atleast_1d
 from nabla_mlir.numpy.shape import atleast_2d as atleast_2d
 from nabla_mlir.numpy.shape import atleast_3d as atleast_3d
 from nabla_mlir.numpy.shape import broadcast_arrays as broadcast_arrays
+from nabla_mlir.numpy.shape import broadcast_shapes as broadcast_shapes
 from nabla_mlir.numpy.shape import broadcast_to as broadcast_to
 from nabla_mlir.numpy.shape import expand_dims as expand_dims
 from nabla_mlir.numpy.shape import flip as flip
@@ -161,16 +178,12 @@ from nabla_mlir.numpy.shape import swapaxes as swapaxes
 from nabla_mlir.numpy.shape import tile as tile
 from nabla_mlir.numpy.shape import transpose as transpose
 from nabla_mlir.numpy.sorting import argsort as argsort
-from nabla_mlir.numpy.sorting import argwhere as argwhere
-from nabla_mlir.numpy.sorting import flatnonzero as flatnonzero
+from nabla_mlir.numpy.sorting import isin as isin
 from nabla_mlir.numpy.sorting import median as median
-from nabla_mlir.numpy.sorting import nonzero as nonzero
 from nabla_mlir.numpy.sorting import quantile as quantile
 from nabla_mlir.numpy.sorting import searchsorted as searchsorted
 from nabla_mlir.numpy.sorting import sort as sort
 from nabla_mlir.numpy.sorting import top_k as top_k
-from nabla_mlir.numpy.sorting import unique as unique
-from nabla_mlir.numpy.sorting import unique_values as unique_values
 from nabla_mlir.numpy.special_values import copysign as copysign
 from nabla_mlir.numpy.special_values import isfinite as isfinite
 from nabla_mlir.numpy.special_values import isinf as isinf
@@ -178,6 +191,7 @@ from nabla_mlir.numpy.special_values import isnan as isnan
 from nabla_mlir.numpy.special_values import isneginf as isneginf
 from nabla_mlir.numpy.special_values import isposinf as isposinf
 from nabla_mlir.numpy.special_values import nan_to_num as nan_to_num
+from nabla_mlir.numpy.special_values import nextafter as nextafter
 from nabla_mlir.numpy.special_values import signbit as signbit
 from nabla_mlir.numpy.ufuncs import abs as abs
 from nabla_mlir.numpy.ufuncs import absolute as absolute
@@ -206,7 +220,6 @@ from nabla_mlir.numpy.ufuncs import cosh as cosh
 from nabla_mlir.numpy.ufuncs import deg2rad as deg2rad
 from nabla_mlir.numpy.ufuncs import degrees as degrees
 from nabla_mlir.numpy.ufuncs import divide as divide
-from nabla_mlir.numpy.ufuncs import divmod as divmod
 from nabla_mlir.numpy.ufuncs import exp as exp
 from nabla_mlir.numpy.ufuncs import exp2 as exp2
 from nabla_mlir.numpy.ufuncs import expm1 as expm1
@@ -214,10 +227,8 @@ from nabla_mlir.numpy.ufuncs import fabs as fabs
 from nabla_mlir.numpy.ufuncs import fix as fix
 from nabla_mlir.numpy.ufuncs import float_power as float_power
 from nabla_mlir.numpy.ufuncs import floor as floor
-from nabla_mlir.numpy.ufuncs import floor_divide as floor_divide
 from nabla_mlir.numpy.ufuncs import fmax as fmax
 from nabla_mlir.numpy.ufuncs import fmin as fmin
-from nabla_mlir.numpy.ufuncs import fmod as fmod
 from nabla_mlir.numpy.ufuncs import heaviside as heaviside
 from nabla_mlir.numpy.ufuncs import hypot as hypot
 from nabla_mlir.numpy.ufuncs import imag as imag
@@ -229,7 +240,6 @@ from nabla_mlir.numpy.ufuncs import logaddexp as logaddexp
 from nabla_mlir.numpy.ufuncs import logaddexp2 as logaddexp2
 from nabla_mlir.numpy.ufuncs import maximum as maximum
 from nabla_mlir.numpy.ufuncs import minimum as minimum
-from nabla_mlir.numpy.ufuncs import mod as mod
 from nabla_mlir.numpy.ufuncs import multiply as multiply
 from nabla_mlir.numpy.ufuncs import negative as negative
 from nabla_mlir.numpy.ufuncs import positive as positive
@@ -239,7 +249,6 @@ from nabla_mlir.numpy.ufuncs import rad2deg as rad2deg
 from nabla_mlir.numpy.ufuncs import radians as radians
 from nabla_mlir.numpy.ufuncs import real as real
 from nabla_mlir.numpy.ufuncs import reciprocal as reciprocal
-from nabla_mlir.numpy.ufuncs import remainder as remainder
 from nabla_mlir.numpy.ufuncs import rint as rint
 from nabla_mlir.numpy.ufuncs import round as round
 from nabla_mlir.numpy.ufuncs import rsqrt as rsqrt
@@ -254,6 +263,8 @@ from nabla_mlir.numpy.ufuncs import tan as tan
 from nabla_mlir.numpy.ufuncs import tanh as tanh
 from nabla_mlir.numpy.ufuncs import true_divide as true_divide
 from nabla_mlir.numpy.ufuncs import trunc as trunc
+
+__array_api_version__ = "2025.12"
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from nabla_mlir.array_methods import Axis as Axis
-from nabla_mlir.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.errors import AxisError, ShapeError, TraceError, user_frame
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.table.tensor import Tensor, full
 
@@ -15,13 +15,13 @@ Shape = tuple[int, ...]
 
 
 def axis_of(name: str, axis: Any, ndim: int) -> int:
-    """One axis counted from the front. Raises ShapeError if there is no such axis."""
+    """One axis counted from the front. Raises AxisError if there is no such axis."""
     try:
         axis = operator.index(axis)
     except TypeError:
         raise ShapeError(f"{name} requires an integer as axis, got {axis!r}.", where=user_frame()) from None
     if not -ndim <= axis < ndim:
-        raise ShapeError(f"{name} requires an axis of an array with {ndim} axes, got {axis}.", where=user_frame())
+        raise AxisError(f"{name} requires an axis of an array with {ndim} axes, got {axis}.", where=user_frame())
     return axis % ndim
 
 

@@ -12,6 +12,7 @@ from nabla_mlir import thresholds
 from nabla_mlir.dialects.types import as_dtype, is_float
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.numpy.axes import axes_of, padded, shape_of
+from nabla_mlir.numpy.inspection import placed
 from nabla_mlir.numpy.operands import convert, inexact_dtype, tensor
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops import logic as lg
@@ -24,8 +25,9 @@ from nabla_mlir.table.tensor import Tensor, constant
 from nabla_mlir.table.tensor import full as splat
 
 
+@placed
 @library
-def full(shape: Static[Any], fill_value: Any, dtype: Any = None) -> Tensor:
+def full(shape: Static[Any], fill_value: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
     """An array of `shape` with `fill_value` (broadcast) in every place; dtype that of the value."""
     shape = shape_of("full", shape)
     if is_scalar(fill_value):
@@ -34,20 +36,23 @@ def full(shape: Static[Any], fill_value: Any, dtype: Any = None) -> Tensor:
     return broadcast_to(value if dtype is None else convert(value, dtype), shape)
 
 
+@placed
 @library
-def zeros(shape: Static[Any], dtype: Any = None) -> Tensor:
+def zeros(shape: Static[Any], dtype: Any = None, *, device: Any = None) -> Tensor:
     """An array of zeros; of the default float dtype if none is given."""
     return splat(shape_of("zeros", shape), 0, Defaults.float if dtype is None else as_dtype(dtype))
 
 
+@placed
 @library
-def ones(shape: Static[Any], dtype: Any = None) -> Tensor:
+def ones(shape: Static[Any], dtype: Any = None, *, device: Any = None) -> Tensor:
     """An array of ones; of the default float dtype if none is given."""
     return splat(shape_of("ones", shape), 1, Defaults.float if dtype is None else as_dtype(dtype))
 
 
+@placed
 @library
-def empty(shape: Static[Any], dtype: Any = None) -> Tensor:
+def empty(shape: Static[Any], dtype: Any = None, *, device: Any = None) -> Tensor:
     """An array of zeros: nothing here is left without a value."""
     return splat(shape_of("empty", shape), 0, Defaults.float if dtype is None else as_dtype(dtype))
 
@@ -60,8 +65,9 @@ def _like(x: Any, shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype]:
     )
 
 
+@placed
 @library
-def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Static[Any] = None) -> Tensor:
+def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
     """As `full`, with the shape and dtype of `x` where they are not given."""
     like, dtype = _like(x, shape, dtype)
     if is_scalar(fill_value):
@@ -69,22 +75,25 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Static[Any] = N
     return broadcast_to(convert(tensor(fill_value), dtype), like)
 
 
+@placed
 @library
-def zeros_like(x: Any, dtype: Any = None, shape: Static[Any] = None) -> Tensor:
+def zeros_like(x: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
     """Zeros of the shape and dtype of `x`."""
     like, dtype = _like(x, shape, dtype)
     return splat(like, 0, dtype)
 
 
+@placed
 @library
-def ones_like(x: Any, dtype: Any = None, shape: Static[Any] = None) -> Tensor:
+def ones_like(x: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
     """Ones of the shape and dtype of `x`."""
     like, dtype = _like(x, shape, dtype)
     return splat(like, 1, dtype)
 
 
+@placed
 @library
-def empty_like(x: Any, dtype: Any = None, shape: Static[Any] = None) -> Tensor:
+def empty_like(x: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
     """Zeros of the shape and dtype of `x`."""
     like, dtype = _like(x, shape, dtype)
     return splat(like, 0, dtype)
@@ -95,8 +104,9 @@ def iota(shape: Sequence[int], axis: int, dtype: Any = np.int32) -> Tensor:
     return sh.iota(shape=tuple(shape), dtype=as_dtype(dtype), iota_dimension=axis)
 
 
+@placed
 @library
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None) -> Tensor:
     """start, start + step, ... below stop; ``arange(n)`` counts from 0.
 
     Raises:
@@ -120,8 +130,11 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Te
     return out if start == 0 else out + (start if is_float(dtype) else int(start))
 
 
+@placed
 @library
-def linspace(start: Any, stop: Any, num: Static[int] = 50, endpoint: bool = True, dtype: Any = None) -> Tensor:
+def linspace(
+    start: Any, stop: Any, num: Static[int] = 50, endpoint: bool = True, dtype: Any = None, *, device: Any = None
+) -> Tensor:  # fmt: skip
     """`num` numbers at equal distances from start to stop, which is the last one unless `endpoint` is False."""
     if num < 0:
         raise ShapeError(f"linspace requires num of at least 0, got {num}.", where=user_frame())
@@ -136,8 +149,9 @@ def linspace(start: Any, stop: Any, num: Static[int] = 50, endpoint: bool = True
     return convert(first * (1.0 - part) + last * part, final)
 
 
+@placed
 @library
-def eye(N: Static[int], M: Static[int | None] = None, k: Static[int] = 0, dtype: Any = None) -> Tensor:
+def eye(N: Static[int], M: Static[int | None] = None, k: Static[int] = 0, dtype: Any = None, *, device: Any = None) -> Tensor:
     """An N by M matrix with ones on the k-th diagonal and zeros elsewhere."""
     return convert(la.diagonal_mask(N, N if M is None else M, k, "EQ"), Defaults.float if dtype is None else dtype)
 
@@ -196,7 +210,7 @@ def diag(x: Any, k: Static[int] = 0) -> Tensor:
 
 
 @library
-def meshgrid(*xs: Any, indexing: str = "xy") -> list[Tensor]:
+def meshgrid(*xs: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
     """The coordinates of a grid: each vector along the axes of the others ("ij" in order, "xy" swaps 0 and 1)."""
     vectors = [reshaped(v, (v.size,)) for v in map(tensor, xs)]
     if indexing not in ("xy", "ij"):
@@ -207,7 +221,7 @@ def meshgrid(*xs: Any, indexing: str = "xy") -> list[Tensor]:
     shape = [0] * len(order)
     for v, d in zip(vectors, order, strict=True):
         shape[d] = v.size
-    return [
+    return tuple(
         sh.broadcast_in_dim(v, shape=tuple(shape), broadcast_dimensions=(d,))
         for v, d in zip(vectors, order, strict=True)
-    ]
+    )

@@ -14,7 +14,6 @@ int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
 uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
 float16, float32, float64 = np.float16, np.float32, np.float64
 complex64, complex128 = np.complex64, np.complex128
-iinfo = np.iinfo
 pi, e, euler_gamma, inf, nan, newaxis = np.pi, np.e, np.euler_gamma, np.inf, np.nan, None
 
 
@@ -23,14 +22,58 @@ def dtype(name: Any) -> np.dtype:
     return as_dtype(name)
 
 
+class Limits:
+    """What `finfo` and `iinfo` return: NumPy's, with numbers of Python for those of a narrow dtype."""
+
+    def __init__(self, limits: Any):
+        self._limits = limits
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._limits, name)
+        return value.item() if isinstance(value, np.generic) and value.dtype.kind == "f" else value
+
+    def __repr__(self) -> str:
+        return repr(self._limits)
+
+
+def _element(dtype: Any) -> np.dtype:
+    """The dtype of an array; NumPy's scalar types have an attribute of that name too, which is none."""
+    return as_dtype(dtype if isinstance(dtype, type) else getattr(dtype, "dtype", dtype))
+
+
 def finfo(dtype: Any) -> Any:
-    """Limits of a floating-point dtype, the narrow ones included."""
-    element = as_dtype(getattr(dtype, "dtype", dtype))
+    """Limits of a floating-point dtype, the narrow ones included, or of that of an array; of a complex one those of its parts.
+
+    Example:
+      >>> finfo("f32").eps == 2.0**-23
+      True
+    """
+    element = _element(dtype)
     if element.kind == "V":
         import ml_dtypes
 
-        return ml_dtypes.finfo(element)
-    return np.finfo(element)
+        return Limits(ml_dtypes.finfo(element))
+    return Limits(np.finfo(element))
+
+
+def iinfo(dtype: Any) -> Any:
+    """Limits of an integer dtype, or of that of an array.
+
+    Example:
+      >>> iinfo("i8").bits, iinfo("int8").max
+      (64, 127)
+    """
+    return Limits(np.iinfo(_element(dtype)))
+
+
+def can_cast(source: Any, target: Any, /) -> bool:
+    """True if a dtype, or that of an array, is promoted to another without a loss: NumPy's table.
+
+    Example:
+      >>> can_cast("int16", "float32"), can_cast("float64", "float32")
+      (True, False)
+    """
+    return bool(np.can_cast(_element(source), as_dtype(target)))
 
 
 def result_type(*xs: Any) -> np.dtype:

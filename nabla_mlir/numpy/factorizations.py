@@ -12,10 +12,15 @@ import numpy as np
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.operands import convert, inexact
+from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import lapack
 from nabla_mlir.ops import linalg as la
+from nabla_mlir.ops import logic as lg
+from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.ops.reduction import reduce
+from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import library
-from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.table.tensor import Tensor, full, full_like
 
 _INFO = np.dtype(np.int32)
 
@@ -29,6 +34,13 @@ class QRResult(NamedTuple):
 
 class EighResult(NamedTuple):
     """Eigenvalues in ascending order, and the eigenvectors as columns."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class EigResult(NamedTuple):
+    """Eigenvalues in no order, and the eigenvectors as columns."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
@@ -110,6 +122,18 @@ def lu(a: Tensor) -> tuple[Tensor, Tensor]:
     return packed, rows
 
 
+def _safe_scale(a: Tensor) -> Tensor:
+    """For each matrix the power of two with which squares of its entries neither overflow nor vanish; mostly 1."""
+    size = ew.absolute(stop_gradient(a))
+    largest = reduce(size, full((), 0, size.dtype), dimensions=(a.ndim - 2, a.ndim - 1), body="max")
+    exponent = int(np.finfo(size.dtype).maxexp)
+    high, factor = 2.0 ** (exponent * 7 // 16), 2.0 ** (-exponent * 5 // 8)
+    is_high = lg.compare(largest, full_like(largest, high), comparison_direction="GT")
+    is_low = lg.compare(largest, full_like(largest, 1 / high), comparison_direction="LT")
+    scale = lg.select(is_low, full_like(largest, 1 / factor), full_like(largest, 1))
+    return reshaped(lg.select(is_high, full_like(largest, factor), scale), (*a.shape[:-2], 1, 1))
+
+
 @library
 def qr(a: Any, mode: str = "reduced") -> Any:
     """The factors of ``a = Q R``: orthonormal columns, and an upper triangular matrix.
@@ -135,9 +159,11 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     a = matrices("qr", a)
     (m, n), stack, kind = a.shape[-2:], a.shape[:-2], letter(a.dtype)
     k = min(m, n)
+    scale = _safe_scale(a)
+    a = a * convert(scale, a.dtype)
     packed, taus = lapack.routine(f"lapack_{kind}geqrf_ffi", [a], [(a.shape, a.dtype), ((*stack, k), a.dtype)])
     rows = m if mode == "complete" else k
-    r = _one_triangle(lapack.block(packed, (0, rows), (0, n)), upper=True)
+    r = _one_triangle(lapack.block(packed, (0, rows), (0, n)), upper=True) * convert(1.0 / scale, a.dtype)
     if mode == "r":
         return r
     reflectors = lapack.padded(lapack.block(packed, (0, m), (0, k)), m, rows)
@@ -189,6 +215,49 @@ def _eigh(name: str, a: Any, uplo: str | None) -> tuple[Tensor, Tensor]:
     routine = f"lapack_{letter(a.dtype)}{'heevd' if is_complex(a.dtype) else 'syevd'}_ffi"
     results = [(a.shape, a.dtype), values, (a.shape[:-2], _INFO)]
     return tuple(lapack.routine(routine, [a], results, mode="V", uplo=uplo or "L")[:2])  # type: ignore[return-value]
+
+
+@library
+def eig(a: Any) -> Any:
+    """Eigenvalues and eigenvectors, of length one, of general matrices: ``a V = V diag(w)``, both complex.
+
+    The derivatives need eigenvalues that differ.
+
+    Args:
+      a: matrices of shape (..., n, n).
+
+    Raises:
+      ShapeError: the matrices are not square.
+
+    Example:
+      >>> import numpy as np
+      >>> np.asarray(eig(np.array([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues).tolist()
+      [1j, -1j]
+    """
+    return EigResult(*_eig("eig", a, vectors=True))
+
+
+@library
+def eigvals(a: Any) -> Tensor:
+    """The eigenvalues of general matrices, complex; arguments and errors as for `eig`.
+
+    Example:
+      >>> import numpy as np
+      >>> np.asarray(eigvals(np.array([[0.0, 1.0], [-1.0, 0.0]]))).tolist()
+      [1j, -1j]
+    """
+    return _eig("eigvals", a, vectors=False)[0]
+
+
+def _eig(name: str, a: Any, vectors: bool) -> tuple[Tensor, Tensor]:
+    a = square(name, a)
+    kind = np.promote_types(a.dtype, np.complex64)
+    values = (a.shape[:-1], a.dtype)  # of a real matrix in two parts
+    results = [*([values] * (1 + (a.dtype.kind == "f"))), (a.shape, kind), (a.shape, kind), (a.shape[:-2], _INFO)]
+    *parts, _, right, _ = lapack.routine(
+        f"lapack_{letter(a.dtype)}geev_ffi", [a], results, compute_left="N", compute_right="V" if vectors else "N"
+    )
+    return ew.make_complex(*parts) if len(parts) == 2 else parts[0], right
 
 
 @library

@@ -12,6 +12,7 @@ import numpy as np
 from nabla_mlir.dialects.types import as_dtype, is_complex
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, padded, sliced
+from nabla_mlir.numpy.inspection import placed
 from nabla_mlir.numpy.operands import convert, inexact, require_real
 from nabla_mlir.numpy.shape import roll
 from nabla_mlir.ops import elementwise as ew
@@ -242,8 +243,9 @@ def _frequencies(values: np.ndarray, d: float, dtype: Any) -> Tensor:
     return constant((values / d).astype(Defaults.float if dtype is None else as_dtype(dtype)))
 
 
+@placed
 @library
-def fftfreq(n: Static[int], d: float = 1.0, dtype: Any = None) -> Tensor:
+def fftfreq(n: Static[int], d: float = 1.0, dtype: Any = None, *, device: Any = None) -> Tensor:
     """The frequencies of the elements of `fft` of n samples that are `d` apart.
 
     Example:
@@ -253,8 +255,9 @@ def fftfreq(n: Static[int], d: float = 1.0, dtype: Any = None) -> Tensor:
     return _frequencies(np.fft.fftfreq(_lengths("fftfreq", [n])[0]), d, dtype)
 
 
+@placed
 @library
-def rfftfreq(n: Static[int], d: float = 1.0, dtype: Any = None) -> Tensor:
+def rfftfreq(n: Static[int], d: float = 1.0, dtype: Any = None, *, device: Any = None) -> Tensor:
     """The frequencies of the elements of `rfft` of n samples that are `d` apart.
 
     Example:

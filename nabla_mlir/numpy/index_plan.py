@@ -133,11 +133,12 @@ def _expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
 
 
 def _check_masks(shape: Shape, items: Sequence[Any]) -> None:
-    """Raises IndexingError for a mask that is longer or shorter than the axes it stands for."""
-    counts = [np.ndim(i) if _is_mask(i) else int(i is not None and i is not Ellipsis) for i in items]
+    """Raises IndexingError for a mask that is longer or shorter than the axes it stands for, unless it is empty there."""
+    counts = [_axes_taken(item) for item in items]
     axis = 0
     for item, count in zip(items, counts, strict=True):
-        if _is_mask(item) and axis + count <= len(shape) and np.shape(item) != shape[axis : axis + count]:
+        lengths = shape[axis : axis + count]
+        if _is_mask(item) and len(lengths) == count and any(m not in (0, n) for m, n in zip(np.shape(item), lengths, strict=True)):
             raise IndexingError(
                 f"indexing requires a mask as long as the axes it masks, got shape {np.shape(item)} for axis {axis} of "
                 f"shape {shape}.", where=user_frame(),
@@ -181,8 +182,6 @@ def _masks(mask: Any) -> list[Any]:
                          help="the number of elements would depend on values: use where(mask, x, y), or x.at[...].set "
                          "with where.")  # fmt: skip
     mask = np.asarray(mask)
-    if not mask.ndim:
-        raise TraceError(f"indexing requires a mask with axes, got {mask!r}.", where=user_frame(), help="use where.")
     return list(np.nonzero(mask))
 
 
@@ -222,14 +221,31 @@ def wrapped(i: Any, n: int, axis: int) -> Any:
     return lg.select(lg.compare(i, full_like(i, 0), comparison_direction="LT"), i + n, i)
 
 
-def static_index(shape: Shape, index: Any) -> Any:
-    """An index in which masks are index arrays: their values decide the shape, so they cannot be arguments."""
+def static_index(shape: Shape, index: Any) -> tuple[Shape, tuple[Any, ...]]:
+    """An index in which masks are index arrays: their values decide the shape, so they cannot be arguments.
+
+    A truth value without axes takes an axis of size 1, in front of the one that comes next. So the array has a shape with
+    these, which comes first.
+    """
     items = index if isinstance(index, tuple) else (index,)
     _check_masks(shape, items)
-    out: list[Any] = []
+    lengths, out = list(shape), []
+    axis = 0
+    count = sum(_axes_taken(item) for item in items)
     for item in items:
         if _is_mask(item):
-            out += _masks(item)
-        else:
-            out.append(int(item) if isinstance(item, np.integer) else item)
-    return tuple(out)
+            mask = item if isinstance(item, Tensor) else np.asarray(item)
+            if not np.ndim(mask):
+                lengths.insert(axis, 1)
+                mask = mask.reshape(1)
+            out += _masks(mask)
+            axis += np.ndim(mask)
+            continue
+        axis += len(shape) - count if item is Ellipsis else _axes_taken(item)
+        out.append(int(item) if isinstance(item, np.integer) else item)
+    return tuple(lengths), tuple(out)
+
+
+def _axes_taken(item: Any) -> int:
+    """The number of axes that an item of an index stands for; none yet for the ellipsis."""
+    return np.ndim(item) if _is_mask(item) else int(item is not None and item is not Ellipsis)

@@ -13,9 +13,9 @@ import numpy as np
 
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import axis_of, joined, reversed_along
+from nabla_mlir.numpy.division import remainder
 from nabla_mlir.numpy.index_plan import Plan, Window, plain_index, read_index, static_index, wrapped
 from nabla_mlir.numpy.operands import convert, tensor
-from nabla_mlir.numpy.ufuncs import remainder
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.gather import along_axis, gather, gather_dims
@@ -95,13 +95,14 @@ def places(x: Tensor, computed: dict[int, Any], place: int) -> tuple[Tensor, dic
 
 
 @library
-def _get_index(x: Any, index: Any) -> Tensor:
-    return take_index(as_tensor(x), index)
+def _get_index(x: Any, index: Any, shape: Static[Any]) -> Tensor:
+    return take_index(reshaped(as_tensor(x), shape), index)
 
 
 def get_index(x: Any, index: Any) -> Any:
     """``x[index]`` on tensors and on concrete arrays."""
-    return _get_index(x, static_index(tuple(np.shape(x)), index))
+    shape, items = static_index(tuple(np.shape(x)), index)
+    return _get_index(x, items, shape)
 
 
 # ---------------------------------------------------------------- functions

@@ -141,12 +141,12 @@ def array_split(x: Any, indices_or_sections: Static[Any], axis: Static[int] = 0)
 
 
 @library
-def unstack(x: Any, axis: Static[int] = 0) -> list[Tensor]:
+def unstack(x: Any, axis: Static[int] = 0) -> tuple[Tensor, ...]:
     """The slices of `x` along `axis`, without that axis."""
     x = tensor(x)
     at = axis_of("unstack", axis, x.ndim)
     rest = x.shape[:at] + x.shape[at + 1 :]
-    return [reshaped(sliced(x, at, i, i + 1), rest) for i in range(x.shape[at])]
+    return tuple(reshaped(sliced(x, at, i, i + 1), rest) for i in range(x.shape[at]))
 
 
 @library

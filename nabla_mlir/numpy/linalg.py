@@ -6,7 +6,9 @@ Matrices are the last two axes; all axes in front of them are stacked.
 from __future__ import annotations
 
 from nabla_mlir.numpy.factorizations import cholesky as cholesky
+from nabla_mlir.numpy.factorizations import eig as eig
 from nabla_mlir.numpy.factorizations import eigh as eigh
+from nabla_mlir.numpy.factorizations import eigvals as eigvals
 from nabla_mlir.numpy.factorizations import eigvalsh as eigvalsh
 from nabla_mlir.numpy.factorizations import qr as qr
 from nabla_mlir.numpy.factorizations import svd as svd

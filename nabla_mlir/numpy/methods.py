@@ -6,16 +6,29 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from nabla_mlir.numpy import creation, indexing, joining, logic, products, reductions, shape, sorting, ufuncs, updates
+from nabla_mlir.numpy import (
+    creation,
+    division,
+    indexing,
+    joining,
+    logic,
+    products,
+    reductions,
+    shape,
+    sorting,
+    ufuncs,
+    updates,
+)
 from nabla_mlir.pytree import is_array
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.table.promotion import is_scalar
 from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.table.vectorized import with_axes
 from nabla_mlir.transforms.vectorized import VectorizedArray
 
 _BINARY = {
     "add": ufuncs.add, "sub": ufuncs.subtract, "mul": ufuncs.multiply, "truediv": ufuncs.divide,
-    "floordiv": ufuncs.floor_divide, "mod": ufuncs.remainder, "divmod": ufuncs.divmod, "pow": ufuncs.power,
+    "floordiv": division.floor_divide, "mod": division.remainder, "divmod": division.divmod, "pow": ufuncs.power,
     "matmul": products.matmul, "and": logic.bitwise_and, "or": logic.bitwise_or, "xor": logic.bitwise_xor,
     "lshift": logic.bitwise_left_shift, "rshift": logic.bitwise_right_shift,
 }  # fmt: skip
@@ -79,6 +92,15 @@ def _get(self: Any, index: Any) -> Any:
     return indexing.get_index(self, index)
 
 
+def _set(self: Any, index: Any, value: Any) -> None:
+    updates.assign(self, index, value)
+
+
+def _copy(self: Any) -> Any:
+    """An array of its own with the same values."""
+    return with_axes(self, self.axes) if isinstance(self, Tensor) else type(self)(self.data.copy(), self.axes)
+
+
 def functions() -> dict[str, Callable[..., Any]]:
     """What the methods of `ArrayMethods` call, by their names."""
     table: dict[str, Callable[..., Any]] = {}
@@ -89,7 +111,8 @@ def functions() -> dict[str, Callable[..., Any]]:
         table[f"__{name}__"] = _binary(f, name, flip=False)
     for name, f in _UNARY.items():
         table[f"__{name}__"] = _unary(f, name)
-    special: dict[str, Callable[..., Any]] = {"__getitem__": _get, "__iter__": _iterate, "__array_namespace__": _namespace}
+    special: dict[str, Callable[..., Any]] = {"__getitem__": _get, "__setitem__": _set, "copy": _copy,
+                                               "__iter__": _iterate, "__array_namespace__": _namespace}
     properties = {"T": shape.transpose, "mT": shape.matrix_transpose, "real": ufuncs.real, "imag": ufuncs.imag,
                   "at": updates.IndexUpdate}  # fmt: skip
     return {**table, **_METHODS, **special, **properties, "reshape": _reshape, "transpose": _transpose}

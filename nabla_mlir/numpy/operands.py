@@ -10,31 +10,35 @@ import numpy as np
 from nabla_mlir import pytree
 from nabla_mlir.conversion import rank_of
 from nabla_mlir.dialects.types import as_dtype, is_complex, is_integer
-from nabla_mlir.errors import DtypeError, ShapeError, TraceError, user_frame
+from nabla_mlir.errors import CopyError, DtypeError, ShapeError, TraceError, user_frame
 from nabla_mlir.numpy.axes import Shape, joined
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.device import device as device_of
 from nabla_mlir.staging.eager import library
 from nabla_mlir.staging.tracing import is_tracing
 from nabla_mlir.table.promotion import Defaults, as_tensor, is_inexact, is_scalar, promote, promote_dtypes, scalar_dtype
 from nabla_mlir.table.tensor import Tensor, full
 
 
-def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None) -> Any:
+def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None, device: Any = None) -> Any:
     """`x` as an array. Python numbers, also in lists, take the default dtypes; NumPy arrays keep theirs.
 
     Args:
       x: an array, a number, or nested lists of those.
       dtype: of the result; decided by `x` if not given.
-      copy: accepted for compatibility; arrays cannot be written to.
+      copy: True copies, so that nothing written to `x` is seen in the result; False refuses to; None copies where it must.
+      device: where the result lies; in a trace its target decides that.
+
+    Raises:
+      CopyError: `copy` is False, and the numbers must move or be converted.
 
     Example:
       >>> asarray([1.0, 2.0]).dtype
       dtype('float32')
     """
-    del copy
     dtype = None if dtype is None else as_dtype(dtype)
     leaves = pytree.flatten(x)[0] if isinstance(x, (list, tuple)) else [x]
     if is_tracing() and any(isinstance(leaf, Tensor) for leaf in leaves):
@@ -42,13 +46,46 @@ def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None) -> Any:
         return out if dtype is None else convert(out, dtype)
     if isinstance(x, Tensor):
         x.check_open()
-    if isinstance(x, Array) and not is_tracing():
-        return x if dtype in (None, x.dtype) else _astype(x, dtype)
-    host = _host(x, leaves, dtype)
-    return as_tensor(host) if is_tracing() else Array.from_numpy(host)
+    if is_tracing():
+        return as_tensor(_host(x, leaves, dtype))
+    result = _concrete(x, leaves, dtype, copy)
+    return result if device is None else result.to(device)
+
+
+def _concrete(x: Any, leaves: Sequence[Any], dtype: np.dtype | None, copy: bool | None) -> Array:
+    if isinstance(x, Array) and dtype in (None, x.dtype):
+        return x.copy() if copy else x
+    if copy is False:
+        is_same = isinstance(x, np.ndarray) and dtype in (None, x.dtype)
+        out = Array.lent(x, device_of()) if is_same and x.flags.c_contiguous and x.flags.writeable else None
+        if out is None:
+            raise CopyError(f"asarray requires memory that it can share for copy=False, got {type(x).__name__}.",
+                            where=user_frame(), help="leave `copy` out.")  # fmt: skip
+        return out
+    return _astype(x, dtype) if isinstance(x, Array) else Array.from_numpy(_host(x, leaves, dtype))
 
 
 array = asarray
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
+    """The array of another system, through DLPack: without a copy where the memory is the host's and aligned to 64 bytes.
+
+    Args:
+      x: an object with `__dlpack__`.
+      device: where the result lies.
+      copy: True copies; False refuses to; None copies where it must. What is shared must not be written to.
+
+    Raises:
+      CopyError: `copy` is False, and the memory cannot be shared.
+
+    Example:
+      >>> from_dlpack(np.arange(3.0)).tolist()
+      [0.0, 1.0, 2.0]
+    """
+    out = x if isinstance(x, Array) else asarray(np.from_dlpack(x), copy=copy)
+    out = out.copy() if copy and out is x else out
+    return out if device is None or is_tracing() else out.to(device)
 
 
 def _host(x: Any, leaves: Sequence[Any], dtype: np.dtype | None) -> np.ndarray:
@@ -74,7 +111,7 @@ def _host(x: Any, leaves: Sequence[Any], dtype: np.dtype | None) -> np.ndarray:
 
 
 @library
-def _astype(x: Any, dtype: Any) -> Tensor:
+def _astype(x: Any, dtype: Any) -> Any:
     return convert(as_tensor(x), dtype)
 
 

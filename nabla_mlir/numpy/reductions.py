@@ -129,10 +129,11 @@ def average(x: Any, axis: Static[Axis] = None, weights: Any = None, keepdims: bo
 
 @library
 def var(
-    x: Any, axis: Static[Axis] = None, ddof: Static[float] = 0, keepdims: bool = False, correction: Static[float | None] = None
+    x: Any, axis: Static[Axis] = None, ddof: Static[float] = 0, keepdims: bool = False, correction: Static[float | None] = None,
+    dtype: Any = None,
 ) -> Tensor:  # fmt: skip
     """The variance over `axis`: the mean of ``abs(x - mean(x))**2``, with n - ddof instead of n."""
-    x = inexact(x)
+    x = inexact(x) if dtype is None else convert(tensor(x), dtype)
     axes = axes_of("var", axis, x.ndim)
     n = count(x.shape, axes)
     centre = x - spread(fold(x, axes, "add") / n, x.shape, axes)
@@ -147,10 +148,11 @@ def max_(a: float, b: float) -> float:
 
 @library
 def std(
-    x: Any, axis: Static[Axis] = None, ddof: Static[float] = 0, keepdims: bool = False, correction: Static[float | None] = None
+    x: Any, axis: Static[Axis] = None, ddof: Static[float] = 0, keepdims: bool = False, correction: Static[float | None] = None,
+    dtype: Any = None,
 ) -> Tensor:  # fmt: skip
     """The standard deviation over `axis`: the root of the variance."""
-    return ew.sqrt(var(x, axis, ddof, keepdims, correction))
+    return ew.sqrt(var(x, axis, ddof, keepdims, correction, dtype))
 
 
 # ---------------------------------------------------------------- extrema

@@ -22,19 +22,21 @@ from nabla_mlir.numpy.axes import (
     shape_of,
     sliced,
 )
+from nabla_mlir.numpy.division import remainder
 from nabla_mlir.numpy.indexing import take
+from nabla_mlir.numpy.inspection import placed
 from nabla_mlir.numpy.operands import convert, tensor
-from nabla_mlir.numpy.ufuncs import remainder
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.shape import reshaped, transposed
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table import promotion
-from nabla_mlir.table.promotion import as_tensor, broadcast_shapes
+from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import Tensor, full
 
 
+@placed
 @library
-def astype(x: Any, dtype: Any, *, copy: bool = True) -> Tensor:
+def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Tensor:
     """`x` in another dtype; from floating point to integers by cutting off the fraction."""
     del copy
     return convert(tensor(x), dtype)
@@ -149,7 +151,7 @@ def broadcast_to(x: Any, shape: Static[Any]) -> Tensor:
       ShapeError: the shape is not one that `x` broadcasts to.
     """
     x, shape = tensor(x), shape_of("broadcast_to", shape)
-    if len(shape) < x.ndim or broadcast_shapes("broadcast_to", [x.shape, shape]) != shape:
+    if len(shape) < x.ndim or promotion.broadcast_shapes("broadcast_to", [x.shape, shape]) != shape:
         raise ShapeError(
             f"broadcast_to requires a shape that {x.shape} broadcasts to, got {shape}.", where=user_frame()
         )
@@ -157,11 +159,25 @@ def broadcast_to(x: Any, shape: Static[Any]) -> Tensor:
 
 
 @library
-def broadcast_arrays(*xs: Any) -> list[Tensor]:
+def broadcast_arrays(*xs: Any) -> tuple[Tensor, ...]:
     """All arrays broadcast to their common shape."""
     tensors = [tensor(x) for x in xs]
-    shape = broadcast_shapes("broadcast_arrays", [t.shape for t in tensors]) if tensors else ()
-    return [promotion.broadcast_to(t, shape) for t in tensors]
+    shape = promotion.broadcast_shapes("broadcast_arrays", [t.shape for t in tensors]) if tensors else ()
+    return tuple(promotion.broadcast_to(t, shape) for t in tensors)
+
+
+def broadcast_shapes(*shapes: Any) -> Shape:
+    """The shape to which all shapes broadcast.
+
+    Raises:
+      ShapeError: there is none.
+
+    Example:
+      >>> broadcast_shapes((3, 1), (4,))
+      (3, 4)
+    """
+    lengths = [shape_of("broadcast_shapes", shape) for shape in shapes]
+    return promotion.broadcast_shapes("broadcast_shapes", lengths) if lengths else ()
 
 
 def atleast_1d(*xs: Any) -> Any:
@@ -272,21 +288,25 @@ def tile(x: Any, reps: Static[Any]) -> Tensor:
     return reshaped(spread, tuple(k * n for k, n in zip(counts, shape, strict=True)))
 
 
+def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
+    """Each element repeated, `repeats` times or, with several, repeats[i] times for the i-th; known numbers."""
+    if isinstance(repeats, Tensor):
+        dynamic_shape("repeat", "pass the repeats as Python integers.")
+    counts = np.asarray(repeats)
+    if counts.dtype.kind not in "iub" and counts.size:
+        raise DtypeError(f"repeat requires integers as repeats, got {counts.dtype}.", where=user_frame())
+    return _repeat(x, counts.tolist(), axis)
+
+
 @library
-def repeat(x: Any, repeats: Static[Any], axis: Static[int | None] = None) -> Tensor:
-    """Each element repeated, `repeats` times or, with a list, repeats[i] times for the i-th; static numbers."""
+def _repeat(x: Any, repeats: Static[Any], axis: Static[int | None]) -> Tensor:
     x = tensor(x)
     if axis is None:
         x, axis = reshaped(x, (x.size,)), 0
     axis = axis_of("repeat", axis, x.ndim)
-    if isinstance(repeats, Tensor):
-        dynamic_shape("repeat", "pass the repeats as Python integers.")
-    counts = np.asarray(repeats)
-    if counts.dtype.kind not in "iub":
-        raise DtypeError(f"repeat requires integers as repeats, got {counts.dtype}.", where=user_frame())
-    if counts.ndim and counts.size > 1:
-        return take(x, np.repeat(np.arange(x.shape[axis]), counts), axis)
-    k = int(counts.reshape(()))
+    if isinstance(repeats, list) and len(repeats) != 1:
+        return take(x, np.repeat(np.arange(x.shape[axis]), np.array(repeats, np.int64)), axis)
+    k = repeats[0] if isinstance(repeats, list) else repeats
     shape = (*x.shape[: axis + 1], k, *x.shape[axis + 1 :])
     spread = sh.broadcast_in_dim(x, shape=shape, broadcast_dimensions=tuple(d + (d > axis) for d in range(x.ndim)))
     return reshaped(spread, (*x.shape[:axis], x.shape[axis] * k, *x.shape[axis + 1 :]))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NoReturn
+from typing import Any
 
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, dynamic_shape, sliced
+from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, sliced
+from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.operands import inexact, meet, require_real, tensor
-from nabla_mlir.numpy.reductions import count, count_nonzero, keep
+from nabla_mlir.numpy.reductions import any, count, count_nonzero, keep
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops import sorting as so
@@ -58,10 +59,10 @@ def top_k(x: Any, k: Static[int], axis: Static[int] = -1) -> tuple[Tensor, Tenso
 
 
 @library
-def searchsorted(a: Any, v: Any, side: str = "left") -> Tensor:
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tensor:
     """The places in the sorted vector `a` at which elements `v` can enter and keep the order.
 
-    Compares every pair: for vectors `a` that are not long.
+    Compares every pair: for vectors `a` that are not long. With a `sorter`, ``a[sorter]`` is the sorted vector.
     """
     a, v = tensor(a), tensor(v)
     if a.ndim != 1 or side not in ("left", "right"):
@@ -69,8 +70,23 @@ def searchsorted(a: Any, v: Any, side: str = "left") -> Tensor:
             f"searchsorted requires a vector and side 'left' or 'right', got {a.shape} and {side!r}.",
             where=user_frame(),
         )
-    a, v = meet("searchsorted", a, reshaped(v, (*v.shape, 1)))
+    a, v = meet("searchsorted", a if sorter is None else take(a, sorter), reshaped(v, (*v.shape, 1)))
     return count_nonzero(lg.compare(a, v, comparison_direction="LT" if side == "left" else "LE"), -1)
+
+
+@library
+def isin(x: Any, elements: Any, /, *, invert: bool = False) -> Tensor:
+    """True where an element of `x` is one of `elements`; with `invert` where it is none of them. Compares every pair.
+
+    Example:
+      >>> import numpy as np
+      >>> isin(np.array([1, 2, 3]), np.array([3, 1])).tolist()
+      [True, False, True]
+    """
+    x, elements = tensor(x), tensor(elements)
+    x, elements = meet("isin", reshaped(x, (*x.shape, 1)), reshaped(elements, (elements.size,)))
+    out = any(lg.compare(x, elements, comparison_direction="EQ"), -1)
+    return lg.logical_not(out) if invert else out
 
 
 # ---------------------------------------------------------------- order statistics
@@ -111,20 +127,3 @@ def _at(x: Tensor, place: int) -> Tensor:
 def median(x: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """The middle element over `axis`, or the mean of the two in the middle."""
     return quantile(x, 0.5, axis, keepdims)
-
-
-# ---------------------------------------------------------------- not available
-def _no_shape(name: str, advice: str) -> Any:
-    def f(*_: Any, **__: Any) -> NoReturn:
-        dynamic_shape(name, advice)
-
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = f"Not available: the shape of the result would depend on values ({advice})"
-    return f
-
-
-unique = _no_shape("unique", "sort, and compare neighbours.")
-unique_values = _no_shape("unique_values", "sort, and compare neighbours.")
-nonzero = _no_shape("nonzero", "use where with three arguments, or argsort of the mask.")
-flatnonzero = _no_shape("flatnonzero", "use where with three arguments, or argsort of the mask.")
-argwhere = _no_shape("argwhere", "use where with three arguments, or argsort of the mask.")

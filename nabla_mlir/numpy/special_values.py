@@ -9,11 +9,13 @@ import numpy as np
 
 from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.numpy.operands import inexact, inexacts, require_real, tensor
+from nabla_mlir.ops import chlo
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.promotion import is_inexact
 from nabla_mlir.table.tensor import Tensor, full, full_like
+from nabla_mlir.transforms.custom import custom_jvp
 
 
 def described(name: str, doc: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -78,10 +80,9 @@ def signbit(x: Any, /) -> Tensor:
     x = require_real("signbit", tensor(x))
     if x.dtype.kind in "ub":
         return full(x.shape, False, np.dtype(bool))
-    zero = full_like(x, 0)
-    if is_float(x.dtype):  # 1/x separates the zeros
-        x = lg.select(lg.compare(x, zero, comparison_direction="EQ"), full_like(x, 1) / x, x)
-    return lg.compare(x, zero, comparison_direction="LT")
+    if is_float(x.dtype):  # the first bit, which a NaN has too
+        x = ew.bitcast_convert(x, shape=x.shape, dtype=np.dtype(f"i{x.dtype.itemsize}"))
+    return lg.compare(x, full_like(x, 0), comparison_direction="LT")
 
 
 @library
@@ -90,6 +91,39 @@ def copysign(x: Any, y: Any, /) -> Tensor:
     x, y = inexacts("copysign", x, y)
     magnitude = ew.absolute(require_real("copysign", x))
     return lg.select(signbit(y), -magnitude, magnitude)
+
+
+@library
+def nextafter(x: Any, y: Any, /) -> Tensor:
+    """The number of floating point next to x in the direction of y; differentiated as x.
+
+    Example:
+      >>> float(nextafter(np.float64(1.0), np.float64(2.0))) - 1.0 == 2.0**-52
+      True
+    """
+    x, y = inexacts("nextafter", x, y)
+    return chlo.next_after(require_real("nextafter", x), y)
+
+
+@custom_jvp
+def complex_expm1(z: Tensor) -> Tensor:
+    """exp(z) - 1 of complex numbers, with the standard's values at infinities and where one part is NaN."""
+    value, re, im = ew.exponential_minus_one(z), ew.real(z), ew.imag(z)
+    infinity, zero, minus_one = (full_like(re, v) for v in (np.inf, 0, -1))
+    is_low, is_high = (lg.compare(re, v, comparison_direction="EQ") for v in (-infinity, infinity))
+    is_turning = lg.logical_not(lg.is_finite(im))  # its cosine and sine are no numbers
+    is_real = lg.compare(im, zero, comparison_direction="EQ")
+    is_zero = lg.logical_and(is_real, lg.compare(re, zero, comparison_direction="EQ"))  # of either sign
+    real_part = lg.select(is_real, lg.select(is_zero, zero, ew.exponential_minus_one(re)), ew.real(value))
+    real_part = lg.select(is_turning, lg.select(is_low, minus_one, lg.select(is_high, infinity, real_part)), real_part)
+    imaginary_part = lg.select(is_turning, lg.select(is_low, zero, full_like(re, np.nan)), ew.imag(value))
+    return ew.make_complex(real_part, lg.select(is_real, im, imaginary_part))
+
+
+@complex_expm1.defjvp
+def _complex_expm1_jvp(primals: Any, tangents: Any) -> Any:
+    (z,), (t,) = primals, tangents
+    return complex_expm1(z), t * ew.exponential(z)
 
 
 @library

@@ -130,7 +130,8 @@ def solve(a: Any, b: Any) -> Tensor:
     a, is_vector = square("solve", a), b.ndim == 1
     b = _columns(b, is_vector)
     _check_rows("solve", a, b)
-    x = _solution(a, _stacked(b, broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])))
+    b = _stacked(b, broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]]))
+    x = _solution(a, b) if a.size and b.size else full_like(b, 0)
     return reshaped(x, x.shape[:-1]) if is_vector else x
 
 
@@ -167,7 +168,7 @@ def inv(a: Any) -> Tensor:
 
 
 @library
-def pinv(a: Any, rcond: Any = None) -> Tensor:
+def pinv(a: Any, rcond: Any = None, *, rtol: Any = None) -> Tensor:
     """The pseudo-inverse; singular values below ``rcond * largest`` count as zero.
 
     With C = A V and B = U^H A, of the singular vectors that count, A = C M^-1 B near where it is evaluated, so
@@ -177,6 +178,7 @@ def pinv(a: Any, rcond: Any = None) -> Tensor:
     Args:
       a: matrices of shape (..., m, n).
       rcond: a number, or one for each matrix; 10 max(m, n) times the machine epsilon if None.
+      rtol: the same, under the name of the array API standard.
 
     Raises:
       ShapeError: `a` has fewer than two axes.
@@ -189,6 +191,7 @@ def pinv(a: Any, rcond: Any = None) -> Tensor:
     a = matrices("pinv", a)
     if not a.size:
         return la.adjoint(a)
+    rcond = rtol if rcond is None else rcond
     rcond = 10 * max(a.shape[-2:]) * float(np.finfo(a.dtype).eps) if rcond is None else rcond
     u, s, vh = (stop_gradient(x) for x in svd(stop_gradient(a), full_matrices=False))
     counts = significant(s, rcond)
@@ -206,8 +209,8 @@ def pinv(a: Any, rcond: Any = None) -> Tensor:
 
 def significant(s: Tensor, rtol: Any) -> Tensor:
     """Which singular values are above ``rtol``, a number or one for each matrix, times the largest."""
-    if np.ndim(rtol):
-        rtol = convert(tensor(rtol), s.dtype)
+    rtol = convert(tensor(rtol), s.dtype)
+    if rtol.ndim:
         rtol = reshaped(rtol, (*rtol.shape, 1))
     return lg.compare(s, broadcast_to(red.max(s, -1, keepdims=True) * rtol, s.shape), comparison_direction="GT")
 

@@ -11,7 +11,7 @@ import numpy as np
 from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.errors import DtypeError, user_frame
 from nabla_mlir.numpy.operands import convert, inexact, inexacts, meet, operand, require_real, tensor
-from nabla_mlir.numpy.special_values import described, is_infinite, is_nan
+from nabla_mlir.numpy.special_values import complex_expm1, described, is_infinite, is_nan
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import Static, library
@@ -55,7 +55,10 @@ arcsinh = asinh = _inexact_unary("arcsinh", ew.asinh, "The inverse hyperbolic si
 arccosh = acosh = _inexact_unary("arccosh", ew.acosh, "The inverse hyperbolic cosine.")
 arctanh = atanh = _inexact_unary("arctanh", ew.atanh, "The inverse hyperbolic tangent.")
 exp = _inexact_unary("exp", ew.exponential, "e to the power x.")
-expm1 = _inexact_unary("expm1", ew.exponential_minus_one, "exp(x) - 1, accurate near 0.")
+expm1 = _inexact_unary(
+    "expm1", lambda x: complex_expm1(x) if is_complex(x.dtype) else ew.exponential_minus_one(x),
+    "exp(x) - 1, accurate near 0.",
+)  # fmt: skip
 log = _inexact_unary("log", ew.log, "The natural logarithm.")
 log1p = _inexact_unary("log1p", ew.log_plus_one, "log(1 + x), accurate near 0.")
 sqrt = _inexact_unary("sqrt", ew.sqrt, "The square root; NaN for negative numbers.")
@@ -85,62 +88,6 @@ def divide(x: Any, y: Any, /) -> Tensor:
 
 
 true_divide = divide
-
-
-@library
-def fmod(x: Any, y: Any, /) -> Tensor:
-    """The remainder of x / y with the sign of x."""
-    x, y = meet("fmod", x, y)
-    return ew.remainder(require_real("fmod", x), y)
-
-
-@library
-def remainder(x: Any, y: Any, /) -> Tensor:
-    """The remainder of floor_divide, which has the sign of y."""
-    x, y = meet("remainder", x, y)
-    return _modulo(require_real("remainder", x), y)
-
-
-mod = remainder
-
-
-def _modulo(x: Tensor, y: Tensor) -> Tensor:
-    rest = ew.remainder(x, y)
-    if x.dtype.kind in "ub":
-        return rest
-    zero = full_like(rest, 0)
-    differs = lg.compare(_less(rest, zero), _less(y, zero), comparison_direction="NE")
-    wrong = lg.logical_and(differs, lg.compare(rest, zero, comparison_direction="NE"))
-    return lg.select(wrong, rest + y, rest)
-
-
-def _less(x: Tensor, y: Tensor) -> Tensor:
-    return lg.compare(x, y, comparison_direction="LT")
-
-
-@library
-def floor_divide(x: Any, y: Any, /) -> Tensor:
-    """The largest integer not above x / y; `remainder` is what is left."""
-    x, y = meet("floor_divide", x, y)
-    return _quotient(require_real("floor_divide", x), y)
-
-
-def _quotient(x: Tensor, y: Tensor) -> Tensor:
-    if x.dtype.kind == "u":
-        return ew.divide(x, y)
-    if is_float(x.dtype):
-        return ew.round_nearest_even((x - _modulo(x, y)) / y)
-    quotient, zero = ew.divide(x, y), full_like(x, 0)  # rounded towards zero
-    opposite = lg.compare(_less(x, zero), _less(y, zero), comparison_direction="NE")
-    inexact_ = lg.compare(quotient * y, x, comparison_direction="NE")
-    return lg.select(lg.logical_and(opposite, inexact_), quotient - 1, quotient)
-
-
-@library
-def divmod(x: Any, y: Any, /) -> tuple[Tensor, Tensor]:
-    """``(floor_divide(x, y), remainder(x, y))``."""
-    x, y = meet("divmod", x, y)
-    return _quotient(require_real("divmod", x), y), _modulo(x, y)
 
 
 @library
@@ -183,7 +130,10 @@ def sign(x: Any, /) -> Tensor:
     x = tensor(x)
     if is_complex(x.dtype):
         return ew.complex_sign(x)
-    return convert(x, x.dtype) if x.dtype.kind == "b" else ew.sign(x)
+    if x.dtype.kind in "ub":
+        return convert(convert(x, bool), x.dtype)
+    zero = full_like(x, 0)  # that of -0.0 is 0.0
+    return lg.select(lg.compare(x, zero, comparison_direction="EQ"), zero, ew.sign(x))
 
 
 @library
@@ -337,6 +287,10 @@ def heaviside(x: Any, y: Any, /) -> Tensor:
     return lg.select(lg.compare(x, zero, comparison_direction="EQ"), y, step)
 
 
+def _less(x: Tensor, y: Tensor) -> Tensor:
+    return lg.compare(x, y, comparison_direction="LT")
+
+
 # ---------------------------------------------------------------- rounding
 def _rounding(name: str, record: Any, doc: str) -> Function:
     @described(name, f"{doc} Integers stay as they are.")
@@ -358,7 +312,9 @@ trunc = fix = _rounding(
 @library
 def round(x: Any, decimals: Static[int] = 0) -> Tensor:
     """The nearest number with `decimals` digits after the point, ties to even."""
-    x = require_real("round", tensor(x))
+    x = tensor(x)
+    if is_complex(x.dtype):
+        return ew.make_complex(round(ew.real(x), decimals), round(ew.imag(x), decimals))
     if not is_float(x.dtype):
         if decimals < 0:
             raise DtypeError(f"round requires floating point for decimals below 0, got {x.dtype}.", where=user_frame())

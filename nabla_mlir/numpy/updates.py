@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.numpy.axes import Shape, reversed_along
 from nabla_mlir.numpy.index_plan import Plan, Window, read_index, static_index
 from nabla_mlir.numpy.indexing import get_index, places, starts, static_part, undropped
@@ -19,9 +19,9 @@ from nabla_mlir.ops.gather import scatter_of
 from nabla_mlir.ops.reduction import identity_of
 from nabla_mlir.ops.scatter import scatter
 from nabla_mlir.ops.shape import reshaped
-from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import as_tensor, broadcast_to
-from nabla_mlir.table.tensor import Tensor, full
+from nabla_mlir.table.tensor import Tensor, current_scope, full
 
 _INT32 = np.dtype(np.int32)
 
@@ -112,6 +112,30 @@ def _are_unique(computed: dict[int, Any]) -> bool:
     return len(np.unique(rows, axis=0)) == len(rows)
 
 
+def assign(x: Any, index: Any, value: Any) -> None:
+    """``x[index] = value``: from here on the traced array, or that with named axes, is the one with the elements replaced.
+
+    Raises:
+      TraceError: `x` comes from outside of the function that is being traced, or would get the named axes of the value.
+    """
+    if isinstance(x, Tensor):
+        x.check_open()
+        if x.scope is not None and x.scope is not current_scope():
+            raise TraceError(
+                f"x[...] = v requires an array of the function that is being traced, got one from {x.scope.what}.",
+                where=user_frame(),
+                help="write x = x.at[...].set(v), and pass x in and out: as an argument, or in the carry of a loop.",
+            )  # fmt: skip
+    new = IndexUpdate(x)[index].set(value)
+    if new.axes != x.axes:
+        raise TraceError(f"x[...] = v requires a value without named axes that x lacks, got {dict(new.axes)}.",
+                         where=user_frame(), help="write x = x.at[...].set(v).")  # fmt: skip
+    if isinstance(x, Tensor):
+        x.value, x.weak = new.value, False
+    else:
+        x.data = new.data
+
+
 class IndexUpdate:
     """``x.at``: ``x.at[index].set(value)`` is `x` with the elements at the index replaced; `x` itself does not change.
 
@@ -143,7 +167,10 @@ class IndexedUpdate:
         self._x, self._index = x, index
 
     def _put(self, value: Any, combiner: str) -> Any:
-        return _put_index(self._x, static_index(tuple(np.shape(self._x)), self._index), operand(value), combiner)
+        if isinstance(self._index, Tensor) and self._index.dtype.kind == "b":
+            return _put_masked(self._x, self._index, operand(value), combiner)
+        shape, items = static_index(tuple(np.shape(self._x)), self._index)
+        return _put_index(self._x, items, operand(value), combiner, shape)
 
     def get(self) -> Any:
         """The elements: ``x[index]``."""
@@ -189,5 +216,20 @@ class IndexedUpdate:
 
 
 @library
-def _put_index(x: Any, index: Any, value: Any, combiner: str) -> Tensor:
-    return put(as_tensor(x), index, value, combiner)
+def _put_index(x: Any, index: Any, value: Any, combiner: str, shape: Static[Any]) -> Tensor:
+    x = as_tensor(x)
+    return reshaped(put(reshaped(x, shape), index, value, combiner), x.shape)
+
+
+@library
+def _put_masked(x: Any, mask: Any, value: Any, combiner: str) -> Tensor:
+    """`x` with `value` combined into the elements where a traced mask holds: the same for each row that it masks."""
+    x, mask = as_tensor(x), as_tensor(mask)
+    rest = x.shape[mask.ndim :]
+    if x.shape[: mask.ndim] != mask.shape or np.ndim(value) > len(rest):
+        raise TraceError(
+            f"x.at[mask] requires a traced mask of the first axes of {x.shape} and one value for all that it masks, got shapes "
+            f"{mask.shape} and {np.shape(value)}.", where=user_frame(), help="use where(mask, values, x).",
+        )  # fmt: skip
+    mask = sh.broadcast_in_dim(mask, shape=x.shape, broadcast_dimensions=tuple(range(mask.ndim)))
+    return lg.select(mask, put(x, ..., value, combiner), x)

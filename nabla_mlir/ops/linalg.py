@@ -49,7 +49,7 @@ def diagonal_mask(rows: int, columns: int, k: int = 0, direction: str = "EQ") ->
 
     Not a constant: a large one would be part of each artifact.
     """
-    shape, index = (rows, columns), np.dtype(np.int32)
+    shape, index, k = (rows, columns), np.dtype(np.int32), max(-rows, min(k, columns))
     row, column = (iota(shape=shape, dtype=index, iota_dimension=axis) for axis in (0, 1))
     return compare(row + k if k else row, column, comparison_direction=direction)
 

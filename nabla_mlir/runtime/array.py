@@ -12,7 +12,8 @@ from iree.runtime import BufferUsage, HalBuffer, HalBufferView, HalElementType, 
 
 from nabla_mlir import thresholds
 from nabla_mlir.array_methods import ArrayMethods
-from nabla_mlir.errors import DtypeError
+from nabla_mlir.conversion import rank_of
+from nabla_mlir.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.runtime.device import Device
 from nabla_mlir.runtime.device import device as _device  # for functions with a parameter of that name
 from nabla_mlir.runtime.timeline import Timepoint
@@ -71,9 +72,10 @@ def _dtype_of(element_type: int) -> np.dtype:
 
 
 class Array(ArrayMethods):
-    """An immutable array in the memory of a device.
+    """An array in the memory of a device.
 
-    It converts to NumPy without a copy where the host can see the memory; that view is read-only. Make one with
+    It converts to NumPy without a copy where the host can see the memory; that view is read-only. ``x[i] = v`` gives the
+    array other memory, so that nothing which shares its own changes. Make one with
     `Array.from_numpy`; calls of compiled functions return them, those of modules compiled with `asynchronous=True`
     before the values are there: reading waits for them.
 
@@ -207,6 +209,10 @@ class Array(ArrayMethods):
             return Array(self._view, where, pending=self.pending)  # both drivers of a CPU work on the same memory
         return Array.from_numpy(self.numpy(), where)
 
+    def to_device(self, device: str | Device, /, *, stream: None = None) -> Array:
+        """As `to`, under the name of the array API standard; there are no streams."""
+        return self.to(device)
+
     def item(self) -> Any:
         """The value of an array of size 1 as a Python scalar. Raises ValueError for other sizes."""
         if self.size != 1:
@@ -225,11 +231,30 @@ class Array(ArrayMethods):
             raise ValueError(f"an array of another dtype requires a copy, got copy=False, {self.dtype} to {dtype}.")
         return host.astype(dtype)
 
-    def __dlpack__(self, *, max_version: tuple[int, int] | None = None, **options: Any) -> Any:
-        # Only DLPack 1.0 can say "read-only"; who speaks an older one gets a copy to do with as he likes.
-        if max_version is not None and max_version >= (1, 0):
-            return self.numpy().__dlpack__(max_version=max_version, **options)
-        return self.numpy().copy().__dlpack__()
+    def copy(self) -> Array:
+        """The same values in memory of their own."""
+        return Array.from_numpy(self.numpy(), self.device)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if hasattr(value, "__nabla_tensor__"):
+            raise TraceError(f"x[...] = v requires known numbers for an array of known numbers, got {value!r}.",
+                             where=user_frame(), help="write x = x.at[...].set(v).")  # fmt: skip
+        kind, own = np.asarray(value).dtype, self.dtype
+        if rank_of(kind) > rank_of(own):
+            raise DtypeError(f"x[...] = v requires values of the kind of {own}, got {kind}.", where=user_frame(),
+                             help="convert one of them with astype.")  # fmt: skip
+        host = np.array(self.numpy())
+        host[_host_index(index)] = np.asarray(value)
+        new = Array.from_numpy(host, self.device)
+        for slot in ("_view", "_target", "_host", "pending", "version"):
+            setattr(self, slot, getattr(new, slot))
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None) -> Any:
+        # Only DLPack 1.0 can say "read-only"; who speaks an older one gets a copy to do with as he likes, unless he refuses it.
+        if max_version is not None and tuple(max_version) >= (1, 0):
+            return self.numpy().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        host = np.asarray(_Shared(self.numpy())) if copy is False else self.numpy().copy()
+        return host.__dlpack__(stream=stream, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # the host: other devices are read through it
@@ -256,6 +281,9 @@ class Array(ArrayMethods):
             raise TypeError(f"an index requires an integer array of shape (), got {self.dtype} of shape {self.shape}.")
         return int(self.item())
 
+    def __format__(self, form: str) -> str:
+        return str(self) if not form else format(self.item() if not self.shape else self.numpy(), form)
+
     def __repr__(self) -> str:
         values = np.array2string(self.numpy(), separator=", ", prefix="Array(", threshold=64)
         return f"Array({values}, dtype={self.dtype}, device={self.device.driver!r})"
@@ -269,6 +297,13 @@ class Array(ArrayMethods):
         buffer = self._view.get_buffer()
         view = self._view if _is_mappable(buffer) else _staged(buffer, self.device)
         return np.asarray(_Mapped(view, self.nbytes, self.device)).view(self.dtype).reshape(self.shape)
+
+
+def _host_index(index: Any) -> Any:
+    """An index with arrays of ours as NumPy's."""
+    if isinstance(index, tuple):
+        return tuple(map(_host_index, index))
+    return index.numpy() if isinstance(index, Array) else index
 
 
 class _Mapped:
@@ -286,6 +321,14 @@ class _Mapped:
 
     def __del__(self) -> None:
         self.__dict__.pop("_memory", None)  # before the device
+
+
+class _Shared:
+    """The memory of a NumPy array without the mark that it is read-only: whoever asks for it must not write to it."""
+
+    def __init__(self, host: np.ndarray):
+        self._host = host
+        self.__array_interface__ = {**host.__array_interface__, "data": (host.ctypes.data, False)}
 
 
 def _copied(array: np.ndarray, where: Device, element: HalElementType) -> HalBufferView:

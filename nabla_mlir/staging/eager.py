@@ -25,6 +25,8 @@ from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.tracing import is_tracing, trace_function
 from nabla_mlir.table.promotion import as_tensor, is_scalar, scalar_array, scalar_dtype
 from nabla_mlir.table.regions import emit_call
+from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.table.vectorized import with_axes
 
 
 class Program:
@@ -97,13 +99,14 @@ class SecondHalf:
     def __call__(self, others: list[Any]) -> dict[int, Any]:
         """All results by index. Inside a trace, where `others` are tensors, the second half becomes part of it."""
         split = self.halves.split
+        early = {i: x.copy() for i, x in self.early.items()}  # the caller may write to them
         if not split.late:
-            return dict(self.early)
+            return early
         if is_tracing():
             late: list[Any] = emit_call(split.rest, [*(as_tensor(r) for r in self.residuals), *others])
         else:
             late = self.halves.second([*self.residuals, *others])
-        return {**self.early, **dict(zip(split.late, late, strict=True))}
+        return {**early, **dict(zip(split.late, late, strict=True))}
 
 
 def _alone(func: ir.Operation) -> ir.Module:
@@ -232,7 +235,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
         if is_tracing():
-            return f(*args, **kwargs)
+            return _apart(f(*args, **kwargs), args)
         if static_at and len(args) > static_at[0]:
             args = tuple(_plain(x) if i in static_at else x for i, x in enumerate(args))
         if kwargs:
@@ -259,6 +262,15 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
         return program(arrays)
 
     return call
+
+
+def _apart(out: Any, args: Sequence[Any]) -> Any:
+    """A result that is an argument itself as a tensor of its own, since either may be assigned to."""
+    if not isinstance(out, Tensor) or all(out is not x for x in args):
+        return out
+    other = with_axes(out, out.axes)
+    other.weak = out.weak
+    return other
 
 
 def _plain(x: Any) -> Any:

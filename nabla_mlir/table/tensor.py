@@ -56,6 +56,7 @@ class Tensor(ArrayMethods):
     __slots__ = ("dtype", "scope", "shape", "value", "weak")
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}  # arithmetic by promotion.py, the rest by numpy/methods.py
     axes: NamedAxes = ()  # of a vectorised tensor, see ops.vectorized
+    device: ClassVar[None] = None  # that of the target
     __array_priority__ = 1000
     __array_ufunc__ = None  # so that NumPy arrays on the left defer to us
 
@@ -84,6 +85,10 @@ class Tensor(ArrayMethods):
         return self.shape[0]
 
     def __nabla_tensor__(self) -> Tensor:
+        return self
+
+    def to_device(self, device: Any, /, *, stream: None = None) -> Tensor:
+        """The tensor itself: the target decides on which device it is."""
         return self
 
     def check_open(self) -> None:

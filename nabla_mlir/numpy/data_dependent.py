@@ -1,0 +1,254 @@
+"""Functions whose result has a shape that depends on values: NumPy's on concrete arrays; in traces `size` fixes it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nabla_mlir.numpy import logic
+from nabla_mlir.numpy.axes import dynamic_shape, joined, padded, sliced
+from nabla_mlir.numpy.creation import iota
+from nabla_mlir.numpy.indexing import take
+from nabla_mlir.numpy.operands import asarray, convert, tensor
+from nabla_mlir.numpy.reductions import cumsum, sum
+from nabla_mlir.numpy.sorting import argsort
+from nabla_mlir.numpy.special_values import is_nan
+from nabla_mlir.ops import logic as lg
+from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.promotion import Defaults, is_inexact
+from nabla_mlir.table.tensor import Tensor, full
+
+_ADVICE = "pass `size`, the length of the result; for a choice of elements use where with three arguments."
+
+
+class UniqueAllResult(NamedTuple):
+    """Different elements in order, the first place of each, the place of each element among them, and how often each is there."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCountsResult(NamedTuple):
+    """Different elements in order, and how often each is there."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverseResult(NamedTuple):
+    """Different elements in order, and the place of each element among them."""
+
+    values: Any
+    inverse_indices: Any
+
+
+def _numbers(name: str, x: Any) -> np.ndarray:
+    """The numbers of a concrete array. Raises TraceError for a traced one."""
+    if isinstance(x, Tensor):
+        dynamic_shape(name, _ADVICE)
+    return np.asarray(asarray(x) if isinstance(x, (list, tuple)) else x)
+
+
+def _places(x: np.ndarray) -> Array:
+    return Array.from_numpy(x.astype(Defaults.int))
+
+
+# ---------------------------------------------------------------- places
+def nonzero(x: Any, /, *, size: int | None = None, fill_value: int = 0) -> tuple[Any, ...]:
+    """The places of the elements that are not 0: for each axis their indices along it, in row-major order.
+
+    Args:
+      x: an array with axes.
+      size: how many places the result has; needed in traces. None takes all.
+      fill_value: the indices behind the last place, where there are fewer.
+
+    Raises:
+      TraceError: `x` is traced and there is no `size`.
+      ValueError: `x` has no axis.
+
+    Example:
+      >>> [i.tolist() for i in nonzero(np.array([[0, 5], [7, 0]]))]
+      [[0, 1], [1, 0]]
+      >>> nonzero(np.array([0, 5, 7]), size=3)[0].tolist()
+      [1, 2, 0]
+    """
+    if size is not None:
+        return _sized_nonzero(x, size, fill_value)
+    return tuple(map(_places, np.nonzero(_numbers("nonzero", x))))
+
+
+def flatnonzero(x: Any, /, *, size: int | None = None, fill_value: int = 0) -> Any:
+    """The places of the elements of the flattened array that are not 0; arguments as for `nonzero`.
+
+    Example:
+      >>> flatnonzero(np.array([[0, 5], [7, 0]])).tolist()
+      [1, 2]
+    """
+    if size is not None:
+        return _sized_places(x, size, fill_value)
+    return _places(np.flatnonzero(_numbers("flatnonzero", x)))
+
+
+def argwhere(x: Any, /, *, size: int | None = None, fill_value: int = 0) -> Any:
+    """The places of the elements that are not 0, a row of indices for each; arguments as for `nonzero`.
+
+    Example:
+      >>> argwhere(np.array([[0, 5], [7, 0]])).tolist()
+      [[0, 1], [1, 0]]
+    """
+    if size is not None:
+        return _sized_rows(x, size, fill_value)
+    return _places(np.argwhere(_numbers("argwhere", x)))
+
+
+def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: int = 0) -> Any:
+    """x where the condition holds, else y; without them the places where it holds, as `nonzero` has them.
+
+    Raises:
+      TraceError: x and y are missing, the condition is traced, and there is no `size`.
+
+    Example:
+      >>> where(np.array([True, False]), 1.0, 2.0).tolist()
+      [1.0, 2.0]
+    """
+    if x is not None and y is not None:
+        return logic.where(condition, x, y)
+    if size is None:
+        _numbers("where with one argument", condition)
+    return nonzero(condition, size=size, fill_value=fill_value)
+
+
+@library
+def _sized_places(x: Any, size: Static[int], fill_value: Static[int] = 0) -> Tensor:
+    x = convert(tensor(x), bool)
+    return _first_places(reshaped(x, (x.size,)), size, fill_value)
+
+
+def _first_places(mask: Tensor, size: int, fill_value: int) -> Tensor:
+    """The first places at which a vector holds, in order."""
+    order = argsort(convert(lg.logical_not(mask), np.int8))
+    order = padded(order, 0, 0, size - mask.size) if size > mask.size else sliced(order, 0, 0, size)
+    count = sum(mask, dtype=order.dtype)
+    return logic.where(logic.less(iota((size,), 0, order.dtype), count), order, full((), fill_value, order.dtype))
+
+
+@library
+def _sized_nonzero(x: Any, size: Static[int], fill_value: Static[int]) -> tuple[Tensor, ...]:
+    x = tensor(x)
+    places = _sized_places(x, size, -1)
+    indices = []
+    for axis, length in enumerate(x.shape):
+        index = places // max(math.prod(x.shape[axis + 1 :]), 1) % max(length, 1)
+        indices.append(logic.where(places < 0, full((), fill_value, index.dtype), index))
+    return tuple(indices)
+
+
+@library
+def _sized_rows(x: Any, size: Static[int], fill_value: Static[int]) -> Tensor:
+    return joined([reshaped(i, (size, 1)) for i in _sized_nonzero(x, size, fill_value)], 1)
+
+
+# ---------------------------------------------------------------- sets
+def unique(
+    x: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, *, equal_nan: bool = True,
+    size: int | None = None, fill_value: Any = None,
+) -> Any:  # fmt: skip
+    """The different elements in order; with the others that are asked for, a tuple in the order of the arguments.
+
+    Args:
+      x: an array, flattened.
+      return_index: also the first place of each.
+      return_inverse: also for each element of `x` its place among them, in the shape of `x`.
+      return_counts: also how often each is there.
+      equal_nan: whether all NaN are one element.
+      size: how many elements the result has; needed in traces. None takes all.
+      fill_value: stands behind the last element, where there are fewer; the first element if None.
+
+    Raises:
+      TraceError: `x` is traced and there is no `size`.
+
+    Example:
+      >>> unique(np.array([3.0, 1.0, 3.0])).tolist()
+      [1.0, 3.0]
+      >>> unique(np.array([3.0, 1.0, 3.0]), return_counts=True, size=3)[1].tolist()
+      [1, 2, 0]
+    """
+    if size is None:
+        host = _numbers("unique", x)
+        values, *places = np.unique(host, return_index=True, return_inverse=True, return_counts=True, equal_nan=equal_nan)
+        parts = [Array.from_numpy(values), *map(_places, places)]
+    else:
+        parts = list(_sized_unique(x, size, fill_value, equal_nan))
+    choice = [True, return_index, return_inverse, return_counts]
+    out = tuple(part for part, is_chosen in zip(parts, choice, strict=True) if is_chosen)
+    return out if len(out) > 1 else out[0]
+
+
+@library
+def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool) -> tuple[Tensor, ...]:
+    x = tensor(x)
+    flat = reshaped(x, (x.size,))
+    n = x.size
+    if not n:
+        nothing = full((size,), 0, Defaults.int)
+        return full((size,), fill_value or 0, x.dtype), nothing, reshaped(sliced(nothing, 0, 0, 0), x.shape), nothing
+    order = argsort(flat)
+    elements = take(flat, order)
+    high, low = sliced(elements, 0, 1, n), sliced(elements, 0, 0, n - 1)
+    differs = lg.compare(high, low, comparison_direction="NE")
+    if equal_nan and is_inexact(x.dtype):
+        differs = lg.logical_and(differs, lg.logical_not(lg.logical_and(is_nan(high), is_nan(low))))
+    first = padded(differs, 0, 1, 0, True)
+    starts = _first_places(first, size + 1, n)
+    ends, starts = sliced(starts, 0, 1, size + 1), sliced(starts, 0, 0, size)
+    there = logic.less(starts, n)
+    values, indices = (take(v, starts, mode="clip") for v in (elements, order))
+    filler = take(elements, 0) if fill_value is None else convert(tensor(fill_value), x.dtype)
+    inverse = take(cumsum(convert(first, order.dtype)) - 1, argsort(order))
+    return logic.where(there, values, filler), indices, reshaped(inverse, x.shape), ends - starts
+
+
+def unique_all(x: Any, /, *, size: int | None = None) -> UniqueAllResult:
+    """The different elements in order (each NaN is one), with places and counts; `size` as for `unique`.
+
+    Example:
+      >>> unique_all(np.array([3, 1, 3])).counts.tolist()
+      [1, 2]
+    """
+    return UniqueAllResult(*unique(x, True, True, True, equal_nan=False, size=size))
+
+
+def unique_counts(x: Any, /, *, size: int | None = None) -> UniqueCountsResult:
+    """The different elements in order (each NaN is one), and how often each is there; `size` as for `unique`.
+
+    Example:
+      >>> unique_counts(np.array([3, 1, 3])).counts.tolist()
+      [1, 2]
+    """
+    return UniqueCountsResult(*unique(x, return_counts=True, equal_nan=False, size=size))
+
+
+def unique_inverse(x: Any, /, *, size: int | None = None) -> UniqueInverseResult:
+    """The different elements in order (each NaN is one), and the place of each element among them; `size` as for `unique`.
+
+    Example:
+      >>> unique_inverse(np.array([3, 1, 3])).inverse_indices.tolist()
+      [1, 0, 1]
+    """
+    return UniqueInverseResult(*unique(x, return_inverse=True, equal_nan=False, size=size))
+
+
+def unique_values(x: Any, /, *, size: int | None = None) -> Any:
+    """The different elements in order; each NaN is one; `size` as for `unique`.
+
+    Example:
+      >>> unique_values(np.array([3, 1, 3])).tolist()
+      [1, 3]
+    """
+    return unique(x, equal_nan=False, size=size)

@@ -1,0 +1,74 @@
+"""What the namespace offers, in the form of the array API standard, and where its results are put."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import as_dtype
+from nabla_mlir.runtime.device import Device, device
+from nabla_mlir.staging.tracing import is_tracing
+from nabla_mlir.table.promotion import Defaults
+
+_DTYPES = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64",
+    "complex128",
+)  # fmt: skip  # those of the standard
+_DRIVERS = ("local-sync", "local-task")  # both are this CPU, where functions outside `jit` compute
+
+
+class NamespaceInfo:
+    """The standard's questions to a namespace.
+
+    Example:
+      >>> NamespaceInfo().default_dtypes()["indexing"]
+      dtype('int32')
+    """
+
+    def capabilities(self) -> dict[str, Any]:
+        """Masks and results whose shape depends on values work on concrete arrays; NumPy has at most 64 axes."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
+
+    def default_device(self) -> Device:
+        """Where arrays are made."""
+        return device(_DRIVERS[0])
+
+    def devices(self) -> tuple[Device, ...]:
+        """The devices on which functions outside `jit` compute."""
+        return tuple(map(device, _DRIVERS))
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
+        """The dtypes that `nm.set_default_dtypes` set, the same for all devices."""
+        del device
+        parts = np.promote_types(Defaults.float, np.complex64)
+        return {"real floating": Defaults.float, "complex floating": parts, "integral": Defaults.int, "indexing": Defaults.int}
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, np.dtype]:
+        """The dtypes of the standard by their names: all, or those of a kind, as `isdtype` has it."""
+        del device
+        table = {name: as_dtype(name) for name in _DTYPES}
+        return {name: dtype for name, dtype in table.items() if kind is None or (kind != () and np.isdtype(dtype, kind))}
+
+
+def __array_namespace_info__() -> NamespaceInfo:  # noqa: N807  (the standard's name)
+    """What the namespace offers.
+
+    Example:
+      >>> __array_namespace_info__().capabilities()["boolean indexing"]
+      True
+    """
+    return NamespaceInfo()
+
+
+def placed(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator of functions with the keyword `device`, where their result lies; in a trace its target decides that."""
+
+    @functools.wraps(f)
+    def call(*args: Any, device: Any = None, **kwargs: Any) -> Any:
+        result = f(*args, **kwargs)
+        return result if device is None or is_tracing() else result.to(device)
+
+    return call
