@@ -97,6 +97,11 @@ def _host(x: Any, leaves: Sequence[Any], dtype: np.dtype | None) -> np.ndarray:
         ) from None
     if host.dtype.kind not in "biufcV":
         raise DtypeError(f"asarray requires numbers, got {host.dtype}.", where=user_frame())
+    if host.dtype.kind == "f" and leaves and all(type(leaf) is int for leaf in leaves):
+        # NumPy rounds lists of integers of which one is beyond int64.
+        if min(leaves) < 0:
+            raise DtypeError(f"asarray requires integers of one dtype, got {min(leaves)} to {max(leaves)}.", where=user_frame())
+        host = np.asarray(x, np.uint64)
     if dtype is None:
         # A list of Python numbers is as weak as the numbers are.
         weak = all(is_scalar(leaf) for leaf in leaves)

@@ -126,6 +126,14 @@ def _complex_expm1_jvp(primals: Any, tangents: Any) -> Any:
     return complex_expm1(z), t * ew.exponential(z)
 
 
+def complex_tanh(z: Tensor) -> Tensor:
+    """The hyperbolic tangent of complex numbers; at infinite real parts their sign, and a zero with that of the imaginary part."""
+    value, re, im = ew.tanh(z), ew.real(z), ew.imag(z)
+    zero = full_like(im, 0)
+    limit = ew.make_complex(ew.sign(re), lg.select(signbit(im), -zero, zero))
+    return lg.select(is_infinite(re), limit, value)
+
+
 @library
 def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """`x` with NaN replaced by `nan`, and the infinities by the largest finite numbers if nothing is given for them."""

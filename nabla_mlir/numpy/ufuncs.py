@@ -11,7 +11,7 @@ import numpy as np
 from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.errors import DtypeError, user_frame
 from nabla_mlir.numpy.operands import convert, inexact, inexacts, meet, operand, require_real, tensor
-from nabla_mlir.numpy.special_values import complex_expm1, described, is_infinite, is_nan
+from nabla_mlir.numpy.special_values import complex_expm1, complex_tanh, described, is_infinite, is_nan
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import Static, library
@@ -50,7 +50,7 @@ arccos = acos = _inexact_unary("arccos", ew.acos, "The inverse cosine.")
 arctan = atan = _inexact_unary("arctan", ew.atan, "The inverse tangent.")
 sinh = _inexact_unary("sinh", ew.sinh, "The hyperbolic sine.")
 cosh = _inexact_unary("cosh", ew.cosh, "The hyperbolic cosine.")
-tanh = _inexact_unary("tanh", ew.tanh, "The hyperbolic tangent.")
+tanh = _inexact_unary("tanh", lambda x: complex_tanh(x) if is_complex(x.dtype) else ew.tanh(x), "The hyperbolic tangent.")
 arcsinh = asinh = _inexact_unary("arcsinh", ew.asinh, "The inverse hyperbolic sine.")
 arccosh = acosh = _inexact_unary("arccosh", ew.acosh, "The inverse hyperbolic cosine.")
 arctanh = atanh = _inexact_unary("arctanh", ew.atanh, "The inverse hyperbolic tangent.")

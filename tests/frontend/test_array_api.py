@@ -127,6 +127,21 @@ def test_expm1_of_complex_numbers() -> None:
     assert_same(xp.expm1(z), np.array([complex(inf, 0), -1, complex(inf, nan), complex(nan, 0)]))
 
 
+def test_tanh_of_complex_numbers() -> None:
+    z = np.array([0.5 - 1j, 2j, -3 + 0.1j])
+    assert_same(xp.tanh(z), np.tanh(z))
+    assert_same(nm.grad(lambda z: xp.tanh(z).sum(), holomorphic=True)(z), 1 - np.tanh(z) ** 2)
+    limits = np.asarray(xp.tanh(np.array([complex(np.inf, 7.7e153), complex(np.inf, -2), complex(-np.inf, 2)])))
+    assert limits.real.tolist() == [1.0, 1.0, -1.0]
+    assert np.signbit(limits.imag).tolist() == [False, True, False]
+
+
+def test_lists_of_integers_are_exact() -> None:
+    assert xp.asarray([2**63 + 1, 1], dtype=xp.uint64).tolist() == [2**63 + 1, 1]
+    with pytest.raises(DtypeError, match="asarray requires integers in the range of int32"):
+        xp.asarray([2**63 + 1, 1])
+
+
 def test_rounding_of_complex_numbers_and_steps_of_arrays() -> None:
     z = np.array([1.26 - 2.5j, 0.5 + 1.5j])
     assert_same(xp.round(z), np.round(z))

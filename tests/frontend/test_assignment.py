@@ -123,3 +123,13 @@ def test_arrays_with_named_axes() -> None:
     y = xp.zeros(3)
     with pytest.raises(TraceError, match=r"x\[...\] = v requires known numbers"):
         y[0] = x[0]
+
+
+def test_where_only_the_runtime_is_installed_it_is_the_same(monkeypatch) -> None:
+    monkeypatch.setattr(Array, "functions", {})
+    x = Array.from_numpy(np.arange(3.0))
+    y = x.copy()
+    x[1:] = 5.0
+    assert (x.tolist(), y.tolist()) == ([0.0, 5.0, 5.0], [0.0, 1.0, 2.0])
+    assert np.sum(x) == 10.0
+    assert np.var(x, ddof=1) == np.var([0.0, 5.0, 5.0], ddof=1)
