@@ -92,7 +92,7 @@ def test_in_every_mode_alone_and_mapped(name: str) -> None:
         return one(xs[0, 0], vs[0, 0]), nm.vmap(nm.vmap(one), 1)(xs, vs)
 
     alone, mapped = run_traced(run, [xs, vs])
-    want = jax.vmap(jax.vmap(lambda x, v: everything(theirs, jax.grad, jax.jvp, x, v)))(xs, vs)
+    want = jax.jit(jax.vmap(jax.vmap(lambda x, v: everything(theirs, jax.grad, jax.jvp, x, v))))(xs, vs)
     for a, m, w in zip(alone, mapped, want, strict=True):
         np.testing.assert_allclose(a, w[0, 0], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(m, w.swapaxes(0, 1), rtol=1e-9, atol=1e-9)

@@ -114,7 +114,7 @@ def test_hessians_in_all_modes_alone_and_mapped(name: str) -> None:
         return [[h(xs[0, 0]), nm.vmap(h)(xs[0]), nm.vmap(nm.vmap(h))(xs), nm.vmap(nm.vmap(h), 1)(xs)]
                 for h in hessians]  # fmt: skip
 
-    want = jax.vmap(jax.vmap(jax.hessian(g)))(xs)
+    want = jax.jit(jax.vmap(jax.vmap(jax.hessian(g))))(xs)
     for mode, (alone, mapped, twice, crosswise) in zip(MODES, run_traced(run, [xs]), strict=True):
         np.testing.assert_allclose(alone, want[0, 0], rtol=1e-9, atol=1e-9, err_msg=mode)
         np.testing.assert_allclose(mapped, want[0], rtol=1e-9, atol=1e-9, err_msg=mode)
@@ -141,7 +141,7 @@ def test_third_order_in_all_eight_orders(name: str) -> None:
         thirds = [jacobians[a](jacobians[b](jacobians[c](f))) for a, b, c in orders]
         return [(third(xs[0]), nm.vmap(third)(xs)) for third in thirds]
 
-    want = jax.vmap(jax.jacfwd(jax.jacfwd(jax.jacrev(g))))(xs)
+    want = jax.jit(jax.vmap(jax.jacfwd(jax.jacfwd(jax.jacrev(g)))))(xs)
     for order, (alone, mapped) in zip(orders, run_traced(run, [xs]), strict=True):
         np.testing.assert_allclose(alone, want[0], rtol=1e-9, atol=1e-9, err_msg=str(order))
         np.testing.assert_allclose(mapped, want, rtol=1e-9, atol=1e-9, err_msg=str(order))
@@ -160,7 +160,8 @@ def test_third_order_of_two_arguments_and_results() -> None:
     def run(a: Any, b: Any) -> Any:
         return [p(q(r(f(nm, jnp), (0, 1)), (0, 1)), (0, 1))(a, b) for p, q, r in orders]
 
-    want = jax.tree.leaves(jax.jacfwd(jax.jacfwd(jax.jacfwd(f(jax, xp), (0, 1)), (0, 1)), (0, 1))(a, a))
+    third = jax.jacfwd(jax.jacfwd(jax.jacfwd(f(jax, xp), (0, 1)), (0, 1)), (0, 1))
+    want = jax.tree.leaves(jax.jit(third)(a, a))
     for got in run_traced(run, [a, a]):
         for one, other in zip(jax.tree.leaves(got), want, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
