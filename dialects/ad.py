@@ -50,16 +50,18 @@ class _Derivative(Differentiated):
     def _verify(self, seeds: list[ir.Type], seed_word: str, derivatives: list[ir.Type]) -> None:
         arguments = [a.type for a in self.block.arguments]
         operands = [v.type for v in self.op.operands]
-        self.require(
-            operands[: len(arguments)] == arguments,
-            f"one operand for each of the {len(arguments)} arguments of its body, of the same type, "
-            f"got {types_text(operands)}",
-        )
+        if operands[: len(arguments)] != arguments:
+            raise self.error(
+                f"one operand for each of the {len(arguments)} arguments of its body, of the same type, "
+                f"got {types_text(operands)}"
+            )
         got = operands[len(arguments) :]
-        self.require(got == seeds, f"{seed_word} of types {types_text(seeds)}, got {types_text(got)}")
+        if got != seeds:
+            raise self.error(f"{seed_word} of types {types_text(seeds)}, got {types_text(got)}")
         results = [r.type for r in self.op.results]
         expected = [v.type for v in self.terminator.operands] + derivatives
-        self.require(results == expected, f"results of types {types_text(expected)}, got {types_text(results)}")
+        if results != expected:
+            raise self.error(f"results of types {types_text(expected)}, got {types_text(results)}")
 
     def _verify_indices(self) -> tuple[list[ir.Type], list[ir.Type]]:
         self.verify_body()
@@ -69,9 +71,8 @@ class _Derivative(Differentiated):
             self.require(len(set(indices)) == len(indices), f"distinct indices in '{word}', got {list(indices)}")
             for i in indices:
                 self.require(0 <= i < len(types), f"indices below {len(types)} in '{word}', got {i}")
-                self.require(
-                    is_differentiable_type(types[i]), f"a floating-point type at each index of '{word}', got {types[i]}"
-                )
+                if not is_differentiable_type(types[i]):
+                    raise self.error(f"a floating-point type at each index of '{word}', got {types[i]}")
         return [arguments[i] for i in self.wrt], [outputs[i] for i in self.of]
 
 

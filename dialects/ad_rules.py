@@ -39,9 +39,8 @@ class RuleOp(RegionOp):
     def verify_types(self, region: str, arguments: Sequence[ir.Type], result_types: Sequence[ir.Type]) -> None:
         """Raises VerifyError unless a region takes and returns these types."""
         for word, expected, got in zip(("takes", "returns"), (arguments, result_types), self.types_of(region), strict=True):
-            self.require(
-                got == list(expected), f"a region {region} that {word} {types_text(expected)}, got {types_text(got)}"
-            )
+            if got != list(expected):
+                raise self.error(f"a region {region} that {word} {types_text(expected)}, got {types_text(got)}")
 
 
 class _CustomOp(RuleOp, Differentiated):

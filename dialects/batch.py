@@ -64,10 +64,8 @@ class VmapOp(RegionOp):
         """The names of the mapped axes, outermost first."""
         self.require("axes" in self.op.attributes, "the attribute 'axes'")
         value = self.op.attributes["axes"]
-        self.require(
-            isinstance(value, ir.ArrayAttr) and all(isinstance(a, ir.StringAttr) for a in value),
-            f"'axes' as a list of names, got {value}",
-        )
+        if not isinstance(value, ir.ArrayAttr) or not all(isinstance(a, ir.StringAttr) for a in value):
+            raise self.error(f"'axes' as a list of names, got {value}")
         return tuple(a.value for a in value)
 
     @property
@@ -88,10 +86,8 @@ class VmapOp(RegionOp):
     def _axes(self, attribute: str) -> list[tuple[int, ...]]:
         self.require(attribute in self.op.attributes, f"the attribute '{attribute}'")
         value = self.op.attributes[attribute]
-        self.require(
-            isinstance(value, ir.ArrayAttr) and all(isinstance(a, ir.DenseI64ArrayAttr) for a in value),
-            f"'{attribute}' as a list of array<i64: ...>, got {value}",
-        )
+        if not isinstance(value, ir.ArrayAttr) or not all(isinstance(a, ir.DenseI64ArrayAttr) for a in value):
+            raise self.error(f"'{attribute}' as a list of array<i64: ...>, got {value}")
         return [tuple(a) for a in value]
 
     def verify(self) -> None:
@@ -115,17 +111,17 @@ class VmapOp(RegionOp):
             f"as many {word}s as the body has and as axes are given for, "
             f"got {len(outside)}, {len(inside)}, {len(axes)}",
         )
+        sizes = self.sizes
         for i, (out, body, places) in enumerate(zip(outside, inside, axes, strict=True)):
             own = [p for p in places if p != NOT_CARRIED]
             rank = len(shape_and_dtype(body)[0]) + len(own)
             self.require(
-                len(places) == len(self.sizes)
-                and len(set(own)) == len(own)
-                and all(0 <= p < rank for p in own),
-                f"distinct places below {rank} for the {len(self.sizes)} axes of {word} {i}, got {list(places)}",
+                len(places) == len(sizes) and len(set(own)) == len(own) and all(0 <= p < rank for p in own),
+                f"distinct places below {rank} for the {len(sizes)} axes of {word} {i}, got {list(places)}",
             )
-            expected = with_axes(body, places, self.sizes)
-            self.require(out == expected, f"{word} {i} of type {expected}, got {out}")
+            expected = with_axes(body, places, sizes)
+            if out != expected:
+                raise self.error(f"{word} {i} of type {expected}, got {out}")
 
 
 PSUM, PMAX, PMIN = "batch.psum", "batch.pmax", "batch.pmin"

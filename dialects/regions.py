@@ -44,7 +44,11 @@ class RegionOp:
     def require(self, condition: bool, what: str) -> None:
         """Raises VerifyError unless the condition holds."""
         if not condition:
-            raise VerifyError(f"{self.name} requires {what}.", where=source_of(self.op.location))
+            raise self.error(what)
+
+    def error(self, what: str) -> VerifyError:
+        """The error that says what is required: for messages with types and attributes, which take time to print."""
+        return VerifyError(f"{self.name} requires {what}.", where=source_of(self.op.location))
 
     def verify_body(self) -> None:
         """Checks the shape of the only region."""
@@ -62,14 +66,16 @@ class RegionOp:
         )
         assert terminator is not None
         for value in [*self.op.operands, *self.op.results, *block.arguments, *terminator.operands]:
-            self.require(is_static_tensor(value.type), f"tensors of static shape, got {value.type}")
+            if not is_static_tensor(value.type):
+                raise self.error(f"tensors of static shape, got {value.type}")
 
     def integers(self, attribute: str) -> tuple[int, ...]:
         """A required `array<i64: ...>` attribute."""
         attributes = self.op.attributes
         self.require(attribute in attributes, f"the attribute '{attribute}'")
         value = attributes[attribute]
-        self.require(isinstance(value, ir.DenseI64ArrayAttr), f"'{attribute}' as array<i64: ...>, got {value}")
+        if not isinstance(value, ir.DenseI64ArrayAttr):
+            raise self.error(f"'{attribute}' as array<i64: ...>, got {value}")
         return tuple(value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -114,8 +115,7 @@ class Reader:
           NotSupported: the operation is another one, or there is no code for it.
         """
         name = op.name.partition(".")[2]
-        is_one = name == "reshape" and math.prod(op.results[0].type.shape) == 1
-        if not is_one and name not in (*ELEMENTWISE, *_COMPOSITES, "convert", "bitcast_convert"):
+        if name not in _OF_EACH_ELEMENT and not (name == "reshape" and math.prod(op.results[0].type.shape) == 1):
             raise NotSupported(op.name)
         self._nodes[op.results[0]] = self._read(op)
         return self._nodes[op.results[0]]
@@ -244,16 +244,23 @@ _COMPOSITES: dict[str, Callable[..., Node]] = {
     "not": _not, "negate": _negative, "sign": _sign, "clamp": _clamped, "logistic": _logistic,
     **{name: _shifted(name) for name in ("shift_left", "shift_right_logical", "shift_right_arithmetic")},
 }  # fmt: skip
+_OF_EACH_ELEMENT = frozenset({*ELEMENTWISE, *_COMPOSITES, "convert", "bitcast_convert"})
 
 
 def _type(value: ir.Value) -> tuple[Shape, str]:
-    kind = value.type
+    """The shape and the element type of a value. Raises NotSupported for what there is no code for."""
+    known = _shape_and_word(value.type)
+    if known is None:
+        raise NotSupported(f"a value of type {value.type}")
+    return known
+
+
+@functools.lru_cache(maxsize=65536)
+def _shape_and_word(kind: ir.Type) -> tuple[Shape, str] | None:
     if not isinstance(kind, ir.RankedTensorType) or not kind.has_static_shape or 0 in kind.shape:
-        raise NotSupported(f"a value of type {kind}")
+        return None
     element = str(kind.element_type)
-    if element not in DTYPES:
-        raise NotSupported(f"a value of type {kind}")
-    return shape_and_dtype(kind)[0], element
+    return (shape_and_dtype(kind)[0], element) if element in DTYPES else None
 
 
 def splat_of(op: ir.Operation) -> Any:
