@@ -30,6 +30,7 @@ from nabla_mlir.passes.iree.kernels.fuse_chains import FuseChainsPass
 from nabla_mlir.passes.iree.kernels.fuse_sums import FuseSumsPass
 from nabla_mlir.passes.iree.kernels.loops_as_kernels import LoopsAsKernelsPass
 from nabla_mlir.passes.iree.linalg.legalize_linalg import LegalizeLinalgPass
+from nabla_mlir.passes.iree.math.fold_numbers import FoldNumbersPass
 from nabla_mlir.passes.iree.math.legalize_fft import LegalizeFftPass
 from nabla_mlir.passes.iree.math.legalize_math import LegalizeMathPass
 from nabla_mlir.passes.iree.scheduling.fold_reshapes import FoldReshapesPass
@@ -73,6 +74,7 @@ class LegalizeForIreePipeline(NamedPipeline):
         Step(LegalizeComplexPass, "The parts of complex numbers are real constants, choices and pads, which are right."),
         Step(LegalizeTypesPass, "Conversions come from almost every pass above; what they are made of needs none."),
         Step(ForgetFinalPass, "No pattern is left that must not look again at what it made."),
+        Step(FoldNumbersPass, "No formula is made any more, and the numbers in them have the types that they keep."),
         Step(SeparateUsesPass, "Which sums are read in two ways is only known once all of them are there."),
         Step(SeparatePartsPass, "Likewise for slices that scatters and sorts would take with them."),
         Step(SeparateConstantsPass, "Likewise for constants that several operations update."),

@@ -57,6 +57,16 @@ def _quotient(op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return x / y if x.dtype.kind == "f" else _cast(op, np.trunc(x / y))
 
 
+def _shift_right(kind: str) -> Callable[..., np.ndarray]:
+    """A shift of signed numbers, with their sign above them, or of unsigned ones: whatever the type says."""
+
+    def shift(op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        bits = np.dtype(f"{kind}{x.dtype.itemsize}")
+        return np.right_shift(x.view(bits), y.astype(bits)).view(x.dtype)
+
+    return shift
+
+
 def _dynamic_slice(op: ir.Operation, x: np.ndarray, *starts: np.ndarray) -> np.ndarray:
     sizes = I64Array.decode(op.attributes["slice_sizes"])
     first = [int(np.clip(int(s), 0, n - size)) for s, n, size in zip(starts, x.shape, sizes, strict=True)]
@@ -75,4 +85,5 @@ _FOLDS: dict[str, Callable[..., np.ndarray]] = {
     "stablehlo.divide": _quotient,
     "stablehlo.select": lambda op, *xs: _cast(op, np.where(*xs)),
     "stablehlo.compare": _compare,
+    "stablehlo.shift_right_arithmetic": _shift_right("i"), "stablehlo.shift_right_logical": _shift_right("u"),
 }  # fmt: skip
