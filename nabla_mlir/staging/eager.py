@@ -19,7 +19,7 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.passes.split.split import split_function
 from nabla_mlir.runtime.array import Array
-from nabla_mlir.staging.execution import Execution, Runner, function_of
+from nabla_mlir.staging.execution import Execution, OnDevice
 from nabla_mlir.staging.positions import parameters_of, positions
 from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.tracing import is_tracing, trace_function
@@ -42,7 +42,7 @@ class Program:
 
         module, self.captured = trace_function(flat, specs, name)
         lower_module(module)
-        self.run = function_of(module, name, is_jitted)
+        self.run = OnDevice(module, name, is_jitted)
         self.dtypes = [s.dtype for s in specs]
         self._has_scalars = any(s.weak for s in specs)
         block = functions_of(module.operation)[name].regions[0].blocks[0]
@@ -61,7 +61,6 @@ def as_inputs(leaves: Sequence[Any], dtypes: Sequence[np.dtype]) -> list[Any]:
     return [scalar_array(x, d, f"a Python scalar requires the range of {d}") if is_scalar(x) else x
             for x, d in zip(leaves, dtypes, strict=True)]  # fmt: skip
 
-
 class Halves:
     """A lowered function in two halves: what its known arguments decide, and the rest.
 
@@ -74,19 +73,18 @@ class Halves:
         with context(), ir.Location.unknown():
             self.split = split_function(module.body.operations[0].operation, known)
         self._module = module  # owns the functions of the split
-        self._first = function_of(_alone(self.split.known), "main")
+        self._first = OnDevice(_alone(self.split.known), "main")
 
     @functools.cached_property
-    def second(self) -> Runner:
+    def second(self) -> OnDevice:
         """The second half: from residuals and the other arguments to the late results."""
-        return function_of(_alone(self.split.rest), "main")
+        return OnDevice(_alone(self.split.rest), "main")
 
     def at(self, known: list[Any]) -> SecondHalf:
         """Runs the first half; the second half that is left."""
         results = self._first(known)
         count = len(self.split.early)
         return SecondHalf(self, dict(zip(self.split.early, results[:count], strict=True)), results[count:])
-
 
 @dataclass(frozen=True)
 class SecondHalf:
@@ -108,7 +106,6 @@ class SecondHalf:
             late = self.halves.second([*self.residuals, *others])
         return {**early, **dict(zip(split.late, late, strict=True))}
 
-
 def _alone(func: ir.Operation) -> ir.Module:
     """A copy of a function as `main` of a module of its own."""
     with context(), ir.Location.unknown():
@@ -118,24 +115,19 @@ def _alone(func: ir.Operation) -> ir.Module:
         copy.attributes["sym_name"] = ir.StringAttr.get("main")
     return module
 
-
 def _signature(leaves: Sequence[Any]) -> tuple[Spec, ...]:
     return tuple(as_spec(leaf) for leaf in leaves)
-
 
 def _kinds(leaves: Sequence[Any]) -> tuple[Any, ...]:
     """What a program is compiled for, as a key: as `_signature`, and found sooner."""
     return tuple([(leaf.shape, leaf.dtype) if type(leaf) in _ARRAYS else as_spec(leaf) for leaf in leaves])
-
 
 def _kinds_of_arrays(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """The kinds of arguments that are arrays, each a leaf; None if one is anything else."""
     kinds = tuple([(x.shape, x.dtype) for x in args if type(x) in _ARRAYS])
     return kinds if len(kinds) == len(args) else None
 
-
 _ARRAYS = (np.ndarray, Array)
-
 
 def staged(f: Callable[..., Any]) -> Callable[..., Any]:
     """The function itself inside a trace; outside, each call is traced anew and run as `execution` says.
@@ -150,7 +142,6 @@ def staged(f: Callable[..., Any]) -> Callable[..., Any]:
         return Program(f, in_spec, _signature(leaves), "main")(leaves)
 
     return call
-
 
 def jit(
     f: Callable[..., Any], static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()
@@ -216,10 +207,8 @@ def jit(
 
     return jit_f
 
-
 T = TypeVar("T")
 Static = Annotated[T, "static"]  # a parameter that decides shapes: an integer of NumPy, or an array of one, is a number there
-
 
 def library(f: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator of the functions of our own namespaces: on concrete arrays they are traced once and run as `execution` says.
@@ -263,7 +252,6 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
 
     return call
 
-
 def _apart(out: Any, args: Sequence[Any]) -> Any:
     """A result that is an argument itself as a tensor of its own, since either may be assigned to."""
     if not isinstance(out, Tensor) or all(out is not x for x in args):
@@ -272,12 +260,10 @@ def _apart(out: Any, args: Sequence[Any]) -> Any:
     other.weak = out.weak
     return other
 
-
 def _plain(x: Any) -> Any:
     if isinstance(x, (tuple, list)):
         return type(x)(map(_plain, x))
     return x.item() if isinstance(x, np.generic) or (pytree.is_array(x) and not np.shape(x)) else x
-
 
 def _defaults() -> tuple[np.dtype, np.dtype]:
     return scalar_dtype(1.0), scalar_dtype(1)

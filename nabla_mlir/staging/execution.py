@@ -3,12 +3,14 @@
 The rule for functions that are called outside `jit`, which mostly run once: a program is interpreted as long as its calls
 have taken together less than it would take to compile it, so that it never takes more than twice as long as with the better
 of both. The time is reckoned by the program's size and the operations that it runs, not measured: a program behaves alike
-in every run. What `jit` decorates is compiled at its first call.
+in every run, which is also why nothing is compiled in the background: bits would depend on when that ends. What `jit`
+decorates is compiled at its first call, and so is what is called on arrays of a GPU, which are computed where they are.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import threading
 from collections import OrderedDict
@@ -22,15 +24,16 @@ from nabla_mlir import thresholds
 from nabla_mlir.compiling.estimates import estimate
 from nabla_mlir.compiling.lowering import compile_lowered
 from nabla_mlir.dialects.regions import functions_of, nested
-from nabla_mlir.errors import RuleMissingError, TraceError, user_frame
+from nabla_mlir.errors import DeployError, RuleMissingError, TraceError, user_frame
 from nabla_mlir.interpreter import Budget, OutOfStepsError, interpreted
 from nabla_mlir.interpreter.finite import is_finite, stop_at_infinity
 from nabla_mlir.runtime import Executable
 from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.device import Device
 from nabla_mlir.runtime.executable import Function
 from nabla_mlir.runtime.interrupts import Interrupts
 from nabla_mlir.runtime.threads import cores
-from nabla_mlir.targets import CPU
+from nabla_mlir.targets import CPU, target_of
 
 Mode = Literal["auto", "interpret", "compile"]
 _FINITE = "finite"  # the mode within `debug_nans`
@@ -145,6 +148,33 @@ class Endless:
         return self._interrupts.call("the function", self._function, inputs, storage, types)
 
 
+class OnDevice:
+    """A lowered function where its arrays are: on this CPU as `function_of` says, or on another device, compiled for that.
+
+    Args:
+      module: of plain StableHLO.
+      name: the function's.
+      is_jitted: it is to be compiled at once, unless everything is interpreted.
+    """
+
+    def __init__(self, module: ir.Module, name: str, is_jitted: bool = False):
+        self._module, self._name, self._is_jitted = module, name, is_jitted
+        self._elsewhere: dict[str, Runner] = {}  # by the driver of the device
+
+    @functools.cached_property
+    def _here(self) -> Runner:
+        return function_of(self._module, self._name, self._is_jitted)
+
+    def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
+        """The results, where the arrays are."""
+        device = device_of(inputs)
+        if device is None:
+            return self._here(inputs, storage, types)
+        if device.driver not in self._elsewhere:
+            self._elsewhere[device.driver] = compiled_function(self._module, self._name, device)
+        return self._elsewhere[device.driver](inputs, storage, types)
+
+
 def allowance(functions: Iterable[ir.Operation]) -> Budget | None:
     """How many operations functions of a module may be interpreted before it pays to compile it; None if it never does."""
     if Execution.mode != "auto":
@@ -187,16 +217,33 @@ def _interpreted(module: ir.Module, name: str, mode: str) -> Runner:
         return compiled_function(module, name)
 
 
-def compiled_function(module: ir.Module, name: str) -> Runner:
-    """Compiles a lowered function, or finds it: equal code is compiled once per process."""
+def compiled_function(module: ir.Module, name: str, device: Device | None = None) -> Runner:
+    """Compiles a lowered function for this CPU, or for another device; equal code is compiled once per process."""
 
     def compile_() -> Runner:
-        vmfb, cost = compile_lowered(module, CPU()), estimate(functions_of(module.operation)[name])
+        cost = estimate(functions_of(module.operation)[name])
         # Arrays cross between the two drivers of a CPU without a copy, so each program has the one that suits it.
-        load = lambda: Executable.load(vmfb, "local-task" if cost.gain(cores()) > 0 else "local-sync").function(name)  # noqa: E731
+        where = device or ("local-task" if cost.gain(cores()) > 0 else "local-sync")
+        vmfb = compile_lowered(module, CPU() if device is None else target_of(device.driver))
+        load = lambda: Executable.load(vmfb, where).function(name)  # noqa: E731
         return load() if cost.is_bounded else Endless(load)
 
-    return _runners.get(f"compile {name} {_digest(module)}", compile_)
+    return _runners.get(f"compile {name} {device} {_digest(module)}", compile_)
+
+
+def device_of(inputs: Iterable[Any]) -> Device | None:
+    """The device that is no CPU and has some of the arrays; None if there is none, or if all is interpreted.
+
+    Raises:
+      DeployError: they are on several such devices.
+    """
+    devices = {x.device.driver: x.device for x in inputs if type(x) is Array and not x.device.is_host}
+    if not devices or Execution.mode in ("interpret", _FINITE):
+        return None
+    if len(devices) > 1:
+        raise DeployError(f"a function requires arrays of one device, got some on {' and '.join(sorted(devices))}.",
+                          where=user_frame(), help="move them with x.to(driver).")  # fmt: skip
+    return next(iter(devices.values()))
 
 
 def _digest(module: ir.Module) -> str:

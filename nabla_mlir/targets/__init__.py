@@ -5,7 +5,7 @@ fits. The compiler is not imported; `CPU("host")` asks it, in a process of its o
 is deployed with the runtime, which asks a target whether code fits.
 """
 
-from nabla_mlir.targets.base import TARGETS, Availability, Codegen, Target, available, drivers_of, merge_flags, target
+from nabla_mlir.targets.base import TARGETS, Availability, Codegen, Target, available, drivers_of, merge_flags, target, target_of
 from nabla_mlir.targets.cpu import CPU
 from nabla_mlir.targets.cuda import CUDA
 from nabla_mlir.targets.gpu import VulkanDevice
@@ -15,5 +15,5 @@ TARGETS.update((cls.name, cls) for cls in (CPU, Vulkan, CUDA))
 
 __all__ = [
     "CPU", "CUDA", "TARGETS", "VULKAN_PROFILES", "Availability", "Codegen", "Target", "Vulkan", "VulkanDevice", "available",
-    "drivers_of", "merge_flags", "target",
+    "drivers_of", "merge_flags", "target", "target_of",
 ]  # fmt: skip

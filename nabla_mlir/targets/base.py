@@ -118,6 +118,11 @@ class Target:
         """For which targets of the kind, by title, and which dtypes the reference lists the operations; None: all."""
         return {}
 
+    @classmethod
+    def here(cls) -> Target:
+        """The target of the kind for what this machine has."""
+        return cls()
+
     def resolve(self) -> Target:
         """The same target with everything that depends on this machine written out."""
         return self
@@ -164,6 +169,11 @@ TARGETS: dict[str, type[Target]] = {}  # all kinds by name; filled in __init__.p
 def drivers_of(name: str) -> tuple[str, ...]:
     """The drivers of the runtime that run code for a kind of target, also for one that is not known here."""
     return TARGETS[name].drivers if name in TARGETS else (name,)
+
+
+def target_of(driver: str) -> Target:
+    """What runs on a driver of this machine, such as "vulkan" or "cuda://1"."""
+    return next(cls for cls in TARGETS.values() if driver.partition(":")[0] in cls.drivers).here()
 
 
 def target(spec: str | Target | None = "cpu") -> Target:

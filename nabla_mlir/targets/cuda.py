@@ -44,6 +44,10 @@ class CUDA(Target):
         return cuda_devices()
 
     @classmethod
+    def here(cls) -> CUDA:
+        return cls("host")
+
+    @classmethod
     def check_fit(cls, data: Mapping[str, Any]) -> None:
         arch = str(data.get("arch"))
         try:

@@ -11,8 +11,11 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
+from vulkan import need_vulkan
+
 from nabla_mlir import thresholds
-from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.errors import DeployError, RuleMissingError
+from nabla_mlir.runtime import Array, Device
 from nabla_mlir.staging import execution
 
 X = np.linspace(-1, 1, 5)
@@ -172,3 +175,35 @@ def test_dtypes_are_those_of_compiled_code(compiled: list[str], dtype: str) -> N
     for a, b in zip(got, wanted, strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+@pytest.mark.vulkan
+def test_arrays_of_a_device_are_computed_there() -> None:
+    need_vulkan()
+    x = Array.from_numpy(np.arange(6, dtype=np.float32).reshape(2, 3), "vulkan")
+    _, push = nm.linearize(lambda a: a**3, x)
+    results = {
+        "operation": (x + 1, x.numpy() + 1),
+        "with an array of the host": (x * nnp.asarray(x.numpy()), x.numpy() ** 2),
+        "jit": (nm.jit(lambda a, b: nnp.tanh(a) @ b)(x, np.ones((3, 2), np.float32)), np.tanh(x.numpy()) @ np.ones((3, 2))),
+        "derivative": (nm.grad(lambda a: nnp.sum(a**3))(x), 3 * x.numpy() ** 2),
+        "linearised": (push(x), 3 * x.numpy() ** 3),
+    }
+    for what, (got, want) in results.items():
+        assert got.device.driver == "vulkan", what
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-5, err_msg=what)
+    before = nm.set_execution("interpret")
+    try:
+        assert (x + 1).device.is_host
+    finally:
+        nm.set_execution(before)
+
+
+def test_arrays_of_two_devices_are_refused() -> None:
+    arrays = [Array.from_numpy(np.ones(2)) for _ in range(3)]
+    for array, driver in zip(arrays, ("vulkan", "cuda"), strict=False):
+        array.device = Device(driver, array.device.hal)
+    assert execution.device_of(arrays[1:]) is arrays[1].device
+    assert execution.device_of(arrays[2:]) is None
+    with pytest.raises(DeployError, match=r"(?s)arrays of one device, got some on cuda and vulkan.*x\.to\(driver\)"):
+        execution.device_of(arrays)

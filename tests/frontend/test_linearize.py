@@ -14,7 +14,7 @@ from xla import run_module
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.errors import DtypeError, ShapeError, TreeError
-from nabla_mlir.staging import eager
+from nabla_mlir.staging import execution
 
 X = {"w": np.linspace(-1, 1, 12).reshape(3, 4), "b": np.linspace(0, 1, 4)}
 ROWS = np.cos(np.arange(15.0)).reshape(5, 3)
@@ -35,7 +35,7 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         made.append(str(module))
         return lambda inputs, *_: run_module(str(module), inputs)
 
-    monkeypatch.setattr(eager, "function_of", executable)
+    monkeypatch.setattr(execution, "function_of", executable)
     return made
 
 
