@@ -250,12 +250,11 @@ class Array(ArrayMethods):
             setattr(self, slot, getattr(new, slot))
 
     def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None) -> Any:
-        # Only DLPack 1.0 can say "read-only"; who speaks an older one gets a copy to do with as he likes.
+        # Only DLPack 1.0 can say "read-only"; who speaks an older one gets a copy to do with as he likes, unless he refuses it.
         if max_version is not None and tuple(max_version) >= (1, 0):
             return self.numpy().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
-        if copy is False:
-            raise BufferError("an array requires DLPack 1.0 to be shared without a copy, got copy=False and an older version.")
-        return self.numpy().copy().__dlpack__(stream=stream, dl_device=dl_device)
+        host = np.asarray(_Shared(self.numpy())) if copy is False else self.numpy().copy()
+        return host.__dlpack__(stream=stream, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # the host: other devices are read through it
@@ -305,6 +304,14 @@ def _host_index(index: Any) -> Any:
     if isinstance(index, tuple):
         return tuple(map(_host_index, index))
     return index.numpy() if isinstance(index, Array) else index
+
+
+class _Shared:
+    """The memory of a NumPy array without the mark that it is read-only: whoever asks for it must not write to it."""
+
+    def __init__(self, host: np.ndarray):
+        self._host = host
+        self.__array_interface__ = {**host.__array_interface__, "data": (host.ctypes.data, False)}
 
 
 class _Mapped:

@@ -20,6 +20,8 @@ import os, signal, sys, threading
 import numpy as np
 import nabla_mlir as nm
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a process in the background does not have
+
 def interrupted(call):
     # Again and again, as a user would: Python ignores what is raised while it collects garbage.
     ended = threading.Event()
