@@ -5,7 +5,17 @@ fits. The compiler is not imported; `CPU("host")` asks it, in a process of its o
 is deployed with the runtime, which asks a target whether code fits.
 """
 
-from nabla_mlir.targets.base import TARGETS, Availability, Codegen, Target, available, drivers_of, merge_flags, target, target_of
+from nabla_mlir.targets.base import (
+    TARGETS,
+    Availability,
+    Codegen,
+    Target,
+    available,
+    drivers_of,
+    merge_flags,
+    target,
+    target_of,
+)
 from nabla_mlir.targets.cpu import CPU
 from nabla_mlir.targets.cuda import CUDA
 from nabla_mlir.targets.gpu import VulkanDevice

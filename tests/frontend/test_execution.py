@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from vulkan import need_vulkan
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from vulkan import need_vulkan
-
 from nabla_mlir import thresholds
 from nabla_mlir.errors import DeployError, RuleMissingError
 from nabla_mlir.runtime import Array, Device
