@@ -103,7 +103,7 @@ def _factors_of(a: np.ndarray) -> np.ndarray:
 def _reflect(stack: np.ndarray, factors: np.ndarray, j: int) -> None:
     """Step j of the factorisation: the reflection that clears column j below the diagonal, in place."""
     column = stack[:, j:, j]
-    first, norm = column[:, 0].copy(), np.linalg.norm(column, axis=1)
+    first, norm = column[:, 0].copy(), _norms(column)
     is_done = (np.abs(column[:, 1:]).max(1, initial=0) == 0) & (first.imag == 0)
     beta = np.where(is_done, first, np.where(first.real <= 0, norm, -norm)).astype(stack.dtype)
     tau = np.where(is_done, 0, (beta - first) / np.where(is_done, 1, beta))
@@ -112,6 +112,13 @@ def _reflect(stack: np.ndarray, factors: np.ndarray, j: int) -> None:
     right = stack[:, j:, j:]
     right -= (np.conj(tau)[:, None, None] * v[:, :, None]) @ (np.conj(v)[:, None, :] @ right)
     stack[:, j, j], stack[:, j + 1 :, j], factors[:, j] = beta, v[:, 1:], tau
+
+
+def _norms(rows: np.ndarray) -> np.ndarray:
+    """The length of each row, whose squares may overflow or vanish."""
+    size = np.abs(rows).max(1, initial=0)
+    scale = np.where((size > 0) & np.isfinite(size), size, 1)
+    return scale * np.linalg.norm(rows / scale[:, None], axis=1)
 
 
 @routine("orgqr")

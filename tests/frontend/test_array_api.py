@@ -256,3 +256,11 @@ def test_qr_of_numbers_whose_squares_are_no_numbers(size) -> None:
     q, r = map(np.asarray, xp.linalg.qr(a))
     np.testing.assert_allclose(q @ (r / abs(size)), a / abs(size), rtol=1e-5)
     assert_same(q.conj().T @ q, np.eye(2, dtype=a.dtype))
+
+
+@pytest.mark.parametrize("large", [1.5e135, 1e300])
+def test_qr_of_columns_of_far_sizes(large) -> None:
+    a = np.array([[0, 0], [2j, large * 1j]])
+    q, r = map(np.asarray, xp.linalg.qr(a))
+    np.testing.assert_allclose(np.abs(r), [[2, large], [0, 0]], rtol=1e-12)
+    np.testing.assert_allclose(np.conj(q).T @ q, np.eye(2), atol=1e-12)
