@@ -14,6 +14,7 @@ from nabla_mlir import numpy as nnp
 from nabla_mlir import pytree
 from nabla_mlir.dialects.types import is_float
 from nabla_mlir.errors import DtypeError, TraceError, user_frame
+from nabla_mlir.ops.barrier import optimization_barrier
 from nabla_mlir.ops.shape import iota
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.table.tensor import Tensor, full_like
@@ -22,12 +23,14 @@ from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.vectorize import vmap
 
 Map = Callable[[Any], Any]
+Form = Callable[[Map], Map]  # from a map of one vector to that of vectors along a leading axis
 _MULTIPLIERS = (0x9E3779B9, 0x85EBCA6B, 0xC2B2AE35)  # odd; the first is 2^32 over the golden ratio, as Knuth hashes
 
 
 def check_linear_map(
-    apply: Map, transposed: Map | None, v_like: Any, u_like: Any, function: Callable[[Any], Any] | None, x: Any
-) -> dict[str, Tensor]:
+    apply: Map, transposed: Map | None, v_like: Any, u_like: Any, function: Map | None, x: Any,
+    form: Form = vmap, size: int | None = None, form_of_function: Form = vmap,
+) -> dict[str, Tensor]:  # fmt: skip
     """How far a map is from linear, from adjoint to its transposed, and from the derivative of a function at x.
 
     Inside a trace; the vectors are fixed and look random. With v, w like `v_like`, u like `u_like`, and D the central
@@ -39,18 +42,20 @@ def check_linear_map(
     - finite_difference: ``|Av - D| / (|Av| + |D|)``, and expected_difference: an estimate of the error of D, from the
       difference to D with twice the step (Richardson) and the rounding of the function.
 
-    Without `transposed` the map is its own. All is done on vectors of all leaves: what is compiled does not grow with them.
+    Without `transposed` the map is its own. All is done on vectors of all leaves: what is compiled does not grow with
+    them. The products are made in the `form`, and of the `size`, of other entry points, and behind barriers: their kernels
+    serve here too.
     """
     _require_real(v_like, u_like)
     infos = [nnp.finfo(leaf.dtype) for leaf in pytree.flatten((v_like, u_like))[0]]
     eps, tiny = (max(float(getattr(info, field)) for info in infos) for field in ("eps", "tiny"))
     v, w = (_numbers(v_like, multiplier) for multiplier in _MULTIPLIERS[:2])
     u = _numbers(u_like, _MULTIPLIERS[2])
-    image = lambda p: _flat(apply(_like(v_like, p)))  # noqa: E731
+    images = lambda *vectors: _images(apply, v_like, vectors, form, size)  # noqa: E731
     if transposed is None:
-        av, aw, both, atu = _each(image, [v, w, v + 2.0 * w, u])
+        av, aw, both, atu = images(v, w, v + 2.0 * w, u)
     else:
-        (av, aw, both), atu = _each(image, [v, w, v + 2.0 * w]), _flat(transposed(_like(u_like, u)))
+        (av, aw, both), (atu,) = images(v, w, v + 2.0 * w), _images(transposed, u_like, [u], form, size)
     av_norm, aw_norm, u_norm, misfit = _norms(av, aw, u, both - av - 2.0 * aw)
     v_norm, atu_norm = _norms(v, atu)
     result = {
@@ -62,7 +67,7 @@ def check_linear_map(
         return result
     at = _flat(x)
     step = float(np.cbrt(eps)) * nnp.maximum(1.0, _norms(at)[0]) / (v_norm + tiny)
-    found = _each(lambda p: _flat(function(_like(x, p))), [at + s * step * v for s in (1.0, -1.0, 2.0, -2.0)])
+    found = _images(function, x, [at + s * step * v for s in (1.0, -1.0, 2.0, -2.0)], form_of_function)
     near, far = (found[0] - found[1]) / (2.0 * step), (found[2] - found[3]) / (4.0 * step)
     near_norm, found_norm, misfit, curvature = _norms(near, found[0], av - near, far - near)
     scale = av_norm + near_norm + tiny
@@ -103,7 +108,8 @@ def _numbers(like: Any, multiplier: int) -> Tensor:
     """A vector of all elements of a tree, between -1 and 1 without a pattern: multiples of an odd number modulo 2^32."""
     leaves, _ = pytree.flatten(like)
     dtype = functools.reduce(np.promote_types, [leaf.dtype for leaf in leaves], leaves[0].dtype)
-    places = iota(shape=(sum(map(_size, leaves)),), dtype=np.dtype(np.uint32), iota_dimension=0)
+    # Behind a barrier, or IREE would compile a program of its own to make the numbers when it compiles.
+    (places,) = optimization_barrier(iota(shape=(sum(map(_size, leaves)),), dtype=np.dtype(np.uint32), iota_dimension=0))
     spread = (places + full_like(places, 1)) * full_like(places, multiplier)
     wide = np.dtype(np.float32) if dtype.itemsize < 4 else dtype  # f16 ends before 2^32
     return (spread.astype(wide) * 2.0**-31 - 1.0).astype(dtype)
@@ -114,25 +120,25 @@ def _flat(tree: Any) -> Tensor:
     return nnp.concatenate([nnp.reshape(leaf, (-1,)) for leaf in pytree.flatten(tree)[0]])
 
 
-def _like(like: Any, vector: Tensor) -> Any:
-    """The tree whose leaves are one vector."""
+def _images(function: Map, like: Any, vectors: Sequence[Tensor], form: Form, size: int | None = None) -> list[Tensor]:
+    """The images of vectors, in blocks of `size` that zeros fill up; both are vectors of all leaves."""
+    size = len(vectors) if size is None else size
+    if len(vectors) > size:
+        return [*_images(function, like, vectors[:size], form, size), *_images(function, like, vectors[size:], form, size)]
     leaves, spec = pytree.flatten(like)
     ends = list(itertools.accumulate(map(_size, leaves), initial=0))
+    rows = nnp.stack([*vectors, *[nnp.zeros_like(vectors[0])] * (size - len(vectors))])
     parts = [
-        nnp.reshape(vector[start:end], leaf.shape).astype(leaf.dtype)
+        nnp.reshape(rows[:, start:end], (size, *leaf.shape)).astype(leaf.dtype)
         for leaf, start, end in zip(leaves, ends, ends[1:], strict=False)
     ]
-    return pytree.unflatten(spec, parts)
+    images = pytree.flatten(form(function)(pytree.unflatten(spec, optimization_barrier(*parts))))[0]
+    results = nnp.concatenate([nnp.reshape(image, (size, -1)) for image in optimization_barrier(*images)], axis=1)
+    return [results[i] for i in range(len(vectors))]
 
 
 def _size(leaf: Any) -> int:
     return math.prod(leaf.shape)
-
-
-def _each(function: Map, vectors: list[Tensor]) -> list[Tensor]:
-    """The images of vectors, made at once."""
-    images = vmap(function)(nnp.stack(vectors))
-    return [images[i] for i in range(len(vectors))]
 
 
 def _norms(*vectors: Tensor) -> list[Tensor]:

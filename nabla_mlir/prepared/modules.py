@@ -21,7 +21,7 @@ from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.passes.split.split import split_function
-from nabla_mlir.prepared.blocks import Form, form_of_block
+from nabla_mlir.prepared.blocks import Form, form_of_block, in_a_row
 from nabla_mlir.prepared.checks import check_entry_points, check_linear_map
 from nabla_mlir.prepared.stateful import Method, assemble
 from nabla_mlir.staging.positions import Argnums, is_one, positions
@@ -40,6 +40,7 @@ from nabla_mlir.transforms.curvature import (
 )
 from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import pullback, pushed
+from nabla_mlir.transforms.vectorize import vmap
 
 _INTO = ("update", "apply", "apply_block", "apply_transposed", "apply_transposed_block")  # also as NAME_into
 
@@ -355,10 +356,12 @@ class Methods:
         x, *data = pytree.unflatten(spec, points)
         last = len(self.likes) - 1
         f = self.family.derivative_of
+        form = self._form_of_blocks()
+        kernels = (form, self.block) if form is vmap else (in_a_row, None)  # those of apply_block, or of apply
         return check_linear_map(
             lambda v: self.apply(state, v), (lambda u: self.apply(state, u, last)) if last else None,
             self.likes[0], self.likes[last],
-            None if f is None else lambda y: f(y, *data), x,
+            None if f is None else lambda y: f(y, *data), x, *kernels, in_a_row,
         )  # fmt: skip
 
 
