@@ -12,14 +12,13 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import pytree, thresholds
-from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, last_of
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.passes.split.split import split_function
 from nabla_mlir.runtime.array import Array
-from nabla_mlir.staging.execution import Execution, OnDevice
+from nabla_mlir.staging.execution import Code, Execution, OnDevice
 from nabla_mlir.staging.positions import parameters_of, positions
 from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.tracing import is_tracing, trace_function
@@ -30,23 +29,28 @@ from nabla_mlir.table.vectorized import with_axes
 
 
 class Program:
-    """A function for arguments of fixed structure, shapes and dtypes: run as `execution` says."""
+    """A function for arguments of fixed structure, shapes and dtypes: run as `execution` says.
+
+    Args:
+      is_jitted: it is compiled at once.
+      is_ours: one of our own, of which a value is asked: the rules that it would hand to derivatives are not traced.
+    """
 
     def __init__(
-        self, f: Callable[..., Any], in_spec: pytree.TreeSpec, specs: Sequence[Spec], name: str, is_jitted: bool = False
-    ):
+        self, f: Callable[..., Any], in_spec: pytree.TreeSpec, specs: Sequence[Spec], is_jitted: bool = False,
+        is_ours: bool = False,
+    ):  # fmt: skip
         def flat(*tensors: Any) -> list[Any]:
             args, kwargs = pytree.unflatten(in_spec, tensors)
             leaves, self.out_spec = pytree.flatten(f(*args, **kwargs))
             return leaves
 
-        module, self.captured = trace_function(flat, specs, name)
-        lower_module(module)
-        self.run = OnDevice(module, name, is_jitted)
+        module, self.captured = trace_function(flat, specs, "main", is_ours)
+        block = functions_of(module.operation)["main"].regions[0].blocks[0]
+        self._types = [shape_and_dtype(v.type) for v in last_of(block).operands]
+        self.run = OnDevice(Code(module, "main"), is_jitted)
         self.dtypes = [s.dtype for s in specs]
         self._has_scalars = any(s.weak for s in specs)
-        block = functions_of(module.operation)[name].regions[0].blocks[0]
-        self._types = [shape_and_dtype(v.type) for v in last_of(block).operands]
         self._is_single = self.out_spec.is_leaf()
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
@@ -73,12 +77,12 @@ class Halves:
         with context(), ir.Location.unknown():
             self.split = split_function(module.body.operations[0].operation, known)
         self._module = module  # owns the functions of the split
-        self._first = OnDevice(_alone(self.split.known), "main")
+        self._first = OnDevice(Code(_alone(self.split.known), "main", is_lowered=True))
 
     @functools.cached_property
     def second(self) -> OnDevice:
         """The second half: from residuals and the other arguments to the late results."""
-        return OnDevice(_alone(self.split.rest), "main")
+        return OnDevice(Code(_alone(self.split.rest), "main", is_lowered=True))
 
     def at(self, known: list[Any]) -> SecondHalf:
         """Runs the first half; the second half that is left."""
@@ -139,7 +143,7 @@ def staged(f: Callable[..., Any]) -> Callable[..., Any]:
         if is_tracing():
             return f(*args, **kwargs)
         leaves, in_spec = pytree.flatten((args, kwargs))
-        return Program(f, in_spec, _signature(leaves), "main")(leaves)
+        return Program(f, in_spec, _signature(leaves))(leaves)
 
     return call
 
@@ -200,7 +204,7 @@ def jit(
             def flat(*dynamic: Any, **keywords: Any) -> Any:
                 return f(*(constants.get(i, a) for i, a in enumerate(dynamic)), **keywords, **fixed_names)
 
-            program = programs[key] = Program(flat, in_spec, _signature(leaves), "main", is_jitted=True)
+            program = programs[key] = Program(flat, in_spec, _signature(leaves), is_jitted=True)
         if kinds is not None:
             of_arrays[kinds, key[2]] = program
         return program(leaves)
@@ -247,7 +251,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
             _, flat_spec = pytree.flatten((tuple(arrays), {}))
             if len(programs) == thresholds.KEPT_FUNCTIONS:  # a loop over an index, or over a number, makes one for each
                 del programs[next(iter(programs))]
-            program = programs[key] = Program(flat, flat_spec, key[2], "main")
+            program = programs[key] = Program(flat, flat_spec, key[2], is_ours=True)
         return program(arrays)
 
     return call

@@ -22,11 +22,12 @@ from iree.compiler import ir
 
 from nabla_mlir import thresholds
 from nabla_mlir.compiling.estimates import estimate
-from nabla_mlir.compiling.lowering import compile_lowered
+from nabla_mlir.compiling.lowering import clone_module, compile_lowered, lower_module
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.errors import DeployError, RuleMissingError, TraceError, user_frame
 from nabla_mlir.interpreter import Budget, OutOfStepsError, interpreted
 from nabla_mlir.interpreter.finite import is_finite, stop_at_infinity
+from nabla_mlir.passes.inline import TRANSFORMS
 from nabla_mlir.runtime import Executable
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import Device
@@ -97,12 +98,43 @@ def debug_nans() -> Iterator[None]:
         Execution.mode = before
 
 
-class Finite:
-    """A lowered function that NumPy runs, and once more if its results are not finite, to see where that comes from."""
+class Code:
+    """A function as it is interpreted, and as it is compiled: lowered, which most functions that run once never need.
 
-    def __init__(self, module: ir.Module, name: str):
-        self.function = interpreted(module.operation, name)
-        self.watched = interpreted(module.operation, name, stop_at_infinity)
+    Args:
+      module: a traced one; its derivatives and maps are expanded here, since they would be by the interpreter too.
+      name: the function's.
+      is_lowered: the module holds plain StableHLO that has been simplified.
+    """
+
+    def __init__(self, module: ir.Module, name: str, is_lowered: bool = False):
+        self.module, self.name, self._is_lowered = module, name, is_lowered
+        if not is_lowered and any(map(_needs_passes, nested(module.operation))):
+            self.lower()
+
+    def lower(self) -> None:
+        """Lowers the module, a copy of it: operations of it may be known to an interpreter."""
+        if not self._is_lowered:
+            self.module = clone_module(self.module)
+            lower_module(self.module)
+            self._is_lowered = True
+
+    @property
+    def function(self) -> ir.Operation:
+        """Its operation."""
+        return functions_of(self.module.operation)[self.name]
+
+    def digest(self) -> str:
+        """What equal code has in common."""
+        return f"{self.name} {hashlib.sha256(str(self.module).encode()).hexdigest()}"
+
+
+class Finite:
+    """A function that NumPy runs, and once more if its results are not finite, to see where that comes from."""
+
+    def __init__(self, code: Code):
+        self.function = interpreted(code.module.operation, code.name)
+        self.watched = interpreted(code.module.operation, code.name, stop_at_infinity)
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
         """The results; raises NotFiniteError if they are not finite while the arguments are."""
@@ -114,13 +146,12 @@ class Finite:
 
 
 class Interpreted:
-    """A lowered function that NumPy runs until that has taken as long as compiling it."""
+    """A function that NumPy runs until that has taken as long as compiling it."""
 
-    def __init__(self, module: ir.Module, name: str):
-        function = functions_of(module.operation)[name]
-        self.function = interpreted(module.operation, name)
-        self.budget, self.work = allowance([function]), steps_of(function)
-        self._module, self._name = module, name
+    def __init__(self, code: Code):
+        self.function = interpreted(code.module.operation, code.name)
+        self.budget, self.work = allowance([code.function]), steps_of(code.function)
+        self._code = code
         self._compiled: Runner | None = None
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
@@ -131,7 +162,7 @@ class Interpreted:
                     self.budget.spend(self.work)
                 return [Array.from_numpy(y) for y in self.function([np.asarray(x) for x in inputs], self.budget)]
             except OutOfStepsError:
-                self._compiled = compiled_function(self._module, self._name)
+                self._compiled = compiled_function(self._code)
         return self._compiled(inputs, storage, types)
 
 
@@ -149,21 +180,19 @@ class Endless:
 
 
 class OnDevice:
-    """A lowered function where its arrays are: on this CPU as `function_of` says, or on another device, compiled for that.
+    """A function where its arrays are: on this CPU as `function_of` says, or on another device, compiled for that.
 
     Args:
-      module: of plain StableHLO.
-      name: the function's.
       is_jitted: it is to be compiled at once, unless everything is interpreted.
     """
 
-    def __init__(self, module: ir.Module, name: str, is_jitted: bool = False):
-        self._module, self._name, self._is_jitted = module, name, is_jitted
+    def __init__(self, code: Code, is_jitted: bool = False):
+        self._code, self._is_jitted = code, is_jitted
         self._elsewhere: dict[str, Runner] = {}  # by the driver of the device
 
     @functools.cached_property
     def _here(self) -> Runner:
-        return function_of(self._module, self._name, self._is_jitted)
+        return function_of(self._code, self._is_jitted)
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
         """The results, where the arrays are."""
@@ -171,7 +200,7 @@ class OnDevice:
         if device is None:
             return self._here(inputs, storage, types)
         if device.driver not in self._elsewhere:
-            self._elsewhere[device.driver] = compiled_function(self._module, self._name, device)
+            self._elsewhere[device.driver] = compiled_function(self._code, device)
         return self._elsewhere[device.driver](inputs, storage, types)
 
 
@@ -189,12 +218,10 @@ def steps_of(function: ir.Operation) -> float:
     return thresholds.INTERPRETED_WORK * (cost.shared + cost.serial) / thresholds.STEP
 
 
-def function_of(module: ir.Module, name: str, is_jitted: bool = False) -> Runner:
-    """What runs a lowered function. Equal code is read, or compiled, once.
+def function_of(code: Code, is_jitted: bool = False) -> Runner:
+    """What runs a function. Equal code is read, or compiled, once.
 
     Args:
-      module: of plain StableHLO.
-      name: the function's.
       is_jitted: it is to be compiled at once, unless everything is interpreted.
 
     Raises:
@@ -202,33 +229,38 @@ def function_of(module: ir.Module, name: str, is_jitted: bool = False) -> Runner
     """
     mode = Execution.mode
     if mode == "compile" or (is_jitted and mode == "auto"):
-        return compiled_function(module, name)
-    return _runners.get(f"{mode} {name} {_digest(module)}", lambda: _interpreted(module, name, mode))
+        return compiled_function(code)
+    return _runners.get(f"{mode} {code.digest()}", lambda: _interpreted(code, mode))
 
 
-def _interpreted(module: ir.Module, name: str, mode: str) -> Runner:
+def _interpreted(code: Code, mode: str) -> Runner:
     if mode == _FINITE:
-        return Finite(module, name)
+        return Finite(code)
     if mode == "interpret":
-        return Interpreted(module, name)
+        return Interpreted(code)
     try:
-        return Interpreted(module, name)
+        return Interpreted(code)
     except RuleMissingError:
-        return compiled_function(module, name)
+        return compiled_function(code)
 
 
-def compiled_function(module: ir.Module, name: str, device: Device | None = None) -> Runner:
-    """Compiles a lowered function for this CPU, or for another device; equal code is compiled once per process."""
+def compiled_function(code: Code, device: Device | None = None) -> Runner:
+    """Compiles a function for this CPU, or for another device; equal code is compiled once per process."""
 
     def compile_() -> Runner:
-        cost = estimate(functions_of(module.operation)[name])
+        cost = estimate(code.function)
         # Arrays cross between the two drivers of a CPU without a copy, so each program has the one that suits it.
         where = device or ("local-task" if cost.gain(cores()) > 0 else "local-sync")
-        vmfb = compile_lowered(module, CPU() if device is None else target_of(device.driver))
-        load = lambda: Executable.load(vmfb, where).function(name)  # noqa: E731
+        vmfb = compile_lowered(code.module, CPU() if device is None else target_of(device.driver))
+        load = lambda: Executable.load(vmfb, where).function(code.name)  # noqa: E731
         return load() if cost.is_bounded else Endless(load)
 
-    return _runners.get(f"compile {name} {device} {_digest(module)}", compile_)
+    code.lower()
+    return _runners.get(f"compile {device} {code.digest()}", compile_)
+
+
+def _needs_passes(op: ir.Operation) -> bool:
+    return op.name in TRANSFORMS or op.name.startswith("batch.")
 
 
 def device_of(inputs: Iterable[Any]) -> Device | None:
@@ -244,10 +276,6 @@ def device_of(inputs: Iterable[Any]) -> Device | None:
         raise DeployError(f"a function requires arrays of one device, got some on {' and '.join(sorted(devices))}.",
                           where=user_frame(), help="move them with x.to(driver).")  # fmt: skip
     return next(iter(devices.values()))
-
-
-def _digest(module: ir.Module) -> str:
-    return hashlib.sha256(str(module).encode()).hexdigest()
 
 
 class _Runners:

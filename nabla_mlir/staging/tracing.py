@@ -41,9 +41,14 @@ class Capture:
 
 @dataclass
 class Trace:
-    """One function under construction."""
+    """One function under construction.
+
+    Attributes:
+      is_value: it is run as it stands, and nothing that is traced now is differentiated: no rules are asked for.
+    """
 
     block: ir.Block
+    is_value: bool = False
     captures: dict[int, Capture] = field(default_factory=dict)
     holders: list[ir.Operation] = field(default_factory=list)
 
@@ -101,9 +106,12 @@ def _scope(what: str) -> Iterator[Scope]:
 
 
 def trace_function(
-    function: Callable[..., Sequence[Any]], specs: Sequence[Spec], name: str
+    function: Callable[..., Sequence[Any]], specs: Sequence[Spec], name: str, is_value: bool = False
 ) -> tuple[ir.Module, list[Any]]:
     """Traces ``function(*tensors) -> tensors`` into a module with one public function.
+
+    Args:
+      is_value: the function is run as it stands, and never differentiated.
 
     Returns:
       The module and the captured arrays, which are the last arguments of the function, in order.
@@ -115,7 +123,7 @@ def trace_function(
             attributes = {"sym_name": ir.StringAttr.get(name), "function_type": _function_type(types, [])}
             func = ir.Operation.create("func.func", attributes=attributes, regions=1)
         block = ir.Block.create_at_start(func.regions[0], types, [ir.Location.unknown()] * len(types))
-        trace, outer = Trace(block), _current.trace
+        trace, outer = Trace(block, is_value), _current.trace
         _current.trace = trace
         try:
             with ir.InsertionPoint(block), _scope(f"the trace of {name}") as scope:
@@ -146,9 +154,12 @@ def checked_output(out: Any) -> Tensor:
 
 
 def trace_region(
-    function: Callable[..., Sequence[Any]], specs: Sequence[Spec], what: str
+    function: Callable[..., Sequence[Any]], specs: Sequence[Spec], what: str, is_differentiated: bool = False
 ) -> tuple[ir.Block, ir.Operation, list[Tensor]]:
     """Traces a function into a block inside the current trace; values from outside are captured as they are.
+
+    Args:
+      is_differentiated: the block is for an operation that asks for derivatives.
 
     Returns:
       The block (ending in `stablehlo.return`), the operation that holds it until it is moved, and the results.
@@ -157,6 +168,7 @@ def trace_region(
     assert trace is not None, "regions are traced inside a trace"
     block = block_aside([tensor_type(s.shape, s.dtype) for s in specs])
     holder = block.owner.operation
+    is_value, trace.is_value = trace.is_value, trace.is_value and not is_differentiated
     try:
         with ir.InsertionPoint(block), _scope(what) as scope:
             arguments = [Tensor(a, scope) for a in block.arguments]
@@ -167,6 +179,8 @@ def trace_region(
     except BaseException:
         trace.keep(holder)  # the user may catch the error and go on with the outer trace
         raise
+    finally:
+        trace.is_value = is_value
     return block, holder, outs
 
 

@@ -188,7 +188,7 @@ class _Body:
             return [*leaves, *aux]
 
         specs = specs_of([self.tensors[i] for i in self.active])
-        self.block, holder, self.outs = trace_region(body, specs, f"the function given to {what}")
+        self.block, holder, self.outs = trace_region(body, specs, f"the function given to {what}", is_differentiated=True)
         trace = current_trace()
         assert trace is not None
         trace.keep(holder)

@@ -31,9 +31,10 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The modules that are compiled, as they are: by XLA here."""
     made: list[str] = []
 
-    def executable(module: Any, name: str, jitted: bool = False) -> Any:
-        made.append(str(module))
-        return lambda inputs, *_: run_module(str(module), inputs)
+    def executable(code: execution.Code, jitted: bool = False) -> Any:
+        code.lower()
+        made.append(str(code.module))
+        return lambda inputs, *_: run_module(str(code.module), inputs)
 
     monkeypatch.setattr(execution, "function_of", executable)
     return made
