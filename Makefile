@@ -22,6 +22,7 @@ ifneq ($(filter --large,$(ARGS)),)
 else
 	$(BIN)/python bench/run.py $(ARGS)
 	$(BIN)/python bench/prepared.py $(ARGS)
+	$(if $(filter --only,$(ARGS)),,$(BIN)/python bench/sparse.py $(filter --quick,$(ARGS)))
 endif
 
 fuzz: $(VENV)/.test

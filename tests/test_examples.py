@@ -50,6 +50,22 @@ def test_spectrum(recipe: Any) -> None:
     np.testing.assert_allclose(spectrum.blocked(H), values[::-1][:3], rtol=1e-6)
 
 
+def test_bundle_adjustment(recipe: Any) -> None:
+    bundle = recipe("bundle_adjustment")
+    data = bundle.scene(cameras=4, points=60)
+    found, calls, _ = bundle.solve(data)
+    differences, many, _ = bundle.solve(data, ours=False)
+    assert found.success
+    assert calls < many
+    assert found.cost == pytest.approx(differences.cost, rel=1e-6)
+    assert np.sqrt(np.mean(found.fun**2)) < 0.1, "pixels: the noise of what is seen"
+    with jax.enable_x64(True):
+        matrix = nm.sparse.jacobian(data.residuals)(found.x)
+        assert matrix.pattern.nnz == 12 * data.seen.size
+        numbers = np.asarray(nm.jacfwd(data.residuals)(found.x))
+        np.testing.assert_allclose(matrix.to_dense(), numbers, rtol=1e-9, atol=1e-9 * np.abs(numbers).max())
+
+
 def test_stochastic(recipe: Any) -> None:
     stochastic = recipe("stochastic")
     H = recipe("spectrum").operator(16)

@@ -357,11 +357,11 @@ class Methods:
         last = len(self.likes) - 1
         f = self.family.derivative_of
         form = self._form_of_blocks()
-        kernels = (form, self.block) if form is vmap else (in_a_row, None)  # those of apply_block, or of apply
+        form, size = (form, self.block) if form is vmap else (in_a_row, None)  # with the kernels of apply_block, or of apply
         return check_linear_map(
             lambda v: self.apply(state, v), (lambda u: self.apply(state, u, last)) if last else None,
             self.likes[0], self.likes[last],
-            None if f is None else lambda y: f(y, *data), x, *kernels, in_a_row,
+            None if f is None else lambda y: f(y, *data), x, form, size, in_a_row,
         )  # fmt: skip
 
 

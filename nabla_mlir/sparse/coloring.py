@@ -171,10 +171,10 @@ def _trials(
         return
     most = pattern.shape[1]
     if order in ("best", "lattice"):
-        for colors in _lattices(pattern, kind, least, most, depth):
+        for grid, colors in _lattices(pattern, kind, least, most, depth):
             most = int(colors.max()) + 1
             yield "lattice", colors
-            if most <= least * (thresholds.LATTICE_ENOUGH if kind == "column" else 1.0):
+            if most <= least * (thresholds.LATTICE_ENOUGH if kind == "column" and len(grid) > 1 else 1.0):
                 return
     if order == "lattice":
         return
@@ -222,14 +222,16 @@ def _neighbours(rows: Rows) -> Sequence[list[int]]:
     return lists(Rows.of(keys[row != rows.indices], rows.count, rows.columns))
 
 
-def _lattices(pattern: Pattern, kind: str, least: int, most: int, depth: int | None) -> Iterator[np.ndarray]:
-    """The lattice coloring with fewest colors, if the columns are the elements of a grid."""
-    for grid in lattice.grids_of(pattern.shape[1], pattern.grids):
+def _lattices(pattern: Pattern, kind: str, least: int, most: int, depth: int | None) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
+    """The lattice coloring of each grid that the columns may be the elements of, if it has fewer colors than those before."""
+    middle = pattern.shape[0] // 2
+    together = pattern.indices[pattern.indptr[middle] : pattern.indptr[middle + 1]]
+    for grid in lattice.grids_of(pattern.shape[1], pattern.grids, together):
         found = lattice.candidates(pattern.rows, grid, least, most, adjacent=kind == "acyclic")
         for trial, colors in enumerate(found):
             if kind != "acyclic" or (is_acyclic(pattern, colors) and (depth is None or depth_of(pattern, colors) <= depth)):
                 most = int(colors.max()) + 1
-                yield colors
+                yield grid, colors
                 break
             if trial >= thresholds.LATTICE_TRIALS:
                 break

@@ -16,6 +16,7 @@ from nabla_mlir import thresholds
 from nabla_mlir.sparsity.rows import Rows
 
 Shape = tuple[int, ...]
+_FIELDS = 64  # more than these are a grid of their own
 
 
 def candidates(rows: Rows, grid: Shape, least: int, most: int, adjacent: bool = False) -> Iterator[np.ndarray]:
@@ -110,7 +111,14 @@ def _examples(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
     yield from zip(found.tolist(), places.tolist(), strict=True)
 
 
-def grids_of(columns: int, known: Sequence[Shape]) -> list[Shape]:
-    """Those that fit, without axes of one element, the finest first; the line of all columns last."""
+def grids_of(columns: int, known: Sequence[Shape], together: np.ndarray) -> list[Shape]:
+    """Those that fit, without axes of one element, the finest first; then those of several fields; the line last.
+
+    Fields behind each other, such as states and controls, show in the columns of a row, `together`: the distance of two of
+    them is the length of a field.
+    """
     plain = [tuple(n for n in grid if n > 1) for grid in known if math.prod(grid) == columns]
-    return list(dict.fromkeys([*sorted(plain, key=len, reverse=True), (columns,)]))
+    plain = [grid for grid in plain if len(grid) > 1]
+    distances = np.unique(np.subtract.outer(together, together)).tolist() if len(together) <= _FIELDS else []
+    fields = [(columns // d, d) for d in distances if d > 1 and columns % d == 0 and columns // d <= _FIELDS]
+    return list(dict.fromkeys([*sorted(plain, key=len, reverse=True), *fields, (columns,)]))

@@ -134,7 +134,8 @@ def merge_duplicates(block: ir.Block, on_merge: Callable[[ir.Value], None] | Non
     Args:
       on_merge: called with each value before another takes its place.
     """
-    seen: dict[object, list[ir.Operation]] = {}
+    alone: dict[object, ir.Operation] = {}  # the first of its name on its operands
+    crowds: dict[object, dict[object, list[ir.Operation]]] = {}  # of several, by attributes, which take longer to read
     for op in [o.operation for o in block.operations]:
         for region in op.regions:
             for inner in region.blocks:
@@ -144,7 +145,13 @@ def merge_duplicates(block: ir.Block, on_merge: Callable[[ir.Value], None] | Non
         name, operands = op.name, list(op.operands)
         if name in REGISTRY and REGISTRY[name].commutes:
             operands.sort(key=hash)
-        twins = seen.setdefault((name, *operands) if operands else (name, _attributes(op)), [])
+        key = (name, *operands) if operands else (name, _attributes(op))
+        first = alone.setdefault(key, op)
+        if first is op:
+            continue
+        if key not in crowds:
+            crowds[key] = {_attributes(first): [first]}
+        twins = crowds[key].setdefault(_attributes(op), [])
         twin = next((t for t in twins if _equal(t, op)), None)
         if twin is None:
             twins.append(op)
@@ -157,10 +164,10 @@ def merge_duplicates(block: ir.Block, on_merge: Callable[[ir.Value], None] | Non
 
 
 def _equal(a: ir.Operation, b: ir.Operation) -> bool:
-    """True if two operations of one name on the same operands compute the same."""
+    """True if two operations of one name, on the same operands and with the same attributes, compute the same."""
     if len(a.regions):
         return a.is_structurally_equivalent(b, ir.OperationEquivalenceFlags.IGNORE_LOCATIONS)
-    return [r.type for r in a.results] == [r.type for r in b.results] and _attributes(a) == _attributes(b)
+    return [r.type for r in a.results] == [r.type for r in b.results]
 
 
 def _attributes(op: ir.Operation) -> object:

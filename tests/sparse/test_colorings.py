@@ -268,3 +268,26 @@ def test_patterns() -> None:
     assert (Pattern.of(square).symmetric_part().to_dense() == (square & square.T)).all()
     assert isinstance(pattern.rows, Rows)
     assert str(pattern).count("\n") == -(-a.shape[0] // 4)
+
+
+@pytest.mark.parametrize("steps", [50, 51, 1000])
+@pytest.mark.parametrize("fields", [2, 3])
+def test_fields_behind_each_other(steps: int, fields: int) -> None:
+    """Each row meets two neighbours of every field: twice as many colors as fields are enough, and needed."""
+    places = np.arange(steps - 1)
+    dense = np.zeros((steps - 1, fields * steps), bool)
+    for field in range(fields):
+        dense[places, field * steps + places] = dense[places, field * steps + places + 1] = True
+    coloring = nm.sparse.color(nm.sparse.Pattern.of(dense))
+    coloring.verify()
+    assert coloring.num_colors == 2 * fields
+
+
+def test_a_lattice_on_a_line_is_not_taken_for_enough() -> None:
+    """Fields of unequal lengths are no grid: a form of the whole line may take more colors than a greedy coloring."""
+    steps = 300
+    places = np.arange(steps)
+    dense = np.zeros((steps, 2 * steps + 1), bool)
+    dense[places, places] = dense[places, places + 1] = dense[places, steps + 1 + places] = True
+    natural = nm.sparse.color(nm.sparse.Pattern.of(dense), order="natural").num_colors
+    assert nm.sparse.color(nm.sparse.Pattern.of(dense)).num_colors <= natural == 3

@@ -1,0 +1,248 @@
+"""Nonlinear programs for Ipopt: exact sparse derivatives in the form that its Python package, cyipopt, takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import pytree
+from nabla_mlir.errors import DeployError, DtypeError, ShapeError, TreeError, user_frame
+from nabla_mlir.sparse import cheapest, color, hessian, hessian_pattern, jacobian, jacobian_pattern, lagrangian
+from nabla_mlir.sparse.matrix import read
+from nabla_mlir.staging.specs import Spec, as_spec, spec
+from nabla_mlir.staging.stages import module, trace
+from nabla_mlir.transforms import grad
+
+Bounds = tuple[Any, Any]
+_QUIET = {"print_level": 0, "sb": "yes"}
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What Ipopt found.
+
+    Attributes:
+      x: the point, a pytree like the first one.
+      value: of the objective there.
+      constraints: their values there; None without constraints.
+      multipliers: of the constraints, a pytree like them: ∇f + Σ multipliers · ∇constraints - lower + upper = 0.
+      lower_multipliers, upper_multipliers: of the bounds, pytrees like x.
+      status: Ipopt's code; 0 is solved, 1 solved to its acceptable tolerance.
+      message: the same in words.
+      iterations: of Ipopt.
+      calls: how often each function was called.
+    """
+
+    x: Any
+    value: float
+    constraints: Any
+    multipliers: Any
+    lower_multipliers: Any
+    upper_multipliers: Any
+    status: int
+    message: str
+    iterations: int
+    calls: Mapping[str, int]
+
+
+class Problem:
+    """``min f(x, *data)`` with ``lower <= constraints(x, *data) <= upper``, as an object that `cyipopt.Problem` takes.
+
+    The patterns of the constraints' Jacobian and of the Lagrangian's Hessian are found on the IR and colored, and the five
+    functions that Ipopt calls are compiled into one module: value, gradient, constraints, the entries of the Jacobian, and
+    those of the lower triangle of ``sigma ∇²f + Σ weights · ∇²constraints``.
+
+    Args:
+      f: a scalar function of (x, *data).
+      x: a pytree of f64 arrays, or of `nm.spec`: what is found.
+      data: further arguments, arrays.
+      constraints: a function of the same arguments, of a pytree of f64 arrays.
+
+    Attributes:
+      n, m: how many unknowns and constraints there are.
+      jacobian_pattern, hessian_pattern: where their entries stand; the Hessian's has both triangles.
+
+    Raises:
+      DtypeError: an array of x, or of the constraints, is not f64, in which Ipopt works.
+      PatternError: a pattern is too large.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> from nabla_mlir.interop import ipopt
+      >>> problem = ipopt.Problem(lambda x: ((x[:-1] - x[1:] ** 2) ** 2).sum(), nm.spec(4, "f64"), constraints=lambda x: x.sum())
+      >>> problem.n, problem.m, problem.jacobian_pattern
+      (4, 1, Pattern(1x4, nnz=4))
+      >>> [len(indices) for indices in problem.hessianstructure()]
+      [7, 7]
+    """
+
+    def __init__(self, f: Callable[..., Any], x: Any, *data: Any, constraints: Callable[..., Any] | None = None):
+        leaves, self._x_spec = pytree.flatten(x)
+        self._x = [as_spec(leaf) for leaf in leaves]
+        _check_wide("x", self._x)
+        tree = pytree.unflatten(self._x_spec, [Spec(s.shape, s.dtype) for s in self._x])
+        self.data = data
+        specs = (tree, *data)
+        self._held: list[Spec] = []
+        self._held_spec = None
+        whole = lambda x, sigma, weights, *data: sigma * f(x, *data)  # noqa: E731
+        functions = {"value": trace(f, *specs), "gradient": trace(grad(f), *specs)}
+        if constraints is not None:
+            functions["constraints"] = trace(constraints, *specs)
+            entry = functions["constraints"].entries[0]
+            self._held, self._held_spec = list(entry.outputs), entry.out_spec
+            _check_wide("the constraints", self._held)
+            self.jacobian_pattern = jacobian_pattern(constraints, *specs)
+            entries = jacobian(constraints, coloring=cheapest(self.jacobian_pattern))
+            functions["jacobian"] = trace(lambda *args: entries(*args).data, *specs)
+            whole = lagrangian(f, constraints)
+        weights = None if self._held_spec is None else pytree.unflatten(self._held_spec, self._held)
+        specs = (tree, spec((), "f64"), weights, *data)
+        self.hessian_pattern = hessian_pattern(whole, *specs)
+        rows = self.hessian_pattern.row_of_entry
+        self._lower = np.nonzero(rows >= self.hessian_pattern.indices)[0]
+        second = hessian(whole, coloring=color(self.hessian_pattern, "star"))
+        functions["hessian"] = trace(lambda *args: read(second(*args).data, self._lower), *specs)
+        self.compiled = module(**functions).lower().compile()
+        self.calls = dict.fromkeys(functions, 0)
+        self.iterations = 0
+
+    @property
+    def n(self) -> int:
+        """The number of unknowns."""
+        return sum(map(_size, self._x))
+
+    @property
+    def m(self) -> int:
+        """The number of constraints."""
+        return sum(map(_size, self._held))
+
+    # The names and forms of what follows are those that cyipopt calls.
+
+    def objective(self, x: np.ndarray) -> float:
+        """The value of f at a vector of all unknowns."""
+        return float(self._call("value", self._tree(x)))
+
+    def gradient(self, x: np.ndarray) -> np.ndarray:
+        """∇f, shape (n,)."""
+        return _flat(self._call("gradient", self._tree(x)))
+
+    def constraints(self, x: np.ndarray) -> np.ndarray:
+        """The values of the constraints, shape (m,)."""
+        return _flat(self._call("constraints", self._tree(x))) if self.m else np.zeros(0)
+
+    def jacobianstructure(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows and columns of the entries of the Jacobian, in their order."""
+        if not self.m:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        return self.jacobian_pattern.row_of_entry, self.jacobian_pattern.indices
+
+    def jacobian(self, x: np.ndarray) -> np.ndarray:
+        """The entries of the constraints' Jacobian."""
+        return np.asarray(self._call("jacobian", self._tree(x))) if self.m else np.zeros(0)
+
+    def hessianstructure(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows and columns of the entries of the Lagrangian's Hessian in its lower triangle."""
+        return self.hessian_pattern.row_of_entry[self._lower], self.hessian_pattern.indices[self._lower]
+
+    def hessian(self, x: np.ndarray, lagrange: np.ndarray, obj_factor: float) -> np.ndarray:
+        """The entries of ``obj_factor ∇²f + Σ lagrange · ∇²constraints`` in the lower triangle."""
+        weights = None if self._held_spec is None else _split(lagrange, self._held, self._held_spec)
+        return np.asarray(self._call("hessian", self._tree(x), np.float64(obj_factor), weights))
+
+    def intermediate(self, alg_mod: int, iter_count: int, *_: Any) -> bool:
+        """Counts the iterations; a solver goes on while it is true."""
+        self.iterations = iter_count
+        return True
+
+    def solve(
+        self, x0: Any, *, bounds: Bounds = (None, None), constraint_bounds: Bounds = (0.0, 0.0),
+        options: Mapping[str, Any] | None = None,
+    ) -> Solution:  # fmt: skip
+        """Runs Ipopt from a point.
+
+        Args:
+          x0: a pytree like x, of arrays.
+          bounds: the lower and the upper one of x: pytrees like x, or a number for all; None is none.
+          constraint_bounds: those of the constraints: pytrees like them, or numbers; 0 and 0 where all are equations.
+          options: of Ipopt, by their names, such as ``{"tol": 1e-10, "print_level": 5}``; it is silent if they say nothing.
+
+        Raises:
+          DeployError: cyipopt is not installed.
+          TreeError, ShapeError: x0 or a bound is not like what it is for.
+        """
+        try:
+            import cyipopt
+        except ImportError:
+            raise DeployError("solve requires cyipopt, got an environment without it.",
+                              help="pip install 'nabla-mlir[ipopt]', with Ipopt from Debian's coinor-libipopt-dev") from None  # fmt: skip
+        start = _spread("x0", x0, self._x, self._x_spec, 0.0)
+        lower, upper = (_spread("bounds", b, self._x, self._x_spec, d) for b, d in zip(bounds, (-np.inf, np.inf), strict=True))
+        least, most = (
+            _spread("constraint_bounds", b, self._held, self._held_spec, d)
+            for b, d in zip(constraint_bounds, (-np.inf, np.inf), strict=True)
+        )
+        self.calls, self.iterations = dict.fromkeys(self.calls, 0), 0
+        solver = cyipopt.Problem(n=self.n, m=self.m, problem_obj=self, lb=lower, ub=upper, cl=least, cu=most)
+        for name, value in {**_QUIET, **(options or {})}.items():
+            solver.add_option(name, value)
+        x, info = solver.solve(start)
+        held = lambda values: None if self._held_spec is None else _split(values, self._held, self._held_spec)  # noqa: E731
+        message = info["status_msg"]
+        return Solution(
+            self._tree(x), float(info["obj_val"]), held(info["g"]), held(info["mult_g"]), self._tree(info["mult_x_L"]),
+            self._tree(info["mult_x_U"]), int(info["status"]), message.decode() if isinstance(message, bytes) else message,
+            self.iterations, dict(self.calls),
+        )  # fmt: skip
+
+    def _call(self, name: str, *args: Any) -> Any:
+        self.calls[name] += 1
+        return getattr(self.compiled, name)(*args, *self.data)
+
+    def _tree(self, x: np.ndarray) -> Any:
+        return _split(x, self._x, self._x_spec)
+
+
+def _check_wide(what: str, specs: Sequence[Spec]) -> None:
+    narrow = [s for s in specs if s.dtype != np.float64]
+    if narrow:
+        raise DtypeError(f"a problem for Ipopt requires {what} of float64, got {narrow[0]}.", where=user_frame(),
+                         help="x.astype('float64'): Ipopt works in double precision.")  # fmt: skip
+
+
+def _size(like: Spec) -> int:
+    return int(np.prod(like.shape, dtype=np.int64))
+
+
+def _flat(tree: Any) -> np.ndarray:
+    return np.concatenate([np.asarray(leaf).reshape(-1) for leaf in pytree.flatten(tree)[0]])
+
+
+def _split(vector: np.ndarray, likes: Sequence[Spec], tree: pytree.TreeSpec) -> Any:
+    """The pytree whose leaves are one vector, behind each other."""
+    ends = np.cumsum([0, *map(_size, likes)])
+    parts = [np.array(vector[a:b]).reshape(s.shape) for a, b, s in zip(ends, ends[1:], likes, strict=False)]
+    return pytree.unflatten(tree, parts)
+
+
+def _spread(what: str, value: Any, likes: Sequence[Spec], tree: pytree.TreeSpec | None, missing: float) -> np.ndarray:
+    """One number for each element of a pytree, from a pytree like it, or from one number for all."""
+    if tree is None:
+        return np.zeros(0)
+    if value is None or isinstance(value, (int, float)):
+        leaves = [missing if value is None else value] * len(likes)
+    else:
+        leaves = pytree.flatten_like(tree, value, what, "what it is for")
+    parts = []
+    for leaf, like, path in zip(leaves, likes, pytree.paths(tree), strict=True):
+        array = np.asarray(missing if leaf is None else leaf, np.float64)
+        if array.shape not in ((), like.shape):
+            raise ShapeError(f"solve requires {what}{path} of shape {like.shape} or one number, got {array.shape}.",
+                             where=user_frame())  # fmt: skip
+        parts.append(np.broadcast_to(array, like.shape).reshape(-1))
+    if not parts:
+        raise TreeError(f"solve requires {what} with arrays, got none.", where=user_frame())
+    return np.concatenate(parts)
