@@ -50,7 +50,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
     Example:
       >>> import nabla_mlir as nm
       >>> permutation(nm.random.key(0), 5).tolist()
-      [2, 0, 4, 1, 3]
+      [0, 1, 4, 3, 2]
     """
     key = key_of("permutation", key)
     if np.ndim(x):
@@ -113,7 +113,7 @@ def choice(
     Example:
       >>> import nabla_mlir as nm
       >>> choice(nm.random.key(0), 10, (4,)).tolist()
-      [2, 8, 9, 4]
+      [9, 0, 2, 3]
     """
     key, shape = key_of("choice", key), _draws("choice", shape)
     array: Any = (a if is_array(a) else asarray(a)) if np.ndim(a) else None
@@ -211,7 +211,7 @@ def categorical(
     Example:
       >>> import nabla_mlir as nm, numpy as np
       >>> categorical(nm.random.key(0), np.log(np.array([0.1, 0.9])), shape=(3,)).tolist()
-      [1, 1, 1]
+      [1, 0, 1]
     """
     logits = logits if is_array(logits) else asarray(logits)
     if not is_float(logits.dtype):

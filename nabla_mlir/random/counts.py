@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import reversed_along
 from nabla_mlir.numpy.logic import clip
@@ -21,7 +22,7 @@ from nabla_mlir.random.arguments import float_dtype, integer_dtype, parameters, 
 from nabla_mlir.random.generator import fractions, split_in, split_keys
 from nabla_mlir.random.keys import KeyArray, key_of, words_of
 from nabla_mlir.staging.eager import Static, library
-from nabla_mlir.table.promotion import broadcast_to
+from nabla_mlir.table.promotion import Defaults, broadcast_to
 from nabla_mlir.table.tensor import Tensor, full_like
 from nabla_mlir.transforms.control import while_loop
 from nabla_mlir.transforms.scans import scan
@@ -61,7 +62,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
     Example:
       >>> import nabla_mlir as nm
       >>> poisson(nm.random.key(0), 3.0, (4,)).tolist()
-      [2, 2, 3, 1]
+      [0, 0, 4, 4]
     """
     dtype = integer_dtype("poisson", dtype)
     (lam,) = parameters("poisson", _F32, lam)
@@ -245,7 +246,7 @@ def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = Non
       n: the number of trials.
       p: the probabilities.
       shape: of the result, with the axis of the outcomes; that of `p` if not given.
-      dtype: of the result; that to which the parameters are promoted if not given.
+      dtype: of the result; the default float dtype if not given.
       unroll: how many outcomes a step of the loop has.
 
     Raises:
@@ -262,7 +263,7 @@ def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = Non
     if not p.ndim or not whole:
         raise ShapeError("multinomial requires probabilities in an axis, got a scalar.", where=user_frame())
     shape_for("multinomial", whole[:-1], n)
-    dtype = float_dtype("multinomial", own) if dtype is None else np.dtype(dtype)
+    dtype = Defaults.float if dtype is None else as_dtype(dtype)
     return _multinomial(key_of("multinomial", key), n, p, whole, own, dtype, unroll)
 
 

@@ -42,8 +42,8 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
     Example:
       >>> import nabla_mlir as nm
-      >>> normal(nm.random.key(0), (2,)).round(4).tolist()
-      [1.6226423978805542, 2.025266170501709]
+      >>> normal(nm.random.key(0), (2,), "f64").round(4).tolist()
+      [-0.2058, -0.7848]
     """
     return _normal(key_of("normal", key), shape_of("normal", shape), float_dtype("normal", dtype, complex=True))
 
