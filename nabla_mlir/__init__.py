@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nabla_mlir import errors as errors
     from nabla_mlir import nn as nn
     from nabla_mlir import numpy as numpy
+    from nabla_mlir import random as random
     from nabla_mlir import sparse as sparse
     from nabla_mlir import targets as targets
     from nabla_mlir.interop.jax import from_jax as from_jax
@@ -95,7 +96,7 @@ if TYPE_CHECKING:
 
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
-    "errors": None, "nn": None, "numpy": None, "sparse": None, "targets": None,
+    "errors": None, "nn": None, "numpy": None, "random": None, "sparse": None, "targets": None,
     "from_jax": "interop.jax",
     "from_stablehlo": "interop.stablehlo",
     "from_torch": "interop.torch",

@@ -1,9 +1,10 @@
-"""Functions of neural networks: activations, normalisations, windows (convolution, pooling), losses.
+"""Functions of neural networks: activations, normalisations, windows (convolution, pooling), losses, initial weights.
 
 Conventions as in JAX: the derivative of relu is 0 at 0, and NaN stays NaN. Losses of a batch keep the batch axes;
 take their mean for a scalar. Images have their channels last.
 """
 
+from nabla_mlir.nn import initializers as initializers
 from nabla_mlir.nn.activations import celu as celu
 from nabla_mlir.nn.activations import elu as elu
 from nabla_mlir.nn.activations import gelu as gelu

@@ -1,0 +1,259 @@
+"""Initial weights: functions that make an initializer, which is called with a key, a shape and a dtype, as in JAX.
+
+Where a scale depends on how many numbers a layer takes in and gives, axes say which those are: of a shape (..., in, out) all
+axes in front belong to the window of a convolution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import random
+from nabla_mlir.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.numpy import creation
+from nabla_mlir.numpy.axes import axes_of, axis_of, shape_of
+from nabla_mlir.numpy.shape import moveaxis
+from nabla_mlir.numpy.updates import IndexUpdate
+from nabla_mlir.random.arguments import float_dtype
+
+Initializer = Callable[..., Any]  # (key, shape, dtype) -> an array
+_MODES = ("fan_in", "fan_out", "fan_avg", "fan_geo_avg")
+_DISTRIBUTIONS = ("truncated_normal", "normal", "uniform")
+_TRUNCATED = 0.87962566103423978  # the deviation of a normal number between -2 and 2
+
+
+def zeros(key: Any, shape: Any, dtype: Any = None) -> Any:
+    """An initializer: zeros. The key is not used."""
+    return creation.zeros(shape, dtype)
+
+
+def ones(key: Any, shape: Any, dtype: Any = None) -> Any:
+    """An initializer: ones. The key is not used."""
+    return creation.ones(shape, dtype)
+
+
+def constant(value: Any, dtype: Any = None) -> Initializer:
+    """The initializer that puts a value everywhere.
+
+    Args:
+      value: a number, or an array that broadcasts to the shape.
+      dtype: of the result if the call names none.
+
+    Example:
+      >>> constant(0.5)(None, (2,)).tolist()
+      [0.5, 0.5]
+    """
+    own = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = own) -> Any:
+        return creation.full(shape, value, float_dtype("constant", dtype, complex=True))
+
+    return init
+
+
+def _scaled(draw: Callable[..., Any], scale: Any, own: Any) -> Initializer:
+    def init(key: Any, shape: Any, dtype: Any = own) -> Any:
+        x = draw(key, shape, dtype)
+        return x * np.asarray(scale, x.dtype)
+
+    return init
+
+
+def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
+    """The initializer of uniform numbers in [0, scale).
+
+    Args:
+      scale: the upper bound.
+      dtype: of the result if the call names none.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> uniform(0.1)(nm.random.key(0), (2, 3)).shape
+      (2, 3)
+    """
+    return _scaled(random.uniform, scale, dtype)
+
+
+def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
+    """The initializer of normal numbers.
+
+    Args:
+      stddev: their deviation.
+      dtype: of the result if the call names none.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> normal(0.1)(nm.random.key(0), (2, 3)).shape
+      (2, 3)
+    """
+    return _scaled(random.normal, stddev, dtype)
+
+
+def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0) -> Initializer:
+    """The initializer of normal numbers between two bounds.
+
+    Args:
+      stddev: a factor: the deviation of the numbers before those outside are left out.
+      dtype: of the result if the call names none.
+      lower: the lower bound, in units of `stddev`.
+      upper: the upper bound.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> truncated_normal(0.1)(nm.random.key(0), (2, 3)).shape
+      (2, 3)
+    """
+    return _scaled(lambda key, shape, dtype: random.truncated_normal(key, lower, upper, shape, dtype), stddev, dtype)
+
+
+def variance_scaling(
+    scale: float, mode: str, distribution: str, in_axis: Any = -2, out_axis: Any = -1, batch_axis: Any = (), dtype: Any = None
+) -> Initializer:
+    """The initializer of mean 0 and variance scale / n, where n is how many numbers a layer takes in or gives.
+
+    Args:
+      scale: the variance times n.
+      mode: what n is: "fan_in", "fan_out", their mean "fan_avg" or their geometric mean "fan_geo_avg".
+      distribution: "truncated_normal" (between two deviations), "normal" or "uniform".
+      in_axis: the axis, or the axes, of what the layer takes in.
+      out_axis: those of what it gives.
+      batch_axis: those that count for neither; all others count for both.
+      dtype: of the result if the call names none; real, but for "normal".
+
+    Raises:
+      TraceError: there is no such mode or distribution; ShapeError, when it is called: the shape has not these axes.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> variance_scaling(1.0, "fan_in", "normal")(nm.random.key(0), (4, 3)).shape
+      (4, 3)
+    """
+    for what, value, values in (("mode", mode, _MODES), ("distribution", distribution, _DISTRIBUTIONS)):
+        if value not in values:
+            raise TraceError(f"variance_scaling requires a {what} among {', '.join(values)}, got {value!r}.", where=user_frame())
+    own = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = own) -> Any:
+        shape, dtype = shape_of("variance_scaling", shape), float_dtype("variance_scaling", dtype, complex=distribution == "normal")
+        if not math.prod(shape):
+            return creation.zeros(shape, dtype)
+        part = np.zeros((), dtype).real.dtype
+        variance = np.array(scale / _fan(shape, mode, in_axis, out_axis, batch_axis), part)
+        if distribution == "uniform":
+            return random.uniform(key, shape, dtype, -1.0) * np.asarray(np.sqrt(np.array(3, part) * variance))
+        if distribution == "normal":
+            return random.normal(key, shape, dtype) * np.asarray(np.sqrt(variance), dtype)
+        deviation = np.sqrt(variance) / np.array(_TRUNCATED, part)
+        return random.truncated_normal(key, -2.0, 2.0, shape, dtype) * np.asarray(deviation)
+
+    return init
+
+
+def _fan(shape: tuple[int, ...], mode: str, in_axis: Any, out_axis: Any, batch_axis: Any) -> float:
+    if len(shape) < 2 and in_axis == -2:
+        raise ShapeError(f"variance_scaling requires two axes, or others than the default ones, got shape {shape}.",
+                         where=user_frame())  # fmt: skip
+    inside, outside, apart = (_count(shape, axis) for axis in (in_axis, out_axis, batch_axis))
+    window = math.prod(shape) / (inside * outside * apart)
+    fan_in, fan_out = inside * window, outside * window
+    return {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2, "fan_geo_avg": (fan_in * fan_out) ** 0.5}[mode]
+
+
+def _count(shape: tuple[int, ...], axis: Any) -> int:
+    return math.prod(shape[d] for d in axes_of("variance_scaling", axis if isinstance(axis, int) else tuple(axis), len(shape)))
+
+
+def _named(name: str, scale: float, mode: str, distribution: str) -> Initializer:
+    def make(in_axis: Any = -2, out_axis: Any = -1, batch_axis: Any = (), dtype: Any = None) -> Initializer:
+        return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"""`variance_scaling` with the scale {scale:g}, the mode "{mode}" and the distribution "{distribution}".
+
+    Args:
+      in_axis: the axis, or the axes, of what the layer takes in.
+      out_axis: those of what it gives.
+      batch_axis: those that count for neither; all others count for both.
+      dtype: of the result if the call names none, real.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> {name}()(nm.random.key(0), (4, 3)).shape
+      (4, 3)
+    """
+    return make
+
+
+glorot_uniform = xavier_uniform = _named("glorot_uniform", 1.0, "fan_avg", "uniform")
+glorot_normal = xavier_normal = _named("glorot_normal", 1.0, "fan_avg", "truncated_normal")
+lecun_uniform = _named("lecun_uniform", 1.0, "fan_in", "uniform")
+lecun_normal = _named("lecun_normal", 1.0, "fan_in", "truncated_normal")
+he_uniform = kaiming_uniform = _named("he_uniform", 2.0, "fan_in", "uniform")
+he_normal = kaiming_normal = _named("he_normal", 2.0, "fan_in", "truncated_normal")
+
+
+def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    """The initializer of orthogonal matrices: rows or columns, of which there are fewer, are orthonormal.
+
+    Args:
+      scale: a factor.
+      column_axis: the axis of the columns; all others together are the rows.
+      dtype: of the result if the call names none.
+
+    Raises:
+      ShapeError: the shape that it is called with has less than two axes.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> orthogonal()(nm.random.key(0), (4, 3)).shape
+      (4, 3)
+    """
+    own = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = own) -> Any:
+        shape, dtype = shape_of("orthogonal", shape), float_dtype("orthogonal", dtype, complex=True)
+        if len(shape) < 2:
+            raise ShapeError(f"orthogonal requires a shape of at least two axes, got {shape}.", where=user_frame())
+        if not math.prod(shape):
+            return creation.zeros(shape, dtype)
+        axis = axis_of("orthogonal", column_axis, len(shape))
+        columns, others = shape[axis], (*shape[:axis], *shape[axis + 1 :])
+        q = random.orthogonal(key, math.prod(others), (), dtype, columns).reshape((*others, columns))
+        return moveaxis(q, -1, axis) * np.asarray(scale, dtype)
+
+    return init
+
+
+def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    """The initializer of convolutions that are an orthogonal matrix in the middle of the window and zero elsewhere.
+
+    Args:
+      scale: a factor.
+      column_axis: the axis of the columns, of the last two axes.
+      dtype: of the result if the call names none.
+
+    Raises:
+      ShapeError: the shape that it is called with has not three to five axes, or gives less than it takes in.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> delta_orthogonal()(nm.random.key(0), (3, 2, 2)).shape
+      (3, 2, 2)
+    """
+    own = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = own) -> Any:
+        shape, dtype = shape_of("delta_orthogonal", shape), float_dtype("delta_orthogonal", dtype, complex=True)
+        if len(shape) not in (3, 4, 5) or shape[-1] < shape[-2]:
+            raise ShapeError("delta_orthogonal requires a shape of three to five axes whose last is not the shorter one of the "
+                             f"last two, got {shape}.", where=user_frame())  # fmt: skip
+        matrix = orthogonal(scale, column_axis, dtype)(key, shape[-2:])
+        if not math.prod(shape):
+            return creation.zeros(shape, dtype)
+        return IndexUpdate(creation.zeros(shape, dtype))[tuple((n - 1) // 2 for n in shape[:-2])].set(matrix)
+
+    return init

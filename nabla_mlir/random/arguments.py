@@ -1,0 +1,91 @@
+"""Arguments of the functions that draw: dtypes, shapes and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import as_dtype, is_complex, is_float, is_integer
+from nabla_mlir.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.numpy.axes import Shape, shape_of
+from nabla_mlir.numpy.operands import asarray, convert, require_real
+from nabla_mlir.pytree import is_array
+from nabla_mlir.table.promotion import Defaults, as_tensor, broadcast_shapes, broadcast_to, is_scalar, scalar_array
+from nabla_mlir.table.tensor import Tensor
+
+_WIDTHS = (2, 4, 8)  # bytes of a floating-point number whose mantissa is drawn
+
+
+def float_dtype(name: str, dtype: Any, *, complex: bool = False) -> np.dtype:
+    """A dtype of floating point, the default one for None; raises DtypeError for others, and for complex ones unless allowed."""
+    result = Defaults.float if dtype is None else as_dtype(dtype)
+    part = np.zeros((), result).real.dtype if is_complex(result) else result
+    if not is_float(part) or part.itemsize not in _WIDTHS or (is_complex(result) and not complex):
+        kinds = "a real or complex" if complex else "a real"
+        raise DtypeError(f"{name} requires {kinds} dtype of floating point with 16, 32 or 64 bits, got {result}.",
+                         where=user_frame())  # fmt: skip
+    return result
+
+
+def integer_dtype(name: str, dtype: Any) -> np.dtype:
+    """A dtype of integers, the default one for None; raises DtypeError for others."""
+    result = Defaults.int if dtype is None else as_dtype(dtype)
+    if not is_integer(result):
+        raise DtypeError(f"{name} requires a dtype of integers, got {result}.", where=user_frame())
+    return result
+
+
+def parameter(name: str, x: Any, dtype: np.dtype) -> Any:
+    """A parameter of a distribution as an array, whose numbers are no part of the code; one of Python's takes the dtype.
+
+    Raises:
+      DtypeError: it is complex, or no number at all.
+    """
+    if is_scalar(x):
+        return scalar_array(x, dtype, f"{name} requires real parameters")
+    if not is_array(x):
+        x = asarray(x, dtype)
+    if is_complex(x.dtype):
+        raise DtypeError(f"{name} requires real parameters, got {x.dtype}.", where=user_frame())
+    return x
+
+
+def parameters(name: str, dtype: np.dtype, *xs: Any) -> list[Any]:
+    """Each as `parameter` has it."""
+    return [parameter(name, x, dtype) for x in xs]
+
+
+def shape_for(name: str, shape: Any, *xs: Any) -> Shape:
+    """The shape that is asked for, or for None that to which the parameters broadcast.
+
+    Raises:
+      ShapeError: the parameters do not broadcast to it.
+    """
+    return shape_over(name, shape, *(tuple(np.shape(x)) for x in xs))
+
+
+def shape_over(name: str, shape: Any, *shapes: Shape) -> Shape:
+    """As `shape_for`, of the parameters' shapes."""
+    if shape is None:
+        return broadcast_shapes(name, shapes)
+    result = shape_of(name, shape)
+    try:
+        fits = np.broadcast_shapes(result, *shapes) == result
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ShapeError(f"{name} requires parameters that broadcast to the shape {result}, got {' and '.join(map(str, shapes))}.",
+                         where=user_frame())  # fmt: skip
+    return result
+
+
+def real(name: str, x: Any, dtype: np.dtype) -> Tensor:
+    """A parameter as a tensor of a dtype."""
+    return convert(require_real(name, as_tensor(x)), dtype)
+
+
+def spread(name: str, xs: Sequence[Any], dtype: np.dtype, shape: Shape) -> list[Tensor]:
+    """Parameters as tensors of a dtype and a shape."""
+    return [broadcast_to(real(name, x, dtype), shape) for x in xs]

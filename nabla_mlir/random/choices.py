@@ -1,0 +1,245 @@
+"""Order and choice: permutations, elements with given probabilities, categories."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import is_float
+from nabla_mlir.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.numpy.axes import axis_of, shape_of
+from nabla_mlir.numpy.indexing import take
+from nabla_mlir.numpy.operands import asarray, common_dtype, convert, inexact_dtype
+from nabla_mlir.numpy.reductions import argmax, cumsum
+from nabla_mlir.numpy.shape import moveaxis
+from nabla_mlir.numpy.sorting import top_k
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
+from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.ops.sorting import sort
+from nabla_mlir.pytree import is_array
+from nabla_mlir.random.arguments import parameter, real, shape_over
+from nabla_mlir.random.generator import fractions, random_bits, split_in
+from nabla_mlir.random.inverses import gumbel_mode, gumbels
+from nabla_mlir.random.keys import WORD, KeyArray, key_of, words_of
+from nabla_mlir.random.uniforms import randint
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.promotion import Defaults, as_tensor, broadcast_to
+from nabla_mlir.table.tensor import Tensor, full, full_like
+from nabla_mlir.transforms.control import fori_loop
+
+_ROUNDS = 3  # as many sorts as make equal keys in all of them improbable: n**3 of 2**32
+
+
+def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
+    """The elements in random order, along an axis.
+
+    Args:
+      key: a key.
+      x: an array, or an integer n for the numbers 0, ..., n - 1.
+      axis: along which the order changes.
+      independent: whether each vector along the axis gets an order of its own.
+
+    Raises:
+      DtypeError: `x` is a scalar and no integer; AxisError: there is no such axis; ShapeError: `x` is negative.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> permutation(nm.random.key(0), 5).tolist()
+      [0, 1, 4, 3, 2]
+    """
+    key = key_of("permutation", key)
+    if np.ndim(x):
+        x = x if is_array(x) else asarray(x)
+        return _permutation(key, x, axis_of("permutation", axis, x.ndim), independent)
+    axis_of("permutation", axis, 1)
+    return _order(key, _length("permutation", x), None)
+
+
+def _length(name: str, x: Any) -> int:
+    """An integer that stands for the numbers below it."""
+    if not isinstance(x, (int, np.integer)) and not (is_array(x) and x.dtype.kind in "iu"):
+        raise DtypeError(f"{name} requires an array with an axis or an integer, got {x!r}.", where=user_frame())
+    return shape_of(name, (int(x),))[0]
+
+
+@library
+def _permutation(key: Any, x: Any, axis: Static[int], independent: bool) -> Tensor:
+    x, key = as_tensor(x), words_of(key)
+    if independent or x.ndim == 1:
+        return _shuffled(key, x, axis)
+    return take(x, _shuffled(key, _numbers(x.shape[axis]), 0), axis)
+
+
+@library
+def _order(key: Any, n: Static[int], count: Static[int | None]) -> Tensor:
+    return _shuffled(words_of(key), _numbers(n), 0)[:count]
+
+
+def _numbers(n: int) -> Tensor:
+    return sh.iota(shape=(n,), dtype=Defaults.int, iota_dimension=0)
+
+
+def _shuffled(key: KeyArray, x: Tensor, axis: int) -> Tensor:
+    """Sorted by random bits, as often as it takes to make equal ones harmless."""
+    for _ in range(math.ceil(_ROUNDS * math.log(max(1, x.size)) / math.log(2**32 - 1))):
+        key, now = split_in(key, 2)
+        x = sort(random_bits(now, x.shape, WORD), x, dimension=axis, is_stable=True, comparator="LT")[1]
+    return x
+
+
+def choice(
+    key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0, mode: Any = None
+) -> Any:
+    """Elements of an array, with equal or given probabilities.
+
+    Args:
+      key: a key.
+      a: an array, or an integer n for the numbers 0, ..., n - 1.
+      shape: of the result; for an array with more axes it stands in the place of `axis`.
+      replace: whether an element may be taken again.
+      p: the probabilities of the elements along `axis`, a vector.
+      axis: along which elements are taken.
+      mode: that of `gumbel`, for `p` without replacement.
+
+    Raises:
+      ShapeError: there are no elements, or too few without replacement, or `p` has another length; DtypeError: `a` is a
+        scalar and no integer.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> choice(nm.random.key(0), 10, (4,)).tolist()
+      [9, 0, 2, 3]
+    """
+    key, shape = key_of("choice", key), _draws("choice", shape)
+    array: Any = (a if is_array(a) else asarray(a)) if np.ndim(a) else None
+    axis = 0 if array is None else axis_of("choice", axis, array.ndim)
+    n, count = _length("choice", a) if array is None else int(array.shape[axis]), math.prod(shape)
+    if count and not n:
+        raise ShapeError(f"choice requires elements to choose from, got none for shape {shape}.", where=user_frame())
+    if not replace and count > n:
+        raise ShapeError(f"choice with replace=False requires at least as many elements as are taken, got {n} for {count}.",
+                         where=user_frame())  # fmt: skip
+    if p is not None:
+        p = parameter("choice", p if is_array(p) else asarray(p), Defaults.float)
+        if tuple(p.shape) != (n,):
+            raise ShapeError(f"choice requires a probability for each of {n} elements, got shape {tuple(p.shape)}.",
+                             where=user_frame())  # fmt: skip
+    mode = gumbel_mode("choice", mode)
+    if p is None and replace:
+        places = randint(key, shape, 0, n) if count else np.zeros(shape, Defaults.int)
+    elif p is None:
+        if array is not None and count:
+            return _some(key, array, shape, axis)
+        places = _order(key, n, count).reshape(shape)
+    else:
+        places = _places(key, p, shape, inexact_dtype(common_dtype([p])), replace, mode)
+    return places if array is None else _taken(array, places, axis)
+
+
+def _draws(name: str, shape: Any) -> tuple[int, ...]:
+    if not isinstance(shape, Sequence):
+        raise ShapeError(f"{name} requires a sequence as shape, got {shape!r}.", where=user_frame())
+    return shape_of(name, tuple(shape))
+
+
+@library
+def _some(key: Any, x: Any, shape: Static[Any], axis: Static[int]) -> Tensor:
+    x = as_tensor(x)
+    order = _permutation(key, x, axis, False)
+    index = (slice(None),) * axis + (slice(math.prod(shape)),)
+    return reshaped(order[index], (*x.shape[:axis], *shape, *x.shape[axis + 1 :]))
+
+
+@library
+def _taken(x: Any, places: Any, axis: Static[int]) -> Tensor:
+    return take(as_tensor(x), as_tensor(places), axis)
+
+
+@library
+def _places(key: Any, p: Any, shape: Static[Any], dtype: np.dtype, replace: bool, mode: str) -> Tensor:
+    p, key = real("choice", p, dtype), words_of(key)
+    if not replace:
+        return reshaped(top_k(gumbels(key, p.shape, dtype, mode) + ew.log(p), math.prod(shape))[1], shape)
+    if not math.prod(shape):
+        return full(shape, 0, Defaults.int)
+    sums = cumsum(p)
+    return _insertion(sums, (1.0 - fractions(key, shape, dtype)) * sums[-1])
+
+
+def _insertion(a: Tensor, x: Tensor) -> Tensor:
+    """How many elements of a vector that rises are below each x, by bisection."""
+    n = a.shape[0]
+
+    def halve(_: Any, state: Any) -> Any:
+        low, high = state
+        middle = ew.divide(low + high, full_like(low, 2))
+        is_below = lg.compare(take(a, middle), x, comparison_direction="LT")
+        is_open = lg.compare(low, high, comparison_direction="LT")
+        step = full_like(low, 1)
+        return (
+            lg.select(lg.logical_and(is_open, is_below), middle + step, low),
+            lg.select(lg.logical_and(is_open, lg.logical_not(is_below)), middle, high),
+        )
+
+    start = (full(x.shape, 0, Defaults.int), full(x.shape, n, Defaults.int))
+    low, _ = fori_loop(0, n.bit_length(), halve, start)
+    return low
+
+
+def categorical(
+    key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True, mode: Any = None
+) -> Any:
+    """Places along an axis, of probabilities proportional to exp(logits): of the largest of them after `gumbel` is added.
+
+    Args:
+      key: a key.
+      logits: logarithms of probabilities, up to a constant.
+      axis: of the categories.
+      shape: of the result; it ends in the shape of `logits` without that axis, which is taken if it is not given.
+      replace: whether the draws of the leading axes may be equal.
+      mode: that of `gumbel`.
+
+    Raises:
+      DtypeError: the logits are not of real floating point; AxisError: there is no such axis; ShapeError: the shape does not
+        end so, or there are fewer categories than draws without replacement.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> categorical(nm.random.key(0), np.log(np.array([0.1, 0.9])), shape=(3,)).tolist()
+      [1, 0, 1]
+    """
+    logits = logits if is_array(logits) else asarray(logits)
+    if not is_float(logits.dtype):
+        raise DtypeError(f"categorical requires logits of real floating point, got {logits.dtype}.", where=user_frame())
+    axis = axis_of("categorical", axis, logits.ndim)
+    stack = tuple(n for d, n in enumerate(logits.shape) if d != axis)
+    shape = shape_over("categorical", shape, stack)
+    before, n = shape[: len(shape) - len(stack)], logits.shape[axis]
+    if not n:
+        raise ShapeError(f"categorical requires categories, got logits of shape {tuple(logits.shape)}.", where=user_frame())
+    if not replace and (math.prod(before) > n or shape[len(before) :] != stack):
+        raise ShapeError(f"categorical with replace=False requires at most {n} draws in axes before {stack}, got shape {shape}.",
+                         where=user_frame())  # fmt: skip
+    draw = _with_replacement if replace else _without_replacement
+    return draw(key_of("categorical", key), logits, axis, shape, gumbel_mode("categorical", mode))
+
+
+@library
+def _with_replacement(key: Any, logits: Any, axis: Static[int], shape: Static[Any], mode: str) -> Tensor:
+    x = as_tensor(logits)
+    place = len(shape) - (x.ndim - 1) + axis
+    whole = (*shape[:place], x.shape[axis], *shape[place:])
+    return argmax(gumbels(words_of(key), whole, x.dtype, mode) + broadcast_to(x, whole), place)
+
+
+@library
+def _without_replacement(key: Any, logits: Any, axis: Static[int], shape: Static[Any], mode: str) -> Tensor:
+    x = as_tensor(logits)
+    x = moveaxis(x + gumbels(words_of(key), x.shape, x.dtype, mode), axis, -1)
+    _, places = top_k(x, math.prod(shape[: len(shape) - (x.ndim - 1)]))
+    return convert(reshaped(moveaxis(places, -1, 0), shape), Defaults.int)

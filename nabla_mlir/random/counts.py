@@ -1,0 +1,317 @@
+"""Distributions of counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import as_dtype
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.axes import reversed_along
+from nabla_mlir.numpy.logic import clip
+from nabla_mlir.numpy.operands import common_dtype, convert, inexact_dtype
+from nabla_mlir.numpy.reductions import any, cumsum
+from nabla_mlir.numpy.shape import moveaxis
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import gamma as gm
+from nabla_mlir.ops import logic as lg
+from nabla_mlir.random.arguments import float_dtype, integer_dtype, parameters, shape_for, spread
+from nabla_mlir.random.generator import fractions, split_in, split_keys
+from nabla_mlir.random.keys import KeyArray, key_of, words_of
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.promotion import Defaults, broadcast_to
+from nabla_mlir.table.tensor import Tensor, full_like
+from nabla_mlir.transforms.control import while_loop
+from nabla_mlir.transforms.scans import scan
+
+_F32 = np.dtype(np.float32)
+_FEW = 10.0  # of the mean: from there on a rejection takes fewer steps than counting
+_STIRLING = 10  # numbers whose remainder is a sum of logarithms and no series
+
+
+def _is(x: Tensor, direction: str, y: Any) -> Tensor:
+    """A comparison with a tensor, or with a number."""
+    return lg.compare(x, y if isinstance(y, Tensor) else full_like(x, y), comparison_direction=direction)
+
+
+def _both(x: Tensor, y: Tensor) -> Tensor:
+    return lg.logical_and(x, y)
+
+
+def _either(x: Tensor, y: Tensor) -> Tensor:
+    return lg.logical_or(x, y)
+
+
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Integers k of the probability lam**k exp(-lam) / k!; -1 where `lam` is negative, NaN or infinite.
+
+    They are drawn in float32: counts of uniform numbers for small means (Knuth), rejection for others (Hoermann's PTRS).
+
+    Args:
+      key: a key.
+      lam: the mean.
+      shape: of the result; that of `lam` if not given.
+      dtype: of the result; the default integer dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of integers; ShapeError: `lam` does not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> poisson(nm.random.key(0), 3.0, (4,)).tolist()
+      [0, 0, 4, 4]
+    """
+    dtype = integer_dtype("poisson", dtype)
+    (lam,) = parameters("poisson", _F32, lam)
+    return _poisson(key_of("poisson", key), lam, shape_for("poisson", shape, lam), dtype)
+
+
+@library
+def _poisson(key: Any, lam: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    (mean,) = spread("poisson", (lam,), _F32, shape)
+    key = words_of(key)
+    is_few = lg.logical_not(_is(mean, "GE", _FEW))
+    few = _count_of_products(key, lg.select(is_few, mean, full_like(mean, 0)), dtype)
+    many = _poisson_by_rejection(key, lg.select(is_few, full_like(mean, 1e5), mean), dtype)
+    return lg.select(_is(mean, "EQ", 0), full_like(few, 0), lg.select(is_few, few, many))
+
+
+def _count_of_products(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tensor:
+    """How many uniform numbers have a product above exp(-mean)."""
+
+    def is_open(state: Any) -> Tensor:
+        return any(_is(state[2], "GT", -mean))
+
+    def draw(state: Any) -> Any:
+        key, count, log = state
+        following, now = split_in(key, 2)
+        more = convert(_is(log, "GT", -mean), dtype)
+        return following, count + more, log + ew.log(fractions(now, mean.shape, _F32))
+
+    zero = full_like(mean, 0)
+    count = while_loop(is_open, draw, (key, convert(zero, dtype), zero))[1]
+    return count - full_like(count, 1)
+
+
+def _until_all(key: KeyArray, start: Tensor, is_done: Tensor, propose: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Tensor:
+    """Proposals from two uniform numbers each, the last of which are taken where they were good.
+
+    Args:
+      start: the numbers before any proposal.
+      is_done: where there is nothing to wait for.
+      propose: from the uniform numbers to proposals and whether they are good.
+    """
+
+    def draw(state: Any) -> Any:
+        key, value, is_done = state
+        following, first, second = split_in(key, 3)
+        new, is_good = propose(*(fractions(k, start.shape, start.dtype) for k in (first, second)))
+        return following, lg.select(is_good, new, value), _either(is_done, is_good)
+
+    return while_loop(lambda s: any(lg.logical_not(s[2])), draw, (key, start, is_done))[1]
+
+
+def _poisson_by_rejection(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tensor:
+    log_mean = ew.log(mean)
+    b = ew.sqrt(mean) * 2.53 + 0.931
+    a = b * 0.02483 - 0.059
+    height = 1.1328 / (b - 3.4) + 1.1239
+    share = 0.9277 - 3.6224 / (b - 2.0)
+
+    def propose(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        x = x - 0.5
+        edge = 0.5 - ew.absolute(x)
+        k = ew.floor((a * 2.0 / edge + b) * x + mean + 0.43)
+        ratio = ew.log(y * height / (a / (edge * edge) + b))
+        log_probability = k * log_mean - mean - gm.lgamma(k + 1.0)
+        is_inner = _both(_is(edge, "GE", 0.07), _is(y, "LE", share))
+        is_out = _either(_is(k, "LT", 0), _both(_is(edge, "LT", 0.013), _is(y, "GT", edge)))
+        return k, _either(is_inner, _both(lg.logical_not(is_out), _is(ratio, "LE", log_probability)))
+
+    count = _until_all(key, full_like(mean, -1), lg.logical_not(lg.is_finite(mean)), propose)
+    return convert(count, dtype)
+
+
+def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """How many of `n` trials succeed, each with probability `p`: the probability of k is n! / (k! (n - k)!) p**k (1 - p)**(n - k).
+
+    By inversion where the mean is small, else by rejection (Hoermann's BTRS); NaN where a parameter has no meaning.
+
+    Args:
+      key: a key.
+      n: the number of trials.
+      p: the probability.
+      shape: of the result; that to which the parameters broadcast if not given.
+      dtype: of the result, real; the default float dtype if not given. Numbers are drawn in that of `p`.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point; ShapeError: the parameters do not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> binomial(nm.random.key(0), 10, 0.3, (4,)).shape
+      (4,)
+    """
+    dtype = float_dtype("binomial", dtype)
+    own = inexact_dtype(common_dtype([p]))
+    n, p = parameters("binomial", own, n, p)
+    return _binomial(key_of("binomial", key), n, p, shape_for("binomial", shape, n, p), own, dtype)
+
+
+@library
+def _binomial(key: Any, n: Any, p: Any, shape: Static[Any], own: np.dtype, dtype: np.dtype) -> Tensor:
+    return _binomials(words_of(key), *spread("binomial", (n, p), own, shape), dtype=dtype)
+
+
+def _binomials(key: KeyArray, n: Tensor, p: Tensor, *, dtype: np.dtype) -> Tensor:
+    is_low = _is(p, "LT", 0.5)
+    share = lg.select(is_low, p, 1.0 - p)  # the smaller of both probabilities
+    is_no_share = lg.logical_not(_is(share, "GE", 0))
+    is_no_count = lg.logical_not(_is(n, "GE", 0))
+    share = lg.select(is_no_share, full_like(p, 0.01), share)
+    is_few = _either(is_no_count, _is(n * share, "LE", _FEW))
+    trials = ew.floor(n)
+    few = _count_of_gaps(key, lg.select(is_few, trials, full_like(n, 0)), share)
+    inputs = (lg.select(is_few, full_like(x, number), x) for x, number in ((trials, 1e4), (share, 0.5)))
+    count = convert(lg.select(is_few, few, _binomial_by_rejection(key, *inputs)), dtype)
+    is_wrong = _either(is_no_share, is_no_count)
+    is_infinite = _is(n, "EQ", np.inf)
+    count = lg.select(is_wrong, full_like(count, np.nan), count)
+    count = lg.select(_both(is_infinite, lg.logical_not(is_wrong)), full_like(count, np.inf), count)
+    stays = _either(_either(is_low, is_no_count), _either(_is(p, "NE", p), is_infinite))
+    return lg.select(stays, count, convert(trials, dtype) - count)
+
+
+def _count_of_gaps(key: KeyArray, n: Tensor, p: Tensor) -> Tensor:
+    """How many successes there are before the gaps between them, which are geometric, exceed the number of trials."""
+    log_failure = ew.log_plus_one(-p)
+
+    def draw(state: Any) -> Any:
+        key, count, total = state
+        now, following = split_in(key, 2)
+        more = convert(_is(total, "LE", n), p.dtype)
+        return following, count + more, total + ew.ceil(ew.log(fractions(now, p.shape, p.dtype)) / log_failure)
+
+    zero = full_like(p, 0)
+    return while_loop(lambda state: any(_is(state[2], "LE", n)), draw, (key, zero, zero))[1] - 1.0
+
+
+def _binomial_by_rejection(key: KeyArray, n: Tensor, p: Tensor) -> Tensor:
+    deviation = ew.sqrt(n * p * (1.0 - p))
+    b = deviation * 2.53 + 1.15
+    a = b * 0.0248 - 0.0873 + p * 0.01
+    centre = n * p + 0.5
+    share = 0.92 - 4.2 / b
+    odds = p / (1.0 - p)
+    height = (5.1 / b + 2.83) * deviation
+    mode = ew.floor((n + 1.0) * p)
+
+    def propose(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        x = x - 0.5
+        edge = 0.5 - ew.absolute(x)
+        is_inner = _both(_is(edge, "GE", 0.07), _is(y, "LE", share))
+        k = ew.floor((a * 2.0 / edge + b) * x + centre)
+        is_in = lg.logical_not(_either(_is(k, "LT", 0), _is(k, "GT", n)))
+        ratio = ew.log(y * height / (a / (edge * edge) + b))
+        bound = (mode + 0.5) * ew.log((mode + 1.0) / (odds * (n - mode + 1.0)))
+        bound = bound + (n + 1.0) * ew.log((n - mode + 1.0) / (n - k + 1.0))
+        bound = bound + (k + 0.5) * ew.log(odds * (n - k + 1.0) / (k + 1.0))
+        bound = bound + _stirling(mode) + _stirling(n - mode) - _stirling(k) - _stirling(n - k)
+        return k, _either(is_inner, _both(is_in, _is(ratio, "LE", bound)))
+
+    return _until_all(key, full_like(p, -1), _is(p, "NE", p), propose)
+
+
+def _stirling(k: Tensor) -> Tensor:
+    """What Stirling's formula lacks of log(k!): of the first numbers exactly, of others a series."""
+    k = ew.maximum(k, full_like(k, 0))
+    square = (k + 1.0) * (k + 1.0)
+    series = (1 / 12 - (1 / 360 - (1 / 1260) / square) / square) / (k + 1.0)
+    for i in range(_STIRLING):
+        exact = math.lgamma(i + 1) - ((i + 0.5) * math.log(i + 1) - (i + 1) + 0.5 * math.log(2 * math.pi))
+        series = lg.select(_both(_is(k, "GE", i), _is(k, "LT", i + 1)), full_like(k, exact), series)
+    return series
+
+
+def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: int = 1) -> Any:
+    """How many of `n` trials have each of several outcomes, whose probabilities stand in the last axis of `p`.
+
+    One binomial count after the other, each of the trials that are left.
+
+    Args:
+      key: a key.
+      n: the number of trials.
+      p: the probabilities.
+      shape: of the result, with the axis of the outcomes; that of `p` if not given.
+      dtype: of the result; the default float dtype if not given.
+      unroll: how many outcomes a step of the loop has.
+
+    Raises:
+      ShapeError: `p` is a scalar, or the parameters do not broadcast to the shape; DtypeError: the dtype is complex.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> float(multinomial(nm.random.key(0), 10, np.array([0.2, 0.3, 0.5])).sum())
+      10.0
+    """
+    own = inexact_dtype(common_dtype([n, p]))
+    n, p = parameters("multinomial", own, n, p)
+    whole = shape_for("multinomial", tuple(p.shape) if shape is None else shape, p)
+    if not p.ndim or not whole:
+        raise ShapeError("multinomial requires probabilities in an axis, got a scalar.", where=user_frame())
+    shape_for("multinomial", whole[:-1], n)
+    dtype = Defaults.float if dtype is None else as_dtype(dtype)
+    return _multinomial(key_of("multinomial", key), n, p, whole, own, dtype, unroll)
+
+
+@library
+def _multinomial(
+    key: Any, n: Any, p: Any, shape: Static[Any], own: np.dtype, dtype: np.dtype, unroll: int
+) -> Tensor:
+    (p,) = spread("multinomial", (p,), own, shape)
+    (n,) = spread("multinomial", (n,), own, shape[:-1])
+    p = moveaxis(p, -1, 0)
+    rest = reversed_along(cumsum(reversed_along(p, (0,)), 0), (0,))
+    ratio = clip(p / lg.select(_is(rest, "EQ", 0), full_like(rest, 1), rest), 0.0, 1.0)
+
+    def step(left: Tensor, row: Any) -> Any:
+        keys, share = row
+        count = _binomials(keys, left, share, dtype=own)
+        return left - count, count
+
+    _, counts = scan(step, n, (split_keys(words_of(key), (p.shape[0],)), ratio), unroll=unroll)
+    return convert(moveaxis(counts, 0, -1), dtype)
+
+
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """How many trials there are up to the first success, each with probability `p`: that of k is (1 - p)**(k - 1) p.
+
+    Args:
+      key: a key.
+      p: the probability.
+      shape: of the result; that of `p` if not given.
+      dtype: of the result; the default integer dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of integers; ShapeError: `p` does not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> geometric(nm.random.key(0), 0.5, (4,)).shape
+      (4,)
+    """
+    dtype = integer_dtype("geometric", dtype)
+    own = inexact_dtype(common_dtype([p]))
+    (p,) = parameters("geometric", own, p)
+    return _geometric(key_of("geometric", key), p, shape_for("geometric", shape, p), own, dtype)
+
+
+@library
+def _geometric(key: Any, p: Any, shape: Static[Any], own: np.dtype, dtype: np.dtype) -> Tensor:
+    x = fractions(words_of(key), shape, own)
+    x = lg.select(_is(x, "EQ", 0), full_like(x, 1), x)
+    log_failure = broadcast_to(ew.log_plus_one(-spread("geometric", (p,), own, np.shape(p))[0]), shape)
+    return convert(ew.floor(ew.log(x) / log_failure) + 1.0, dtype)

@@ -1,0 +1,300 @@
+"""Gamma-distributed numbers, and distributions that are functions of them.
+
+All are differentiable by their parameters: the draw moves so that its distribution function stays (implicit
+differentiation), as in JAX.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.axes import shape_of
+from nabla_mlir.numpy.reductions import max, sum
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.random.arguments import float_dtype, parameters, real, shape_for, shape_over, spread
+from nabla_mlir.random.generator import exponentials, normals, split_in
+from nabla_mlir.random.keys import KeyArray, key_of, words_of
+from nabla_mlir.random.rejection import gammas
+from nabla_mlir.random.uniforms import signs
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.promotion import broadcast_to
+from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.transforms.gradients import stop_gradient
+
+
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of a density proportional to x**(a - 1) exp(-x) for x > 0.
+
+    Args:
+      key: a key.
+      a: the parameter, above 0.
+      shape: of the result; that of `a` if not given.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point; ShapeError: `a` does not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> gamma(nm.random.key(0), 2.0, (3,)).shape
+      (3,)
+    """
+    return _named("gamma", key, a, shape, dtype, False)
+
+
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Logarithms of numbers that `gamma` has, but other ones for a < 1: exact where those are too small for their dtype.
+
+    Args:
+      key: a key.
+      a: the parameter, above 0.
+      shape: of the result; that of `a` if not given.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point; ShapeError: `a` does not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> loggamma(nm.random.key(0), 2.0, (3,)).shape
+      (3,)
+    """
+    return _named("loggamma", key, a, shape, dtype, True)
+
+
+def _named(name: str, key: Any, a: Any, shape: Any, dtype: Any, is_log: bool) -> Any:
+    dtype = float_dtype(name, dtype)
+    (a,) = parameters(name, dtype, a)
+    return _gamma(key_of(name, key), a, shape_for(name, shape, a), dtype, is_log)
+
+
+@library
+def _gamma(key: Any, a: Any, shape: Static[Any], dtype: np.dtype, is_log: bool) -> Tensor:
+    return gammas(words_of(key), *spread("gamma", (a,), dtype, shape), is_log=is_log)
+
+
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of a density proportional to x**(a - 1) (1 - x)**(b - 1) for 0 < x < 1.
+
+    Args:
+      key: a key.
+      a: the first parameter, above 0.
+      b: the second one, above 0.
+      shape: of the result; that to which the parameters broadcast if not given.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point; ShapeError: the parameters do not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> beta(nm.random.key(0), 2.0, 3.0, (3,)).shape
+      (3,)
+    """
+    dtype = float_dtype("beta", dtype)
+    a, b = parameters("beta", dtype, a, b)
+    return _beta(key_of("beta", key), a, b, shape_for("beta", shape, a, b), dtype)
+
+
+@library
+def _beta(key: Any, a: Any, b: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    pairs = zip(split_in(words_of(key), 2), spread("beta", (a, b), dtype, shape), strict=True)
+    first, second = (gammas(k, x, is_log=True) for k, x in pairs)
+    largest = stop_gradient(ew.maximum(first, second))
+    first, second = (ew.exponential(x - largest) for x in (first, second))
+    return first / (first + second)
+
+
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Vectors of positive numbers whose sum is 1, of a density proportional to the product of x[i]**(alpha[i] - 1).
+
+    Args:
+      key: a key.
+      alpha: the parameters, above 0: a vector or a stack of them.
+      shape: of the stack of vectors; that of the stack of `alpha` if not given.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point; ShapeError: `alpha` has no axis, or its stack does not broadcast.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> dirichlet(nm.random.key(0), np.ones(4), (3,)).shape
+      (3, 4)
+    """
+    dtype = float_dtype("dirichlet", dtype)
+    (alpha,) = parameters("dirichlet", dtype, alpha)
+    if not alpha.ndim:
+        raise ShapeError("dirichlet requires a vector of parameters, got a scalar.", where=user_frame())
+    stack = shape_over("dirichlet", shape, tuple(alpha.shape[:-1]))
+    return _dirichlet(key_of("dirichlet", key), alpha, (*stack, alpha.shape[-1]), dtype)
+
+
+@library
+def _dirichlet(key: Any, alpha: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    logs = gammas(words_of(key), *spread("dirichlet", (alpha,), dtype, shape), is_log=True)
+    if not logs.size:
+        return logs
+    parts = ew.exponential(logs - stop_gradient(max(logs, -1, keepdims=True)))
+    return parts / sum(parts, -1, keepdims=True)
+
+
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """The sum of the squares of `df` normal numbers: twice a number of the gamma distribution of df / 2.
+
+    Args:
+      key: a key.
+      df: the degrees of freedom, above 0.
+      shape: of the result; that of `df` if not given.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point; ShapeError: `df` does not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> chisquare(nm.random.key(0), 3.0, (3,)).shape
+      (3,)
+    """
+    dtype = float_dtype("chisquare", dtype)
+    (df,) = parameters("chisquare", dtype, df)
+    return _chisquare(key_of("chisquare", key), df, shape_for("chisquare", shape, df), dtype)
+
+
+@library
+def _chisquare(key: Any, df: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    return _chisquares(words_of(key), *spread("chisquare", (df,), dtype, shape))
+
+
+def _chisquares(key: KeyArray, df: Tensor) -> Tensor:
+    return ew.exponential(gammas(key, df / 2.0, is_log=True)) * 2.0
+
+
+def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """The quotient of two numbers of `chisquare`, each divided by its degrees of freedom.
+
+    Args:
+      key: a key.
+      dfnum: the degrees of freedom of the numerator, above 0.
+      dfden: those of the denominator, above 0.
+      shape: of the result; that to which the parameters broadcast if not given.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point; ShapeError: the parameters do not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> f(nm.random.key(0), 3.0, 5.0, (3,)).shape
+      (3,)
+    """
+    dtype = float_dtype("f", dtype)
+    dfnum, dfden = parameters("f", dtype, dfnum, dfden)
+    return _f(key_of("f", key), dfnum, dfden, shape_for("f", shape, dfnum, dfden), dtype)
+
+
+@library
+def _f(key: Any, dfnum: Any, dfden: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    above, below = spread("f", (dfnum, dfden), dtype, shape)
+    of_below, of_above = split_in(words_of(key), 2)
+    return (_chisquares(of_above, above) / above) / (_chisquares(of_below, below) / below)
+
+
+def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of Student's distribution: a normal number over the root of one of `chisquare` that is divided by `df`.
+
+    Args:
+      key: a key.
+      df: the degrees of freedom, above 0.
+      shape: of the result; that of `df` if not given.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point; ShapeError: `df` does not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> t(nm.random.key(0), 3.0, (3,)).shape
+      (3,)
+    """
+    dtype = float_dtype("t", dtype)
+    (df,) = parameters("t", dtype, df)
+    return _t(key_of("t", key), df, shape_for("t", shape, df), dtype)
+
+
+@library
+def _t(key: Any, df: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    (df,) = spread("t", (df,), dtype, shape)
+    first, second = split_in(words_of(key), 2)
+    half = df / 2.0
+    return normals(first, shape, dtype) * ew.sqrt(half / gammas(second, half))
+
+
+def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Numbers of a density proportional to exp(-abs(x)**p).
+
+    Args:
+      key: a key.
+      p: the exponent, above 0; it broadcasts to the shape.
+      shape: of the result.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point; ShapeError: `p` does not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> generalized_normal(nm.random.key(0), 2.0, (3,)).shape
+      (3,)
+    """
+    name = "generalized_normal"
+    dtype = float_dtype(name, dtype)
+    (p,) = parameters(name, dtype, p)
+    return _generalized_normal(key_of(name, key), p, shape_for(name, shape_of(name, shape), p), dtype)
+
+
+@library
+def _generalized_normal(key: Any, p: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    return _generalized_normals(words_of(key), *spread("generalized_normal", (p,), dtype, shape))
+
+
+def _generalized_normals(key: KeyArray, p: Tensor) -> Tensor:
+    first, second = split_in(key, 2)
+    power = 1.0 / p
+    return signs(second, p.shape, p.dtype) * ew.power(gammas(first, power), power)
+
+
+def ball(key: Any, d: int, p: Any = 2.0, shape: Any = (), dtype: Any = None) -> Any:
+    """Vectors whose p-norm is below 1, with equal probability (Barthe et al. 2005).
+
+    Args:
+      key: a key.
+      d: the number of elements of a vector.
+      p: of the norm, above 0.
+      shape: of the stack of vectors.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point; ShapeError: `d` is no length, or `p` no scalar.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> ball(nm.random.key(0), 2, shape=(3,)).shape
+      (3, 2)
+    """
+    dtype = float_dtype("ball", dtype)
+    (p,) = parameters("ball", dtype, p)
+    whole = (*shape_of("ball", shape), *shape_of("ball", (d,)))
+    return _ball(key_of("ball", key), p, shape_for("ball", whole[:-1] if not np.shape(p) else (), p) + whole[-1:], dtype)
+
+
+@library
+def _ball(key: Any, p: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    first, second = split_in(words_of(key), 2)
+    p = real("ball", p, dtype)
+    x = _generalized_normals(first, broadcast_to(p, shape))
+    norm = sum(ew.power(ew.absolute(x), broadcast_to(p, shape)), -1) + exponentials(second, shape[:-1], dtype)
+    return x / ew.power(norm, broadcast_to(1.0 / p, norm.shape))[..., None]

@@ -1,0 +1,318 @@
+"""Distributions whose inverse is a formula: of uniform numbers in it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.numpy.axes import shape_of
+from nabla_mlir.numpy.dtypes import finfo
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
+from nabla_mlir.random.arguments import float_dtype, parameters, shape_for, shape_over, spread
+from nabla_mlir.random.generator import between, exponentials, fractions, random_bits
+from nabla_mlir.random.keys import WORD, KeyArray, key_of, words_of
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.tensor import Tensor, full_like
+
+_GUMBEL_MODES = ("highest", "high", "low")
+
+
+def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Numbers of the density exp(-x) for x >= 0.
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> exponential(nm.random.key(0), (3,)).shape
+      (3,)
+    """
+    return _exponential(key_of("exponential", key), shape_of("exponential", shape), float_dtype("exponential", dtype))
+
+
+@library
+def _exponential(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    return exponentials(words_of(key), shape, dtype)
+
+
+def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Numbers of the density 1 / (pi (1 + x**2)).
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> cauchy(nm.random.key(0), (3,)).shape
+      (3,)
+    """
+    return _cauchy(key_of("cauchy", key), shape_of("cauchy", shape), float_dtype("cauchy", dtype))
+
+
+@library
+def _cauchy(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    x = between(words_of(key), shape, float(finfo(dtype).eps), 1.0, dtype)
+    return ew.tan((x - 0.5) * math.pi)
+
+
+def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Numbers of the density exp(-abs(x)) / 2.
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> laplace(nm.random.key(0), (3,)).shape
+      (3,)
+    """
+    return _laplace(key_of("laplace", key), shape_of("laplace", shape), float_dtype("laplace", dtype))
+
+
+@library
+def _laplace(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    x = between(words_of(key), shape, float(finfo(dtype).epsneg) - 1.0, 1.0, dtype)
+    return ew.sign(x) * ew.log_plus_one(-ew.absolute(x))
+
+
+def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Numbers of the density exp(-x) / (1 + exp(-x))**2.
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> logistic(nm.random.key(0), (3,)).shape
+      (3,)
+    """
+    return _logistic(key_of("logistic", key), shape_of("logistic", shape), float_dtype("logistic", dtype))
+
+
+@library
+def _logistic(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    x = between(words_of(key), shape, float(finfo(dtype).tiny), 1.0, dtype)
+    return ew.log(x) - ew.log_plus_one(-x)
+
+
+def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: Any = None) -> Any:
+    """Numbers of the density exp(-(x + exp(-x))).
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: of the result, real; the default float dtype if not given.
+      mode: "low" (that of None) draws one number of bits for each, "high" two, for rare large values; "highest" uses all
+        bits of those, in float32.
+
+    Raises:
+      TraceError: there is no such mode; DtypeError: the dtype is not of real floating point.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> gumbel(nm.random.key(0), (3,)).shape
+      (3,)
+    """
+    shape = shape_of("gumbel", shape)
+    return _gumbel(key_of("gumbel", key), shape, float_dtype("gumbel", dtype), gumbel_mode("gumbel", mode))
+
+
+def gumbel_mode(name: str, mode: Any) -> str:
+    """The mode of `gumbel` that is asked for, "low" for None. Raises TraceError if there is none of that name."""
+    if mode is not None and mode not in _GUMBEL_MODES:
+        raise TraceError(f"{name} requires a mode among {', '.join(_GUMBEL_MODES)}, got {mode!r}.", where=user_frame())
+    return mode or "low"
+
+
+@library
+def _gumbel(key: Any, shape: Static[Any], dtype: np.dtype, mode: str) -> Tensor:
+    return gumbels(words_of(key), shape, dtype, mode)
+
+
+def gumbels(keys: KeyArray, shape: Any, dtype: np.dtype, mode: str) -> Tensor:
+    """The numbers of `gumbel` for a single key."""
+    tiny = float(finfo(dtype).tiny)
+    if mode == "low":
+        return -ew.log(-ew.log(between(keys, shape, tiny, 1.0, dtype)))
+    if mode == "highest" and dtype == np.float32:
+        return _gumbels_of_all_bits(random_bits(keys, (2, *shape), WORD))
+    both = fractions(keys, (2, *shape), dtype)
+    coarse, fine = both[0], both[1]
+    is_coarse = lg.compare(coarse, full_like(coarse, 0.5), comparison_direction="GE")
+    return _upper(lg.select(is_coarse, coarse, coarse + fine * 2.0 ** -int(finfo(dtype).nmant) + tiny))
+
+
+def _upper(x: Tensor) -> Tensor:
+    """The number whose distribution function is 1 - x."""
+    return -ew.log(-ew.log_plus_one(-x))
+
+
+def _gumbels_of_all_bits(bits: Tensor) -> Tensor:
+    """Of 64 bits each, as a fraction x or, from a half on, 1 - x, which floating point holds with all its digits."""
+    flip = lg.logical_not(bits)
+    high, low = bits[0], bits[1]
+    flip_high, flip_low = flip[0], flip[1]
+    is_carry = lg.compare(flip_low, full_like(flip_low, 2**32 - 1), comparison_direction="EQ")
+    is_small = lg.compare(high, full_like(high, 2**31), comparison_direction="LT")
+    high = lg.select(is_small, high, flip_high + ew.convert(is_carry, dtype=WORD))
+    x = _fraction(high, lg.select(is_small, low, flip_low + full_like(flip_low, 1)))
+    return lg.select(is_small, _upper(x), -ew.log(-ew.log(x)))
+
+
+def _fraction(high: Tensor, low: Tensor) -> Tensor:
+    """The fraction in [0, 1) that 64 bits after the point are, cut to float32."""
+    info, word = np.finfo(np.float32), lambda n: full_like(high, n)
+    above, below = lg.count_leading_zeros(high), lg.count_leading_zeros(low)
+    is_low = lg.compare(above, word(32), comparison_direction="EQ")
+    rest = lg.select(is_low, lg.shift_left(low, below), lg.shift_right_logical(low, word(32) - above))
+    digits = lg.shift_right_logical(lg.logical_or(lg.shift_left(high, above), rest), word(31 - info.nmant))
+    place = word(-int(info.minexp)) - lg.select(is_low, below + word(32), above)
+    exponent = lg.shift_left(place, word(info.nmant))
+    whole = lg.logical_and(exponent, word((1 << 30) - (1 << (info.nmant - 1))))
+    pattern = lg.logical_or(whole, lg.logical_and(digits, word((1 << info.nmant) - 1)))
+    return ew.bitcast_convert(pattern, shape=pattern.shape, dtype=np.dtype(np.float32))
+
+
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of the density b / x**(b + 1) for x >= 1.
+
+    Args:
+      key: a key.
+      b: the exponent.
+      shape: of the result; that of `b` if not given.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point; ShapeError: `b` does not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> pareto(nm.random.key(0), 2.0, (3,)).shape
+      (3,)
+    """
+    dtype = float_dtype("pareto", dtype)
+    (b,) = parameters("pareto", dtype, b)
+    return _pareto(key_of("pareto", key), b, shape_for("pareto", shape, b), dtype)
+
+
+@library
+def _pareto(key: Any, b: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    (b,) = spread("pareto", (b,), dtype, shape)
+    return ew.exponential(exponentials(words_of(key), shape, dtype) / b)
+
+
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of the density x / scale**2 exp(-x**2 / (2 scale**2)) for x >= 0.
+
+    Args:
+      key: a key.
+      scale: the most likely number.
+      shape: of the result; that of `scale` if not given.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point; ShapeError: `scale` does not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> rayleigh(nm.random.key(0), 2.0, (3,)).shape
+      (3,)
+    """
+    dtype = float_dtype("rayleigh", dtype)
+    (scale,) = parameters("rayleigh", dtype, scale)
+    return _rayleigh(key_of("rayleigh", key), scale, shape_for("rayleigh", shape, scale), dtype)
+
+
+@library
+def _rayleigh(key: Any, scale: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    (scale,) = spread("rayleigh", (scale,), dtype, shape)
+    return scale * ew.sqrt(ew.log(fractions(words_of(key), shape, dtype)) * -2.0)
+
+
+def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of the density that rises linearly from `left` to `mode` and falls to `right`.
+
+    Args:
+      key: a key.
+      left: the least number.
+      mode: the most likely number.
+      right: the largest number.
+      shape: of the result; that to which the parameters broadcast if not given.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point; ShapeError: parameters do not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> triangular(nm.random.key(0), 0.0, 1.0, 3.0, (3,)).shape
+      (3,)
+    """
+    dtype = float_dtype("triangular", dtype)
+    left, mode, right = parameters("triangular", dtype, left, mode, right)
+    return _triangular(key_of("triangular", key), left, mode, right, shape_for("triangular", shape, left, mode, right), dtype)
+
+
+@library
+def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    left, mode, right = spread("triangular", (left, mode, right), dtype, shape)
+    x, width = fractions(words_of(key), shape, dtype), right - left
+    is_rising = lg.compare(x, (mode - left) / width, comparison_direction="LT")
+    rising = left + ew.sqrt(x * width * (mode - left))
+    return lg.select(is_rising, rising, right - ew.sqrt((1.0 - x) * width * (right - mode)))
+
+
+def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Numbers of the distribution function 1 - exp(-(x / scale)**concentration) for x >= 0.
+
+    Args:
+      key: a key.
+      scale: a factor.
+      concentration: the exponent.
+      shape: of the numbers that are drawn; parameters of more axes repeat them, as in JAX.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point; ShapeError: shapes do not broadcast together.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> weibull_min(nm.random.key(0), 1.0, 2.0, (3,)).shape
+      (3,)
+    """
+    dtype = float_dtype("weibull_min", dtype)
+    scale, concentration = parameters("weibull_min", dtype, scale, concentration)
+    return _weibull_min(key_of("weibull_min", key), scale, concentration, shape_of("weibull_min", shape), dtype)
+
+
+@library
+def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    whole = shape_over("weibull_min", None, shape, tuple(scale.shape), tuple(concentration.shape))
+    scale, concentration = spread("weibull_min", (scale, concentration), dtype, whole)
+    (x,) = spread("weibull_min", (exponentials(words_of(key), shape, dtype),), dtype, whole)
+    return ew.power(x, 1.0 / concentration) * scale

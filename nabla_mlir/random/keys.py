@@ -1,0 +1,234 @@
+"""Arrays of keys: pytrees of their two words, which look like arrays; and what users may pass as a key."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import pytree
+from nabla_mlir.errors import DtypeError, ShapeError, TraceError, user_frame
+from nabla_mlir.numpy.axes import shape_of
+from nabla_mlir.numpy.joining import stack
+from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.table.tensor import Tensor
+
+IMPLEMENTATION = "threefry2x32"
+WORD = np.dtype(np.uint32)
+
+
+class KeyDtype:
+    """The dtype of arrays of keys. There is one, that of the generator threefry2x32.
+
+    Example:
+      >>> KeyDtype()
+      key<fry>
+    """
+
+    name = "key<fry>"
+    itemsize = 8
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KeyDtype)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+class KeyArray:
+    """An array of keys, each of two words of 32 bits. Make one with `nm.random.key`; `nm.random.split` makes many of one.
+
+    It is a pytree whose leaves are `high` and `low`, of its own shape, so that `vmap`, `scan`, `jit` and artifacts take it
+    as they take an array. It is indexed and reshaped as one, and has no arithmetic.
+
+    Args:
+      high: the first words, an array of uint32.
+      low: the second ones.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> keys = nm.random.split(nm.random.key(0), 3)
+      >>> keys.shape, keys[0].shape, keys.dtype
+      ((3,), (), key<fry>)
+    """
+
+    __slots__ = ("high", "low")
+    __array_ufunc__ = None
+
+    def __init__(self, high: Any, low: Any):
+        self.high, self.low = high, low
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(np.shape(self.high))
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def dtype(self) -> KeyDtype:
+        return KeyDtype()
+
+    @property
+    def itemsize(self) -> int:
+        return KeyDtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    def __repr__(self) -> str:
+        text = f"KeyArray({self.shape}, dtype={self.dtype})"
+        if isinstance(self.high, Tensor):
+            return text
+        return f"{text} of the words\n{np.stack([np.asarray(self.high), np.asarray(self.low)], -1)}"
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a single key")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[KeyArray]:
+        if not self.shape:
+            raise TypeError("iteration requires keys with an axis, got a single key; nm.random.split makes several of it.")
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, index: Any) -> KeyArray:
+        return self._each(operator.itemgetter(index))
+
+    def __eq__(self, other: Any) -> Any:
+        return (self.high == other.high) & (self.low == other.low) if isinstance(other, KeyArray) else NotImplemented
+
+    def __ne__(self, other: Any) -> Any:
+        return (self.high != other.high) | (self.low != other.low) if isinstance(other, KeyArray) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # == compares key by key
+
+    def __bool__(self) -> bool:
+        raise TypeError("a truth value requires numbers, got keys.")
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise DtypeError(f"an array of numbers requires numbers, got keys of shape {self.shape}.", where=user_frame(),
+                         help="nm.random.key_data(keys) has their words, nm.random.wrap_key_data makes keys of those.")  # fmt: skip
+
+    def reshape(self, *shape: Any) -> KeyArray:
+        """The same keys under another shape, given as one tuple or as numbers; one may be -1."""
+        return self._each(lambda x: x.reshape(*shape))
+
+    def ravel(self) -> KeyArray:
+        """The keys as a vector."""
+        return self.reshape(-1)
+
+    flatten = ravel
+
+    def squeeze(self, axis: Any = None) -> KeyArray:
+        """The axes of size 1 dropped, all of them or those named."""
+        return self._each(lambda x: x.squeeze(axis))
+
+    def swapaxes(self, axis1: int, axis2: int) -> KeyArray:
+        """Two axes exchanged."""
+        return self._each(lambda x: x.swapaxes(axis1, axis2))
+
+    def transpose(self, *axes: Any) -> KeyArray:
+        """The axes permuted, reversed if no order is given."""
+        return self._each(lambda x: x.transpose(*axes))
+
+    @property
+    def T(self) -> KeyArray:  # noqa: N802
+        """The axes in reversed order."""
+        return self.transpose()
+
+    def take(self, indices: Any, axis: int | None = None) -> KeyArray:
+        """The keys at `indices` along `axis`, or of the flattened array."""
+        return self._each(lambda x: x.take(indices, axis))
+
+    def copy(self) -> KeyArray:
+        """An array of its own with the same keys."""
+        return self._each(lambda x: x.copy())
+
+    def _each(self, f: Callable[[Any], Any]) -> KeyArray:
+        """What a function of arrays makes of both words; those of the host need no program for that."""
+        words = [x.numpy() if isinstance(x, Array) and x.device.is_host else x for x in (self.high, self.low)]
+        return KeyArray(*(np.asarray(y) if isinstance(y, np.generic) else y for y in map(f, words)))
+
+
+pytree.register_node(KeyArray, lambda keys: ((keys.high, keys.low), None, ("high", "low")), lambda _, words: KeyArray(*words))
+
+
+def check_implementation(name: str, implementation: Any) -> None:
+    """Raises TraceError unless a generator is the one there is, or None."""
+    if implementation is not None and implementation != IMPLEMENTATION and not isinstance(implementation, KeyDtype):
+        raise TraceError(f"{name} requires the generator {IMPLEMENTATION!r}, got {implementation!r}.", where=user_frame())
+
+
+def keys_of(name: str, keys: Any) -> Any:
+    """What a user passes for keys: a `KeyArray`, or the words of keys in the last axis of an array, as it is.
+
+    Raises:
+      DtypeError: it is neither; ShapeError: the last axis does not have two words.
+    """
+    if isinstance(keys, KeyArray):
+        words = (keys.high, keys.low)
+        if any(np.shape(x) != keys.shape or getattr(x, "dtype", None) != WORD for x in words):
+            raise DtypeError(f"{name} requires keys of two words of uint32, got {words[0]!r} and {words[1]!r}.", where=user_frame())
+        return keys
+    help = "make a key with nm.random.key(seed)."
+    if not pytree.is_array(keys):
+        raise DtypeError(f"{name} requires a key, got {keys!r}.", where=user_frame(), help=help)
+    if keys.dtype != WORD:
+        raise DtypeError(f"{name} requires a key, or its words in uint32, got an array of {keys.dtype}.",
+                         where=user_frame(), help=help)  # fmt: skip
+    if tuple(keys.shape[-1:]) != (2,):
+        raise ShapeError(f"{name} requires the two words of a key in the last axis, got shape {tuple(keys.shape)}.",
+                         where=user_frame(), help=help)  # fmt: skip
+    return keys
+
+
+def key_of(name: str, key: Any) -> Any:
+    """As `keys_of`, of a single key. Raises ShapeError for several."""
+    shape = keys_of(name, key).shape
+    if len(shape) > (not isinstance(key, KeyArray)):
+        raise ShapeError(f"{name} requires a single key, got keys of shape {tuple(shape)}.", where=user_frame(),
+                         help="use nm.vmap for several.")  # fmt: skip
+    return key
+
+
+def words_of(keys: Any) -> KeyArray:
+    """Keys as users pass them, as tensors of the current trace."""
+    if isinstance(keys, KeyArray):
+        return KeyArray(as_tensor(keys.high), as_tensor(keys.low))
+    x = as_tensor(keys)
+    return KeyArray(x[..., 0], x[..., 1])
+
+
+def in_form_of(source: Any, keys: KeyArray) -> Any:
+    """New keys in the form in which those are that they are made of."""
+    return keys if isinstance(source, KeyArray) else words_in(keys)
+
+
+def words_in(keys: KeyArray) -> Tensor:
+    """Keys as one array, with their words in the last axis."""
+    return stack([keys.high, keys.low], -1)
+
+
+def key_shape(name: str, num: Any) -> tuple[int, ...]:
+    """How many keys are asked for: a number of them, or a shape."""
+    return shape_of(name, tuple(num) if isinstance(num, Sequence) else num)
+
+
+def reshaped_keys(keys: KeyArray, shape: tuple[int, ...]) -> KeyArray:
+    """Keys of tensors under another shape."""
+    return KeyArray(reshaped(keys.high, shape), reshaped(keys.low, shape))

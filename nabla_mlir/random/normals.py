@@ -1,0 +1,305 @@
+"""Normal numbers, and distributions that are functions of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.numpy import linalg
+from nabla_mlir.numpy.axes import Shape, shape_of
+from nabla_mlir.numpy.logic import clip
+from nabla_mlir.numpy.operands import common_dtype, convert, inexact_dtype
+from nabla_mlir.numpy.products import einsum
+from nabla_mlir.numpy.special_values import nextafter
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
+from nabla_mlir.ops.shape import reduce_sum
+from nabla_mlir.random.arguments import float_dtype, parameters, real, shape_for, shape_over, spread
+from nabla_mlir.random.generator import between, fractions, normals, split_in
+from nabla_mlir.random.keys import KeyArray, key_of, words_of
+from nabla_mlir.random.uniforms import signs
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.promotion import as_tensor, broadcast_to
+from nabla_mlir.table.tensor import Tensor, full_like
+from nabla_mlir.transforms.gradients import stop_gradient
+
+_FACTORS = ("cholesky", "eigh", "svd")
+
+
+def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Numbers of the density exp(-x**2 / 2) / sqrt(2 pi), of mean 0 and variance 1.
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: of the result; the default float dtype if not given. In a complex one both parts have the variance 1/2.
+
+    Raises:
+      DtypeError: the dtype is not of floating point.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> normal(nm.random.key(0), (2,), "f64").round(4).tolist()
+      [-0.2058, -0.7848]
+    """
+    return _normal(key_of("normal", key), shape_of("normal", shape), float_dtype("normal", dtype, complex=True))
+
+
+@library
+def _normal(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    return _normals(words_of(key), shape, dtype)
+
+
+def _normals(keys: KeyArray, shape: Shape, dtype: np.dtype) -> Tensor:
+    if not is_complex(dtype):
+        return normals(keys, shape, dtype)
+    part = np.zeros((), dtype).real.dtype
+    parts = (normals(k, shape, part) / float(np.sqrt(2).astype(part)) for k in split_in(keys, 2))
+    return ew.make_complex(*parts)
+
+
+def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Normal numbers that lie in (lower, upper), by the inverse of the error function between its values at the bounds.
+
+    Args:
+      key: a key.
+      lower: the lower bound.
+      upper: the upper bound.
+      shape: of the result; that to which the bounds broadcast if not given.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point; ShapeError: the bounds do not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> truncated_normal(nm.random.key(0), -2.0, 2.0, (3,)).shape
+      (3,)
+    """
+    dtype = float_dtype("truncated_normal", dtype)
+    lower, upper = parameters("truncated_normal", dtype, lower, upper)
+    shape = shape_for("truncated_normal", shape, lower, upper)
+    return _truncated_normal(key_of("truncated_normal", key), lower, upper, shape, dtype)
+
+
+@library
+def _truncated_normal(key: Any, lower: Any, upper: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    lower, upper = spread("truncated_normal", (lower, upper), dtype, shape)
+    root = float(np.sqrt(2).astype(dtype))
+    x = between(words_of(key), shape, ew.erf(lower / root), ew.erf(upper / root), dtype)
+    inside = (nextafter(stop_gradient(x), full_like(x, sign)) for x, sign in ((lower, np.inf), (upper, -np.inf)))
+    return clip(ew.erf_inv(x) * root, *inside)
+
+
+def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
+    """exp(sigma x) of normal numbers x.
+
+    Args:
+      key: a key.
+      sigma: the deviation of the logarithm.
+      shape: of the result; that of `sigma` if not given.
+      dtype: of the result; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of floating point; ShapeError: `sigma` does not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> lognormal(nm.random.key(0), 0.5, (3,)).shape
+      (3,)
+    """
+    dtype = float_dtype("lognormal", dtype, complex=True)
+    (sigma,) = parameters("lognormal", np.zeros((), dtype).real.dtype, sigma)
+    return _lognormal(key_of("lognormal", key), sigma, shape_for("lognormal", shape, sigma), dtype)
+
+
+@library
+def _lognormal(key: Any, sigma: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    (sigma,) = spread("lognormal", (sigma,), dtype, shape)
+    return ew.exponential(_normals(words_of(key), shape, dtype) * sigma)
+
+
+def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """The length of vectors of three normal numbers: the density sqrt(2 / pi) x**2 exp(-x**2 / 2) for x >= 0.
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> maxwell(nm.random.key(0), (3,)).shape
+      (3,)
+    """
+    return _maxwell(key_of("maxwell", key), shape_of("maxwell", shape), float_dtype("maxwell", dtype))
+
+
+@library
+def _maxwell(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    return _lengths(words_of(key), shape, dtype)
+
+
+def _lengths(keys: KeyArray, shape: Shape, dtype: np.dtype) -> Tensor:
+    x = normals(keys, (*shape, 3), dtype)
+    return ew.sqrt(reduce_sum(x * x, (len(shape),)))
+
+
+def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """loc + scale x, where x has the distribution of `maxwell` and a random sign.
+
+    Args:
+      key: a key.
+      loc: the centre.
+      scale: a factor.
+      shape: of the draws for each of the parameters, whose axes follow; as in JAX, for () it is the parameters' own shape.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point; ShapeError: the parameters do not broadcast together.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> double_sided_maxwell(nm.random.key(0), 0.0, 1.0, (3,)).shape
+      (3,)
+    """
+    name = "double_sided_maxwell"
+    dtype = float_dtype(name, dtype)
+    loc, scale = parameters(name, dtype, loc, scale)
+    inner = shape_for(name, None, loc, scale)
+    return _double_sided_maxwell(key_of(name, key), loc, scale, ((shape_of(name, shape) or inner) + inner), dtype)
+
+
+@library
+def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    loc, scale = spread("double_sided_maxwell", (loc, scale), dtype, shape)
+    first, second = split_in(words_of(key), 2)
+    return signs(second, shape, dtype) * _lengths(first, shape, dtype) * scale + loc
+
+
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of the inverse normal distribution: the density sqrt(1 / (2 pi x**3)) exp(-(x - mean)**2 / (2 mean**2 x)).
+
+    Args:
+      key: a key.
+      mean: their mean.
+      shape: of the result; that of `mean` if not given.
+      dtype: of the result, real; the default float dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point; ShapeError: `mean` does not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> wald(nm.random.key(0), 2.0, (3,)).shape
+      (3,)
+    """
+    dtype = float_dtype("wald", dtype)
+    (mean,) = parameters("wald", dtype, mean)
+    return _wald(key_of("wald", key), mean, shape_for("wald", shape, mean), dtype)
+
+
+@library
+def _wald(key: Any, mean: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    """Of the two roots with the same square deviation, the smaller one with its probability (Michael et al. 1976)."""
+    (mean,) = spread("wald", (mean,), dtype, shape)
+    first, second = split_in(words_of(key), 2)
+    v, z = normals(first, shape, dtype), fractions(second, shape, dtype)
+    y, square = v * v, mean * mean
+    root = ew.sqrt(mean * y * 4.0 + square * (y * y))
+    x = mean + square * y / 2.0 - mean / 2.0 * root
+    return lg.select(lg.compare(z, mean / (mean + x), comparison_direction="LE"), x, square / x)
+
+
+def multivariate_normal(
+    key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None, method: str = "cholesky"
+) -> Any:
+    """Vectors mean + A x, where x is normal and A A^T = cov.
+
+    Args:
+      key: a key.
+      mean: the mean, a vector or a stack of them.
+      cov: the covariance, a symmetric matrix or a stack of them, positive definite; semidefinite ones need another method.
+      shape: of the stack of vectors; that to which those of the parameters broadcast if not given.
+      dtype: in which the normal numbers are drawn; that of the parameters if not given.
+      method: what A is made with: "cholesky", "eigh" or "svd".
+
+    Raises:
+      ShapeError: the parameters do not fit each other or the shape; DtypeError: the dtype is not of real floating point;
+        TraceError: there is no such method.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> multivariate_normal(nm.random.key(0), np.zeros(2), np.eye(2), (3,)).shape
+      (3, 2)
+    """
+    name = "multivariate_normal"
+    if method not in _FACTORS:
+        raise TraceError(f"{name} requires a method among {', '.join(_FACTORS)}, got {method!r}.", where=user_frame())
+    common = inexact_dtype(common_dtype([mean, cov]))
+    dtype = float_dtype(name, common if dtype is None else dtype)
+    mean, cov = parameters(name, common, mean, cov)
+    if mean.ndim < 1 or tuple(cov.shape[-2:]) != 2 * tuple(mean.shape[-1:]):
+        raise ShapeError(f"{name} requires a mean of shape (..., n) and a covariance of shape (..., n, n), got "
+                         f"{tuple(mean.shape)} and {tuple(cov.shape)}.", where=user_frame())  # fmt: skip
+    stack = shape_over(name, shape, tuple(mean.shape[:-1]), tuple(cov.shape[:-2]))
+    return _multivariate_normal(key_of(name, key), mean, cov, stack, dtype, common, method)
+
+
+@library
+def _multivariate_normal(
+    key: Any, mean: Any, cov: Any, shape: Static[Any], dtype: np.dtype, common: np.dtype, method: str
+) -> Tensor:
+    mean, cov = (real("multivariate_normal", x, common) for x in (mean, cov))
+    x = normals(words_of(key), (*shape, mean.shape[-1]), dtype)
+    return mean + einsum("...ij,...j->...i", _factor(cov, method), x)
+
+
+def _factor(cov: Tensor, method: str) -> Tensor:
+    if method == "cholesky":
+        return linalg.cholesky(cov)
+    if method == "eigh":
+        values, vectors = linalg.eigh(cov)
+    else:
+        vectors, values, _ = linalg.svd(cov)
+    return vectors * ew.sqrt(values)[..., None, :]
+
+
+def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None) -> Any:
+    """Orthogonal matrices (unitary ones in a complex dtype), uniform by the measure of the group.
+
+    Args:
+      key: a key.
+      n: the number of rows.
+      shape: of the stack of matrices.
+      dtype: of the result; the default float dtype if not given.
+      m: the number of columns, n if not given; then the rows or the columns are orthonormal, of which there are fewer.
+
+    Raises:
+      DtypeError: the dtype is not of floating point; ShapeError: a length is no integer, or negative.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> q = orthogonal(nm.random.key(0), 3)
+      >>> bool(np.allclose(q @ q.T, np.eye(3), atol=1e-6))
+      True
+    """
+    rows, columns = shape_of("orthogonal", (n, n if m is None else m))
+    dtype = float_dtype("orthogonal", dtype, complex=True)
+    return _orthogonal(key_of("orthogonal", key), rows, columns, shape_of("orthogonal", shape), dtype)
+
+
+@library
+def _orthogonal(key: Any, rows: int, columns: int, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    x = _normals(words_of(key), (*shape, max(rows, columns), min(rows, columns)), dtype)
+    q, r = linalg.qr(x)
+    diagonal = linalg.diagonal(r)
+    phase = ew.sign(diagonal)  # with it the factors are unique
+    q = q * broadcast_to(convert(as_tensor(phase), dtype)[..., None, :], q.shape)
+    return q.mT if rows < columns else q

@@ -1,0 +1,158 @@
+"""Gamma-distributed numbers by Marsaglia and Tsang's rejection (2000), and their derivative by the parameter.
+
+Every number has a key of its own, so that it depends on no other one: a loop runs until all of an array are there, and
+those that are keep their values.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+from nabla_mlir.numpy.dtypes import finfo
+from nabla_mlir.numpy.reductions import any
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import gamma as gm
+from nabla_mlir.ops import logic as lg
+from nabla_mlir.random.generator import exponentials, fractions, normals, split_in, split_keys
+from nabla_mlir.random.keys import KeyArray, reshaped_keys
+from nabla_mlir.table.tensor import Tensor, full_like
+from nabla_mlir.transforms.control import while_loop
+from nabla_mlir.transforms.custom import custom_jvp
+
+_SQUEEZE = 0.0331  # of the test that accepts most without a logarithm
+
+
+def gammas(key: KeyArray, a: Tensor, *, is_log: bool = False) -> Tensor:
+    """A number for each of the parameters `a`, or its logarithm; differentiable by them."""
+    return _samples(reshaped_keys(split_keys(key, (math.prod(a.shape),)), a.shape), a, is_log)
+
+
+@functools.partial(custom_jvp, nondiff_argnums=(2,))
+def _samples(keys: KeyArray, a: Tensor, is_log: bool) -> Tensor:
+    """For a < 1 those of a + 1 times a power of a uniform number."""
+    dtype = a.dtype
+    is_large = lg.compare(a, full_like(a, 1), comparison_direction="GE")
+    d = lg.select(is_large, a, a + 1.0) - 1.0 / 3.0
+    c = full_like(d, 1.0 / 3.0) / ew.sqrt(d)
+    keys, last = split_in(keys, 2)
+
+    def is_open(state: Any) -> Tensor:
+        _, square, cube, u = state
+        above = lg.compare(u, 1.0 - square * square * _SQUEEZE, comparison_direction="GE")
+        bound = square * 0.5 + d * (1.0 - cube + ew.log(cube))
+        return lg.logical_and(above, lg.compare(ew.log(u), bound, comparison_direction="GE"))
+
+    def draw(state: Any) -> Any:
+        waits = is_open(state)
+        following, inner, of_uniform = split_in(state[0], 3)
+        x, v = _positive(inner, c)
+        new = (following, x * x, v * v * v, fractions(of_uniform, (), dtype))
+        return (_chosen(waits, following, state[0]), *(lg.select(waits, *pair) for pair in zip(new[1:], state[1:], strict=True)))
+
+    start = (keys, *(full_like(a, n) for n in (0, 1, 2)))
+    cube = while_loop(lambda state: any(is_open(state)), draw, start)[2]
+    if not is_log:
+        power = ew.power(1.0 - fractions(last, (), dtype), 1.0 / a)
+        return d * cube * lg.select(is_large, full_like(a, 1), power)
+    logs = -exponentials(last, (), dtype)
+    is_none = lg.logical_or(is_large, lg.compare(logs, full_like(a, 0), comparison_direction="EQ"))
+    return ew.log(d) + ew.log(cube) + lg.select(is_none, full_like(a, 0), logs * (1.0 / a))
+
+
+def _positive(keys: KeyArray, c: Tensor) -> tuple[Tensor, Tensor]:
+    """Normal numbers x with 1 + c x > 0, and that."""
+    zero = full_like(c, 0)
+    is_open = lambda v: lg.compare(v, zero, comparison_direction="LE")  # noqa: E731
+
+    def draw(state: Any) -> Any:
+        keys, x, v = state
+        waits = is_open(v)
+        following, now = split_in(keys, 2)
+        new = normals(now, (), c.dtype)
+        return _chosen(waits, following, keys), lg.select(waits, new, x), lg.select(waits, new * c + 1.0, v)
+
+    _, x, v = while_loop(lambda state: any(is_open(state[2])), draw, (keys, zero, full_like(c, -1)))
+    return x, v
+
+
+def _chosen(condition: Tensor, keys: KeyArray, others: KeyArray) -> KeyArray:
+    return KeyArray(lg.select(condition, keys.high, others.high), lg.select(condition, keys.low, others.low))
+
+
+@_samples.defjvp
+def _samples_jvp(is_log: bool, primals: Any, tangents: Any) -> Any:
+    (keys, a), (_, t) = primals, tangents
+    out = _samples(keys, a, is_log)
+    if is_log:
+        return out, t * log_slope(a, out)
+    is_zero = lg.compare(out, full_like(out, 0), comparison_direction="EQ")
+    x = lg.select(is_zero, full_like(out, 1), out)
+    return out, t * lg.select(is_zero, full_like(out, 0), x * log_slope(a, ew.log(x)))
+
+
+def log_slope(a: Tensor, log_x: Tensor) -> Tensor:
+    """The derivative by `a` of the logarithm of x, where x moves so that the distribution function P(a, x) stays.
+
+    It is -dP/da / (x dP/dx), of the series of P where x is not above a or 1, and of the continued fraction of 1 - P beyond.
+
+    Args:
+      a: the parameter.
+      log_x: the logarithm of x, which is exact where x is too small for its dtype.
+    """
+    x = ew.exponential(log_x)
+    one = full_like(x, 1)
+    is_tail = lg.compare(x, ew.maximum(a, one), comparison_direction="GT")
+    series, series_slope = _series(*(lg.select(is_tail, one, v) for v in (a, x)))
+    tail, tail_slope = _fraction(*(lg.select(is_tail, v, full_like(v, n)) for v, n in ((a, 1), (x, 2))))
+    inside = -(series * (log_x - gm.digamma(a + 1.0)) + series_slope) / a
+    return lg.select(is_tail, tail * (log_x - gm.digamma(a)) + tail_slope, inside)
+
+
+def _series(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The sum of x^n / ((a + 1) ... (a + n)) over n = 0, 1, ..., and its derivative by a."""
+    eps, zero = float(finfo(a.dtype).eps), full_like(a, 0)
+
+    def add(state: Any) -> Any:
+        n, term, slope, total, total_slope = state
+        n = n + 1.0
+        ratio = x / n
+        term, slope = term * ratio, (slope - term / n) * ratio
+        return n, term, slope, total + term, total_slope + slope
+
+    def is_open(state: Any) -> Tensor:
+        return any(lg.compare(ew.absolute(state[2]), ew.absolute(state[4]) * eps, comparison_direction="GT"))
+
+    one = full_like(a, 1)
+    return while_loop(is_open, add, add((a, one, zero, one, zero)))[3:]
+
+
+def _fraction(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The continued fraction 1 / (b0 + a1 / (b1 + a2 / (b2 + ...))), and its derivative by a.
+
+    Its numbers are an = n (a - n) and bn = x + 1 - a + 2 n (Legendre); it is evaluated from the front, by Lentz's method:
+    as a product of factors C D, where D = 1 / (bn + an D), C = bn + an / C.
+    """
+    eps, zero = float(finfo(a.dtype).eps), full_like(a, 0)
+
+    def multiply(state: Any) -> Any:
+        n, b, d, d_slope, e, e_slope, value, value_slope, _ = state  # e is 1 / C
+        n, b = n + 1.0, b + 2.0
+        numerator = n * (a - n)
+        d_new = 1.0 / (numerator * d + b)
+        d_new_slope = -(d_new * d_new) * (n * d + numerator * d_slope - 1.0)
+        c = numerator * e + b
+        c_slope = n * e + numerator * e_slope - 1.0
+        factor, factor_slope = c * d_new, c_slope * d_new + c * d_new_slope
+        new, new_slope = value * factor, value_slope * factor + value * factor_slope
+        change = ew.absolute(new - value) + ew.absolute(new_slope - value_slope)
+        open_ = lg.compare(change, (ew.absolute(new) + ew.absolute(new_slope)) * eps, comparison_direction="GT")
+        e_new = 1.0 / c
+        return n, b, d_new, d_new_slope, e_new, -(e_new * e_new) * c_slope, new, new_slope, open_
+
+    b = x + 1.0 - a
+    d = 1.0 / b
+    always = lg.compare(zero, zero, comparison_direction="EQ")
+    start = (zero, b, d, d * d, zero, zero, d, d * d, always)
+    return while_loop(lambda state: any(state[8]), multiply, start)[6:8]

@@ -1,0 +1,226 @@
+"""Keys from seeds and from other keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.numpy.operands import convert
+from nabla_mlir.ops import logic as lg
+from nabla_mlir.pytree import is_array
+from nabla_mlir.random.generator import fold, split_keys
+from nabla_mlir.random.keys import (
+    IMPLEMENTATION,
+    WORD,
+    KeyArray,
+    KeyDtype,
+    check_implementation,
+    in_form_of,
+    key_of,
+    key_shape,
+    keys_of,
+    words_in,
+    words_of,
+)
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.promotion import Defaults, as_tensor
+from nabla_mlir.table.tensor import full_like
+
+_BITS = 32  # of a word
+
+
+def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
+    """A key that a seed stands for; the same seed gives the same key, and the same numbers as in JAX.
+
+    Args:
+      seed: an integer. A Python integer is one of the default integer dtype: where that has 32 bits, only its low 32 count.
+      impl: the generator; there is "threefry2x32".
+      dtype: the same, as the dtype of the keys.
+
+    Raises:
+      DtypeError: the seed is no integer; ShapeError: it is an array of several.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> nm.random.key_data(key(7)).tolist()
+      [0, 7]
+    """
+    check_implementation("key", impl)
+    check_implementation("key", dtype)
+    return _key("key", seed)
+
+
+def PRNGKey(seed: Any, *, impl: Any = None) -> Any:  # noqa: N802
+    """As `key`, in the form of an array of two words of uint32, which all functions take too.
+
+    Raises:
+      DtypeError: the seed is no integer; ShapeError: it is an array of several.
+
+    Example:
+      >>> PRNGKey(7).tolist()
+      [0, 7]
+    """
+    check_implementation("PRNGKey", impl)
+    return key_data(_key("PRNGKey", seed))
+
+
+def _key(name: str, seed: Any) -> KeyArray:
+    if isinstance(seed, int):
+        if not -(2**63) <= seed < 2**63:
+            raise DtypeError(f"{name} requires a seed of at most 64 bits, got {seed}.", where=user_frame())
+        high = seed >> _BITS if Defaults.int.itemsize > 4 else 0
+        return KeyArray(*(np.array(x & 0xFFFFFFFF, WORD) for x in (high, seed)))
+    if not is_array(seed) or isinstance(seed, KeyArray) or seed.dtype.kind not in "biu":
+        got = f"an array of {seed.dtype}" if is_array(seed) else repr(seed)
+        raise DtypeError(f"{name} requires an integer as seed, got {got}.", where=user_frame())
+    if seed.shape:
+        raise ShapeError(f"{name} requires a single seed, got an array of shape {tuple(seed.shape)}.", where=user_frame(),
+                         help="use nm.vmap for several.")  # fmt: skip
+    return _words_of_seed(seed)
+
+
+@library
+def _words_of_seed(seed: Any) -> KeyArray:
+    x = as_tensor(seed)
+    low = convert(x, WORD)
+    if x.dtype.itemsize < 8:
+        return KeyArray(full_like(low, 0), low)
+    return KeyArray(convert(lg.shift_right_logical(x, full_like(x, _BITS)), WORD), low)
+
+
+def split(key: Any, num: Any = 2) -> Any:
+    """New keys of one, which is not to be used again.
+
+    Args:
+      key: a key.
+      num: how many, or the shape of an array of them.
+
+    Raises:
+      ShapeError: there are several keys; DtypeError: it is no key.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> first, second = split(nm.random.key(0))
+      >>> nm.random.key_data(first).tolist()
+      [1797259609, 2579123966]
+    """
+    return _split(key_of("split", key), key_shape("split", num))
+
+
+@library
+def _split(key: Any, shape: Static[Any]) -> Any:
+    return in_form_of(key, split_keys(words_of(key), shape))
+
+
+def fold_in(key: Any, data: Any) -> Any:
+    """A new key of a key and a number, such as that of a step: different numbers give different keys.
+
+    Args:
+      key: a key.
+      data: an integer of 32 bits.
+
+    Raises:
+      DtypeError: the number is no integer, or negative or above 2**32 - 1; ShapeError: there are several numbers or keys.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> nm.random.key_data(fold_in(nm.random.key(0), 1)).tolist()
+      [928981903, 3453687069]
+    """
+    key = key_of("fold_in", key)
+    if isinstance(data, int):
+        if not 0 <= data < 2**_BITS:
+            raise DtypeError(f"fold_in requires a number of uint32, got {data}.", where=user_frame())
+        data = np.array(data, WORD)
+    if not is_array(data) or isinstance(data, KeyArray) or data.dtype.kind not in "biu":
+        got = f"an array of {data.dtype}" if is_array(data) else repr(data)
+        raise DtypeError(f"fold_in requires an integer, got {got}.", where=user_frame())
+    if data.shape:
+        raise ShapeError(f"fold_in requires a single number, got an array of shape {tuple(data.shape)}.", where=user_frame(),
+                         help="use nm.vmap for several.")  # fmt: skip
+    return _fold_in(key, data)
+
+
+@library
+def _fold_in(key: Any, data: Any) -> Any:
+    return in_form_of(key, fold(words_of(key), convert(as_tensor(data), WORD)))
+
+
+def clone(key: Any) -> Any:
+    """The key itself: nothing here counts how often a key is used.
+
+    Raises:
+      DtypeError: it is no key.
+    """
+    return keys_of("clone", key)
+
+
+def key_data(keys: Any) -> Any:
+    """The words of keys, in the last axis of an array of uint32.
+
+    Raises:
+      DtypeError: they are no keys.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> key_data(nm.random.split(nm.random.key(0), 3)).shape
+      (3, 2)
+    """
+    return _key_data(keys_of("key_data", keys))
+
+
+@library
+def _key_data(keys: Any) -> Any:
+    return words_in(keys) if isinstance(keys, KeyArray) else keys
+
+
+def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
+    """Keys of their words.
+
+    Args:
+      key_bits_array: an array of uint32 with the two words in its last axis.
+      impl: the generator; there is "threefry2x32".
+      dtype: the same, as the dtype of the keys.
+
+    Raises:
+      DtypeError, ShapeError: these are no words of keys.
+
+    Example:
+      >>> import numpy as np
+      >>> wrap_key_data(np.zeros((3, 2), np.uint32)).shape
+      (3,)
+    """
+    check_implementation("wrap_key_data", impl)
+    check_implementation("wrap_key_data", dtype)
+    return _wrap_key_data(keys_of("wrap_key_data", key_bits_array))
+
+
+@library
+def _wrap_key_data(words: Any) -> KeyArray:
+    return words_of(words)
+
+
+def key_impl(keys: Any) -> str:
+    """The name of the generator that keys are for.
+
+    Raises:
+      DtypeError: they are no keys.
+    """
+    keys_of("key_impl", keys)
+    return IMPLEMENTATION
+
+
+def key_dtype(impl_spec: Any = None) -> KeyDtype:
+    """The dtype of keys of a generator, of which there is "threefry2x32".
+
+    Raises:
+      TraceError: there is no generator of that name.
+
+    Example:
+      >>> key_dtype()
+      key<fry>
+    """
+    check_implementation("key_dtype", impl_spec)
+    return KeyDtype()

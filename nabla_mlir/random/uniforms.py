@@ -1,0 +1,224 @@
+"""Bits, uniform numbers, integers and truth values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import as_dtype, is_float
+from nabla_mlir.errors import DtypeError, TraceError, user_frame
+from nabla_mlir.numpy.axes import shape_of
+from nabla_mlir.numpy.dtypes import finfo
+from nabla_mlir.numpy.operands import asarray, convert
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
+from nabla_mlir.pytree import is_array
+from nabla_mlir.random.arguments import float_dtype, integer_dtype, parameter, parameters, shape_for, spread
+from nabla_mlir.random.generator import between, fractions, random_bits, split_in
+from nabla_mlir.random.keys import key_of, words_of
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.promotion import Defaults, as_tensor, broadcast_to, is_scalar
+from nabla_mlir.table.tensor import Tensor, full, full_like
+
+
+def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Unsigned integers, every bit of which is random.
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: unsigned; of the width of the default integer dtype if not given.
+
+    Raises:
+      DtypeError: the dtype is not unsigned.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> bits(nm.random.key(0), (2,)).tolist()
+      [4070199207, 4202968722]
+    """
+    result = np.dtype(f"u{Defaults.int.itemsize}") if dtype is None else as_dtype(dtype)
+    if result.kind != "u":
+        raise DtypeError(f"bits requires a dtype of unsigned integers, got {result}.", where=user_frame())
+    return _bits(key_of("bits", key), shape_of("bits", shape), result)
+
+
+@library
+def _bits(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    return random_bits(words_of(key), shape, dtype)
+
+
+def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
+    """Numbers that lie in [minval, maxval) with equal probability.
+
+    Args:
+      key: a key.
+      shape: of the result; the bounds broadcast to it.
+      dtype: of the result, real; the default float dtype if not given.
+      minval: the lower bound.
+      maxval: the upper bound, which rounding may reach.
+
+    Differentiable by the bounds, with the draw held fixed.
+
+    Raises:
+      DtypeError: the dtype is not of real floating point; ShapeError: the bounds do not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> uniform(nm.random.key(0), (2,), "f64").round(4).tolist()
+      [0.4185, 0.2163]
+    """
+    dtype = float_dtype("uniform", dtype)
+    low, high = parameters("uniform", dtype, minval, maxval)
+    return _uniform(key_of("uniform", key), low, high, shape_for("uniform", shape_of("uniform", shape), low, high), dtype)
+
+
+@library
+def _uniform(key: Any, low: Any, high: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    low, high = spread("uniform", (low, high), dtype, shape)
+    return between(words_of(key), shape, low, high, dtype)
+
+
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Any:
+    """Integers that lie in [minval, maxval) with equal probability but for a bias of about the range over 2**32 (2**64).
+
+    Args:
+      key: a key.
+      shape: of the result; the bounds broadcast to it.
+      minval: the least integer.
+      maxval: one above the largest; where it is not above `minval`, the result is that.
+      dtype: of the result; the default integer dtype if not given. Bounds that it does not hold are moved into its range.
+
+    Raises:
+      DtypeError: the dtype or the bounds are no integers; ShapeError: the bounds do not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> randint(nm.random.key(0), (4,), 0, 10).tolist()
+      [9, 0, 2, 3]
+    """
+    dtype = integer_dtype("randint", dtype)
+    low, high = _bound(minval), _bound(maxval)
+    return _randint(key_of("randint", key), low, high, shape_for("randint", shape_of("randint", shape), low, high), dtype)
+
+
+def _bound(x: Any) -> Any:
+    if isinstance(x, int) and not -(2**63) <= x < 2**64:
+        raise DtypeError(f"randint requires bounds of at most 64 bits, got {x}.", where=user_frame())
+    if isinstance(x, int):
+        return np.array(x, np.uint64 if x >= 2**63 else np.int64)
+    array = x if is_array(x) else asarray(x)
+    if array.dtype.kind not in "biu":
+        raise DtypeError(f"randint requires integers as bounds, got {array.dtype}.", where=user_frame(),
+                         help="convert them with astype.")  # fmt: skip
+    return array
+
+
+@library
+def _randint(key: Any, low: Any, high: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)  # narrow ones are drawn in that, with room for the upper bound
+    word = np.dtype(f"u{wide.itemsize}")
+    info, room = np.iinfo(dtype), int(wide != dtype)
+    low, high = as_tensor(low), as_tensor(high)
+    is_beyond = broadcast_to(_is_above(high, info.max + room), shape)
+    low = broadcast_to(_inside(low, info.min, info.max, wide), shape)
+    high = broadcast_to(_inside(high, info.min, info.max + room, wide), shape)
+    is_range = lg.compare(high, low, comparison_direction="GT")
+    span = lg.select(is_range, convert(high - low, word), full(shape, 1, word))
+    if not room:
+        span = lg.select(lg.logical_and(is_beyond, is_range), span + full_like(span, 1), span)
+    first, second = (random_bits(keys, shape, word) for keys in split_in(words_of(key), 2))
+    is_whole = lg.compare(span, full_like(span, 0), comparison_direction="EQ")  # the range is that of the dtype
+    span = lg.select(is_whole, full_like(span, 1), span)
+    half = ew.remainder(full_like(span, 2 ** (4 * word.itemsize)), span)
+    weight = ew.remainder(half * half, span)  # of the higher bits
+    offset = ew.remainder(ew.remainder(first, span) * weight + ew.remainder(second, span), span)
+    return convert(low + convert(lg.select(is_whole, second, offset), wide), dtype)
+
+
+def _is_above(x: Tensor, bound: int) -> Tensor:
+    if x.dtype.kind == "b" or bound >= np.iinfo(x.dtype).max:
+        return full(x.shape, False, np.dtype(bool))
+    return lg.compare(x, full_like(x, bound), comparison_direction="GT")
+
+
+def _inside(x: Tensor, low: int, high: int, dtype: np.dtype) -> Tensor:
+    """Integers moved into a range, in a dtype that holds it."""
+    if x.dtype.kind != "b":
+        info = np.iinfo(x.dtype)
+        bounds = (full((), bound, x.dtype) for bound in (max(low, info.min), min(high, info.max)))
+        least, largest = bounds
+        x = lg.clamp(least, x, largest)
+    return convert(x, dtype)
+
+
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> Any:
+    """Truth values that are True with a probability.
+
+    Args:
+      key: a key.
+      p: the probability; its dtype is that of the uniform numbers that it is compared with.
+      shape: of the result; that of `p` if not given.
+      mode: "high" draws twice the bits, for probabilities near 0.
+
+    Raises:
+      TraceError: there is no such mode; DtypeError: `p` is no real number; ShapeError: it does not broadcast to the shape.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> bernoulli(nm.random.key(0), 0.9, (3,)).tolist()
+      [False, False, True]
+    """
+    if mode not in ("low", "high"):
+        raise TraceError(f"bernoulli requires the mode 'low' or 'high', got {mode!r}.", where=user_frame())
+    if not is_array(p) and not (is_scalar(p) and isinstance(p, float)):
+        p = asarray(p)
+    p = parameter("bernoulli", p, Defaults.float)
+    if not is_float(p.dtype):
+        raise DtypeError(f"bernoulli requires a probability of floating point, got {p.dtype}.", where=user_frame())
+    return _bernoulli(key_of("bernoulli", key), p, shape_for("bernoulli", shape, p), mode)
+
+
+@library
+def _bernoulli(key: Any, p: Any, shape: Static[Any], mode: str) -> Tensor:
+    return chances(words_of(key), as_tensor(p), shape, mode)
+
+
+def chances(keys: Any, p: Tensor, shape: Any, mode: str = "low") -> Tensor:
+    """Truth values for each key, which are True with probability `p`."""
+    dtype, p = p.dtype, broadcast_to(p, (*keys.shape, *shape))
+    if mode == "low":
+        return lg.compare(fractions(keys, shape, dtype), p, comparison_direction="LT")
+    both = fractions(keys, (2, *shape), dtype)
+    coarse, fine = both[0], both[1] * 2.0 ** -int(finfo(dtype).nmant)
+    return lg.compare(fine, p - coarse, comparison_direction="LT")
+
+
+def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """-1 or 1 with equal probability.
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: of the result; the default integer dtype if not given.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> rademacher(nm.random.key(0), (3,)).tolist()
+      [-1, -1, 1]
+    """
+    dtype = Defaults.int if dtype is None else as_dtype(dtype)
+    return _rademacher(key_of("rademacher", key), shape_of("rademacher", shape), dtype)
+
+
+@library
+def _rademacher(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    return signs(words_of(key), shape, dtype)
+
+
+def signs(keys: Any, shape: Any, dtype: np.dtype) -> Tensor:
+    """-1 or 1 for each key."""
+    one = full((*keys.shape, *shape), 1, dtype)
+    is_one = chances(keys, full((), 0.5, Defaults.float), shape)
+    return lg.select(is_one, one, full_like(one, np.iinfo(dtype).max if dtype.kind == "u" else -1))
