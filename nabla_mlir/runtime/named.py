@@ -30,7 +30,6 @@ class VectorizedArray(ArrayMethods):
     """
 
     __slots__ = ("axes", "data")
-    __array_ufunc__ = None  # so that NumPy arrays on the left defer to us
 
     def __init__(self, data: Any, axes: Iterable[tuple[str, int]]):
         self.data = data
