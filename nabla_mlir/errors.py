@@ -50,6 +50,10 @@ class NablaError(Exception):
       help: what to do about it.
     """
 
+    message: str
+    where: SourceRange | None
+    help: str
+
     def __init__(self, message: str, *, where: SourceRange | None = None, help: str = ""):
         self.message, self.where, self.help = message, where, help
         parts = [message]

@@ -85,6 +85,9 @@ class Array(ArrayMethods):
     """
 
     __slots__ = ("__weakref__", "_host", "_target", "_view", "device", "dtype", "pending", "shape", "version")
+    device: Device
+    pending: Timepoint | None
+    version: int | None
 
     def __init__(
         self, view: HalBufferView, device: Device, version: int | None = None, lent: bool = False,

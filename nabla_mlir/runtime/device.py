@@ -20,6 +20,12 @@ class Device:
     """
 
     __slots__ = ("driver", "hal", "is_host", "memory", "threads", "usage")
+    driver: str
+    hal: HalDevice
+    is_host: bool
+    memory: str
+    threads: int
+    usage: int
 
     def __init__(self, driver: str, hal: HalDevice, threads: int = 1):
         self.driver, self.hal, self.threads = driver, hal, threads

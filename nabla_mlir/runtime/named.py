@@ -30,6 +30,8 @@ class VectorizedArray(ArrayMethods):
     """
 
     __slots__ = ("axes", "data")
+    axes: tuple[tuple[str, int], ...]
+    data: Any
 
     def __init__(self, data: Any, axes: Iterable[tuple[str, int]]):
         self.data = data

@@ -22,6 +22,9 @@ class Scope:
     """The region a tensor was made in. A tensor must not be used after its scope has closed."""
 
     __slots__ = ("open", "parent", "what")
+    open: bool
+    parent: Scope | None
+    what: str
 
     def __init__(self, what: str, parent: Scope | None = None):
         self.what, self.parent, self.open = what, parent, True
@@ -54,6 +57,11 @@ class Tensor(ArrayMethods):
     """
 
     __slots__ = ("dtype", "scope", "shape", "value", "weak")
+    dtype: np.dtype
+    scope: Scope | None
+    shape: tuple[int, ...]
+    value: ir.Value
+    weak: bool
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}  # arithmetic by promotion.py, the rest by numpy/methods.py
     axes: NamedAxes = ()  # of a vectorised tensor, see ops.vectorized
     device: ClassVar[None] = None  # that of the target
