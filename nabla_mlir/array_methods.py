@@ -165,7 +165,7 @@ class ArrayMethods:
     def __ge__(self, other: Any) -> Self:
         return self._call("__ge__", other)
 
-    __hash__ = None  # type: ignore[assignment]  # == compares element by element
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # == compares element by element
 
     def __neg__(self) -> Self:
         return self._call("__neg__")

@@ -6,6 +6,9 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
+from nabla_mlir.conversion import rank_of, scalar_misfit
 from nabla_mlir.numpy import (
     creation,
     division,
@@ -54,10 +57,20 @@ def _binary(f: Callable[..., Any], name: str, flip: bool) -> Callable[..., Any]:
     def operator(self: Any, other: Any) -> Any:
         if not (is_scalar(other) or _has_numbers(other)):
             return NotImplemented
+        if name != "pow":  # of which the code depends on the exponent
+            other = _beside(self, other)
         return f(other, self) if flip else f(self, other)
 
     operator.__name__ = name
     return operator
+
+
+def _beside(x: Any, number: Any) -> Any:
+    """A Python number beside a concrete array as an array of its dtype, where it is one: else each number would be a program."""
+    if type(number) not in (int, float) or not isinstance(x, Array) or is_tracing():
+        return number
+    fits = rank_of(x.dtype) > 0 and scalar_misfit(number, x.dtype) is None
+    return np.asarray(number, x.dtype) if fits else number
 
 
 def _has_numbers(x: Any) -> bool:

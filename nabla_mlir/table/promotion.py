@@ -169,7 +169,7 @@ def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int,
         return tuple(np.broadcast_shapes(*shapes))
     except ValueError:
         raise ShapeError(
-            f"{name} requires shapes that broadcast together, got {' and '.join(str(s) for s in shapes)}.",
+            f"{name} requires shapes that broadcast together, got {' and '.join(map(str, shapes))}, which cannot be broadcast.",
             where=user_frame(), help="add axes of size 1 (expand_dims) or transpose one of the operands.",
         ) from None  # fmt: skip
 
