@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from nabla_mlir import thresholds
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, sliced
@@ -19,11 +21,13 @@ from nabla_mlir.ops import sorting as so
 from nabla_mlir.ops.shape import reshaped, transposed
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults, as_tensor, is_inexact
-from nabla_mlir.table.tensor import Tensor, full
+from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
 def _along(name: str, x: Any, axis: int | None) -> tuple[Tensor, int]:
     x = require_real(name, tensor(x))
+    if is_inexact(x.dtype):  # in the order of the bits NaN with a sign, such as 0 / 0, stands before all numbers
+        x = lg.select(is_nan(x), full_like(x, np.nan), x)
     if axis is None:
         return reshaped(x, (x.size,)), 0
     return x, axis_of(name, axis, x.ndim)
@@ -42,6 +46,9 @@ def sort(x: Any, axis: Static[int | None] = -1, *, descending: bool = False, sta
 def argsort(x: Any, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
     """The places from which `sort` takes its elements."""
     x, axis = _along("argsort", x, axis)
+    if is_inexact(x.dtype):  # both zeros are equal
+        zero = full_like(x, 0)
+        x = lg.select(lg.compare(x, zero, comparison_direction="EQ"), zero, x)
     places = sh.iota(shape=x.shape, dtype=Defaults.int, iota_dimension=axis)
     return so.sort(x, places, dimension=axis, is_stable=stable, comparator="GT" if descending else "LT")[1]
 

@@ -35,6 +35,13 @@ class Device:
         mapping = BufferUsage.MAPPING | BufferUsage.MAPPING_OPTIONAL if maps_memory else 0
         self.usage = int(BufferUsage.DEFAULT | mapping)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether arrays of one are read by the other where they are: all drivers of this CPU are one device for that."""
+        return isinstance(other, Device) and self.memory == other.memory
+
+    def __hash__(self) -> int:
+        return hash(self.memory)
+
     def __repr__(self) -> str:
         return f"Device({self.driver!r})"
 

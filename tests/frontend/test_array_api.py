@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -101,6 +102,32 @@ def test_places_in_sorted_vectors(size, dtype) -> None:
         want = np.searchsorted(a, v, side)
         assert_same(xp.searchsorted(a, v, side=side).astype(np.int64), want)
         assert_same(nm.vmap(lambda v, side=side: xp.searchsorted(a, v, side=side))(v).astype(np.int64), want)
+
+
+@pytest.mark.parametrize("mode", ["interpret", "compile"])
+def test_order_of_nan_and_zeros(mode) -> None:
+    nm.set_execution(mode)
+    x = np.array([1.0, -np.nan, np.nan, 0.0, -0.0, np.inf, -np.inf])
+    assert_same(xp.sort(x), np.sort(x))
+    assert_same(xp.argsort(x).astype(np.int64), np.argsort(x, stable=True))
+    assert np.isnan(np.asarray(xp.sort(x, descending=True))).tolist() == [True, True, *[False] * 5]
+    assert np.isnan(float(xp.median(x)))
+    assert_same(xp.top_k(x, 3)[0], np.array([np.nan, np.nan, np.inf]))
+
+
+def test_a_long_vector_is_ordered_at_once() -> None:
+    x = np.random.default_rng(0).normal(size=200_000)
+    start = time.perf_counter()
+    assert_same(xp.sort(x), np.sort(x))
+    assert_same(xp.argsort(x, descending=True).astype(np.int64), np.argsort(-x, stable=True))
+    assert time.perf_counter() - start < 5  # comparing one by one took minutes
+
+
+def test_all_drivers_of_this_cpu_are_one_device() -> None:
+    one, other = (xp.ones(2, device=device).device for device in xp.__array_namespace_info__().devices())
+    assert one == other
+    assert len({one, other}) == 1
+    assert one != "local-sync"
 
 
 def test_scalars_among_elements() -> None:
