@@ -36,9 +36,9 @@ class NamespaceInfo:
         """Where arrays are made."""
         return device(_DRIVERS[0])
 
-    def devices(self) -> list[Device]:
+    def devices(self) -> tuple[Device, ...]:
         """The devices on which functions outside `jit` compute."""
-        return list(map(device, _DRIVERS))
+        return tuple(map(device, _DRIVERS))
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
         """The dtypes that `nm.set_default_dtypes` set, the same for all devices."""
