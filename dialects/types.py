@@ -9,7 +9,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects.context import context
-from nabla_mlir.errors import DtypeError
+from nabla_mlir.errors import DtypeError, user_frame
 
 # MLIR spelling of each element type; unsigned integers keep their sign in StableHLO, signed ones are signless.
 _BUILTIN = {
@@ -91,7 +91,7 @@ def element_type(dtype: np.dtype) -> ir.Type:
     """The MLIR element type of a NumPy dtype. Raises DtypeError if there is none."""
     text = _TO_MLIR.get(dtype.name)
     if text is None:
-        raise DtypeError(f"a tensor requires a numeric dtype, got {dtype}.")
+        raise DtypeError(f"a tensor requires a numeric dtype, got {dtype}.", where=user_frame())
     return ir.Type.parse(text, context())
 
 

@@ -57,6 +57,9 @@ class Val:
     """
 
     __slots__ = ("dtype", "type", "value")
+    dtype: np.dtype
+    type: Any
+    value: ir.Value
 
     def __init__(self, value: ir.Value, like: Val | None = None):
         """Wraps a value; `like` is one of the same type, if there is one at hand (asking MLIR takes a microsecond)."""

@@ -9,7 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 Axis = int | Sequence[int] | None
+
+# NumPy's functions of operators, which NumPy's arrays and numbers call for ``numpy_array + x``; for comparisons the one with
+# the sides exchanged.
+_ARITHMETIC = {
+    np.add: "add", np.subtract: "sub", np.multiply: "mul", np.divide: "truediv", np.floor_divide: "floordiv",
+    np.remainder: "mod", np.divmod: "divmod", np.power: "pow", np.matmul: "matmul", np.bitwise_and: "and",
+    np.bitwise_or: "or", np.bitwise_xor: "xor", np.left_shift: "lshift", np.right_shift: "rshift",
+}  # fmt: skip
+_COMPARISONS = {np.equal: ("eq", "eq"), np.not_equal: ("ne", "ne"), np.less: ("lt", "gt"), np.greater: ("gt", "lt"),
+                np.less_equal: ("le", "ge"), np.greater_equal: ("ge", "le")}  # fmt: skip
+_SIDES = {f: (f"__{name}__", f"__r{name}__") for f, name in _ARITHMETIC.items()} | {
+    f: (f"__{left}__", f"__{right}__") for f, (left, right) in _COMPARISONS.items()
+}
 
 
 class ArrayMethods:
@@ -34,6 +49,17 @@ class ArrayMethods:
         if not callable(member):
             return member
         return member(*args, **{name: value for name, value in kwargs.items() if value is not None and value is not False})
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """What NumPy's functions do with the array: those of operators are the operators here, any other gets the numbers."""
+        if method == "__call__" and not options and ufunc in _SIDES:
+            left, right = inputs
+            own, mirror = _SIDES[ufunc]
+            return left._call(own, right) if isinstance(left, ArrayMethods) else self._call(mirror, left)
+        if any(isinstance(x, ArrayMethods) for x in options.get("out", ())):
+            raise TypeError(f"np.{ufunc.__name__} requires an array of NumPy's as out, got {type(self).__name__}: "
+                            "write x[...] = its result.")  # fmt: skip
+        return getattr(ufunc, method)(*map(_numbers, inputs), **{name: _numbers(x) for name, x in options.items()})
 
     # ---------------------------------------------------------------- operators
 
@@ -139,7 +165,7 @@ class ArrayMethods:
     def __ge__(self, other: Any) -> Self:
         return self._call("__ge__", other)
 
-    __hash__ = None  # type: ignore[assignment]  # == compares element by element
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # == compares element by element
 
     def __neg__(self) -> Self:
         return self._call("__neg__")
@@ -264,7 +290,7 @@ class ArrayMethods:
         return self._call("argsort", axis=axis, descending=descending, stable=stable)
 
     def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Self:
-        """The places in the sorted vector `a` at which elements `v` can enter and keep the order."""
+        """The places in the sorted vector `a` at which elements `v` can enter and keep the order; NaN stand behind all numbers."""
         return self._call("searchsorted", v=v, side=side, sorter=sorter)
 
     # ---------------------------------------------------------------- reductions and products
@@ -344,3 +370,7 @@ class ArrayMethods:
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, *, out: None = None) -> Self:
         """The sum of a diagonal of two axes, which the result does not have; in a dtype if one is given."""
         return self._call("trace", offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
+
+
+def _numbers(x: Any) -> Any:
+    return x.__array__() if isinstance(x, ArrayMethods) else x  # type: ignore[attr-defined]  # which every array has

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.errors import DtypeError
+from nabla_mlir.exchange import readable
 
 _RANKS = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}  # ml_dtypes' types are of kind V
 _SCALARS = {bool: 0, int: 1, float: 2, complex: 3}
@@ -41,7 +42,7 @@ def rounded(value: Any, dtype: np.dtype, name: str) -> np.ndarray:
       DtypeError: an imaginary part, a fraction, an integer that the dtype cannot hold, or a finite number out of its
         range would be lost.
     """
-    array = np.asarray(value)
+    array = np.asarray(readable(value))
     if array.dtype == dtype:
         return array
     if not 0 <= rank_of(array.dtype) <= rank_of(dtype):

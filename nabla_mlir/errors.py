@@ -7,11 +7,13 @@ nothing of the project, so that the deployment runtime can use it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import linecache
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -48,6 +50,10 @@ class NablaError(Exception):
       help: what to do about it.
     """
 
+    message: str
+    where: SourceRange | None
+    help: str
+
     def __init__(self, message: str, *, where: SourceRange | None = None, help: str = ""):
         self.message, self.where, self.help = message, where, help
         parts = [message]
@@ -76,6 +82,10 @@ class IndexingError(NablaError, IndexError):
 
 class CopyError(NablaError, ValueError):
     """A copy was refused that has to be made."""
+
+
+class ExchangeError(NablaError, BufferError, TypeError):
+    """The memory of another system's array cannot be read."""
 
 
 class TreeError(NablaError, ValueError, TypeError):
@@ -130,6 +140,33 @@ class CompileError(NablaError, RuntimeError):
         super().__init__(message, where=where, help=help)
 
 
+class OutOfMemoryError(NablaError, MemoryError):
+    """An array does not fit into the memory of the machine, or of the device."""
+
+    def __init__(self, what: str, request: object):
+        super().__init__(
+            f"{'a function' if what == 'main' else what} requires memory for its arrays, got: {request}.", where=user_frame(),
+            help="compute less at once: products (nm.hvp, nm.jvp) instead of matrices, nm.map or smaller batches instead of one "
+            "map over all.",
+        )  # fmt: skip
+
+
+class SaveError(NablaError, OSError):
+    """A file cannot be written."""
+
+
+@contextlib.contextmanager
+def writing(path: object) -> Iterator[None]:
+    """Within it files are written; raises SaveError, which names the path, where one cannot be."""
+    try:
+        yield
+    except OSError as error:
+        raise SaveError(
+            f"save requires a place that can be written, got {str(path)!r}: {error.strerror or error}.", where=user_frame(),
+            help="check that its folder exists, who may write there, and that the disk is not full.",
+        ) from None  # fmt: skip
+
+
 class NotFiniteError(NablaError, FloatingPointError):
     """NaN or infinity where finite numbers are required."""
 
@@ -155,10 +192,16 @@ def user_frame() -> SourceRange | None:
 
 @functools.cache
 def is_internal(filename: str) -> bool:
-    """True for files of nabla_mlir, of the libraries it calls users through, and of the standard library's glue."""
+    """True for files of nabla_mlir, of libraries that stand between it and a user, and of the standard library."""
     path = os.path.realpath(filename)
     ours = path.startswith(INTERNAL_FOLDERS) and path.endswith(".py")  # a file of IR in our folders is the user's
-    return ours or filename.startswith("<frozen") or os.sep + "optree" + os.sep in path
+    package = path.partition(f"-packages{os.sep}")[2]
+    standard = path.startswith(_STANDARD_LIBRARY) and not package
+    return ours or standard or package.startswith(_BETWEEN) or filename.startswith("<frozen")
+
+
+_BETWEEN = tuple(name + os.sep for name in ("optree", "numpy", "scipy"))
+_STANDARD_LIBRARY = os.path.join(os.path.dirname(os.path.realpath(os.__file__)), "")
 
 
 def _internal_folders() -> tuple[str, ...]:

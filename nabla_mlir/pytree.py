@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 import optree
 
-from nabla_mlir.errors import TreeError, user_frame
+from nabla_mlir.errors import ExchangeError, TreeError, user_frame
+from nabla_mlir.exchange import readable
 
 NAMESPACE = "nabla_mlir"
 T = TypeVar("T", bound=type)
@@ -18,9 +19,12 @@ TreeSpec = optree.PyTreeSpec
 
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
-    """The leaves of a pytree and its structure; None is an empty container, and what `is_leaf` says a leaf."""
+    """The leaves of a pytree and its structure; None is an empty container, and what `is_leaf` says a leaf.
+
+    Arrays of other systems become NumPy's, on the same memory.
+    """
     leaves, spec = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
-    return list(leaves), spec
+    return [readable(leaf) for leaf in leaves], spec
 
 
 def unflatten(spec: TreeSpec, leaves: Sequence[Any]) -> Any:
@@ -46,7 +50,9 @@ def flatten_like(spec: TreeSpec, tree: Any, what: str, like: str) -> list[Any]:
       TreeError: the structures differ; the message shows both.
     """
     try:
-        return list(spec.flatten_up_to(tree))
+        return [readable(leaf) for leaf in spec.flatten_up_to(tree)]
+    except ExchangeError:
+        raise
     except (ValueError, TypeError):
         raise TreeError(
             f"{what} requires the structure of {like}, got {optree.tree_structure(tree, namespace=NAMESPACE)}"
@@ -110,6 +116,13 @@ def register_dataclass(cls: T) -> T:
 
     register_node(cls, flatten_node, unflatten_node)
     return cls
+
+
+def advice_for(leaf: Any) -> str:
+    """What to do about a container that is no node: "" for anything else."""
+    if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+        return f"decorate {type(leaf).__name__} with nm.register_dataclass, which makes its fields arguments and results."
+    return ""
 
 
 def is_array(x: Any) -> bool:

@@ -35,6 +35,8 @@ class Chosen:
 
 # ---------------------------------------------------------------- runtime
 
+# A search in a sorted vector of so many compares each pair, in one operation; in a longer one it halves the vector.
+COMPARED_PAIRWISE: Annotated[int, Chosen("elements", "six halvings are thirty operations, and memory is bounded")] = 64
 # From here on a copy that NumPy makes, and that is then lent to IREE, is faster than one that IREE makes.
 DIRECT_COPY: Annotated[int, Measured("bytes")] = 1 << 20
 # From here on it is faster to lend the caller's memory for a result than to copy from a buffer.

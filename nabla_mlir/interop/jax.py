@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nabla_mlir.errors import ImportIRError
+from nabla_mlir.exchange import readable
 from nabla_mlir.interop.stablehlo import from_stablehlo
 
 
@@ -32,7 +33,7 @@ def from_jax(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
         import jax
     except ImportError:
         raise ImportIRError("from_jax requires JAX, got an environment without it.", help="pip install jax") from None
-    abstract = [jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), spec) for spec in specs]
+    abstract = [jax.tree.map(lambda x: jax.ShapeDtypeStruct(readable(x).shape, readable(x).dtype), spec) for spec in specs]
     shardy = jax.config.values["jax_use_shardy_partitioner"]
     jax.config.update("jax_use_shardy_partitioner", False)  # whose dialect the compiler does not read
     try:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.errors import DeployError
+from nabla_mlir.errors import DeployError, OutOfMemoryError
 from nabla_mlir.interpreter.blocks import Watch, functions
 from nabla_mlir.interpreter.frames import Budget
 from nabla_mlir.runtime.array import Array
@@ -29,10 +29,14 @@ class InterpretedFunction:
 
         Raises:
           DeployError: the memory cannot be written; a function of a state is called before that is set.
+          OutOfMemoryError: there is no memory for what it computes.
         """
         inputs, targets = arguments[: len(arguments) - storage], arguments[len(arguments) - storage :]
         check_storage(self.name, targets, inputs, self.device)
-        results, version = self._executable.call(self.name, [np.asarray(x) for x in arguments])
+        try:
+            results, version = self._executable.call(self.name, [np.asarray(x) for x in arguments])
+        except MemoryError as error:
+            raise OutOfMemoryError(self.name, error) from None
         if storage:
             return [self._filled(target, y, version) for target, y in zip(targets, results, strict=True)]
         arrays = [Array.from_numpy(y, self.device) for y in results]

@@ -6,6 +6,9 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
+from nabla_mlir.conversion import rank_of, scalar_misfit
 from nabla_mlir.numpy import (
     creation,
     division,
@@ -21,6 +24,7 @@ from nabla_mlir.numpy import (
 )
 from nabla_mlir.pytree import is_array
 from nabla_mlir.runtime.array import Array
+from nabla_mlir.staging.tracing import is_tracing
 from nabla_mlir.table.promotion import is_scalar
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.vectorized import with_axes
@@ -51,12 +55,27 @@ _METHODS = {
 
 def _binary(f: Callable[..., Any], name: str, flip: bool) -> Callable[..., Any]:
     def operator(self: Any, other: Any) -> Any:
-        if not (is_scalar(other) or is_array(other)):
+        if not (is_scalar(other) or _has_numbers(other)):
             return NotImplemented
+        if name != "pow":  # of which the code depends on the exponent
+            other = _beside(self, other)
         return f(other, self) if flip else f(self, other)
 
     operator.__name__ = name
     return operator
+
+
+def _beside(x: Any, number: Any) -> Any:
+    """A Python number beside a concrete array as an array of its dtype, where it is one: else each number would be a program."""
+    if type(number) not in (int, float) or not isinstance(x, Array) or is_tracing():
+        return number
+    fits = rank_of(x.dtype) > 0 and scalar_misfit(number, x.dtype) is None
+    return np.asarray(number, x.dtype) if fits else number
+
+
+def _has_numbers(x: Any) -> bool:
+    """Also those of another system; but not a sparse matrix, which has operators of its own."""
+    return hasattr(x, "__dlpack__") or (is_array(x) and (hasattr(x, "__array__") or hasattr(x, "__nabla_tensor__")))
 
 
 def _unary(f: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -80,6 +99,8 @@ def _transpose(self: Any, *axes: Any) -> Any:
 def _iterate(self: Any) -> Iterator[Any]:
     if not self.shape:
         raise TypeError("iteration requires an array with an axis, got one of shape ().")
+    if isinstance(self, Array) and not is_tracing():  # a program with a slice for each row would take long to make
+        return (Array.from_numpy(row, self.device) for row in self.numpy())
     return iter(joining.unstack(self))
 
 

@@ -11,6 +11,7 @@ from nabla_mlir import pytree
 from nabla_mlir.conversion import rank_of
 from nabla_mlir.dialects.types import as_dtype, is_complex, is_integer
 from nabla_mlir.errors import CopyError, DtypeError, ShapeError, TraceError, user_frame
+from nabla_mlir.exchange import readable
 from nabla_mlir.numpy.axes import Shape, joined
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
@@ -39,8 +40,11 @@ def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None, device: Any 
       >>> asarray([1.0, 2.0]).dtype
       dtype('float32')
     """
-    dtype = None if dtype is None else as_dtype(dtype)
-    leaves = pytree.flatten(x)[0] if isinstance(x, (list, tuple)) else [x]
+    dtype, x = None if dtype is None else as_dtype(dtype), readable(x)
+    leaves = [x]
+    if isinstance(x, (list, tuple)):
+        leaves, tree = pytree.flatten(x)
+        x = pytree.unflatten(tree, leaves)
     if is_tracing() and any(isinstance(leaf, Tensor) for leaf in leaves):
         out = _stacked(x)
         return out if dtype is None else convert(out, dtype)
@@ -53,10 +57,10 @@ def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None, device: Any 
 
 
 def _concrete(x: Any, leaves: Sequence[Any], dtype: np.dtype | None, copy: bool | None) -> Array:
-    if isinstance(x, Array) and dtype in (None, x.dtype):
+    is_same = isinstance(x, (Array, np.ndarray)) and (dtype is None or dtype == x.dtype)  # float64 == None holds for NumPy
+    if isinstance(x, Array) and is_same:
         return x.copy() if copy else x
     if copy is False:
-        is_same = isinstance(x, np.ndarray) and dtype in (None, x.dtype)
         out = Array.lent(x, device_of()) if is_same and x.flags.c_contiguous and x.flags.writeable else None
         if out is None:
             raise CopyError(f"asarray requires memory that it can share for copy=False, got {type(x).__name__}.",
@@ -78,13 +82,18 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 
     Raises:
       CopyError: `copy` is False, and the memory cannot be shared.
+      ExchangeError: the memory is not the host's, or its owner does not give it away, as that of a tensor with a gradient.
 
     Example:
       >>> from_dlpack(np.arange(3.0)).tolist()
       [0.0, 1.0, 2.0]
     """
-    out = x if isinstance(x, Array) else asarray(np.from_dlpack(x), copy=copy)
-    out = out.copy() if copy and out is x else out
+    if isinstance(x, Array):
+        out = x.copy() if copy else x
+    elif is_tracing() or copy is not None:
+        out = asarray(x, copy=copy)
+    else:
+        out = Array.from_numpy(readable(x), copy=False)
     return out if device is None or is_tracing() else out.to(device)
 
 
@@ -133,6 +142,7 @@ def _stacked(x: Any) -> Tensor:
 
 def operand(x: Any) -> Any:
     """`x` as arithmetic takes it: a list becomes an array of the default dtypes, anything else stays."""
+    x = readable(x)
     if isinstance(x, (list, tuple)):
         return asarray(x)
     if x is None or isinstance(x, (str, bytes)):
@@ -176,7 +186,7 @@ def stored(value: Any, x: Tensor, shape: Shape, what: str) -> Tensor:
     """A value as it is stored in `x`; a scalar gets a shape. Raises DtypeError for a higher kind: floats in integers."""
     dtype = scalar_dtype(value) if is_scalar(value) else as_tensor(value).dtype
     if rank_of(dtype) > rank_of(x.dtype):
-        raise DtypeError(f"{what} requires values of the kind of {x.dtype}, got {dtype}.", where=user_frame(),
+        raise DtypeError(f"{what} requires values of a dtype of the kind of {x.dtype}, got {dtype}.", where=user_frame(),
                          help="convert one of them with astype.")  # fmt: skip
     return full(shape, value, x.dtype) if is_scalar(value) else convert(as_tensor(value), x.dtype)
 

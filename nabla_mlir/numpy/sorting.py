@@ -5,22 +5,29 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from nabla_mlir import thresholds
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, sliced
 from nabla_mlir.numpy.indexing import take
-from nabla_mlir.numpy.operands import inexact, meet, require_real, tensor
+from nabla_mlir.numpy.logic import less
+from nabla_mlir.numpy.operands import common_dtype, inexact, meet, operand, require_real, tensor
 from nabla_mlir.numpy.reductions import any, count, count_nonzero, keep
+from nabla_mlir.numpy.special_values import is_nan
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops import sorting as so
 from nabla_mlir.ops.shape import reshaped, transposed
 from nabla_mlir.staging.eager import Static, library
-from nabla_mlir.table.promotion import Defaults
-from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.table.promotion import Defaults, as_tensor, is_inexact
+from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
 def _along(name: str, x: Any, axis: int | None) -> tuple[Tensor, int]:
     x = require_real(name, tensor(x))
+    if is_inexact(x.dtype):  # in the order of the bits NaN with a sign, such as 0 / 0, stands before all numbers
+        x = lg.select(is_nan(x), full_like(x, np.nan), x)
     if axis is None:
         return reshaped(x, (x.size,)), 0
     return x, axis_of(name, axis, x.ndim)
@@ -39,6 +46,9 @@ def sort(x: Any, axis: Static[int | None] = -1, *, descending: bool = False, sta
 def argsort(x: Any, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
     """The places from which `sort` takes its elements."""
     x, axis = _along("argsort", x, axis)
+    if is_inexact(x.dtype):  # both zeros are equal
+        zero = full_like(x, 0)
+        x = lg.select(lg.compare(x, zero, comparison_direction="EQ"), zero, x)
     places = sh.iota(shape=x.shape, dtype=Defaults.int, iota_dimension=axis)
     return so.sort(x, places, dimension=axis, is_stable=stable, comparator="GT" if descending else "LT")[1]
 
@@ -60,18 +70,50 @@ def top_k(x: Any, k: Static[int], axis: Static[int] = -1) -> tuple[Tensor, Tenso
 
 @library
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tensor:
-    """The places in the sorted vector `a` at which elements `v` can enter and keep the order.
+    """The places in the sorted vector `a` at which elements `v` can enter and keep the order; NaN stand behind all numbers.
 
-    Compares every pair: for vectors `a` that are not long. With a `sorter`, ``a[sorter]`` is the sorted vector.
+    Compares with every element of a short vector, and halves a long one again and again.
+
+    Args:
+      a: a vector.
+      v: elements, of any shape.
+      side: "left" is before equal elements, "right" behind them.
+      sorter: places such that ``a[sorter]`` is the sorted vector.
+
+    Raises:
+      ShapeError: `a` is no vector, or `side` another word.
+
+    Example:
+      >>> import numpy as np
+      >>> searchsorted(np.array([1.0, 3.0, np.nan]), np.array([3.0, np.nan])).tolist()
+      [1, 2]
     """
-    a, v = tensor(a), tensor(v)
+    (a,), v = meet("searchsorted", a), operand(v)
     if a.ndim != 1 or side not in ("left", "right"):
         raise ShapeError(
             f"searchsorted requires a vector and side 'left' or 'right', got {a.shape} and {side!r}.",
             where=user_frame(),
         )
-    a, v = meet("searchsorted", a if sorter is None else take(a, sorter), reshaped(v, (*v.shape, 1)))
-    return count_nonzero(lg.compare(a, v, comparison_direction="LT" if side == "left" else "LE"), -1)
+    a = a if sorter is None else take(a, sorter)
+    dtype = common_dtype([a, v])
+    a, v = as_tensor(a, dtype), as_tensor(v, dtype)
+    if a.size <= thresholds.COMPARED_PAIRWISE:
+        a, v = meet("searchsorted", a, reshaped(v, (*v.shape, 1)))
+        return count_nonzero(_stands_before(a, v, side), -1)
+    low, high = (full(v.shape, n, Defaults.int) for n in (0, a.size))
+    for _ in range(a.size.bit_length()):
+        middle = (low + high) // 2
+        is_before = lg.logical_and(less(middle, high), _stands_before(take(a, middle, mode="clip"), v, side))
+        low, high = lg.select(is_before, middle + 1, low), lg.select(is_before, high, middle)
+    return low
+
+
+def _stands_before(a: Tensor, v: Tensor, side: str) -> Tensor:
+    """Whether elements of a sorted vector stand before the place of others: a < v, or a <= v on the right; NaN are the last."""
+    out = lg.compare(a, v, comparison_direction="LT" if side == "left" else "LE")
+    if not is_inexact(a.dtype):
+        return out
+    return lg.logical_or(out, is_nan(v) if side == "right" else lg.logical_and(is_nan(v), lg.logical_not(is_nan(a))))
 
 
 @library
@@ -83,7 +125,9 @@ def isin(x: Any, elements: Any, /, *, invert: bool = False) -> Tensor:
       >>> isin(np.array([1, 2, 3]), np.array([3, 1])).tolist()
       [True, False, True]
     """
-    x, elements = tensor(x), tensor(elements)
+    x, elements = operand(x), operand(elements)
+    dtype = common_dtype([x, elements])
+    x, elements = as_tensor(x, dtype), as_tensor(elements, dtype)
     x, elements = meet("isin", reshaped(x, (*x.shape, 1)), reshaped(elements, (elements.size,)))
     out = any(lg.compare(x, elements, comparison_direction="EQ"), -1)
     return lg.logical_not(out) if invert else out

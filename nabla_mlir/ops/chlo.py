@@ -29,23 +29,23 @@ from nabla_mlir.table.traits import ONE_BY_ONE
 Shape = tuple[int, ...]
 
 # ---------------------------------------------------------------- elementwise
-is_inf = elementwise("chlo.is_inf", doc="True for infinite x.", partials=ZERO, numpy=np.isinf, sample=(reals(),))
-is_pos_inf = elementwise(
+is_inf: OpDef = elementwise("chlo.is_inf", doc="True for infinite x.", partials=ZERO, numpy=np.isinf, sample=(reals(),))
+is_pos_inf: OpDef = elementwise(
     "chlo.is_pos_inf", doc="True for positive infinity.", partials=ZERO, numpy=np.isposinf, sample=(reals(),)
 )
-is_neg_inf = elementwise(
+is_neg_inf: OpDef = elementwise(
     "chlo.is_neg_inf", doc="True for negative infinity.", partials=ZERO, numpy=np.isneginf, sample=(reals(),)
 )
-next_after = elementwise(
+next_after: OpDef = elementwise(
     "chlo.next_after", doc="The float next to x in the direction of y; differentiated as x.",
     partials=[lambda t, z, x, y: t, ZERO], numpy=np.nextafter, sample=(reals(), reals()),
 )  # fmt: skip
-mulhi = elementwise(
+mulhi: OpDef = elementwise(
     "chlo.mulhi", doc="The high half of the product of two integers.", commutes=True, partials=ZERO,
     numpy=lambda a, b: ((a.astype(np.int64) * b.astype(np.int64)) >> 32).astype(np.int32),
     sample=(integers(), integers()),
 )  # fmt: skip
-constant_like = elementwise(
+constant_like: OpDef = elementwise(
     "chlo.constant_like", doc="A constant of the shape of x.", partials=ZERO, attributes={"value": Raw}, sample=[]
 )
 
@@ -89,7 +89,7 @@ def _i1e_partial(t: Tensor, y: Tensor, x: Tensor) -> Tensor:
     return t * select(at_zero, full_like(x, 0.5), i0e(x) - y * (sign(x) + 1.0 / safe))
 
 
-bessel_i1e = elementwise(
+bessel_i1e: OpDef = elementwise(
     "chlo.bessel_i1e", doc="exp(-|x|) times the modified Bessel function I1.", instructions=60, partials=[_i1e_partial],
     numpy="scipy.special:i1e", sample=(reals(-12, 12, avoid=[-8, 0, 8]),),
 )  # fmt: skip
@@ -187,7 +187,7 @@ def _membership(sizes: Tensor, rows: int) -> Tensor:
     return logical_and(compare(row, low, comparison_direction="GE"), compare(row, high, comparison_direction="LT"))
 
 
-ragged_dot = composite(
+ragged_dot: OpDef = composite(
     "chlo.ragged_dot", doc="Products of groups of rows with the matrix of their group.", define=_ragged_dot,
     attributes={"ragged_dot_dimension_numbers": Codec(lambda v: parse_attribute(_ragged_text(v)), RaggedDims.decode),
                  "precision_config": Raw},
@@ -256,9 +256,9 @@ for _name in (
     _cases = [Case(((3, 2), (2,)), domains=_domains, numpy=_reference)]
     globals()[f"broadcast_{_name}"] = _broadcasting(_name, _base, _cases)
 
-broadcast_compare = _broadcasting(
+broadcast_compare: OpDef = _broadcasting(
     "compare", compare,
     [Case(((3, 2), (2,)), {"comparison_direction": "LT", "compare_type": None}, numpy=np.less)],
     comparison_direction=_chlo_enum("comparison_direction"), compare_type=_chlo_enum("comparison_type"),
 )  # fmt: skip
-broadcast_select = _broadcasting("select", select, [Case(((2,), (3, 1), ()), domains=(booleans(),), numpy=np.where)])
+broadcast_select: OpDef = _broadcasting("select", select, [Case(((2,), (3, 1), ()), domains=(booleans(),), numpy=np.where)])

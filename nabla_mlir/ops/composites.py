@@ -22,7 +22,7 @@ from nabla_mlir.ops.gather import gather, gather_dims
 from nabla_mlir.ops.reduction import apply_body
 from nabla_mlir.ops.shape import broadcast_in_dim, expand, reduce_sum, reshape
 from nabla_mlir.table.kinds import composite
-from nabla_mlir.table.registry import REGISTRY, Region
+from nabla_mlir.table.registry import REGISTRY, OpDef, Region
 from nabla_mlir.table.samples import Case, integers, reals
 from nabla_mlir.table.tensor import Tensor
 
@@ -41,7 +41,7 @@ def _broadcast(xs: Sequence[Tensor], *, broadcast_sizes: Shape) -> list[Tensor]:
     return [expand(xs[0], shape, tuple(range(len(broadcast_sizes))))]
 
 
-broadcast = composite(
+broadcast: OpDef = composite(
     "stablehlo.broadcast", doc="The operand repeated along new leading axes.", define=_broadcast,
     moves=True, free=True, instructions=1,
     attributes={"broadcast_sizes": I64Array},
@@ -59,7 +59,7 @@ def _dot(xs: Sequence[Tensor], *, dtype: np.dtype, **params: Any) -> list[Tensor
     return [dot_general(*xs, dot_dimension_numbers=numbers, dtype=np.dtype(dtype), **params)]
 
 
-dot = composite(
+dot: OpDef = composite(
     "stablehlo.dot", doc="The product of matrices and vectors.", define=_dot, attributes={"precision_config": Raw},
     defaults={"precision_config": None},
     result=lambda x, y, dtype, **_: [(x.shape[:-1] + y.shape[1:], np.dtype(dtype))], result_params=_dtype_of_result,
@@ -89,7 +89,7 @@ def _einsum_result(x: Tensor, y: Tensor, einsum_config: str, dtype: Any) -> list
     return [(_einsum_shape(einsum_config, [x.shape, y.shape]), np.dtype(dtype))]
 
 
-einsum = composite(
+einsum: OpDef = composite(
     "stablehlo.einsum", doc="The product of two tensors by Einstein's convention.", define=einsum_of,
     attributes={"einsum_config": String},
     result=_einsum_result, result_params=_dtype_of_result,
@@ -97,7 +97,7 @@ einsum = composite(
             for config, shapes in (("ij,jk->ki", ((2, 3), (3, 4))), ("bij,bj->bi", ((2, 3, 4), (2, 4))),
                                    ("i,j->ij", ((2,), (3,))), ("ij,ij->", ((2, 3), (2, 3))))],
 )  # fmt: skip
-unary_einsum = composite(
+unary_einsum: OpDef = composite(
     "stablehlo.unary_einsum", doc="Transposition, diagonal and sums by Einstein's convention.", define=einsum_of,
     attributes={"einsum_config": String},
     result=lambda x, einsum_config: [(_einsum_shape(einsum_config, [x.shape]), x.dtype)],
@@ -172,18 +172,18 @@ def _norm_results(x: Tensor, scale: Tensor, *_: Tensor, **__: Any) -> list[Any]:
     return [(x.shape, x.dtype), (scale.shape, scale.dtype), (scale.shape, scale.dtype)]
 
 
-batch_norm_training = composite(
+batch_norm_training: OpDef = composite(
     "stablehlo.batch_norm_training", doc="Normalisation over all axes but one, with the mean and variance found.",
     define=_train, result=_norm_results, multi=True, **_NORM,
     sample=[Case(((2, 3, 4), (3,), (3,)), _PARAMS, numpy=_train_numpy)],
 )  # fmt: skip
-batch_norm_inference = composite(
+batch_norm_inference: OpDef = composite(
     "stablehlo.batch_norm_inference", doc="Normalisation by a mean and a variance that are given.", define=_normalize,
     result=lambda x, *_, **__: [(x.shape, x.dtype)], **_NORM,
     sample=[Case(((2, 3, 4), (3,), (3,), (3,), (3,)), _PARAMS, (*_POSITIVE[:3], None, reals(0.5, 2)),
                  numpy=lambda x, s, o, m, v: (x - m[:, None]) / np.sqrt(v[:, None] + 0.125) * s[:, None] + o[:, None])],
 )  # fmt: skip
-batch_norm_grad = composite(
+batch_norm_grad: OpDef = composite(
     "stablehlo.batch_norm_grad", doc="The cotangents of batch_norm_training for a cotangent of its first result.",
     define=_train_gradient, result=_norm_results, multi=True, **_NORM,
     sample=[Case(((2, 3, 4), (3,), (3,), (3,), (2, 3, 4)), _PARAMS, _POSITIVE, numpy=_gradient_numpy)],
@@ -216,7 +216,7 @@ def _index_select_shape(x: Tensor, index: Tensor, dim: int, batch_dims: int) -> 
     return (*x.shape[:dim], *index.shape[batch_dims:], *x.shape[dim + 1 :])
 
 
-torch_index_select = composite(
+torch_index_select: OpDef = composite(
     "stablehlo.torch_index_select", doc="The slices of the operand along `dim` that an index chooses.",
     define=_index_select, attributes={"dim": I64, "batch_dims": I64},
     result=lambda x, i, dim, batch_dims: [(_index_select_shape(x, i, dim, batch_dims), x.dtype)],
@@ -242,7 +242,7 @@ def _emit_scalar(region: ir.Region, name: str, operands: Sequence[Tensor]) -> No
         stablehlo.emit("stablehlo.return", [y.value], results=[])
 
 
-map_ = composite(
+map_: OpDef = composite(
     "stablehlo.map", doc="A function of scalars applied to each element.", define=_map,
     attributes={"dimensions": I64Array}, regions=("computation",), emit_region=_emit_scalar,
     result=lambda *xs, dimensions, computation: [(xs[0].shape, _map_dtype(xs, computation))],

@@ -21,11 +21,11 @@ from nabla_mlir.table.samples import Case, reals
 from nabla_mlir.table.tensor import Tensor, full_like, splat_of
 
 # ---------------------------------------------------------------- arithmetic
-add = elementwise(
+add: OpDef = elementwise(
     "stablehlo.add", doc="x + y.", partials=[lambda t, z, x, y: t, lambda t, z, x, y: t], numpy=np.add,
     sample=(reals(), reals()), linear="all", commutes=True,
 )  # fmt: skip
-subtract = elementwise(
+subtract: OpDef = elementwise(
     "stablehlo.subtract", doc="x - y.", partials=[lambda t, z, x, y: t, lambda t, z, x, y: -t], numpy=np.subtract,
     sample=(reals(), reals()), linear="all",
 )  # fmt: skip
@@ -40,7 +40,7 @@ def _multiply_second(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> MaybeZero:
     return ZERO if x.value == y.value else x * t
 
 
-multiply = elementwise(
+multiply: OpDef = elementwise(
     "stablehlo.multiply", pattern=patterns.product,
     doc="x * y.", partials=[_multiply_first, _multiply_second], numpy=np.multiply,
     sample=(reals(), reals()), linear=(0, 1), joint=False, commutes=True,
@@ -53,14 +53,14 @@ def _divide_second(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return -(t * (z / y)) if constant is None else t * (full_like(y, -constant) * power(y, full_like(y, -2)))
 
 
-divide = elementwise(
+divide: OpDef = elementwise(
     "stablehlo.divide", doc="x / y.", partials=[lambda t, z, x, y: t / y, _divide_second], numpy=np.divide,
     sample=(reals(), reals(0.5, 2)), linear=(0,), joint=False, instructions=8,
 )  # fmt: skip
-negate = elementwise(
+negate: OpDef = elementwise(
     "stablehlo.negate", doc="-x.", partials=[lambda t, y, x: -t], numpy=np.negative, sample=(reals(),), linear="all",
 )  # fmt: skip
-remainder = elementwise(
+remainder: OpDef = elementwise(
     "stablehlo.remainder", doc="The remainder of x / y with the sign of x.",
     partials=[lambda t, z, x, y: t, lambda t, z, x, y: -(t * _truncate(x / y))], numpy=np.fmod,
     sample=(reals(0.1, 0.9), reals(1, 2)), instructions=10,
@@ -93,7 +93,7 @@ def _power_exponent(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return t * (log(select(at_zero, full_like(x, 1), x)) * z)
 
 
-power = elementwise(
+power: OpDef = elementwise(
     "stablehlo.power", doc="x to the power y.", partials=[_power_base, _power_exponent], numpy=np.power,
     sample=(reals(0.5, 2), reals()), instructions=60,
 )  # fmt: skip
@@ -110,38 +110,38 @@ def _wins(sign_of: str) -> Any:
     return [lambda t, z, x, y: partial(t, z, x, y, own=0), lambda t, z, x, y: partial(t, z, x, y, own=1)]
 
 
-maximum = elementwise(
+maximum: OpDef = elementwise(
     "stablehlo.maximum", doc="The larger of x and y; NaN if either is. Equal operands share the derivative.",
     partials=_wins("GE"), numpy=np.maximum, sample=(reals(), reals()), commutes=True, instructions=3,
 )  # fmt: skip
-minimum = elementwise(
+minimum: OpDef = elementwise(
     "stablehlo.minimum", doc="The smaller of x and y; NaN if either is. Equal operands share the derivative.",
     partials=_wins("LE"), numpy=np.minimum, sample=(reals(), reals()), commutes=True, instructions=3,
 )  # fmt: skip
-atan2 = elementwise(
+atan2: OpDef = elementwise(
     "stablehlo.atan2", doc="The angle of the point (y, x).",
     partials=[lambda t, z, y, x: t * (x / (x * x + y * y)), lambda t, z, y, x: t * (-y / (x * x + y * y))],
     numpy=np.arctan2, sample=(reals(avoid=[0]), reals(avoid=[0])), instructions=40,
 )  # fmt: skip
 
 # ---------------------------------------------------------------- exponentials and roots
-exponential = elementwise(
+exponential: OpDef = elementwise(
     "stablehlo.exponential", doc="e to the power x.", partials=[lambda t, y, x: t * y], numpy=np.exp, sample=(reals(),),
     instructions=20,
 )  # fmt: skip
-exponential_minus_one = elementwise(
+exponential_minus_one: OpDef = elementwise(
     "stablehlo.exponential_minus_one", doc="exp(x) - 1, accurate near 0.", partials=[lambda t, y, x: t * (y + 1.0)],
     numpy=np.expm1, sample=(reals(),), instructions=40,
 )  # fmt: skip
-log = elementwise(
+log: OpDef = elementwise(
     "stablehlo.log", doc="Natural logarithm.", partials=[lambda t, y, x: t / x], numpy=np.log, sample=(reals(0.2, 3),),
     instructions=25,
 )  # fmt: skip
-log_plus_one = elementwise(
+log_plus_one: OpDef = elementwise(
     "stablehlo.log_plus_one", doc="log(1 + x), accurate near 0.", partials=[lambda t, y, x: t / (x + 1.0)],
     numpy=np.log1p, sample=(reals(-0.5, 2),), instructions=30,
 )  # fmt: skip
-logistic = elementwise(
+logistic: OpDef = elementwise(
     "stablehlo.logistic", doc="1 / (1 + exp(-x)).", partials=[lambda t, y, x: t * (y * (1.0 - y))],
     numpy=lambda x: 1 / (1 + np.exp(-x)), sample=(reals(),), instructions=25,
 )  # fmt: skip
@@ -153,24 +153,24 @@ def _sqrt_partial(t: Tensor, y: Tensor, x: Tensor) -> Tensor:
     return select(both_zero, full_like(t, 0), t * (0.5 / y))
 
 
-sqrt = elementwise(
+sqrt: OpDef = elementwise(
     "stablehlo.sqrt", doc="Square root.", partials=[_sqrt_partial], numpy=np.sqrt,
     sample=(reals(0.2, 3),), instructions=10,
 )  # fmt: skip
-rsqrt = elementwise(
+rsqrt: OpDef = elementwise(
     "stablehlo.rsqrt", doc="1 / sqrt(x).", partials=[lambda t, y, x: t * (y / x * -0.5)],
     numpy=lambda x: x**-0.5, sample=(reals(0.2, 3),), instructions=15,
 )  # fmt: skip
-cbrt = elementwise(
+cbrt: OpDef = elementwise(
     "stablehlo.cbrt", doc="Cube root.", partials=[lambda t, y, x: t / (y * y * 3.0)], numpy=np.cbrt,
     sample=(reals(-2, 2, avoid=[0]),), instructions=40,
 )  # fmt: skip
-square = elementwise(
+square: OpDef = elementwise(
     "chlo.square", doc="x * x.", partials=[lambda t, y, x: t * (x + x)], numpy=np.square, sample=(reals(),)
 )
 
 # ---------------------------------------------------------------- trigonometric and hyperbolic
-sine = elementwise(
+sine: OpDef = elementwise(
     "stablehlo.sine", doc="Sine.", partials=[lambda t, y, x: t * cosine(x)], numpy=np.sin, sample=(reals(-3, 3),),
     instructions=25,
 )  # fmt: skip
@@ -178,31 +178,31 @@ cosine: OpDef = elementwise(
     "stablehlo.cosine", doc="Cosine.", partials=[lambda t, y, x: -(t * sine(x))], numpy=np.cos, sample=(reals(-3, 3),),
     instructions=25,
 )  # fmt: skip
-tan = elementwise(
+tan: OpDef = elementwise(
     "stablehlo.tan", doc="Tangent.", partials=[lambda t, y, x: t * (y * y + 1.0)], numpy=np.tan, sample=(reals(-1, 1),),
     instructions=30,
 )  # fmt: skip
-chlo_tan = elementwise(
+chlo_tan: OpDef = elementwise(
     "chlo.tan", doc="Tangent.", partials=[lambda t, y, x: t * (y * y + 1.0)], numpy=np.tan, sample=(reals(-1, 1),),
     instructions=30,
 )  # fmt: skip
-tanh = elementwise(
+tanh: OpDef = elementwise(
     "stablehlo.tanh", doc="Hyperbolic tangent.", partials=[lambda t, y, x: t * (1.0 - y * y)], numpy=np.tanh,
     sample=(reals(),), instructions=25,
 )  # fmt: skip
-acos = elementwise(
+acos: OpDef = elementwise(
     "chlo.acos", doc="Inverse cosine.", partials=[lambda t, y, x: -(t * rsqrt(1.0 - x * x))], numpy=np.arccos,
     sample=(reals(-0.9, 0.9),), instructions=40,
 )  # fmt: skip
-asin = elementwise(
+asin: OpDef = elementwise(
     "chlo.asin", doc="Inverse sine.", partials=[lambda t, y, x: t * rsqrt(1.0 - x * x)], numpy=np.arcsin,
     sample=(reals(-0.9, 0.9),), instructions=40,
 )  # fmt: skip
-atan = elementwise(
+atan: OpDef = elementwise(
     "chlo.atan", doc="Inverse tangent.", partials=[lambda t, y, x: t / (x * x + 1.0)], numpy=np.arctan,
     sample=(reals(),), instructions=30,
 )  # fmt: skip
-cosh = elementwise(
+cosh: OpDef = elementwise(
     "chlo.cosh", doc="Hyperbolic cosine.", partials=[lambda t, y, x: t * sinh(x)], numpy=np.cosh, sample=(reals(),),
     instructions=40,
 )  # fmt: skip
@@ -210,30 +210,30 @@ sinh: OpDef = elementwise(
     "chlo.sinh", doc="Hyperbolic sine.", partials=[lambda t, y, x: t * cosh(x)], numpy=np.sinh, sample=(reals(),),
     instructions=40,
 )  # fmt: skip
-acosh = elementwise(
+acosh: OpDef = elementwise(
     "chlo.acosh", doc="Inverse hyperbolic cosine.", partials=[lambda t, y, x: t * rsqrt(x - 1.0) * rsqrt(x + 1.0)],
     numpy=np.arccosh, sample=(reals(1.2, 3),), instructions=40,
 )  # fmt: skip
-asinh = elementwise(
+asinh: OpDef = elementwise(
     "chlo.asinh", doc="Inverse hyperbolic sine.", partials=[lambda t, y, x: t * rsqrt(x * x + 1.0)],
     numpy=np.arcsinh, sample=(reals(),), instructions=40,
 )  # fmt: skip
-atanh = elementwise(
+atanh: OpDef = elementwise(
     "chlo.atanh", doc="Inverse hyperbolic tangent.", partials=[lambda t, y, x: t / ((1.0 - x) * (1.0 + x))],
     numpy=np.arctanh, sample=(reals(-0.9, 0.9),), instructions=40,
 )  # fmt: skip
 
 # ---------------------------------------------------------------- special functions
 _TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
-erf = elementwise(
+erf: OpDef = elementwise(
     "chlo.erf", doc="Error function.", partials=[lambda t, y, x: t * (exponential(-(x * x)) * _TWO_OVER_SQRT_PI)],
     numpy="scipy.special:erf", sample=(reals(),), instructions=30,
 )  # fmt: skip
-erfc = elementwise(
+erfc: OpDef = elementwise(
     "chlo.erfc", doc="1 - erf(x).", partials=[lambda t, y, x: t * (exponential(-(x * x)) * -_TWO_OVER_SQRT_PI)],
     numpy="scipy.special:erfc", sample=(reals(),), instructions=40,
 )  # fmt: skip
-erf_inv = elementwise(
+erf_inv: OpDef = elementwise(
     "chlo.erf_inv", doc="Inverse of the error function.",
     partials=[lambda t, y, x: t * (exponential(y * y) * (1 / _TWO_OVER_SQRT_PI))], numpy="scipy.special:erfinv",
     sample=(reals(-0.9, 0.9),), instructions=40,
@@ -241,20 +241,20 @@ erf_inv = elementwise(
 
 # ---------------------------------------------------------------- rounding and sign
 _STEPS = (reals(-3, 3, avoid=[-2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 2.5], gap=0.05),)
-floor = elementwise(
+floor: OpDef = elementwise(
     "stablehlo.floor", doc="The largest integer not above x.", partials=ZERO, numpy=np.floor, sample=_STEPS
 )
-ceil = elementwise(
+ceil: OpDef = elementwise(
     "stablehlo.ceil", doc="The smallest integer not below x.", partials=ZERO, numpy=np.ceil, sample=_STEPS
 )
-round_nearest_even = elementwise(
+round_nearest_even: OpDef = elementwise(
     "stablehlo.round_nearest_even", doc="The nearest integer, ties to even.", partials=ZERO, numpy=np.rint, sample=_STEPS,
 )  # fmt: skip
-round_nearest_afz = elementwise(
+round_nearest_afz: OpDef = elementwise(
     "stablehlo.round_nearest_afz", doc="The nearest integer, ties away from zero.", partials=ZERO,
     numpy=lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5), sample=_STEPS,
 )  # fmt: skip
-sign = elementwise(
+sign: OpDef = elementwise(
     "stablehlo.sign", doc="-1, 0 or 1; NaN for NaN.", partials=ZERO, numpy=np.sign, sample=(reals(avoid=[0]),)
 )
 

@@ -10,7 +10,7 @@ from nabla_mlir.dialects.stablehlo import enum
 from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import all_prefixed, prefixed
 from nabla_mlir.table.kinds import elementwise, general, structural
-from nabla_mlir.table.registry import ZERO, MaybeZero, Zero, add_any, operation
+from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, add_any, operation
 from nabla_mlir.table.samples import Case, booleans, integers, reals
 from nabla_mlir.table.tensor import Tensor, full_like
 
@@ -24,21 +24,21 @@ def _flat(name: str, doc: str, numpy: Any, sample: Any, **facts: Any) -> Any:
     return elementwise(name, doc=doc, partials=ZERO, numpy=numpy, sample=sample, **facts)
 
 
-is_finite = _flat("stablehlo.is_finite", "True unless x is infinite or NaN.", np.isfinite, (reals(),))
-logical_not = _flat("stablehlo.not", "Bitwise or logical complement.", np.invert, (integers(),))
+is_finite: OpDef = _flat("stablehlo.is_finite", "True unless x is infinite or NaN.", np.isfinite, (reals(),))
+logical_not: OpDef = _flat("stablehlo.not", "Bitwise or logical complement.", np.invert, (integers(),))
 _BITS = (integers(), integers())
-logical_and = _flat("stablehlo.and", "Bitwise or logical and.", np.bitwise_and, _BITS, commutes=True)
-logical_or = _flat("stablehlo.or", "Bitwise or logical or.", np.bitwise_or, _BITS, commutes=True)
-logical_xor = _flat("stablehlo.xor", "Bitwise or logical exclusive or.", np.bitwise_xor, _BITS, commutes=True)
-shift_left = _flat("stablehlo.shift_left", "x * 2**n.", np.left_shift, (integers(), integers(0, 5)))
-shift_right_arithmetic = _flat(
+logical_and: OpDef = _flat("stablehlo.and", "Bitwise or logical and.", np.bitwise_and, _BITS, commutes=True)
+logical_or: OpDef = _flat("stablehlo.or", "Bitwise or logical or.", np.bitwise_or, _BITS, commutes=True)
+logical_xor: OpDef = _flat("stablehlo.xor", "Bitwise or logical exclusive or.", np.bitwise_xor, _BITS, commutes=True)
+shift_left: OpDef = _flat("stablehlo.shift_left", "x * 2**n.", np.left_shift, (integers(), integers(0, 5)))
+shift_right_arithmetic: OpDef = _flat(
     "stablehlo.shift_right_arithmetic", "x / 2**n, the sign kept.", np.right_shift, (integers(), integers(0, 5))
 )
-shift_right_logical = _flat(
+shift_right_logical: OpDef = _flat(
     "stablehlo.shift_right_logical", "x / 2**n, zeros shifted in.", np.right_shift, (integers(0, 9), integers(0, 5))
 )
-popcnt = _flat("stablehlo.popcnt", "The number of one bits.", np.bitwise_count, (integers(0, 9),))
-count_leading_zeros = _flat(
+popcnt: OpDef = _flat("stablehlo.popcnt", "The number of one bits.", np.bitwise_count, (integers(0, 9),))
+count_leading_zeros: OpDef = _flat(
     "stablehlo.count_leading_zeros", "The number of leading zero bits.",
     lambda x: _leading_zeros(np.asarray(x)), (integers(0, 9),),
 )  # fmt: skip
@@ -53,7 +53,7 @@ COMPARISONS: dict[str, np.ufunc] = {
     "EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal
 }  # fmt: skip
 
-compare = elementwise(
+compare: OpDef = elementwise(
     "stablehlo.compare", doc="x < y, x == y, ... as truth values.", partials=ZERO,
     attributes={"comparison_direction": enum("comparison_direction"), "compare_type": enum("comparison_type")},
     defaults={"compare_type": None},
@@ -83,7 +83,7 @@ def _select_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
     return [select(pred, *branches)]
 
 
-select = structural(
+select: OpDef = structural(
     "stablehlo.select", pattern=patterns.choice,
     doc="x where pred holds, else y; a scalar pred chooses one of them whole.", linear=(1, 2),
     transpose=_select_transpose, batch=_select_batch,
@@ -143,7 +143,7 @@ def _clip(low: Any, x: Any, high: Any) -> Any:
     return np.clip(x, low, high)
 
 
-clamp = general(
+clamp: OpDef = general(
     "stablehlo.clamp", doc="min(max(x, low), high); scalar bounds hold for every element. Zero derivative at a bound.",
     jvp=_clamp_jvp, batch=_clamp_batch,
     result=lambda low, x, high: [(x.shape, x.dtype)],

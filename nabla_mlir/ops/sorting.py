@@ -10,13 +10,14 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.stablehlo import I64, Bool
-from nabla_mlir.dialects.types import tensor_type
+from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 from nabla_mlir.ops.gather import along_axis
 from nabla_mlir.ops.logic import compare
 from nabla_mlir.ops.shape import iota
 from nabla_mlir.sparsity import structure as patterns
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general
+from nabla_mlir.table.regions import body_of
 from nabla_mlir.table.registry import MaybeZero, Region, Zero, clone_op
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor
@@ -32,6 +33,17 @@ def emit_comparator(region: ir.Region, direction: str, operands: Sequence[Tensor
         kind = "TOTALORDER" if a.dtype.kind not in "biu" else None
         less = compare(a, b, comparison_direction=direction, compare_type=kind)
         stablehlo.emit("stablehlo.return", [less.value], results=[])
+
+
+def read_comparator(region: ir.Region) -> str | None:
+    """The direction if a region is as `emit_comparator` writes it, so that the whole array can be ordered at once."""
+    arguments, ops, results = body_of(region)
+    if len(ops) != 1 or ops[0].name != compare.name or list(ops[0].operands) != arguments[:2] or results != list(ops[0].results):
+        return None
+    params, kind = compare.read(ops[0]), shape_and_dtype(arguments[0].type)[1].kind
+    is_total = params["compare_type"] == "TOTALORDER"
+    is_written = is_total == (kind not in "biu") and params["comparison_direction"] in ("LT", "GT")
+    return params["comparison_direction"] if is_written else None
 
 
 def _with_payload(source: Region, payload: ir.Type) -> Any:
@@ -79,7 +91,7 @@ sort = general(
     doc="The operands reordered together along `dimension` by a comparator.",
     instructions=ONE_BY_ONE, updates=lambda op: range(len(op.operands)),
     attributes={"dimension": I64, "is_stable": Bool}, defaults={"dimension": -1, "is_stable": False},
-    regions=("comparator",), emit_region=emit_comparator,
+    regions=("comparator",), emit_region=emit_comparator, read_region=read_comparator,
     result=lambda *xs, **_: [(x.shape, x.dtype) for x in xs], jvp=_sort_jvp, batch=_sort_batch, multi=True,
     sample=[Case(((2, 5),), {"dimension": 1, "is_stable": True, "comparator": "LT"}, numpy=lambda x: np.sort(x, 1)),
             Case(((4, 2),), {"dimension": 0, "is_stable": True, "comparator": "GT"}, numpy=lambda x: -np.sort(-x, 0))],

@@ -85,6 +85,17 @@ class PreparedOperator(LinearOperator):
     another thread raises StalePointError. Give each thread a `clone` to let them run side by side.
     """
 
+    data: tuple[Any, ...]
+    damping: float
+    block: int
+    products: int
+    updates: int
+    seconds: float
+    version: int | None
+    x: np.ndarray
+    value: Any
+    gradient: np.ndarray | None
+
     def __init__(self, module: Module, x: Any, data: tuple[Any, ...], damping: float):
         if np.iscomplexobj(damping):
             raise DtypeError(f"damping requires a real number, got {damping!r}.")

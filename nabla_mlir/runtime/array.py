@@ -13,8 +13,8 @@ from iree.runtime import BufferUsage, HalBuffer, HalBufferView, HalElementType, 
 from nabla_mlir import thresholds
 from nabla_mlir.array_methods import ArrayMethods
 from nabla_mlir.conversion import rank_of
-from nabla_mlir.errors import DtypeError, TraceError, user_frame
-from nabla_mlir.runtime.device import Device
+from nabla_mlir.errors import DtypeError, OutOfMemoryError, TraceError, user_frame
+from nabla_mlir.runtime.device import Device, reason
 from nabla_mlir.runtime.device import device as _device  # for functions with a parameter of that name
 from nabla_mlir.runtime.timeline import Timepoint
 
@@ -85,6 +85,9 @@ class Array(ArrayMethods):
     """
 
     __slots__ = ("__weakref__", "_host", "_target", "_view", "device", "dtype", "pending", "shape", "version")
+    device: Device
+    pending: Timepoint | None
+    version: int | None
 
     def __init__(
         self, view: HalBufferView, device: Device, version: int | None = None, lent: bool = False,
@@ -133,7 +136,10 @@ class Array(ArrayMethods):
         """An array whose values are not set: memory for the results of a call, which it is given as ``out``."""
         where, dtype = _device(device), np.dtype(dtype)
         size = max(math.prod(shape) * dtype.itemsize, 1)
-        buffer = where.hal.allocator.allocate_buffer(MemoryType.DEVICE_LOCAL, where.usage, size)
+        try:
+            buffer = where.hal.allocator.allocate_buffer(MemoryType.DEVICE_LOCAL, where.usage, size)
+        except RuntimeError as error:
+            raise OutOfMemoryError("Array.empty", f"{size} bytes, {reason(error)}") from None
         return cls(HalBufferView(buffer, shape, _element_type(dtype)), where)
 
     @classmethod
@@ -241,7 +247,7 @@ class Array(ArrayMethods):
                              where=user_frame(), help="write x = x.at[...].set(v).")  # fmt: skip
         kind, own = np.asarray(value).dtype, self.dtype
         if rank_of(kind) > rank_of(own):
-            raise DtypeError(f"x[...] = v requires values of the kind of {own}, got {kind}.", where=user_frame(),
+            raise DtypeError(f"x[...] = v requires values of a dtype of the kind of {own}, got {kind}.", where=user_frame(),
                              help="convert one of them with astype.")  # fmt: skip
         host = np.array(self.numpy())
         host[_host_index(index)] = np.asarray(value)

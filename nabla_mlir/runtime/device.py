@@ -20,6 +20,12 @@ class Device:
     """
 
     __slots__ = ("driver", "hal", "is_host", "memory", "threads", "usage")
+    driver: str
+    hal: HalDevice
+    is_host: bool
+    memory: str
+    threads: int
+    usage: int
 
     def __init__(self, driver: str, hal: HalDevice, threads: int = 1):
         self.driver, self.hal, self.threads = driver, hal, threads
@@ -28,6 +34,13 @@ class Device:
         maps_memory = any(cls.maps_memory and driver in cls.drivers for cls in TARGETS.values())
         mapping = BufferUsage.MAPPING | BufferUsage.MAPPING_OPTIONAL if maps_memory else 0
         self.usage = int(BufferUsage.DEFAULT | mapping)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether arrays of one are read by the other where they are: all drivers of this CPU are one device for that."""
+        return isinstance(other, Device) and self.memory == other.memory
+
+    def __hash__(self) -> int:
+        return hash(self.memory)
 
     def __repr__(self) -> str:
         return f"Device({self.driver!r})"

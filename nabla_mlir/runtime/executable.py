@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmModule, VmVariantList, create_hal_module
 
-from nabla_mlir.errors import DeployError
+from nabla_mlir.errors import DeployError, NablaError, OutOfMemoryError
 from nabla_mlir.runtime.array import Array, Shape
 from nabla_mlir.runtime.device import Device, device, reason
 from nabla_mlir.runtime.timeline import Timeline, Timepoint, wait_for_others
@@ -55,6 +55,7 @@ class Function:
         Raises:
           DeployError: the module refuses the arguments (their number, a shape or a dtype), or fails; or the memory for
             results cannot be written, or is also that of an argument or of another result.
+          OutOfMemoryError: there is no memory for what it computes.
         """
         if storage or self._timeline is not None:
             return self._call_in_order(arguments, storage, types)
@@ -126,7 +127,9 @@ class Function:
             return Array.from_numpy(argument, self.device)
         return argument if argument.device.memory == self.device.memory else argument.to(self.device)
 
-    def _refusal(self, error: Exception) -> DeployError:
+    def _refusal(self, error: Exception) -> NablaError:
+        if "RESOURCE_EXHAUSTED" in str(error):
+            return OutOfMemoryError(self.name, reason(error))
         return DeployError(f"{self.name} requires the arguments it was compiled for, got: {reason(error)}.")
 
     @staticmethod

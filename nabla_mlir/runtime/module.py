@@ -31,6 +31,10 @@ class Module:
       module["hvp"](params=params, v=v, data=data)
     """
 
+    executable: Runnable
+    manifest: Manifest
+    code: Code
+
     def __init__(
         self, executable: Runnable, manifest: Manifest, code: Code, stablehlo: Callable[[], bytes],
         others: Mapping[str, Runnable] | None = None,
@@ -126,6 +130,9 @@ class Module:
 
 class _Entry:
     """An entry point as a callable: binds, flattens and checks the arguments, and builds the result."""
+
+    spec: EntryPoint
+    __name__: str
 
     def __init__(self, spec: EntryPoint, function: Callable[..., list[Array]]):
         self.spec, self._function = spec, function

@@ -30,7 +30,8 @@ class VectorizedArray(ArrayMethods):
     """
 
     __slots__ = ("axes", "data")
-    __array_ufunc__ = None  # so that NumPy arrays on the left defer to us
+    axes: tuple[tuple[str, int], ...]
+    data: Any
 
     def __init__(self, data: Any, axes: Iterable[tuple[str, int]]):
         self.data = data

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nabla_mlir.errors import DeployError
+from nabla_mlir.errors import DeployError, writing
 from nabla_mlir.runtime.manifest import SAVE_AGAIN, Code, Manifest
 
 _ENDINGS = (".vmfb", ".json")
@@ -38,6 +38,9 @@ def save_artifact(
       stablehlo: the bytecode of the module it was compiled from.
 
     A file appears whole or not at all; a mixture of two artifacts fails the checksum when it is loaded.
+
+    Raises:
+      SaveError: the folder cannot be made, or written to.
     """
     place, stem = _place(path, os.fspath(path).endswith(("/", os.sep)))
     codes = tuple(
@@ -47,13 +50,14 @@ def save_artifact(
     manifest = replace(manifest, code=codes, stablehlo=_sha256(stablehlo) if stablehlo else "")
     files = {code.file: vmfb for code, vmfb in zip(codes, vmfbs, strict=True)}
     files |= {f"{stem}.json": manifest.to_json().encode()} | ({f"{stem}.mlirbc": stablehlo} if stablehlo else {})
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if place.suffix == ".zip":
-        _replace(place, functools.partial(_write_archive, files=files))
-        return place
-    place.mkdir(exist_ok=True)
-    for name, data in files.items():
-        _replace(place / name, functools.partial(_write_bytes, data=data))
+    with writing(path):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if place.suffix == ".zip":
+            _replace(place, functools.partial(_write_archive, files=files))
+            return place
+        place.mkdir(exist_ok=True)
+        for name, data in files.items():
+            _replace(place / name, functools.partial(_write_bytes, data=data))
     return place / (codes[0].file if len(codes) == 1 else f"{stem}.json")
 
 

@@ -19,6 +19,8 @@ class Timepoint:
     """The end of a call."""
 
     __slots__ = ("semaphore", "timeline")
+    semaphore: HalSemaphore
+    timeline: Timeline
 
     def __init__(self, timeline: Timeline, semaphore: HalSemaphore):
         self.timeline, self.semaphore = timeline, semaphore

@@ -12,7 +12,8 @@ import numpy as np
 
 from nabla_mlir import thresholds
 from nabla_mlir.conversion import scalar_misfit
-from nabla_mlir.errors import DeployError, DtypeError, ShapeError, TreeError
+from nabla_mlir.errors import DeployError, DtypeError, ExchangeError, LeakedTracerError, ShapeError, TreeError
+from nabla_mlir.exchange import readable
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import Device
 from nabla_mlir.runtime.manifest import Leaf
@@ -37,7 +38,9 @@ def as_array(value: Any, spec: Leaf, dtype: np.dtype, problems: list[tuple[type[
     """The leaf as a NumPy array. A Python scalar takes the declared dtype if that has its kind and range."""
     if type(value) not in (bool, int, float, complex):
         try:
-            return np.asarray(value)
+            return np.asarray(readable(value))
+        except (LeakedTracerError, ExchangeError):
+            raise
         except (TypeError, ValueError):
             problems.append((DtypeError, f"{spec.name} requires {spec}, got {type(value).__name__}"))
             return np.zeros(spec.shape, dtype)

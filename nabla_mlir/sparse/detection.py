@@ -160,7 +160,7 @@ def _local(what: str, f: Callable[..., Any], args: Sequence[Any], argnums: Argnu
 def _apart(block: ir.Block, holder: ir.Operation) -> ir.Module:
     """A copy of a block as a function in a module of its own; what it uses from outside is a constant or an argument."""
     trace = current_trace()
-    arrays = {} if trace is None else {c.tensor.value: c.array for c in trace.captures.values()}
+    arrays = {} if trace is None else {c.value: c.array for c in trace.captures.values()}
     outside = captures_of(holder)
     constants = [v for v in outside if v in arrays or _is_constant(made_by(v))]
     others = [v for v in outside if v not in set(constants)]

@@ -190,10 +190,10 @@ def jit(
         else:
             constants, fixed_names = {}, {}
         leaves, in_spec = pytree.flatten((args, kwargs))
+        key: tuple[Any, ...] = (in_spec, _kinds(leaves), Execution.mode)
+        if constants or fixed_names:
+            key = (*key, tuple(sorted(constants.items())), tuple(sorted(fixed_names.items())))
         try:
-            key: tuple[Any, ...] = (in_spec, _kinds(leaves), Execution.mode)
-            if constants or fixed_names:
-                key = (*key, tuple(sorted(constants.items())), tuple(sorted(fixed_names.items())))
             program = programs.get(key)
         except TypeError as error:
             raise TraceError(

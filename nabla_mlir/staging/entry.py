@@ -11,7 +11,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import pytree
-from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame
+from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame, writing
 from nabla_mlir.runtime.manifest import Sparsity
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table.promotion import is_scalar, scalar_array
@@ -113,13 +113,18 @@ class Stage:
         return str(self.module)
 
     def save_mlir(self, path: str | Path) -> Path:
-        """Writes the IR; a name that ends in .mlirbc gets bytecode, any other one text."""
+        """Writes the IR; a name that ends in .mlirbc gets bytecode, any other one text.
+
+        Raises:
+          SaveError: there is no such folder, or it cannot be written to.
+        """
         path = Path(path)
-        if path.suffix == ".mlirbc":
-            with path.open("wb") as file:
-                self.module.operation.write_bytecode(file)
-        else:
-            path.write_text(self.mlir())
+        with writing(path):
+            if path.suffix == ".mlirbc":
+                with path.open("wb") as file:
+                    self.module.operation.write_bytecode(file)
+            else:
+                path.write_text(self.mlir())
         return path
 
     def describe(self) -> str:

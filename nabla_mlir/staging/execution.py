@@ -24,7 +24,7 @@ from nabla_mlir import thresholds
 from nabla_mlir.compiling.estimates import estimate
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered, lower_module
 from nabla_mlir.dialects.regions import functions_of, nested
-from nabla_mlir.errors import DeployError, RuleMissingError, TraceError, user_frame
+from nabla_mlir.errors import DeployError, OutOfMemoryError, RuleMissingError, TraceError, user_frame
 from nabla_mlir.interpreter import Budget, OutOfStepsError, interpreted
 from nabla_mlir.interpreter.finite import is_finite, stop_at_infinity
 from nabla_mlir.passes.inline import TRANSFORMS
@@ -161,6 +161,8 @@ class Interpreted:
                 if self.budget is not None:
                     self.budget.spend(self.work)
                 return [Array.from_numpy(y) for y in self.function([np.asarray(x) for x in inputs], self.budget)]
+            except MemoryError as error:
+                raise OutOfMemoryError(self._name, error) from None
             except OutOfStepsError:
                 self._compiled = compiled_function(self._code)
         return self._compiled(inputs, storage, types)

@@ -22,7 +22,7 @@ from nabla_mlir.compiling.host_program import HostProgram
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.regions import functions_of
-from nabla_mlir.errors import TargetError
+from nabla_mlir.errors import TargetError, writing
 from nabla_mlir.runtime.manifest import EntryPoint, Leaf
 from nabla_mlir.staging.artifact import entry_point
 from nabla_mlir.staging.stages import Lowered
@@ -70,7 +70,8 @@ def save_static_library(
         raise TargetError("a static library requires calls that return when they are done, got asynchronous=True.")
     path = Path(path)
     stem = path.with_suffix("") if path.suffix in (".o", ".c", ".h") else path
-    stem.parent.mkdir(parents=True, exist_ok=True)
+    with writing(stem):
+        stem.parent.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"\W", "_", stem.name)
     with tempfile.TemporaryDirectory() as folder:
         code = Path(folder, "code.o")
@@ -89,9 +90,10 @@ def save_static_library(
     functions = functions_of(lowered.module.operation)
     entries = [entry_point(entry, functions[entry.name]) for entry in lowered.entries]
     header = stem.with_name(stem.name + ".h")
-    header.write_text(_header(name, entries, cpu))
-    stem.with_name(stem.name + ".c").write_text(_source(name, header.name, entries, program, query and query[1]))
-    stem.with_name(stem.name + ".o").write_bytes(machine_code)
+    with writing(stem):
+        header.write_text(_header(name, entries, cpu))
+        stem.with_name(stem.name + ".c").write_text(_source(name, header.name, entries, program, query and query[1]))
+        stem.with_name(stem.name + ".o").write_bytes(machine_code)
     return header
 
 

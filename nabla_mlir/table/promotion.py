@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir import pytree
 from nabla_mlir.conversion import rank_of, scalar_misfit
 from nabla_mlir.dialects.types import as_dtype, is_complex, is_differentiable
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.exchange import readable
 from nabla_mlir.table.registry import operation
 from nabla_mlir.table.tensor import Tensor, constant, full
 from nabla_mlir.table.vectorized import enter
@@ -120,8 +122,9 @@ def as_tensor(x: Any, dtype: np.dtype | None = None) -> Tensor:
         tensor = full((), _weak_value(x, dtype or scalar_dtype(x)), dtype or scalar_dtype(x))
         tensor.weak = dtype is None
         return tensor
+    x = readable(x)
     lift = getattr(x, "__nabla_tensor__", None)
-    tensor = enter(lift()) if lift is not None else _captured(np.asarray(x))
+    tensor = enter(lift()) if lift is not None else _captured(x)
     return tensor if dtype is None or tensor.dtype == dtype else operation("convert")(tensor, dtype=dtype)
 
 
@@ -149,9 +152,11 @@ def set_capture(capture: Callable[[np.ndarray], Tensor]) -> None:
     _capture = capture
 
 
-def _captured(array: np.ndarray) -> Tensor:
+def _captured(x: Any) -> Tensor:
+    array = np.asarray(x)
     if array.dtype.kind not in "biufcV":
-        raise DtypeError(f"a tensor requires numbers, got {array.dtype}.", where=user_frame())
+        what = array.dtype if pytree.is_array(x) else type(x).__name__
+        raise DtypeError(f"a tensor requires numbers, got {what}.", where=user_frame(), help=pytree.advice_for(x))
     return _capture(array)
 
 
@@ -164,7 +169,7 @@ def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int,
         return tuple(np.broadcast_shapes(*shapes))
     except ValueError:
         raise ShapeError(
-            f"{name} requires shapes that broadcast together, got {' and '.join(str(s) for s in shapes)}.",
+            f"{name} requires shapes that broadcast together, got {' and '.join(map(str, shapes))}, which cannot be broadcast.",
             where=user_frame(), help="add axes of size 1 (expand_dims) or transpose one of the operands.",
         ) from None  # fmt: skip
 
@@ -182,6 +187,7 @@ def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def promote(name: str, *operands: Any, dtype: np.dtype | None = None) -> list[Tensor]:
     """The operands as tensors of one dtype and one shape."""
+    operands = tuple(map(readable, operands))
     dtype = dtype or promote_dtypes([x if is_scalar(x) else _with_dtype(x) for x in operands])
     shape = broadcast_shapes(name, [() if is_scalar(x) else np.shape(x) for x in operands])
     tensors = []
@@ -199,6 +205,7 @@ def _with_dtype(x: Any) -> Any:
 
 def _binary(name: str, flip: bool = False) -> Any:
     def operator(self: Tensor, other: Any) -> Any:
+        self.check_open()
         if type(other) is Tensor and other.shape == self.shape and other.dtype == self.dtype:
             out = operation(name)(other, self) if flip else operation(name)(self, other)
         elif not _is_operand(other):
@@ -213,10 +220,12 @@ def _binary(name: str, flip: bool = False) -> Any:
 
 
 def _is_operand(x: Any) -> bool:
-    return isinstance(x, (Tensor, np.ndarray, np.generic)) or is_scalar(x) or hasattr(x, "__nabla_tensor__")
+    own = isinstance(x, (Tensor, np.ndarray, np.generic)) or is_scalar(x) or hasattr(x, "__nabla_tensor__")
+    return own or hasattr(x, "__dlpack__")
 
 
 def _negative(self: Tensor) -> Tensor:
+    self.check_open()
     if self.dtype.kind == "b":
         raise DtypeError("negation requires numbers, got bool.", where=user_frame(), help="use ~x for the complement.")
     return operation("negate")(self)
@@ -232,6 +241,7 @@ Tensor.functions["__neg__"] = _negative
 
 
 def _true_divide(self: Tensor, other: Any, flip: bool = False) -> Any:
+    self.check_open()
     if type(other) is Tensor and other.shape == self.shape and other.dtype == self.dtype and self.dtype.kind in "fcV":
         return operation("divide")(other, self) if flip else operation("divide")(self, other)
     if not _is_operand(other):
@@ -241,6 +251,7 @@ def _true_divide(self: Tensor, other: Any, flip: bool = False) -> Any:
 
 def true_divide(x: Any, y: Any) -> Tensor:
     """x / y; integers are converted to the default float dtype first."""
+    x, y = readable(x), readable(y)
     dtype = promote_dtypes([x if is_scalar(x) else _with_dtype(x) for x in (x, y)])
     return operation("divide")(*promote("divide", x, y, dtype=dtype if is_inexact(dtype) else Defaults.float))
 

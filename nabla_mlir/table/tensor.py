@@ -22,6 +22,9 @@ class Scope:
     """The region a tensor was made in. A tensor must not be used after its scope has closed."""
 
     __slots__ = ("open", "parent", "what")
+    open: bool
+    parent: Scope | None
+    what: str
 
     def __init__(self, what: str, parent: Scope | None = None):
         self.what, self.parent, self.open = what, parent, True
@@ -54,11 +57,14 @@ class Tensor(ArrayMethods):
     """
 
     __slots__ = ("dtype", "scope", "shape", "value", "weak")
+    dtype: np.dtype
+    scope: Scope | None
+    shape: tuple[int, ...]
+    value: ir.Value
+    weak: bool
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}  # arithmetic by promotion.py, the rest by numpy/methods.py
     axes: NamedAxes = ()  # of a vectorised tensor, see ops.vectorized
     device: ClassVar[None] = None  # that of the target
-    __array_priority__ = 1000
-    __array_ufunc__ = None  # so that NumPy arrays on the left defer to us
 
     def __init__(self, value: ir.Value, scope: Scope | None = None):
         self.value = value
@@ -102,6 +108,7 @@ class Tensor(ArrayMethods):
             )
 
     def _no_value(self, purpose: str, advice: str) -> NoReturn:
+        self.check_open()
         raise ConcretizationError(
             f"{purpose} requires a concrete value, got the traced tensor {self!r}.", where=user_frame(), help=advice
         )
@@ -116,13 +123,21 @@ class Tensor(ArrayMethods):
         self._no_value("an index or a shape", "pass the number as a static argument (jit(f, static_argnums=...)).")
 
     def __float__(self) -> float:
-        self._no_value("float()", "keep it a tensor, or return it from the function.")
+        self._no_value("float()", "keep it a tensor, or return it from the function; for y[i] = x make y with nabla_mlir.numpy.")
 
     def __complex__(self) -> complex:
         self._no_value("complex()", "keep it a tensor, or return it from the function.")
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
-        self._no_value("a NumPy function", "use the function of the same name in nabla_mlir.numpy.")
+        self._no_value("a NumPy function", "use the function of the same name in nabla_mlir.numpy, and y = y + x for y += x.")
+
+    def __format__(self, form: str) -> str:
+        if form:
+            self._no_value("a format", "print it without one, or return it from the function.")
+        return repr(self)
+
+    def __reduce__(self) -> NoReturn:
+        self._no_value("a copy or a pickle", "return it from the function; x.copy() is another tensor of the same values.")
 
     def item(self) -> Any:
         """Not available on a traced tensor."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nabla_mlir.errors import CompileError, DeployError, TargetError
+from nabla_mlir.errors import CompileError, DeployError, TargetError, user_frame
 from nabla_mlir.targets.base import Codegen, Target
 from nabla_mlir.targets.toolchain import iree_compile, run_compiler
 
@@ -100,7 +100,8 @@ class CPU(Target):
         """The same target with its triple, and the name and the features of the CPU, written out.
 
         Raises:
-          TargetError: "host" together with another architecture, or LLVM does not know the CPU; or no number of threads.
+          TargetError: "host" together with another architecture, or LLVM does not know the CPU, a feature or the triple; or no
+            number of threads.
         """
         if self.threads is not None and (type(self.threads) is not int or self.threads < 1):
             raise TargetError(f"target cpu requires a positive number of threads, got {self.threads!r}.")
@@ -108,6 +109,8 @@ class CPU(Target):
             raise TargetError(
                 f"target cpu requires a CPU name for another architecture, got cpu='host', {self.triple}."
             )
+        if self.triple or self.features:
+            _check_known(self.features, self.triple)
         triple = self.triple or _host_triple()
         defaults, abi = _DEFAULTS.get(triple.partition("-")[0], ("", ""))
         cpu, features = (self.cpu, defaults) if self.cpu == "generic" else _named_cpu(self.cpu, self.triple)
@@ -165,16 +168,33 @@ def cpu_features() -> dict[str, bool]:
 
 # ---------------------------------------------------------------- what the compiler knows
 
+_LOCAL = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu")
+_DESCRIBE = ("--compile-to=preprocessing", "-", "-o", "-")  # it then says what a target is, of an empty module
+
 
 @functools.cache
 def _named_cpu(name: str, triple: str) -> tuple[str, str]:
     """LLVM's name of a CPU, and its features, with those that this very machine lacks."""
     cpu, features = _described(name, triple)
     if cpu is None:
-        raise TargetError(f"target cpu requires a CPU that LLVM knows, got {name!r}.",
+        raise TargetError(f"target cpu requires a CPU that LLVM knows, got {name!r}.", where=user_frame(),
                           help="use CPU('generic') or another name.")  # fmt: skip
     extra = set(re.findall(r"\+([^,]+)", features))
     return cpu, ",".join(f for f in _merged(features).split(",") if f[1:] in extra)
+
+
+@functools.cache
+def _check_known(features: str, triple: str) -> None:
+    """Raises TargetError for features, or a triple, that LLVM does not know: the compiler would crash."""
+    flags = [*_LOCAL, "--iree-llvmcpu-target-cpu=generic", *([f"--iree-llvmcpu-target-triple={triple}"] if triple else []),
+             *([f"--iree-llvmcpu-target-cpu-features={features}"] if features else [])]  # fmt: skip
+    process = run_compiler([*flags, *_DESCRIBE], b"module {}", timeout=60)
+    if "createTargetMachine" in process.stderr:
+        raise TargetError(f"target cpu requires a triple that LLVM knows, got {triple!r}.", where=user_frame(),
+                          help="name one such as 'aarch64-linux-gnu'; '' is this machine's.")  # fmt: skip
+    if unknown := sorted(set(re.findall(r"'(\S+)' is not a recognized feature", process.stderr))):
+        raise TargetError(f"target cpu requires features that LLVM knows, got {', '.join(unknown)}.", where=user_frame(),
+                          help="write them as LLVM does, with a sign: '+avx512f,-avx512fp16'.")  # fmt: skip
 
 
 def _merged(*features: str) -> str:
@@ -196,9 +216,7 @@ def _host_triple() -> str:
 def _described(cpu: str, triple: str) -> tuple[str | None, str]:
     """What the compiler says of a CPU: its name, if it has one, and its features."""
     iree_compile()
-    flags = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"]
-    flags += [f"--iree-llvmcpu-target-cpu={cpu}", *([f"--iree-llvmcpu-target-triple={triple}"] if triple else [])]
-    flags += ["--compile-to=preprocessing", "-", "-o", "-"]
-    text = run_compiler(flags, b"module {}", timeout=60).stdout.decode(errors="replace")
+    flags = [*_LOCAL, f"--iree-llvmcpu-target-cpu={cpu}", *([f"--iree-llvmcpu-target-triple={triple}"] if triple else [])]
+    text = run_compiler([*flags, *_DESCRIBE], b"module {}", timeout=60).stdout.decode(errors="replace")
     name, features = re.search(r'\bcpu = "([^"]*)"', text), re.search(r'cpu_features = "([^"]*)"', text)
     return name and name[1], features[1] if features else ""

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from nabla_mlir.errors import DeployError, TargetError
+from nabla_mlir.errors import DeployError, TargetError, user_frame
 from nabla_mlir.targets.base import Codegen, Target
 from nabla_mlir.targets.gpu import GPU, device_target, library, target_info
+from nabla_mlir.targets.toolchain import run_compiler
 
 # From sm_90 on, IREE knows no description of its own; the PTX version is the lowest that knows the architecture.
 _PTX_OF_ARCH = {"sm_90": "+ptx80", "sm_100": "+ptx86", "sm_101": "+ptx86", "sm_103": "+ptx88"}
@@ -68,7 +69,7 @@ class CUDA(Target):
         """The same target with the architecture instead of "host".
 
         Raises:
-          TargetError: there is no CUDA device, or the architecture is not of the form sm_80.
+          TargetError: there is no CUDA device, or the compiler does not know the architecture.
         """
         if self.arch == "host":
             try:
@@ -77,7 +78,13 @@ class CUDA(Target):
                 help = "name an architecture, such as CUDA('sm_80'): compiling needs no GPU."
                 raise TargetError(f"target cuda requires a CUDA device, got none: {error}.", help=help) from None
         if not re.fullmatch(r"sm_\d+[af]?", self.arch):
-            raise TargetError(f"target cuda requires an architecture such as sm_80, got {self.arch!r}.")
+            raise TargetError(f"target cuda requires an architecture such as sm_80, got {self.arch!r}.", where=user_frame(),
+                              help="name one, such as CUDA('sm_90'), or CUDA('host') for the GPU of this machine.")  # fmt: skip
+        if self.arch.rstrip("af") not in _PTX_OF_ARCH and not _is_known(self.arch):
+            raise TargetError(
+                f"target cuda requires an architecture that the compiler knows, got {self.arch!r}.", where=user_frame(),
+                help="PTX for an older one runs on newer GPUs too: CUDA('sm_80'), CUDA('sm_90').",
+            )  # fmt: skip
         return self
 
     def device_targets(self) -> str | None:
@@ -92,6 +99,13 @@ class CUDA(Target):
         if self.device_targets():
             return super()._device_flags()
         return ["--iree-hal-target-device=cuda", f"--iree-cuda-target={self.resolve().arch}"]
+
+
+@functools.cache
+def _is_known(arch: str) -> bool:
+    """Whether the compiler has a description of an architecture."""
+    flags = ["--iree-hal-target-device=cuda", f"--iree-cuda-target={arch}", "--compile-to=preprocessing", "-", "-o", "-"]
+    return b"target_info" in run_compiler(flags, b"module {}", timeout=60).stdout
 
 
 @functools.cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from nabla_mlir.errors import DeployError
+from nabla_mlir.errors import DeployError, writing
 from nabla_mlir.targets import TARGETS
 from nabla_mlir.tools.inputs import bind
 from nabla_mlir.tools.terminal import Progress, print_table
@@ -181,7 +181,8 @@ def run_command(options: argparse.Namespace) -> int:
         raise DeployError(f"{name} requires at most {len(results)} --output, got {len(options.outputs)}.")
     for i, (leaf, value) in enumerate(zip(entry.result_leaves, results, strict=True)):
         if i < len(options.outputs):
-            np.save(options.outputs[i], np.asarray(value))
+            with writing(options.outputs[i]):
+                np.save(options.outputs[i], np.asarray(value))
         else:
             print(f"{leaf.name}: {leaf} =\n{np.asarray(value)}")
     return 0

@@ -165,7 +165,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _describe(error: Exception) -> str:
     """One of our errors, or what the user's own program raised, with its line."""
     if isinstance(error, NablaError):
-        return f"error: {error}"
+        is_command = error.where is not None and error.where.function == "<module>" and error.where.filename == sys.argv[0]
+        return f"error: {type(error)(error.message, help=error.help) if is_command else error}"
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).exists()]
     own = [f for f in frames if not is_internal(f.filename) and "importlib" not in f.filename]
     where = f"\n  --> {own[-1].filename}:{own[-1].lineno}\n      {own[-1].line}" if own else ""

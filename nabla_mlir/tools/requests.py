@@ -14,7 +14,7 @@ from typing import Any
 
 from nabla_mlir import transforms
 from nabla_mlir.dialects.types import dtype_in_mlir
-from nabla_mlir.errors import NablaError, TargetError
+from nabla_mlir.errors import DtypeError, ImportIRError, NablaError, TargetError
 from nabla_mlir.interop.stablehlo import ImportedFunction, from_stablehlo
 from nabla_mlir.prepared.sparse_modules import sparse_hessian_module, sparse_jacobian_module
 from nabla_mlir.staging.positions import is_one, positions
@@ -43,6 +43,8 @@ def parse_spec(text: str) -> tuple[str, Any]:
     body = re.sub(r"(?<=\w)\[\s*\]", "", body).strip()  # f32[] is f32
     try:
         return name, _spec_of(ast.parse(body, mode="eval").body)
+    except DtypeError as error:
+        raise RequestError(f"--spec requires a type such as f32[128,4], got {text!r}: {error.message}") from None
     except (SyntaxError, _NotASpecError):
         raise RequestError(
             f"--spec requires a type such as f32[128,4] or a tree of them, got {text!r}.",
@@ -259,18 +261,26 @@ def load_function(text: str) -> Callable[..., Any]:
     file, _, name = text.partition(":")
     path = Path(file)
     if not path.is_file():
-        raise RequestError(f"MODEL requires a file, got {file!r}, which does not exist.",
+        problem = "is a folder" if path.is_dir() else "does not exist"
+        raise RequestError(f"MODEL requires a file, got {file!r}, which {problem}.",
                            help="write model.py:function or model.mlir:entry.")  # fmt: skip
     if path.suffix in (".mlir", ".mlirbc"):
-        source = path.read_bytes()
-        return from_stablehlo(source if path.suffix == ".mlirbc" else source.decode(), name or None)
+        try:
+            source = path.read_bytes()
+            return from_stablehlo(source if path.suffix == ".mlirbc" else source.decode(), name or None)
+        except (ImportIRError, UnicodeDecodeError, OSError) as error:
+            message = getattr(error, "message", error)
+            raise RequestError(f"MODEL requires a module that can be read, got {file}: {message}",
+                               help=getattr(error, "help", "")) from None  # fmt: skip
     if not name:
         raise RequestError(f"MODEL requires a function, got {text!r}.", help=f"write {file}:function.")
-    value: Any = _import_file(path)
+    value: Any = (module := _import_file(path))
     for part in name.split("."):
         value = getattr(value, part, None)
     if not callable(value):
-        raise RequestError(f"MODEL requires a function of {file}, got {name!r}.")
+        own = [n for n, f in vars(module).items() if inspect.isfunction(f) and f.__module__ == module.__name__]
+        raise RequestError(f"MODEL requires a function of {file}, got {name!r}.",
+                           help=f"it has {', '.join(own) or 'none'}.")  # fmt: skip
     return value
 
 

@@ -22,7 +22,7 @@ from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import results_of, trace_region
-from nabla_mlir.table.promotion import as_tensor, is_scalar, promote_dtypes
+from nabla_mlir.table.promotion import Defaults, as_tensor, is_scalar, promote_dtypes
 from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import specs_of
@@ -47,7 +47,20 @@ def _same(
     if spec != other or _types(tensors) != _types(got):
         raise TreeError(f"{what} requires the same structure, shapes and dtypes, got {describe(other, got)} "
                         f"instead of {describe(spec, tensors)}.", where=user_frame(),
-                        help="convert with astype or reshape so that both agree.")  # fmt: skip
+                        help=advice_for(tensors, got))  # fmt: skip
+
+
+def advice_for(tensors: Sequence[Tensor], got: Sequence[Tensor]) -> str:
+    """What to do about types that do not agree: the default dtypes are named where they are the cause."""
+    general = "convert with astype or reshape so that both agree."
+    for word, default in (("float", Defaults.float), ("int", Defaults.int)):
+        for pair in zip(tensors, got, strict=False):
+            kinds, dtypes = {t.dtype.kind for t in pair}, {t.dtype for t in pair}
+            if len(dtypes) == 2 and default in dtypes and kinds == {default.kind}:
+                (other,) = dtypes - {default}
+                return (f"Python numbers and new arrays such as zeros are {default}, data of NumPy {other}: call "
+                        f"nm.set_default_dtypes({word}=\"{other}\") first, or {general}")  # fmt: skip
+    return general
 
 
 # ---------------------------------------------------------------- choices

@@ -16,7 +16,7 @@ from nabla_mlir.staging.tracing import trace_region
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import specs_of
-from nabla_mlir.transforms.control import INDEX, adapted, describe, while_loop
+from nabla_mlir.transforms.control import INDEX, adapted, advice_for, describe, while_loop
 from nabla_mlir.transforms.vectorized import per_entry
 
 
@@ -161,7 +161,7 @@ def _scan_types(
     ):
         raise TreeError(f"the carry of scan requires the same structure, shapes and dtypes, got "
                         f"{describe(box['c_spec'], new)} instead of {describe(c_spec, carry)}.",
-                        where=user_frame())  # fmt: skip
+                        where=user_frame(), help=advice_for(carry, new))  # fmt: skip
     return carry, [Spec(y.shape, y.dtype) for y in outs[box["count"] :]], box["y_spec"]
 
 

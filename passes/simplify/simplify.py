@@ -134,8 +134,7 @@ def merge_duplicates(block: ir.Block, on_merge: Callable[[ir.Value], None] | Non
     Args:
       on_merge: called with each value before another takes its place.
     """
-    alone: dict[object, ir.Operation] = {}  # the first of its name on its operands
-    crowds: dict[object, dict[object, list[ir.Operation]]] = {}  # of several, by attributes, which take longer to read
+    seen: dict[object, ir.Operation | dict[object, list[ir.Operation]]] = {}  # one, or several by what tells them apart
     for op in [o.operation for o in block.operations]:
         for region in op.regions:
             for inner in region.blocks:
@@ -146,13 +145,13 @@ def merge_duplicates(block: ir.Block, on_merge: Callable[[ir.Value], None] | Non
         if name in REGISTRY and REGISTRY[name].commutes:
             operands.sort(key=hash)
         key = (name, *operands) if operands else (name, _attributes(op))
-        first = alone.setdefault(key, op)
-        if first is op:
+        others = seen.setdefault(key, op)
+        if others is op:
             continue
-        if key not in crowds:
-            crowds[key] = {_attributes(first): [first]}
-        twins = crowds[key].setdefault(_attributes(op), [])
-        twin = next((t for t in twins if _equal(t, op)), None)
+        if isinstance(others, ir.Operation):
+            others = seen[key] = {_details(others): [others]}
+        twins = others.setdefault(_details(op), [])
+        twin = next((t for t in twins if _have_equal_regions(t, op)), None)
         if twin is None:
             twins.append(op)
             continue
@@ -163,11 +162,13 @@ def merge_duplicates(block: ir.Block, on_merge: Callable[[ir.Value], None] | Non
         op.erase()
 
 
-def _equal(a: ir.Operation, b: ir.Operation) -> bool:
-    """True if two operations of one name, on the same operands and with the same attributes, compute the same."""
-    if len(a.regions):
-        return a.is_structurally_equivalent(b, ir.OperationEquivalenceFlags.IGNORE_LOCATIONS)
-    return [r.type for r in a.results] == [r.type for r in b.results]
+def _details(op: ir.Operation) -> object:
+    """What tells apart operations of one name on the same operands, but for their regions."""
+    return (*(r.type for r in op.results), _attributes(op))
+
+
+def _have_equal_regions(a: ir.Operation, b: ir.Operation) -> bool:
+    return not len(a.regions) or a.is_structurally_equivalent(b, ir.OperationEquivalenceFlags.IGNORE_LOCATIONS)
 
 
 def _attributes(op: ir.Operation) -> object:

@@ -43,6 +43,13 @@ def test_names_resolve_and_unknown_ones_list_what_exists():
 def test_errors():
     with pytest.raises(TargetError, match="requires an architecture such as sm_80, got 'hopper'"):
         CUDA("hopper").flags()
+    for target_, message in ((CUDA("sm_999"), "an architecture that the compiler knows, got 'sm_999'"),
+                             (CPU(features="+sse99"), r"features that LLVM knows, got \+sse99"),
+                             (CPU("generic", triple="abacus"), "a triple that LLVM knows, got 'abacus'")):  # fmt: skip
+        with pytest.raises(TargetError, match=message) as error:
+            target_.flags()
+        assert error.value.where.filename == __file__
+        assert error.value.help
     with pytest.raises(TargetError, match="requires a known device, got 'gameboy'") as error:
         Vulkan("gameboy").flags()
     assert "host, nvidia, amd, lavapipe" in str(error.value)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -72,6 +73,69 @@ def test_several_results_are_tuples() -> None:
 def test_an_axis_that_is_not_there_is_an_error_of_both_kinds(error) -> None:
     with pytest.raises(error, match="sum requires an axis of an array with 1 axes, got 3"):
         xp.sum(xp.ones(2), axis=3)
+
+
+def test_arrays_in_another_dtype() -> None:
+    for dtype in (np.float32, np.float64, np.int64):
+        for x in (np.arange(3), xp.arange(3), [1, 2]):
+            assert xp.asarray(x, dtype=dtype).dtype == dtype
+        with pytest.raises(CopyError):
+            xp.asarray(xp.arange(3, dtype=xp.int8), dtype=dtype, copy=False)
+
+
+def test_rows_of_a_long_array_one_by_one() -> None:
+    x = xp.asarray(np.arange(5000.0))
+    assert float(min(x)) == 0.0
+    assert sum(map(float, x)) == np.arange(5000.0).sum()
+    assert all(type(row) is Array and row.shape == (2,) for row in xp.ones((3, 2)))
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 64, 65, 128, 1000])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_places_in_sorted_vectors(size, dtype) -> None:
+    rng = np.random.default_rng(0)
+    a, v = np.sort(rng.integers(-9, 9, size).astype(dtype)), rng.integers(-11, 11, (3, 7)).astype(np.float64)
+    if dtype is not np.int64 and size > 3:
+        a[-2:], a[-3], a[0] = np.nan, np.inf, -np.inf
+        v[0, :3] = np.nan, np.inf, -np.inf
+    for side in ("left", "right"):
+        want = np.searchsorted(a, v, side)
+        assert_same(xp.searchsorted(a, v, side=side).astype(np.int64), want)
+        assert_same(nm.vmap(lambda v, side=side: xp.searchsorted(a, v, side=side))(v).astype(np.int64), want)
+
+
+@pytest.mark.parametrize("mode", ["interpret", "compile"])
+def test_order_of_nan_and_zeros(mode) -> None:
+    nm.set_execution(mode)
+    x = np.array([1.0, -np.nan, np.nan, 0.0, -0.0, np.inf, -np.inf])
+    assert_same(xp.sort(x), np.sort(x))
+    assert_same(xp.argsort(x).astype(np.int64), np.argsort(x, stable=True))
+    assert np.isnan(np.asarray(xp.sort(x, descending=True))).tolist() == [True, True, *[False] * 5]
+    assert np.isnan(float(xp.median(x)))
+    assert_same(xp.top_k(x, 3)[0], np.array([np.nan, np.nan, np.inf]))
+
+
+def test_a_long_vector_is_ordered_at_once() -> None:
+    x = np.random.default_rng(0).normal(size=200_000)
+    start = time.perf_counter()
+    assert_same(xp.sort(x), np.sort(x))
+    assert_same(xp.argsort(x, descending=True).astype(np.int64), np.argsort(-x, stable=True))
+    assert time.perf_counter() - start < 5  # comparing one by one took minutes
+
+
+def test_all_drivers_of_this_cpu_are_one_device() -> None:
+    one, other = (xp.ones(2, device=device).device for device in xp.__array_namespace_info__().devices())
+    assert one == other
+    assert len({one, other}) == 1
+    assert one != "local-sync"
+
+
+def test_scalars_among_elements() -> None:
+    x = xp.asarray(np.array([1, 2**31 + 5, 2**32 - 1], np.uint32))
+    assert xp.isin(x, 2**31 + 5).tolist() == [False, True, False]
+    assert xp.isin(2**31 + 5, x).item() is True
+    assert xp.isin(np.array([1.5, 2.0]), 2).tolist() == [False, True]
+    assert xp.isin(3, 3, invert=True).item() is False
 
 
 # ---------------------------------------------------------------- values

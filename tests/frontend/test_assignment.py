@@ -62,7 +62,7 @@ def test_indices_and_values_may_be_arrays() -> None:
 
 def test_values_of_a_higher_kind_are_refused() -> None:
     x = xp.arange(3)
-    with pytest.raises(DtypeError, match=r"x\[...\] = v requires values of the kind of int32, got float64"):
+    with pytest.raises(DtypeError, match=r"x\[...\] = v requires values of a dtype of the kind of int32, got float64"):
         x[0] = 1.5
     assert x.tolist() == [0, 1, 2]
 

@@ -262,7 +262,7 @@ def test_stored_values_have_the_kind_of_the_array() -> None:
     for dtype, value in (("f4", 1j), ("f4", np.array(1j)), ("i4", 1.5), ("i4", np.array(1.5)), ("?", 2), ("i4", 1j)):
         x = nnp.zeros(3, dtype)
         for put in (x.at[0].set, x.at[np.array([0, 1])].add, x.at[:2].multiply):
-            with pytest.raises(DtypeError, match=r"x\.at\[\.\.\.\] requires values of the kind of"):
+            with pytest.raises(DtypeError, match=r"x\.at\[\.\.\.\] requires values of a dtype of the kind of"):
                 put(value)
     for dtype, value in (("i4", 2**40), ("u1", -1), ("u1", 256)):
         with pytest.raises(DtypeError, match="a constant requires a number of"):

@@ -10,7 +10,7 @@ import pytest
 from xla import run_traced
 
 import nabla_mlir as nm
-from nabla_mlir.errors import ImportIRError, TreeError
+from nabla_mlir.errors import ExchangeError, ImportIRError, TreeError
 
 RNG = np.random.default_rng(0)
 
@@ -209,3 +209,38 @@ def test_a_function_has_no_parameters() -> None:
     pytest.importorskip("torch_mlir")
     with pytest.raises(ImportIRError, match=r"requires a torch\.nn\.Module where parameters=True, got builtin_function"):
         nm.from_torch(torch.sin, nm.spec((3,)), parameters=True)
+
+
+# ---------------------------------------------------------------- tensors of PyTorch as arrays
+
+
+def test_tensors_are_taken_wherever_an_array_is() -> None:
+    torch = pytest.importorskip("torch")
+    before = nm.set_execution("interpret")
+    x = torch.tensor([1.0, 4.0, 3.0], dtype=torch.float64)
+    try:
+        for tensor, scale in ((x, 1.0), (torch.stack([x, 2 * x], 1)[:, 1], 2.0), (x.bfloat16(), 1.0)):
+            gradient = nm.grad(lambda y: (y**3).sum())(tensor)
+            np.testing.assert_allclose(np.asarray(gradient, np.float64), 3 * (scale * x.numpy()) ** 2)
+            assert gradient.dtype.name == str(tensor.dtype).removeprefix("torch.")
+        assert nm.jit(lambda tree: tree["a"] + x)({"a": x}).tolist() == [2.0, 8.0, 6.0]
+        assert nm.numpy.from_dlpack(x).tolist() == (nm.numpy.zeros(3) + x).tolist() == x.tolist()
+        for bad, message in ((x.clone().requires_grad_(), "require gradient"), (x.to("meta"), "meta"), (x.to_sparse(), "layout")):
+            with pytest.raises(ExchangeError, match=rf"that its owner gives away, got Tensor: .*{message}"):
+                nm.grad(lambda y: y.sum())(bad)
+    finally:
+        nm.set_execution(before)
+    assert x.tolist() == [1.0, 4.0, 3.0]
+
+
+def test_tensors_as_specs_and_arguments_of_modules() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_mlir")
+    layer, x = torch.nn.Linear(3, 2).double(), torch.ones(1, 3, dtype=torch.float64)
+    before = nm.set_execution("interpret")
+    try:
+        f = nm.from_torch(layer, x)
+        np.testing.assert_allclose(np.asarray(f(x)), layer(x).detach().numpy())
+        np.testing.assert_allclose(np.asarray(nm.grad(lambda x: f(x).sum())(x)), layer.weight.detach().numpy().sum(0)[None])
+    finally:
+        nm.set_execution(before)

@@ -170,11 +170,15 @@ class TestErrors:
         [
             (["nowhere.py:f"], "MODEL requires a file, got 'nowhere.py', which does not exist."),
             (["model.py"], "MODEL requires a function, got 'model.py'."),
-            (["model.py:number"], "MODEL requires a function of model.py, got 'number'."),
+            (["model.py:number"], "MODEL requires a function of model.py, got 'number'.\n  help: it has cube"),
+            (["."], "MODEL requires a file, got '.', which is a folder."),
+            (["invalid.mlir"], "a module that can be read, got invalid.mlir: parsing requires valid MLIR"),
+            (["empty.mlir"], "a module that can be read, got empty.mlir: importing requires one public function"),
+            (["binary.mlir"], "a module that can be read, got binary.mlir: 'utf-8' codec"),
             (["model.py:cube"], "one --spec for each argument of (x), got 0: missing a required argument: 'x'."),
             (["model.py:cube", "--spec=f32[3"], "--spec requires a type such as f32[128,4] or a tree of them"),
             (["model.py:cube", "--spec=f32[n]"], "--spec requires a type such as f32[128,4] or a tree of them"),
-            (["model.py:cube", "--spec=f33[3]"], "an element type requires one of i1, i8, i16"),
+            (["model.py:cube", "--spec=f33[3]"], "got 'f33[3]': an element type requires one of i1, i8, i16"),
             (["model.py:cube", "--transform=gradient"], "--transform requires one of grad, value_and_grad, hvp"),
             (["model.py:cube", "--transform=grad{"], "--transform requires the form name{option=value ...}"),
             (["model.py:cube", "--transform=grad{0}"], "--transform requires options of the form name=value"),
@@ -186,7 +190,15 @@ class TestErrors:
     def test_requests(
         self, folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
     ) -> None:
+        Path("invalid.mlir").write_text("func.func @f(")
+        Path("empty.mlir").write_text("")
+        Path("binary.mlir").write_bytes(b"\xff\xfe")
         assert message in fails(capsys, "compile", *arguments)
+
+    @pytest.mark.parametrize("emit", ["vmfb", "stablehlo"])
+    def test_files_that_cannot_be_written(self, folder: Path, capsys: pytest.CaptureFixture[str], emit: str) -> None:
+        error = fails(capsys, "compile", "model.py:cube", "--spec=f32[3]", f"--emit={emit}", "-o", "model.py/cube")
+        assert "save requires a place that can be written, got 'model.py/cube'" in error
 
     def test_the_line_of_the_user(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         error = fails(capsys, "compile", "model.py:wrong", "--spec", "f32[3]")
