@@ -107,17 +107,17 @@ def get_index(x: Any, index: Any) -> Any:
 
 # ---------------------------------------------------------------- functions
 @library
-def take(x: Any, indices: Any, axis: Static[int | None] = None, mode: str | None = None) -> Tensor:
+def take(a: Any, indices: Any, axis: Static[int | None] = None, mode: str | None = None) -> Tensor:
     """The elements at `indices` along `axis`, or of the flattened array.
 
     Args:
-      x: an array.
+      a: an array.
       indices: integers of any shape, which takes the place of the axis.
       axis: the axis; None flattens first.
       mode: what happens to indices outside: None checks known ones, and counts negative ones from the end; "clip"
         moves them inside; "wrap" goes round.
     """
-    x = tensor(x)
+    x = tensor(a)
     if axis is None:
         x, axis = reshaped(x, (x.size,)), 0
     axis = axis_of("take", axis, x.ndim)
@@ -139,13 +139,13 @@ def _moded(name: str, indices: Any, n: int, mode: str | None) -> Any:
 
 
 @library
-def take_along_axis(x: Any, indices: Any, axis: Static[int | None] = -1) -> Tensor:
-    """For each place of `indices` the element of `x` at that place, with the index instead of its own along `axis`.
+def take_along_axis(arr: Any, indices: Any, axis: Static[int | None] = -1) -> Tensor:
+    """For each place of `indices` the element of `arr` at that place, with the index instead of its own along `axis`.
 
     Raises:
       ShapeError: the shapes do not broadcast in the other axes.
     """
-    x = tensor(x)
+    x = tensor(arr)
     indices = plain_index(indices)
     if axis is None:
         x, axis = reshaped(x, (x.size,)), 0

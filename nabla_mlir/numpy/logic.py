@@ -157,18 +157,18 @@ def _with_scalar_bounds(x: Tensor, low: Any, high: Any) -> tuple[Tensor, Tensor,
 
 
 @library
-def select(conditions: Any, choices: Any, default: Any = 0) -> Tensor:
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Tensor:
     """For each element the choice of the first condition that holds, else `default`."""
-    *values, out = meet("select", *choices, default)
-    for condition, value in reversed(list(zip(conditions, values, strict=True))):
+    *values, out = meet("select", *choicelist, default)
+    for condition, value in reversed(list(zip(condlist, values, strict=True))):
         out = choose(convert(tensor(condition), bool), value, out)
     return out
 
 
 @library
-def isclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
-    """True where abs(x - y) <= atol + rtol * abs(y), or both are the same infinity."""
-    x, y = inexacts("isclose", x, y)
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """True where abs(a - b) <= atol + rtol * abs(b), or both are the same infinity."""
+    x, y = inexacts("isclose", a, b)
     near = lg.compare(ew.absolute(x - y), ew.absolute(y) * rtol + atol, comparison_direction="LE")
     near = lg.logical_and(near, isfinite(y))
     out = lg.logical_or(near, lg.compare(x, y, comparison_direction="EQ"))

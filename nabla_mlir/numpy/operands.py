@@ -23,13 +23,13 @@ from nabla_mlir.table.promotion import Defaults, as_tensor, is_inexact, is_scala
 from nabla_mlir.table.tensor import Tensor, full
 
 
-def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None, device: Any = None) -> Any:
-    """`x` as an array. Python numbers, also in lists, take the default dtypes; NumPy arrays keep theirs.
+def asarray(a: Any, dtype: Any = None, *, copy: bool | None = None, device: Any = None) -> Any:
+    """`a` as an array. Python numbers, also in lists, take the default dtypes; NumPy arrays keep theirs.
 
     Args:
-      x: an array, a number, or nested lists of those.
-      dtype: of the result; decided by `x` if not given.
-      copy: True copies, so that nothing written to `x` is seen in the result; False refuses to; None copies where it must.
+      a: an array, a number, or nested lists of those.
+      dtype: of the result; decided by `a` if not given.
+      copy: True copies, so that nothing written to `a` is seen in the result; False refuses to; None copies where it must.
       device: where the result lies; in a trace its target decides that.
 
     Raises:
@@ -40,15 +40,15 @@ def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None, device: Any 
       dtype('float32')
     """
     dtype = None if dtype is None else as_dtype(dtype)
-    leaves = pytree.flatten(x)[0] if isinstance(x, (list, tuple)) else [x]
+    leaves = pytree.flatten(a)[0] if isinstance(a, (list, tuple)) else [a]
     if is_tracing() and any(isinstance(leaf, Tensor) for leaf in leaves):
-        out = _stacked(x)
+        out = _stacked(a)
         return out if dtype is None else convert(out, dtype)
-    if isinstance(x, Tensor):
-        x.check_open()
+    if isinstance(a, Tensor):
+        a.check_open()
     if is_tracing():
-        return as_tensor(_host(x, leaves, dtype))
-    result = _concrete(x, leaves, dtype, copy)
+        return as_tensor(_host(a, leaves, dtype))
+    result = _concrete(a, leaves, dtype, copy)
     return result if device is None else result.to(device)
 
 

@@ -135,13 +135,16 @@ def complex_tanh(z: Tensor) -> Tensor:
 
 
 @library
-def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """`x` with NaN replaced by `nan`, and the infinities by the largest finite numbers if nothing is given for them."""
+def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """`x` with NaN replaced by `nan`, and the infinities by the largest finite numbers if nothing is given for them.
+
+    The result is always an array of its own, whatever `copy` says.
+    """
     x = tensor(x)
     if not is_inexact(x.dtype):
         return x
     if is_complex(x.dtype):
-        return ew.make_complex(*(nan_to_num(part, nan, posinf, neginf) for part in _parts(x)))
+        return ew.make_complex(*(nan_to_num(part, copy, nan, posinf, neginf) for part in _parts(x)))
     largest = float(np.finfo(x.dtype).max)
     high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
     x = lg.select(is_nan(x), full_like(x, nan), x)

@@ -310,9 +310,9 @@ trunc = fix = _rounding(
 
 
 @library
-def round(x: Any, decimals: Static[int] = 0) -> Tensor:
+def round(a: Any, decimals: Static[int] = 0) -> Tensor:
     """The nearest number with `decimals` digits after the point, ties to even."""
-    x = tensor(x)
+    x = tensor(a)
     if is_complex(x.dtype):
         return ew.make_complex(round(ew.real(x), decimals), round(ew.imag(x), decimals))
     if not is_float(x.dtype):
@@ -322,6 +322,9 @@ def round(x: Any, decimals: Static[int] = 0) -> Tensor:
     if not decimals:
         return ew.round_nearest_even(x)
     return ew.round_nearest_even(x * 10.0**decimals) / 10.0**decimals
+
+
+around = round
 
 
 # ---------------------------------------------------------------- complex numbers
@@ -350,7 +353,8 @@ conjugate = conj
 
 
 @library
-def angle(z: Any) -> Tensor:
-    """The angle of a complex number, in (-pi, pi]."""
+def angle(z: Any, deg: bool = False) -> Tensor:
+    """The angle of a complex number, in (-pi, pi], or in degrees if `deg`."""
     z = inexact(z)
-    return ew.atan2(ew.imag(z), ew.real(z)) if is_complex(z.dtype) else ew.atan2(full_like(z, 0), z)
+    out = ew.atan2(ew.imag(z), ew.real(z)) if is_complex(z.dtype) else ew.atan2(full_like(z, 0), z)
+    return out * (180 / math.pi) if deg else out

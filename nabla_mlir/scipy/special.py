@@ -26,9 +26,9 @@ def erfc(x: Any) -> Tensor:
 
 
 @library
-def erfinv(y: Any) -> Tensor:
-    """The number whose error function is y."""
-    return ew.erf_inv(inexact(y))
+def erfinv(x: Any) -> Tensor:
+    """The number whose error function is x."""
+    return ew.erf_inv(inexact(x))
 
 
 @library
@@ -53,9 +53,9 @@ def polygamma(n: Static[Any], x: Any) -> Tensor:
 
 
 @library
-def zeta(s: Static[Any], q: Any) -> Tensor:
+def zeta(x: Static[Any], q: Any) -> Tensor:
     """The Hurwitz zeta function: the sum of (q + k)**-s over k = 0, 1, 2, ..."""
-    return gamma.zeta(*inexacts("zeta", s, q))
+    return gamma.zeta(*inexacts("zeta", x, q))
 
 
 @library
@@ -65,9 +65,9 @@ def expit(x: Any) -> Tensor:
 
 
 @library
-def logit(p: Any) -> Tensor:
-    """log(p / (1 - p))."""
-    p = inexact(p)
+def logit(x: Any) -> Tensor:
+    """log(x / (1 - x))."""
+    p = inexact(x)
     return ew.log(p) - ew.log_plus_one(-p)
 
 

@@ -144,12 +144,12 @@ def staged(f: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 def jit(
-    f: Callable[..., Any], static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()
+    fun: Callable[..., Any], static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()
 ) -> Callable[..., Any]:
     """The same function, compiled once for each structure, shape and dtype of its arguments.
 
     Args:
-      f: a function of pytrees of arrays; it is run only to trace it, so it must not depend on anything else that
+      fun: a function of pytrees of arrays; it is run only to trace it, so it must not depend on anything else that
         changes.
       static_argnums: positions of arguments that are not arrays; the function is compiled anew for each value,
         which must be hashable; given by name they are as static.
@@ -163,17 +163,17 @@ def jit(
       >>> square(np.array([1.0, 2.0])).tolist()
       [1.0, 4.0]
     """
-    names = parameters_of(f)
+    names = parameters_of(fun)
     static_nums = positions("jit", static_argnums, None if names is None else len(names), "static_argnums")
     static_names = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
     static_names |= {names[i] for i in static_nums} if names is not None else set()
     programs: dict[Any, Program] = {}
     of_arrays: dict[Any, Program] = {}  # by the kinds of arguments that are arrays by position: found without flattening
 
-    @functools.wraps(f)
+    @functools.wraps(fun)
     def jit_f(*args: Any, **kwargs: Any) -> Any:
         if is_tracing():
-            return f(*args, **kwargs)
+            return fun(*args, **kwargs)
         kinds = None if kwargs or static_nums else _kinds_of_arrays(args)
         if kinds is not None and (found := of_arrays.get((kinds, Execution.mode))) is not None:
             return found(args)
@@ -198,7 +198,7 @@ def jit(
         if program is None:
 
             def flat(*dynamic: Any, **keywords: Any) -> Any:
-                return f(*(constants.get(i, a) for i, a in enumerate(dynamic)), **keywords, **fixed_names)
+                return fun(*(constants.get(i, a) for i, a in enumerate(dynamic)), **keywords, **fixed_names)
 
             program = programs[key] = Program(flat, in_spec, _signature(leaves), "main", is_jitted=True)
         if kinds is not None:
