@@ -206,9 +206,12 @@ class ArrayMethods:
         """Each element repeated, `repeats` times or, with several, repeats[i] times for the i-th; known numbers."""
         return self._call("repeat", repeats=repeats, axis=axis)
 
-    def take(self, indices: Any, axis: int | None = None, mode: str | None = None) -> Self:
+    def take(
+        self, indices: Any, axis: int | None = None, mode: Any = None, unique_indices: bool = False,
+        indices_are_sorted: bool = False, fill_value: Any = None,
+    ) -> Self:  # fmt: skip
         """The elements at `indices` along `axis`, or of the flattened array."""
-        return self._call("take", indices=indices, axis=axis, mode=mode)
+        return self._call("take", indices, axis, mode, unique_indices, indices_are_sorted, fill_value)
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
         """The elements a[i, i + offset] of two axes, which become one, the last."""

@@ -337,6 +337,16 @@ def logsumexp(
     return (out, sign) if return_sign else out
 
 
+@library
+def logmeanexp(x: Any, axis: Static[Axis] = None, where: Any = None, keepdims: bool = False) -> Tensor:
+    """log(mean(exp(x))) over `axis` without overflow."""
+    x = inexact(x)
+    axes = axes_of("logmeanexp", axis, x.ndim)
+    mask = None if where is None else broadcast_to(convert(tensor(where), bool), x.shape)
+    n = count(x.shape, axes) if mask is None else fold(convert(mask, real_kind(x.dtype)), axes, "add", keepdims)
+    return logsumexp(x, axis, keepdims=keepdims, where=where) - (math.log(n) if mask is None else ew.log(n))
+
+
 def finite_max(x: Tensor, axes: Shape) -> Tensor:
     """The largest (real part of an) element as a constant of differentiation, or 0 where that is infinite."""
     x = stop_gradient(ew.real(x) if is_complex(x.dtype) else x)

@@ -48,10 +48,9 @@ def _doubled(
 def cumsum(
     a: Any, axis: Static[int | None] = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False
 ) -> Tensor:  # fmt: skip
-    """The running sum along `axis`, or of the flattened array. With `include_initial` a 0 stands first; with `reverse` it runs
-    from the end.
+    """The running sum along `axis`, or of the flattened array. With `include_initial` a 0 stands first.
 
-    The code has log2(n) additions of whole arrays.
+    With `reverse` it runs from the end. The code has log2(n) additions of whole arrays.
     """
     return _running("cumsum", ew.add, 0, a, axis, dtype, include_initial, reverse)
 
