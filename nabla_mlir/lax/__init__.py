@@ -1,4 +1,5 @@
 # ruff: isort: skip_file
+# ruff: noqa: F401  (other names for the same functions)
 """Operations under the names and with the parameters of `jax.lax`.
 
 They are other spellings of what `numpy`, `scipy.special` and the transforms have, or thin over the same records.
@@ -38,16 +39,16 @@ from nabla_mlir.lax.shapes import (
     broadcast_to_rank as broadcast_to_rank, broadcasted_iota as broadcasted_iota, collapse as collapse,
     concatenate as concatenate, empty as empty, expand_dims as expand_dims, full as full, full_like as full_like,
     index_in_dim as index_in_dim, iota as iota, pad as pad, reshape as reshape, rev as rev, slice as slice,
-    slice_in_dim as slice_in_dim, split as split, squeeze as squeeze, transpose as transpose,
+    slice_in_dim as slice_in_dim, split as split, squeeze as squeeze, stack as stack, tile as tile, transpose as transpose,
 )
 from nabla_mlir.numpy.index_modes import GatherScatterMode as GatherScatterMode
 from nabla_mlir.numpy.indexing import dynamic_slice as dynamic_slice, dynamic_update_slice as dynamic_update_slice
-from nabla_mlir.numpy.joining import stack as stack, unstack as unstack
+from nabla_mlir.numpy.joining import unstack as unstack
 from nabla_mlir.numpy.logic import (
     bitwise_and as bitwise_and, bitwise_not as bitwise_not, bitwise_or as bitwise_or, bitwise_xor as bitwise_xor, equal as eq,
     greater_equal as ge, greater as gt, less_equal as le, less as lt, not_equal as ne, left_shift as shift_left,
 )
-from nabla_mlir.numpy.shapes import broadcast_shapes as broadcast_shapes, tile as tile
+from nabla_mlir.numpy.shapes import broadcast_shapes as broadcast_shapes
 from nabla_mlir.numpy.special_values import isfinite as is_finite, nextafter as nextafter
 from nabla_mlir.numpy.ufuncs import (
     absolute as abs, acos as acos, acosh as acosh, add as add, asin as asin, asinh as asinh, atan as atan, atan2 as atan2,

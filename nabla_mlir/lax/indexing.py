@@ -116,14 +116,14 @@ def gather(
       dimension_numbers: of `GatherDimensionNumbers`.
       slice_sizes: of each slice.
       unique_indices, indices_are_sorted: what is known of the places.
-      mode: of slices that are not inside: "fill", the default, "clip" (moved inside) or "promise_in_bounds".
+      mode: of slices that are not inside: "clip", the default (moved inside), "fill" or "promise_in_bounds".
       fill_value: NaN, or the least integer, if not given.
     """
     x, places, numbers = tensor(operand), require_integer("gather", tensor(start_indices)), dimension_numbers
     sizes = tuple(slice_sizes)
     dims = gather_dims(**{k: tuple(v) for k, v in numbers._asdict().items()}, index_vector_dim=places.ndim - 1)
     out = gather_record(x, places, dimension_numbers=dims, slice_sizes=sizes, indices_are_sorted=indices_are_sorted)
-    if GatherScatterMode.from_any(mode) is not GatherScatterMode.FILL_OR_DROP:
+    if mode is None or GatherScatterMode.from_any(mode) is not GatherScatterMode.FILL_OR_DROP:
         return out
     limits = last_starts(x.shape, dims["start_index_map"], sizes)
     fits = _fits(places, limits)

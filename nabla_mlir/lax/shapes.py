@@ -16,6 +16,7 @@ from nabla_mlir.numpy import creation, shapes
 from nabla_mlir.numpy.axes import axes_of, axis_of, reversed_along, shape_of
 from nabla_mlir.numpy.joining import concatenate as concatenated
 from nabla_mlir.numpy.joining import split as cut
+from nabla_mlir.numpy.joining import stack as stacked
 from nabla_mlir.numpy.operands import convert, tensor
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.shape import reshaped, transposed
@@ -117,6 +118,18 @@ def concatenate(operands: Sequence[Any], dimension: Static[int]) -> Tensor:
 
 
 @library
+def stack(operands: Sequence[Any], axis: Static[int] = 0) -> Tensor:
+    """Arrays of one shape joined along a new axis."""
+    return stacked(operands, axis)
+
+
+@library
+def tile(operand: Any, reps: Static[Any]) -> Tensor:
+    """The array repeated as a whole, reps[i] times along axis i."""
+    return shapes.tile(operand, reps)
+
+
+@library
 def expand_dims(array: Any, dimensions: Static[Any]) -> Tensor:
     """The array with axes of length 1 at these places of the result."""
     return shapes.expand_dims(array, tuple(dimensions))
@@ -166,7 +179,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Static[Any]) -> Tensor
 
 
 @library
-def slice(operand: Any, start_indices: Static[Any], limit_indices: Static[Any], strides: Static[Any] = None) -> Tensor:  # noqa: A001
+def slice(operand: Any, start_indices: Static[Any], limit_indices: Static[Any], strides: Static[Any] = None) -> Tensor:
     """Every strides-th element from start_indices up to limit_indices, for each axis.
 
     Raises:

@@ -226,8 +226,11 @@ def diag(v: Any, k: Static[int] = 0) -> Tensor:
 
 
 @library
-def meshgrid(*xs: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
-    """The coordinates of a grid: each vector along the axes of the others ("ij" in order, "xy" swaps 0 and 1)."""
+def meshgrid(*xs: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Tensor, ...]:
+    """The coordinates of a grid: each vector along the axes of the others ("ij" in order, "xy" swaps 0 and 1).
+
+    With `sparse` the axes of the others have length 1. Results are arrays of their own whatever `copy` says.
+    """
     vectors = [reshaped(v, (v.size,)) for v in map(tensor, xs)]
     if indexing not in ("xy", "ij"):
         raise ShapeError(f"meshgrid requires indexing 'xy' or 'ij', got {indexing!r}.", where=user_frame())
@@ -237,6 +240,8 @@ def meshgrid(*xs: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
     shape = [0] * len(order)
     for v, d in zip(vectors, order, strict=True):
         shape[d] = v.size
+    if sparse:
+        return tuple(reshaped(v, tuple(n if k == d else 1 for k, n in enumerate(shape))) for v, d in zip(vectors, order, strict=True))
     return tuple(
         sh.broadcast_in_dim(v, shape=tuple(shape), broadcast_dimensions=(d,))
         for v, d in zip(vectors, order, strict=True)

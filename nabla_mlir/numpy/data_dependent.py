@@ -215,41 +215,41 @@ def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool) -
     return logic.where(there, values, filler), indices, reshaped(inverse, x.shape), ends - starts
 
 
-def unique_all(x: Any, /, *, size: int | None = None) -> UniqueAllResult:
-    """The different elements in order (each NaN is one), with places and counts; `size` as for `unique`.
+def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAllResult:
+    """The different elements in order (each NaN is one), with places and counts; `size`, `fill_value` as for `unique`.
 
     Example:
       >>> unique_all(np.array([3, 1, 3])).counts.tolist()
       [1, 2]
     """
-    return UniqueAllResult(*unique(x, True, True, True, equal_nan=False, size=size))
+    return UniqueAllResult(*unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value))
 
 
-def unique_counts(x: Any, /, *, size: int | None = None) -> UniqueCountsResult:
-    """The different elements in order (each NaN is one), and how often each is there; `size` as for `unique`.
+def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCountsResult:
+    """The different elements in order (each NaN is one), and how often each is there; `size`, `fill_value` as for `unique`.
 
     Example:
       >>> unique_counts(np.array([3, 1, 3])).counts.tolist()
       [1, 2]
     """
-    return UniqueCountsResult(*unique(x, return_counts=True, equal_nan=False, size=size))
+    return UniqueCountsResult(*unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value))
 
 
-def unique_inverse(x: Any, /, *, size: int | None = None) -> UniqueInverseResult:
-    """The different elements in order (each NaN is one), and the place of each element among them; `size` as for `unique`.
+def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverseResult:
+    """The different elements in order (each NaN is one), and the place of each element among them; `size`, `fill_value` as for `unique`.
 
     Example:
       >>> unique_inverse(np.array([3, 1, 3])).inverse_indices.tolist()
       [1, 0, 1]
     """
-    return UniqueInverseResult(*unique(x, return_inverse=True, equal_nan=False, size=size))
+    return UniqueInverseResult(*unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value))
 
 
-def unique_values(x: Any, /, *, size: int | None = None) -> Any:
-    """The different elements in order; each NaN is one; `size` as for `unique`.
+def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The different elements in order; each NaN is one; `size`, `fill_value` as for `unique`.
 
     Example:
       >>> unique_values(np.array([3, 1, 3])).tolist()
       [1, 3]
     """
-    return unique(x, equal_nan=False, size=size)
+    return unique(x, equal_nan=False, size=size, fill_value=fill_value)

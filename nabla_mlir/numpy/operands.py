@@ -65,7 +65,25 @@ def _concrete(x: Any, leaves: Sequence[Any], dtype: np.dtype | None, copy: bool 
     return _astype(x, dtype) if isinstance(x, Array) else Array.from_numpy(_host(x, leaves, dtype))
 
 
-array = asarray
+def array(
+    object: Any, dtype: Any = None, copy: bool | None = True, order: str | None = None, ndmin: int = 0, *, device: Any = None
+) -> Any:  # fmt: skip
+    """`object` as an array of its own, with at least `ndmin` axes; see `asarray`.
+
+    Args:
+      object: an array, a number, or nested lists of those.
+      dtype: of the result; decided by `object` if not given.
+      copy: whether the memory is the result's own; False refuses to copy.
+      order: says nothing here, where there are no strides.
+      ndmin: axes of length 1 are added in front until there are so many.
+      device: where the result lies.
+
+    Example:
+      >>> array([1.0, 2.0], ndmin=2).shape
+      (1, 2)
+    """
+    out = asarray(object, dtype, copy=copy, device=device)
+    return out if out.ndim >= ndmin else out[(None,) * (ndmin - out.ndim)]
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:

@@ -13,7 +13,7 @@ from nabla_mlir.numpy.axes import axes_of, axis_of
 from nabla_mlir.numpy.creation import diagonal
 from nabla_mlir.numpy.operands import common_dtype, convert, meet, tensor
 from nabla_mlir.numpy.reductions import sum
-from nabla_mlir.numpy.shapes import roll
+from nabla_mlir.numpy.shapes import moveaxis, roll
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.einsum import contract, lengths_of, ordered, parse, sum_out, without_repeats
 from nabla_mlir.ops.einsum import outer as outer_product
@@ -183,8 +183,22 @@ def trace(a: Any, offset: Static[int] = 0, axis1: Static[int] = 0, axis2: Static
 
 
 @library
-def cross(a: Any, b: Any, axis: Static[int] = -1) -> Tensor:
-    """The vector product of vectors with three elements along `axis`; the other axes broadcast."""
+def cross(
+    a: Any, b: Any, axisa: Static[int] = -1, axisb: Static[int] = -1, axisc: Static[int] = -1, axis: Static[int | None] = None
+) -> Tensor:  # fmt: skip
+    """The vector product of vectors with three elements along an axis; the other axes broadcast.
+
+    Args:
+      a, b: the vectors.
+      axisa, axisb, axisc: the axis of a, of b, and of the result.
+      axis: the same for all three.
+
+    Raises:
+      ShapeError: the axes have another length than 3.
+    """
+    if axis is None:
+        a, b = (moveaxis(x, d, -1) for x, d in ((a, axisa), (b, axisb)))
+        return moveaxis(cross(a, b, axis=-1), -1, axisc)
     a, b = _vectors("cross", a, b, axis)
     at = axis_of("cross", axis, a.ndim)
     if a.shape[at] != 3:

@@ -30,7 +30,7 @@ from nabla_mlir.table.tensor import Tensor, full
 @library
 def cov(
     m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Static[int | None] = None, fweights: Any = None,
-    aweights: Any = None,
+    aweights: Any = None, dtype: Any = None,
 ) -> Tensor:  # fmt: skip
     """The covariance of variables, whose observations are rows: ``(x - mean(x)) (x - mean(x))^H / (n - ddof)``.
 
@@ -42,6 +42,7 @@ def cov(
       ddof: what is subtracted from n, whatever `bias` says.
       fweights: how often each observation counts: whole numbers.
       aweights: the weight of each observation.
+      dtype: in which it is computed.
 
     Raises:
       ShapeError: there are more than two axes.
@@ -51,8 +52,8 @@ def cov(
       [[1.0, -1.0], [-1.0, 1.0]]
     """
     x = _variables(inexact(m), rowvar)
-    if y is not None:
-        x = concatenate([x, _variables(inexact(y), rowvar)])
+    x = x if y is None else concatenate([x, _variables(inexact(y), rowvar)])
+    x = x if dtype is None else convert(x, dtype)
     weights = None if fweights is None else ravel(fweights)
     if aweights is not None:
         weights = ravel(aweights) if weights is None else weights * ravel(aweights)
@@ -82,14 +83,14 @@ def _real(x: Tensor) -> np.dtype:
 
 
 @library
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Tensor:
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Tensor:
     """The correlation coefficients: the covariances divided by the standard deviations of both variables.
 
     Example:
       >>> np.asarray(corrcoef(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))).round(6).tolist()
       [[1.0, -1.0], [-1.0, 1.0]]
     """
-    c = cov(x, y, rowvar)
+    c = cov(x, y, rowvar, dtype=dtype)
     if not c.ndim:
         return c / c
     deviation = sqrt(real(diag(c)))

@@ -305,14 +305,21 @@ class ModeResult(NamedTuple):
     count: Any
 
 
+def _propagates(name: str, nan_policy: str) -> None:
+    if nan_policy != "propagate":
+        raise ShapeError(f"{name} requires nan_policy='propagate', got {nan_policy!r}.", where=user_frame(),
+                         help="nanmean, nanstd and their like leave NaN out.")  # fmt: skip
+
+
 @library
 def mode(a: Any, axis: Static[int | None] = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
-    """The most frequent element along `axis`, the least of several; each pair is compared.
+    """The most frequent element along `axis`, the least of several; each pair is compared. NaN propagate.
 
     Example:
       >>> [int(v) for v in mode(np.array([3, 1, 3, 2]))]
       [3, 2]
     """
+    _propagates("mode", nan_policy)
     x = tensor(a)
     x, at = (ravel(x), 0) if axis is None else (x, axis_of("mode", axis, x.ndim))
     rows = moveaxis(x, at, -1)
@@ -330,13 +337,16 @@ def sem(
     a: Any, axis: Static[int | None] = 0, ddof: Static[int] = 1, nan_policy: str = "propagate", *, keepdims: bool = False
 ) -> Tensor:  # fmt: skip
     """The standard error of the mean: the standard deviation divided by the root of the number of elements."""
+    _propagates("sem", nan_policy)
     x = inexact(a)
     n = x.size if axis is None else x.shape[axis_of("sem", axis, x.ndim)]
     return reductions.std(x, axis, ddof=ddof, keepdims=keepdims) / math.sqrt(n)
 
 
 @library
-def rankdata(a: Any, method: str = "average", *, axis: Static[int | None] = None) -> Tensor:
+def rankdata(
+    a: Any, method: str = "average", *, axis: Static[int | None] = None, nan_policy: str = "propagate"
+) -> Tensor:  # fmt: skip
     """The rank of each element, from 1 on; equal ones get the mean of theirs, the "min", the "max", or the "dense" rank.
 
     Raises:
@@ -346,6 +356,7 @@ def rankdata(a: Any, method: str = "average", *, axis: Static[int | None] = None
       >>> rankdata(np.array([10.0, 30.0, 10.0])).tolist()
       [1.5, 3.0, 1.5]
     """
+    _propagates("rankdata", nan_policy)
     if method not in ("average", "min", "max", "dense", "ordinal"):
         raise ShapeError(f"rankdata requires method average, min, max, dense or ordinal, got {method!r}.", where=user_frame())
     x = tensor(a)

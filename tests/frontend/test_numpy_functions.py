@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -164,6 +164,13 @@ def _copied(m: Any, name: str, x: Any, *args: Any) -> Any:
     out = x.copy()
     getattr(np, name)(out, *args)
     return out
+
+
+@pytest.fixture(autouse=True)
+def _interpreted() -> Iterator[None]:
+    before = nm.set_execution("interpret")
+    yield
+    nm.set_execution(before)
 
 
 @pytest.mark.parametrize("name", SMOOTH)
