@@ -11,15 +11,41 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nabla_mlir import errors as errors
+    from nabla_mlir import flatten_util as flatten_util
+    from nabla_mlir import lax as lax
     from nabla_mlir import nn as nn
     from nabla_mlir import numpy as numpy
+    from nabla_mlir import ops as ops
     from nabla_mlir import random as random
+    from nabla_mlir import scipy as scipy
     from nabla_mlir import sparse as sparse
     from nabla_mlir import targets as targets
+    from nabla_mlir import tree as tree
+    from nabla_mlir import tree_util as tree_util
+    from nabla_mlir.environment import block_until_ready as block_until_ready
+    from nabla_mlir.environment import config as config
+    from nabla_mlir.environment import default_backend as default_backend
+    from nabla_mlir.environment import device_count as device_count
+    from nabla_mlir.environment import device_get as device_get
+    from nabla_mlir.environment import device_put as device_put
+    from nabla_mlir.environment import devices as devices
+    from nabla_mlir.environment import effects_barrier as effects_barrier
+    from nabla_mlir.environment import enable_x64 as enable_x64
+    from nabla_mlir.environment import local_device_count as local_device_count
+    from nabla_mlir.environment import local_devices as local_devices
+    from nabla_mlir.environment import named_call as named_call
+    from nabla_mlir.environment import named_scope as named_scope
+    from nabla_mlir.environment import process_count as process_count
+    from nabla_mlir.environment import process_index as process_index
+    from nabla_mlir.environment import typeof as typeof
     from nabla_mlir.interop.jax import from_jax as from_jax
     from nabla_mlir.interop.stablehlo import from_stablehlo as from_stablehlo
     from nabla_mlir.interop.torch import from_torch as from_torch
     from nabla_mlir.interpreter.target import Interpreter as Interpreter
+    from nabla_mlir.numpy.segments import segment_max as segment_max
+    from nabla_mlir.numpy.segments import segment_min as segment_min
+    from nabla_mlir.numpy.segments import segment_prod as segment_prod
+    from nabla_mlir.numpy.segments import segment_sum as segment_sum
     from nabla_mlir.ops.custom_call import register_custom_call as register_custom_call
     from nabla_mlir.prepared.checks import check_hvp as check_hvp
     from nabla_mlir.prepared.modules import empirical_fisher_module as empirical_fisher_module
@@ -35,7 +61,11 @@ if TYPE_CHECKING:
     from nabla_mlir.runtime import Array as Array
     from nabla_mlir.runtime import load as load
     from nabla_mlir.runtime import time_limit as time_limit
+    from nabla_mlir.staging.abstract import ShapeDtypeStruct as ShapeDtypeStruct
+    from nabla_mlir.staging.abstract import eval_shape as eval_shape
+    from nabla_mlir.staging.abstract import make_jaxpr as make_jaxpr
     from nabla_mlir.staging.compiled import Compiled as Compiled
+    from nabla_mlir.staging.eager import disable_jit as disable_jit
     from nabla_mlir.staging.eager import jit as jit
     from nabla_mlir.staging.execution import debug_nans as debug_nans
     from nabla_mlir.staging.execution import set_execution as set_execution
@@ -71,12 +101,18 @@ if TYPE_CHECKING:
     from nabla_mlir.transforms.checkpointing import checkpoint_policies as checkpoint_policies
     from nabla_mlir.transforms.checkpointing import remat as remat
     from nabla_mlir.transforms.collectives import all_gather as all_gather
+    from nabla_mlir.transforms.collectives import all_to_all as all_to_all
     from nabla_mlir.transforms.collectives import axis_index as axis_index
     from nabla_mlir.transforms.collectives import axis_size as axis_size
+    from nabla_mlir.transforms.collectives import pbroadcast as pbroadcast
     from nabla_mlir.transforms.collectives import pmax as pmax
     from nabla_mlir.transforms.collectives import pmean as pmean
     from nabla_mlir.transforms.collectives import pmin as pmin
+    from nabla_mlir.transforms.collectives import ppermute as ppermute
+    from nabla_mlir.transforms.collectives import pshuffle as pshuffle
     from nabla_mlir.transforms.collectives import psum as psum
+    from nabla_mlir.transforms.collectives import psum_scatter as psum_scatter
+    from nabla_mlir.transforms.collectives import pswapaxes as pswapaxes
     from nabla_mlir.transforms.control import cond as cond
     from nabla_mlir.transforms.control import fori_loop as fori_loop
     from nabla_mlir.transforms.control import switch as switch
@@ -85,9 +121,14 @@ if TYPE_CHECKING:
     from nabla_mlir.transforms.custom import custom_vjp as custom_vjp
     from nabla_mlir.transforms.implicit import custom_linear_solve as custom_linear_solve
     from nabla_mlir.transforms.implicit import custom_root as custom_root
+    from nabla_mlir.transforms.jacobians import jacobian as jacobian
     from nabla_mlir.transforms.scans import associative_scan as associative_scan
     from nabla_mlir.transforms.scans import map as map
     from nabla_mlir.transforms.scans import scan as scan
+    from nabla_mlir.transforms.special import custom_gradient as custom_gradient
+    from nabla_mlir.transforms.special import hessian_diagonal as hessian_diagonal
+    from nabla_mlir.transforms.special import laplacian as laplacian
+    from nabla_mlir.transforms.special import linear_transpose as linear_transpose
     from nabla_mlir.transforms.vectorized import VectorizedArray as VectorizedArray
     from nabla_mlir.transforms.vectorized import devectorize as devectorize
     from nabla_mlir.transforms.vectorized import reshape_vectors as reshape_vectors
@@ -96,7 +137,8 @@ if TYPE_CHECKING:
 
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
-    "errors": None, "nn": None, "numpy": None, "random": None, "sparse": None, "targets": None,
+    "errors": None, "flatten_util": None, "lax": None, "nn": None, "numpy": None, "ops": None, "random": None, "scipy": None,
+    "sparse": None, "targets": None, "tree": None, "tree_util": None,
     "from_jax": "interop.jax",
     "from_stablehlo": "interop.stablehlo",
     "from_torch": "interop.torch",
@@ -136,6 +178,20 @@ _HOMES: dict[str, str | None] = {
     "VectorizedArray": "transforms.vectorized", "devectorize": "transforms.vectorized",
     "reshape_vectors": "transforms.vectorized", "revectorize": "transforms.vectorized",
     "vectorize": "transforms.vectorized",
+    "block_until_ready": "environment", "config": "environment", "default_backend": "environment",
+    "device_count": "environment", "device_get": "environment", "device_put": "environment", "devices": "environment",
+    "effects_barrier": "environment", "enable_x64": "environment", "local_device_count": "environment",
+    "local_devices": "environment", "named_call": "environment", "named_scope": "environment", "process_count": "environment",
+    "process_index": "environment", "typeof": "environment",
+    "segment_max": "numpy.segments", "segment_min": "numpy.segments", "segment_prod": "numpy.segments",
+    "segment_sum": "numpy.segments",
+    "ShapeDtypeStruct": "staging.abstract", "eval_shape": "staging.abstract", "make_jaxpr": "staging.abstract",
+    "disable_jit": "staging.eager",
+    "all_to_all": "transforms.collectives", "pbroadcast": "transforms.collectives", "ppermute": "transforms.collectives",
+    "pshuffle": "transforms.collectives", "psum_scatter": "transforms.collectives", "pswapaxes": "transforms.collectives",
+    "jacobian": "transforms.jacobians",
+    "custom_gradient": "transforms.special", "hessian_diagonal": "transforms.special", "laplacian": "transforms.special",
+    "linear_transpose": "transforms.special",
 }  # fmt: skip
 
 # What runs without the compiler.

@@ -232,12 +232,15 @@ class ArrayMethods:
         """Each element repeated, `repeats` times or, with several, repeats[i] times for the i-th; known numbers."""
         return self._call("repeat", repeats=repeats, axis=axis)
 
-    def take(self, indices: Any, axis: int | None = None, mode: str | None = None) -> Self:
+    def take(
+        self, indices: Any, axis: int | None = None, mode: Any = None, unique_indices: bool = False,
+        indices_are_sorted: bool = False, fill_value: Any = None,
+    ) -> Self:  # fmt: skip
         """The elements at `indices` along `axis`, or of the flattened array."""
-        return self._call("take", indices=indices, axis=axis, mode=mode)
+        return self._call("take", indices, axis, mode, unique_indices, indices_are_sorted, fill_value)
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
-        """The elements x[i, i + offset] of two axes, which become one, the last."""
+        """The elements a[i, i + offset] of two axes, which become one, the last."""
         return self._call("diagonal", offset=offset, axis1=axis1, axis2=axis2)
 
     # ---------------------------------------------------------------- elements
@@ -314,18 +317,22 @@ class ArrayMethods:
         return self._call("mean", axis=axis, dtype=dtype, keepdims=keepdims, where=where, out=out)
 
     def var(
-        self, axis: Axis = None, ddof: float = 0, keepdims: bool = False, correction: float | None = None, dtype: Any = None,
-        *, out: None = None,
+        self, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, where: Any = None,
+        *, correction: float | None = None, out: None = None,
     ) -> Self:  # fmt: skip
-        """The variance over `axis`: the mean of ``abs(x - mean(x))**2``, with n - ddof instead of n."""
-        return self._call("var", axis=axis, ddof=ddof, keepdims=keepdims, correction=correction, dtype=dtype, out=out)
+        """The variance over `axis`: the mean of ``abs(a - mean(a))**2``, with n - ddof instead of n (or n - `correction`)."""
+        return self._call(
+            "var", axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, correction=correction, out=out
+        )
 
     def std(
-        self, axis: Axis = None, ddof: float = 0, keepdims: bool = False, correction: float | None = None, dtype: Any = None,
-        *, out: None = None,
+        self, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, where: Any = None,
+        *, correction: float | None = None, out: None = None,
     ) -> Self:  # fmt: skip
         """The standard deviation over `axis`: the root of the variance."""
-        return self._call("std", axis=axis, ddof=ddof, keepdims=keepdims, correction=correction, dtype=dtype, out=out)
+        return self._call(
+            "std", axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, correction=correction, out=out
+        )
 
     def max(self, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None, *, out: None = None) -> Self:
         """The largest element over `axis`; NaN if there is one. Ties share the derivative."""
@@ -343,29 +350,37 @@ class ArrayMethods:
         """The place of the first smallest element (or NaN) along `axis`, or in the flattened array."""
         return self._call("argmin", axis=axis, keepdims=keepdims, out=out)
 
-    def any(self, axis: Axis = None, keepdims: bool = False, *, out: None = None) -> Self:
+    def any(self, axis: Axis = None, keepdims: bool = False, *, where: Any = None, out: None = None) -> Self:
         """True where an element over `axis` is not 0."""
-        return self._call("any", axis=axis, keepdims=keepdims, out=out)
+        return self._call("any", axis=axis, keepdims=keepdims, where=where, out=out)
 
-    def all(self, axis: Axis = None, keepdims: bool = False, *, out: None = None) -> Self:
+    def all(self, axis: Axis = None, keepdims: bool = False, *, where: Any = None, out: None = None) -> Self:
         """True where no element over `axis` is 0."""
-        return self._call("all", axis=axis, keepdims=keepdims, out=out)
+        return self._call("all", axis=axis, keepdims=keepdims, where=where, out=out)
 
-    def cumsum(self, axis: int | None = None, dtype: Any = None, include_initial: bool = False, *, out: None = None) -> Self:
+    def cumsum(
+        self, axis: int | None = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False, out: None = None
+    ) -> Self:  # fmt: skip
         """The running sum along `axis`, or of the flattened array. With `include_initial` a 0 stands first."""
-        return self._call("cumsum", axis=axis, dtype=dtype, include_initial=include_initial, out=out)
+        return self._call(
+            "cumsum", axis=axis, dtype=dtype, include_initial=include_initial, reverse=reverse, out=out
+        )
 
-    def cumprod(self, axis: int | None = None, dtype: Any = None, include_initial: bool = False, *, out: None = None) -> Self:
-        """The running product along `axis`, or of the flattened array. With `include_initial` a 1 stands first."""
-        return self._call("cumprod", axis=axis, dtype=dtype, include_initial=include_initial, out=out)
+    def cumprod(
+        self, axis: int | None = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False, out: None = None
+    ) -> Self:  # fmt: skip
+        """The running product along `axis`, or of the flattened array. With `include_initial` a 1 stands first; see `cumsum`."""
+        return self._call(
+            "cumprod", axis=axis, dtype=dtype, include_initial=include_initial, reverse=reverse, out=out
+        )
 
     def ptp(self, axis: Axis = None, keepdims: bool = False, *, out: None = None) -> Self:
         """The largest less the smallest element."""
         return self._call("ptp", axis=axis, keepdims=keepdims, out=out)
 
-    def dot(self, b: Any, /) -> Self:
+    def dot(self, b: Any, *, precision: Any = None) -> Self:
         """The sum of products over the last axis of a and the second but last (of a vector: the only) axis of b."""
-        return self._call("dot", b)
+        return self._call("dot", b, precision=precision)
 
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, *, out: None = None) -> Self:
         """The sum of a diagonal of two axes, which the result does not have; in a dtype if one is given."""

@@ -39,7 +39,7 @@ def paths(spec: TreeSpec) -> list[str]:
 
 def _step(entry: Any) -> str:
     if isinstance(entry, (optree.GetAttrEntry, optree.DataclassEntry)):
-        return f".{entry.entry}"
+        return f".{entry.entry}" if isinstance(entry.entry, (str, int)) else str(entry.entry)
     return f"[{entry.entry!r}]"
 
 
@@ -84,15 +84,32 @@ def _spread(prefix: Any, spec: TreeSpec) -> list[Any]:
     return [value for child, below in zip(children, spec.children(), strict=True) for value in _spread(child, below)]
 
 
-def register_node(cls: type, flatten_node: Callable[[Any], Any], unflatten_node: Callable[[Any, Any], Any]) -> None:
-    """Makes a class a pytree node; the functions are those of `optree.register_pytree_node`."""
-    optree.register_pytree_node(
-        cls, flatten_node, unflatten_node, path_entry_type=optree.GetAttrEntry, namespace=NAMESPACE
-    )
+def register_node(
+    cls: type, flatten_node: Callable[[Any], Any], unflatten_node: Callable[[Any, Any], Any], named: bool = True
+) -> None:  # fmt: skip
+    """Makes a class a pytree node.
+
+    Args:
+      cls: the class.
+      flatten_node, unflatten_node: the functions are those of `optree.register_pytree_node`.
+      named: whether the children are attributes, or have only numbers.
+    """
+    entry = optree.GetAttrEntry if named else optree.FlattenedEntry
+    optree.register_pytree_node(cls, flatten_node, unflatten_node, path_entry_type=entry, namespace=NAMESPACE)
 
 
-def register_dataclass(cls: T) -> T:
+def register_dataclass(
+    nodetype: T, data_fields: Sequence[str] | None = None, meta_fields: Sequence[str] | None = None,
+    drop_fields: Sequence[str] = (),
+) -> T:  # fmt: skip
     """Class decorator: makes a dataclass a pytree node whose children are its fields.
+
+    Args:
+      nodetype: the dataclass.
+      data_fields: the fields that are children; if not given all, but those of `meta_fields` and those made by
+        ``dataclasses.field(metadata={"static": True})``.
+      meta_fields: the fields that are part of the structure; their values can be hashed and compared.
+      drop_fields: fields that are neither, and have their defaults in a tree that is rebuilt.
 
     Example:
       >>> @register_dataclass
@@ -103,19 +120,26 @@ def register_dataclass(cls: T) -> T:
       >>> flatten(Point(1.0, 2.0))[0]
       [1.0, 2.0]
     """
-    names = [f.name for f in dataclasses.fields(cls)]
+    fields = {f.name: f for f in dataclasses.fields(nodetype) if f.name not in drop_fields}
+    meta = tuple(meta_fields) if meta_fields is not None else tuple(
+        n for n, f in fields.items() if f.metadata.get("static") and n not in (data_fields or ()))  # fmt: skip
+    names = tuple(data_fields) if data_fields is not None else tuple(n for n in fields if n not in meta)
 
-    def flatten_node(node: Any) -> tuple[tuple[Any, ...], None, tuple[str, ...]]:
-        return tuple(getattr(node, n) for n in names), None, tuple(names)
+    def flatten_node(node: Any) -> tuple[tuple[Any, ...], Any, tuple[str, ...]]:
+        return tuple(getattr(node, n) for n in names), tuple(getattr(node, n) for n in meta) or None, names
 
-    def unflatten_node(_: Any, children: Any) -> Any:
-        node: Any = object.__new__(cls)  # children may be anything while a tree is rebuilt: no __post_init__
-        for name, child in zip(names, children, strict=True):
-            object.__setattr__(node, name, child)
+    def unflatten_node(aux: Any, children: Any) -> Any:
+        node: Any = object.__new__(nodetype)  # children may be anything while a tree is rebuilt: no __post_init__
+        for f in dataclasses.fields(nodetype):
+            if f.name in drop_fields:
+                default = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
+                object.__setattr__(node, f.name, default)
+        for name, value in [*zip(names, children, strict=True), *zip(meta, aux or (), strict=True)]:
+            object.__setattr__(node, name, value)
         return node
 
-    register_node(cls, flatten_node, unflatten_node)
-    return cls
+    register_node(nodetype, flatten_node, unflatten_node)
+    return nodetype
 
 
 def advice_for(leaf: Any) -> str:

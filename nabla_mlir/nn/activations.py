@@ -7,11 +7,12 @@ from typing import Any
 
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, sliced
-from nabla_mlir.numpy.operands import inexact, require_real, tensor
+from nabla_mlir.numpy.operands import convert, inexact, require_real, tensor
 from nabla_mlir.numpy.reductions import count, finite_max, fold, spread
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.promotion import broadcast_to
 from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
@@ -168,6 +169,58 @@ def glu(x: Any, axis: Static[int] = -1) -> Tensor:
     return sliced(x, axis, 0, n // 2) * ew.logistic(sliced(x, axis, n // 2, n))
 
 
+@library
+def identity(x: Any) -> Tensor:
+    """x."""
+    return tensor(x)
+
+
+@library
+def soft_sign(x: Any) -> Tensor:
+    """x / (1 + abs(x))."""
+    x = inexact(x)
+    return x / (ew.absolute(x) + 1.0)
+
+
+@library
+def mish(x: Any) -> Tensor:
+    """x tanh(softplus(x))."""
+    x = inexact(x)
+    return x * ew.tanh(softplus_of(x))
+
+
+@library
+def squareplus(x: Any, b: float = 4.0) -> Tensor:
+    """(x + sqrt(x**2 + b)) / 2."""
+    x = inexact(x)
+    return (x + ew.sqrt(ew.square(x) + b)) * 0.5
+
+
+@library
+def sparse_plus(x: Any) -> Tensor:
+    """0 up to -1, x from 1 on, and (x + 1)**2 / 4 between."""
+    x = inexact(x)
+    between = ew.square(x + 1.0) * 0.25
+    return lg.select(not_above(x, -1.0), full_like(x, 0), lg.select(not_above(-x, -1.0), x, between))
+
+
+@library
+def sparse_sigmoid(x: Any) -> Tensor:
+    """0 up to -1, 1 from 1 on, and (x + 1) / 2 between: the derivative of `sparse_plus`."""
+    x = inexact(x)
+    return lg.clamp(full((), 0, x.dtype), (x + 1.0) * 0.5, full((), 1, x.dtype))
+
+
+@library
+def log1mexp(x: Any) -> Tensor:
+    """log(1 - exp(-x)) for positive x, accurate near 0 and far from it."""
+    x = inexact(x)
+    is_small = not_above(x, math.log(2))
+    one = full_like(x, 1)
+    near, far = lg.select(is_small, x, one), lg.select(is_small, one, x)
+    return lg.select(is_small, ew.log(-ew.exponential_minus_one(-near)), ew.log_plus_one(-ew.exponential(-far)))
+
+
 # ---------------------------------------------------------------- over axes
 def shifted_by_largest(name: str, x: Any, axis: Axis) -> tuple[Tensor, tuple[int, ...]]:
     """`x` less its largest element, which is a constant of differentiation: the results do not depend on it."""
@@ -177,15 +230,25 @@ def shifted_by_largest(name: str, x: Any, axis: Axis) -> tuple[Tensor, tuple[int
 
 
 @library
-def softmax(x: Any, axis: Static[Axis] = -1) -> Tensor:
-    """exp(x) / sum(exp(x)) over `axis`, without overflow."""
-    low, axes = shifted_by_largest("softmax", x, axis)
-    powers = ew.exponential(low)
+def softmax(x: Any, axis: Static[Axis] = -1, where: Any = None) -> Tensor:
+    """exp(x) / sum(exp(x)) over `axis`, without overflow; where `where` does not hold 0, and left out of the sum."""
+    mask = _mask(x, where)
+    low, axes = shifted_by_largest("softmax", _unless(mask, x, -math.inf), axis)
+    powers = ew.exponential(_unless(mask, low, -math.inf))
     return powers / spread(fold(powers, axes, "add"), powers.shape, axes)
 
 
+def _mask(x: Any, where: Any) -> Tensor | None:
+    return None if where is None else broadcast_to(convert(tensor(where), bool), tensor(x).shape)
+
+
+def _unless(mask: Tensor | None, x: Any, value: float) -> Any:
+    x = inexact(x)
+    return x if mask is None else lg.select(mask, x, full_like(x, value))
+
+
 @library
-def log_softmax(x: Any, axis: Static[Axis] = -1) -> Tensor:
-    """x - logsumexp(x) over `axis`, without overflow."""
-    low, axes = shifted_by_largest("log_softmax", x, axis)
+def log_softmax(x: Any, axis: Static[Axis] = -1, where: Any = None) -> Tensor:
+    """x - logsumexp(x) over `axis`, without overflow; where `where` does not hold -inf, and left out of the sum."""
+    low, axes = shifted_by_largest("log_softmax", _unless(_mask(x, where), x, -math.inf), axis)
     return low - spread(ew.log(fold(ew.exponential(low), axes, "add")), low.shape, axes)

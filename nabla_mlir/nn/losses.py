@@ -19,13 +19,13 @@ from nabla_mlir.table.tensor import Tensor, full_like
 
 
 @library
-def one_hot(labels: Any, num_classes: Static[int], dtype: Any = None, axis: Static[int] = -1) -> Tensor:
+def one_hot(x: Any, num_classes: Static[int], dtype: Any = None, axis: Static[int] = -1) -> Tensor:
     """A new axis of length `num_classes`, with 1 at the label and 0 elsewhere (everywhere for a label outside).
 
     Raises:
       DtypeError: the labels are not integers.
     """
-    labels = tensor(labels)
+    labels = tensor(x)
     return convert(_is_label("one_hot", labels, num_classes, axis), Defaults.float if dtype is None else dtype)
 
 

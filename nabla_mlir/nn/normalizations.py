@@ -5,28 +5,40 @@ from __future__ import annotations
 from typing import Any
 
 from nabla_mlir.numpy.axes import Axis, axes_of
-from nabla_mlir.numpy.operands import inexact, tensor
+from nabla_mlir.numpy.operands import convert, inexact, tensor
 from nabla_mlir.numpy.reductions import count, fold, spread
+from nabla_mlir.numpy.reductions import mean as mean_of
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
 
 
 @library
-def standardize(x: Any, axis: Static[Axis] = -1, epsilon: float = 1e-5) -> Tensor:
-    """(x - mean) / sqrt(variance + epsilon) over `axis`."""
+def standardize(
+    x: Any, axis: Static[Axis] = -1, mean: Any = None, variance: Any = None, epsilon: float = 1e-5, where: Any = None
+) -> Tensor:  # fmt: skip
+    """(x - mean) / sqrt(variance + epsilon) over `axis`.
+
+    Args:
+      x: an array.
+      axis: the axes over which mean and variance are taken.
+      mean, variance: these, where they are known, with axes that broadcast.
+      epsilon: what is added to the variance.
+      where: truth values; elements where they are False are left out of mean and variance.
+    """
     x = inexact(x)
     axes = axes_of("standardize", axis, x.ndim)
-    n = count(x.shape, axes)
-    deviation = x - spread(fold(x, axes, "add") / n, x.shape, axes)
-    variance = fold(ew.square(deviation), axes, "add") / n
-    return deviation * spread(ew.rsqrt(variance + epsilon), x.shape, axes)
+    middle = spread(mean_of(x, axes, where=where), x.shape, axes) if mean is None else tensor(mean)
+    deviation = x - middle
+    if variance is None:
+        return deviation * spread(ew.rsqrt(mean_of(ew.square(deviation), axes, where=where) + epsilon), x.shape, axes)
+    return deviation * ew.rsqrt(convert(tensor(variance), x.dtype) + epsilon)
 
 
 @library
 def layer_norm(x: Any, scale: Any = None, bias: Any = None, axis: Static[Axis] = -1, epsilon: float = 1e-5) -> Tensor:
     """standardize(x) * scale + bias; scale and bias broadcast against x."""
-    return _affine(standardize(x, axis, epsilon), scale, bias)
+    return _affine(standardize(x, axis, epsilon=epsilon), scale, bias)
 
 
 @library

@@ -1,3 +1,5 @@
+# ruff: isort: skip_file
+# ruff: noqa: F401  (two names for bool)
 """Functions on arrays with the names and semantics of NumPy and the array API standard.
 
 They work on tensors in a trace and on concrete arrays outside, where each is compiled once and cached.
@@ -7,262 +9,148 @@ from __future__ import annotations
 
 from typing import Any
 
-from nabla_mlir.numpy import fft as fft
-from nabla_mlir.numpy import linalg as linalg
-from nabla_mlir.numpy import methods as methods
-from nabla_mlir.numpy.creation import arange as arange
-from nabla_mlir.numpy.creation import diag as diag
-from nabla_mlir.numpy.creation import diagonal as diagonal
-from nabla_mlir.numpy.creation import empty as empty
-from nabla_mlir.numpy.creation import empty_like as empty_like
-from nabla_mlir.numpy.creation import eye as eye
-from nabla_mlir.numpy.creation import full as full
-from nabla_mlir.numpy.creation import full_like as full_like
-from nabla_mlir.numpy.creation import identity as identity
-from nabla_mlir.numpy.creation import linspace as linspace
-from nabla_mlir.numpy.creation import meshgrid as meshgrid
-from nabla_mlir.numpy.creation import ones as ones
-from nabla_mlir.numpy.creation import ones_like as ones_like
-from nabla_mlir.numpy.creation import tri as tri
-from nabla_mlir.numpy.creation import tril as tril
-from nabla_mlir.numpy.creation import triu as triu
-from nabla_mlir.numpy.creation import zeros as zeros
-from nabla_mlir.numpy.creation import zeros_like as zeros_like
-from nabla_mlir.numpy.data_dependent import argwhere as argwhere
-from nabla_mlir.numpy.data_dependent import flatnonzero as flatnonzero
-from nabla_mlir.numpy.data_dependent import nonzero as nonzero
-from nabla_mlir.numpy.data_dependent import unique as unique
-from nabla_mlir.numpy.data_dependent import unique_all as unique_all
-from nabla_mlir.numpy.data_dependent import unique_counts as unique_counts
-from nabla_mlir.numpy.data_dependent import unique_inverse as unique_inverse
-from nabla_mlir.numpy.data_dependent import unique_values as unique_values
-from nabla_mlir.numpy.data_dependent import where as where
-from nabla_mlir.numpy.division import divmod as divmod
-from nabla_mlir.numpy.division import floor_divide as floor_divide
-from nabla_mlir.numpy.division import fmod as fmod
-from nabla_mlir.numpy.division import mod as mod
-from nabla_mlir.numpy.division import remainder as remainder
-from nabla_mlir.numpy.dtypes import bool_ as bool  # noqa: F401  (NumPy has both names)
-from nabla_mlir.numpy.dtypes import bool_ as bool_
-from nabla_mlir.numpy.dtypes import can_cast as can_cast
-from nabla_mlir.numpy.dtypes import complex64 as complex64
-from nabla_mlir.numpy.dtypes import complex128 as complex128
-from nabla_mlir.numpy.dtypes import dtype as dtype
-from nabla_mlir.numpy.dtypes import e as e
-from nabla_mlir.numpy.dtypes import euler_gamma as euler_gamma
-from nabla_mlir.numpy.dtypes import extended
-from nabla_mlir.numpy.dtypes import finfo as finfo
-from nabla_mlir.numpy.dtypes import float16 as float16
-from nabla_mlir.numpy.dtypes import float32 as float32
-from nabla_mlir.numpy.dtypes import float64 as float64
-from nabla_mlir.numpy.dtypes import iinfo as iinfo
-from nabla_mlir.numpy.dtypes import inf as inf
-from nabla_mlir.numpy.dtypes import int8 as int8
-from nabla_mlir.numpy.dtypes import int16 as int16
-from nabla_mlir.numpy.dtypes import int32 as int32
-from nabla_mlir.numpy.dtypes import int64 as int64
-from nabla_mlir.numpy.dtypes import isdtype as isdtype
-from nabla_mlir.numpy.dtypes import nan as nan
-from nabla_mlir.numpy.dtypes import newaxis as newaxis
-from nabla_mlir.numpy.dtypes import pi as pi
-from nabla_mlir.numpy.dtypes import promote_types as promote_types
-from nabla_mlir.numpy.dtypes import result_type as result_type
-from nabla_mlir.numpy.dtypes import uint8 as uint8
-from nabla_mlir.numpy.dtypes import uint16 as uint16
-from nabla_mlir.numpy.dtypes import uint32 as uint32
-from nabla_mlir.numpy.dtypes import uint64 as uint64
-from nabla_mlir.numpy.indexing import dynamic_slice as dynamic_slice
-from nabla_mlir.numpy.indexing import dynamic_update_slice as dynamic_update_slice
-from nabla_mlir.numpy.indexing import take as take
-from nabla_mlir.numpy.indexing import take_along_axis as take_along_axis
+from nabla_mlir.numpy import fft as fft, linalg as linalg, methods as methods
+from nabla_mlir.numpy.bessel import i0 as i0
+from nabla_mlir.numpy.calculus import (
+    ediff1d as ediff1d, gradient as gradient, interp as interp, trapezoid as trapezoid, unwrap as unwrap,
+)
+from nabla_mlir.numpy.creation import (
+    arange as arange, diag as diag, diagonal as diagonal, empty as empty, empty_like as empty_like, eye as eye, full as full,
+    full_like as full_like, identity as identity, linspace as linspace, meshgrid as meshgrid, ones as ones,
+    ones_like as ones_like, tri as tri, tril as tril, triu as triu, zeros as zeros, zeros_like as zeros_like,
+)
+from nabla_mlir.numpy.data_dependent import (
+    argwhere as argwhere, flatnonzero as flatnonzero, nonzero as nonzero, unique as unique, unique_all as unique_all,
+    unique_counts as unique_counts, unique_inverse as unique_inverse, unique_values as unique_values, where as where,
+)
+from nabla_mlir.numpy.division import (
+    divmod as divmod, floor_divide as floor_divide, fmod as fmod, mod as mod, remainder as remainder,
+)
+from nabla_mlir.numpy.dtypes import (
+    bool_ as bool, bool_ as bool_, can_cast as can_cast, complex128 as complex128, complex64 as complex64, dtype as dtype,
+    e as e, euler_gamma as euler_gamma, extended as extended, finfo as finfo, float16 as float16, float32 as float32,
+    float64 as float64, iinfo as iinfo, inf as inf, int16 as int16, int32 as int32, int64 as int64, int8 as int8,
+    isdtype as isdtype, nan as nan, newaxis as newaxis, pi as pi, promote_types as promote_types, result_type as result_type,
+    uint16 as uint16, uint32 as uint32, uint64 as uint64, uint8 as uint8,
+)
+from nabla_mlir.numpy.filtering import (
+    bartlett as bartlett, blackman as blackman, convolve as convolve, correlate as correlate, hamming as hamming,
+    hanning as hanning, kaiser as kaiser,
+)
+from nabla_mlir.numpy.grids import (
+    c_ as c_, diag_indices as diag_indices, diag_indices_from as diag_indices_from, index_exp as index_exp,
+    indices as indices, ix_ as ix_, mask_indices as mask_indices, mgrid as mgrid, ogrid as ogrid, r_ as r_,
+    ravel_multi_index as ravel_multi_index, s_ as s_, tril_indices as tril_indices, tril_indices_from as tril_indices_from,
+    triu_indices as triu_indices, triu_indices_from as triu_indices_from, unravel_index as unravel_index,
+)
+from nabla_mlir.numpy.indexing import (
+    dynamic_slice as dynamic_slice, dynamic_update_slice as dynamic_update_slice, take as take,
+    take_along_axis as take_along_axis,
+)
 from nabla_mlir.numpy.inspection import __array_namespace_info__ as __array_namespace_info__
-from nabla_mlir.numpy.joining import array_split as array_split
-from nabla_mlir.numpy.joining import column_stack as column_stack
-from nabla_mlir.numpy.joining import concat as concat
-from nabla_mlir.numpy.joining import concatenate as concatenate
-from nabla_mlir.numpy.joining import diff as diff
-from nabla_mlir.numpy.joining import dstack as dstack
-from nabla_mlir.numpy.joining import hstack as hstack
-from nabla_mlir.numpy.joining import split as split
-from nabla_mlir.numpy.joining import stack as stack
-from nabla_mlir.numpy.joining import unstack as unstack
-from nabla_mlir.numpy.joining import vstack as vstack
-from nabla_mlir.numpy.logic import bitwise_and as bitwise_and
-from nabla_mlir.numpy.logic import bitwise_count as bitwise_count
-from nabla_mlir.numpy.logic import bitwise_invert as bitwise_invert
-from nabla_mlir.numpy.logic import bitwise_left_shift as bitwise_left_shift
-from nabla_mlir.numpy.logic import bitwise_not as bitwise_not
-from nabla_mlir.numpy.logic import bitwise_or as bitwise_or
-from nabla_mlir.numpy.logic import bitwise_right_shift as bitwise_right_shift
-from nabla_mlir.numpy.logic import bitwise_xor as bitwise_xor
-from nabla_mlir.numpy.logic import clip as clip
-from nabla_mlir.numpy.logic import equal as equal
-from nabla_mlir.numpy.logic import greater as greater
-from nabla_mlir.numpy.logic import greater_equal as greater_equal
-from nabla_mlir.numpy.logic import invert as invert
-from nabla_mlir.numpy.logic import isclose as isclose
-from nabla_mlir.numpy.logic import left_shift as left_shift
-from nabla_mlir.numpy.logic import less as less
-from nabla_mlir.numpy.logic import less_equal as less_equal
-from nabla_mlir.numpy.logic import logical_and as logical_and
-from nabla_mlir.numpy.logic import logical_not as logical_not
-from nabla_mlir.numpy.logic import logical_or as logical_or
-from nabla_mlir.numpy.logic import logical_xor as logical_xor
-from nabla_mlir.numpy.logic import not_equal as not_equal
-from nabla_mlir.numpy.logic import right_shift as right_shift
-from nabla_mlir.numpy.logic import select as select
-from nabla_mlir.numpy.operands import array as array
-from nabla_mlir.numpy.operands import asarray as asarray
-from nabla_mlir.numpy.operands import from_dlpack as from_dlpack
-from nabla_mlir.numpy.products import cross as cross
-from nabla_mlir.numpy.products import dot as dot
-from nabla_mlir.numpy.products import einsum as einsum
-from nabla_mlir.numpy.products import inner as inner
-from nabla_mlir.numpy.products import kron as kron
-from nabla_mlir.numpy.products import matmul as matmul
-from nabla_mlir.numpy.products import outer as outer
-from nabla_mlir.numpy.products import tensordot as tensordot
-from nabla_mlir.numpy.products import trace as trace
-from nabla_mlir.numpy.products import vdot as vdot
-from nabla_mlir.numpy.products import vecdot as vecdot
-from nabla_mlir.numpy.reductions import all as all
-from nabla_mlir.numpy.reductions import allclose as allclose
-from nabla_mlir.numpy.reductions import amax as amax
-from nabla_mlir.numpy.reductions import amin as amin
-from nabla_mlir.numpy.reductions import any as any
-from nabla_mlir.numpy.reductions import argmax as argmax
-from nabla_mlir.numpy.reductions import argmin as argmin
-from nabla_mlir.numpy.reductions import array_equal as array_equal
-from nabla_mlir.numpy.reductions import average as average
-from nabla_mlir.numpy.reductions import count_nonzero as count_nonzero
-from nabla_mlir.numpy.reductions import cumprod as cumprod
-from nabla_mlir.numpy.reductions import cumsum as cumsum
-from nabla_mlir.numpy.reductions import cumulative_prod as cumulative_prod
-from nabla_mlir.numpy.reductions import cumulative_sum as cumulative_sum
-from nabla_mlir.numpy.reductions import logsumexp as logsumexp
-from nabla_mlir.numpy.reductions import max as max
-from nabla_mlir.numpy.reductions import mean as mean
-from nabla_mlir.numpy.reductions import min as min
-from nabla_mlir.numpy.reductions import nanmax as nanmax
-from nabla_mlir.numpy.reductions import nanmean as nanmean
-from nabla_mlir.numpy.reductions import nanmin as nanmin
-from nabla_mlir.numpy.reductions import nanprod as nanprod
-from nabla_mlir.numpy.reductions import nansum as nansum
-from nabla_mlir.numpy.reductions import prod as prod
-from nabla_mlir.numpy.reductions import ptp as ptp
-from nabla_mlir.numpy.reductions import std as std
-from nabla_mlir.numpy.reductions import sum as sum
-from nabla_mlir.numpy.reductions import var as var
-from nabla_mlir.numpy.shape import astype as astype
-from nabla_mlir.numpy.shape import atleast_1d as atleast_1d
-from nabla_mlir.numpy.shape import atleast_2d as atleast_2d
-from nabla_mlir.numpy.shape import atleast_3d as atleast_3d
-from nabla_mlir.numpy.shape import broadcast_arrays as broadcast_arrays
-from nabla_mlir.numpy.shape import broadcast_shapes as broadcast_shapes
-from nabla_mlir.numpy.shape import broadcast_to as broadcast_to
-from nabla_mlir.numpy.shape import expand_dims as expand_dims
-from nabla_mlir.numpy.shape import flip as flip
-from nabla_mlir.numpy.shape import fliplr as fliplr
-from nabla_mlir.numpy.shape import flipud as flipud
-from nabla_mlir.numpy.shape import matrix_transpose as matrix_transpose
-from nabla_mlir.numpy.shape import moveaxis as moveaxis
-from nabla_mlir.numpy.shape import pad as pad
-from nabla_mlir.numpy.shape import permute_dims as permute_dims
-from nabla_mlir.numpy.shape import ravel as ravel
-from nabla_mlir.numpy.shape import repeat as repeat
-from nabla_mlir.numpy.shape import reshape as reshape
-from nabla_mlir.numpy.shape import roll as roll
-from nabla_mlir.numpy.shape import rot90 as rot90
-from nabla_mlir.numpy.shape import squeeze as squeeze
-from nabla_mlir.numpy.shape import swapaxes as swapaxes
-from nabla_mlir.numpy.shape import tile as tile
-from nabla_mlir.numpy.shape import transpose as transpose
-from nabla_mlir.numpy.sorting import argsort as argsort
-from nabla_mlir.numpy.sorting import isin as isin
-from nabla_mlir.numpy.sorting import median as median
-from nabla_mlir.numpy.sorting import quantile as quantile
-from nabla_mlir.numpy.sorting import searchsorted as searchsorted
-from nabla_mlir.numpy.sorting import sort as sort
-from nabla_mlir.numpy.sorting import top_k as top_k
-from nabla_mlir.numpy.special_values import copysign as copysign
-from nabla_mlir.numpy.special_values import isfinite as isfinite
-from nabla_mlir.numpy.special_values import isinf as isinf
-from nabla_mlir.numpy.special_values import isnan as isnan
-from nabla_mlir.numpy.special_values import isneginf as isneginf
-from nabla_mlir.numpy.special_values import isposinf as isposinf
-from nabla_mlir.numpy.special_values import nan_to_num as nan_to_num
-from nabla_mlir.numpy.special_values import nextafter as nextafter
-from nabla_mlir.numpy.special_values import signbit as signbit
-from nabla_mlir.numpy.ufuncs import abs as abs
-from nabla_mlir.numpy.ufuncs import absolute as absolute
-from nabla_mlir.numpy.ufuncs import acos as acos
-from nabla_mlir.numpy.ufuncs import acosh as acosh
-from nabla_mlir.numpy.ufuncs import add as add
-from nabla_mlir.numpy.ufuncs import angle as angle
-from nabla_mlir.numpy.ufuncs import arccos as arccos
-from nabla_mlir.numpy.ufuncs import arccosh as arccosh
-from nabla_mlir.numpy.ufuncs import arcsin as arcsin
-from nabla_mlir.numpy.ufuncs import arcsinh as arcsinh
-from nabla_mlir.numpy.ufuncs import arctan as arctan
-from nabla_mlir.numpy.ufuncs import arctan2 as arctan2
-from nabla_mlir.numpy.ufuncs import arctanh as arctanh
-from nabla_mlir.numpy.ufuncs import asin as asin
-from nabla_mlir.numpy.ufuncs import asinh as asinh
-from nabla_mlir.numpy.ufuncs import atan as atan
-from nabla_mlir.numpy.ufuncs import atan2 as atan2
-from nabla_mlir.numpy.ufuncs import atanh as atanh
-from nabla_mlir.numpy.ufuncs import cbrt as cbrt
-from nabla_mlir.numpy.ufuncs import ceil as ceil
-from nabla_mlir.numpy.ufuncs import conj as conj
-from nabla_mlir.numpy.ufuncs import conjugate as conjugate
-from nabla_mlir.numpy.ufuncs import cos as cos
-from nabla_mlir.numpy.ufuncs import cosh as cosh
-from nabla_mlir.numpy.ufuncs import deg2rad as deg2rad
-from nabla_mlir.numpy.ufuncs import degrees as degrees
-from nabla_mlir.numpy.ufuncs import divide as divide
-from nabla_mlir.numpy.ufuncs import exp as exp
-from nabla_mlir.numpy.ufuncs import exp2 as exp2
-from nabla_mlir.numpy.ufuncs import expm1 as expm1
-from nabla_mlir.numpy.ufuncs import fabs as fabs
-from nabla_mlir.numpy.ufuncs import fix as fix
-from nabla_mlir.numpy.ufuncs import float_power as float_power
-from nabla_mlir.numpy.ufuncs import floor as floor
-from nabla_mlir.numpy.ufuncs import fmax as fmax
-from nabla_mlir.numpy.ufuncs import fmin as fmin
-from nabla_mlir.numpy.ufuncs import heaviside as heaviside
-from nabla_mlir.numpy.ufuncs import hypot as hypot
-from nabla_mlir.numpy.ufuncs import imag as imag
-from nabla_mlir.numpy.ufuncs import log as log
-from nabla_mlir.numpy.ufuncs import log1p as log1p
-from nabla_mlir.numpy.ufuncs import log2 as log2
-from nabla_mlir.numpy.ufuncs import log10 as log10
-from nabla_mlir.numpy.ufuncs import logaddexp as logaddexp
-from nabla_mlir.numpy.ufuncs import logaddexp2 as logaddexp2
-from nabla_mlir.numpy.ufuncs import maximum as maximum
-from nabla_mlir.numpy.ufuncs import minimum as minimum
-from nabla_mlir.numpy.ufuncs import multiply as multiply
-from nabla_mlir.numpy.ufuncs import negative as negative
-from nabla_mlir.numpy.ufuncs import positive as positive
-from nabla_mlir.numpy.ufuncs import pow as pow
-from nabla_mlir.numpy.ufuncs import power as power
-from nabla_mlir.numpy.ufuncs import rad2deg as rad2deg
-from nabla_mlir.numpy.ufuncs import radians as radians
-from nabla_mlir.numpy.ufuncs import real as real
-from nabla_mlir.numpy.ufuncs import reciprocal as reciprocal
-from nabla_mlir.numpy.ufuncs import rint as rint
-from nabla_mlir.numpy.ufuncs import round as round
-from nabla_mlir.numpy.ufuncs import rsqrt as rsqrt
-from nabla_mlir.numpy.ufuncs import sign as sign
-from nabla_mlir.numpy.ufuncs import sin as sin
-from nabla_mlir.numpy.ufuncs import sinc as sinc
-from nabla_mlir.numpy.ufuncs import sinh as sinh
-from nabla_mlir.numpy.ufuncs import sqrt as sqrt
-from nabla_mlir.numpy.ufuncs import square as square
-from nabla_mlir.numpy.ufuncs import subtract as subtract
-from nabla_mlir.numpy.ufuncs import tan as tan
-from nabla_mlir.numpy.ufuncs import tanh as tanh
-from nabla_mlir.numpy.ufuncs import true_divide as true_divide
-from nabla_mlir.numpy.ufuncs import trunc as trunc
+from nabla_mlir.numpy.joining import (
+    array_split as array_split, column_stack as column_stack, concat as concat, concatenate as concatenate, diff as diff,
+    dstack as dstack, hstack as hstack, split as split, stack as stack, unstack as unstack, vstack as vstack,
+)
+from nabla_mlir.numpy.linspaces import geomspace as geomspace, logspace as logspace
+from nabla_mlir.numpy.logic import (
+    bitwise_and as bitwise_and, bitwise_count as bitwise_count, bitwise_invert as bitwise_invert,
+    bitwise_left_shift as bitwise_left_shift, bitwise_not as bitwise_not, bitwise_or as bitwise_or,
+    bitwise_right_shift as bitwise_right_shift, bitwise_xor as bitwise_xor, clip as clip, equal as equal, greater as greater,
+    greater_equal as greater_equal, invert as invert, isclose as isclose, left_shift as left_shift, less as less,
+    less_equal as less_equal, logical_and as logical_and, logical_not as logical_not, logical_or as logical_or,
+    logical_xor as logical_xor, not_equal as not_equal, right_shift as right_shift, select as select,
+)
+from nabla_mlir.numpy.mapping import (
+    apply_along_axis as apply_along_axis, apply_over_axes as apply_over_axes, piecewise as piecewise, vectorize as vectorize,
+)
+from nabla_mlir.numpy.nan_reductions import (
+    nanargmax as nanargmax, nanargmin as nanargmin, nancumprod as nancumprod, nancumsum as nancumsum, nanmax as nanmax,
+    nanmean as nanmean, nanmin as nanmin, nanprod as nanprod, nanstd as nanstd, nansum as nansum, nanvar as nanvar,
+)
+from nabla_mlir.numpy.numbers import (
+    frexp as frexp, gcd as gcd, lcm as lcm, ldexp as ldexp, modf as modf, packbits as packbits, spacing as spacing,
+    unpackbits as unpackbits,
+)
+from nabla_mlir.numpy.operands import array as array, asarray as asarray, from_dlpack as from_dlpack
+from nabla_mlir.numpy.polynomials import (
+    poly as poly, polyadd as polyadd, polyder as polyder, polydiv as polydiv, polyfit as polyfit, polyint as polyint,
+    polymul as polymul, polysub as polysub, polyval as polyval, roots as roots, vander as vander,
+)
+from nabla_mlir.numpy.products import (
+    cross as cross, dot as dot, einsum as einsum, einsum_path as einsum_path, inner as inner, kron as kron, matmul as matmul,
+    matvec as matvec, outer as outer, tensordot as tensordot, trace as trace, vdot as vdot, vecdot as vecdot,
+    vecmat as vecmat,
+)
+from nabla_mlir.numpy.quantiles import (
+    median as median, nanmedian as nanmedian, nanpercentile as nanpercentile, nanquantile as nanquantile,
+    percentile as percentile, quantile as quantile,
+)
+from nabla_mlir.numpy.queries import (
+    ComplexWarning as ComplexWarning, array_equiv as array_equiv, array_repr as array_repr, array_str as array_str,
+    cdouble as cdouble, character as character, complex_ as complex_, complexfloating as complexfloating, copy as copy,
+    csingle as csingle, double as double, flexible as flexible, float_ as float_, floating as floating,
+    frombuffer as frombuffer, fromfile as fromfile, fromfunction as fromfunction, fromiter as fromiter,
+    fromstring as fromstring, generic as generic, get_printoptions as get_printoptions, inexact as inexact, int_ as int_,
+    integer as integer, iscomplex as iscomplex, iscomplexobj as iscomplexobj, isreal as isreal, isrealobj as isrealobj,
+    isscalar as isscalar, issubdtype as issubdtype, iterable as iterable, load as load, ndarray as ndarray, ndim as ndim,
+    number as number, object_ as object_, printoptions as printoptions, save as save, savez as savez,
+    set_printoptions as set_printoptions, shape as shape, signedinteger as signedinteger, single as single, size as size,
+    uint as uint, unsignedinteger as unsignedinteger,
+)
+from nabla_mlir.numpy.rearranging import (
+    append as append, argpartition as argpartition, block as block, choose as choose, compress as compress, delete as delete,
+    diagflat as diagflat, dsplit as dsplit, extract as extract, fill_diagonal as fill_diagonal, hsplit as hsplit,
+    insert as insert, lexsort as lexsort, partition as partition, place as place, put as put,
+    put_along_axis as put_along_axis, resize as resize, rollaxis as rollaxis, sort_complex as sort_complex,
+    trim_zeros as trim_zeros, vsplit as vsplit,
+)
+from nabla_mlir.numpy.reductions import (
+    all as all, allclose as allclose, amax as amax, amin as amin, any as any, argmax as argmax, argmin as argmin,
+    array_equal as array_equal, average as average, count_nonzero as count_nonzero, logsumexp as logsumexp, max as max,
+    mean as mean, min as min, prod as prod, ptp as ptp, std as std, sum as sum, var as var,
+)
+from nabla_mlir.numpy.running import (
+    cumlogsumexp as cumlogsumexp, cummax as cummax, cummin as cummin, cumprod as cumprod, cumsum as cumsum,
+    cumulative_prod as cumulative_prod, cumulative_sum as cumulative_sum,
+)
+from nabla_mlir.numpy.segments import (
+    segment_max as segment_max, segment_min as segment_min, segment_prod as segment_prod, segment_sum as segment_sum,
+)
+from nabla_mlir.numpy.sets import (
+    intersect1d as intersect1d, setdiff1d as setdiff1d, setxor1d as setxor1d, union1d as union1d,
+)
+from nabla_mlir.numpy.shapes import (
+    astype as astype, atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d,
+    broadcast_arrays as broadcast_arrays, broadcast_shapes as broadcast_shapes, broadcast_to as broadcast_to,
+    expand_dims as expand_dims, flip as flip, fliplr as fliplr, flipud as flipud, matrix_transpose as matrix_transpose,
+    moveaxis as moveaxis, pad as pad, permute_dims as permute_dims, ravel as ravel, repeat as repeat, reshape as reshape,
+    roll as roll, rot90 as rot90, squeeze as squeeze, swapaxes as swapaxes, tile as tile, transpose as transpose,
+)
+from nabla_mlir.numpy.sorting import (
+    argsort as argsort, isin as isin, searchsorted as searchsorted, sort as sort, top_k as top_k,
+)
+from nabla_mlir.numpy.special_values import (
+    copysign as copysign, isfinite as isfinite, isinf as isinf, isnan as isnan, isneginf as isneginf, isposinf as isposinf,
+    nan_to_num as nan_to_num, nextafter as nextafter, signbit as signbit,
+)
+from nabla_mlir.numpy.statistics import (
+    bincount as bincount, corrcoef as corrcoef, cov as cov, digitize as digitize, histogram as histogram,
+    histogram2d as histogram2d, histogram_bin_edges as histogram_bin_edges, histogramdd as histogramdd,
+)
+from nabla_mlir.numpy.ufuncs import (
+    abs as abs, absolute as absolute, acos as acos, acosh as acosh, add as add, angle as angle, arccos as arccos,
+    arccosh as arccosh, arcsin as arcsin, arcsinh as arcsinh, arctan as arctan, arctan2 as arctan2, arctanh as arctanh,
+    around as around, asin as asin, asinh as asinh, atan as atan, atan2 as atan2, atanh as atanh, cbrt as cbrt, ceil as ceil,
+    conj as conj, conjugate as conjugate, cos as cos, cosh as cosh, deg2rad as deg2rad, degrees as degrees, divide as divide,
+    exp as exp, exp2 as exp2, expm1 as expm1, fabs as fabs, fix as fix, float_power as float_power, floor as floor,
+    fmax as fmax, fmin as fmin, heaviside as heaviside, hypot as hypot, imag as imag, log as log, log10 as log10,
+    log1p as log1p, log2 as log2, logaddexp as logaddexp, logaddexp2 as logaddexp2, maximum as maximum, minimum as minimum,
+    multiply as multiply, negative as negative, positive as positive, pow as pow, power as power, rad2deg as rad2deg,
+    radians as radians, real as real, reciprocal as reciprocal, rint as rint, round as round, rsqrt as rsqrt, sign as sign,
+    sin as sin, sinc as sinc, sinh as sinh, sqrt as sqrt, square as square, subtract as subtract, tan as tan, tanh as tanh,
+    true_divide as true_divide, trunc as trunc,
+)
 
 __array_api_version__ = "2025.12"
 

@@ -11,14 +11,14 @@ import numpy as np
 from nabla_mlir import thresholds
 from nabla_mlir.dialects.types import as_dtype, is_float
 from nabla_mlir.errors import DtypeError, ShapeError, user_frame
-from nabla_mlir.numpy.axes import axes_of, padded, shape_of
+from nabla_mlir.numpy.axes import axes_of, axis_of, padded, shape_of
 from nabla_mlir.numpy.inspection import placed
 from nabla_mlir.numpy.operands import convert, inexact_dtype, tensor
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.einsum import diagonal as diagonal_of
-from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.ops.shape import reshaped, transposed
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults, broadcast_to, is_scalar, promote_dtypes, scalar_dtype
 from nabla_mlir.table.tensor import Tensor, constant
@@ -67,9 +67,9 @@ def _like(x: Any, shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype]:
 
 @placed
 @library
-def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
-    """As `full`, with the shape and dtype of `x` where they are not given."""
-    like, dtype = _like(x, shape, dtype)
+def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
+    """As `full`, with the shape and dtype of `a` where they are not given."""
+    like, dtype = _like(a, shape, dtype)
     if is_scalar(fill_value):
         return splat(like, fill_value, dtype)
     return broadcast_to(convert(tensor(fill_value), dtype), like)
@@ -77,25 +77,25 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Static[Any] = N
 
 @placed
 @library
-def zeros_like(x: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
-    """Zeros of the shape and dtype of `x`."""
-    like, dtype = _like(x, shape, dtype)
+def zeros_like(a: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
+    """Zeros of the shape and dtype of `a`."""
+    like, dtype = _like(a, shape, dtype)
     return splat(like, 0, dtype)
 
 
 @placed
 @library
-def ones_like(x: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
-    """Ones of the shape and dtype of `x`."""
-    like, dtype = _like(x, shape, dtype)
+def ones_like(a: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
+    """Ones of the shape and dtype of `a`."""
+    like, dtype = _like(a, shape, dtype)
     return splat(like, 1, dtype)
 
 
 @placed
 @library
-def empty_like(x: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
-    """Zeros of the shape and dtype of `x`."""
-    like, dtype = _like(x, shape, dtype)
+def empty_like(prototype: Any, dtype: Any = None, shape: Static[Any] = None, *, device: Any = None) -> Tensor:
+    """Zeros of the shape and dtype of `prototype`."""
+    like, dtype = _like(prototype, shape, dtype)
     return splat(like, 0, dtype)
 
 
@@ -133,20 +133,36 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
 @placed
 @library
 def linspace(
-    start: Any, stop: Any, num: Static[int] = 50, endpoint: bool = True, dtype: Any = None, *, device: Any = None
-) -> Tensor:  # fmt: skip
-    """`num` numbers at equal distances from start to stop, which is the last one unless `endpoint` is False."""
+    start: Any, stop: Any, num: Static[int] = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
+    axis: Static[int] = 0, *, device: Any = None,
+) -> Any:  # fmt: skip
+    """`num` numbers at equal distances from start to stop, which is the last one unless `endpoint` is False.
+
+    Args:
+      start, stop: numbers, or arrays of first and last ones.
+      num: how many.
+      endpoint: whether `stop` is the last one.
+      retstep: whether to return also their distance.
+      dtype: of the result.
+      axis: where the new axis stands, if start and stop have axes.
+      device: where the result lies; in a trace its target decides that.
+    """
     if num < 0:
         raise ShapeError(f"linspace requires num of at least 0, got {num}.", where=user_frame())
     kind = inexact_dtype(promote_dtypes([start, stop]))
     final = kind if dtype is None else as_dtype(dtype)
-    if is_scalar(start) and is_scalar(stop) and num <= thresholds.LINSPACE_TABLE:
-        return constant(np.linspace(start, stop, num, endpoint=endpoint).astype(final))
     first, last = (convert(tensor(v), kind) for v in (start, stop))
-    part = iota((num,), 0, kind) / max(num - 1 if endpoint else num, 1)
-    part = reshaped(part, (num, *(1,) * max(first.ndim, last.ndim)))
-    # Weighted so that both ends are exact.
-    return convert(first * (1.0 - part) + last * part, final)
+    gaps = num - 1 if endpoint else num
+    if is_scalar(start) and is_scalar(stop) and num <= thresholds.LINSPACE_TABLE:
+        out = constant(np.linspace(start, stop, num, endpoint=endpoint).astype(final))
+    else:
+        part = iota((num,), 0, kind) / max(gaps, 1)
+        rank = max(first.ndim, last.ndim)
+        part = reshaped(part, (num, *(1,) * rank))
+        out = convert(first * (1.0 - part) + last * part, final)  # weighted so that both ends are exact
+        at = axis_of("linspace", axis, rank + 1)
+        out = transposed(out, (*range(1, at + 1), 0, *range(at + 1, rank + 1))) if at else out
+    return (out, (last - first) / (gaps if gaps > 0 else np.nan)) if retstep else out
 
 
 @placed
@@ -176,29 +192,29 @@ def _matrices(name: str, x: Any) -> Tensor:
 
 
 @library
-def tril(x: Any, k: Static[int] = 0) -> Tensor:
+def tril(m: Any, k: Static[int] = 0) -> Tensor:
     """The lower triangle of the last two axes, with zeros above the k-th diagonal."""
-    return la.masked(_matrices("tril", x), "GE", k)
+    return la.masked(_matrices("tril", m), "GE", k)
 
 
 @library
-def triu(x: Any, k: Static[int] = 0) -> Tensor:
+def triu(m: Any, k: Static[int] = 0) -> Tensor:
     """The upper triangle of the last two axes, with zeros below the k-th diagonal."""
-    return la.masked(_matrices("triu", x), "LT", k - 1)
+    return la.masked(_matrices("triu", m), "LT", k - 1)
 
 
 @library
-def diagonal(x: Any, offset: Static[int] = 0, axis1: Static[int] = 0, axis2: Static[int] = 1) -> Tensor:
-    """The elements x[i, i + offset] of two axes, which become one, the last."""
-    x = _matrices("diagonal", x)
+def diagonal(a: Any, offset: Static[int] = 0, axis1: Static[int] = 0, axis2: Static[int] = 1) -> Tensor:
+    """The elements a[i, i + offset] of two axes, which become one, the last."""
+    x = _matrices("diagonal", a)
     axis1, axis2 = axes_of("diagonal", (axis1, axis2), x.ndim)
     return diagonal_of(x, axis1, axis2, offset)
 
 
 @library
-def diag(x: Any, k: Static[int] = 0) -> Tensor:
+def diag(v: Any, k: Static[int] = 0) -> Tensor:
     """The k-th diagonal of a matrix; of a vector, the matrix that has it as k-th diagonal."""
-    x = tensor(x)
+    x = tensor(v)
     if x.ndim == 2:
         return diagonal(x, k)
     if x.ndim != 1:
@@ -210,8 +226,11 @@ def diag(x: Any, k: Static[int] = 0) -> Tensor:
 
 
 @library
-def meshgrid(*xs: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
-    """The coordinates of a grid: each vector along the axes of the others ("ij" in order, "xy" swaps 0 and 1)."""
+def meshgrid(*xs: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Tensor, ...]:
+    """The coordinates of a grid: each vector along the axes of the others ("ij" in order, "xy" swaps 0 and 1).
+
+    With `sparse` the axes of the others have length 1. Results are arrays of their own whatever `copy` says.
+    """
     vectors = [reshaped(v, (v.size,)) for v in map(tensor, xs)]
     if indexing not in ("xy", "ij"):
         raise ShapeError(f"meshgrid requires indexing 'xy' or 'ij', got {indexing!r}.", where=user_frame())
@@ -221,6 +240,8 @@ def meshgrid(*xs: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
     shape = [0] * len(order)
     for v, d in zip(vectors, order, strict=True):
         shape[d] = v.size
+    if sparse:
+        return tuple(reshaped(v, tuple(n if k == d else 1 for k, n in enumerate(shape))) for v, d in zip(vectors, order, strict=True))
     return tuple(
         sh.broadcast_in_dim(v, shape=tuple(shape), broadcast_dimensions=(d,))
         for v, d in zip(vectors, order, strict=True)

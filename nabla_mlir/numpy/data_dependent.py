@@ -12,7 +12,8 @@ from nabla_mlir.numpy.axes import dynamic_shape, joined, padded, sliced
 from nabla_mlir.numpy.creation import iota
 from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.operands import asarray, convert, tensor
-from nabla_mlir.numpy.reductions import cumsum, sum
+from nabla_mlir.numpy.reductions import sum
+from nabla_mlir.numpy.running import cumsum
 from nabla_mlir.numpy.sorting import argsort
 from nabla_mlir.numpy.special_values import is_nan
 from nabla_mlir.ops import logic as lg
@@ -60,17 +61,17 @@ def _places(x: np.ndarray) -> Array:
 
 
 # ---------------------------------------------------------------- places
-def nonzero(x: Any, /, *, size: int | None = None, fill_value: int = 0) -> tuple[Any, ...]:
+def nonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> tuple[Any, ...]:
     """The places of the elements that are not 0: for each axis their indices along it, in row-major order.
 
     Args:
-      x: an array with axes.
+      a: an array with axes.
       size: how many places the result has; needed in traces. None takes all.
       fill_value: the indices behind the last place, where there are fewer.
 
     Raises:
-      TraceError: `x` is traced and there is no `size`.
-      ValueError: `x` has no axis.
+      TraceError: `a` is traced and there is no `size`.
+      ValueError: `a` has no axis.
 
     Example:
       >>> [i.tolist() for i in nonzero(np.array([[0, 5], [7, 0]]))]
@@ -79,11 +80,11 @@ def nonzero(x: Any, /, *, size: int | None = None, fill_value: int = 0) -> tuple
       [1, 2, 0]
     """
     if size is not None:
-        return _sized_nonzero(x, size, fill_value)
-    return tuple(map(_places, np.nonzero(_numbers("nonzero", x))))
+        return _sized_nonzero(a, size, fill_value)
+    return tuple(map(_places, np.nonzero(_numbers("nonzero", a))))
 
 
-def flatnonzero(x: Any, /, *, size: int | None = None, fill_value: int = 0) -> Any:
+def flatnonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
     """The places of the elements of the flattened array that are not 0; arguments as for `nonzero`.
 
     Example:
@@ -91,11 +92,11 @@ def flatnonzero(x: Any, /, *, size: int | None = None, fill_value: int = 0) -> A
       [1, 2]
     """
     if size is not None:
-        return _sized_places(x, size, fill_value)
-    return _places(np.flatnonzero(_numbers("flatnonzero", x)))
+        return _sized_places(a, size, fill_value)
+    return _places(np.flatnonzero(_numbers("flatnonzero", a)))
 
 
-def argwhere(x: Any, /, *, size: int | None = None, fill_value: int = 0) -> Any:
+def argwhere(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
     """The places of the elements that are not 0, a row of indices for each; arguments as for `nonzero`.
 
     Example:
@@ -103,8 +104,8 @@ def argwhere(x: Any, /, *, size: int | None = None, fill_value: int = 0) -> Any:
       [[0, 1], [1, 0]]
     """
     if size is not None:
-        return _sized_rows(x, size, fill_value)
-    return _places(np.argwhere(_numbers("argwhere", x)))
+        return _sized_rows(a, size, fill_value)
+    return _places(np.argwhere(_numbers("argwhere", a)))
 
 
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: int = 0) -> Any:
@@ -156,22 +157,22 @@ def _sized_rows(x: Any, size: Static[int], fill_value: Static[int]) -> Tensor:
 
 # ---------------------------------------------------------------- sets
 def unique(
-    x: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, *, equal_nan: bool = True,
+    ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, *, equal_nan: bool = True,
     size: int | None = None, fill_value: Any = None,
 ) -> Any:  # fmt: skip
     """The different elements in order; with the others that are asked for, a tuple in the order of the arguments.
 
     Args:
-      x: an array, flattened.
+      ar: an array, flattened.
       return_index: also the first place of each.
-      return_inverse: also for each element of `x` its place among them, in the shape of `x`.
+      return_inverse: also for each element of `ar` its place among them, in the shape of `ar`.
       return_counts: also how often each is there.
       equal_nan: whether all NaN are one element.
       size: how many elements the result has; needed in traces. None takes all.
       fill_value: stands behind the last element, where there are fewer; the first element if None.
 
     Raises:
-      TraceError: `x` is traced and there is no `size`.
+      TraceError: `ar` is traced and there is no `size`.
 
     Example:
       >>> unique(np.array([3.0, 1.0, 3.0])).tolist()
@@ -180,11 +181,11 @@ def unique(
       [1, 2, 0]
     """
     if size is None:
-        host = _numbers("unique", x)
+        host = _numbers("unique", ar)
         values, *places = np.unique(host, return_index=True, return_inverse=True, return_counts=True, equal_nan=equal_nan)
         parts = [Array.from_numpy(values), *map(_places, places)]
     else:
-        parts = list(_sized_unique(x, size, fill_value, equal_nan))
+        parts = list(_sized_unique(ar, size, fill_value, equal_nan))
     choice = [True, return_index, return_inverse, return_counts]
     out = tuple(part for part, is_chosen in zip(parts, choice, strict=True) if is_chosen)
     return out if len(out) > 1 else out[0]
@@ -214,41 +215,41 @@ def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool) -
     return logic.where(there, values, filler), indices, reshaped(inverse, x.shape), ends - starts
 
 
-def unique_all(x: Any, /, *, size: int | None = None) -> UniqueAllResult:
-    """The different elements in order (each NaN is one), with places and counts; `size` as for `unique`.
+def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAllResult:
+    """The different elements in order (each NaN is one), with places and counts; `size`, `fill_value` as for `unique`.
 
     Example:
       >>> unique_all(np.array([3, 1, 3])).counts.tolist()
       [1, 2]
     """
-    return UniqueAllResult(*unique(x, True, True, True, equal_nan=False, size=size))
+    return UniqueAllResult(*unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value))
 
 
-def unique_counts(x: Any, /, *, size: int | None = None) -> UniqueCountsResult:
-    """The different elements in order (each NaN is one), and how often each is there; `size` as for `unique`.
+def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCountsResult:
+    """The different elements in order (each NaN is one), and how often each is there; `size`, `fill_value` as for `unique`.
 
     Example:
       >>> unique_counts(np.array([3, 1, 3])).counts.tolist()
       [1, 2]
     """
-    return UniqueCountsResult(*unique(x, return_counts=True, equal_nan=False, size=size))
+    return UniqueCountsResult(*unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value))
 
 
-def unique_inverse(x: Any, /, *, size: int | None = None) -> UniqueInverseResult:
-    """The different elements in order (each NaN is one), and the place of each element among them; `size` as for `unique`.
+def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverseResult:
+    """The different elements in order (each NaN is one), and the place of each element among them; `size`, `fill_value` as for `unique`.
 
     Example:
       >>> unique_inverse(np.array([3, 1, 3])).inverse_indices.tolist()
       [1, 0, 1]
     """
-    return UniqueInverseResult(*unique(x, return_inverse=True, equal_nan=False, size=size))
+    return UniqueInverseResult(*unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value))
 
 
-def unique_values(x: Any, /, *, size: int | None = None) -> Any:
-    """The different elements in order; each NaN is one; `size` as for `unique`.
+def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The different elements in order; each NaN is one; `size`, `fill_value` as for `unique`.
 
     Example:
       >>> unique_values(np.array([3, 1, 3])).tolist()
       [1, 3]
     """
-    return unique(x, equal_nan=False, size=size)
+    return unique(x, equal_nan=False, size=size, fill_value=fill_value)

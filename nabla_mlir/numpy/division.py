@@ -14,14 +14,14 @@ from nabla_mlir.table.tensor import Tensor, full_like
 
 
 @library
-def fmod(x: Any, y: Any, /) -> Tensor:
+def fmod(x: Any, y: Any) -> Tensor:
     """The remainder of x / y with the sign of x."""
     x, y = meet("fmod", x, y)
     return ew.remainder(require_real("fmod", x), y)
 
 
 @library
-def remainder(x: Any, y: Any, /) -> Tensor:
+def remainder(x: Any, y: Any) -> Tensor:
     """The remainder of floor_divide, which has the sign of y, also where it is 0."""
     x, y = meet("remainder", x, y)
     return _modulo(require_real("remainder", x), y)
@@ -31,14 +31,14 @@ mod = remainder
 
 
 @library
-def floor_divide(x: Any, y: Any, /) -> Tensor:
+def floor_divide(x: Any, y: Any) -> Tensor:
     """The largest integer not above x / y; `remainder` is what is left. An infinite x / y stays, and so does the sign of 0."""
     x, y = meet("floor_divide", x, y)
     return _quotient(require_real("floor_divide", x), y)
 
 
 @library
-def divmod(x: Any, y: Any, /) -> tuple[Tensor, Tensor]:
+def divmod(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     """``(floor_divide(x, y), remainder(x, y))``."""
     x, y = meet("divmod", x, y)
     return _quotient(require_real("divmod", x), y), _modulo(x, y)

@@ -66,14 +66,14 @@ def iinfo(dtype: Any) -> Any:
     return Limits(np.iinfo(_element(dtype)))
 
 
-def can_cast(source: Any, target: Any, /) -> bool:
-    """True if a dtype, or that of an array, is promoted to another without a loss: NumPy's table.
+def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
+    """True if a dtype, or that of an array, may be converted to another; "safe" is without a loss: NumPy's table.
 
     Example:
       >>> can_cast("int16", "float32"), can_cast("float64", "float32")
       (True, False)
     """
-    return bool(np.can_cast(_element(source), as_dtype(target)))
+    return bool(np.can_cast(_element(from_), as_dtype(to), casting=casting))  # type: ignore[arg-type]
 
 
 def result_type(*xs: Any) -> np.dtype:

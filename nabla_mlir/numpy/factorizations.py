@@ -173,7 +173,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
 
 @library
-def eigh(a: Any, UPLO: str | None = None) -> Any:
+def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
     """Eigenvalues (ascending) and orthonormal eigenvectors of Hermitian matrices: ``a V = V diag(w)``.
 
     The derivative of the vectors needs eigenvalues that differ; where two are equal their mixing is left out.
@@ -181,6 +181,7 @@ def eigh(a: Any, UPLO: str | None = None) -> Any:
     Args:
       a: Hermitian matrices, shape (..., n, n).
       UPLO: "L" or "U" reads that triangle only; None takes (a + a^H) / 2, so that derivatives are symmetric.
+      symmetrize_input: if False, None stands for "L".
 
     Raises:
       ShapeError: the matrices are not square, or UPLO is none of these.
@@ -190,12 +191,12 @@ def eigh(a: Any, UPLO: str | None = None) -> Any:
       >>> np.asarray(eigh(np.array([[2.0, 1.0], [1.0, 2.0]])).eigenvalues).round(6).tolist()
       [1.0, 3.0]
     """
-    vectors, values = _eigh("eigh", a, UPLO)
+    vectors, values = _eigh("eigh", a, UPLO if symmetrize_input else UPLO or "L")
     return EighResult(values, vectors)
 
 
 @library
-def eigvalsh(a: Any, UPLO: str | None = None) -> Tensor:
+def eigvalsh(a: Any, UPLO: str | None = None, *, symmetrize_input: bool = True) -> Tensor:
     """The eigenvalues of Hermitian matrices in ascending order; arguments and errors as for `eigh`.
 
     Example:
@@ -203,7 +204,7 @@ def eigvalsh(a: Any, UPLO: str | None = None) -> Tensor:
       >>> np.asarray(eigvalsh(np.array([[2.0, 1.0], [1.0, 2.0]]))).round(6).tolist()
       [1.0, 3.0]
     """
-    return _eigh("eigvalsh", a, UPLO)[1]
+    return _eigh("eigvalsh", a, UPLO if symmetrize_input else UPLO or "L")[1]
 
 
 def _eigh(name: str, a: Any, uplo: str | None) -> tuple[Tensor, Tensor]:

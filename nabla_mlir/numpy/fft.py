@@ -14,7 +14,7 @@ from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, padded, sliced
 from nabla_mlir.numpy.inspection import placed
 from nabla_mlir.numpy.operands import convert, inexact, require_real
-from nabla_mlir.numpy.shape import roll
+from nabla_mlir.numpy.shapes import roll
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.fourier import fft as fft_record
 from nabla_mlir.ops.shape import inverse, transposed

@@ -72,7 +72,7 @@ def read_index(shape: Shape, index: Any) -> Plan:
       IndexingError: there are too many indices, or one is outside.
       TraceError: an index is of a kind that cannot be traced.
     """
-    items = _expanded(shape, index if isinstance(index, tuple) else (index,))
+    items = expanded(shape, index if isinstance(index, tuple) else (index,))
     windows: list[Window] = []
     computed: dict[int, Any] = {}
     dropped: list[int] = []
@@ -116,7 +116,7 @@ def _finished(shape: Shape, windows: list[Window], dropped: list[int], computed:
     return Plan(tuple(windows), tuple(dropped), computed, place, tuple(out))
 
 
-def _expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
+def expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
     """The items in plain form, the ellipsis and what is missing at the end written out; masks as index arrays."""
     _check_masks(shape, items)
     plain: list[Any] = []

@@ -13,7 +13,7 @@ import numpy as np
 
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import axis_of, joined, reversed_along
-from nabla_mlir.numpy.division import remainder
+from nabla_mlir.numpy.index_modes import brought_inside, filler, longer, word_of
 from nabla_mlir.numpy.index_plan import Plan, Window, plain_index, read_index, static_index, wrapped
 from nabla_mlir.numpy.operands import convert, tensor
 from nabla_mlir.ops import logic as lg
@@ -107,49 +107,65 @@ def get_index(x: Any, index: Any) -> Any:
 
 # ---------------------------------------------------------------- functions
 @library
-def take(x: Any, indices: Any, axis: Static[int | None] = None, mode: str | None = None) -> Tensor:
+def take(
+    a: Any, indices: Any, axis: Static[int | None] = None, mode: Any = None, unique_indices: bool = False,
+    indices_are_sorted: bool = False, fill_value: Any = None,
+) -> Tensor:  # fmt: skip
     """The elements at `indices` along `axis`, or of the flattened array.
 
     Args:
-      x: an array.
+      a: an array.
       indices: integers of any shape, which takes the place of the axis.
       axis: the axis; None flattens first.
       mode: what happens to indices outside: None checks known ones, and counts negative ones from the end; "clip"
-        moves them inside; "wrap" goes round.
+        moves them inside; "wrap" goes round; "fill" takes `fill_value` for them.
+      unique_indices, indices_are_sorted: change nothing here.
+      fill_value: NaN, or the least integer, if not given.
+
+    Raises:
+      ShapeError: there is no such mode.
     """
-    x = tensor(x)
+    x = tensor(a)
     if axis is None:
         x, axis = reshaped(x, (x.size,)), 0
     axis = axis_of("take", axis, x.ndim)
-    return take_index(x, (*(slice(None),) * axis, _moded("take", indices, x.shape[axis], mode)))
+    x, indices = _moded("take", x, indices, axis, mode, fill_value)
+    return take_index(x, (*(slice(None),) * axis, indices))
 
 
-def _moded(name: str, indices: Any, n: int, mode: str | None) -> Any:
+def _moded(name: str, x: Tensor, indices: Any, axis: int, mode: Any, fill_value: Any) -> tuple[Tensor, Any]:
+    """The array and the indices into it: longer by an element to be filled in, and inside."""
     indices = plain_index(indices)
-    if mode is None:
-        return indices
-    if mode not in ("clip", "wrap"):
-        raise ShapeError(f"{name} requires mode None, 'clip' or 'wrap', got {mode!r}.", where=user_frame())
-    if not isinstance(indices, Tensor):
-        result = np.clip(indices, 0, n - 1) if mode == "clip" else np.mod(indices, n)
-        return result if np.ndim(result) else int(result)
-    if mode == "wrap":
-        return remainder(indices, n)
-    return lg.clamp(full((), 0, indices.dtype), indices, full((), n - 1, indices.dtype))
+    if mode is None and fill_value is None:
+        return x, indices
+    if not isinstance(indices, Tensor) and mode == "clip":  # NumPy's: negative ones do not count from the end
+        indices = np.maximum(indices, 0)
+    if isinstance(indices, Tensor) and mode == "clip":
+        indices = lg.clamp(full((), 0, indices.dtype), indices, full((), x.shape[axis] - 1, indices.dtype))
+    word = word_of(name, mode or "fill")
+    inside = brought_inside(indices, x.shape[axis], word)
+    inside = inside if isinstance(inside, Tensor) or inside.ndim else int(inside)
+    return longer(x, [axis] if word == "fill" else [], filler(fill_value, x.dtype)), inside
 
 
 @library
-def take_along_axis(x: Any, indices: Any, axis: Static[int | None] = -1) -> Tensor:
-    """For each place of `indices` the element of `x` at that place, with the index instead of its own along `axis`.
+def take_along_axis(arr: Any, indices: Any, axis: Static[int | None] = -1, mode: Any = None, fill_value: Any = None) -> Tensor:
+    """For each place of `indices` the element of `arr` at that place, with the index instead of its own along `axis`.
+
+    Args:
+      arr: an array.
+      indices: integers with as many axes.
+      axis: along which they count; None flattens first.
+      mode, fill_value: as for `take`.
 
     Raises:
       ShapeError: the shapes do not broadcast in the other axes.
     """
-    x = tensor(x)
-    indices = plain_index(indices)
+    x = tensor(arr)
     if axis is None:
         x, axis = reshaped(x, (x.size,)), 0
     axis = axis_of("take_along_axis", axis, x.ndim)
+    x, indices = _moded("take_along_axis", x, indices, axis, mode, fill_value)
     if np.ndim(indices) != x.ndim:
         raise ShapeError(
             f"take_along_axis requires as many axes in both, got {x.shape} and {np.shape(indices)}.", where=user_frame()
@@ -163,29 +179,28 @@ def take_along_axis(x: Any, indices: Any, axis: Static[int | None] = -1) -> Tens
 
 
 @library
-def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Static[Sequence[int]]) -> Tensor:
+def dynamic_slice(operand: Any, start_indices: Sequence[Any], slice_sizes: Static[Sequence[int]]) -> Tensor:
     """The block of the given sizes at computed starts, moved inside the array where it would reach beyond."""
-    x = tensor(x)
+    x, sizes = tensor(operand), tuple(slice_sizes)
     if (
-        len(starts) != x.ndim
+        len(start_indices) != x.ndim
         or len(sizes) != x.ndim
         or any(not 0 <= k <= n for k, n in zip(sizes, x.shape, strict=True))
     ):
-        raise ShapeError(f"dynamic_slice requires a start and a size within {x.shape} for each axis, got sizes "
-                         f"{tuple(sizes)}.",
+        raise ShapeError(f"dynamic_slice requires a start and a size within {x.shape} for each axis, got sizes {sizes}.",
                          where=user_frame())  # fmt: skip
-    return sh.dynamic_slice(x, *_scalars(starts), slice_sizes=tuple(sizes))
+    return sh.dynamic_slice(x, *_scalars(start_indices), slice_sizes=sizes)
 
 
 @library
-def dynamic_update_slice(x: Any, update: Any, starts: Sequence[Any]) -> Tensor:
-    """`x` with the block at computed starts replaced by `update`; the block is moved inside the array if needed."""
-    x = tensor(x)
+def dynamic_update_slice(operand: Any, update: Any, start_indices: Sequence[Any]) -> Tensor:
+    """The array with the block at computed starts replaced by `update`; the block is moved inside if needed."""
+    x = tensor(operand)
     update = convert(tensor(update), x.dtype)
-    if len(starts) != x.ndim or update.ndim != x.ndim:
-        raise ShapeError(f"dynamic_update_slice requires a start for each axis of {x.shape}, got {len(starts)} and an "
+    if len(start_indices) != x.ndim or update.ndim != x.ndim:
+        raise ShapeError(f"dynamic_update_slice requires a start for each axis of {x.shape}, got {len(start_indices)} and an "
                          f"update of shape {update.shape}.", where=user_frame())  # fmt: skip
-    return sh.dynamic_update_slice(x, update, *_scalars(starts))
+    return sh.dynamic_update_slice(x, update, *_scalars(start_indices))
 
 
 def _scalars(starts: Sequence[Any]) -> list[Tensor]:

@@ -10,7 +10,7 @@ from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import axis_of, joined, sliced
 from nabla_mlir.numpy.logic import not_equal
 from nabla_mlir.numpy.operands import common_dtype, convert, tensor
-from nabla_mlir.numpy.shape import atleast_3d
+from nabla_mlir.numpy.shapes import atleast_3d
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import broadcast_to
@@ -27,7 +27,7 @@ def _tensors(name: str, xs: Sequence[Any], dtype: Any = None) -> list[Tensor]:
 
 
 @library
-def concatenate(xs: Sequence[Any], axis: Static[int | None] = 0, dtype: Any = None) -> Tensor:
+def concatenate(arrays: Sequence[Any], axis: Static[int | None] = 0, dtype: Any = None) -> Tensor:
     """The arrays behind each other along `axis`; flattened first if it is None.
 
     Raises:
@@ -38,7 +38,7 @@ def concatenate(xs: Sequence[Any], axis: Static[int | None] = 0, dtype: Any = No
       >>> concatenate([np.array([1.0]), np.array([2.0, 3.0])]).tolist()
       [1.0, 2.0, 3.0]
     """
-    tensors = _tensors("concatenate", xs, dtype)
+    tensors = _tensors("concatenate", arrays, dtype)
     if axis is None:
         tensors, axis = [reshaped(x, (x.size,)) for x in tensors], 0
     return _joined("concatenate", tensors, axis)
@@ -60,13 +60,13 @@ def _joined(name: str, xs: Sequence[Tensor], axis: int) -> Tensor:
 
 
 @library
-def stack(xs: Sequence[Any], axis: Static[int] = 0, dtype: Any = None) -> Tensor:
+def stack(arrays: Sequence[Any], axis: Static[int] = 0, dtype: Any = None) -> Tensor:
     """Arrays of one shape joined along a new axis.
 
     Raises:
       ShapeError: the shapes differ.
     """
-    tensors = _tensors("stack", xs, dtype)
+    tensors = _tensors("stack", arrays, dtype)
     if len({x.shape for x in tensors}) > 1:
         raise ShapeError(
             f"stack requires arrays of one shape, got {' and '.join(str(x.shape) for x in tensors)}.",
@@ -78,29 +78,29 @@ def stack(xs: Sequence[Any], axis: Static[int] = 0, dtype: Any = None) -> Tensor
 
 
 @library
-def vstack(xs: Sequence[Any], dtype: Any = None) -> Tensor:
+def vstack(tup: Sequence[Any], dtype: Any = None) -> Tensor:
     """The arrays below each other; vectors are rows."""
-    tensors = [reshaped(x, (1, x.size)) if x.ndim < 2 else x for x in _tensors("vstack", xs, dtype)]
+    tensors = [reshaped(x, (1, x.size)) if x.ndim < 2 else x for x in _tensors("vstack", tup, dtype)]
     return _joined("vstack", tensors, 0)
 
 
 @library
-def hstack(xs: Sequence[Any], dtype: Any = None) -> Tensor:
+def hstack(tup: Sequence[Any], dtype: Any = None) -> Tensor:
     """The arrays side by side; vectors behind each other."""
-    tensors = [reshaped(x, (1,)) if x.ndim == 0 else x for x in _tensors("hstack", xs, dtype)]
+    tensors = [reshaped(x, (1,)) if x.ndim == 0 else x for x in _tensors("hstack", tup, dtype)]
     return _joined("hstack", tensors, 0 if tensors[0].ndim == 1 else 1)
 
 
 @library
-def dstack(xs: Sequence[Any], dtype: Any = None) -> Tensor:
+def dstack(tup: Sequence[Any], dtype: Any = None) -> Tensor:
     """The arrays joined along a third axis."""
-    return _joined("dstack", [atleast_3d(x) for x in _tensors("dstack", xs, dtype)], 2)
+    return _joined("dstack", [atleast_3d(x) for x in _tensors("dstack", tup, dtype)], 2)
 
 
 @library
-def column_stack(xs: Sequence[Any]) -> Tensor:
+def column_stack(tup: Sequence[Any]) -> Tensor:
     """The arrays side by side; vectors are columns."""
-    tensors = [reshaped(x, (x.size, 1)) if x.ndim < 2 else x for x in _tensors("column_stack", xs)]
+    tensors = [reshaped(x, (x.size, 1)) if x.ndim < 2 else x for x in _tensors("column_stack", tup)]
     return _joined("column_stack", tensors, 1)
 
 
@@ -111,13 +111,13 @@ def _cut(x: Tensor, axis: int, places: Sequence[int]) -> list[Tensor]:
 
 
 @library
-def split(x: Any, indices_or_sections: Static[Any], axis: Static[int] = 0) -> list[Tensor]:
-    """`x` cut along `axis` into so many equal parts, or at the places of a list.
+def split(ary: Any, indices_or_sections: Static[Any], axis: Static[int] = 0) -> list[Tensor]:
+    """`ary` cut along `axis` into so many equal parts, or at the places of a list.
 
     Raises:
       ShapeError: the length is not a multiple of the number of parts.
     """
-    x = tensor(x)
+    x = tensor(ary)
     at = axis_of("split", axis, x.ndim)
     n = x.shape[at]
     if isinstance(indices_or_sections, (list, tuple)):
@@ -130,11 +130,11 @@ def split(x: Any, indices_or_sections: Static[Any], axis: Static[int] = 0) -> li
 
 
 @library
-def array_split(x: Any, indices_or_sections: Static[Any], axis: Static[int] = 0) -> list[Tensor]:
+def array_split(ary: Any, indices_or_sections: Static[Any], axis: Static[int] = 0) -> list[Tensor]:
     """As `split`, but the first parts may be longer by one."""
     if isinstance(indices_or_sections, (list, tuple)):
-        return split(x, indices_or_sections, axis)
-    x = tensor(x)
+        return split(ary, indices_or_sections, axis)
+    x = tensor(ary)
     at, parts = axis_of("array_split", axis, x.ndim), operator.index(indices_or_sections)
     size, longer = divmod(x.shape[at], parts)
     return _cut(x, at, [i * size + min(i, longer) for i in range(1, parts)])
@@ -150,9 +150,9 @@ def unstack(x: Any, axis: Static[int] = 0) -> tuple[Tensor, ...]:
 
 
 @library
-def diff(x: Any, n: Static[int] = 1, axis: Static[int] = -1, prepend: Any = None, append: Any = None) -> Tensor:
+def diff(a: Any, n: Static[int] = 1, axis: Static[int] = -1, prepend: Any = None, append: Any = None) -> Tensor:
     """The differences between neighbours along `axis`, n times."""
-    x = tensor(x)
+    x = tensor(a)
     at = axis_of("diff", axis, x.ndim)
     ends = [None if e is None else _end(x, at, e) for e in (prepend, append)]
     if ends != [None, None]:

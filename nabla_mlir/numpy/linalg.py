@@ -13,6 +13,9 @@ from nabla_mlir.numpy.factorizations import eigvalsh as eigvalsh
 from nabla_mlir.numpy.factorizations import qr as qr
 from nabla_mlir.numpy.factorizations import svd as svd
 from nabla_mlir.numpy.factorizations import svdvals as svdvals
+from nabla_mlir.numpy.least_squares import lstsq as lstsq
+from nabla_mlir.numpy.least_squares import tensorinv as tensorinv
+from nabla_mlir.numpy.least_squares import tensorsolve as tensorsolve
 from nabla_mlir.numpy.matrix_functions import expm as expm
 from nabla_mlir.numpy.matrix_functions import matrix_power as matrix_power
 from nabla_mlir.numpy.norms import cond as cond
@@ -21,9 +24,10 @@ from nabla_mlir.numpy.norms import norm as norm
 from nabla_mlir.numpy.norms import vector_norm as vector_norm
 from nabla_mlir.numpy.products import cross as cross
 from nabla_mlir.numpy.products import matmul as matmul
+from nabla_mlir.numpy.products import multi_dot as multi_dot
 from nabla_mlir.numpy.products import tensordot as tensordot
 from nabla_mlir.numpy.products import vecdot as vecdot
-from nabla_mlir.numpy.shape import matrix_transpose as matrix_transpose
+from nabla_mlir.numpy.shapes import matrix_transpose as matrix_transpose
 from nabla_mlir.numpy.stacks import diagonal as diagonal
 from nabla_mlir.numpy.stacks import matrix_norm as matrix_norm
 from nabla_mlir.numpy.stacks import outer as outer

@@ -24,7 +24,7 @@ Function = Callable[..., Any]
 # ---------------------------------------------------------------- comparisons and logic
 def _comparison(name: str, direction: str, symbol: str) -> Function:
     @described(name, f"True where x {symbol} y.")
-    def f(x: Any, y: Any, /) -> Tensor:
+    def f(x: Any, y: Any) -> Tensor:
         x, y = meet(name, x, y)
         if direction not in ("EQ", "NE"):
             require_real(name, x)
@@ -43,7 +43,7 @@ greater_equal = _comparison("greater_equal", "GE", ">=")
 
 def _logical(name: str, record: Any, word: str) -> Function:
     @described(name, f"x {word} y, as truth values: every number but 0 is true.")
-    def f(x: Any, y: Any, /) -> Tensor:
+    def f(x: Any, y: Any) -> Tensor:
         return record(*meet(name, convert(tensor(x), bool), convert(tensor(y), bool)))
 
     return library(f)
@@ -55,7 +55,7 @@ logical_xor = _logical("logical_xor", lg.logical_xor, "exclusive or")
 
 
 @library
-def logical_not(x: Any, /) -> Tensor:
+def logical_not(x: Any) -> Tensor:
     """True where x is 0 or False."""
     x = tensor(x)
     return lg.logical_not(x) if x.dtype.kind == "b" else lg.compare(x, full_like(x, 0), comparison_direction="EQ")
@@ -63,7 +63,7 @@ def logical_not(x: Any, /) -> Tensor:
 
 def _bitwise(name: str, record: Any, word: str) -> Function:
     @described(name, f"The bits of x {word} those of y.")
-    def f(x: Any, y: Any, /) -> Tensor:
+    def f(x: Any, y: Any) -> Tensor:
         x, y = meet(name, x, y)
         return record(require_integer(name, x, bools=True), y)
 
@@ -76,7 +76,7 @@ bitwise_xor = _bitwise("bitwise_xor", lg.logical_xor, "exclusive or")
 
 
 @library
-def bitwise_invert(x: Any, /) -> Tensor:
+def bitwise_invert(x: Any) -> Tensor:
     """The complement of the bits of x; of truth values: not."""
     return lg.logical_not(require_integer("bitwise_invert", tensor(x), bools=True))
 
@@ -85,16 +85,16 @@ invert = bitwise_not = bitwise_invert
 
 
 @library
-def bitwise_left_shift(x: Any, n: Static[Any], /) -> Tensor:
-    """x * 2**n by shifting bits."""
-    x, n = meet("bitwise_left_shift", x, n)
+def bitwise_left_shift(x: Any, y: Static[Any]) -> Tensor:
+    """x * 2**y by shifting bits."""
+    x, n = meet("bitwise_left_shift", x, y)
     return lg.shift_left(require_integer("bitwise_left_shift", x), n)
 
 
 @library
-def bitwise_right_shift(x: Any, n: Static[Any], /) -> Tensor:
-    """x // 2**n by shifting bits; the sign is kept."""
-    x, n = meet("bitwise_right_shift", x, n)
+def bitwise_right_shift(x: Any, y: Static[Any]) -> Tensor:
+    """x // 2**y by shifting bits; the sign is kept."""
+    x, n = meet("bitwise_right_shift", x, y)
     unsigned = require_integer("bitwise_right_shift", x).dtype.kind == "u"
     return (lg.shift_right_logical if unsigned else lg.shift_right_arithmetic)(x, n)
 
@@ -103,7 +103,7 @@ left_shift, right_shift = bitwise_left_shift, bitwise_right_shift
 
 
 @library
-def bitwise_count(x: Any, /) -> Tensor:
+def bitwise_count(x: Any) -> Tensor:
     """The number of one bits in the absolute value of x."""
     x = require_integer("bitwise_count", tensor(x))
     return convert(lg.popcnt(x if x.dtype.kind == "u" else ew.absolute(x)), np.uint8)
@@ -157,18 +157,18 @@ def _with_scalar_bounds(x: Tensor, low: Any, high: Any) -> tuple[Tensor, Tensor,
 
 
 @library
-def select(conditions: Any, choices: Any, default: Any = 0) -> Tensor:
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Tensor:
     """For each element the choice of the first condition that holds, else `default`."""
-    *values, out = meet("select", *choices, default)
-    for condition, value in reversed(list(zip(conditions, values, strict=True))):
+    *values, out = meet("select", *choicelist, default)
+    for condition, value in reversed(list(zip(condlist, values, strict=True))):
         out = choose(convert(tensor(condition), bool), value, out)
     return out
 
 
 @library
-def isclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
-    """True where abs(x - y) <= atol + rtol * abs(y), or both are the same infinity."""
-    x, y = inexacts("isclose", x, y)
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """True where abs(a - b) <= atol + rtol * abs(b), or both are the same infinity."""
+    x, y = inexacts("isclose", a, b)
     near = lg.compare(ew.absolute(x - y), ew.absolute(y) * rtol + atol, comparison_direction="LE")
     near = lg.logical_and(near, isfinite(y))
     out = lg.logical_or(near, lg.compare(x, y, comparison_direction="EQ"))

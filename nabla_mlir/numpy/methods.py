@@ -17,7 +17,8 @@ from nabla_mlir.numpy import (
     logic,
     products,
     reductions,
-    shape,
+    running,
+    shapes,
     sorting,
     ufuncs,
     updates,
@@ -44,9 +45,9 @@ _UNARY = {"neg": ufuncs.negative, "pos": ufuncs.positive, "abs": ufuncs.absolute
 _METHODS = {
     "sum": reductions.sum, "prod": reductions.prod, "mean": reductions.mean, "var": reductions.var,
     "std": reductions.std, "max": reductions.max, "min": reductions.min, "argmax": reductions.argmax,
-    "argmin": reductions.argmin, "any": reductions.any, "all": reductions.all, "cumsum": reductions.cumsum,
-    "cumprod": reductions.cumprod, "ptp": reductions.ptp, "ravel": shape.ravel, "flatten": shape.ravel,
-    "squeeze": shape.squeeze, "astype": shape.astype, "swapaxes": shape.swapaxes, "repeat": shape.repeat,
+    "argmin": reductions.argmin, "any": reductions.any, "all": reductions.all, "cumsum": running.cumsum,
+    "cumprod": running.cumprod, "ptp": reductions.ptp, "ravel": shapes.ravel, "flatten": shapes.ravel,
+    "squeeze": shapes.squeeze, "astype": shapes.astype, "swapaxes": shapes.swapaxes, "repeat": shapes.repeat,
     "dot": products.dot, "trace": products.trace, "diagonal": creation.diagonal, "clip": logic.clip,
     "round": ufuncs.round, "conj": ufuncs.conj, "conjugate": ufuncs.conj, "sort": sorting.sort,
     "argsort": sorting.argsort, "take": indexing.take, "searchsorted": sorting.searchsorted,
@@ -88,12 +89,12 @@ def _unary(f: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def _reshape(self: Any, *shape_: Any) -> Any:
     """The same elements under another shape, given as one tuple or as numbers; one may be -1."""
-    return shape.reshape(self, shape_[0] if len(shape_) == 1 else shape_)
+    return shapes.reshape(self, shape_[0] if len(shape_) == 1 else shape_)
 
 
 def _transpose(self: Any, *axes: Any) -> Any:
     """The axes permuted, reversed if no order is given."""
-    return shape.transpose(self, (axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes) or None)
+    return shapes.transpose(self, (axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes) or None)
 
 
 def _iterate(self: Any) -> Iterator[Any]:
@@ -134,7 +135,7 @@ def functions() -> dict[str, Callable[..., Any]]:
         table[f"__{name}__"] = _unary(f, name)
     special: dict[str, Callable[..., Any]] = {"__getitem__": _get, "__setitem__": _set, "copy": _copy,
                                                "__iter__": _iterate, "__array_namespace__": _namespace}
-    properties = {"T": shape.transpose, "mT": shape.matrix_transpose, "real": ufuncs.real, "imag": ufuncs.imag,
+    properties = {"T": shapes.transpose, "mT": shapes.matrix_transpose, "real": ufuncs.real, "imag": ufuncs.imag,
                   "at": updates.IndexUpdate}  # fmt: skip
     return {**table, **_METHODS, **special, **properties, "reshape": _reshape, "transpose": _transpose}
 

@@ -114,15 +114,15 @@ def vector_norm(x: Any, axis: Static[Axis] = None, keepdims: bool = False, ord: 
 
 
 @library
-def cond(a: Any, p: Any = None) -> Tensor:
-    """The condition number ``norm(a, p) * norm(inv(a), p)``; the ratio of singular values if `p` is None, 2 or -2.
+def cond(x: Any, p: Any = None) -> Tensor:
+    """The condition number ``norm(x, p) * norm(inv(x), p)``; the ratio of singular values if `p` is None, 2 or -2.
 
     Example:
       >>> import numpy as np
       >>> round(float(cond(np.array([[4.0, 0.0], [0.0, 2.0]]))), 6)
       2.0
     """
-    a = matrices("cond", a)
+    a = matrices("cond", x)
     if p in (None, 2, -2):
         s = svdvals(a)
         ratio = red.max(s, -1) / red.min(s, -1)
@@ -131,16 +131,19 @@ def cond(a: Any, p: Any = None) -> Tensor:
 
 
 @library
-def matrix_rank(a: Any, rtol: Any = None) -> Tensor:
+def matrix_rank(M: Any, rtol: Any = None, *, tol: Any = None) -> Tensor:
     """The number of singular values above ``rtol * largest``; `rtol` is a number, or one for each matrix.
 
-    If it is None, max(m, n) times the machine epsilon.
+    If it is None, max(m, n) times the machine epsilon. `tol` is the bound itself instead.
 
     Example:
       >>> import numpy as np
       >>> int(matrix_rank(np.array([[1.0, 2.0], [2.0, 4.0]])))
       1
     """
-    a = matrices("matrix_rank", a)
+    a = matrices("matrix_rank", M)
+    s = svdvals(a)
+    if tol is not None:
+        return red.count_nonzero(lg.compare(s, full_like(s, tol), comparison_direction="GT"), -1)
     rtol = max(a.shape[-2:]) * float(np.finfo(a.dtype).eps) if rtol is None else rtol
-    return red.count_nonzero(significant(svdvals(a), rtol), -1)
+    return red.count_nonzero(significant(s, rtol), -1)

@@ -24,13 +24,13 @@ from nabla_mlir.table.promotion import Defaults, as_tensor, is_inexact, is_scala
 from nabla_mlir.table.tensor import Tensor, full
 
 
-def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None, device: Any = None) -> Any:
-    """`x` as an array. Python numbers, also in lists, take the default dtypes; NumPy arrays keep theirs.
+def asarray(a: Any, dtype: Any = None, *, copy: bool | None = None, device: Any = None) -> Any:
+    """`a` as an array. Python numbers, also in lists, take the default dtypes; NumPy arrays keep theirs.
 
     Args:
-      x: an array, a number, or nested lists of those.
-      dtype: of the result; decided by `x` if not given.
-      copy: True copies, so that nothing written to `x` is seen in the result; False refuses to; None copies where it must.
+      a: an array, a number, or nested lists of those.
+      dtype: of the result; decided by `a` if not given.
+      copy: True copies, so that nothing written to `a` is seen in the result; False refuses to; None copies where it must.
       device: where the result lies; in a trace its target decides that.
 
     Raises:
@@ -40,19 +40,19 @@ def asarray(x: Any, dtype: Any = None, *, copy: bool | None = None, device: Any 
       >>> asarray([1.0, 2.0]).dtype
       dtype('float32')
     """
-    dtype, x = None if dtype is None else as_dtype(dtype), readable(x)
-    leaves = [x]
-    if isinstance(x, (list, tuple)):
-        leaves, tree = pytree.flatten(x)
-        x = pytree.unflatten(tree, leaves)
+    dtype, a = None if dtype is None else as_dtype(dtype), readable(a)
+    leaves = [a]
+    if isinstance(a, (list, tuple)):
+        leaves, tree = pytree.flatten(a)
+        a = pytree.unflatten(tree, leaves)
     if is_tracing() and any(isinstance(leaf, Tensor) for leaf in leaves):
-        out = _stacked(x)
+        out = _stacked(a)
         return out if dtype is None else convert(out, dtype)
-    if isinstance(x, Tensor):
-        x.check_open()
+    if isinstance(a, Tensor):
+        a.check_open()
     if is_tracing():
-        return as_tensor(_host(x, leaves, dtype))
-    result = _concrete(x, leaves, dtype, copy)
+        return as_tensor(_host(a, leaves, dtype))
+    result = _concrete(a, leaves, dtype, copy)
     return result if device is None else result.to(device)
 
 
@@ -69,7 +69,25 @@ def _concrete(x: Any, leaves: Sequence[Any], dtype: np.dtype | None, copy: bool 
     return _astype(x, dtype) if isinstance(x, Array) else Array.from_numpy(_host(x, leaves, dtype))
 
 
-array = asarray
+def array(
+    object: Any, dtype: Any = None, copy: bool | None = True, order: str | None = None, ndmin: int = 0, *, device: Any = None
+) -> Any:  # fmt: skip
+    """`object` as an array of its own, with at least `ndmin` axes; see `asarray`.
+
+    Args:
+      object: an array, a number, or nested lists of those.
+      dtype: of the result; decided by `object` if not given.
+      copy: whether the memory is the result's own; False refuses to copy.
+      order: says nothing here, where there are no strides.
+      ndmin: axes of length 1 are added in front until there are so many.
+      device: where the result lies.
+
+    Example:
+      >>> array([1.0, 2.0], ndmin=2).shape
+      (1, 2)
+    """
+    out = asarray(object, dtype, copy=copy, device=device)
+    return out if out.ndim >= ndmin else out[(None,) * (ndmin - out.ndim)]
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:

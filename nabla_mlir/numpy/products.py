@@ -13,7 +13,7 @@ from nabla_mlir.numpy.axes import axes_of, axis_of
 from nabla_mlir.numpy.creation import diagonal
 from nabla_mlir.numpy.operands import common_dtype, convert, meet, tensor
 from nabla_mlir.numpy.reductions import sum
-from nabla_mlir.numpy.shape import roll
+from nabla_mlir.numpy.shapes import moveaxis, roll
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.einsum import contract, lengths_of, ordered, parse, sum_out, without_repeats
 from nabla_mlir.ops.einsum import outer as outer_product
@@ -59,7 +59,7 @@ def _labels(n: int, start: int = 0) -> str:
 
 # ---------------------------------------------------------------- products
 @library
-def matmul(a: Any, b: Any, /) -> Tensor:
+def matmul(a: Any, b: Any, *, precision: Any = None) -> Tensor:
     """The matrix product of the last two axes; those before them broadcast.
 
     A vector on the left is a row, one on the right a column.
@@ -92,7 +92,7 @@ def matmul(a: Any, b: Any, /) -> Tensor:
 
 
 @library
-def dot(a: Any, b: Any, /) -> Tensor:
+def dot(a: Any, b: Any, *, precision: Any = None) -> Tensor:
     """The sum of products over the last axis of a and the second but last (of a vector: the only) axis of b."""
     a, b = _pair("dot", a, b)
     if not a.ndim or not b.ndim:
@@ -101,7 +101,7 @@ def dot(a: Any, b: Any, /) -> Tensor:
 
 
 @library
-def inner(a: Any, b: Any, /) -> Tensor:
+def inner(a: Any, b: Any, *, precision: Any = None) -> Tensor:
     """The sum of products over the last axes."""
     a, b = _pair("inner", a, b)
     if not a.ndim or not b.ndim:
@@ -110,7 +110,7 @@ def inner(a: Any, b: Any, /) -> Tensor:
 
 
 @library
-def tensordot(a: Any, b: Any, axes: Static[Any] = 2) -> Tensor:
+def tensordot(a: Any, b: Any, axes: Static[Any] = 2, *, precision: Any = None) -> Tensor:
     """The sum of products over pairs of axes: the last n of a with the first n of b, or two lists of axes.
 
     Raises:
@@ -141,7 +141,7 @@ def _tensordot(name: str, a: Tensor, b: Tensor, left: Sequence[int], right: Sequ
 
 
 @library
-def vdot(a: Any, b: Any, /) -> Tensor:
+def vdot(a: Any, b: Any, *, precision: Any = None) -> Tensor:
     """The sum of conj(a) * b over all elements."""
     a, b = _pair("vdot", a, b)
     a, b = reshaped(a, (a.size,)), reshaped(b, (b.size,))
@@ -149,7 +149,7 @@ def vdot(a: Any, b: Any, /) -> Tensor:
 
 
 @library
-def vecdot(a: Any, b: Any, /, *, axis: Static[int] = -1) -> Tensor:
+def vecdot(a: Any, b: Any, /, *, axis: Static[int] = -1, precision: Any = None) -> Tensor:
     """The sum of conj(a) * b along one axis; the others broadcast."""
     a, b = _vectors("vecdot", a, b, axis)
     at = axis_of("vecdot", axis, a.ndim)
@@ -159,14 +159,14 @@ def vecdot(a: Any, b: Any, /, *, axis: Static[int] = -1) -> Tensor:
 
 
 @library
-def outer(a: Any, b: Any, /) -> Tensor:
+def outer(a: Any, b: Any) -> Tensor:
     """All products of an element of a with one of b, as a matrix."""
     a, b = _pair("outer", a, b)
     return outer_product(reshaped(a, (a.size,)), "i", reshaped(b, (b.size,)), "j", "ij")
 
 
 @library
-def kron(a: Any, b: Any, /) -> Tensor:
+def kron(a: Any, b: Any) -> Tensor:
     """The Kronecker product: a with every element replaced by its product with b."""
     a, b = _pair("kron", a, b)
     n = max(a.ndim, b.ndim)
@@ -177,14 +177,28 @@ def kron(a: Any, b: Any, /) -> Tensor:
 
 
 @library
-def trace(x: Any, offset: Static[int] = 0, axis1: Static[int] = 0, axis2: Static[int] = 1, dtype: Any = None) -> Tensor:
+def trace(a: Any, offset: Static[int] = 0, axis1: Static[int] = 0, axis2: Static[int] = 1, dtype: Any = None) -> Tensor:
     """The sum of a diagonal of two axes, which the result does not have; in a dtype if one is given."""
-    return sum(diagonal(x, offset, axis1, axis2), -1, dtype=dtype)
+    return sum(diagonal(a, offset, axis1, axis2), -1, dtype=dtype)
 
 
 @library
-def cross(a: Any, b: Any, axis: Static[int] = -1) -> Tensor:
-    """The vector product of vectors with three elements along `axis`; the other axes broadcast."""
+def cross(
+    a: Any, b: Any, axisa: Static[int] = -1, axisb: Static[int] = -1, axisc: Static[int] = -1, axis: Static[int | None] = None
+) -> Tensor:  # fmt: skip
+    """The vector product of vectors with three elements along an axis; the other axes broadcast.
+
+    Args:
+      a, b: the vectors.
+      axisa, axisb, axisc: the axis of a, of b, and of the result.
+      axis: the same for all three.
+
+    Raises:
+      ShapeError: the axes have another length than 3.
+    """
+    if axis is None:
+        a, b = (moveaxis(x, d, -1) for x, d in ((a, axisa), (b, axisb)))
+        return moveaxis(cross(a, b, axis=-1), -1, axisc)
     a, b = _vectors("cross", a, b, axis)
     at = axis_of("cross", axis, a.ndim)
     if a.shape[at] != 3:
@@ -193,9 +207,38 @@ def cross(a: Any, b: Any, axis: Static[int] = -1) -> Tensor:
     return roll(a * roll(b, -1, at) - roll(a, -1, at) * b, -1, at)
 
 
+@library
+def matvec(x1: Any, x2: Any, /) -> Tensor:
+    """The products of matrices (..., m, n) and vectors (..., n)."""
+    return einsum("...ij,...j->...i", x1, x2)
+
+
+@library
+def vecmat(x1: Any, x2: Any, /) -> Tensor:
+    """The products of conjugate vectors (..., m) and matrices (..., m, n)."""
+    x = tensor(x1)
+    return einsum("...i,...ij->...j", ew.conj(x) if x.dtype.kind == "c" else x, x2)
+
+
+@library
+def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Tensor:
+    """The product of several matrices, in the order that costs least; the first and the last may be vectors.
+
+    Example:
+      >>> import numpy as np
+      >>> multi_dot([np.ones(2), np.ones((2, 3)), np.ones(3)]).tolist()
+      6.0
+    """
+    letters = _labels(len(arrays) + 1)
+    names = [letters[k : k + 2] for k in range(len(arrays))]
+    names[0], names[-1] = names[0][-np.ndim(arrays[0]) :], names[-1][: np.ndim(arrays[-1])]
+    out = names[0][:-1] + names[-1][1:]
+    return einsum(f"{','.join(names)}->{out}", *arrays)
+
+
 # ---------------------------------------------------------------- einsum
 @library
-def einsum(subscripts: str, /, *operands: Any, optimize: Any = "auto") -> Tensor:
+def einsum(subscripts: str, /, *operands: Any, optimize: Any = "auto", precision: Any = None) -> Tensor:
     """A sum of products in Einstein's notation, such as ``"ij,jk->ik"``.
 
     Args:
@@ -204,6 +247,7 @@ def einsum(subscripts: str, /, *operands: Any, optimize: Any = "auto") -> Tensor
         for axes that broadcast.
       *operands: the arrays.
       optimize: "auto" contracts more than two operands in the order that costs least, False from left to right.
+      precision: accepted for programs that say it; every product here has the precision of its dtype.
 
     Raises:
       ShapeError: the subscripts do not fit the shapes.
@@ -228,6 +272,12 @@ def einsum(subscripts: str, /, *operands: Any, optimize: Any = "auto") -> Tensor
     missing = [c for c in output if c not in labels]  # axes of size 1 that nothing has any more
     x = reshaped(x, (*(1 for _ in missing), *x.shape))
     return ordered(x, "".join(missing) + labels, output)
+
+
+def einsum_path(subscripts: str, /, *operands: Any, optimize: Any = "auto") -> Any:
+    """The order in which `numpy.einsum` contracts operands, and a report on what it costs."""
+    dummies = [np.broadcast_to(np.empty((), np.float32), np.shape(x)) for x in operands]
+    return np.einsum_path(subscripts, *dummies, optimize="optimal" if optimize == "auto" else optimize)
 
 
 def _order(inputs: Sequence[str], output: str, tensors: Sequence[Tensor], optimize: Any) -> list[tuple[int, ...]]:

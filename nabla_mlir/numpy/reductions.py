@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.dialects.types import as_dtype, is_complex, is_differentiable, is_float
+from nabla_mlir.dialects.types import is_complex, is_differentiable, is_float
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.axes import Axis, Shape, axes_of, axis_of, padded
+from nabla_mlir.numpy.axes import Axis, Shape, axes_of, axis_of
 from nabla_mlir.numpy.logic import isclose
 from nabla_mlir.numpy.operands import convert, inexact, inexact_dtype, meet, require_real, tensor
 from nabla_mlir.ops import elementwise as ew
@@ -55,7 +55,7 @@ def sum_dtype(dtype: np.dtype) -> np.dtype:
     return np.promote_types(dtype, f"u{Defaults.int.itemsize}") if dtype.kind == "u" else dtype
 
 
-def _masked(x: Tensor, where: Any, neutral: Any) -> Tensor:
+def masked(x: Tensor, where: Any, neutral: Any) -> Tensor:
     if where is None:
         return x
     mask = broadcast_to(convert(tensor(where), bool), x.shape)
@@ -65,12 +65,12 @@ def _masked(x: Tensor, where: Any, neutral: Any) -> Tensor:
 # ---------------------------------------------------------------- sums and products
 @library
 def sum(
-    x: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    a: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Tensor:
     """The sum over `axis` (an int, several, or None for all).
 
     Args:
-      x: an array.
+      a: an array.
       axis: the axes that are summed; negative ones count from the end.
       dtype: of the sum; integers narrower than the default one are summed in that if not given.
       keepdims: whether the axes stay, with size 1.
@@ -82,30 +82,30 @@ def sum(
       >>> sum(np.ones((2, 3), np.float32), axis=1).tolist()
       [3.0, 3.0]
     """
-    x = tensor(x)
-    x = _masked(convert(x, sum_dtype(x.dtype) if dtype is None else dtype), where, 0)
+    x = tensor(a)
+    x = masked(convert(x, sum_dtype(x.dtype) if dtype is None else dtype), where, 0)
     out = fold(x, axes_of("sum", axis, x.ndim), "add", keepdims)
     return out if initial is None else out + initial
 
 
 @library
 def prod(
-    x: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    a: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Tensor:
     """The product over `axis`; arguments as for `sum`."""
-    x = tensor(x)
-    x = _masked(convert(x, sum_dtype(x.dtype) if dtype is None else dtype), where, 1)
+    x = tensor(a)
+    x = masked(convert(x, sum_dtype(x.dtype) if dtype is None else dtype), where, 1)
     out = fold(x, axes_of("prod", axis, x.ndim), "mul", keepdims)
     return out if initial is None else out * initial
 
 
 @library
-def mean(x: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Tensor:
+def mean(a: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Tensor:
     """The mean over `axis`; of integers in the default float dtype."""
-    x = tensor(x)
+    x = tensor(a)
     x = convert(x, inexact_dtype(x.dtype) if dtype is None else dtype)
     axes = axes_of("mean", axis, x.ndim)
-    total = fold(_masked(x, where, 0), axes, "add", keepdims)
+    total = fold(masked(x, where, 0), axes, "add", keepdims)
     if where is None:
         return total / count(x.shape, axes)
     mask = broadcast_to(convert(tensor(where), bool), x.shape)
@@ -113,32 +113,62 @@ def mean(x: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = 
 
 
 @library
-def average(x: Any, axis: Static[Axis] = None, weights: Any = None, keepdims: bool = False) -> Tensor:
-    """The mean weighted by `weights`, an array of the shape of x or, along one axis, a vector."""
+def average(
+    a: Any, axis: Static[Axis] = None, weights: Any = None, returned: bool = False, keepdims: bool = False
+) -> Any:  # fmt: skip
+    """The mean weighted by `weights`, an array of the shape of a or, along one axis, a vector.
+
+    If `returned`, a pair of that and the sum of the weights.
+    """
     if weights is None:
-        return mean(x, axis, keepdims=keepdims)
-    x, weights = inexact(x), inexact(weights)
+        out = mean(a, axis, keepdims=keepdims)
+        x = tensor(a)
+        return (out, full_like(out, count(x.shape, axes_of("average", axis, x.ndim)))) if returned else out
+    x, weights = inexact(a), inexact(weights)
     axes = axes_of("average", axis, x.ndim)
     if weights.shape != x.shape:
         if weights.ndim != 1 or len(axes) != 1 or weights.shape[0] != x.shape[axes[0]]:
             raise ShapeError(f"average requires weights of shape {x.shape}, got {weights.shape}.", where=user_frame())
         weights = sh.broadcast_in_dim(weights, shape=x.shape, broadcast_dimensions=axes)
     x, weights = meet("average", x, weights)
-    return fold(x * weights, axes, "add", keepdims) / fold(weights, axes, "add", keepdims)
+    total = fold(weights, axes, "add", keepdims)
+    out = fold(x * weights, axes, "add", keepdims) / total
+    return (out, total) if returned else out
 
 
 @library
 def var(
-    x: Any, axis: Static[Axis] = None, ddof: Static[float] = 0, keepdims: bool = False, correction: Static[float | None] = None,
-    dtype: Any = None,
+    a: Any, axis: Static[Axis] = None, dtype: Any = None, ddof: Static[float] = 0, keepdims: bool = False, where: Any = None,
+    *, correction: Static[float | None] = None,
 ) -> Tensor:  # fmt: skip
-    """The variance over `axis`: the mean of ``abs(x - mean(x))**2``, with n - ddof instead of n."""
-    x = inexact(x) if dtype is None else convert(tensor(x), dtype)
+    """The variance over `axis`: the mean of ``abs(a - mean(a))**2``, with n - ddof instead of n (or n - `correction`).
+
+    Args:
+      a: an array.
+      axis: the axes over which it is taken.
+      dtype: in which it is computed.
+      ddof: what is subtracted from the number of elements.
+      keepdims: whether the axes stay, with size 1.
+      where: truth values; elements where they are False are left out.
+      correction: the same as `ddof`, by the name of the array API standard.
+    """
+    x = inexact(a) if dtype is None else convert(tensor(a), dtype)
     axes = axes_of("var", axis, x.ndim)
-    n = count(x.shape, axes)
-    centre = x - spread(fold(x, axes, "add") / n, x.shape, axes)
+    mask = None if where is None else broadcast_to(convert(tensor(where), bool), x.shape)
+    less = ddof if correction is None else correction
+    n = count(x.shape, axes) if mask is None else fold(convert(mask, real_kind(x.dtype)), axes, "add")
+    centre = x - spread(fold(masked(x, mask, 0), axes, "add") / n, x.shape, axes)
     square = ew.square(centre) if not is_complex(x.dtype) else ew.real(centre * ew.conj(centre))
-    return fold(square, axes, "add", keepdims) / max_(n - (ddof if correction is None else correction), 0)
+    total = fold(masked(square, mask, 0), axes, "add", keepdims)
+    if mask is None:
+        return total / max_(count(x.shape, axes) - less, 0)
+    rest = keep(n, x.shape, axes) if keepdims else n
+    return total / ew.maximum(rest - less, full_like(rest, 0))
+
+
+def real_kind(dtype: np.dtype) -> np.dtype:
+    """The dtype of the parts of a complex dtype; a real dtype itself."""
+    return np.zeros((), dtype).real.dtype if is_complex(dtype) else dtype
 
 
 def max_(a: float, b: float) -> float:
@@ -148,21 +178,21 @@ def max_(a: float, b: float) -> float:
 
 @library
 def std(
-    x: Any, axis: Static[Axis] = None, ddof: Static[float] = 0, keepdims: bool = False, correction: Static[float | None] = None,
-    dtype: Any = None,
+    a: Any, axis: Static[Axis] = None, dtype: Any = None, ddof: Static[float] = 0, keepdims: bool = False, where: Any = None,
+    *, correction: Static[float | None] = None,
 ) -> Tensor:  # fmt: skip
     """The standard deviation over `axis`: the root of the variance."""
-    return ew.sqrt(var(x, axis, ddof, keepdims, correction, dtype))
+    return ew.sqrt(var(a, axis, dtype, ddof, keepdims, where, correction=correction))
 
 
 # ---------------------------------------------------------------- extrema
-def _extremum(name: str, combiner: str, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Tensor:
+def extremum(name: str, combiner: str, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Tensor:
     x = require_real(name, tensor(x))
     axes = axes_of(name, axis, x.ndim)
     if not count(x.shape, axes) and initial is None:
         raise ShapeError(f"{name} requires at least one element, got shape {x.shape}.", where=user_frame(),
                          help="give `initial`, the result for no elements.")  # fmt: skip
-    out = fold(_masked(x, where, identity_of(combiner, x.dtype)), axes, "min" if combiner == "min" else "max", keepdims)
+    out = fold(masked(x, where, identity_of(combiner, x.dtype)), axes, "min" if combiner == "min" else "max", keepdims)
     if initial is None:
         return out
     out, first = meet(name, out, initial)
@@ -170,32 +200,32 @@ def _extremum(name: str, combiner: str, x: Any, axis: Axis, keepdims: bool, init
 
 
 @library
-def max(x: Any, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
+def max(a: Any, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
     """The largest element over `axis`; NaN if there is one. Ties share the derivative.
 
     Raises:
       ShapeError: there is no element, and no `initial`.
     """
-    return _extremum("max", "max", x, axis, keepdims, initial, where)
+    return extremum("max", "max", a, axis, keepdims, initial, where)
 
 
 @library
-def min(x: Any, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
+def min(a: Any, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
     """The smallest element over `axis`; NaN if there is one. Ties share the derivative.
 
     Raises:
       ShapeError: there is no element, and no `initial`.
     """
-    return _extremum("min", "min", x, axis, keepdims, initial, where)
+    return extremum("min", "min", a, axis, keepdims, initial, where)
 
 
 amax, amin = max, min
 
 
 @library
-def ptp(x: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
+def ptp(a: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """The largest less the smallest element."""
-    return max(x, axis, keepdims) - min(x, axis, keepdims)
+    return max(a, axis, keepdims) - min(a, axis, keepdims)
 
 
 def _place(name: str, combiner: str, x: Any, axis: int | None, keepdims: bool) -> Tensor:
@@ -220,66 +250,101 @@ def _place(name: str, combiner: str, x: Any, axis: int | None, keepdims: bool) -
 
 
 @library
-def argmax(x: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
+def argmax(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
     """The place of the first largest element (or NaN) along `axis`, or in the flattened array."""
-    return _place("argmax", "max", x, axis, keepdims)
+    return _place("argmax", "max", a, axis, keepdims)
 
 
 @library
-def argmin(x: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
+def argmin(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
     """The place of the first smallest element (or NaN) along `axis`, or in the flattened array."""
-    return _place("argmin", "min", x, axis, keepdims)
+    return _place("argmin", "min", a, axis, keepdims)
 
 
 # ---------------------------------------------------------------- truth values
 @library
-def any(x: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
+def any(a: Any, axis: Static[Axis] = None, keepdims: bool = False, *, where: Any = None) -> Tensor:
     """True where an element over `axis` is not 0."""
-    x = convert(tensor(x), bool)
+    x = masked(convert(tensor(a), bool), where, False)
     return fold(x, axes_of("any", axis, x.ndim), "or", keepdims)
 
 
 @library
-def all(x: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
+def all(a: Any, axis: Static[Axis] = None, keepdims: bool = False, *, where: Any = None) -> Tensor:
     """True where no element over `axis` is 0."""
-    x = convert(tensor(x), bool)
+    x = masked(convert(tensor(a), bool), where, True)
     return fold(x, axes_of("all", axis, x.ndim), "and", keepdims)
 
 
 @library
-def count_nonzero(x: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
+def count_nonzero(a: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
     """The number of elements over `axis` that are not 0."""
-    x = convert(convert(tensor(x), bool), Defaults.int)
+    x = convert(convert(tensor(a), bool), Defaults.int)
     return fold(x, axes_of("count_nonzero", axis, x.ndim), "add", keepdims)
 
 
 @library
-def array_equal(x: Any, y: Any) -> Tensor:
-    """True if x and y have the same shape and elements."""
-    x, y = tensor(x), tensor(y)
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Tensor:
+    """True if a1 and a2 have the same shape and elements; NaN are equal to each other if `equal_nan`."""
+    x, y = tensor(a1), tensor(a2)
     if x.shape != y.shape:
         return full((), False, np.dtype(bool))
     x, y = meet("array_equal", x, y)
-    return all(lg.compare(x, y, comparison_direction="EQ"))
+    same = lg.compare(x, y, comparison_direction="EQ")
+    if equal_nan and is_differentiable(x.dtype):
+        same = lg.logical_or(same, lg.logical_and(*(lg.compare(v, v, comparison_direction="NE") for v in (x, y))))
+    return all(same)
 
 
 @library
-def allclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """True if all elements are close; see `isclose`."""
-    return all(isclose(x, y, rtol, atol, equal_nan))
+    return all(isclose(a, b, rtol, atol, equal_nan))
 
 
 # ---------------------------------------------------------------- log-sum-exp
 @library
-def logsumexp(x: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
-    """log(sum(exp(x))) over `axis` without overflow: the largest element is taken out first."""
-    x = inexact(x)
+def logsumexp(
+    a: Any, axis: Static[Axis] = None, b: Any = None, keepdims: bool = False, return_sign: bool = False, where: Any = None
+) -> Any:  # fmt: skip
+    """log(sum(b * exp(a))) over `axis` without overflow: the largest element is taken out first.
+
+    Args:
+      a: an array.
+      axis: the axes over which it is summed.
+      b: factors of the exponentials; 1 if not given.
+      keepdims: whether the axes stay, with size 1.
+      return_sign: whether to return the logarithm of the absolute value, and the sign of the sum (of a complex one: its phase).
+      where: truth values; elements where they are False are left out.
+    """
+    x = inexact(a)
+    if b is not None:
+        x, factors = meet("logsumexp", x, b)
+        used = lg.compare(factors, full_like(factors, 0), comparison_direction="NE")
+        where = used if where is None else lg.logical_and(used, convert(tensor(where), bool))
     axes = axes_of("logsumexp", axis, x.ndim)
+    x = masked(x, where, -np.inf)
     if not count(x.shape, axes):
-        return full(tuple(n for d, n in enumerate(x.shape) if d not in axes or keepdims), -np.inf, x.dtype)
+        out = full(tuple(n for d, n in enumerate(x.shape) if d not in axes or keepdims), -np.inf, x.dtype)
+        return (out, full_like(out, 0)) if return_sign else out
     largest = finite_max(x, axes)
-    out = ew.log(fold(ew.exponential(x - spread(largest, x.shape, axes)), axes, "add")) + largest
-    return keep(out, x.shape, axes) if keepdims else out
+    terms = ew.exponential(x - spread(largest, x.shape, axes))
+    total = fold(terms * factors if b is not None else terms, axes, "add")
+    sign = total / convert(ew.absolute(total), total.dtype) if is_complex(x.dtype) and return_sign else ew.sign(total)
+    out = ew.log(ew.absolute(total) if return_sign else total) + largest
+    if keepdims:
+        out, sign = keep(out, x.shape, axes), keep(sign, x.shape, axes)
+    return (out, sign) if return_sign else out
+
+
+@library
+def logmeanexp(x: Any, axis: Static[Axis] = None, where: Any = None, keepdims: bool = False) -> Tensor:
+    """log(mean(exp(x))) over `axis` without overflow."""
+    x = inexact(x)
+    axes = axes_of("logmeanexp", axis, x.ndim)
+    mask = None if where is None else broadcast_to(convert(tensor(where), bool), x.shape)
+    n = count(x.shape, axes) if mask is None else fold(convert(mask, real_kind(x.dtype)), axes, "add", keepdims)
+    return logsumexp(x, axis, keepdims=keepdims, where=where) - (math.log(n) if mask is None else ew.log(n))
 
 
 def finite_max(x: Tensor, axes: Shape) -> Tensor:
@@ -287,85 +352,3 @@ def finite_max(x: Tensor, axes: Shape) -> Tensor:
     x = stop_gradient(ew.real(x) if is_complex(x.dtype) else x)
     largest = fold(x, axes, "max")
     return lg.select(lg.is_finite(largest), largest, full_like(largest, 0))
-
-
-# ---------------------------------------------------------------- ignoring NaN
-def _numbers(x: Any) -> tuple[Tensor, Tensor | None]:
-    x = tensor(x)
-    return x, lg.compare(x, x, comparison_direction="EQ") if is_differentiable(x.dtype) else None
-
-
-@library
-def nansum(x: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """The sum of the elements that are not NaN."""
-    x, numbers = _numbers(x)
-    return sum(x, axis, dtype, keepdims, where=numbers)
-
-
-@library
-def nanprod(x: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """The product of the elements that are not NaN."""
-    x, numbers = _numbers(x)
-    return prod(x, axis, dtype, keepdims, where=numbers)
-
-
-@library
-def nanmean(x: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """The mean of the elements that are not NaN; NaN if there is none."""
-    x, numbers = _numbers(x)
-    return mean(x, axis, dtype, keepdims, where=numbers)
-
-
-def _nan_extremum(name: str, combiner: str, x: Any, axis: Axis, keepdims: bool) -> Tensor:
-    x, numbers = _numbers(x)
-    out = _extremum(name, combiner, x, axis, keepdims, None, numbers)
-    if numbers is None:
-        return out
-    return lg.select(any(numbers, axis, keepdims), out, full_like(out, np.nan))
-
-
-@library
-def nanmax(x: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
-    """The largest element that is not NaN; NaN if there is none."""
-    return _nan_extremum("nanmax", "max", x, axis, keepdims)
-
-
-@library
-def nanmin(x: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
-    """The smallest element that is not NaN; NaN if there is none."""
-    return _nan_extremum("nanmin", "min", x, axis, keepdims)
-
-
-# ---------------------------------------------------------------- running sums
-def _running(
-    name: str, record: Any, neutral: int, x: Any, axis: int | None, dtype: Any, include_initial: bool
-) -> Tensor:
-    x = tensor(x)
-    x = convert(x, sum_dtype(x.dtype) if dtype is None else as_dtype(dtype))
-    if axis is None:
-        x, axis = reshaped(x, (x.size,)), 0
-    axis = axis_of(name, axis, x.ndim)
-    n, step = x.shape[axis], 1
-    # Each round doubles the stretch that an element has gathered: log2(n) operations on whole arrays.
-    while step < n and x.size:
-        x = record(x, padded(x, axis, step, -step, neutral))
-        step *= 2
-    return padded(x, axis, 1, 0, neutral) if include_initial else x
-
-
-@library
-def cumsum(x: Any, axis: Static[int | None] = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
-    """The running sum along `axis`, or of the flattened array. With `include_initial` a 0 stands first.
-
-    The code has log2(n) additions of whole arrays.
-    """
-    return _running("cumsum", ew.add, 0, x, axis, dtype, include_initial)
-
-
-@library
-def cumprod(x: Any, axis: Static[int | None] = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
-    """The running product along `axis`, or of the flattened array. With `include_initial` a 1 stands first."""
-    return _running("cumprod", ew.multiply, 1, x, axis, dtype, include_initial)
-
-
-cumulative_sum, cumulative_prod = cumsum, cumprod

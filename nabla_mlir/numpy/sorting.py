@@ -1,24 +1,23 @@
-"""Sorting and searching, and order statistics."""
+"""Sorting and searching."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from nabla_mlir import thresholds
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, sliced
+from nabla_mlir.numpy.axes import axis_of, sliced
 from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.logic import less
 from nabla_mlir.numpy.operands import common_dtype, inexact, meet, operand, require_real, tensor
-from nabla_mlir.numpy.reductions import any, count, count_nonzero, keep
+from nabla_mlir.numpy.reductions import any, count, count_nonzero
 from nabla_mlir.numpy.special_values import is_nan
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops import sorting as so
-from nabla_mlir.ops.shape import reshaped, transposed
+from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults, as_tensor, is_inexact
 from nabla_mlir.table.tensor import Tensor, full, full_like
@@ -34,18 +33,18 @@ def _along(name: str, x: Any, axis: int | None) -> tuple[Tensor, int]:
 
 
 @library
-def sort(x: Any, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
+def sort(a: Any, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
     """The elements in order along `axis` (of the flattened array if None); NaN last, or first if descending."""
-    x, axis = _along("sort", x, axis)
+    x, axis = _along("sort", a, axis)
     if x.shape[axis] < 2:
         return x
     return so.sort(x, dimension=axis, is_stable=stable, comparator="GT" if descending else "LT")[0]
 
 
 @library
-def argsort(x: Any, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
+def argsort(a: Any, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
     """The places from which `sort` takes its elements."""
-    x, axis = _along("argsort", x, axis)
+    x, axis = _along("argsort", a, axis)
     if is_inexact(x.dtype):  # both zeros are equal
         zero = full_like(x, 0)
         x = lg.select(lg.compare(x, zero, comparison_direction="EQ"), zero, x)
@@ -117,57 +116,19 @@ def _stands_before(a: Tensor, v: Tensor, side: str) -> Tensor:
 
 
 @library
-def isin(x: Any, elements: Any, /, *, invert: bool = False) -> Tensor:
-    """True where an element of `x` is one of `elements`; with `invert` where it is none of them. Compares every pair.
+def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """True where an element is one of `test_elements`; with `invert` where it is none of them.
+
+    Compares every pair, whether or not they are `assume_unique`.
 
     Example:
       >>> import numpy as np
       >>> isin(np.array([1, 2, 3]), np.array([3, 1])).tolist()
       [True, False, True]
     """
-    x, elements = operand(x), operand(elements)
+    x, elements = operand(element), operand(test_elements)
     dtype = common_dtype([x, elements])
     x, elements = as_tensor(x, dtype), as_tensor(elements, dtype)
     x, elements = meet("isin", reshaped(x, (*x.shape, 1)), reshaped(elements, (elements.size,)))
     out = any(lg.compare(x, elements, comparison_direction="EQ"), -1)
     return lg.logical_not(out) if invert else out
-
-
-# ---------------------------------------------------------------- order statistics
-@library
-def quantile(x: Any, q: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
-    """The q-quantile over `axis`, between neighbours by linear interpolation; NaN if an element is.
-
-    Args:
-      x: an array.
-      q: a Python number in [0, 1].
-      axis: the axes over which it is taken.
-      keepdims: whether the axes stay, with size 1.
-    """
-    x = require_real("quantile", inexact(x))
-    axes = axes_of("quantile", axis, x.ndim)
-    rest = tuple(d for d in range(x.ndim) if d not in axes)
-    n = count(x.shape, axes)
-    if not n or not 0 <= q <= 1:
-        raise ShapeError(
-            f"quantile requires elements and 0 <= q <= 1, got shape {x.shape} and q = {q}.", where=user_frame()
-        )
-    flat = reshaped(transposed(x, (*rest, *axes)), (*(x.shape[d] for d in rest), n))
-    rows = sort(flat)
-    low = math.floor(q * (n - 1))
-    part = q * (n - 1) - low
-    out = _at(rows, low) * (1 - part) + _at(rows, low + 1) * part if part else _at(rows, low)
-    # NaN are the last in order.
-    last = _at(rows, n - 1)
-    out = lg.select(lg.compare(last, last, comparison_direction="NE"), last, out)
-    return keep(out, x.shape, axes) if keepdims else out
-
-
-def _at(x: Tensor, place: int) -> Tensor:
-    return reshaped(sliced(x, x.ndim - 1, place, place + 1), x.shape[:-1])
-
-
-@library
-def median(x: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
-    """The middle element over `axis`, or the mean of the two in the middle."""
-    return quantile(x, 0.5, axis, keepdims)

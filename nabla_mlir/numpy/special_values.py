@@ -45,7 +45,7 @@ def _parts(x: Tensor) -> tuple[Tensor, ...]:
 
 def _special(name: str, test: Any, combine: Any, otherwise: bool, doc: str) -> Callable[..., Any]:
     @described(name, doc)
-    def f(x: Any, /) -> Tensor:
+    def f(x: Any) -> Tensor:
         x = tensor(x)
         if not is_inexact(x.dtype):
             return full(x.shape, otherwise, np.dtype(bool))
@@ -61,21 +61,21 @@ isinf = _special("isinf", is_infinite, lg.logical_or, False, "True where x is in
 
 
 @library
-def isposinf(x: Any, /) -> Tensor:
+def isposinf(x: Any) -> Tensor:
     """True where x is +inf."""
     x = inexact(x)
     return lg.compare(x, full_like(x, np.inf), comparison_direction="EQ")
 
 
 @library
-def isneginf(x: Any, /) -> Tensor:
+def isneginf(x: Any) -> Tensor:
     """True where x is -inf."""
     x = inexact(x)
     return lg.compare(x, full_like(x, -np.inf), comparison_direction="EQ")
 
 
 @library
-def signbit(x: Any, /) -> Tensor:
+def signbit(x: Any) -> Tensor:
     """True where the sign of x is minus, -0.0 included."""
     x = require_real("signbit", tensor(x))
     if x.dtype.kind in "ub":
@@ -86,7 +86,7 @@ def signbit(x: Any, /) -> Tensor:
 
 
 @library
-def copysign(x: Any, y: Any, /) -> Tensor:
+def copysign(x: Any, y: Any) -> Tensor:
     """The magnitude of x with the sign of y."""
     x, y = inexacts("copysign", x, y)
     magnitude = ew.absolute(require_real("copysign", x))
@@ -94,14 +94,14 @@ def copysign(x: Any, y: Any, /) -> Tensor:
 
 
 @library
-def nextafter(x: Any, y: Any, /) -> Tensor:
-    """The number of floating point next to x in the direction of y; differentiated as x.
+def nextafter(x1: Any, x2: Any) -> Tensor:
+    """The number of floating point next to x1 in the direction of x2; differentiated as x1.
 
     Example:
       >>> float(nextafter(np.float64(1.0), np.float64(2.0))) - 1.0 == 2.0**-52
       True
     """
-    x, y = inexacts("nextafter", x, y)
+    x, y = inexacts("nextafter", x1, x2)
     return chlo.next_after(require_real("nextafter", x), y)
 
 
@@ -135,13 +135,16 @@ def complex_tanh(z: Tensor) -> Tensor:
 
 
 @library
-def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """`x` with NaN replaced by `nan`, and the infinities by the largest finite numbers if nothing is given for them."""
+def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """`x` with NaN replaced by `nan`, and the infinities by the largest finite numbers if nothing is given for them.
+
+    The result is always an array of its own, whatever `copy` says.
+    """
     x = tensor(x)
     if not is_inexact(x.dtype):
         return x
     if is_complex(x.dtype):
-        return ew.make_complex(*(nan_to_num(part, nan, posinf, neginf) for part in _parts(x)))
+        return ew.make_complex(*(nan_to_num(part, copy, nan, posinf, neginf) for part in _parts(x)))
     largest = float(np.finfo(x.dtype).max)
     high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
     x = lg.select(is_nan(x), full_like(x, nan), x)

@@ -168,8 +168,8 @@ def inv(a: Any) -> Tensor:
 
 
 @library
-def pinv(a: Any, rcond: Any = None, *, rtol: Any = None) -> Tensor:
-    """The pseudo-inverse; singular values below ``rcond * largest`` count as zero.
+def pinv(a: Any, rtol: Any = None, *, rcond: Any = None) -> Tensor:
+    """The pseudo-inverse; singular values below ``rtol * largest`` count as zero.
 
     With C = A V and B = U^H A, of the singular vectors that count, A = C M^-1 B near where it is evaluated, so
     ``pinv(A) = pinv(B) M pinv(C)``, whose factors have full rank. That form supplies the derivatives, which are those
@@ -177,8 +177,8 @@ def pinv(a: Any, rcond: Any = None, *, rtol: Any = None) -> Tensor:
 
     Args:
       a: matrices of shape (..., m, n).
-      rcond: a number, or one for each matrix; 10 max(m, n) times the machine epsilon if None.
-      rtol: the same, under the name of the array API standard.
+      rtol: a number, or one for each matrix; 10 max(m, n) times the machine epsilon if None.
+      rcond: the same, under NumPy's older name.
 
     Raises:
       ShapeError: `a` has fewer than two axes.

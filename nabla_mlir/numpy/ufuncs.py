@@ -25,13 +25,13 @@ Function = Callable[..., Any]
 # ---------------------------------------------------------------- families of functions that are one operation
 def _inexact_unary(name: str, record: Any, doc: str) -> Function:
     return library(
-        described(name, f"{doc} Integers are converted to the default float dtype.")(lambda x, /: record(inexact(x)))
+        described(name, f"{doc} Integers are converted to the default float dtype.")(lambda x: record(inexact(x)))
     )
 
 
 def _numeric_binary(name: str, record: Any, doc: str, *, ordered: bool = False, bools: bool = True) -> Function:
     @described(name, doc)
-    def f(x: Any, y: Any, /) -> Tensor:
+    def f(x: Any, y: Any) -> Tensor:
         x, y = meet(name, x, y)
         if ordered:
             require_real(name, x)
@@ -64,11 +64,11 @@ log1p = _inexact_unary("log1p", ew.log_plus_one, "log(1 + x), accurate near 0.")
 sqrt = _inexact_unary("sqrt", ew.sqrt, "The square root; NaN for negative numbers.")
 rsqrt = _inexact_unary("rsqrt", ew.rsqrt, "1 / sqrt(x).")
 cbrt = _inexact_unary("cbrt", ew.cbrt, "The real cube root.")
-exp2 = library(described("exp2", "2 to the power x.")(lambda x, /: ew.exponential(inexact(x) * math.log(2))))
-log2 = library(described("log2", "The logarithm to base 2.")(lambda x, /: ew.log(inexact(x)) * (1 / math.log(2))))
-log10 = library(described("log10", "The logarithm to base 10.")(lambda x, /: ew.log(inexact(x)) * (1 / math.log(10))))
-deg2rad = radians = library(described("deg2rad", "Degrees to radians.")(lambda x, /: inexact(x) * (math.pi / 180)))
-rad2deg = degrees = library(described("rad2deg", "Radians to degrees.")(lambda x, /: inexact(x) * (180 / math.pi)))
+exp2 = library(described("exp2", "2 to the power x.")(lambda x: ew.exponential(inexact(x) * math.log(2))))
+log2 = library(described("log2", "The logarithm to base 2.")(lambda x: ew.log(inexact(x)) * (1 / math.log(2))))
+log10 = library(described("log10", "The logarithm to base 10.")(lambda x: ew.log(inexact(x)) * (1 / math.log(10))))
+deg2rad = radians = library(described("deg2rad", "Degrees to radians.")(lambda x: inexact(x) * (math.pi / 180)))
+rad2deg = degrees = library(described("rad2deg", "Radians to degrees.")(lambda x: inexact(x) * (180 / math.pi)))
 
 add = _numeric_binary("add", ew.add, "x + y; of truth values: or.")
 subtract = _numeric_binary("subtract", ew.subtract, "x - y.", bools=False)
@@ -82,7 +82,7 @@ minimum = _numeric_binary(
 
 
 @library
-def divide(x: Any, y: Any, /) -> Tensor:
+def divide(x: Any, y: Any) -> Tensor:
     """x / y; integers are converted to the default float dtype."""
     return promotion.true_divide(operand(x), operand(y))
 
@@ -91,19 +91,19 @@ true_divide = divide
 
 
 @library
-def negative(x: Any, /) -> Tensor:
+def negative(x: Any) -> Tensor:
     """-x."""
     return -tensor(x)
 
 
 @library
-def positive(x: Any, /) -> Tensor:
+def positive(x: Any) -> Tensor:
     """+x: the value itself."""
     return tensor(x)
 
 
 @library
-def absolute(x: Any, /) -> Tensor:
+def absolute(x: Any) -> Tensor:
     """The absolute value; of a complex number its modulus. The derivative at 0 is 1, and 0 for complex numbers.
 
     Example:
@@ -119,13 +119,13 @@ abs = absolute
 
 
 @library
-def fabs(x: Any, /) -> Tensor:
+def fabs(x: Any) -> Tensor:
     """The absolute value in floating point. The derivative at 0 is 1."""
     return ew.absolute(require_real("fabs", inexact(x)))
 
 
 @library
-def sign(x: Any, /) -> Tensor:
+def sign(x: Any) -> Tensor:
     """-1, 0 or 1; of a complex number z / abs(z)."""
     x = tensor(x)
     if is_complex(x.dtype):
@@ -137,21 +137,21 @@ def sign(x: Any, /) -> Tensor:
 
 
 @library
-def square(x: Any, /) -> Tensor:
+def square(x: Any) -> Tensor:
     """x * x."""
     x = tensor(x)
     return ew.square(x) if is_inexact(x.dtype) else x * x
 
 
 @library
-def reciprocal(x: Any, /) -> Tensor:
+def reciprocal(x: Any) -> Tensor:
     """1 / x."""
     x = inexact(x)
     return 1.0 / x
 
 
 @library
-def power(x: Any, y: Any, /) -> Tensor:
+def power(x: Any, y: Any) -> Tensor:
     """x to the power y. A Python integer y is exact: negative bases are fine and no logarithm is taken.
 
     Raises:
@@ -205,14 +205,14 @@ def _by_squaring(x: Tensor, n: int) -> Tensor:
 
 
 @library
-def float_power(x: Any, y: Any, /) -> Tensor:
+def float_power(x: Any, y: Any) -> Tensor:
     """x to the power y in floating point."""
     return ew.power(*inexacts("float_power", x, y))
 
 
 def _other_number(name: str, record: Any, direction: str) -> Function:
     @described(name, f"As {name.replace('f', '')}imum of x and y, but a NaN gives way to a number.")
-    def f(x: Any, y: Any, /) -> Tensor:
+    def f(x: Any, y: Any) -> Tensor:
         x, y = meet(name, x, y)
         if not is_float(require_real(name, x).dtype):
             return record(x, y)
@@ -233,7 +233,7 @@ def log1p_exp(low: Tensor, high: Tensor) -> Tensor:
 
 
 @library
-def logaddexp(x: Any, y: Any, /) -> Tensor:
+def logaddexp(x: Any, y: Any) -> Tensor:
     """log(exp(x) + exp(y)) without overflow; its derivatives of every order are right at x = y too."""
     x, y = inexacts("logaddexp", x, y)
     first = lg.compare(require_real("logaddexp", x), y, comparison_direction="GT")
@@ -241,14 +241,14 @@ def logaddexp(x: Any, y: Any, /) -> Tensor:
 
 
 @library
-def logaddexp2(x: Any, y: Any, /) -> Tensor:
+def logaddexp2(x: Any, y: Any) -> Tensor:
     """log2(2**x + 2**y) without overflow."""
     x, y = inexacts("logaddexp2", x, y)
     return logaddexp(x * math.log(2), y * math.log(2)) * (1 / math.log(2))
 
 
 @library
-def arctan2(y: Any, x: Any, /) -> Tensor:
+def arctan2(y: Any, x: Any) -> Tensor:
     """The angle of the point (x, y), in (-pi, pi]."""
     y, x = inexacts("arctan2", y, x)
     return ew.atan2(require_real("arctan2", y), x)
@@ -258,7 +258,7 @@ atan2 = arctan2
 
 
 @library
-def hypot(x: Any, y: Any, /) -> Tensor:
+def hypot(x: Any, y: Any) -> Tensor:
     """sqrt(x**2 + y**2) without overflow; derivative 0 at the origin."""
     x, y = inexacts("hypot", x, y)
     swap = _less(ew.absolute(require_real("hypot", x)), ew.absolute(y))
@@ -269,7 +269,7 @@ def hypot(x: Any, y: Any, /) -> Tensor:
 
 
 @library
-def sinc(x: Any, /) -> Tensor:
+def sinc(x: Any) -> Tensor:
     """sin(pi x) / (pi x), and 1 at 0, smoothly."""
     x = inexact(x) * math.pi
     at_zero = lg.compare(x, full_like(x, 0), comparison_direction="EQ")
@@ -279,7 +279,7 @@ def sinc(x: Any, /) -> Tensor:
 
 
 @library
-def heaviside(x: Any, y: Any, /) -> Tensor:
+def heaviside(x: Any, y: Any) -> Tensor:
     """0 for x < 0, y for x = 0, 1 for x > 0."""
     x, y = inexacts("heaviside", x, y)
     zero = full_like(x, 0)
@@ -294,7 +294,7 @@ def _less(x: Tensor, y: Tensor) -> Tensor:
 # ---------------------------------------------------------------- rounding
 def _rounding(name: str, record: Any, doc: str) -> Function:
     @described(name, f"{doc} Integers stay as they are.")
-    def f(x: Any, /) -> Tensor:
+    def f(x: Any) -> Tensor:
         x = require_real(name, tensor(x))
         return record(x) if is_float(x.dtype) else x
 
@@ -310,9 +310,9 @@ trunc = fix = _rounding(
 
 
 @library
-def round(x: Any, decimals: Static[int] = 0) -> Tensor:
+def round(a: Any, decimals: Static[int] = 0) -> Tensor:
     """The nearest number with `decimals` digits after the point, ties to even."""
-    x = tensor(x)
+    x = tensor(a)
     if is_complex(x.dtype):
         return ew.make_complex(round(ew.real(x), decimals), round(ew.imag(x), decimals))
     if not is_float(x.dtype):
@@ -324,23 +324,26 @@ def round(x: Any, decimals: Static[int] = 0) -> Tensor:
     return ew.round_nearest_even(x * 10.0**decimals) / 10.0**decimals
 
 
+around = round
+
+
 # ---------------------------------------------------------------- complex numbers
 @library
-def real(x: Any, /) -> Tensor:
+def real(x: Any) -> Tensor:
     """The real part."""
     x = tensor(x)
     return ew.real(x) if is_complex(x.dtype) else x
 
 
 @library
-def imag(x: Any, /) -> Tensor:
+def imag(x: Any) -> Tensor:
     """The imaginary part; 0 for real numbers."""
     x = tensor(x)
     return ew.imag(x) if is_complex(x.dtype) else full_like(x, 0)
 
 
 @library
-def conj(x: Any, /) -> Tensor:
+def conj(x: Any) -> Tensor:
     """The complex conjugate."""
     x = tensor(x)
     return ew.conj(x) if is_complex(x.dtype) else x
@@ -350,7 +353,8 @@ conjugate = conj
 
 
 @library
-def angle(z: Any) -> Tensor:
-    """The angle of a complex number, in (-pi, pi]."""
+def angle(z: Any, deg: bool = False) -> Tensor:
+    """The angle of a complex number, in (-pi, pi], or in degrees if `deg`."""
     z = inexact(z)
-    return ew.atan2(ew.imag(z), ew.real(z)) if is_complex(z.dtype) else ew.atan2(full_like(z, 0), z)
+    out = ew.atan2(ew.imag(z), ew.real(z)) if is_complex(z.dtype) else ew.atan2(full_like(z, 0), z)
+    return out * (180 / math.pi) if deg else out

@@ -9,8 +9,9 @@ import numpy as np
 
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.numpy.axes import Shape, reversed_along
+from nabla_mlir.numpy.index_modes import filler, index_inside, longer, shorter, word_of
 from nabla_mlir.numpy.index_plan import Plan, Window, read_index, static_index
-from nabla_mlir.numpy.indexing import get_index, places, starts, static_part, undropped
+from nabla_mlir.numpy.indexing import get_index, places, starts, static_part, take_index, undropped
 from nabla_mlir.numpy.operands import operand, stored
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
@@ -159,66 +160,89 @@ class IndexUpdate:
 
 
 class IndexedUpdate:
-    """The places of an array that an index names, to be read or replaced."""
+    """The places of an array that an index names, to be read or replaced.
+
+    All methods take `mode`, which says what happens to indices outside of the array: "clip" moves them inside, "drop" (or
+    "fill") leaves them out, "promise_in_bounds" says that there are none; None is as for ``x[index]``. What JAX's have besides,
+    `indices_are_sorted` and `unique_indices`, changes nothing here.
+    """
 
     __slots__ = ("_index", "_x")
 
     def __init__(self, x: Any, index: Any):
         self._x, self._index = x, index
 
-    def _put(self, value: Any, combiner: str) -> Any:
+    def _put(self, value: Any, combiner: str, mode: Any) -> Any:
         if isinstance(self._index, Tensor) and self._index.dtype.kind == "b":
             return _put_masked(self._x, self._index, operand(value), combiner)
         shape, items = static_index(tuple(np.shape(self._x)), self._index)
-        return _put_index(self._x, items, operand(value), combiner, shape)
+        return _put_index(self._x, items, operand(value), combiner, shape, None if mode is None else word_of("x.at", mode))
 
-    def get(self) -> Any:
-        """The elements: ``x[index]``."""
-        return get_index(self._x, self._index)
+    def get(
+        self, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None, fill_value: Any = None
+    ) -> Any:  # fmt: skip
+        """The elements, ``x[index]``; with mode "fill" `fill_value` stands for those outside, NaN or the least integer if None."""
+        if mode is None and fill_value is None:
+            return get_index(self._x, self._index)
+        shape, items = static_index(tuple(np.shape(self._x)), self._index)
+        return _get_moded(self._x, items, shape, word_of("x.at", mode or "fill"), fill_value)
 
-    def set(self, value: Any) -> Any:
+    def set(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
         """`x` with the elements replaced."""
-        return self._put(value, "set")
+        return self._put(values, "set", mode)
 
-    def add(self, value: Any) -> Any:
-        """`x` with `value` added to the elements."""
-        return self._put(value, "add")
+    def add(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
+        """`x` with `values` added to the elements."""
+        return self._put(values, "add", mode)
 
-    def subtract(self, value: Any) -> Any:
-        """`x` with `value` subtracted from the elements."""
-        return self._put(-operand(value), "add")
+    def subtract(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
+        """`x` with `values` subtracted from the elements."""
+        return self._put(-operand(values), "add", mode)
 
-    def multiply(self, value: Any) -> Any:
-        """`x` with the elements multiplied by `value`."""
-        return self._put(value, "mul")
+    def multiply(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
+        """`x` with the elements multiplied by `values`."""
+        return self._put(values, "mul", mode)
 
     mul = multiply
 
-    def divide(self, value: Any) -> Any:
-        """`x` with the elements divided by `value`; each place at most once."""
-        return self.apply(lambda old: old / operand(value))
+    def divide(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
+        """`x` with the elements divided by `values`; each place at most once."""
+        return self.apply(lambda old: old / operand(values), mode=mode)
 
-    def power(self, value: Any) -> Any:
-        """`x` with the elements raised to the power `value`; each place at most once."""
-        return self.apply(lambda old: old ** operand(value))
+    def power(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
+        """`x` with the elements raised to the power `values`; each place at most once."""
+        return self.apply(lambda old: old ** operand(values), mode=mode)
 
-    def min(self, value: Any) -> Any:
-        """`x` with the smaller of the elements and `value`."""
-        return self._put(value, "min")
+    def min(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
+        """`x` with the smaller of the elements and `values`."""
+        return self._put(values, "min", mode)
 
-    def max(self, value: Any) -> Any:
-        """`x` with the larger of the elements and `value`."""
-        return self._put(value, "max")
+    def max(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
+        """`x` with the larger of the elements and `values`."""
+        return self._put(values, "max", mode)
 
-    def apply(self, f: Callable[[Any], Any]) -> Any:
-        """`x` with f(elements) in their place."""
-        return self.set(f(self.get()))
+    def apply(
+        self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None
+    ) -> Any:  # fmt: skip
+        """`x` with func(elements) in their place."""
+        return self.set(func(self.get(mode=None if mode is None else "clip")), mode=mode)
 
 
 @library
-def _put_index(x: Any, index: Any, value: Any, combiner: str, shape: Static[Any]) -> Tensor:
+def _get_moded(x: Any, index: Any, shape: Static[Any], mode: str, fill_value: Any) -> Tensor:
+    x = reshaped(as_tensor(x), shape)
+    items, axes = index_inside(shape, index, mode)
+    return take_index(longer(x, axes, filler(fill_value, x.dtype)), items)
+
+
+@library
+def _put_index(x: Any, index: Any, value: Any, combiner: str, shape: Static[Any], mode: str | None) -> Tensor:
     x = as_tensor(x)
-    return reshaped(put(reshaped(x, shape), index, value, combiner), x.shape)
+    own = reshaped(x, shape)
+    if mode is None:
+        return reshaped(put(own, index, value, combiner), x.shape)
+    items, axes = index_inside(shape, index, mode)
+    return reshaped(shorter(put(longer(own, axes, 0), items, value, combiner), axes), x.shape)
 
 
 @library

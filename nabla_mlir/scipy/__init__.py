@@ -1,1 +1,7 @@
 """Functions under the names of SciPy."""
+
+from nabla_mlir.scipy import integrate as integrate
+from nabla_mlir.scipy import linalg as linalg
+from nabla_mlir.scipy import signal as signal
+from nabla_mlir.scipy import special as special
+from nabla_mlir.scipy import stats as stats

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
+
+from nabla_mlir.errors import DtypeError, user_frame
+from nabla_mlir.nn.activations import log_softmax as log_softmax
+from nabla_mlir.nn.activations import softmax as softmax
+from nabla_mlir.numpy.bessel import i0 as i0
+from nabla_mlir.numpy.bessel import i0e as i0e
+from nabla_mlir.numpy.bessel import i1 as i1
+from nabla_mlir.numpy.bessel import i1e as i1e
+from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, inexacts
 from nabla_mlir.numpy.reductions import logsumexp as logsumexp
+from nabla_mlir.numpy.ufuncs import exp, expm1, floor, log, log1p, sqrt
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.ops import gamma
+from nabla_mlir.ops import gamma as gamma_functions
 from nabla_mlir.ops import logic as lg
+from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.scipy.incomplete import betainc as betainc
+from nabla_mlir.scipy.incomplete import gammainc as gammainc
+from nabla_mlir.scipy.incomplete import gammaincc as gammaincc
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor, full_like
+from nabla_mlir.transforms.custom import custom_jvp
 
 
 @library
@@ -26,15 +43,15 @@ def erfc(x: Any) -> Tensor:
 
 
 @library
-def erfinv(y: Any) -> Tensor:
-    """The number whose error function is y."""
-    return ew.erf_inv(inexact(y))
+def erfinv(x: Any) -> Tensor:
+    """The number whose error function is x."""
+    return ew.erf_inv(inexact(x))
 
 
 @library
 def gammaln(x: Any) -> Tensor:
     """log(abs(gamma(x)))."""
-    return gamma.lgamma(inexact(x))
+    return gamma_functions.lgamma(inexact(x))
 
 
 lgamma = gammaln
@@ -43,19 +60,19 @@ lgamma = gammaln
 @library
 def digamma(x: Any) -> Tensor:
     """The derivative of gammaln."""
-    return gamma.digamma(inexact(x))
+    return gamma_functions.digamma(inexact(x))
 
 
 @library
 def polygamma(n: Static[Any], x: Any) -> Tensor:
     """The n-th derivative of digamma at x."""
-    return gamma.polygamma(*inexacts("polygamma", n, x))
+    return gamma_functions.polygamma(*inexacts("polygamma", n, x))
 
 
 @library
-def zeta(s: Static[Any], q: Any) -> Tensor:
-    """The Hurwitz zeta function: the sum of (q + k)**-s over k = 0, 1, 2, ..."""
-    return gamma.zeta(*inexacts("zeta", s, q))
+def zeta(x: Static[Any], q: Any = 1.0) -> Tensor:
+    """The Hurwitz zeta function (Riemann's for q = 1): the sum of (q + k)**-s over k = 0, 1, 2, ..."""
+    return gamma_functions.zeta(*inexacts("zeta", x, q))
 
 
 @library
@@ -65,9 +82,9 @@ def expit(x: Any) -> Tensor:
 
 
 @library
-def logit(p: Any) -> Tensor:
-    """log(p / (1 - p))."""
-    p = inexact(p)
+def logit(x: Any) -> Tensor:
+    """log(x / (1 - x))."""
+    p = inexact(x)
     return ew.log(p) - ew.log_plus_one(-p)
 
 
@@ -78,3 +95,198 @@ def xlogy(x: Any, y: Any) -> Tensor:
     zero = full_like(x, 0)
     absent = lg.compare(x, zero, comparison_direction="EQ")
     return lg.select(absent, zero, x * ew.log(lg.select(absent, full_like(y, 1), y)))
+
+
+@library
+def xlog1py(x: Any, y: Any) -> Tensor:
+    """x * log(1 + y), and 0 where x is 0."""
+    x, y = inexacts("xlog1py", x, y)
+    absent = x == 0.0
+    return where(absent, 0.0, x * log1p(where(absent, 0.0, y)))
+
+
+# ---------------------------------------------------------------- gamma and beta
+@library
+def gamma(x: Any) -> Tensor:
+    """The gamma function; NaN at the negative whole numbers.
+
+    Example:
+      >>> round(float(gamma(5.0)), 3)
+      24.0
+    """
+    return gammasgn(x) * exp(gammaln(x))
+
+
+@library
+def gammasgn(x: Any) -> Tensor:
+    """The sign of the gamma function; NaN at the negative whole numbers."""
+    x = inexact(x)
+    whole = floor(stop_gradient(x))
+    odd = whole - 2.0 * floor(whole * 0.5) != 0.0
+    return where(x >= 0.0, 1.0, where(whole == x, np.nan, where(odd, -1.0, 1.0)))
+
+
+@library
+def loggamma(x: Any) -> Tensor:
+    """The logarithm of the gamma function; NaN where that is negative."""
+    x = inexact(x)
+    return where(gammasgn(x) > 0.0, gammaln(x), np.nan)
+
+
+@library
+def factorial(n: Any, exact: bool = False) -> Tensor:
+    """gamma(n + 1), and 0 for negative n; `exact` must be False."""
+    if exact:
+        raise DtypeError("factorial requires exact=False, got True.", where=user_frame(), help="use math.factorial.")
+    n = inexact(n)
+    return where(n < 0.0, 0.0, exp(gammaln(where(n < 0.0, 0.0, n) + 1.0)))
+
+
+@library
+def betaln(a: Any, b: Any) -> Tensor:
+    """log(abs(beta(a, b)))."""
+    a, b = inexacts("betaln", a, b)
+    return gammaln(a) + gammaln(b) - gammaln(a + b)
+
+
+@library
+def beta(a: Any, b: Any) -> Tensor:
+    """The beta function, gamma(a) gamma(b) / gamma(a + b)."""
+    a, b = inexacts("beta", a, b)
+    return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * exp(betaln(a, b))
+
+
+@library
+def poch(z: Any, m: Any) -> Tensor:
+    """Pochhammer's symbol, gamma(z + m) / gamma(z)."""
+    z, m = inexacts("poch", z, m)
+    return where(m == 0.0, 1.0, gammasgn(z + m) * gammasgn(z) * exp(gammaln(z + m) - gammaln(z)))
+
+
+@library
+def comb(N: Any, k: Any, *, repetition: bool = False) -> Tensor:
+    """How many ways there are to take k of N things, or k with repetition.
+
+    Example:
+      >>> round(float(comb(4.0, 2.0)), 4)
+      6.0
+    """
+    N, k = inexacts("comb", N, k)
+    N = N + k - 1.0 if repetition else N
+    inside = (k >= 0.0) & (k <= N)
+    n, part = where(inside, N, 1.0), where(inside, k, 0.0)
+    return where(inside, exp(gammaln(n + 1.0) - gammaln(part + 1.0) - gammaln(n - part + 1.0)), 0.0)
+
+
+@library
+def multigammaln(a: Any, d: Static[int]) -> Tensor:
+    """The logarithm of the gamma function of d by d matrices."""
+    a = inexact(a)
+    total = full_like(a, d * (d - 1) / 4 * math.log(math.pi))
+    for k in range(d):
+        total = total + gammaln(a - k / 2)
+    return total
+
+
+# ---------------------------------------------------------------- information
+@library
+def entr(x: Any) -> Tensor:
+    """-x log(x); 0 at 0, and -inf for negative numbers."""
+    x = inexact(x)
+    return where(x < 0.0, -np.inf, -xlogy(where(x < 0.0, 1.0, x), where(x < 0.0, 1.0, x)))
+
+
+@library
+def rel_entr(p: Any, q: Any) -> Tensor:
+    """p log(p / q); 0 where p is 0 and q is not negative, and inf elsewhere outside of the domain."""
+    p, q = inexacts("rel_entr", p, q)
+    inside, at_zero = (p > 0.0) & (q > 0.0), (p == 0.0) & (q >= 0.0)
+    a, b = where(inside, p, 1.0), where(inside, q, 1.0)
+    return where(inside, a * (log(a) - log(b)), where(at_zero, 0.0, np.inf))
+
+
+@library
+def kl_div(p: Any, q: Any) -> Tensor:
+    """p log(p / q) - p + q."""
+    p, q = inexacts("kl_div", p, q)
+    return rel_entr(p, q) - p + q
+
+
+@library
+def boxcox(x: Any, lmbda: Any) -> Tensor:
+    """(x**lmbda - 1) / lmbda, and log(x) where lmbda is 0."""
+    x, power = inexacts("boxcox", x, lmbda)
+    flat = power == 0.0
+    factor = where(flat, 1.0, power)
+    return where(flat, log(x), expm1(factor * log(x)) / factor)
+
+
+@library
+def boxcox1p(x: Any, lmbda: Any) -> Tensor:
+    """boxcox(1 + x, lmbda), accurate near 0."""
+    x, power = inexacts("boxcox1p", x, lmbda)
+    flat = power == 0.0
+    factor = where(flat, 1.0, power)
+    return where(flat, log1p(x), expm1(factor * log1p(x)) / factor)
+
+
+# ---------------------------------------------------------------- the normal distribution
+_FAR = -10.0  # from here on down the series below has all digits with so many terms
+_TERMS = 16
+
+
+@library
+def ndtr(x: Any) -> Tensor:
+    """The distribution function of the standard normal distribution.
+
+    Example:
+      >>> float(ndtr(0.0))
+      0.5
+    """
+    return erfc(inexact(x) * -math.sqrt(0.5)) * 0.5
+
+
+@library
+def log_ndtr(x: Any, series_order: int = 3) -> Tensor:
+    """log(ndtr(x)), also where that vanishes: by its asymptotic series, of so many terms as it needs."""
+    x = inexact(x)
+    far = x < _FAR
+    high = x > 0.0
+    near = where(far | high, 0.0, x)
+    low = where(far, x, _FAR)
+    square = 1.0 / (low * low)
+    series, term = full_like(x, 1), full_like(x, 1)
+    for k in range(1, _TERMS + 1):
+        term = term * square * float(1 - 2 * k)
+        series = series + term
+    tail = low * low * -0.5 - log(-low) - 0.5 * math.log(2 * math.pi) + log(series)
+    return where(far, tail, where(high, log1p(-ndtr(-where(high, x, 1.0))), log(ndtr(near))))
+
+
+@library
+def ndtri(p: Any) -> Tensor:
+    """The number whose `ndtr` is p."""
+    return _ndtri(inexact(p))
+
+
+@custom_jvp
+def _ndtri(p: Tensor) -> Tensor:
+    """A rational approximation (Abramowitz and Stegun 26.2.23), made exact by Newton's method for log(ndtr)."""
+    inside = (p > 0.0) & (p < 1.0)
+    low = where(p < 0.5, p, 1.0 - p)
+    low = where(inside, low, 0.25)
+    t = sqrt(-2.0 * log(low))
+    x = (2.515517 + t * (0.802853 + t * 0.010328)) / (1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308))) - t
+    for _ in range(4):
+        value = log_ndtr(x)
+        x = x - (value - log(low)) * exp(value + 0.5 * x * x + 0.5 * math.log(2 * math.pi))
+    x = where(low == 0.5, 0.0, x)
+    x = where(p < 0.5, x, -x)
+    return where(inside, x, where(p == 0.0, -np.inf, where(p == 1.0, np.inf, np.nan)))
+
+
+@_ndtri.defjvp
+def _ndtri_jvp(primals: Any, tangents: Any) -> Any:
+    (p,), (t,) = primals, tangents
+    x = _ndtri(p)
+    return x, t * exp(0.5 * x * x) * math.sqrt(2 * math.pi)

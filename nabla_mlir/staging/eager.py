@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -147,17 +149,46 @@ def staged(f: Callable[..., Any]) -> Callable[..., Any]:
 
     return call
 
+class _Switch(threading.local):
+    is_off = False  # within `disable_jit`
+
+
+@contextlib.contextmanager
+def disable_jit(disable: bool = True) -> Iterator[None]:
+    """Within it `jit` runs functions as they stand, operation by operation, so that Python's debuggers see values.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> with nm.disable_jit():
+      ...     float(nm.jit(lambda x: x + 1.0 if x > 0 else x)(2.0))
+      3.0
+    """
+    before, _switch.is_off = _switch.is_off, disable
+    try:
+        yield
+    finally:
+        _switch.is_off = before
+
+
+_switch = _Switch()
+
+
 def jit(
-    f: Callable[..., Any], static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()
-) -> Callable[..., Any]:
+    fun: Callable[..., Any] | None = None, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = (),
+    *, donate_argnums: int | Sequence[int] = (), donate_argnames: str | Sequence[str] = (), keep_unused: bool = False,
+    inline: bool = False,
+) -> Callable[..., Any]:  # fmt: skip
     """The same function, compiled once for each structure, shape and dtype of its arguments.
 
     Args:
-      f: a function of pytrees of arrays; it is run only to trace it, so it must not depend on anything else that
-        changes.
+      fun: a function of pytrees of arrays; it is run only to trace it, so it must not depend on anything else that
+        changes. Without it the result is a decorator with the other arguments.
       static_argnums: positions of arguments that are not arrays; the function is compiled anew for each value,
         which must be hashable; given by name they are as static.
-      static_argnames: the same for keyword arguments.
+      static_argnames: the same for keyword arguments, which may be given by position too.
+      donate_argnums, donate_argnames: arguments that the caller will not use again; their memory is not used here.
+      keep_unused, inline: accepted for programs that say them; an argument that is not used costs nothing here, and the call
+        becomes part of a traced function in any case.
 
     Inside another traced function the call becomes part of that one.
 
@@ -167,17 +198,22 @@ def jit(
       >>> square(np.array([1.0, 2.0])).tolist()
       [1.0, 4.0]
     """
-    names = parameters_of(f)
+    if fun is None:
+        return lambda f: jit(f, static_argnums, static_argnames)
+    static_argnums = () if static_argnums is None else static_argnums
+    static_argnames = () if static_argnames is None else static_argnames
+    names = parameters_of(fun)
     static_nums = positions("jit", static_argnums, None if names is None else len(names), "static_argnums")
     static_names = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
     static_names |= {names[i] for i in static_nums} if names is not None else set()
+    static_nums = tuple(sorted({*static_nums, *(i for i, n in enumerate(names or ()) if n in static_names)}))
     programs: dict[Any, Program] = {}
     of_arrays: dict[Any, Program] = {}  # by the kinds of arguments that are arrays by position: found without flattening
 
-    @functools.wraps(f)
+    @functools.wraps(fun)
     def jit_f(*args: Any, **kwargs: Any) -> Any:
-        if is_tracing():
-            return f(*args, **kwargs)
+        if is_tracing() or _switch.is_off:
+            return fun(*args, **kwargs)
         kinds = None if kwargs or static_nums else _kinds_of_arrays(args)
         if kinds is not None and (found := of_arrays.get((kinds, Execution.mode))) is not None:
             return found(args)
@@ -202,7 +238,7 @@ def jit(
         if program is None:
 
             def flat(*dynamic: Any, **keywords: Any) -> Any:
-                return f(*(constants.get(i, a) for i, a in enumerate(dynamic)), **keywords, **fixed_names)
+                return fun(*(constants.get(i, a) for i, a in enumerate(dynamic)), **keywords, **fixed_names)
 
             program = programs[key] = Program(flat, in_spec, _signature(leaves), is_jitted=True)
         if kinds is not None:
@@ -266,7 +302,8 @@ def _apart(out: Any, args: Sequence[Any]) -> Any:
 
 def _plain(x: Any) -> Any:
     if isinstance(x, (tuple, list)):
-        return type(x)(map(_plain, x))
+        parts = map(_plain, x)
+        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
     return x.item() if isinstance(x, np.generic) or (pytree.is_array(x) and not np.shape(x)) else x
 
 def _defaults() -> tuple[np.dtype, np.dtype]:

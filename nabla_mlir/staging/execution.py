@@ -73,7 +73,7 @@ def set_execution(mode: Mode) -> str:
 
 
 @contextlib.contextmanager
-def debug_nans() -> Iterator[None]:
+def debug_nans(new_val: bool = True) -> Iterator[None]:
     """Within it functions are interpreted, in `jit` too, and one whose result is NaN or infinity says where that comes from.
 
     That is the first operation that makes it of finite numbers. Nothing is said of a call whose arguments are not finite, of
@@ -91,7 +91,8 @@ def debug_nans() -> Iterator[None]:
       ...         print(error.message)
       stablehlo.log requires operands with a finite result, got -inf at (1,) from 0.0.
     """
-    before, Execution.mode = Execution.mode, _FINITE
+    before = Execution.mode
+    Execution.mode = _FINITE if new_val else before
     try:
         yield
     finally:

@@ -8,16 +8,20 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from nabla_mlir import pytree
 from nabla_mlir.errors import ShapeError, UnboundAxisError, user_frame
 from nabla_mlir.ops import collectives
+from nabla_mlir.ops import logic as lg
+from nabla_mlir.ops.shape import broadcast_in_dim, dynamic_slice, move_axis, reshaped, slice_
 from nabla_mlir.staging.tracing import is_tracing
 from nabla_mlir.table.promotion import as_tensor
-from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.table.tensor import Tensor, constant, full, full_like
 
 
 @dataclass(frozen=True)
@@ -134,13 +138,14 @@ def pmin(x: Any, axis_name: str | tuple[str, ...]) -> Any:
     return _over_axes("pmin", axis_name, x, lambda t, axis: collectives.pmin(t, axis=axis))
 
 
-def all_gather(x: Any, axis_name: str, *, axis: int = 0) -> Any:
+def all_gather(x: Any, axis_name: str, *, axis: int = 0, tiled: bool = False) -> Any:
     """All entries of a mapped axis, stacked along a new axis: ``y[j] = x_j`` for every entry.
 
     Args:
       x: a pytree of arrays of shape S.
       axis_name: the `axis_name` of a vmap around it.
       axis: where the new axis stands; negative counts from the end of the result.
+      tiled: whether the entries are joined along an axis that they have, instead of a new one.
 
     Raises:
       UnboundAxisError: no map around it has an axis of that name.
@@ -152,15 +157,164 @@ def all_gather(x: Any, axis_name: str, *, axis: int = 0) -> Any:
       [[1.0, 3.0], [1.0, 3.0]]
     """
     bound = _axis("all_gather", axis_name)
+    return _each(x, lambda t: _gathered("all_gather", t, bound, axis, tiled))
+
+
+def _each(x: Any, f: Callable[[Tensor], Tensor]) -> Any:
     leaves, spec = pytree.flatten(x)
-    return pytree.unflatten(spec, [_gathered(as_tensor(leaf), bound, axis) for leaf in leaves])
+    return pytree.unflatten(spec, [f(as_tensor(leaf)) for leaf in leaves])
 
 
-def _gathered(x: Tensor, bound: BoundAxis, axis: int) -> Tensor:
-    rank = x.ndim + 1
+def _place(what: str, axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
-        raise ShapeError(f"all_gather requires an axis of its result of rank {rank}, got {axis}.", where=user_frame())
-    return collectives.all_gather(x, axis=bound.symbol, dimension=axis % rank, extent=bound.size)
+        raise ShapeError(f"{what} requires an axis of its result of rank {rank}, got {axis}.", where=user_frame())
+    return axis % rank
+
+
+def _gathered(what: str, x: Tensor, bound: BoundAxis, axis: int, tiled: bool = False) -> Tensor:
+    at = _place(what, axis, x.ndim + (not tiled))
+    out = collectives.all_gather(x, axis=bound.symbol, dimension=at, extent=bound.size)
+    return reshaped(out, (*x.shape[:at], bound.size * x.shape[at], *x.shape[at + 1 :])) if tiled else out
+
+
+def _own(x: Tensor, bound: BoundAxis, axis: int, length: int = 1) -> Tensor:
+    """The part of the entry itself of an array that all entries have: `length` elements along an axis."""
+    place = collectives.axis_index(axis=bound.symbol) * length
+    starts = [place if d == axis else full((), 0, place.dtype) for d in range(x.ndim)]
+    return dynamic_slice(x, *starts, slice_sizes=tuple(length if d == axis else n for d, n in enumerate(x.shape)))
+
+
+def psum_scatter(x: Any, axis_name: str, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:
+    """The sum over the entries of a mapped axis, of which each entry keeps its own slice.
+
+    Args:
+      x: a pytree of arrays.
+      axis_name: the `axis_name` of a vmap around it.
+      scatter_dimension: the axis that is divided among the entries; its length is their number.
+      tiled: whether each keeps a part of the axis, whose length is a multiple of their number, and the axis itself.
+
+    Raises:
+      ShapeError: the length does not fit.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> nm.vmap(lambda x: psum_scatter(x, "i"), axis_name="i")(np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
+      [4.0, 6.0]
+    """
+    bound = _axis("psum_scatter", axis_name)
+
+    def one(t: Tensor) -> Tensor:
+        at = _place("psum_scatter", scatter_dimension, t.ndim)
+        parts = t.shape[at] // bound.size
+        if t.shape[at] != (parts * bound.size if tiled else bound.size):
+            raise ShapeError(f"psum_scatter requires an axis divided among {bound.size} entries, got length {t.shape[at]}.",
+                             where=user_frame())  # fmt: skip
+        if not tiled:
+            return collectives.psum_scatter(t, axis=bound.symbol, dimension=at)
+        return _own(collectives.psum(t, axis=bound.symbol), bound, at, parts)
+
+    return _each(x, one)
+
+
+def all_to_all(x: Any, axis_name: str, split_axis: int, concat_axis: int, *, tiled: bool = False) -> Any:
+    """A mapped axis and an axis of the array exchanged: entry i gets slice i of every entry.
+
+    Args:
+      x: a pytree of arrays.
+      axis_name: the `axis_name` of a vmap around it.
+      split_axis: the axis that is divided among the entries; its length is their number (if `tiled`, a multiple).
+      concat_axis: where the slices of the others stand.
+      tiled: whether the parts are joined along `concat_axis`, an axis that the array has.
+
+    Raises:
+      ShapeError: the length does not fit.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> nm.vmap(lambda x: all_to_all(x, "i", 0, 0), axis_name="i")(np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
+      [[1.0, 3.0], [2.0, 4.0]]
+    """
+    bound = _axis("all_to_all", axis_name)
+
+    def one(t: Tensor) -> Tensor:
+        at, to = (_place("all_to_all", a, t.ndim) for a in (split_axis, concat_axis))
+        parts = t.shape[at] // bound.size
+        if t.shape[at] != (parts * bound.size if tiled else bound.size):
+            raise ShapeError(f"all_to_all requires an axis divided among {bound.size} entries, got length {t.shape[at]}.",
+                             where=user_frame())  # fmt: skip
+        every = collectives.all_gather(t, axis=bound.symbol, dimension=0, extent=bound.size)
+        mine = _own(every, bound, at + 1, parts)  # (entries, ..., part, ...)
+        if not tiled:
+            rest = reshaped(mine, (bound.size, *t.shape[:at], *t.shape[at + 1 :]))
+            return move_axis(rest, 0, to)
+        moved = move_axis(mine, 0, to)
+        lengths = [parts if d == at else n for d, n in enumerate(t.shape)]
+        lengths[to] *= bound.size
+        return reshaped(moved, tuple(lengths))
+
+    return _each(x, one)
+
+
+def ppermute(x: Any, axis_name: str, perm: Sequence[tuple[int, int]]) -> Any:
+    """The value of another entry of a mapped axis, for each entry: ``perm`` has pairs (source, destination).
+
+    Args:
+      x: a pytree of arrays.
+      axis_name: the `axis_name` of a vmap around it.
+      perm: the pairs; entries that are no destination get zeros.
+
+    Raises:
+      ShapeError: a source or a destination is there twice, or lies outside.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> nm.vmap(lambda x: ppermute(x, "i", [(0, 1), (1, 2)]), axis_name="i")(np.array([5.0, 6.0, 7.0])).tolist()
+      [0.0, 5.0, 6.0]
+    """
+    bound = _axis("ppermute", axis_name)
+    sources, targets = [list(side) for side in zip(*perm, strict=True)] if perm else ([], [])
+    for side in (sources, targets):
+        if len(set(side)) != len(side) or not all(0 <= i < bound.size for i in side):
+            raise ShapeError(f"ppermute requires different entries below {bound.size}, got {list(perm)}.", where=user_frame())
+    order = np.full(bound.size, -1, np.int32)
+    order[targets] = sources
+
+    def one(t: Tensor) -> Tensor:
+        every = collectives.all_gather(t, axis=bound.symbol, dimension=0, extent=bound.size)
+        mine = reshaped(_own(constant(order), bound, 0), ())
+        place = lg.clamp(full((), 0, mine.dtype), mine, full((), bound.size - 1, mine.dtype))
+        row = dynamic_slice(every, place, *[full((), 0, mine.dtype)] * t.ndim, slice_sizes=(1, *t.shape))
+        is_target = lg.compare(mine, full((), 0, mine.dtype), comparison_direction="GE")
+        mask = broadcast_in_dim(is_target, shape=t.shape, broadcast_dimensions=())
+        return lg.select(mask, reshaped(row, t.shape), full_like(t, 0))
+
+    return _each(x, one)
+
+
+def pshuffle(x: Any, axis_name: str, perm: Sequence[int]) -> Any:
+    """The value of entry perm[i] of a mapped axis, for entry i.
+
+    Raises:
+      ShapeError: `perm` is no permutation.
+    """
+    return ppermute(x, axis_name, list(zip(perm, range(len(perm)), strict=True)))
+
+
+def pbroadcast(x: Any, axis_name: str, source: int) -> Any:
+    """The value of one entry of a mapped axis, for every entry."""
+    bound = _axis("pbroadcast", axis_name)
+
+    def one(t: Tensor) -> Tensor:
+        every = collectives.all_gather(t, axis=bound.symbol, dimension=0, extent=bound.size)
+        starts, limits = (_place("pbroadcast", source, bound.size), *[0] * t.ndim), (source % bound.size + 1, *t.shape)
+        return reshaped(slice_(every, start_indices=starts, limit_indices=limits, strides=(1,) * (t.ndim + 1)), t.shape)
+
+    return _each(x, one)
+
+
+def pswapaxes(x: Any, axis_name: str, axis: int) -> Any:
+    """A mapped axis and an axis of the array, of the same length, exchanged."""
+    return all_to_all(x, axis_name, axis, axis)
 
 
 def axis_index(axis_name: str) -> Tensor:

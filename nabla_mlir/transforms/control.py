@@ -29,6 +29,7 @@ from nabla_mlir.transforms.arguments import specs_of
 from nabla_mlir.transforms.vectorized import per_entry
 
 INDEX = np.dtype(np.int32)
+_ABSENT: Any = object()
 
 
 def _types(tensors: Sequence[Tensor]) -> list[ir.Type]:
@@ -66,12 +67,16 @@ def advice_for(tensors: Sequence[Tensor], got: Sequence[Tensor]) -> str:
 # ---------------------------------------------------------------- choices
 
 
-def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
+def cond(
+    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = _ABSENT
+) -> Any:  # fmt: skip
     """``true_fun(*operands) if pred else false_fun(*operands)``; only the chosen one runs.
 
     Args:
       pred: a scalar truth value (a number counts as true unless it is 0).
       true_fun, false_fun: functions of the operands with results of the same structure, shapes and dtypes.
+      *operands: pytrees of arrays.
+      operand: the only operand, by the older way of JAX.
 
     Under vmap with a mapped `pred` both run, and each entry takes its own.
 
@@ -90,10 +95,10 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
             test = lg.compare(test, full((), 0, test.dtype), comparison_direction="NE")
         return _choose("stablehlo.if", test, (true_fun, false_fun), operands, "cond")
 
-    return staged(per_entry(run))(pred, *operands)
+    return staged(per_entry(run))(pred, *(operands if operand is _ABSENT else (operand,)))
 
 
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _ABSENT) -> Any:
     """``branches[index](*operands)``; the index is clamped to the branches there are.
 
     Example:
@@ -112,7 +117,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
     if not branches:
         raise TreeError("switch requires at least one branch, got none.", where=user_frame())
-    return staged(per_entry(run))(index, *operands)
+    return staged(per_entry(run))(index, *(operands if operand is _ABSENT else (operand,)))
 
 
 def _scalar(what: str, x: Any) -> Tensor:
@@ -230,12 +235,13 @@ def _trace_body(body_fun: Any, spec: pytree.TreeSpec, carry: Sequence[Tensor]) -
 
 
 def fori_loop(
-    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, max_residual_bytes: int | None = None
-) -> Any:
+    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, max_residual_bytes: int | None = None, *,
+    unroll: int | bool | None = None,
+) -> Any:  # fmt: skip
     """``for i in range(lower, upper): val = body_fun(i, val)``.
 
     The bounds may be traced integers; where they are Python integers, reverse mode needs no second run;
-    `max_residual_bytes` is that of `while_loop`.
+    `max_residual_bytes` is that of `while_loop`. `unroll` changes nothing here: write a `scan` with it.
 
     Raises:
       DtypeError: a bound is no integer.

@@ -27,17 +27,17 @@ from nabla_mlir.transforms.vectorized import entrywise
 
 
 def value_and_grad(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
     max_residual_bytes: int | None = None, vectorized: str = "union",
 ) -> Callable[..., Any]:  # fmt: skip
-    """The function ``x -> (f(x), df/dx)``, in reverse mode.
+    """The function ``x -> (fun(x), df/dx)``, in reverse mode.
 
     Args:
-      f: a function whose result is a scalar of floating point (with `has_aux`: a pair of that and anything).
+      fun: a function whose result is a scalar of floating point (with `has_aux`: a pair of that and anything).
       argnums: the positional argument(s) to differentiate; a sequence gives a tuple of gradients.
-      has_aux: whether `f` returns ``(value, aux)``; the new function then returns ``((value, aux), gradient)``.
-      holomorphic: whether `f` is complex-differentiable; needed for complex arguments and results.
-      max_residual_bytes: how much may be stored for each loop of `f` that does not say so itself (`while_loop`).
+      has_aux: whether `fun` returns ``(value, aux)``; the new function then returns ``((value, aux), gradient)``.
+      holomorphic: whether `fun` is complex-differentiable; needed for complex arguments and results.
+      max_residual_bytes: how much may be stored for each loop of `fun` that does not say so itself (`while_loop`).
       vectorized: what the gradient of a function of vectorised tensors is (see `nm.vectorize`). "union": each entry
         of the result is differentiated by itself; every gradient carries all axes of the result, in its order, and
         nothing is summed. "parameter": the sum over all entries is differentiated; a gradient has the axes of its
@@ -55,14 +55,14 @@ def value_and_grad(
     """
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        return _value_and_grad(f, argnums, has_aux, holomorphic, max_residual_bytes, args, kwargs)
+        return _value_and_grad(fun, argnums, has_aux, holomorphic, max_residual_bytes, args, kwargs)
 
     call = entrywise("grad", run, vectorized)
-    return functools.wraps(f)(lambda *args, **kwargs: call(*args, **kwargs))
+    return functools.wraps(fun)(lambda *args, **kwargs: call(*args, **kwargs))
 
 
 def grad(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
     max_residual_bytes: int | None = None, vectorized: str = "union",
 ) -> Callable[..., Any]:  # fmt: skip
     """The function ``x -> df/dx``; see `value_and_grad`. With `has_aux` it returns ``(gradient, aux)``.
@@ -72,9 +72,9 @@ def grad(
       >>> float(nm.grad(nm.grad(lambda x: x ** 3))(2.0))
       12.0
     """
-    both = value_and_grad(f, argnums, has_aux, holomorphic, max_residual_bytes, vectorized)
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, max_residual_bytes, vectorized)
 
-    @functools.wraps(f)
+    @functools.wraps(fun)
     def grad_f(*args: Any, **kwargs: Any) -> Any:
         def run(*args: Any, **kwargs: Any) -> Any:
             value, gradient = both(*args, **kwargs)

@@ -27,16 +27,16 @@ from nabla_mlir.transforms.vectorized import axes_of_leaves, entrywise, summed_e
 
 
 def jacfwd(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
     vectorized: str = "union",
 ) -> Callable[..., Any]:  # fmt: skip
-    """The Jacobian of `f` in forward mode: one vmap of jvp over the unit vectors of each argument leaf.
+    """The Jacobian of `fun` in forward mode: one vmap of jvp over the unit vectors of each argument leaf.
 
     Args:
-      f: a function whose results are of floating point.
+      fun: a function whose results are of floating point.
       argnums: the positional argument(s) to differentiate; a sequence gives a tuple for each result leaf.
-      has_aux: whether `f` returns ``(out, aux)``; the new function then returns ``(jacobian, aux)``.
-      holomorphic: whether `f` is complex-differentiable; needed for complex arguments, and only for them.
+      has_aux: whether `fun` returns ``(out, aux)``; the new function then returns ``(jacobian, aux)``.
+      holomorphic: whether `fun` is complex-differentiable; needed for complex arguments, and only for them.
       vectorized: for vectorised tensors, as in `value_and_grad`. "union": the Jacobian of each entry. "parameter":
         that of the sums over all entries of the results; it has the axes of its argument.
 
@@ -54,7 +54,7 @@ def jacfwd(
       [[2.0, 0.0], [0.0, 4.0]]
     """
 
-    def jacobian(call: _Call) -> Any:
+    def rows_of(call: _Call) -> Any:
         out, push = linearized(call.function, tuple(call.tensors), has_aux)
         outs, out_spec = pytree.flatten(out[0] if has_aux else out)
         for y, path in zip(outs, pytree.paths(out_spec), strict=True):
@@ -69,14 +69,14 @@ def jacfwd(
         rows = [call.row([c[j] for c in columns], y.shape) for j, y in enumerate(outs)]
         return pytree.unflatten(out_spec, rows), out
 
-    return _jacobian("jacfwd", jacobian, f, argnums, has_aux, holomorphic, vectorized)
+    return _jacobian("jacfwd", rows_of, fun, argnums, has_aux, holomorphic, vectorized)
 
 
 def jacrev(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
     vectorized: str = "union",
 ) -> Callable[..., Any]:  # fmt: skip
-    """The Jacobian of `f` in reverse mode: one vmap of the pullback over the unit vectors of each result leaf.
+    """The Jacobian of `fun` in reverse mode: one vmap of the pullback over the unit vectors of each result leaf.
 
     The arguments are those of `jacfwd`, and the result is laid out as there. Real arguments require real results.
 
@@ -86,7 +86,7 @@ def jacrev(
       [[2.0, 0.0], [0.0, 4.0]]
     """
 
-    def jacobian(call: _Call) -> Any:
+    def rows_of(call: _Call) -> Any:
         out, pull = pullback(call.function, tuple(call.tensors), has_aux)
         outs, out_spec = pytree.flatten(out[0] if has_aux else out)
         rows = []
@@ -99,7 +99,7 @@ def jacrev(
             rows.append(call.row(pytree.flatten(vmap(along)(unit_vectors(y.shape, y.dtype)))[0], y.shape))
         return pytree.unflatten(out_spec, rows), out
 
-    return _jacobian("jacrev", jacobian, f, argnums, has_aux, holomorphic, vectorized)
+    return _jacobian("jacrev", rows_of, fun, argnums, has_aux, holomorphic, vectorized)
 
 
 class _Call:
@@ -178,20 +178,22 @@ def _jacobian(
     return functools.wraps(f)(lambda *args, **kwargs: call(*args, **kwargs))
 
 
+jacobian = jacrev
 _MODES = {"fwd": jacfwd, "rev": jacrev}
 
 
 def hessian(
-    f: Callable[..., Any], argnums: Argnums = 0, mode: str = "fwd_rev", holomorphic: bool = False,
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False, mode: str = "fwd_rev",
     vectorized: str = "union",
 ) -> Callable[..., Any]:  # fmt: skip
     """The Hessian of a scalar function: the Jacobian of the Jacobian.
 
     Args:
-      f: the function.
+      fun: the function.
       argnums: the positional argument(s) to differentiate; a sequence gives a tuple of tuples.
-      mode: outer and inner mode: "fwd_rev" (the default, and the cheapest), "rev_rev", "rev_fwd" or "fwd_fwd".
+      has_aux: whether `fun` returns ``(value, aux)``; the new function then returns ``(hessian, aux)``.
       holomorphic, vectorized: as in `jacfwd`, for both.
+      mode: outer and inner mode: "fwd_rev" (the default, and the cheapest), "rev_rev", "rev_fwd" or "fwd_fwd".
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -203,8 +205,8 @@ def hessian(
         raise TraceError(
             f"hessian requires mode fwd_rev, rev_rev, rev_fwd or fwd_fwd, got {mode!r}.", where=user_frame()
         )
-    options: dict[str, Any] = {"holomorphic": holomorphic, "vectorized": vectorized}
-    return _MODES[outer](_MODES[inner](f, argnums, **options), argnums, **options)
+    options: dict[str, Any] = {"has_aux": has_aux, "holomorphic": holomorphic, "vectorized": vectorized}
+    return _MODES[outer](_MODES[inner](fun, argnums, **options), argnums, **options)
 
 
 def hvp(

@@ -23,15 +23,15 @@ from nabla_mlir.transforms.arguments import seed_array, seed_of, specs_of
 from nabla_mlir.transforms.vectorized import per_entry
 
 
-def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
-    """``(f(x), df/dx · t)`` in forward mode.
+def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+    """``(fun(x), df/dx · t)`` in forward mode.
 
     Args:
-      f: any function of arrays.
+      fun: any function of arrays.
       primals: its arguments, a tuple or list of pytrees.
       tangents: as `primals`, with the same shapes and dtypes; None stands for a zero tangent, and is what integer
         arguments have.
-      has_aux: whether `f` returns ``(out, aux)``; the result is then ``(out, tangent, aux)``.
+      has_aux: whether `fun` returns ``(out, aux)``; the result is then ``(out, tangent, aux)``.
 
     Raises:
       TreeError, ShapeError, DtypeError: tangents do not fit the primals.
@@ -44,7 +44,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], 
     """
 
     def run(primals: Any, tangents: Any) -> Any:
-        out, tangent = pushed(f, primals, tangents, has_aux)
+        out, tangent = pushed(fun, primals, tangents, has_aux)
         return (out[0], tangent, out[1]) if has_aux else (out, tangent)
 
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
@@ -53,10 +53,10 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], 
     return staged(per_entry(run, run))(tuple(primals), tuple(tangents))
 
 
-def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """``f(x)`` and the linear function ``t -> df/dx · t`` at that x, which can be called many times.
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """``fun(x)`` and the linear function ``t -> df/dx · t`` at that x, which can be called many times.
 
-    Outside a trace f runs once: what the linear function needs of x is kept on the device, and each call runs only
+    Outside a trace fun runs once: what the linear function needs of x is kept on the device, and each call runs only
     what depends on t (see the pass nabla-split).
 
     Example:
@@ -66,18 +66,18 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
       (6.0, 12.0)
     """
     if current_trace() is not None:
-        return linearized(f, primals, has_aux)
-    at = _AtPoint("jvp", f, primals, has_aux)
+        return linearized(fun, primals, has_aux)
+    at = _AtPoint("jvp", fun, primals, has_aux)
     return at.value, at.push
 
 
-def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """``f(x)`` and the pullback ``ct -> ct · df/dx``, which can be called many times; as with `linearize`, f runs once.
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """``fun(x)`` and the pullback ``ct -> ct · df/dx``, which can be called many times; as with `linearize`, fun runs once.
 
     Args:
-      f: any function of arrays.
+      fun: any function of arrays.
       primals: its arguments, pytrees; cotangents of integer leaves are None.
-      has_aux: whether `f` returns ``(out, aux)``; the result is then ``(out, pullback, aux)``.
+      has_aux: whether `fun` returns ``(out, aux)``; the result is then ``(out, pullback, aux)``.
 
     Returns:
       The result and a function that takes a cotangent like it and returns a tuple with one cotangent per argument.
@@ -89,9 +89,9 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
       [4.0, 3.0]
     """
     if current_trace() is not None:
-        out, pull = pullback(f, primals, has_aux)
+        out, pull = pullback(fun, primals, has_aux)
     else:
-        at = _AtPoint("vjp", f, primals, has_aux)
+        at = _AtPoint("vjp", fun, primals, has_aux)
         out, pull = at.value, at.pull
     return (out[0], pull, out[1]) if has_aux else (out, pull)
 

@@ -17,6 +17,7 @@ from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import specs_of
 from nabla_mlir.transforms.control import INDEX, adapted, advice_for, describe, while_loop
+from nabla_mlir.transforms.vectorize import vmap
 from nabla_mlir.transforms.vectorized import per_entry
 
 
@@ -165,15 +166,45 @@ def _scan_types(
     return carry, [Spec(y.shape, y.dtype) for y in outs[box["count"] :]], box["y_spec"]
 
 
-def map(f: Callable[[Any], Any], xs: Any) -> Any:
+def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
     """``f`` of each entry along the leading axis of `xs`, one after the other (`nm.vmap` does them together).
+
+    Args:
+      f: of an entry.
+      xs: a pytree of arrays with a common leading axis.
+      batch_size: how many entries are done together; one if None.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
       >>> nm.map(lambda x: x * 2.0, np.array([1.0, 2.0])).tolist()
       [2.0, 4.0]
     """
-    return scan(lambda _, x: (None, f(x)), None, xs)[1]
+    if batch_size is None:
+        return scan(lambda _, x: (None, f(x)), None, xs)[1]
+
+    def run(xs: Any) -> Any:
+        leaves, spec = pytree.flatten(xs)
+        rows = [as_tensor(x) for x in leaves]
+        n = _length(rows, pytree.paths(spec), None)
+        whole = n - n % batch_size
+        parts = []
+        if whole:
+            cut = [_part(x, 0, whole) for x in rows]
+            blocks = [reshape(x, shape=(whole // batch_size, batch_size, *x.shape[1:])) for x in cut]
+            out, out_spec = pytree.flatten(scan(lambda _, x: (None, vmap(f)(x)), None, pytree.unflatten(spec, blocks))[1])
+            parts.append([reshape(y, shape=(whole, *y.shape[2:])) for y in out])
+        if n - whole or not n:
+            out, out_spec = pytree.flatten(vmap(f)(pytree.unflatten(spec, [_part(x, whole, n) for x in rows])))
+            parts.append([as_tensor(y) for y in out])
+        each = zip(*parts, strict=True)
+        return pytree.unflatten(out_spec, [ys[0] if len(ys) == 1 else concatenate(*ys, dimension=0) for ys in each])
+
+    return staged(per_entry(run))(xs)
+
+
+def _part(x: Tensor, start: int, stop: int) -> Tensor:
+    starts, limits = (start, *[0] * (x.ndim - 1)), (stop, *x.shape[1:])
+    return slice_(x, start_indices=starts, limit_indices=limits, strides=(1,) * x.ndim)
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:

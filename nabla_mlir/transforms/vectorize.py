@@ -21,22 +21,22 @@ from nabla_mlir.transforms.vectorized import per_entry
 
 
 def vmap(
-    f: Callable[..., Any],
+    fun: Callable[..., Any],
     in_axes: Any = 0,
     out_axes: Any = 0,
-    axis_size: int | None = None,
     axis_name: str | None = None,
+    axis_size: int | None = None,
 ) -> Callable[..., Any]:
-    """The function that applies `f` to each entry along an axis of its arguments.
+    """The function that applies `fun` to each entry along an axis of its arguments.
 
     Args:
-      f: any function of arrays.
+      fun: any function of arrays.
       in_axes: the mapped axis of each positional argument: an int (negative counts from the end) or None (not
         mapped, shared by all entries), or a tuple of ints, None and pytrees of them that are prefixes of the
         arguments. Keyword arguments are mapped over axis 0.
       out_axes: where the mapped axis stands in the results; None for a result that does not vary.
-      axis_size: the size, needed where no argument is mapped.
       axis_name: a name for the axis, by which collectives (`nm.psum` and its like) find it.
+      axis_size: the size, needed where no argument is mapped.
 
     Raises:
       ShapeError: mapped axes have different sizes; each argument is listed with its own.
@@ -48,10 +48,10 @@ def vmap(
       [0.0, 2.0, 4.0]
     """
 
-    @functools.wraps(f)
+    @functools.wraps(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         def run(*args: Any, **kwargs: Any) -> Any:
-            return _vmap(f, in_axes, out_axes, axis_size, axis_name, args, kwargs)
+            return _vmap(fun, in_axes, out_axes, axis_size, axis_name, args, kwargs)
 
         return staged(per_entry(run))(*args, **kwargs)
 

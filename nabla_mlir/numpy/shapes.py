@@ -43,14 +43,14 @@ def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Tens
 
 
 @library
-def reshape(x: Any, shape: Static[Any], order: str = "C", *, copy: bool | None = None) -> Tensor:
+def reshape(a: Any, shape: Static[Any], order: str = "C", *, copy: bool | None = None) -> Tensor:
     """The same elements, in row-major order, under another shape; one length may be -1: what is left.
 
     Raises:
       ShapeError: the numbers of elements differ.
     """
     del copy
-    x = tensor(x)
+    x = tensor(a)
     if order != "C":
         raise ShapeError(
             f"reshape requires order 'C', got {order!r}.", where=user_frame(), help="transpose before and after."
@@ -68,15 +68,15 @@ def reshape(x: Any, shape: Static[Any], order: str = "C", *, copy: bool | None =
 
 
 @library
-def ravel(x: Any, order: str = "C") -> Tensor:
+def ravel(a: Any, order: str = "C") -> Tensor:
     """The elements as a vector, in row-major order."""
-    return reshape(x, (-1,), order) if tensor(x).size else reshaped(tensor(x), (0,))
+    return reshape(a, (-1,), order) if tensor(a).size else reshaped(tensor(a), (0,))
 
 
 @library
-def transpose(x: Any, axes: Static[Sequence[int] | None] = None) -> Tensor:
-    """The axes permuted, reversed if no order is given: result axis i is axis axes[i] of `x`."""
-    x = tensor(x)
+def transpose(a: Any, axes: Static[Sequence[int] | None] = None) -> Tensor:
+    """The axes permuted, reversed if no order is given: result axis i is axis axes[i] of `a`."""
+    x = tensor(a)
     order = tuple(reversed(range(x.ndim))) if axes is None else axes_of("transpose", tuple(axes), x.ndim)
     if len(order) != x.ndim:
         raise ShapeError(f"transpose requires all {x.ndim} axes, got {axes}.", where=user_frame())
@@ -96,9 +96,9 @@ def matrix_transpose(x: Any) -> Tensor:
 
 
 @library
-def swapaxes(x: Any, axis1: Static[int], axis2: Static[int]) -> Tensor:
+def swapaxes(a: Any, axis1: Static[int], axis2: Static[int]) -> Tensor:
     """Two axes exchanged."""
-    x = tensor(x)
+    x = tensor(a)
     a, b = axis_of("swapaxes", axis1, x.ndim), axis_of("swapaxes", axis2, x.ndim)
     order = list(range(x.ndim))
     order[a], order[b] = b, a
@@ -106,9 +106,9 @@ def swapaxes(x: Any, axis1: Static[int], axis2: Static[int]) -> Tensor:
 
 
 @library
-def moveaxis(x: Any, source: Static[Axis], destination: Static[Axis]) -> Tensor:
+def moveaxis(a: Any, source: Static[Axis], destination: Static[Axis]) -> Tensor:
     """Axes `source` moved to the places `destination`; the others keep their order."""
-    x = tensor(x)
+    x = tensor(a)
     sources, destinations = axes_of("moveaxis", source, x.ndim), axes_of("moveaxis", destination, x.ndim)
     if len(sources) != len(destinations):
         raise ShapeError(
@@ -121,13 +121,13 @@ def moveaxis(x: Any, source: Static[Axis], destination: Static[Axis]) -> Tensor:
 
 
 @library
-def squeeze(x: Any, axis: Static[Axis] = None) -> Tensor:
+def squeeze(a: Any, axis: Static[Axis] = None) -> Tensor:
     """The axes of size 1 dropped, all of them or those named.
 
     Raises:
       ShapeError: a named axis has another size.
     """
-    x = tensor(x)
+    x = tensor(a)
     axes = tuple(d for d, n in enumerate(x.shape) if n == 1) if axis is None else axes_of("squeeze", axis, x.ndim)
     if any(x.shape[d] != 1 for d in axes):
         raise ShapeError(f"squeeze requires axes of size 1, got axis {axis} of shape {x.shape}.", where=user_frame())
@@ -135,22 +135,22 @@ def squeeze(x: Any, axis: Static[Axis] = None) -> Tensor:
 
 
 @library
-def expand_dims(x: Any, axis: Static[Axis]) -> Tensor:
+def expand_dims(a: Any, axis: Static[Axis]) -> Tensor:
     """New axes of size 1, at the places `axis` of the result."""
-    x = tensor(x)
+    x = tensor(a)
     ndim = x.ndim + (len(axis) if isinstance(axis, (tuple, list)) else 1)
     axes, lengths = axes_of("expand_dims", axis, ndim), iter(x.shape)
     return reshaped(x, tuple(1 if d in axes else next(lengths) for d in range(ndim)))
 
 
 @library
-def broadcast_to(x: Any, shape: Static[Any]) -> Tensor:
-    """`x` repeated by NumPy's rules to another shape.
+def broadcast_to(array: Any, shape: Static[Any]) -> Tensor:
+    """`array` repeated by NumPy's rules to another shape.
 
     Raises:
-      ShapeError: the shape is not one that `x` broadcasts to.
+      ShapeError: the shape is not one that `array` broadcasts to.
     """
-    x, shape = tensor(x), shape_of("broadcast_to", shape)
+    x, shape = tensor(array), shape_of("broadcast_to", shape)
     if len(shape) < x.ndim or promotion.broadcast_shapes("broadcast_to", [x.shape, shape]) != shape:
         raise ShapeError(
             f"broadcast_to requires a shape that {x.shape} broadcasts to, got {shape}.", where=user_frame()
@@ -207,28 +207,28 @@ class _Scalar:
 
 
 @library
-def flip(x: Any, axis: Static[Axis] = None) -> Tensor:
+def flip(m: Any, axis: Static[Axis] = None) -> Tensor:
     """The order of elements reversed along `axis`, all axes if None."""
-    x = tensor(x)
+    x = tensor(m)
     return reversed_along(x, axes_of("flip", axis, x.ndim))
 
 
 @library
-def fliplr(x: Any) -> Tensor:
+def fliplr(m: Any) -> Tensor:
     """The columns in reversed order."""
-    return flip(x, 1)
+    return flip(m, 1)
 
 
 @library
-def flipud(x: Any) -> Tensor:
+def flipud(m: Any) -> Tensor:
     """The rows in reversed order."""
-    return flip(x, 0)
+    return flip(m, 0)
 
 
 @library
-def rot90(x: Any, k: Static[int] = 1, axes: Static[tuple[int, int]] = (0, 1)) -> Tensor:
+def rot90(m: Any, k: Static[int] = 1, axes: Static[tuple[int, int]] = (0, 1)) -> Tensor:
     """Turned k times by 90 degrees in the plane of two axes, from the first towards the second."""
-    x = tensor(x)
+    x = tensor(m)
     a, b = axes_of("rot90", tuple(axes), x.ndim)
     if k % 4 == 2:
         return reversed_along(x, (a, b))
@@ -238,15 +238,15 @@ def rot90(x: Any, k: Static[int] = 1, axes: Static[tuple[int, int]] = (0, 1)) ->
 
 
 @library
-def roll(x: Any, shift: Any, axis: Static[Axis] = None) -> Tensor:
+def roll(a: Any, shift: Any, axis: Static[Axis] = None) -> Tensor:
     """The elements moved by `shift` along `axis`; what leaves at one end enters at the other.
 
     Args:
-      x: an array.
+      a: an array.
       shift: how far; a number, or one for each axis. Python integers; a traced one is allowed for a single axis.
       axis: along which axes; if None the flattened array is moved.
     """
-    x = tensor(x)
+    x = tensor(a)
     if axis is None:
         return reshaped(roll(reshaped(x, (x.size,)), shift, 0), x.shape)
     axes = tuple(axis_of("roll", a, x.ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
@@ -273,9 +273,9 @@ def _roll_traced(x: Tensor, by: Tensor, axis: int) -> Tensor:
 
 
 @library
-def tile(x: Any, reps: Static[Any]) -> Tensor:
-    """`x` repeated as a whole, reps[i] times along axis i."""
-    x, counts = tensor(x), shape_of("tile", reps)
+def tile(A: Any, reps: Static[Any]) -> Tensor:
+    """`A` repeated as a whole, reps[i] times along axis i."""
+    x, counts = tensor(A), shape_of("tile", reps)
     ndim = max(x.ndim, len(counts))
     shape = (1,) * (ndim - x.ndim) + x.shape
     counts = (1,) * (ndim - len(counts)) + counts
@@ -288,14 +288,14 @@ def tile(x: Any, reps: Static[Any]) -> Tensor:
     return reshaped(spread, tuple(k * n for k, n in zip(counts, shape, strict=True)))
 
 
-def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
+def repeat(a: Any, repeats: Any, axis: int | None = None) -> Tensor:
     """Each element repeated, `repeats` times or, with several, repeats[i] times for the i-th; known numbers."""
     if isinstance(repeats, Tensor):
         dynamic_shape("repeat", "pass the repeats as Python integers.")
     counts = np.asarray(repeats)
     if counts.dtype.kind not in "iub" and counts.size:
         raise DtypeError(f"repeat requires integers as repeats, got {counts.dtype}.", where=user_frame())
-    return _repeat(x, counts.tolist(), axis)
+    return _repeat(a, counts.tolist(), axis)
 
 
 @library
@@ -317,11 +317,11 @@ _MODES = ("edge", "reflect", "symmetric", "wrap")
 
 
 @library
-def pad(x: Any, pad_width: Static[Any], mode: str = "constant", constant_values: Any = 0) -> Tensor:
-    """`x` with elements added at the ends of its axes.
+def pad(array: Any, pad_width: Static[Any], mode: str = "constant", constant_values: Any = 0) -> Tensor:
+    """`array` with elements added at the ends of its axes.
 
     Args:
-      x: an array.
+      array: an array.
       pad_width: a number, (before, after), or a pair for each axis.
       mode: "constant", "edge" (the last element), "reflect" (mirrored at it), "symmetric" (mirrored behind it) or
         "wrap" (from the other end).
@@ -330,7 +330,7 @@ def pad(x: Any, pad_width: Static[Any], mode: str = "constant", constant_values:
     Raises:
       ShapeError: the mode is unknown, the widths do not fit the axes, or an empty axis has nothing to add.
     """
-    x = tensor(x)
+    x = tensor(array)
     widths = _pairs("pad", pad_width, x.ndim)
     if any(w < 0 for pair in widths for w in pair):
         raise ShapeError(

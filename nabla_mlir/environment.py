@@ -1,0 +1,212 @@
+"""The machine and the settings, under the names of JAX: devices, `config`, what moves arrays to a device and back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import pytree
+from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.numpy.operands import asarray
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.device import Device
+from nabla_mlir.runtime.device import device as device_of
+from nabla_mlir.staging.execution import debug_nans
+from nabla_mlir.staging.specs import as_spec
+from nabla_mlir.table.promotion import Defaults, set_default_dtypes
+
+
+# ---------------------------------------------------------------- arrays
+def _mapped(f: Callable[[Any], Any], tree: Any) -> Any:
+    leaves, spec = pytree.flatten(tree)
+    return pytree.unflatten(spec, [f(leaf) for leaf in leaves])
+
+
+def device_put(x: Any, device: Any = None) -> Any:
+    """The leaves of a pytree as arrays on a device; in a trace its target decides that.
+
+    Args:
+      x: a pytree of arrays and numbers.
+      device: one of `nm.devices()`, or the name of a driver; where they are, or the host, if not given.
+
+    Example:
+      >>> device_put({"w": [1.0]}, "local-sync")["w"][0].tolist()
+      1.0
+    """
+    return _mapped(lambda leaf: asarray(leaf, device=None if device is None else device_of(device)), x)
+
+
+def device_get(x: Any) -> Any:
+    """The leaves of a pytree as arrays of NumPy.
+
+    Example:
+      >>> device_get({"w": np.ones(2)})
+      {'w': array([1., 1.])}
+    """
+    return _mapped(np.asarray, x)
+
+
+def block_until_ready(x: Any) -> Any:
+    """The pytree itself, once all its arrays are computed."""
+    return _mapped(lambda leaf: leaf.block_until_ready() if isinstance(leaf, Array) else leaf, x)
+
+
+def typeof(x: Any) -> Any:
+    """The shape and dtype of an array, which print as such.
+
+    Example:
+      >>> print(typeof(np.ones((2, 3))))
+      float64[2,3]
+    """
+    return as_spec(x)
+
+
+# ---------------------------------------------------------------- devices
+def devices(backend: str | None = None) -> list[Device]:
+    """The devices on which functions outside `jit` compute: one, this CPU. A backend is "cpu" or the name of a driver.
+
+    Example:
+      >>> len(devices())
+      1
+    """
+    return [device_of("local-sync" if backend in (None, "cpu") else backend)]
+
+
+def local_devices(process_index: int | None = None, backend: str | None = None, host_id: int | None = None) -> list[Device]:
+    """The devices of this process; see `devices`."""
+    return devices(backend)
+
+
+def device_count(backend: str | None = None) -> int:
+    """How many devices there are."""
+    return len(devices(backend))
+
+
+def local_device_count(backend: str | None = None) -> int:
+    """How many devices this process has."""
+    return len(devices(backend))
+
+
+def default_backend() -> str:
+    """The name of what runs functions: "cpu"."""
+    return "cpu"
+
+
+def process_index(backend: str | None = None) -> int:
+    """The number of this process: 0."""
+    return 0
+
+
+def process_count(backend: str | None = None) -> int:
+    """How many processes share arrays: 1."""
+    return 1
+
+
+def effects_barrier() -> None:
+    """Waits for what functions print: it is printed when they return, so there is nothing to wait for."""
+
+
+# ---------------------------------------------------------------- names
+@contextlib.contextmanager
+def named_scope(name: str) -> Iterator[None]:
+    """A name for what is traced within it. Errors and IR show the user's own lines here, which say more; nothing is recorded.
+
+    Raises:
+      TraceError: the name is no string.
+
+    Example:
+      >>> with named_scope("encoder"):
+      ...     pass
+    """
+    if not isinstance(name, str):
+        raise TraceError(f"named_scope requires a string, got {name!r}.", where=user_frame())
+    yield
+
+
+def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+    """The function itself; see `named_scope`."""
+    return fun
+
+
+# ---------------------------------------------------------------- settings
+class Config:
+    """The settings of JAX that have a meaning here.
+
+    Attributes:
+      jax_enable_x64: whether new arrays and Python numbers have 64 bits.
+      jax_debug_nans: whether functions say where a NaN or an infinity comes from; see `nm.debug_nans`.
+
+    Example:
+      >>> config.update("jax_enable_x64", config.jax_enable_x64)
+    """
+
+    # What programs set, and what is as they ask in any case.
+    _granted = ("jax_platform_name", "jax_platforms", "jax_default_matmul_precision", "jax_traceback_filtering",
+                "jax_compilation_cache_dir", "jax_log_compiles")  # fmt: skip
+
+    def __init__(self) -> None:
+        self._finite: Any = None
+
+    @property
+    def jax_enable_x64(self) -> bool:
+        """Whether new arrays and Python numbers have 64 bits."""
+        return Defaults.float == np.float64
+
+    @property
+    def x64_enabled(self) -> bool:
+        """The same, by its older name."""
+        return self.jax_enable_x64
+
+    @property
+    def jax_debug_nans(self) -> bool:
+        """Whether functions say where a NaN comes from."""
+        return self._finite is not None
+
+    def update(self, name: str, val: Any) -> None:
+        """Changes a setting.
+
+        Raises:
+          TraceError: there is no such setting here.
+        """
+        if name == "jax_enable_x64":
+            set_default_dtypes(float=np.float64 if val else np.float32, int=np.int64 if val else np.int32)
+        elif name == "jax_debug_nans":
+            self._watch(bool(val))
+        elif name not in self._granted or (name.startswith("jax_platform") and val not in (None, "cpu")):
+            raise TraceError(
+                f"config.update requires a setting that there is here, got {name!r} = {val!r}.", where=user_frame(),
+                help="these are jax_enable_x64 and jax_debug_nans; nm.set_default_dtypes and nm.set_execution have more.",
+            )  # fmt: skip
+
+    def _watch(self, is_on: bool) -> None:
+        if is_on == self.jax_debug_nans:
+            return
+        if is_on:
+            self._finite = debug_nans()
+            self._finite.__enter__()
+        else:
+            self._finite.__exit__(None, None, None)
+            self._finite = None
+
+
+config = Config()
+
+
+@contextlib.contextmanager
+def enable_x64(new_val: bool = True) -> Iterator[None]:
+    """Within it new arrays and Python numbers have 64 bits.
+
+    Example:
+      >>> with enable_x64():
+      ...     asarray(1.0).dtype
+      dtype('float64')
+    """
+    before = Defaults.float, Defaults.int
+    config.update("jax_enable_x64", new_val)
+    try:
+        yield
+    finally:
+        set_default_dtypes(float=before[0], int=before[1])

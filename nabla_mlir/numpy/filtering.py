@@ -1,0 +1,113 @@
+"""Convolution and correlation of vectors, and the windows of spectral analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.operands import convert, tensor
+from nabla_mlir.numpy.shapes import flip
+from nabla_mlir.numpy.ufuncs import conj
+from nabla_mlir.ops.convolution import convolution, numbers
+from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.promotion import Defaults
+from nabla_mlir.table.tensor import Tensor, constant
+
+
+def convolved(name: str, a: Tensor, v: Tensor, mode: str) -> Tensor:
+    """The convolution of arrays with as many axes, along all of them; "full", "same" (as long as the first) or "valid"."""
+    if mode not in ("full", "same", "valid"):
+        raise ShapeError(f"{name} requires mode 'full', 'same' or 'valid', got {mode!r}.", where=user_frame())
+    if a.ndim != v.ndim or not a.size or not v.size:
+        raise ShapeError(f"{name} requires arrays with as many axes and some elements, got shapes {a.shape} and {v.shape}.",
+                         where=user_frame())  # fmt: skip
+    dtype = np.promote_types(a.dtype, v.dtype)
+    a, v = (convert(x, dtype) for x in (a, v))
+    around = []
+    for n in v.shape:
+        low, high = {"full": (n - 1, n - 1), "valid": (0, 0), "same": (n // 2, n - n // 2 - 1)}[mode]
+        around.append((low, high))
+    rank = a.ndim
+    place = tuple(range(rank + 2))
+    ones = (1,) * rank
+    out = convolution(
+        reshaped(a, (1, 1, *a.shape)), reshaped(v, (1, 1, *v.shape)), dimension_numbers=numbers(place, place, place),
+        window_strides=ones, padding=tuple(around), lhs_dilation=ones, rhs_dilation=ones, window_reversal=(True,) * rank,
+        feature_group_count=1, batch_group_count=1, precision_config=None, dtype=dtype,
+    )  # fmt: skip
+    return reshaped(out, out.shape[2:])
+
+
+def _vectors(name: str, a: Any, v: Any) -> tuple[Tensor, Tensor]:
+    x, y = tensor(a), tensor(v)
+    if x.ndim != 1 or y.ndim != 1:
+        raise ShapeError(f"{name} requires vectors, got shapes {x.shape} and {y.shape}.", where=user_frame())
+    return x, y
+
+
+@library
+def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None) -> Tensor:
+    """The convolution of vectors, ``c[k] = sum_i a[i] v[k - i]``.
+
+    Args:
+      a, v: the vectors.
+      mode: "full", "same" (as long as the longer one) or "valid" (where both overlap fully).
+      precision: accepted for programs that say it; every product here has the precision of its dtype.
+
+    Raises:
+      ShapeError: an argument is no vector or is empty, or there is no such mode.
+
+    Example:
+      >>> convolve(np.array([1.0, 2.0]), np.array([1.0, 10.0])).tolist()
+      [1.0, 12.0, 20.0]
+    """
+    x, y = _vectors("convolve", a, v)
+    if x.size < y.size:
+        x, y = y, x
+    return convolved("convolve", x, y, mode)
+
+
+@library
+def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None) -> Tensor:
+    """The correlation of vectors, ``c[k] = sum_i a[i + k] conj(v[i])``; arguments as for `convolve`.
+
+    Example:
+      >>> correlate(np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0])).tolist()
+      [2.0, 3.0]
+    """
+    x, y = _vectors("correlate", a, v)
+    y = flip(conj(y))
+    if x.size >= y.size:
+        return convolved("correlate", x, y, mode)
+    # As if the operands were the other way round, and the result reversed.
+    return flip(convolved("correlate", flip(y), flip(x), mode))
+
+
+# ---------------------------------------------------------------- windows
+def _window(name: str, doc: str) -> Callable[..., Any]:
+    numbers_of = getattr(np, name)
+
+    def f(M: Static[int], *shape: float) -> Tensor:
+        return constant(np.asarray(numbers_of(M, *shape)).astype(Defaults.float))
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return library(f)
+
+
+bartlett = _window("bartlett", "Bartlett's window of M samples: a triangle.")
+blackman = _window("blackman", "Blackman's window of M samples.")
+hamming = _window("hamming", "Hamming's window of M samples.")
+hanning = _window("hanning", "Hann's window of M samples.")
+
+
+@library
+def kaiser(M: Static[int], beta: Static[float]) -> Tensor:
+    """Kaiser's window of M samples, of a shape `beta` that is known."""
+    return constant(np.kaiser(M, beta).astype(Defaults.float))
+
+

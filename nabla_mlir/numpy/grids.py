@@ -1,0 +1,207 @@
+"""Index arrays, grids, and what writes them shortly: `ix_`, `mgrid`, `r_` and their like."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.creation import arange, linspace
+from nabla_mlir.numpy.joining import concatenate, stack
+from nabla_mlir.numpy.logic import clip, where
+from nabla_mlir.numpy.operands import asarray, require_integer, tensor
+from nabla_mlir.numpy.shapes import atleast_1d
+from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.promotion import Defaults
+from nabla_mlir.table.tensor import Tensor
+
+s_ = index_exp = np.s_
+
+
+# ---------------------------------------------------------------- places that are known
+def _places(arrays: Sequence[np.ndarray]) -> tuple[Any, ...]:
+    return tuple(asarray(a.astype(Defaults.int)) for a in arrays)
+
+
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+    """The rows and columns of the elements on and below the k-th diagonal of an n by m matrix.
+
+    Example:
+      >>> [i.tolist() for i in tril_indices(2)]
+      [[0, 1, 1], [0, 0, 1]]
+    """
+    rows, columns = _places(np.tril_indices(n, k, m))
+    return rows, columns
+
+
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+    """The rows and columns of the elements on and above the k-th diagonal of an n by m matrix."""
+    rows, columns = _places(np.triu_indices(n, k, m))
+    return rows, columns
+
+
+def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
+    """As `tril_indices`, for the shape of a matrix."""
+    return tril_indices(np.shape(arr)[-2], k, np.shape(arr)[-1])
+
+
+def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
+    """As `triu_indices`, for the shape of a matrix."""
+    return triu_indices(np.shape(arr)[-2], k, np.shape(arr)[-1])
+
+
+def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
+    """The indices of the diagonal of an array with `ndim` axes of length n."""
+    return _places(np.diag_indices(n, ndim))
+
+
+def diag_indices_from(arr: Any) -> tuple[Any, ...]:
+    """The indices of the diagonal of an array.
+
+    Raises:
+      ShapeError: there is one axis, or their lengths differ.
+    """
+    shape = np.shape(arr)
+    if len(shape) < 2 or len(set(shape)) > 1:
+        raise ShapeError(f"diag_indices_from requires axes of one length, at least two, got {shape}.", where=user_frame())
+    return diag_indices(shape[0], len(shape))
+
+
+def mask_indices(n: int, mask_func: Callable[..., Any], k: int = 0) -> tuple[Any, Any]:
+    """The rows and columns at which ``mask_func(ones((n, n)), k)`` is not 0."""
+    rows, columns = _places(np.nonzero(np.asarray(mask_func(np.ones((n, n), np.int32), k))))
+    return rows, columns
+
+
+def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) -> Any:
+    """The index of each element along each axis of a shape, stacked; with `sparse` a tuple that broadcasts.
+
+    Example:
+      >>> indices((2, 2)).tolist()
+      [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
+    """
+    kind = Defaults.int if dtype is None else dtype
+    if sparse:
+        return tuple(asarray(a, kind) for a in np.indices(dimensions, sparse=True))
+    return asarray(np.indices(dimensions), kind)
+
+
+def ix_(*args: Any) -> tuple[Any, ...]:
+    """Index arrays for all combinations of the elements of vectors.
+
+    Raises:
+      ShapeError: an argument is no vector.
+    """
+    vectors = [asarray(a) for a in args]
+    for v in vectors:
+        if v.ndim != 1:
+            raise ShapeError(f"ix_ requires vectors, got shape {v.shape}.", where=user_frame())
+    return tuple(v.reshape((1,) * d + (v.size,) + (1,) * (len(vectors) - d - 1)) for d, v in enumerate(vectors))
+
+
+# ---------------------------------------------------------------- one number for several
+@library
+def unravel_index(indices: Any, shape: Static[Any]) -> tuple[Tensor, ...]:
+    """The indices along the axes of a shape for places in the flattened array; those outside are moved inside.
+
+    Example:
+      >>> [int(i) for i in unravel_index(5, (2, 3))]
+      [1, 2]
+    """
+    lengths = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    total = math.prod(lengths)
+    rest = require_integer("unravel_index", tensor(indices))
+    rest = clip(where(rest < 0, rest + total, rest), 0, total - 1)
+    out = []
+    for n in reversed(lengths):
+        out.append(rest % n)
+        rest = rest // n
+    return tuple(reversed(out))
+
+
+@library
+def ravel_multi_index(multi_index: Any, dims: Static[Any], mode: str = "raise", order: str = "C") -> Tensor:
+    """The place in the flattened array for indices along its axes.
+
+    Args:
+      multi_index: an integer array for each axis.
+      dims: the shape.
+      mode: of indices outside: "wrap" or "clip"; "raise", the default, takes them as they are where they are not known.
+      order: "C" or "F".
+
+    Example:
+      >>> int(ravel_multi_index((1, 2), (2, 3)))
+      5
+    """
+    if mode not in ("raise", "wrap", "clip") or order not in ("C", "F"):
+        raise ShapeError(f"ravel_multi_index requires mode raise, wrap or clip and order C or F, got {mode!r} and {order!r}.",
+                         where=user_frame())  # fmt: skip
+    parts = list(zip(multi_index, dims, strict=True))
+    total: Any = 0
+    for index, n in parts if order == "C" else reversed(parts):
+        place = require_integer("ravel_multi_index", tensor(index))
+        place = place % n if mode == "wrap" else clip(place, 0, n - 1) if mode == "clip" else place
+        total = total * n + place
+    return total
+
+
+# ---------------------------------------------------------------- in brackets
+def _steps(key: slice) -> Any:
+    start = 0 if key.start is None else key.start
+    if isinstance(key.step, complex):
+        return linspace(start, key.stop, int(abs(key.step)))
+    return arange(start, key.stop, 1 if key.step is None else key.step)
+
+
+class _Grid:
+    """``mgrid[0:2, 0:3]``: the coordinates of a grid, stacked; ``ogrid`` has them as arrays that broadcast."""
+
+    def __init__(self, dense: bool):
+        self._dense = dense
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return _steps(key)
+        vectors = [_steps(k) for k in key]
+        dtype = np.result_type(*(v.dtype for v in vectors))
+        shape = tuple(v.shape[0] for v in vectors)
+        rows = [v.astype(dtype).reshape((1,) * d + (v.shape[0],) + (1,) * (len(vectors) - d - 1)) for d, v in enumerate(vectors)]
+        return stack([_spread(r, shape) for r in rows]) if self._dense else rows
+
+
+@library
+def _spread(x: Any, shape: Static[Any]) -> Tensor:
+    return tensor(x) + np.zeros(shape, x.dtype)
+
+
+mgrid, ogrid = _Grid(dense=True), _Grid(dense=False)
+
+
+class _Joined:
+    """``r_[1:4, 0, x]``: ranges, numbers and arrays behind each other; ``c_`` as columns."""
+
+    def __init__(self, columns: bool):
+        self._columns = columns
+
+    def __getitem__(self, key: Any) -> Any:
+        items = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(item, str) for item in items):
+            raise ShapeError("r_ and c_ require ranges, numbers and arrays, got a string.", where=user_frame(),
+                             help="use concatenate or stack with an axis.")  # fmt: skip
+        parts = [_steps(item) if isinstance(item, slice) else atleast_1d(item) for item in items]
+        if self._columns:
+            return concatenate([_column(p) for p in parts], -1)
+        return concatenate(parts)
+
+
+@library
+def _column(x: Any) -> Tensor:
+    x = tensor(x)
+    return reshaped(x, (x.size, 1)) if x.ndim == 1 else x
+
+
+r_, c_ = _Joined(columns=False), _Joined(columns=True)

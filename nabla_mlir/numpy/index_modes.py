@@ -1,0 +1,116 @@
+"""Indices outside of an array: what "clip", "wrap", "fill" and "drop" make of them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import is_integer
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.axes import padded, sliced
+from nabla_mlir.numpy.division import remainder
+from nabla_mlir.numpy.index_plan import expanded
+from nabla_mlir.numpy.operands import convert
+from nabla_mlir.ops import logic as lg
+from nabla_mlir.table.promotion import Defaults, is_inexact
+from nabla_mlir.table.tensor import Tensor, full_like
+
+
+class GatherScatterMode(enum.Enum):
+    """What happens to indices outside: moved inside, filled or dropped, promised not to be there."""
+
+    CLIP = 0
+    FILL_OR_DROP = 1
+    PROMISE_IN_BOUNDS = 2
+    ONE_HOT = 3
+
+    @staticmethod
+    def from_any(s: Any) -> GatherScatterMode:
+        """The mode of a word; None fills or drops.
+
+        Raises:
+          ShapeError: there is no such word.
+
+        Example:
+          >>> GatherScatterMode.from_any("clip").name
+          'CLIP'
+        """
+        return s if isinstance(s, GatherScatterMode) else _MODES[word_of("indexing", s or "fill")]
+
+
+_MODES = {
+    "clip": GatherScatterMode.CLIP, "fill": GatherScatterMode.FILL_OR_DROP, "drop": GatherScatterMode.FILL_OR_DROP,
+    "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS,
+}  # fmt: skip
+
+
+def word_of(name: str, mode: Any) -> str:
+    """"clip", "wrap", "fill" or "promise_in_bounds" for a mode of JAX. Raises ShapeError if there is none of that name."""
+    word = {0: "clip", 1: "fill", 2: "promise_in_bounds"}.get(mode.value) if isinstance(mode, GatherScatterMode) else mode
+    word = "fill" if word == "drop" else word
+    if word not in ("clip", "wrap", "fill", "promise_in_bounds"):
+        raise ShapeError(f"{name} requires mode 'clip', 'wrap', 'fill', 'drop' or 'promise_in_bounds', got {mode!r}.",
+                         where=user_frame())  # fmt: skip
+    return str(word)
+
+
+def filler(fill_value: Any, dtype: np.dtype) -> Any:
+    """What stands for an element that is not there: NaN, the least signed or the largest unsigned integer, or True."""
+    if fill_value is not None:
+        return fill_value
+    if is_inexact(dtype):
+        return np.nan
+    return True if dtype.kind == "b" else int(np.iinfo(dtype).max if dtype.kind == "u" else np.iinfo(dtype).min)
+
+
+def brought_inside(i: Any, n: int, mode: str) -> Any:
+    """Indices along an axis of length n, negative ones counted from the end, with those outside as the mode says; "fill": n."""
+    if not isinstance(i, Tensor):
+        i = np.asarray(i, np.int64)
+        if mode == "wrap":
+            return i % n
+        i = np.where(i < 0, i + n, i)
+        return np.where((i < 0) | (i >= n), n, i) if mode == "fill" else np.clip(i, 0, n - 1)
+    i = convert(i, Defaults.int) if i.dtype.itemsize < 4 or i.dtype.kind == "u" else i
+    if mode == "wrap":
+        return remainder(i, n)
+    zero, last = full_like(i, 0), full_like(i, n - 1)
+    is_negative = lg.compare(i, zero, comparison_direction="LT")
+    i = lg.select(is_negative, i + n, i)
+    if mode != "fill":
+        return lg.clamp(zero, i, last)
+    outside = lg.logical_or(lg.compare(i, zero, comparison_direction="LT"), lg.compare(i, last, comparison_direction="GT"))
+    return lg.select(outside, full_like(i, n), i)
+
+
+def index_inside(shape: Sequence[int], index: Any, mode: str) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """An index whose integers lie inside, and the axes that must have one element more: those of "fill"."""
+    items, axes, axis = [], [], 0
+    for item in expanded(tuple(shape), index if isinstance(index, tuple) else (index,)):
+        if item is None:
+            items.append(item)
+            continue
+        if isinstance(item, int) or (hasattr(item, "dtype") and is_integer(item.dtype)):
+            item = brought_inside(item, shape[axis], mode)
+            item = item if isinstance(item, Tensor) or item.ndim else int(item)
+            axes += [axis] if mode == "fill" else []
+        items.append(item)
+        axis += 1
+    return tuple(items), tuple(axes)
+
+
+def longer(x: Tensor, axes: Sequence[int], value: Any) -> Tensor:
+    """The array with a value behind its last elements along these axes."""
+    for axis in axes:
+        x = padded(x, axis, 0, 1, value)
+    return x
+
+
+def shorter(x: Tensor, axes: Sequence[int]) -> Tensor:
+    """The array without its last elements along these axes."""
+    for axis in axes:
+        x = sliced(x, axis, 0, x.shape[axis] - 1)
+    return x

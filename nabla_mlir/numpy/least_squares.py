@@ -1,0 +1,99 @@
+"""Solutions in the sense of least squares, and systems of tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.axes import axes_of
+from nabla_mlir.numpy.factorizations import matrices, svdvals
+from nabla_mlir.numpy.operands import convert, inexact
+from nabla_mlir.numpy.products import matmul
+from nabla_mlir.numpy.reductions import count_nonzero, sum
+from nabla_mlir.numpy.shapes import transpose
+from nabla_mlir.numpy.systems import inv, pinv, significant, solve
+from nabla_mlir.numpy.ufuncs import absolute, square
+from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.tensor import Tensor
+
+
+@library
+def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The x of least norm among those for which ``norm(b - a x)`` is least.
+
+    Args:
+      a: a matrix of shape (m, n).
+      b: right-hand sides of shape (m,) or (m, k).
+      rcond: singular values below it times the largest count as 0; max(m, n) times the machine epsilon if None.
+      numpy_resid: must be False: whether there are residuals would depend on values.
+
+    Returns:
+      x, the squared norms of the residuals, the rank of `a`, and its singular values.
+
+    Raises:
+      ShapeError: `a` is no matrix, or `b` has another number of rows.
+
+    Example:
+      >>> x, residuals, rank, s = lstsq(np.array([[1.0], [1.0]]), np.array([1.0, 3.0]))
+      >>> np.asarray(x).round(6).tolist(), int(rank)
+      ([2.0], 1)
+    """
+    a, b = matrices("lstsq", a), inexact(b)
+    if a.ndim != 2 or b.ndim not in (1, 2) or b.shape[0] != a.shape[0] or numpy_resid:
+        raise ShapeError(f"lstsq requires a matrix, as many rows on the right, and numpy_resid=False, got {a.shape}, {b.shape} and "
+                         f"{numpy_resid}.", where=user_frame())  # fmt: skip
+    dtype = np.promote_types(a.dtype, b.dtype)
+    a, b = convert(a, dtype), convert(b, dtype)
+    right = reshaped(b, (b.shape[0], 1)) if b.ndim == 1 else b
+    bound = max(a.shape) * float(np.finfo(dtype).eps) if rcond is None or (isinstance(rcond, float) and rcond < 0) else rcond
+    x = matmul(pinv(a, bound), right)
+    residuals = sum(square(absolute(right - matmul(a, x))), 0)
+    s = svdvals(a)
+    return reshaped(x, (a.shape[1],)) if b.ndim == 1 else x, residuals, count_nonzero(significant(s, bound)), s
+
+
+@library
+def tensorsolve(a: Any, b: Any, axes: Static[Any] = None) -> Tensor:
+    """x with ``tensordot(a, x, x.ndim) = b``: the first axes of `a` are those of `b`, the others those of x.
+
+    Args:
+      a: an array whose axes behind those of `b` have as many elements.
+      b: the right-hand side.
+      axes: of `a`, which are moved behind the others first.
+
+    Raises:
+      ShapeError: the numbers of elements differ.
+
+    Example:
+      >>> tensorsolve(np.eye(4).reshape(2, 2, 4), np.ones((2, 2))).tolist()
+      [1.0, 1.0, 1.0, 1.0]
+    """
+    a, b = inexact(a), inexact(b)
+    if axes is not None:
+        back = axes_of("tensorsolve", axes, a.ndim)
+        a = transpose(a, tuple(d for d in range(a.ndim) if d not in back) + back)
+    rest = a.shape[b.ndim :]
+    if math.prod(rest) != b.size or a.size != b.size**2:
+        raise ShapeError(f"tensorsolve requires as many unknowns as equations, got shapes {a.shape} and {b.shape}.",
+                         where=user_frame())  # fmt: skip
+    return reshaped(solve(reshaped(a, (b.size, b.size)), reshaped(b, (b.size,))), rest)
+
+
+@library
+def tensorinv(a: Any, ind: Static[int] = 2) -> Tensor:
+    """The inverse of an array as a linear function: its first `ind` axes are results, the others arguments.
+
+    Raises:
+      ShapeError: the products of the lengths differ.
+    """
+    a = inexact(a)
+    results, arguments = a.shape[:ind], a.shape[ind:]
+    n = math.prod(results)
+    if ind <= 0 or n != math.prod(arguments):
+        raise ShapeError(f"tensorinv requires as many elements before as behind axis {ind}, got shape {a.shape}.",
+                         where=user_frame())  # fmt: skip
+    return reshaped(inv(reshaped(a, (n, n))), (*arguments, *results))

@@ -1,0 +1,124 @@
+"""Functions of Python applied to parts of arrays."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.axes import axis_of
+from nabla_mlir.numpy.logic import where
+from nabla_mlir.numpy.operands import asarray, operand
+from nabla_mlir.numpy.shapes import broadcast_to, expand_dims
+from nabla_mlir.transforms.vectorize import vmap
+
+
+def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signature: str | None = None) -> Callable[..., Any]:
+    """The function mapped over the axes that its arguments have beyond those it takes; they broadcast.
+
+    Args:
+      pyfunc: a function of scalars, or of arrays with the axes of `signature`.
+      excluded: numbers of arguments, and names of keywords, that are passed as they are.
+      signature: the axes of arguments and results, such as ``"(n,m),(m)->(n)"``.
+
+    Raises:
+      ShapeError: the signature does not say what it should, or an argument has too few axes.
+
+    Example:
+      >>> vectorize(lambda a, b: a @ b, signature="(n),(n)->()")(np.ones((2, 3)), np.ones(3)).tolist()
+      [3.0, 3.0]
+    """
+    ranks = None if signature is None else _ranks(signature)
+
+    @functools.wraps(pyfunc)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        static = {i: a for i, a in enumerate(args) if i in excluded}
+        named = {n: v for n, v in kwargs.items() if n in excluded}
+        places = [i for i in range(len(args)) if i not in static]
+        arrays = [asarray(args[i]) for i in places] + [asarray(kwargs[n]) for n in kwargs if n not in named]
+        names = [n for n in kwargs if n not in named]
+        core = [0] * len(arrays) if ranks is None else ranks
+        if len(core) != len(arrays) or any(a.ndim < r for a, r in zip(arrays, core, strict=True)):
+            raise ShapeError(f"vectorize requires arguments with the axes of {signature!r}, got shapes "
+                             f"{', '.join(str(a.shape) for a in arrays)}.", where=user_frame())  # fmt: skip
+
+        def inner(*values: Any) -> Any:
+            by_place = {**static, **dict(zip(places, values, strict=False))}
+            keywords = dict(zip(names, values[len(places) :], strict=True))
+            return pyfunc(*(by_place[i] for i in range(len(args))), **keywords, **named)
+
+        outer = np.broadcast_shapes(*(a.shape[: a.ndim - r] for a, r in zip(arrays, core, strict=True)))
+        full = [broadcast_to(a, (*outer, *a.shape[a.ndim - r :])) for a, r in zip(arrays, core, strict=True)]
+        f: Callable[..., Any] = inner
+        for _ in outer:
+            f = vmap(f)
+        return f(*full)
+
+    return call
+
+
+def _ranks(signature: str) -> list[int]:
+    groups = r"\([\w,\s]*\)"
+    if not re.fullmatch(rf"\s*{groups}(\s*,\s*{groups})*\s*->\s*{groups}(\s*,\s*{groups})*\s*", signature):
+        raise ShapeError(f"vectorize requires a signature such as '(n,m),(m)->(n)', got {signature!r}.", where=user_frame())
+    left = signature.partition("->")[0]
+    return [len([name for name in group[1:-1].split(",") if name.strip()]) for group in re.findall(groups, left)]
+
+
+def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    """A function of vectors applied along one axis; the axes of its results stand there.
+
+    Example:
+      >>> apply_along_axis(lambda v: v.sum(), 1, np.ones((2, 3))).tolist()
+      [3.0, 3.0]
+    """
+    x = operand(arr)
+    at = axis_of("apply_along_axis", axis, np.ndim(x))
+    f: Callable[..., Any] = lambda v: func1d(v, *args, **kwargs)  # noqa: E731
+    for _ in range(np.ndim(x) - 1 - at):
+        f = vmap(f, in_axes=-1, out_axes=-1)
+    for _ in range(at):
+        f = vmap(f)
+    return f(x)
+
+
+def apply_over_axes(func: Callable[..., Any], a: Any, axes: int | Sequence[int]) -> Any:
+    """``func(x, axis)`` applied for one axis after the other; an axis that it takes away stays, with size 1."""
+    x = operand(a)
+    for axis in axes if isinstance(axes, Sequence) else (axes,):
+        out = func(x, axis)
+        x = out if np.ndim(out) == np.ndim(x) else expand_dims(out, axis_of("apply_over_axes", axis, np.ndim(x)))
+    return x
+
+
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
+    """The value of the function whose condition holds (the last of them), and of one more function where none does, or 0.
+
+    Args:
+      x: an array.
+      condlist: truth values, an array for each condition.
+      funclist: functions of `x`, or numbers; one for each condition, and one more for the rest.
+      *args, **kw: further arguments of the functions.
+
+    Raises:
+      ShapeError: there are not as many functions.
+
+    Example:
+      >>> x = np.array([-1.0, 2.0])
+      >>> piecewise(x, [x < 0, x >= 0], [lambda v: -v, lambda v: v * v]).tolist()
+      [1.0, 4.0]
+    """
+    x = asarray(x)
+    several = isinstance(condlist, (list, tuple)) or np.ndim(condlist) > np.ndim(x)
+    conditions = list(condlist) if several else [condlist]
+    if len(funclist) not in (len(conditions), len(conditions) + 1):
+        raise ShapeError(f"piecewise requires {len(conditions)} functions or one more, got {len(funclist)}.", where=user_frame())
+    value = lambda f: f(x, *args, **kw) if callable(f) else f  # noqa: E731
+    out = value(funclist[-1]) if len(funclist) > len(conditions) else 0
+    for condition, f in zip(conditions, funclist, strict=False):
+        out = where(condition, value(f), out)
+    return out.astype(x.dtype)

@@ -1,0 +1,138 @@
+"""Reductions and running sums that leave NaN out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import is_differentiable
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy import reductions as red
+from nabla_mlir.numpy import running
+from nabla_mlir.numpy.axes import Axis
+from nabla_mlir.numpy.operands import convert, tensor
+from nabla_mlir.ops import logic as lg
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.promotion import broadcast_to
+from nabla_mlir.table.tensor import Tensor, full_like
+
+
+def _numbers(x: Any, where: Any = None) -> tuple[Tensor, Tensor | None]:
+    """The array, and where its elements count: those that are numbers, and where `where` holds."""
+    x = tensor(x)
+    mask = None if where is None else broadcast_to(convert(tensor(where), bool), x.shape)
+    if not is_differentiable(x.dtype):
+        return x, mask
+    numbers = lg.compare(x, x, comparison_direction="EQ")
+    return x, numbers if mask is None else lg.logical_and(numbers, mask)
+
+
+@library
+def nansum(
+    a: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Tensor:  # fmt: skip
+    """The sum of the elements that are not NaN; arguments as for `sum`."""
+    x, numbers = _numbers(a, where)
+    return red.sum(x, axis, dtype, keepdims, initial, numbers)
+
+
+@library
+def nanprod(
+    a: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Tensor:  # fmt: skip
+    """The product of the elements that are not NaN; arguments as for `sum`."""
+    x, numbers = _numbers(a, where)
+    return red.prod(x, axis, dtype, keepdims, initial, numbers)
+
+
+@library
+def nanmean(a: Any, axis: Static[Axis] = None, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Tensor:
+    """The mean of the elements that are not NaN; NaN if there is none."""
+    x, numbers = _numbers(a, where)
+    return red.mean(x, axis, dtype, keepdims, where=numbers)
+
+
+@library
+def nanvar(
+    a: Any, axis: Static[Axis] = None, dtype: Any = None, ddof: Static[float] = 0, keepdims: bool = False, where: Any = None
+) -> Tensor:  # fmt: skip
+    """The variance of the elements that are not NaN; arguments as for `var`.
+
+    Example:
+      >>> float(nanvar(np.array([1.0, np.nan, 3.0])))
+      1.0
+    """
+    x, numbers = _numbers(a, where)
+    return red.var(x, axis, dtype, ddof, keepdims, numbers)
+
+
+@library
+def nanstd(
+    a: Any, axis: Static[Axis] = None, dtype: Any = None, ddof: Static[float] = 0, keepdims: bool = False, where: Any = None
+) -> Tensor:  # fmt: skip
+    """The standard deviation of the elements that are not NaN; arguments as for `var`."""
+    x, numbers = _numbers(a, where)
+    return red.std(x, axis, dtype, ddof, keepdims, numbers)
+
+
+def _extremum(name: str, a: Any, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Tensor:
+    x, numbers = _numbers(a, where)
+    out = red.extremum(name, name[3:], x, axis, keepdims, initial, numbers)
+    if numbers is None or initial is not None or not is_differentiable(x.dtype):
+        return out
+    return lg.select(red.any(numbers, axis, keepdims), out, full_like(out, np.nan))
+
+
+@library
+def nanmax(a: Any, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
+    """The largest element that is not NaN; NaN if there is none."""
+    return _extremum("nanmax", a, axis, keepdims, initial, where)
+
+
+@library
+def nanmin(a: Any, axis: Static[Axis] = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
+    """The smallest element that is not NaN; NaN if there is none."""
+    return _extremum("nanmin", a, axis, keepdims, initial, where)
+
+
+def _place(name: str, find: Callable[..., Tensor], worst: float, a: Any, axis: int | None, keepdims: bool) -> Tensor:
+    x, numbers = _numbers(a)
+    out = find(red.masked(x, numbers, worst) if numbers is not None else x, axis, keepdims)
+    if numbers is None:
+        return out
+    if x.ndim == 0:
+        raise ShapeError(f"{name} requires an array with axes, got a scalar.", where=user_frame())
+    return lg.select(red.any(numbers, axis, keepdims), out, full_like(out, -1))
+
+
+@library
+def nanargmax(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
+    """The place of the first largest element that is not NaN; -1 if there is none.
+
+    Example:
+      >>> int(nanargmax(np.array([np.nan, 1.0, 3.0])))
+      2
+    """
+    return _place("nanargmax", red.argmax, -np.inf, a, axis, keepdims)
+
+
+@library
+def nanargmin(a: Any, axis: Static[int | None] = None, keepdims: bool = False) -> Tensor:
+    """The place of the first smallest element that is not NaN; -1 if there is none."""
+    return _place("nanargmin", red.argmin, np.inf, a, axis, keepdims)
+
+
+@library
+def nancumsum(a: Any, axis: Static[int | None] = None, dtype: Any = None) -> Tensor:
+    """The running sum of the elements that are not NaN."""
+    x, numbers = _numbers(a)
+    return running.cumsum(red.masked(x, numbers, 0), axis, dtype)
+
+
+@library
+def nancumprod(a: Any, axis: Static[int | None] = None, dtype: Any = None) -> Tensor:
+    """The running product of the elements that are not NaN."""
+    x, numbers = _numbers(a)
+    return running.cumprod(red.masked(x, numbers, 1), axis, dtype)

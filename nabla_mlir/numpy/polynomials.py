@@ -1,0 +1,243 @@
+"""Polynomials as vectors of coefficients, that of the highest power first."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.creation import ones_like, zeros, zeros_like
+from nabla_mlir.numpy.factorizations import eigvals
+from nabla_mlir.numpy.filtering import convolve
+from nabla_mlir.numpy.joining import concatenate, stack
+from nabla_mlir.numpy.least_squares import lstsq
+from nabla_mlir.numpy.operands import convert, inexact, tensor
+from nabla_mlir.numpy.products import outer
+from nabla_mlir.numpy.reductions import sum
+from nabla_mlir.numpy.shapes import atleast_1d, flip
+from nabla_mlir.numpy.systems import inv
+from nabla_mlir.numpy.ufuncs import sqrt
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.tensor import Tensor
+
+
+@library
+def polyval(p: Any, x: Any, *, unroll: int = 16) -> Tensor:
+    """The value of a polynomial at each element of `x`, by Horner's rule.
+
+    Args:
+      p: its coefficients along the first axis.
+      x: where.
+      unroll: accepted for programs that say it; the rule is written out here.
+
+    Example:
+      >>> polyval(np.array([1.0, 0.0, -1.0]), np.array([2.0, 3.0])).tolist()
+      [3.0, 8.0]
+    """
+    p, x = _one_dtype(tensor(p), tensor(x))
+    out = zeros_like(x)
+    for k in range(p.shape[0]):
+        out = out * x + p[k]
+    return out
+
+
+def _one_dtype(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    dtype = np.promote_types(a.dtype, b.dtype)
+    return convert(a, dtype), convert(b, dtype)
+
+
+@library
+def polyadd(a1: Any, a2: Any) -> Tensor:
+    """The sum of two polynomials."""
+    a, b = _one_length(a1, a2)
+    return a + b
+
+
+@library
+def polysub(a1: Any, a2: Any) -> Tensor:
+    """The difference of two polynomials."""
+    a, b = _one_length(a1, a2)
+    return a - b
+
+
+def _one_length(a1: Any, a2: Any) -> tuple[Tensor, Tensor]:
+    a, b = _one_dtype(tensor(a1), tensor(a2))
+    n = max(a.shape[0], b.shape[0])
+    first, second = (concatenate([zeros((n - x.shape[0],), x.dtype), x]) if x.shape[0] < n else x for x in (a, b))
+    return first, second
+
+
+@library
+def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Tensor:
+    """The product of two polynomials.
+
+    Args:
+      a1, a2: their coefficients.
+      trim_leading_zeros: whether to leave out zeros in front, which needs arrays outside of a trace.
+
+    Example:
+      >>> polymul(np.array([1.0, 1.0]), np.array([1.0, -1.0])).tolist()
+      [1.0, 0.0, -1.0]
+    """
+    if trim_leading_zeros:
+        raise ShapeError("polymul requires trim_leading_zeros=False, got True.", where=user_frame(),
+                         help="trim the factors with trim_zeros(a, 'f') outside of a trace.")  # fmt: skip
+    a, b = inexacts_of(a1, a2)
+    return convolve(a, b, mode="full")
+
+
+def inexacts_of(*xs: Any) -> tuple[Tensor, ...]:
+    """Vectors in the floating-point dtype in which they meet."""
+    tensors = [inexact(atleast_1d(x)) for x in xs]
+    dtype = np.result_type(*(t.dtype for t in tensors))
+    return tuple(convert(t, dtype) for t in tensors)
+
+
+@library
+def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Tensor, Tensor]:
+    """The quotient and the remainder of two polynomials; the remainder has zeros in front.
+
+    Args:
+      u: the dividend.
+      v: the divisor, whose first coefficient is not 0.
+      trim_leading_zeros: must be False: see `polymul`.
+    """
+    if trim_leading_zeros:
+        raise ShapeError("polydiv requires trim_leading_zeros=False, got True.", where=user_frame(),
+                         help="trim the results with trim_zeros(a, 'f') outside of a trace.")  # fmt: skip
+    u, v = inexacts_of(u, v)
+    m, n = u.shape[0] - 1, v.shape[0] - 1
+    quotient = []
+    for k in range(max(m - n, 0) + (m >= n)):
+        factor = u[k] / v[0]
+        quotient.append(factor)
+        u = u.at[k : k + n + 1].add(-factor * v)
+    return (stack(quotient) if quotient else zeros((1,), u.dtype)), u
+
+
+@library
+def polyder(p: Any, m: Static[int] = 1) -> Tensor:
+    """The m-th derivative of a polynomial.
+
+    Example:
+      >>> polyder(np.array([1.0, 2.0, 3.0])).tolist()
+      [2.0, 2.0]
+    """
+    if m < 0:
+        raise ShapeError(f"polyder requires an order of at least 0, got {m}.", where=user_frame())
+    p = inexact(p)
+    n = p.shape[0] - m
+    if not m or n <= 0:
+        return p if not m else zeros((0,), p.dtype)
+    factors = [math.perm(n - 1 - k + m, m) for k in range(n)]
+    return p[:n] * np.array(factors, p.dtype)
+
+
+@library
+def polyint(p: Any, m: Static[int] = 1, k: Any = None) -> Tensor:
+    """The m-th integral of a polynomial; `k` are the constants, one for all or one for each integral."""
+    if m < 0:
+        raise ShapeError(f"polyint requires an order of at least 0, got {m}.", where=user_frame())
+    p = inexact(p)
+    constants = atleast_1d(np.zeros(1) if k is None else k)
+    if constants.shape[0] not in (1, m):
+        raise ShapeError(f"polyint requires one constant or {m}, got {constants.shape[0]}.", where=user_frame())
+    for i in range(m):
+        n, own = p.shape[0], i % constants.shape[0]
+        constant = convert(tensor(constants)[own : own + 1], p.dtype)
+        p = concatenate([p / np.arange(n, 0, -1).astype(p.dtype), constant])
+    return p
+
+
+@library
+def poly(seq_of_zeros: Any) -> Tensor:
+    """The coefficients of the polynomial with these zeros, or with the eigenvalues of a square matrix."""
+    zeros_of = inexact(seq_of_zeros)
+    zeros_of = eigvals(zeros_of) if zeros_of.ndim == 2 else atleast_1d(zeros_of)
+    out = ones_like(zeros_of[:0], shape=(1,))
+    for k in range(zeros_of.shape[0]):
+        out = concatenate([out, zeros((1,), out.dtype)]) - concatenate([zeros((1,), out.dtype), out * zeros_of[k]])
+    return out
+
+
+@library
+def roots(p: Any, *, strip_zeros: bool = False) -> Tensor:
+    """The zeros of a polynomial: the eigenvalues of its companion matrix. The first coefficient must not be 0.
+
+    Args:
+      p: the coefficients.
+      strip_zeros: must be False: a number of zeros that depends on values has no shape in a trace.
+    """
+    p = inexact(p)
+    n = p.shape[0]
+    if strip_zeros:
+        raise ShapeError("roots requires strip_zeros=False, got True.", where=user_frame(),
+                         help="trim zeros with trim_zeros outside of a trace.")  # fmt: skip
+    if n < 2:
+        return zeros((0,), np.promote_types(p.dtype, np.complex64))
+    companion = concatenate([(-p[1:] / p[0])[None], convert(tensor(np.eye(n - 2, n - 1)), p.dtype)])
+    return eigvals(companion)
+
+
+@library
+def vander(x: Any, N: Static[int | None] = None, increasing: bool = False) -> Tensor:
+    """The powers of each element of a vector: columns x^(N-1), ..., x, 1, or the other way round."""
+    x = tensor(x)
+    if x.ndim != 1:
+        raise ShapeError(f"vander requires a vector, got shape {x.shape}.", where=user_frame())
+    columns = [ones_like(x)]
+    for _ in range((x.shape[0] if N is None else N) - 1):
+        columns.append(columns[-1] * x)
+    out = stack(columns[: x.shape[0] if N is None else N], 1)
+    return out if increasing else flip(out, 1)
+
+
+@library
+def polyfit(
+    x: Any, y: Any, deg: Static[int], rcond: Any = None, full: bool = False, w: Any = None, cov: bool | str = False
+) -> Any:  # fmt: skip
+    """The coefficients of the polynomial of degree `deg` that fits points best, in the sense of least squares.
+
+    Args:
+      x: where, a vector.
+      y: the values there, a vector, or a matrix with a column for each fit.
+      deg: the degree.
+      rcond: singular values below it times the largest count as 0; n times the machine epsilon if None.
+      full: whether to return also the residuals, the rank, the singular values and `rcond`.
+      w: the weights of the residuals, before squaring.
+      cov: whether to return also the covariance of the coefficients; "unscaled" leaves out the variance of the residuals.
+
+    Raises:
+      ShapeError: `x` or `y` have other axes, or other lengths.
+
+    Example:
+      >>> np.asarray(polyfit(np.array([0.0, 1.0, 2.0]), np.array([1.0, 2.0, 5.0]), 2)).round(6).tolist()
+      [1.0, 0.0, 1.0]
+    """
+    x, y = inexacts_of(x, y)
+    if x.ndim != 1 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0] or not x.size:
+        raise ShapeError(f"polyfit requires vectors of one length, got shapes {x.shape} and {y.shape}.", where=user_frame())
+    rcond = x.shape[0] * float(np.finfo(x.dtype).eps) if rcond is None else rcond
+    matrix, right = vander(x, deg + 1), y
+    if w is not None:
+        (weights,) = (convert(inexact(w), x.dtype),)
+        matrix, right = matrix * weights[:, None], right * (weights[:, None] if y.ndim == 2 else weights)
+    scale = sqrt(sum(matrix * matrix, 0))
+    solution, residuals, rank, s = lstsq(matrix / scale, right, rcond)
+    c = (solution.T / scale).T
+    if full:
+        return c, residuals, rank, s, rcond
+    if not cov:
+        return c
+    base = inv(matrix.T @ matrix / outer(scale, scale)) / outer(scale, scale)
+    if cov == "unscaled":
+        factor: Any = 1.0
+    else:
+        if x.shape[0] <= deg + 1:
+            raise ShapeError(f"polyfit with cov requires more than {deg + 1} points, got {x.shape[0]}.", where=user_frame())
+        factor = residuals / (x.shape[0] - (deg + 1))
+    return c, (base * factor if y.ndim == 1 else base[:, :, None] * factor)
+
+

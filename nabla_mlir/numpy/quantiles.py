@@ -1,0 +1,148 @@
+"""Order statistics: quantiles, percentiles and medians, with NaN or leaving them out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.axes import Axis, axes_of, sliced
+from nabla_mlir.numpy.indexing import take_along_axis
+from nabla_mlir.numpy.operands import convert, inexact, require_real, tensor
+from nabla_mlir.numpy.reductions import count, count_nonzero, keep
+from nabla_mlir.numpy.shapes import moveaxis
+from nabla_mlir.numpy.sorting import sort
+from nabla_mlir.numpy.special_values import is_nan
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops import logic as lg
+from nabla_mlir.ops.shape import reshaped, transposed
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.promotion import Defaults, broadcast_to, is_scalar
+from nabla_mlir.table.tensor import Tensor, full, full_like
+
+_METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+@library
+def quantile(a: Any, q: Any, axis: Static[Axis] = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+    """The q-quantile over `axis`; NaN if an element is.
+
+    Args:
+      a: an array.
+      q: a number in [0, 1], or an array of them, whose axes stand in front of those of the result.
+      axis: the axes over which it is taken.
+      method: what stands between two neighbours: "linear", "lower", "higher", "midpoint" or "nearest".
+      keepdims: whether the axes stay, with size 1.
+
+    Raises:
+      ShapeError: there is no element, a known q lies outside, or there is no such method.
+
+    Example:
+      >>> import numpy as np
+      >>> quantile(np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.75])).tolist()
+      [2.0, 3.0]
+    """
+    return _quantile("quantile", a, q, axis, method, keepdims, skip=False)
+
+
+@library
+def nanquantile(a: Any, q: Any, axis: Static[Axis] = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+    """The q-quantile of the elements that are not NaN; NaN if there is none. Arguments as for `quantile`.
+
+    Example:
+      >>> import numpy as np
+      >>> float(nanquantile(np.array([1.0, np.nan, 3.0]), 0.5))
+      2.0
+    """
+    return _quantile("nanquantile", a, q, axis, method, keepdims, skip=True)
+
+
+@library
+def percentile(a: Any, q: Any, axis: Static[Axis] = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+    """The quantile at q / 100; arguments as for `quantile`.
+
+    Example:
+      >>> import numpy as np
+      >>> float(percentile(np.array([1.0, 2.0, 4.0]), 75))
+      3.0
+    """
+    return quantile(a, q / 100, axis, method, keepdims)
+
+
+@library
+def nanpercentile(a: Any, q: Any, axis: Static[Axis] = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+    """The quantile at q / 100 of the elements that are not NaN; arguments as for `quantile`."""
+    return nanquantile(a, q / 100, axis, method, keepdims)
+
+
+@library
+def median(a: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
+    """The middle element over `axis`, or the mean of the two in the middle."""
+    return quantile(a, 0.5, axis, keepdims=keepdims)
+
+
+@library
+def nanmedian(a: Any, axis: Static[Axis] = None, keepdims: bool = False) -> Tensor:
+    """The median of the elements that are not NaN; NaN if there is none."""
+    return nanquantile(a, 0.5, axis, keepdims=keepdims)
+
+
+# ---------------------------------------------------------------- how
+def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip: bool) -> Tensor:
+    x = require_real(name, inexact(a))
+    axes = axes_of(name, axis, x.ndim)
+    n = count(x.shape, axes)
+    if not n or (is_scalar(q) and not 0 <= q <= 1) or method not in _METHODS:
+        raise ShapeError(f"{name} requires elements, 0 <= q <= 1 and a method of {', '.join(_METHODS)}, got shape {x.shape}, "
+                         f"q = {q} and {method!r}.", where=user_frame())  # fmt: skip
+    rest = tuple(d for d in range(x.ndim) if d not in axes)
+    rows = sort(reshaped(transposed(x, (*rest, *axes)), (*(x.shape[d] for d in rest), n)))  # NaN last
+    if is_scalar(q) and not skip:
+        out = _unless_nan(reshaped(_between(rows, q * (n - 1), method), rows.shape[:-1]), rows)
+        return keep(out, x.shape, axes) if keepdims else out
+    q = full((), q, x.dtype) if is_scalar(q) else convert(tensor(q), x.dtype)
+    places = broadcast_to(reshaped(q, (q.size,)), (*rows.shape[:-1], q.size))
+    if skip:
+        numbers = convert(count_nonzero(lg.compare(rows, rows, comparison_direction="EQ"), -1, True), x.dtype)
+        places = places * ew.maximum(numbers - 1.0, full_like(numbers, 0))
+    else:
+        places = places * float(n - 1)
+    values = moveaxis(_between(rows, places, method), -1, 0)
+    if not skip:
+        values = _unless_nan(values, rows)
+    if keepdims:
+        return reshaped(values, (*q.shape, *(1 if d in axes else n for d, n in enumerate(x.shape))))
+    return reshaped(values, (*q.shape, *rows.shape[:-1]))
+
+
+def _between(rows: Tensor, place: Any, method: str) -> Tensor:
+    """The elements of sorted rows at places that may lie between two: one known place, or an array of them."""
+    if not isinstance(place, Tensor):
+        place = float(round(place)) if method == "nearest" else place
+        low, high = math.floor(place), math.ceil(place)
+        below, above = (sliced(rows, rows.ndim - 1, k, k + 1) for k in (low, high))
+        part: Any = place - low
+    else:
+        place = ew.round_nearest_even(place) if method == "nearest" else place
+        low_place, high_place = ew.floor(place), ew.ceil(place)
+        below, above = (take_along_axis(rows, convert(k, Defaults.int), -1) for k in (low_place, high_place))
+        part = place - low_place
+    if method in ("lower", "nearest"):
+        return below
+    if method == "higher":
+        return above
+    if method == "midpoint":
+        return (below + above) * 0.5
+    if not isinstance(part, Tensor):
+        return below * (1 - part) + above * part if part else below
+    whole = lg.compare(part, full_like(part, 0), comparison_direction="EQ")
+    return lg.select(whole, below, below * (1.0 - part) + above * part)
+
+
+def _unless_nan(out: Tensor, rows: Tensor) -> Tensor:
+    """NaN where the last of the sorted row is."""
+    last = reshaped(sliced(rows, rows.ndim - 1, rows.shape[-1] - 1, rows.shape[-1]), rows.shape[:-1])
+    mask = broadcast_to(is_nan(last), out.shape)
+    return lg.select(mask, full(out.shape, np.nan, out.dtype), out)

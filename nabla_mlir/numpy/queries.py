@@ -1,0 +1,179 @@
+"""Questions about arrays and dtypes that need no computation, and arrays from elsewhere."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import as_dtype, is_complex
+from nabla_mlir.numpy import logic
+from nabla_mlir.numpy.operands import asarray, operand, tensor
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.promotion import is_scalar
+from nabla_mlir.table.tensor import Tensor, full
+
+number, inexact, floating, complexfloating = np.number, np.inexact, np.floating, np.complexfloating
+integer, signedinteger, unsignedinteger = np.integer, np.signedinteger, np.unsignedinteger
+generic, flexible, character, object_ = np.generic, np.flexible, np.character, np.object_
+single, double, csingle, cdouble = np.float32, np.float64, np.complex64, np.complex128
+float_, int_, uint, complex_ = np.float64, np.int64, np.uint64, np.complex128
+ndarray = Array
+ComplexWarning = np.exceptions.ComplexWarning
+set_printoptions, get_printoptions, printoptions = np.set_printoptions, np.get_printoptions, np.printoptions
+save, savez = np.save, np.savez
+
+
+def ndim(a: Any) -> int:
+    """The number of axes.
+
+    Example:
+      >>> ndim(np.ones((2, 3)))
+      2
+    """
+    return len(shape(a))
+
+
+def shape(a: Any) -> tuple[int, ...]:
+    """The lengths of the axes.
+
+    Example:
+      >>> shape(np.ones((2, 3)))
+      (2, 3)
+    """
+    return tuple(np.shape(operand(a)))
+
+
+def size(a: Any, axis: int | tuple[int, ...] | None = None) -> int:
+    """The number of elements, or that along one axis or several.
+
+    Example:
+      >>> size(np.ones((2, 3)), axis=1)
+      3
+    """
+    lengths = shape(a)
+    axes = range(len(lengths)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    return math.prod(lengths[operator.index(d)] for d in axes)
+
+
+def isscalar(element: Any) -> bool:
+    """True for a number, and for an array without axes.
+
+    Example:
+      >>> isscalar(1.0), isscalar(np.ones(1))
+      (True, False)
+    """
+    return is_scalar(element) or isinstance(element, np.generic) or (hasattr(element, "shape") and element.shape == ())
+
+
+def iterable(y: Any) -> bool:
+    """True if `y` can be iterated over."""
+    return np.iterable(y) and not (hasattr(y, "shape") and y.shape == ())
+
+
+def iscomplexobj(x: Any) -> bool:
+    """True if the dtype is complex."""
+    return np.dtype(getattr(x, "dtype", None) or np.asarray(x).dtype).kind == "c"
+
+
+def isrealobj(x: Any) -> bool:
+    """True if the dtype is not complex."""
+    return not iscomplexobj(x)
+
+
+@library
+def iscomplex(x: Any) -> Tensor:
+    """True where the imaginary part is not 0."""
+    x = tensor(x)
+    return logic.not_equal(ew.imag(x), 0) if is_complex(x.dtype) else full(x.shape, False, np.dtype(bool))
+
+
+@library
+def isreal(x: Any) -> Tensor:
+    """True where the imaginary part is 0."""
+    return logic.logical_not(iscomplex(x))
+
+
+def issubdtype(arg1: Any, arg2: Any) -> bool:
+    """True if a dtype is of a kind, such as `floating`, or is a dtype.
+
+    Example:
+      >>> issubdtype(np.float32, floating), issubdtype("int32", floating)
+      (True, False)
+    """
+    kind = arg2 if isinstance(arg2, type) and issubclass(arg2, np.generic) else as_dtype(arg2)
+    dtype = arg1 if isinstance(arg1, type) and issubclass(arg1, np.generic) else as_dtype(arg1)
+    if isinstance(dtype, np.dtype) and dtype.kind == "V":  # the narrow floats of ml_dtypes
+        return kind in (np.generic, np.number, np.inexact, np.floating) or kind == dtype
+    return np.issubdtype(dtype, kind)
+
+
+def array_equiv(a1: Any, a2: Any) -> Any:
+    """True if two arrays have the same elements once they are broadcast to each other."""
+    try:
+        np.broadcast_shapes(shape(a1), shape(a2))
+    except ValueError:
+        return asarray(False)
+    return logic.equal(a1, a2).all()
+
+
+def array_repr(
+    arr: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
+) -> str:  # fmt: skip
+    """The text that stands for an array: that of NumPy."""
+    return np.array_repr(np.asarray(arr), max_line_width, precision, suppress_small)
+
+
+def array_str(
+    a: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
+) -> str:  # fmt: skip
+    """The elements of an array as text: that of NumPy."""
+    return np.array_str(np.asarray(a), max_line_width, precision, suppress_small)
+
+
+def copy(a: Any, order: str | None = None) -> Any:
+    """An array of its own with the same elements; `order` says nothing here, where there are no strides.
+
+    Example:
+      >>> copy(np.ones(2)).tolist()
+      [1.0, 1.0]
+    """
+    return asarray(a, copy=True)
+
+
+# ---------------------------------------------------------------- from elsewhere
+def _from_host(name: str) -> Callable[..., Any]:
+    read = getattr(np, name)
+
+    def f(*args: Any, **kwargs: Any) -> Any:
+        return asarray(read(*args, **kwargs))
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = f"The array that `numpy.{name}` reads."
+    return f
+
+
+frombuffer, fromfile, fromiter, fromstring = map(_from_host, ("frombuffer", "fromfile", "fromiter", "fromstring"))
+
+
+def load(file: Any, *args: Any, **kwargs: Any) -> Any:
+    """The array in a file of NumPy (.npy); a dictionary of arrays from .npz."""
+    content = np.load(file, *args, **kwargs)
+    return asarray(content) if isinstance(content, np.ndarray) else {name: asarray(content[name]) for name in content.files}
+
+
+def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
+    """``function(i, j, ...)`` of index arrays of a shape.
+
+    Example:
+      >>> fromfunction(lambda i, j: i + j, (2, 2), dtype=int).tolist()
+      [[0, 1], [1, 2]]
+    """
+    kind = np.dtype(np.float32) if dtype is builtins.float else dtype
+    return function(*(asarray(i) for i in np.indices(shape, dtype=np.dtype(kind) if kind is not int else np.int32)), **kwargs)

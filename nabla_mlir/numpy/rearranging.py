@@ -1,0 +1,356 @@
+"""Elements put in, taken out and arranged anew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import pytree
+from nabla_mlir.errors import CopyError, ShapeError, user_frame
+from nabla_mlir.numpy.axes import axis_of, dynamic_shape
+from nabla_mlir.numpy.creation import arange, diag, zeros_like
+from nabla_mlir.numpy.data_dependent import nonzero
+from nabla_mlir.numpy.indexing import take, take_along_axis
+from nabla_mlir.numpy.joining import array_split, concatenate
+from nabla_mlir.numpy.logic import clip, where
+from nabla_mlir.numpy.operands import asarray, convert, operand, require_integer, tensor
+from nabla_mlir.numpy.shapes import broadcast_arrays, broadcast_to, moveaxis, ravel, reshape
+from nabla_mlir.numpy.sorting import argsort, sort
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.promotion import Defaults
+from nabla_mlir.table.tensor import Tensor
+
+
+# ---------------------------------------------------------------- joining and splitting
+@library
+def append(arr: Any, values: Any, axis: Static[int | None] = None) -> Tensor:
+    """`values` behind `arr` along `axis`; both are flattened if it is None."""
+    return concatenate([ravel(arr), ravel(values)]) if axis is None else concatenate([arr, values], axis)
+
+
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """`ary` cut into parts side by side: along axis 1, of a vector along axis 0; arguments as for `split`."""
+    return array_split(ary, indices_or_sections, 0 if np.ndim(ary) == 1 else 1)
+
+
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """`ary` cut into parts below each other: along axis 0; arguments as for `split`."""
+    return array_split(ary, indices_or_sections, 0)
+
+
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """`ary` cut along axis 2; arguments as for `split`."""
+    return array_split(ary, indices_or_sections, 2)
+
+
+@library
+def block(arrays: Any) -> Tensor:
+    """Nested lists of blocks as one array: the innermost are joined along the last axis, the next along the one before.
+
+    Example:
+      >>> block([[np.ones((1, 2)), np.zeros((1, 1))]]).tolist()
+      [[1.0, 1.0, 0.0]]
+    """
+    leaves, _ = pytree.flatten(arrays)
+    depth = _depth(arrays)
+    rank = max([depth, *(np.ndim(leaf) for leaf in leaves)])
+    return _blocks(arrays, depth, rank)
+
+
+def _depth(arrays: Any) -> int:
+    return 1 + _depth(arrays[0]) if isinstance(arrays, (list, tuple)) else 0
+
+
+def _blocks(arrays: Any, depth: int, rank: int) -> Tensor:
+    if not isinstance(arrays, (list, tuple)):
+        x = tensor(arrays)
+        return reshaped(x, (1,) * (rank - x.ndim) + x.shape)
+    return concatenate([_blocks(a, depth - 1, rank) for a in arrays], rank - depth)
+
+
+# ---------------------------------------------------------------- other lengths
+@library
+def resize(a: Any, new_shape: Static[Any]) -> Tensor:
+    """The elements, repeated or cut off, in another shape."""
+    shape = tuple(new_shape) if isinstance(new_shape, (tuple, list)) else (new_shape,)
+    flat, size = ravel(a), math.prod(shape)
+    if not flat.size:
+        return zeros_like(flat, shape=shape)
+    times = -(-size // flat.size)
+    return reshaped(concatenate([flat] * max(times, 1))[:size], shape)
+
+
+def _known(name: str, what: str, x: Any) -> np.ndarray:
+    if isinstance(x, Tensor):
+        dynamic_shape(name, f"pass {what} as known numbers.")
+    return np.asarray(x)
+
+
+def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Any:
+    """`arr` without the elements at `obj` along `axis`, or without those of the flattened array.
+
+    Args:
+      arr: an array.
+      obj: an integer, a slice, integers or truth values, all known.
+      axis: along which they are counted.
+      assume_unique_indices: accepted for programs that say it.
+
+    Example:
+      >>> delete(np.array([1, 2, 3]), 1).tolist()
+      [1, 3]
+    """
+    flat, at = (ravel(arr), 0) if axis is None else (operand(arr), axis_of("delete", axis, np.ndim(arr)))
+    n = np.shape(flat)[at]
+    places = obj if isinstance(obj, slice) else _known("delete", "obj", obj)
+    rest = np.delete(np.arange(n), places)
+    return take(flat, rest, at)
+
+
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
+    """`arr` with `values` in front of the elements at `obj` along `axis`, or of those of the flattened array.
+
+    Args:
+      arr: an array.
+      obj: an integer, a slice or integers, all known.
+      values: what comes in; it is broadcast.
+      axis: along which places are counted.
+
+    Example:
+      >>> insert(np.array([1, 3]), 1, 2).tolist()
+      [1, 2, 3]
+    """
+    x, at = (ravel(arr), 0) if axis is None else (asarray(arr), axis_of("insert", axis, np.ndim(arr)))
+    n = x.shape[at]
+    places = np.arange(n)[obj] if isinstance(obj, slice) else _known("insert", "obj", obj)
+    values = asarray(values, x.dtype)
+    count = places.size
+    if not places.ndim and values.ndim:  # one place: the values are one slice or several, as NumPy counts their first axis
+        values = moveaxis(reshape(values, (1,) * (x.ndim - values.ndim) + values.shape), 0, at)
+        count = values.shape[at]
+    each = np.full(count, places) if not places.ndim else places
+    each = np.where(each < 0, each + n, each)
+    order = np.argsort(each, kind="stable")
+    targets = np.empty(count, np.int64)
+    targets[order] = each[order] + np.arange(count)
+    shape = tuple(count if d == at else m for d, m in enumerate(x.shape))
+    both = concatenate([x, broadcast_to(values, shape)], at)
+    source = np.empty(n + count, np.int64)
+    mask = np.zeros(n + count, bool)
+    mask[targets] = True
+    source[~mask], source[targets] = np.arange(n), n + np.arange(count)
+    return take(both, source, at)
+
+
+def trim_zeros(filt: Any, trim: str = "fb") -> Any:
+    """A vector without the zeros in front ("f") and behind ("b"); it must be known."""
+    kept = np.flatnonzero(_known("trim_zeros", "the vector", filt))
+    low = int(kept[0]) if kept.size and "f" in trim.lower() else 0
+    high = int(kept[-1]) + 1 if kept.size and "b" in trim.lower() else np.shape(filt)[0]
+    return asarray(filt)[:0] if not kept.size else asarray(filt)[low:high]
+
+
+# ---------------------------------------------------------------- by truth values
+def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0) -> Any:
+    """The entries along `axis` (of the flattened array if None) at which a vector of truth values holds.
+
+    Args:
+      condition: the truth values.
+      a: an array.
+      axis: along which.
+      size: how many entries the result has, needed in traces.
+      fill_value: what stands behind them.
+
+    Example:
+      >>> compress(np.array([True, False, True]), np.array([1, 2, 3])).tolist()
+      [1, 3]
+    """
+    x = ravel(a) if axis is None else moveaxis(operand(a), axis, 0)
+    n = np.shape(x)[0]
+    if size is None:
+        out = take(x, np.flatnonzero(_known("compress", "the condition, or size=,", condition)[:n]), 0)
+        return out if axis is None else moveaxis(out, 0, axis)
+    (places,) = nonzero(asarray(condition)[:n], size=size, fill_value=n)
+    rows = take(x, clip(places, 0, n - 1), 0)
+    inside = reshape(places < n, (size, *(1,) * (np.ndim(x) - 1)))
+    out = where(inside, rows, fill_value)
+    return out if axis is None else moveaxis(out, 0, axis)
+
+
+def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
+    """The elements at which a condition holds, as a vector; `size` and `fill_value` as for `compress`."""
+    flat = ravel(condition) if isinstance(condition, Tensor) else np.ravel(condition)
+    return compress(flat, ravel(arr), size=size, fill_value=fill_value)
+
+
+@library
+def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Tensor:
+    """For each integer of `a` the element of the array of that number.
+
+    Args:
+      a: integers.
+      choices: arrays, or one whose leading axis counts them; all are broadcast with `a`.
+      out: not used.
+      mode: of numbers outside: "clip" or "wrap"; "raise", which no trace can, moves them inside.
+    """
+    if mode not in ("raise", "clip", "wrap"):
+        raise ShapeError(f"choose requires mode raise, clip or wrap, got {mode!r}.", where=user_frame())
+    number = require_integer("choose", tensor(a), bools=True)
+    arrays = list(choices)
+    number = convert(number, Defaults.int) if number.dtype.kind == "b" else number
+    number = number % len(arrays) if mode == "wrap" else clip(number, 0, len(arrays) - 1)
+    number, *values = broadcast_arrays(number, *arrays)
+    result = values[0]
+    for k, value in enumerate(values[1:], 1):
+        result = where(number == k, value, result)
+    return result
+
+
+# ---------------------------------------------------------------- putting
+def _copies(name: str, inplace: bool) -> None:
+    if inplace:
+        raise CopyError(f"{name} requires inplace=False, got True.", where=user_frame(), help="the result is the new array.")
+
+
+def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
+    """A copy of `a` with the elements at places of the flattened array replaced by `v`, which is repeated.
+
+    Args:
+      a: an array.
+      ind: integers.
+      v: the new elements.
+      mode: of places outside: "clip" or "wrap"; None drops them.
+      inplace: must be False: arrays do not change.
+
+    Raises:
+      CopyError: `inplace` is True.
+    """
+    _copies("put", inplace)
+    x, places, values = asarray(a), ravel(ind), ravel(v)
+    if mode in ("clip", "wrap"):
+        places = clip(places, 0, x.size - 1) if mode == "clip" else places % x.size
+    if not places.size:
+        return x
+    values = resize(values, (places.size,))
+    return reshape(ravel(x).at[places].set(values.astype(x.dtype)), x.shape)
+
+
+def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
+    """A copy of `arr` with its elements at which `mask` holds replaced by those of `vals` in order, which are repeated.
+
+    Raises:
+      CopyError: `inplace` is True.
+    """
+    _copies("place", inplace)
+    x, holds, values = asarray(arr), ravel(mask), ravel(vals)
+    count = holds.astype(Defaults.int).cumsum() - 1
+    return reshape(where(holds, take(values, count % values.size).astype(x.dtype), ravel(x)), x.shape)
+
+
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = True, *, mode: Any = None) -> Any:
+    """A copy of `arr` with, for each place of `indices`, the element at that index along `axis` replaced.
+
+    Args:
+      arr: an array.
+      indices: integers with as many axes.
+      values: the new elements; they are broadcast.
+      axis: along which; None flattens.
+      inplace: must be False: arrays do not change.
+      mode: of indices outside, which are dropped.
+
+    Raises:
+      CopyError: `inplace` is True.
+    """
+    _copies("put_along_axis", inplace)
+    x = asarray(arr)
+    if axis is None:
+        out = put_along_axis(ravel(x), ravel(indices), values, 0, inplace=False)
+        return reshape(out, x.shape)
+    at = axis_of("put_along_axis", axis, x.ndim)
+    own = asarray(indices)
+    grid = [own if d == at else reshape(arange(n), tuple(n if i == d else 1 for i in range(x.ndim))) for d, n in enumerate(x.shape)]
+    return x.at[tuple(grid)].set(values)
+
+
+def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Any:
+    """A copy of `a` with `val` on the diagonal, along all axes.
+
+    Args:
+      a: an array whose axes have one length, or a matrix.
+      val: the new elements, which are repeated.
+      wrap: whether the diagonal of a high matrix begins again below its last column.
+      inplace: must be False: arrays do not change.
+
+    Raises:
+      CopyError: `inplace` is True.
+    """
+    _copies("fill_diagonal", inplace)
+    x = asarray(a)
+    if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
+        raise ShapeError(f"fill_diagonal requires a matrix or axes of one length, got shape {x.shape}.", where=user_frame())
+    step = 1 + sum(math.prod(x.shape[d:]) for d in range(1, x.ndim)) if x.ndim > 2 else x.shape[1] + 1
+    stop = x.size if wrap or x.ndim > 2 else min(x.size, x.shape[1] * x.shape[1])
+    return put(x, np.arange(0, stop, step), val, inplace=False)
+
+
+# ---------------------------------------------------------------- order
+@library
+def partition(a: Any, kth: Static[Any], axis: Static[int | None] = -1) -> Tensor:
+    """The elements with the kth in its place in order, smaller ones before and larger ones behind it: all in order here."""
+    _check_kth("partition", a, kth, axis)
+    return sort(a, axis)
+
+
+@library
+def argpartition(a: Any, kth: Static[Any], axis: Static[int | None] = -1) -> Tensor:
+    """The places from which `partition` takes its elements."""
+    _check_kth("argpartition", a, kth, axis)
+    return argsort(a, axis)
+
+
+def _check_kth(name: str, a: Any, kth: Any, axis: int | None) -> None:
+    n = math.prod(np.shape(a)) if axis is None else np.shape(a)[axis_of(name, axis, np.ndim(a))]
+    for k in kth if isinstance(kth, (tuple, list)) else (kth,):
+        if not -n <= k < n:
+            raise ShapeError(f"{name} requires -{n} <= kth < {n}, got {k}.", where=user_frame())
+
+
+@library
+def lexsort(keys: Sequence[Any], axis: Static[int] = -1) -> Tensor:
+    """The places of elements in order of the last key, among equal ones of the one before, and so on.
+
+    Example:
+      >>> lexsort([np.array([2, 1, 1]), np.array([0, 1, 0])]).tolist()
+      [2, 0, 1]
+    """
+    arrays = [tensor(k) for k in keys]
+    order = argsort(arrays[0], axis)
+    for key in arrays[1:]:
+        again = argsort(take_along_axis(key, order, axis), axis)
+        order = take_along_axis(order, again, axis)
+    return order
+
+
+@library
+def diagflat(v: Any, k: Static[int] = 0) -> Tensor:
+    """A matrix with the flattened array on its k-th diagonal."""
+    return diag(ravel(v), k)
+
+
+@library
+def sort_complex(a: Any) -> Tensor:
+    """The elements as complex numbers in order of their real parts, and among equal ones of the imaginary parts."""
+    x = tensor(a)
+    x = convert(x, np.promote_types(x.dtype, np.complex64))
+    return take_along_axis(x, lexsort([ew.imag(x), ew.real(x)]), -1)
+
+
+def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    """`a` with one axis moved in front of the axis `start`."""
+    ndim = np.ndim(a)
+    at, target = axis_of("rollaxis", axis, ndim), start + ndim if start < 0 else start
+    return moveaxis(a, at, target - (at < target))

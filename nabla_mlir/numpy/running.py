@@ -1,0 +1,96 @@
+"""Running sums, products, extrema and log-sum-exps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import as_dtype
+from nabla_mlir.numpy.axes import axis_of, padded, reversed_along
+from nabla_mlir.numpy.operands import convert, inexact, require_real, tensor
+from nabla_mlir.numpy.reductions import sum_dtype
+from nabla_mlir.numpy.ufuncs import logaddexp
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops.reduction import identity_of
+from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.tensor import Tensor
+
+
+def _running(
+    name: str, record: Callable[..., Tensor], neutral: int, x: Any, axis: int | None, dtype: Any, include_initial: bool,
+    reverse: bool,
+) -> Tensor:
+    x = tensor(x)
+    x = convert(x, sum_dtype(x.dtype) if dtype is None else as_dtype(dtype))
+    out = _doubled(name, record, neutral, x, axis, reverse)
+    return padded(out, axis_of(name, axis or 0, out.ndim), 1, 0, neutral) if include_initial else out
+
+
+def _doubled(
+    name: str, record: Callable[..., Tensor], neutral: Any, x: Tensor, axis: int | None, reverse: bool
+) -> Tensor:  # fmt: skip
+    """The elements so far combined. Each round doubles the stretch that one has gathered: log2(n) operations on whole arrays."""
+    if axis is None:
+        x, axis = reshaped(x, (x.size,)), 0
+    axis = axis_of(name, axis, x.ndim)
+    x = reversed_along(x, (axis,)) if reverse else x
+    n, step = x.shape[axis], 1
+    while step < n and x.size:
+        x = record(x, padded(x, axis, step, -step, neutral))
+        step *= 2
+    return reversed_along(x, (axis,)) if reverse else x
+
+
+@library
+def cumsum(
+    a: Any, axis: Static[int | None] = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False
+) -> Tensor:  # fmt: skip
+    """The running sum along `axis`, or of the flattened array. With `include_initial` a 0 stands first.
+
+    With `reverse` it runs from the end. The code has log2(n) additions of whole arrays.
+    """
+    return _running("cumsum", ew.add, 0, a, axis, dtype, include_initial, reverse)
+
+
+@library
+def cumprod(
+    a: Any, axis: Static[int | None] = None, dtype: Any = None, include_initial: bool = False, *, reverse: bool = False
+) -> Tensor:  # fmt: skip
+    """The running product along `axis`, or of the flattened array. With `include_initial` a 1 stands first; see `cumsum`."""
+    return _running("cumprod", ew.multiply, 1, a, axis, dtype, include_initial, reverse)
+
+
+@library
+def cummax(a: Any, axis: Static[int | None] = None, *, reverse: bool = False) -> Tensor:
+    """The largest element so far along `axis`, or of the flattened array; ties share the derivative.
+
+    Example:
+      >>> import numpy as np
+      >>> cummax(np.array([1.0, 3.0, 2.0])).tolist()
+      [1.0, 3.0, 3.0]
+    """
+    return _running_extremum("cummax", "max", a, axis, reverse)
+
+
+@library
+def cummin(a: Any, axis: Static[int | None] = None, *, reverse: bool = False) -> Tensor:
+    """The smallest element so far along `axis`, or of the flattened array; ties share the derivative."""
+    return _running_extremum("cummin", "min", a, axis, reverse)
+
+
+def _running_extremum(name: str, combiner: str, a: Any, axis: int | None, reverse: bool) -> Tensor:
+    x = require_real(name, tensor(a))
+    record = ew.maximum if combiner == "max" else ew.minimum
+    return _doubled(name, record, identity_of(combiner, x.dtype), x, axis, reverse)
+
+
+@library
+def cumlogsumexp(a: Any, axis: Static[int | None] = None, *, reverse: bool = False) -> Tensor:
+    """The logarithm of the running sum of exp(a) along `axis`, or of the flattened array, without overflow."""
+    return _doubled("cumlogsumexp", logaddexp, -np.inf, inexact(a), axis, reverse)
+
+
+cumulative_sum, cumulative_prod = cumsum, cumprod

@@ -1,0 +1,99 @@
+"""Sets of elements. Their size depends on values: in traces, and under jit, `size` says it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.numpy.axes import dynamic_shape
+from nabla_mlir.numpy.data_dependent import nonzero, unique
+from nabla_mlir.numpy.indexing import take
+from nabla_mlir.numpy.joining import concatenate
+from nabla_mlir.numpy.logic import logical_not, where
+from nabla_mlir.numpy.operands import asarray
+from nabla_mlir.numpy.shapes import ravel
+from nabla_mlir.numpy.sorting import isin
+from nabla_mlir.table.tensor import Tensor
+
+
+def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The different elements of two arrays in order; `size` and `fill_value` as for `unique`.
+
+    Example:
+      >>> union1d(np.array([3, 1]), np.array([1, 2])).tolist()
+      [1, 2, 3]
+    """
+    return unique(concatenate([ravel(ar1), ravel(ar2)]), size=size, fill_value=fill_value)
+
+
+def _known(name: str, *arrays: Any) -> list[np.ndarray]:
+    if any(isinstance(a, Tensor) for a in arrays):
+        dynamic_shape(name, "pass size=, or arrays from outside of the trace.")
+    return [np.asarray(a) for a in arrays]
+
+
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The different elements of `ar1` in order that are not in `ar2`.
+
+    Args:
+      ar1, ar2: arrays.
+      assume_unique: whether the elements of `ar1` are known to differ; they then keep their order.
+      size: how many elements the result has, needed in traces.
+      fill_value: what stands behind them; 0 if not given.
+
+    Example:
+      >>> setdiff1d(np.array([3, 1, 2]), np.array([1])).tolist()
+      [2, 3]
+    """
+    if size is None:
+        first, second = _known("setdiff1d", ar1, ar2)
+        return asarray(np.setdiff1d(first, second, assume_unique))
+    flat = ravel(ar1)
+    if not assume_unique:
+        flat, counts = unique(flat, return_counts=True, size=flat.size)
+        there = counts > 0
+    else:
+        there = flat == flat
+    return _chosen(flat, there & logical_not(isin(flat, ar2)), size, fill_value)
+
+
+def _chosen(flat: Any, mask: Any, size: int, fill_value: Any) -> Any:
+    (places,) = nonzero(mask, size=size, fill_value=-1)
+    return where(places < 0, 0 if fill_value is None else fill_value, take(flat, where(places < 0, 0, places)))
+
+
+def intersect1d(
+    ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False, *, size: int | None = None,
+    fill_value: Any = None,
+) -> Any:  # fmt: skip
+    """The different elements in order that are in both arrays.
+
+    Args:
+      ar1, ar2: arrays.
+      assume_unique: whether the elements of each are known to differ.
+      return_indices: whether to return also their places in both, which needs arrays from outside of a trace.
+      size: how many elements the result has, needed in traces.
+      fill_value: what stands behind them; 0 if not given.
+
+    Example:
+      >>> intersect1d(np.array([3, 1, 2]), np.array([1, 3])).tolist()
+      [1, 3]
+    """
+    if size is None or return_indices:
+        first, second = _known("intersect1d", ar1, ar2)
+        out = np.intersect1d(first, second, assume_unique, return_indices)
+        return tuple(map(asarray, out)) if return_indices else asarray(out)
+    flat = ravel(ar1)
+    flat, counts = unique(flat, return_counts=True, size=flat.size)
+    return _chosen(flat, (counts > 0) & isin(flat, ar2), size, fill_value)
+
+
+def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The different elements in order that are in one of two arrays; arguments as for `setdiff1d`."""
+    if size is None:
+        first, second = _known("setxor1d", ar1, ar2)
+        return asarray(np.setxor1d(first, second, assume_unique))
+    flat = concatenate([ravel(ar1), ravel(ar2)])
+    flat, counts = unique(flat, return_counts=True, size=flat.size)
+    return _chosen(flat, (counts > 0) & (isin(flat, ar1) ^ isin(flat, ar2)), size, fill_value)

@@ -1,0 +1,250 @@
+"""Covariances, histograms and counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.numpy.axes import dynamic_shape
+from nabla_mlir.numpy.creation import diag, linspace
+from nabla_mlir.numpy.joining import concatenate, diff
+from nabla_mlir.numpy.logic import clip, logical_and, where
+from nabla_mlir.numpy.operands import convert, inexact, inexacts, require_integer, tensor
+from nabla_mlir.numpy.products import matmul, outer
+from nabla_mlir.numpy.reductions import average, max, min, sum
+from nabla_mlir.numpy.segments import segment_sum
+from nabla_mlir.numpy.shapes import atleast_2d, matrix_transpose, ravel
+from nabla_mlir.numpy.sorting import searchsorted
+from nabla_mlir.numpy.ufuncs import conj, real, sqrt
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.promotion import Defaults
+from nabla_mlir.table.tensor import Tensor, full
+
+
+# ---------------------------------------------------------------- covariances
+@library
+def cov(
+    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Static[int | None] = None, fweights: Any = None,
+    aweights: Any = None, dtype: Any = None,
+) -> Tensor:  # fmt: skip
+    """The covariance of variables, whose observations are rows: ``(x - mean(x)) (x - mean(x))^H / (n - ddof)``.
+
+    Args:
+      m: a matrix with a variable in each row, or one variable.
+      y: more variables.
+      rowvar: if False, variables are columns.
+      bias: whether to divide by n instead of n - 1.
+      ddof: what is subtracted from n, whatever `bias` says.
+      fweights: how often each observation counts: whole numbers.
+      aweights: the weight of each observation.
+      dtype: in which it is computed.
+
+    Raises:
+      ShapeError: there are more than two axes.
+
+    Example:
+      >>> np.asarray(cov(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))).tolist()
+      [[1.0, -1.0], [-1.0, 1.0]]
+    """
+    x = _variables(inexact(m), rowvar)
+    x = x if y is None else concatenate([x, _variables(inexact(y), rowvar)])
+    x = x if dtype is None else convert(x, dtype)
+    weights = None if fweights is None else ravel(fweights)
+    if aweights is not None:
+        weights = ravel(aweights) if weights is None else weights * ravel(aweights)
+    less = ddof if ddof is not None else 0 if bias else 1
+    if weights is None:
+        centre = x - average(x, 1, keepdims=True)
+        scaled, total = centre, float(x.shape[1] - less)
+        out = matmul(scaled, conj(matrix_transpose(centre))) / total
+    else:
+        weights = convert(tensor(weights), _real(x))
+        centre = x - average(x, 1, weights, keepdims=True)
+        whole = sum(weights)
+        rest = whole - less if aweights is None or not less else whole - less * sum(weights * tensor(aweights)) / whole
+        out = matmul(centre * weights, conj(matrix_transpose(centre))) / rest
+    return reshaped(out, ()) if out.size == 1 else out
+
+
+def _variables(x: Tensor, rowvar: bool) -> Tensor:
+    if x.ndim > 2:
+        raise ShapeError(f"cov requires at most two axes, got shape {x.shape}.", where=user_frame())
+    x = x if x.ndim == 2 else atleast_2d(x)
+    return x if rowvar or x.shape[0] == 1 else matrix_transpose(x)
+
+
+def _real(x: Tensor) -> np.dtype:
+    return np.zeros((), x.dtype).real.dtype
+
+
+@library
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Tensor:
+    """The correlation coefficients: the covariances divided by the standard deviations of both variables.
+
+    Example:
+      >>> np.asarray(corrcoef(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))).round(6).tolist()
+      [[1.0, -1.0], [-1.0, 1.0]]
+    """
+    c = cov(x, y, rowvar, dtype=dtype)
+    if not c.ndim:
+        return c / c
+    deviation = sqrt(real(diag(c)))
+    c = c / convert(outer(deviation, deviation), c.dtype)
+    if is_complex(c.dtype):
+        return ew.make_complex(clip(ew.real(c), -1.0, 1.0), clip(ew.imag(c), -1.0, 1.0))
+    return clip(c, -1.0, 1.0)
+
+
+# ---------------------------------------------------------------- counts
+def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
+    """How often each whole number from 0 on is in a vector, or the sum of its weights.
+
+    Args:
+      x: integers; negative ones count as 0, as in JAX.
+      weights: of each element.
+      minlength: the least length of the result.
+      length: the length of the result, needed in traces; larger numbers are left out.
+
+    Raises:
+      TraceError: `x` is traced and there is no `length`.
+      DtypeError: `x` are no integers.
+
+    Example:
+      >>> bincount(np.array([0, 2, 2])).tolist()
+      [1, 0, 2]
+    """
+    if length is None:
+        if isinstance(x, Tensor):
+            dynamic_shape("bincount", "pass length=, the length of the result.")
+        numbers = np.asarray(x)
+        length = int(np.max([minlength, 1 + (int(numbers.max()) if numbers.size else -1)]))
+    return _bincount(x, weights, length)
+
+
+@library
+def _bincount(x: Any, weights: Any, length: Static[int]) -> Tensor:
+    places = require_integer("bincount", tensor(x))
+    if places.ndim != 1:
+        raise ShapeError(f"bincount requires a vector, got shape {places.shape}.", where=user_frame())
+    values = full(places.shape, 1, Defaults.int) if weights is None else tensor(weights)
+    return segment_sum(values, clip(places, 0, None), length)
+
+
+@library
+def digitize(x: Any, bins: Any, right: bool = False) -> Tensor:
+    """The number of the bin of each element: i with ``bins[i-1] <= x < bins[i]``, or ``<`` and ``<=`` if `right`.
+
+    Bins that decrease are taken from the end.
+
+    Example:
+      >>> digitize(np.array([0.5, 1.0, 2.5]), np.array([0.0, 1.0, 2.0])).tolist()
+      [1, 2, 3]
+    """
+    edges = tensor(bins)
+    if edges.ndim != 1:
+        raise ShapeError(f"digitize requires a vector of bins, got shape {edges.shape}.", where=user_frame())
+    rising = searchsorted(edges, x, "left" if right else "right")
+    if edges.shape[0] < 2:
+        return rising
+    falling = edges.shape[0] - searchsorted(edges[::-1], x, "right" if right else "left")
+    return where(edges[-1] >= edges[0], rising, falling)
+
+
+# ---------------------------------------------------------------- histograms
+@library
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Static[Any] = None, weights: Any = None) -> Tensor:
+    """The edges of the bins of a histogram: `bins` equal ones between the smallest and the largest element, or as given.
+
+    Args:
+      a: an array.
+      bins: how many, or the edges themselves.
+      range: the first and the last edge.
+      weights: not used for the edges.
+
+    Example:
+      >>> histogram_bin_edges(np.array([0.0, 4.0]), 2).tolist()
+      [0.0, 2.0, 4.0]
+    """
+    if isinstance(bins, str):
+        raise DtypeError(f"histogram_bin_edges requires a number of bins or their edges, got {bins!r}.", where=user_frame(),
+                         help="NumPy chooses a number: pass len(numpy.histogram_bin_edges(a, bins)) - 1.")  # fmt: skip
+    if np.ndim(bins) == 1:
+        return tensor(bins)
+    x = inexact(a)
+    low, high = (min(x), max(x)) if range is None else (tensor(r) for r in range)
+    low, high = inexacts("histogram", low, high)
+    flat = low == high
+    return linspace(where(flat, low - 0.5, low), where(flat, high + 0.5, high), int(bins) + 1, dtype=x.dtype)
+
+
+@library
+def histogram(
+    a: Any, bins: Any = 10, range: Static[Any] = None, weights: Any = None, density: bool = False
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """How many elements lie in each bin, the last of which has its upper edge, and the edges of the bins.
+
+    Args:
+      a: an array.
+      bins, range: as for `histogram_bin_edges`.
+      weights: what each element counts.
+      density: whether to divide by the total and by the widths, so that the integral is 1.
+
+    Example:
+      >>> counts, edges = histogram(np.array([0.0, 1.0, 1.0, 4.0]), 2)
+      >>> counts.tolist(), edges.tolist()
+      ([3.0, 1.0], [0.0, 2.0, 4.0])
+    """
+    counts, edges = histogramdd(reshaped(tensor(a), (tensor(a).size, 1)), [bins] if np.ndim(bins) == 1 else bins,
+                                None if range is None else [range], weights, density)  # fmt: skip
+    return counts, edges[0]
+
+
+@library
+def histogram2d(
+    x: Any, y: Any, bins: Any = 10, range: Static[Any] = None, weights: Any = None, density: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The histogram of pairs, and the edges along both axes; arguments as for `histogram`, one for each or for both."""
+    sample = concatenate([reshaped(tensor(v), (tensor(v).size, 1)) for v in (x, y)], 1)
+    bins = [bins, bins] if np.ndim(bins) == 1 and len(bins) != 2 else bins
+    counts, (first, second) = histogramdd(sample, bins, range, weights, density)
+    return counts, first, second
+
+
+@library
+def histogramdd(
+    sample: Any, bins: Any = 10, range: Static[Any] = None, weights: Any = None, density: bool = False
+) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
+    """The histogram of points, which are the rows of `sample`, and the edges along each axis; arguments as for `histogram`."""
+    points = inexact(sample)
+    if points.ndim != 2:
+        raise ShapeError(f"histogramdd requires a matrix with a point in each row, got shape {points.shape}.", where=user_frame())
+    n, axes = points.shape
+    each = list(bins) if isinstance(bins, (list, tuple)) else [bins] * axes
+    if len(each) != axes or (range is not None and len(range) != axes):
+        raise ShapeError(f"histogramdd requires bins and range for {axes} axes, got {len(each)} bins.", where=user_frame())
+    edges, place, inside = [], full((n,), 0, Defaults.int), full((n,), True, np.dtype(bool))
+    for d, own in enumerate(each):
+        column = points[:, d]
+        lines = histogram_bin_edges(column, own, None if range is None else range[d])
+        k = lines.shape[0] - 1
+        at = searchsorted(lines, column, "right") - 1
+        at = where(column == lines[-1], k - 1, at)
+        inside = logical_and(inside, logical_and(column >= lines[0], column <= lines[-1]))
+        place = place * k + at
+        edges.append(lines)
+    shape = tuple(lines.shape[0] - 1 for lines in edges)
+    values = full((n,), 1, points.dtype) if weights is None else inexact(weights)
+    counts = segment_sum(where(inside, values, 0), where(inside, place, 0), int(np.prod(shape)))
+    counts = reshaped(counts, shape)
+    if density:
+        counts = counts / sum(counts)
+        for d, lines in enumerate(edges):
+            counts = counts / reshaped(convert(diff(lines), counts.dtype), tuple(n if i == d else 1 for i, n in enumerate(shape)))
+    return counts, edges
+
+

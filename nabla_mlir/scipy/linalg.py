@@ -1,0 +1,352 @@
+"""Linear algebra under the names of `scipy.linalg`, thin over `numpy.linalg`; matrices are the last two axes.
+
+Parameters such as `check_finite` and `overwrite_a`, which programs give, change nothing here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy import factorizations as fa
+from nabla_mlir.numpy import matrix_functions, systems
+from nabla_mlir.numpy.creation import zeros
+from nabla_mlir.numpy.filtering import convolve
+from nabla_mlir.numpy.indexing import take, take_along_axis
+from nabla_mlir.numpy.joining import concatenate
+from nabla_mlir.numpy.logic import where
+from nabla_mlir.numpy.operands import asarray, convert, inexact, tensor
+from nabla_mlir.numpy.products import matmul
+from nabla_mlir.numpy.shapes import atleast_1d, atleast_2d, matrix_transpose, ravel, swapaxes
+from nabla_mlir.numpy.ufuncs import conj
+from nabla_mlir.ops import linalg as la
+from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.transforms.linear import jvp
+
+
+# ---------------------------------------------------------------- systems
+@library
+def solve_triangular(
+    a: Any, b: Any, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False,
+    debug: Any = None, check_finite: bool = True,
+) -> Tensor:  # fmt: skip
+    """X with ``op(a) X = b`` for a triangular matrix; see `numpy.linalg.triangular_solve`.
+
+    Args:
+      a: matrices of shape (..., n, n), of which one triangle is read.
+      b: right-hand sides of shape (..., n, k), or one vector of shape (n,).
+      trans: 0 or "N" for the matrix, 1 or "T" for its transpose, 2 or "C" for its adjoint.
+      lower: which triangle is read.
+      unit_diagonal: whether the diagonal counts as ones and is not read.
+      overwrite_b, debug, check_finite: change nothing.
+
+    Raises:
+      ShapeError: `trans` is none of these, or shapes do not fit.
+
+    Example:
+      >>> solve_triangular(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([2.0, 3.0]), lower=True).tolist()
+      [1.0, 2.0]
+    """
+    if trans not in (0, 1, 2, "N", "T", "C"):
+        raise ShapeError(f"solve_triangular requires trans 0, 1, 2, 'N', 'T' or 'C', got {trans!r}.", where=user_frame())
+    return systems.triangular_solve(a, b, lower=lower, transpose_a=trans not in (0, "N"), conjugate_a=trans in (2, "C"),
+                                    unit_diagonal=unit_diagonal)  # fmt: skip
+
+
+@library
+def solve(
+    a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, debug: bool = False,
+    check_finite: bool = True, assume_a: str = "gen",
+) -> Tensor:  # fmt: skip
+    """X with ``a X = b``; for ``assume_a="pos"`` by the factor of Cholesky of one triangle of `a`.
+
+    Raises:
+      ShapeError: `assume_a` is none of "gen", "sym", "her" and "pos".
+    """
+    if assume_a not in ("gen", "sym", "her", "pos"):
+        raise ShapeError(f"solve requires assume_a gen, sym, her or pos, got {assume_a!r}.", where=user_frame())
+    return systems.solve(a, b) if assume_a != "pos" else cho_solve(cho_factor(a, lower), b)
+
+
+@library
+def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
+    """The triangular factor of positive definite matrices: the upper one, or the lower one."""
+    return fa.cholesky(a, upper=not lower)
+
+
+def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, bool]:
+    """What `cho_solve` takes: the triangular factor, and which one it is."""
+    return cholesky(a, lower), lower
+
+
+def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
+    """X with ``a X = b``, by the factor of `a` that `cho_factor` returns.
+
+    Example:
+      >>> cho_solve(cho_factor(np.array([[4.0]])), np.array([8.0])).tolist()
+      [2.0]
+    """
+    c, lower = c_and_lower
+    first, last = (0, 2) if lower else (2, 0)
+    return solve_triangular(c, solve_triangular(c, b, first, lower), last, lower)
+
+
+@library
+def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Tensor, Tensor]:
+    """What `lu_solve` takes: L and U in one matrix, and the exchanges of rows, counted from 0."""
+    packed, pivots = fa.lu(fa.matrices("lu_factor", a))
+    return packed, pivots - 1
+
+
+@library
+def lu_solve(
+    lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True
+) -> Tensor:  # fmt: skip
+    """X with ``a X = b`` (trans 1: of the transpose, 2: of the adjoint), by what `lu_factor` returns for `a`."""
+    packed, pivots = lu_and_piv
+    packed, right = inexact(packed), inexact(b)
+    is_vector = right.ndim == 1
+    right = reshaped(right, (right.size, 1)) if is_vector else right
+    order = _row_order(tensor(pivots), packed.shape[-2])
+    rows = lambda x, at: take_along_axis(x, reshaped(at, (*at.shape, 1)), -2)  # noqa: E731
+    if not trans:
+        x = systems.triangular_solve(packed, rows(right, order), lower=True, unit_diagonal=True)
+        x = systems.triangular_solve(packed, x)
+    else:
+        x = systems.triangular_solve(packed, right, transpose_a=True, conjugate_a=trans == 2)
+        x = systems.triangular_solve(packed, x, lower=True, unit_diagonal=True, transpose_a=True, conjugate_a=trans == 2)
+        x = rows(x, order.argsort())
+    return reshaped(x, x.shape[:-1]) if is_vector else x
+
+
+def _row_order(pivots: Tensor, n: int) -> Tensor:
+    """The order of rows that exchanges, counted from 0, lead to."""
+    places = tensor(np.arange(n, dtype=np.int32))
+    order = places + reshaped(pivots[..., :1] * 0, (*pivots.shape[:-1], 1))
+    for k in range(pivots.shape[-1]):
+        other, mine = pivots[..., k : k + 1], order[..., k : k + 1]
+        theirs = where(places == other, order, 0).sum(-1, keepdims=True, dtype=order.dtype)
+        order = where(places == other, mine, where(places == k, theirs, order))
+    return order
+
+
+@library
+def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Tensor, ...]:
+    """The factors of ``a = P L U``, or ``P L`` and U.
+
+    Example:
+      >>> [f.tolist() for f in lu(np.array([[0.0, 1.0], [2.0, 0.0]]), permute_l=True)]
+      [[[0.0, 1.0], [1.0, 0.0]], [[2.0, 0.0], [0.0, 1.0]]]
+    """
+    a = fa.matrices("lu", a)
+    packed, pivots = fa.lu(a)
+    (m, n), k = a.shape[-2:], min(a.shape[-2:])
+    low = la.tril(packed[..., :, :k], lower=True)
+    low = where(np.eye(m, k, dtype=bool), 1.0, low)
+    high = la.tril(packed[..., :k, :], lower=False)
+    order = _row_order(pivots - 1, m)
+    exchange = convert(reshaped(order, (*order.shape[:-1], 1, m)) == reshaped(tensor(np.arange(m, dtype=np.int32)), (m, 1)), a.dtype)
+    return (matmul(exchange, low), high) if permute_l else (exchange, low, high)
+
+
+@library
+def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
+    """The inverse of square matrices."""
+    return systems.inv(a)
+
+
+@library
+def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
+    """Determinants."""
+    return systems.det(a)
+
+
+# ---------------------------------------------------------------- factorisations
+@library
+def qr(
+    a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False, check_finite: bool = True
+) -> Any:  # fmt: skip
+    """The factors of ``a = Q R``: "full", "economic", or R alone ("r").
+
+    Raises:
+      ShapeError: there is no such mode, or `pivoting` is True.
+    """
+    words = {"full": "complete", "economic": "reduced", "r": "r"}
+    if mode not in words or pivoting:
+        raise ShapeError(f"qr requires mode full, economic or r and pivoting=False, got {mode!r} and {pivoting}.", where=user_frame(),
+                         help="lax.linalg.qr has pivoting.")  # fmt: skip
+    out = fa.qr(a, words[mode])
+    return (out,) if mode == "r" else tuple(out)
+
+
+@library
+def svd(
+    a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
+    lapack_driver: str = "gesdd",
+) -> Any:  # fmt: skip
+    """The factors U, s and Vh, or s alone."""
+    return tuple(fa.svd(a, full_matrices)) if compute_uv else fa.svd(a, compute_uv=False)
+
+
+@library
+def eigh(
+    a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
+    turbo: bool = True, eigvals: None = None, type: int = 1, check_finite: bool = True,
+) -> Any:  # fmt: skip
+    """Eigenvalues and eigenvectors of Hermitian matrices; with `b`, positive definite, those of ``a v = w b v``.
+
+    Raises:
+      ShapeError: there are `eigvals`, or `type` is not 1.
+    """
+    if eigvals is not None or type != 1:
+        raise ShapeError(f"eigh requires eigvals=None and type=1, got {eigvals} and {type}.", where=user_frame())
+    if b is None:
+        values, vectors = fa.eigh(a, "L" if lower else "U")
+    else:
+        factor = fa.cholesky(b)
+        half = systems.triangular_solve(factor, a, lower=True)
+        inner = la.adjoint(systems.triangular_solve(factor, la.adjoint(half), lower=True))
+        values, vectors = fa.eigh(inner)
+        vectors = systems.triangular_solve(factor, vectors, lower=True, transpose_a=True, conjugate_a=True)
+    return values if eigvals_only else (values, vectors)
+
+
+@library
+def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str = "a") -> Any:
+    """Eigenvalues and eigenvectors of a real symmetric tridiagonal matrix with diagonal `d` and `e` beside it: all of them."""
+    on, beside = inexact(d), inexact(e)
+    if select != "a" or beside.shape[0] != on.shape[0] - 1:
+        raise ShapeError(f"eigh_tridiagonal requires select='a' and n - 1 elements beside n, got {select!r}, {on.shape} and "
+                         f"{beside.shape}.", where=user_frame())  # fmt: skip
+    n = on.shape[0]
+    matrix = on * np.eye(n, dtype=on.dtype)
+    low = reshaped(beside, (n - 1, 1)) * np.eye(n - 1, n, dtype=on.dtype)
+    low = concatenate([zeros((1, n), low.dtype), low])
+    values, vectors = fa.eigh(matrix + low + matrix_transpose(low))
+    return values if eigvals_only else (values, vectors)
+
+
+@library
+def polar(a: Any, side: str = "right", *, method: str = "svd") -> tuple[Tensor, Tensor]:
+    """The factors of ``a = U P`` ("right") or ``a = P U`` ("left"): orthonormal, and positive semidefinite."""
+    u, s, vh = fa.svd(a, full_matrices=False)
+    unitary = matmul(u, vh)
+    if side not in ("right", "left"):
+        raise ShapeError(f"polar requires side 'right' or 'left', got {side!r}.", where=user_frame())
+    values = reshaped(convert(s, u.dtype), (*s.shape[:-1], 1, s.shape[-1]))
+    return unitary, matmul(la.adjoint(vh) * values, vh) if side == "right" else matmul(u * values, la.adjoint(u))
+
+
+# ---------------------------------------------------------------- functions of matrices
+@library
+def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Tensor:
+    """The exponential of matrices."""
+    return matrix_functions.expm(A)
+
+
+def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: bool = True) -> Any:
+    """The exponential of a matrix and its derivative in a direction, or that alone."""
+    value, tangent = jvp(matrix_functions.expm, (A,), (E,))
+    return (value, tangent) if compute_expm else tangent
+
+
+# ---------------------------------------------------------------- matrices of a form
+@library
+def block_diag(*arrs: Any) -> Tensor:
+    """A matrix with these on its diagonal.
+
+    Example:
+      >>> block_diag(np.ones((1, 2)), 3.0).tolist()
+      [[1.0, 1.0, 0.0], [0.0, 0.0, 3.0]]
+    """
+    blocks = [atleast_2d(a) for a in arrs]
+    dtype = np.result_type(*(b.dtype for b in blocks))
+    columns, rows, before = int(np.sum([b.shape[1] for b in blocks])), [], 0
+    for b in blocks:
+        if b.ndim != 2:
+            raise ShapeError(f"block_diag requires matrices, vectors and numbers, got shape {b.shape}.", where=user_frame())
+        m, n = b.shape
+        rows.append(concatenate([zeros((m, before), dtype), convert(tensor(b), dtype), zeros((m, columns - before - n), dtype)], 1))
+        before += n
+    return concatenate(rows)
+
+
+@library
+def toeplitz(c: Any, r: Any = None) -> Tensor:
+    """The matrix with `c` as first column and `r` as first row (the conjugate of `c` if None), constant along diagonals.
+
+    Example:
+      >>> toeplitz(np.array([1.0, 2.0]), np.array([1.0, 3.0])).tolist()
+      [[1.0, 3.0], [2.0, 1.0]]
+    """
+    column = ravel(c)
+    row = conj(column) if r is None else ravel(r)
+    m, n = column.size, row.size
+    return take(concatenate([column[::-1], row[1:]]), np.arange(m)[::-1, None] + np.arange(n))
+
+
+@library
+def hankel(c: Any, r: Any = None) -> Tensor:
+    """The matrix with `c` as first column and `r` as last row (zeros if None), constant along antidiagonals."""
+    column = ravel(c)
+    row = column * 0 if r is None else ravel(r)
+    return take(concatenate([column, row[1:]]), np.arange(column.size)[:, None] + np.arange(row.size))
+
+
+@library
+def circulant(c: Any) -> Tensor:
+    """The matrix whose columns are `c` turned round, by one more from each to the next."""
+    column = ravel(c)
+    n = column.size
+    return take(column, (np.arange(n)[:, None] - np.arange(n)) % n)
+
+
+@library
+def companion(a: Any) -> Tensor:
+    """The matrix whose eigenvalues are the zeros of a polynomial."""
+    p = inexact(atleast_1d(a))
+    return concatenate([reshaped(-p[1:] / p[0], (1, p.shape[0] - 1)), tensor(np.eye(p.shape[0] - 2, p.shape[0] - 1, dtype=p.dtype))])
+
+
+@library
+def leslie(f: Any, s: Any) -> Tensor:
+    """The matrix of a population: fecundities in the first row, survival below the diagonal."""
+    top, below = inexact(f), inexact(s)
+    n = top.shape[0]
+    return concatenate([reshaped(top, (1, n)), reshaped(below, (n - 1, 1)) * np.eye(n - 1, n, dtype=below.dtype)])
+
+
+@library
+def convolution_matrix(a: Any, n: Static[int], mode: str = "full") -> Tensor:
+    """The matrix whose product with a vector of length n is its convolution with `a`."""
+    rows = [convolve(a, np.eye(n)[k], mode) for k in range(n)]
+    return swapaxes(concatenate([reshaped(r, (1, r.shape[0])) for r in rows]), 0, 1)
+
+
+def _known(name: str, doc: str, make: Any) -> Any:
+    """A function of numbers that are known, whose matrix is a constant."""
+    f = lambda *args, **kwargs: asarray(make(*args, **kwargs))  # noqa: E731
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+def _hilbert(n: int) -> np.ndarray:
+    return 1.0 / (np.arange(1, n + 1)[:, None] + np.arange(n))
+
+
+def _hadamard(n: int, dtype: Any = int) -> np.ndarray:
+    out = np.ones((1, 1), dtype)
+    while out.shape[0] < n:
+        out = np.block([[out, out], [out, -out]])
+    if out.shape[0] != n:
+        raise ShapeError(f"hadamard requires a power of two, got {n}.", where=user_frame())
+    return out
+
+
+hilbert = _known("hilbert", "The n by n matrix with 1 / (i + j + 1).", _hilbert)
+hadamard = _known("hadamard", "The n by n matrix of signs with orthogonal columns, for n a power of two.", _hadamard)

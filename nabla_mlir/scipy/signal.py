@@ -1,0 +1,102 @@
+"""Convolutions under the names of `scipy.signal`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.axes import axis_of
+from nabla_mlir.numpy.filtering import convolved
+from nabla_mlir.numpy.operands import inexact, tensor
+from nabla_mlir.numpy.products import matmul
+from nabla_mlir.numpy.reductions import mean
+from nabla_mlir.numpy.shapes import flip, moveaxis
+from nabla_mlir.numpy.ufuncs import conj
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.tensor import Tensor
+
+
+@library
+def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto", precision: Any = None) -> Tensor:
+    """The convolution of arrays along all axes: "full", "same" (as long as the first) or "valid".
+
+    Args:
+      in1, in2: arrays with as many axes.
+      mode: which part.
+      method: accepted for programs that say it; products are summed as they stand.
+      precision: accepted for programs that say it; every product here has the precision of its dtype.
+
+    Raises:
+      ShapeError: the numbers of axes differ, or there is no such mode.
+
+    Example:
+      >>> convolve(np.ones((2, 2)), np.ones((1, 2)), "full").tolist()
+      [[1.0, 2.0, 1.0], [1.0, 2.0, 1.0]]
+    """
+    x, y = inexact(in1), inexact(in2)
+    if mode == "valid" and x.ndim == y.ndim and all(m <= n for m, n in zip(x.shape, y.shape, strict=True)):
+        x, y = y, x
+    return convolved("convolve", x, y, mode) if x.ndim else x * y
+
+
+@library
+def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto", precision: Any = None) -> Tensor:
+    """The correlation of arrays along all axes; arguments as for `convolve`."""
+    x, y = inexact(in1), inexact(in2)
+    swap = mode == "valid" and x.shape != y.shape and all(m <= n for m, n in zip(x.shape, y.shape, strict=True))
+    if swap:
+        return flip(conj(convolved("correlate", y, flip(conj(x)), mode)))
+    return convolved("correlate", x, flip(conj(y)), mode) if x.ndim else x * conj(y)
+
+
+def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: None = None) -> Any:
+    """The convolution along all axes; products are summed as they stand.
+
+    Raises:
+      ShapeError: there are `axes`.
+    """
+    if axes is not None:
+        raise ShapeError(f"fftconvolve requires axes=None, got {axes}.", where=user_frame(), help="use vmap over the others.")
+    return convolve(in1, in2, mode)
+
+
+def _two_axes(name: str, f: Any, in1: Any, in2: Any, mode: str, boundary: str, fillvalue: Any) -> Any:
+    if np.ndim(in1) != 2 or np.ndim(in2) != 2 or boundary != "fill" or fillvalue != 0:
+        raise ShapeError(f"{name} requires matrices and zeros around them, got {np.ndim(in1)} and {np.ndim(in2)} axes, {boundary!r} "
+                         f"and {fillvalue}.", where=user_frame(), help="pad the first one.")  # fmt: skip
+    return f(in1, in2, mode)
+
+
+def convolve2d(
+    in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: float = 0, precision: Any = None
+) -> Any:  # fmt: skip
+    """The convolution of matrices; arguments as for `convolve`."""
+    return _two_axes("convolve2d", convolve, in1, in2, mode, boundary, fillvalue)
+
+
+def correlate2d(
+    in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: float = 0, precision: Any = None
+) -> Any:  # fmt: skip
+    """The correlation of matrices; arguments as for `convolve`."""
+    return _two_axes("correlate2d", correlate, in1, in2, mode, boundary, fillvalue)
+
+
+@library
+def detrend(data: Any, axis: Static[int] = -1, type: str = "linear", bp: Static[Any] = 0, overwrite_data: None = None) -> Tensor:
+    """The samples less their mean ("constant") or the line that fits them best ("linear") along an axis.
+
+    Raises:
+      ShapeError: there is no such type, or there are break points.
+    """
+    x = inexact(data)
+    if type not in ("linear", "constant") or bp != 0:
+        raise ShapeError(f"detrend requires type linear or constant and bp=0, got {type!r} and {bp}.", where=user_frame())
+    at = axis_of("detrend", axis, x.ndim)
+    if type == "constant":
+        return x - mean(x, at, keepdims=True)
+    rows, n = moveaxis(x, at, -1), x.shape[at]
+    basis, _ = np.linalg.qr(np.stack([np.ones(n), np.arange(n)], 1))
+    basis = basis.astype(x.dtype)
+    return moveaxis(rows - matmul(matmul(rows, tensor(basis)), tensor(basis.T)), -1, at)

@@ -1,0 +1,377 @@
+"""Distributions under the names of `scipy.stats`, and some statistics."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy import reductions
+from nabla_mlir.numpy.axes import axis_of, joined
+from nabla_mlir.numpy.factorizations import cholesky
+from nabla_mlir.numpy.logic import where
+from nabla_mlir.numpy.operands import inexact, inexacts, tensor
+from nabla_mlir.numpy.reductions import sum
+from nabla_mlir.numpy.shapes import moveaxis, ravel
+from nabla_mlir.numpy.systems import triangular_solve
+from nabla_mlir.numpy.ufuncs import (
+    absolute,
+    arctan,
+    cos,
+    exp,
+    expm1,
+    floor,
+    log,
+    log1p,
+    logaddexp,
+    power,
+    sign,
+    square,
+    tan,
+)
+from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.scipy import special as sp
+from nabla_mlir.scipy.distributions import Distribution
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.tensor import Tensor
+
+_HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
+
+
+def _softplus(z: Any) -> Any:
+    return logaddexp(z, 0.0)
+
+
+def _kept(value: Any, inside: Any, other: float) -> Any:
+    """The value inside, and another one elsewhere, so that formulas outside of their domain do no harm."""
+    return where(inside, value, other)
+
+
+# ---------------------------------------------------------------- of real numbers
+norm = Distribution(
+    "norm", log=lambda z: z * z * -0.5 - _HALF_LOG_2_PI, cdf=sp.ndtr, sf=lambda z: sp.ndtr(-z), logcdf=sp.log_ndtr,
+    logsf=lambda z: sp.log_ndtr(-z), ppf=sp.ndtri, isf=lambda q: -sp.ndtri(q),
+)  # fmt: skip
+expon = Distribution(
+    "expon", log=lambda z: -z, support=lambda z: z >= 0, cdf=lambda z: _kept(-expm1(-_kept(z, z >= 0, 0.0)), z >= 0, 0.0),
+    sf=lambda z: _kept(exp(-_kept(z, z >= 0, 0.0)), z >= 0, 1.0), logsf=lambda z: _kept(-z, z >= 0, 0.0),
+    ppf=lambda q: -log1p(-q), isf=lambda q: -log(q),
+)  # fmt: skip
+uniform = Distribution(
+    "uniform", log=lambda z: z * 0.0, support=lambda z: (z >= 0) & (z <= 1),
+    cdf=lambda z: where(z < 0, 0.0, where(z > 1, 1.0, z)), ppf=lambda q: _kept(q, (q >= 0) & (q <= 1), np.nan),
+)  # fmt: skip
+laplace = Distribution(
+    "laplace", log=lambda z: -absolute(z) - math.log(2.0),
+    cdf=lambda z: where(z < 0, 0.5 * exp(-absolute(z)), 1.0 - 0.5 * exp(-absolute(z))),
+    ppf=lambda q: sign(q - 0.5) * -log1p(-2.0 * absolute(q - 0.5)),
+)  # fmt: skip
+logistic = Distribution(
+    "logistic", log=lambda z: -z - 2.0 * _softplus(-z), cdf=sp.expit, sf=lambda z: sp.expit(-z), ppf=sp.logit,
+    isf=lambda q: -sp.logit(q),
+)  # fmt: skip
+cauchy = Distribution(
+    "cauchy", log=lambda z: -log1p(z * z) - math.log(math.pi), cdf=lambda z: arctan(z) / math.pi + 0.5,
+    sf=lambda z: arctan(-z) / math.pi + 0.5, ppf=lambda q: tan(math.pi * (q - 0.5)), isf=lambda q: tan(math.pi * (0.5 - q)),
+)  # fmt: skip
+gumbel_r = Distribution(
+    "gumbel_r", log=lambda z: -z - exp(-z), cdf=lambda z: exp(-exp(-z)), logcdf=lambda z: -exp(-z),
+    sf=lambda z: -expm1(-exp(-z)), ppf=lambda q: -log(-log(q)),
+)  # fmt: skip
+gumbel_l = Distribution(
+    "gumbel_l", log=lambda z: z - exp(z), cdf=lambda z: -expm1(-exp(z)), sf=lambda z: exp(-exp(z)), logsf=lambda z: -exp(z),
+    ppf=lambda q: log(-log1p(-q)),
+)  # fmt: skip
+t = Distribution(
+    "t", "df", log=lambda z, n: sp.gammaln((n + 1.0) * 0.5) - sp.gammaln(n * 0.5) - 0.5 * log(n * math.pi)
+    - (n + 1.0) * 0.5 * log1p(z * z / n),
+)  # fmt: skip
+gamma = Distribution(
+    "gamma", "a", log=lambda z, a: sp.xlogy(a - 1.0, _kept(z, z >= 0, 1.0)) - z - sp.gammaln(a), support=lambda z, a: z >= 0,
+    cdf=lambda z, a: sp.gammainc(a, _kept(z, z > 0, 0.0)), sf=lambda z, a: sp.gammaincc(a, _kept(z, z > 0, 0.0)),
+)  # fmt: skip
+chi2 = Distribution(
+    "chi2", "df", support=lambda z, n: z >= 0, cdf=lambda z, n: sp.gammainc(n * 0.5, _kept(z, z > 0, 0.0) * 0.5),
+    log=lambda z, n: sp.xlogy(n * 0.5 - 1.0, _kept(z, z >= 0, 1.0)) - z * 0.5 - sp.gammaln(n * 0.5) - n * (0.5 * math.log(2.0)),
+    sf=lambda z, n: sp.gammaincc(n * 0.5, _kept(z, z > 0, 0.0) * 0.5),
+)  # fmt: skip
+beta = Distribution(
+    "beta", "a b", support=lambda z, a, b: (z >= 0) & (z <= 1),
+    log=lambda z, a, b: sp.xlogy(a - 1.0, _inside(z)) + sp.xlog1py(b - 1.0, -_inside(z)) - sp.betaln(a, b),
+    cdf=lambda z, a, b: sp.betainc(a, b, where(z < 0, 0.0, where(z > 1, 1.0, z))),
+    sf=lambda z, a, b: sp.betainc(b, a, where(z < 0, 1.0, where(z > 1, 0.0, 1.0 - z))),
+)  # fmt: skip
+pareto = Distribution(
+    "pareto", "b", support=lambda z, b: z >= 1, log=lambda z, b: log(b) - (b + 1.0) * log(_kept(z, z >= 1, 1.0)),
+    cdf=lambda z, b: -expm1(-b * log(_kept(z, z >= 1, 1.0))), sf=lambda z, b: exp(-b * log(_kept(z, z >= 1, 1.0))),
+    logsf=lambda z, b: -b * log(_kept(z, z >= 1, 1.0)), ppf=lambda q, b: exp(-log1p(-q) / b),
+)  # fmt: skip
+gennorm = Distribution(
+    "gennorm", "beta", has_place=False, has_scale=False,
+    log=lambda z, b: log(b * 0.5) - sp.gammaln(1.0 / b) - power(absolute(z), b),
+    cdf=lambda z, b: 0.5 * (1.0 + sign(z) * sp.gammainc(1.0 / b, power(absolute(z), b))),
+)  # fmt: skip
+vonmises = Distribution(
+    "vonmises", "kappa", has_place=False, has_scale=False,
+    log=lambda z, k: k * (cos(z) - 1.0) - math.log(2 * math.pi) - log(sp.i0e(k)),
+)  # fmt: skip
+wrapcauchy = Distribution(
+    "wrapcauchy", "c", has_place=False, has_scale=False, support=lambda z, c: (z >= 0) & (z <= 2 * math.pi),
+    log=lambda z, c: log1p(-c * c) - math.log(2 * math.pi) - log(1.0 + c * c - 2.0 * c * cos(z)),
+)  # fmt: skip
+
+
+def _inside(z: Any) -> Any:
+    return _kept(z, (z >= 0) & (z <= 1), 0.5)
+
+
+def _log_mass(a: Any, b: Any) -> Any:
+    """log(ndtr(b) - ndtr(a)) for a < b, in the tail where that is exact."""
+    turned = a > 0
+    low, high = where(turned, -b, a), where(turned, -a, b)
+    upper, lower = sp.log_ndtr(high), sp.log_ndtr(low)
+    return upper + log(-expm1(lower - upper))
+
+
+def _truncated_log_cdf(z: Any, a: Any, b: Any) -> Any:
+    inner = _kept(z, (z > a) & (z < b), (a + b) * 0.5)
+    return where(z <= a, -np.inf, where(z >= b, 0.0, _log_mass(a, inner) - _log_mass(a, b)))
+
+
+def _truncated_log_sf(z: Any, a: Any, b: Any) -> Any:
+    inner = _kept(z, (z > a) & (z < b), (a + b) * 0.5)
+    return where(z <= a, 0.0, where(z >= b, -np.inf, _log_mass(inner, b) - _log_mass(a, b)))
+
+
+truncnorm = Distribution(
+    "truncnorm", "a b", support=lambda z, a, b: (z >= a) & (z <= b),
+    log=lambda z, a, b: z * z * -0.5 - _HALF_LOG_2_PI - _log_mass(a, b),
+    cdf=lambda z, a, b: exp(_truncated_log_cdf(z, a, b)), logcdf=_truncated_log_cdf,
+    sf=lambda z, a, b: exp(_truncated_log_sf(z, a, b)), logsf=_truncated_log_sf,
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------- of whole numbers
+def _is_whole(k: Any) -> Any:
+    return (k >= 0) & (floor(k) == k)
+
+
+def _count(k: Any) -> Any:
+    return _kept(k, k >= 0, 0.0)
+
+
+bernoulli = Distribution(
+    "bernoulli", "p", is_discrete=True, support=lambda k, p: (k == 0) | (k == 1),
+    log=lambda k, p: sp.xlogy(_kept(k, (k == 0) | (k == 1), 0.0), p) + sp.xlog1py(1.0 - _kept(k, (k == 0) | (k == 1), 0.0), -p),
+    cdf=lambda k, p: where(k < 0, 0.0, where(k < 1, 1.0 - p, 1.0)),
+    ppf=lambda q, p: where((q < 0) | (q > 1), np.nan, where(q <= 1.0 - p, 0.0, 1.0)),
+)  # fmt: skip
+binom = Distribution(
+    "binom", "n p", is_discrete=True, support=lambda k, n, p: _is_whole(k) & (k <= n),
+    log=lambda k, n, p: _log_comb(n, _kept(k, (k >= 0) & (k <= n), 0.0)) + sp.xlogy(_kept(k, (k >= 0) & (k <= n), 0.0), p)
+    + sp.xlog1py(n - _kept(k, (k >= 0) & (k <= n), 0.0), -p),
+)  # fmt: skip
+geom = Distribution(
+    "geom", "p", is_discrete=True, support=lambda k, p: (k >= 1) & (floor(k) == k),
+    log=lambda k, p: sp.xlog1py(_kept(k, k >= 1, 1.0) - 1.0, -p) + log(p),
+)  # fmt: skip
+poisson = Distribution(
+    "poisson", "mu", is_discrete=True, support=lambda k, mu: _is_whole(k),
+    log=lambda k, mu: sp.xlogy(_count(k), mu) - sp.gammaln(_count(k) + 1.0) - mu,
+    cdf=lambda k, mu: where(k >= 0, sp.gammaincc(floor(_count(k)) + 1.0, mu), 0.0),
+)  # fmt: skip
+nbinom = Distribution(
+    "nbinom", "n p", is_discrete=True, support=lambda k, n, p: _is_whole(k),
+    log=lambda k, n, p: sp.gammaln(_count(k) + n) - sp.gammaln(_count(k) + 1.0) - sp.gammaln(n) + n * log(p)
+    + sp.xlog1py(_count(k), -p),
+)  # fmt: skip
+betabinom = Distribution(
+    "betabinom", "n a b", is_discrete=True, support=lambda k, n, a, b: _is_whole(k) & (k <= n),
+    log=lambda k, n, a, b: _log_comb(n, _kept(k, (k >= 0) & (k <= n), 0.0)) - sp.betaln(a, b)
+    + sp.betaln(_kept(k, (k >= 0) & (k <= n), 0.0) + a, n - _kept(k, (k >= 0) & (k <= n), 0.0) + b),
+)  # fmt: skip
+
+
+def _log_comb(n: Any, k: Any) -> Any:
+    return sp.gammaln(n + 1.0) - sp.gammaln(k + 1.0) - sp.gammaln(n - k + 1.0)
+
+
+# ---------------------------------------------------------------- of vectors
+class _MultivariateNormal:
+    """The normal distribution of vectors."""
+
+    @staticmethod
+    @library
+    def logpdf(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Tensor:
+        """The logarithm of the density at the vectors along the last axis of `x`.
+
+        Args:
+          x: vectors.
+          mean: a vector, or a number.
+          cov: the covariance: a matrix, or a number, the variance of each.
+          allow_singular: must be None.
+
+        Raises:
+          ShapeError: the shapes do not fit.
+        """
+        x, mean, cov = inexacts_apart(x, mean, cov)
+        if not mean.shape and not cov.shape:
+            return square(x - mean) / cov * -0.5 - 0.5 * (math.log(2 * math.pi) + log(cov))
+        n = mean.shape[-1] if mean.shape else cov.shape[-1]
+        d = x - mean
+        if not cov.shape:
+            return sum(square(d), -1) / cov * -0.5 - n * 0.5 * (math.log(2 * math.pi) + log(cov))
+        if cov.shape[-2:] != (n, n) or d.shape[-1] != n:
+            raise ShapeError(f"multivariate_normal requires vectors of one length and a square covariance, got {x.shape}, {mean.shape} "
+                             f"and {cov.shape}.", where=user_frame())  # fmt: skip
+        factor = cholesky(cov)
+        y = reshaped(triangular_solve(factor, reshaped(d, (*d.shape, 1)), lower=True), d.shape)
+        diagonal = sum(log(_diagonal(factor)), -1)
+        return sum(square(y), -1) * -0.5 - n * _HALF_LOG_2_PI - diagonal
+
+    @staticmethod
+    def pdf(x: Any, mean: Any, cov: Any) -> Any:
+        """The density; arguments as for `logpdf`."""
+        return exp(multivariate_normal.logpdf(x, mean, cov))
+
+
+def inexacts_apart(*xs: Any) -> list[Tensor]:
+    """Arrays in one dtype of floating point, each with its own shape."""
+    tensors = [inexact(x) for x in xs]
+    dtype = np.result_type(*(x.dtype for x in tensors))
+    return [inexacts("stats", x, np.zeros((), dtype))[0] for x in tensors]
+
+
+def _diagonal(x: Tensor) -> Tensor:
+    return sum(x * np.eye(x.shape[-1], dtype=x.dtype), -1)
+
+
+multivariate_normal = _MultivariateNormal()
+
+
+class _Dirichlet:
+    """Dirichlet's distribution of vectors whose elements add up to 1."""
+
+    @staticmethod
+    @library
+    def logpdf(x: Any, alpha: Any) -> Tensor:
+        """The logarithm of the density at vectors along the first axis of `x`, which may lack its last element."""
+        x, alpha = inexacts_apart(x, alpha)
+        if x.shape[0] not in (alpha.shape[-1], alpha.shape[-1] - 1):
+            raise ShapeError(f"dirichlet requires vectors of {alpha.shape[-1]} elements, got shape {x.shape}.", where=user_frame())
+        if x.shape[0] != alpha.shape[-1]:
+            rest = reshaped(1.0 - sum(x, 0), (1, *x.shape[1:]))
+            x = joined([x, rest], 0)
+        size = sp.gammaln(sum(alpha, -1)) - sum(sp.gammaln(alpha), -1)
+        weights = reshaped(alpha, (alpha.shape[-1], *(1,) * (x.ndim - 1)))
+        return size + sum(sp.xlogy(weights - 1.0, x), 0)
+
+    @staticmethod
+    def pdf(x: Any, alpha: Any) -> Any:
+        """The density; arguments as for `logpdf`."""
+        return exp(dirichlet.logpdf(x, alpha))
+
+
+dirichlet = _Dirichlet()
+
+
+class _Multinomial:
+    """How often each of several outcomes comes in n trials."""
+
+    @staticmethod
+    @library
+    def logpmf(x: Any, n: Any, p: Any) -> Tensor:
+        """The logarithm of the probability of the counts along the last axis of `x`, -inf if they do not add up to n."""
+        x, n, p = inexacts_apart(x, n, p)
+        value = sp.gammaln(n + 1.0) + sum(sp.xlogy(x, p) - sp.gammaln(x + 1.0), -1)
+        return where(sum(x, -1) == n, value, -np.inf)
+
+    @staticmethod
+    def pmf(x: Any, n: Any, p: Any) -> Any:
+        """The probability; arguments as for `logpmf`."""
+        return exp(multinomial.logpmf(x, n, p))
+
+
+multinomial = _Multinomial()
+
+
+# ---------------------------------------------------------------- statistics
+class ModeResult(NamedTuple):
+    """The most frequent elements, and how often they are there."""
+
+    mode: Any
+    count: Any
+
+
+def _propagates(name: str, nan_policy: str) -> None:
+    if nan_policy != "propagate":
+        raise ShapeError(f"{name} requires nan_policy='propagate', got {nan_policy!r}.", where=user_frame(),
+                         help="nanmean, nanstd and their like leave NaN out.")  # fmt: skip
+
+
+@library
+def mode(a: Any, axis: Static[int | None] = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
+    """The most frequent element along `axis`, the least of several; each pair is compared. NaN propagate.
+
+    Example:
+      >>> [int(v) for v in mode(np.array([3, 1, 3, 2]))]
+      [3, 2]
+    """
+    _propagates("mode", nan_policy)
+    x = tensor(a)
+    x, at = (ravel(x), 0) if axis is None else (x, axis_of("mode", axis, x.ndim))
+    rows = moveaxis(x, at, -1)
+    same = reshaped(rows, (*rows.shape, 1)) == reshaped(rows, (*rows.shape[:-1], 1, rows.shape[-1]))
+    counts = sum(same.astype(np.int32), -1)
+    most = reductions.max(counts, -1, keepdims=True)
+    lowest = reductions.min(where(counts == most, rows, reductions.max(rows, -1, keepdims=True)), -1)
+    out = ModeResult(lowest, reshaped(most, most.shape[:-1]))
+    shape = tuple(1 if d == at else n for d, n in enumerate(x.shape))
+    return ModeResult(*(reshaped(v, shape) for v in out)) if keepdims else out
+
+
+@library
+def sem(
+    a: Any, axis: Static[int | None] = 0, ddof: Static[int] = 1, nan_policy: str = "propagate", *, keepdims: bool = False
+) -> Tensor:  # fmt: skip
+    """The standard error of the mean: the standard deviation divided by the root of the number of elements."""
+    _propagates("sem", nan_policy)
+    x = inexact(a)
+    n = x.size if axis is None else x.shape[axis_of("sem", axis, x.ndim)]
+    return reductions.std(x, axis, ddof=ddof, keepdims=keepdims) / math.sqrt(n)
+
+
+@library
+def rankdata(
+    a: Any, method: str = "average", *, axis: Static[int | None] = None, nan_policy: str = "propagate"
+) -> Tensor:  # fmt: skip
+    """The rank of each element, from 1 on; equal ones get the mean of theirs, the "min", the "max", or the "dense" rank.
+
+    Raises:
+      ShapeError: there is no such method.
+
+    Example:
+      >>> rankdata(np.array([10.0, 30.0, 10.0])).tolist()
+      [1.5, 3.0, 1.5]
+    """
+    _propagates("rankdata", nan_policy)
+    if method not in ("average", "min", "max", "dense", "ordinal"):
+        raise ShapeError(f"rankdata requires method average, min, max, dense or ordinal, got {method!r}.", where=user_frame())
+    x = tensor(a)
+    x, at = (ravel(x), 0) if axis is None else (x, axis_of("rankdata", axis, x.ndim))
+    rows = moveaxis(x, at, -1)
+    n = rows.shape[-1]
+    mine, theirs = reshaped(rows, (*rows.shape, 1)), reshaped(rows, (*rows.shape[:-1], 1, n))
+    before = np.arange(n)[:, None] > np.arange(n)
+    below, same = (theirs < mine).astype(np.int32), (theirs == mine).astype(np.int32)
+    low, ties = sum(below, -1) + 1, sum(same, -1)
+    if method == "dense":  # each value counts once: by its first element
+        first = 1 - reductions.max(same * before.astype(np.int32), -1)
+        out: Any = sum(below * reshaped(first, (*first.shape[:-1], 1, n)), -1) + 1
+    elif method == "ordinal":
+        out = low + sum(same * before.astype(np.int32), -1)
+    else:
+        out = low if method == "min" else low + ties - 1 if method == "max" else inexact(low) + (inexact(ties) - 1.0) * 0.5
+    return moveaxis(out, -1, at)

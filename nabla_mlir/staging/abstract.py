@@ -1,0 +1,83 @@
+"""Functions on shapes and dtypes instead of numbers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from nabla_mlir import pytree
+from nabla_mlir.staging.specs import Spec, as_spec, spec
+from nabla_mlir.staging.stages import Traced, trace
+from nabla_mlir.staging.tracing import is_tracing, trace_function, trace_region
+from nabla_mlir.table.promotion import as_tensor
+
+
+def ShapeDtypeStruct(shape: Any, dtype: Any) -> Spec:  # noqa: N802  (JAX's name, of a class there)
+    """The shape and the dtype of an array: `spec` under the name of JAX.
+
+    Example:
+      >>> ShapeDtypeStruct((2,), "float32").shape
+      (2,)
+    """
+    return spec(shape, dtype)
+
+
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The shapes and dtypes of the results of a function, which computes nothing.
+
+    Args:
+      fun: a function of pytrees of arrays.
+      *args, **kwargs: arrays, or what has their shape and dtype, such as `nm.spec`.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> print(eval_shape(lambda x: x.sum(0), nm.spec((2, 3), "f64")))
+      float64[3]
+    """
+    leaves, in_spec = pytree.flatten((args, kwargs))
+    trees: dict[str, Any] = {}
+
+    def flat(*tensors: Any) -> list[Any]:
+        inner_args, inner_kwargs = pytree.unflatten(in_spec, tensors)
+        outs, trees["spec"] = pytree.flatten(fun(*inner_args, **inner_kwargs))
+        tensors_out = [as_tensor(out) for out in outs]
+        trees["specs"] = [Spec(out.shape, out.dtype) for out in tensors_out]
+        return tensors_out
+
+    specs = [as_spec(leaf) for leaf in leaves]
+    if is_tracing():
+        _, holder, _ = trace_region(flat, specs, "the function given to eval_shape")
+        holder.erase()
+    else:
+        trace_function(flat, specs, "main")
+    return pytree.unflatten(trees["spec"], trees["specs"])
+
+
+def make_jaxpr(fun: Callable[..., Any], static_argnums: int | tuple[int, ...] = ()) -> Callable[..., Traced]:
+    """The function that traces `fun` for its arguments: what it returns prints as IR; see `nm.trace`.
+
+    Args:
+      fun: a function of pytrees of arrays.
+      static_argnums: positions of arguments that are not arrays.
+
+    Example:
+      >>> "stablehlo.sine" in str(make_jaxpr(lambda x: __import__("nabla_mlir").numpy.sin(x))(1.0))
+      True
+    """
+    static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+
+    @functools.wraps(fun)
+    def make(*args: Any, **kwargs: Any) -> Traced:
+        def dynamic(*inner: Any, **keywords: Any) -> Any:
+            rest = iter(inner)
+            return fun(*(args[i] if i in static else next(rest) for i in range(len(args))), **keywords)
+
+        return trace(dynamic, *(a for i, a in enumerate(args) if i not in static), name=_name_of(fun), **kwargs)
+
+    return make
+
+
+def _name_of(fun: Callable[..., Any]) -> str:
+    name = getattr(fun, "__name__", "main")
+    return name if name.isidentifier() else "main"

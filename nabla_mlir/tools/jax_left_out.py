@@ -1,0 +1,108 @@
+"""Which names of JAX are here under another name, which are left out and why, and which parameters are not taken."""
+
+from __future__ import annotations
+
+SUFFIX = {"_p": "the primitives of JAX's own tracer (records are in `nabla_mlir/ops`)"}
+
+ELSEWHERE = {
+    "jax.copy_to_host_async": "`np.asarray`: reading an array copies it",
+    "jax.export": "`nm.trace(...).lower().compile(...).save(path)`, and `nm.load`",
+    "jax.stages": "`nm.Traced`, `nm.Lowered`, `nm.Compiled`",
+    "jax.dlpack": "`nm.numpy.from_dlpack`, and `__dlpack__` of arrays",
+    "jax.ffi": "`nm.custom_call` and `nm.register_custom_call`",
+    "jax.pmap": "`nm.vmap(..., axis_name=...)`: there is one device",
+    "jax.Device": "the class of `nm.devices()[0]`",
+    "jax.lax.fft": "`nm.numpy.fft.fft` and its like",
+    "jax.lax.rng_uniform": "`nm.random.uniform`",
+    "jax.lax.rng_bit_generator": "`nm.random.bits`",
+    "jax.lax.linalg.eig": "`nm.numpy.linalg.eig`",
+    "jax.numpy.frompyfunc": "`nm.numpy.vectorize`",
+    "jax.numpy.ufunc": "plain functions, without methods such as `reduce`",
+}  # fmt: skip
+
+_DEVICES = "about several devices or processes, of which there is one"
+_SETTINGS = "settings of JAX's own compiler, tracer and caches"
+_INNER = "parts of how JAX is built"
+_REFS = "references to memory that change"
+_RANDOM = "names of `nm.random`, which another change brings"
+_TYPES = "dtypes that IREE does not have"
+_NUMBERS = "enumerations of how an operation is computed, where there is one way"
+_RARE = "rarely used, and not there yet"
+_EFFECTS = "effects of functions that are compiled: they have no way to call Python"
+
+LEFT_OUT: dict[str, dict[str, str]] = {
+    _DEVICES: {
+        "jax": "NamedSharding P Shard distributed host_count host_id host_ids make_array_from_callback "
+        "make_array_from_process_local_data make_array_from_single_device_arrays make_mesh process_indices "
+        "remove_size_one_mesh_axis_from_type reshard set_mesh shard_map sharding smap auto_pcast memory default_device",
+        "jax.lax": "after_all create_token pcast precv psend ragged_all_to_all with_sharding_constraint dce_sink stage "
+        "platform_dependent",
+        "jax.debug": "inspect_array_sharding visualize_array_sharding visualize_sharding",
+    },
+    _SETTINGS: {
+        "jax": "allow_f16_reductions array_garbage_collection_guard check_tracer_leaks checking_leaks debug_infs debug_key_reuse "
+        "default_matmul_precision default_prng_impl enable_checks enable_custom_prng explain_cache_misses "
+        "jax2tf_associative_scan_reductions legacy_prng_key live_arrays log_compiles make_user_context monitoring no_execution "
+        "no_tracing numpy_dtype_promotion numpy_rank_promotion print_environment_info profiler softmax_custom_jvp thread_guard "
+        "threefry_partitionable transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host "
+        "transfer_guard_host_to_device ensure_compile_time_eval version clear_caches",
+        "jax.lax": "AccuracyMode DotAlgorithm DotAlgorithmPreset Tolerance",
+    },
+    _INNER: {
+        "jax": "ad api_util core custom_batching custom_derivatives dtypes experimental interpreters lib typing float0 "
+        "fwd_and_bwd closure_convert ds image",
+        "jax.lax": "ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike RaggedDotDimensionNumbers "
+        "conv_general_permutations conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple "
+        "reduce_window_shape_tuple shape_as_value composite",
+        "jax.nn": "get_scaled_dot_general_config",
+        "jax.tree": "static", "jax.tree_util": "default_registry flatten_one_level flatten_one_level_with_keys is_tree_node",
+    },
+    _REFS: {"jax": "Ref empty_ref free_ref freeze new_ref ref"},
+    _RANDOM: {
+        "jax": "random", "jax.nn": "initializers",
+        "jax.nn.initializers": "Initializer constant delta_orthogonal glorot_normal glorot_uniform he_normal he_uniform kaiming_normal "
+        "kaiming_uniform lecun_normal lecun_uniform normal ones orthogonal truncated_normal uniform variance_scaling "
+        "xavier_normal xavier_uniform zeros",
+        "jax.random": "PRNGKey ball bernoulli beta binomial bits categorical cauchy chisquare choice clone dirichlet "
+        "double_sided_maxwell exponential f fold_in gamma generalized_normal geometric gumbel key key_data key_dtype key_impl "
+        "laplace loggamma logistic lognormal maxwell multinomial multivariate_normal normal orthogonal pareto permutation "
+        "poisson rademacher randint rayleigh split t triangular truncated_normal uniform wald weibull_min wrap_key_data",
+        "jax.lax": "random_gamma_grad igamma_grad_a RandomAlgorithm",
+    },
+    _TYPES: {"jax.numpy": "float4_e2m1fn float6_e2m3fn float6_e3m2fn int1 int2 int4 uint1 uint2 uint4"},
+    _NUMBERS: {"jax.lax": "FftType", "jax.lax.linalg": "EigImplementation EighImplementation SvdAlgorithm"},
+    _EFFECTS: {
+        "jax": "pure_callback debug", "jax.debug": "DebugEffect OrderedDebugEffect breakpoint callback log print",
+    },
+    _RARE: {
+        "jax.lax": "conv_general_dilated_local conv_general_dilated_patches ragged_dot ragged_dot_general scaled_dot",
+        "jax.lax.linalg": "hessenberg ormqr qdwh schur tridiagonal",
+        "jax.nn": "scaled_dot_general scaled_matmul",
+        "jax.scipy.linalg": "dft fiedler fiedler_companion funm helmert hessenberg invhilbert invpascal pascal qr_multiply rsf2csf "
+        "schur solve_sylvester sqrtm",
+        "jax.scipy.special": "bernoulli bessel_jn dawsn erfcx exp1 expi expn fresnel hyp1f1 hyp2f1 owens_t sici spence sph_harm_y wofz",
+        "jax.scipy.stats": "gaussian_kde", "jax.scipy.ndimage": "map_coordinates",
+        "jax.scipy.signal": "csd istft stft welch", "jax.scipy.optimize": "OptimizeResults minimize",
+        "jax.scipy.interpolate": "RegularGridInterpolator", "jax.scipy.fft": "dct dctn idct idctn",
+        "jax.scipy.sparse.linalg": "bicgstab cg gmres",
+    },
+}  # fmt: skip
+
+# Parameters that functions here do not take: everywhere ("*"), and by the path of a function.
+PARAMETERS = {
+    "*": "out out_sharding sharding accuracy preferred_element_type promote_integers overwrite_input kind order allow_int "
+    "reduce_axes mean wrap_negative_indices allow_negative_indices algorithm implementation axis_index_groups "
+    "hermitian subset_by_index",
+    "jax.checkpoint": "concrete static_argnames", "jax.remat": "concrete", "jax.device_put": "src donate may_alias",
+    "jax.jit": "in_shardings out_shardings device backend compiler_options", "jax.make_jaxpr": "axis_env return_shape",
+    "jax.vmap": "spmd_axis_name sum_match", "jax.numpy.argsort": "dtype", "jax.numpy.digitize": "method",
+    "jax.numpy.einsum": "_dot_general", "jax.numpy.isin": "method", "jax.numpy.mask_indices": "size",
+    "jax.numpy.nanpercentile": "weights", "jax.numpy.nanquantile": "weights", "jax.numpy.percentile": "weights",
+    "jax.numpy.quantile": "weights", "jax.numpy.ravel_multi_index": "dtype", "jax.numpy.repeat": "total_repeat_length",
+    "jax.numpy.searchsorted": "method", "jax.numpy.trim_zeros": "axis", "jax.numpy.unique": "axis sorted",
+    "jax.numpy.fmax": "x1 x2", "jax.numpy.fmin": "x1 x2", "jax.numpy.linalg.slogdet": "method", "jax.lax.all_gather": "to",
+    "jax.lax.atan2": "x y", "jax.lax.custom_linear_solve": "has_aux", "jax.lax.custom_root": "has_aux",
+    "jax.lax.mul": "out_dtype", "jax.lax.polygamma": "m", "jax.lax.scan": "_split_transpose",
+    "jax.lax.linalg.qr": "use_magma", "jax.lax.linalg.tridiagonal_solve": "perturb_singular",
+    "jax.scipy.linalg.eigh_tridiagonal": "select_range tol key", "jax.scipy.linalg.polar": "eps max_iterations",
+}  # fmt: skip

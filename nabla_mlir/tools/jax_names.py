@@ -1,0 +1,189 @@
+"""What every public name of JAX is here: writes docs/jax_names.md from the list in docs/jax_names.json.
+
+    python -m nabla_mlir.tools.jax_names          # the page
+    python -m nabla_mlir.tools.jax_names --read   # the list first, from the JAX that is installed
+
+A name is present (the same path, with `nabla_mlir` for `jax`), here under another name, or left out for a reason.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+from nabla_mlir.tools.jax_left_out import ELSEWHERE, LEFT_OUT, PARAMETERS, SUFFIX
+
+MODULES = (
+    "jax", "jax.numpy", "jax.numpy.linalg", "jax.numpy.fft", "jax.lax", "jax.lax.linalg", "jax.nn", "jax.nn.initializers",
+    "jax.random", "jax.scipy.linalg", "jax.scipy.special", "jax.scipy.stats", "jax.scipy.ndimage", "jax.scipy.signal",
+    "jax.scipy.optimize", "jax.scipy.interpolate", "jax.scipy.integrate", "jax.scipy.fft", "jax.scipy.sparse.linalg", "jax.tree",
+    "jax.tree_util", "jax.flatten_util", "jax.ops", "jax.debug",
+)  # fmt: skip
+_MARKS = {inspect.Parameter.POSITIONAL_ONLY: "/", inspect.Parameter.KEYWORD_ONLY: "=", inspect.Parameter.VAR_POSITIONAL: "*",
+          inspect.Parameter.VAR_KEYWORD: "**"}  # fmt: skip
+
+
+# ---------------------------------------------------------------- the list
+def read() -> dict[str, Any]:
+    """The public names of the JAX that is installed, with the parameters of its functions."""
+    jax = importlib.import_module("jax")
+    return {"version": jax.__version__, "modules": {name: _names(name) for name in MODULES}}
+
+
+def _names(module: str) -> dict[str, list[str] | None]:
+    found = importlib.import_module(module)
+    names = {}
+    for name in sorted(n for n in dir(found) if not n.startswith("_")):
+        try:
+            names[name] = parameters(getattr(found, name))
+        except AttributeError:  # deprecated: the name is there to say so
+            continue
+    return names
+
+
+def parameters(value: Any) -> list[str] | None:
+    """The parameters of a function, marked: / by position only, = by keyword only, * and ** any number; None for other things."""
+    if isinstance(value, (type, types.ModuleType)) or not callable(value):
+        return None
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return None
+    return [p.name + _MARKS.get(p.kind, "") for p in signature.parameters.values()]
+
+
+def stored(root: Path) -> dict[str, Any]:
+    """The list as it is stored."""
+    return dict(json.loads((root / "docs" / "jax_names.json").read_text()))
+
+
+# ---------------------------------------------------------------- what they are here
+def resolved(path: str) -> Any:
+    """What stands at a path of ours, such as "nabla_mlir.numpy.abs". Raises AttributeError if there is nothing."""
+    head, *rest = path.split(".")
+    value: Any = importlib.import_module(head)
+    for k, name in enumerate(rest):
+        try:
+            value = getattr(value, name)
+        except AttributeError:
+            if not isinstance(value, types.ModuleType):
+                raise
+            try:
+                value = importlib.import_module(".".join([head, *rest[: k + 1]]))
+            except ModuleNotFoundError:
+                raise AttributeError(path) from None
+    return value
+
+
+def here(module: str, name: str) -> tuple[str, str]:
+    """What a name of JAX is here: ("present", ""), ("elsewhere", where) or ("left out", why); "?" if nobody said."""
+    path = f"{module}.{name}"
+    if path in ELSEWHERE:
+        return "elsewhere", ELSEWHERE[path]
+    try:
+        resolved(path.replace("jax", "nabla_mlir", 1))
+    except AttributeError:
+        return ("left out", reason) if (reason := _reason(module, name)) else ("?", "")
+    return "present", ""
+
+
+def _reason(module: str, name: str) -> str:
+    for suffix, why in SUFFIX.items():
+        if name.endswith(suffix):
+            return why
+    return next((why for why, names in LEFT_OUT.items() if name in names.get(module, "").split()), "")
+
+
+# ---------------------------------------------------------------- parameters
+def misfits(path: str, theirs: list[str], function: Any) -> list[str]:
+    """The parameters of JAX's function that ours does not take, or takes in another order."""
+    if theirs[:1] == ["args*"]:  # a ufunc of JAX, which says nothing of its operands; `where` is left out
+        return []
+    own = inspect.signature(function).parameters
+    kinds = inspect.Parameter
+    takes_any = any(p.kind == kinds.VAR_KEYWORD for p in own.values())
+    by_position = [p for p in own.values() if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
+    takes_many = any(p.kind == kinds.VAR_POSITIONAL for p in own.values())
+    absent = {*PARAMETERS["*"].split(), *PARAMETERS.get(path, "").split()}
+    wrong, place = [], 0
+    for mark in theirs:
+        name, kind = mark.rstrip("/=*"), mark[len(mark.rstrip("/=*")) :]
+        if name in absent or kind in ("*", "**"):
+            continue
+        if kind == "=":
+            fits = takes_any or (name in own and own[name].kind != kinds.POSITIONAL_ONLY)
+        elif kind == "/":
+            fits = takes_many or place < len(by_position)
+            place += 1
+        else:
+            names = [p.name for p in by_position]
+            fits = takes_many or (name in names and names.index(name) >= place and own[name].kind == kinds.POSITIONAL_OR_KEYWORD)
+            place = names.index(name) + 1 if name in names else place
+        wrong += [] if fits else [name]
+    return wrong
+
+
+# ---------------------------------------------------------------- the page
+def page(root: Path) -> str:
+    """The text of docs/jax_names.md."""
+    table = stored(root)
+    rows, totals = [], {"present": 0, "elsewhere": 0, "left out": 0}
+    sections = []
+    for module, names in table["modules"].items():
+        states = {name: here(module, name) for name in names}
+        counts = {state: [n for n, (s, _) in states.items() if s == state] for state in totals}
+        for state, members in counts.items():
+            totals[state] += len(members)
+        rows.append(f"| [`{module}`](#{module.replace('.', '')}) | {' | '.join(str(len(m)) for m in counts.values())} |")
+        sections += ["", f"## {module}", ""]
+        if counts["present"]:
+            sections += [_wrapped("Present: " + ", ".join(f"`{n}`" for n in counts["present"]) + "."), ""]
+        sections += [f"- `{n}` is {states[n][1]}" for n in counts["elsewhere"]]
+        reasons: dict[str, list[str]] = {}
+        for n in counts["left out"]:
+            reasons.setdefault(states[n][1], []).append(n)
+        sections += [_wrapped(f"- Left out, {why}: " + ", ".join(f"`{n}`" for n in members) + ".", "  ")
+                     for why, members in reasons.items()]  # fmt: skip
+    head = _HEAD.format(version=table["version"], **{k.replace(" ", "_"): v for k, v in totals.items()})
+    table_head = ["| module | present | elsewhere | left out |", "|---|---|---|---|"]
+    return "\n".join([head, *table_head, *rows, *sections]).rstrip() + "\n"
+
+
+_HEAD = """# The names of JAX
+
+<!-- Written by python -m nabla_mlir.tools.jax_names; do not edit. -->
+
+A program of JAX is ported by `import nabla_mlir as jax`, `import nabla_mlir.numpy as jnp` and so on: every path `jax.x` that is
+*present* is `nabla_mlir.x` here, with the same meaning, and takes the parameters of JAX by the same names in the same order.
+Of the public names of JAX {version} in these modules {present} are present, {elsewhere} are here under another name, and
+{left_out} are left out. Parameters that are not taken: those of sharding, of accuracy and of memory (`out`, `out_sharding`,
+`precision` where it is not said, `accuracy`, ...), and those listed in `nabla_mlir/tools/jax_left_out.py`.
+"""
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    lines, line = [], ""
+    for word in text.split(" "):
+        if len(line) + len(word) > 126:
+            lines.append(line)
+            line = indent + word
+        else:
+            line = f"{line} {word}" if line.strip() else line + word
+    return "\n".join([*lines, line])
+
+
+def main() -> None:
+    """Writes the page, and with --read the list before it."""
+    root = Path(__file__).resolve().parents[2]
+    if "--read" in sys.argv[1:]:
+        (root / "docs" / "jax_names.json").write_text(json.dumps(read(), separators=(",", ":")).replace("},", "},\n") + "\n")
+    (root / "docs" / "jax_names.md").write_text(page(root))
+
+
+if __name__ == "__main__":
+    main()

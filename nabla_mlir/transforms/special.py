@@ -1,0 +1,130 @@
+"""Derivatives by other ways in: the diagonal of a Hessian and its sum, transposes, a value with its pullback."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from nabla_mlir import pytree
+from nabla_mlir.ops.linalg import unit_vectors
+from nabla_mlir.ops.shape import reduce_sum, reshaped
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.staging.positions import positions
+from nabla_mlir.staging.specs import as_spec
+from nabla_mlir.table.tensor import Tensor, full
+from nabla_mlir.transforms.arguments import differentiable
+from nabla_mlir.transforms.custom import custom_vjp
+from nabla_mlir.transforms.linear import pullback, pushed
+from nabla_mlir.transforms.vectorize import vmap
+
+
+def _along_axes(what: str, fun: Callable[..., Any], argnums: int, args: Any, kwargs: Any) -> tuple[list[Any], Any, list[Tensor]]:
+    """For each leaf of the argument the second derivatives of the results along its unit vectors, stacked in front."""
+    (at,) = positions(what, argnums, len(args))
+    leaves, spec = pytree.flatten(args[at])
+    point = [differentiable(what, leaf, path) for leaf, path in zip(leaves, pytree.paths(spec), strict=True)]
+
+    def along(k: int, v: Tensor) -> Any:
+        def restricted(x: Tensor) -> Any:
+            inner = pytree.unflatten(spec, [x if j == k else y for j, y in enumerate(point)])
+            return fun(*args[:at], inner, *args[at + 1 :], **kwargs)
+
+        return pushed(lambda x: pushed(restricted, (x,), (v,), False)[1], (point[k],), (v,), False)[1]
+
+    rows = [vmap(functools.partial(along, k))(unit_vectors(x.shape, x.dtype)) for k, x in enumerate(point)]
+    return rows, spec, point
+
+
+def hessian_diagonal(fun: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
+    """The second derivatives d²f/dx_i² of a scalar function, in the shape of its argument: forward mode twice for each of them.
+
+    Args:
+      fun: a function with a scalar result.
+      argnums: the position of the argument, a pytree.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> nm.hessian_diagonal(lambda x: (x**3).sum() + x[0] * x[1])(np.array([1.0, 2.0])).tolist()
+      [6.0, 12.0]
+    """
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        rows, spec, point = _along_axes("hessian_diagonal", fun, argnums, args, kwargs)
+        return pytree.unflatten(spec, [reshaped(row, x.shape) for row, x in zip(rows, point, strict=True)])
+
+    return staged(run)
+
+
+def laplacian(fun: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
+    """The sum of the second derivatives d²f/dx_i² over all elements of an argument, for each result.
+
+    Args:
+      fun: a function whose results are pytrees of arrays.
+      argnums: the position of the argument, a pytree.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> float(nm.laplacian(lambda x: (x**3).sum() + x[0] * x[1])(np.array([1.0, 2.0])))
+      18.0
+    """
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        rows, _, _ = _along_axes("laplacian", fun, argnums, args, kwargs)
+        leaves = [pytree.flatten(row) for row in rows]
+        sums = [[reduce_sum(part, (0,)) for part in parts] for parts, _ in leaves]
+        total = sums[0]
+        for more in sums[1:]:
+            total = [a + b for a, b in zip(total, more, strict=True)]
+        return pytree.unflatten(leaves[0][1], total)
+
+    return staged(run)
+
+
+def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: tuple[()] = ()) -> Callable[..., Any]:
+    """The transpose of a linear function: from a cotangent of its result to a tuple of those of its arguments.
+
+    Args:
+      fun: a linear function.
+      *primals: arrays, or what has their shapes and dtypes; their numbers are not used.
+      reduce_axes: must be empty.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> nm.linear_transpose(lambda x: 2.0 * x, np.ones(2))(np.array([1.0, 3.0]))[0].tolist()
+      [2.0, 6.0]
+    """
+    leaves, spec = pytree.flatten(primals)
+    specs = [as_spec(leaf) for leaf in leaves]
+
+    def run(ct: Any) -> Any:
+        zeros = pytree.unflatten(spec, [full(s.shape, 0, s.dtype) for s in specs])
+        return pullback(fun, zeros, False)[1](ct)
+
+    return staged(run)
+
+
+def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: a function that returns its value and its pullback, from a cotangent to those of its arguments.
+
+    Args:
+      fun: from arguments to ``(value, pullback)``; the pullback of several arguments returns a tuple.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> f = nm.custom_gradient(lambda x: (x**2, lambda ct: 10.0 * ct))
+      >>> float(f(3.0)), float(nm.grad(f)(3.0))
+      (9.0, 10.0)
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        rule = custom_vjp(lambda *inner: fun(*inner, **kwargs)[0])
+
+        def backward(residuals: Any, ct: Any) -> Any:
+            cts = fun(*residuals, **kwargs)[1](ct)
+            return cts if isinstance(cts, tuple) else (cts,)
+
+        rule.defvjp(lambda *inner: (fun(*inner, **kwargs)[0], inner), backward)
+        return rule(*args)
+
+    return functools.wraps(fun)(lambda *args, **kwargs: staged(call)(*args, **kwargs))
