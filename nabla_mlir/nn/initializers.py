@@ -16,7 +16,7 @@ from nabla_mlir import random
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.numpy import creation
 from nabla_mlir.numpy.axes import axes_of, axis_of, shape_of
-from nabla_mlir.numpy.shape import moveaxis
+from nabla_mlir.numpy.shapes import moveaxis
 from nabla_mlir.numpy.updates import IndexUpdate
 from nabla_mlir.random.arguments import float_dtype
 

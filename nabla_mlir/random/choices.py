@@ -13,8 +13,9 @@ from nabla_mlir.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.numpy.axes import axis_of, shape_of
 from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.operands import asarray, common_dtype, convert, inexact_dtype
-from nabla_mlir.numpy.reductions import argmax, cumsum
-from nabla_mlir.numpy.shape import moveaxis
+from nabla_mlir.numpy.reductions import argmax
+from nabla_mlir.numpy.running import cumsum
+from nabla_mlir.numpy.shapes import moveaxis
 from nabla_mlir.numpy.sorting import top_k
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg

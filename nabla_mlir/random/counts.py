@@ -13,8 +13,9 @@ from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import reversed_along
 from nabla_mlir.numpy.logic import clip
 from nabla_mlir.numpy.operands import common_dtype, convert, inexact_dtype
-from nabla_mlir.numpy.reductions import any, cumsum
-from nabla_mlir.numpy.shape import moveaxis
+from nabla_mlir.numpy.reductions import any
+from nabla_mlir.numpy.running import cumsum
+from nabla_mlir.numpy.shapes import moveaxis
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import gamma as gm
 from nabla_mlir.ops import logic as lg

@@ -163,7 +163,7 @@ class Interpreted:
                     self.budget.spend(self.work)
                 return [Array.from_numpy(y) for y in self.function([np.asarray(x) for x in inputs], self.budget)]
             except MemoryError as error:
-                raise OutOfMemoryError(self._name, error) from None
+                raise OutOfMemoryError(self._code.name, error) from None
             except OutOfStepsError:
                 self._compiled = compiled_function(self._code)
         return self._compiled(inputs, storage, types)
