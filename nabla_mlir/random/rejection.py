@@ -38,21 +38,18 @@ def _samples(keys: KeyArray, a: Tensor, is_log: bool) -> Tensor:
     c = full_like(d, 1.0 / 3.0) / ew.sqrt(d)
     keys, last = split_in(keys, 2)
 
-    def is_open(state: Any) -> Tensor:
-        _, square, cube, u = state
-        above = lg.compare(u, 1.0 - square * square * _SQUEEZE, comparison_direction="GE")
-        bound = square * 0.5 + d * (1.0 - cube + ew.log(cube))
-        return lg.logical_and(above, lg.compare(ew.log(u), bound, comparison_direction="GE"))
-
     def draw(state: Any) -> Any:
-        waits = is_open(state)
-        following, inner, of_uniform = split_in(state[0], 3)
-        x, v = _positive(inner, c)
-        new = (following, x * x, v * v * v, fractions(of_uniform, (), dtype))
-        return (_chosen(waits, following, state[0]), *(lg.select(waits, *pair) for pair in zip(new[1:], state[1:], strict=True)))
+        keys, cube, waits = state
+        following, inner, of_uniform = split_in(keys, 3)
+        x = _above_zero(inner, c, waits)
+        square, v = x * x, x * c + 1.0
+        new, u = v * v * v, fractions(of_uniform, (), dtype)
+        bound = square * 0.5 + d * (1.0 - new + ew.log(new))
+        fails = lg.compare(ew.log(u), bound, comparison_direction="GE")
+        fails = lg.logical_and(fails, lg.compare(u, 1.0 - square * square * _SQUEEZE, comparison_direction="GE"))
+        return following, lg.select(waits, new, cube), lg.logical_and(waits, fails)
 
-    start = (keys, *(full_like(a, n) for n in (0, 1, 2)))
-    cube = while_loop(lambda state: any(is_open(state)), draw, start)[2]
+    cube = while_loop(lambda state: any(state[2]), draw, (keys, full_like(a, 1), lg.is_finite(d)))[1]
     if not is_log:
         power = ew.power(1.0 - fractions(last, (), dtype), 1.0 / a)
         return d * cube * lg.select(is_large, full_like(a, 1), power)
@@ -61,24 +58,17 @@ def _samples(keys: KeyArray, a: Tensor, is_log: bool) -> Tensor:
     return ew.log(d) + ew.log(cube) + lg.select(is_none, full_like(a, 0), logs * (1.0 / a))
 
 
-def _positive(keys: KeyArray, c: Tensor) -> tuple[Tensor, Tensor]:
-    """Normal numbers x with 1 + c x > 0, and that."""
-    zero = full_like(c, 0)
-    is_open = lambda v: lg.compare(v, zero, comparison_direction="LE")  # noqa: E731
+def _above_zero(keys: KeyArray, c: Tensor, waits: Tensor) -> Tensor:
+    """Normal numbers x with 1 + c x > 0, where something waits for them."""
 
     def draw(state: Any) -> Any:
-        keys, x, v = state
-        waits = is_open(v)
+        keys, x, waits = state
         following, now = split_in(keys, 2)
         new = normals(now, (), c.dtype)
-        return _chosen(waits, following, keys), lg.select(waits, new, x), lg.select(waits, new * c + 1.0, v)
+        fails = lg.compare(new * c + 1.0, full_like(c, 0), comparison_direction="LE")
+        return following, lg.select(waits, new, x), lg.logical_and(waits, fails)
 
-    _, x, v = while_loop(lambda state: any(is_open(state[2])), draw, (keys, zero, full_like(c, -1)))
-    return x, v
-
-
-def _chosen(condition: Tensor, keys: KeyArray, others: KeyArray) -> KeyArray:
-    return KeyArray(lg.select(condition, keys.high, others.high), lg.select(condition, keys.low, others.low))
+    return while_loop(lambda state: any(state[2]), draw, (keys, full_like(c, 0), waits))[1]
 
 
 @_samples.defjvp

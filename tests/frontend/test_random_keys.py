@@ -158,3 +158,8 @@ def test_errors(call, error, message):
 def test_keys_are_no_numbers(call):
     with pytest.raises(TypeError):
         call()
+
+
+def test_all_names_of_jax_are_there():
+    names = {n for n in dir(jax.random) if not n.startswith("_")}
+    assert {n for n in names if not hasattr(random, n)} == {"random_gamma_p"}  # a primitive of JAX's
