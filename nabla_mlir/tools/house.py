@@ -8,7 +8,7 @@ from pathlib import Path
 # A room imports from those before it alone. "" stands for the package itself, which gives users their public names.
 ROOMS = (
     "errors", "thresholds", "array_methods", "conversion", "targets", "runtime", "sparsity", "dialects", "pytree", "table", "ops",
-    "rules", "passes", "interpreter", "compiling", "staging", "transforms", "numpy", "nn", "scipy", "lax", "tree", "tree_util",
+    "rules", "passes", "interpreter", "compiling", "staging", "transforms", "numpy", "nn", "scipy", "lax", "tree_util", "tree",
     "flatten_util", "environment", "sparse", "prepared", "interop", "", "tools", "testing",
 )  # fmt: skip
 # What runs where neither the compiler nor optree is installed.
