@@ -130,6 +130,7 @@ if TYPE_CHECKING:
     from nabla_mlir.transforms.special import laplacian as laplacian
     from nabla_mlir.transforms.special import linear_transpose as linear_transpose
     from nabla_mlir.transforms.vectorized import VectorizedArray as VectorizedArray
+    from nabla_mlir.transforms.vectorized import broadcast_vectors as broadcast_vectors
     from nabla_mlir.transforms.vectorized import devectorize as devectorize
     from nabla_mlir.transforms.vectorized import reshape_vectors as reshape_vectors
     from nabla_mlir.transforms.vectorized import revectorize as revectorize
@@ -177,7 +178,7 @@ _HOMES: dict[str, str | None] = {
     "associative_scan": "transforms.scans", "map": "transforms.scans", "scan": "transforms.scans",
     "VectorizedArray": "transforms.vectorized", "devectorize": "transforms.vectorized",
     "reshape_vectors": "transforms.vectorized", "revectorize": "transforms.vectorized",
-    "vectorize": "transforms.vectorized",
+    "vectorize": "transforms.vectorized", "broadcast_vectors": "transforms.vectorized",
     "block_until_ready": "environment", "config": "environment", "default_backend": "environment",
     "device_count": "environment", "device_get": "environment", "device_put": "environment", "devices": "environment",
     "effects_barrier": "environment", "enable_x64": "environment", "local_device_count": "environment",

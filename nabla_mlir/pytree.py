@@ -85,16 +85,16 @@ def _spread(prefix: Any, spec: TreeSpec) -> list[Any]:
 
 
 def register_node(
-    cls: type, flatten_node: Callable[[Any], Any], unflatten_node: Callable[[Any, Any], Any], named: bool = True
+    cls: type, flatten_node: Callable[[Any], Any], unflatten_node: Callable[[Any, Any], Any], has_names: bool = True
 ) -> None:  # fmt: skip
     """Makes a class a pytree node.
 
     Args:
       cls: the class.
       flatten_node, unflatten_node: the functions are those of `optree.register_pytree_node`.
-      named: whether the children are attributes, or have only numbers.
+      has_names: whether the children are attributes, or have only numbers.
     """
-    entry = optree.GetAttrEntry if named else optree.FlattenedEntry
+    entry = optree.GetAttrEntry if has_names else optree.FlattenedEntry
     optree.register_pytree_node(cls, flatten_node, unflatten_node, path_entry_type=entry, namespace=NAMESPACE)
 
 

@@ -271,7 +271,7 @@ def register_pytree_node(
         keys, children = zip(*pairs, strict=True) if pairs else ((), ())
         return children, aux, keys
 
-    pytree.register_node(nodetype, flatten, unflatten_func, named=flatten_with_keys_func is not None)
+    pytree.register_node(nodetype, flatten, unflatten_func, has_names=flatten_with_keys_func is not None)
 
 
 def register_pytree_with_keys(

@@ -30,10 +30,10 @@ class ConvDimensionNumbers(NamedTuple):
 
 
 # ---------------------------------------------------------------- products
-def _pair(name: str, lhs: Any, rhs: Any, preferred: Any) -> tuple[Tensor, Tensor, np.dtype]:
+def _pair(name: str, lhs: Any, rhs: Any, result_dtype: Any) -> tuple[Tensor, Tensor, np.dtype]:
     dtype = common_dtype([lhs, rhs])
     x, y = convert(tensor(lhs), dtype), convert(tensor(rhs), dtype)
-    return x, y, dtype if preferred is None else as_dtype(preferred)
+    return x, y, dtype if result_dtype is None else as_dtype(result_dtype)
 
 
 @library
@@ -172,8 +172,8 @@ def conv_general_dilated(
     if w.ndim != x.ndim or len(strides) != rank or features[0] != features[1] or w.shape[right[0]] % (
             feature_group_count * batch_group_count) or x.shape[left[0]] % batch_group_count:  # fmt: skip
         raise ShapeError(
-            f"conv_general_dilated requires a stride for each spatial axis and features that fit, got {x.shape} and {w.shape}, strides "
-            f"{strides} and {feature_group_count} and {batch_group_count} groups.", where=user_frame(),
+            f"conv_general_dilated requires a stride for each spatial axis and features that fit, got {x.shape} and {w.shape}, "
+            f"strides {strides} and {feature_group_count} and {batch_group_count} groups.", where=user_frame(),
         )  # fmt: skip
     sizes = [cv.spread(x.shape[d], k) for d, k in zip(left[2:], spread, strict=True)]
     window = [cv.spread(w.shape[d], k) for d, k in zip(right[2:], holes, strict=True)]

@@ -201,8 +201,8 @@ def scatter_apply(
       ShapeError: `update_shape` does not fit.
     """
     if len(update_shape) < len(dimension_numbers.update_window_dims):
-        raise ShapeError(f"scatter_apply requires update_shape with an axis for each of {dimension_numbers.update_window_dims}, got "
-                         f"{tuple(update_shape)}.", where=user_frame())  # fmt: skip
+        raise ShapeError(f"scatter_apply requires update_shape with an axis for each of {dimension_numbers.update_window_dims}, "
+                         f"got {tuple(update_shape)}.", where=user_frame())  # fmt: skip
     return _applied(func, operand, scatter_indices, dimension_numbers, tuple(update_shape), unique_indices, mode)
 
 

@@ -153,8 +153,8 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any) -> Tensor:
     """
     below, on, above, right = (inexact(v) for v in (dl, d, du, b))
     if not below.shape == on.shape == above.shape or right.shape[:-1] != on.shape:
-        raise ShapeError(f"tridiagonal_solve requires three diagonals of one shape and right-hand sides with it, got {below.shape}, "
-                         f"{on.shape}, {above.shape} and {right.shape}.", where=user_frame())  # fmt: skip
+        raise ShapeError(f"tridiagonal_solve requires three diagonals of one shape and right-hand sides with it, got "
+                         f"{below.shape}, {on.shape}, {above.shape} and {right.shape}.", where=user_frame())  # fmt: skip
     dtype = np.result_type(below.dtype, on.dtype, above.dtype, right.dtype)
     below, on, above, right = (convert(v, dtype) for v in (below, on, above, right))
     shapes = [(v.shape, dtype) for v in (below, on, above, right)]

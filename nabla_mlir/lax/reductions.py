@@ -188,8 +188,8 @@ def reduce_window(
                 window_dilations=holes, padding=pads, body=word,
             )  # fmt: skip
         join = _together(computation, pytree.flatten(0)[1])
-        (folded,) = windows.fold([windows.padded(x, init, spread, pads)], tuple(window_dimensions), strides, holes, join)
-        return join([expand(init, folded.shape, tuple(range(folded.ndim)))], [folded])[0]
+        (outs,) = windows.fold([windows.padded(x, init, spread, pads)], tuple(window_dimensions), strides, holes, join)
+        return join([expand(init, outs.shape, tuple(range(outs.ndim)))], [outs])[0]
 
     return staged(per_entry(run))(operand, init_value)
 

@@ -194,8 +194,8 @@ def slice(operand: Any, start_indices: Static[Any], limit_indices: Static[Any], 
     fits = {len(low), len(high), len(steps), x.ndim} == {x.ndim} and all(
         0 <= a <= b <= n and k > 0 for a, b, n, k in zip(low, high, x.shape, steps, strict=False))  # fmt: skip
     if not fits:
-        raise ShapeError(f"slice requires 0 <= start <= limit <= length and a positive stride for each axis of {x.shape}, got {low}, "
-                         f"{high} and {steps}.", where=user_frame())  # fmt: skip
+        raise ShapeError(f"slice requires 0 <= start <= limit <= length and a positive stride for each axis of {x.shape}, got "
+                         f"{low}, {high} and {steps}.", where=user_frame())  # fmt: skip
     return sh.slice_(x, start_indices=low, limit_indices=high, strides=steps)
 
 

@@ -50,8 +50,8 @@ def dot_product_attention(
     q, k, v = (inexact(x) for x in (query, key, value))
     rank = q.ndim
     if rank not in (3, 4) or k.ndim != rank or v.ndim != rank:
-        raise ShapeError(f"dot_product_attention requires (batch, T, heads, H) three times, got {q.shape}, {k.shape} and {v.shape}.",
-                         where=user_frame())  # fmt: skip
+        raise ShapeError(f"dot_product_attention requires (batch, T, heads, H) three times, got {q.shape}, {k.shape} and "
+                         f"{v.shape}.", where=user_frame())  # fmt: skip
     q, k, v = (reshaped(x, (1, *x.shape)) if rank == 3 else x for x in (q, k, v))
     (batch, t, heads, width), (_, s, groups, _) = q.shape, k.shape
     if k.shape != (batch, s, groups, width) or v.shape[:3] != k.shape[:3] or heads % groups:
@@ -61,11 +61,11 @@ def dot_product_attention(
     logits = einsum("btnh,bsnh->bnts", q, k) * (1.0 / math.sqrt(width) if scale is None else scale)
     logits = logits if bias is None else logits + tensor(bias)
     seen = _seen(t, s, is_causal, local_window_size)
-    allowed = None if seen is None else tensor(seen)
+    visible = None if seen is None else tensor(seen)
     for part in (mask, _within(key_value_seq_lengths, s, (batch, 1, 1, s)), _within(query_seq_lengths, t, (batch, 1, t, 1))):
         if part is not None:
-            allowed = tensor(part) if allowed is None else allowed & tensor(part)
-    logits = logits if allowed is None else where(allowed, logits, _LOWEST * float(np.finfo(logits.dtype).max))
+            visible = tensor(part) if visible is None else visible & tensor(part)
+    logits = logits if visible is None else where(visible, logits, _LOWEST * float(np.finfo(logits.dtype).max))
     out = einsum("bnts,bsnh->btnh", softmax(logits), v)
     if query_seq_lengths is not None:
         out = where(_within(query_seq_lengths, t, (batch, t, 1, 1)), out, 0.0)

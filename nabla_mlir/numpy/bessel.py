@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.errors import DtypeError, user_frame
 from nabla_mlir.numpy.operands import inexact
@@ -17,6 +19,7 @@ from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.tensor import Tensor, full_like
 from nabla_mlir.transforms.custom import custom_jvp
+from nabla_mlir.transforms.scans import scan
 
 _I0_LOW = (
     0.6767952744094761, -0.3046826723431984, 0.17162090152220877, -0.09490109704804764, 0.04930528423967071,
@@ -51,10 +54,17 @@ _I1_HIGH = (
 
 
 def _series(coefficients: Sequence[float], y: Tensor) -> Tensor:
-    """The Chebyshev series, whose first coefficient counts half, at y in [-1, 1], by Clenshaw's recurrence."""
-    high, low = full_like(y, 0), full_like(y, 0)
-    for c in reversed(coefficients[1:]):
-        high, low = y * 2.0 * high - low + c, high
+    """The Chebyshev series, whose first coefficient counts half, at y in [-1, 1], by Clenshaw's recurrence.
+
+    It is a loop, so that the code of second derivatives stays small.
+    """
+
+    def step(carry: tuple[Tensor, Tensor], c: Tensor) -> tuple[tuple[Tensor, Tensor], None]:
+        high, low = carry
+        return (y * 2.0 * high - low + c, high), None
+
+    zero = full_like(y, 0)
+    (high, low), _ = scan(step, (zero, zero), np.array(coefficients[:0:-1], y.dtype))
     return y * high - low + coefficients[0] / 2
 
 

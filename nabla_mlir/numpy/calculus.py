@@ -159,9 +159,9 @@ def unwrap(p: Any, discont: Any = None, axis: Static[int] = -1, period: Any = 2 
     axis = axis_of("unwrap", axis, p.ndim)
     steps = diff(p, axis=axis)
     half = period / 2
-    turned = (steps + half) % period - half
-    turned = where((turned == -half) & (steps > 0), half, turned)
-    excess = turned - steps
+    wrap = (steps + half) % period - half
+    wrap = where((wrap == -half) & (steps > 0), half, wrap)
+    excess = wrap - steps
     size = where(steps < 0, -steps, steps)
     excess = where(size < (half if discont is None else discont), 0.0, excess)
     return concatenate([sliced(p, axis, 0, 1), sliced(p, axis, 1, p.shape[axis]) + cumsum(excess, axis)], axis)

@@ -241,7 +241,8 @@ def meshgrid(*xs: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     for v, d in zip(vectors, order, strict=True):
         shape[d] = v.size
     if sparse:
-        return tuple(reshaped(v, tuple(n if k == d else 1 for k, n in enumerate(shape))) for v, d in zip(vectors, order, strict=True))
+        rank = len(shape)
+        return tuple(reshaped(v, (*(1,) * d, v.size, *(1,) * (rank - d - 1))) for v, d in zip(vectors, order, strict=True))
     return tuple(
         sh.broadcast_in_dim(v, shape=tuple(shape), broadcast_dimensions=(d,))
         for v, d in zip(vectors, order, strict=True)

@@ -216,7 +216,7 @@ def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool) -
 
 
 def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAllResult:
-    """The different elements in order (each NaN is one), with places and counts; `size`, `fill_value` as for `unique`.
+    """The different elements in order (each NaN is one), with places and counts; `size` as for `unique`.
 
     Example:
       >>> unique_all(np.array([3, 1, 3])).counts.tolist()
@@ -226,7 +226,7 @@ def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) ->
 
 
 def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCountsResult:
-    """The different elements in order (each NaN is one), and how often each is there; `size`, `fill_value` as for `unique`.
+    """The different elements in order (each NaN is one), and how often each is there; `size` as for `unique`.
 
     Example:
       >>> unique_counts(np.array([3, 1, 3])).counts.tolist()
@@ -236,7 +236,7 @@ def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None)
 
 
 def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverseResult:
-    """The different elements in order (each NaN is one), and the place of each element among them; `size`, `fill_value` as for `unique`.
+    """The different elements in order (each NaN is one), and the place of each element among them; `size` as for `unique`.
 
     Example:
       >>> unique_inverse(np.array([3, 1, 3])).inverse_indices.tolist()
@@ -246,7 +246,7 @@ def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None
 
 
 def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The different elements in order; each NaN is one; `size`, `fill_value` as for `unique`.
+    """The different elements in order; each NaN is one; `size` as for `unique`.
 
     Example:
       >>> unique_values(np.array([3, 1, 3])).tolist()

@@ -88,7 +88,9 @@ def brought_inside(i: Any, n: int, mode: str) -> Any:
 
 def index_inside(shape: Sequence[int], index: Any, mode: str) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     """An index whose integers lie inside, and the axes that must have one element more: those of "fill"."""
-    items, axes, axis = [], [], 0
+    items: list[Any] = []
+    axes: list[int] = []
+    axis = 0
     for item in expanded(tuple(shape), index if isinstance(index, tuple) else (index,)):
         if item is None:
             items.append(item)

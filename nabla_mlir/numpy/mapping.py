@@ -37,10 +37,10 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signat
     @functools.wraps(pyfunc)
     def call(*args: Any, **kwargs: Any) -> Any:
         static = {i: a for i, a in enumerate(args) if i in excluded}
-        named = {n: v for n, v in kwargs.items() if n in excluded}
+        options = {n: v for n, v in kwargs.items() if n in excluded}
         places = [i for i in range(len(args)) if i not in static]
-        arrays = [asarray(args[i]) for i in places] + [asarray(kwargs[n]) for n in kwargs if n not in named]
-        names = [n for n in kwargs if n not in named]
+        arrays = [asarray(args[i]) for i in places] + [asarray(kwargs[n]) for n in kwargs if n not in options]
+        names = [n for n in kwargs if n not in options]
         core = [0] * len(arrays) if ranks is None else ranks
         if len(core) != len(arrays) or any(a.ndim < r for a, r in zip(arrays, core, strict=True)):
             raise ShapeError(f"vectorize requires arguments with the axes of {signature!r}, got shapes "
@@ -49,7 +49,7 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signat
         def inner(*values: Any) -> Any:
             by_place = {**static, **dict(zip(places, values, strict=False))}
             keywords = dict(zip(names, values[len(places) :], strict=True))
-            return pyfunc(*(by_place[i] for i in range(len(args))), **keywords, **named)
+            return pyfunc(*(by_place[i] for i in range(len(args))), **keywords, **options)
 
         outer = np.broadcast_shapes(*(a.shape[: a.ndim - r] for a, r in zip(arrays, core, strict=True)))
         full = [broadcast_to(a, (*outer, *a.shape[a.ndim - r :])) for a, r in zip(arrays, core, strict=True)]
@@ -118,7 +118,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     if len(funclist) not in (len(conditions), len(conditions) + 1):
         raise ShapeError(f"piecewise requires {len(conditions)} functions or one more, got {len(funclist)}.", where=user_frame())
     value = lambda f: f(x, *args, **kw) if callable(f) else f  # noqa: E731
-    out = value(funclist[-1]) if len(funclist) > len(conditions) else 0
+    out: Any = value(funclist[-1]) if len(funclist) > len(conditions) else 0
     for condition, f in zip(conditions, funclist, strict=False):
         out = where(condition, value(f), out)
     return out.astype(x.dtype)

@@ -213,8 +213,8 @@ def polyfit(
       ShapeError: `x` or `y` have other axes, or other lengths.
 
     Example:
-      >>> np.asarray(polyfit(np.array([0.0, 1.0, 2.0]), np.array([1.0, 2.0, 5.0]), 2)).round(6).tolist()
-      [1.0, 0.0, 1.0]
+      >>> np.asarray(polyfit(np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0, 7.0]), 2)).round(6).tolist()
+      [1.0, 1.0, 1.0]
     """
     x, y = inexacts_of(x, y)
     if x.ndim != 1 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0] or not x.size:

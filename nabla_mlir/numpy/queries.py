@@ -149,10 +149,10 @@ def copy(a: Any, order: str | None = None) -> Any:
 
 # ---------------------------------------------------------------- from elsewhere
 def _from_host(name: str) -> Callable[..., Any]:
-    read = getattr(np, name)
+    reader = getattr(np, name)
 
     def f(*args: Any, **kwargs: Any) -> Any:
-        return asarray(read(*args, **kwargs))
+        return asarray(reader(*args, **kwargs))
 
     f.__name__ = f.__qualname__ = name
     f.__doc__ = f"The array that `numpy.{name}` reads."

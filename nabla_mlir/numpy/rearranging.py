@@ -148,10 +148,10 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
 
 def trim_zeros(filt: Any, trim: str = "fb") -> Any:
     """A vector without the zeros in front ("f") and behind ("b"); it must be known."""
-    kept = np.flatnonzero(_known("trim_zeros", "the vector", filt))
-    low = int(kept[0]) if kept.size and "f" in trim.lower() else 0
-    high = int(kept[-1]) + 1 if kept.size and "b" in trim.lower() else np.shape(filt)[0]
-    return asarray(filt)[:0] if not kept.size else asarray(filt)[low:high]
+    places = np.flatnonzero(_known("trim_zeros", "the vector", filt))
+    low = int(places[0]) if places.size and "f" in trim.lower() else 0
+    high = int(places[-1]) + 1 if places.size and "b" in trim.lower() else np.shape(filt)[0]
+    return asarray(filt)[:0] if not places.size else asarray(filt)[low:high]
 
 
 # ---------------------------------------------------------------- by truth values

@@ -56,6 +56,7 @@ def sum_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def masked(x: Tensor, where: Any, neutral: Any) -> Tensor:
+    """`x` with a number instead of the elements where a mask, if there is one, does not hold."""
     if where is None:
         return x
     mask = broadcast_to(convert(tensor(where), bool), x.shape)
@@ -156,7 +157,7 @@ def var(
     axes = axes_of("var", axis, x.ndim)
     mask = None if where is None else broadcast_to(convert(tensor(where), bool), x.shape)
     less = ddof if correction is None else correction
-    n = count(x.shape, axes) if mask is None else fold(convert(mask, real_kind(x.dtype)), axes, "add")
+    n: Any = count(x.shape, axes) if mask is None else fold(convert(mask, real_kind(x.dtype)), axes, "add")
     centre = x - spread(fold(masked(x, mask, 0), axes, "add") / n, x.shape, axes)
     square = ew.square(centre) if not is_complex(x.dtype) else ew.real(centre * ew.conj(centre))
     total = fold(masked(square, mask, 0), axes, "add", keepdims)
@@ -187,6 +188,7 @@ def std(
 
 # ---------------------------------------------------------------- extrema
 def extremum(name: str, combiner: str, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Tensor:
+    """The largest or the smallest element over axes, under the name of the function that is called."""
     x = require_real(name, tensor(x))
     axes = axes_of(name, axis, x.ndim)
     if not count(x.shape, axes) and initial is None:
@@ -320,8 +322,8 @@ def logsumexp(
     x = inexact(a)
     if b is not None:
         x, factors = meet("logsumexp", x, b)
-        used = lg.compare(factors, full_like(factors, 0), comparison_direction="NE")
-        where = used if where is None else lg.logical_and(used, convert(tensor(where), bool))
+        counts = lg.compare(factors, full_like(factors, 0), comparison_direction="NE")
+        where = counts if where is None else lg.logical_and(counts, convert(tensor(where), bool))
     axes = axes_of("logsumexp", axis, x.ndim)
     x = masked(x, where, -np.inf)
     if not count(x.shape, axes):
@@ -343,7 +345,7 @@ def logmeanexp(x: Any, axis: Static[Axis] = None, where: Any = None, keepdims: b
     x = inexact(x)
     axes = axes_of("logmeanexp", axis, x.ndim)
     mask = None if where is None else broadcast_to(convert(tensor(where), bool), x.shape)
-    n = count(x.shape, axes) if mask is None else fold(convert(mask, real_kind(x.dtype)), axes, "add", keepdims)
+    n: Any = count(x.shape, axes) if mask is None else fold(convert(mask, real_kind(x.dtype)), axes, "add", keepdims)
     return logsumexp(x, axis, keepdims=keepdims, where=where) - (math.log(n) if mask is None else ew.log(n))
 
 

@@ -82,7 +82,7 @@ def intersect1d(
     """
     if size is None or return_indices:
         first, second = _known("intersect1d", ar1, ar2)
-        out = np.intersect1d(first, second, assume_unique, return_indices)
+        out: Any = np.intersect1d(first, second, assume_unique, return_indices=return_indices)  # type: ignore[call-overload]
         return tuple(map(asarray, out)) if return_indices else asarray(out)
     flat = ravel(ar1)
     flat, counts = unique(flat, return_counts=True, size=flat.size)

@@ -60,8 +60,7 @@ def cov(
     less = ddof if ddof is not None else 0 if bias else 1
     if weights is None:
         centre = x - average(x, 1, keepdims=True)
-        scaled, total = centre, float(x.shape[1] - less)
-        out = matmul(scaled, conj(matrix_transpose(centre))) / total
+        out = matmul(centre, conj(matrix_transpose(centre))) / float(x.shape[1] - less)
     else:
         weights = convert(tensor(weights), _real(x))
         centre = x - average(x, 1, weights, keepdims=True)

@@ -65,12 +65,12 @@ class Distribution:
 
     def _function(self, name: str) -> Callable[..., Any]:
         first = {"ppf": ["q"], "isf": ["q"], "entropy": []}.get(name, ["k" if self.is_discrete else "x"])
-        named = [(n, None) for n in first] + [(n, float(v) if v else None) for n, v in self._shapes]
-        named += [("loc", 0)] if self._place else []
-        named += [("scale", 1)] if self._scale else []
+        names_and_defaults = [(n, None) for n in first] + [(n, float(v) if v else None) for n, v in self._shapes]
+        names_and_defaults += [("loc", 0)] if self._place else []
+        names_and_defaults += [("scale", 1)] if self._scale else []
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         signature = inspect.Signature([
-            inspect.Parameter(n, kind, default=inspect.Parameter.empty if v is None else v) for n, v in named
+            inspect.Parameter(n, kind, default=inspect.Parameter.empty if v is None else v) for n, v in names_and_defaults
         ])  # fmt: skip
 
         def f(*args: Any) -> Tensor:

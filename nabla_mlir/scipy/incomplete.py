@@ -1,6 +1,7 @@
 """Incomplete gamma and beta functions: series and continued fractions, each where it converges fast.
 
-Loops end when the last term changes nothing. Their derivatives are those of the loops, so that they hold for the parameters too.
+Loops end when the last term changes nothing. The derivative by the argument is a formula, those by the parameters are the
+loops' own, in forward mode: reverse mode transposes their products alone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.tensor import Tensor, full_like
 from nabla_mlir.transforms.control import while_loop
+from nabla_mlir.transforms.custom import custom_jvp
+from nabla_mlir.transforms.linear import jvp
 
 _MOST = 2000  # iterations; large parameters take some hundreds
 
@@ -31,7 +34,7 @@ def _until_still(step: Callable[[Any, Any], Any], start: tuple[Tensor, ...]) -> 
     eps = float(np.finfo(start[-1].dtype).eps)
 
     def goes_on(carry: Any) -> Any:
-        k, still, *state = carry
+        k, still, *_ = carry
         return (still < 12.0) & (k < float(_MOST))
 
     def body(carry: Any) -> Any:
@@ -45,7 +48,7 @@ def _until_still(step: Callable[[Any, Any], Any], start: tuple[Tensor, ...]) -> 
 
 
 def _ratio(numerator: Callable[[Any], Any], denominator: Callable[[Any], Any], first: Tensor) -> Tensor:
-    """The continued fraction first + n(1) / (d(1) + n(2) / (d(2) + ...)), by Lentz's algorithm as Thompson and Barnett changed it."""
+    """The continued fraction first + n(1) / (d(1) + n(2) / (d(2) + ...)), by Lentz's algorithm, changed by Thompson and Barnett."""
     tiny = float(np.finfo(first.dtype).tiny) * 1e10
     away = lambda v: where(absolute(v) < tiny, tiny, v)  # noqa: E731
 
@@ -97,17 +100,49 @@ def gammainc(a: Any, x: Any) -> Tensor:
       >>> round(float(gammainc(1.0, 2.0)), 6)
       0.864665
     """
-    a, x = (require_real("gammainc", v) for v in inexacts("gammainc", a, x))
+    return _gammainc(*(require_real("gammainc", v) for v in inexacts("gammainc", a, x)))
+
+
+def _lower(a: Tensor, x: Tensor) -> Tensor:
     low, lower, upper = _parts(a, x)
     return _at_ends(a, x, where(low, lower, 1.0 - upper), 0.0)
+
+
+def _upper(a: Tensor, x: Tensor) -> Tensor:
+    low, lower, upper = _parts(a, x)
+    return _at_ends(a, x, where(low, 1.0 - lower, upper), 1.0)
+
+
+def _gamma_density(a: Tensor, x: Tensor) -> Tensor:
+    inside = (x > 0.0) & (x < np.inf)
+    y = where(inside, x, 1.0)
+    return where(inside, exp((a - 1.0) * log(y) - y - gamma.lgamma(a)), 0.0)
+
+
+def _with_slopes(f: Callable[..., Tensor], density: Callable[..., Tensor]) -> Any:
+    """The function of parameters and an argument, the last one, with derivatives: by that `density`, by the others the loops'."""
+    whole = custom_jvp(f)
+
+    @whole.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        *parameters, x = primals
+        total = tangents[-1] * density(*primals)
+        for k, t in enumerate(tangents[:-1]):
+            along = lambda p, k=k: f(*parameters[:k], p, *parameters[k + 1 :], x)  # noqa: E731
+            total = total + t * jvp(along, (parameters[k],), (full_like(x, 1),))[1]
+        return whole(*primals), total
+
+    return whole
+
+
+_gammainc = _with_slopes(_lower, _gamma_density)
+_gammaincc = _with_slopes(_upper, lambda a, x: -_gamma_density(a, x))
 
 
 @library
 def gammaincc(a: Any, x: Any) -> Tensor:
     """The upper incomplete gamma function, 1 - gammainc(a, x), accurate where it is small."""
-    a, x = (require_real("gammaincc", v) for v in inexacts("gammaincc", a, x))
-    low, lower, upper = _parts(a, x)
-    return _at_ends(a, x, where(low, 1.0 - lower, upper), 1.0)
+    return _gammaincc(*(require_real("gammaincc", v) for v in inexacts("gammaincc", a, x)))
 
 
 # ---------------------------------------------------------------- beta
@@ -123,11 +158,14 @@ def betainc(a: Any, b: Any, x: Any) -> Tensor:
       >>> round(float(betainc(2.0, 1.0, 0.5)), 6)
       0.25
     """
-    a, b, x = (require_real("betainc", v) for v in inexacts("betainc", a, b, x))
-    turned = x > (a + 1.0) / (a + b + 2.0)
+    return _betainc(*(require_real("betainc", v) for v in inexacts("betainc", a, b, x)))
+
+
+def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    swap = x > (a + 1.0) / (a + b + 2.0)
     inside = (x > 0.0) & (x < 1.0)
     y = where(inside, x, 0.5)
-    p, q, z = where(turned, b, a), where(turned, a, b), where(turned, 1.0 - y, y)
+    p, q, z = where(swap, b, a), where(swap, a, b), where(swap, 1.0 - y, y)
 
     def numerator(k: Any) -> Any:
         """Even and odd ones: m = k // 2."""
@@ -140,6 +178,16 @@ def betainc(a: Any, b: Any, x: Any) -> Tensor:
     fraction = _ratio(numerator, lambda k: 1.0, full_like(p, 1))
     size = gamma.lgamma(p + q) - gamma.lgamma(p) - gamma.lgamma(q)
     value = exp(p * log(z) + q * log1p(-z) + size) / (p * fraction)
-    value = where(turned, 1.0 - value, value)
+    value = where(swap, 1.0 - value, value)
     value = where(x <= 0.0, 0.0, where(x >= 1.0, 1.0, value))
     return where((a > 0.0) & (b > 0.0) & (x >= 0.0) & (x <= 1.0), value, np.nan)
+
+
+def _beta_density(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    inside = (x > 0.0) & (x < 1.0)
+    y = where(inside, x, 0.5)
+    size = gamma.lgamma(a + b) - gamma.lgamma(a) - gamma.lgamma(b)
+    return where(inside, exp((a - 1.0) * log(y) + (b - 1.0) * log1p(-y) + size), 0.0)
+
+
+_betainc = _with_slopes(_beta, _beta_density)

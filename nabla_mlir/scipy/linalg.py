@@ -144,12 +144,13 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
     """
     a = fa.matrices("lu", a)
     packed, pivots = fa.lu(a)
-    (m, n), k = a.shape[-2:], min(a.shape[-2:])
+    m, k = a.shape[-2], min(a.shape[-2:])
     low = la.tril(packed[..., :, :k], lower=True)
     low = where(np.eye(m, k, dtype=bool), 1.0, low)
     high = la.tril(packed[..., :k, :], lower=False)
     order = _row_order(pivots - 1, m)
-    exchange = convert(reshaped(order, (*order.shape[:-1], 1, m)) == reshaped(tensor(np.arange(m, dtype=np.int32)), (m, 1)), a.dtype)
+    places = tensor(np.arange(m, dtype=np.int32)[:, None])
+    exchange = convert(reshaped(order, (*order.shape[:-1], 1, m)) == places, a.dtype)
     return (matmul(exchange, low), high) if permute_l else (exchange, low, high)
 
 
@@ -177,8 +178,8 @@ def qr(
     """
     words = {"full": "complete", "economic": "reduced", "r": "r"}
     if mode not in words or pivoting:
-        raise ShapeError(f"qr requires mode full, economic or r and pivoting=False, got {mode!r} and {pivoting}.", where=user_frame(),
-                         help="lax.linalg.qr has pivoting.")  # fmt: skip
+        raise ShapeError(f"qr requires mode full, economic or r and pivoting=False, got {mode!r} and {pivoting}.",
+                         where=user_frame(), help="lax.linalg.qr has pivoting.")  # fmt: skip
     out = fa.qr(a, words[mode])
     return (out,) if mode == "r" else tuple(out)
 
@@ -309,7 +310,8 @@ def circulant(c: Any) -> Tensor:
 def companion(a: Any) -> Tensor:
     """The matrix whose eigenvalues are the zeros of a polynomial."""
     p = inexact(atleast_1d(a))
-    return concatenate([reshaped(-p[1:] / p[0], (1, p.shape[0] - 1)), tensor(np.eye(p.shape[0] - 2, p.shape[0] - 1, dtype=p.dtype))])
+    n = p.shape[0] - 1
+    return concatenate([reshaped(-p[1:] / p[0], (1, n)), tensor(np.eye(n - 1, n, dtype=p.dtype))])
 
 
 @library

@@ -64,8 +64,8 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: None = None) -> An
 
 def _two_axes(name: str, f: Any, in1: Any, in2: Any, mode: str, boundary: str, fillvalue: Any) -> Any:
     if np.ndim(in1) != 2 or np.ndim(in2) != 2 or boundary != "fill" or fillvalue != 0:
-        raise ShapeError(f"{name} requires matrices and zeros around them, got {np.ndim(in1)} and {np.ndim(in2)} axes, {boundary!r} "
-                         f"and {fillvalue}.", where=user_frame(), help="pad the first one.")  # fmt: skip
+        raise ShapeError(f"{name} requires matrices and zeros around them, got {np.ndim(in1)} and {np.ndim(in2)} axes, "
+                         f"{boundary!r} and {fillvalue}.", where=user_frame(), help="pad the first one.")  # fmt: skip
     return f(in1, in2, mode)
 
 

@@ -129,8 +129,8 @@ def _inside(z: Any) -> Any:
 
 def _log_mass(a: Any, b: Any) -> Any:
     """log(ndtr(b) - ndtr(a)) for a < b, in the tail where that is exact."""
-    turned = a > 0
-    low, high = where(turned, -b, a), where(turned, -a, b)
+    swap = a > 0
+    low, high = where(swap, -b, a), where(swap, -a, b)
     upper, lower = sp.log_ndtr(high), sp.log_ndtr(low)
     return upper + log(-expm1(lower - upper))
 
@@ -224,8 +224,8 @@ class _MultivariateNormal:
         if not cov.shape:
             return sum(square(d), -1) / cov * -0.5 - n * 0.5 * (math.log(2 * math.pi) + log(cov))
         if cov.shape[-2:] != (n, n) or d.shape[-1] != n:
-            raise ShapeError(f"multivariate_normal requires vectors of one length and a square covariance, got {x.shape}, {mean.shape} "
-                             f"and {cov.shape}.", where=user_frame())  # fmt: skip
+            raise ShapeError(f"multivariate_normal requires vectors of one length and a square covariance, got {x.shape}, "
+                             f"{mean.shape} and {cov.shape}.", where=user_frame())  # fmt: skip
         factor = cholesky(cov)
         y = reshaped(triangular_solve(factor, reshaped(d, (*d.shape, 1)), lower=True), d.shape)
         diagonal = sum(log(_diagonal(factor)), -1)

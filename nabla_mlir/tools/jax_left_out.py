@@ -60,9 +60,9 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     _REFS: {"jax": "Ref empty_ref free_ref freeze new_ref ref"},
     _RANDOM: {
         "jax": "random", "jax.nn": "initializers",
-        "jax.nn.initializers": "Initializer constant delta_orthogonal glorot_normal glorot_uniform he_normal he_uniform kaiming_normal "
-        "kaiming_uniform lecun_normal lecun_uniform normal ones orthogonal truncated_normal uniform variance_scaling "
-        "xavier_normal xavier_uniform zeros",
+        "jax.nn.initializers": "Initializer constant delta_orthogonal glorot_normal glorot_uniform he_normal he_uniform "
+        "kaiming_normal kaiming_uniform lecun_normal lecun_uniform normal ones orthogonal truncated_normal uniform "
+        "variance_scaling xavier_normal xavier_uniform zeros",
         "jax.random": "PRNGKey ball bernoulli beta binomial bits categorical cauchy chisquare choice clone dirichlet "
         "double_sided_maxwell exponential f fold_in gamma generalized_normal geometric gumbel key key_data key_dtype key_impl "
         "laplace loggamma logistic lognormal maxwell multinomial multivariate_normal normal orthogonal pareto permutation "
@@ -80,7 +80,8 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "jax.nn": "scaled_dot_general scaled_matmul",
         "jax.scipy.linalg": "dft fiedler fiedler_companion funm helmert hessenberg invhilbert invpascal pascal qr_multiply rsf2csf "
         "schur solve_sylvester sqrtm",
-        "jax.scipy.special": "bernoulli bessel_jn dawsn erfcx exp1 expi expn fresnel hyp1f1 hyp2f1 owens_t sici spence sph_harm_y wofz",
+        "jax.scipy.special": "bernoulli bessel_jn dawsn erfcx exp1 expi expn fresnel hyp1f1 hyp2f1 owens_t sici spence "
+        "sph_harm_y wofz",
         "jax.scipy.stats": "gaussian_kde", "jax.scipy.ndimage": "map_coordinates",
         "jax.scipy.signal": "csd istft stft welch", "jax.scipy.optimize": "OptimizeResults minimize",
         "jax.scipy.interpolate": "RegularGridInterpolator", "jax.scipy.fft": "dct dctn idct idctn",

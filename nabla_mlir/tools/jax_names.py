@@ -24,8 +24,10 @@ MODULES = (
     "jax.scipy.optimize", "jax.scipy.interpolate", "jax.scipy.integrate", "jax.scipy.fft", "jax.scipy.sparse.linalg", "jax.tree",
     "jax.tree_util", "jax.flatten_util", "jax.ops", "jax.debug",
 )  # fmt: skip
-_MARKS = {inspect.Parameter.POSITIONAL_ONLY: "/", inspect.Parameter.KEYWORD_ONLY: "=", inspect.Parameter.VAR_POSITIONAL: "*",
-          inspect.Parameter.VAR_KEYWORD: "**"}  # fmt: skip
+_MARKS: dict[Any, str] = {
+    inspect.Parameter.POSITIONAL_ONLY: "/", inspect.Parameter.KEYWORD_ONLY: "=", inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.VAR_KEYWORD: "**",
+}  # fmt: skip
 
 
 # ---------------------------------------------------------------- the list

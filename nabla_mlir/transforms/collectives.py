@@ -247,10 +247,10 @@ def all_to_all(x: Any, axis_name: str, split_axis: int, concat_axis: int, *, til
         if not tiled:
             rest = reshaped(mine, (bound.size, *t.shape[:at], *t.shape[at + 1 :]))
             return move_axis(rest, 0, to)
-        moved = move_axis(mine, 0, to)
+        parts_in_order = move_axis(mine, 0, to)
         lengths = [parts if d == at else n for d, n in enumerate(t.shape)]
         lengths[to] *= bound.size
-        return reshaped(moved, tuple(lengths))
+        return reshaped(parts_in_order, tuple(lengths))
 
     return _each(x, one)
 

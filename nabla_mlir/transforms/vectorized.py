@@ -15,7 +15,7 @@ import numpy as np
 
 from nabla_mlir import pytree
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
-from nabla_mlir.ops.shape import reduce_sum, reshape, transpose
+from nabla_mlir.ops.shape import broadcast_in_dim, reduce_sum, reshape, transpose
 from nabla_mlir.runtime.named import VectorizedArray
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.tracing import current_trace, is_tracing, trace_region
@@ -218,6 +218,40 @@ def reshape_vectors(xs: Sequence[Any], align_ranks: bool = False) -> tuple[Any, 
         return tuple(_aligned(x, names, rank) for x in tensors)
 
     return staged(run)(tuple(xs))
+
+
+def broadcast_vectors(xs: Sequence[Any], align_ranks: bool = False) -> tuple[Any, ...]:
+    """As `reshape_vectors`, but an axis that an array had not, or had with size 1, gets the size that it has in the others.
+
+    Args:
+      xs: arrays.
+      align_ranks: as for `reshape_vectors`.
+
+    Raises:
+      ShapeError: an axis has different sizes, neither of them 1.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> x, y = nm.vectorize(np.ones((2,)), "x"), nm.vectorize(np.ones((3,)), "y")
+      >>> [z.vectorized_axes for z in nm.broadcast_vectors([x, y])]
+      [{'x': 2, 'y': 3}, {'x': 2, 'y': 3}]
+    """
+
+    def run(xs: Sequence[Any]) -> tuple[Any, ...]:
+        tensors = [_apart(x) for x in xs]
+        axes = union([x.axes for x in tensors], "broadcast_vectors")
+        rank = max((x.ndim for x in tensors), default=0) if align_ranks else 0
+        return tuple(_widened(_aligned(x, [name for name, _ in axes], rank), axes) for x in tensors)
+
+    return staged(run)(tuple(xs))
+
+
+def _widened(x: Tensor, axes: NamedAxes) -> Tensor:
+    data = whole(x)
+    shape = (*(size for _, size in axes), *x.shape)
+    if data.shape == shape:
+        return x
+    return with_axes(broadcast_in_dim(data, shape=shape, broadcast_dimensions=tuple(range(data.ndim))), axes)
 
 
 def _aligned(x: Tensor, names: Sequence[str], rank: int) -> Tensor:

@@ -33,7 +33,10 @@ def mlp_with_adam(jax: Any) -> Any:
         value, grads = jax.value_and_grad(loss)(params, x, y)
         m = jax.tree.map(lambda a, g: 0.9 * a + 0.1 * g, m, grads)
         v = jax.tree.map(lambda a, g: 0.999 * a + 0.001 * g**2, v, grads)
-        step = lambda p, a, b: p - 1e-2 * (a / (1 - 0.9**i)) / (jnp.sqrt(b / (1 - 0.999**i)) + 1e-8)
+
+        def step(p, a, b):
+            return p - 1e-2 * (a / (1 - 0.9**i)) / (jnp.sqrt(b / (1 - 0.999**i)) + 1e-8)
+
         return jax.tree.map(step, params, m, v), m, v, value
 
     m = jax.tree.map(jnp.zeros_like, params)
@@ -277,7 +280,9 @@ def implicit_function(jax: Any) -> Any:
         (x,), (t,) = primals, tangents
         return log1pexp(x), (1 - 1 / (1 + jnp.exp(x))) * t
 
-    root = lambda a: lax.custom_root(lambda x: x**2 - a, 1.0, _newton(jax), lambda g, y: y / g(1.0))
+    def root(a):
+        return lax.custom_root(lambda x: x**2 - a, 1.0, _newton(jax), lambda g, y: y / g(1.0))
+
     a = np.float64(8.0)
     return jax.value_and_grad(cube_root)(a), jax.grad(jax.grad(log1pexp))(2.0), jax.value_and_grad(root)(np.float64(2.0))
 
@@ -358,7 +363,9 @@ def finite_volumes(jax: Any) -> Any:
         u = u - 0.1 * (f - jnp.roll(f, 1))
         return u, jnp.stack([u.sum(), lax.cummax(u)[-1]])
 
-    final = lambda u: lax.scan(step, u, None, length=6)
+    def final(u):
+        return lax.scan(step, u, None, length=6)
+
     return final(u), jax.jvp(lambda u: final(u)[0], (u,), (np.ones(12),))[1]
 
 
@@ -417,7 +424,7 @@ def embeddings(jax: Any) -> Any:
 
 
 def collectives(jax: Any) -> Any:
-    jnp, lax = jax.numpy, jax.lax
+    lax = jax.lax
     x = data(4, 4)
 
     def each(row):

@@ -166,3 +166,13 @@ def test_with_iree() -> None:
     assert list(got.vectorized_axes) == ["x", "y"]
     np.testing.assert_allclose(nm.devectorize(got)[:, 0], [[2, 4], [6, 8]])
     assert "vectorized over x: 2" in repr(x)
+
+
+def test_broadcast_vectors() -> None:
+    x, y = nm.vectorize(np.arange(2.0), "x"), nm.vectorize(np.arange(6.0).reshape(3, 2), "y")
+    a, b = nm.broadcast_vectors([x, y], align_ranks=True)
+    assert a.vectorized_axes == b.vectorized_axes == {"x": 2, "y": 3}
+    assert nm.devectorize(a).tolist() == np.broadcast_to(np.arange(2.0)[:, None, None], (2, 3, 1)).tolist()
+    assert nm.devectorize(b).tolist() == np.broadcast_to(np.arange(6.0).reshape(3, 2), (2, 3, 2)).tolist()
+    with pytest.raises(nm.errors.ShapeError, match="broadcast_vectors"):
+        nm.broadcast_vectors([x, nm.vectorize(np.ones(3), "x")])
