@@ -106,7 +106,9 @@ def iota(shape: Sequence[int], axis: int, dtype: Any = np.int32) -> Tensor:
 
 @placed
 @library
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None) -> Tensor:
+def arange(
+    start: Static[Any], stop: Static[Any] = None, step: Static[Any] = 1, dtype: Any = None, *, device: Any = None
+) -> Tensor:  # fmt: skip
     """start, start + step, ... below stop; ``arange(n)`` counts from 0.
 
     Raises:

@@ -58,15 +58,15 @@ class Trace:
         self.holders.append(holder)
 
     def capture(self, array: Any, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
-        """The argument that stands for an array from outside: one for each array, as a tensor of the current scope.
+        """The argument that stands for an array from outside, one for each array.
 
-        The tensor is a new one, since what is assigned to it is not assigned to the array.
+        The tensor is a new one each time, since what is assigned to it is not assigned to the array.
         """
         place = self.captures.get(id(array))
         if place is None:
             argument = self.block.add_argument(tensor_type(shape, dtype), ir.Location.unknown())
             place = self.captures[id(array)] = Capture(array, argument)
-        return wrap(place.value)
+        return Tensor(place.value)
 
 
 class _Current(threading.local):

@@ -83,6 +83,12 @@ def test_arrays_in_another_dtype() -> None:
             xp.asarray(xp.arange(3, dtype=xp.int8), dtype=dtype, copy=False)
 
 
+def test_ranges_between_numbers_of_arrays() -> None:
+    for bounds in ((np.int64(3),), (xp.asarray(3),), (0, xp.asarray(3), np.int8(1))):
+        assert xp.arange(*bounds).tolist() == [0, 1, 2]
+    assert xp.arange(xp.asarray(0.0), stop=np.float64(1.0), step=0.5).tolist() == [0.0, 0.5]
+
+
 def test_rows_of_a_long_array_one_by_one() -> None:
     x = xp.asarray(np.arange(5000.0))
     assert float(min(x)) == 0.0
