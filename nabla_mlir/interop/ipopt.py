@@ -178,7 +178,7 @@ class Problem:
             import cyipopt
         except ImportError:
             raise DeployError("solve requires cyipopt, got an environment without it.",
-                              help="pip install 'nabla-mlir[ipopt]', with Ipopt from Debian's coinor-libipopt-dev") from None  # fmt: skip
+                              help="pip install 'nabla-mlir[ipopt]', with Debian's coinor-libipopt-dev") from None  # fmt: skip
         start = _spread("x0", x0, self._x, self._x_spec, 0.0)
         lower, upper = (_spread("bounds", b, self._x, self._x_spec, d) for b, d in zip(bounds, (-np.inf, np.inf), strict=True))
         least, most = (
@@ -190,10 +190,10 @@ class Problem:
         for name, value in {**_QUIET, **(options or {})}.items():
             solver.add_option(name, value)
         x, info = solver.solve(start)
-        held = lambda values: None if self._held_spec is None else _split(values, self._held, self._held_spec)  # noqa: E731
+        tree = lambda values: None if self._held_spec is None else _split(values, self._held, self._held_spec)  # noqa: E731
         message = info["status_msg"]
         return Solution(
-            self._tree(x), float(info["obj_val"]), held(info["g"]), held(info["mult_g"]), self._tree(info["mult_x_L"]),
+            self._tree(x), float(info["obj_val"]), tree(info["g"]), tree(info["mult_g"]), self._tree(info["mult_x_L"]),
             self._tree(info["mult_x_U"]), int(info["status"]), message.decode() if isinstance(message, bytes) else message,
             self.iterations, dict(self.calls),
         )  # fmt: skip

@@ -11,8 +11,8 @@ from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import axis_of, sliced
 from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.logic import less
-from nabla_mlir.numpy.operands import common_dtype, inexact, meet, operand, require_real, tensor
-from nabla_mlir.numpy.reductions import any, count, count_nonzero
+from nabla_mlir.numpy.operands import common_dtype, meet, operand, require_real, tensor
+from nabla_mlir.numpy.reductions import any, count_nonzero
 from nabla_mlir.numpy.special_values import is_nan
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh

@@ -222,7 +222,9 @@ def _neighbours(rows: Rows) -> Sequence[list[int]]:
     return lists(Rows.of(keys[row != rows.indices], rows.count, rows.columns))
 
 
-def _lattices(pattern: Pattern, kind: str, least: int, most: int, depth: int | None) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
+def _lattices(
+    pattern: Pattern, kind: str, least: int, most: int, depth: int | None
+) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
     """The lattice coloring of each grid that the columns may be the elements of, if it has fewer colors than those before."""
     middle = pattern.shape[0] // 2
     together = pattern.indices[pattern.indptr[middle] : pattern.indptr[middle + 1]]
