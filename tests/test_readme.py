@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README.read_text(), re.M | re.S)
-RECORD = re.compile(r"^\w+ = elementwise\(")
+RECORD = re.compile(r"^\w+(: OpDef)? = elementwise\(")
 
 
 def environment():
