@@ -81,7 +81,6 @@ class Function:
     def _call_in_order(self, arguments: Sequence[Array | np.ndarray], storage: int, types: Types | None) -> list[Array]:
         """A call that writes to memory of the caller's, or has a place on a timeline: after what it reads is written."""
         where, timeline = self.device, self._timeline
-        after: list[Timepoint] = []
         pending: Timepoint | None = None
         inputs, outputs = VmVariantList(len(arguments)), VmVariantList(4)
         memory: list[Array] = []
@@ -90,20 +89,16 @@ class Function:
             check_storage(self.name, targets, arguments, where)
             memory = [memory_of(target, where) for target in targets]
             wait_for_others(timeline)
-            after += timeline.unfinished() if timeline is not None else ()
         for argument in map(self._there, arguments):
-            if argument.pending is not None:
-                if argument.pending.timeline is timeline:
-                    after.append(argument.pending)
-                else:
-                    argument.block_until_ready()
+            if argument.pending is not None and argument.pending.timeline is not timeline:
+                argument.block_until_ready()
             inputs.push_ref(argument._view)
         for array in memory:
             inputs.push_ref(array.to_write())
         try:
             with self._lock:
                 if timeline is not None:
-                    pending = timeline.push_fences(inputs, after)
+                    pending = timeline.push_fences(inputs, timeline.last())
                 self._invoke(self._vm, inputs, outputs)
                 if timeline is not None and pending is not None:
                     timeline.began(pending)

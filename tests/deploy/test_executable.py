@@ -79,6 +79,17 @@ def test_state_persists_and_a_clone_has_its_own(executable):
     assert read([])[0].tolist() == [0, 9, 2, 3]
 
 
+def test_a_read_that_runs_is_not_overtaken_by_a_write(executable):
+    """IREE orders reads of the state behind writes, and not writes behind reads."""
+    store, poke, read = (executable.function(name) for name in ("store", "poke", "read"))
+    x = np.arange(4, dtype=np.float32)
+    for _ in range(500):
+        store([x])
+        before = read([])[0]
+        poke([np.array([9], np.float32)])
+        assert before.tolist() == [0, 1, 2, 3]
+
+
 def test_a_returned_argument_outlives_its_array(executable):
     x = np.arange(4, dtype=np.float32)
     (y,) = executable.function("same")([x])
