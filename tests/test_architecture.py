@@ -137,6 +137,14 @@ def test_no_files_import_each_other_in_a_circle() -> None:
         graph = {module: imported - ended for module, imported in graph.items() if module not in ended}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("room", [room for room in ROOMS if room])
+def test_a_room_can_be_imported_first(room: str) -> None:
+    """Public names load the rooms above when they are asked for: not while those below are being loaded."""
+    done = subprocess.run([sys.executable, "-c", f"import nabla_mlir.{room}"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_room_has_a_layer() -> None:
     """A room that is not listed would count as one of the highest, where it may import anything."""
     rooms = {module.split(".")[1] for module in MODULES if "." in module}

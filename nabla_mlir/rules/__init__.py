@@ -2,7 +2,7 @@
 operations whose rules are that engine. Importing this package loads every record.
 """
 
-from nabla_mlir import ops  # noqa: F401
+import nabla_mlir.ops  # noqa: F401  (not `from nabla_mlir`, whose public names load all that is above)
 from nabla_mlir.rules import (
     checkpoint,
     control,

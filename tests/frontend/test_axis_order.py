@@ -55,7 +55,7 @@ def test_axes_stand_in_the_order_of_the_result(f: Any, order: list[str]) -> None
         "parameter": lambda x, y: nm.value_and_grad(f, vectorized="parameter")(x, y)[0],
         "jvp": lambda x, y: nm.jvp(f, (x, y), (x, y))[0], "vjp": lambda x, y: nm.vjp(f, x, y)[0],
         "linearize": lambda x, y: nm.linearize(f, x, y)[0], "checkpoint": nm.checkpoint(f),
-        "vmap": lambda x, y: nm.vmap(f, None, None, 1)(x, y),
+        "vmap": lambda x, y: nm.vmap(f, None, None, axis_size=1)(x, y),
         "cond": lambda x, y: nm.cond(True, f, f, x, y),
         "closure": lambda x, y: nm.value_and_grad(lambda y: f(x, y))(y)[0],
         "traced": nm.jit(lambda x, y: nm.value_and_grad(f)(x, y)[0]),
