@@ -6,7 +6,6 @@ Writes growth.json and growth.svg. The exponents are the slopes of straight line
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from large import Result, measure
-from measuring import HERE, console, save
+from measuring import console, parse_words, save
 from rich.table import Table
 from workloads_large import GROWTH, Series
 
@@ -43,15 +42,7 @@ class Grown:
 
 def main() -> int:
     """Measures the series; 1 if something failed."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", nargs="+", metavar="WORD", help="series whose title has one of these words")
-    parser.add_argument("--quick", action="store_true", help="without the largest size, and fewer calls")
-    parser.add_argument("--out", type=Path, default=HERE / "results", help="the folder for the results")
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    chosen = [s for s in GROWTH if not options.only or any(word in s.title for word in options.only)]
-    if not chosen:
-        parser.error(f"--only requires a word of {', '.join(s.title for s in GROWTH)}, got {', '.join(options.only)}")
+    options, chosen = parse_words(__doc__.partition("\n")[0], "series", "without the largest size, and fewer calls", GROWTH)
     grown = [run(series, options.quick) for series in chosen]
     report(grown)
     content = {g.title: {f"{m} {side}": g.exponent(m, side) for m in MEASURES for side in ("nabla", "jax")} for g in grown}

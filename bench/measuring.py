@@ -44,6 +44,20 @@ def parse(description: str, quick: str) -> tuple[argparse.Namespace, list[Worklo
     return options, [w for w in (SWEEP if options.sweep else WORKLOADS) if w.quick or not options.quick]
 
 
+def parse_words(description: str, kinds: str, quick: str, choices: Sequence[Any]) -> tuple[argparse.Namespace, list[Any]]:
+    """The options of a benchmark of its own kinds of cases, and those whose title has a word that is given, or all."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--only", nargs="+", metavar="WORD", help=f"{kinds} whose title has one of these words")
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--out", type=Path, default=HERE / "results", help="the folder for the results")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    chosen = [c for c in choices if not options.only or any(word in c.title for word in options.only)]
+    if not chosen:
+        parser.error(f"--only requires a word of {', '.join(c.title for c in choices)}, got {', '.join(options.only)}")
+    return options, chosen
+
+
 def direction(tree: Any) -> Any:
     """Random numbers in the place of those of a pytree."""
     import jax

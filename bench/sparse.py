@@ -9,7 +9,7 @@ finite differences of the same pattern.
 
 from __future__ import annotations
 
-import argparse
+import importlib
 import sys
 import time
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from measuring import HERE, console, interleaved, save
+from measuring import console, interleaved, parse_words, save
 from peers import is_installed
 from rich.table import Table
 from scipy.integrate import solve_ivp
@@ -117,14 +117,8 @@ CASES = (
 
 def main() -> int:
     """Measures the cases; 1 if a matrix is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", nargs="+", metavar="WORD", help="cases whose title has one of these words")
-    parser.add_argument("--quick", action="store_true", help="without the largest, and fewer repetitions")
-    parser.add_argument("--out", type=Path, default=HERE / "results", help="the folder for the results")
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    chosen = [c for c in CASES if not options.only or any(word in c.title for word in options.only)]
-    peer = asdex() if is_installed("asdex") else None
+    options, chosen = parse_words(__doc__.partition("\n")[0], "cases", "without the largest, and fewer repetitions", CASES)
+    peer = importlib.import_module("asdex") if is_installed("asdex") else None
     jax.config.update("jax_enable_x64", True)
     results = []
     for case in chosen:
@@ -144,13 +138,6 @@ def main() -> int:
     for r in wrong:
         console.print(f"[bold red]FAILED[/bold red] {r.title}: an error of {r.error:.1e}")
     return int(bool(wrong))
-
-
-def asdex() -> ModuleType:
-    """The peer."""
-    import asdex as package
-
-    return package
 
 
 def best(call: Callable[[], Any], quick: bool) -> tuple[float, Any]:

@@ -228,6 +228,7 @@ PATTERN_STEPS: Annotated[
 PATTERN_ROUNDS: Annotated[int, Chosen("rounds of a fixed point", "then whole axes, later all columns, are assumed")] = 4
 
 LATTICE_DIFFERENCES: Annotated[int, Chosen("entries of a row", "a stencil of more is none")] = 64
+LATTICE_FIELDS: Annotated[int, Chosen("fields behind each other", "more are an axis of a grid")] = 64
 LATTICE_FORMS: Annotated[int, Chosen("linear forms of one modulus", "memory and milliseconds")] = 1 << 15
 LATTICE_TRIALS: Annotated[int, Chosen("forms whose trees are looked at", "each takes as long as a greedy coloring")] = 6
 LATTICE_ENOUGH: Annotated[

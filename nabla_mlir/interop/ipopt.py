@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -214,7 +215,7 @@ def _check_wide(what: str, specs: Sequence[Spec]) -> None:
 
 
 def _size(like: Spec) -> int:
-    return int(np.prod(like.shape, dtype=np.int64))
+    return math.prod(like.shape)
 
 
 def _flat(tree: Any) -> np.ndarray:

@@ -12,6 +12,7 @@ from nabla_mlir.numpy import indexing
 from nabla_mlir.numpy.axes import axis_of
 from nabla_mlir.numpy.index_modes import GatherScatterMode, filler
 from nabla_mlir.numpy.operands import convert, require_integer, tensor
+from nabla_mlir.numpy.special_values import described
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.gather import clamped_starts, gather_dims, last_starts, per_component
@@ -142,6 +143,7 @@ def _fits(places: Tensor, limits: np.ndarray) -> Tensor:
 
 # ---------------------------------------------------------------- scatter
 def _scattering(name: str, body: str, doc: str) -> Callable[..., Any]:
+    @described(name, doc)
     def f(
         operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: Static[Any], *, indices_are_sorted: bool = False,
         unique_indices: bool = False, mode: Any = None,
@@ -152,8 +154,6 @@ def _scattering(name: str, body: str, doc: str) -> Callable[..., Any]:
         return scatter_record(x, places, new, scatter_dimension_numbers=dims, indices_are_sorted=indices_are_sorted,
                               unique_indices=unique_indices, body=body)  # fmt: skip
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
     return library(f)
 
 

@@ -12,6 +12,7 @@ from nabla_mlir.numpy import logic, reductions, running, sorting, ufuncs
 from nabla_mlir.numpy.axes import axes_of, axis_of, joined
 from nabla_mlir.numpy.operands import convert, tensor
 from nabla_mlir.numpy.rearranging import lexsort
+from nabla_mlir.numpy.special_values import described
 from nabla_mlir.ops import windows
 from nabla_mlir.ops.gather import along_axis
 from nabla_mlir.ops.reduction import reduce as reduce_record
@@ -30,12 +31,11 @@ _WORDS: dict[Any, str] = {
 
 # ---------------------------------------------------------------- reductions
 def _by_word(name: str, word: str, doc: str) -> Callable[..., Any]:
+    @described(name, doc)
     def f(operand: Any, axes: Static[Any]) -> Tensor:
         x = tensor(operand)
         return reductions.fold(x, axes_of(name, tuple(axes), x.ndim), word)
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
     return library(f)
 
 
@@ -127,11 +127,10 @@ def argmin(operand: Any, axis: Static[int], index_dtype: Any) -> Tensor:
 def _along(name: str, doc: str) -> Callable[..., Any]:
     own = getattr(running, name)
 
+    @described(name, doc)
     def f(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
         return own(operand, axis, reverse=reverse)
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
     return f
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.operands import convert, tensor
 from nabla_mlir.numpy.shapes import flip
+from nabla_mlir.numpy.special_values import described
 from nabla_mlir.numpy.ufuncs import conj
 from nabla_mlir.ops.convolution import convolution, numbers
 from nabla_mlir.ops.shape import reshaped
@@ -91,11 +92,10 @@ def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None) -> 
 def _window(name: str, doc: str) -> Callable[..., Any]:
     numbers_of = getattr(np, name)
 
+    @described(name, doc)
     def f(M: Static[int], *shape: float) -> Tensor:
         return constant(np.asarray(numbers_of(M, *shape)).astype(Defaults.float))
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
     return library(f)
 
 

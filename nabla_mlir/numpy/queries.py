@@ -13,6 +13,7 @@ import numpy as np
 from nabla_mlir.dialects.types import as_dtype, is_complex
 from nabla_mlir.numpy import logic
 from nabla_mlir.numpy.operands import asarray, operand, tensor
+from nabla_mlir.numpy.special_values import described
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.eager import library
@@ -151,11 +152,10 @@ def copy(a: Any, order: str | None = None) -> Any:
 def _from_host(name: str) -> Callable[..., Any]:
     reader = getattr(np, name)
 
+    @described(name, f"The array that `numpy.{name}` reads.")
     def f(*args: Any, **kwargs: Any) -> Any:
         return asarray(reader(*args, **kwargs))
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = f"The array that `numpy.{name}` reads."
     return f
 
 

@@ -16,6 +16,7 @@ from nabla_mlir.dialects.types import is_float
 from nabla_mlir.errors import DtypeError, TraceError, user_frame
 from nabla_mlir.ops.barrier import optimization_barrier
 from nabla_mlir.ops.shape import iota
+from nabla_mlir.prepared.blocks import Form
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.table.tensor import Tensor, full_like
 from nabla_mlir.transforms.curvature import hessian_product
@@ -23,7 +24,6 @@ from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.vectorize import vmap
 
 Map = Callable[[Any], Any]
-Form = Callable[[Map], Map]  # from a map of one vector to that of vectors along a leading axis
 _MULTIPLIERS = (0x9E3779B9, 0x85EBCA6B, 0xC2B2AE35)  # odd; the first is 2^32 over the golden ratio, as Knuth hashes
 
 

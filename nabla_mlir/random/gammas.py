@@ -15,6 +15,7 @@ from nabla_mlir.numpy.axes import shape_of
 from nabla_mlir.numpy.reductions import max, sum
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.random.arguments import float_dtype, parameters, real, shape_for, shape_over, spread
+from nabla_mlir.random.distributions import parametrized
 from nabla_mlir.random.generator import exponentials, normals, split_in
 from nabla_mlir.random.keys import KeyArray, key_of, words_of
 from nabla_mlir.random.rejection import gammas
@@ -25,6 +26,7 @@ from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms.gradients import stop_gradient
 
 
+@parametrized
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Numbers of a density proportional to x**(a - 1) exp(-x) for x > 0.
 
@@ -42,9 +44,10 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
       >>> gamma(nm.random.key(0), 2.0, (3,)).shape
       (3,)
     """
-    return _named("gamma", key, a, shape, dtype, False)
+    return gammas(key, a)
 
 
+@parametrized
 def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Logarithms of numbers that `gamma` has, but other ones for a < 1: exact where those are too small for their dtype.
 
@@ -62,20 +65,10 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
       >>> loggamma(nm.random.key(0), 2.0, (3,)).shape
       (3,)
     """
-    return _named("loggamma", key, a, shape, dtype, True)
+    return gammas(key, a, is_log=True)
 
 
-def _named(name: str, key: Any, a: Any, shape: Any, dtype: Any, is_log: bool) -> Any:
-    dtype = float_dtype(name, dtype)
-    (a,) = parameters(name, dtype, a)
-    return _gamma(key_of(name, key), a, shape_for(name, shape, a), dtype, is_log)
-
-
-@library
-def _gamma(key: Any, a: Any, shape: Static[Any], dtype: np.dtype, is_log: bool) -> Tensor:
-    return gammas(words_of(key), *spread("gamma", (a,), dtype, shape), is_log=is_log)
-
-
+@parametrized
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Numbers of a density proportional to x**(a - 1) (1 - x)**(b - 1) for 0 < x < 1.
 
@@ -94,15 +87,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
       >>> beta(nm.random.key(0), 2.0, 3.0, (3,)).shape
       (3,)
     """
-    dtype = float_dtype("beta", dtype)
-    a, b = parameters("beta", dtype, a, b)
-    return _beta(key_of("beta", key), a, b, shape_for("beta", shape, a, b), dtype)
-
-
-@library
-def _beta(key: Any, a: Any, b: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    pairs = zip(split_in(words_of(key), 2), spread("beta", (a, b), dtype, shape), strict=True)
-    first, second = (gammas(k, x, is_log=True) for k, x in pairs)
+    first, second = (gammas(k, x, is_log=True) for k, x in zip(split_in(key, 2), (a, b), strict=True))
     largest = stop_gradient(ew.maximum(first, second))
     first, second = (ew.exponential(x - largest) for x in (first, second))
     return first / (first + second)
@@ -142,6 +127,7 @@ def _dirichlet(key: Any, alpha: Any, shape: Static[Any], dtype: np.dtype) -> Ten
     return parts / sum(parts, -1, keepdims=True)
 
 
+@parametrized
 def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
     """The sum of the squares of `df` normal numbers: twice a number of the gamma distribution of df / 2.
 
@@ -159,20 +145,14 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
       >>> chisquare(nm.random.key(0), 3.0, (3,)).shape
       (3,)
     """
-    dtype = float_dtype("chisquare", dtype)
-    (df,) = parameters("chisquare", dtype, df)
-    return _chisquare(key_of("chisquare", key), df, shape_for("chisquare", shape, df), dtype)
-
-
-@library
-def _chisquare(key: Any, df: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    return _chisquares(words_of(key), *spread("chisquare", (df,), dtype, shape))
+    return _chisquares(key, df)
 
 
 def _chisquares(key: KeyArray, df: Tensor) -> Tensor:
     return ew.exponential(gammas(key, df / 2.0, is_log=True)) * 2.0
 
 
+@parametrized
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Any:
     """The quotient of two numbers of `chisquare`, each divided by its degrees of freedom.
 
@@ -191,18 +171,11 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) ->
       >>> f(nm.random.key(0), 3.0, 5.0, (3,)).shape
       (3,)
     """
-    dtype = float_dtype("f", dtype)
-    dfnum, dfden = parameters("f", dtype, dfnum, dfden)
-    return _f(key_of("f", key), dfnum, dfden, shape_for("f", shape, dfnum, dfden), dtype)
+    of_below, of_above = split_in(key, 2)
+    return (_chisquares(of_above, dfnum) / dfnum) / (_chisquares(of_below, dfden) / dfden)
 
 
-@library
-def _f(key: Any, dfnum: Any, dfden: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    above, below = spread("f", (dfnum, dfden), dtype, shape)
-    of_below, of_above = split_in(words_of(key), 2)
-    return (_chisquares(of_above, above) / above) / (_chisquares(of_below, below) / below)
-
-
+@parametrized
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Numbers of Student's distribution: a normal number over the root of one of `chisquare` that is divided by `df`.
 
@@ -220,15 +193,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
       >>> t(nm.random.key(0), 3.0, (3,)).shape
       (3,)
     """
-    dtype = float_dtype("t", dtype)
-    (df,) = parameters("t", dtype, df)
-    return _t(key_of("t", key), df, shape_for("t", shape, df), dtype)
-
-
-@library
-def _t(key: Any, df: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    (df,) = spread("t", (df,), dtype, shape)
-    first, second = split_in(words_of(key), 2)
+    first, second = split_in(key, 2)
     half = df / 2.0
     return normals(first, shape, dtype) * ew.sqrt(half / gammas(second, half))
 

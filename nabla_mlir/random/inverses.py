@@ -12,7 +12,8 @@ from nabla_mlir.numpy.axes import shape_of
 from nabla_mlir.numpy.dtypes import finfo
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
-from nabla_mlir.random.arguments import float_dtype, parameters, shape_for, shape_over, spread
+from nabla_mlir.random.arguments import float_dtype, parameters, shape_over, spread
+from nabla_mlir.random.distributions import parametrized, standard
 from nabla_mlir.random.generator import between, exponentials, fractions, random_bits
 from nabla_mlir.random.keys import WORD, KeyArray, key_of, words_of
 from nabla_mlir.staging.eager import Static, library
@@ -21,6 +22,7 @@ from nabla_mlir.table.tensor import Tensor, full_like
 _GUMBEL_MODES = ("highest", "high", "low")
 
 
+@standard
 def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Numbers of the density exp(-x) for x >= 0.
 
@@ -37,14 +39,10 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       >>> exponential(nm.random.key(0), (3,)).shape
       (3,)
     """
-    return _exponential(key_of("exponential", key), shape_of("exponential", shape), float_dtype("exponential", dtype))
+    return exponentials(key, shape, dtype)
 
 
-@library
-def _exponential(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    return exponentials(words_of(key), shape, dtype)
-
-
+@standard
 def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Numbers of the density 1 / (pi (1 + x**2)).
 
@@ -61,15 +59,11 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       >>> cauchy(nm.random.key(0), (3,)).shape
       (3,)
     """
-    return _cauchy(key_of("cauchy", key), shape_of("cauchy", shape), float_dtype("cauchy", dtype))
-
-
-@library
-def _cauchy(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    x = between(words_of(key), shape, float(finfo(dtype).eps), 1.0, dtype)
+    x = between(key, shape, float(finfo(dtype).eps), 1.0, dtype)
     return ew.tan((x - 0.5) * math.pi)
 
 
+@standard
 def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Numbers of the density exp(-abs(x)) / 2.
 
@@ -86,15 +80,11 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       >>> laplace(nm.random.key(0), (3,)).shape
       (3,)
     """
-    return _laplace(key_of("laplace", key), shape_of("laplace", shape), float_dtype("laplace", dtype))
-
-
-@library
-def _laplace(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    x = between(words_of(key), shape, float(finfo(dtype).epsneg) - 1.0, 1.0, dtype)
+    x = between(key, shape, float(finfo(dtype).epsneg) - 1.0, 1.0, dtype)
     return ew.sign(x) * ew.log_plus_one(-ew.absolute(x))
 
 
+@standard
 def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Numbers of the density exp(-x) / (1 + exp(-x))**2.
 
@@ -111,12 +101,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       >>> logistic(nm.random.key(0), (3,)).shape
       (3,)
     """
-    return _logistic(key_of("logistic", key), shape_of("logistic", shape), float_dtype("logistic", dtype))
-
-
-@library
-def _logistic(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    x = between(words_of(key), shape, float(finfo(dtype).tiny), 1.0, dtype)
+    x = between(key, shape, float(finfo(dtype).tiny), 1.0, dtype)
     return ew.log(x) - ew.log_plus_one(-x)
 
 
@@ -198,6 +183,7 @@ def _fraction(high: Tensor, low: Tensor) -> Tensor:
     return ew.bitcast_convert(pattern, shape=pattern.shape, dtype=np.dtype(np.float32))
 
 
+@parametrized
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Numbers of the density b / x**(b + 1) for x >= 1.
 
@@ -215,17 +201,10 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
       >>> pareto(nm.random.key(0), 2.0, (3,)).shape
       (3,)
     """
-    dtype = float_dtype("pareto", dtype)
-    (b,) = parameters("pareto", dtype, b)
-    return _pareto(key_of("pareto", key), b, shape_for("pareto", shape, b), dtype)
+    return ew.exponential(exponentials(key, shape, dtype) / b)
 
 
-@library
-def _pareto(key: Any, b: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    (b,) = spread("pareto", (b,), dtype, shape)
-    return ew.exponential(exponentials(words_of(key), shape, dtype) / b)
-
-
+@parametrized
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Numbers of the density x / scale**2 exp(-x**2 / (2 scale**2)) for x >= 0.
 
@@ -243,17 +222,10 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
       >>> rayleigh(nm.random.key(0), 2.0, (3,)).shape
       (3,)
     """
-    dtype = float_dtype("rayleigh", dtype)
-    (scale,) = parameters("rayleigh", dtype, scale)
-    return _rayleigh(key_of("rayleigh", key), scale, shape_for("rayleigh", shape, scale), dtype)
+    return scale * ew.sqrt(ew.log(fractions(key, shape, dtype)) * -2.0)
 
 
-@library
-def _rayleigh(key: Any, scale: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    (scale,) = spread("rayleigh", (scale,), dtype, shape)
-    return scale * ew.sqrt(ew.log(fractions(words_of(key), shape, dtype)) * -2.0)
-
-
+@parametrized
 def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Numbers of the density that rises linearly from `left` to `mode` and falls to `right`.
 
@@ -273,15 +245,7 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
       >>> triangular(nm.random.key(0), 0.0, 1.0, 3.0, (3,)).shape
       (3,)
     """
-    dtype = float_dtype("triangular", dtype)
-    left, mode, right = parameters("triangular", dtype, left, mode, right)
-    return _triangular(key_of("triangular", key), left, mode, right, shape_for("triangular", shape, left, mode, right), dtype)
-
-
-@library
-def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    left, mode, right = spread("triangular", (left, mode, right), dtype, shape)
-    x, width = fractions(words_of(key), shape, dtype), right - left
+    x, width = fractions(key, shape, dtype), right - left
     is_rising = lg.compare(x, (mode - left) / width, comparison_direction="LT")
     rising = left + ew.sqrt(x * width * (mode - left))
     return lg.select(is_rising, rising, right - ew.sqrt((1.0 - x) * width * (right - mode)))

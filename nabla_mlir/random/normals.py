@@ -18,6 +18,7 @@ from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.shape import reduce_sum
 from nabla_mlir.random.arguments import float_dtype, parameters, real, shape_for, shape_over, spread
+from nabla_mlir.random.distributions import parametrized, standard
 from nabla_mlir.random.generator import between, fractions, normals, split_in
 from nabla_mlir.random.keys import KeyArray, key_of, words_of
 from nabla_mlir.random.uniforms import signs
@@ -61,6 +62,7 @@ def _normals(keys: KeyArray, shape: Shape, dtype: np.dtype) -> Tensor:
     return ew.make_complex(*parts)
 
 
+@parametrized
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Normal numbers that lie in (lower, upper), by the inverse of the error function between its values at the bounds.
 
@@ -79,17 +81,8 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
       >>> truncated_normal(nm.random.key(0), -2.0, 2.0, (3,)).shape
       (3,)
     """
-    dtype = float_dtype("truncated_normal", dtype)
-    lower, upper = parameters("truncated_normal", dtype, lower, upper)
-    shape = shape_for("truncated_normal", shape, lower, upper)
-    return _truncated_normal(key_of("truncated_normal", key), lower, upper, shape, dtype)
-
-
-@library
-def _truncated_normal(key: Any, lower: Any, upper: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    lower, upper = spread("truncated_normal", (lower, upper), dtype, shape)
     root = float(np.sqrt(2).astype(dtype))
-    x = between(words_of(key), shape, ew.erf(lower / root), ew.erf(upper / root), dtype)
+    x = between(key, shape, ew.erf(lower / root), ew.erf(upper / root), dtype)
     inside = (nextafter(stop_gradient(x), full_like(x, sign)) for x, sign in ((lower, np.inf), (upper, -np.inf)))
     return clip(ew.erf_inv(x) * root, *inside)
 
@@ -122,6 +115,7 @@ def _lognormal(key: Any, sigma: Any, shape: Static[Any], dtype: np.dtype) -> Ten
     return ew.exponential(_normals(words_of(key), shape, dtype) * sigma)
 
 
+@standard
 def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """The length of vectors of three normal numbers: the density sqrt(2 / pi) x**2 exp(-x**2 / 2) for x >= 0.
 
@@ -138,12 +132,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
       >>> maxwell(nm.random.key(0), (3,)).shape
       (3,)
     """
-    return _maxwell(key_of("maxwell", key), shape_of("maxwell", shape), float_dtype("maxwell", dtype))
-
-
-@library
-def _maxwell(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    return _lengths(words_of(key), shape, dtype)
+    return _lengths(key, shape, dtype)
 
 
 def _lengths(keys: KeyArray, shape: Shape, dtype: np.dtype) -> Tensor:
@@ -183,6 +172,7 @@ def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Static[Any], dt
     return signs(second, shape, dtype) * _lengths(first, shape, dtype) * scale + loc
 
 
+@parametrized
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Numbers of the inverse normal distribution: the density sqrt(1 / (2 pi x**3)) exp(-(x - mean)**2 / (2 mean**2 x)).
 
@@ -200,20 +190,12 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
       >>> wald(nm.random.key(0), 2.0, (3,)).shape
       (3,)
     """
-    dtype = float_dtype("wald", dtype)
-    (mean,) = parameters("wald", dtype, mean)
-    return _wald(key_of("wald", key), mean, shape_for("wald", shape, mean), dtype)
-
-
-@library
-def _wald(key: Any, mean: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    """Of the two roots with the same square deviation, the smaller one with its probability (Michael et al. 1976)."""
-    (mean,) = spread("wald", (mean,), dtype, shape)
-    first, second = split_in(words_of(key), 2)
+    first, second = split_in(key, 2)
     v, z = normals(first, shape, dtype), fractions(second, shape, dtype)
     y, square = v * v, mean * mean
     root = ew.sqrt(mean * y * 4.0 + square * (y * y))
     x = mean + square * y / 2.0 - mean / 2.0 * root
+    # Of the two roots with the same square deviation, the smaller one with its probability (Michael et al. 1976).
     return lg.select(lg.compare(z, mean / (mean + x), comparison_direction="LE"), x, square / x)
 
 

@@ -72,13 +72,17 @@ def _key(name: str, seed: Any) -> KeyArray:
             raise DtypeError(f"{name} requires a seed of at most 64 bits, got {seed}.", where=user_frame())
         high = seed >> _BITS if Defaults.int.itemsize > 4 else 0
         return KeyArray(*(np.array(x & 0xFFFFFFFF, WORD) for x in (high, seed)))
-    if not is_array(seed) or isinstance(seed, KeyArray) or seed.dtype.kind not in "biu":
-        got = f"an array of {seed.dtype}" if is_array(seed) else repr(seed)
-        raise DtypeError(f"{name} requires an integer as seed, got {got}.", where=user_frame())
-    if seed.shape:
-        raise ShapeError(f"{name} requires a single seed, got an array of shape {tuple(seed.shape)}.", where=user_frame(),
-                         help="use nm.vmap for several.")  # fmt: skip
+    _check_integer(name, seed, "an integer as seed", "seed")
     return _words_of_seed(seed)
+
+
+def _check_integer(name: str, x: Any, what: str, word: str) -> None:
+    if not is_array(x) or isinstance(x, KeyArray) or x.dtype.kind not in "biu":
+        got = f"an array of {x.dtype}" if is_array(x) else repr(x)
+        raise DtypeError(f"{name} requires {what}, got {got}.", where=user_frame())
+    if x.shape:
+        raise ShapeError(f"{name} requires a single {word}, got an array of shape {tuple(x.shape)}.", where=user_frame(),
+                         help="use nm.vmap for several.")  # fmt: skip
 
 
 @library
@@ -134,12 +138,7 @@ def fold_in(key: Any, data: Any) -> Any:
         if not 0 <= data < 2**_BITS:
             raise DtypeError(f"fold_in requires a number of uint32, got {data}.", where=user_frame())
         data = np.array(data, WORD)
-    if not is_array(data) or isinstance(data, KeyArray) or data.dtype.kind not in "biu":
-        got = f"an array of {data.dtype}" if is_array(data) else repr(data)
-        raise DtypeError(f"fold_in requires an integer, got {got}.", where=user_frame())
-    if data.shape:
-        raise ShapeError(f"fold_in requires a single number, got an array of shape {tuple(data.shape)}.", where=user_frame(),
-                         help="use nm.vmap for several.")  # fmt: skip
+    _check_integer("fold_in", data, "an integer", "number")
     return _fold_in(key, data)
 
 

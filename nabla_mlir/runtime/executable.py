@@ -98,7 +98,7 @@ class Function:
         try:
             with self._lock:
                 if timeline is not None:
-                    pending = timeline.push_fences(inputs, timeline.last())
+                    pending = timeline.push_fences(inputs)
                 self._invoke(self._vm, inputs, outputs)
                 if timeline is not None and pending is not None:
                     timeline.began(pending)

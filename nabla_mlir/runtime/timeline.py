@@ -8,7 +8,6 @@ changed with the next write, once in 400 calls. Between executables the host wai
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
 
 from iree.runtime import HalDevice, HalFence, HalSemaphore, VmVariantList
 
@@ -54,19 +53,15 @@ class Timeline:
         self._open: list[Timepoint] = []
         _TIMELINES.add(self)
 
-    def push_fences(self, inputs: VmVariantList, after: Sequence[Timepoint]) -> Timepoint:
-        """Adds to the arguments of a call what it waits for, and what it signals; returns its end."""
-        before = HalFence(len(after))
-        for point in after:
-            before.insert(point.semaphore, 1)
+    def push_fences(self, inputs: VmVariantList) -> Timepoint:
+        """Adds to the arguments of a call what it waits for, the call before if it runs, and what it signals; returns its end."""
+        before = HalFence(1)
+        if self._open and not self._open[-1].is_reached():
+            before.insert(self._open[-1].semaphore, 1)
         end = Timepoint(self, self._device.create_semaphore(0))
         inputs.push_ref(before)
         inputs.push_ref(HalFence.create_at(end.semaphore, 1))
         return end
-
-    def last(self) -> list[Timepoint]:
-        """The end of the call before, if it runs."""
-        return [point for point in self._open[-1:] if not point.is_reached()]
 
     def began(self, call: Timepoint) -> None:
         """The call was accepted."""

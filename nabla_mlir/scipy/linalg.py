@@ -19,13 +19,15 @@ from nabla_mlir.numpy.joining import concatenate
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import asarray, convert, inexact, tensor
 from nabla_mlir.numpy.products import matmul
-from nabla_mlir.numpy.shapes import atleast_1d, atleast_2d, matrix_transpose, ravel, swapaxes
+from nabla_mlir.numpy.shapes import atleast_1d, atleast_2d, matrix_transpose, ravel
+from nabla_mlir.numpy.special_values import described
 from nabla_mlir.numpy.ufuncs import conj
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms.linear import jvp
+from nabla_mlir.transforms.vectorize import vmap
 
 
 # ---------------------------------------------------------------- systems
@@ -325,16 +327,12 @@ def leslie(f: Any, s: Any) -> Tensor:
 @library
 def convolution_matrix(a: Any, n: Static[int], mode: str = "full") -> Tensor:
     """The matrix whose product with a vector of length n is its convolution with `a`."""
-    rows = [convolve(a, np.eye(n)[k], mode) for k in range(n)]
-    return swapaxes(concatenate([reshaped(r, (1, r.shape[0])) for r in rows]), 0, 1)
+    return vmap(lambda unit: convolve(a, unit, mode), out_axes=1)(np.eye(n))
 
 
 def _known(name: str, doc: str, make: Any) -> Any:
     """A function of numbers that are known, whose matrix is a constant."""
-    f = lambda *args, **kwargs: asarray(make(*args, **kwargs))  # noqa: E731
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
-    return f
+    return described(name, doc)(lambda *args, **kwargs: asarray(make(*args, **kwargs)))
 
 
 def _hilbert(n: int) -> np.ndarray:

@@ -16,7 +16,6 @@ from nabla_mlir import thresholds
 from nabla_mlir.sparsity.rows import Rows
 
 Shape = tuple[int, ...]
-_FIELDS = 64  # more than these are a grid of their own
 
 
 def candidates(rows: Rows, grid: Shape, least: int, most: int, adjacent: bool = False) -> Iterator[np.ndarray]:
@@ -119,6 +118,8 @@ def grids_of(columns: int, known: Sequence[Shape], together: np.ndarray) -> list
     """
     plain = [tuple(n for n in grid if n > 1) for grid in known if math.prod(grid) == columns]
     plain = [grid for grid in plain if len(grid) > 1]
-    distances = np.unique(np.subtract.outer(together, together)).tolist() if len(together) <= _FIELDS else []
-    fields = [(columns // d, d) for d in distances if d > 1 and columns % d == 0 and columns // d <= _FIELDS]
+    if len(together) > thresholds.LATTICE_DIFFERENCES:
+        together = together[:0]
+    distances = np.unique(np.subtract.outer(together, together)).tolist()
+    fields = [(columns // d, d) for d in distances if d > 1 and columns % d == 0 and columns // d <= thresholds.LATTICE_FIELDS]
     return list(dict.fromkeys([*sorted(plain, key=len, reverse=True), *fields, (columns,)]))

@@ -111,7 +111,8 @@ class Code:
     def __init__(self, module: ir.Module, name: str, is_lowered: bool = False):
         self.module, self.name, self._is_lowered = module, name, is_lowered
         if not is_lowered and any(map(_needs_passes, nested(module.operation))):
-            self.lower()
+            lower_module(module)
+            self._is_lowered = True
 
     def lower(self) -> None:
         """Lowers the module, a copy of it: operations of it may be known to an interpreter."""
@@ -151,7 +152,8 @@ class Interpreted:
 
     def __init__(self, code: Code):
         self.function = interpreted(code.module.operation, code.name)
-        self.budget, self.work = allowance([code.function]), steps_of(code.function)
+        function = code.function
+        self.budget, self.work = allowance([function]), steps_of(function)
         self._code = code
         self._compiled: Runner | None = None
 

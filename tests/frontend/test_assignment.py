@@ -9,12 +9,7 @@ import nabla_mlir.numpy as xp
 from nabla_mlir.errors import DtypeError, TraceError
 from nabla_mlir.runtime.array import Array
 
-
-@pytest.fixture(autouse=True)
-def interpreted():
-    before = nm.set_execution("interpret")
-    yield
-    nm.set_execution(before)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 PLACES = {

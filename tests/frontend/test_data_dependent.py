@@ -10,11 +10,9 @@ from nabla_mlir.errors import TraceError
 
 
 @pytest.fixture(autouse=True)
-def as_numpy():
-    before = nm.set_execution("interpret")
+def as_numpy(interpreted):
     with default_dtypes(np.float64, np.int64):
         yield
-    nm.set_execution(before)
 
 
 X = np.array([[3.0, 0.0, 1.0], [0.0, 3.0, 3.0]])

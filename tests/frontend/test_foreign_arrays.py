@@ -20,11 +20,7 @@ BINARY = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", 
 HOST = np.array([1.0, 4.0, 3.0])
 
 
-@pytest.fixture(autouse=True)
-def interpreted():
-    before = nm.set_execution("interpret")
-    yield
-    nm.set_execution(before)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 class Foreign:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 from function_laws import agree, check_derivatives, check_maps
 
 import nabla_mlir as nm
@@ -155,11 +156,7 @@ WHOLE: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _interpreted() -> Iterator[None]:
-    before = nm.set_execution("interpret")
-    yield
-    nm.set_execution(before)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 @pytest.fixture(scope="module")
@@ -252,6 +249,14 @@ def test_refused(k: int) -> None:
     call, error, text = BAD[k]
     with pytest.raises(error, match=text):
         call()
+
+
+@pytest.mark.parametrize("mode", ["full", "valid", "same"])
+def test_convolution_matrix(mode: str) -> None:
+    matrix = nm.scipy.linalg.convolution_matrix(V, 4, mode)
+    np.testing.assert_allclose(matrix, scipy.linalg.convolution_matrix(V, 4, mode))
+    vector = np.arange(4.0)
+    np.testing.assert_allclose(matrix @ vector, np.convolve(V, vector, mode)[: matrix.shape[0]])
 
 
 def test_jit_decorates_with_arguments() -> None:

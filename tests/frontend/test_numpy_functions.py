@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -166,11 +166,7 @@ def _copied(m: Any, name: str, x: Any, *args: Any) -> Any:
     return out
 
 
-@pytest.fixture(autouse=True)
-def _interpreted() -> Iterator[None]:
-    before = nm.set_execution("interpret")
-    yield
-    nm.set_execution(before)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 @pytest.mark.parametrize("name", SMOOTH)

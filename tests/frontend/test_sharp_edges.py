@@ -24,11 +24,7 @@ from nabla_mlir.errors import (
 HOST = np.array([1.0, 4.0, 3.0])
 
 
-@pytest.fixture(autouse=True)
-def interpreted():
-    before = nm.set_execution("interpret")
-    yield
-    nm.set_execution(before)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def shows_the_line(error) -> bool:

@@ -1,0 +1,59 @@
+"""What the functions that draw real numbers share: they check their arguments, and are one program from there on."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.numpy.axes import shape_of
+from nabla_mlir.random.arguments import float_dtype, parameters, shape_for, spread
+from nabla_mlir.random.keys import key_of, words_of
+from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.tensor import Tensor
+
+Draw = Callable[..., Any]
+
+
+def standard(draw: Draw) -> Draw:
+    """Decorator of a distribution without parameters: ``draw(key, shape, dtype)`` gets the words of a key, and the dtype."""
+    name = draw.__name__
+
+    @library
+    def program(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+        return draw(words_of(key), shape, dtype)
+
+    @functools.wraps(draw)
+    def call(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+        return program(key_of(name, key), shape_of(name, shape), float_dtype(name, dtype))
+
+    return call
+
+
+def parametrized(draw: Draw) -> Draw:
+    """Decorator of a distribution: ``draw(key, *parameters, shape, dtype)`` gets parameters that are spread over the shape.
+
+    The shape is that to which the parameters broadcast if the caller gives none.
+    """
+    name, signature = draw.__name__, inspect.signature(draw)
+
+    @library
+    def program(key: Any, xs: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+        return draw(words_of(key), *spread(name, xs, dtype, shape), shape, dtype)
+
+    @functools.wraps(draw)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            arguments = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{name}() {error}") from None
+        arguments.apply_defaults()
+        key, *xs, shape, dtype = arguments.arguments.values()
+        dtype = float_dtype(name, dtype)
+        xs = parameters(name, dtype, *xs)
+        return program(key_of(name, key), xs, shape_for(name, shape, *xs), dtype)
+
+    return call
