@@ -256,3 +256,9 @@ RECOMPUTED_AT_ONCE: Annotated[int, Chosen("values", "for the time of the search;
 FUSED_SUMS: Annotated[int, Chosen("elements", "what fits a core's cache is not worth a kernel")] = 1 << 18
 FUSED_SUMS_READ: Annotated[int, Chosen("elements for one", "what is read is small beside what is computed")] = 8
 FUSED_SUMS_GROUPS: Annotated[int, Chosen("workgroups", "some for each core; each has partial sums")] = 16
+FUSED_SUMS_SHARED: Annotated[int, Chosen("elements", "for fewer a second dispatch, which adds up the parts, costs as much")] = (
+    1 << 16
+)
+# Reductions of so many elements are kernels, where IREE is slow; of fewer terms it keeps the results in registers, and is not.
+KERNEL_TERMS: Annotated[int, Chosen("terms of a result", "fewer rows than these IREE adds up in registers")] = 32
+SUM_AS_KERNEL: Annotated[int, Chosen("elements", "fewer are in a cache; IREE computes more together with them")] = 1 << 20

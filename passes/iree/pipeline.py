@@ -23,12 +23,14 @@ from nabla_mlir.passes.iree.faults.separate_constants import SeparateConstantsPa
 from nabla_mlir.passes.iree.faults.separate_parts import SeparatePartsPass
 from nabla_mlir.passes.iree.faults.separate_updates import SeparateUpdatesPass
 from nabla_mlir.passes.iree.faults.separate_uses import SeparateUsesPass
+from nabla_mlir.passes.iree.faults.sums_in_parts import SumsInPartsPass
 from nabla_mlir.passes.iree.faults.update_in_place import UpdateInPlacePass
 from nabla_mlir.passes.iree.faults.verify_supported import VerifySupportedPass
 from nabla_mlir.passes.iree.forget_final import ForgetFinalPass
 from nabla_mlir.passes.iree.kernels.fuse_chains import FuseChainsPass
 from nabla_mlir.passes.iree.kernels.fuse_sums import FuseSumsPass
 from nabla_mlir.passes.iree.kernels.loops_as_kernels import LoopsAsKernelsPass
+from nabla_mlir.passes.iree.kernels.sums_as_kernels import SumsAsKernelsPass
 from nabla_mlir.passes.iree.linalg.legalize_linalg import LegalizeLinalgPass
 from nabla_mlir.passes.iree.math.fold_numbers import FoldNumbersPass
 from nabla_mlir.passes.iree.math.legalize_fft import LegalizeFftPass
@@ -107,9 +109,10 @@ class SchedulePipeline(NamedPipeline):
         Step(StacksAsChoicesPass, "Slices look through stacks, and kernels for loops know choices, not stacks."),
         Step(FoldReshapesPass, "The passes above leave pairs of reshapes, at which kernels would stop."),
         Step(LoopsAsKernelsPass, "A loop is read as it is: products with tiles, and barriers, are no part of a kernel."),
-        Step(ScheduleSumsPass, "What is no kernel: sums become products, which may get tiles below."),
         Step(SeparateBlocksPass, "Products of one matrix with several: in an order of axes that kernels and tiles take."),
         Step(RecomputePass, "What is in memory is known: products with tiles would only hide what is elementwise."),
+        Step(SumsAsKernelsPass, "What is made again where a sum reads it is part of the kernel of that sum."),
+        Step(ScheduleSumsPass, "What is no kernel: sums become products, which may get tiles below."),
         Step(ScheduleProductsPass, "No rewrite knows a product with tiles: they are given last."),
     )  # fmt: skip
 
@@ -145,6 +148,7 @@ class IreePipeline(NamedPipeline):
         Step("cse", "Equal operations are rewritten once."),
         Step(LegalizeForIreePipeline, "What is fast must be right first; its formulas are scheduled like the rest."),
         Step(SchedulePipeline, "Needs the forms that legalisation leaves, and all of them.", needs="vector_bytes"),
+        Step(SumsInPartsPass, "Kernels and products are sums that need no parts.", unless="long_sums"),
         Step(FuseChainsPass, "Chains are as long as they get: the formulas of functions are part of them."),
         Step(OwnBuffersPipeline, "Counts the uses of values, and so comes last."),
     )  # fmt: skip

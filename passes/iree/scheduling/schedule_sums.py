@@ -62,6 +62,8 @@ def _schedule(op: ir.Operation, vector_bytes: int) -> None:
             new = _by_ones(x, math.prod(x.shape[: len(rest)]), 1)
         elif len(dims) > 1 and max(dims) == x.rank - 1 and math.prod(x.shape[d] for d in dims) >= thresholds.SUM_BY_ROWS:
             new = reduce_sum(stored(reduce_sum(_of_two_factors(x), [x.rank - 1])), dims[:-1])
+        elif (terms := _of_two_factors(x)) is not x:
+            new = reduce_sum(terms, dims)
         else:
             return
         new = reshape(new, result.shape)

@@ -1,0 +1,251 @@
+"""Reductions over one space that are made together in a kernel, and what they are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir import thresholds
+from nabla_mlir.dialects.builder import Val, reduce_with
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.stablehlo import constant_splat
+from nabla_mlir.dialects.types import is_static_tensor, shape_and_dtype, tensor_type
+from nabla_mlir.passes.dce import is_unused
+from nabla_mlir.passes.iree.kernels.bindings import MAX_BINDINGS
+from nabla_mlir.passes.iree.kernels.call import call_kernel
+from nabla_mlir.passes.iree.kernels.graph import Node, NotSupported, Reader, Shape
+from nabla_mlir.passes.iree.kernels.plan import SHORT, Space
+from nabla_mlir.passes.iree.kernels.sums import Sum, SumsKernel
+from nabla_mlir.passes.iree.regions import single_operation
+from nabla_mlir.table.regions import reads_of
+from nabla_mlir.table.traits import is_elementwise, size_of
+
+Test = Callable[[ir.Operation], bool]
+_STARTS = {"stablehlo.add": 0.0, "stablehlo.multiply": 1.0, "stablehlo.maximum": -np.inf, "stablehlo.minimum": np.inf}
+
+
+class Names:
+    """The names of the kernels of a pass: those of one text are one kernel.
+
+    Args:
+      prefix: what the names begin with.
+    """
+
+    PLACE: ClassVar = "kernel_without_name"
+
+    def __init__(self, prefix: str):
+        self._prefix = prefix
+        self._names: dict[str, str] = {}
+
+    def of(self, text: str) -> tuple[str, str]:
+        """The name of the kernel of this text, in which `PLACE` stands for the name, and the text with it."""
+        name = self._names.setdefault(text, f"{self._prefix}_{len(self._names)}")
+        return name, text.replace(self.PLACE, name)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Reductions over one space that do not depend on each other, and what they are computed from, in order."""
+
+    sums: Sequence[ir.Operation]
+    inner: Sequence[ir.Operation]
+
+    @property
+    def loops(self) -> Shape:
+        """The sizes of the loops of the space."""
+        return loops_of(self.sums[0])
+
+    @property
+    def size(self) -> int:
+        """The elements of the space."""
+        return min(size_of(op.operands[0]) for op in self.sums)
+
+    @property
+    def stores(self) -> bool:
+        """Whether IREE would write to memory what they are computed from: several of them read it, or a sum within it is short."""
+        whole: set[ir.Value] = set()
+        common: set[ir.Value] = set()
+        inner = {op.results[0] for op in self.inner}
+        for op in self.sums:
+            cone = _cone(op, inner)
+            common |= cone & whole
+            whole |= cone
+        return any(is_elementwise(made_by(v)) for v in common) or any(combines(op) for op in self.inner)
+
+    @property
+    def inputs(self) -> list[ir.Value]:
+        """What they read in memory, once each."""
+        inner = {op.results[0] for op in self.inner}
+        operands = (op.operands[0] for op in self.sums), (v for op in self.inner for v in op.operands)
+        return [v for v in dict.fromkeys(v for part in operands for v in part) if v not in inner and not _is_number(v)]
+
+    def replace(self, names: Names, vector_bytes: int) -> None:
+        """Replaces the reductions by a kernel. Raises NotSupported if there is none."""
+        reader = Reader()
+        for op in self.inner:
+            reader.read(op)
+        terms: dict[Node, Node] = {}
+        sums = [Sum.of(_with_terms(reader.read(op), terms)) for op in self.sums]
+        inputs = list(reader.inputs)
+        if len(inputs) + len(sums) > MAX_BINDINGS or any(n.dtype[0] == "u" for n in reader.inputs.values()):
+            raise NotSupported("these buffers")
+        groups = self._workgroups()
+        name, text = names.of(SumsKernel(vector_bytes).write(Names.PLACE, sums, list(reader.inputs.values()), groups))
+        types = []
+        for s, op in zip(sums, self.sums, strict=True):
+            shape, dtype = shape_and_dtype(op.results[0].type)
+            types.append(tensor_type((groups, *shape) if s.is_partial else shape, dtype))
+        first = self._place(inputs)
+        with ir.InsertionPoint(first), first.location:
+            results = [Val(r) for r in call_kernel(name, text, inputs, types, first)]
+            totals = [_total(op, r) if s.is_partial else r for s, op, r in zip(sums, self.sums, results, strict=True)]
+        for op, total in zip(self.sums, totals, strict=True):
+            op.results[0].replace_all_uses_with(total.value)
+            op.erase()
+        for op in reversed(self.inner):
+            if is_unused(op.results[0]):
+                op.erase()
+
+    @property
+    def parts(self) -> list[tuple[Group, Group]]:
+        """Each of the reductions as a group: with what it is computed from, and from memory alone."""
+        inner = {op.results[0] for op in self.inner}
+        cones = [(op, _cone(op, inner)) for op in self.sums]
+        return [(Group([op], [o for o in self.inner if o.results[0] in cone]), Group([op], [])) for op, cone in cones]
+
+    def _workgroups(self) -> int:
+        """How many share the first loop: some for each core, one where they are not worth it, more where sums are long."""
+        rows, size = self.loops[0], self.size
+        most = thresholds.FUSED_SUMS_GROUPS if size >= thresholds.FUSED_SUMS_SHARED else 1
+        most = max(most, rows // thresholds.SUM_IN_PARTS)
+        return -(-rows // -(-rows // most))
+
+    def _place(self, inputs: Sequence[ir.Value]) -> ir.Operation:
+        """Where the kernel stands: before what reads a result first, behind all that the kernel reads."""
+        block = self.sums[0].block
+        places = [_within(block, use.owner.operation) for op in self.sums for use in op.results[0].uses]
+        if not places:
+            raise NotSupported("sums that nothing reads")
+        first = places[0]
+        for place in places[1:]:
+            first = place if place.is_before_in_block(first) else first
+        owners = (made_by(v) for v in inputs)
+        if any(o is not None and o.block == block and not o.is_before_in_block(first) for o in owners):
+            raise NotSupported("a sum that is read before another can be made")
+        return first
+
+
+def groups_of(block: ir.Block, is_sum: Test, is_inner: Test) -> Iterator[Group]:
+    """The groups of a block: those of one space that do not depend on each other, with what only they read.
+
+    Args:
+      block: of a function or a region.
+      is_sum: which reductions are taken.
+      is_inner: which operations of one result may be computed where they are read.
+    """
+    ops = [o.operation for o in block.operations]
+    results = {op.results[0] for op in ops if is_sum(op)}
+    inner: set[ir.Value] = set()
+    for op in reversed(ops):
+        if len(op.results) == 1 and op.results[0] not in results and is_inner(op):
+            readers = [use.owner.operation for use in op.results[0].uses]
+            if all(len(r.results) == 1 and (r.results[0] in inner or r.results[0] in results) for r in readers):
+                inner.add(op.results[0])
+    stages: dict[ir.Value, int] = {}
+    alike: dict[tuple[int, Shape], list[ir.Operation]] = {}
+    for op in ops:
+        stage = max((stages.get(v, 0) for v in reads_of(op)), default=0)
+        is_taken = len(op.results) == 1 and op.results[0] in results
+        stages.update((r, stage + is_taken) for r in op.results)
+        if is_taken:
+            alike.setdefault((stage, loops_of(op)), []).append(op)
+    for members in alike.values():
+        whole = set().union(*(_cone(op, inner) for op in members))
+        yield Group(members, [op for op in ops if len(op.results) == 1 and op.results[0] in whole])
+
+
+def _cone(op: ir.Operation, inner: set[ir.Value]) -> set[ir.Value]:
+    """What a reduction is computed from in a kernel."""
+    cone: set[ir.Value] = set()
+    work = [op.operands[0]]
+    while work:
+        value = work.pop()
+        if value in inner and value not in cone:
+            cone.add(value)
+            work += list(value.owner.operation.operands)
+    return cone
+
+
+def _within(block: ir.Block, op: ir.Operation) -> ir.Operation:
+    """The operation of a block that is `op`, or has it in a region."""
+    while op.block != block:
+        op = op.parent.operation
+    return op
+
+
+def combines(op: ir.Operation) -> bool:
+    """Whether it is a reduction that a kernel may make: of floating-point numbers, by one operation, from its neutral element."""
+    if op.name != "stablehlo.reduce" or len(op.operands) != 2 or not is_static_tensor(op.operands[0].type):
+        return False
+    start, combine = made_by(op.operands[1]), single_operation(op.regions[0])
+    if shape_and_dtype(op.operands[0].type)[1] not in (np.float32, np.float64) or combine not in _STARTS:
+        return False
+    return start is not None and start.name == "stablehlo.constant" and constant_splat(start) == _STARTS[combine]
+
+
+def loops_of(op: ir.Operation) -> Shape:
+    """The sizes of the loops in which a reduction is computed."""
+    return Space.of(tuple(op.operands[0].type.shape)).loops
+
+
+def is_short(op: ir.Operation) -> bool:
+    """Whether a reduction is over a last axis of few elements alone."""
+    shape = op.operands[0].type.shape
+    return list(op.attributes["dimensions"]) == [len(shape) - 1] and shape[-1] <= SHORT
+
+
+def _is_number(value: ir.Value) -> bool:
+    source = made_by(value)
+    return source is not None and source.name == "stablehlo.constant" and constant_splat(source) is not None
+
+
+def _total(op: ir.Operation, parts: Val) -> Val:
+    """The reduction of what the workgroups have made."""
+    combine = single_operation(op.regions[0])
+    assert combine is not None
+    return reduce_with(combine, parts, _STARTS[combine], [0])
+
+
+def _with_terms(node: Node, known: dict[Node, Node]) -> Node:
+    """The same reduction, in which the short ones that it is computed from are written as their terms."""
+    operands = tuple(_written(n, known) for n in node.operands)
+    return Node(node.name, operands, node.shape, node.dtype, node.attributes)
+
+
+def _written(node: Node, known: dict[Node, Node]) -> Node:
+    if node not in known:
+        operands = tuple(_written(n, known) for n in node.operands)
+        if node.name == "reduce":
+            known[node] = _terms(operands[0], node)
+        elif all(a is b for a, b in zip(operands, node.operands, strict=True)):
+            known[node] = node
+        else:
+            known[node] = Node(node.name, operands, node.shape, node.dtype, node.attributes)
+    return known[node]
+
+
+def _terms(x: Node, node: Node) -> Node:
+    """The sum of the parts of `x` along its last axis."""
+    *outer, length = x.shape
+    total: Node | None = None
+    for i in range(length):
+        limits = {"start_indices": (*[0] * len(outer), i), "limit_indices": (*outer, i + 1), "strides": (1,) * len(x.shape)}
+        part = Node("slice", (x,), (*outer, 1), x.dtype, limits)
+        term = Node("reshape", (part,), node.shape, x.dtype)
+        total = term if total is None else Node(node.attributes["combine"], (total, term), node.shape, x.dtype)
+    assert total is not None
+    return total

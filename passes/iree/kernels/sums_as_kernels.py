@@ -1,0 +1,86 @@
+"""Large reductions that IREE computes slowly, as kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir import thresholds
+from nabla_mlir.dialects.regions import blocks_of, made_by
+from nabla_mlir.dialects.types import is_static_tensor
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.kernels.graph import NotSupported
+from nabla_mlir.passes.iree.kernels.sum_groups import Group, Names, combines, groups_of, loops_of
+from nabla_mlir.table.traits import is_elementwise, size_of
+
+
+@register
+@dataclass(frozen=True)
+class SumsAsKernelsPass(Pass):
+    """Make large reductions in kernels, together with the elementwise operations that only they read.
+
+    IREE reduces rows fast (10,000x1000 over the last axis: 1.9 ms, as fast as memory is read), and what reads a result is
+    computed with it. Everything else is slow: columns take 4 ms, 22 of squares, 42 of exponentials, 13 for the largest
+    elements (kernel: 2.2, 2.6, 5.2, 2.2), axes 0, 2, 3 of 100x10x100x100 38 (2.2), and rows of squares 12 (2.2).
+    Reductions over one space that do not depend on each other are one kernel: what they read is read once.
+
+    Example: tests/filecheck/passes/sums_as_kernels.mlir
+    """
+
+    name: ClassVar = "nabla-sums-as-kernels"
+    vector_bytes: int = 64  # width of the CPU's vector registers
+    least_size: int = thresholds.SUM_AS_KERNEL  # elements of the space
+
+    def run(self, module: ir.Operation) -> None:
+        """Rewrites `module` in place."""
+        names = Names("reductions")
+        for block in blocks_of(module):
+            for group in [*groups_of(block, self._is_taken, self._is_inner)]:
+                self._replace(group, names)
+
+    def _replace(self, group: Group, names: Names) -> None:
+        """Replaces a group, or as much of it as there is code for."""
+        if self._is_replaced(group, names):
+            return
+        for choices in group.parts:
+            any(self._is_replaced(part, names) for part in choices)
+
+    def _is_replaced(self, group: Group, names: Names) -> bool:
+        try:
+            group.replace(names, self.vector_bytes)
+        except NotSupported:
+            return False
+        return True
+
+    def _is_taken(self, op: ir.Operation) -> bool:
+        """Whether IREE computes a reduction slowly."""
+        if not combines(op):
+            return False
+        size = size_of(op.operands[0])
+        if size < max(self.least_size, thresholds.KERNEL_TERMS * size_of(op.results[0])):
+            return False
+        shape, dims = op.operands[0].type.shape, {*op.attributes["dimensions"]}
+        long = [d for d, n in enumerate(shape) if n != 1]
+        first = next((i for i, d in enumerate(long) if d in dims), len(long))
+        is_of_rows = first > 0 and all(d in dims for d in long[first:])
+        return len(loops_of(op)) > 1 and (not is_of_rows or _is_square(op.operands[0]))
+
+    def _is_inner(self, op: ir.Operation) -> bool:
+        """Whether it is as large as what is reduced, and may be computed element by element where it is read."""
+        if not is_static_tensor(op.results[0].type) or size_of(op.results[0]) < self.least_size:
+            return False
+        return is_elementwise(op) or op.name in _MOVES
+
+
+_MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.constant", "stablehlo.reshape", "stablehlo.bitcast_convert")
+
+
+def _is_square(value: ir.Value) -> bool:
+    source = made_by(value)
+    while source is not None and source.name == "stablehlo.reshape":
+        source = made_by(source.operands[0])
+    if source is None:
+        return False
+    return source.name == "chlo.square" or (source.name == "stablehlo.multiply" and source.operands[0] == source.operands[1])
