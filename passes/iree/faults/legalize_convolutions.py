@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
@@ -35,8 +36,8 @@ def unsigned(op: ir.Operation, target: Target) -> Replacement:
 def convolution(op: ir.Operation, target: Target) -> Replacement:
     """Narrow floats are rounded after every addition; on Vulkan grouped ones are all zeros.
 
-    A depthwise kernel is not reversed where window_reversal asks for it, and no other tiles for a GPU: it is reversed_axes
-    round beforehand. Complex values are padded beforehand too: the padding of a convolution kills the compiler.
+    A depthwise kernel is not reversed where window_reversal asks for it, no other tiles for a GPU, and one whose length is a
+    multiple of a tile does not compile: it is reversed beforehand. Complex values are padded beforehand too: the padding of a convolution kills the compiler.
     """
     x, kernel = operands(op)
     result = Val(op.results[0])
@@ -54,9 +55,12 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
         return b.convert(Val(wide_op.results[0]), result.dtype)
     reversed_axes = [k for k, r in enumerate(hlo.BoolArray.decode(attributes["window_reversal"])) if r] \
         if "window_reversal" in attributes else []  # fmt: skip
-    if reversed_axes and (not target.reversed_windows or hlo.I64.decode(attributes["feature_group_count"]) > 1):
-        places = hlo.ConvDims.decode(attributes["dimension_numbers"])[1]
+    places = hlo.ConvDims.decode(attributes["dimension_numbers"])[1]
+    is_long = kernel.static and any(kernel.shape[places.index(k)] > thresholds.PATCH_WINDOW for k in reversed_axes)
+    is_grouped = hlo.I64.decode(attributes["feature_group_count"]) > 1
+    if reversed_axes and (is_long or is_grouped or not target.reversed_windows):
         kernel = b.reverse(kernel, [places.index(k) for k in reversed_axes])
+        kernel = b.stored(kernel) if is_long else kernel
         attributes["window_reversal"] = hlo.BoolArray.encode([False] * (len(places) - 2))
         return Val(b.make(op.name, [x, kernel], [op.results[0].type], attributes).results[0])
     if target.grouped_convolutions or not x.static:

@@ -61,6 +61,8 @@ FAULTS = (
           "nabla-legalize-indexing"),
     Fault("pad_of_complex_numbers", "Padding complex values with a constant kills the compiler.", "nabla-legalize-complex",
           targets=("cpu", "vulkan", "cuda")),
+    Fault("long_reversed_window", "A convolution whose window is read backwards and as long as a multiple of a tile does not "
+          "compile.", "nabla-legalize-convolutions", since=""),
     Fault("padding_of_a_complex_convolution", "The padding of a complex convolution kills the compiler.",
           "nabla-legalize-convolutions", f"{_ISSUE}7621"),
     Fault("float8_from_f16", "Conversions between float8 and float16 do not compile.", "nabla-legalize-types"),
