@@ -169,6 +169,7 @@ KERNEL_LINES: Annotated[int, Chosen("lines", "longer code takes the compiler sec
 CHAIN_COPIES: Annotated[int, Chosen("operations that IREE may write for it", "ordinary programs stay below 400")] = (
     1_000
 )
+LONG_CHAIN: Annotated[int, Chosen("operations", "the longest functions; a dispatch costs little beside them")] = 128
 CHAIN_OPERATIONS: Annotated[
     int, Chosen("operations in one dispatch", "the compiler takes three seconds for so many")
 ] = 10_000

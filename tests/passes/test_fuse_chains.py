@@ -14,12 +14,14 @@ import scipy.special
 from legalize_support import Program, legalized
 
 import nabla_mlir as nm
+import nabla_mlir.numpy as nnp
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.compiling.lowering import legalize
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.ops.gamma import digamma
 from nabla_mlir.passes.iree.kernels.fuse_chains import FuseChainsPass
 from nabla_mlir.targets import CPU, CUDA
+from nabla_mlir.tools.bench import dispatches_of
 
 rng = np.random.default_rng(0)
 
@@ -160,3 +162,15 @@ def test_equal_results_are_one() -> None:
     lowered = nm.trace(digamma, nm.spec((), "f8")).lower()
     x = np.float64(-2.3)
     np.testing.assert_allclose(lowered.compile(nm.CPU("host"))(x), scipy.special.digamma(x), rtol=1e-13)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sin", "tan"])
+def test_a_function_of_many_operations_is_one_dispatch(name, tmp_path):
+    """IREE alone writes up to 16 values of each element to memory."""
+    x = np.r_[rng.normal(size=2000), 1e300, -0.0, np.inf, np.nan, 5e-324]
+    compiled = nm.trace(getattr(nnp, name), x, name="f").lower().compile()
+    module = nm.runtime.load(compiled.save(tmp_path / "f.vmfb"))
+    assert sum(d.count for d in dispatches_of(compiled.vmfb, module.entry_points["f"], calls=2)) == 1
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(compiled(x), getattr(np, name)(x), rtol=1e-15, atol=1e-15)

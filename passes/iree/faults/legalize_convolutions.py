@@ -37,7 +37,8 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
     """Narrow floats are rounded after every addition; on Vulkan grouped ones are all zeros.
 
     A depthwise kernel is not reversed where window_reversal asks for it, no other tiles for a GPU, and one whose length is a
-    multiple of a tile does not compile: it is reversed beforehand. Complex values are padded beforehand too: the padding of a convolution kills the compiler.
+    multiple of a tile does not compile: it is reversed beforehand. Complex values are padded beforehand too: the padding of a
+    convolution kills the compiler.
     """
     x, kernel = operands(op)
     result = Val(op.results[0])
