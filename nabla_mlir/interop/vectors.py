@@ -47,19 +47,30 @@ class Vectors:
         Args:
           tree: of arrays with the shapes of the leaves.
         """
-        leaves = pytree.flatten_like(self.spec, tree, "a vector", "the leaves")
-        parts = [np.asarray(leaf, np.float64).reshape(-1) for leaf in leaves]
-        return np.concatenate(parts) if parts else np.zeros(0)
+        return self.joined(pytree.flatten_like(self.spec, tree, "a vector", "the leaves"))
 
-    def tree(self, vector: np.ndarray) -> Any:
-        """The pytree of a vector, in memory of its own and in the dtypes of the leaves; axes behind the first stay last.
+    def joined(self, leaves: Sequence[Any]) -> np.ndarray:
+        """The vector of leaves, in memory of its own."""
+        if len(leaves) == 1:
+            return np.array(leaves[0], np.float64).reshape(-1)
+        return np.concatenate([np.asarray(leaf, np.float64).reshape(-1) for leaf in leaves]) if leaves else np.zeros(0)
+
+    def leaves(self, vector: np.ndarray) -> list[np.ndarray]:
+        """The leaves of a vector, in memory of their own and in their dtypes; axes behind the first stay last.
 
         Args:
           vector: of shape (size, ...).
         """
         rows = zip(self._ends, self._ends[1:], self.specs, strict=False)
-        parts = [np.array(vector[a:b], s.dtype).reshape(s.shape + np.shape(vector)[1:]) for a, b, s in rows]
-        return pytree.unflatten(self.spec, parts)
+        return [np.array(vector[a:b], s.dtype).reshape(s.shape + np.shape(vector)[1:]) for a, b, s in rows]
+
+    def tree(self, vector: np.ndarray) -> Any:
+        """The pytree of a vector, as `leaves` gives them.
+
+        Args:
+          vector: of shape (size, ...).
+        """
+        return pytree.unflatten(self.spec, self.leaves(vector))
 
     def spread(self, who: str, what: str, value: Any, other: float) -> np.ndarray:
         """One number for each element, from a pytree like it, or from one number for all.

@@ -28,6 +28,8 @@ class Flat:
     def leaves(self, vector: np.ndarray, batch: tuple[int, ...] = ()) -> list[np.ndarray]:
         """The arrays of a vector of this dtype, or of several along a leading axis."""
         array = np.ascontiguousarray(vector)
+        if len(self.shapes) == 1:
+            return [array.reshape(batch + self.shapes[0])]
         parts = np.split(array, np.cumsum(self.sizes)[:-1], axis=-1)
         return [np.ascontiguousarray(p).reshape(batch + s) for p, s in zip(parts, self.shapes, strict=True)]
 
@@ -35,6 +37,11 @@ class Flat:
         """The vector of arrays."""
         parts = [np.asarray(leaf, self.dtype).reshape(*batch, -1) for leaf in leaves]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+
+def is_same(x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether two arrays of one dtype have the same bits, sooner than `np.array_equal`."""
+    return x.shape == y.shape and x.tobytes() == y.tobytes()
 
 
 def plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from nabla_mlir import thresholds
 from nabla_mlir.conversion import rounded
 from nabla_mlir.errors import DtypeError, NablaError, NotFiniteError, PatternError, ShapeError, TraceError
-from nabla_mlir.prepared.flat import Flat, is_finite, joined, plain
+from nabla_mlir.prepared.flat import Flat, is_finite, is_same, joined, plain
 from nabla_mlir.runtime import Module, load
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.manifest import EntryPoint
@@ -67,6 +67,7 @@ class PreparedOperator(LinearOperator):
     """
 
     data: tuple[Any, ...]
+    _data_leaves: Sequence[Any] | None  # as `update` takes them
     damping: float
     block: int
     products: int
@@ -87,7 +88,7 @@ class PreparedOperator(LinearOperator):
         blocks = self._specs.get("apply_block")
         self.block = blocks.arguments[0].leaves[0].shape[0] if blocks else 1
         self.products, self.updates, self.seconds, self.version = 0, 0, 0.0, 0
-        self._lock = threading.Lock()
+        self._lock, self._data_leaves = threading.Lock(), None
         self._places: tuple[np.ndarray, ...] = ()  # of the entries of `matrix`
         super().__init__(self._rows.dtype, (self._rows.size, self._v.size))
         self.update(x, *data)
@@ -102,15 +103,19 @@ class PreparedOperator(LinearOperator):
           data: the other arguments; those of the last update if none are given.
           check: raise NotFiniteError if the value, the gradient or the linearisation is not finite.
         """
+        has_other_data = bool(data) or self._data_leaves is None
         data = data or self.data
         spec, is_vector = self._spec("update"), isinstance(x, np.ndarray) and x.shape == (self._x.size,)
-        name = spec.arguments[0].name
+        name, entry = spec.arguments[0].name, self._module["update"]
         point = self._x.leaves(rounded(x, self._x.dtype, name)) if is_vector else self._x.spec.flatten(x, name)
-        result = self._timed(self._module["update"], self._x.spec.unflatten(point), *data)
+        is_known = is_vector and not has_other_data
+        leaves = [*point, *(self._data_leaves or ())] if is_known else entry.leaves(self._x.spec.unflatten(point), *data)
+        results = self._timed(entry.run, leaves)
+        result = spec.result.unflatten(results)
         gradient = result.get("gradient")
         with self._lock:
-            self.data, self.updates = data, self.updates + 1
-            self.version = spec.result.flatten(result)[0].version
+            self.data, self._data_leaves, self.updates = data, leaves[len(point) :], self.updates + 1
+            self.version = results[0].version
             self.x = self._x.vector(point).copy()
             self.value = plain(result["value"])
             self.gradient = None if gradient is None else self._x.vector(self._x.spec.flatten(gradient)).copy()
@@ -149,13 +154,10 @@ class PreparedOperator(LinearOperator):
             raise PatternError(f"matrix requires entries in the order of {', '.join(_FORMATS)}, got those of "
                                f"{None if sparsity is None else sparsity.format}.")  # fmt: skip
         make, names = _FORMATS[sparsity.format]
-        entries = np.array(self._product("matrix", (), 0)[0])
-        if not self._places:
-            self._places = tuple(np.asarray(sparsity.indices[name], np.int32) for name in names)
-        first, second = self._places
-        if sparsity.format == "coo":
-            return make((entries, (first, second)), shape=sparsity.shape)
-        return make((entries, second, first), shape=sparsity.shape)
+        self._places = self._places or tuple(np.asarray(sparsity.indices[name], np.int32) for name in names)
+        entries, (first, second) = np.array(self._product("matrix", (), 0)[0]), self._places
+        places = ((first, second),) if sparsity.format == "coo" else (second, first)
+        return make((entries, *places), shape=sparsity.shape)
 
     def _standing(self, x: np.ndarray) -> PreparedOperator:
         self._move(x)
@@ -165,7 +167,7 @@ class PreparedOperator(LinearOperator):
         point = rounded(x, self._x.dtype, "x")
         if point.shape != self.x.shape:
             raise ShapeError(f"an operator requires a point of shape {self.x.shape}, got {point.shape}.")
-        if not np.array_equal(point, self.x):
+        if not is_same(point, self.x):
             self.update(point)
 
     # ------------------------------------------------------------ products

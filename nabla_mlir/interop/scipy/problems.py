@@ -12,6 +12,7 @@ from nabla_mlir import pytree, thresholds
 from nabla_mlir.errors import DtypeError, PatternError, ShapeError, TraceError, user_frame
 from nabla_mlir.exchange import readable
 from nabla_mlir.interop.vectors import Vectors
+from nabla_mlir.prepared.flat import is_same
 from nabla_mlir.prepared.instant import load_prepared
 from nabla_mlir.prepared.modules import hvp_module, jacobian_module
 from nabla_mlir.prepared.operators import HessianOperator, JacobianOperator, OperatorAt, PreparedOperator
@@ -96,7 +97,7 @@ class Points:
         Args:
           x: a flat vector.
         """
-        return next((op for op in self._operators if np.array_equal(np.asarray(x, op.x.dtype), op.x)), None)
+        return next((op for op in self._operators if is_same(np.asarray(x, op.x.dtype), op.x)), None)
 
 
 class Objective:
@@ -148,17 +149,17 @@ class Objective:
     def fun(self, x: np.ndarray) -> float:
         """The value at x."""
         self.evaluations["fun"] += 1
-        return self._at(x).fun(x)
+        return self._first.fun(x) if self.form == "none" else self._points.at(x).value
 
     def jac(self, x: np.ndarray) -> np.ndarray:
         """The gradient at x, shape (n,)."""
         self.evaluations["jac"] += 1
-        return np.asarray(self._at(x).jac(x), np.float64)
+        return np.asarray((self._first if self.form == "none" else self._points.at(x)).jac(x), np.float64)
 
     def hess(self, x: np.ndarray) -> Any:
         """The Hessian at x: of `scipy.sparse`, or dense, shape (n, n)."""
         self.evaluations["hess"] += 1
-        return self._at(x).hess(x)
+        return self._points.at(x).matrix()
 
     def dense(self, x: np.ndarray) -> np.ndarray:
         """The Hessian at x as an array, shape (n, n)."""
@@ -187,16 +188,15 @@ class Objective:
         operator = self._points.find(x)
         return (np.nan, None) if operator is None else (operator.value, operator.gradient)
 
-    def _at(self, x: np.ndarray) -> Any:
-        return self._first if self.form == "none" else self._points.at(x)
-
 
 class _FirstOrder:
     """The value and the gradient, or the value alone, at the two points that were looked at last."""
 
     def __init__(self, f: Callable[..., Any], vectors: Vectors, data: tuple[Any, ...], order: int, target: Any):
         stage = module(both=trace(value_and_grad(f) if order else lambda *args: (f(*args), ()), vectors.like, *data)).lower()
-        self._module, self._data = load_prepared(stage, "", (), target), data
+        self._entry = load_prepared(stage, "", (), target)["both"]
+        first = vectors.tree(np.zeros(vectors.size))
+        self._data_leaves = self._entry.leaves(first, *data)[len(vectors.specs) :]
         self._vectors, self.order = vectors, order
         self._points: list[tuple[np.ndarray, float, np.ndarray | None]] = []
 
@@ -213,14 +213,14 @@ class _FirstOrder:
 
     def find(self, x: np.ndarray) -> tuple[np.ndarray, float, np.ndarray | None] | None:
         """The point x, its value and its gradient if they are known."""
-        return next((point for point in reversed(self._points) if np.array_equal(point[0], x)), None)
+        return next((point for point in reversed(self._points) if is_same(point[0], x)), None)
 
     def _at(self, x: np.ndarray) -> tuple[np.ndarray, float, np.ndarray | None]:
         point = self.find(x)
         if point is not None:
             return point
-        value, gradient = self._module["both"](self._vectors.tree(x), *self._data)
-        point = np.array(x), float(value), self._vectors.vector(gradient) if self.order else None
+        value, *gradient = self._entry.run([*self._vectors.leaves(x), *self._data_leaves])
+        point = np.array(x), float(value), self._vectors.joined(gradient) if self.order else None
         self._points = [*self._points[-1:], point]
         return point
 
