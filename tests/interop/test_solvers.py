@@ -241,6 +241,17 @@ def test_boundary_values(has_parameter: bool) -> None:
     np.testing.assert_allclose(ours.sol(0.3), theirs.sol(0.3), rtol=1e-6)
 
 
+def test_lists_of_rows() -> None:
+    """As in the examples of SciPy's documentation."""
+    swing = solvers.solve_ivp(lambda t, y: [y[1], -y[0]], (0, 1), [1.0, 0.0], method="LSODA", rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(swing.y[:, -1], [np.cos(1), -np.sin(1)], rtol=1e-6)
+    np.testing.assert_allclose(solvers.solve_ivp(lambda t, y: -y, (0, 1), 1, rtol=1e-8).y[-1], np.exp(-1), rtol=1e-6)
+    line = solvers.solve_bvp(lambda x, y: [y[1], 0.0], lambda a, b: [a[0] - 1.0, b[0] - 3], np.linspace(0, 1, 4), np.zeros((2, 4)))
+    np.testing.assert_allclose(line.sol(0.5), [2.0, 2.0])
+    np.testing.assert_allclose(solvers.root(lambda x: [x[0] + x[1] - 3, x[0] * x[1] - 2], [0.0, 5]).x, [1, 2])
+    np.testing.assert_allclose(solvers.least_squares(lambda x: [x[0] - 1, 10 * (x[1] - x[0] ** 2)], [3, 2]).x, [1, 1])
+
+
 # ---------------------------------------------------------------- errors
 
 

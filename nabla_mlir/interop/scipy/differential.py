@@ -34,7 +34,7 @@ def solve_ivp(
     """``dy/dt = f(t, y, *data)`` from y0 over a pytree y, by `scipy.integrate.solve_ivp`; implicit methods get an exact Jacobian.
 
     Args:
-      f: a function of (t, y, *data) with a pytree like y as its result.
+      f: a function of (t, y, *data) with a pytree like y as its result; where y is one array, a list of its rows will do.
       t_span: the first and the last time.
       y0: the first state: a pytree of arrays and numbers; a list of numbers is an array.
       data: further arguments.
@@ -66,6 +66,7 @@ def solve_ivp(
                              help="the Jacobian is made here with its pattern, and further arguments follow y0.")  # fmt: skip
     y0 = start_of("solve_ivp", y0)
     vectors = Vectors(y0)
+    f = _of_arrays(f) if vectors.spec.is_leaf() else f
     specs = (spec((), "f64"), vectors.like, *data)
     functions = {"value": trace(f, *specs)}
     entry = functions["value"].entries[0]
@@ -140,7 +141,7 @@ def solve_bvp(
 
     Args:
       f: a function of x, shape (m,), y, shape (n, m), and p, shape (k,), if there are unknown parameters, of shape (n, m), as
-        SciPy's: each column of the result depends on that column of y alone.
+        SciPy's: each column of the result depends on that column of y alone. A list of rows will do.
       bc: a function of y(a) and y(b), shape (n,), and p, of shape (n + k,).
       x: the first mesh, shape (m,).
       y: the first guess there, shape (n, m).
@@ -163,6 +164,7 @@ def solve_bvp(
         if name in options:
             raise TraceError(f"solve_bvp requires options without {name}, got it.", where=user_frame(), help="it is made here.")
     has_p = p is not None
+    f, bc = _of_arrays(f), _of_arrays(bc)
     value, slopes = library(lambda *args: f(*args)), library(_slopes(f))
     at_ends = library(lambda *args: bc(*args))
     of_ends = library(lambda *args: tuple(jacfwd(bc, argnums=tuple(range(len(args))))(*args)))
@@ -171,6 +173,18 @@ def solve_bvp(
         np.array(y, np.float64), None if not has_p else np.array(p, np.float64),
         fun_jac=_tuples(slopes, has_p), bc_jac=_tuples(of_ends, True), **options,
     )  # fmt: skip
+
+
+def _of_arrays(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with an array as its result, where it may be a list of rows."""
+
+    def stacked(*args: Any) -> Any:
+        result = f(*args)
+        if not isinstance(result, (list, tuple)):
+            return result
+        return nnp.stack(nnp.broadcast_arrays(*map(nnp.asarray, result)))
+
+    return stacked
 
 
 def _slopes(f: Callable[..., Any]) -> Callable[..., Any]:
