@@ -19,7 +19,7 @@ from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.manifest import EntryPoint
 
 try:
-    from scipy.sparse import coo_matrix, csc_matrix, csr_matrix
+    from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, identity
     from scipy.sparse.linalg import LinearOperator
 except ImportError as error:  # pragma: no cover
     raise ImportError("operators require SciPy: pip install scipy") from error
@@ -146,7 +146,7 @@ class PreparedOperator(LinearOperator):
         return OperatorAt(self._standing, x)
 
     def matrix(self) -> Any:
-        """The matrix: one of `scipy.sparse` if the module gives its entries (as a sparse module with `matrix`), else dense."""
+        """The matrix with its damping: of `scipy.sparse` if the module gives its entries by `matrix`, else dense."""
         if "matrix" not in self._specs:
             return self.to_dense()
         sparsity = self._specs["matrix"].sparsity
@@ -157,7 +157,8 @@ class PreparedOperator(LinearOperator):
         self._places = self._places or tuple(np.asarray(sparsity.indices[name], np.int32) for name in names)
         entries, (first, second) = np.array(self._product("matrix", (), 0)[0]), self._places
         places = ((first, second),) if sparsity.format == "coo" else (second, first)
-        return make((entries, *places), shape=sparsity.shape)
+        matrix = make((entries, *places), shape=sparsity.shape)
+        return (matrix + self.damping * identity(len(self.x))).asformat(sparsity.format) if self.damping else matrix
 
     def _standing(self, x: np.ndarray) -> PreparedOperator:
         self._move(x)

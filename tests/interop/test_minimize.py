@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.optimize
@@ -350,3 +352,49 @@ def test_the_page_has_the_table() -> None:
     word = {True: "yes", False: ""}
     for name, row in METHODS.items():
         assert (name, word[row.gradient], ", ".join(row.hessians), word[row.bounds], word[row.constraints]) in lines
+
+
+# ---------------------------------------------------------------- problems of others
+
+# Of Moré, Garbow and Hillstrom (1981), sums of squares: residuals, the start, and the least value.
+PROBLEMS = {
+    "Freudenstein and Roth": (lambda x, xp: [-13 + x[0] + ((5 - x[1]) * x[1] - 2) * x[1], -29 + x[0] + ((x[1] + 1) * x[1] - 14) * x[1]],
+                              [0.5, -2.0], 48.9842),
+    "Beale": (lambda x, xp: [y - x[0] * (1 - x[1] ** (i + 1)) for i, y in enumerate((1.5, 2.25, 2.625))], [1.0, 1.0], 0.0),
+    "helical valley": (lambda x, xp: [10 * (x[2] - 10 * xp.arctan2(x[1], x[0]) / (2 * np.pi)), 10 * (xp.sqrt(x[0] ** 2 + x[1] ** 2) - 1), x[2]],
+                       [-1.0, 0.1, 0.0], 0.0),
+    "Powell's singular function": (lambda x, xp: [x[0] + 10 * x[1], 5**0.5 * (x[2] - x[3]), (x[1] - 2 * x[2]) ** 2, 10**0.5 * (x[0] - x[3]) ** 2],
+                                   [3.0, -1.0, 0.0, 1.0], 0.0),
+    "Wood": (lambda x, xp: [10 * (x[1] - x[0] ** 2), 1 - x[0], 90**0.5 * (x[3] - x[2] ** 2), 1 - x[2], 10**0.5 * (x[1] + x[3] - 2),
+                            10**-0.5 * (x[1] - x[3])], [-3.0, -1.0, -3.0, -1.0], 0.0),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(PROBLEMS)[::2])
+def test_problems_of_more_garbow_and_hillstrom(name: str) -> None:
+    """Each method finds what it finds with JAX's derivatives, which mostly is the least value."""
+    residuals, start, least = PROBLEMS[name]
+    with jax.enable_x64(True):
+        theirs = jax.jit(lambda x: sum(r * r for r in residuals(x, jnp)))
+        derivatives = {"jac": jax.jit(jax.grad(theirs)), "hess": jax.jit(jax.hessian(theirs))}
+        successes = 0
+        for method, traits in METHODS.items():
+            if not traits.gradient or method == "dogleg":
+                continue
+            options = {"gtol": 1e-8, "maxiter": 3000} if "trust" in method else {}
+            hess = {"hess": "dense"} if traits.hessians else {}
+            ours = nm.minimize(lambda x: sum(r * r for r in residuals(x, nnp)), start, method=method, tol=1e-10, options=options, **hess)
+            given = {k: lambda x, d=derivatives[k]: np.array(d(x)) for k in ("jac", *hess)}
+            other = scipy.optimize.minimize(lambda x: float(theirs(x)), start, method=method, tol=1e-10, options=options, **given)
+            assert ours.fun == pytest.approx(other.fun, rel=1e-3, abs=1e-3), method  # TNC stops early
+            successes += abs(ours.fun - least) < 1e-4
+    assert successes >= 7
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_least_squares_of_more_garbow_and_hillstrom(name: str) -> None:
+    residuals, start, least = PROBLEMS[name]
+    for method in ("trf", "lm"):
+        found = nm.interop.scipy.least_squares(lambda x: residuals(x, nnp), start, method=method, xtol=1e-12, gtol=1e-12)
+        assert 2 * found.cost == pytest.approx(least, rel=1e-4, abs=1e-6)

@@ -119,9 +119,10 @@ def test_sparse_modules_as_operators(format: str) -> None:
         with pytest.raises(nm.errors.PatternError, match="requires entries in the order of csr, csc, coo, got those of lower"):
             H.matrix()
         return
-    matrix = H.hess(np.linspace(1, 2, 6))
-    assert matrix.format == format
-    np.testing.assert_allclose(matrix.toarray(), H @ np.eye(6), rtol=1e-13)
+    for H.damping in (0.0, 0.5):
+        matrix = H.hess(np.linspace(1, 2, 6))
+        assert matrix.format == format
+        np.testing.assert_allclose(matrix.toarray(), H @ np.eye(6), rtol=1e-13)
 
 
 # ---------------------------------------------------------------- roots and curves

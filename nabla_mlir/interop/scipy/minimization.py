@@ -95,7 +95,7 @@ def minimize(
         recorder = _Recorder(objective, history, show, callback, name.lower())
         result = scipy.optimize.minimize(
             objective.fun, objective.x0.copy(), method=method, bounds=limits, constraints=restrictions, tol=tol,
-            callback=recorder.iteration if name.lower() in _BY_POINT else recorder, options=options, **derivatives,
+            callback=recorder, options=options, **derivatives,
         )  # fmt: skip
     return _of_trees(result, objective, history)
 
@@ -119,9 +119,6 @@ def _of_objective(form: str) -> str:
     return form if form in ("auto", "sparse", "dense") else "products"
 
 
-_BY_POINT = ("tnc",)  # methods that give a callback the point alone
-
-
 class _Recorder:
     """What SciPy calls after each iteration: keeps the history, shows it, and calls the user's function."""
 
@@ -131,9 +128,11 @@ class _Recorder:
         names = [] if callback is None else list(inspect.signature(callback).parameters)
         self._takes_result, self._takes_state = names == ["intermediate_result"], method == "trust-constr" and len(names) > 1
 
-    def __call__(self, intermediate_result: OptimizeResult) -> Any:
+    def __call__(self, intermediate_result: Any) -> Any:
         """After an iteration."""
         state = intermediate_result
+        if not isinstance(state, OptimizeResult):  # TNC, and older versions of others, give the point alone
+            state = OptimizeResult(x=state, fun=self._objective.known(state)[0])
         self._add(state.x, float(state.fun))
         if self._callback is None:
             return None
@@ -141,10 +140,6 @@ class _Recorder:
         if self._takes_result:
             return self._callback(intermediate_result=OptimizeResult({**state, "x": tree}))
         return self._callback(tree, state) if self._takes_state else self._callback(tree)
-
-    def iteration(self, x: np.ndarray) -> Any:
-        """After an iteration of a method that says no more than where it stands."""
-        return self(OptimizeResult(x=x, fun=self._objective.known(x)[0]))
 
     def _add(self, x: np.ndarray, value: float) -> None:
         gradient = self._objective.known(x)[1]
