@@ -50,7 +50,15 @@ def test_first_and_second_derivatives(is_jitted: bool) -> None:
     jax.tree.map(np.testing.assert_allclose, chosen(*inputs(), 3), jax_s(*inputs(), 3))
 
 
-@pytest.mark.parametrize("is_jitted", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_maps() -> None:
+    f, g = function(lambda x, y: (nnp.exp(x) * y).sum()), lambda x, y: (jnp.exp(x) * y).sum()
+    x, y = jax.random.normal(KEYS[0], (4, 3), "float64"), jax.random.normal(KEYS[1], (3,), "float64")
+    for transform in (lambda f: jax.vmap(jax.grad(f), (0, None))(x, y), lambda f: jax.grad(lambda y: jax.vmap(f, (1, None))(x.T, y).sum())(y)):
+        np.testing.assert_allclose(transform(f), transform(g), rtol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_jitted", [False, True])
 def test_transforms_in_any_order(is_jitted: bool) -> None:
     f, g = function(lambda x, y: (nnp.exp(x) * y).sum() * y[0]), lambda x, y: (jnp.exp(x) * y).sum() * y[0]
     x, y = jax.random.normal(KEYS[0], (4, 3), "float64"), jax.random.normal(KEYS[1], (3,), "float64")
