@@ -387,7 +387,8 @@ def test_problems_of_more_garbow_and_hillstrom(name: str) -> None:
             ours = nm.minimize(lambda x: sum(r * r for r in residuals(x, nnp)), start, method=method, tol=1e-10, options=options, **hess)
             given = {k: lambda x, d=derivatives[k]: np.array(d(x)) for k in ("jac", *hess)}
             other = scipy.optimize.minimize(lambda x: float(theirs(x)), start, method=method, tol=1e-10, options=options, **given)
-            assert ours.fun == pytest.approx(other.fun, rel=1e-3, abs=1e-3), method  # TNC stops early
+            if other.success:  # Newton-CG wanders about on Wood's function until its iterations are used up; TNC stops early
+                assert ours.fun == pytest.approx(other.fun, rel=1e-3, abs=1e-3), method
             successes += abs(ours.fun - least) < 1e-4
     assert successes >= 7
 
