@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nabla_mlir import errors as errors
     from nabla_mlir import flatten_util as flatten_util
+    from nabla_mlir import interop as interop
     from nabla_mlir import lax as lax
     from nabla_mlir import nn as nn
     from nabla_mlir import numpy as numpy
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from nabla_mlir.environment import process_index as process_index
     from nabla_mlir.environment import typeof as typeof
     from nabla_mlir.interop.jax import from_jax as from_jax
+    from nabla_mlir.interop.scipy import minimize as minimize
     from nabla_mlir.interop.stablehlo import from_stablehlo as from_stablehlo
     from nabla_mlir.interop.torch import from_torch as from_torch
     from nabla_mlir.interpreter.target import Interpreter as Interpreter
@@ -138,10 +140,11 @@ if TYPE_CHECKING:
 
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
-    "errors": None, "flatten_util": None, "lax": None, "nn": None, "numpy": None, "ops": None, "random": None, "scipy": None,
-    "sparse": None, "targets": None, "tree": None, "tree_util": None,
+    "errors": None, "flatten_util": None, "interop": None, "lax": None, "nn": None, "numpy": None, "ops": None, "random": None,
+    "scipy": None, "sparse": None, "targets": None, "tree": None, "tree_util": None,
     "from_jax": "interop.jax",
     "from_stablehlo": "interop.stablehlo",
+    "minimize": "interop.scipy",
     "from_torch": "interop.torch",
     "Interpreter": "interpreter.target",
     "register_custom_call": "ops.custom_call",

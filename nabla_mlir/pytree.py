@@ -23,8 +23,13 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
 
     Arrays of other systems become NumPy's, on the same memory.
     """
-    leaves, spec = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    leaves, spec = flatten_any(tree, is_leaf)
     return [readable(leaf) for leaf in leaves], spec
+
+
+def flatten_any(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
+    """The same with the leaves as they are, arrays of other systems too."""
+    return optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
 
 
 def unflatten(spec: TreeSpec, leaves: Sequence[Any]) -> Any:

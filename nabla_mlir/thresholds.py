@@ -236,6 +236,13 @@ LATTICE_ENOUGH: Annotated[
     float, Chosen("times the bound", "of 176 column colorings of stencils no greedy one had fewer where the lattice had up to this")
 ] = 1.5
 PULLBACK_COST: Annotated[float, Chosen("pushes forward", "a pullback does what two of them do, and stores residuals")] = 2.0
+# Solvers get a matrix of `scipy.sparse` up to this part of its entries, and a dense one, or products, beyond it.
+SPARSE_FRACTION: Annotated[
+    float, Chosen("of all entries", "a factorisation of a fuller one fills up, and indices take more memory than entries")
+] = 0.25
+DENSE_HESSIAN: Annotated[
+    int, Chosen("entries that one map over all columns computes", "64 columns: of more than that, some at a time take less memory")
+] = 4096
 COLORING_WORK: Annotated[int, Chosen("edges that orders and colorings visit", "a second or two of Python")] = 12_000_000
 
 

@@ -1,1 +1,18 @@
-"""Programs of other systems: StableHLO and its portable form, JAX, PyTorch."""
+"""Programs of other systems, and solvers and frameworks that take ours: StableHLO, JAX, PyTorch, SciPy, Ipopt."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+_MODULES = ("ipopt", "jax", "scipy", "threadpools", "torch")  # each is imported when it is first asked for
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'nabla_mlir.interop' has no attribute {name!r}")
+    return importlib.import_module(f"nabla_mlir.interop.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULES])

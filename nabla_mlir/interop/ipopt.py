@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir import pytree
-from nabla_mlir.errors import DeployError, DtypeError, ShapeError, TreeError, user_frame
+from nabla_mlir.errors import DeployError, DtypeError, user_frame
+from nabla_mlir.interop.vectors import Vectors
 from nabla_mlir.sparse import cheapest, color, hessian, hessian_pattern, jacobian, jacobian_pattern, lagrangian
 from nabla_mlir.sparse.matrix import read
-from nabla_mlir.staging.specs import Spec, as_spec, spec
+from nabla_mlir.staging.specs import Spec, spec
 from nabla_mlir.staging.stages import module, trace
 from nabla_mlir.transforms import grad
 
@@ -81,27 +81,23 @@ class Problem:
     """
 
     def __init__(self, f: Callable[..., Any], x: Any, *data: Any, constraints: Callable[..., Any] | None = None):
-        leaves, self._x_spec = pytree.flatten(x)
-        self._x = [as_spec(leaf) for leaf in leaves]
-        _check_wide("x", self._x)
-        tree = pytree.unflatten(self._x_spec, [Spec(s.shape, s.dtype) for s in self._x])
+        self._x = Vectors(x)
+        _check_wide("x", self._x.specs)
         self.data = data
-        specs = (tree, *data)
-        self._held: list[Spec] = []
-        self._held_spec = None
+        specs = (self._x.like, *data)
+        self._rows = Vectors(())
         whole = lambda x, sigma, weights, *data: sigma * f(x, *data)  # noqa: E731
         functions = {"value": trace(f, *specs), "gradient": trace(grad(f), *specs)}
         if constraints is not None:
             functions["constraints"] = trace(constraints, *specs)
             entry = functions["constraints"].entries[0]
-            self._held, self._held_spec = list(entry.outputs), entry.out_spec
-            _check_wide("the constraints", self._held)
+            self._rows = Vectors(pytree.unflatten(entry.out_spec, entry.outputs))
+            _check_wide("the constraints", self._rows.specs)
             self.jacobian_pattern = jacobian_pattern(constraints, *specs)
             entries = jacobian(constraints, coloring=cheapest(self.jacobian_pattern))
             functions["jacobian"] = trace(lambda *args: entries(*args).data, *specs)
             whole = lagrangian(f, constraints)
-        weights = None if self._held_spec is None else pytree.unflatten(self._held_spec, self._held)
-        specs = (tree, spec((), "f64"), weights, *data)
+        specs = (self._x.like, spec((), "f64"), self._rows.like, *data)
         self.hessian_pattern = hessian_pattern(whole, *specs)
         rows = self.hessian_pattern.row_of_entry
         self._lower = np.nonzero(rows >= self.hessian_pattern.indices)[0]
@@ -114,26 +110,26 @@ class Problem:
     @property
     def n(self) -> int:
         """The number of unknowns."""
-        return sum(map(_size, self._x))
+        return self._x.size
 
     @property
     def m(self) -> int:
         """The number of constraints."""
-        return sum(map(_size, self._held))
+        return self._rows.size
 
     # The names and forms of what follows are those that cyipopt calls.
 
     def objective(self, x: np.ndarray) -> float:
         """The value of f at a vector of all unknowns."""
-        return float(self._call("value", self._tree(x)))
+        return float(self._call("value", self._x.tree(x)))
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
         """∇f, shape (n,)."""
-        return _flat(self._call("gradient", self._tree(x)))
+        return self._x.vector(self._call("gradient", self._x.tree(x)))
 
     def constraints(self, x: np.ndarray) -> np.ndarray:
         """The values of the constraints, shape (m,)."""
-        return _flat(self._call("constraints", self._tree(x))) if self.m else np.zeros(0)
+        return self._rows.vector(self._call("constraints", self._x.tree(x))) if self.m else np.zeros(0)
 
     def jacobianstructure(self) -> tuple[np.ndarray, np.ndarray]:
         """The rows and columns of the entries of the Jacobian, in their order."""
@@ -143,7 +139,7 @@ class Problem:
 
     def jacobian(self, x: np.ndarray) -> np.ndarray:
         """The entries of the constraints' Jacobian."""
-        return np.asarray(self._call("jacobian", self._tree(x))) if self.m else np.zeros(0)
+        return np.asarray(self._call("jacobian", self._x.tree(x))) if self.m else np.zeros(0)
 
     def hessianstructure(self) -> tuple[np.ndarray, np.ndarray]:
         """The rows and columns of the entries of the Lagrangian's Hessian in its lower triangle."""
@@ -151,8 +147,7 @@ class Problem:
 
     def hessian(self, x: np.ndarray, lagrange: np.ndarray, obj_factor: float) -> np.ndarray:
         """The entries of ``obj_factor ∇²f + Σ lagrange · ∇²constraints`` in the lower triangle."""
-        weights = None if self._held_spec is None else _split(lagrange, self._held, self._held_spec)
-        return np.asarray(self._call("hessian", self._tree(x), np.float64(obj_factor), weights))
+        return np.asarray(self._call("hessian", self._x.tree(x), np.float64(obj_factor), self._rows.tree(lagrange)))
 
     def intermediate(self, alg_mod: int, iter_count: int, *_: Any) -> bool:
         """Counts the iterations; a solver goes on while it is true."""
@@ -180,10 +175,10 @@ class Problem:
         except ImportError:
             raise DeployError("solve requires cyipopt, got an environment without it.",
                               help="pip install 'nabla-mlir[ipopt]', with Debian's coinor-libipopt-dev") from None  # fmt: skip
-        start = _spread("x0", x0, self._x, self._x_spec, 0.0)
-        lower, upper = (_spread("bounds", b, self._x, self._x_spec, d) for b, d in zip(bounds, (-np.inf, np.inf), strict=True))
+        start = self._x.spread("solve", "x0", x0, 0.0)
+        lower, upper = (self._x.spread("solve", "bounds", b, d) for b, d in zip(bounds, (-np.inf, np.inf), strict=True))
         least, most = (
-            _spread("constraint_bounds", b, self._held, self._held_spec, d)
+            self._rows.spread("solve", "constraint_bounds", b, d) if self.m else np.zeros(0)
             for b, d in zip(constraint_bounds, (-np.inf, np.inf), strict=True)
         )
         self.calls, self.iterations = dict.fromkeys(self.calls, 0), 0
@@ -191,11 +186,11 @@ class Problem:
         for name, value in {**_QUIET, **(options or {})}.items():
             solver.add_option(name, value)
         x, info = solver.solve(start)
-        tree = lambda values: None if self._held_spec is None else _split(values, self._held, self._held_spec)  # noqa: E731
+        tree = lambda values: self._rows.tree(values) if self.m else None  # noqa: E731
         message = info["status_msg"]
         return Solution(
-            self._tree(x), float(info["obj_val"]), tree(info["g"]), tree(info["mult_g"]), self._tree(info["mult_x_L"]),
-            self._tree(info["mult_x_U"]), int(info["status"]), message.decode() if isinstance(message, bytes) else message,
+            self._x.tree(x), float(info["obj_val"]), tree(info["g"]), tree(info["mult_g"]), self._x.tree(info["mult_x_L"]),
+            self._x.tree(info["mult_x_U"]), int(info["status"]), message.decode() if isinstance(message, bytes) else message,
             self.iterations, dict(self.calls),
         )  # fmt: skip
 
@@ -203,47 +198,9 @@ class Problem:
         self.calls[name] += 1
         return getattr(self.compiled, name)(*args, *self.data)
 
-    def _tree(self, x: np.ndarray) -> Any:
-        return _split(x, self._x, self._x_spec)
-
 
 def _check_wide(what: str, specs: Sequence[Spec]) -> None:
     narrow = [s for s in specs if s.dtype != np.float64]
     if narrow:
         raise DtypeError(f"a problem for Ipopt requires {what} of float64, got {narrow[0]}.", where=user_frame(),
                          help="x.astype('float64'): Ipopt works in double precision.")  # fmt: skip
-
-
-def _size(like: Spec) -> int:
-    return math.prod(like.shape)
-
-
-def _flat(tree: Any) -> np.ndarray:
-    return np.concatenate([np.asarray(leaf).reshape(-1) for leaf in pytree.flatten(tree)[0]])
-
-
-def _split(vector: np.ndarray, likes: Sequence[Spec], tree: pytree.TreeSpec) -> Any:
-    """The pytree whose leaves are one vector, behind each other."""
-    ends = np.cumsum([0, *map(_size, likes)])
-    parts = [np.array(vector[a:b]).reshape(s.shape) for a, b, s in zip(ends, ends[1:], likes, strict=False)]
-    return pytree.unflatten(tree, parts)
-
-
-def _spread(what: str, value: Any, likes: Sequence[Spec], tree: pytree.TreeSpec | None, missing: float) -> np.ndarray:
-    """One number for each element of a pytree, from a pytree like it, or from one number for all."""
-    if tree is None:
-        return np.zeros(0)
-    if value is None or isinstance(value, (int, float)):
-        leaves = [missing if value is None else value] * len(likes)
-    else:
-        leaves = pytree.flatten_like(tree, value, what, "what it is for")
-    parts = []
-    for leaf, like, path in zip(leaves, likes, pytree.paths(tree), strict=True):
-        array = np.asarray(missing if leaf is None else leaf, np.float64)
-        if array.shape not in ((), like.shape):
-            raise ShapeError(f"solve requires {what}{path} of shape {like.shape} or one number, got {array.shape}.",
-                             where=user_frame())  # fmt: skip
-        parts.append(np.broadcast_to(array, like.shape).reshape(-1))
-    if not parts:
-        raise TreeError(f"solve requires {what} with arrays, got none.", where=user_frame())
-    return np.concatenate(parts)

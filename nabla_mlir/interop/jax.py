@@ -1,4 +1,4 @@
-"""Functions of JAX as functions of nabla_mlir."""
+"""Functions of JAX as functions of nabla_mlir, and the other way round."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from nabla_mlir.errors import ImportIRError
 from nabla_mlir.exchange import readable
+from nabla_mlir.interop.jax_function import function as function
 from nabla_mlir.interop.stablehlo import from_stablehlo
 
 

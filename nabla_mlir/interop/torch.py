@@ -1,4 +1,4 @@
-"""Modules of PyTorch as functions of nabla_mlir."""
+"""Modules of PyTorch as functions of nabla_mlir, and the other way round."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from nabla_mlir import pytree
 from nabla_mlir.errors import ImportIRError
 from nabla_mlir.interop.stablehlo import imported
+from nabla_mlir.interop.torch_function import function as function
 from nabla_mlir.interop.torch_program import stablehlo_of
 
 

@@ -109,7 +109,7 @@ def load_prepared(source: Any, maker: str, point: tuple[Any, ...], target: str |
     """
     if isinstance(source, Compiled):
         return source.loaded.clone()  # whose state is its own
-    if not isinstance(source, modules.Prepared):
+    if not isinstance(source, Lowered):
         source = getattr(modules, maker)(source, *point, **options)
     if target is None and Execution.mode != "compile":
         stage = Interpreted(source.module, source.entries, b"", Interpreter())

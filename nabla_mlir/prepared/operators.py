@@ -5,54 +5,35 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from nabla_mlir import thresholds
 from nabla_mlir.conversion import rounded
-from nabla_mlir.errors import DtypeError, NablaError, NotFiniteError, TraceError
+from nabla_mlir.errors import DtypeError, NablaError, NotFiniteError, PatternError, ShapeError, TraceError
+from nabla_mlir.prepared.flat import Flat, is_finite, is_same, joined, plain
 from nabla_mlir.runtime import Module, load
-from nabla_mlir.runtime.array import Array, dtype_named
-from nabla_mlir.runtime.manifest import EntryPoint, Leaf
-from nabla_mlir.runtime.treespec import TreeSpec
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.manifest import EntryPoint
 
 try:
+    from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, identity
     from scipy.sparse.linalg import LinearOperator
 except ImportError as error:  # pragma: no cover
     raise ImportError("operators require SciPy: pip install scipy") from error
 
 
+_FORMATS: dict[str, tuple[Any, tuple[str, str]]] = {
+    "csr": (csr_matrix, ("starts", "indices")), "csc": (csc_matrix, ("starts", "indices")),
+    "coo": (coo_matrix, ("rows", "columns")),
+}  # fmt: skip
 _USED = ("update", "apply", "apply_block", "is_finite", "self_check")  # entry points; fewer compile faster
 
 
 class StalePointError(NablaError, RuntimeError):
     """A product was computed at another point than that of the operator's last update."""
-
-
-class _Flat:
-    """Trees of one structure as vectors, leaf after leaf."""
-
-    def __init__(self, spec: TreeSpec, leaves: Sequence[Leaf]):
-        self.spec, self.shapes = spec, [leaf.shape for leaf in leaves]
-        dtypes = {leaf.dtype for leaf in leaves}
-        if len(dtypes) != 1:
-            raise DtypeError(f"an operator requires leaves of one dtype, got {', '.join(sorted(dtypes))}.")
-        self.dtype = dtype_named(dtypes.pop())
-        self.sizes = [int(np.prod(shape, dtype=int)) for shape in self.shapes]
-        self.size = sum(self.sizes)
-
-    def leaves(self, vector: np.ndarray, batch: tuple[int, ...] = ()) -> list[np.ndarray]:
-        """The arrays of a vector of this dtype, or of several along a leading axis."""
-        array = np.ascontiguousarray(vector)
-        parts = np.split(array, np.cumsum(self.sizes)[:-1], axis=-1)
-        return [np.ascontiguousarray(p).reshape(batch + s) for p, s in zip(parts, self.shapes, strict=True)]
-
-    def vector(self, leaves: Sequence[Any], batch: tuple[int, ...] = ()) -> np.ndarray:
-        """The vector of arrays."""
-        parts = [np.asarray(leaf, self.dtype).reshape(*batch, -1) for leaf in leaves]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
 
 class PreparedOperator(LinearOperator):
@@ -86,6 +67,7 @@ class PreparedOperator(LinearOperator):
     """
 
     data: tuple[Any, ...]
+    _data_leaves: Sequence[Any] | None  # as `update` takes them
     damping: float
     block: int
     products: int
@@ -101,12 +83,13 @@ class PreparedOperator(LinearOperator):
             raise DtypeError(f"damping requires a real number, got {damping!r}.")
         self._module, self._specs, self.data, self.damping = module, module.entry_points, data, float(damping)
         update, apply = self._spec("update").arguments[0], self._spec("apply")
-        self._x, self._v = _Flat(update.tree, update.leaves), _Flat(apply.arguments[0].tree, apply.arguments[0].leaves)
-        self._rows = _Flat(apply.result, apply.result_leaves)
+        self._x, self._v = Flat(update.tree, update.leaves), Flat(apply.arguments[0].tree, apply.arguments[0].leaves)
+        self._rows = Flat(apply.result, apply.result_leaves)
         blocks = self._specs.get("apply_block")
         self.block = blocks.arguments[0].leaves[0].shape[0] if blocks else 1
         self.products, self.updates, self.seconds, self.version = 0, 0, 0.0, 0
-        self._lock = threading.Lock()
+        self._lock, self._data_leaves = threading.Lock(), None
+        self._places: tuple[np.ndarray, ...] = ()  # of the entries of `matrix`
         super().__init__(self._rows.dtype, (self._rows.size, self._v.size))
         self.update(x, *data)
 
@@ -120,17 +103,21 @@ class PreparedOperator(LinearOperator):
           data: the other arguments; those of the last update if none are given.
           check: raise NotFiniteError if the value, the gradient or the linearisation is not finite.
         """
+        has_other_data = bool(data) or self._data_leaves is None
         data = data or self.data
         spec, is_vector = self._spec("update"), isinstance(x, np.ndarray) and x.shape == (self._x.size,)
-        name = spec.arguments[0].name
+        name, entry = spec.arguments[0].name, self._module["update"]
         point = self._x.leaves(rounded(x, self._x.dtype, name)) if is_vector else self._x.spec.flatten(x, name)
-        result = self._timed(self._module["update"], self._x.spec.unflatten(point), *data)
+        is_known = is_vector and not has_other_data
+        leaves = [*point, *(self._data_leaves or ())] if is_known else entry.leaves(self._x.spec.unflatten(point), *data)
+        results = self._timed(entry.run, leaves)
+        result = spec.result.unflatten(results)
         gradient = result.get("gradient")
         with self._lock:
-            self.data, self.updates = data, self.updates + 1
-            self.version = spec.result.flatten(result)[0].version
+            self.data, self._data_leaves, self.updates = data, leaves[len(point) :], self.updates + 1
+            self.version = results[0].version
             self.x = self._x.vector(point).copy()
-            self.value = _plain(result["value"])
+            self.value = plain(result["value"])
             self.gradient = None if gradient is None else self._x.vector(self._x.spec.flatten(gradient)).copy()
         if check:
             self._check_finite()
@@ -138,7 +125,7 @@ class PreparedOperator(LinearOperator):
 
     def _check_finite(self) -> None:
         parts = {"value": self.value, "gradient": self.gradient, "point": self.x}
-        bad = [n for n, a in parts.items() if a is not None and not _is_finite(a)]
+        bad = [n for n, a in parts.items() if a is not None and not is_finite(a)]
         if "is_finite" in self._specs and not bool(self._module["is_finite"]()):
             bad.append("linearisation")
         if bad:
@@ -147,20 +134,41 @@ class PreparedOperator(LinearOperator):
                 help="look at the point and the data; the next update starts afresh.",
             )
 
-    def objective(self, x: np.ndarray) -> tuple[Any, np.ndarray]:
-        """The value and the gradient at x, for optimisers (`jac=True`); moves there if it is another point."""
-        self._move(x)
-        assert self.gradient is not None
-        return self.value, self.gradient
+    # Solvers give the point with each call: it is moved there if it is another one, so what they ask of one is shared.
 
-    def hessp(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """The product at x, for optimisers; moves there if it is another point."""
+    def fun(self, x: np.ndarray) -> Any:
+        """The value at x: a number, or the results as one vector."""
         self._move(x)
-        return self.matvec(np.asarray(v))
+        return self.value
+
+    def at(self, x: np.ndarray) -> OperatorAt:
+        """The matrix at x, for solvers that keep it while they look at other points."""
+        return OperatorAt(self._standing, x)
+
+    def matrix(self) -> Any:
+        """The matrix with its damping: of `scipy.sparse` if the module gives its entries by `matrix`, else dense."""
+        if "matrix" not in self._specs:
+            return self.to_dense()
+        sparsity = self._specs["matrix"].sparsity
+        if sparsity is None or sparsity.format not in _FORMATS:
+            raise PatternError(f"matrix requires entries in the order of {', '.join(_FORMATS)}, got those of "
+                               f"{None if sparsity is None else sparsity.format}.")  # fmt: skip
+        make, names = _FORMATS[sparsity.format]
+        self._places = self._places or tuple(np.asarray(sparsity.indices[name], np.int32) for name in names)
+        entries, (first, second) = np.array(self._product("matrix", (), 0)[0]), self._places
+        places = ((first, second),) if sparsity.format == "coo" else (second, first)
+        matrix = make((entries, *places), shape=sparsity.shape)
+        return (matrix + self.damping * identity(len(self.x))).asformat(sparsity.format) if self.damping else matrix
+
+    def _standing(self, x: np.ndarray) -> PreparedOperator:
+        self._move(x)
+        return self
 
     def _move(self, x: np.ndarray) -> None:
         point = rounded(x, self._x.dtype, "x")
-        if not np.array_equal(point, self.x):
+        if point.shape != self.x.shape:
+            raise ShapeError(f"an operator requires a point of shape {self.x.shape}, got {point.shape}.")
+        if not is_same(point, self.x):
             self.update(point)
 
     # ------------------------------------------------------------ products
@@ -175,19 +183,19 @@ class PreparedOperator(LinearOperator):
     def _matmat(self, vs: np.ndarray) -> np.ndarray:
         return self._columns("apply", self._v, self._rows, vs)
 
-    def _vector(self, name: str, inner: _Flat, outer: _Flat, v: np.ndarray) -> np.ndarray:
+    def _vector(self, name: str, inner: Flat, outer: Flat, v: np.ndarray) -> np.ndarray:
         v = np.asarray(v).reshape(-1)
         if v.dtype.kind == "c" and inner.dtype.kind != "c":
-            return _complex(*(self._vector(name, inner, outer, part) for part in (v.real, v.imag)))
+            return joined(*(self._vector(name, inner, outer, part) for part in (v.real, v.imag)))
         v = rounded(v, inner.dtype, "v")
         result = outer.vector(self._product(name, inner.leaves(v), 1))
         return result + self.damping * v if self.damping else np.array(result)
 
-    def _columns(self, name: str, inner: _Flat, outer: _Flat, vs: np.ndarray) -> np.ndarray:
+    def _columns(self, name: str, inner: Flat, outer: Flat, vs: np.ndarray) -> np.ndarray:
         """Blocks of columns; the last one is filled up with zeros, or taken one by one if it is nearly empty."""
         if vs.dtype.kind == "c" and inner.dtype.kind != "c":
             both = self._columns(name, inner, outer, np.concatenate([vs.real, vs.imag], axis=1))
-            return _complex(*np.split(both, 2, axis=1))
+            return joined(*np.split(both, 2, axis=1))
         vs = rounded(vs, inner.dtype, "the matrix")
         rows, block = np.ascontiguousarray(vs.T), self.block
         out = np.empty((len(rows), outer.size), outer.dtype)
@@ -212,7 +220,7 @@ class PreparedOperator(LinearOperator):
         version = results[0].version
         with self._lock:
             self.products += count
-        if version != self.version:
+        if version not in (self.version, None):  # None: what does not depend on the point
             raise StalePointError(
                 f"a product requires the point of the operator's update {self.version}, got that of {version}.",
                 help="another thread has moved the point: give each thread a clone().",
@@ -228,10 +236,14 @@ class PreparedOperator(LinearOperator):
         self._spec("self_check")
         return {name: float(x) for name, x in self._timed(self._module["self_check"]).items()}
 
-    def clone(self) -> Any:
-        """An operator at the same point with a state of its own; code and constants are shared."""
+    def clone(self, x: Any = None) -> Any:
+        """An operator with a state of its own; code and constants are shared.
+
+        Args:
+          x: where it stands, a pytree or a flat vector; None is the same point.
+        """
         new = type(self).__new__(type(self))
-        PreparedOperator.__init__(new, self._module.clone(), self.x, self.data, self.damping)
+        PreparedOperator.__init__(new, self._module.clone(), self.x if x is None else x, self.data, self.damping)
         return new
 
     def _timed(self, function: Any, *args: Any) -> Any:
@@ -247,22 +259,30 @@ class PreparedOperator(LinearOperator):
         return self._specs[name]
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") and not value.shape else value
+class OperatorAt(LinearOperator):
+    """A matrix at a point: whoever has prepared it there multiplies.
 
+    Args:
+      standing: gives the operator that stands at a point.
+      x: the point, a flat vector.
+    """
 
-def _complex(real: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
-    out = np.empty(real.shape, np.result_type(np.complex64, real.dtype if real.dtype.kind == "f" else np.float32))
-    out.real, out.imag = real, imaginary
-    return out
+    def __init__(self, standing: Callable[[np.ndarray], PreparedOperator], x: np.ndarray):
+        self.x, self._standing = np.array(x), standing
+        operator = standing(self.x)
+        super().__init__(operator.dtype, operator.shape)
 
+    def _matvec(self, v: np.ndarray) -> np.ndarray:
+        return self._standing(self.x).matvec(v)
 
-def _is_finite(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(map(_is_finite, value.values()))
-    if isinstance(value, (tuple, list)):
-        return all(map(_is_finite, value))
-    return bool(np.all(np.isfinite(value)))
+    def _matmat(self, vs: np.ndarray) -> np.ndarray:
+        return self._standing(self.x).matmat(vs)
+
+    def _rmatvec(self, u: np.ndarray) -> np.ndarray:
+        return self._standing(self.x).rmatvec(u)
+
+    def _rmatmat(self, us: np.ndarray) -> np.ndarray:
+        return self._standing(self.x).rmatmat(us)
 
 
 def _module(source: Any, maker: str, point: tuple[Any, ...], target: Any, **options: Any) -> Module:
@@ -301,6 +321,28 @@ class HessianOperator(PreparedOperator):
         module = _module(source, "hvp_module", (x, *data), target, block=block, entry_points=_USED)
         super().__init__(module, x, data, damping)
 
+    def objective(self, x: np.ndarray) -> tuple[Any, np.ndarray]:
+        """The value and the gradient at x, for optimisers (`jac=True`)."""
+        self._move(x)
+        return self.value, self.jac(x)
+
+    def jac(self, x: np.ndarray) -> np.ndarray:
+        """The gradient at x, which the caller may write to."""
+        self._move(x)
+        if self.gradient is None:
+            raise TraceError("jac requires a module whose update gives the gradient, got one without.")
+        return self.gradient.copy()
+
+    def hess(self, x: np.ndarray) -> Any:
+        """The matrix at x, as `matrix` gives it."""
+        self._move(x)
+        return self.matrix()
+
+    def hessp(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """The product with v at x."""
+        self._move(x)
+        return self.matvec(np.asarray(v))
+
     def _adjoint(self) -> HessianOperator:
         return self
 
@@ -323,6 +365,33 @@ class JacobianOperator(PreparedOperator):
         points = (*_USED, "apply_transposed", "apply_transposed_block")
         module = _module(source, "jacobian_module", (x, *data), target, block=block, entry_points=points)
         super().__init__(module, x, data, 0.0)
+
+    def fun(self, x: np.ndarray) -> np.ndarray:
+        """The results at x, such as the residuals of a problem, as one vector, which the caller may write to."""
+        self._move(x)
+        return np.array(self._rows.vector(self._rows.spec.flatten(self.value)))
+
+    def jac(self, x: np.ndarray) -> Any:
+        """The matrix at x, as `matrix` gives it."""
+        self._move(x)
+        return self.matrix()
+
+    def objective(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        """Half the sum of squares of the results at x, and its gradient Jᵀ r."""
+        residuals = self.fun(x)
+        return 0.5 * float(residuals @ residuals), self.rmatvec(residuals)
+
+    def hessp(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """The product with the Gauss-Newton matrix Jᵀ J of `objective` at x."""
+        self._move(x)
+        return self.rmatvec(self.matvec(np.asarray(v)))
+
+    def to_dense(self) -> np.ndarray:
+        """The matrix, from products with its columns or with its rows, whichever takes less."""
+        m, n = self.shape
+        if n <= thresholds.PULLBACK_COST * m:
+            return super().to_dense()
+        return self.rmatmat(np.eye(m, dtype=self._rows.dtype)).T
 
     def _rmatvec(self, u: np.ndarray) -> np.ndarray:
         return self._vector("apply_transposed", self._rows, self._v, u)

@@ -155,8 +155,12 @@ class _Entry:
           TreeError: an argument is missing, unknown or given twice.
           DeployError: the call fails. All of these are DeployErrors, too, but for the structure of a tree.
         """
-        results = self._function(self.leaves(*args, **kwargs), self._storage, self._types)
+        results = self.run(self.leaves(*args, **kwargs))
         return results[0] if self._is_single else self.spec.result.unflatten(results)
+
+    def run(self, leaves: Sequence[Any]) -> list[Array]:
+        """The leaves of the result, of leaves that have been checked."""
+        return self._function(leaves, self._storage, self._types)
 
     def leaves(self, *args: Any, **kwargs: Any) -> Sequence[Any]:
         """The arrays of a call, checked; raises what the call raises."""

@@ -12,7 +12,7 @@ from iree.compiler import ir
 from nabla_mlir import pytree
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered, lower_module
 from nabla_mlir.dialects.context import context, parse_module
-from nabla_mlir.dialects.regions import functions_of
+from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.errors import TargetError, TraceError, user_frame
 from nabla_mlir.interpreter.target import Interpreter
 from nabla_mlir.rules.cost import FunctionCost, cost_of_function
@@ -83,6 +83,17 @@ class Lowered(Stage):
             return pytree.unflatten(entry.out_spec, emit_call(func, tensors))
 
         return staged(call)
+
+    def has_state(self, name: str | None = None) -> bool:
+        """Whether an entry point, the first one if not named, reads or writes the state of a prepared product.
+
+        Example:
+          >>> import nabla_mlir as nm
+          >>> nm.hvp_module(lambda x: (x * x).sum(), nm.spec(2), entry_points=("value", "update")).has_state("update")
+          True
+        """
+        function = functions_of(self.module.operation)[name or self.entries[0].name]
+        return any(op.name.startswith("util.global") for op in nested(function))
 
     def cost(self) -> dict[str, FunctionCost]:
         """Operations, bytes moved, bytes of state and peak memory of each entry point, before the compiler fuses.

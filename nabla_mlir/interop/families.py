@@ -1,0 +1,188 @@
+"""A function of arrays with all its derivatives and maps, as frameworks ask for them: of flat arguments, in any order."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import pytree, thresholds
+from nabla_mlir.dialects.types import is_differentiable
+from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.prepared.instant import load_prepared
+from nabla_mlir.runtime import Module, load
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.staging.compiled import Compiled
+from nabla_mlir.staging.specs import Spec
+from nabla_mlir.staging.stages import Lowered, trace
+from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.transforms import jvp, vjp, vmap
+
+Axes = tuple[int | None, ...]
+
+
+class Program:
+    """A function for arguments of fixed shapes and dtypes.
+
+    Attributes:
+      inputs, outputs: their specs.
+    """
+
+    def __init__(self, f: Callable[..., Any], inputs: Sequence[Spec], target: Any):
+        stage = trace(f, *inputs, name="main")
+        entry = stage.entries[0]
+        self.inputs, self.outputs, self._tree = tuple(inputs), tuple(entry.outputs), entry.out_spec
+        self._stage, self._target, self._lock = stage, target, threading.Lock()
+
+    def unflatten(self, results: Sequence[Any]) -> Any:
+        """The results as the function's pytree."""
+        return pytree.unflatten(self._tree, results)
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Array]:
+        """The results, in memory of their own.
+
+        Args:
+          arrays: of these specs, of NumPy; they are read where they lie, if they are large.
+        """
+        results = self._run([_direct(x) for x in arrays])
+        memory = list(arrays)
+        for i, result in enumerate(results):
+            host = result.numpy()
+            if any(np.may_share_memory(host, other) for other in memory):
+                results[i] = result.copy()
+            memory.append(host)
+        return results
+
+    @functools.cached_property
+    def _run(self) -> Callable[[list[Any]], list[Array]]:
+        with self._lock:
+            return load_prepared(self._stage.lower(), "", (), self._target).executable.function("main")
+
+
+def _direct(x: np.ndarray) -> Any:
+    """The memory of a large array, lent; a small one is copied in less time."""
+    return Array.from_numpy(x, copy=False) if x.nbytes >= thresholds.LENT_RESULT else x
+
+
+class Family:
+    """A function of flat arrays for all shapes, with the functions that derive from it, each made when it is asked for.
+
+    Args:
+      f: a function of `count` arrays with a pytree of arrays as its result.
+      count: of arguments.
+      target: where it runs; None interprets it until compiling it pays.
+    """
+
+    def __init__(self, f: Callable[..., Any], count: int, target: Any = None):
+        self.count, self.target = count, target
+        self._f = f
+        self._programs: dict[tuple[Spec, ...], Program] = {}
+        self._by_kinds: dict[Any, Program] = {}
+        self._families: dict[Any, Family] = {}
+
+    def at(self, kinds: Any, specs_of: Callable[[Any], tuple[Spec, ...]]) -> Program:
+        """The function for arguments of given shapes and dtypes.
+
+        Args:
+          kinds: of the arguments, as the framework has them; they are looked up first.
+          specs_of: the specs of kinds.
+        """
+        program = self._by_kinds.get(kinds)
+        if program is None:
+            inputs = specs_of(kinds)
+            if inputs not in self._programs:
+                self._programs[inputs] = Program(self._f, inputs, self.target)
+            program = self._by_kinds[kinds] = self._programs[inputs]
+        return program
+
+    def pulled(self, wrt: tuple[int, ...], active: int) -> Family:
+        """``(*inputs, *cotangents) -> cotangents`` of the inputs at `wrt`, for cotangents of the differentiable results.
+
+        Args:
+          wrt: positions of differentiable arguments.
+          active: how many differentiable results there are.
+        """
+        return self._derived(("pulled", wrt), self.count + active, lambda: lambda *args: self._pull(wrt, args))
+
+    def pushed(self, wrt: tuple[int, ...]) -> Family:
+        """``(*inputs, *tangents) -> tangents`` of the differentiable results, for tangents of the inputs at `wrt`.
+
+        Args:
+          wrt: positions of differentiable arguments.
+        """
+        return self._derived(("pushed", wrt), self.count + len(wrt), lambda: lambda *args: self._push(wrt, args))
+
+    def mapped(self, axes: Axes) -> Family:
+        """The function over axes of its arguments; all results have the axis in front.
+
+        Args:
+          axes: the axis of each argument; None for one that has none.
+        """
+        return self._derived(("mapped", axes), self.count, lambda: vmap(lambda *args: self.leaves(args), in_axes=axes))
+
+    def leaves(self, args: Sequence[Any]) -> list[Any]:
+        """The results as a list of tensors, inside a trace.
+
+        Args:
+          args: tensors.
+        """
+        return [as_tensor(leaf) for leaf in pytree.flatten(self._f(*args))[0]]
+
+    def _derived(self, key: Any, count: int, make: Callable[[], Callable[..., Any]]) -> Family:
+        family = self._families.get(key)
+        if family is None:
+            family = self._families[key] = Family(make(), count, self.target)
+        return family
+
+    def _active(self, wrt: tuple[int, ...], inputs: Sequence[Any]) -> Callable[..., list[Any]]:
+        """The differentiable results as a function of the inputs at `wrt`."""
+
+        def active(*parts: Any) -> list[Any]:
+            values = dict(zip(wrt, parts, strict=True))
+            results = self.leaves([values.get(i, x) for i, x in enumerate(inputs)])
+            return [y for y in results if is_differentiable(y.dtype)]
+
+        return active
+
+    def _pull(self, wrt: tuple[int, ...], args: Sequence[Any]) -> list[Any]:
+        inputs, cotangents = args[: self.count], args[self.count :]
+        _, pull = vjp(self._active(wrt, inputs), *(inputs[i] for i in wrt))
+        return list(pull(list(cotangents)))
+
+    def _push(self, wrt: tuple[int, ...], args: Sequence[Any]) -> list[Any]:
+        inputs, tangents = args[: self.count], args[self.count :]
+        return jvp(self._active(wrt, inputs), tuple(inputs[i] for i in wrt), tuple(tangents))[1]
+
+
+def callable_of(who: str, source: Any, entry: str | None) -> Callable[..., Any]:
+    """A function that can be differentiated: itself, or an entry point of an artifact, or of a stage, by its StableHLO.
+
+    Args:
+      who: the function that it was given to.
+      source: a function; or an artifact, loaded or as a path, or a stage.
+      entry: the name of the entry point; not needed where there is one.
+
+    Raises:
+      TraceError: there is no such entry point, or several and no name; or it reads or writes a state.
+      DeployError: the artifact was saved without its StableHLO.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        source = load(source)
+    if isinstance(source, Compiled):
+        source = source.loaded
+    if isinstance(source, Module):
+        source = source.lower()
+    if isinstance(source, Lowered):
+        f = source.function(entry)
+        if source.has_state(entry):
+            raise TraceError(f"{who} requires an entry point without state, got {entry or source.entries[0].name}.",
+                             where=user_frame(), help="give the function that it was made of.")  # fmt: skip
+        return f
+    if not callable(source) or entry is not None:
+        kind = type(source).__name__ + ("" if entry is None else f" and entry={entry!r}")
+        raise TraceError(f"{who} requires a function, or an artifact or stage with an entry, got {kind}.", where=user_frame())
+    return source

@@ -1,0 +1,186 @@
+"""Functions of ours as functions of JAX: one primitive, with rules for jvp, transposition, vmap and jit."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import is_differentiable
+from nabla_mlir.errors import DeployError, DtypeError, user_frame
+from nabla_mlir.interop.families import Family, Program, callable_of
+from nabla_mlir.staging.specs import Spec
+
+
+def function(source: Any, *, entry: str | None = None, target: Any = None) -> Callable[..., Any]:
+    """A function of ours as one of JAX, which its transforms take in any order: jit, grad, jvp, vjp, vmap, hessian and the like.
+
+    Each call is one primitive. Its derivatives of every order, in forward and in reverse mode, and its maps are ours. Inside
+    `jax.jit` it is a callback to the host; outside, arrays on the CPU go in without a copy.
+
+    Args:
+      source: a function of pytrees of arrays; or an artifact, loaded or as a path, or a stage, whose StableHLO is differentiated.
+      entry: the entry point of an artifact; not needed where there is one.
+      target: where it runs, such as ``nm.CPU()``; None interprets it until compiling it pays.
+
+    Returns:
+      A function of pytrees of JAX's arrays, of NumPy's, and of numbers; of its arguments and results JAX's dtypes hold: float32
+      unless `jax_enable_x64` is set.
+
+    Raises:
+      DeployError: JAX is not installed.
+      DtypeError: at a call, an argument is no array and no number.
+
+    Example:
+      >>> import nabla_mlir as nm, nabla_mlir.numpy as nnp, jax  # doctest: +SKIP
+      >>> f = nm.interop.jax.function(lambda x: nnp.sum(nnp.sin(x["a"])))  # doctest: +SKIP
+      >>> jax.jit(jax.grad(f))({"a": np.zeros(2)})["a"].tolist()  # doctest: +SKIP
+      [1.0, 1.0]
+    """
+    primitive = _primitive()
+    f = callable_of("function", source, entry)
+    families: dict[Any, Family] = {}
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        import jax
+
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        arrays = [_array(leaf) for leaf in leaves]
+        family = families.get(tree)
+        if family is None:
+
+            def of_leaves(*tensors: Any) -> Any:
+                parts, keywords = jax.tree.unflatten(tree, tensors)
+                return f(*parts, **keywords)
+
+            family = families[tree] = Family(of_leaves, len(leaves), target)
+        results = primitive.bind(*arrays, family=family, linear=0)
+        return _program(family, arrays).unflatten(results)
+
+    return functools.wraps(f)(call) if hasattr(f, "__name__") else call
+
+
+def _array(leaf: Any) -> Any:
+    import jax
+
+    if isinstance(leaf, jax.Array):
+        return leaf
+    try:
+        return jax.numpy.asarray(leaf)
+    except (TypeError, ValueError):
+        raise DtypeError(f"function requires arrays and numbers, got {type(leaf).__name__}.", where=user_frame(),
+                         help="functools.partial(f, ...) gives it what is no array.") from None  # fmt: skip
+
+
+# ---------------------------------------------------------------- the primitive
+
+# `linear` says of how many of its last arguments a call is a linear function: the tangents or cotangents of a derivative.
+
+
+@functools.cache
+def _primitive() -> Any:
+    """The primitive, made once; its parameters are a family and `linear`."""
+    try:
+        from jax.extend.core import Primitive
+        from jax.interpreters import ad, batching, mlir
+    except ImportError:
+        raise DeployError("function requires JAX, got an environment without it.", where=user_frame(),
+                          help="pip install jax") from None  # fmt: skip
+    primitive = Primitive("nabla_mlir")
+    primitive.multiple_results = True
+    primitive.def_impl(_run)
+    primitive.def_abstract_eval(_abstract)
+    ad.primitive_jvps[primitive] = functools.partial(_pushed, primitive)
+    ad.primitive_transposes[primitive] = functools.partial(_pulled, primitive)
+    batching.primitive_batchers[primitive] = functools.partial(_mapped, primitive)
+    mlir.register_lowering(primitive, _lowered)
+    return primitive
+
+
+def _run(*args: Any, family: Family, linear: int) -> list[Any]:
+    import jax
+
+    return [jax.numpy.asarray(result) for result in _on_host(family, args)]
+
+
+def _on_host(family: Family, args: Sequence[Any]) -> list[np.ndarray]:
+    arrays = [np.asarray(x) for x in args]
+    program = _program(family, arrays)
+    results = [x.numpy() for x in program(arrays)]
+    return [x.astype(dtype, copy=False) for x, dtype in zip(results, _dtypes(program), strict=True)]
+
+
+def _lowered(context: Any, *args: Any, family: Family, linear: int) -> Any:
+    """A callback with arrays of NumPy: that of `jax.pure_callback` makes arrays of JAX of them before."""
+    from jax.interpreters import mlir
+
+    run = lambda *arrays: tuple(_on_host(family, arrays))  # noqa: E731
+    results, _, _ = mlir.emit_python_callback(
+        context, run, None, list(args), context.avals_in, context.avals_out, has_side_effect=False, returns_token=False
+    )
+    return results
+
+
+def _abstract(*args: Any, family: Family, linear: int) -> list[Any]:
+    from jax.core import ShapedArray
+
+    program = _program(family, args)
+    return [ShapedArray(s.shape, d) for s, d in zip(program.outputs, _dtypes(program), strict=True)]
+
+
+def _pushed(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], *, family: Family, linear: int) -> Any:
+    import jax
+    from jax.interpreters import ad
+
+    primals = [_sized(x) for x in primals]
+    results = primitive.bind(*primals, family=family, linear=linear)
+    wrt = tuple(i for i, t in enumerate(tangents) if type(t) is not ad.Zero and is_differentiable(primals[i].dtype))
+    zeros = [ad.Zero(jax.typeof(y).to_tangent_aval()) for y in results]
+    if not wrt:
+        return results, zeros
+    slopes = iter(primitive.bind(*primals, *(tangents[i] for i in wrt), family=family.pushed(wrt), linear=len(wrt)))
+    return results, [next(slopes) if is_differentiable(y.dtype) else zero for y, zero in zip(results, zeros, strict=True)]
+
+
+def _pulled(primitive: Any, cotangents: Sequence[Any], *args: Any, family: Family, linear: int) -> list[Any]:
+    """Of a call that is linear in what is not known: the value of that has no influence, and zeros stand for it."""
+    import jax
+    from jax.interpreters import ad
+
+    wrt = tuple(i for i, x in enumerate(args) if ad.is_undefined_primal(x))
+    inputs = [jax.numpy.zeros(x.aval.shape, x.aval.dtype) if i in wrt else _sized(x) for i, x in enumerate(args)]
+    outputs = _program(family, inputs).outputs
+    seeds = [ad.instantiate_zeros(ct) for ct, spec in zip(cotangents, outputs, strict=True) if is_differentiable(spec.dtype)]
+    family = family.pulled(wrt, len(seeds))
+    results = iter(primitive.bind(*inputs, *seeds, family=family, linear=len(seeds)))
+    return [next(results) if i in wrt else None for i in range(len(args))]
+
+
+def _mapped(primitive: Any, args: Sequence[Any], axes: Sequence[Any], *, family: Family, linear: int) -> Any:
+    numbers = tuple(axis if isinstance(axis, int) else None for axis in axes)
+    results = primitive.bind(*map(_sized, args), family=family.mapped(numbers), linear=linear)
+    return results, (0,) * len(results)
+
+
+def _sized(x: Any) -> Any:
+    """A number that JAX has put into a program, as an array of its dtype; arrays as they are."""
+    import jax
+
+    return x if hasattr(x, "shape") else np.asarray(x, jax.typeof(x).dtype)
+
+
+def _program(family: Family, args: Sequence[Any]) -> Program:
+    return family.at(tuple([(x.shape, x.dtype) for x in args]), _specs)
+
+
+def _specs(kinds: tuple[Any, ...]) -> tuple[Spec, ...]:
+    return tuple(Spec(tuple(map(int, shape)), np.dtype(dtype)) for shape, dtype in kinds)
+
+
+def _dtypes(program: Program) -> list[np.dtype]:
+    """Those that JAX has for the results: without `jax_enable_x64` none of 64 bits."""
+    import jax
+
+    return [jax.dtypes.canonicalize_dtype(s.dtype) for s in program.outputs]

@@ -1,0 +1,136 @@
+"""What a solver did: a table of its iterations, a picture of it, and a line on the terminal while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.compiling.progress import own_line
+from nabla_mlir.errors import DeployError, user_frame
+
+_COLUMNS = ("value", "gradient", "step", "seconds", "fun", "jac", "hess")
+
+
+class History:
+    """The iterations of a solver, behind each other.
+
+    Attributes:
+      value: of the objective, shape (iterations,), as the others.
+      gradient: the largest entry of the gradient; NaN where the method asks for none.
+      step: the length of the way from the iteration before.
+      seconds: since the start.
+      fun, jac, hess: how often these were asked for by then; `hess` counts products too.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> found = nm.minimize(lambda x: ((x - 1.0) ** 4).sum(), np.zeros(2), method="Newton-CG")
+      >>> len(found.history) == found.nit, bool(found.history.value[-1] == found.fun)
+      (True, True)
+    """
+
+    value: np.ndarray
+    gradient: np.ndarray
+    step: np.ndarray
+    seconds: np.ndarray
+    fun: np.ndarray
+    jac: np.ndarray
+    hess: np.ndarray
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[float, ...]] = []
+        self._start = time.perf_counter()
+
+    def add(self, value: float, gradient: float, step: float, evaluations: dict[str, int]) -> None:
+        """One more iteration.
+
+        Args:
+          value: of the objective.
+          gradient: its largest entry.
+          step: from the iteration before.
+          evaluations: so far, of `fun`, `jac`, `hess` and `hessp`.
+        """
+        counts = evaluations["fun"], evaluations["jac"], evaluations["hess"] + evaluations["hessp"]
+        self._rows.append((value, gradient, step, time.perf_counter() - self._start, *counts))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        if name not in _COLUMNS:
+            raise AttributeError(f"a history has no {name!r}")
+        column = _COLUMNS.index(name)
+        return np.array([row[column] for row in self._rows], np.int64 if column > 3 else np.float64)
+
+    def __repr__(self) -> str:
+        if not self._rows:
+            return "History(0 iterations)"
+        return f"History({len(self)} iterations, {self.value[0]:.6g} to {self.value[-1]:.6g} in {self.seconds[-1]:.3g} s)"
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draws how the value comes down to the lowest one, and the gradient with it, by iteration.
+
+        Args:
+          axes: of Matplotlib, to draw on; a new one if not given.
+
+        Returns:
+          The axes.
+
+        Raises:
+          DeployError: Matplotlib is not installed.
+        """
+        if axes is None:
+            try:
+                import matplotlib.pyplot as plt
+            except ImportError:
+                raise DeployError("plot requires Matplotlib, got an environment without it.", where=user_frame(),
+                                  help="pip install 'nabla-mlir[solvers]'") from None  # fmt: skip
+            axes = plt.subplots()[1]
+        iterations, excess = np.arange(1, len(self) + 1), self.value - self.value.min(initial=np.inf)
+        for numbers, label in ((excess, "value above the lowest"), (self.gradient, "largest entry of the gradient")):
+            if np.any(numbers > 0):
+                axes.semilogy(iterations, np.where(numbers > 0, numbers, np.nan), marker=".", label=label)
+        axes.set_xlabel("iteration")
+        axes.grid(visible=True, alpha=0.3)
+        if axes.get_legend_handles_labels()[1]:
+            axes.legend()
+        return axes
+
+
+@contextlib.contextmanager
+def watched(title: str, is_wanted: bool) -> Iterator[Any]:
+    """A function of a history that shows its last iteration on standard error, on a terminal alone.
+
+    Args:
+      title: what runs.
+      is_wanted: whether anything is to be shown.
+
+    Raises:
+      DeployError: rich is not installed.
+    """
+    if not is_wanted:
+        yield lambda history: None
+        return
+    try:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+    except ImportError:
+        raise DeployError("progress requires rich, got an environment without it.", where=user_frame(),
+                          help="pip install 'nabla-mlir[solvers]'") from None  # fmt: skip
+    console = Console(file=sys.stderr)
+    if not console.is_terminal:
+        yield lambda history: None
+        return
+    with own_line(), Live(console=console, refresh_per_second=8) as live:
+        yield lambda history: live.update(Text(f"{title}: {_line(history)}"))
+
+
+def _line(history: History) -> str:
+    value, gradient, _, seconds, calls, *_ = history._rows[-1]
+    slope = "" if np.isnan(gradient) else f", gradient {gradient:.2e}"
+    return f"iteration {len(history)}, value {value:.10g}{slope}, {calls:.0f} calls, {seconds:.1f} s"

@@ -1,0 +1,61 @@
+"""What each method of `scipy.optimize.minimize` takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nabla_mlir.errors import TraceError, user_frame
+
+
+@dataclass(frozen=True)
+class Method:
+    """What a method of SciPy's takes.
+
+    Attributes:
+      gradient: it asks for gradients.
+      hessians: the forms of the Hessian that it takes, the one that it gets by itself first: "products" is a function of
+        (x, v), "operator" a `LinearOperator`, "sparse" a matrix of `scipy.sparse`, "dense" an array, "update" a strategy of
+        SciPy's that approximates it by gradients, such as `scipy.optimize.SR1()`.
+      bounds, constraints: whether it takes them.
+    """
+
+    gradient: bool = True
+    hessians: tuple[str, ...] = ()
+    bounds: bool = False
+    constraints: bool = False
+
+
+# By their names in lower case, as SciPy compares them. A test compares this with what SciPy does.
+METHODS = {
+    "nelder-mead": Method(gradient=False, bounds=True),
+    "powell": Method(gradient=False, bounds=True),
+    "cobyla": Method(gradient=False, bounds=True, constraints=True),
+    "cobyqa": Method(gradient=False, bounds=True, constraints=True),
+    "cg": Method(),
+    "bfgs": Method(),
+    "l-bfgs-b": Method(bounds=True),
+    "tnc": Method(bounds=True),
+    "slsqp": Method(bounds=True, constraints=True),
+    "newton-cg": Method(hessians=("products", "operator", "sparse", "dense", "update")),
+    "trust-ncg": Method(hessians=("products", "dense", "update")),
+    "trust-krylov": Method(hessians=("products", "dense", "update")),
+    "trust-exact": Method(hessians=("dense",)),
+    "dogleg": Method(hessians=("dense",)),
+    "trust-constr": Method(hessians=("sparse", "operator", "products", "dense", "update"), bounds=True, constraints=True),
+}
+# What is asked of a method that is a function of the user's.
+CUSTOM = Method(hessians=("operator", "products", "sparse", "dense"), bounds=True, constraints=True)
+
+
+def method_named(name: str) -> Method:
+    """The row of a method.
+
+    Args:
+      name: as SciPy's, in any case.
+
+    Raises:
+      TraceError: there is none.
+    """
+    if name.lower() not in METHODS:
+        raise TraceError(f"minimize requires a method among {', '.join(METHODS)}, got {name!r}.", where=user_frame())
+    return METHODS[name.lower()]

@@ -1,0 +1,161 @@
+"""`scipy.optimize.minimize` over pytrees, with the derivatives that each of its methods takes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+from scipy.optimize import HessianUpdateStrategy, OptimizeResult
+
+from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.interop.scipy.history import History, watched
+from nabla_mlir.interop.scipy.limits import bounds_of, constraints_of, is_of_sparse
+from nabla_mlir.interop.scipy.methods import CUSTOM, Method, method_named
+from nabla_mlir.interop.scipy.problems import Objective, start_of
+
+# How a form is given to SciPy: by which argument, and which method of an objective makes it.
+_FORMS = {"products": ("hessp", "hessp"), "operator": ("hess", "operator"), "sparse": ("hess", "hess"), "dense": ("hess", "dense")}
+
+
+def minimize(
+    f: Any, x0: Any, *data: Any, method: str | Callable[..., Any] | None = None, bounds: Any = None, constraints: Any = (),
+    hess: Any = "auto", tol: float | None = None, callback: Callable[..., Any] | None = None,
+    options: Mapping[str, Any] | None = None, progress: bool = False, target: Any = None,
+) -> OptimizeResult:  # fmt: skip
+    """``min f(x, *data)`` over a pytree x by a method of `scipy.optimize.minimize`, with exact derivatives.
+
+    Each method gets the derivatives that it takes, and what the value, the gradient and the Hessian share at a point is
+    computed once. SciPy works in float64: leaves of other dtypes are rounded in each call.
+
+    Args:
+      f: a scalar function of (x, *data), of pytrees; or an artifact of `nm.hvp_module`, loaded or as a path.
+      x0: the first point: a pytree of arrays and numbers; a list of numbers is an array, integers are float64.
+      data: further arguments.
+      method: as SciPy's; by default SLSQP with constraints, L-BFGS-B with bounds, else BFGS.
+      bounds: `scipy.optimize.Bounds` or pairs for all elements, leaf after leaf, as SciPy has them; or one pair
+        (lower, upper) of numbers, None, or pytrees like x.
+      constraints: one or several of SciPy's `NonlinearConstraint` and dicts, with functions of the pytree x and without
+        derivatives, which are made here; and of `LinearConstraint` for all elements, leaf after leaf.
+      hess: the form of the Hessian: "products", "operator", "sparse", "dense", or a strategy such as `scipy.optimize.SR1()`
+        that approximates it; "auto" is the best that the method takes.
+      tol, options: as SciPy's.
+      callback: as SciPy's, with pytrees: of a parameter `intermediate_result`, or of x; of (x, state) for trust-constr.
+      progress: show the iterations on a terminal; nothing where standard error is piped.
+      target: where it runs, such as ``nm.CPU()``; None interprets it until compiling it pays.
+
+    Returns:
+      SciPy's result, where `x` and `jac` are pytrees like x0; `nfev`, `njev` and `nhev` are SciPy's counts, or ours where it
+      has none; `history` is a `History` of the iterations.
+
+    Raises:
+      TraceError: the method does not exist, or does not take what it was given.
+      TreeError, ShapeError, DtypeError: x0, a bound or a constraint is not what it must be.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> rosenbrock = lambda p: (1.0 - p["x"]) ** 2 + 100.0 * (p["y"] - p["x"] ** 2) ** 2
+      >>> found = nm.minimize(rosenbrock, {"x": -1.0, "y": 2.0}, method="trust-exact")
+      >>> found.success, float(found.x["x"].round(4)), float(found.x["y"].round(4))
+      (True, 1.0, 1.0)
+    """
+    x0 = start_of("minimize", x0)
+    has_constraints = not isinstance(constraints, (list, tuple)) or len(constraints) > 0
+    if method is None:
+        method = "SLSQP" if has_constraints else "L-BFGS-B" if bounds is not None else "BFGS"
+    traits = CUSTOM if callable(method) else method_named(method)
+    name = getattr(method, "__name__", str(method))
+    form = _form(name, traits, hess)
+    for what, is_set, is_taken in (("bounds", bounds is not None, traits.bounds),
+                                   ("constraints", has_constraints, traits.constraints)):  # fmt: skip
+        if is_set and not is_taken:
+            raise TraceError(f"minimize requires a method that takes {what}, got {name}.", where=user_frame())
+    order = 2 if form in _FORMS or form == "auto" else 1 if traits.gradient else 0
+    objective = Objective(f, x0, *data, order=order, form=_of_objective(form), target=target)
+    if form == "auto":
+        form = objective.form
+    derivatives: dict[str, Any] = {"jac": objective.jac} if traits.gradient else {}
+    if form in _FORMS:
+        argument, maker = _FORMS[form]
+        derivatives[argument] = getattr(objective, maker)
+    elif form == "update":
+        derivatives["hess"] = hess
+    limits = bounds_of("minimize", bounds, objective.vectors)
+    is_exact = name.lower() == "trust-constr" or callable(method)
+    restrictions = constraints_of(
+        "minimize", constraints if has_constraints else (), x0, objective.vectors, "auto" if is_exact else "dense", is_exact, target
+    )
+    options = dict(options or {})
+    if name.lower() == "trust-constr" and any(is_of_sparse(constraint) for constraint in restrictions):
+        options.setdefault("sparse_jacobian", True)  # SciPy takes all of one kind
+    history = History()
+    with watched(f"minimize, {name}", progress) as show:
+        recorder = _Recorder(objective, history, show, callback, name.lower())
+        result = scipy.optimize.minimize(
+            objective.fun, objective.x0.copy(), method=method, bounds=limits, constraints=restrictions, tol=tol,
+            callback=recorder, options=options, **derivatives,
+        )  # fmt: skip
+    return _of_trees(result, objective, history)
+
+
+def _form(name: str, traits: Method, hess: Any) -> str:
+    """The form of the Hessian, or "none"; "auto" where the pattern decides between a sparse one and an operator."""
+    form = "update" if isinstance(hess, HessianUpdateStrategy) else hess
+    if not isinstance(form, str) or (form != "auto" and form not in traits.hessians):
+        forms = ", ".join(traits.hessians) or "none"
+        name_of_form = form if isinstance(form, str) else f"a {type(form).__name__}"
+        raise TraceError(f"minimize requires a Hessian that {name} takes ({forms}), got {name_of_form}.", where=user_frame(),
+                         help="f is differentiated here: hess says in which form.")  # fmt: skip
+    if form != "auto":
+        return form
+    if not traits.hessians:
+        return "none"
+    return "auto" if traits.hessians[0] == "sparse" else traits.hessians[0]
+
+
+def _of_objective(form: str) -> str:
+    return form if form in ("auto", "sparse", "dense") else "products"
+
+
+class _Recorder:
+    """What SciPy calls after each iteration: keeps the history, shows it, and calls the user's function."""
+
+    def __init__(self, objective: Objective, history: History, show: Any, callback: Callable[..., Any] | None, method: str):
+        self._objective, self._history, self._show, self._callback = objective, history, show, callback
+        self._x = objective.x0
+        names = [] if callback is None else list(inspect.signature(callback).parameters)
+        self._takes_result, self._takes_state = names == ["intermediate_result"], method == "trust-constr" and len(names) > 1
+
+    def __call__(self, intermediate_result: Any) -> Any:
+        """After an iteration."""
+        state = intermediate_result
+        if not isinstance(state, OptimizeResult):  # TNC, and older versions of others, give the point alone
+            state = OptimizeResult(x=state, fun=self._objective.known(state)[0])
+        self._add(state.x, float(state.fun))
+        if self._callback is None:
+            return None
+        tree = self._objective.vectors.tree(state.x)
+        if self._takes_result:
+            return self._callback(intermediate_result=OptimizeResult({**state, "x": tree}))
+        return self._callback(tree, state) if self._takes_state else self._callback(tree)
+
+    def _add(self, x: np.ndarray, value: float) -> None:
+        gradient = self._objective.known(x)[1]
+        slope = np.nan if gradient is None else float(np.abs(gradient).max(initial=0.0))
+        self._history.add(value, slope, float(np.linalg.norm(x - self._x)), self._objective.evaluations)
+        self._x = np.array(x)
+        self._show(self._history)
+
+
+def _of_trees(result: OptimizeResult, objective: Objective, history: History) -> OptimizeResult:
+    vectors, counts = objective.vectors, objective.evaluations
+    result.x = vectors.tree(np.asarray(result.x))
+    for name in ("jac", "grad"):  # trust-constr's jac is a list of those of the constraints
+        if isinstance(result.get(name), np.ndarray) and result[name].shape == (vectors.size,):
+            result[name] = vectors.tree(result[name])
+    for name, count in (("njev", counts["jac"]), ("nhev", counts["hess"] + counts["hessp"])):
+        result.setdefault(name, count)
+    result.history = history
+    return result

@@ -1,0 +1,328 @@
+"""Functions of pytrees as solvers of SciPy call them: of flat vectors, with all that is asked at a point computed once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import pytree, thresholds
+from nabla_mlir.errors import DtypeError, PatternError, ShapeError, TraceError, user_frame
+from nabla_mlir.exchange import readable
+from nabla_mlir.interop.vectors import Vectors
+from nabla_mlir.prepared.flat import is_same
+from nabla_mlir.prepared.instant import load_prepared
+from nabla_mlir.prepared.modules import hvp_module, jacobian_module
+from nabla_mlir.prepared.operators import HessianOperator, JacobianOperator, OperatorAt, PreparedOperator
+from nabla_mlir.prepared.sparse_modules import sparse_hessian_module, sparse_jacobian_module
+from nabla_mlir.runtime import Module
+from nabla_mlir.sparse import Pattern, hessian_pattern, jacobian_pattern
+from nabla_mlir.staging.compiled import Compiled
+from nabla_mlir.staging.specs import Spec
+from nabla_mlir.staging.stages import Lowered, module, trace
+from nabla_mlir.transforms import value_and_grad
+
+_NUMBERS = (int, float, np.number, np.bool_)
+_ARTIFACTS = (Module, Compiled, Lowered, str, os.PathLike)
+_PRODUCTS = ("update", "apply", "apply_block")
+
+
+def start_of(who: str, x0: Any) -> Any:
+    """A first point: integers and Python's numbers are float64, and lists of numbers are arrays, as for SciPy.
+
+    Args:
+      who: the function that it was given to.
+      x0: a pytree of real numbers.
+
+    Raises:
+      DtypeError: an array is not of real numbers.
+      ShapeError: there is no number at all.
+    """
+    if isinstance(x0, (list, tuple)) and x0 and _is_plain(x0):
+        x0 = np.array(x0, np.float64)
+    leaves, spec = pytree.flatten(x0)
+    arrays = []
+    for leaf, path in zip(leaves, pytree.paths(spec), strict=True):
+        array = np.asarray(readable(leaf))
+        if array.dtype.kind in "iu":
+            array = array.astype(np.float64)
+        if array.dtype.kind not in "fV" or array.dtype.fields is not None:
+            raise DtypeError(f"{who} requires x0{path} of real numbers, got {array.dtype}.", where=user_frame())
+        arrays.append(array)
+    if not sum(a.size for a in arrays):
+        raise ShapeError(f"{who} requires x0 with numbers, got none.", where=user_frame())
+    return pytree.unflatten(spec, arrays)
+
+
+def _is_plain(x: Any) -> bool:
+    if isinstance(x, (list, tuple)):
+        return not hasattr(x, "_fields") and all(map(_is_plain, x))
+    return isinstance(x, _NUMBERS)
+
+
+class Points:
+    """Operators at the two points that a solver looks at: where it stands, and where it tries.
+
+    After a trial that is rejected there is no second look at the point where it stands.
+
+    Args:
+      first: an operator.
+    """
+
+    def __init__(self, first: PreparedOperator):
+        self._operators = [first]
+
+    def at(self, x: np.ndarray) -> Any:
+        """The operator that stands at x.
+
+        Args:
+          x: a flat vector.
+        """
+        operator = self.find(x)
+        if operator is not None:
+            self._operators.remove(operator)
+        elif len(self._operators) == 1:
+            operator = self._operators[0].clone(np.array(x))
+        else:
+            operator = self._operators.pop(0)
+            operator.fun(x)
+        self._operators.append(operator)
+        return operator
+
+    def find(self, x: np.ndarray) -> Any:
+        """The operator that stands at x already; None if there is none.
+
+        Args:
+          x: a flat vector.
+        """
+        return next((op for op in self._operators if is_same(np.asarray(x, op.x.dtype), op.x)), None)
+
+
+class Objective:
+    """A scalar function with its derivatives, for a solver that works on flat vectors.
+
+    `fun`, `jac`, `hessp` and the like may be given to any solver. What they share at a point is computed once: the first that
+    looks at a point computes the value and the gradient, and what products with the Hessian need is kept on the way.
+
+    Args:
+      f: a scalar function of (x, *data); or an artifact, a path to one, or a stage that `nm.hvp_module` and its like made.
+      x0: a pytree: the shapes and dtypes of x, and the first point.
+      data: further arguments.
+      order: the highest derivative that will be asked for: 0, 1 or 2.
+      form: of the Hessian: "products" for `hessp` and `operator` alone, "sparse" or "dense" for `hess` too; "auto" is sparse
+        where the pattern has few entries, else products.
+      target: where it runs; None interprets it until compiling it pays.
+
+    Attributes:
+      vectors: how pytrees are flattened.
+      x0: the first point as a vector.
+      form: that of the Hessian.
+      evaluations: how often the value, the gradient, the Hessian, and products with it were computed or looked up.
+
+    Raises:
+      TraceError: the function has no scalar result of floating point.
+
+    Example:
+      >>> import scipy.optimize
+      >>> o = Objective(lambda x: ((x["a"] - 1.0) ** 2).sum() + x["b"] ** 4, {"a": np.zeros(2), "b": 0.5})
+      >>> scipy.optimize.minimize(o.fun, o.x0, jac=o.jac, hessp=o.hessp, method="trust-ncg", tol=1e-8).x.round(2).tolist()
+      [1.0, 1.0, 0.0]
+    """
+
+    def __init__(self, f: Any, x0: Any, *data: Any, order: int = 2, form: str = "auto", target: Any = None):
+        tree = start_of("an objective", x0)
+        self.vectors, self._data = Vectors(tree), data
+        self.x0 = self.vectors.vector(tree)
+        self.evaluations = dict.fromkeys(("fun", "jac", "hess", "hessp"), 0)
+        if isinstance(f, _ARTIFACTS):
+            self.form, self._points = "products", Points(HessianOperator(f, tree, *data, target=target))
+            return
+        _check_scalar(f, self.vectors.like, data)
+        if order < 2:
+            self.form, self._first = "none", _FirstOrder(f, self.vectors, data, order, target)
+            return
+        self.form, stage = hessian_stage(f, (self.vectors.like, *data), form)
+        self._points = Points(HessianOperator(stage, tree, *data, target=target))
+
+    def fun(self, x: np.ndarray) -> float:
+        """The value at x."""
+        self.evaluations["fun"] += 1
+        return self._first.fun(x) if self.form == "none" else self._points.at(x).value
+
+    def jac(self, x: np.ndarray) -> np.ndarray:
+        """The gradient at x, shape (n,)."""
+        self.evaluations["jac"] += 1
+        return np.asarray((self._first if self.form == "none" else self._points.at(x)).jac(x), np.float64)
+
+    def hess(self, x: np.ndarray) -> Any:
+        """The Hessian at x: of `scipy.sparse`, or dense, shape (n, n)."""
+        self.evaluations["hess"] += 1
+        return self._points.at(x).matrix()
+
+    def dense(self, x: np.ndarray) -> np.ndarray:
+        """The Hessian at x as an array, shape (n, n)."""
+        matrix = self.hess(x)
+        return np.asarray(matrix if isinstance(matrix, np.ndarray) else matrix.toarray(), np.float64)
+
+    def operator(self, x: np.ndarray) -> OperatorAt:
+        """The Hessian at x as a `LinearOperator`, which keeps its point."""
+        self.evaluations["hess"] += 1
+        return OperatorAt(self._points.at, x)
+
+    def hessp(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """The product of the Hessian at x with v, shape (n,)."""
+        self.evaluations["hessp"] += 1
+        return self._points.at(x).matvec(np.asarray(v))
+
+    def known(self, x: np.ndarray) -> tuple[float, np.ndarray | None]:
+        """The value and the gradient at a point that was looked at lately; NaN and None where they are not known.
+
+        Args:
+          x: a flat vector.
+        """
+        if self.form == "none":
+            point = self._first.find(x)
+            return (np.nan, None) if point is None else point[1:]
+        operator = self._points.find(x)
+        return (np.nan, None) if operator is None else (operator.value, operator.gradient)
+
+
+class _FirstOrder:
+    """The value and the gradient, or the value alone, at the two points that were looked at last."""
+
+    def __init__(self, f: Callable[..., Any], vectors: Vectors, data: tuple[Any, ...], order: int, target: Any):
+        stage = module(both=trace(value_and_grad(f) if order else lambda *args: (f(*args), ()), vectors.like, *data)).lower()
+        self._entry = load_prepared(stage, "", (), target)["both"]
+        first = vectors.tree(np.zeros(vectors.size))
+        self._data_leaves = self._entry.leaves(first, *data)[len(vectors.specs) :]
+        self._vectors, self.order = vectors, order
+        self._points: list[tuple[np.ndarray, float, np.ndarray | None]] = []
+
+    def fun(self, x: np.ndarray) -> float:
+        """The value."""
+        return self._at(x)[1]
+
+    def jac(self, x: np.ndarray) -> np.ndarray:
+        """The gradient."""
+        gradient = self._at(x)[2]
+        if gradient is None:
+            raise TraceError("jac requires an objective of order 1 or 2, got one of order 0.", where=user_frame())
+        return gradient.copy()
+
+    def find(self, x: np.ndarray) -> tuple[np.ndarray, float, np.ndarray | None] | None:
+        """The point x, its value and its gradient if they are known."""
+        return next((point for point in reversed(self._points) if is_same(point[0], x)), None)
+
+    def _at(self, x: np.ndarray) -> tuple[np.ndarray, float, np.ndarray | None]:
+        point = self.find(x)
+        if point is not None:
+            return point
+        value, *gradient = self._entry.run([*self._vectors.leaves(x), *self._data_leaves])
+        point = np.array(x), float(value), self._vectors.joined(gradient) if self.order else None
+        self._points = [*self._points[-1:], point]
+        return point
+
+
+class Residuals:
+    """A function of a pytree with its Jacobian, for a solver that works on flat vectors.
+
+    Args:
+      f: a function of (x, *data) with a pytree of arrays as its result.
+      x0: a pytree: the shapes and dtypes of x, and the first point.
+      data: further arguments.
+      form: of the Jacobian that `jac` gives: "dense", "sparse" or "operator"; "auto" is sparse where the pattern has few
+        entries, else dense; "none" where it is not asked for.
+      target: where it runs; None interprets it until compiling it pays.
+
+    Attributes:
+      vectors, rows: how the pytrees of x and of the results are flattened.
+      x0: the first point as a vector.
+      form: that of the Jacobian.
+      pattern: where its entries stand; None for an operator.
+      evaluations: how often the results and the Jacobian were asked for.
+
+    Example:
+      >>> r = Residuals(lambda x: {"a": x[:1] * 10.0, "b": x * 2.0 - 4.0}, [1.0, 1.0])
+      >>> r.fun(r.x0).tolist(), r.jac(r.x0).tolist()
+      ([10.0, -2.0, -2.0], [[10.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
+    """
+
+    def __init__(self, f: Callable[..., Any], x0: Any, *data: Any, form: str = "auto", target: Any = None):
+        tree = start_of("a problem", x0)
+        self.vectors, self._data = Vectors(tree), data
+        self.x0 = self.vectors.vector(tree)
+        specs = (self.vectors.like, *data)
+        entry = trace(f, *specs).entries[0]
+        self.rows = Vectors(pytree.unflatten(entry.out_spec, entry.outputs))
+        self.evaluations = {"fun": 0, "jac": 0}
+        self.pattern = None if form in ("operator", "none") else _found(jacobian_pattern, f, specs, form == "auto")
+        if form == "none":
+            self.form, self._values = form, load_prepared(module(value=trace(f, *specs)).lower(), "", (), target)
+            return
+        if self.pattern is None:
+            self.form = "operator"
+            stage = jacobian_module(f, *specs, entry_points=("update", "apply", "apply_transposed"))
+        else:
+            self.form = form if form != "auto" else "sparse" if is_sparse(self.pattern) else "dense"
+            names = ("update", "matrix", "apply", "apply_transposed")
+            stage = sparse_jacobian_module(f, *specs, format="csr", pattern=self.pattern, entry_points=names)
+        self._points = Points(JacobianOperator(stage, tree, *data, target=target))
+
+    def fun(self, x: np.ndarray) -> np.ndarray:
+        """The results at x, shape (m,)."""
+        self.evaluations["fun"] += 1
+        if self.form == "none":
+            return self.rows.vector(self._values["value"](self.vectors.tree(x), *self._data))
+        return np.asarray(self._points.at(x).fun(x), np.float64)
+
+    def jac(self, x: np.ndarray) -> Any:
+        """The Jacobian at x, shape (m, n), in the form that was asked for."""
+        self.evaluations["jac"] += 1
+        if self.form == "operator":
+            return OperatorAt(self._points.at, x)
+        matrix = self._points.at(x).jac(x)
+        return matrix if self.form == "sparse" else matrix.toarray()
+
+
+# ---------------------------------------------------------------- forms
+
+
+def hessian_stage(f: Callable[..., Any], specs: tuple[Any, ...], form: str) -> tuple[str, Lowered]:
+    """The form of the Hessian, and the module that gives it.
+
+    Args:
+      f: a scalar function.
+      specs: of its arguments, of which the first is x.
+      form: as of an `Objective`.
+    """
+    pattern = None if form == "products" else _found(hessian_pattern, f, specs, form == "auto")
+    if form == "auto":
+        form = "sparse" if pattern is not None and is_sparse(pattern) else "products"
+    if form == "products" or (form == "dense" and pattern is not None and pattern.nnz > thresholds.DENSE_HESSIAN):
+        return form, hvp_module(f, *specs, entry_points=_PRODUCTS)  # of which columns are computed, some at a time
+    names = ("update", "matrix", "apply")
+    return form, sparse_hessian_module(f, *specs, format="csr", pattern=pattern, entry_points=names)
+
+
+def _found(finder: Callable[..., Pattern], f: Callable[..., Any], specs: tuple[Any, ...], is_optional: bool) -> Pattern | None:
+    try:
+        return finder(f, *specs)
+    except PatternError:
+        if is_optional:
+            return None
+        raise
+
+
+def is_sparse(pattern: Pattern) -> bool:
+    """Whether a matrix of that pattern is better stored without its zeros."""
+    m, n = pattern.shape
+    return pattern.nnz <= thresholds.SPARSE_FRACTION * m * n
+
+
+def _check_scalar(f: Callable[..., Any], like: Any, data: tuple[Any, ...]) -> None:
+    outputs: list[Spec] = list(trace(f, like, *data).entries[0].outputs)
+    if len(outputs) != 1 or outputs[0].shape or outputs[0].dtype.kind not in "fV":
+        raise TraceError(f"an objective requires one scalar of floating point as its result, got {', '.join(map(str, outputs))}.",
+                         where=user_frame(), help="for residuals there is nm.interop.scipy.least_squares.")  # fmt: skip

@@ -1,0 +1,280 @@
+"""Functions of ours as functions of PyTorch: one custom operation, with its derivatives and maps."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import pytree
+from nabla_mlir.dialects.types import is_differentiable
+from nabla_mlir.errors import DeployError, DtypeError, ExchangeError, user_frame
+from nabla_mlir.exchange import readable
+from nabla_mlir.interop.families import Family, Program, callable_of
+from nabla_mlir.runtime.array import Array, dtype_named
+from nabla_mlir.staging.specs import Spec
+
+# What the custom operation calls, by the name that stands in PyTorch's graphs: another one in each process.
+_FAMILIES: dict[str, Family] = {}
+_NAMES: dict[int, str] = {}  # of families that live in the table above
+
+
+def function(source: Any, *, entry: str | None = None, target: Any = None) -> Callable[..., Any]:
+    """A function of ours as one of PyTorch, which autograd differentiates as often as it likes.
+
+    Each call is one custom operation (`torch.ops.nabla_mlir.call`): with derivatives of every order in reverse mode, a rule for
+    `torch.func.vmap`, and shapes that `torch.compile` knows, so that no graph breaks. A backward pass computes what it needs of
+    the forward one again, as a checkpoint does. Tensors go in and out through DLPack without a copy where they are contiguous and
+    NumPy has their dtype.
+
+    Args:
+      source: a function of pytrees of arrays; or an artifact, loaded or as a path, or a stage, whose StableHLO is differentiated.
+      entry: the entry point of an artifact; not needed where there is one.
+      target: where it runs, such as ``nm.CPU()``; None interprets it until compiling it pays.
+
+    Returns:
+      A function of pytrees of tensors on the CPU, and of Python's numbers, which are constants; its results are tensors.
+
+    Raises:
+      DeployError: PyTorch is not installed.
+      DtypeError: at a call, an argument is no tensor and no number.
+      ExchangeError: at a call, a tensor is on another device.
+
+    Example:
+      >>> import nabla_mlir as nm, nabla_mlir.numpy as nnp, torch  # doctest: +SKIP
+      >>> f = nm.interop.torch.function(lambda x: nnp.sum(nnp.sin(x["a"])))  # doctest: +SKIP
+      >>> x = torch.zeros(2, requires_grad=True)  # doctest: +SKIP
+      >>> torch.autograd.grad(f({"a": x}), x)  # doctest: +SKIP
+      (tensor([1., 1.]),)
+    """
+    operation = _operation()
+    f = callable_of("function", source, entry)
+    keys: dict[Any, str] = {}
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        import torch
+
+        leaves, tree = pytree.flatten_any((args, kwargs))
+        if any(isinstance(leaf, (dict, list)) for leaf in leaves):  # containers of PyTorch's graphs, which optree does not know
+            leaves, tree = pytree.flatten_any(_of_python((args, kwargs)))
+        is_tensor = [isinstance(leaf, torch.Tensor) for leaf in leaves]
+        numbers = tuple(None if is_one else _number(leaf) for leaf, is_one in zip(leaves, is_tensor, strict=True))
+        key = keys.get((tree, numbers))
+        if key is None:
+            key = keys[tree, numbers] = _new(Family(_of_tensors(f, tree, numbers), sum(is_tensor), target))
+        tensors = [leaf for leaf, is_one in zip(leaves, is_tensor, strict=True) if is_one]
+        results = operation(tensors, key)
+        return _program(_FAMILIES[key], tensors).unflatten(results)
+
+    return _in_graphs(functools.wraps(f)(call) if hasattr(f, "__name__") else call)
+
+
+def _number(leaf: Any) -> Any:
+    if isinstance(leaf, (bool, int, float, complex)):
+        return type(leaf), leaf
+    raise DtypeError(f"function requires tensors of PyTorch and Python's numbers, got {type(leaf).__name__}.", where=user_frame(),
+                     help="torch.from_numpy(x), or a function that closes over what is constant.")  # fmt: skip
+
+
+def _of_python(tree: Any) -> Any:
+    """The pytree with dicts and lists in the place of their subclasses."""
+    if isinstance(tree, dict):
+        return {key: _of_python(value) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields"):
+        return (list if isinstance(tree, list) else tuple)(map(_of_python, tree))
+    return tree
+
+
+def _of_tensors(f: Callable[..., Any], tree: Any, numbers: tuple[Any, ...]) -> Callable[..., Any]:
+    """The function of the tensors among the leaves alone."""
+
+    def flat(*tensors: Any) -> Any:
+        parts = iter(tensors)
+        args, kwargs = pytree.unflatten(tree, [next(parts) if number is None else number[1] for number in numbers])
+        return f(*args, **kwargs)
+
+    return flat
+
+
+def _new(family: Family) -> str:
+    """The name of a family."""
+    key = _NAMES.get(id(family))
+    if key is None:
+        key = _NAMES[id(family)] = uuid.uuid4().hex
+        _FAMILIES[key] = family
+    return key
+
+
+@functools.cache
+def _in_graphs(call: Callable[..., Any]) -> Callable[..., Any]:
+    import torch
+
+    return torch._dynamo.nonstrict_trace(call)
+
+
+# ---------------------------------------------------------------- the custom operation
+
+
+@functools.cache
+def _operation() -> Callable[..., Any]:
+    """The operation, made once: from tensors and the name of a family to tensors."""
+    try:
+        import torch
+    except ImportError:
+        raise DeployError("function requires PyTorch, got an environment without it.", where=user_frame(),
+                          help="pip install 'nabla-mlir[torch]'") from None  # fmt: skip
+
+    @torch.library.custom_op("nabla_mlir::call", mutates_args=(), schema="(Tensor[] inputs, str key) -> Tensor[]")
+    def operation(inputs: Sequence[Any], key: str) -> Sequence[Any]:
+        return _results(inputs, key)
+
+    @operation.register_fake
+    def _(inputs: Sequence[Any], key: str) -> Sequence[Any]:
+        outputs = _program(_FAMILIES[key], inputs).outputs
+        return [torch.empty(spec.shape, dtype=_of_torch(spec.dtype)) for spec in outputs]
+
+    def setup(ctx: Any, inputs: Any, output: Any) -> None:
+        tensors, ctx.key = inputs
+        ctx.save_for_backward(*tensors)
+
+    def backward(ctx: Any, cotangents: Any) -> Any:
+        inputs = ctx.saved_tensors
+        key, seeds, wrt = _pulled(ctx.key, inputs, cotangents)
+        results = _conjugated(operation([*inputs, *seeds], key))
+        return [next(results) if i in wrt else None for i in range(len(inputs))], None
+
+    def mapped(info: Any, axes: Any, inputs: Sequence[Any], key: str) -> Any:
+        family = _FAMILIES[key].mapped(tuple(axes[0]))
+        results = operation(list(inputs), _new(family))
+        return results, [0] * len(results)
+
+    operation.register_autograd(backward, setup_context=setup)
+    operation.register_vmap(mapped)
+
+    class Call(torch.autograd.Function):
+        """The same where no graph is made: it costs less, and `torch.func` refuses the derivatives of custom operations."""
+
+        @staticmethod
+        def forward(key: str, *inputs: Any) -> Any:
+            return tuple(_results(inputs, key) if is_plain(inputs) else operation(list(inputs), key))
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.key, *tensors = inputs
+            ctx.save_for_backward(*tensors)
+            ctx.save_for_forward(*tensors)
+            outputs = _program(_FAMILIES[ctx.key], tensors).outputs
+            ctx.mark_non_differentiable(*(y for y, s in zip(output, outputs, strict=True) if not is_differentiable(s.dtype)))
+
+        @staticmethod
+        def backward(ctx: Any, *cotangents: Any) -> Any:
+            inputs = ctx.saved_tensors
+            key, seeds, wrt = _pulled(ctx.key, inputs, cotangents)
+            results = _conjugated(Call.apply(key, *inputs, *seeds))
+            return None, *(next(results) if i in wrt else None for i in range(len(inputs)))
+
+        @staticmethod
+        def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+            inputs = ctx.saved_tensors
+            family = _FAMILIES[ctx.key]
+            wrt = tuple(i for i, x in enumerate(tangents) if x is not None)
+            results = iter(Call.apply(_new(family.pushed(wrt)), *inputs, *(tangents[i] for i in wrt)))
+            outputs = _program(family, inputs).outputs
+            return tuple(next(results) if is_differentiable(spec.dtype) else None for spec in outputs)
+
+        @staticmethod
+        def vmap(info: Any, axes: Any, key: str, *inputs: Any) -> Any:
+            results = Call.apply(_new(_FAMILIES[key].mapped(tuple(axes[1:]))), *inputs)
+            return results, (0,) * len(results)
+
+    kinds = {torch.Tensor, torch.nn.Parameter}
+
+    def is_plain(inputs: Sequence[Any]) -> bool:
+        """Whether these are numbers in memory, and nobody records what is done with them."""
+        return all(type(x) in kinds for x in inputs) and not torch._C._len_torch_dispatch_stack()
+
+    def call(inputs: Sequence[Any], key: str) -> Sequence[Any]:
+        is_called = torch._C._are_functorch_transforms_active() or is_plain(inputs)
+        return Call.apply(key, *inputs) if is_called else operation(list(inputs), key)
+
+    return call
+
+
+def _results(inputs: Sequence[Any], key: str) -> list[Any]:
+    import torch
+
+    program = _program(_FAMILIES[key], inputs)
+    return [
+        torch.from_numpy(x.numpy().view(f"i{x.dtype.itemsize}").copy()).view(_of_torch(x.dtype)) if x.dtype.kind == "V" else
+        torch.from_dlpack(_Owner(x)) for x in program([_array(x) for x in inputs])
+    ]  # fmt: skip
+
+
+def _pulled(key: str, inputs: Sequence[Any], cotangents: Sequence[Any]) -> tuple[str, list[Any], tuple[int, ...]]:
+    """The family that pulls back, its further arguments, and which of the inputs have cotangents."""
+    family = _FAMILIES[key]
+    outputs = _program(family, inputs).outputs
+    active = [i for i, spec in enumerate(outputs) if is_differentiable(spec.dtype)]
+    wrt = tuple(i for i, x in enumerate(inputs) if x.is_floating_point() or x.is_complex())
+    return _new(family.pulled(wrt, len(active))), [_dense(cotangents[i], outputs[i]) for i in active], wrt
+
+
+def _program(family: Family, tensors: Sequence[Any]) -> Program:
+    try:
+        return family.at(tuple([(x.shape, x.dtype) for x in tensors]), _specs)
+    except TypeError:  # lengths that PyTorch keeps as symbols, which are decided here
+        return family.at(tuple([(tuple(map(int, x.shape)), x.dtype) for x in tensors]), _specs)
+
+
+def _specs(kinds: tuple[Any, ...]) -> tuple[Spec, ...]:
+    return tuple(Spec(tuple(map(int, shape)), _dtype(dtype)) for shape, dtype in kinds)
+
+
+@functools.cache
+def _dtype(dtype: Any) -> np.dtype:
+    return dtype_named(str(dtype).removeprefix("torch."))
+
+
+@functools.cache
+def _of_torch(dtype: np.dtype) -> Any:
+    import torch
+
+    return getattr(torch, dtype.name)
+
+
+def _conjugated(results: Sequence[Any]) -> Any:
+    """Cotangents as PyTorch has them, which are the conjugates of ours where they are complex."""
+    return (x.conj() if x.is_complex() else x for x in results)
+
+
+def _dense(cotangent: Any, spec: Spec) -> Any:
+    """A cotangent as ours, of zeros where there is none."""
+    import torch
+
+    if cotangent is None:
+        return torch.zeros(spec.shape, dtype=_of_torch(spec.dtype))
+    return cotangent.conj() if cotangent.is_complex() else cotangent
+
+
+def _array(x: Any) -> np.ndarray:
+    """The memory of a tensor."""
+    if x.device.type != "cpu":
+        raise ExchangeError(f"function requires tensors on the CPU, got one on {x.device}.", help="copy it there first: x.cpu().")
+    x = x.detach().resolve_conj().resolve_neg().contiguous()
+    return readable(x) if _dtype(x.dtype).kind == "V" else x.numpy()
+
+
+class _Owner:
+    """Memory that is given away: DLPack would say that it is read-only."""
+
+    def __init__(self, array: Array):
+        self._array = array
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._array.__dlpack__(copy=False)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()

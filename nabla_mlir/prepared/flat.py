@@ -1,0 +1,65 @@
+"""What operators work on: pytrees of a manifest as flat vectors, and numbers in the form of a solver's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import DtypeError
+from nabla_mlir.runtime.array import dtype_named
+from nabla_mlir.runtime.manifest import Leaf
+from nabla_mlir.runtime.treespec import TreeSpec
+
+
+class Flat:
+    """Trees of one structure as vectors, leaf after leaf."""
+
+    def __init__(self, spec: TreeSpec, leaves: Sequence[Leaf]):
+        self.spec, self.shapes = spec, [leaf.shape for leaf in leaves]
+        dtypes = {leaf.dtype for leaf in leaves}
+        if len(dtypes) != 1:
+            raise DtypeError(f"an operator requires leaves of one dtype, got {', '.join(sorted(dtypes))}.")
+        self.dtype = dtype_named(dtypes.pop())
+        self.sizes = [int(np.prod(shape, dtype=int)) for shape in self.shapes]
+        self.size = sum(self.sizes)
+
+    def leaves(self, vector: np.ndarray, batch: tuple[int, ...] = ()) -> list[np.ndarray]:
+        """The arrays of a vector of this dtype, or of several along a leading axis."""
+        array = np.ascontiguousarray(vector)
+        if len(self.shapes) == 1:
+            return [array.reshape(batch + self.shapes[0])]
+        parts = np.split(array, np.cumsum(self.sizes)[:-1], axis=-1)
+        return [np.ascontiguousarray(p).reshape(batch + s) for p, s in zip(parts, self.shapes, strict=True)]
+
+    def vector(self, leaves: Sequence[Any], batch: tuple[int, ...] = ()) -> np.ndarray:
+        """The vector of arrays."""
+        parts = [np.asarray(leaf, self.dtype).reshape(*batch, -1) for leaf in leaves]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+
+def is_same(x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether two arrays of one dtype have the same bits, sooner than `np.array_equal`."""
+    return x.shape == y.shape and x.tobytes() == y.tobytes()
+
+
+def plain(value: Any) -> Any:
+    """An array without axes as a number of Python's."""
+    return value.item() if hasattr(value, "item") and not value.shape else value
+
+
+def joined(real: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
+    """The complex array of two real ones."""
+    out = np.empty(real.shape, np.result_type(np.complex64, real.dtype if real.dtype.kind == "f" else np.float32))
+    out.real, out.imag = real, imaginary
+    return out
+
+
+def is_finite(value: Any) -> bool:
+    """Whether all numbers of a pytree of a manifest are finite."""
+    if isinstance(value, dict):
+        return all(map(is_finite, value.values()))
+    if isinstance(value, (tuple, list)):
+        return all(map(is_finite, value))
+    return bool(np.all(np.isfinite(value)))
