@@ -220,6 +220,8 @@ CONSTANT_ROOTS: Annotated[int, Chosen("roots of unity", "more would make the art
 # ---------------------------------------------------------------- sparsity
 
 PATTERN_BOXES: Annotated[int, Chosen("boxes", "a pattern of more is no stencil: rows say it as well")] = 256
+PATTERN_APART: Annotated[int, Chosen("boxes", "fewer are moved in less time than is spent on making one of several")] = 32
+PATTERN_LOOKED_AT: Annotated[int, Chosen("entries", "written down to say whether a row of a small pattern is full: a millisecond")] = 10_000
 PATTERN_PIECES: Annotated[int, Chosen("runs of constant indices", "a box or more for each")] = 16
 PATTERN_ENTRIES: Annotated[int, Chosen("entries", "memory: 8 bytes for each, a few times over while they are sorted")] = 1 << 27
 PATTERN_STEPS: Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -31,7 +30,10 @@ class Relation:
         self.shape, self.columns = tuple(shape), columns
         self.layout = self.shape if layout is None else layout
         self._boxes = None if boxes is None else tuple(boxes)
+        self._is_loose = False  # whether some boxes may be one
         self._rows: Rows | None = None
+        self._widest: int | None = None
+        self._laid_out: dict[Shape, tuple[Box, ...] | None] = {}
 
     # ---------------------------------------------------------------- making
 
@@ -68,15 +70,30 @@ class Relation:
 
     @property
     def boxes(self) -> tuple[Box, ...] | None:
-        """In `layout`; None if the pattern is held in rows."""
+        """As few as can be seen, in `layout`; None if the pattern is held in rows."""
+        if self._boxes is not None and self._is_loose:
+            self._boxes, self._is_loose = coalesced(self._boxes), False
         return self._boxes
 
-    @functools.cached_property
+    @property
     def widest(self) -> int:
         """A bound on the columns that an element depends on."""
-        if self._boxes is None:
-            return int(self.rows.lengths().max(initial=0))
-        return min(self.columns, sum(box.width for box in self._boxes))
+        if self._widest is None:
+            if self._boxes is None:
+                self._widest = int(self.rows.lengths().max(initial=0))
+            else:
+                self._widest = min(self.columns, sum(box.width for box in self._boxes))
+        return self._widest
+
+    @property
+    def has_full_row(self) -> bool:
+        """Whether some element depends on all columns; where that takes long to say, whether it may."""
+        if self.widest < self.columns:
+            return False
+        if self._boxes is None or any(box.width >= self.columns for box in self._boxes):
+            return True
+        count = sum(math.prod(box.counts) * box.width for box in self._boxes)
+        return count > thresholds.PATTERN_LOOKED_AT or int(self.rows.lengths().max(initial=0)) >= self.columns
 
     @property
     def rows(self) -> Rows:
@@ -99,7 +116,7 @@ class Relation:
             return True
         if self._boxes is None or other._boxes is None:
             return self._rows is other._rows
-        return self.layout == other.layout and set(self._boxes) == set(other._boxes)
+        return self.layout == other.layout and set(self.boxes or ()) == set(other.boxes or ())
 
     def equals(self, other: Relation) -> bool:
         """Whether both have the same pairs."""
@@ -113,39 +130,49 @@ class Relation:
         """``4 boxes`` or ``12 entries``, and how many columns an element depends on at most."""
         if self.is_empty:
             return "none"
-        if self._boxes is None:
+        boxes = self.boxes
+        if boxes is None:
             size = f"{self.rows.indices.size} entries"
         else:
-            size = "1 box" if len(self._boxes) == 1 else f"{len(self._boxes)} boxes"
+            size = "1 box" if len(boxes) == 1 else f"{len(boxes)} boxes"
         return f"{size}, up to {self.widest} of {self.columns} columns"
 
     # ---------------------------------------------------------------- both together
 
     def union(self, other: Relation) -> Relation:
         """The pairs of either, of arrays of one shape."""
-        if other.is_empty or self.same_as(other):
+        if other.is_empty or self is other:
             return self
         if self.is_empty:
             return other
+        if self._boxes is None and self._rows is other._rows:
+            return self
         layout = max((self.layout, other.layout, self.shape), key=len)
         mine, others = self.laid_out(layout), other.laid_out(layout)
         if mine is not None and others is not None:
-            boxes = coalesced((*mine, *others))
+            boxes = tuple(dict.fromkeys((*mine, *others)))
+            if len(boxes) == len(mine) and layout == self.layout:
+                return self
+            is_loose = True
+            if len(boxes) > thresholds.PATTERN_APART:
+                boxes = coalesced(boxes)
+                is_loose = False
             if len(boxes) <= thresholds.PATTERN_BOXES:
-                return Relation(self.shape, self.columns, boxes, layout)
+                found = Relation(self.shape, self.columns, boxes, layout)
+                found._is_loose = is_loose
+                return found
         return Relation.of_rows(self.shape, self.rows.union(other.rows))
 
     def laid_out(self, layout: Shape) -> tuple[Box, ...] | None:
         """The boxes under another shape of as many elements, or None where they do not fit or are none."""
         if self._boxes is None or layout == self.layout:
             return self._boxes
-        found: list[Box] = []
-        for box in self._boxes:
-            pieces = reshaped(box, self.layout, layout)
-            if pieces is None:
-                return None
-            found += pieces
-        return coalesced(found)
+        if layout not in self._laid_out:
+            pieces = [reshaped(box, self.layout, layout) for box in self._boxes]
+            found = None if None in pieces else tuple(box for p in pieces for box in p or ())
+            is_split = found is not None and len(found) > len(pieces)
+            self._laid_out[layout] = coalesced(found) if found is not None and is_split else found
+        return self._laid_out[layout]
 
     # ---------------------------------------------------------------- moves
 
@@ -186,9 +213,12 @@ class Relation:
         """The elements between starts and limits."""
         shape = [max(0, -(-(e - s) // t)) for s, e, t in zip(starts, limits, strides, strict=True)]
 
+        bounds = list(zip(range(len(shape)), starts, limits, strides, self.shape, strict=True))
+        cut = [(axis, start, limit, stride) for axis, start, limit, stride, n in bounds if start or stride != 1 or limit < n]
+
         def clip(box: Box | None) -> Box | None:
-            for axis, (start, limit, stride) in enumerate(zip(starts, limits, strides, strict=True)):
-                box = box.clipped(axis, start, limit, stride) if box is not None else None
+            for place in cut:
+                box = box.clipped(*place) if box is not None else None
             return box
 
         return self.moved(shape, clip, lambda x: x[tuple(map(slice, starts, limits, strides))])
@@ -200,13 +230,18 @@ class Relation:
         starts = [max(0, -n) for n in low]
         limits = [n + min(0, h) for n, h in zip(spread, high, strict=True)]
         shape = [n + a + b for n, a, b in zip(spread, low, high, strict=True)]
+        touched = [axis for axis in range(len(shape)) if low[axis] or high[axis] or interior[axis]]
 
         def place(box: Box) -> Box | None:
             found: Box | None = box
-            for axis in range(len(shape)):
-                found = found.shifted(axis, 0, interior[axis]) if found is not None else None
-                found = found.clipped(axis, starts[axis], limits[axis]) if found is not None else None
-                found = found.shifted(axis, max(0, low[axis])) if found is not None else None
+            for axis in touched:
+                if interior[axis]:
+                    found = found.shifted(axis, 0, interior[axis])
+                found = found.clipped(axis, starts[axis], limits[axis])
+                if found is None:
+                    return None
+                if low[axis] > 0:
+                    found = found.shifted(axis, low[axis])
             return found
 
         def numbers(x: np.ndarray) -> np.ndarray:
