@@ -227,6 +227,8 @@ PATTERN_ENTRIES: Annotated[int, Chosen("entries", "memory: 8 bytes for each, a f
 PATTERN_STEPS: Annotated[
     int, Chosen("operations of loops that are followed turn by turn", "a few seconds of Python")
 ] = 100_000
+PATTERN_TERMS: Annotated[int, Chosen("terms of a product of patterns", "sorted in half a second; of more, bits are joined")] = 1 << 22
+PATTERN_TURNS: Annotated[int, Chosen("turns of a loop", "then four times as many, and so on: powers of one turn are tried")] = 16
 PATTERN_ROUNDS: Annotated[int, Chosen("rounds of a fixed point", "then whole axes, later all columns, are assumed")] = 4
 
 LATTICE_DIFFERENCES: Annotated[int, Chosen("entries of a row", "a stencil of more is none")] = 64
@@ -236,6 +238,7 @@ LATTICE_TRIALS: Annotated[int, Chosen("forms whose trees are looked at", "each t
 LATTICE_ENOUGH: Annotated[
     float, Chosen("times the bound", "of 176 column colorings of stencils no greedy one had fewer where the lattice had up to this")
 ] = 1.5
+LATTICE_ALONE: Annotated[int, Chosen("edges", "of fewer, all greedy colorings take a few milliseconds: they are made too")] = 10_000
 PULLBACK_COST: Annotated[float, Chosen("pushes forward", "a pullback does what two of them do, and stores residuals")] = 2.0
 COLORING_WORK: Annotated[int, Chosen("edges that orders and colorings visit", "a second or two of Python")] = 12_000_000
 

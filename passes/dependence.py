@@ -11,6 +11,7 @@ each element by itself, or is linear in what depends on anything, as its own tan
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,9 @@ from nabla_mlir.dialects.regions import functions_of, last_of, made_by
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.errors import PatternError, SourceRange
 from nabla_mlir.passes.normalize.known_numbers import fold_of
+from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.sparsity.operands import Operand, Shape, dense
+from nabla_mlir.sparsity.powers import after
 from nabla_mlir.sparsity.relation import Relation
 from nabla_mlir.table.regions import captures_of, ends_of
 from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, OpDef, Zero
@@ -213,8 +216,15 @@ class Dependence:
             for result in results:
                 self.relations.pop(result, None)
             return
-        start = self._steps
+        start, turns, trial = self._steps, 0, thresholds.PATTERN_TURNS
         while True:
+            turns += 1
+            if turns == trial:
+                trial *= 4
+                ends = self._jump(op, state, numbers, turns - 1)
+                if ends is not None:
+                    state = ends
+                    break
             goes_on = self._condition(op, numbers)
             if goes_on is None or self._steps - start > thresholds.PATTERN_STEPS:
                 state = self._fixed_point(op, state)
@@ -230,6 +240,31 @@ class Dependence:
             self._numbers.pop(value, None)
         for result, relation in zip(results, state, strict=True):
             self._set(result, relation)
+
+    def _jump(
+        self, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None], turns: int
+    ) -> list[Relation] | None:
+        """What is carried at the end, by powers of what a turn does; None if that is not known, or too large."""
+        counter = find_counter(op)
+        if counter is None or counter.trips <= turns:
+            return None
+        captures = [v for v in captures_of(op) if v in self.relations]
+        bases = itertools.accumulate([math.prod(r.shape) for r in state], initial=self.columns)
+        *starts, columns = bases
+        found = []
+        for given in (numbers, [None] * len(numbers)):
+            inner = Dependence(columns, self.functions, self.is_derivative)
+            inner._fixed, inner._numbers, inner._folded = set(self._fixed), dict(self._numbers), dict(self._folded)
+            inner.relations = {v: self.relations[v].among(columns) for v in captures}
+            seeds = [Relation.identity(r.shape, columns, base) for r, base in zip(state, starts, strict=True)]
+            found.append(inner._turn(op, seeds, given)[0])
+        try:
+            if max(r.entries for r in (*found[0], *found[1], *state)) > thresholds.PATTERN_TERMS:
+                return None
+            is_steady = all(a.equals(b) for a, b in zip(*found, strict=True))  # whatever the numbers are
+            return after(found[1], state, counter.trips - turns) if is_steady else None
+        except PatternError:
+            return None
 
     def _bind(self, arguments: Sequence[ir.Value], numbers: Sequence[np.ndarray | None]) -> None:
         for argument, number in zip(arguments, numbers, strict=True):

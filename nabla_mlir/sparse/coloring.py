@@ -174,7 +174,8 @@ def _trials(
         for grid, colors in _lattices(pattern, kind, least, most, depth):
             most = int(colors.max()) + 1
             yield "lattice", colors
-            if most <= least * (thresholds.LATTICE_ENOUGH if kind == "column" and len(grid) > 1 else 1.0):
+            is_long = kind == "column" and len(grid) > 1 and _edges(pattern) > thresholds.LATTICE_ALONE
+            if most <= least * (thresholds.LATTICE_ENOUGH if is_long else 1.0):
                 return
     if order == "lattice":
         return
@@ -205,14 +206,18 @@ def _painter(
     """What colors the vertices in an order; the graph that orders look at; and the work of both, in edges."""
     if kind == "column":
         members = lists(pattern.T.rows)
-        lengths = pattern.rows.lengths()
-        edges = int((lengths * lengths).sum())
         graph = functools.cache(lambda: _neighbours(conflicts(pattern.rows)))
-        return lambda order: greedy.distance_two(members, pattern.shape[0], order), graph, edges
+        return lambda order: greedy.distance_two(members, pattern.shape[0], order), graph, _edges(pattern)
     near = _neighbours(pattern.rows)
     if kind == "star":
         return lambda order: greedy.star(near, order), lambda: near, 4 * pattern.nnz
     return lambda order: greedy.acyclic(near, order, depth), lambda: near, 4 * pattern.nnz * (1 if depth is None else 4 * depth)
+
+
+def _edges(pattern: Pattern) -> int:
+    """How many pairs of columns share a row, each counted for each row."""
+    lengths = pattern.rows.lengths()
+    return int((lengths * lengths).sum())
 
 
 def _neighbours(rows: Rows) -> Sequence[list[int]]:

@@ -92,18 +92,23 @@ class Relation:
             return False
         if self._boxes is None or any(box.width >= self.columns for box in self._boxes):
             return True
-        count = sum(math.prod(box.counts) * box.width for box in self._boxes)
-        return count > thresholds.PATTERN_LOOKED_AT or int(self.rows.lengths().max(initial=0)) >= self.columns
+        return self.entries > thresholds.PATTERN_LOOKED_AT or int(self.rows.lengths().max(initial=0)) >= self.columns
+
+    @property
+    def entries(self) -> int:
+        """A bound on the number of pairs."""
+        if self._boxes is None:
+            return int(self.rows.indices.size)
+        return sum(math.prod(box.counts) * box.width for box in self._boxes)
 
     @property
     def rows(self) -> Rows:
         """Row by row, in row-major order of the elements."""
         if self._rows is None:
             assert self._boxes is not None
-            count = sum(math.prod(box.counts) * box.width for box in self._boxes)
-            if count > thresholds.PATTERN_ENTRIES:
+            if self.entries > thresholds.PATTERN_ENTRIES:
                 raise PatternError(
-                    f"a sparsity pattern requires at most {thresholds.PATTERN_ENTRIES} entries, got one of {count} for "
+                    f"a sparsity pattern requires at most {thresholds.PATTERN_ENTRIES} entries, got one of {self.entries} for "
                     f"{math.prod(self.shape)} rows and {self.columns} columns.", where=user_frame(),
                     help="is it dense? `explain()` of a smaller example names the operations that made it so.",
                 )  # fmt: skip
@@ -150,18 +155,24 @@ class Relation:
         layout = max((self.layout, other.layout, self.shape), key=len)
         mine, others = self.laid_out(layout), other.laid_out(layout)
         if mine is not None and others is not None:
-            boxes = tuple(dict.fromkeys((*mine, *others)))
-            if len(boxes) == len(mine) and layout == self.layout:
+            distinct = dict.fromkeys(mine)
+            count = len(distinct)
+            distinct.update(dict.fromkeys(others))
+            if len(distinct) == count and layout == self.layout:
                 return self
-            is_loose = True
-            if len(boxes) > thresholds.PATTERN_APART:
-                boxes = coalesced(boxes)
-                is_loose = False
+            is_loose = len(distinct) <= thresholds.PATTERN_APART
+            boxes = tuple(distinct) if is_loose else coalesced(distinct)
             if len(boxes) <= thresholds.PATTERN_BOXES:
                 found = Relation(self.shape, self.columns, boxes, layout)
                 found._is_loose = is_loose
                 return found
         return Relation.of_rows(self.shape, self.rows.union(other.rows))
+
+    def among(self, columns: int) -> Relation:
+        """The same pairs, where there are more columns."""
+        if self._boxes is None:
+            return Relation.of_rows(self.shape, Rows(self.rows.offsets, self.rows.indices, columns))
+        return Relation(self.shape, columns, self._boxes, self.layout)
 
     def laid_out(self, layout: Shape) -> tuple[Box, ...] | None:
         """The boxes under another shape of as many elements, or None where they do not fit or are none."""
