@@ -270,11 +270,54 @@ def _numbered(colors: np.ndarray) -> np.ndarray:
 
 
 def _bidirectional(pattern: Pattern, order: str | Sequence[int]) -> Coloring:
-    """Some rows by rows, all other entries by columns; or the other way round: the fewest of both."""
+    """Some rows by rows, all other entries by columns, or the other way round, or rows and columns mixed: the fewest."""
     if not pattern.nnz:
         return Coloring(pattern, "bidirectional", np.full(pattern.shape[1], -1), np.full(pattern.shape[0], -1), "natural")
     found = [_split(pattern, order), _flipped(_split(Pattern(pattern.T.rows), order), pattern)]
-    return min(found, key=lambda c: c.num_colors)
+    best = min(found, key=lambda c: c.num_colors)
+    for coloring in _mixed(pattern, order, lower_bound(pattern, "bidirectional")):
+        best = min(best, coloring, key=lambda c: c.num_colors)
+    return best
+
+
+def _mixed(pattern: Pattern, order: str | Sequence[int], least: int) -> Iterator[Coloring]:
+    """Star colorings of the graph of columns and rows, which an entry joins: it is read from the product of either end."""
+    m, n = pattern.shape
+    if order == "lattice" or not isinstance(order, str):
+        return
+    row, column = pattern.row_of_entry, pattern.indices
+    keys = np.concatenate([column * (m + n) + n + row, (n + row) * (m + n) + column])
+    graph = lists(Rows.of(keys, m + n, m + n))
+    work, total = 8 * pattern.nnz, 0
+    for name in ORDERS if order == "best" else (order,):
+        if total and total + work > thresholds.COLORING_WORK:
+            return
+        total += work
+        colors = np.array(greedy.star(graph, ORDERS[name](graph)), np.int64)
+        found = _without_unread(Coloring(pattern, "bidirectional", _numbered(colors[:n]), _numbered(colors[n:]), name))
+        yield found
+        if found.num_colors <= least:
+            return
+
+
+def _without_unread(coloring: Coloring) -> Coloring:
+    """Of colors of columns and of rows those that are needed: where an entry may be read from one alone, then the fullest."""
+    pattern, split = coloring.pattern, coloring.num_column_colors
+    of_column, of_row = coloring.columns[pattern.indices], coloring.rows[pattern.row_of_entry] + split
+    needed = np.zeros(coloring.num_colors, bool)
+    needed[of_column[coloring.by_column & ~coloring.by_row]] = True
+    needed[of_row[coloring.by_row & ~coloring.by_column]] = True
+    while True:
+        by_column, by_row = coloring.by_column & needed[of_column], coloring.by_row & needed[of_row]
+        unread = ~(by_column | by_row)
+        if not unread.any():
+            break
+        counts = np.bincount(of_column[unread & coloring.by_column], minlength=len(needed))
+        counts += np.bincount(of_row[unread & coloring.by_row], minlength=len(needed))
+        needed[counts.argmax()] = True
+    columns = np.where(needed[coloring.columns], coloring.columns, -1)
+    rows = np.where(needed[coloring.rows + split], coloring.rows, -1)
+    return Coloring(pattern, coloring.kind, _numbered(columns), _numbered(rows), coloring.order)
 
 
 def _flipped(coloring: Coloring, pattern: Pattern) -> Coloring:

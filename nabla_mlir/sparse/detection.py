@@ -17,7 +17,7 @@ from nabla_mlir.dialects.ad import JvpOp
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, last_of, made_by
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.errors import DtypeError, TraceError, user_frame
+from nabla_mlir.errors import DtypeError, PatternError, TraceError, user_frame
 from nabla_mlir.numpy import concatenate
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.passes.canonicalize_batch import CanonicalizeBatchPass
@@ -29,7 +29,7 @@ from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.passes.remove_stop_gradient import RemoveStopGradientPass
 from nabla_mlir.passes.sparsity import causes
 from nabla_mlir.passes.verify import VerifyPass
-from nabla_mlir.sparse.pattern import Pattern
+from nabla_mlir.sparse.pattern import DENSE, Pattern
 from nabla_mlir.sparsity.relation import Relation
 from nabla_mlir.staging.eager import Halves, as_inputs
 from nabla_mlir.staging.positions import Argnums, positions
@@ -142,7 +142,12 @@ def _found(relation: Relation, found: Dependence, specs: Sequence[Spec], symmetr
     """The pattern of a derivative with respect to arguments of these shapes."""
     grids = [relation.layout] if math.prod(relation.shape) == found.columns else []
     grids += [specs[0].shape] if len(specs) == 1 else []
-    pattern = Pattern(relation.rows, tuple(grids), tuple(causes(found)))
+    reasons = tuple(causes(found))
+    try:
+        pattern = Pattern(relation.rows, tuple(grids), reasons)
+    except PatternError as error:
+        what = f" It is made dense by {', '.join(reasons)}." if reasons else ""
+        raise PatternError(error.message + what, where=error.where, help=DENSE if reasons else error.help) from None
     return pattern.symmetric_part() if symmetric else pattern
 
 
