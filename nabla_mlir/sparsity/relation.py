@@ -135,11 +135,9 @@ class Relation:
         """``4 boxes`` or ``12 entries``, and how many columns an element depends on at most."""
         if self.is_empty:
             return "none"
-        boxes = self.boxes
-        if boxes is None:
-            size = f"{self.rows.indices.size} entries"
-        else:
-            size = "1 box" if len(boxes) == 1 else f"{len(boxes)} boxes"
+        count = len(self.boxes or ())
+        boxes = "1 box" if count == 1 else f"{count} boxes"
+        size = f"{self.rows.indices.size} entries" if self._boxes is None else boxes
         return f"{size}, up to {self.widest} of {self.columns} columns"
 
     # ---------------------------------------------------------------- both together

@@ -161,7 +161,8 @@ def product(outer: Rows, inner: Rows) -> Rows:
         row = np.repeat(outer.row_of_entry(), inner_rows.lengths())
         return Rows.of(row * max(inner.columns, 1) + inner_rows.indices, outer.count, inner.columns)
     words = -(-inner.columns // 64)
-    if max(inner.count, outer.count) * words * 8 > thresholds.PATTERN_ENTRIES or outer.indices.size * words > 8 * thresholds.PATTERN_ENTRIES:
+    memory, work = max(inner.count, outer.count) * words * 8, outer.indices.size * words
+    if memory > thresholds.PATTERN_ENTRIES or work > 8 * thresholds.PATTERN_ENTRIES:
         raise PatternError(
             f"a product of sparsity patterns requires at most {thresholds.PATTERN_TERMS} terms, got {terms} for "
             f"{outer.count} rows and {inner.columns} columns.", where=user_frame(),

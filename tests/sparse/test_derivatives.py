@@ -286,6 +286,16 @@ def test_a_dense_pattern_says_why() -> None:
     assert pattern.density == 1.0
     assert "made dense by stablehlo." in pattern.explain()
     assert __file__ in pattern.explain()
+    assert "help: one such row or column: kind='bidirectional'; many: products" in pattern.explain()
+    with pytest.raises(PatternError, match=r"entries, got one of \d+ for .* rows .*\. It is made dense by stablehlo\.") as caught:
+        sparse.hessian_pattern(lambda x: x.sum() ** 2, f64(100_000))
+    assert "products (nm.hvp, nm.jvp, nm.HessianOperator) need no entries" in str(caught.value)
+
+
+def test_a_full_stencil_of_few_columns_is_not_called_dense() -> None:
+    """Five boxes of five columns, of which each row has four."""
+    pattern = sparse.jacobian_pattern(lambda x: sum(nnp.roll(x, k) for k in (-1, 0, 1, 2)) + x[::1], f64(5))
+    assert (pattern.nnz, pattern.causes) == (20, ())
 
 
 def test_a_wrong_pattern_is_found() -> None:
