@@ -252,12 +252,12 @@ class Dependence:
         bases = itertools.accumulate([math.prod(r.shape) for r in state], initial=self.columns)
         *starts, columns = bases
         found = []
-        for given in (numbers, [None] * len(numbers)):
+        for counts in (numbers, [None] * len(numbers)):
             inner = Dependence(columns, self.functions, self.is_derivative)
             inner._fixed, inner._numbers, inner._folded = set(self._fixed), dict(self._numbers), dict(self._folded)
             inner.relations = {v: self.relations[v].among(columns) for v in captures}
             seeds = [Relation.identity(r.shape, columns, base) for r, base in zip(state, starts, strict=True)]
-            found.append(inner._turn(op, seeds, given)[0])
+            found.append(inner._turn(op, seeds, counts)[0])
         try:
             if max(r.entries for r in (*found[0], *found[1], *state)) > thresholds.PATTERN_TERMS:
                 return None
@@ -338,7 +338,7 @@ def _as_in_tangent(op: ir.Operation, record: OpDef | None, xs: list[Operand], pa
         raise DerivativeNeeded(op.name)
     if record.elementwise and record.partials is not None:
         return [x.constant() if isinstance(d, Zero) else x for x, d in zip(xs, record.partials, strict=True)]
-    tensors = [wrap(v) for v in op.operands] if callable(record.linear) else xs
+    tensors = [wrap(v) for v in op.operands] if callable(record.linear) or record.linear == "all" else []
     linear = record.linear_operands(tensors, params)
     if any(i not in linear and not x.relation.is_empty for i, x in enumerate(xs)):
         raise DerivativeNeeded(op.name)

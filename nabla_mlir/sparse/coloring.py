@@ -304,19 +304,19 @@ def _without_unread(coloring: Coloring) -> Coloring:
     """Of colors of columns and of rows those that are needed: where an entry may be read from one alone, then the fullest."""
     pattern, split = coloring.pattern, coloring.num_column_colors
     of_column, of_row = coloring.columns[pattern.indices], coloring.rows[pattern.row_of_entry] + split
-    needed = np.zeros(coloring.num_colors, bool)
-    needed[of_column[coloring.by_column & ~coloring.by_row]] = True
-    needed[of_row[coloring.by_row & ~coloring.by_column]] = True
+    is_read = np.zeros(coloring.num_colors, bool)
+    is_read[of_column[coloring.by_column & ~coloring.by_row]] = True
+    is_read[of_row[coloring.by_row & ~coloring.by_column]] = True
     while True:
-        by_column, by_row = coloring.by_column & needed[of_column], coloring.by_row & needed[of_row]
+        by_column, by_row = coloring.by_column & is_read[of_column], coloring.by_row & is_read[of_row]
         unread = ~(by_column | by_row)
         if not unread.any():
             break
-        counts = np.bincount(of_column[unread & coloring.by_column], minlength=len(needed))
-        counts += np.bincount(of_row[unread & coloring.by_row], minlength=len(needed))
-        needed[counts.argmax()] = True
-    columns = np.where(needed[coloring.columns], coloring.columns, -1)
-    rows = np.where(needed[coloring.rows + split], coloring.rows, -1)
+        counts = np.bincount(of_column[unread & coloring.by_column], minlength=len(is_read))
+        counts += np.bincount(of_row[unread & coloring.by_row], minlength=len(is_read))
+        is_read[counts.argmax()] = True
+    columns = np.where(is_read[coloring.columns], coloring.columns, -1)
+    rows = np.where(is_read[coloring.rows + split], coloring.rows, -1)
     return Coloring(pattern, coloring.kind, _numbered(columns), _numbered(rows), coloring.order)
 
 

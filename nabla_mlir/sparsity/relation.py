@@ -92,7 +92,7 @@ class Relation:
             return False
         if self._boxes is None or any(box.width >= self.columns for box in self._boxes):
             return True
-        return self.entries > thresholds.PATTERN_LOOKED_AT or int(self.rows.lengths().max(initial=0)) >= self.columns
+        return self.entries > thresholds.PATTERN_WRITTEN or int(self.rows.lengths().max(initial=0)) >= self.columns
 
     @property
     def entries(self) -> int:
@@ -105,14 +105,15 @@ class Relation:
     def rows(self) -> Rows:
         """Row by row, in row-major order of the elements."""
         if self._rows is None:
-            assert self._boxes is not None
+            boxes = self._boxes if self.entries <= thresholds.PATTERN_WRITTEN else self.boxes
+            assert boxes is not None
             if self.entries > thresholds.PATTERN_ENTRIES:
                 raise PatternError(
                     f"a sparsity pattern requires at most {thresholds.PATTERN_ENTRIES} entries, got one of {self.entries} for "
                     f"{math.prod(self.shape)} rows and {self.columns} columns.", where=user_frame(),
                     help="is it dense? `explain()` of a smaller example names the operations that made it so.",
                 )  # fmt: skip
-            self._rows = rows_of(self._boxes, self.layout, self.columns)
+            self._rows = rows_of(boxes, self.layout, self.columns)
         return self._rows
 
     def same_as(self, other: Relation) -> bool:
@@ -239,17 +240,15 @@ class Relation:
         starts = [max(0, -n) for n in low]
         limits = [n + min(0, h) for n, h in zip(spread, high, strict=True)]
         shape = [n + a + b for n, a, b in zip(spread, low, high, strict=True)]
-        touched = [axis for axis in range(len(shape)) if low[axis] or high[axis] or interior[axis]]
+        axes = [axis for axis in range(len(shape)) if low[axis] or high[axis] or interior[axis]]
 
         def place(box: Box) -> Box | None:
             found: Box | None = box
-            for axis in touched:
-                if interior[axis]:
+            for axis in axes:
+                if found is not None and interior[axis]:
                     found = found.shifted(axis, 0, interior[axis])
-                found = found.clipped(axis, starts[axis], limits[axis])
-                if found is None:
-                    return None
-                if low[axis] > 0:
+                found = None if found is None else found.clipped(axis, starts[axis], limits[axis])
+                if found is not None and low[axis] > 0:
                     found = found.shifted(axis, low[axis])
             return found
 
