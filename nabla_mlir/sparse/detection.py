@@ -122,7 +122,8 @@ def pattern_at(function: Callable[..., Tensor], tensors: Sequence[Tensor], symme
 def _analysed(holder: ir.Operation, count: int) -> tuple[Relation, Dependence]:
     """The pattern of the derivative of a block with respect to all its arguments, with the analysis that found it."""
     trace = current_trace()
-    arrays = {} if trace is None else {c.value: np.asarray(c.array) for c in trace.captures.values()}
+    outside = set(captures_of(holder)) if trace is not None and trace.captures else set()
+    arrays = {c.value: np.asarray(c.array) for c in trace.captures.values() if c.value in outside} if outside and trace else {}
     with contextlib.suppress(DerivativeNeeded):
         found = dependence_of(holder, range(count), numbers=arrays, is_derivative=False)
         return results_of(holder, found)[0], found

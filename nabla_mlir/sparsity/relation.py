@@ -24,13 +24,17 @@ class Relation:
       shape: of the array.
       columns: how many inputs there are.
       layout: the shape that the boxes are given in: `shape`, or one that it is a reshape of.
+
+    Boxes are loose where some of them may be one: they are joined when they are many, or are looked at.
     """
 
-    def __init__(self, shape: Sequence[int], columns: int, boxes: Iterable[Box] | None, layout: Shape | None = None):
+    def __init__(
+        self, shape: Sequence[int], columns: int, boxes: Iterable[Box] | None, layout: Shape | None = None, is_loose: bool = False
+    ):
         self.shape, self.columns = tuple(shape), columns
         self.layout = self.shape if layout is None else layout
         self._boxes = None if boxes is None else tuple(boxes)
-        self._is_loose = False  # whether some boxes may be one
+        self._is_loose = is_loose
         self._rows: Rows | None = None
         self._widest: int | None = None
         self._laid_out: dict[Shape, tuple[Box, ...] | None] = {}
@@ -72,7 +76,7 @@ class Relation:
     def boxes(self) -> tuple[Box, ...] | None:
         """As few as can be seen, in `layout`; None if the pattern is held in rows."""
         if self._boxes is not None and self._is_loose:
-            self._boxes, self._is_loose = coalesced(self._boxes), False
+            self._boxes, self._is_loose, self._widest = coalesced(self._boxes), False, None
         return self._boxes
 
     @property
@@ -162,16 +166,14 @@ class Relation:
             is_loose = len(distinct) <= thresholds.PATTERN_APART
             boxes = tuple(distinct) if is_loose else coalesced(distinct)
             if len(boxes) <= thresholds.PATTERN_BOXES:
-                found = Relation(self.shape, self.columns, boxes, layout)
-                found._is_loose = is_loose
-                return found
+                return Relation(self.shape, self.columns, boxes, layout, is_loose)
         return Relation.of_rows(self.shape, self.rows.union(other.rows))
 
     def among(self, columns: int) -> Relation:
         """The same pairs, where there are more columns."""
         if self._boxes is None:
             return Relation.of_rows(self.shape, Rows(self.rows.offsets, self.rows.indices, columns))
-        return Relation(self.shape, columns, self._boxes, self.layout)
+        return Relation(self.shape, columns, self._boxes, self.layout, self._is_loose)
 
     def laid_out(self, layout: Shape) -> tuple[Box, ...] | None:
         """The boxes under another shape of as many elements, or None where they do not fit or are none."""
@@ -198,8 +200,8 @@ class Relation:
             return Relation.none(shape, self.columns)
         boxes = self.laid_out(self.shape)
         if boxes is not None:
-            new = (box(b) for b in boxes)
-            return Relation(shape, self.columns, [b for b in new if b is not None])
+            new = [b for b in map(box, boxes) if b is not None]
+            return Relation(shape, self.columns, new, is_loose=len(new) > 1)
         numbers = np.arange(math.prod(self.shape)).reshape(self.shape)
         return self.taken(np.asarray(source(numbers)), shape)
 
@@ -217,7 +219,7 @@ class Relation:
             return Relation.of_rows(shape, self.rows)
         if not all(shape):
             return Relation.none(shape, self.columns)
-        return Relation(shape, self.columns, self._boxes, self.layout)
+        return Relation(shape, self.columns, self._boxes, self.layout, self._is_loose)
 
     def sliced(self, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int]) -> Relation:
         """The elements between starts and limits."""
