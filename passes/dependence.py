@@ -225,6 +225,9 @@ class Dependence:
                 if ends is not None:
                     state = ends
                     break
+                if turns > thresholds.PATTERN_TURNS and self._is_too_long(op, turns, self._steps - start):
+                    state = self._fixed_point(op, state)
+                    break
             goes_on = self._condition(op, numbers)
             if goes_on is None or self._steps - start > thresholds.PATTERN_STEPS:
                 state = self._fixed_point(op, state)
@@ -240,6 +243,11 @@ class Dependence:
             self._numbers.pop(value, None)
         for result, relation in zip(results, state, strict=True):
             self._set(result, relation)
+
+    def _is_too_long(self, op: ir.Operation, turns: int, steps: int) -> bool:
+        """Whether a loop cannot be followed to its end, as it would be found to be late."""
+        counter = find_counter(op)
+        return counter is not None and steps * counter.trips > thresholds.PATTERN_STEPS * turns
 
     def _jump(
         self, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None], turns: int

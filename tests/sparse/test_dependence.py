@@ -171,6 +171,14 @@ def test_long_loops_are_squared(monkeypatch: pytest.MonkeyPatch, f: Callable[...
     assert (nm.sparse.jacobian_pattern(f, nm.spec(10, "f64")).to_dense() == (expected != 0)).all()
 
 
+def test_a_loop_that_is_too_long_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nabla_mlir.thresholds.PATTERN_STEPS", 4_000)
+    pattern, found = analysed(scanned, 1_500)
+    assert found._steps < 3_500
+    assert pattern[np.tril_indices(1_499, k=-1)].all()
+    assert found.causes[-1].operation == "stablehlo.while"
+
+
 def test_what_made_it_dense_is_named_with_its_line() -> None:
     def f(x: Any) -> Any:
         total = x.sum()
