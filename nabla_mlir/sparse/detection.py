@@ -22,7 +22,7 @@ from nabla_mlir.numpy import concatenate
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.passes.canonicalize_batch import CanonicalizeBatchPass
 from nabla_mlir.passes.dce import DcePass
-from nabla_mlir.passes.dependence import Dependence, DerivativeNeeded, dependence_of, results_of
+from nabla_mlir.passes.dependence import DerivativeNeeded, dependence_of, results_of
 from nabla_mlir.passes.expand import ExpandPass
 from nabla_mlir.passes.inline_rules import InlineRulesPass
 from nabla_mlir.passes.pipeline import Pipeline
@@ -34,7 +34,7 @@ from nabla_mlir.sparsity.relation import Relation
 from nabla_mlir.staging.eager import Halves, as_inputs
 from nabla_mlir.staging.positions import Argnums, positions
 from nabla_mlir.staging.specs import Spec, as_spec
-from nabla_mlir.staging.tracing import current_trace, trace_function, trace_region
+from nabla_mlir.staging.tracing import Trace, current_trace, trace_function, trace_region
 from nabla_mlir.table.regions import captures_of
 from nabla_mlir.table.registry import clone_op
 from nabla_mlir.table.tensor import Tensor
@@ -111,41 +111,39 @@ def pattern_at(function: Callable[..., Tensor], tensors: Sequence[Tensor], symme
     custom rules say, its derivative does, of which only the tangent is asked about.
     """
     specs = specs_of(tensors)
-    _, holder, _ = trace_region(lambda *xs: [function(*xs)], specs, "the sparsity of a derivative", is_differentiated=True)
-    try:
-        relation, found = _analysed(holder, len(specs))
-    finally:
-        holder.erase()
-    return _found(relation, found, specs, symmetric)
-
-
-def _analysed(holder: ir.Operation, count: int) -> tuple[Relation, Dependence]:
-    """The pattern of the derivative of a block with respect to all its arguments, with the analysis that found it."""
     trace = current_trace()
-    outside = set(captures_of(holder)) if trace is not None and trace.captures else set()
-    arrays = {c.value: np.asarray(c.array) for c in trace.captures.values() if c.value in outside} if outside and trace else {}
+    assert trace is not None, "patterns are looked for inside a trace"
+    _, holder, _ = trace_region(lambda *xs: [function(*xs)], specs, "the sparsity of a derivative", is_differentiated=True)
+    trace.keep(holder)  # erased with the trace: an error may hold values of it
+    relation, reasons = _analysed(holder, len(specs), trace)
+    return _found(relation, reasons, specs, symmetric)
+
+
+def _analysed(holder: ir.Operation, count: int, trace: Trace) -> tuple[Relation, list[str]]:
+    """The pattern of the derivative of a block with respect to all its arguments, and what made it dense."""
+    outside = set(captures_of(holder)) if trace.captures else set()
+    arrays = {c.value: np.asarray(c.array) for c in trace.captures.values() if c.value in outside}
     with contextlib.suppress(DerivativeNeeded):
         found = dependence_of(holder, range(count), numbers=arrays, is_derivative=False)
-        return results_of(holder, found)[0], found
+        return results_of(holder, found)[0], causes(found)
     module = _apart(holder, arrays)
     _EXPANDED.run(module, verify_each=False)
     func = functions_of(module.operation)["main"]
     with contextlib.suppress(DerivativeNeeded):
         found = dependence_of(func, range(count), module.operation, is_derivative=False)
-        return results_of(func, found)[0], found
+        return results_of(func, found)[0], causes(found)
     func = _differentiated(func, count)
     _DERIVED.run(module, verify_each=False)
     found = dependence_of(func, range(-count, 0), module.operation)
-    return results_of(func, found)[0], found
+    return results_of(func, found)[0], causes(found)
 
 
-def _found(relation: Relation, found: Dependence, specs: Sequence[Spec], symmetric: bool) -> Pattern:
+def _found(relation: Relation, reasons: list[str], specs: Sequence[Spec], symmetric: bool) -> Pattern:
     """The pattern of a derivative with respect to arguments of these shapes."""
-    grids = [relation.layout] if math.prod(relation.shape) == found.columns else []
+    grids = [relation.layout] if math.prod(relation.shape) == relation.columns else []
     grids += [specs[0].shape] if len(specs) == 1 else []
-    reasons = tuple(causes(found))
     try:
-        pattern = Pattern(relation.rows, tuple(grids), reasons)
+        pattern = Pattern(relation.rows, tuple(grids), tuple(reasons))
     except PatternError as error:
         what = f" It is made dense by {', '.join(reasons)}." if reasons else ""
         raise PatternError(error.message + what, where=error.where, help=DENSE if reasons else error.help) from None
@@ -180,7 +178,7 @@ def _local(what: str, f: Callable[..., Any], args: Sequence[Any], argnums: Argnu
     known = dict(zip(halves.split.rest.regions[0].blocks[0].arguments, numbers, strict=False))
     found = dependence_of(halves.split.rest, columns, module.operation, known)
     results = results_of(halves.split.rest, found) or [Relation.none((rows[0],), found.columns)]
-    return _found(results[0], found, active, symmetric)
+    return _found(results[0], causes(found), active, symmetric)
 
 
 def _apart(holder: ir.Operation, arrays: Mapping[ir.Value, np.ndarray]) -> ir.Module:
