@@ -113,9 +113,16 @@ def array_of(attribute: ir.Attribute) -> np.ndarray:
         return np.zeros(shape, dtype)
     if dtype.kind in "biuf" and dtype.name not in ("int4", "uint4", "int2", "uint2") and dtype.name in np.sctypeDict:
         if attribute.is_splat and shape:
-            return np.broadcast_to(np.asarray(splat_value(attribute), dtype), shape)
+            return _repeated(np.asarray(splat_value(attribute), dtype), shape)
         return np.array(attribute).astype(dtype, copy=False).reshape(shape)
     return _parsed_elements(attribute, shape, dtype)
+
+
+def _repeated(number: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """One number everywhere, read-only: `np.broadcast_to` takes ten times as long."""
+    array = np.ndarray(shape, number.dtype, number, strides=(0,) * len(shape))
+    array.flags.writeable = False
+    return array
 
 
 def _parsed_elements(attribute: ir.Attribute, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -221,11 +221,15 @@ CONSTANT_ROOTS: Annotated[int, Chosen("roots of unity", "more would make the art
 # ---------------------------------------------------------------- sparsity
 
 PATTERN_BOXES: Annotated[int, Chosen("boxes", "a pattern of more is no stencil: rows say it as well")] = 256
+PATTERN_APART: Annotated[int, Chosen("boxes", "fewer are moved in less time than is spent on making one of several")] = 32
+PATTERN_WRITTEN: Annotated[int, Chosen("entries", "written down as they are: in the time of a look for fewer boxes")] = 50_000
 PATTERN_PIECES: Annotated[int, Chosen("runs of constant indices", "a box or more for each")] = 16
 PATTERN_ENTRIES: Annotated[int, Chosen("entries", "memory: 8 bytes for each, a few times over while they are sorted")] = 1 << 27
 PATTERN_STEPS: Annotated[
     int, Chosen("operations of loops that are followed turn by turn", "a few seconds of Python")
 ] = 100_000
+PATTERN_TERMS: Annotated[int, Chosen("terms of a product", "sorted in half a second; of more, bits are joined")] = 1 << 22
+PATTERN_TURNS: Annotated[int, Chosen("turns of a loop", "then four times as many, and so on: powers of one are tried")] = 16
 PATTERN_ROUNDS: Annotated[int, Chosen("rounds of a fixed point", "then whole axes, later all columns, are assumed")] = 4
 
 LATTICE_DIFFERENCES: Annotated[int, Chosen("entries of a row", "a stencil of more is none")] = 64
@@ -235,6 +239,7 @@ LATTICE_TRIALS: Annotated[int, Chosen("forms whose trees are looked at", "each t
 LATTICE_ENOUGH: Annotated[
     float, Chosen("times the bound", "of 176 column colorings of stencils no greedy one had fewer where the lattice had up to this")
 ] = 1.5
+LATTICE_ALONE: Annotated[int, Chosen("edges", "of fewer, all greedy colorings take a few milliseconds: they are made too")] = 10_000
 PULLBACK_COST: Annotated[float, Chosen("pushes forward", "a pullback does what two of them do, and stores residuals")] = 2.0
 # Solvers get a matrix of `scipy.sparse` up to this part of its entries, and a dense one, or products, beyond it.
 SPARSE_FRACTION: Annotated[

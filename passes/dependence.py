@@ -4,13 +4,18 @@ What the rules say of one operation, this carries through a function: from the a
 calls, branches (the union) and loops. A loop is followed turn by turn while its condition is a number that is known, so
 that the places it reads and writes are known too; else it is a fixed point, which is widened if it does not come soon.
 On a derivative of which only the tangent is asked about, every operation is linear in what depends on it, so that the
-pattern of the results is that of the Jacobian, or Hessian.
+pattern of the results is that of the Jacobian, or Hessian. So it is on the function itself, where each operation acts on
+each element by itself, or is linear in what depends on anything, as its own tangent is; `jacobian_of` looks there first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+import itertools
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from iree.compiler import ir
@@ -18,14 +23,17 @@ from iree.compiler import ir
 from nabla_mlir import thresholds
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.locations import source_of
-from nabla_mlir.dialects.regions import functions_of, last_of
+from nabla_mlir.dialects.regions import functions_of, last_of, made_by
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.errors import PatternError, SourceRange
 from nabla_mlir.passes.normalize.known_numbers import fold_of
-from nabla_mlir.sparsity.operands import Operand, dense
+from nabla_mlir.rules.loops import find_counter
+from nabla_mlir.sparsity.operands import Operand, Shape, dense
+from nabla_mlir.sparsity.powers import after
 from nabla_mlir.sparsity.relation import Relation
 from nabla_mlir.table.regions import captures_of, ends_of
-from nabla_mlir.table.registry import REGISTRY, ZERO
+from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, OpDef, Zero
+from nabla_mlir.table.tensor import wrap
 from nabla_mlir.table.traits import CONSTANT
 
 
@@ -37,6 +45,10 @@ class Cause:
     where: SourceRange | None
 
 
+class DerivativeNeeded(Exception):  # noqa: N818  # no error: it says where to look
+    """A function has an operation whose derivative another operation computes: the derivative must be looked at."""
+
+
 @dataclass
 class Dependence:
     """The patterns of the values of a function.
@@ -46,10 +58,12 @@ class Dependence:
       functions: those that are called, by name.
       relations: the patterns of the values that depend on anything.
       causes: what made values dense, in order.
+      is_derivative: whether the function is a derivative, with its tangents asked about; else it is to be differentiated.
     """
 
     columns: int
     functions: Mapping[str, ir.Operation] = field(default_factory=dict)
+    is_derivative: bool = True
     relations: dict[ir.Value, Relation] = field(default_factory=dict)
     causes: list[Cause] = field(default_factory=list)
     _numbers: dict[ir.Value, np.ndarray] = field(default_factory=dict)  # of loops: what is carried
@@ -67,17 +81,26 @@ class Dependence:
         return Relation.none(shape_and_dtype(value.type)[0], self.columns) if found is None else found
 
     def _set(self, value: ir.Value, relation: Relation) -> None:
-        if relation.is_empty or not is_differentiable(shape_and_dtype(value.type)[1]):
+        self._keep(value, relation, shape_and_dtype(value.type)[1])
+
+    def _keep(self, value: ir.Value, relation: Relation, dtype: np.dtype) -> None:
+        if relation.is_empty or not is_differentiable(dtype):
             self.relations.pop(value, None)
         else:
             self.relations[value] = relation
 
     def number(self, value: ir.Value) -> np.ndarray | None:
         """The numbers of a value that are known, or None."""
-        if value not in self._fixed:
+        if not self._is_known(value):
             return None
         self._asked = self._asked or value in self._changing
         return self._fold(value)
+
+    def _is_known(self, value: ir.Value) -> bool:
+        if value in self._fixed:
+            return True
+        maker = made_by(value)  # a constant that was not visited stands outside
+        return maker is not None and maker.name == CONSTANT
 
     def _fold(self, value: ir.Value) -> np.ndarray:
         if value in self._numbers:
@@ -107,67 +130,57 @@ class Dependence:
     def visit(self, op: ir.Operation) -> None:
         """Gives the results of an operation their patterns."""
         self._steps += 1
-        operands, results = list(op.operands), list(op.results)
-        self._note_numbers(op, operands, results)
+        name, operands, results = op.name, list(op.operands), list(op.results)
+        record = REGISTRY.get(name)
+        self._note_numbers(op, name, operands, results)
         reads = [*operands, *captures_of(op)] if len(op.regions) else operands
-        record = REGISTRY.get(op.name)
         runs = "" if record is None else record.runs
         if runs == "loop":
             self._loop(op, operands, results)
-        elif not any(v in self.relations for v in reads):
+        elif not any(v in self.relations for v in reads) or (record is not None and isinstance(record.jvp, Zero)):
             for result in results:
                 self.relations.pop(result, None)
             return
-        elif op.name in ("func.call", "call"):
+        elif name in ("func.call", "call"):
             self._call(op, operands, results)
         elif runs in ("choice", "once"):
             self._branches(op, operands, results)
-        elif record is not None and isinstance(record.jvp, type(ZERO)):
-            for result in results:
-                self.relations.pop(result, None)
         else:
-            self._apply(op, reads, results)
+            self._apply(op, record, reads, results)
         self._note_cause(op, reads, results)
 
-    def _apply(self, op: ir.Operation, reads: list[ir.Value], results: list[ir.Value]) -> None:
-        record = REGISTRY.get(op.name)
-        xs = [Operand(self.of(v), self._reader(v)) for v in reads]
-        outs = [shape_and_dtype(r.type)[0] for r in results]
-        found = None
-        if record is not None and record.pattern is not None:
-            params = record.read(op) if record.attributes or record.result_params or record.regions else {}
-            try:
-                found = record.pattern(xs, outs, **params)
-            except PatternError:  # too large to be written down row by row
-                found = None
-        for result, relation in zip(results, dense(xs, outs) if found is None else found, strict=True):
-            self._set(result, relation)
+    def _apply(self, op: ir.Operation, record: OpDef | None, reads: list[ir.Value], results: list[ir.Value]) -> None:
+        types = [shape_and_dtype(r.type) for r in results]
+        xs = [Operand(self.of(v), functools.partial(self.number, v)) for v in reads]
+        params = {} if record is None or not record.has_params else record.read(op)
+        if not self.is_derivative:
+            xs = _as_in_tangent(op, record, xs, params)
+        for result, (_, dtype), relation in zip(results, types, _moved(record, xs, [t[0] for t in types], params), strict=True):
+            self._keep(result, relation, dtype)
 
-    def _reader(self, value: ir.Value) -> Callable[[], np.ndarray | None]:
-        return lambda: self.number(value)
-
-    def _note_numbers(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value]) -> None:
-        known = op.name in (CONSTANT, "stablehlo.iota") or (
-            bool(operands) and all(v in self._fixed for v in operands) and len(results) == 1 and fold_of(op) is not None
+    def _note_numbers(self, op: ir.Operation, name: str, operands: list[ir.Value], results: list[ir.Value]) -> None:
+        known = name in (CONSTANT, "stablehlo.iota") or (
+            bool(operands) and all(map(self._is_known, operands)) and len(results) == 1 and fold_of(op) is not None
         )
         if known:
             self._fixed.update(results)
         else:
             self._fixed.difference_update(results)
-        if any(v in self._changing for v in operands):
+        if self._changing and any(v in self._changing for v in operands):
             self._changing.update(results)
             for result in results:
                 self._folded.pop(result, None)
 
     def _note_cause(self, op: ir.Operation, reads: Sequence[ir.Value], results: Sequence[ir.Value]) -> None:
-        widest = max((self.relations[r].widest for r in results if r in self.relations), default=0)
-        if self.columns < 2 or widest < self.columns or any(
-            self.relations[v].widest >= self.columns for v in reads if v in self.relations
-        ):
+        if self.columns < 2 or not self._is_dense(results) or self._is_dense(reads):
             return
         cause = Cause(op.name, source_of(op.location))
         if cause not in self.causes:
             self.causes.append(cause)
+
+    def _is_dense(self, values: Sequence[ir.Value]) -> bool:
+        relations = (self.relations.get(v) for v in values)
+        return any(r is not None and r.has_full_row for r in relations)
 
     # ---------------------------------------------------------------- control flow
 
@@ -203,8 +216,18 @@ class Dependence:
             for result in results:
                 self.relations.pop(result, None)
             return
-        start = self._steps
+        start, turns, trial = self._steps, 0, thresholds.PATTERN_TURNS
         while True:
+            turns += 1
+            if turns == trial:
+                trial *= 4
+                ends = self._jump(op, state, numbers, turns - 1)
+                if ends is not None:
+                    state = ends
+                    break
+                if turns > thresholds.PATTERN_TURNS and self._is_too_long(op, turns, self._steps - start):
+                    state = self._fixed_point(op, state)
+                    break
             goes_on = self._condition(op, numbers)
             if goes_on is None or self._steps - start > thresholds.PATTERN_STEPS:
                 state = self._fixed_point(op, state)
@@ -220,6 +243,36 @@ class Dependence:
             self._numbers.pop(value, None)
         for result, relation in zip(results, state, strict=True):
             self._set(result, relation)
+
+    def _is_too_long(self, op: ir.Operation, turns: int, steps: int) -> bool:
+        """Whether a loop cannot be followed to its end, as it would be found to be late."""
+        counter = find_counter(op)
+        return counter is not None and steps * counter.trips > thresholds.PATTERN_STEPS * turns
+
+    def _jump(
+        self, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None], turns: int
+    ) -> list[Relation] | None:
+        """What is carried at the end, by powers of what a turn does; None if that is not known, or too large."""
+        counter = find_counter(op)
+        if counter is None or counter.trips <= turns:
+            return None
+        captures = [v for v in captures_of(op) if v in self.relations]
+        bases = itertools.accumulate([math.prod(r.shape) for r in state], initial=self.columns)
+        *starts, columns = bases
+        found = []
+        for counts in (numbers, [None] * len(numbers)):
+            inner = Dependence(columns, self.functions, self.is_derivative)
+            inner._fixed, inner._numbers, inner._folded = set(self._fixed), dict(self._numbers), dict(self._folded)
+            inner.relations = {v: self.relations[v].among(columns) for v in captures}
+            seeds = [Relation.identity(r.shape, columns, base) for r, base in zip(state, starts, strict=True)]
+            found.append(inner._turn(op, seeds, counts)[0])
+        try:
+            if max(r.entries for r in (*found[0], *found[1], *state)) > thresholds.PATTERN_TERMS:
+                return None
+            is_steady = all(a.equals(b) for a, b in zip(*found, strict=True))  # whatever the numbers are
+            return after(found[1], state, counter.trips - turns) if is_steady else None
+        except PatternError:
+            return None
 
     def _bind(self, arguments: Sequence[ir.Value], numbers: Sequence[np.ndarray | None]) -> None:
         for argument, number in zip(arguments, numbers, strict=True):
@@ -273,6 +326,33 @@ class Dependence:
         return relation.spread(range(len(relation.shape)))
 
 
+def _moved(record: OpDef | None, xs: Sequence[Operand], outs: Sequence[Shape], params: dict[str, Any]) -> Sequence[Relation]:
+    """The patterns of the results of an operation, by its rule; dense where it has none, or is too large for its rule."""
+    if record is None or record.pattern is None:
+        return dense(xs, outs)
+    try:
+        return record.pattern(xs, outs, **params)
+    except PatternError:  # too large to be written down row by row
+        return dense(xs, outs)
+
+
+def _as_in_tangent(op: ir.Operation, record: OpDef | None, xs: list[Operand], params: dict[str, Any]) -> list[Operand]:
+    """The operands of an operation that are operands of its tangent too, if that moves a pattern as the operation does.
+
+    Raises:
+      DerivativeNeeded: it is not linear in what depends on anything, nor acts on each element by itself.
+    """
+    if record is None or isinstance(record.jvp, UNSUPPORTED):
+        raise DerivativeNeeded(op.name)
+    if record.elementwise and record.partials is not None:
+        return [x.constant() if isinstance(d, Zero) else x for x, d in zip(xs, record.partials, strict=True)]
+    tensors = [wrap(v) for v in op.operands] if callable(record.linear) or record.linear == "all" else []
+    linear = record.linear_operands(tensors, params)
+    if any(i not in linear and not x.relation.is_empty for i, x in enumerate(xs)):
+        raise DerivativeNeeded(op.name)
+    return xs
+
+
 def _iota(op: ir.Operation) -> np.ndarray:
     shape, dtype = shape_and_dtype(op.results[0].type)
     axis = op.attributes["iota_dimension"].value
@@ -282,23 +362,31 @@ def _iota(op: ir.Operation) -> np.ndarray:
 
 def dependence_of(
     function: ir.Operation, arguments: Sequence[int], module: ir.Operation | None = None,
-    numbers: Mapping[int, np.ndarray] | None = None,
+    numbers: Mapping[ir.Value, np.ndarray] | None = None, is_derivative: bool = True,
 ) -> Dependence:  # fmt: skip
     """The patterns of the values of a function with respect to the elements of some arguments, in their order.
 
-    `numbers` are those of arguments that are known; the patterns hold for these.
+    Args:
+      function: what holds its block.
+      arguments: which of them are asked about.
+      module: where the functions are that it calls.
+      numbers: those of values that are known; the patterns hold for these.
+      is_derivative: it is a derivative, and the arguments are its tangents; else it is to be differentiated with respect
+        to them, and the patterns are those of its derivative.
+
+    Raises:
+      DerivativeNeeded: the derivative of an operation moves patterns in another way than the operation.
     """
     block = function.regions[0].blocks[0]
     shapes = [shape_and_dtype(block.arguments[i].type)[0] for i in arguments]
-    sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
-    found = Dependence(sum(sizes), {} if module is None else functions_of(module))
+    sizes = [math.prod(shape) for shape in shapes]
+    found = Dependence(sum(sizes), {} if module is None else functions_of(module), is_derivative)
     base = 0
     for i, shape, size in zip(arguments, shapes, sizes, strict=True):
         found._set(block.arguments[i], Relation.identity(shape, found.columns, base))
         base += size
-    for i, number in (numbers or {}).items():
-        found._fixed.add(block.arguments[i])
-        found._numbers[block.arguments[i]] = number
+    found._fixed.update(numbers or {})
+    found._numbers.update(numbers or {})
     found.run(block)
     return found
 

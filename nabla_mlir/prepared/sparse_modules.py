@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,15 @@ from nabla_mlir.prepared.modules import Family, Methods, Prepared, hessian_famil
 from nabla_mlir.prepared.stateful import Method, assemble
 from nabla_mlir.runtime.manifest import Sparsity
 from nabla_mlir.sparse.coloring import Coloring, color
+from nabla_mlir.sparse.curvature import lagrangian
 from nabla_mlir.sparse.derivatives import cheapest, decompressed, hessian, jacobian, sources
 from nabla_mlir.sparse.detection import flat, hessian_pattern, jacobian_pattern, parts
 from nabla_mlir.sparse.matrix import SparseMatrix, read
 from nabla_mlir.sparse.pattern import Pattern
 from nabla_mlir.sparse.trees import mirror
 from nabla_mlir.staging.positions import Argnums
+from nabla_mlir.staging.specs import Spec, as_spec
+from nabla_mlir.staging.stages import trace
 from nabla_mlir.table.tensor import Tensor, constant
 
 
@@ -61,8 +65,8 @@ def form_of(pattern: Pattern, format: str) -> Form:
 
 def sparse_hessian_module(
     f: Callable[..., Any], x_spec: Any, *data_specs: Any, argnums: Argnums = 0, format: str = "csc", kind: str = "star",
-    order: str | Sequence[int] = "best", pattern: Any = None,
-    entry_points: Sequence[str] = ("value", "gradient", "hessian", "structure"),
+    order: str | Sequence[int] = "best", pattern: Any = None, constraints: Callable[..., Any] | None = None,
+    entry_points: Sequence[str] = (),
 ) -> Prepared:  # fmt: skip
     """The Hessian of a scalar function as one artifact, for a solver that wants sparse matrices again and again.
 
@@ -71,7 +75,10 @@ def sparse_hessian_module(
     request those of `hvp_module`, among them ``update(x, *data)``, which moves to a point and gives the value and the
     gradient there, and with them ``matrix()``: the entries at that point, from what `update` has kept. The manifest, and the
     header of a static library, have the same arrays as `structure`, the colors, and the places of the entries in the products.
-    A Lagrangian is a function of x with its multipliers as data: see `nm.sparse.lagrangian`.
+
+    With constraints also ``constraints(x, *data)``, ``jacobian(x, *data)``, the entries of their Jacobian (by coordinates
+    where the format is lower), and ``lagrangian_hessian(x, sigma, weights, *data)``, those of
+    ``sigma ∇²f + Σ weights · ∇²constraints``, with ``jacobian_structure()`` and ``lagrangian_structure()``.
 
     Args:
       f: a scalar function.
@@ -79,8 +86,9 @@ def sparse_hessian_module(
       data_specs: those of the other arguments, in order.
       argnums: the positional argument(s) to differentiate; the other arguments are data.
       format: csr, csc, coo, or lower: the coordinates of the lower triangle, which interior-point solvers take.
-      kind, order, pattern: as in `nm.sparse.hessian`.
-      entry_points: those to include.
+      kind, order, pattern: as in `nm.sparse.hessian`; the pattern is that of f alone.
+      constraints: a function of the arguments of f, of a pytree of arrays; the weights are a pytree like it.
+      entry_points: those to include; if not given, those without a state.
 
     Raises:
       PatternError: there is no such format, or as in `nm.sparse.hessian`.
@@ -101,7 +109,33 @@ def sparse_hessian_module(
     where = hessian_pattern(g, *specs) if pattern is None else Pattern.of(pattern)
     coloring = color(where, kind, order)
     methods = _Methods(names, specs, coloring, form_of(where, format), format)
-    return methods.module(hessian_family(g), "hessian", hessian(g, coloring=coloring), entry_points)
+    more = {} if constraints is None else _constrained(g, of_x(constraints, argnums, len(data_specs))[0], methods, kind, order)
+    asked = entry_points or ("value", "gradient", "hessian", "structure", *more)
+    return methods.module(hessian_family(g), "hessian", hessian(g, coloring=coloring), asked, more)
+
+
+def _constrained(
+    f: Callable[..., Any], constraints: Callable[..., Any], own: _Methods, kind: str, order: Any
+) -> dict[str, Method]:
+    """The entry points of constraints and of the Lagrangian, of functions of (x, *data)."""
+    args = dict(zip(own.names, own.specs, strict=True))
+    entry = trace(constraints, *own.specs).entries[0]
+    weights = pytree.unflatten(entry.out_spec, list(entry.outputs))
+    where = jacobian_pattern(constraints, *own.specs)
+    form = "coo" if own.format == "lower" else own.format
+    first = _Methods(own.names, own.specs, cheapest(where, order), form_of(where, form), form)
+    total = lagrangian(f, constraints)
+    sigma = Spec((), as_spec(pytree.flatten(own.specs[0])[0][0]).dtype)
+    specs = (own.specs[0], sigma, weights, *own.specs[1:])
+    where = hessian_pattern(total, *specs)
+    factors = [name if name not in own.names else f"{name}_of_lagrangian" for name in ("sigma", "weights")]
+    second = _Methods([own.names[0], *factors, *own.names[1:]], specs, color(where, kind, order), form_of(where, own.format),
+                      own.format)  # fmt: skip
+    return {
+        "constraints": Method("constraints", lambda _, *a: constraints(*a), args, doc="The values of the constraints."),
+        **first.entries("jacobian", jacobian(constraints, coloring=first.coloring), "jacobian_structure"),
+        **second.entries("lagrangian_hessian", hessian(total, coloring=second.coloring), "lagrangian_structure"),
+    }
 
 
 def sparse_jacobian_module(
@@ -147,17 +181,22 @@ class _Methods:
     form: Form
     format: str
 
+    def entries(self, name: str, derivative: Callable[..., SparseMatrix], structure: str) -> dict[str, Method]:
+        """The entries of a derivative, and where they stand."""
+        values = Method(
+            name, lambda _, *a: self._ordered(derivative(*a).data), dict(zip(self.names, self.specs, strict=True)),
+            sparsity=self._sparsity(), doc=f"The {len(self.form.order)} entries in the order of {self.format}.",
+        )  # fmt: skip
+        return {name: values, structure: Method(structure, lambda _: self._structure(), {}, doc="Where the entries stand.")}
+
     def module(
-        self, family: Family, name: str, derivative: Callable[..., SparseMatrix], entry_points: Sequence[str]
-    ) -> Prepared:
+        self, family: Family, name: str, derivative: Callable[..., SparseMatrix], entry_points: Sequence[str],
+        more: Mapping[str, Method] = MappingProxyType({}),
+    ) -> Prepared:  # fmt: skip
         """The artifact; what is kept between calls is there if an entry point needs it."""
         args = dict(zip(self.names, self.specs, strict=True))
         available = {n: Method(n, lambda _, *a, f=f: f(*a), args, doc=f"The {n}.") for n, f in family.direct.items()}
-        available[name] = Method(
-            name, lambda _, *a: self._ordered(derivative(*a).data), args, sparsity=self._sparsity(),
-            doc=f"The {len(self.form.order)} entries in the order of {self.format}.",
-        )  # fmt: skip
-        available["structure"] = Method("structure", lambda _: self._structure(), {}, doc="Where the entries stand.")
+        available |= {**self.entries(name, derivative, "structure"), **more}
         state: dict[str, Any] = {}
         if set(entry_points) - set(available):
             point = Methods(family, self.names, self.specs[0], self.specs[1:], thresholds.BLOCK, None)

@@ -30,7 +30,7 @@ def lower_bound(pattern: Pattern, kind: str = "column") -> int:
     where there is a path of four vertices, or a triangle, and the diagonal is full.
 
     Args:
-      pattern: of the matrix.
+      pattern: of the matrix; what `Pattern.of` takes.
       kind: of the coloring, as in `color`.
 
     Raises:
@@ -42,6 +42,7 @@ def lower_bound(pattern: Pattern, kind: str = "column") -> int:
       >>> nm.sparse.lower_bound(pattern), nm.sparse.lower_bound(pattern, "acyclic")
       (3, 2)
     """
+    pattern = Pattern.of(pattern)
     check_kind("lower_bound", kind, pattern)
     m, n = pattern.shape
     if not pattern.nnz:

@@ -174,7 +174,8 @@ def _trials(
         for grid, colors in _lattices(pattern, kind, least, most, depth):
             most = int(colors.max()) + 1
             yield "lattice", colors
-            if most <= least * (thresholds.LATTICE_ENOUGH if kind == "column" and len(grid) > 1 else 1.0):
+            is_long = kind == "column" and len(grid) > 1 and _edges(pattern) > thresholds.LATTICE_ALONE
+            if most <= least * (thresholds.LATTICE_ENOUGH if is_long else 1.0):
                 return
     if order == "lattice":
         return
@@ -205,14 +206,18 @@ def _painter(
     """What colors the vertices in an order; the graph that orders look at; and the work of both, in edges."""
     if kind == "column":
         members = lists(pattern.T.rows)
-        lengths = pattern.rows.lengths()
-        edges = int((lengths * lengths).sum())
         graph = functools.cache(lambda: _neighbours(conflicts(pattern.rows)))
-        return lambda order: greedy.distance_two(members, pattern.shape[0], order), graph, edges
+        return lambda order: greedy.distance_two(members, pattern.shape[0], order), graph, _edges(pattern)
     near = _neighbours(pattern.rows)
     if kind == "star":
         return lambda order: greedy.star(near, order), lambda: near, 4 * pattern.nnz
     return lambda order: greedy.acyclic(near, order, depth), lambda: near, 4 * pattern.nnz * (1 if depth is None else 4 * depth)
+
+
+def _edges(pattern: Pattern) -> int:
+    """How many pairs of columns share a row, each counted for each row."""
+    lengths = pattern.rows.lengths()
+    return int((lengths * lengths).sum())
 
 
 def _neighbours(rows: Rows) -> Sequence[list[int]]:
@@ -265,11 +270,54 @@ def _numbered(colors: np.ndarray) -> np.ndarray:
 
 
 def _bidirectional(pattern: Pattern, order: str | Sequence[int]) -> Coloring:
-    """Some rows by rows, all other entries by columns; or the other way round: the fewest of both."""
+    """Some rows by rows, all other entries by columns, or the other way round, or rows and columns mixed: the fewest."""
     if not pattern.nnz:
         return Coloring(pattern, "bidirectional", np.full(pattern.shape[1], -1), np.full(pattern.shape[0], -1), "natural")
     found = [_split(pattern, order), _flipped(_split(Pattern(pattern.T.rows), order), pattern)]
-    return min(found, key=lambda c: c.num_colors)
+    best = min(found, key=lambda c: c.num_colors)
+    for coloring in _mixed(pattern, order, lower_bound(pattern, "bidirectional")):
+        best = min(best, coloring, key=lambda c: c.num_colors)
+    return best
+
+
+def _mixed(pattern: Pattern, order: str | Sequence[int], least: int) -> Iterator[Coloring]:
+    """Star colorings of the graph of columns and rows, which an entry joins: it is read from the product of either end."""
+    m, n = pattern.shape
+    if order == "lattice" or not isinstance(order, str):
+        return
+    row, column = pattern.row_of_entry, pattern.indices
+    keys = np.concatenate([column * (m + n) + n + row, (n + row) * (m + n) + column])
+    graph = lists(Rows.of(keys, m + n, m + n))
+    work, total = 8 * pattern.nnz, 0
+    for name in ORDERS if order == "best" else (order,):
+        if total and total + work > thresholds.COLORING_WORK:
+            return
+        total += work
+        colors = np.array(greedy.star(graph, ORDERS[name](graph)), np.int64)
+        found = _without_unread(Coloring(pattern, "bidirectional", _numbered(colors[:n]), _numbered(colors[n:]), name))
+        yield found
+        if found.num_colors <= least:
+            return
+
+
+def _without_unread(coloring: Coloring) -> Coloring:
+    """Of colors of columns and of rows those that are needed: where an entry may be read from one alone, then the fullest."""
+    pattern, split = coloring.pattern, coloring.num_column_colors
+    of_column, of_row = coloring.columns[pattern.indices], coloring.rows[pattern.row_of_entry] + split
+    is_read = np.zeros(coloring.num_colors, bool)
+    is_read[of_column[coloring.by_column & ~coloring.by_row]] = True
+    is_read[of_row[coloring.by_row & ~coloring.by_column]] = True
+    while True:
+        by_column, by_row = coloring.by_column & is_read[of_column], coloring.by_row & is_read[of_row]
+        unread = ~(by_column | by_row)
+        if not unread.any():
+            break
+        counts = np.bincount(of_column[unread & coloring.by_column], minlength=len(is_read))
+        counts += np.bincount(of_row[unread & coloring.by_row], minlength=len(is_read))
+        is_read[counts.argmax()] = True
+    columns = np.where(is_read[coloring.columns], coloring.columns, -1)
+    rows = np.where(is_read[coloring.rows + split], coloring.rows, -1)
+    return Coloring(pattern, coloring.kind, _numbered(columns), _numbered(rows), coloring.order)
 
 
 def _flipped(coloring: Coloring, pattern: Pattern) -> Coloring:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,27 +13,28 @@ from iree.compiler import ir
 from nabla_mlir import pytree
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.ad import JvpOp
 from nabla_mlir.dialects.context import context
-from nabla_mlir.dialects.regions import functions_of, made_by
+from nabla_mlir.dialects.regions import functions_of, last_of, made_by
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.errors import DtypeError, TraceError, user_frame
+from nabla_mlir.errors import DtypeError, PatternError, TraceError, user_frame
 from nabla_mlir.numpy import concatenate
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.passes.canonicalize_batch import CanonicalizeBatchPass
 from nabla_mlir.passes.dce import DcePass
-from nabla_mlir.passes.dependence import Dependence, dependence_of, results_of
+from nabla_mlir.passes.dependence import DerivativeNeeded, dependence_of, results_of
 from nabla_mlir.passes.expand import ExpandPass
 from nabla_mlir.passes.inline_rules import InlineRulesPass
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.passes.remove_stop_gradient import RemoveStopGradientPass
 from nabla_mlir.passes.sparsity import causes
 from nabla_mlir.passes.verify import VerifyPass
-from nabla_mlir.sparse.pattern import Pattern
+from nabla_mlir.sparse.pattern import DENSE, Pattern
 from nabla_mlir.sparsity.relation import Relation
 from nabla_mlir.staging.eager import Halves, as_inputs
 from nabla_mlir.staging.positions import Argnums, positions
 from nabla_mlir.staging.specs import Spec, as_spec
-from nabla_mlir.staging.tracing import current_trace, trace_function, trace_region
+from nabla_mlir.staging.tracing import Trace, current_trace, trace_function, trace_region
 from nabla_mlir.table.regions import captures_of
 from nabla_mlir.table.registry import clone_op
 from nabla_mlir.table.tensor import Tensor
@@ -42,7 +44,8 @@ from nabla_mlir.transforms.gradients import grad
 from nabla_mlir.transforms.linear import pushed
 
 # What lowering does for speed alone is left out: the analysis takes less time than that.
-_DERIVED = Pipeline((VerifyPass(), DcePass(), CanonicalizeBatchPass(), ExpandPass(), InlineRulesPass(), RemoveStopGradientPass()))
+_EXPANDED = Pipeline((VerifyPass(), DcePass(), CanonicalizeBatchPass(), ExpandPass()))
+_DERIVED = Pipeline((ExpandPass(), InlineRulesPass(), RemoveStopGradientPass()))
 
 
 class FlatCall:
@@ -102,28 +105,48 @@ def parts(vector: Tensor, likes: Sequence[Any]) -> list[Tensor]:
 
 
 def pattern_at(function: Callable[..., Tensor], tensors: Sequence[Tensor], symmetric: bool = False) -> Pattern:
-    """The pattern of the derivative of a function of tensors of the trace, which gives a vector."""
+    """The pattern of the derivative of a function of tensors of the trace, which gives a vector.
+
+    It is looked for on the function itself, then with the transforms in it written out. What neither shows, such as what
+    custom rules say, its derivative does, of which only the tangent is asked about.
+    """
     specs = specs_of(tensors)
-    count = len(specs)
+    trace = current_trace()
+    assert trace is not None, "patterns are looked for inside a trace"
+    _, holder, _ = trace_region(lambda *xs: [function(*xs)], specs, "the sparsity of a derivative", is_differentiated=True)
+    trace.keep(holder)  # erased with the trace: an error may hold values of it
+    relation, reasons = _analysed(holder, len(specs), trace)
+    return _found(relation, reasons, specs, symmetric)
 
-    def push(*leaves: Tensor) -> list[Tensor]:
-        return [pushed(lambda *xs: function(*xs), leaves[:count], leaves[count:], False)[1]]
 
-    block, holder, _ = trace_region(push, [*specs, *specs], "the sparsity of a derivative")
-    with context(), ir.Location.unknown():
-        module = _apart(block, holder)
-    holder.erase()
-    _DERIVED.run(module, verify_each=False)
+def _analysed(holder: ir.Operation, count: int, trace: Trace) -> tuple[Relation, list[str]]:
+    """The pattern of the derivative of a block with respect to all its arguments, and what made it dense."""
+    outside = set(captures_of(holder)) if trace.captures else set()
+    arrays = {c.value: np.asarray(c.array) for c in trace.captures.values() if c.value in outside}
+    with contextlib.suppress(DerivativeNeeded):
+        found = dependence_of(holder, range(count), numbers=arrays, is_derivative=False)
+        return results_of(holder, found)[0], causes(found)
+    module = _apart(holder, arrays)
+    _EXPANDED.run(module, verify_each=False)
     func = functions_of(module.operation)["main"]
-    found = dependence_of(func, range(count, 2 * count), module.operation)
-    return _found(results_of(func, found)[0], found, specs, symmetric)
+    with contextlib.suppress(DerivativeNeeded):
+        found = dependence_of(func, range(count), module.operation, is_derivative=False)
+        return results_of(func, found)[0], causes(found)
+    func = _differentiated(func, count)
+    _DERIVED.run(module, verify_each=False)
+    found = dependence_of(func, range(-count, 0), module.operation)
+    return results_of(func, found)[0], causes(found)
 
 
-def _found(relation: Relation, found: Dependence, specs: Sequence[Spec], symmetric: bool) -> Pattern:
+def _found(relation: Relation, reasons: list[str], specs: Sequence[Spec], symmetric: bool) -> Pattern:
     """The pattern of a derivative with respect to arguments of these shapes."""
-    grids = [relation.layout] if math.prod(relation.shape) == found.columns else []
+    grids = [relation.layout] if math.prod(relation.shape) == relation.columns else []
     grids += [specs[0].shape] if len(specs) == 1 else []
-    pattern = Pattern(relation.rows, tuple(grids), tuple(causes(found)))
+    try:
+        pattern = Pattern(relation.rows, tuple(grids), tuple(reasons))
+    except PatternError as error:
+        what = f" It is made dense by {', '.join(reasons)}." if reasons else ""
+        raise PatternError(error.message + what, where=error.where, help=DENSE if reasons else error.help) from None
     return pattern.symmetric_part() if symmetric else pattern
 
 
@@ -152,39 +175,62 @@ def _local(what: str, f: Callable[..., Any], args: Sequence[Any], argnums: Argnu
     halves = Halves(module, [*range(len(specs)), *range(tangents.stop, tangents.stop + len(captures))])
     numbers = [np.asarray(x) for x in halves.at([*as_inputs(leaves, [s.dtype for s in specs]), *captures]).residuals]
     columns = range(len(numbers), len(numbers) + len(active))
-    found = dependence_of(halves.split.rest, columns, module.operation, dict(enumerate(numbers)))
+    known = dict(zip(halves.split.rest.regions[0].blocks[0].arguments, numbers, strict=False))
+    found = dependence_of(halves.split.rest, columns, module.operation, known)
     results = results_of(halves.split.rest, found) or [Relation.none((rows[0],), found.columns)]
-    return _found(results[0], found, active, symmetric)
+    return _found(results[0], causes(found), active, symmetric)
 
 
-def _apart(block: ir.Block, holder: ir.Operation) -> ir.Module:
+def _apart(holder: ir.Operation, arrays: Mapping[ir.Value, np.ndarray]) -> ir.Module:
     """A copy of a block as a function in a module of its own; what it uses from outside is a constant or an argument."""
-    trace = current_trace()
-    arrays = {} if trace is None else {c.value: c.array for c in trace.captures.values()}
+    block = holder.regions[0].blocks[0]
     outside = captures_of(holder)
     constants = [v for v in outside if v in arrays or _is_constant(made_by(v))]
     others = [v for v in outside if v not in set(constants)]
-    inputs = [v.type for v in (*block.arguments, *others)]
     operations = [op.operation for op in block.operations]
-    results = [v.type for v in operations[-1].operands]
-    module = ir.Module.create()
-    kind = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
-    with ir.InsertionPoint(module.body):
-        attributes = {"sym_name": ir.StringAttr.get("main"), "function_type": kind}
-        func = ir.Operation.create("func.func", attributes=attributes, regions=1)
-    body = ir.Block.create_at_start(func.regions[0], inputs, [ir.Location.unknown()] * len(inputs))
-    mapping = dict(zip((*block.arguments, *others), body.arguments, strict=True))
-    with ir.InsertionPoint(body):
-        for value in constants:
-            if value in arrays:
-                literal = stablehlo.elements(np.asarray(arrays[value]))
-                mapping[value] = stablehlo.emit("stablehlo.constant", [], attributes={"value": literal}).results[0]
-            else:
-                clone_op(value.owner.operation, mapping)
-        for op in operations[:-1]:
-            clone_op(op, mapping)
-        ir.Operation.create("func.return", operands=[mapping[v] for v in operations[-1].operands])
+    with context(), ir.Location.unknown():
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            body = _function([v.type for v in (*block.arguments, *others)], [v.type for v in operations[-1].operands])
+        mapping = dict(zip((*block.arguments, *others), body.arguments, strict=True))
+        with ir.InsertionPoint(body):
+            for value in constants:
+                if value in arrays:
+                    literal = stablehlo.elements(arrays[value])
+                    mapping[value] = stablehlo.emit("stablehlo.constant", [], attributes={"value": literal}).results[0]
+                else:
+                    clone_op(value.owner.operation, mapping)
+            for op in operations[:-1]:
+                clone_op(op, mapping)
+            ir.Operation.create("func.return", operands=[mapping[v] for v in operations[-1].operands])
     return module
+
+
+def _function(inputs: Sequence[ir.Type], results: Sequence[ir.Type]) -> ir.Block:
+    """The body of a new function at the insertion point."""
+    kind = ir.TypeAttr.get(ir.FunctionType.get(list(inputs), list(results)))
+    attributes = {"sym_name": ir.StringAttr.get("main"), "function_type": kind}
+    func = ir.Operation.create("func.func", attributes=attributes, regions=1)
+    return ir.Block.create_at_start(func.regions[0], list(inputs), [ir.Location.unknown()] * len(inputs))
+
+
+def _differentiated(func: ir.Operation, count: int) -> ir.Operation:
+    """What takes the place of a function: its derivative for tangents of its first arguments, which come last."""
+    block = func.regions[0].blocks[0]
+    types = [a.type for a in block.arguments]
+    end = last_of(block)
+    with context(), ir.Location.unknown():
+        with ir.InsertionPoint(end):
+            stablehlo.emit("stablehlo.return", list(end.operands), results=[])
+        end.erase()
+        with ir.InsertionPoint(func):
+            body = _function([*types, *types[:count]], [v.type for v in last_of(block).operands])
+        with ir.InsertionPoint(body):
+            values = list(body.arguments)
+            derivative = JvpOp.build(values[: len(types)], values[len(types) :], block, range(count), [0]).op
+            ir.Operation.create("func.return", operands=[derivative.results[1]])
+    func.erase()
+    return body.owner.operation
 
 
 def _is_constant(op: ir.Operation | None) -> bool:

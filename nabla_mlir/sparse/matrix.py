@@ -47,6 +47,11 @@ class SparseMatrix:
         return self.pattern.shape
 
     @property
+    def nnz(self) -> int:
+        """The number of entries, those that happen to be zero too."""
+        return self.pattern.nnz
+
+    @property
     def dtype(self) -> np.dtype:
         """Of the entries."""
         return np.dtype(self.data.dtype)

@@ -16,6 +16,8 @@ from nabla_mlir.errors import PatternError, user_frame
 from nabla_mlir.sparsity.rows import Rows
 
 Shape = tuple[int, ...]
+# What to do with a matrix that has a full row or column.
+DENSE = "one such row or column: kind='bidirectional'; many: products (nm.hvp, nm.jvp, nm.HessianOperator) need no entries."
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character, by row and column
 
 
@@ -156,6 +158,7 @@ class Pattern:
             f"up to {longest} in a row and {tallest} in a column"
         ]
         lines += [f"made dense by {cause}" for cause in self.causes]
+        lines += [f"help: {DENSE}"] if self.causes else []
         return "\n".join(lines)
 
     def picture(self, width: int = 40, height: int = 20) -> str:

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 Numbers = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
+class Box(NamedTuple):
     """Rows of an array, and for each its columns; an axis with one row has step 1 and stride 0."""
 
     starts: Numbers
@@ -32,7 +31,7 @@ class Box:
     @property
     def width(self) -> int:
         """How many columns each row has, those that coincide counted twice."""
-        return math.prod(count for count, _ in self.free)
+        return math.prod([count for count, _ in self.free]) if self.free else 1
 
     def on_axis(self, axis: int, start: int, count: int, step: int, stride: int, base: int) -> Box:
         """The box with one axis replaced."""
@@ -65,6 +64,8 @@ class Box:
 
     def shifted(self, axis: int, low: int, interior: int = 0) -> Box:
         """The box in an array with `low` new rows in front, and `interior` ones between any two."""
+        if not interior:
+            return self._replace(starts=_put(self.starts, axis, low + self.starts[axis]))
         spread = interior + 1
         return self.on_axis(
             axis, low + self.starts[axis] * spread, self.counts[axis], self.steps[axis] * spread, self.strides[axis],

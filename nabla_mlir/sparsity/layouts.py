@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from nabla_mlir.sparsity.boxes import Box
@@ -10,6 +11,7 @@ Shape = tuple[int, ...]
 _Line = tuple[int, int, int, int]  # start, count, step and stride of one axis
 
 
+@functools.lru_cache(maxsize=1024)
 def factors(old: Shape, new: Shape) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """The smallest groups of neighbouring axes of two shapes that hold as many elements in both."""
     groups, i, j = [], 0, 0

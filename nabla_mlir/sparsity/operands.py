@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,8 +14,7 @@ Shape = tuple[int, ...]
 Rule = Callable[..., Sequence[Relation]]
 
 
-@dataclass(frozen=True)
-class Operand:
+class Operand(NamedTuple):
     """One operand of an operation.
 
     Attributes:
@@ -31,6 +29,10 @@ class Operand:
     def shape(self) -> Shape:
         """Of the array."""
         return self.relation.shape
+
+    def constant(self) -> Operand:
+        """The same numbers, which depend on nothing."""
+        return Operand(Relation.none(self.relation.shape, self.relation.columns), self.read)
 
     def nonzero(self) -> np.ndarray | None:
         """Where the operand is not always zero; None if it may be anything anywhere."""

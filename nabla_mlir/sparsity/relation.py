@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -25,13 +24,20 @@ class Relation:
       shape: of the array.
       columns: how many inputs there are.
       layout: the shape that the boxes are given in: `shape`, or one that it is a reshape of.
+
+    Boxes are loose where some of them may be one: they are joined when they are many, or are looked at.
     """
 
-    def __init__(self, shape: Sequence[int], columns: int, boxes: Iterable[Box] | None, layout: Shape | None = None):
+    def __init__(
+        self, shape: Sequence[int], columns: int, boxes: Iterable[Box] | None, layout: Shape | None = None, is_loose: bool = False
+    ):
         self.shape, self.columns = tuple(shape), columns
         self.layout = self.shape if layout is None else layout
         self._boxes = None if boxes is None else tuple(boxes)
+        self._is_loose = is_loose
         self._rows: Rows | None = None
+        self._widest: int | None = None
+        self._laid_out: dict[Shape, tuple[Box, ...] | None] = {}
 
     # ---------------------------------------------------------------- making
 
@@ -68,29 +74,50 @@ class Relation:
 
     @property
     def boxes(self) -> tuple[Box, ...] | None:
-        """In `layout`; None if the pattern is held in rows."""
+        """As few as can be seen, in `layout`; None if the pattern is held in rows."""
+        if self._boxes is not None and self._is_loose:
+            self._boxes, self._is_loose, self._widest = coalesced(self._boxes), False, None
         return self._boxes
 
-    @functools.cached_property
+    @property
     def widest(self) -> int:
         """A bound on the columns that an element depends on."""
+        if self._widest is None:
+            if self._boxes is None:
+                self._widest = int(self.rows.lengths().max(initial=0))
+            else:
+                self._widest = min(self.columns, sum(box.width for box in self._boxes))
+        return self._widest
+
+    @property
+    def has_full_row(self) -> bool:
+        """Whether some element depends on all columns; where that takes long to say, whether it may."""
+        if self.widest < self.columns:
+            return False
+        if self._boxes is None or any(box.width >= self.columns for box in self._boxes):
+            return True
+        return self.entries > thresholds.PATTERN_WRITTEN or int(self.rows.lengths().max(initial=0)) >= self.columns
+
+    @property
+    def entries(self) -> int:
+        """A bound on the number of pairs."""
         if self._boxes is None:
-            return int(self.rows.lengths().max(initial=0))
-        return min(self.columns, sum(box.width for box in self._boxes))
+            return int(self.rows.indices.size)
+        return sum(math.prod(box.counts) * box.width for box in self._boxes)
 
     @property
     def rows(self) -> Rows:
         """Row by row, in row-major order of the elements."""
         if self._rows is None:
-            assert self._boxes is not None
-            count = sum(math.prod(box.counts) * box.width for box in self._boxes)
-            if count > thresholds.PATTERN_ENTRIES:
+            boxes = self._boxes if self.entries <= thresholds.PATTERN_WRITTEN else self.boxes
+            assert boxes is not None
+            if self.entries > thresholds.PATTERN_ENTRIES:
                 raise PatternError(
-                    f"a sparsity pattern requires at most {thresholds.PATTERN_ENTRIES} entries, got one of {count} for "
+                    f"a sparsity pattern requires at most {thresholds.PATTERN_ENTRIES} entries, got one of {self.entries} for "
                     f"{math.prod(self.shape)} rows and {self.columns} columns.", where=user_frame(),
                     help="is it dense? `explain()` of a smaller example names the operations that made it so.",
                 )  # fmt: skip
-            self._rows = rows_of(self._boxes, self.layout, self.columns)
+            self._rows = rows_of(boxes, self.layout, self.columns)
         return self._rows
 
     def same_as(self, other: Relation) -> bool:
@@ -99,7 +126,7 @@ class Relation:
             return True
         if self._boxes is None or other._boxes is None:
             return self._rows is other._rows
-        return self.layout == other.layout and set(self._boxes) == set(other._boxes)
+        return self.layout == other.layout and set(self.boxes or ()) == set(other.boxes or ())
 
     def equals(self, other: Relation) -> bool:
         """Whether both have the same pairs."""
@@ -113,39 +140,51 @@ class Relation:
         """``4 boxes`` or ``12 entries``, and how many columns an element depends on at most."""
         if self.is_empty:
             return "none"
-        if self._boxes is None:
-            size = f"{self.rows.indices.size} entries"
-        else:
-            size = "1 box" if len(self._boxes) == 1 else f"{len(self._boxes)} boxes"
+        count = len(self.boxes or ())
+        boxes = "1 box" if count == 1 else f"{count} boxes"
+        size = f"{self.rows.indices.size} entries" if self._boxes is None else boxes
         return f"{size}, up to {self.widest} of {self.columns} columns"
 
     # ---------------------------------------------------------------- both together
 
     def union(self, other: Relation) -> Relation:
         """The pairs of either, of arrays of one shape."""
-        if other.is_empty or self.same_as(other):
+        if other.is_empty or self is other:
             return self
         if self.is_empty:
             return other
+        if self._boxes is None and self._rows is other._rows:
+            return self
         layout = max((self.layout, other.layout, self.shape), key=len)
         mine, others = self.laid_out(layout), other.laid_out(layout)
         if mine is not None and others is not None:
-            boxes = coalesced((*mine, *others))
+            distinct = dict.fromkeys(mine)
+            count = len(distinct)
+            distinct.update(dict.fromkeys(others))
+            if len(distinct) == count and layout == self.layout:
+                return self
+            is_loose = len(distinct) <= thresholds.PATTERN_APART
+            boxes = tuple(distinct) if is_loose else coalesced(distinct)
             if len(boxes) <= thresholds.PATTERN_BOXES:
-                return Relation(self.shape, self.columns, boxes, layout)
+                return Relation(self.shape, self.columns, boxes, layout, is_loose)
         return Relation.of_rows(self.shape, self.rows.union(other.rows))
+
+    def among(self, columns: int) -> Relation:
+        """The same pairs, where there are more columns."""
+        if self._boxes is None:
+            return Relation.of_rows(self.shape, Rows(self.rows.offsets, self.rows.indices, columns))
+        return Relation(self.shape, columns, self._boxes, self.layout, self._is_loose)
 
     def laid_out(self, layout: Shape) -> tuple[Box, ...] | None:
         """The boxes under another shape of as many elements, or None where they do not fit or are none."""
         if self._boxes is None or layout == self.layout:
             return self._boxes
-        found: list[Box] = []
-        for box in self._boxes:
-            pieces = reshaped(box, self.layout, layout)
-            if pieces is None:
-                return None
-            found += pieces
-        return coalesced(found)
+        if layout not in self._laid_out:
+            pieces = [reshaped(box, self.layout, layout) for box in self._boxes]
+            found = None if None in pieces else tuple(box for p in pieces for box in p or ())
+            is_split = found is not None and len(found) > len(pieces)
+            self._laid_out[layout] = coalesced(found) if found is not None and is_split else found
+        return self._laid_out[layout]
 
     # ---------------------------------------------------------------- moves
 
@@ -161,8 +200,8 @@ class Relation:
             return Relation.none(shape, self.columns)
         boxes = self.laid_out(self.shape)
         if boxes is not None:
-            new = (box(b) for b in boxes)
-            return Relation(shape, self.columns, [b for b in new if b is not None])
+            new = [b for b in map(box, boxes) if b is not None]
+            return Relation(shape, self.columns, new, is_loose=len(new) > 1)
         numbers = np.arange(math.prod(self.shape)).reshape(self.shape)
         return self.taken(np.asarray(source(numbers)), shape)
 
@@ -180,15 +219,18 @@ class Relation:
             return Relation.of_rows(shape, self.rows)
         if not all(shape):
             return Relation.none(shape, self.columns)
-        return Relation(shape, self.columns, self._boxes, self.layout)
+        return Relation(shape, self.columns, self._boxes, self.layout, self._is_loose)
 
     def sliced(self, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int]) -> Relation:
         """The elements between starts and limits."""
         shape = [max(0, -(-(e - s) // t)) for s, e, t in zip(starts, limits, strides, strict=True)]
 
+        bounds = list(zip(range(len(shape)), starts, limits, strides, self.shape, strict=True))
+        cut = [(axis, start, limit, stride) for axis, start, limit, stride, n in bounds if start or stride != 1 or limit < n]
+
         def clip(box: Box | None) -> Box | None:
-            for axis, (start, limit, stride) in enumerate(zip(starts, limits, strides, strict=True)):
-                box = box.clipped(axis, start, limit, stride) if box is not None else None
+            for place in cut:
+                box = box.clipped(*place) if box is not None else None
             return box
 
         return self.moved(shape, clip, lambda x: x[tuple(map(slice, starts, limits, strides))])
@@ -200,13 +242,16 @@ class Relation:
         starts = [max(0, -n) for n in low]
         limits = [n + min(0, h) for n, h in zip(spread, high, strict=True)]
         shape = [n + a + b for n, a, b in zip(spread, low, high, strict=True)]
+        axes = [axis for axis in range(len(shape)) if low[axis] or high[axis] or interior[axis]]
 
         def place(box: Box) -> Box | None:
             found: Box | None = box
-            for axis in range(len(shape)):
-                found = found.shifted(axis, 0, interior[axis]) if found is not None else None
-                found = found.clipped(axis, starts[axis], limits[axis]) if found is not None else None
-                found = found.shifted(axis, max(0, low[axis])) if found is not None else None
+            for axis in axes:
+                if found is not None and interior[axis]:
+                    found = found.shifted(axis, 0, interior[axis])
+                found = None if found is None else found.clipped(axis, starts[axis], limits[axis])
+                if found is not None and low[axis] > 0:
+                    found = found.shifted(axis, low[axis])
             return found
 
         def numbers(x: np.ndarray) -> np.ndarray:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nabla_mlir import thresholds
+from nabla_mlir.errors import PatternError, user_frame
 from nabla_mlir.sparsity.boxes import Box
 
 
@@ -146,7 +148,51 @@ def unique(keys: np.ndarray) -> np.ndarray:
 
 
 def product(outer: Rows, inner: Rows) -> Rows:
-    """The boolean product: for each row of `outer` the columns of all rows of `inner` that it names."""
-    inner_rows = inner.take(outer.indices)
-    row = np.repeat(outer.row_of_entry(), inner_rows.lengths())
-    return Rows.of(row * max(inner.columns, 1) + inner_rows.indices, outer.count, inner.columns)
+    """The boolean product: for each row of `outer` the columns of all rows of `inner` that it names.
+
+    Where that would list many columns more than once, rows are sets of bits.
+
+    Raises:
+      PatternError: it takes too much memory either way.
+    """
+    terms = int(inner.lengths()[outer.indices].sum())
+    if terms <= thresholds.PATTERN_TERMS:
+        inner_rows = inner.take(outer.indices)
+        row = np.repeat(outer.row_of_entry(), inner_rows.lengths())
+        return Rows.of(row * max(inner.columns, 1) + inner_rows.indices, outer.count, inner.columns)
+    words = -(-inner.columns // 64)
+    memory, work = max(inner.count, outer.count) * words * 8, outer.indices.size * words
+    if memory > thresholds.PATTERN_ENTRIES or work > 8 * thresholds.PATTERN_ENTRIES:
+        raise PatternError(
+            f"a product of sparsity patterns requires at most {thresholds.PATTERN_TERMS} terms, got {terms} for "
+            f"{outer.count} rows and {inner.columns} columns.", where=user_frame(),
+        )  # fmt: skip
+    return _from_bits(_joined_bits(outer, _as_bits(inner, words)), inner.columns)
+
+
+def _as_bits(rows: Rows, words: int) -> np.ndarray:
+    bits = np.zeros((rows.count, 64 * words), np.uint8)
+    bits[rows.row_of_entry(), rows.indices] = 1
+    return np.packbits(bits, axis=1).view(np.uint64)
+
+
+def _joined_bits(outer: Rows, bits: np.ndarray) -> np.ndarray:
+    """For each row the bits of all rows that it names, some at a time."""
+    found = np.zeros((outer.count, bits.shape[1]), np.uint64)
+    offsets, lengths, step = outer.offsets, outer.lengths(), max(1, thresholds.PATTERN_TERMS // bits.shape[1])
+    first = 0
+    while first < outer.count:
+        end = max(first + 1, int(np.searchsorted(offsets, offsets[first] + step, side="right")) - 1)
+        full = np.nonzero(lengths[first:end])[0] + first
+        if full.size:
+            part = bits[outer.indices[offsets[first] : offsets[end]]]
+            found[full] = np.bitwise_or.reduceat(part, offsets[full] - offsets[first], axis=0)
+        first = end
+    return found
+
+
+def _from_bits(bits: np.ndarray, columns: int) -> Rows:
+    row, column = np.nonzero(np.unpackbits(bits.view(np.uint8), axis=1, count=columns))
+    offsets = np.zeros(len(bits) + 1, np.int64)
+    np.cumsum(np.bincount(row, minlength=len(bits)), out=offsets[1:])
+    return Rows(offsets, column.astype(np.int64), columns)

@@ -247,6 +247,11 @@ class OpDef:
             params[name] = Region(region) if combiner is None else combiner
         return params
 
+    @property
+    def has_params(self) -> bool:
+        """Whether there is anything to read but operands."""
+        return bool(self.attributes or self.result_params or self.regions)
+
     def linear_operands(self, xs: Sequence[Tensor], params: Params) -> tuple[int, ...]:
         """The indices of the operands in which an operation with these parameters is linear."""
         if callable(self.linear):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,19 @@ def _has_numpy(op: ir.Operation) -> bool:
 
 
 def _elementwise(op: ir.Operation, *xs: np.ndarray) -> np.ndarray:
+    rank = len(op.results[0].type.shape)
+    if "broadcast_dimensions" in op.attributes:  # of the operand with fewer axes
+        places = I64Array.decode(op.attributes["broadcast_dimensions"])
+        xs = tuple(x if x.ndim in (0, rank) else _repeated(op, x, places) for x in xs)
     return REGISTRY[op.name].numpy(*xs)  # type: ignore[misc]  # they have one
+
+
+def _repeated(op: ir.Operation, x: np.ndarray, places: Sequence[int]) -> np.ndarray:
+    """Axis k at place places[k] of the result, repeated along the others, and along those of one element."""
+    shape = tuple(op.results[0].type.shape)
+    order = np.argsort(places)
+    sizes = [x.shape[list(places).index(d)] if d in places else 1 for d in range(len(shape))]
+    return np.broadcast_to(x.transpose(order).reshape(sizes), shape)
 
 
 def _compare(op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -77,7 +89,7 @@ _FOLDS: dict[str, Callable[..., np.ndarray]] = {
     "stablehlo.convert": _cast,
     "stablehlo.reshape": lambda op, x: x.reshape(tuple(op.results[0].type.shape)),
     "stablehlo.concatenate": lambda op, *xs: np.concatenate(xs, op.attributes["dimension"].value),
-    "stablehlo.broadcast_in_dim": lambda op, x: np.broadcast_to(x, tuple(op.results[0].type.shape)),
+    "stablehlo.broadcast_in_dim": lambda op, x: _repeated(op, x, I64Array.decode(op.attributes["broadcast_dimensions"])),
     "stablehlo.slice": lambda op, x: x[tuple(
         slice(*bounds) for bounds in zip(*(I64Array.decode(op.attributes[k]) for k in (
             "start_indices", "limit_indices", "strides")), strict=True))],

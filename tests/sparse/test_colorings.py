@@ -199,6 +199,30 @@ def test_dense_rows_beside_dense_columns() -> None:
     assert color(Pattern.of(wide), "bidirectional", "natural").num_colors == 4
 
 
+def test_rows_and_columns_in_one_part_of_the_matrix() -> None:
+    """Blocks of long rows with a dense column across, and of long columns with a dense row: rows alone take as many as there are."""
+    block = np.kron(np.eye(10, dtype=bool), np.ones((1, 20), bool))
+    m, n = block.shape
+    crossed = np.zeros((m + n + 1, n + m + 1), bool)
+    crossed[:m, :n], crossed[m : m + n, n : n + m] = block, block.T
+    crossed[:m, -1] = crossed[-1, n : n + m] = True
+    found = color(Pattern.of(crossed), "bidirectional")
+    assert found.num_colors == 4
+    found.verify()
+    crossed[:, -1] = crossed[-1] = True
+    assert color(Pattern.of(crossed), "bidirectional").num_colors <= 5
+
+
+def test_small_patterns_are_colored_in_all_orders() -> None:
+    """A lattice of rows of ten columns took 7 colors, greedy orders 5."""
+    rows = ([0, 1], [1, 2, 3, 6, 7], [2, 4, 5], [2, 3, 6, 7], [4, 8, 9])
+    a = np.zeros((5, 10), bool)
+    for i, columns in enumerate(rows):
+        a[i, columns] = True
+    pattern = Pattern(Pattern.of(a).rows, ((2, 5),))
+    assert color(pattern).num_colors == lower_bound(pattern) == lower_bound(a) == 5
+
+
 def test_a_figure_of_the_literature() -> None:
     """The graph of ten vertices of Gebremedhin, Tarafdar, Pothen and Walther, 2009."""
     a = np.eye(10, dtype=bool)

@@ -74,6 +74,9 @@ EXACT = {
     "matrix of matrices": lambda x: (x.reshape(5, 2) @ MATRIX[:2, :3]).reshape(-1),
     "varying matrix": lambda x: x[:6].reshape(2, 3) @ x[6:9],
     "masked": lambda x: x * np.array([1.0, 0.0] * 5) + nnp.where(np.arange(10) < 3, nnp.roll(x, 1), 0.0),
+    "rows scaled by a range": lambda x: (x[:9].reshape(3, 3) * nnp.arange(3.0)[:, None]).reshape(-1),
+    "columns scaled by a range": lambda x: (x[:9].reshape(3, 3) * nnp.arange(3.0)).reshape(-1),
+    "rows chosen by a range": lambda x: nnp.where((nnp.arange(3) < 2)[:, None], x[:9].reshape(3, 3), 0.0).reshape(-1),
     "cumulative": lambda x: nnp.cumsum(x),
     "convolution": convolved,
     "scan": scanned,
@@ -129,6 +132,51 @@ def test_a_long_loop_has_a_pattern_that_contains_the_truth(monkeypatch: pytest.M
     monkeypatch.setattr("nabla_mlir.thresholds.PATTERN_STEPS", 10)
     pattern, _ = analysed(scanned, 10)
     assert not (truth(scanned, 10) & ~pattern).any()
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_the_function_shows_what_its_derivative_does(name: str) -> None:
+    expected, _ = analysed(EXACT[name], 10)
+    assert (nm.sparse.jacobian_pattern(EXACT[name], nm.spec(10, "f64")).to_dense() == expected).all()
+
+
+def turned(x: Any) -> Any:
+    return nm.fori_loop(0, 100_000, lambda i, u: nnp.roll(u, 3) * 0.5, x)
+
+
+def spread(x: Any) -> Any:
+    return nm.fori_loop(0, 100_000, lambda i, u: nnp.roll(u, 2) + x, 0.0 * x + 1.0)
+
+
+def scaled(x: Any) -> Any:
+    return nm.fori_loop(0, 100_000, lambda i, u: u * (i + 1.0), x)
+
+
+def handed(x: Any) -> Any:
+    return nm.fori_loop(0, 100_001, lambda i, s: (s[1], nnp.roll(s[0], 1)), (x[:5], x[5:]))[0]
+
+
+@pytest.mark.parametrize(
+    ("f", "expected"),
+    [
+        (turned, np.roll(np.eye(10), 300_000 % 10, axis=0)),
+        (spread, np.tile(np.eye(2), (5, 5))),
+        (scaled, np.eye(10)),
+        (handed, np.eye(5, 10, k=5)),
+    ],
+)
+def test_long_loops_are_squared(monkeypatch: pytest.MonkeyPatch, f: Callable[..., Any], expected: np.ndarray) -> None:
+    """A fixed point, which would be reached before their ends are followed, is dense."""
+    monkeypatch.setattr("nabla_mlir.thresholds.PATTERN_STEPS", 1_000)
+    assert (nm.sparse.jacobian_pattern(f, nm.spec(10, "f64")).to_dense() == (expected != 0)).all()
+
+
+def test_a_loop_that_is_too_long_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nabla_mlir.thresholds.PATTERN_STEPS", 4_000)
+    pattern, found = analysed(scanned, 1_500)
+    assert found._steps < 3_500
+    assert pattern[np.tril_indices(1_499, k=-1)].all()
+    assert found.causes[-1].operation == "stablehlo.while"
 
 
 def test_what_made_it_dense_is_named_with_its_line() -> None:

@@ -11,7 +11,7 @@ from xla import run_traced
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import DtypeError, PatternError, ShapeError, TraceError
+from nabla_mlir.errors import DtypeError, NablaError, PatternError, ShapeError, TraceError
 
 sparse = nm.sparse
 
@@ -286,6 +286,29 @@ def test_a_dense_pattern_says_why() -> None:
     assert pattern.density == 1.0
     assert "made dense by stablehlo." in pattern.explain()
     assert __file__ in pattern.explain()
+    assert "help: one such row or column: kind='bidirectional'; many: products" in pattern.explain()
+    with pytest.raises(PatternError, match=r"entries, got one of \d+ for .* rows .*\. It is made dense by stablehlo\.") as caught:
+        sparse.hessian_pattern(lambda x: x.sum() ** 2, f64(100_000))
+    assert "products (nm.hvp, nm.jvp, nm.HessianOperator) need no entries" in str(caught.value)
+
+
+def test_patterns_after_an_error() -> None:
+    """The error holds what was traced, which is gone when it is caught: memory was overwritten by what was traced next."""
+
+    def rooted(x: Any) -> Any:
+        return nm.custom_root(lambda y: y**3 - x, np.ones(3), lambda f, y: x ** (1 / 3), lambda g, b: b)
+
+    for _ in range(6):
+        with pytest.raises(NablaError, match="the custom rule of solution requires"):
+            sparse.jacobian_pattern(rooted, f64(3))
+        assert sparse.jacobian_pattern(lambda x: x * nm.stop_gradient(x[::-1]), f64(4)).nnz == 4
+        assert sparse.hessian_pattern(lambda x: (x**3).sum(), f64(3)).nnz == 3
+
+
+def test_a_full_stencil_of_few_columns_is_not_called_dense() -> None:
+    """Five boxes of five columns, of which each row has four."""
+    pattern = sparse.jacobian_pattern(lambda x: sum(nnp.roll(x, k) for k in (-1, 0, 1, 2)) + x[::1], f64(5))
+    assert (pattern.nnz, pattern.causes) == (20, ())
 
 
 def test_a_wrong_pattern_is_found() -> None:

@@ -70,6 +70,14 @@ def test_places_that_data_decide() -> None:
     np.testing.assert_array_equal(pattern.to_dense(), np.eye(40)[places] != 0)
 
 
+def test_repeated_numbers() -> None:
+    """Numbers of x that are repeated along the last axis of a square, and of another shape: which axis they have is looked at."""
+    x = np.array([0.0, 2.0, 3.0, 4.0])
+    for f in (lambda x: (x[:3, None] * x[None, :3]).reshape(-1), lambda x: (x[:3, None] * x).reshape(-1)):
+        truth = np.asarray(nm.jacfwd(f)(x)) != 0
+        np.testing.assert_array_equal(nm.sparse.jacobian_pattern(f, x, local=True).to_dense(), truth)
+
+
 @pytest.mark.slow
 def test_a_local_pattern_holds_at_its_point_alone() -> None:
     f = lambda x: nnp.maximum(x, x[::-1])  # noqa: E731

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from nabla_mlir.errors import PatternError
+from nabla_mlir.sparsity.boxes import Box
 from nabla_mlir.sparsity.indexing import progressions
 from nabla_mlir.sparsity.layouts import factors
+from nabla_mlir.sparsity.powers import after
 from nabla_mlir.sparsity.relation import Relation
 from nabla_mlir.sparsity.rows import Rows, product
 from nabla_mlir.sparsity.windows import windows
@@ -174,3 +176,33 @@ def test_what_does_not_fit_in_memory_is_refused() -> None:
     wide = Relation.identity((1 << 20,), 1 << 20).spread([0])
     with pytest.raises(PatternError, match=r"requires at most \d+ entries, got one of \d+ for 1048576 rows and 1048576"):
         _ = wide.rows
+
+
+@pytest.mark.parametrize("terms", [1 << 22, 1])
+@pytest.mark.parametrize("seed", range(6))
+def test_powers_of_a_turn_are_its_turns(monkeypatch: pytest.MonkeyPatch, seed: int, terms: int) -> None:
+    """Two carried arrays, which also read columns; lists of columns, and sets of bits."""
+    monkeypatch.setattr("nabla_mlir.thresholds.PATTERN_TERMS", terms)
+    rng = np.random.default_rng(seed)
+    columns, sizes = 70, (5, 3)
+    turn = rng.random((8, columns + 8)) < 0.12
+    if seed % 2:
+        turn[:, :columns] = False
+    state = rng.random((8, columns)) < 0.1
+    expected = state
+    as_rows = lambda a: Rows.of(np.flatnonzero(a), *a.shape)  # noqa: E731
+    parts = [slice(0, 5), slice(5, 8)]
+    for count in range(12):
+        found = after(
+            [Relation.of_rows((n,), as_rows(turn[p])) for n, p in zip(sizes, parts, strict=True)],
+            [Relation.of_rows((n,), as_rows(state[p])) for n, p in zip(sizes, parts, strict=True)], count,
+        )  # fmt: skip
+        np.testing.assert_array_equal(np.concatenate([dense(r) for r in found]), expected)
+        expected = turn[:, :columns] | (turn[:, columns:].astype(int) @ expected.astype(int) > 0)
+
+
+def test_joined_boxes_with_repetitions() -> None:
+    """Boxes that a move made equal are no reason to leave others out."""
+    twice = Relation((2,), 6, [Box((0,), (1,), (1,), (0,), 0, ((3, 1),))] * 2)
+    other = Relation((2,), 6, [Box((1,), (1,), (1,), (0,), 3)])
+    assert dense(twice.union(other)).tolist() == [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 0, 0]]

@@ -107,6 +107,32 @@ def test_jacobians_at_the_last_point(kind: str) -> None:
     np.testing.assert_allclose(module.apply_transposed(u)["a"], dense.sum(axis=0)[:5], rtol=1e-12)
 
 
+@pytest.mark.parametrize("format", ["csc", "lower"])
+def test_constraints(format: str) -> None:
+    """One artifact with all that an interior-point solver calls."""
+
+    def f(x: Any, scale: Any) -> Any:
+        return scale * ((x[1:] - x[:-1] ** 2) ** 2).sum()
+
+    def constraints(x: Any, scale: Any) -> Any:
+        return {"edges": x[1:] * x[:-1], "norm": (x * x).sum() - scale}
+
+    args, sigma = (np.linspace(0.5, 1.5, 5), np.float64(2.0)), np.float64(0.5)
+    weights = {"edges": np.arange(1.0, 5.0), "norm": np.float64(3.0)}
+    specs = nm.spec(5, "f64"), nm.spec((), "f64")
+    module = nm.sparse_hessian_module(f, *specs, format=format, constraints=constraints).compile(nm.Interpreter())
+    values, dense = constraints(*args), nm.jacfwd(constraints)(*args)
+    np.testing.assert_allclose(module.constraints(*args)["edges"], values["edges"], rtol=1e-12)
+    places = tuple(np.asarray(p) for p in module.jacobian_structure())
+    found = FORMS["coo" if format == "lower" else format](np.asarray(module.jacobian(*args)), places, (5, 5)).toarray()
+    np.testing.assert_allclose(found, np.vstack([dense["edges"], dense["norm"]]), rtol=1e-12)
+    second = np.asarray(nm.sparse.lagrangian_hessian(f, constraints)(args[0], sigma, weights, args[1]).to_dense())
+    places = tuple(np.asarray(p) for p in module.lagrangian_structure())
+    entries = np.asarray(module.lagrangian_hessian(args[0], sigma, weights, args[1]))
+    found = FORMS["coo" if format == "lower" else format](entries, places, (5, 5)).toarray()
+    np.testing.assert_allclose(found, np.tril(second) if format == "lower" else second, rtol=1e-12)
+
+
 def test_errors() -> None:
     with pytest.raises(TraceError, match=r"a prepared product has the entry points value, .*, matrix, got solve"):
         nm.sparse_hessian_module(lambda x: (x * x).sum(), nm.spec(3), entry_points=("value", "solve"))

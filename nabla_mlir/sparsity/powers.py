@@ -1,0 +1,51 @@
+"""Loops whose turns all do the same: their patterns after many turns, by squaring."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from nabla_mlir.sparsity.relation import Relation
+from nabla_mlir.sparsity.rows import Rows, product
+
+
+def after(turn: Sequence[Relation], state: Sequence[Relation], count: int) -> list[Relation]:
+    """What is carried depends on these columns after `count` turns.
+
+    Args:
+      turn: what one turn makes each carried array depend on: the columns, and behind them the elements carried before.
+      state: what each depends on now.
+      count: of turns.
+
+    Raises:
+      PatternError: there are too many entries.
+    """
+    columns, parts = state[0].columns, [r.rows for r in turn]
+    front = columns if any((p.indices < columns).any() for p in parts) else 0  # the columns stay what they are
+    away = columns - front
+    step = _below_identity([Rows(p.offsets, p.indices - away, p.columns - away) for p in parts], front)
+    now = _below_identity([r.rows for r in state], front)
+    while count:
+        if count % 2:
+            now = product(step, now)
+        count //= 2
+        if count:
+            twice = product(step, step)
+            if np.array_equal(twice.offsets, step.offsets) and np.array_equal(twice.indices, step.indices):
+                now, count = product(step, now), 0  # so is every further power
+            step = twice
+    ends = np.cumsum([front, *(math.prod(r.shape) for r in state)]).tolist()
+    return [
+        Relation.of_rows(r.shape, now.take(np.arange(first, end)))
+        for r, (first, end) in zip(state, itertools.pairwise(ends), strict=True)
+    ]
+
+
+def _below_identity(parts: Sequence[Rows], size: int) -> Rows:
+    """The rows of all parts behind each other, with those of the first columns themselves in front."""
+    lengths = np.concatenate([np.ones(size, np.int64), *(p.lengths() for p in parts)])
+    indices = np.concatenate([np.arange(size), *(p.indices for p in parts)])
+    return Rows(np.concatenate([[0], np.cumsum(lengths)]), indices, parts[0].columns)
