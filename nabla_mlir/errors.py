@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,9 @@ class OutOfMemoryError(NablaError, MemoryError):
             help="compute less at once: products (nm.hvp, nm.jvp) instead of matrices, nm.map or smaller batches instead of one "
             "map over all.",
         )  # fmt: skip
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OutOfMemoryError, ("", ""), {**self.__dict__, "args": self.args}
 
 
 class SaveError(NablaError, OSError):

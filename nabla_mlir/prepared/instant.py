@@ -16,9 +16,9 @@ from nabla_mlir.prepared import modules
 from nabla_mlir.runtime import Module
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import Device
-from nabla_mlir.runtime.executable import Runnable
-from nabla_mlir.staging.artifact import bytecode_of
+from nabla_mlir.runtime.executable import Recipe, Runnable
 from nabla_mlir.staging.compiled import Compiled
+from nabla_mlir.staging.entry import bytecode_of
 from nabla_mlir.staging.execution import Execution, allowance, steps_of
 from nabla_mlir.staging.interpreted import Interpreted
 from nabla_mlir.staging.stages import Lowered
@@ -100,6 +100,18 @@ class InstantExecutable:
     def on(self, driver: str | Device) -> InstantExecutable:
         """The same with fresh state; where it runs is its own choice."""
         return self.clone()
+
+    @property
+    def digest(self) -> str:
+        """That of the stage."""
+        return self._stage.digest
+
+    def recipe(self) -> Recipe:
+        """What makes it in another process, with fresh state, interpreted at first."""
+        return InstantExecutable, (self._stage,)
+
+    def __reduce__(self) -> Recipe:
+        return self.recipe()
 
 
 def load_prepared(source: Any, maker: str, point: tuple[Any, ...], target: str | Target | None, **options: Any) -> Module:

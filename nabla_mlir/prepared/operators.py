@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
@@ -83,6 +84,8 @@ class PreparedOperator(LinearOperator):
 
     Threads: any number may multiply at the same time; the calls are put in a row. A product that meets an update of
     another thread raises StalePointError. Give each thread a `clone` to let them run side by side.
+
+    It can be pickled and copied: the code, the point and the data travel, and the state is made again at that point.
     """
 
     data: tuple[Any, ...]
@@ -230,9 +233,21 @@ class PreparedOperator(LinearOperator):
 
     def clone(self) -> Any:
         """An operator at the same point with a state of its own; code and constants are shared."""
-        new = type(self).__new__(type(self))
-        PreparedOperator.__init__(new, self._module.clone(), self.x, self.data, self.damping)
-        return new
+        return _at(type(self), self._module.clone(), self.x, self.data, self.damping)
+
+    __copy__ = clone
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _at, (type(self), self._module, self.x, self.data, self.damping)
+
+    def __dask_tokenize__(self) -> tuple[str, ...]:
+        numbers = [self.x, *(np.asarray(leaf) for leaf in self._leaves_of_data())]
+        digests = [hashlib.sha256(f"{a.dtype} {a.shape}".encode() + np.ascontiguousarray(a).tobytes()).hexdigest() for a in numbers]
+        return f"nabla_mlir.{type(self).__name__}", self._module.digest, str(self.damping), *digests
+
+    def _leaves_of_data(self) -> list[Any]:
+        arguments = self._spec("update").arguments[1:]
+        return [leaf for a, tree in zip(arguments, self.data, strict=True) for leaf in a.tree.flatten(tree, a.name)]
 
     def _timed(self, function: Any, *args: Any) -> Any:
         start = time.perf_counter()
@@ -245,6 +260,13 @@ class PreparedOperator(LinearOperator):
         if name not in self._specs:
             raise TraceError(f"this operator requires the entry point {name}, got {', '.join(self._specs)}.")
         return self._specs[name]
+
+
+def _at(kind: type[PreparedOperator], module: Module, x: Any, data: tuple[Any, ...], damping: float) -> Any:
+    """An operator of a kind, at a point where it computes its state."""
+    new = kind.__new__(kind)
+    PreparedOperator.__init__(new, module, x, data, damping)
+    return new
 
 
 def _plain(value: Any) -> Any:
