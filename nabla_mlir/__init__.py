@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nabla_mlir import distributed as distributed
     from nabla_mlir import errors as errors
     from nabla_mlir import flatten_util as flatten_util
     from nabla_mlir import lax as lax
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from nabla_mlir.prepared.operators import JacobianOperator as JacobianOperator
     from nabla_mlir.prepared.sparse_modules import sparse_hessian_module as sparse_hessian_module
     from nabla_mlir.prepared.sparse_modules import sparse_jacobian_module as sparse_jacobian_module
+    from nabla_mlir.prepared.sum_operator import SumOperator as SumOperator
     from nabla_mlir.pytree import register_dataclass as register_dataclass
     from nabla_mlir.runtime import Array as Array
     from nabla_mlir.runtime import load as load
@@ -138,8 +140,8 @@ if TYPE_CHECKING:
 
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
-    "errors": None, "flatten_util": None, "lax": None, "nn": None, "numpy": None, "ops": None, "random": None, "scipy": None,
-    "sparse": None, "targets": None, "tree": None, "tree_util": None,
+    "distributed": None, "errors": None, "flatten_util": None, "lax": None, "nn": None, "numpy": None, "ops": None, "random": None,
+    "scipy": None, "sparse": None, "targets": None, "tree": None, "tree_util": None,
     "from_jax": "interop.jax",
     "from_stablehlo": "interop.stablehlo",
     "from_torch": "interop.torch",
@@ -150,6 +152,7 @@ _HOMES: dict[str, str | None] = {
     "ggnvp_module": "prepared.modules", "hvp_module": "prepared.modules", "jacobian_module": "prepared.modules",
     "HessianOperator": "prepared.operators", "JacobianOperator": "prepared.operators",
     "sparse_hessian_module": "prepared.sparse_modules", "sparse_jacobian_module": "prepared.sparse_modules",
+    "SumOperator": "prepared.sum_operator",
     "register_dataclass": "pytree",
     "Array": "runtime", "load": "runtime", "time_limit": "runtime",
     "Compiled": "staging.compiled",
@@ -196,7 +199,7 @@ _HOMES: dict[str, str | None] = {
 }  # fmt: skip
 
 # What runs without the compiler.
-_LIGHT = {"prepared.operators", "runtime", "targets"}
+_LIGHT = {"prepared.operators", "prepared.sum_operator", "runtime", "targets"}
 
 __all__ = list(_HOMES)
 

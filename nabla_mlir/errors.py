@@ -175,6 +175,22 @@ class NotFiniteError(NablaError, FloatingPointError):
     """NaN or infinity where finite numbers are required."""
 
 
+class BatchError(NablaError, RuntimeError):
+    """One batch of a sum over data, or one shard, raises. `number` says which; the batches are counted from zero."""
+
+    def __init__(self, message: str, *, number: int = -1, where: SourceRange | None = None, help: str = ""):
+        self.number = number
+        super().__init__(message, where=where, help=help)
+
+
+class DataChangedError(BatchError):
+    """A batch is another one than in the first pass over the data."""
+
+
+class NotFiniteBatchError(BatchError, NotFiniteError):
+    """NaN or infinity comes from one batch of a sum over data."""
+
+
 class DeployError(NablaError, ValueError):
     """An artifact is corrupt, does not fit this runtime, or was called with wrong arguments."""
 

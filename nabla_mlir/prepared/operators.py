@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,16 +12,10 @@ import numpy as np
 from nabla_mlir import thresholds
 from nabla_mlir.conversion import rounded
 from nabla_mlir.errors import DtypeError, NablaError, NotFiniteError, TraceError
+from nabla_mlir.prepared.points import Flat, PointOperator, as_complex, is_finite
 from nabla_mlir.runtime import Module, load
-from nabla_mlir.runtime.array import Array, dtype_named
-from nabla_mlir.runtime.manifest import EntryPoint, Leaf
-from nabla_mlir.runtime.treespec import TreeSpec
-
-try:
-    from scipy.sparse.linalg import LinearOperator
-except ImportError as error:  # pragma: no cover
-    raise ImportError("operators require SciPy: pip install scipy") from error
-
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.manifest import EntryPoint
 
 _USED = ("update", "apply", "apply_block", "is_finite", "self_check")  # entry points; fewer compile faster
 
@@ -32,31 +24,7 @@ class StalePointError(NablaError, RuntimeError):
     """A product was computed at another point than that of the operator's last update."""
 
 
-class _Flat:
-    """Trees of one structure as vectors, leaf after leaf."""
-
-    def __init__(self, spec: TreeSpec, leaves: Sequence[Leaf]):
-        self.spec, self.shapes = spec, [leaf.shape for leaf in leaves]
-        dtypes = {leaf.dtype for leaf in leaves}
-        if len(dtypes) != 1:
-            raise DtypeError(f"an operator requires leaves of one dtype, got {', '.join(sorted(dtypes))}.")
-        self.dtype = dtype_named(dtypes.pop())
-        self.sizes = [int(np.prod(shape, dtype=int)) for shape in self.shapes]
-        self.size = sum(self.sizes)
-
-    def leaves(self, vector: np.ndarray, batch: tuple[int, ...] = ()) -> list[np.ndarray]:
-        """The arrays of a vector of this dtype, or of several along a leading axis."""
-        array = np.ascontiguousarray(vector)
-        parts = np.split(array, np.cumsum(self.sizes)[:-1], axis=-1)
-        return [np.ascontiguousarray(p).reshape(batch + s) for p, s in zip(parts, self.shapes, strict=True)]
-
-    def vector(self, leaves: Sequence[Any], batch: tuple[int, ...] = ()) -> np.ndarray:
-        """The vector of arrays."""
-        parts = [np.asarray(leaf, self.dtype).reshape(*batch, -1) for leaf in leaves]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
-
-
-class PreparedOperator(LinearOperator):
+class PreparedOperator(PointOperator):
     """A matrix A(x) that is known by its products, at the point of the last `update`.
 
     Attributes:
@@ -89,29 +57,25 @@ class PreparedOperator(LinearOperator):
     """
 
     data: tuple[Any, ...]
-    damping: float
-    block: int
-    products: int
-    updates: int
-    seconds: float
     version: int | None
-    x: np.ndarray
-    value: Any
-    gradient: np.ndarray | None
 
     def __init__(self, module: Module, x: Any, data: tuple[Any, ...], damping: float):
         if np.iscomplexobj(damping):
             raise DtypeError(f"damping requires a real number, got {damping!r}.")
         self._module, self._specs, self.data, self.damping = module, module.entry_points, data, float(damping)
         update, apply = self._spec("update").arguments[0], self._spec("apply")
-        self._x, self._v = _Flat(update.tree, update.leaves), _Flat(apply.arguments[0].tree, apply.arguments[0].leaves)
-        self._rows = _Flat(apply.result, apply.result_leaves)
+        self._x, self._v = Flat(update.tree, update.leaves), Flat(apply.arguments[0].tree, apply.arguments[0].leaves)
+        self._rows = Flat(apply.result, apply.result_leaves)
         blocks = self._specs.get("apply_block")
         self.block = blocks.arguments[0].leaves[0].shape[0] if blocks else 1
-        self.products, self.updates, self.seconds, self.version = 0, 0, 0.0, 0
-        self._lock = threading.Lock()
+        self.version = 0
         super().__init__(self._rows.dtype, (self._rows.size, self._v.size))
         self.update(x, *data)
+
+    @property
+    def module(self) -> Module:
+        """What is run."""
+        return self._module
 
     # ------------------------------------------------------------ the point
 
@@ -141,7 +105,7 @@ class PreparedOperator(LinearOperator):
 
     def _check_finite(self) -> None:
         parts = {"value": self.value, "gradient": self.gradient, "point": self.x}
-        bad = [n for n, a in parts.items() if a is not None and not _is_finite(a)]
+        bad = [n for n, a in parts.items() if a is not None and not is_finite(a)]
         if "is_finite" in self._specs and not bool(self._module["is_finite"]()):
             bad.append("linearisation")
         if bad:
@@ -149,22 +113,6 @@ class PreparedOperator(LinearOperator):
                 f"update requires finite numbers, got NaN or infinity in the {', '.join(bad)}.",
                 help="look at the point and the data; the next update starts afresh.",
             )
-
-    def objective(self, x: np.ndarray) -> tuple[Any, np.ndarray]:
-        """The value and the gradient at x, for optimisers (`jac=True`); moves there if it is another point."""
-        self._move(x)
-        assert self.gradient is not None
-        return self.value, self.gradient
-
-    def hessp(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """The product at x, for optimisers; moves there if it is another point."""
-        self._move(x)
-        return self.matvec(np.asarray(v))
-
-    def _move(self, x: np.ndarray) -> None:
-        point = rounded(x, self._x.dtype, "x")
-        if not np.array_equal(point, self.x):
-            self.update(point)
 
     # ------------------------------------------------------------ products
 
@@ -178,19 +126,19 @@ class PreparedOperator(LinearOperator):
     def _matmat(self, vs: np.ndarray) -> np.ndarray:
         return self._columns("apply", self._v, self._rows, vs)
 
-    def _vector(self, name: str, inner: _Flat, outer: _Flat, v: np.ndarray) -> np.ndarray:
+    def _vector(self, name: str, inner: Flat, outer: Flat, v: np.ndarray) -> np.ndarray:
         v = np.asarray(v).reshape(-1)
         if v.dtype.kind == "c" and inner.dtype.kind != "c":
-            return _complex(*(self._vector(name, inner, outer, part) for part in (v.real, v.imag)))
+            return as_complex(*(self._vector(name, inner, outer, part) for part in (v.real, v.imag)))
         v = rounded(v, inner.dtype, "v")
         result = outer.vector(self._product(name, inner.leaves(v), 1))
         return result + self.damping * v if self.damping else np.array(result)
 
-    def _columns(self, name: str, inner: _Flat, outer: _Flat, vs: np.ndarray) -> np.ndarray:
+    def _columns(self, name: str, inner: Flat, outer: Flat, vs: np.ndarray) -> np.ndarray:
         """Blocks of columns; the last one is filled up with zeros, or taken one by one if it is nearly empty."""
         if vs.dtype.kind == "c" and inner.dtype.kind != "c":
             both = self._columns(name, inner, outer, np.concatenate([vs.real, vs.imag], axis=1))
-            return _complex(*np.split(both, 2, axis=1))
+            return as_complex(*np.split(both, 2, axis=1))
         vs = rounded(vs, inner.dtype, "the matrix")
         rows, block = np.ascontiguousarray(vs.T), self.block
         out = np.empty((len(rows), outer.size), outer.dtype)
@@ -222,10 +170,6 @@ class PreparedOperator(LinearOperator):
             )
         return results
 
-    def to_dense(self) -> np.ndarray:
-        """The matrix."""
-        return self.matmat(np.eye(self.shape[1], dtype=self.dtype))
-
     def self_check(self) -> dict[str, float]:
         """The errors of the products at this point, and those that are expected; see `nm.hvp_module`."""
         self._spec("self_check")
@@ -249,13 +193,6 @@ class PreparedOperator(LinearOperator):
         arguments = self._spec("update").arguments[1:]
         return [leaf for a, tree in zip(arguments, self.data, strict=True) for leaf in a.tree.flatten(tree, a.name)]
 
-    def _timed(self, function: Any, *args: Any) -> Any:
-        start = time.perf_counter()
-        result = function(*args)
-        with self._lock:
-            self.seconds += time.perf_counter() - start
-        return result
-
     def _spec(self, name: str) -> EntryPoint:
         if name not in self._specs:
             raise TraceError(f"this operator requires the entry point {name}, got {', '.join(self._specs)}.")
@@ -273,29 +210,26 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") and not value.shape else value
 
 
-def _complex(real: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
-    out = np.empty(real.shape, np.result_type(np.complex64, real.dtype if real.dtype.kind == "f" else np.float32))
-    out.real, out.imag = real, imaginary
-    return out
+def prepared_module(
+    source: Any, maker: str, point: tuple[Any, ...], target: Any, *, at_once: bool = False, **options: Any
+) -> Module:
+    """What is run: a loaded artifact as it is; of anything else a module is made, of a function it is traced before.
 
-
-def _is_finite(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(map(_is_finite, value.values()))
-    if isinstance(value, (tuple, list)):
-        return all(map(_is_finite, value))
-    return bool(np.all(np.isfinite(value)))
-
-
-def _module(source: Any, maker: str, point: tuple[Any, ...], target: Any, **options: Any) -> Module:
-    """What is run: a loaded artifact as it is; of anything else a module is made, of a function it is traced before."""
+    Args:
+      source: as in `HessianOperator`.
+      maker: the name of what makes a stage of a function.
+      point: its arguments, or specs of them.
+      target: where it runs.
+      at_once: compile it now, without a target for this CPU, and do not interpret it first.
+      options: those of the maker.
+    """
     if isinstance(source, Module):
         return source
     if isinstance(source, (str, os.PathLike)):
         return load(source)
     from nabla_mlir.prepared import instant  # which is not there where artifacts are deployed
 
-    return instant.load_prepared(source, maker, point, target, **options)
+    return (instant.load_compiled if at_once else instant.load_prepared)(source, maker, point, target, **options)
 
 
 class HessianOperator(PreparedOperator):
@@ -320,7 +254,7 @@ class HessianOperator(PreparedOperator):
     def __init__(
         self, source: Any, x: Any, *data: Any, block: int = thresholds.BLOCK, damping: float = 0.0, target: Any = None
     ):
-        module = _module(source, "hvp_module", (x, *data), target, block=block, entry_points=_USED)
+        module = prepared_module(source, "hvp_module", (x, *data), target, block=block, entry_points=_USED)
         super().__init__(module, x, data, damping)
 
     def _adjoint(self) -> HessianOperator:
@@ -343,7 +277,7 @@ class JacobianOperator(PreparedOperator):
 
     def __init__(self, source: Any, x: Any, *data: Any, block: int = thresholds.BLOCK, target: Any = None):
         points = (*_USED, "apply_transposed", "apply_transposed_block")
-        module = _module(source, "jacobian_module", (x, *data), target, block=block, entry_points=points)
+        module = prepared_module(source, "jacobian_module", (x, *data), target, block=block, entry_points=points)
         super().__init__(module, x, data, 0.0)
 
     def _rmatvec(self, u: np.ndarray) -> np.ndarray:

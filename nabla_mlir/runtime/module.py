@@ -92,6 +92,10 @@ class Module:
         others = {name: clones[other.driver] for name, other in self._others.items()}
         return Module(self.executable.clone(), self.manifest, self.code, self._stablehlo, others)
 
+    def on(self, driver: str) -> Module:
+        """The same code with fresh state, all of it on another driver, which shares no memory for results with others."""
+        return Module(self.executable.on(pooled(driver)), self.manifest, self.code, self._stablehlo)
+
     @property
     def digest(self) -> str:
         """A SHA-256 of the code and of what the manifest says: equal artifacts have equal ones, in every process."""
