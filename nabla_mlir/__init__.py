@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from nabla_mlir.numpy.segments import segment_sum as segment_sum
     from nabla_mlir.ops.custom_call import register_custom_call as register_custom_call
     from nabla_mlir.prepared.checks import check_hvp as check_hvp
+    from nabla_mlir.prepared.estimates import hutchinson as hutchinson
+    from nabla_mlir.prepared.estimates import stochastic_lanczos as stochastic_lanczos
     from nabla_mlir.prepared.modules import empirical_fisher_module as empirical_fisher_module
     from nabla_mlir.prepared.modules import fisher_module as fisher_module
     from nabla_mlir.prepared.modules import ggnvp_module as ggnvp_module
@@ -148,6 +150,7 @@ _HOMES: dict[str, str | None] = {
     "Interpreter": "interpreter.target",
     "register_custom_call": "ops.custom_call",
     "check_hvp": "prepared.checks",
+    "hutchinson": "prepared.estimates", "stochastic_lanczos": "prepared.estimates",
     "empirical_fisher_module": "prepared.modules", "fisher_module": "prepared.modules",
     "ggnvp_module": "prepared.modules", "hvp_module": "prepared.modules", "jacobian_module": "prepared.modules",
     "HessianOperator": "prepared.operators", "JacobianOperator": "prepared.operators",
@@ -199,7 +202,7 @@ _HOMES: dict[str, str | None] = {
 }  # fmt: skip
 
 # What runs without the compiler.
-_LIGHT = {"prepared.operators", "prepared.sum_operator", "runtime", "targets"}
+_LIGHT = {"prepared.estimates", "prepared.operators", "prepared.sum_operator", "runtime", "targets"}
 
 __all__ = list(_HOMES)
 

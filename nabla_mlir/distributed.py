@@ -63,7 +63,7 @@ class HessianOperator(SummedOperator):
             engine: Engine = DaskEngine(work, source, futures, client, max_residual_bytes)
         else:
             batches = Batches(shards)
-            firsts = comm.allgather(agreed(comm, lambda: [shapes_of(read()) for read in itertools.islice(batches, 1)]))
+            firsts = comm.allgather(agreed(comm, lambda: [shapes_of(reading()) for reading in itertools.islice(batches, 1)]))
             work = agreed(comm, lambda: make(longest([shape for rank in firsts for shape in rank])))
             limits = Limits(residual_bytes=2**62 if max_residual_bytes is None else max_residual_bytes)
             engine = MPIEngine(LocalEngine(work, batches, limits), comm)

@@ -60,9 +60,9 @@ class DaskEngine:
         point = self._sent(x)
         digests = self._digests or ("",) * len(self.shards)
         recipes = [(self._content, i, point, shard, check, digests[i]) for i, shard in enumerate(self.shards)]
-        kept = [self.client.submit(_piece, *recipe, pure=False) for recipe in recipes[: self.kept]]
-        sources = [*kept, *recipes[self.kept :]]
-        part = self._result(self._submitted(_part, sources), kept)
+        pieces = [self.client.submit(_piece, *recipe, pure=False) for recipe in recipes[: self.kept]]
+        sources = [*pieces, *recipes[self.kept :]]
+        part = self._result(self._submitted(_part, sources), pieces)
         self._sources, self._digests = sources, part.digests
         return part
 
@@ -224,8 +224,8 @@ def _arguments(*arrays: Any) -> tuple[Any, ...]:
 def _chunks(arrays: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     """The chunks of dask arrays along their first axis, as tuples of delayed arrays."""
     rows = {array.chunks[0] for array in arrays}
-    divided = [i for i, array in enumerate(arrays) if any(len(sizes) > 1 for sizes in array.chunks[1:])]
-    if len(rows) > 1 or divided:
+    others = [i for i, array in enumerate(arrays) if any(len(sizes) > 1 for sizes in array.chunks[1:])]
+    if len(rows) > 1 or others:
         chunks = " and ".join(str(array.chunks) for array in arrays)
         raise ShapeError(f"shards require arrays with the same chunks along the first axis, and others whole, got {chunks}.",
                          help="rechunk them: x.rechunk({0: rows, 1: -1})")  # fmt: skip

@@ -65,8 +65,8 @@ class Batches:
 
     def first(self) -> tuple[Any, ...]:
         """The first batch. Raises TreeError if there is none."""
-        for read in self:
-            return read()
+        for reading in self:
+            return reading()
         raise TreeError("a sum over batches requires at least one, got an iterable that is empty.")
 
 
@@ -142,8 +142,8 @@ class LocalEngine:
         is_first, total, count = not self._digests, PairwiseSum(), 0
 
         def moves() -> Iterator[Callable[[], Part]]:
-            for number, read in enumerate(self._watched("update")):
-                yield lambda number=number, read=read: self._moved(number, read, check)  # type: ignore[misc]
+            for number, reading in enumerate(self._watched("update")):
+                yield lambda number=number, reading=reading: self._moved(number, reading, check)  # type: ignore[misc]
 
         for part in self._in_order(moves()):
             if not is_first and self.limits.check_data:
@@ -169,9 +169,9 @@ class LocalEngine:
 
     # ------------------------------------------------------------ one batch
 
-    def _moved(self, number: int, read: Callable[[], tuple[Any, ...]], check: bool) -> Part:
+    def _moved(self, number: int, reading: Callable[[], tuple[Any, ...]], check: bool) -> Part:
         with naming(number):
-            data = read()
+            data = reading()
             work = self._work_of(data)
         piece = self._pieces.get(number)
         if piece is None and self._fits(work):
@@ -187,16 +187,16 @@ class LocalEngine:
         if self._all:
             yield from (lambda piece=piece: piece.product(matrix) for _, piece in sorted(self._pieces.items()))
             return
-        for number, read in enumerate(self._watched("product")):
+        for number, reading in enumerate(self._watched("product")):
             piece = self._pieces.get(number)
             if piece is not None:
                 yield lambda piece=piece: piece.product(matrix)  # type: ignore[misc]
             else:
-                yield lambda number=number, read=read: self._made_again(number, read, matrix)  # type: ignore[misc]
+                yield lambda number=number, reading=reading: self._made_again(number, reading, matrix)  # type: ignore[misc]
 
-    def _made_again(self, number: int, read: Callable[[], tuple[Any, ...]], matrix: np.ndarray) -> np.ndarray:
+    def _made_again(self, number: int, reading: Callable[[], tuple[Any, ...]], matrix: np.ndarray) -> np.ndarray:
         with naming(number):
-            data = read()
+            data = reading()
             work = self._work_of(data)
         with self._borrowed(work) as piece:
             digest = piece.move(number, self._x, data).digests[0]
@@ -269,8 +269,8 @@ class LocalEngine:
             raise DeployError("progress requires rich, got none.", help="pip install rich") from None
         with Progress(console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(title, total=self.batches.count or len(self._digests) or None)
-            for read in self.batches:
-                yield read
+            for reading in self.batches:
+                yield reading
                 bar.advance(task)
 
 

@@ -225,7 +225,7 @@ class Piece:
             self._operators[i].update(x, *data)
         operator = self._operators[i]
         operator.data = ()  # which is in the state, or is to be let go
-        parts = [[operator.value]] if self.work.has_value else []
+        parts: list[Any] = [[operator.value]] if self.work.has_value else []
         parts += [operator.gradient] if operator.gradient is not None else []
         return np.concatenate([np.empty(0), *parts]).astype(self.work.x.dtype)
 

@@ -114,12 +114,13 @@ class SummedOperator(PointOperator):
         self.gradient = vector[int(self._work.has_value) :] if self._work.has_gradient else None
         return self.value, self.gradient
 
-    def multiplied(self, matrices: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """The products with real matrices of the operator's dtype, in their order; several may be under way at once."""
+    def multiplied(self, matrices: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Real matrices of the operator's dtype with their products, in their order; several may be under way at once."""
         for matrix, total in _beside(matrices, self.engine.products):
             self.products += matrix.shape[1]
             result = total / self.rows if self._work.mean else total
-            yield (result + self.damping * matrix if self.damping else result).astype(self.dtype, copy=False)
+            result = result + self.damping * matrix if self.damping else result
+            yield matrix, result.astype(self.dtype, copy=False)
 
     def _matvec(self, v: np.ndarray) -> np.ndarray:
         return self._matmat(np.asarray(v).reshape(-1, 1))[:, 0]
@@ -128,7 +129,7 @@ class SummedOperator(PointOperator):
         if vs.dtype.kind == "c":
             return as_complex(self._matmat(vs.real), self._matmat(vs.imag))
         matrix = rounded(vs, self._x.dtype, "the matrix")
-        return self._timed(lambda: next(self.multiplied([matrix])))
+        return self._timed(lambda: next(self.multiplied([matrix])))[1]
 
     def _adjoint(self) -> SummedOperator:
         return self

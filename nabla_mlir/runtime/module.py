@@ -165,9 +165,9 @@ class _Source:
     absence: str = ""
 
     @staticmethod
-    def of(read: Callable[[], bytes]) -> _Source:
+    def of(reading: Callable[[], bytes]) -> _Source:
         try:
-            return _Source(read())
+            return _Source(reading())
         except DeployError as error:
             return _Source(b"", error.message)
 

@@ -17,7 +17,15 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.errors import BatchError, DataChangedError, DtypeError, NotFiniteBatchError, NotFiniteError, TraceError, TreeError
+from nabla_mlir.errors import (
+    BatchError,
+    DataChangedError,
+    DtypeError,
+    NotFiniteBatchError,
+    NotFiniteError,
+    TraceError,
+    TreeError,
+)
 from nabla_mlir.prepared.pieces import digest_of
 from nabla_mlir.prepared.sums import PairwiseSum, tree_sum
 
@@ -246,7 +254,7 @@ def test_nan_is_named_and_where_it_stands() -> None:
         nm.SumOperator(stage(), W, batches, target=TINY)
     assert error.value.number == 4
     H = nm.SumOperator(stage(), W, BATCHES, target=TINY)
-    with pytest.raises(NotFiniteBatchError, match="batch 0 .* in its value or gradient, of data that are finite"):
+    with pytest.raises(NotFiniteBatchError, match=r"batch 0 .* in its value or gradient, of data that are finite"):
         H.update(np.full(WIDTH, np.inf), check=True)
     assert not np.isfinite(H.update(np.full(WIDTH, np.inf))[0])
 
