@@ -57,6 +57,7 @@ class DaskEngine:
 
     def update(self, x: np.ndarray, check: bool) -> Part:
         """Moves all shards to a point; the sum of their parts. After an error products are those at the point before."""
+        self._check_client()
         point = self._sent(x)
         digests = self._digests or ("",) * len(self.shards)
         recipes = [(self._content, i, point, shard, check, digests[i]) for i, shard in enumerate(self.shards)]
@@ -70,6 +71,7 @@ class DaskEngine:
         """The sums of the shards' products with matrices, in their order; the next ones are under way meanwhile."""
         queue: deque[list[Any]] = deque()
         for matrix in matrices:
+            self._check_client()
             queue.append(self._submitted(_product, self._sources, self._sent(matrix)))
             if len(queue) >= _WINDOW:
                 yield self._result(queue.popleft(), ())
@@ -100,11 +102,14 @@ class DaskEngine:
         except BatchError:
             raise
         except Exception as error:
-            if self.client.status != "running":
-                raise DeployError(f"a sum over shards requires its scheduler, got a client that is {self.client.status}: {error}.",
-                                  help="start a cluster and make the operator again.") from error  # fmt: skip
+            self._check_client()
             raise_numbered(error, self.shards, pieces)
             raise
+
+    def _check_client(self) -> None:
+        if self.client.status != "running":
+            raise DeployError(f"a sum over shards requires its scheduler, got a client that is {self.client.status}.",
+                              help="start a cluster and make the operator again.")  # fmt: skip
 
 
 def raise_numbered(error: Exception, *futures: Sequence[Any]) -> None:
@@ -185,12 +190,11 @@ def placed(shards: Any, client: Any) -> list[Any]:
     """
     try:
         import dask
-        import dask.array
     except ImportError:
         raise DeployError("a sum over shards requires dask, got none.", help='pip install "nabla-mlir[dask]"') from None
-    if isinstance(shards, dask.array.Array):
+    if hasattr(shards, "chunks"):
         shards = (shards,)
-    if isinstance(shards, tuple) and shards and all(isinstance(a, dask.array.Array) for a in shards):
+    if isinstance(shards, tuple) and shards and all(hasattr(array, "chunks") for array in shards):
         shards = _chunks(shards)
     shards = list(shards)
     workers = sorted(client.nthreads())

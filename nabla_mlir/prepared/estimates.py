@@ -132,7 +132,9 @@ def stochastic_lanczos(
 
 def _lanczos(operator: Any, start: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """For each column the diagonal of the tridiagonal matrix and the line beside it."""
-    basis, diagonal, off = [start], [], []
+    basis = [start]
+    diagonal: list[np.ndarray] = []
+    off: list[np.ndarray] = []
     while True:
         image = np.asarray(operator.matmat(basis[-1].astype(operator.dtype)), start.dtype)
         diagonal.append(np.einsum("ij,ij->j", basis[-1], image))
@@ -153,7 +155,7 @@ def _blocks(operator: Any, probes: int, seed: int, block: int | None) -> Iterato
     rows, columns = operator.shape
     if rows != columns:
         raise ShapeError(f"an estimate requires a square operator, got one of shape {operator.shape}.")
-    width: int = block or getattr(operator, "block", thresholds.BLOCK)
+    width = block or int(getattr(operator, "block", thresholds.BLOCK))
     for start in range(0, probes, width):
         numbers = range(start, min(start + width, probes))
         yield np.stack([2.0 * np.random.default_rng([seed, i]).integers(0, 2, rows) - 1.0 for i in numbers], axis=1)

@@ -22,6 +22,7 @@ from nabla_mlir.exchange import readable
 from nabla_mlir.prepared.operators import HessianOperator
 from nabla_mlir.prepared.points import Flat
 from nabla_mlir.runtime import Module
+from nabla_mlir.runtime.device import pooled
 from nabla_mlir.runtime.executable import Executable
 from nabla_mlir.runtime.manifest import Argument
 
@@ -85,14 +86,16 @@ class Work:
     @functools.cached_property
     def state_bytes(self) -> int:
         """What a clone of the module allocates for its state; 0 where it is interpreted."""
-        if not isinstance(self.module.executable, Executable):
+        executable = self.module.executable
+        if not isinstance(executable, Executable):
             return 0
-        allocator = self.module.executable.device.hal.allocator
-        before = _allocated(allocator.statistics)
-        clone = self.module.clone()
-        after = _allocated(allocator.statistics)
+        # On a device of its own, which has no memory left over; what is counted is that of all devices of the driver.
+        alone = pooled(executable.driver, executable.device.threads)
+        before = alone.hal.allocator.statistics
+        clone = executable.on(alone)
+        after = alone.hal.allocator.statistics
         del clone
-        return max(after - before, 0)
+        return sum(after[name] - before[name] for name in ("host_bytes_allocated", "device_bytes_allocated"))
 
     @functools.cached_property
     def has_value(self) -> bool:
@@ -327,7 +330,3 @@ def digest_of(leaves: Sequence[np.ndarray]) -> str:
 
 def _continued(array: np.ndarray, count: int) -> np.ndarray:
     return np.concatenate([array, np.repeat(array[-1:], count, axis=0)])
-
-
-def _allocated(statistics: dict[str, int]) -> int:
-    return sum(statistics[f"{kind}_bytes_allocated"] - statistics[f"{kind}_bytes_freed"] for kind in ("host", "device"))
