@@ -28,45 +28,49 @@ class Costs:
 
     Attributes:
       shard: the product of one shard.
-      latency: a task that does nothing, from the call to its result.
-      task: each further task, in the scheduler and the client.
-      bandwidth: of arrays that travel with tasks and results.
-      hop: of MPI, for each doubling of the ranks.
+      latency: a product without work on one worker, from the call to its result.
+      hop: a task that does nothing, from the call to its result.
+      task: each of many tasks, in the client and the scheduler.
+      bandwidth: of arrays between processes.
+      exchange: of two ranks of MPI.
     """
 
     shard: float
-    latency: float
-    task: float
-    bandwidth: float
-    hop: float = 5e-6
+    latency: float = 0.0
+    hop: float = 0.0
+    task: float = 0.0
+    bandwidth: float = 1e9
+    exchange: float = 5e-6
 
 
 def simulated(costs: Costs, workers: int, shards: int, size: int, cores: int | None = None) -> float:
-    """Seconds of a product on Dask: tasks leave the client one by one, run side by side, and come back one by one.
+    """Seconds of a product on Dask: tasks leave one by one, run side by side, and their sums are added up in groups of eight.
 
     Args:
       costs: of the parts.
       workers: how many there are.
       shards: how many; each worker has as many as the others, or one less.
-      size: bytes of a vector.
+      size: bytes of a vector; small ones travel with the tasks, others from worker to worker.
       cores: that the workers share; None is one for each.
     """
     groups = min(workers, shards)
-    slow = max(1.0, groups / cores) if cores else 1.0
-    sent = costs.task / 2 + size / costs.bandwidth
+    slowness = max(1.0, groups / cores) if cores else 1.0
+    copy = size / costs.bandwidth
+    is_small = size * groups <= 1 << 20
     ends = []
     for i in range(groups):
         count = (i + 1) * shards // groups - i * shards // groups
-        ends.append(costs.latency / 2 + sent * (i + 1) + count * costs.shard * slow)
-    now = 0.0
-    for end in sorted(ends):
-        now = max(now, end) + sent
-    return now + costs.latency / 2 - 2 * sent  # the first task is in the latency
+        start = costs.latency / 2 + i * (costs.task + is_small * copy) + (0 if is_small else costs.hop + copy * np.log2(2 * groups))
+        ends.append(start + count * costs.shard * slowness)
+    while len(ends) > 8:
+        rows = [ends[i : i + 8] for i in range(0, len(ends), 8)]
+        ends = [max(row) + costs.hop / 2 + (len(row) - 1) * copy + i * costs.task for i, row in enumerate(rows)]
+    return max(ends) + len(ends) * copy + costs.latency / 2
 
 
 def simulated_ranks(costs: Costs, ranks: int, shards: int, size: int) -> float:
     """Seconds of a product on MPI: all compute, and then exchange their sums by halves and doubles."""
-    return -(-shards // ranks) * costs.shard + 2 * costs.hop * np.log2(max(ranks, 1)) + 2 * size / 1e9 * (1 - 1 / ranks)
+    return -(-shards // ranks) * costs.shard + 2 * costs.exchange * np.log2(ranks) + 2 * size / costs.bandwidth * (1 - 1 / ranks)
 
 
 def loss(w: Any, rows: Any, signs: Any) -> Any:
@@ -93,15 +97,16 @@ def best(function: Any, times: int) -> float:
     return min(seconds)
 
 
-def measured(workers: int, rows: int, source: Any) -> tuple[float, float]:
-    """Seconds of a product over shards of so many rows, and of a task that does nothing."""
+def measured(workers: int, rows: int, source: Any) -> tuple[float, float, float]:
+    """Seconds of a product over shards of so many rows, of a task that does nothing, and of each of many of them."""
     from dask.distributed import Client, LocalCluster
 
     w = np.full(WIDTH, 0.1, np.float32)
     with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
         H = nm.distributed.HessianOperator(source, w, data(rows), client=client)
         nothing = best(lambda: client.submit(abs, 1, pure=False).result(), 50)
-        return best(lambda: H @ w, 12), nothing
+        many = best(lambda: client.gather([client.submit(abs, i, pure=False) for i in range(500)]), 5) / 500
+        return best(lambda: H @ w, 12), nothing, many
 
 
 def ranks(count: int, rows: int) -> float:
@@ -134,25 +139,25 @@ def main(counts: list[int], rows: int = 7000) -> None:
     one = nm.SumOperator(source, w, shards, threads=1, max_residual_bytes=1 << 34)
     plain = best(lambda: one @ w, 12)
     print(f"{SHARDS} shards in one process: {1e3 * plain:.1f} ms, {1e3 * plain / SHARDS:.1f} ms each")
-    costs = Costs(plain / SHARDS, 0.0, 0.0, 1e9)
+    costs = Costs(plain / SHARDS)
     cores = len(os.sched_getaffinity(0))
     for count in counts:
-        seconds, nothing = measured(count, rows, source)
-        empty, _ = measured(count, 8, small)
+        seconds, nothing, many = measured(count, rows, source)
+        empty, *_ = measured(count, 8, small)
         if not costs.latency:
-            costs = replace(costs, latency=nothing, task=max(empty - nothing, 1e-4) / max(2 * count - 1, 1))
+            costs = replace(costs, latency=empty, hop=nothing, task=many)
         expected = simulated(costs, count, SHARDS, 4 * WIDTH, cores)
         print(f"{count} of Dask: {1e3 * seconds:.1f} ms, simulated {1e3 * expected:.1f}; "
-              f"of shards without work {1e3 * empty:.2f} ms, a task that does nothing {1e3 * nothing:.2f} ms; "
+              f"of shards without work {1e3 * empty:.2f} ms; "
+              f"a task that does nothing {1e3 * nothing:.2f} ms, of many {1e3 * many:.2f}; "
               f"{count} of MPI: {1e3 * ranks(count, rows):.1f} ms")  # fmt: skip
     print(costs)
     for workers in (10, 100, 1000):
         for size in (1 << 10, 1 << 20, 1 << 26):
             n = 8 * workers
             times = simulated(costs, workers, n, size), simulated_ranks(costs, workers, n, size)
-            efficiencies = [n * costs.shard / workers / seconds for seconds in times]
-            print(f"{workers} workers, {n} shards, vectors of {size >> 10} KiB: "
-                  f"Dask {1e3 * times[0]:.0f} ms ({efficiencies[0]:.0%}), MPI {1e3 * times[1]:.0f} ms ({efficiencies[1]:.0%})")  # fmt: skip
+            dask, mpi = (f"{1e3 * t:.0f} ms ({n * costs.shard / workers / t:.0%})" for t in times)
+            print(f"{workers} workers, {n} shards, vectors of {size >> 10} KiB: Dask {dask}, MPI {mpi}")
 
 
 if __name__ == "__main__":

@@ -68,8 +68,3 @@ class HessianOperator(SummedOperator):
             limits = Limits(residual_bytes=2**62 if max_residual_bytes is None else max_residual_bytes)
             engine = MPIEngine(LocalEngine(work, batches, limits), comm)
         super().__init__(work, engine, x, damping)
-
-    @property
-    def kept(self) -> int:
-        """How many shards, or batches of this rank, have their residuals in memory."""
-        return int(getattr(self.engine, "kept"))  # noqa: B009

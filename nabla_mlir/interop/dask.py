@@ -53,6 +53,7 @@ class DaskEngine:
         ends = [i * len(shards) // count for i in range(count + 1)]
         self._groups = [range(start, end) for start, end in itertools.pairwise(ends)]
         self._sources: list[Any] = []  # of products: a future of a piece for each shard that is kept, or what makes one
+        self._recipes: list[Any] = []  # what makes all of them
         self._digests: tuple[str, ...] = ()
 
     def update(self, x: np.ndarray, check: bool) -> Part:
@@ -61,10 +62,11 @@ class DaskEngine:
         point = self._sent(x)
         digests = self._digests or ("",) * len(self.shards)
         recipes = [(self._content, i, point, shard, check, digests[i]) for i, shard in enumerate(self.shards)]
+        self._sources = self._recipes  # the residuals of before are let go; should this fail, products make them again
         pieces = [self.client.submit(_piece, *recipe, pure=False) for recipe in recipes[: self.kept]]
         sources = [*pieces, *recipes[self.kept :]]
         part = self._result(self._submitted(_part, sources), pieces)
-        self._sources, self._digests = sources, part.digests
+        self._sources, self._recipes, self._digests = sources, recipes, part.digests
         return part
 
     def products(self, matrices: Iterable[np.ndarray]) -> Iterator[np.ndarray]:

@@ -84,11 +84,6 @@ class SumOperator(SummedOperator):
             others = _Works(make)
         super().__init__(work, LocalEngine(work, readings, limits, others), x, damping)
 
-    @property
-    def kept(self) -> int:
-        """How many batches have their residuals in memory."""
-        return self.engine.kept
-
 
 class _Works:
     """The work for each shape of batches, compiled when the first of that shape comes."""

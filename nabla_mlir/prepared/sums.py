@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from nabla_mlir.conversion import rounded
-from nabla_mlir.errors import NotFiniteError, TraceError
+from nabla_mlir.errors import DeployError, NotFiniteError, TraceError
 from nabla_mlir.prepared.pieces import Part, Work
 from nabla_mlir.prepared.points import PointOperator, as_complex
 
@@ -62,6 +62,10 @@ def tree_sum(parts: Iterable[Any]) -> Any:
 class Engine(Protocol):
     """What computes the parts of a sum: threads of this process, workers of a cluster, or ranks."""
 
+    @property
+    def kept(self) -> int:
+        """How many batches have their residuals in memory; of ranks those of this one."""
+
     def update(self, x: np.ndarray, check: bool) -> Part:
         """Moves all batches to a point; the sum of their parts."""
 
@@ -79,6 +83,7 @@ class SummedOperator(PointOperator):
       products, updates, seconds: how many vectors were multiplied, how often the point was moved, and the time of both.
       damping: a number that is added to the diagonal.
       engine: what computes the parts.
+      kept: how many batches have their residuals in memory.
 
     Vectors of other dtypes are taken as by `nm.HessianOperator`. One thread at a time may use it.
     """
@@ -90,6 +95,11 @@ class SummedOperator(PointOperator):
         self._x, self.block, self.rows = work.x, work.block, 0
         super().__init__(self._x.dtype, (self._x.size, self._x.size))
         self.update(x, check=True)
+
+    @property
+    def kept(self) -> int:
+        """How many batches, of ranks those of this one, have their residuals in memory; those of others are made again."""
+        return self.engine.kept
 
     def update(self, x: Any, *data: Any, check: bool = False) -> tuple[Any, np.ndarray | None]:
         """Moves to another point; returns the value and the gradient there.
@@ -121,6 +131,10 @@ class SummedOperator(PointOperator):
             result = total / self.rows if self._work.mean else total
             result = result + self.damping * matrix if self.damping else result
             yield matrix, result.astype(self.dtype, copy=False)
+
+    def __reduce__(self) -> Any:
+        raise DeployError(f"pickle and copy require what can travel, got a {type(self).__name__} with its threads or cluster.",
+                          help="send the artifact, and make an operator of it where the data are.")  # fmt: skip
 
     def _matvec(self, v: np.ndarray) -> np.ndarray:
         return self._matmat(np.asarray(v).reshape(-1, 1))[:, 0]

@@ -205,3 +205,24 @@ def tolerant(folder: str, content: bytes) -> str:
 def test_errors_arrive_as_they_were(error: Any) -> None:
     other = pickled(error)
     assert (type(other), str(other), vars(other)) == (type(error), str(error), vars(error))
+
+
+ALONE = """
+import sys
+for name in ("iree.compiler", "optree"):
+    sys.modules[name] = None
+import numpy as np, nabla_mlir as nm
+rows = np.arange(10.0).reshape(5, 2)
+H = nm.SumOperator(sys.argv[1], np.ones(2), [(rows[:2],), (rows[2:4],), (rows[4:],)], damping=1.0)
+*_, estimate = nm.hutchinson(H, 4)
+print((H @ np.ones(2)).tolist() == (rows.T @ rows @ np.ones(2) + 1).tolist(), H.rows)
+"""
+
+
+def test_a_sum_over_batches_needs_no_compiler(tmp_path: Path) -> None:
+    squares = nm.hvp_module(lambda x, rows: nnp.sum((rows @ x) ** 2) / 2, nm.spec(2, "f64"), nm.spec((2, 2), "f64"),
+                            entry_points=("update", "apply"))  # fmt: skip
+    path = squares.compile().save(tmp_path / "sum.zip")
+    done = subprocess.run([sys.executable, "-c", ALONE, str(path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True", "5"]

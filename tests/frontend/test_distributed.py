@@ -159,6 +159,9 @@ def test_a_worker_dies_and_the_solve_has_the_same_answer(client: Any, compiled: 
     H.update(2 * W)
     H.update(W)
     assert np.array_equal(H @ V, before)
+    with pytest.raises(NotFiniteBatchError, match="batch 0 requires finite numbers"):
+        H.update(np.full(WIDTH, np.inf), check=True)
+    assert np.array_equal(H @ V, before), "after an error products are those at the point before"
 
 
 def test_a_shard_that_raises_is_named_and_the_cluster_lives(client: Any, compiled: Any, local: Any) -> None:

@@ -20,6 +20,7 @@ import nabla_mlir.numpy as nnp
 from nabla_mlir.errors import (
     BatchError,
     DataChangedError,
+    DeployError,
     DtypeError,
     NotFiniteBatchError,
     NotFiniteError,
@@ -296,6 +297,8 @@ def test_other_uses_are_refused() -> None:
     H = nm.SumOperator(stage(), W, BATCHES, target=TINY)
     with pytest.raises(TraceError, match="update requires a point alone, got 1 more"):
         H.update(W, X)
+    with pytest.raises(DeployError, match="pickle and copy require what can travel, got a SumOperator"):
+        pickle.dumps(H)
 
 
 def test_threads_end_before_an_error_is_raised() -> None:
