@@ -47,7 +47,7 @@ def hutchinson(
     Args:
       operator: a square `LinearOperator` of real numbers.
       probes: how many vectors at most.
-      tolerance: it ends when the error is at most this part of the value.
+      tolerance: it ends when the error is at most this part of the value; 0 takes all probes.
       seed: of the vectors.
       block: how many are multiplied at once; None takes what the operator multiplies at once.
 
@@ -67,7 +67,7 @@ def hutchinson(
         samples += np.einsum("ij,ij->j", vectors, products).tolist()
         estimate = Estimate.of(samples)
         yield estimate
-        if estimate.error <= tolerance * abs(estimate.value):
+        if tolerance and estimate.error <= tolerance * abs(estimate.value):
             return
 
 

@@ -61,7 +61,7 @@ class SumOperator(SummedOperator):
       >>> f = lambda x, rows: ((rows @ x) ** 2).sum() / 2
       >>> H = nm.SumOperator(f, np.ones(2), [(rows[i : i + 2],) for i in (0, 2, 4)], target=nm.Interpreter())
       >>> (H @ np.ones(2)).tolist() == (rows.T @ rows @ np.ones(2)).tolist(), H.rows, H.value
-      (True, 5, 285.0)
+      (True, 5, 282.5)
     """
 
     engine: LocalEngine
