@@ -150,9 +150,8 @@ class LocalEngine:
                 self._compare(count, part.digests[0])
             count += 1
             total.add(part)
-        if not is_first and self.limits.check_data and count < len(self._digests):
-            raise DataChangedError(f"a pass over the data requires the {len(self._digests)} batches of the first, got {count}.",
-                                   number=count, help=_CHANGED)  # fmt: skip
+        if not is_first:
+            self._check_count(count)
         self._all = len(self._pieces) == count
         result = total.result() or Part(np.zeros(self.work.part_size, self.work.x.dtype), 0)
         self._digests = result.digests
@@ -161,9 +160,11 @@ class LocalEngine:
     def products(self, matrices: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         """The sums of the batches' products with matrices, one after the other."""
         for matrix in matrices:
-            total = PairwiseSum()
+            total, count = PairwiseSum(), 0
             for part in self._in_order(self._multiplications(matrix)):
                 total.add(part)
+                count += 1
+            self._check_count(count)
             result = total.result()
             yield np.zeros(matrix.shape, matrix.dtype) if result is None else result
 
@@ -208,6 +209,11 @@ class LocalEngine:
         if number >= len(self._digests) or digest != self._digests[number]:
             what = "other data" if number < len(self._digests) else f"more than {len(self._digests)} batches"
             raise DataChangedError(f"batch {number} requires the data of the first pass, got {what}.", number=number, help=_CHANGED)
+
+    def _check_count(self, count: int) -> None:
+        if self.limits.check_data and count < len(self._digests):
+            raise DataChangedError(f"a pass over the data requires the {len(self._digests)} batches of the first, got {count}.",
+                                   number=count, help=_CHANGED)  # fmt: skip
 
     def _work_of(self, data: tuple[Any, ...]) -> Work:
         return self.work if self._work_for is None else self._work_for(data)

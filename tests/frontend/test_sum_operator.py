@@ -212,6 +212,8 @@ def test_data_that_change_are_named() -> None:
     with pytest.raises(DataChangedError, match="requires the 6 batches of the first, got 2"):
         fewer.update(W)
     np.testing.assert_array_equal(fewer.x, W)
+    with pytest.raises(DataChangedError, match="requires the 6 batches of the first, got 2"):
+        fewer @ W
 
 
 def test_a_batch_that_raises_is_named_and_the_operator_goes_on() -> None:
