@@ -137,9 +137,10 @@ def test_estimates_over_probes_and_shards(client: Any, compiled: Any, local: Any
     np.testing.assert_allclose(spectrum.nodes[0], np.linalg.eigvalsh(local.to_dense()), rtol=1e-8)
 
 
-def kill_one(client: Any) -> None:
-    """A worker that holds residuals."""
-    os.kill(client.run(os.getpid)[min(client.nthreads())], signal.SIGKILL)
+def kill_one(client: Any, H: Any) -> None:
+    """The worker that has the first shard."""
+    (holders,) = client.who_has(H.engine.shards[:1]).values()
+    os.kill(client.run(os.getpid, workers=[holders[0]])[holders[0]], signal.SIGKILL)
 
 
 def test_a_worker_dies_and_the_solve_has_the_same_answer(client: Any, compiled: Any) -> None:
@@ -147,14 +148,14 @@ def test_a_worker_dies_and_the_solve_has_the_same_answer(client: Any, compiled: 
     b = np.ones(WIDTH)
     expected, _ = cg(H, b, rtol=1e-12)
     before = H @ V
-    killer = threading.Timer(0.02, kill_one, [client])
+    killer = threading.Timer(0.02, kill_one, [client, H])
     killer.start()
     solutions = [cg(H, b, rtol=1e-12)[0] for _ in range(3)]
     killer.join()
     solutions.append(cg(H, b, rtol=1e-12)[0])
     for solution in solutions:
         np.testing.assert_array_equal(solution, expected)
-    kill_one(client)
+    kill_one(client, H)
     assert np.array_equal(H @ V, before)
     H.update(2 * W)
     H.update(W)
@@ -194,7 +195,7 @@ def test_data_that_are_made_again_otherwise_are_refused(client: Any, compiled: A
 
     H = nm.distributed.HessianOperator(compiled, W, [random() for _ in range(6)], client=client)
     H @ W
-    kill_one(client)
+    kill_one(client, H)
     with pytest.raises(DataChangedError, match=r"shard \d requires the data of the first pass, got other data"):
         H @ W
 
