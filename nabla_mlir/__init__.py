@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nabla_mlir import distributed as distributed
     from nabla_mlir import errors as errors
     from nabla_mlir import flatten_util as flatten_util
     from nabla_mlir import interop as interop
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from nabla_mlir.numpy.segments import segment_sum as segment_sum
     from nabla_mlir.ops.custom_call import register_custom_call as register_custom_call
     from nabla_mlir.prepared.checks import check_hvp as check_hvp
+    from nabla_mlir.prepared.estimates import hutchinson as hutchinson
+    from nabla_mlir.prepared.estimates import stochastic_lanczos as stochastic_lanczos
     from nabla_mlir.prepared.modules import empirical_fisher_module as empirical_fisher_module
     from nabla_mlir.prepared.modules import fisher_module as fisher_module
     from nabla_mlir.prepared.modules import ggnvp_module as ggnvp_module
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from nabla_mlir.prepared.operators import JacobianOperator as JacobianOperator
     from nabla_mlir.prepared.sparse_modules import sparse_hessian_module as sparse_hessian_module
     from nabla_mlir.prepared.sparse_modules import sparse_jacobian_module as sparse_jacobian_module
+    from nabla_mlir.prepared.sum_operator import SumOperator as SumOperator
     from nabla_mlir.pytree import register_dataclass as register_dataclass
     from nabla_mlir.runtime import Array as Array
     from nabla_mlir.runtime import load as load
@@ -140,7 +144,8 @@ if TYPE_CHECKING:
 
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
-    "errors": None, "flatten_util": None, "interop": None, "lax": None, "nn": None, "numpy": None, "ops": None, "random": None,
+    "distributed": None, "errors": None, "flatten_util": None, "interop": None, "lax": None, "nn": None, "numpy": None,
+    "ops": None, "random": None,
     "scipy": None, "sparse": None, "targets": None, "tree": None, "tree_util": None,
     "from_jax": "interop.jax",
     "from_stablehlo": "interop.stablehlo",
@@ -149,10 +154,12 @@ _HOMES: dict[str, str | None] = {
     "Interpreter": "interpreter.target",
     "register_custom_call": "ops.custom_call",
     "check_hvp": "prepared.checks",
+    "hutchinson": "prepared.estimates", "stochastic_lanczos": "prepared.estimates",
     "empirical_fisher_module": "prepared.modules", "fisher_module": "prepared.modules",
     "ggnvp_module": "prepared.modules", "hvp_module": "prepared.modules", "jacobian_module": "prepared.modules",
     "HessianOperator": "prepared.operators", "JacobianOperator": "prepared.operators",
     "sparse_hessian_module": "prepared.sparse_modules", "sparse_jacobian_module": "prepared.sparse_modules",
+    "SumOperator": "prepared.sum_operator",
     "register_dataclass": "pytree",
     "Array": "runtime", "load": "runtime", "time_limit": "runtime",
     "Compiled": "staging.compiled",
@@ -199,7 +206,7 @@ _HOMES: dict[str, str | None] = {
 }  # fmt: skip
 
 # What runs without the compiler.
-_LIGHT = {"prepared.operators", "runtime", "targets"}
+_LIGHT = {"prepared.estimates", "prepared.operators", "prepared.sum_operator", "runtime", "targets"}
 
 __all__ = list(_HOMES)
 

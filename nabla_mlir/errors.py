@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,9 @@ class OutOfMemoryError(NablaError, MemoryError):
             "map over all.",
         )  # fmt: skip
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OutOfMemoryError, ("", ""), {**self.__dict__, "args": self.args}
+
 
 class SaveError(NablaError, OSError):
     """A file cannot be written."""
@@ -169,6 +173,22 @@ def writing(path: object) -> Iterator[None]:
 
 class NotFiniteError(NablaError, FloatingPointError):
     """NaN or infinity where finite numbers are required."""
+
+
+class BatchError(NablaError, RuntimeError):
+    """One batch of a sum over data, or one shard, raises. `number` says which; the batches are counted from zero."""
+
+    def __init__(self, message: str, *, number: int = -1, where: SourceRange | None = None, help: str = ""):
+        self.number = number
+        super().__init__(message, where=where, help=help)
+
+
+class DataChangedError(BatchError):
+    """A batch is another one than in the first pass over the data."""
+
+
+class NotFiniteBatchError(BatchError, NotFiniteError):
+    """NaN or infinity comes from one batch of a sum over data."""
 
 
 class DeployError(NablaError, ValueError):

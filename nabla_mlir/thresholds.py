@@ -85,6 +85,9 @@ SMALL_RESULT: Annotated[int, Measured("bytes")] = 1 << 16
 # schedule in it.
 WRITTEN_OUT: Annotated[int, Chosen("operations", "they compile in about ten seconds")] = 6000
 
+# What a sum over batches keeps of them between products.
+RESIDUALS: Annotated[int, Chosen("bytes", "an eighth of a small machine's memory")] = 1 << 30
+
 # ---------------------------------------------------------------- estimates of calls
 
 # Of one core; other CPUs differ by a factor that all of these share.

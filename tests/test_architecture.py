@@ -56,7 +56,7 @@ COMPILER = {f"nabla_mlir.compiling.{name}" for name in ("compiler", "cache", "di
 
 # Imports that wait until a function is called, and why; those of the command line wait so that it starts at once.
 LATE = {
-    ("nabla_mlir.prepared.operators", "nabla_mlir.prepared"): "operators run where the compiler is not installed",
+    ("nabla_mlir.prepared.sources", "nabla_mlir.prepared"): "operators run where the compiler is not installed",
     ("nabla_mlir.runtime.module", "nabla_mlir.staging.stages"): "artifacts run where the compiler is not installed",
 }
 

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 from scipy.special import log_expit
+from sklearn.linear_model import LogisticRegression
 
 import nabla_mlir as nm
 
@@ -125,3 +126,27 @@ def test_the_problems_are_what_they_say(recipe: Any) -> None:
     w = np.linspace(-1, 1, rows.shape[1])
     loss = nm.jit(problems.logistic_loss)(w, rows, signs, np.float64(0.1))
     assert float(loss) == pytest.approx(-np.mean(log_expit(signs * (rows @ w))) + 0.05 * w @ w)
+
+
+def test_out_of_core(recipe: Any, tmp_path: Path) -> None:
+    example = recipe("out_of_core")
+    data, signs = example.generate(tmp_path, 3001, 6)
+    result, H = example.solve(data, signs, size=512, max_residual_bytes=40_000)
+    assert 0 < H.kept < 6, "some residuals fit, and others are made again"
+    model = LogisticRegression(C=1 / (example.L2 * len(data)), fit_intercept=False, tol=1e-8).fit(data.astype(float), signs)
+    np.testing.assert_allclose(result.x, model.coef_[0], rtol=2e-3, atol=1e-3)
+    assert H.rows == 3001
+
+
+def test_distributed_spectrum(recipe: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    example = recipe("distributed_spectrum")
+    parts = example.shards(3, 40)
+    H = example.operator(parts, target=nm.Interpreter())
+    values = np.linalg.eigvalsh(H.to_dense())
+    result, _ = example.report("here", H)
+    np.testing.assert_allclose([result.nodes.min(), result.nodes.max()], values[[0, -1]], rtol=1e-6)
+    assert abs(result.trace(lambda x: x).value - values.sum()) < 4 * result.trace(lambda x: x).error
+    rows, targets = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    whole = nm.HessianOperator(recipe("problems").network_loss, recipe("problems").network_data()[0], rows, targets)
+    np.testing.assert_allclose(np.linalg.eigvalsh(whole.to_dense()), values, rtol=1e-9, atol=1e-12)
+    assert "largest" in capsys.readouterr().out

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import io
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,11 +12,13 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import DeployError, OutOfMemoryError
 from nabla_mlir.interpreter.blocks import Watch, functions
 from nabla_mlir.interpreter.frames import Budget
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import device
+from nabla_mlir.runtime.executable import Recipe
 from nabla_mlir.runtime.transfer import check_storage, fill
 
 
@@ -111,3 +115,21 @@ class InterpretedExecutable:
     def on(self, driver: Any) -> InterpretedExecutable:
         """The same; there is no other device."""
         return self.clone()
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the module's text."""
+        return hashlib.sha256(str(self._module).encode()).hexdigest()
+
+    def recipe(self) -> Recipe:
+        """What makes it in another process, with fresh state and without a budget."""
+        file = io.BytesIO()
+        self._module.write_bytecode(file)
+        return _read_again, (file.getvalue(), self._watch)
+
+    def __reduce__(self) -> Recipe:
+        return self.recipe()
+
+
+def _read_again(bytecode: bytes, watch: Watch | None) -> InterpretedExecutable:
+    return InterpretedExecutable(parse_module(bytecode).operation, watch)

@@ -16,9 +16,9 @@ from nabla_mlir.prepared import modules
 from nabla_mlir.runtime import Module
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import Device
-from nabla_mlir.runtime.executable import Runnable
-from nabla_mlir.staging.artifact import bytecode_of
-from nabla_mlir.staging.compiled import Compiled
+from nabla_mlir.runtime.executable import Recipe, Runnable
+from nabla_mlir.staging.compiled import Bundle, Compiled
+from nabla_mlir.staging.entry import bytecode_of
 from nabla_mlir.staging.execution import Execution, allowance, steps_of
 from nabla_mlir.staging.interpreted import Interpreted
 from nabla_mlir.staging.stages import Lowered
@@ -101,17 +101,45 @@ class InstantExecutable:
         """The same with fresh state; where it runs is its own choice."""
         return self.clone()
 
+    @property
+    def digest(self) -> str:
+        """That of the stage."""
+        return self._stage.digest
+
+    def recipe(self) -> Recipe:
+        """What makes it in another process, with fresh state, interpreted at first."""
+        return InstantExecutable, (self._stage,)
+
+    def __reduce__(self) -> Recipe:
+        return self.recipe()
+
 
 def load_prepared(source: Any, maker: str, point: tuple[Any, ...], target: str | Target | None, **options: Any) -> Module:
     """A compiled stage, a stage, or a function of which `maker` makes one, as a module in this process.
 
     Without a target it runs as functions outside `jit` do: interpreted until compiling it pays.
     """
-    if isinstance(source, Compiled):
-        return source.loaded.clone()  # whose state is its own
-    if not isinstance(source, Lowered):
-        source = getattr(modules, maker)(source, *point, **options)
+    source = _stage_of(source, maker, point, options)
+    if isinstance(source, Module):
+        return source
     if target is None and Execution.mode != "compile":
         stage = Interpreted(source.module, source.entries, b"", Interpreter())
         return Module(InstantExecutable(source), stage.manifest, stage.code, lambda: bytecode_of(source.module))
     return source.compile(target or "cpu").loaded
+
+
+def load_compiled(source: Any, maker: str, point: tuple[Any, ...], target: str | Target | None, **options: Any) -> Module:
+    """As `load_prepared`, for work that takes long: compiled at once, unless everything is interpreted."""
+    source = _stage_of(source, maker, point, options)
+    if isinstance(source, Module):
+        return source
+    return source.compile(target or (Interpreter() if Execution.mode == "interpret" else "cpu")).loaded
+
+
+def _stage_of(source: Any, maker: str, point: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """A prepared stage; of what is compiled a module with a state of its own."""
+    if isinstance(source, Bundle):
+        source = source.here
+    if isinstance(source, Compiled):
+        return source.loaded.clone()
+    return source if isinstance(source, Lowered) else getattr(modules, maker)(source, *point, **options)

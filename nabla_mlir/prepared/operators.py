@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import threading
-import time
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, identity
 
 from nabla_mlir import thresholds
 from nabla_mlir.conversion import rounded
-from nabla_mlir.errors import DtypeError, NablaError, NotFiniteError, PatternError, ShapeError, TraceError
-from nabla_mlir.prepared.flat import Flat, is_finite, is_same, joined, plain
-from nabla_mlir.runtime import Module, load
+from nabla_mlir.errors import DtypeError, NablaError, NotFiniteError, PatternError, TraceError
+from nabla_mlir.prepared.flat import Flat, is_finite, joined, plain
+from nabla_mlir.prepared.points import PointOperator
+from nabla_mlir.prepared.sources import prepared_module
+from nabla_mlir.runtime import Module
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.manifest import EntryPoint
-
-try:
-    from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, identity
-    from scipy.sparse.linalg import LinearOperator
-except ImportError as error:  # pragma: no cover
-    raise ImportError("operators require SciPy: pip install scipy") from error
-
 
 _FORMATS: dict[str, tuple[Any, tuple[str, str]]] = {
     "csr": (csr_matrix, ("starts", "indices")), "csc": (csc_matrix, ("starts", "indices")),
@@ -36,7 +30,7 @@ class StalePointError(NablaError, RuntimeError):
     """A product was computed at another point than that of the operator's last update."""
 
 
-class PreparedOperator(LinearOperator):
+class PreparedOperator(PointOperator):
     """A matrix A(x) that is known by its products, at the point of the last `update`.
 
     Attributes:
@@ -64,19 +58,13 @@ class PreparedOperator(LinearOperator):
 
     Threads: any number may multiply at the same time; the calls are put in a row. A product that meets an update of
     another thread raises StalePointError. Give each thread a `clone` to let them run side by side.
+
+    It can be pickled and copied: the code, the point and the data travel, and the state is made again at that point.
     """
 
     data: tuple[Any, ...]
     _data_leaves: Sequence[Any] | None  # as `update` takes them
-    damping: float
-    block: int
-    products: int
-    updates: int
-    seconds: float
     version: int | None
-    x: np.ndarray
-    value: Any
-    gradient: np.ndarray | None
 
     def __init__(self, module: Module, x: Any, data: tuple[Any, ...], damping: float):
         if np.iscomplexobj(damping):
@@ -87,11 +75,15 @@ class PreparedOperator(LinearOperator):
         self._rows = Flat(apply.result, apply.result_leaves)
         blocks = self._specs.get("apply_block")
         self.block = blocks.arguments[0].leaves[0].shape[0] if blocks else 1
-        self.products, self.updates, self.seconds, self.version = 0, 0, 0.0, 0
-        self._lock, self._data_leaves = threading.Lock(), None
+        self.version, self._data_leaves = 0, None
         self._places: tuple[np.ndarray, ...] = ()  # of the entries of `matrix`
         super().__init__(self._rows.dtype, (self._rows.size, self._v.size))
         self.update(x, *data)
+
+    @property
+    def module(self) -> Module:
+        """What is run."""
+        return self._module
 
     # ------------------------------------------------------------ the point
 
@@ -134,17 +126,6 @@ class PreparedOperator(LinearOperator):
                 help="look at the point and the data; the next update starts afresh.",
             )
 
-    # Solvers give the point with each call: it is moved there if it is another one, so what they ask of one is shared.
-
-    def fun(self, x: np.ndarray) -> Any:
-        """The value at x: a number, or the results as one vector."""
-        self._move(x)
-        return self.value
-
-    def at(self, x: np.ndarray) -> OperatorAt:
-        """The matrix at x, for solvers that keep it while they look at other points."""
-        return OperatorAt(self._standing, x)
-
     def matrix(self) -> Any:
         """The matrix with its damping: of `scipy.sparse` if the module gives its entries by `matrix`, else dense."""
         if "matrix" not in self._specs:
@@ -159,17 +140,6 @@ class PreparedOperator(LinearOperator):
         places = ((first, second),) if sparsity.format == "coo" else (second, first)
         matrix = make((entries, *places), shape=sparsity.shape)
         return (matrix + self.damping * identity(len(self.x))).asformat(sparsity.format) if self.damping else matrix
-
-    def _standing(self, x: np.ndarray) -> PreparedOperator:
-        self._move(x)
-        return self
-
-    def _move(self, x: np.ndarray) -> None:
-        point = rounded(x, self._x.dtype, "x")
-        if point.shape != self.x.shape:
-            raise ShapeError(f"an operator requires a point of shape {self.x.shape}, got {point.shape}.")
-        if not is_same(point, self.x):
-            self.update(point)
 
     # ------------------------------------------------------------ products
 
@@ -227,10 +197,6 @@ class PreparedOperator(LinearOperator):
             )
         return results
 
-    def to_dense(self) -> np.ndarray:
-        """The matrix."""
-        return self.matmat(np.eye(self.shape[1], dtype=self.dtype))
-
     def self_check(self) -> dict[str, float]:
         """The errors of the products at this point, and those that are expected; see `nm.hvp_module`."""
         self._spec("self_check")
@@ -242,16 +208,21 @@ class PreparedOperator(LinearOperator):
         Args:
           x: where it stands, a pytree or a flat vector; None is the same point.
         """
-        new = type(self).__new__(type(self))
-        PreparedOperator.__init__(new, self._module.clone(), self.x if x is None else x, self.data, self.damping)
-        return new
+        return _at(type(self), self._module.clone(), self.x if x is None else x, self.data, self.damping)
 
-    def _timed(self, function: Any, *args: Any) -> Any:
-        start = time.perf_counter()
-        result = function(*args)
-        with self._lock:
-            self.seconds += time.perf_counter() - start
-        return result
+    __copy__ = clone
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _at, (type(self), self._module, self.x, self.data, self.damping)
+
+    def __dask_tokenize__(self) -> tuple[str, ...]:
+        numbers = [self.x, *(np.asarray(leaf) for leaf in self._leaves_of_data())]
+        digests = [hashlib.sha256(f"{a.dtype} {a.shape}".encode() + np.ascontiguousarray(a).tobytes()).hexdigest() for a in numbers]
+        return f"nabla_mlir.{type(self).__name__}", self._module.digest, str(self.damping), *digests
+
+    def _leaves_of_data(self) -> list[Any]:
+        arguments = self._spec("update").arguments[1:]
+        return [leaf for a, tree in zip(arguments, self.data, strict=True) for leaf in a.tree.flatten(tree, a.name)]
 
     def _spec(self, name: str) -> EntryPoint:
         if name not in self._specs:
@@ -259,41 +230,11 @@ class PreparedOperator(LinearOperator):
         return self._specs[name]
 
 
-class OperatorAt(LinearOperator):
-    """A matrix at a point: whoever has prepared it there multiplies.
-
-    Args:
-      standing: gives the operator that stands at a point.
-      x: the point, a flat vector.
-    """
-
-    def __init__(self, standing: Callable[[np.ndarray], PreparedOperator], x: np.ndarray):
-        self.x, self._standing = np.array(x), standing
-        operator = standing(self.x)
-        super().__init__(operator.dtype, operator.shape)
-
-    def _matvec(self, v: np.ndarray) -> np.ndarray:
-        return self._standing(self.x).matvec(v)
-
-    def _matmat(self, vs: np.ndarray) -> np.ndarray:
-        return self._standing(self.x).matmat(vs)
-
-    def _rmatvec(self, u: np.ndarray) -> np.ndarray:
-        return self._standing(self.x).rmatvec(u)
-
-    def _rmatmat(self, us: np.ndarray) -> np.ndarray:
-        return self._standing(self.x).rmatmat(us)
-
-
-def _module(source: Any, maker: str, point: tuple[Any, ...], target: Any, **options: Any) -> Module:
-    """What is run: a loaded artifact as it is; of anything else a module is made, of a function it is traced before."""
-    if isinstance(source, Module):
-        return source
-    if isinstance(source, (str, os.PathLike)):
-        return load(source)
-    from nabla_mlir.prepared import instant  # which is not there where artifacts are deployed
-
-    return instant.load_prepared(source, maker, point, target, **options)
+def _at(kind: type[PreparedOperator], module: Module, x: Any, data: tuple[Any, ...], damping: float) -> Any:
+    """An operator of a kind, at a point where it computes its state."""
+    new = kind.__new__(kind)
+    PreparedOperator.__init__(new, module, x, data, damping)
+    return new
 
 
 class HessianOperator(PreparedOperator):
@@ -318,30 +259,8 @@ class HessianOperator(PreparedOperator):
     def __init__(
         self, source: Any, x: Any, *data: Any, block: int = thresholds.BLOCK, damping: float = 0.0, target: Any = None
     ):
-        module = _module(source, "hvp_module", (x, *data), target, block=block, entry_points=_USED)
+        module = prepared_module(source, "hvp_module", (x, *data), target, block=block, entry_points=_USED)
         super().__init__(module, x, data, damping)
-
-    def objective(self, x: np.ndarray) -> tuple[Any, np.ndarray]:
-        """The value and the gradient at x, for optimisers (`jac=True`)."""
-        self._move(x)
-        return self.value, self.jac(x)
-
-    def jac(self, x: np.ndarray) -> np.ndarray:
-        """The gradient at x, which the caller may write to."""
-        self._move(x)
-        if self.gradient is None:
-            raise TraceError("jac requires a module whose update gives the gradient, got one without.")
-        return self.gradient.copy()
-
-    def hess(self, x: np.ndarray) -> Any:
-        """The matrix at x, as `matrix` gives it."""
-        self._move(x)
-        return self.matrix()
-
-    def hessp(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """The product with v at x."""
-        self._move(x)
-        return self.matvec(np.asarray(v))
 
     def _adjoint(self) -> HessianOperator:
         return self
@@ -363,7 +282,7 @@ class JacobianOperator(PreparedOperator):
 
     def __init__(self, source: Any, x: Any, *data: Any, block: int = thresholds.BLOCK, target: Any = None):
         points = (*_USED, "apply_transposed", "apply_transposed_block")
-        module = _module(source, "jacobian_module", (x, *data), target, block=block, entry_points=points)
+        module = prepared_module(source, "jacobian_module", (x, *data), target, block=block, entry_points=points)
         super().__init__(module, x, data, 0.0)
 
     def fun(self, x: np.ndarray) -> np.ndarray:

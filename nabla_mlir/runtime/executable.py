@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmModule, VmVariantList, create_hal_module
 
 from nabla_mlir.errors import DeployError, NablaError, OutOfMemoryError
 from nabla_mlir.runtime.array import Array, Shape
-from nabla_mlir.runtime.device import Device, device, reason
+from nabla_mlir.runtime.device import Device, device, pooled, reason
 from nabla_mlir.runtime.timeline import Timeline, Timepoint, wait_for_others
 from nabla_mlir.runtime.transfer import check_storage, fill, memory_of
 from nabla_mlir.targets import TARGETS
 
 Types = Sequence[tuple[Shape, np.dtype]]
+Recipe = tuple[Callable[..., Any], tuple[Any, ...]]
+_OPEN = 64  # modules that came from other processes and are kept
 
 
 @functools.cache
@@ -169,6 +172,13 @@ class Runnable(Protocol):
     def on(self, driver: str | Device) -> Runnable:
         """The same code with fresh state on another device."""
 
+    @property
+    def digest(self) -> str:
+        """What equal code has in common."""
+
+    def recipe(self) -> Recipe:
+        """A function and its arguments, all of which can be pickled, that make the same code with fresh state."""
+
 
 class Executable:
     """A compiled module in a context of its own, which holds the module's state (its global variables).
@@ -265,5 +275,28 @@ class Executable:
         """The same code with fresh state on another device that can run it."""
         return Executable(self._module, driver)
 
+    @functools.cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the .vmfb that it was loaded from."""
+        return hashlib.sha256(self._module.stashed_flatbuffer_blob).hexdigest()
+
+    def recipe(self) -> Recipe:
+        """What makes it in another process, which opens equal content once: on the same driver, with fresh state."""
+        return _reopened, (bytes(self._module.stashed_flatbuffer_blob), self.driver, self.device.threads)
+
+    def __reduce__(self) -> Recipe:
+        return self.recipe()
+
     def __repr__(self) -> str:
         return f"<Executable {', '.join(self.functions)} on {self.driver}>"
+
+
+def _reopened(content: bytes, driver: str, threads: int) -> Executable:
+    return Executable(*_kept(content, driver, threads))
+
+
+@functools.lru_cache(maxsize=_OPEN)
+def _kept(content: bytes, driver: str, threads: int) -> tuple[VmModule, Device]:
+    """The module and the device of some content: it is opened once, and all that is made of it shares them."""
+    executable = Executable.load(content, pooled(driver, threads))
+    return executable._module, executable.device

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,13 @@ from iree.runtime.version import VERSION
 from nabla_mlir.errors import DeployError, DtypeError, user_frame
 from nabla_mlir.runtime.array import Array, dtype_named
 from nabla_mlir.runtime.device import pooled
-from nabla_mlir.runtime.executable import Executable, Runnable
-from nabla_mlir.runtime.fitting import choose
+from nabla_mlir.runtime.executable import Executable, Recipe, Runnable
+from nabla_mlir.runtime.fitting import check_fit, choose
 from nabla_mlir.runtime.interrupts import Interrupts
 from nabla_mlir.runtime.manifest import Code, EntryPoint, Manifest
 from nabla_mlir.runtime.storage import Artifact
 from nabla_mlir.runtime.transfer import DeployDtypeError, DeployShapeError, DeployTreeError, as_array, mismatch
+from nabla_mlir.targets import TARGETS
 
 
 class Module:
@@ -29,6 +31,9 @@ class Module:
       module = load("hvp.vmfb")
       module.hvp(params, v, data)
       module["hvp"](params=params, v=v, data=data)
+
+    It can be pickled and copied: the code travels, and a process opens equal code once; the state does not. The copy has fresh
+    state, as a `clone` has.
     """
 
     executable: Runnable
@@ -87,6 +92,30 @@ class Module:
         others = {name: clones[other.driver] for name, other in self._others.items()}
         return Module(self.executable.clone(), self.manifest, self.code, self._stablehlo, others)
 
+    def on(self, driver: str) -> Module:
+        """The same code with fresh state, all of it on another driver, which shares no memory for results with others."""
+        return Module(self.executable.on(pooled(driver)), self.manifest, self.code, self._stablehlo)
+
+    @property
+    def digest(self) -> str:
+        """A SHA-256 of the code and of what the manifest says: equal artifacts have equal ones, in every process."""
+        codes = [self.executable.digest, *(self._others[name].digest for name in sorted(self._others))]
+        return hashlib.sha256("\n".join([*codes, self.manifest.to_json()]).encode()).hexdigest()
+
+    def __dask_tokenize__(self) -> tuple[str, str]:
+        return "nabla_mlir.Module", self.digest
+
+    def __reduce__(self) -> Recipe:
+        recipes = {other.driver: other.recipe() for other in self._others.values()}
+        names = {name: other.driver for name, other in self._others.items()}
+        return _restored, (self.manifest, self.code, _Source.of(self._stablehlo), self.executable.recipe(), recipes, names)
+
+    def __copy__(self) -> Module:
+        return self.clone()
+
+    def __deepcopy__(self, memo: Any) -> Module:
+        return self.clone()
+
     def lower(self) -> Any:
         """The stage `Lowered` that it was compiled from: to compile it for another target, or to transform it.
 
@@ -126,6 +155,38 @@ class Module:
             if entry.result.kind != "leaf":
                 lines += [f"      -> {leaf.name}: {leaf}" for leaf in entry.result_leaves]
         return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The StableHLO of a module that travels, or why it has none."""
+
+    data: bytes
+    absence: str = ""
+
+    @staticmethod
+    def of(reading: Callable[[], bytes]) -> _Source:
+        try:
+            return _Source(reading())
+        except DeployError as error:
+            return _Source(b"", error.message)
+
+    def __call__(self) -> bytes:
+        if self.absence:
+            raise DeployError(self.absence)
+        return self.data
+
+
+def _restored(
+    manifest: Manifest, code: Code, source: _Source, recipe: Recipe, recipes: dict[str, Recipe], names: dict[str, str]
+) -> Module:
+    """The module of another process, if its code fits this runtime and this machine."""
+    _check_version(manifest)
+    if code.kind in TARGETS:  # an interpreter fits every machine
+        check_fit(code.target)
+    executable, *others = [make(*args) for make, args in (recipe, *recipes.values())]
+    by_driver = dict(zip(recipes, others, strict=True))
+    return Module(executable, manifest, code, source, {name: by_driver[driver] for name, driver in names.items()})
 
 
 class _Entry:
@@ -233,12 +294,13 @@ class _Entry:
 
 
 def load(
-    path: str | os.PathLike[str], driver: str | None = None, *, target: str | None = None, threads: int | None = None
+    path: str | os.PathLike[str] | bytes, driver: str | None = None, *, target: str | None = None, threads: int | None = None
 ) -> Module:
     """Loads an artifact: of several targets, the first that fits this machine, in the order they were compiled in.
 
     Args:
-      path: the .zip, the folder, the .json, the .vmfb of the only target, or the stem of these files.
+      path: the .zip, the folder, the .json, the .vmfb of the only target, or the stem of these files; or the content of a
+        .zip, such as `compiled.to_bytes()`.
       driver: where to run it; None takes what the manifest states, or chooses by its estimates, for each entry point
         where they share no state.
       target: the target to take, such as "cuda", or as `nabla-mlir info` writes it, "cpu-generic".

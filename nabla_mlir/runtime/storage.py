@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import os
 import secrets
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from nabla_mlir.errors import DeployError, writing
 from nabla_mlir.runtime.manifest import SAVE_AGAIN, Code, Manifest
@@ -43,13 +45,7 @@ def save_artifact(
       SaveError: the folder cannot be made, or written to.
     """
     place, stem = _place(path, os.fspath(path).endswith(("/", os.sep)))
-    codes = tuple(
-        replace(code, file=name, sha256=_sha256(vmfb))
-        for code, name, vmfb in zip(manifest.code, _names(stem, manifest.code), vmfbs, strict=True)
-    )
-    manifest = replace(manifest, code=codes, stablehlo=_sha256(stablehlo) if stablehlo else "")
-    files = {code.file: vmfb for code, vmfb in zip(codes, vmfbs, strict=True)}
-    files |= {f"{stem}.json": manifest.to_json().encode()} | ({f"{stem}.mlirbc": stablehlo} if stablehlo else {})
+    files = _files(stem, vmfbs, manifest, stablehlo)
     with writing(path):
         place.parent.mkdir(parents=True, exist_ok=True)
         if place.suffix == ".zip":
@@ -58,20 +54,57 @@ def save_artifact(
         place.mkdir(exist_ok=True)
         for name, data in files.items():
             _replace(place / name, functools.partial(_write_bytes, data=data))
-    return place / (codes[0].file if len(codes) == 1 else f"{stem}.json")
+    return place / (f"{stem}.vmfb" if len(vmfbs) == 1 else f"{stem}.json")
+
+
+def artifact_bytes(vmfbs: Sequence[bytes], manifest: Manifest, stablehlo: bytes = b"") -> bytes:
+    """The content of a .zip with an artifact: the same for the same artifact, whoever writes it. See `save_artifact`."""
+    file = io.BytesIO()
+    _write_archive(file, _files("artifact", vmfbs, manifest, stablehlo))
+    return file.getvalue()
+
+
+def store_artifact(folder: str | os.PathLike[str], content: bytes) -> Path:
+    """Puts the content of a .zip into a folder that many processes and machines may share, named by its SHA-256.
+
+    Args:
+      folder: it is made if there is none.
+      content: as of `artifact_bytes`.
+
+    A file appears whole or not at all, and is written once: whoever comes second finds it.
+
+    Raises:
+      SaveError: the folder cannot be made, or written to.
+
+    Example:
+      >>> import nabla_mlir as nm, tempfile
+      >>> compiled = nm.trace(lambda x: x * x, nm.spec(), name="square").lower().compile()
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     path = store_artifact(folder, compiled.to_bytes())
+      ...     float(nm.load(path).square(3.0))
+      9.0
+    """
+    place = Path(folder) / f"{_sha256(content)}.zip"
+    with writing(folder):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not place.exists():
+            _replace(place, functools.partial(_write_bytes, data=content))
+    return place
 
 
 class Artifact:
     """A saved artifact that can be read; its files are checked against the manifest as they are.
 
     Args:
-      path: the .zip, the folder, the manifest, the .vmfb of the only target, or their common stem.
+      path: the .zip, the folder, the manifest, the .vmfb of the only target, or their common stem; or the content of a .zip.
 
     Raises:
       DeployError: there is no artifact, or its manifest is missing, damaged or of a newer release.
     """
 
-    def __init__(self, path: str | os.PathLike[str]):
+    def __init__(self, path: str | os.PathLike[str] | bytes):
+        self._content = path if isinstance(path, bytes) else None
+        path = f"<{len(path)} bytes>.zip" if isinstance(path, bytes) else path
         self._place, self._stem = _place(path)
         if Path(path).is_dir() or self._place.suffix == ".zip":
             self._stem = self._only_stem()
@@ -120,17 +153,20 @@ class Artifact:
             raise DeployError(f"load requires one manifest in {self._place}, got {names}.", help="name the manifest.")
         return stems[0]
 
+    def _archive(self) -> Path | IO[bytes]:
+        return self._place if self._content is None else io.BytesIO(self._content)
+
     def _listed(self) -> list[str]:
         if self._place.suffix != ".zip":
             return os.listdir(self._place)
-        with zipfile.ZipFile(self._place) as archive:
+        with zipfile.ZipFile(self._archive()) as archive:
             return archive.namelist()
 
     def _read(self, name: str) -> bytes | None:
         try:
             if self._place.suffix != ".zip":
                 return (self._place / name).read_bytes()
-            with zipfile.ZipFile(self._place) as archive:
+            with zipfile.ZipFile(self._archive()) as archive:
                 return archive.read(name)
         except (FileNotFoundError, NotADirectoryError, KeyError):
             return None
@@ -159,6 +195,17 @@ def _place(path: str | os.PathLike[str], folder: bool = False) -> tuple[Path, st
     return path.parent, path.stem if path.suffix in _ENDINGS else path.name
 
 
+def _files(stem: str, vmfbs: Sequence[bytes], manifest: Manifest, stablehlo: bytes) -> dict[str, bytes]:
+    """The files of an artifact, by name; the manifest among them says the names and the checksums of the others."""
+    codes = tuple(
+        replace(code, file=name, sha256=_sha256(vmfb))
+        for code, name, vmfb in zip(manifest.code, _names(stem, manifest.code), vmfbs, strict=True)
+    )
+    manifest = replace(manifest, code=codes, stablehlo=_sha256(stablehlo) if stablehlo else "")
+    files = {code.file: vmfb for code, vmfb in zip(codes, vmfbs, strict=True)}
+    return files | {f"{stem}.json": manifest.to_json().encode()} | ({f"{stem}.mlirbc": stablehlo} if stablehlo else {})
+
+
 def _names(stem: str, codes: Sequence[Code]) -> list[str]:
     """The names of the files of code: by label if there are several, numbered where these are the same."""
     if len(codes) == 1:
@@ -182,7 +229,7 @@ def _write_bytes(file: Path, data: bytes) -> None:
     file.write_bytes(data)
 
 
-def _write_archive(file: Path, files: dict[str, bytes]) -> None:
+def _write_archive(file: Path | IO[bytes], files: dict[str, bytes]) -> None:
     with zipfile.ZipFile(file, "w") as archive:  # stored as they are, each with the date 1980: the same bytes each time
         for name, data in files.items():
             archive.writestr(zipfile.ZipInfo(name), data)

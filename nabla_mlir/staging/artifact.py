@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -57,6 +56,17 @@ class LiveTreeSpec(TreeSpec):
     def unflatten(self, leaves: Any) -> Any:
         return unflatten(self.spec, leaves)
 
+    def __reduce__(self) -> Any:
+        """Where there are no types of the user's, as what any machine reads, one without a compiler too."""
+        node = tree_spec(self.spec)
+        return (LiveTreeSpec if _has_types(node) else TreeSpec), (
+            node.kind, node.children, node.keys, node.type_name, node.axes, *([self.spec] if _has_types(node) else []),
+        )  # fmt: skip
+
+
+def _has_types(node: TreeSpec) -> bool:
+    return node.kind in ("namedtuple", "custom", "vectorized") or any(map(_has_types, node.children))
+
 
 def _live(spec: OptreeSpec) -> TreeSpec:
     node = tree_spec(spec)
@@ -95,13 +105,6 @@ def manifest_of(module: ir.Module, entries: Sequence[Entry], codes: Sequence[Cod
         nabla_mlir=metadata.version("nabla-mlir"),
         state=any(op.operation.name == "util.global" for op in module.body.operations),
     )
-
-
-def bytecode_of(module: ir.Module) -> bytes:
-    """A module as the file beside an artifact holds it."""
-    file = io.BytesIO()
-    module.operation.write_bytecode(file)
-    return file.getvalue()
 
 
 def entry_of(entry_point: EntryPoint) -> Entry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -17,9 +18,9 @@ from nabla_mlir.runtime import Executable, Module, pooled
 from nabla_mlir.runtime.fitting import check_fit, choose
 from nabla_mlir.runtime.manifest import Code, Manifest, Memory
 from nabla_mlir.runtime.module import split_by_driver
-from nabla_mlir.runtime.storage import save_artifact
-from nabla_mlir.staging.artifact import bytecode_of, manifest_of
-from nabla_mlir.staging.entry import Entry, Stage
+from nabla_mlir.runtime.storage import artifact_bytes, save_artifact, store_artifact
+from nabla_mlir.staging.artifact import manifest_of
+from nabla_mlir.staging.entry import Entry, Stage, bytecode_of
 from nabla_mlir.targets import Target
 from nabla_mlir.targets.toolchain import disassembled
 
@@ -39,6 +40,10 @@ class Compiled(Stage):
     target: Target
     tuned_driver: str = ""
     trials: tuple[Any, ...] = ()
+
+    def _rest(self) -> tuple[Any, ...]:
+        """With what "host" was where it was compiled."""
+        return self.vmfb, self.target.resolve(), self.tuned_driver, self.trials
 
     @property
     def code(self) -> Code:
@@ -129,6 +134,14 @@ class Compiled(Stage):
         """
         return save_artifact(path, [self.vmfb], self.manifest, bytecode_of(self.module))
 
+    def to_bytes(self) -> bytes:
+        """The artifact as the content of a .zip, which `nm.load` takes."""
+        return artifact_bytes([self.vmfb], self.manifest, bytecode_of(self.module))
+
+    def store(self, folder: str | Path) -> Path:
+        """Writes the artifact into a folder that many machines share, under the name of its content; see `store_artifact`."""
+        return store_artifact(folder, self.to_bytes())
+
 
 @dataclass(frozen=True, repr=False)
 class Bundle:
@@ -184,6 +197,22 @@ class Bundle:
         """Writes one file of code for each target and one manifest: in a folder or in a .zip, as the path says."""
         files = [part.vmfb for part in self.parts]
         return save_artifact(path, files, self.manifest, bytecode_of(self.parts[0].module))
+
+    def to_bytes(self) -> bytes:
+        """The artifact as the content of a .zip, which `nm.load` takes: of its targets the first that fits."""
+        return artifact_bytes([part.vmfb for part in self.parts], self.manifest, bytecode_of(self.parts[0].module))
+
+    def store(self, folder: str | Path) -> Path:
+        """Writes the artifact into a folder that many machines share, under the name of its content; see `store_artifact`."""
+        return store_artifact(folder, self.to_bytes())
+
+    @property
+    def digest(self) -> str:
+        """A SHA-256 of the parts."""
+        return hashlib.sha256("\n".join(part.digest for part in self.parts).encode()).hexdigest()
+
+    def __dask_tokenize__(self) -> tuple[str, str]:
+        return "nabla_mlir.Bundle", self.digest
 
     def __repr__(self) -> str:
         names = ", ".join(e.name for e in self.parts[0].entries)

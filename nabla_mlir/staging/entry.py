@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+import hashlib
+import io
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import pytree
+from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame, writing
 from nabla_mlir.runtime.manifest import Sparsity
 from nabla_mlir.staging.specs import Spec
@@ -103,7 +106,7 @@ def _checked(leaf: Any, input_spec: Spec, entry: Entry, i: int) -> Any:
 
 @dataclass(frozen=True)
 class Stage:
-    """A module with its entry points."""
+    """A module with its entry points. It can be pickled and copied; types in its trees must exist where it arrives."""
 
     module: ir.Module
     entries: tuple[Entry, ...]
@@ -131,8 +134,35 @@ class Stage:
         """The inputs and outputs of every entry point."""
         return "\n".join(entry.describe() for entry in self.entries)
 
+    @property
+    def digest(self) -> str:
+        """A SHA-256 of the IR and of the entry points: equal stages have equal ones, in every process."""
+        parts = [type(self).__name__, self.mlir(), *map(repr, self.entries), *map(repr, self._rest())]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def _rest(self) -> tuple[Any, ...]:
+        """The further fields, in order."""
+        return tuple(getattr(self, f.name) for f in fields(self)[2:])
+
+    def __dask_tokenize__(self) -> tuple[str, str]:
+        return f"nabla_mlir.{type(self).__name__}", self.digest
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), bytecode_of(self.module), self.entries, *self._rest())
+
     def __str__(self) -> str:
         return self.mlir()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {', '.join(e.name for e in self.entries)}>"
+
+
+def bytecode_of(module: ir.Module) -> bytes:
+    """A module as the file beside an artifact holds it."""
+    file = io.BytesIO()
+    module.operation.write_bytecode(file)
+    return file.getvalue()
+
+
+def _restored(kind: type[Stage], bytecode: bytes, entries: tuple[Entry, ...], *rest: Any) -> Stage:
+    return kind(parse_module(bytecode), entries, *rest)

@@ -11,8 +11,9 @@ from nabla_mlir.interpreter.executable import InterpretedExecutable
 from nabla_mlir.interpreter.target import Interpreter
 from nabla_mlir.runtime import Module
 from nabla_mlir.runtime.manifest import Manifest, Memory
-from nabla_mlir.staging.artifact import bytecode_of, manifest_of
+from nabla_mlir.staging.artifact import manifest_of
 from nabla_mlir.staging.compiled import Compiled
+from nabla_mlir.staging.entry import bytecode_of
 
 
 @dataclass(frozen=True, repr=False)

@@ -110,6 +110,7 @@ def test_the_numbers_of_python(library, lowered, name):
             np.testing.assert_allclose(got, np.asarray(want), rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_any_alignment_and_results_that_nobody_wants(library):
     x = rng.normal(size=64).astype(np.float32)
     for offset in range(0, 64, 12):

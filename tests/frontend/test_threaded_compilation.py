@@ -53,6 +53,7 @@ def eager_switches():
 
 
 @pytest.mark.usefixtures("eager_switches")
+@pytest.mark.slow
 def test_each_thread_makes_the_code_that_one_alone_makes() -> None:
     cases = [(p, target, rows) for rows in (5, 6) for p in PROGRAMS for target in (CPU("generic"), Vulkan())]
     alone = [legal(*case) for case in cases]

@@ -146,6 +146,7 @@ def run_project(folder: Path) -> str:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 def test_a_project_of_others(tmp_path: Path) -> None:
     """The template, copied: its tests pass, and fail if its pass is wrong."""
     folder = tmp_path / "project"

@@ -13,7 +13,8 @@ from scipy.optimize import NonlinearConstraint as OfSciPy
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.interop.scipy.problems import Residuals, hessian_stage
 from nabla_mlir.interop.vectors import Vectors
-from nabla_mlir.prepared.operators import HessianOperator, OperatorAt
+from nabla_mlir.prepared.operators import HessianOperator
+from nabla_mlir.prepared.points import OperatorAt
 from nabla_mlir.pytree import flatten
 
 

@@ -15,7 +15,8 @@ from nabla_mlir.interop.vectors import Vectors
 from nabla_mlir.prepared.flat import is_same
 from nabla_mlir.prepared.instant import load_prepared
 from nabla_mlir.prepared.modules import hvp_module, jacobian_module
-from nabla_mlir.prepared.operators import HessianOperator, JacobianOperator, OperatorAt, PreparedOperator
+from nabla_mlir.prepared.operators import HessianOperator, JacobianOperator, PreparedOperator
+from nabla_mlir.prepared.points import OperatorAt
 from nabla_mlir.prepared.sparse_modules import sparse_hessian_module, sparse_jacobian_module
 from nabla_mlir.runtime import Module
 from nabla_mlir.sparse import Pattern, hessian_pattern, jacobian_pattern

@@ -1,0 +1,70 @@
+"""Sums over data on many machines: the same operators on the workers of a Dask cluster, or on the ranks of MPI."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from nabla_mlir import thresholds
+from nabla_mlir.errors import TraceError
+from nabla_mlir.interop.dask import DaskEngine, placed, shapes
+from nabla_mlir.interop.mpi import MPIEngine, agreed
+from nabla_mlir.prepared.batches import Batches, Limits, LocalEngine
+from nabla_mlir.prepared.shapes import longest, shapes_of
+from nabla_mlir.prepared.sum_operator import work_of
+from nabla_mlir.prepared.sums import Engine, SummedOperator
+
+
+class HessianOperator(SummedOperator):
+    """The Hessian of a sum over shards, ``Σ f(x, *shard)``, computed where the shards are: a `scipy.sparse.linalg.LinearOperator`.
+
+    With a Dask client each shard, and its residuals at the point, stay on one worker; the point and vectors travel there, and sums
+    come back through a tree. What a worker takes with it when it dies is made again. With a communicator of MPI every rank makes
+    the operator of its own shards, calls it at the same time as the others, and gets the same results.
+
+    Args:
+      source: as of `nm.SumOperator`; a `Bundle`, or a .zip with code for several targets, travels whole, and each worker takes the
+        code that fits it.
+      x: the first point, a pytree.
+      shards: with a client a list of tuples of arrays, of dask's delayed objects, or of futures; or dask arrays, one or a tuple of
+        them, whose chunks along the first axis are the shards. With a communicator the batches of this rank, as of
+        `nm.SumOperator`; a rank may have none. Shards with fewer rows than the longest are filled up, as short batches are.
+      client: a `dask.distributed.Client`.
+      comm: a communicator of mpi4py, such as ``MPI.COMM_WORLD``.
+      reduction, mask, block, damping, target: as of `nm.SumOperator`.
+      max_residual_bytes: what the residuals of all shards may take together, or those of this rank; those of other shards are made
+        again in each product. None keeps all.
+
+    Raises:
+      BatchError: a shard raises, or does not fit the function; `number` says which. Cluster and operator stay as they were.
+      DataChangedError: a shard that was made again is another one.
+      DeployError: dask or mpi4py is not installed, or the cluster has gone.
+      TraceError: neither a client nor a communicator is given, or both.
+
+    Example:
+      >>> from dask.distributed import Client, LocalCluster  # doctest: +SKIP
+      >>> client = Client(LocalCluster(n_workers=3, threads_per_worker=1))  # doctest: +SKIP
+      >>> shards = [(rows[i : i + 1000], labels[i : i + 1000]) for i in range(0, len(rows), 1000)]  # doctest: +SKIP
+      >>> H = nm.distributed.HessianOperator(loss, x, shards, client=client)  # doctest: +SKIP
+      >>> H @ v, H.value, H.update(x + v)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self, source: Any, x: Any, shards: Any, *, client: Any = None, comm: Any = None, reduction: str = "sum", mask: str = "",
+        max_residual_bytes: int | None = None, block: int = thresholds.BLOCK, damping: float = 0.0, target: Any = None,
+    ):  # fmt: skip
+        if (client is None) == (comm is None):
+            raise TraceError(f"a distributed operator requires client= or comm=, got {'none' if client is None else 'both'}.",
+                             help="Client(LocalCluster()) of dask.distributed, or MPI.COMM_WORLD of mpi4py; or nm.SumOperator.")
+        make = lambda data: work_of(source, x, data, reduction, mask, block=block, target=target)  # noqa: E731
+        if client is not None:
+            futures = placed(shards, client)
+            work = make(longest(shapes(futures, client)))
+            engine: Engine = DaskEngine(work, source, futures, client, max_residual_bytes)
+        else:
+            batches = Batches(shards)
+            firsts = comm.allgather(agreed(comm, lambda: [shapes_of(reading()) for reading in itertools.islice(batches, 1)]))
+            work = agreed(comm, lambda: make(longest([shape for rank in firsts for shape in rank])))
+            limits = Limits(residual_bytes=2**62 if max_residual_bytes is None else max_residual_bytes)
+            engine = MPIEngine(LocalEngine(work, batches, limits), comm)
+        super().__init__(work, engine, x, damping)

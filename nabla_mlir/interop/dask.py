@@ -1,0 +1,238 @@
+"""Sums over shards on the workers of a Dask cluster: residuals stay where the data are, and are made again where they are lost.
+
+A shard is a task that gives arrays, its residuals at a point are another, its product with a matrix a third, and sums are a tree of
+tasks. All of them are pure functions of what a scheduler holds, so that whatever a worker takes with it when it dies is computed
+anew, from the shard on.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import pickle
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import BatchError, DataChangedError, DeployError, ShapeError, TreeError
+from nabla_mlir.prepared.batches import as_arguments, on_one_thread
+from nabla_mlir.prepared.pieces import Part, Piece, Work
+from nabla_mlir.prepared.shapes import shapes_of
+from nabla_mlir.prepared.sums import tree_sum
+from nabla_mlir.runtime import load
+
+_GROUP = 8  # sums that one task adds up
+_SMALL = 1 << 20  # bytes that may travel with tasks, through the scheduler
+_WINDOW = 4  # matrices that are under way at the same time
+
+
+class DaskEngine:
+    """Computes a sum over shards on the workers of a cluster.
+
+    Neighbours are multiplied by one task, in as many groups as the cluster had threads when the operator was made: the order of
+    sums, and thereby the bits of results, stays the same whatever becomes of the workers.
+
+    Args:
+      work: what is done with each shard.
+      source: what a user gave; a bundle, or an archive of several targets, travels whole, and each worker takes what fits it.
+      shards: futures of the arguments of each.
+      client: of the cluster.
+      residual_bytes: what the residuals of all shards may take together; None keeps all.
+    """
+
+    def __init__(self, work: Work, source: Any, shards: Sequence[Any], client: Any, residual_bytes: int | None):
+        self.work, self.shards, self.client = work, list(shards), client
+        self._content = client.submit(_same, pickle.dumps((_portable(source, work), work.mean, work.mask)), pure=False)
+        size = 2 * work.state_bytes
+        self.kept = len(shards) if residual_bytes is None or not size else min(len(shards), residual_bytes // size)
+        count = min(sum(client.nthreads().values()), len(shards))
+        ends = [i * len(shards) // count for i in range(count + 1)]
+        self._groups = [range(start, end) for start, end in itertools.pairwise(ends)]
+        self._sources: list[Any] = []  # of products: a future of a piece for each shard that is kept, or what makes one
+        self._recipes: list[Any] = []  # what makes all of them
+        self._digests: tuple[str, ...] = ()
+
+    def update(self, x: np.ndarray, check: bool) -> Part:
+        """Moves all shards to a point; the sum of their parts. After an error products are those at the point before."""
+        self._check_client()
+        point = self._sent(x)
+        digests = self._digests or ("",) * len(self.shards)
+        recipes = [(self._content, i, point, shard, check, digests[i]) for i, shard in enumerate(self.shards)]
+        self._sources = self._recipes  # the residuals of before are let go; should this fail, products make them again
+        pieces = [self.client.submit(_piece, *recipe, pure=False) for recipe in recipes[: self.kept]]
+        sources = [*pieces, *recipes[self.kept :]]
+        part = self._result(self._submitted(_part, sources), pieces)
+        self._sources, self._recipes, self._digests = sources, recipes, part.digests
+        return part
+
+    def products(self, matrices: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """The sums of the shards' products with matrices, in their order; the next ones are under way meanwhile."""
+        queue: deque[list[Any]] = deque()
+        for matrix in matrices:
+            self._check_client()
+            queue.append(self._submitted(_product, self._sources, self._sent(matrix)))
+            if len(queue) >= _WINDOW:
+                yield self._result(queue.popleft(), ())
+        while queue:
+            yield self._result(queue.popleft(), ())
+
+    def _sent(self, array: np.ndarray) -> Any:
+        """An array as an argument of a task for each group: with the tasks, or if it is large once, from worker to worker."""
+        if array.nbytes * len(self._groups) <= _SMALL:
+            return array
+        return self.client.submit(_same, array, pure=False)
+
+    def _submitted(self, function: Any, sources: list[Any], *columns: Any) -> list[Any]:
+        """Futures of the sums of each group."""
+        return [
+            self.client.submit(function, [sources[i] for i in group], [self._digests[i] for i in group if self._digests], *columns,
+                               pure=False)
+            for group in self._groups
+        ]  # fmt: skip
+
+    def _result(self, parts: list[Any], pieces: Sequence[Any]) -> Any:
+        """The sum of what futures give; an error says which shard it comes from."""
+        while len(parts) > _GROUP:
+            starts = range(0, len(parts), _GROUP)
+            parts = [self.client.submit(tree_sum, parts[i : i + _GROUP], pure=False) for i in starts]
+        try:
+            return tree_sum(self.client.gather(parts))
+        except BatchError:
+            raise
+        except Exception as error:
+            self._check_client()
+            raise_numbered(error, self.shards, pieces)
+            raise
+
+    def _check_client(self) -> None:
+        if self.client.status != "running":
+            raise DeployError(f"a sum over shards requires its scheduler, got a client that is {self.client.status}.",
+                              help="start a cluster and make the operator again.")  # fmt: skip
+
+
+def raise_numbered(error: Exception, *futures: Sequence[Any]) -> None:
+    """Raises BatchError if one of the futures, which are in the order of the shards, failed."""
+    for row in futures:
+        for number, future in enumerate(row):
+            if future.status == "error":
+                message = f"shard {number} requires tasks that end well, got {type(error).__name__}: {error}."
+                raise BatchError(message, number=number, help="the cluster goes on; see the logs of its workers.") from error
+
+
+# ---------------------------------------------------------------- what workers run
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@functools.lru_cache(maxsize=16)
+def _opened(content: bytes) -> Work:
+    """What is done with a shard: a process reads each artifact once."""
+    artifact, mean, mask = pickle.loads(content)
+    if isinstance(artifact, bytes):
+        artifact = load(artifact)
+    module = artifact.here.loaded if hasattr(artifact, "here") else artifact
+    return Work(on_one_thread(module), mean, mask)
+
+
+def _piece(content: bytes, number: int, x: np.ndarray, data: tuple[Any, ...], check: bool, digest: str) -> Piece:
+    piece = Piece(_opened(content), travels=True)
+    piece.move(number, x, data, check)
+    _compare(piece, digest)
+    return piece
+
+
+def _part(sources: Sequence[Any], digests: Sequence[str]) -> Part:
+    return tree_sum(_taken(source).part for source in sources)
+
+
+def _product(sources: Sequence[Any], digests: Sequence[str], matrix: np.ndarray) -> np.ndarray:
+    return tree_sum(_taken(*pair).product(matrix) for pair in zip(sources, digests, strict=True))
+
+
+def _taken(source: Any, digest: str = "") -> Piece:
+    """A piece that is kept, or a new one."""
+    piece = source if isinstance(source, Piece) else _piece(*source)
+    _compare(piece, digest)
+    return piece
+
+
+def _compare(piece: Piece, digest: str) -> None:
+    if digest and piece.part.digests[0] != digest:
+        raise DataChangedError(f"shard {piece.number} requires the data of the first pass, got other data.", number=piece.number,
+                               help="the tasks that make a shard must give the same arrays each time.")  # fmt: skip
+
+
+def _portable(source: Any, work: Work) -> Any:
+    """What travels of a source: that which has code for several machines, or the module."""
+    if isinstance(source, (str, os.PathLike)) and Path(source).suffix == ".zip":
+        return Path(source).read_bytes()
+    return source if hasattr(source, "here") else work.module
+
+
+# ---------------------------------------------------------------- shards
+
+
+def placed(shards: Any, client: Any) -> list[Any]:
+    """The futures of shards on the workers of a cluster, neighbours on the same one.
+
+    Args:
+      shards: a list of tuples of arrays, of dask's delayed objects or of futures, or of delayed objects or futures that give such
+        tuples; or dask arrays, one or a tuple of them, whose chunks along the first axis are the shards.
+      client: of the cluster.
+
+    Raises:
+      DeployError: dask is not installed, or the cluster has no workers.
+      ShapeError: chunks of arrays do not match, or other axes than the first are divided.
+    """
+    try:
+        import dask
+    except ImportError:
+        raise DeployError("a sum over shards requires dask, got none.", help='pip install "nabla-mlir[dask]"') from None
+    if hasattr(shards, "chunks"):
+        shards = (shards,)
+    if isinstance(shards, tuple) and shards and all(hasattr(array, "chunks") for array in shards):
+        shards = _chunks(shards)
+    shards = list(shards)
+    workers = sorted(client.nthreads())
+    if not workers:
+        raise DeployError("a sum over shards requires workers, got a cluster without any.", help="wait: client.wait_for_workers(1)")
+    if not shards:
+        raise TreeError("a sum over shards requires at least one, got none.")
+    give = dask.delayed(_arguments, pure=False)
+    futures = []
+    for i, shard in enumerate(shards):
+        near = [workers[i * len(workers) // len(shards)]]
+        task = give(*shard) if isinstance(shard, (tuple, list)) else give(shard)
+        futures.append(client.compute(task, workers=near, allow_other_workers=True))
+    return futures
+
+
+def shapes(shards: Sequence[Any], client: Any) -> list[Any]:
+    """The shapes of each shard. Raises BatchError, with its number, if one cannot be made."""
+    tasks = [client.submit(shapes_of, shard, pure=False) for shard in shards]
+    try:
+        return list(client.gather(tasks))
+    except Exception as error:
+        raise_numbered(error, shards, tasks)
+        raise
+
+
+def _arguments(*arrays: Any) -> tuple[Any, ...]:
+    return as_arguments(arrays[0]) if len(arrays) == 1 else arrays
+
+
+def _chunks(arrays: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """The chunks of dask arrays along their first axis, as tuples of delayed arrays."""
+    rows = {array.chunks[0] for array in arrays}
+    others = [i for i, array in enumerate(arrays) if any(len(sizes) > 1 for sizes in array.chunks[1:])]
+    if len(rows) > 1 or others:
+        chunks = " and ".join(str(array.chunks) for array in arrays)
+        raise ShapeError(f"shards require arrays with the same chunks along the first axis, and others whole, got {chunks}.",
+                         help="rechunk them: x.rechunk({0: rows, 1: -1})")  # fmt: skip
+    return list(zip(*(array.to_delayed().reshape(-1).tolist() for array in arrays), strict=True))

@@ -1,0 +1,91 @@
+"""Sums over the data of MPI's ranks: each adds up its own batches, and `Allreduce` the sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from nabla_mlir.errors import BatchError, DeployError
+from nabla_mlir.prepared.batches import LocalEngine
+from nabla_mlir.prepared.pieces import Part
+
+T = TypeVar("T")
+
+
+class MPIEngine:
+    """Computes a sum over the batches of all ranks; every rank calls it at the same time, with the same point and vectors.
+
+    For the same number of ranks, with the same batches, the results are the same bits, on each rank.
+
+    Args:
+      local: what computes the sum over the batches of this rank.
+      comm: the communicator, of mpi4py.
+    """
+
+    def __init__(self, local: LocalEngine, comm: Any):
+        self.local, self.comm = local, comm
+
+    @property
+    def kept(self) -> int:
+        """How many batches of this rank have their residuals in memory."""
+        return self.local.kept
+
+    def update(self, x: np.ndarray, check: bool) -> Part:
+        """Moves all batches to a point; the sum of their parts."""
+        part = agreed(self.comm, lambda: self.local.update(x, check))
+        rows = self.comm.allreduce(part.rows)
+        return Part(self._summed(part.vector), rows)
+
+    def products(self, matrices: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """The sums of the batches' products with matrices, one after the other."""
+        for matrix in matrices:
+            yield self._summed(agreed(self.comm, lambda matrix=matrix: next(self.local.products([matrix]))))  # type: ignore[misc]
+
+    def _summed(self, array: np.ndarray) -> np.ndarray:
+        total = np.ascontiguousarray(array)
+        self.comm.Allreduce(_in_place(), total)
+        return total
+
+
+def agreed(comm: Any, compute: Callable[[], T]) -> T:
+    """What this rank computes, once all ranks have; if one has failed, all raise: nobody waits for a sum that does not come.
+
+    Raises:
+      BatchError: another rank failed; the message says which, and why.
+    """
+    error: Exception | None = None
+    result: list[T] = []
+    try:
+        result.append(compute())
+    except Exception as caught:
+        error = caught
+    if not comm.allreduce(int(error is not None)):
+        return result[0]
+    errors = comm.allgather(None if error is None else (getattr(error, "number", -1), f"{type(error).__name__}: {error}"))
+    if error is not None:
+        raise error
+    rank, (number, text) = next((i, e) for i, e in enumerate(errors) if e is not None)
+    raise BatchError(f"rank {rank} requires batches that can be computed, got {text}", number=number)
+
+
+def world() -> Any:
+    """The communicator of all ranks.
+
+    Raises:
+      DeployError: mpi4py is not installed.
+    """
+    return _mpi().COMM_WORLD
+
+
+def _in_place() -> Any:
+    return _mpi().IN_PLACE
+
+
+def _mpi() -> Any:
+    try:
+        from mpi4py import MPI
+    except ImportError:
+        raise DeployError("a sum over ranks requires mpi4py, got none.", help='pip install "nabla-mlir[mpi]"') from None
+    return MPI

@@ -1,0 +1,290 @@
+"""Batches in this process: an iterable that is read again in each pass, threads side by side, residuals within a budget."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from queue import Empty, LifoQueue
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import DataChangedError, DeployError, TraceError, TreeError
+from nabla_mlir.prepared.pieces import Part, Piece, Work, naming
+from nabla_mlir.prepared.sums import PairwiseSum
+from nabla_mlir.runtime import Module
+from nabla_mlir.runtime.executable import Executable
+from nabla_mlir.runtime.threads import POOL, cores
+
+
+class Batches:
+    """An iterable of batches that can be read any number of times.
+
+    Args:
+      source: a sequence, whose elements are read when they are needed; any other iterable that can be iterated again; or a
+        function without arguments that returns an iterator. A batch is a tuple or list of arrays, or one array.
+
+    Raises:
+      TraceError: it can be read once only.
+    """
+
+    def __init__(self, source: Iterable[Any] | Callable[[], Iterable[Any]]):
+        if isinstance(source, Iterator):
+            raise TraceError(
+                f"a sum over batches requires an iterable that can be read again, got a {type(source).__name__}.",
+                help="give a list, a DataLoader, or the function that makes the generator.",
+            )
+        self.source = source
+
+    @property
+    def count(self) -> int | None:
+        """How many there are, if that is known before they are read."""
+        try:
+            return len(self.source)  # type: ignore[arg-type]
+        except TypeError:
+            return None
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether one can be left out without being read."""
+        return isinstance(self.source, Sequence)
+
+    def __iter__(self) -> Iterator[Callable[[], tuple[Any, ...]]]:
+        """For each batch what reads it: at once, or for a sequence when it is called."""
+        if isinstance(self.source, Sequence):
+            for i in range(len(self.source)):
+                yield lambda i=i: as_arguments(self.source[i])  # type: ignore[misc]
+            return
+        for batch in self.source() if callable(self.source) else self.source:
+            yield lambda batch=batch: as_arguments(batch)  # type: ignore[misc]
+
+    def first(self) -> tuple[Any, ...]:
+        """The first batch. Raises TreeError if there is none."""
+        for reading in self:
+            return reading()
+        raise TreeError("a sum over batches requires at least one, got an iterable that is empty.")
+
+
+def as_arguments(batch: Any) -> tuple[Any, ...]:
+    """The arguments of a batch."""
+    return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+
+
+@dataclass
+class Limits:
+    """What a local engine may use.
+
+    Args:
+      threads: how many batches are computed at the same time; None: as many as there are cores, where there are as many batches.
+      residual_bytes: how many bytes of residuals are kept between products.
+      progress: whether a terminal shows how far a pass over the batches is.
+      check_data: whether each pass must give the data of the first one.
+    """
+
+    threads: int | None = None
+    residual_bytes: int = 0
+    progress: bool = False
+    check_data: bool = True
+
+
+class LocalEngine:
+    """Computes a sum over batches in this process.
+
+    Args:
+      work: what is done with each batch.
+      batches: the data.
+      limits: threads, memory, and what is watched.
+      work_for: gives the work for a batch of another shape, to compile for it; None pads it.
+
+    Attributes:
+      kept: how many batches have their residuals in memory; those of the others are made again in each product.
+    """
+
+    def __init__(
+        self, work: Work, batches: Batches, limits: Limits, work_for: Callable[[tuple[Any, ...]], Work] | None = None
+    ):
+        self.batches, self.limits, self._work_for = batches, limits, work_for
+        count = batches.count
+        threads = limits.threads or (cores() if count is None or count >= cores() else 1)
+        self.work = replace(work, module=on_one_thread(work.module)) if threads > 1 else work
+        self._pool = ThreadPoolExecutor(threads, "nabla_mlir batch") if threads > 1 else None
+        self._window = 2 * threads
+        self._pieces: dict[int, Piece] = {}
+        self._spare: dict[Work, LifoQueue[Piece]] = {}
+        self._digests: tuple[str, ...] = ()
+        self._bytes, self._x, self._all = 0, np.empty(0), False
+        self._state_bytes = {self.work: self.work.state_bytes}
+        self._lock = threading.Lock()
+
+    @property
+    def kept(self) -> int:
+        """How many batches have their residuals in memory."""
+        return len(self._pieces)
+
+    # ------------------------------------------------------------ what operators ask for
+
+    def update(self, x: np.ndarray, check: bool) -> Part:
+        """Moves all batches to a point; the sum of their parts. After an error products are those at the point before."""
+        before, self._x = self._x, x
+        try:
+            return self._update(check)
+        except BaseException:
+            self._x, self._all, self._bytes = before, False, 0
+            self._pieces.clear()  # some have moved
+            raise
+
+    def _update(self, check: bool) -> Part:
+        is_first, total, count = not self._digests, PairwiseSum(), 0
+
+        def moves() -> Iterator[Callable[[], Part]]:
+            for number, reading in enumerate(self._watched("update")):
+                yield lambda number=number, reading=reading: self._moved(number, reading, check)  # type: ignore[misc]
+
+        for part in self._in_order(moves()):
+            if not is_first and self.limits.check_data:
+                self._compare(count, part.digests[0])
+            count += 1
+            total.add(part)
+        if not is_first:
+            self._check_count(count)
+        self._all = len(self._pieces) == count
+        result = total.result() or Part(np.zeros(self.work.part_size, self.work.x.dtype), 0)
+        self._digests = result.digests
+        return result
+
+    def products(self, matrices: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """The sums of the batches' products with matrices, one after the other."""
+        for matrix in matrices:
+            total, count = PairwiseSum(), 0
+            for part in self._in_order(self._multiplications(matrix)):
+                total.add(part)
+                count += 1
+            self._check_count(count)
+            result = total.result()
+            yield np.zeros(matrix.shape, matrix.dtype) if result is None else result
+
+    # ------------------------------------------------------------ one batch
+
+    def _moved(self, number: int, reading: Callable[[], tuple[Any, ...]], check: bool) -> Part:
+        with naming(number):
+            data = reading()
+            work = self._work_of(data)
+        piece = self._pieces.get(number)
+        if piece is None and self._fits(work):
+            piece = self._pieces[number] = Piece(work)
+        if piece is not None:
+            part = piece.move(number, self._x, data, check)
+            self._state_bytes[work] = max(self._state_bytes[work], piece.interpreted_bytes)
+            return part
+        with self._borrowed(work) as piece:
+            return piece.move(number, self._x, data, check)
+
+    def _multiplications(self, matrix: np.ndarray) -> Iterator[Callable[[], np.ndarray]]:
+        if self._all:
+            yield from (lambda piece=piece: piece.product(matrix) for _, piece in sorted(self._pieces.items()))
+            return
+        for number, reading in enumerate(self._watched("product")):
+            piece = self._pieces.get(number)
+            if piece is not None:
+                yield lambda piece=piece: piece.product(matrix)  # type: ignore[misc]
+            else:
+                yield lambda number=number, reading=reading: self._made_again(number, reading, matrix)  # type: ignore[misc]
+
+    def _made_again(self, number: int, reading: Callable[[], tuple[Any, ...]], matrix: np.ndarray) -> np.ndarray:
+        with naming(number):
+            data = reading()
+            work = self._work_of(data)
+        with self._borrowed(work) as piece:
+            digest = piece.move(number, self._x, data).digests[0]
+            if self.limits.check_data:
+                self._compare(number, digest)
+            return piece.product(matrix)
+
+    def _compare(self, number: int, digest: str) -> None:
+        if number >= len(self._digests) or digest != self._digests[number]:
+            what = "other data" if number < len(self._digests) else f"more than {len(self._digests)} batches"
+            raise DataChangedError(f"batch {number} requires the data of the first pass, got {what}.", number=number, help=_CHANGED)
+
+    def _check_count(self, count: int) -> None:
+        if self.limits.check_data and count < len(self._digests):
+            raise DataChangedError(f"a pass over the data requires the {len(self._digests)} batches of the first, got {count}.",
+                                   number=count, help=_CHANGED)  # fmt: skip
+
+    def _work_of(self, data: tuple[Any, ...]) -> Work:
+        return self.work if self._work_for is None else self._work_for(data)
+
+    def _fits(self, work: Work) -> bool:
+        """Whether the residuals of one more batch may be kept; those of a short one may be twice as many."""
+        with self._lock:
+            size = self._state_bytes.setdefault(work, work.state_bytes)
+            if not self.limits.residual_bytes or self._bytes + 2 * size > self.limits.residual_bytes:
+                return False
+            self._bytes += size
+            return True
+
+    @contextlib.contextmanager
+    def _borrowed(self, work: Work) -> Iterator[Piece]:
+        """A piece whose residuals are of no use afterwards."""
+        spare = self._spare.setdefault(work, LifoQueue())
+        try:
+            piece = spare.get_nowait()
+        except Empty:
+            piece = Piece(work)
+        try:
+            yield piece
+        finally:
+            spare.put(piece)
+
+    # ------------------------------------------------------------ passes
+
+    def _in_order(self, calls: Iterable[Callable[[], Any]]) -> Iterator[Any]:
+        """The results of calls in their order; some are made at the same time, and few are ahead of what is read."""
+        if self._pool is None:
+            for call in calls:
+                yield call()
+            return
+        futures: deque[Future[Any]] = deque()
+        try:
+            for call in calls:
+                futures.append(self._pool.submit(call))
+                if len(futures) >= self._window:
+                    yield futures.popleft().result()
+            while futures:
+                yield futures.popleft().result()
+        finally:
+            for future in futures:
+                future.cancel()
+            for future in futures:
+                if not future.cancelled():
+                    future.exception()  # waits: nothing goes on behind the caller's back
+
+    def _watched(self, title: str) -> Iterator[Callable[[], tuple[Any, ...]]]:
+        """The batches, with a bar on a terminal if that is asked for."""
+        if not self.limits.progress or not sys.stderr.isatty():
+            yield from self.batches
+            return
+        try:
+            from rich.console import Console
+            from rich.progress import Progress
+        except ImportError:
+            raise DeployError("progress requires rich, got none.", help="pip install rich") from None
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(title, total=self.batches.count or len(self._digests) or None)
+            for reading in self.batches:
+                yield reading
+                bar.advance(task)
+
+
+_CHANGED = "give batches that are the same in each pass: a DataLoader without shuffling, a generator with a seed of its own."
+
+
+def on_one_thread(module: Module) -> Module:
+    """The module on the threads that call it, where it would have a pool of its own; with fresh state."""
+    if not isinstance(module.executable, Executable) or module.driver != POOL:
+        return module
+    return module.on("local-sync")

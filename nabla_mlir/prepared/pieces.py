@@ -1,0 +1,332 @@
+"""One batch of a sum over data, at one point: its value, its gradient and its products.
+
+A module has one number of rows. A batch with fewer of them is made as long with copies of its last row, whose part is taken
+off again: with B rows in the module and r in the batch, ``f(batch) = f(batch and B - r copies) - (B - r)/B f(B copies)`` where f is
+a sum over rows, and the same of ``B f`` where it is their mean. Where f has an argument for weights of rows, a mask, the copies
+weigh zero instead, and f may be anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import BatchError, NablaError, NotFiniteBatchError, ShapeError, TraceError, TreeError
+from nabla_mlir.exchange import readable
+from nabla_mlir.prepared.flat import Flat
+from nabla_mlir.prepared.operators import HessianOperator
+from nabla_mlir.runtime import Module
+from nabla_mlir.runtime.device import pooled
+from nabla_mlir.runtime.executable import Executable
+from nabla_mlir.runtime.manifest import Argument
+
+_COLUMNS = 1024  # of the words of an array that are added up for its digest
+_SUMS: set[tuple[str, bool]] = set()  # modules whose functions are sums over rows, or means of them, as has been checked
+
+
+@dataclass(frozen=True)
+class Part:
+    """The share of one batch, or of several, in a sum: value and gradient in a vector, rows, and digests of the data."""
+
+    vector: np.ndarray
+    rows: int
+    digests: tuple[str, ...] = ()
+
+    def __add__(self, other: Part) -> Part:
+        return Part(self.vector + other.vector, self.rows + other.rows, self.digests + other.digests)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is done with each batch.
+
+    Args:
+      module: with the entry points `update` and `apply`; its state is not used.
+      mean: whether the function is the mean of its rows, and so is the sum; else both are sums.
+      mask: the name of the argument that has the weights of rows; "" if there is none.
+    """
+
+    module: Module
+    mean: bool = False
+    mask: str = ""
+
+    def __post_init__(self) -> None:
+        names = [argument.name for argument in self.module.entry_points["update"].arguments[1:]]
+        if self.mask and self.mask not in names:
+            raise TraceError(f"mask requires the name of an argument with data, {', '.join(names)}, got {self.mask!r}.")
+
+    @functools.cached_property
+    def x(self) -> Flat:
+        """The point."""
+        argument = self.module.entry_points["update"].arguments[0]
+        return Flat(argument.tree, argument.leaves)
+
+    @functools.cached_property
+    def arguments(self) -> tuple[Argument, ...]:
+        """Those that a batch has."""
+        return tuple(a for a in self.module.entry_points["update"].arguments[1:] if a.name != self.mask)
+
+    @functools.cached_property
+    def length(self) -> int:
+        """The rows of a full batch: of its first array that is no scalar; 0 if there is none."""
+        return next((leaf.shape[0] for a in self.arguments for leaf in a.leaves if leaf.shape), 0)
+
+    @functools.cached_property
+    def block(self) -> int:
+        """How many columns are multiplied at once."""
+        entry = self.module.entry_points.get("apply_block")
+        return entry.arguments[0].leaves[0].shape[0] if entry else 1
+
+    @functools.cached_property
+    def state_bytes(self) -> int:
+        """What a clone of the module allocates for its state; 0 where it is interpreted."""
+        executable = self.module.executable
+        if not isinstance(executable, Executable):
+            return 0
+        # On a device of its own, which has no memory left over; what is counted is that of all devices of the driver.
+        alone = pooled(executable.driver, executable.device.threads)
+        before = alone.hal.allocator.statistics
+        clone = executable.on(alone)
+        after = alone.hal.allocator.statistics
+        del clone
+        return sum(after[name] - before[name] for name in ("host_bytes_allocated", "device_bytes_allocated"))
+
+    @functools.cached_property
+    def has_value(self) -> bool:
+        """Whether there is a number that can be added up; the value of a Fisher matrix is the model's result."""
+        update = self.module.entry_points["update"]
+        places = [leaf for leaf in update.result_leaves if leaf.name.startswith("result['value']")]
+        return len(places) == 1 and places[0].shape == ()
+
+    @functools.cached_property
+    def has_gradient(self) -> bool:
+        """Whether the update gives one."""
+        leaves = self.module.entry_points["update"].result_leaves
+        return any(leaf.name.startswith("result['gradient']") for leaf in leaves)
+
+    @property
+    def part_size(self) -> int:
+        """The numbers of a part: a value and a gradient, where there are any."""
+        return self.has_value + self.has_gradient * self.x.size
+
+    def leaves(self, data: Sequence[Any]) -> list[np.ndarray]:
+        """The arrays of a batch, as NumPy reads them."""
+        if len(data) != len(self.arguments):
+            names = ", ".join(argument.name for argument in self.arguments)
+            raise TreeError(f"a batch requires its {len(self.arguments)} arguments ({names}), got {len(data)}.")
+        pairs = zip(self.arguments, data, strict=True)
+        return [np.asarray(readable(leaf)) for a, tree in pairs for leaf in a.tree.flatten(tree, a.name)]
+
+    def runs(self, leaves: Sequence[np.ndarray]) -> tuple[int, list[tuple[float, list[np.ndarray]]]]:
+        """The rows of a batch, and what the module is to be run on, with the weight of each run.
+
+        Raises:
+          ShapeError: an array is neither as long as the module's nor shorter, or they differ in length.
+        """
+        specs = [leaf for argument in self.arguments for leaf in argument.leaves]
+        shorter = [i for i, (a, spec) in enumerate(zip(leaves, specs, strict=True)) if a.shape != spec.shape]
+        for i in shorter:
+            array, spec = leaves[i], specs[i]
+            is_by_rows = bool(spec.shape) and spec.shape[0] == self.length and array.shape[1:] == spec.shape[1:]
+            if not is_by_rows or not array.ndim or array.shape[0] > self.length:
+                shape = ",".join(map(str, array.shape))
+                raise ShapeError(f"a batch requires {spec} for {spec.name}, or fewer rows of them, got {array.dtype}[{shape}].")
+        lengths = {leaves[i].shape[0] for i in shorter}
+        if len(lengths) > 1:
+            raise ShapeError(f"a batch requires arrays with the same number of rows, got {', '.join(map(str, sorted(lengths)))}.")
+        rows = lengths.pop() if shorter else self.length or 1
+        if not rows:
+            return 0, []
+        weight = float(self.length or 1) if self.mean else 1.0
+        if not shorter:
+            return rows, [(weight, self._masked(leaves, rows))]
+        padding = self.length - rows
+        longer = [_continued(a, padding) if i in shorter else a for i, a in enumerate(leaves)]
+        if self.mask:
+            return rows, [(float(rows) if self.mean else 1.0, self._masked(longer, rows))]
+        copies = [np.repeat(a[-1:], self.length, axis=0) if i in shorter else a for i, a in enumerate(leaves)]
+        return rows, [(weight, longer), (-weight * padding / self.length, copies)]
+
+    def _masked(self, leaves: Sequence[np.ndarray], rows: int) -> list[np.ndarray]:
+        """The arrays of a run with those of the mask in their place, as one list."""
+        if not self.mask:
+            return list(leaves)
+        names = [a.name for a in self.module.entry_points["update"].arguments[1:]]
+        place = sum(len(a.leaves) for a in self.module.entry_points["update"].arguments[1 : 1 + names.index(self.mask)])
+        leaf = self.module.entry_points["update"].arguments[1 + names.index(self.mask)].leaves[0]
+        mask = (np.arange(leaf.shape[0]) < rows).astype(leaf.dtype)
+        return [*leaves[:place], mask, *leaves[place:]]
+
+    def tree(self, leaves: Sequence[np.ndarray]) -> tuple[Any, ...]:
+        """The arguments of a run."""
+        rest = iter(leaves)
+        return tuple(a.tree.unflatten([next(rest) for _ in a.leaves]) for a in self.module.entry_points["update"].arguments[1:])
+
+
+class Piece:
+    """The products of one batch at one point; it holds the residuals.
+
+    Args:
+      work: what is done with it.
+      travels: whether it can be pickled: it then keeps the data, of which the residuals are made again where it arrives.
+    """
+
+    part: Part
+    _point: np.ndarray | None
+    _data: Sequence[Any] | None
+
+    def __init__(self, work: Work, travels: bool = False):
+        self.work, self.number, self.travels = work, -1, travels
+        self._operators: list[HessianOperator] = []
+        self._weights: list[float] = []
+
+    def move(self, number: int, x: np.ndarray, data: Sequence[Any], check: bool = False) -> Part:
+        """Takes a batch at a point; returns its share in value and gradient.
+
+        Args:
+          number: of the batch, for errors.
+          x: the point, as a vector.
+          data: the arguments of the batch.
+          check: refuse a value or a gradient that is not finite.
+
+        Raises:
+          BatchError: with the number, and what the batch raised.
+        """
+        self.number = number
+        with naming(number):
+            leaves = self.work.leaves(data)
+            rows, runs = self.work.runs(leaves)
+            if len(runs) > 1:
+                self._check_sum(x, leaves, rows)
+            self._weights = [weight for weight, _ in runs]
+            vector = np.zeros(self.work.part_size, self.work.x.dtype)
+            for i, (weight, arrays) in enumerate(runs):
+                vector += weight * self._run(i, x, self.work.tree(arrays))
+            if check and not np.isfinite(vector).all():
+                self._refuse(leaves)
+        self.part = Part(vector, rows, (digest_of(leaves),))
+        self._point, self._data = (x, data) if self.travels else (None, None)
+        return self.part
+
+    def __reduce__(self) -> Any:
+        return _moved, (self.work, self.number, self._point, self._data)
+
+    def __sizeof__(self) -> int:
+        data = 0 if self._data is None else sum(leaf.nbytes for leaf in self.work.leaves(self._data))
+        return object.__sizeof__(self) + data + self.work.state_bytes * len(self._operators) + self.interpreted_bytes
+
+    def _run(self, i: int, x: np.ndarray, data: tuple[Any, ...]) -> np.ndarray:
+        if i == len(self._operators):
+            self._operators.append(HessianOperator(self.work.module.clone(), x, *data))
+        else:
+            self._operators[i].update(x, *data)
+        operator = self._operators[i]
+        operator.data = ()  # which is in the state, or is to be let go
+        parts: list[Any] = [[operator.value]] if self.work.has_value else []
+        parts += [operator.gradient] if operator.gradient is not None else []
+        return np.concatenate([np.empty(0), *parts]).astype(self.work.x.dtype)
+
+    def _check_sum(self, x: np.ndarray, leaves: list[np.ndarray], rows: int) -> None:
+        """Is the function a sum over rows, or a mean of them? With B rows a and b: f(a..a) + f(b..b) = f(ab..b) + f(ba..a)."""
+        work, key = self.work, (self.work.module.digest, self.work.mean)
+        if key in _SUMS:
+            return
+        specs = [leaf for argument in work.arguments for leaf in argument.leaves]
+        moves = [a.shape != spec.shape for a, spec in zip(leaves, specs, strict=True)]
+        other = [a[-1:] if rows > 1 else np.zeros_like(a[-1:]) for a in leaves if a.ndim]
+        ends = [iter([a[:1] for a in leaves if a.ndim]), iter(other)]
+        first, last = [[next(rest) if a.ndim else a for a in leaves] for rest in ends]
+
+        def at(one: list[np.ndarray], many: list[np.ndarray]) -> np.ndarray:
+            arrays = [
+                np.concatenate([p, np.repeat(q, work.length - 1, axis=0)]) if is_by_rows else a
+                for a, p, q, is_by_rows in zip(leaves, one, many, moves, strict=True)
+            ]
+            vector = self._run(0, x, work.tree(arrays))
+            return vector if vector.size else self._operators[0].matvec(np.ones(work.x.size, work.x.dtype))
+
+        values = [at(first, first), at(last, last), at(first, last), at(last, first)]
+        difference = np.linalg.norm(values[0] + values[1] - values[2] - values[3])
+        scale = sum(np.linalg.norm(value) for value in values)
+        if not difference <= np.sqrt(np.finfo(work.x.dtype).eps) * scale:
+            raise ShapeError(
+                f"a batch of {rows} rows, of {work.length}, requires a function that is a sum over rows or a mean of them, got one "
+                f"with a relative difference of {difference / scale:.1e}.",
+                help='give the function an argument for weights of rows and name it, mask="weights"; or short="compile"; or leave '
+                "the short batch out.",
+            )  # fmt: skip
+        _SUMS.add(key)
+
+    def _refuse(self, leaves: list[np.ndarray]) -> None:
+        specs = [leaf.name for argument in self.work.arguments for leaf in argument.leaves]
+        names = [name for name, a in zip(specs, leaves, strict=True) if a.dtype.kind in "fc" and not np.isfinite(a).all()]
+        where = f"its data ({', '.join(names)})" if names else "its value or gradient, of data that are finite"
+        message = f"batch {self.number} requires finite numbers, got NaN or infinity in {where}."
+        raise NotFiniteBatchError(message, number=self.number, help="look at the batch with that number, and at the point.")
+
+    @property
+    def interpreted_bytes(self) -> int:
+        """The state of a module that is interpreted; 0 of another."""
+        states = [getattr(operator.module.executable, "state", {}) for operator in self._operators]
+        return sum(np.asarray(value).nbytes for state in states for value in state.values())
+
+    def product(self, matrix: np.ndarray) -> np.ndarray:
+        """The share of the batch in the product with the columns of a matrix.
+
+        Raises:
+          BatchError: with the number.
+        """
+        total = np.zeros((self.work.x.size, matrix.shape[1]), self.work.x.dtype)
+        with naming(self.number):
+            for weight, operator in zip(self._weights, self._operators, strict=False):
+                column = matrix.shape[1] == 1
+                result = operator.matvec(matrix[:, 0])[:, None] if column else operator.matmat(matrix)
+                total += weight * result
+        return total
+
+
+def _moved(work: Work, number: int, x: np.ndarray, data: Sequence[Any]) -> Piece:
+    piece = Piece(work, travels=True)
+    piece.move(number, x, data)
+    return piece
+
+
+@contextlib.contextmanager
+def naming(number: int) -> Iterator[None]:
+    """Within it whatever a batch raises says which one it was."""
+    try:
+        yield
+    except BatchError:
+        raise
+    except Exception as error:
+        text = error.message if isinstance(error, NablaError) else str(error)
+        message = f"batch {number} requires data that the function takes, got {type(error).__name__}: {text.rstrip('.')}."
+        raise BatchError(message, number=number, help=getattr(error, "help", "")) from error
+
+
+def digest_of(leaves: Sequence[np.ndarray]) -> str:
+    """What equal arrays have in common, at the speed of reading them: sums of their words, in columns.
+
+    Example:
+      >>> a = np.arange(3000.0)
+      >>> digest_of([a]) == digest_of([a.copy()]), digest_of([a]) == digest_of([a[::-1]])
+      (True, False)
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for array in leaves:
+        digest.update(f"{array.dtype.str} {array.shape}".encode())
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        whole = len(flat) - len(flat) % (8 * _COLUMNS)
+        digest.update(flat[:whole].view(np.uint64).reshape(-1, _COLUMNS).sum(axis=0, dtype=np.uint64).tobytes())
+        digest.update(flat[whole:].tobytes())
+    return digest.hexdigest()
+
+
+def _continued(array: np.ndarray, count: int) -> np.ndarray:
+    return np.concatenate([array, np.repeat(array[-1:], count, axis=0)])

@@ -1,0 +1,65 @@
+"""The shapes of batches that are elsewhere: trees of arrays without their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import TreeError
+from nabla_mlir.exchange import readable
+
+
+@dataclass(frozen=True)
+class Shape:
+    """An array without its numbers."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def array(self) -> np.ndarray:
+        """One of that shape and dtype, which takes no memory."""
+        return np.broadcast_to(np.zeros((), self.dtype), self.shape)
+
+
+def shapes_of(tree: Any) -> Any:
+    """A tree of dicts, lists, tuples and arrays, with the shapes of the arrays.
+
+    Example:
+      >>> shapes_of(({"rows": np.zeros((2, 3))},))
+      ({'rows': Shape(shape=(2, 3), dtype=dtype('float64'))},)
+    """
+    if isinstance(tree, dict):
+        return {key: shapes_of(child) for key, child in tree.items()}
+    if isinstance(tree, (tuple, list)):
+        return tuple(map(shapes_of, tree))
+    array = np.asarray(readable(tree))
+    return Shape(array.shape, array.dtype)
+
+
+def arrays_like(tree: Any) -> Any:
+    """The tree with arrays of its shapes, which take no memory."""
+    if isinstance(tree, dict):
+        return {key: arrays_like(child) for key, child in tree.items()}
+    return tuple(map(arrays_like, tree)) if isinstance(tree, tuple) else tree.array()
+
+
+def longest(batches: Sequence[Any]) -> Any:
+    """Of batches that are given by their shapes, one with the most rows, as arrays. Raises TreeError if there is none."""
+    if not batches:
+        raise TreeError("a sum over batches requires at least one, got none.")
+    return arrays_like(max(batches, key=_rows))
+
+
+def _rows(tree: Any) -> int:
+    return next((leaf.shape[0] for leaf in _leaves(tree) if leaf.shape), 0)
+
+
+def _leaves(tree: Any) -> Iterator[Shape]:
+    if isinstance(tree, Shape):
+        yield tree
+        return
+    for child in tree.values() if isinstance(tree, dict) else tree:
+        yield from _leaves(child)

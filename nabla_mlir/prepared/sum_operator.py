@@ -1,0 +1,140 @@
+"""Sums over batches on one machine, as linear operators of SciPy: data that need not fit in memory."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import thresholds
+from nabla_mlir.errors import TraceError
+from nabla_mlir.exchange import readable
+from nabla_mlir.prepared.batches import Batches, Limits, LocalEngine
+from nabla_mlir.prepared.pieces import Work
+from nabla_mlir.prepared.sources import prepared_module
+from nabla_mlir.prepared.sums import SummedOperator
+
+_NEEDED = ("update", "apply", "apply_block")
+
+
+class SumOperator(SummedOperator):
+    """The Hessian of a sum over batches, ``Σ f(x, *batch)``, as a `scipy.sparse.linalg.LinearOperator`.
+
+    One batch is in memory at a time, or a few: value, gradient and products are added up as the batches come by. Residuals, what
+    a batch and x decide of a product, are kept as far as they fit into `max_residual_bytes`; those of other batches are made again
+    in each product, which then reads them again. Products with several columns read them once.
+
+    Args:
+      source: the function, or what `hvp_module`, `ggnvp_module`, `fisher_module` or `empirical_fisher_module` made of one batch, or
+        that compiled; or an artifact of it, loaded or as a path, which runs without the compiler.
+      x: the first point, a pytree.
+      batches: a sequence of tuples of arrays, the data arguments of the function; or any other iterable that can be read again,
+        such as a PyTorch DataLoader; or a function that returns an iterator. Views of memory-mapped arrays are read when needed.
+      reduction: "sum"; or "mean", where f is the mean of its rows, and so is the operator: ``Σ nᵢ f(x, *batchᵢ) / Σ nᵢ``.
+      mask: the name of an argument of f with weights of rows, of shape (rows,): batches are given without it, and rows that fill up
+        a short batch weigh zero.
+      short: what is done with a batch of fewer rows than the first: "pad" runs the same code on it (see `prepared/pieces.py`;
+        without a mask f must be a sum over rows or a mean of them, which is checked), "compile" compiles for its shape.
+      max_residual_bytes: what the residuals may take together.
+      threads: how many batches are computed at the same time; None: as many as there are cores, each on one of them, if there are
+        as many batches. The result is the same for any number.
+      block: how many columns of a matrix are multiplied at once.
+      damping: a number that is added to the diagonal.
+      target: where it runs; None compiles for this CPU.
+      check_data: refuse a pass over the data that differs from the first one.
+      progress: show a bar on a terminal; needs rich.
+
+    Attributes:
+      kept: how many batches have their residuals in memory.
+
+    Raises:
+      BatchError: a batch raises, or does not fit the function; `number` says which. The operator stays as it was.
+      DataChangedError: a pass gives other data than the first.
+      NotFiniteBatchError: a batch has NaN or infinity at the first point.
+      TraceError: the batches can be read once only.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> rows = np.arange(10.0).reshape(5, 2)
+      >>> f = lambda x, rows: ((rows @ x) ** 2).sum() / 2
+      >>> H = nm.SumOperator(f, np.ones(2), [(rows[i : i + 2],) for i in (0, 2, 4)], target=nm.Interpreter())
+      >>> (H @ np.ones(2)).tolist() == (rows.T @ rows @ np.ones(2)).tolist(), H.rows, H.value
+      (True, 5, 282.5)
+    """
+
+    engine: LocalEngine
+
+    def __init__(
+        self, source: Any, x: Any, batches: Iterable[Any] | Callable[[], Iterable[Any]], *, reduction: str = "sum", mask: str = "",
+        short: str = "pad", max_residual_bytes: int = thresholds.RESIDUALS, threads: int | None = None,
+        block: int = thresholds.BLOCK, damping: float = 0.0, target: Any = None, check_data: bool = True, progress: bool = False,
+    ):  # fmt: skip
+        if short not in ("pad", "compile"):
+            raise TraceError(f"short requires 'pad' or 'compile', got {short!r}.")
+        readings = Batches(batches)
+        make = lambda data: work_of(source, x, data, reduction, mask, block=block, target=target)  # noqa: E731
+        work = make(readings.first())
+        limits = Limits(threads, max_residual_bytes, progress, check_data)
+        others = None
+        if short == "compile":
+            if not is_function(source):
+                raise TraceError(f"short='compile' requires a function as the source, got a {type(source).__name__}.")
+            others = _Works(make)
+        super().__init__(work, LocalEngine(work, readings, limits, others), x, damping)
+
+
+class _Works:
+    """The work for each shape of batches, compiled when the first of that shape comes."""
+
+    def __init__(self, make: Callable[[tuple[Any, ...]], Work]):
+        self._make = make
+        self._works: dict[Any, Work] = {}
+
+    def __call__(self, data: tuple[Any, ...]) -> Work:
+        shapes = tuple(getattr(readable(array), "shape", ()) for array in data)
+        if shapes not in self._works:
+            self._works[shapes] = self._make(data)
+        return self._works[shapes]
+
+
+def work_of(
+    source: Any, x: Any, data: tuple[Any, ...], reduction: str, mask: str, *, block: int = thresholds.BLOCK, target: Any = None
+) -> Work:
+    """What is done with each batch, from what a user gives.
+
+    Args:
+      source, x, reduction, mask, block, target: as in `SumOperator`.
+      data: a full batch.
+
+    Raises:
+      TraceError: there is no such reduction, or no such argument.
+    """
+    if reduction not in ("sum", "mean"):
+        raise TraceError(f"reduction requires 'sum' or 'mean', got {reduction!r}.")
+    point = (x, *_with_mask(source, x, data, mask)) if mask and is_function(source) else (x, *data)
+    module = prepared_module(source, "hvp_module", point, target, at_once=True, block=block, entry_points=_NEEDED)
+    return Work(module, reduction == "mean", mask)
+
+
+def is_function(source: Any) -> bool:
+    """Whether a source is a function, and not a stage or an artifact, which may be called too."""
+    return callable(source) and not hasattr(source, "entries") and not hasattr(source, "manifest")
+
+
+def _with_mask(f: Callable[..., Any], x: Any, data: tuple[Any, ...], mask: str) -> tuple[Any, ...]:
+    """The data with weights of rows, in the dtype of the point, where the function has them."""
+    names = list(inspect.signature(f).parameters)[1:]
+    if mask not in names:
+        raise TraceError(f"mask requires the name of an argument with data, {', '.join(names)}, got {mask!r}.")
+    first = next(array for array in map(readable, data) if getattr(array, "shape", ()))
+    weights = np.ones(first.shape[0], pytree_dtype(x))
+    return (*data[: names.index(mask)], weights, *data[names.index(mask) :])
+
+
+def pytree_dtype(tree: Any) -> np.dtype:
+    """The dtype of the first array of a pytree of dicts, lists and tuples."""
+    while isinstance(tree, (dict, list, tuple)):
+        tree = next(iter(tree.values() if isinstance(tree, dict) else tree))
+    return np.asarray(readable(tree)).dtype

@@ -1,0 +1,165 @@
+"""Sums of products over data: the mathematics, whatever computes the parts of a sum.
+
+With ``f(x, *batch)`` summed over batches, or averaged over their rows, value, gradient and H v are sums of those of the
+batches. Parts are added as a tree of pairs in the order of the batches: rounding grows with the logarithm of their number,
+and the result is the same bits whether they come one after the other or in groups of a power of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from nabla_mlir.conversion import rounded
+from nabla_mlir.errors import DeployError, NotFiniteError, TraceError
+from nabla_mlir.prepared.flat import joined
+from nabla_mlir.prepared.pieces import Part, Work
+from nabla_mlir.prepared.points import PointOperator
+
+
+class PairwiseSum:
+    """Adds what comes one after the other, as the leaves of a tree of pairs.
+
+    Example:
+      >>> total = PairwiseSum()
+      >>> for number in (1.0, 2.0, 3.0):
+      ...     total.add(number)
+      >>> total.result()
+      6.0
+    """
+
+    def __init__(self) -> None:
+        self._sums: list[tuple[int, Any]] = []  # of complete subtrees, with their numbers of leaves, which fall
+
+    def add(self, part: Any) -> None:
+        """Adds the next part."""
+        count = 1
+        while self._sums and self._sums[-1][0] == count:
+            part = self._sums.pop()[1] + part
+            count *= 2
+        self._sums.append((count, part))
+
+    def result(self) -> Any:
+        """The sum so far; None if there is nothing in it."""
+        sums = [part for _, part in self._sums]
+        if not sums:
+            return None
+        total = sums.pop()
+        while sums:
+            total = sums.pop() + total
+        return total
+
+
+def tree_sum(parts: Iterable[Any]) -> Any:
+    """The sum of parts as a tree of pairs; None of none."""
+    total = PairwiseSum()
+    for part in parts:
+        total.add(part)
+    return total.result()
+
+
+class Engine(Protocol):
+    """What computes the parts of a sum: threads of this process, workers of a cluster, or ranks."""
+
+    @property
+    def kept(self) -> int:
+        """How many batches have their residuals in memory; of ranks those of this one."""
+
+    def update(self, x: np.ndarray, check: bool) -> Part:
+        """Moves all batches to a point; the sum of their parts."""
+
+    def products(self, matrices: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """The sums of the batches' products with matrices, in their order; several may be under way at the same time."""
+
+
+class SummedOperator(PointOperator):
+    """The matrix of a sum over data, at a point that `update` moves: a `scipy.sparse.linalg.LinearOperator`.
+
+    Attributes:
+      x: the point, as a vector.
+      value, gradient: those of the sum, or of the mean, at that point; None where the source has none.
+      rows: how many rows the data have.
+      products, updates, seconds: how many vectors were multiplied, how often the point was moved, and the time of both.
+      damping: a number that is added to the diagonal.
+      engine: what computes the parts.
+      kept: how many batches have their residuals in memory.
+
+    Vectors of other dtypes are taken as by `nm.HessianOperator`. One thread at a time may use it.
+    """
+
+    rows: int
+
+    def __init__(self, work: Work, engine: Engine, x: Any, damping: float):
+        self.engine, self.damping, self._work = engine, float(damping), work
+        self._x, self.block, self.rows = work.x, work.block, 0
+        super().__init__(self._x.dtype, (self._x.size, self._x.size))
+        self.update(x, check=True)
+
+    @property
+    def kept(self) -> int:
+        """How many batches, of ranks those of this one, have their residuals in memory; those of others are made again."""
+        return self.engine.kept
+
+    def update(self, x: Any, *data: Any, check: bool = False) -> tuple[Any, np.ndarray | None]:
+        """Moves to another point; returns the value and the gradient there.
+
+        Args:
+          x: a pytree or a flat vector.
+          data: there is none: it stays that of the batches.
+          check: raise NotFiniteBatchError, with the number of the batch, if one has a value or a gradient that is not finite.
+        """
+        if data:
+            raise TraceError(f"update requires a point alone, got {len(data)} more argument(s): the data are those of the batches.",
+                             help="make another operator for other data.")  # fmt: skip
+        is_vector = isinstance(x, np.ndarray) and x.shape == (self._x.size,)
+        point = rounded(x, self._x.dtype, "x") if is_vector else self._x.vector(self._x.spec.flatten(x, "x"))
+        part = self._timed(self.engine.update, point.copy(), check)
+        if not part.rows:
+            raise NotFiniteError("a sum over data requires rows, got batches that are all empty.")
+        self.x, self.rows, self.updates = point.copy(), part.rows, self.updates + 1
+        vector = part.vector / part.rows if self._work.mean else part.vector
+        vector = vector.astype(self._x.dtype, copy=False)
+        self.value = vector[0].item() if self._work.has_value else None
+        self.gradient = vector[int(self._work.has_value) :] if self._work.has_gradient else None
+        return self.value, self.gradient
+
+    def multiplied(self, matrices: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Real matrices of the operator's dtype with their products, in their order; several may be under way at once."""
+        for matrix, total in _beside(matrices, self.engine.products):
+            self.products += matrix.shape[1]
+            result = total / self.rows if self._work.mean else total
+            result = result + self.damping * matrix if self.damping else result
+            yield matrix, result.astype(self.dtype, copy=False)
+
+    def __reduce__(self) -> Any:
+        raise DeployError(f"pickle and copy require what can travel, got a {type(self).__name__} with its threads or cluster.",
+                          help="send the artifact, and make an operator of it where the data are.")  # fmt: skip
+
+    def _matvec(self, v: np.ndarray) -> np.ndarray:
+        return self._matmat(np.asarray(v).reshape(-1, 1))[:, 0]
+
+    def _matmat(self, vs: np.ndarray) -> np.ndarray:
+        if vs.dtype.kind == "c":
+            return joined(self._matmat(vs.real), self._matmat(vs.imag))
+        matrix = rounded(vs, self._x.dtype, "the matrix")
+        return self._timed(lambda: next(self.multiplied([matrix])))[1]
+
+    def _adjoint(self) -> SummedOperator:
+        return self
+
+    _transpose = _adjoint
+
+
+def _beside(matrices: Iterable[np.ndarray], products: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Each matrix with its product; they are taken from the iterable as the engine asks for them."""
+    asked: list[np.ndarray] = []
+
+    def noted() -> Iterator[np.ndarray]:
+        for matrix in matrices:
+            asked.append(matrix)
+            yield matrix
+
+    for total in products(noted()):
+        yield asked.pop(0), total
