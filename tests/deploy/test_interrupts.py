@@ -41,6 +41,9 @@ def interrupted(call):
 def count(x, step):
     return nm.while_loop(lambda c: c < 10, lambda c: c + step, x)
 
+def swing(x):
+    return nm.while_loop(lambda c: c < 10, lambda c: 9 - c, x)  # one that changes nothing would be taken away
+
 f = nm.jit(count)
 assert f(0, 1) == 10
 if not os.fork():
@@ -49,7 +52,7 @@ if not os.fork():
 os.wait()
 print(interrupted(lambda: f(0, 0)))                      # compiled by jit
 print(int(f(0, 1)))                                      # loaded anew
-print(interrupted(lambda: count(np.int32(0), np.int32(0))))  # interpreted, or compiled by then
+print(interrupted(lambda: swing(np.int32(0))))           # interpreted, or compiled by then
 module = nm.module(
     count=nm.trace(count, np.int32(0), np.int32(1)), double=nm.trace(lambda x: x + x, np.int32(0))
 ).lower().compile().loaded
