@@ -155,6 +155,8 @@ PLACED_PROGRAM: Annotated[int, Chosen("bytes", "a slab has 64 MiB: as many small
 
 # Matrices of more rows are factored by a kernel; the plain form of others is one dispatch, and can be part of a loop's.
 KERNEL_ROWS: Annotated[int, Measured("rows")] = 32
+# A QR factorisation of more rows and columns is a kernel; the plain form of small ones shares a dispatch with what is around it.
+REFLECTED_ROWS: Annotated[int, Chosen("rows", "8x8 took 0.7 of the kernel's time in that form, 30x30 in stacks of 200 2.4")] = 16
 # Rows that are factored before the matrix below them is changed.
 CHOLESKY_PANEL: Annotated[int, Measured("rows")] = 64
 # Columns that are factored before the matrix to their right is changed: a multiple of any tile's width.

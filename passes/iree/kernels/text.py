@@ -188,6 +188,22 @@ class Text:
         """A scalar in every lane."""
         return self.op(f"vector.broadcast {x} : {self.form.element} to {self.form.vector}")
 
+    def lane_sum(self, x: str) -> str:
+        """The sum of the lanes of a vector."""
+        return self.op(f"vector.reduction <add>, {x} : {self.form.vector} into {self.form.element}")
+
+    def multiplied(self, x: str, y: str) -> str:
+        """The products of two vectors."""
+        return self.op(f"arith.mulf {x}, {y} fastmath<contract> : {self.form.vector}")
+
+    def plus(self, x: str, y: str) -> str:
+        """The sums of two vectors, products of which are rounded once where the CPU can."""
+        return self.op(f"arith.addf {x}, {y} fastmath<contract> : {self.form.vector}")
+
+    def minus(self, x: str, y: str) -> str:
+        """The differences of two vectors, likewise."""
+        return self.op(f"arith.subf {x}, {y} fastmath<contract> : {self.form.vector}")
+
     def scaled(self, row: Sequence[str], factor: str) -> list[str]:
         """A row times a scalar."""
         factors = self.splat(factor)
@@ -231,15 +247,31 @@ class Text:
 
     def carried(
         self, start: Index, stop: Index, inits: Sequence[str], types: Sequence[str],
-        body: Callable[[str, list[str]], Sequence[str]],
+        body: Callable[[str, list[str]], Sequence[str]], step: int = 1,
     ) -> list[str]:
         """The last values of a loop, whose body makes new ones from the index and the old ones."""
         result, index, arguments = self._fresh(), self._fresh(), [self._fresh() for _ in inits]
-        bounds = f"{self.index(start)} to {self.index(stop)} step {self.index(1)}"
+        bounds = f"{self.index(start)} to {self.index(stop)} step {self.index(step)}"
         pairs = ", ".join(f"{a} = {x}" for a, x in zip(arguments, inits, strict=True))
         self.line(f"{result}:{len(inits)} = scf.for {index} = {bounds} iter_args({pairs}) -> ({', '.join(types)}) {{")
         new = body(index, arguments)
         self.line(f"scf.yield {', '.join(new)} : {', '.join(types)}")
+        self.line("}")
+        return [f"{result}#{i}" for i in range(len(inits))]
+
+    def repeated(
+        self, inits: Sequence[str], types: Sequence[str], goes_on: Callable[[list[str]], str],
+        body: Callable[[list[str]], Sequence[str]],
+    ) -> list[str]:
+        """The last values of a loop that runs while a condition of them holds."""
+        result, tests, arguments = self._fresh(), [self._fresh() for _ in inits], [self._fresh() for _ in inits]
+        pairs = ", ".join(f"{a} = {x}" for a, x in zip(tests, inits, strict=True))
+        kinds = ", ".join(types)
+        self.line(f"{result}:{len(inits)} = scf.while ({pairs}) : ({kinds}) -> ({kinds}) {{")
+        self.line(f"scf.condition({goes_on(tests)}) {', '.join(tests)} : {kinds}")
+        self.line("} do {")
+        self.line(f"^bb0({', '.join(f'{a}: {type}' for a, type in zip(arguments, types, strict=True))}):")
+        self.line(f"scf.yield {', '.join(body(arguments))} : {kinds}")
         self.line("}")
         return [f"{result}#{i}" for i in range(len(inits))]
 

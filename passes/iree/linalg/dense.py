@@ -25,24 +25,24 @@ from nabla_mlir.passes.iree.target import machine
 _ELEMENTS = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 
 
-def has_kernel(a: Val) -> bool:
-    """Whether there are kernels for stacked matrices of this dtype and size."""
-    return machine().vector_bytes > 0 and a.dtype in _ELEMENTS and min(a.shape[1:]) > thresholds.KERNEL_ROWS
+def has_kernel(a: Val, rows: int) -> bool:
+    """Whether there are kernels for stacked matrices of this dtype, with more rows and columns than so many."""
+    return machine().vector_bytes > 0 and a.dtype in _ELEMENTS and min(a.shape[1:]) > rows
 
 
 def cholesky_kernel(a: Val, lower: bool) -> Val:
     """The lower factor, or the adjoint upper one, of stacked matrices; only that part of them is read."""
-    form = _form(a)
+    form = form_of(a)
     batch, n, _ = a.shape
     size = round_up(n, form.width)
     name = f"cholesky_{'lower' if lower else 'upper'}_{batch}x{size}_{form.element}"
     text, results = cholesky_text(name, batch, size, form, lower)
-    return _cut(_call(name, text, [_with_ones(a, size)], results)[0], n, n)
+    return cut(call(name, text, [_with_ones(a, size)], results)[0], n, n)
 
 
 def triangular_kernel(a: Val, right: Val, lower: bool, transposed: bool, unit: bool) -> Val:
     """X with op(A) X = B for stacked matrices, where op is the identity or the transposition."""
-    form = _form(a)
+    form = form_of(a)
     batch, n, columns = right.shape
     if columns <= form.lanes:
         form = replace(form, vectors=1)
@@ -54,21 +54,22 @@ def triangular_kernel(a: Val, right: Val, lower: bool, transposed: bool, unit: b
     name = f"solve_{'lower' if lower else 'upper'}{flags}_{batch}x{rows}x{columns}_{form.element}"
     text, results = triangular_text(name, batch, rows, columns, form, lower, transposed, unit)
     padded = b.pad(right, [0, 0, 0], [0, rows - n, 0])
-    return _cut(_call(name, text, [_with_ones(a, rows), padded], results)[0], n, columns)
+    return cut(call(name, text, [_with_ones(a, rows), padded], results)[0], n, columns)
 
 
 def lu_kernel(a: Val) -> tuple[Val, Val]:
     """L and U of stacked matrices in one, and the row, from 0, that each row is exchanged with."""
-    form = _form(a)
+    form = form_of(a)
     batch, m, n = a.shape
     rows, columns = round_up(m, form.rows), round_up(n, thresholds.LU_PANEL)
     name = f"lu_{batch}x{m}x{n}_{form.element}"
     text, results = lu_text(name, batch, (rows, columns), (m, n), form)
-    factors, pivots, _ = _call(name, text, [b.pad(a, [0, 0, 0], [0, rows - m, columns - n])], results)
-    return _cut(factors, m, n), pivots
+    factors, pivots, _ = call(name, text, [b.pad(a, [0, 0, 0], [0, rows - m, columns - n])], results)
+    return cut(factors, m, n), pivots
 
 
-def _form(a: Val) -> Form:
+def form_of(a: Val) -> Form:
+    """Of the vectors and tiles of a kernel for matrices of that dtype, on the machine that is compiled for."""
     return Form.of(_ELEMENTS[a.dtype], machine().vector_bytes)
 
 
@@ -82,11 +83,13 @@ def _with_ones(a: Val, size: int) -> Val:
     return b.select(is_new, 1, b.pad(a, [0, 0, 0], [0, size - n, size - n]))
 
 
-def _cut(x: Val, rows: int, columns: int) -> Val:
+def cut(x: Val, rows: int, columns: int) -> Val:
+    """The first rows and columns of stacked matrices."""
     return x if x.shape[1:] == (rows, columns) else b.slice_(x, [0, 0, 0], [x.shape[0], rows, columns])
 
 
-def _call(name: str, text: str, operands: Sequence[Val], results: Sequence[Memory]) -> list[Val]:
+def call(name: str, text: str, operands: Sequence[Val], results: Sequence[Memory]) -> list[Val]:
+    """The buffers of the results of a kernel, called at the insertion point."""
     types = [ir.Type.parse(m.type.replace("memref", "tensor")) for m in results]
     at = ir.InsertionPoint.current.block.owner.operation
     return [Val(v) for v in call_kernel(name, text, [x.value for x in operands], types, at)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
@@ -108,7 +109,7 @@ def _cholesky_block(a: Val) -> Val:
 
 def cholesky_factor(a: Val, lower: bool) -> Val:
     """L with L L^H = A, of which only the lower part is read, or else L^H, from the upper part."""
-    if has_kernel(a):
+    if has_kernel(a, thresholds.KERNEL_ROWS):
         return cholesky_kernel(a, lower)
     return _cholesky_lower(a) if lower else adjoint(_cholesky_lower(adjoint(a)))
 
@@ -165,7 +166,7 @@ def solve_triangular(a: Val, right: Val, left: bool, lower: bool, unit: bool, tr
     transposed = transpose != "NO_TRANSPOSE"
     if not left:
         right, transposed = b.swap(right), not transposed
-    if has_kernel(a):
+    if has_kernel(a, thresholds.KERNEL_ROWS):
         result = triangular_kernel(a, right, lower, transposed, unit)
         return result if left else b.swap(result)
     if transposed:

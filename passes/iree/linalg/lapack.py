@@ -13,10 +13,12 @@ from collections.abc import Callable
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, conj, eq, imag, real, select, splat
 from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.passes.iree.linalg.decompositions import eigh_kernel, svd_kernel
 from nabla_mlir.passes.iree.linalg.dense import has_kernel, lu_kernel
 from nabla_mlir.passes.iree.linalg.factorizations import (
     BLOCK,
@@ -108,7 +110,7 @@ def _panel_lu(panel: Val) -> tuple[Val, Val, Val]:
 
 
 def _getrf(op: ir.Operation, a: Val) -> list[Val]:
-    if has_kernel(a):
+    if has_kernel(a, thresholds.KERNEL_ROWS):
         factors, order = lu_kernel(a)
         return [factors, order + 1, _no_info(a)]
     batch, m, n = a.shape
@@ -197,6 +199,8 @@ def _sweeps(is_done: Callable[..., Val], carry: list[Val], one_round: Callable[.
 
 def _eigh(a: Val) -> tuple[Val, Val]:
     """Eigenvalues in ascending order and eigenvectors of stacked Hermitian matrices."""
+    if has_kernel(a, 1):
+        return eigh_kernel(a)
     batch, size = a.shape[0], a.shape[2]
     n = size + size % 2 if size > 1 else size  # one column alone is done
     a = b.pad(a, [0, 0, 0], [0, n - size, n - size])
@@ -249,6 +253,8 @@ def _syevd(op: ir.Operation, a: Val) -> list[Val]:
 
 def _svd(a: Val) -> tuple[Val, Val, Val]:
     """(u, s, v) of stacked square matrices: rotations make the columns of a v orthogonal."""
+    if has_kernel(a, 1):
+        return svd_kernel(a)
     batch, size = a.shape[0], a.shape[2]
     n = size + size % 2 if size > 1 else size  # one column alone is done
     a = b.pad(a, [0, 0, 0], [0, n - size, n - size])
@@ -301,6 +307,9 @@ def _gesdd(op: ir.Operation, a: Val) -> list[Val]:
     wide = m < n
     tall = adjoint(a) if wide else a
     rows, columns = tall.shape[1:]
+    if rows == columns and has_kernel(a, 1):
+        u, s, v = svd_kernel(a)
+        return [a, s, u, adjoint(v), _no_info(a)]
     packed, taus = geqrf(tall)
     square = b.cut(packed, 1, 0, columns)
     upper = select(mask(np.triu(np.ones((columns, columns), bool)), square), square, 0)

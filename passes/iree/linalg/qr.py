@@ -6,8 +6,11 @@ import math
 
 import numpy as np
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val, conj, eq, imag, ne, real, select
+from nabla_mlir.passes.iree.linalg.decompositions import q_kernel, qr_kernel
+from nabla_mlir.passes.iree.linalg.dense import has_kernel
 from nabla_mlir.passes.iree.linalg.stacks import (
     as_like,
     exchange_rows,
@@ -20,6 +23,8 @@ from nabla_mlir.passes.iree.linalg.stacks import (
 
 def geqrf(a: Val) -> list[Val]:
     """Householder vectors below the diagonal, R on and above it, and the factors tau, as LAPACK has them."""
+    if has_kernel(a, thresholds.REFLECTED_ROWS):
+        return qr_kernel(a)
     steps = min(a.shape[1:])
     return b.for_loop(steps, [a, b.full(0, (a.shape[0], steps), a.dtype)], _reflected)
 
@@ -81,6 +86,8 @@ def reflect(a: Val, v: Val, tau: Val) -> Val:
 
 def orgqr(a: Val, taus: Val) -> Val:
     """The product of the reflections, applied to the first columns of the identity."""
+    if has_kernel(a, thresholds.REFLECTED_ROWS):
+        return q_kernel(a, taus)
     batch, m, n = a.shape
     k = taus.shape[1]
     rows = b.iota((batch, m), 1, np.int32)

@@ -1,0 +1,242 @@
+"""Eigenvalues and eigenvectors of stacked symmetric matrices as a kernel.
+
+Golub and Van Loan, Matrix Computations, section 8.3: reflections make the matrix tridiagonal, T = Qᵀ A Q, and implicit
+shifts make that diagonal, by rotations that Q is multiplied by. In each step of the first part the matrix is changed by
+the step before and multiplied by the next vector while it is read once (Howell and others, Cache efficient
+bidiagonalization using BLAS 2.5 operators, 2008).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nabla_mlir.passes.iree.kernels.numbers import Number, Numbers
+from nabla_mlir.passes.iree.kernels.reflections import Reflections, reflection_step
+from nabla_mlir.passes.iree.kernels.rotations import Rotations
+from nabla_mlir.passes.iree.kernels.spectrum import (
+    MOST_SWEEPS,
+    accuracy,
+    divide_by_largest,
+    fill_unless,
+    hypotenuse,
+    is_finite,
+    place_in_order,
+    size_of,
+)
+from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
+
+
+def eigh_text(name: str, batch: int, size: int, n: int, form: Form) -> tuple[str, list[Memory]]:
+    """A kernel for the eigenvalues in ascending order, and eigenvectors in the rows of a matrix; NaN if they are not found.
+
+    Args:
+      name: of the kernel.
+      batch: how many matrices there are, a workgroup for each.
+      size: their rows and columns, a multiple of `reflection_step(form)`.
+      n: the same, at least 2, without those that were added to the end, which hold zeros.
+      form: of vectors and tiles.
+
+    Returns:
+      The text, and the buffers of the results: values, vectors, and memory that the kernel needs.
+    """
+    t, element = Text(form), form.element
+    a = Memory("%a", (batch, size, size), element, read_only=True)
+    values, vectors = Memory("%values", (batch, n), element), Memory("%vectors", (batch, size, size), element)
+    work, q, reflectors = (Memory(x, (batch, size, size), element) for x in ("%work", "%q", "%reflectors"))
+    pair, line = Memory("%pair", (batch, 3, size), element), Memory("%line", (batch, 3, size + 1), element)
+    stores = Rotations.memories("rotations", batch, n, form)
+    b = t.op("hal.interface.workgroup.id[0] : index")
+    scale = divide_by_largest(t, a, work, b)
+    diagonal, beside, taus = (Numbers(t, line, (b, i)) for i in range(3))
+    reflections = Reflections(t, reflectors, b, reflection_step(form))
+    _Reduction(t, work, pair, reflections, n).run(diagonal, beside, taus)
+    reflections.multiply_identity(q, max(n - 2, 0), 1, lambda k: taus[k])
+    found = _Iteration(t, diagonal, beside, Rotations(t, *stores, b, from_above=False), q, n).run()
+    with t.loop(0, n) as i:
+        place = place_in_order(t, diagonal, i, n, descending=False)
+        Numbers(t, values, (b,))[place] = diagonal[i] * scale
+        with t.loop(0, size, form.lanes) as j:
+            t.put(t.vector(q, b, i, j), vectors, b, place, j)
+    fill_unless(t, found, b, (values, vectors))
+    results = [values, vectors, work, q, reflectors, pair, line, *stores]
+    return t.kernel(name, [a, *results], (batch, 1, 1)), results
+
+
+@dataclass(frozen=True)
+class _Reduction:
+    """To a tridiagonal matrix. What step k takes away, v wᵀ + w vᵀ, is subtracted by step k + 1.
+
+    Args:
+      t: the kernel.
+      work: the matrix.
+      pair: v, w, and the product of the matrix with the next vector.
+      reflections: whose vectors it makes.
+      n: rows of the matrix.
+    """
+
+    t: Text
+    work: Memory
+    pair: Memory
+    reflections: Reflections
+    n: int
+
+    def run(self, diagonal: Numbers, beside: Numbers, taus: Numbers) -> None:
+        """Writes the diagonal of T, what stands beside it, and tau of each reflection."""
+        t, b, n = self.t, self.reflections.group, self.n
+        with t.loop(0, self.pair.shape[2], t.form.lanes) as j:
+            for row in range(3):
+                t.put(t.zeros(), self.pair, b, row, j)
+        with t.loop(0, max(n - 2, 0)) as k:
+            self._change_row(k)
+            diagonal[k] = Number(t, t.load(self.work, b, k, k))
+            tau, beta = self.reflections.make(k, (self.work, k), t.add(k, 1))
+            beside[k], taus[k] = beta, tau
+            self._change_and_multiply(k)
+            self._next_pair(k, tau)
+        for i in (n - 2, n - 1):
+            self._change_row(i)
+            diagonal[i] = Number(t, t.load(self.work, b, i, i))
+        beside[n - 2] = Number(t, t.load(self.work, b, n - 2, n - 1))
+        beside[n - 1] = 0.0
+
+    def _vector(self, i: int, j: Index) -> str:
+        return self.t.vector(self.pair, self.reflections.group, i, j)
+
+    def _changed(self, row: Index, j: str, v: str, w: str) -> str:
+        """A vector of a row minus its part of v wᵀ + w vᵀ, given entries of v and w for that row."""
+        t, b = self.t, self.reflections.group
+        x = t.minus(t.vector(self.work, b, row, j), t.multiplied(v, self._vector(1, j)))
+        x = t.minus(x, t.multiplied(w, self._vector(0, j)))
+        t.put(x, self.work, b, row, j)
+        return x
+
+    def _entries(self, row: Index) -> list[str]:
+        return [self.t.splat(self.t.load(self.pair, self.reflections.group, i, row)) for i in range(2)]
+
+    def _change_row(self, k: Index) -> None:
+        t = self.t
+        v, w = self._entries(k)
+        with t.loop(t.multiple(k, self.reflections.step), self.pair.shape[2], t.form.lanes) as j:
+            self._changed(k, j, v, w)
+
+    def _change_and_multiply(self, k: str) -> None:
+        """Rows below row k; those above it in the first tile are no longer needed."""
+        t, b, size = self.t, self.reflections.group, self.pair.shape[2]
+        below, rows = t.add(k, 1), t.form.rows
+        with t.loop(t.multiple(below, rows), size, rows) as start:
+            places = [t.add(start, i) for i in range(rows)]
+            entries = [self._entries(i) for i in places]
+
+            def add(j: str, sums: list[str]) -> list[str]:
+                x = t.vector(self.reflections.vectors, b, k, j)
+                lines = [self._changed(i, j, *e) for i, e in zip(places, entries, strict=True)]
+                return [t.plus(s, t.multiplied(x, row)) for s, row in zip(sums, lines, strict=True)]
+
+            first = t.multiple(below, self.reflections.step)
+            sums = t.carried(first, size, [t.zeros()] * rows, [t.form.vector] * rows, add, t.form.lanes)
+            for i, x in zip(places, sums, strict=True):
+                t.store(t.lane_sum(x), self.pair, b, 2, i)
+
+    def _next_pair(self, k: str, tau: Number) -> None:
+        """v, and w = tau y - (tau² y v / 2) v for the product y of the matrix with v."""
+        t, b = self.t, self.reflections.group
+        first = t.add(k, 1)
+        (product,) = self.reflections.products(k, first, self.pair, [2])
+        factor, taus = t.splat((tau * tau * product * 0.5).name), t.splat(tau.name)
+        start = t.multiple(first, self.reflections.step)
+        with t.loop(start, self.pair.shape[2], t.form.lanes) as j:
+            v = t.vector(self.reflections.vectors, b, k, j)
+            t.put(v, self.pair, b, 0, j)
+            t.put(t.minus(t.multiplied(taus, self._vector(2, j)), t.multiplied(factor, v)), self.pair, b, 1, j)
+        with t.loop(start, first) as j:
+            t.store(t.number(0), self.pair, b, 1, j)
+
+
+@dataclass(frozen=True)
+class _Iteration:
+    """The implicit QL iteration of a tridiagonal matrix, from the first eigenvalue to the last.
+
+    Args:
+      t: the kernel.
+      diagonal: of the matrix; the eigenvalues at the end.
+      beside: what stands beside the diagonal.
+      rotations: where they are kept.
+      q: the matrix whose rows are rotated.
+      n: eigenvalues.
+    """
+
+    t: Text
+    diagonal: Numbers
+    beside: Numbers
+    rotations: Rotations
+    q: Memory
+    n: int
+
+    def run(self) -> str:
+        """Whether all eigenvalues are found, as i1."""
+        t, zero = self.t, self.t.index(0)
+        size = size_of(t, self.diagonal, self.beside, self.n)
+        bound = size * (0.5 * accuracy(t))
+        inits, kinds = [is_finite(size), zero, zero, zero], ["i1", "index", "index", "index"]
+        found, _, sweeps, _ = t.carried(0, self.n, inits, kinds, lambda i, state: self._eigenvalue(i, state, bound))
+        self.rotations.apply(self.q, sweeps)
+        return found
+
+    def _eigenvalue(self, first: str, state: list[str], bound: Number) -> list[str]:
+        t = self.t
+
+        def goes_on(values: list[str]) -> str:
+            found, _, _, count, last = values
+            is_open = t.op(f"arith.andi {found}, {t.compare('ne', last, first)} : i1")
+            return t.op(f"arith.andi {is_open}, {t.compare('slt', count, MOST_SWEEPS * self.n)} : i1")
+
+        def sweep(values: list[str]) -> list[str]:
+            found, end, sweeps, count, last = values
+            end, sweeps = self.rotations.make_room(self.q, end, sweeps, self.n)
+            self._sweep(first, last, end)
+            self.rotations.end_sweep(sweeps, first, last)
+            more = t.of_indices("subi", last, first)
+            last = self._end_of_block(first, bound)
+            return [found, str(t.add(end, more)), str(t.add(sweeps, 1)), str(t.add(count, 1)), last]
+
+        inits = [*state, self._end_of_block(first, bound)]
+        found, end, sweeps, count, last = t.repeated(inits, ["i1", *["index"] * 4], goes_on, sweep)
+        return [t.op(f"arith.andi {found}, {t.compare('eq', last, first)} : i1"), end, sweeps, count]
+
+    def _end_of_block(self, first: str, bound: Number) -> str:
+        """The last row that is tied to a row by numbers beside the diagonal that count."""
+        t = self.t
+
+        def goes_on(values: list[str]) -> str:
+            is_tied = abs(self.beside[values[0]]).is_not_at_most(bound)
+            return t.op(f"arith.andi {t.compare('slt', values[0], self.n - 1)}, {is_tied} : i1")
+
+        return t.repeated([first], ["index"], goes_on, lambda values: [str(t.add(values[0], 1))])[0]
+
+    def _sweep(self, first: str, last: str, end: str) -> None:
+        t, element = self.t, self.t.form.element
+        d, e = self.diagonal, self.beside
+        ratio = (d[t.add(first, 1)] - d[first]) / (e[first] * 2.0)
+        root = (ratio * ratio + 1.0).sqrt()
+        shift = d[last] - d[first] + e[first] / (ratio + root.with_sign_of(ratio))
+        one, zero = Number(t, t.number(1)), Number(t, t.number(0))
+
+        def rotate(step: str, values: list[str]) -> list[str]:
+            s, c, p, g = (Number(t, x) for x in values)
+            i = t.of_indices("subi", t.add(last, -1), step)
+            below = t.add(i, 1)
+            f, h = s * e[i], c * e[i]
+            e[below], c, s = hypotenuse(g, f)
+            g = d[below] - p
+            r = (d[i] - g) * s + c * h * 2.0
+            p = s * r
+            d[below] = g + p
+            self.rotations.keep(t.add(end, step), c, s)
+            return [s.name, c.name, p.name, (c * r - h).name]
+
+        inits = [one.name, one.name, zero.name, shift.name]
+        count = t.of_indices("subi", last, first)
+        *_, p, g = t.carried(0, count, inits, [element] * 4, rotate)
+        d[first] = d[first] - Number(t, p)
+        e[first] = Number(t, g)
+        e[last] = 0.0

@@ -1,0 +1,89 @@
+"""Scalars of a kernel with the operators of Python: what iterations on a few numbers are written with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nabla_mlir.passes.iree.kernels.text import Index, Memory, Text
+
+
+@dataclass(frozen=True)
+class Number:
+    """A value of the dtype of the kernel; an operand may be a number of Python."""
+
+    t: Text
+    name: str
+
+    def __add__(self, other: Number | float) -> Number:
+        return self._with("arith.addf", other)
+
+    def __sub__(self, other: Number | float) -> Number:
+        return self._with("arith.subf", other)
+
+    def __mul__(self, other: Number | float) -> Number:
+        return self._with("arith.mulf", other)
+
+    def __truediv__(self, other: Number | float) -> Number:
+        return self._with("arith.divf", other)
+
+    def __neg__(self) -> Number:
+        return Number(self.t, self.t.scalar("arith.negf", self.name))
+
+    def __abs__(self) -> Number:
+        return Number(self.t, self.t.scalar("math.absf", self.name))
+
+    def sqrt(self) -> Number:
+        """The root."""
+        return Number(self.t, self.t.scalar("math.sqrt", self.name))
+
+    def is_at_most(self, other: Number | float) -> str:
+        """Whether it is, as i1; false of what is not a number."""
+        return self._compared("ole", other)
+
+    def is_not_at_most(self, other: Number | float) -> str:
+        """Whether it is not: true of what is not a number."""
+        return self._compared("ugt", other)
+
+    def is_less(self, other: Number | float) -> str:
+        """Whether it is; false of what is not a number."""
+        return self._compared("olt", other)
+
+    def with_sign_of(self, other: Number) -> Number:
+        """Its size, with the sign of the other one."""
+        return where(other.is_less(0.0), -abs(self), abs(self))
+
+    def _with(self, operation: str, other: Number | float) -> Number:
+        return Number(self.t, self.t.scalar(operation, self.name, self._number(other).name))
+
+    def _compared(self, relation: str, other: Number | float) -> str:
+        return self.t.op(f"arith.cmpf {relation}, {self.name}, {self._number(other).name} : {self.t.form.element}")
+
+    def _number(self, other: Number | float) -> Number:
+        return other if isinstance(other, Number) else Number(self.t, self.t.number(other))
+
+
+def where(condition: str, x: Number, y: Number | float) -> Number:
+    """`x` if the condition holds, else `y`."""
+    other = y if isinstance(y, Number) else Number(x.t, x.t.number(y))
+    return Number(x.t, x.t.op(f"arith.select {condition}, {x.name}, {other.name} : {x.t.form.element}"))
+
+
+def larger(x: Number, y: Number) -> Number:
+    """The larger one of two, or what is not a number."""
+    return Number(x.t, x.t.scalar("arith.maximumf", x.name, y.name))
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A row of numbers in memory: what stands there behind the first indices of a place."""
+
+    t: Text
+    memory: Memory
+    place: tuple[Index, ...]
+
+    def __getitem__(self, i: Index) -> Number:
+        return Number(self.t, self.t.load(self.memory, *self.place, i))
+
+    def __setitem__(self, i: Index, x: Number | float) -> None:
+        value = x.name if isinstance(x, Number) else self.t.number(x)
+        self.t.store(value, self.memory, *self.place, i)

@@ -1,0 +1,131 @@
+"""Householder reflections of the rows of a matrix: 1 - tau v vᵀ, from the right.
+
+Golub and Van Loan, Matrix Computations, section 5.1. Rows lie side by side in memory, so that those of a matrix are
+reflected each on its own, some at a time, while they are in a core's first cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from nabla_mlir.passes.iree.kernels.numbers import Number, larger, where
+from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
+
+
+@dataclass(frozen=True)
+class Reflections:
+    """Vectors of reflections in the rows of a memory, zero before their first entry, from a multiple of `step` on.
+
+    Args:
+      t: the kernel.
+      vectors: batch x reflections x columns, a multiple of `step`.
+      group: the matrix of the batch.
+      step: a multiple of the lanes; each vector is read from the last multiple of it that is not behind its first entry.
+    """
+
+    t: Text
+    vectors: Memory
+    group: str
+    step: int
+
+    def make(self, k: Index, row: tuple[Memory, Index], first: Index) -> tuple[Number, Number]:
+        """Makes vector k, whose reflection of a row leaves nothing behind entry `first`: (tau, what this entry becomes).
+
+        Entry `first` of the vector is 1. Squares are those of entries relative to the largest one: none overflows.
+        """
+        t, (memory, i) = self.t, row
+        self._copy(k, row, first)
+        alpha, one = Number(t, t.load(memory, self.group, i, first)), Number(t, t.number(1))
+        size = larger(abs(alpha), self._largest(k, first))
+        scale = one / where(size.is_at_most(0.0), one, size)
+        head, tail = alpha * scale, self._squares(k, first, scale)
+        norm = (head * head + tail).sqrt() * size
+        is_trivial = tail.is_at_most(0.0)
+        beta = where(is_trivial, alpha, -norm.with_sign_of(alpha))
+        tau = where(is_trivial, one - 1.0, (beta - alpha) / where(is_trivial, one, beta))
+        factor = where(is_trivial, one - 1.0, one / where(is_trivial, one, alpha - beta))
+        with self._columns(first) as j:
+            t.put(t.scaled([t.vector(self.vectors, self.group, k, j)], factor.name)[0], self.vectors, self.group, k, j)
+        t.store(t.number(1), self.vectors, self.group, k, first)
+        return tau, beta
+
+    def apply(self, k: Index, first: Index, tau: Number, rows: Memory, start: Index, count: int) -> None:
+        """Reflects so many rows by vector k, whose first entry is named."""
+        t, at = self.t, [self.t.add(start, i) for i in range(count)]
+        products = self.products(k, first, rows, at)
+        factors = [t.splat((tau * x).name) for x in products]
+        with self._columns(first) as j:
+            v = t.vector(self.vectors, self.group, k, j)
+            for i, factor in zip(at, factors, strict=True):
+                row = t.vector(rows, self.group, i, j)
+                t.put(t.minus(row, t.multiplied(factor, v)), rows, self.group, i, j)
+
+    def multiply_identity(self, rows: Memory, count: int, before: int, tau: Callable[[str], Number]) -> None:
+        """Makes the rows of the identity those of H(count - 1) ... H(0); vector k begins with entry k + `before`.
+
+        A row is not changed by vectors that begin behind its one.
+        """
+        t, many = self.t, self.t.form.rows
+        with t.loop(0, rows.shape[1], many) as start:
+            for i in (t.add(start, n) for n in range(many)):
+                with t.loop(0, rows.shape[2], t.form.lanes) as j:
+                    t.put(t.zeros(), rows, self.group, i, j)
+                t.store(t.number(1), rows, self.group, i, i)
+            last = t.of_indices("minsi", t.add(start, many - before), count)
+            with t.loop(0, last) as step:
+                k = t.of_indices("subi", t.add(last, -1), step)
+                self.apply(k, t.add(k, before), tau(k), rows, start, many)
+
+    def products(self, k: Index, first: Index, rows: Memory, at: list[Index]) -> list[Number]:
+        """The products of rows with vector k."""
+        t = self.t
+
+        def add(j: str, sums: list[str]) -> list[str]:
+            v = t.vector(self.vectors, self.group, k, j)
+            return [t.plus(x, t.multiplied(v, t.vector(rows, self.group, i, j))) for x, i in zip(sums, at, strict=True)]
+
+        sums = self._over(first, [t.zeros()] * len(at), add)
+        return [Number(t, t.lane_sum(x)) for x in sums]
+
+    def _copy(self, k: Index, row: tuple[Memory, Index], first: Index) -> None:
+        """Vector k is what stands behind entry `first` of a row, with zeros before."""
+        t, (memory, i) = self.t, row
+        with self._columns(first) as j:
+            t.put(t.vector(memory, self.group, i, j), self.vectors, self.group, k, j)
+        with t.loop(t.multiple(first, self.step), t.add(first, 1)) as j:
+            t.store(t.number(0), self.vectors, self.group, k, j)
+
+    def _largest(self, k: Index, first: Index) -> Number:
+        t, kind = self.t, self.t.form.vector
+
+        def grow(j: str, best: list[str]) -> list[str]:
+            size = t.op(f"math.absf {t.vector(self.vectors, self.group, k, j)} : {kind}")
+            return [t.op(f"arith.maximumf {best[0]}, {size} : {kind}")]
+
+        (best,) = self._over(first, [t.zeros()], grow)
+        return Number(t, t.op(f"vector.reduction <maximumf>, {best} : {kind} into {t.form.element}"))
+
+    def _squares(self, k: Index, first: Index, scale: Number) -> Number:
+        """The sum of the squares of the entries of vector k, times a factor each."""
+        t = self.t
+
+        def add(j: str, sums: list[str]) -> list[str]:
+            (x,) = t.scaled([t.vector(self.vectors, self.group, k, j)], scale.name)
+            return [t.plus(sums[0], t.multiplied(x, x))]
+
+        return Number(t, t.lane_sum(self._over(first, [t.zeros()], add)[0]))
+
+    def _over(self, first: Index, inits: list[str], body: Callable[[str, list[str]], list[str]]) -> list[str]:
+        t = self.t
+        types = [t.form.vector] * len(inits)
+        return t.carried(t.multiple(first, self.step), self.vectors.shape[2], inits, types, body, t.form.lanes)
+
+    def _columns(self, first: Index) -> AbstractContextManager[str]:
+        return self.t.loop(self.t.multiple(first, self.step), self.vectors.shape[2], self.t.form.lanes)
+
+
+def reflection_step(form: Form) -> int:
+    """At a multiple of which vectors of reflections begin to be read: a tile of rows begins at none between them."""
+    return max(form.lanes, form.rows)

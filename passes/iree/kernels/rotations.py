@@ -1,0 +1,120 @@
+"""Rotations of neighbouring rows of a matrix: kept as they are found, applied many at a time.
+
+An iteration finds a sweep of them, each of a row and the next one, and needs the matrix for none: it is rotated when many
+sweeps are there, a strip of columns after the other, which stays in a core's cache (Van Zee, van de Geijn and
+Quintana-Orti, Restructuring the tridiagonal and bidiagonal QR algorithms, 2014).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nabla_mlir.passes.iree.kernels.numbers import Number, Numbers
+from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
+
+STRIP = 4  # vectors of a strip, which stay in registers
+KEPT = 32  # rotations for each row of the matrix
+
+
+@dataclass(frozen=True)
+class Rotations:
+    """Sweeps that are kept in memory.
+
+    Args:
+      t: the kernel.
+      cosines: batch x rotations; a row, r, and the next, q, become c r - s q and s r + c q.
+      sines: likewise.
+      ends: batch x 2 x rotations, i32: the first row of each sweep, and the last one.
+      strip: batch x rows x columns of a strip, in which they lie side by side while they are rotated.
+      group: the matrix of the batch.
+      from_above: whether a sweep begins with its first rows; else with its last ones.
+    """
+
+    t: Text
+    cosines: Memory
+    sines: Memory
+    ends: Memory
+    strip: Memory
+    group: str
+    from_above: bool
+
+    @staticmethod
+    def memories(name: str, batch: int, n: int, form: Form) -> tuple[Memory, Memory, Memory, Memory]:
+        """Cosines, sines, ends and a strip for matrices of so many rows."""
+        element, size = form.element, KEPT * n
+        return (
+            Memory(f"%{name}_cosines", (batch, size), element), Memory(f"%{name}_sines", (batch, size), element),
+            Memory(f"%{name}_ends", (batch, 2, size), "i32"),
+            Memory(f"%{name}_strip", (batch, n, STRIP * form.lanes), element),
+        )  # fmt: skip
+
+    def keep(self, at: Index, cosine: Number, sine: Number) -> None:
+        """Writes a rotation."""
+        Numbers(self.t, self.cosines, (self.group,))[at] = cosine
+        Numbers(self.t, self.sines, (self.group,))[at] = sine
+
+    def end_sweep(self, sweep: str, first: str, last: str) -> None:
+        """Writes between which rows it was."""
+        for side, row in enumerate((first, last)):
+            as_i32 = self.t.op(f"arith.index_cast {self.t.index(row)} : index to i32")
+            self.t.store(as_i32, self.ends, self.group, side, sweep)
+
+    def make_room(self, rows: Memory, end: str, sweeps: str, n: int) -> tuple[str, str]:
+        """How many rotations and sweeps are kept, once there is room for a sweep over n rows: all are applied if not."""
+        t, zero = self.t, self.t.index(0)
+        is_full = t.compare("sgt", t.add(end, n), self.cosines.shape[1])
+        with t.branch(is_full):
+            self.apply(rows, sweeps)
+        end, sweeps = (t.op(f"arith.select {is_full}, {zero}, {x} : index") for x in (end, sweeps))
+        return end, sweeps
+
+    def apply(self, rows: Memory, sweeps: str) -> None:
+        """Rotates all rows by so many sweeps."""
+        t, lanes = self.t, self.t.form.lanes
+        whole = rows.shape[2] // (STRIP * lanes) * (STRIP * lanes)
+        for start, stop, count in ((0, whole, STRIP), (whole, rows.shape[2], 1)):
+            if start == stop:
+                continue
+            with t.loop(start, stop, count * lanes) as column:
+                self._copy(rows, column, count, to_strip=True)
+                self._sweeps(count, sweeps)
+                self._copy(rows, column, count, to_strip=False)
+
+    def _sweeps(self, count: int, sweeps: str) -> None:
+        t = self.t
+        t.carried(0, sweeps, [t.index(0)], ["index"], lambda sweep, at: [self._sweep(count, sweep, at[0])])
+
+    def _copy(self, rows: Memory, column: str, count: int, to_strip: bool) -> None:
+        t, b = self.t, self.group
+        with t.loop(0, self.strip.shape[1]) as i:
+            for v in range(count):
+                there, here = (rows, t.add(column, v * t.form.lanes)), (self.strip, v * t.form.lanes)
+                (source, j), (target, k) = (there, here) if to_strip else (here, there)
+                t.put(t.vector(source, b, i, j), target, b, i, k)
+
+    def _sweep(self, count: int, sweep: str, at: str) -> str:
+        """Rotates a strip of so many vectors by a sweep, whose first rotation is named; the first one of the next sweep."""
+        t, b, rows = self.t, self.group, self.strip
+        columns = [v * t.form.lanes for v in range(count)]
+        first, last = (t.op(f"arith.index_cast {t.load(self.ends, b, side, sweep)} : i32 to index") for side in (0, 1))
+        length = t.of_indices("subi", last, first)
+        begin, end = (first, last) if self.from_above else (last, first)
+
+        def rotate(step: str, line: list[str]) -> list[str]:
+            c, s = (t.splat(t.load(m, b, t.add(at, step))) for m in (self.cosines, self.sines))
+            i = t.add(first, step) if self.from_above else t.of_indices("subi", last, step)
+            j = t.add(i, 1 if self.from_above else -1)
+            others = [t.vector(rows, b, j, column) for column in columns]
+            upper, lower = (line, others) if self.from_above else (others, line)
+            above = [t.minus(t.multiplied(c, x), t.multiplied(s, y)) for x, y in zip(upper, lower, strict=True)]
+            below = [t.plus(t.multiplied(s, x), t.multiplied(c, y)) for x, y in zip(upper, lower, strict=True)]
+            final, line = (above, below) if self.from_above else (below, above)
+            for x, column in zip(final, columns, strict=True):
+                t.put(x, rows, b, i, column)
+            return line
+
+        types = [t.form.vector] * len(columns)
+        line = t.carried(0, length, [t.vector(rows, b, begin, j) for j in columns], types, rotate)
+        for x, j in zip(line, columns, strict=True):
+            t.put(x, rows, b, end, j)
+        return str(t.add(at, length))

@@ -1,0 +1,99 @@
+"""What kernels for eigenvalues and for singular values have in common: size, order, and what is returned of failures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nabla_mlir.passes.iree.kernels.numbers import Number, Numbers, larger, where
+from nabla_mlir.passes.iree.kernels.text import Memory, Text
+
+MOST_SWEEPS = 50  # of an iteration, for each value; convergence takes two
+
+
+def accuracy(t: Text) -> float:
+    """The distance from 1 to the next number."""
+    return float(np.finfo(np.float32 if t.form.element == "f32" else np.float64).eps)
+
+
+def size_of(t: Text, diagonal: Numbers, beside: Numbers, n: int) -> Number:
+    """The largest sum of a number on the diagonal and the one beside it: about the size of the matrix."""
+
+    def grow(i: str, best: list[str]) -> list[str]:
+        return [larger(Number(t, best[0]), abs(diagonal[i]) + abs(beside[i])).name]
+
+    return Number(t, t.carried(0, n, [t.number(0)], [t.form.element], grow)[0])
+
+
+def is_finite(x: Number) -> str:
+    """Whether a number is one, as i1."""
+    return (x * 0.0).is_at_most(0.0)
+
+
+def hypotenuse(f: Number, g: Number) -> tuple[Number, Number, Number]:
+    """(r, c, s) with c f + s g = r and c g - s f = 0; no rotation and 0 of numbers whose squares vanish.
+
+    The matrix has entries of size one at most, so that those are far below its rounding errors.
+    """
+    t = f.t
+    zero, one = Number(t, t.number(0)), Number(t, t.number(1))
+    squares = f * f + g * g
+    is_zero = squares.is_at_most(1e-30 if t.form.element == "f32" else 1e-290)
+    size = where(is_zero, one, squares.sqrt())
+    return where(is_zero, zero, size), where(is_zero, one, f / size), where(is_zero, zero, g / size)
+
+
+def divide_by_largest(t: Text, a: Memory, work: Memory, group: str) -> Number:
+    """Writes a matrix divided by its largest entry to other memory; that entry, or 1 for zeros.
+
+    No square overflows then, and none that matters vanishes.
+    """
+    _, rows, columns = a.shape
+    kind = t.form.vector
+
+    def grow(i: str, best: list[str]) -> list[str]:
+        def in_row(j: str, best: list[str]) -> list[str]:
+            size = t.op(f"math.absf {t.vector(a, group, i, j)} : {kind}")
+            return [t.op(f"arith.maximumf {best[0]}, {size} : {kind}")]
+
+        return t.carried(0, columns, best, [kind], in_row, t.form.lanes)
+
+    (best,) = t.carried(0, rows, [t.zeros()], [kind], grow)
+    largest = Number(t, t.op(f"vector.reduction <maximumf>, {best} : {kind} into {t.form.element}"))
+    one = Number(t, t.number(1))
+    size = where(largest.is_at_most(0.0), one, largest)
+    factor = one / size
+    with t.loop(0, rows) as i, t.loop(0, columns, t.form.lanes) as j:
+        t.put(t.scaled([t.vector(a, group, i, j)], factor.name)[0], work, group, i, j)
+    return size
+
+
+def place_in_order(t: Text, values: Numbers, i: str, n: int, descending: bool) -> str:
+    """The place of value i among n; equal ones keep their order."""
+    mine = values[i]
+
+    def count(j: str, places: list[str]) -> list[str]:
+        other = values[j]
+        is_before = mine.is_less(other) if descending else other.is_less(mine)
+        is_equal = t.op(f"arith.andi {mine.is_at_most(other)}, {other.is_at_most(mine)} : i1")
+        is_equal_before = t.op(f"arith.andi {is_equal}, {t.compare('slt', j, i)} : i1")
+        either = t.op(f"arith.ori {is_before}, {is_equal_before} : i1")
+        return [str(t.add(places[0], t.op(f"arith.index_castui {either} : i1 to index")))]
+
+    return t.carried(0, n, [t.index(0)], ["index"], count)[0]
+
+
+def fill_unless(t: Text, found: str, group: str, memories: Sequence[Memory]) -> None:
+    """Results of an iteration that has not converged are no numbers."""
+    element = t.form.element
+    nan = t.constant("0x7FC00000" if element == "f32" else "0x7FF8000000000000", element)
+    with t.branch(found) as otherwise:
+        otherwise()
+        for memory in memories:
+            if len(memory.shape) == 2:
+                with t.loop(0, memory.shape[1]) as i:
+                    t.store(nan, memory, group, i)
+                continue
+            with t.loop(0, memory.shape[1]) as i, t.loop(0, memory.shape[2], t.form.lanes) as j:
+                t.put(t.splat(nan), memory, group, i, j)

@@ -1,0 +1,295 @@
+"""Singular values and vectors of stacked square matrices as a kernel.
+
+Golub and Van Loan, Matrix Computations, section 8.6: reflections from both sides make the matrix bidiagonal, and implicit
+shifts make that diagonal, by rotations from both sides. A step of the first part reads the matrix twice (Howell and others,
+Cache efficient bidiagonalization using BLAS 2.5 operators, 2008). Where a number on the diagonal vanishes, a sweep without a
+shift moves it to the end (Demmel and Kahan, Accurate singular values of bidiagonal matrices, 1990).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nabla_mlir.passes.iree.kernels.numbers import Number, Numbers, where
+from nabla_mlir.passes.iree.kernels.reflections import Reflections, reflection_step
+from nabla_mlir.passes.iree.kernels.rotations import Rotations
+from nabla_mlir.passes.iree.kernels.spectrum import (
+    MOST_SWEEPS,
+    accuracy,
+    divide_by_largest,
+    fill_unless,
+    hypotenuse,
+    is_finite,
+    place_in_order,
+    size_of,
+)
+from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
+
+
+def svd_text(name: str, batch: int, size: int, n: int, form: Form) -> tuple[str, list[Memory]]:
+    """A kernel for the singular values in descending order, and left and right vectors in rows; NaN if they are not found.
+
+    Args:
+      name: of the kernel.
+      batch: how many matrices there are, a workgroup for each.
+      size: their rows and columns, a multiple of `reflection_step(form)`.
+      n: the same, at least 2, without those that were added to the end, which hold zeros.
+      form: of vectors and tiles.
+
+    Returns:
+      The text, and the buffers of the results: values, left and right vectors, and memory that the kernel needs.
+    """
+    t, element = Text(form), form.element
+    a = Memory("%a", (batch, size, size), element, read_only=True)
+    values = Memory("%values", (batch, n), element)
+    left, right, work, q, p, u, v = (
+        Memory(f"%{x}", (batch, size, size), element) for x in ("left", "right", "work", "q", "p", "u", "v")
+    )
+    pending, line = Memory("%pending", (batch, 6, size), element), Memory("%line", (batch, 4, size + 1), element)
+    stores = [Rotations.memories(x, batch, n, form) for x in ("left_rotations", "right_rotations")]
+    b = t.op("hal.interface.workgroup.id[0] : index")
+    scale = divide_by_largest(t, a, work, b)
+    diagonal, above, left_taus, right_taus = (Numbers(t, line, (b, i)) for i in range(4))
+    rows, columns = (Reflections(t, m, b, reflection_step(form)) for m in (u, v))
+    _Reduction(t, work, pending, rows, columns, n).run(diagonal, above, left_taus, right_taus)
+    rows.multiply_identity(q, n - 1, 0, lambda k: left_taus[k])
+    columns.multiply_identity(p, n - 1, 1, lambda k: right_taus[k])
+    sides = [(Rotations(t, *memories, b, from_above=True), m) for memories, m in zip(stores, (q, p), strict=True)]
+    found = _Iteration(t, diagonal, above, sides, n).run()
+    _write_in_order(t, diagonal, scale, ((q, left), (p, right)), Numbers(t, values, (b,)), n)
+    fill_unless(t, found, b, (values, left, right))
+    results = [values, left, right, work, q, p, u, v, pending, line, *stores[0], *stores[1]]
+    return t.kernel(name, [a, *results], (batch, 1, 1)), results
+
+
+def _write_in_order(
+    t: Text, diagonal: Numbers, scale: Number, vectors: tuple[tuple[Memory, Memory], ...], values: Numbers, n: int
+) -> None:
+    """Values that were found negative change their sign, and that of their right vectors, the last ones here."""
+    (b, _), lanes = diagonal.place, t.form.lanes
+    signs = Numbers(t, diagonal.memory, (b, 1))  # where what stood above the diagonal is no longer needed
+    with t.loop(0, n) as i:
+        signs[i] = where(diagonal[i].is_less(0.0), Number(t, t.number(-1)), 1.0)
+        diagonal[i] = abs(diagonal[i])
+    with t.loop(0, n) as i:
+        place = place_in_order(t, diagonal, i, n, descending=True)
+        values[place] = diagonal[i] * scale
+        for (source, target), factor in zip(vectors, (Number(t, t.number(1)), signs[i]), strict=True):
+            with t.loop(0, source.shape[2], lanes) as j:
+                t.put(t.scaled([t.vector(source, b, i, j)], factor.name)[0], target, b, place, j)
+
+
+U, Y, Z, V, LINE, PRODUCT = range(6)  # rows of what is pending
+
+
+@dataclass(frozen=True)
+class _Reduction:
+    """To an upper bidiagonal matrix. What step k takes away, u yᵀ + z vᵀ, is subtracted by step k + 1.
+
+    Args:
+      t: the kernel.
+      work: the matrix.
+      pending: u, y, z, v, a row or a column of the matrix, and the product of its transpose with the next u.
+      rows: the reflections from the left.
+      columns: those from the right.
+      n: rows of the matrix.
+    """
+
+    t: Text
+    work: Memory
+    pending: Memory
+    rows: Reflections
+    columns: Reflections
+    n: int
+
+    def run(self, diagonal: Numbers, above: Numbers, left_taus: Numbers, right_taus: Numbers) -> None:
+        """Writes the diagonal, from place 1 on what stands above it (0 at place 0), and tau of each reflection."""
+        t, n = self.t, self.n
+        with t.loop(0, self.pending.shape[2], t.form.lanes) as j:
+            for i in range(6):
+                self._put(t.zeros(), i, j)
+        above[0] = 0.0
+        with t.loop(0, n - 1) as k:
+            after = t.add(k, 1)
+            self._read_column(k)
+            left_taus[k], diagonal[k] = self.rows.make(k, (self.pending, LINE), k)
+            self._change_and_multiply(k)
+            self._read_row(k, left_taus[k])
+            right_taus[k], above[after] = self.columns.make(k, (self.pending, LINE), after)
+            self._next_pending(k, right_taus[k])
+        self._read_column(n - 1)
+        diagonal[n - 1] = Numbers(t, self.pending, (self.rows.group, LINE))[n - 1]
+
+    def _vector(self, i: int, j: Index) -> str:
+        return self.t.vector(self.pending, self.rows.group, i, j)
+
+    def _put(self, x: str, i: int, j: Index) -> None:
+        self.t.put(x, self.pending, self.rows.group, i, j)
+
+    def _entry(self, i: int, j: Index) -> Number:
+        return Number(self.t, self.t.load(self.pending, self.rows.group, i, j))
+
+    def _over(self, first: Index) -> tuple[Index, Index, int]:
+        return self.t.multiple(first, self.rows.step), self.pending.shape[2], self.t.form.lanes
+
+    def _read_column(self, k: Index) -> None:
+        """Column k from its diagonal on, as it is now."""
+        t, b = self.t, self.rows.group
+        y, v = self._entry(Y, k), self._entry(V, k)
+        with t.loop(k, self.n) as i:
+            x = Number(t, t.load(self.work, b, i, k)) - self._entry(U, i) * y - self._entry(Z, i) * v
+            t.store(x.name, self.pending, b, LINE, i)
+
+    def _change_and_multiply(self, k: str) -> None:
+        """Subtracts what is pending from row k on, and multiplies the transpose by vector k; rows above are not needed."""
+        t, b, rows = self.t, self.rows.group, self.t.form.rows
+        with t.loop(*self._over(k)) as j:
+            self._put(t.zeros(), PRODUCT, j)
+        with t.loop(t.multiple(k, rows), self.pending.shape[2], rows) as start:
+            places = [t.add(start, i) for i in range(rows)]
+            entries = [[t.splat(self._entry(i, row).name) for i in (U, Z)] for row in places]
+            factors = [t.splat(t.load(self.rows.vectors, b, k, row)) for row in places]
+            with t.loop(*self._over(t.add(k, 1))) as j:
+                y, v, product = (self._vector(i, j) for i in (Y, V, PRODUCT))
+                for row, (u, z), factor in zip(places, entries, factors, strict=True):
+                    x = t.minus(t.vector(self.work, b, row, j), t.multiplied(u, y))
+                    x = t.minus(x, t.multiplied(z, v))
+                    t.put(x, self.work, b, row, j)
+                    product = t.plus(product, t.multiplied(factor, x))
+                self._put(product, PRODUCT, j)
+
+    def _read_row(self, k: str, tau: Number) -> None:
+        """The next y, and row k behind its diagonal after the reflection from the left."""
+        t, factor = self.t, self.t.splat(tau.name)
+        with t.loop(*self._over(t.add(k, 1))) as j:
+            y = t.multiplied(factor, self._vector(PRODUCT, j))
+            self._put(y, Y, j)
+            self._put(t.minus(t.vector(self.work, self.rows.group, k, j), y), LINE, j)
+
+    def _next_pending(self, k: str, tau: Number) -> None:
+        """u, v and z = tau (A v - u (y v)): zero up to entry k."""
+        t, b, rows = self.t, self.rows.group, self.t.form.rows
+        after = t.add(k, 1)
+        (inner,) = self.columns.products(k, after, self.pending, [Y])
+        with t.loop(t.multiple(after, rows), self.pending.shape[2], rows) as start:
+            places = [t.add(start, i) for i in range(rows)]
+            for row, x in zip(places, self.columns.products(k, after, self.work, places), strict=True):
+                u = Number(t, t.load(self.rows.vectors, b, k, row))
+                t.store((tau * (x - u * inner)).name, self.pending, b, Z, row)
+        with t.loop(t.multiple(k, self.rows.step), after) as i:
+            t.store(t.number(0), self.pending, b, Z, i)
+        with t.loop(*self._over(k)) as j:
+            self._put(t.vector(self.rows.vectors, b, k, j), U, j)
+        with t.loop(*self._over(after)) as j:
+            self._put(t.vector(self.columns.vectors, b, k, j), V, j)
+
+
+@dataclass(frozen=True)
+class _Iteration:
+    """The implicit iteration of Golub and Kahan for a bidiagonal matrix, from the last singular value to the first.
+
+    Args:
+      t: the kernel.
+      diagonal: of the matrix; the singular values at the end, some of them negative.
+      above: what stands above the diagonal, from place 1 on.
+      sides: where the rotations from the left and from the right are kept, and the matrices whose rows they rotate.
+      n: singular values.
+    """
+
+    t: Text
+    diagonal: Numbers
+    above: Numbers
+    sides: list[tuple[Rotations, Memory]]
+    n: int
+
+    def run(self) -> str:
+        """Whether all singular values are found, as i1."""
+        t, zero = self.t, self.t.index(0)
+        size = size_of(t, self.diagonal, self.above, self.n)
+        inits = [is_finite(size), zero, zero, zero]
+        bound = size * accuracy(t)
+        kinds = ["i1", "index", "index", "index"]
+        found, _, sweeps, _ = t.carried(0, self.n, inits, kinds, lambda i, state: self._value(i, state, bound))
+        for rotations, rows in self.sides:
+            rotations.apply(rows, sweeps)
+        return found
+
+    def _value(self, step: str, state: list[str], bound: Number) -> list[str]:
+        t = self.t
+        last = t.of_indices("subi", self.n - 1, step)
+
+        def goes_on(values: list[str]) -> str:
+            found, _, _, count, first = values
+            is_open = t.op(f"arith.andi {found}, {t.compare('ne', last, first)} : i1")
+            return t.op(f"arith.andi {is_open}, {t.compare('slt', count, MOST_SWEEPS * self.n)} : i1")
+
+        def sweep(values: list[str]) -> list[str]:
+            found, end, sweeps, count, first = values
+            room = [rotations.make_room(rows, end, sweeps, self.n) for rotations, rows in self.sides]
+            end, sweeps = room[0]
+            self._sweep(first, last, end, bound)
+            for rotations, _ in self.sides:
+                rotations.end_sweep(sweeps, first, last)
+            more = t.of_indices("subi", last, first)
+            first = self._start_of_block(last, bound)
+            return [found, str(t.add(end, more)), str(t.add(sweeps, 1)), str(t.add(count, 1)), first]
+
+        inits = [*state, self._start_of_block(last, bound)]
+        found, end, sweeps, count, first = t.repeated(inits, ["i1", *["index"] * 4], goes_on, sweep)
+        return [t.op(f"arith.andi {found}, {t.compare('eq', last, first)} : i1"), end, sweeps, count]
+
+    def _start_of_block(self, last: str, bound: Number) -> str:
+        """The first row that is tied to a row by numbers above the diagonal that count."""
+        t = self.t
+
+        def goes_on(values: list[str]) -> str:
+            is_tied = abs(self.above[values[0]]).is_not_at_most(bound)
+            return t.op(f"arith.andi {t.compare('sgt', values[0], 0)}, {is_tied} : i1")  # also if nothing is a number
+
+        return t.repeated([last], ["index"], goes_on, lambda values: [str(t.add(values[0], -1))])[0]
+
+    def _shift(self, first: str, last: str, bound: Number) -> Number:
+        """What stands in place of the first number of the diagonal, x - s² / x for the shift s; x for none.
+
+        There is none if a number on the diagonal counts as zero: it is set to zero.
+        """
+        t, w, e = self.t, self.diagonal, self.above
+
+        def clear(i: str, flags: list[str]) -> list[str]:
+            is_zero = abs(w[i]).is_at_most(bound)
+            w[i] = where(is_zero, Number(t, t.number(0)), w[i])
+            return [t.op(f"arith.ori {flags[0]}, {is_zero} : i1")]
+
+        (has_zero,) = t.carried(first, last, [t.constant(0, "i1")], ["i1"], clear)
+        one, before = Number(t, t.number(1)), t.add(last, -1)
+        x, y, z, g, h = w[first], w[before], w[last], e[before], e[last]
+        is_safe = t.op(f"arith.xori {has_zero}, {t.constant(1, 'i1')} : i1")
+        x1, y1 = where(is_safe, x, one), where(is_safe, y, one)
+        f = ((y - z) * (y + z) + (g - h) * (g + h)) / (h * y1 * 2.0)
+        root = (f * f + 1.0).sqrt()
+        shifted = ((x - z) * (x + z) + h * (y / (f + root.with_sign_of(f)) - h)) / x1
+        return where(is_safe, shifted, x)
+
+    def _sweep(self, first: str, last: str, end: str, bound: Number) -> None:
+        t, w, e = self.t, self.diagonal, self.above
+        one = Number(t, t.number(1))
+        start = self._shift(first, last, bound)
+        (left, _), (right, _) = self.sides
+
+        def rotate(i: str, values: list[str]) -> list[str]:
+            c, s, f, x = (Number(t, v) for v in values)
+            after, place = t.add(i, 1), t.add(end, t.of_indices("subi", i, first))
+            g, y = e[after], w[after]
+            h, g = s * g, c * g
+            e[i], c, s = hypotenuse(f, h)
+            right.keep(place, c, -s)
+            f, g, h, y = x * c + g * s, g * c - x * s, y * s, y * c
+            w[i], c, s = hypotenuse(f, h)
+            left.keep(place, c, -s)
+            return [c.name, s.name, (c * g + s * y).name, (c * y - s * g).name]
+
+        inits = [one.name, one.name, start.name, w[first].name]
+        *_, f, x = t.carried(first, last, inits, [t.form.element] * 4, rotate)
+        e[first] = 0.0
+        e[last] = Number(t, f)
+        w[last] = Number(t, x)

@@ -1,0 +1,68 @@
+"""QR factors, eigenvalues and singular values of stacked real matrices on a CPU: kernels of our own code.
+
+The kernels work on rows, which lie side by side in memory: they are given transposed matrices where a decomposition is
+one of columns, and return transposed ones.
+"""
+
+from __future__ import annotations
+
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects.builder import Val
+from nabla_mlir.passes.iree.kernels.eigh import eigh_text
+from nabla_mlir.passes.iree.kernels.qr import q_text, qr_text
+from nabla_mlir.passes.iree.kernels.reflections import reflection_step
+from nabla_mlir.passes.iree.kernels.svd import svd_text
+from nabla_mlir.passes.iree.kernels.text import Form, round_up
+from nabla_mlir.passes.iree.linalg.dense import call, cut, form_of
+
+
+def qr_kernel(a: Val) -> list[Val]:
+    """The factors of stacked matrices as LAPACK's geqrf packs them, and the factors tau."""
+    form = form_of(a)
+    batch, m, n = a.shape
+    rows = _padded(b.swap(a), form)
+    name = f"qr_{batch}x{m}x{n}_{form.element}"
+    text, results = qr_text(name, batch, (rows.shape[1], rows.shape[2]), (n, m), form)
+    factors, taus, _ = call(name, text, [rows], results)
+    return [b.swap(cut(factors, n, m)), taus]
+
+
+def q_kernel(a: Val, taus: Val) -> Val:
+    """The product of reflections that are packed so, its first columns."""
+    form = form_of(a)
+    batch, m, n = a.shape
+    count = taus.shape[1]
+    rows = _padded(b.swap(a), form)
+    name = f"q_{batch}x{m}x{n}x{count}_{form.element}"
+    text, results = q_text(name, batch, (rows.shape[1], rows.shape[2]), count, form)
+    (q, _) = call(name, text, [b.cut(rows, 1, 0, count), taus], results)
+    return b.swap(cut(q, n, m))
+
+
+def eigh_kernel(a: Val) -> tuple[Val, Val]:
+    """Eigenvalues of stacked symmetric matrices in ascending order, and eigenvectors in columns."""
+    form = form_of(a)
+    batch, n, _ = a.shape
+    rows = _padded(a, form)
+    name = f"eigh_{batch}x{n}_{form.element}"
+    text, results = eigh_text(name, batch, rows.shape[2], n, form)
+    values, vectors, *_ = call(name, text, [rows], results)
+    return values, b.swap(cut(vectors, n, n))
+
+
+def svd_kernel(a: Val) -> tuple[Val, Val, Val]:
+    """(u, s, v) of stacked square matrices: singular values in descending order, and their vectors in columns."""
+    form = form_of(a)
+    batch, n, _ = a.shape
+    rows = _padded(a, form)
+    name = f"svd_{batch}x{n}_{form.element}"
+    text, results = svd_text(name, batch, rows.shape[2], n, form)
+    values, left, right, *_ = call(name, text, [rows], results)
+    return b.swap(cut(left, n, n)), values, b.swap(cut(right, n, n))
+
+
+def _padded(rows: Val, form: Form) -> Val:
+    """With rows of zeros up to whole tiles, and columns up to whole vectors."""
+    _, n, m = rows.shape
+    size = round_up(n, form.rows if n != m else reflection_step(form)), round_up(m, reflection_step(form))
+    return b.pad(rows, [0, 0, 0], [0, size[0] - n, size[1] - m])
