@@ -157,6 +157,8 @@ PLACED_PROGRAM: Annotated[int, Chosen("bytes", "a slab has 64 MiB: as many small
 KERNEL_ROWS: Annotated[int, Measured("rows")] = 32
 # A QR factorisation of more rows and columns is a kernel; the plain form of small ones shares a dispatch with what is around it.
 REFLECTED_ROWS: Annotated[int, Chosen("rows", "8x8 took 0.7 of the kernel's time in that form, 30x30 in stacks of 200 2.4")] = 16
+# So many numbers that are added at places of indices are worth a kernel.
+SCATTER_AS_KERNEL: Annotated[int, Chosen("numbers", "a dispatch takes microseconds; small ones may be part of a loop")] = 1 << 14
 # Rows that are factored before the matrix below them is changed.
 CHOLESKY_PANEL: Annotated[int, Measured("rows")] = 64
 # Columns that are factored before the matrix to their right is changed: a multiple of any tile's width.

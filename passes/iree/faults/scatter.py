@@ -27,7 +27,7 @@ PATTERNS = Patterns()
 
 
 @dataclass(frozen=True)
-class _Scatter:
+class NormalForm:
     """A scatter in normal form: N index vectors, and N windows that have all dimensions of the operand."""
 
     operands: list[Val]
@@ -58,8 +58,7 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
     dims = hlo.ScatterDims.decode(op.attributes["scatter_dimension_numbers"])
     x, indices, updates = values[0], values[n], values[n + 1]
     inserted_dims = {*dims["inserted_window_dims"], *dims["input_batching_dims"]}
-    sizes = iter([updates.shape[d] for d in dims["update_window_dims"]])
-    window = tuple(1 if d in inserted_dims else next(sizes) for d in range(x.rank))
+    window = window_of(op, values)
     vector_dim = dims["index_vector_dim"]
     inside = all(
         _inside(component_range(indices.value, vector_dim, k), x.shape[d] - window[d])
@@ -77,13 +76,22 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
         return values[:n]
     if not is_elementwise(op.regions[0]):
         raise RuleMissingError(f"stablehlo.scatter requires an elementwise body, got {op.location}.")
-    form = _normal_form(op, values, dims, window)
+    form = normal_form(op, values, dims, window)
     valid = None if inside else _valid(form)
     if form.indices.shape[0] == 1:
         return _one_window(form, form.operands, form.indices, form.updates, valid)
     if n > 1 and not all(depends_only_on(form.body, i, (i, n + i)) for i in range(n)):
         return _loop(form, valid)
     return [_masked(form, i, valid) for i in range(n)]
+
+
+def window_of(op: ir.Operation, values: Sequence[Val]) -> tuple[int, ...]:
+    """The sizes of what an index vector stands for, in all dimensions of the operand."""
+    dims = hlo.ScatterDims.decode(op.attributes["scatter_dimension_numbers"])
+    inserted_dims = {*dims["inserted_window_dims"], *dims["input_batching_dims"]}
+    updates = values[len(values) // 2 + 1]
+    sizes = iter([updates.shape[d] for d in dims["update_window_dims"]])
+    return tuple(1 if d in inserted_dims else next(sizes) for d in range(values[0].rank))
 
 
 def _leads(dims: Sequence[int]) -> bool:
@@ -95,7 +103,7 @@ def _inside(bounds: tuple[int, int] | None, limit: int) -> bool:
     return bounds is not None and bounds[0] >= 0 and bounds[1] <= limit
 
 
-def _normal_form(op: ir.Operation, values: list[Val], dims: dict, window: tuple[int, ...]) -> _Scatter:
+def normal_form(op: ir.Operation, values: list[Val], dims: dict, window: tuple[int, ...]) -> NormalForm:
     """One axis of index vectors, which name the batching axes as well.
 
     For example, updates of 4x5 with indices of 4x5x1, batched along the first axis of a 4x9 operand, are 20 windows of 1x1
@@ -122,10 +130,10 @@ def _normal_form(op: ir.Operation, values: list[Val], dims: dict, window: tuple[
     updates = [b.transpose(u, [*outer, *dims["update_window_dims"]]) for u in updates]
     updates = [b.reshape(u, (count, *window)) for u in updates]
     signed = [b.convert(c, np.int32) if c.dtype.itemsize < 4 or c.dtype.name == "uint32" else c for c in columns]
-    return _Scatter(values[:n], b.concat(signed, 1), updates, tuple(index_map), window, op.regions[0])
+    return NormalForm(values[:n], b.concat(signed, 1), updates, tuple(index_map), window, op.regions[0])
 
 
-def _valid(form: _Scatter) -> Val:
+def _valid(form: NormalForm) -> Val:
     """True for each window that is wholly inside the operand."""
     limits = b.broadcast(b.constant(np.array(form.limits, form.indices.dtype)), form.indices.shape, [1])
     good = (form.indices >= 0) & (form.indices <= limits)
@@ -133,7 +141,7 @@ def _valid(form: _Scatter) -> Val:
 
 
 def _one_window(
-    form: _Scatter, into: Sequence[Val], indices: Val, updates: Sequence[Val], valid: Val | None
+    form: NormalForm, into: Sequence[Val], indices: Val, updates: Sequence[Val], valid: Val | None
 ) -> list[Val]:
     """One window (all arguments have a leading 1): dynamic slices, whose starts IREE does clamp."""
     zero = b.full(0, (), indices.dtype)
@@ -148,7 +156,7 @@ def _one_window(
     return [b.dynamic_update_slice(x, n, start) for x, n in zip(into, new, strict=True)]
 
 
-def _loop(form: _Scatter, valid: Val | None) -> list[Val]:
+def _loop(form: NormalForm, valid: Val | None) -> list[Val]:
     """One window after the other, for a body that mixes its operands."""
 
     def row(x: Val, i: Val) -> Val:
@@ -172,7 +180,7 @@ _NEUTRAL = {
 }
 
 
-def _masked(form: _Scatter, i: int, valid: Val | None) -> Val:
+def _masked(form: NormalForm, i: int, valid: Val | None) -> Val:
     """The scatter into one operand. A window that is out of range gets a neutral update or goes to a spare place."""
     x, indices, updates = form.operands[i], form.indices, form.updates[i]
     n = len(form.operands)
@@ -195,7 +203,7 @@ def _masked(form: _Scatter, i: int, valid: Val | None) -> Val:
     return b.slice_(result, [0] * x.rank, form.shape)
 
 
-def _points(form: _Scatter, x: Val, indices: Val, updates: Val, i: int) -> Val:
+def _points(form: NormalForm, x: Val, indices: Val, updates: Val, i: int) -> Val:
     """The scatter with each partial window taken apart into single places along the partial dimensions.
 
     For example, 7 windows of 2x3 in an operand of 5x3, at row i each, are 14 rows at i and i + 1: its last dimension is whole.
@@ -236,7 +244,7 @@ def _points(form: _Scatter, x: Val, indices: Val, updates: Val, i: int) -> Val:
     return b.transpose(Val(op.results[0]), [lead.index(d) for d in range(x.rank)])
 
 
-def _places_along(d: int, form: _Scatter, indices: Val, places: tuple[int, ...], axis: int | None) -> Val:
+def _places_along(d: int, form: NormalForm, indices: Val, places: tuple[int, ...], axis: int | None) -> Val:
     """Where single places lie along dimension `d`: the start of their window, and behind it their number along `axis`."""
     offset = None if axis is None else b.iota(places, axis, indices.dtype)
     if d not in form.index_map:

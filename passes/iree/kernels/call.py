@@ -4,10 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from iree.compiler import ir
 from iree.compiler.dialects import arith
 
+from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import functions_of
+from nabla_mlir.passes.iree.kernels.text import Form, Memory
+from nabla_mlir.passes.iree.target import machine
+
+_ELEMENTS = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
+
+
+def has_form(x: Val) -> bool:
+    """Whether kernels are written for the machine that is compiled for, and for numbers of this dtype."""
+    return machine().vector_bytes > 0 and x.dtype in _ELEMENTS
+
+
+def form_of(x: Val) -> Form:
+    """Of the vectors and tiles of a kernel for them."""
+    return Form.of(_ELEMENTS[x.dtype], machine().vector_bytes)
+
+
+def call(name: str, text: str, operands: Sequence[Val], results: Sequence[Memory]) -> list[Val]:
+    """The buffers of the results of a kernel, called at the insertion point; see `call_kernel`."""
+    types = [ir.Type.parse(m.type.replace("memref", "tensor")) for m in results]
+    at = ir.InsertionPoint.current.block.owner.operation
+    return [Val(v) for v in call_kernel(name, text, [x.value for x in operands], types, at)]
 
 
 def call_kernel(

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val
+from nabla_mlir.passes.iree.kernels.call import call, form_of
 from nabla_mlir.passes.iree.kernels.eigh import eigh_text
 from nabla_mlir.passes.iree.kernels.qr import q_text, qr_text
 from nabla_mlir.passes.iree.kernels.reflections import reflection_step
 from nabla_mlir.passes.iree.kernels.svd import svd_text
 from nabla_mlir.passes.iree.kernels.text import Form, round_up
-from nabla_mlir.passes.iree.linalg.dense import call, cut, form_of
+from nabla_mlir.passes.iree.linalg.dense import cut
 
 
 def qr_kernel(a: Val) -> list[Val]:

@@ -6,28 +6,23 @@ took IREE 30 s to compile and 6.5 ms to compute; as a kernel, which does not gro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from iree.compiler import ir
 
 from nabla_mlir import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val
-from nabla_mlir.passes.iree.kernels.call import call_kernel
+from nabla_mlir.passes.iree.kernels.call import call, form_of, has_form
 from nabla_mlir.passes.iree.kernels.cholesky import cholesky_text
 from nabla_mlir.passes.iree.kernels.lu import lu_text
-from nabla_mlir.passes.iree.kernels.text import Form, Memory, round_up
+from nabla_mlir.passes.iree.kernels.text import round_up
 from nabla_mlir.passes.iree.kernels.triangular import triangular_text
-from nabla_mlir.passes.iree.target import machine
-
-_ELEMENTS = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 
 
 def has_kernel(a: Val, rows: int) -> bool:
     """Whether there are kernels for stacked matrices of this dtype, with more rows and columns than so many."""
-    return machine().vector_bytes > 0 and a.dtype in _ELEMENTS and min(a.shape[1:]) > rows
+    return has_form(a) and min(a.shape[1:]) > rows
 
 
 def cholesky_kernel(a: Val, lower: bool) -> Val:
@@ -68,11 +63,6 @@ def lu_kernel(a: Val) -> tuple[Val, Val]:
     return cut(factors, m, n), pivots
 
 
-def form_of(a: Val) -> Form:
-    """Of the vectors and tiles of a kernel for matrices of that dtype, on the machine that is compiled for."""
-    return Form.of(_ELEMENTS[a.dtype], machine().vector_bytes)
-
-
 def _with_ones(a: Val, size: int) -> Val:
     """Square matrices made larger, with ones on the new part of the diagonal."""
     n = a.shape[-1]
@@ -86,10 +76,3 @@ def _with_ones(a: Val, size: int) -> Val:
 def cut(x: Val, rows: int, columns: int) -> Val:
     """The first rows and columns of stacked matrices."""
     return x if x.shape[1:] == (rows, columns) else b.slice_(x, [0, 0, 0], [x.shape[0], rows, columns])
-
-
-def call(name: str, text: str, operands: Sequence[Val], results: Sequence[Memory]) -> list[Val]:
-    """The buffers of the results of a kernel, called at the insertion point."""
-    types = [ir.Type.parse(m.type.replace("memref", "tensor")) for m in results]
-    at = ir.InsertionPoint.current.block.owner.operation
-    return [Val(v) for v in call_kernel(name, text, [x.value for x in operands], types, at)]

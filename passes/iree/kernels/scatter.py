@@ -1,0 +1,102 @@
+"""Sums of rows at places that indices name, as a kernel: one update after the other, whole vectors of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, round_up
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """What is summed.
+
+    Args:
+      places: the dimensions that are indexed, the first ones of the result.
+      width: the elements of a row, all other dimensions as one.
+      count: updates.
+      indices: the element type of the indices: i32, i64.
+      is_onto_zeros: whether nothing but zeros is added to.
+      groups: workgroups, each for some columns of all rows.
+    """
+
+    places: tuple[int, ...]
+    width: int
+    count: int
+    indices: str
+    is_onto_zeros: bool
+    groups: int
+
+
+def scatter_text(name: str, sums: RowSums, form: Form) -> tuple[str, list[Memory]]:
+    """A kernel for a matrix plus updates of its rows; those whose index is out of range are left out.
+
+    Args:
+      name: of the kernel.
+      sums: what is summed.
+      form: of vectors.
+
+    Returns:
+      The text, and the buffer of the result. Operands are the indices, the updates, and what they are added to if it is not zeros.
+    """
+    t, element, rows = Text(form), form.element, math.prod(sums.places)
+    indices = Memory("%indices", (sums.count, len(sums.places)), sums.indices, read_only=True)
+    updates = Memory("%updates", (sums.count, sums.width), element, read_only=True)
+    start = Memory("%start", (rows, sums.width), element, read_only=True)
+    result = Memory("%result", (rows, sums.width), element)
+    share = round_up(-(-sums.width // sums.groups), form.lanes)
+    first = t.of_indices("muli", t.op("hal.interface.workgroup.id[0] : index"), share)
+    last = t.of_indices("minsi", t.add(first, share), sums.width)
+    with t.loop(0, rows) as i:
+        _over_columns(t, (first, last), lambda j, is_vector: _begin(t, sums, start, result, (i, j), is_vector))
+    with t.loop(0, sums.count) as n:
+        row, is_inside = _row(t, sums, indices, n)
+        with t.branch(is_inside):
+            _over_columns(t, (first, last), lambda j, is_vector: _add(t, updates, result, (n, row, j), is_vector))
+    operands = [indices, updates] if sums.is_onto_zeros else [indices, updates, start]
+    return t.kernel(name, [*operands, result], (sums.groups, 1, 1)), [result]
+
+
+def _over_columns(t: Text, columns: tuple[str, str], body: Callable[[str, bool], None]) -> None:
+    """Whole vectors, then the elements that are left."""
+    first, last = columns
+    whole = t.add(first, t.multiple(t.of_indices("subi", last, first), t.form.lanes))
+    with t.loop(first, whole, t.form.lanes) as j:
+        body(j, True)
+    with t.loop(whole, last) as j:
+        body(j, False)
+
+
+def _begin(t: Text, sums: RowSums, start: Memory, result: Memory, place: tuple[Index, Index], is_vector: bool) -> None:
+    if is_vector:
+        t.put(t.zeros() if sums.is_onto_zeros else t.vector(start, *place), result, *place)
+    else:
+        t.store(t.number(0) if sums.is_onto_zeros else t.load(start, *place), result, *place)
+
+
+def _add(t: Text, updates: Memory, result: Memory, place: tuple[Index, Index, Index], is_vector: bool) -> None:
+    n, row, j = place
+    if is_vector:
+        (x,) = t.sums([t.vector(result, row, j)], [t.vector(updates, n, j)])
+        t.put(x, result, row, j)
+    else:
+        t.store(t.scalar("arith.addf", t.load(result, row, j), t.load(updates, n, j)), result, row, j)
+
+
+def _row(t: Text, sums: RowSums, indices: Memory, n: Index) -> tuple[Index, str]:
+    """The row that an update is for, and whether there is one; a negative index is a very large one without a sign."""
+    row: Index = 0
+    is_inside = t.constant(1, "i1")
+    for k, size in enumerate(sums.places):
+        index = t.op(f"arith.index_cast {t.load(indices, n, k)} : {sums.indices} to index")
+        row = t.add(t.mul(row, size), index)
+        is_inside = t.op(f"arith.andi {is_inside}, {t.compare('ult', index, size)} : i1")
+    return row, is_inside
+
+
+def groups_for(width: int, form: Form, columns: Sequence[int] = (4, 8)) -> int:
+    """Workgroups for rows of so many elements: each has some vectors, and there are not many."""
+    vectors, most = columns
+    return max(1, min(most, width // (vectors * form.lanes)))
