@@ -159,6 +159,9 @@ KERNEL_ROWS: Annotated[int, Measured("rows")] = 32
 REFLECTED_ROWS: Annotated[int, Chosen("rows", "8x8 took 0.7 of the kernel's time in that form, 30x30 in stacks of 200 2.4")] = 16
 # So many numbers that are added at places of indices are worth a kernel.
 SCATTER_AS_KERNEL: Annotated[int, Chosen("numbers", "a dispatch takes microseconds; small ones may be part of a loop")] = 1 << 14
+# Rows of so many elements, and so many elements in all, are sorted by a kernel.
+SORT_AS_KERNEL: Annotated[int, Chosen("elements", "a digit has 256 values to count, shorter rows are compared faster")] = 64
+SORTED_BY_KERNEL: Annotated[int, Chosen("elements", "a dispatch takes microseconds; small ones may be part of a loop")] = 1 << 12
 # Rows that are factored before the matrix below them is changed.
 CHOLESKY_PANEL: Annotated[int, Measured("rows")] = 64
 # Columns that are factored before the matrix to their right is changed: a multiple of any tile's width.

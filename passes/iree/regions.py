@@ -9,7 +9,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
-from nabla_mlir.dialects.regions import last_of
+from nabla_mlir.dialects.regions import last_of, made_by
 from nabla_mlir.passes.iree.pattern import attributes_of
 from nabla_mlir.table import traits
 
@@ -28,9 +28,47 @@ def apply_elementwise(region: ir.Region, arguments: Sequence[Val | None], only: 
 
     With `only`, that one result alone is made; arguments that it does not depend on may be None.
     """
-    block = region.blocks[0]
     outputs = list(last_of(region.blocks[0]).operands)
-    outputs = outputs if only is None else [outputs[only]]
+    return _values_of(region, arguments, outputs if only is None else [outputs[only]])
+
+
+def key_of(comparator: ir.Region, operands: Sequence[Val]) -> tuple[Val, str] | None:
+    """(key, LT or GT) of a comparator that compares one function of the elements of one operand, in the total order.
+
+    None of others, and of floats that are compared as numbers, among which NaN has no place.
+    """
+    if not is_elementwise(comparator):
+        return None
+    arguments, (output,) = list(comparator.blocks[0].arguments), last_of(comparator.blocks[0]).operands
+    compare = made_by(output)
+    if compare is None or compare.name != "stablehlo.compare":
+        return None
+    direction = hlo.enum("comparison_direction").decode(compare.attributes["comparison_direction"])
+    kind = hlo.enum("comparison_type").decode(compare.attributes["compare_type"]) if "compare_type" in compare.attributes else ""
+    x, y = compare.operands
+    is_total = kind == "TOTALORDER" or Val(x).dtype.kind in "biu"
+    for i, operand in enumerate(operands):
+        first, second = arguments[2 * i : 2 * i + 2]
+        if is_total and direction in ("LT", "GT") and _is_alike(x, y, {first: second}):
+            places: list[Val | None] = [operand if a == first else None for a in arguments]
+            return _values_of(comparator, places, [x])[0], direction
+    return None
+
+
+def _is_alike(x: ir.Value, y: ir.Value, counterparts: dict[ir.Value, ir.Value]) -> bool:
+    """Whether y is to some arguments what x is to their counterparts, and depends on nothing else."""
+    if x in counterparts:
+        return y == counterparts[x]
+    left, right = made_by(x), made_by(y)
+    if left is None or right is None or left.name != right.name or attributes_of(left) != attributes_of(right):
+        return False
+    if len(left.results) != 1 or len(left.operands) != len(right.operands):
+        return False
+    return all(_is_alike(a, b, counterparts) for a, b in zip(left.operands, right.operands, strict=True))
+
+
+def _values_of(region: ir.Region, arguments: Sequence[Val | None], outputs: Sequence[ir.Value]) -> list[Val]:
+    block = region.blocks[0]
     demand = _needed(outputs)
     shape = next(a for a in arguments if a is not None)
     pairs = zip(block.arguments, arguments, strict=True)

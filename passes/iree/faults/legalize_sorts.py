@@ -8,6 +8,7 @@ from typing import ClassVar
 from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import PatternPass
 from nabla_mlir.passes.iree.faults import sort, top_k
+from nabla_mlir.passes.iree.kernels import sorts
 from nabla_mlir.passes.iree.pattern import Patterns
 
 
@@ -16,8 +17,10 @@ from nabla_mlir.passes.iree.pattern import Patterns
 class LegalizeSortsPass(PatternPass):
     """Write otherwise the sorts and the searches for the largest that IREE computes wrongly, or in quadratic time.
 
+    With `vector-bytes`, large ones by one key on a CPU are kernels of our own code.
     Example: tests/filecheck/passes/legalize_sorts.mlir
     """
 
     name: ClassVar = "nabla-legalize-sorts"
-    patterns: ClassVar = Patterns(sort.PATTERNS, top_k.PATTERNS)
+    patterns: ClassVar = Patterns(sorts.PATTERNS, sort.PATTERNS, top_k.PATTERNS)
+    vector_bytes: int = 0  # width of a CPU's vector registers, for which large ones are kernels; 0: comparisons

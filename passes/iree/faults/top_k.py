@@ -7,9 +7,10 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
-from nabla_mlir.dialects.builder import Val, binary, bitcast, convert, eq, select
+from nabla_mlir.dialects.builder import Val, eq, select
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.passes.iree.order import from_key, to_key
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
 
 PATTERNS = Patterns()
@@ -26,41 +27,12 @@ def top_k(op: ir.Operation, target: Target) -> Replacement:
     if x.dtype.kind == "c":
         raise RuleMissingError(f"chlo.top_k requires elements with an order, got {x.type} at {op.location}.")
     k = hlo.I64.decode(op.attributes["k"])
-    keys = _to_key(x)
+    keys = to_key(x)
     if k <= _ROUNDS:
         keys, where = _searched(keys, k)
     else:
         keys, where = (b.cut(v, v.rank - 1, 0, k) for v in _sorted(keys))
-    return [_from_key(keys, x.dtype), where]
-
-
-def _to_key(x: Val) -> Val:
-    """Signed integers in the order of the elements, from which they can be told."""
-    if x.dtype.kind == "b" or (x.dtype.kind in "iu" and x.dtype.itemsize < 4):
-        return convert(x, np.int32)
-    if x.dtype.kind == "i":
-        return x
-    if x.dtype.kind == "u":
-        signed = bitcast(x, np.dtype(f"i{x.dtype.itemsize}"))
-        return signed ^ int(np.iinfo(signed.dtype).min)
-    wide = x if x.dtype.itemsize >= 4 else convert(x, np.float32)
-    return _folded(bitcast(wide, np.dtype(f"i{wide.dtype.itemsize}")))
-
-
-def _from_key(key: Val, dtype: np.dtype) -> Val:
-    if dtype.kind == "b" or (dtype.kind in "iu" and dtype.itemsize < 4) or dtype.kind == "i":
-        return key if key.dtype == dtype else convert(key, dtype)
-    if dtype.kind == "u":
-        return bitcast(key ^ int(np.iinfo(key.dtype).min), dtype)
-    wide = bitcast(_folded(key), np.dtype(f"f{key.dtype.itemsize}"))
-    return wide if wide.dtype == dtype else convert(wide, dtype)
-
-
-def _folded(bits: Val) -> Val:
-    """The bits of floats as integers in their order, and back: those below zero count down."""
-    width = 8 * bits.dtype.itemsize
-    sign = binary("stablehlo.shift_right_arithmetic", bits, width - 1)
-    return bits ^ (sign & int(np.iinfo(bits.dtype).max))
+    return [from_key(keys, x.dtype), where]
 
 
 def _searched(keys: Val, k: int) -> tuple[Val, Val]:

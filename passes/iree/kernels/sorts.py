@@ -1,0 +1,72 @@
+"""Large sorts by one key as kernels: the key as integers of the same order, and what else there is by their places."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir import thresholds
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.builder import Val
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.passes.iree.kernels.call import call
+from nabla_mlir.passes.iree.kernels.sort import sort_text
+from nabla_mlir.passes.iree.linalg.stacks import take_rows
+from nabla_mlir.passes.iree.order import from_key, to_key
+from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
+from nabla_mlir.passes.iree.regions import key_of
+from nabla_mlir.passes.iree.target import machine
+
+PATTERNS = Patterns()
+
+
+@PATTERNS.of("stablehlo.sort")
+def sort_by_a_key(op: ir.Operation, target: Target) -> Replacement:
+    """IREE's time grows with the square of the length, and a network of comparisons passes over all elements again and again.
+
+    A million f32 took 5.2 s so, 20 ms in the kernel.
+    """
+    values = operands(op)
+    x = values[0]
+    if machine().vector_bytes == 0 or op.parent.name != "func.func" or not x.static:
+        return None
+    dim = hlo.I64.decode(op.attributes["dimension"]) % x.rank if "dimension" in op.attributes else x.rank - 1
+    n, size = x.shape[dim], math.prod(x.shape)
+    if n < thresholds.SORT_AS_KERNEL or size < thresholds.SORTED_BY_KERNEL:
+        return None
+    found = key_of(op.regions[0], values)
+    if found is None:
+        return None
+    key, direction = found
+    order = [*(d for d in range(x.rank) if d != dim), dim]
+    rows = [b.reshape(b.transpose(v, order), (size // n, n)) for v in (to_key(key), *values)]
+    keys, places = _sorted(rows[0] if direction == "LT" else ~rows[0])
+    shape, back = [x.shape[d] for d in order], sorted(range(x.rank), key=order.__getitem__)
+    results = []
+    for value, row in zip(values, rows[1:], strict=True):
+        if value.value == key.value:
+            result = from_key(keys if direction == "LT" else ~keys, value.dtype)
+        elif _counts(value, dim):
+            result = places if value.dtype == np.int32 else b.convert(places, value.dtype)
+        else:
+            result = b.reshape(take_rows(b.reshape(row, (*row.shape, 1)), places), row.shape)
+        results.append(b.transpose(b.reshape(result, shape), back))
+    return results
+
+
+def _sorted(keys: Val) -> tuple[Val, Val]:
+    rows, n = keys.shape
+    element = f"i{8 * keys.dtype.itemsize}"
+    name = f"sort_{rows}x{n}_{element}"
+    text, results = sort_text(name, rows, n, element)
+    found, places, *_ = call(name, text, [keys], results)
+    return found, places
+
+
+def _counts(value: Val, dim: int) -> bool:
+    """Whether it is the place of each element along the dimension."""
+    maker = made_by(value.value)
+    return maker is not None and maker.name == "stablehlo.iota" and hlo.I64.decode(maker.attributes["iota_dimension"]) == dim

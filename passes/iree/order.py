@@ -1,0 +1,37 @@
+"""The total order of elements, as that of integers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nabla_mlir.dialects.builder import Val, binary, bitcast, convert
+
+
+def to_key(x: Val) -> Val:
+    """Signed integers in the order of the elements, from which they can be told."""
+    if x.dtype.kind == "b" or (x.dtype.kind in "iu" and x.dtype.itemsize < 4):
+        return convert(x, np.int32)
+    if x.dtype.kind == "i":
+        return x
+    if x.dtype.kind == "u":
+        signed = bitcast(x, np.dtype(f"i{x.dtype.itemsize}"))
+        return signed ^ int(np.iinfo(signed.dtype).min)
+    wide = x if x.dtype.itemsize >= 4 else convert(x, np.float32)
+    return _folded(bitcast(wide, np.dtype(f"i{wide.dtype.itemsize}")))
+
+
+def from_key(key: Val, dtype: np.dtype) -> Val:
+    """The elements that such integers are of."""
+    if dtype.kind == "b" or (dtype.kind in "iu" and dtype.itemsize < 4) or dtype.kind == "i":
+        return key if key.dtype == dtype else convert(key, dtype)
+    if dtype.kind == "u":
+        return bitcast(key ^ int(np.iinfo(key.dtype).min), dtype)
+    wide = bitcast(_folded(key), np.dtype(f"f{key.dtype.itemsize}"))
+    return wide if wide.dtype == dtype else convert(wide, dtype)
+
+
+def _folded(bits: Val) -> Val:
+    """The bits of floats as integers in their order, and back: those below zero count down."""
+    width = 8 * bits.dtype.itemsize
+    sign = binary("stablehlo.shift_right_arithmetic", bits, width - 1)
+    return bits ^ (sign & int(np.iinfo(bits.dtype).max))
