@@ -77,8 +77,8 @@ def _digit(t: Text, key: str, digit: int) -> str:
     """A digit of a key; the first bit is that of the sign, which orders the other way round."""
     element, bits = t.form.element, 8 * BYTES[t.form.element]
     unsigned = t.op(f"arith.xori {key}, {t.constant(-(1 << bits - 1), element)} : {element}")
-    moved = t.op(f"arith.shrui {unsigned}, {t.constant(8 * digit, element)} : {element}")
-    low = t.op(f"arith.andi {moved}, {t.constant(DIGITS - 1, element)} : {element}")
+    shift = t.op(f"arith.shrui {unsigned}, {t.constant(8 * digit, element)} : {element}")
+    low = t.op(f"arith.andi {shift}, {t.constant(DIGITS - 1, element)} : {element}")
     return t.op(f"arith.index_cast {low} : {element} to index")
 
 
