@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 from iree.compiler import ir
@@ -28,7 +29,8 @@ def _places(location: ir.Location, function: str) -> Iterator[SourceRange]:
             function,
         )
     elif isinstance(location, ir.NameLoc):
-        yield from _places(location.child_loc, location.name_str)
+        is_function = step_of(location.name_str) is None
+        yield from _places(location.child_loc, location.name_str if is_function else function)
     elif isinstance(location, ir.CallSiteLoc):
         yield from _places(location.callee, function)
         yield from _places(location.caller, function)
@@ -51,6 +53,26 @@ def blaming(op: ir.Operation) -> Iterator[None]:
         raise blame from None
 
 
-def named(name: str, location: ir.Location) -> ir.Location:
-    """The location of an operation that the transform `name` made for the operation at `location`."""
-    return ir.Location.name(name, childLoc=location)
+def named(step: str, location: ir.Location, of: str = "") -> ir.Location:
+    """The location of an operation that a transform or a pass made for the operation at `location`.
+
+    Args:
+      step: jvp, vjp, vmap, simplify, split, factor or legalize.
+      location: of the operation it was made for.
+      of: the name of that operation, or of the pattern that made it.
+    """
+    return ir.Location.name(f"{step}({of})" if of else step, childLoc=location)
+
+
+def step_of(name: str) -> tuple[str, str] | None:
+    """The step and what it was done to, where the name of a location says one; None for the name of a function.
+
+    Example:
+      >>> step_of("vjp(stablehlo.sine)"), step_of("loss.<locals>.<lambda>")
+      (('vjp', 'stablehlo.sine'), None)
+    """
+    match = _STEP.fullmatch(name)
+    return None if match is None else (match[1], match[2] or "")
+
+
+_STEP = re.compile(r"(jvp|vjp|vmap|simplify|split|factor|legalize)(?:\((.*)\))?")
