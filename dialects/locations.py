@@ -13,30 +13,32 @@ from nabla_mlir.errors import NablaError, SourceRange, is_internal
 
 def source_of(location: ir.Location) -> SourceRange | None:
     """The user's line that a location stands for: its innermost frame outside nabla_mlir."""
-    for place in _places(location, ""):
+    for place in places_of(location):
         if not is_internal(place.filename):
             return place
     return None
 
 
-def _places(location: ir.Location, function: str) -> Iterator[SourceRange]:
+def places_of(location: ir.Location, function: str = "") -> Iterator[SourceRange]:
+    """The places that a location is made of, the innermost frame first.
+
+    Args:
+      location: of an operation.
+      function: the name of the function around it. Places in functions are frames of Python, whose columns count from zero.
+    """
     if isinstance(location, ir.FileLineColLoc):
-        yield SourceRange(
-            location.filename.value if hasattr(location.filename, "value") else str(location.filename),
-            location.start_line,
-            location.start_col,
-            location.end_col,
-            function,
-        )
+        name = location.filename.value if hasattr(location.filename, "value") else str(location.filename)
+        column, end = (c + 1 if function else c for c in (location.start_col, location.end_col))
+        yield SourceRange(name, location.start_line, column, end, function)
     elif isinstance(location, ir.NameLoc):
-        is_function = step_of(location.name_str) is None
-        yield from _places(location.child_loc, location.name_str if is_function else function)
+        is_function = step_of(location.name_str) is None and not location.name_str.startswith("@")  # the explorer's numbers
+        yield from places_of(location.child_loc, location.name_str if is_function else function)
     elif isinstance(location, ir.CallSiteLoc):
-        yield from _places(location.callee, function)
-        yield from _places(location.caller, function)
+        yield from places_of(location.callee, function)
+        yield from places_of(location.caller, function)
     elif isinstance(location, ir.FusedLoc):
         for part in location.locations:
-            yield from _places(part, function)
+            yield from places_of(part, function)
 
 
 @contextlib.contextmanager

@@ -10,8 +10,8 @@ from typing import Any
 
 from nabla_mlir.explorer.listing import Line
 from nabla_mlir.explorer.marks import Origin
-from nabla_mlir.explorer.records import records_of
 from nabla_mlir.explorer.recording import OperationState, Recorder, Row, State
+from nabla_mlir.explorer.records import records_of
 
 VERSION = 1
 _AROUND = 3  # lines of a file that are shown before the first and behind the last that an operation came from
@@ -58,7 +58,8 @@ class Document:
     def _state(self, state: State, last: State | None) -> dict[str, Any]:
         ops = state.operations
         same = unchanged(last, state) if last is not None else [-1] * len(state.lines)
-        axes = {"axes": [None if op.axes is None else list(op.axes) for op in ops]} if any(op.axes is not None for op in ops) else {}
+        is_mapped = any(op.axes is not None for op in ops)
+        axes = {"axes": [None if op.axes is None else list(op.axes) for op in ops]} if is_mapped else {}
         return {
             "text": [self._texts.of(line.text) for line in state.lines],
             "depth": [line.depth for line in state.lines],

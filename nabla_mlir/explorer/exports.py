@@ -41,7 +41,7 @@ def reads_of_lines(texts: Sequence[str], depths: Sequence[int]) -> list[list[int
     scopes: list[tuple[int, dict[str, int]]] = [(0, {})]
     reads = []
     for i, (text, depth) in enumerate(zip(texts, depths, strict=True)):
-        while depth < scopes[-1][0] or (text.startswith("}") and depth <= scopes[-1][0] and len(scopes) > 1):
+        while depth < scopes[-1][0]:
             scopes.pop()
         if depth > scopes[-1][0]:
             scopes.append((depth, {}))
@@ -53,8 +53,11 @@ def reads_of_lines(texts: Sequence[str], depths: Sequence[int]) -> list[list[int
         reads.append(sorted({line for line in lines if line >= 0}))
         if result:
             scopes[-1][1][result[1]] = i
+        arguments = {name: i for name, line in zip(names, lines, strict=True) if line < 0}
         if is_header:  # what it names is defined within
-            scopes.append((depth + 1, {name: i for name, line in zip(names, lines, strict=True) if line < 0}))
+            scopes.append((depth + 1, arguments))
+        else:  # the arguments of regions that begin behind it
+            scopes[-1][1].update(arguments)
     return reads
 
 

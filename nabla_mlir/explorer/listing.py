@@ -61,7 +61,7 @@ def lines_of(text: str) -> list[Line]:
     stack: list[_Open] = []
     for raw in body:
         place = _LAST.search(raw)
-        plain = _LOCATION.sub("", raw)
+        plain = without_locations(raw)
         line = Line(plain.strip(), (len(plain) - len(plain.lstrip())) // 2)
         if not line.text or line.text.startswith("//"):
             continue
@@ -83,6 +83,25 @@ def lines_of(text: str) -> list[Line]:
         else:
             stack.append(_Open([line], opens))
     return lines
+
+
+def without_locations(line: str) -> str:
+    """A line of IR without its locations, aliases and those that are written out.
+
+    Example:
+      >>> without_locations('^bb0(%arg0: tensor<2xf32> loc("a.mlir":2:16), %arg1: i1 loc(#loc3)): loc(callsite("f"(#l) at #l1))')
+      '^bb0(%arg0: tensor<2xf32>, %arg1: i1):'
+    """
+    line = _LOCATION.sub("", line)
+    while (start := line.find(" loc(")) >= 0:
+        end, depth, in_string = start + 4, 0, False
+        for end in range(start + 4, len(line)):
+            in_string ^= line[end] == '"'
+            depth += 0 if in_string else (line[end] == "(") - (line[end] == ")")
+            if depth == 0:
+                break
+        line = line[:start] + line[end + 1 :]
+    return line
 
 
 def _parted(text: str) -> tuple[list[str], dict[str, str]]:

@@ -6,16 +6,18 @@ the pass the outermost number in a location is that of the forerunner.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.locations import step_of
+from nabla_mlir.dialects.locations import places_of, step_of
 from nabla_mlir.errors import SourceRange, is_internal
 
 _MARK = re.compile(r"@(\d+)")
+_NO_FILES = ("-", "nabla-mlir")  # text that a pass of ours parsed, and the command
 MARK_IN_TEXT = re.compile(r'"@(\d+)"')
 
 
@@ -61,11 +63,8 @@ def is_same_place(location: ir.Location) -> bool:
 
 def origin_of(location: ir.Location) -> Origin:
     """The steps and the user's lines of a location."""
-    steps: list[Step] = []
-    frames: list[SourceRange] = []
-    _descend(location, "", steps, frames)
-    own = [f for f in frames if not is_internal(f.filename)]
-    return Origin(tuple(dict.fromkeys(steps)), tuple(dict.fromkeys(own)))
+    frames = [p for p in places_of(location) if os.path.basename(p.filename) not in _NO_FILES and not is_internal(p.filename)]
+    return Origin(tuple(dict.fromkeys(_steps(location))), tuple(dict.fromkeys(frames)))
 
 
 def _number(location: ir.Location) -> int | None:
@@ -99,16 +98,9 @@ def _bare(location: ir.Location) -> ir.Location:
     return location
 
 
-def _descend(location: ir.Location, function: str, steps: list[Step], frames: list[SourceRange]) -> None:
-    if isinstance(location, ir.FileLineColLoc):
-        name = getattr(location.filename, "value", None) or str(location.filename)
-        frames.append(SourceRange(name, location.start_line, location.start_col, location.end_col, function))
-        return
-    if isinstance(location, ir.NameLoc):
-        step = step_of(location.name_str)
-        if step is not None:
-            steps.append(Step(*step))
-        elif _number(location) is None:
-            function = location.name_str
+def _steps(location: ir.Location) -> Iterator[Step]:
+    step = step_of(location.name_str) if isinstance(location, ir.NameLoc) else None
+    if step is not None:
+        yield Step(*step)
     for part in _parts(location):
-        _descend(part, function, steps, frames)
+        yield from _steps(part)

@@ -226,13 +226,14 @@ class _WatchedExpansion(ExpandPass):
 
 
 def _with_trips(op: ir.Operation, times: int) -> Iterator[tuple[ir.Operation, int]]:
-    """The operations in the regions of `op`, inner ones first, and how often each runs in a call."""
-    for region in op.regions:
+    """The operations in the regions of `op`, inner ones first, and how often each runs in a call, which runs `op` so often."""
+    counter = find_counter(op) if op.name == "stablehlo.while" else None
+    for i, region in enumerate(op.regions):
+        trips = times if counter is None else times * (counter.trips + (i == 0))  # the condition is asked once more
         for block in region.blocks:
             for inner in (o.operation for o in block.operations):
-                counter = find_counter(inner) if inner.name == "stablehlo.while" else None
-                yield from _with_trips(inner, times if counter is None else times * counter.trips)
-                yield inner, times
+                yield from _with_trips(inner, trips)
+                yield inner, trips
 
 
 def _axes(module: ir.Module) -> dict[int, tuple[str, ...]]:
@@ -240,9 +241,8 @@ def _axes(module: ir.Module) -> dict[int, tuple[str, ...]]:
     copy = module.operation.clone()
     ExplainBatchPass().run(copy.operation)
     attributes = (op.attributes for op, _ in _with_trips(copy.operation, 1))
-    return {
-        i: tuple(axis.value for axis in ir.ArrayAttr(ir.ArrayAttr(own[RESULTS])[0])) for i, own in enumerate(attributes) if RESULTS in own
-    }
+    carried = {i: ir.ArrayAttr(own[RESULTS])[0] for i, own in enumerate(attributes) if RESULTS in own}
+    return {i: tuple(axis.value for axis in ir.ArrayAttr(axes)) for i, axes in carried.items()}
 
 
 def _bytes_of_type(kind: ir.Type) -> int:

@@ -150,6 +150,12 @@ class Stage:
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), bytecode_of(self.module), self.entries, *self._rest())
 
+    def _repr_html_(self) -> str:
+        """What the passes make of the stage, as a page: `nm.explain(stage)`."""
+        from nabla_mlir.explorer import explain
+
+        return explain(self)._repr_html_()
+
     def __str__(self) -> str:
         return self.mlir()
 

@@ -16,7 +16,7 @@ from nabla_mlir.runtime.manifest import EntryPoint
 from nabla_mlir.runtime.profile import Dispatch, Machine, dispatches_of
 from nabla_mlir.runtime.storage import Artifact
 from nabla_mlir.runtime.timing import median
-from nabla_mlir.tools.terminal import print_table
+from nabla_mlir.tools.terminal import Progress, print_table
 
 _SECONDS = 0.2  # that an entry point is called for
 _PROFILED = 30  # calls whose dispatches are looked at,
@@ -74,9 +74,13 @@ def run(file: str, entry: str | None, driver: str | None, as_json: bool) -> int:
     artifact = Artifact(file)
     module = load(file, driver)
     names = [entry] if entry else list(module.entry_points)
-    machine = measured_machine()
-    flops = _flops(module)
-    timings = [timing_of(module, artifact, name, flops.get(name)) for name in names]
+    progress = Progress()
+    with progress.status("measuring what this machine does at best"):
+        machine = measured_machine()
+    flops, timings = _flops(module), []
+    for name in names:
+        with progress.status(f"measuring {name}"):
+            timings.append(timing_of(module, artifact, name, flops.get(name)))
     if as_json:
         content = {"driver": module.driver, "bandwidth": machine.bandwidth, "peak": machine.peak,
                    "entry_points": [t.to_json(machine) for t in timings]}  # fmt: skip

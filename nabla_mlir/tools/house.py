@@ -9,8 +9,8 @@ from pathlib import Path
 ROOMS = (
     "errors", "thresholds", "array_methods", "exchange", "conversion", "targets", "runtime", "sparsity", "dialects", "pytree",
     "table", "ops", "rules", "passes", "interpreter", "compiling", "staging", "transforms", "numpy", "random", "nn", "scipy",
-    "lax", "tree_util", "tree", "flatten_util", "environment", "sparse", "prepared", "interop", "distributed", "", "tools",
-    "testing",
+    "lax", "tree_util", "tree", "flatten_util", "environment", "sparse", "prepared", "interop", "distributed", "explorer", "",
+    "tools", "testing",
 )  # fmt: skip
 # What runs where neither the compiler nor optree is installed.
 DEPLOYED = ("errors", "thresholds", "array_methods", "exchange", "conversion", "targets", "runtime")

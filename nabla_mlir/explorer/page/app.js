@@ -63,6 +63,12 @@ class App {
     this.drawAbout();
     this.drawIr();
     this.drawSource();
+    this.prepare(this.states[1]);
+  }
+
+  // What a click asks for, computed while nobody waits.
+  prepare(state) {
+    requestIdleCallback(() => { this.model.starts(state); this.model.reads(state); this.model.ends(state); });
   }
 
   drawAbout() {

@@ -101,7 +101,7 @@ function drawHalves(box, app) {
     element("p", {}, `What depends on the point alone is computed once, in the known half; ${quantity(total, "B")} stay on the device; each product reads them and computes the rest.`),
     element("div", { class: "columns" }, side("Known half", "runs once for each point", functions("known")), side("Rest", "runs for each product", functions("rest"))),
     element("h3", {}, "What is kept in between"), table(
-      [["value"], ["type"], ["size", 1], ["", 0], ["made by"], ["why it is kept"], ["read by"]],
+      [["value"], ["type"], ["size", 1], ["share"], ["made by"], ["why it is kept"], ["read by"]],
       halves.residuals.map((one) => ({ cells: [
         element("code", {}, one.name), element("code", {}, one.type), quantity(one.nbytes, "B"), meter(one.nbytes),
         one.made_by < 0 ? element("span", { class: "dim" }, "an argument") : app.origins.link(halves.state, one.made_by),

@@ -6,7 +6,7 @@ const ORDERS = ["what you wrote", "first derivative", "second derivative", "high
 function element(tag, options = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(options)) {
-    if (name === "class") node.className = value;
+    if (name === "class") node.className = value || "";
     else if (name === "on") for (const [event, listener] of Object.entries(value)) node.addEventListener(event, listener);
     else if (value === true) node.setAttribute(name, "");
     else if (value !== false && value != null) node.setAttribute(name, value);
@@ -89,8 +89,7 @@ class Model {
       const scopes = [[0, new Map()]], reads = [], readers = text.map(() => []);
       text.forEach((number, line) => {
         const words = this.data.texts[number];
-        while (depth[line] < scopes[scopes.length - 1][0]
-               || (words.startsWith("}") && scopes.length > 1 && depth[line] <= scopes[scopes.length - 1][0])) scopes.pop();
+        while (depth[line] < scopes[scopes.length - 1][0]) scopes.pop();
         if (depth[line] > scopes[scopes.length - 1][0]) scopes.push([depth[line], new Map()]);
         const result = /^(%[\w$.#-]+)(?::\d+)? = /.exec(words);
         const body = result ? words.slice(result[0].length) : words;
@@ -102,8 +101,9 @@ class Model {
         reads.push([...new Set(places.filter((place) => place >= 0))]);
         for (const place of reads[line]) readers[place].push(line);
         if (result) scopes[scopes.length - 1][1].set(result[1], line);
-        if (/^(\^|func\.func|util\.func)/.test(words) || words.endsWith("{"))
-          scopes.push([depth[line] + 1, new Map(names.filter((_, i) => places[i] < 0).map((name) => [name, line]))]);
+        const own = names.filter((_, i) => places[i] < 0).map((name) => [name, line]);
+        if (/^(\^|func\.func|util\.func)/.test(words) || words.endsWith("{")) scopes.push([depth[line] + 1, new Map(own)]);
+        else for (const [name] of own) scopes[scopes.length - 1][1].set(name, line); // of regions that begin behind it
       });
       return { reads, readers };
     });
