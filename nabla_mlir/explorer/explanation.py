@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.compiling.lowering import clone_module
@@ -21,6 +22,7 @@ from nabla_mlir.explorer.halves import halves_of
 from nabla_mlir.explorer.page import page_of
 from nabla_mlir.explorer.patterns import pattern_of
 from nabla_mlir.explorer.recording import Recorder
+from nabla_mlir.figures import axes_or_new
 from nabla_mlir.interop.portable import parse
 from nabla_mlir.passes.pipeline import IreePipeline, LowerPipeline
 from nabla_mlir.staging.compiled import Compiled
@@ -55,6 +57,35 @@ class Explanation:
     def model_explorer(self, state: int = -1) -> dict[str, Any]:
         """The graph of one state of the module, the last one if not given, for Google's Model Explorer."""
         return model_explorer(self.data, state)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draws the roofline: operations a second of each kernel by operations for each byte, under what the machine can.
+
+        Args:
+          axes: of Matplotlib, to draw on; new ones if not given.
+
+        Returns:
+          The axes.
+
+        Raises:
+          TraceError: nothing was measured; give a target that runs here.
+          DeployError: Matplotlib is not installed.
+        """
+        machine, kernels = self.data["machine"], [k for k in self.data["kernels"] if k["seconds"]]
+        if machine is None or not kernels:
+            raise TraceError("plot requires kernels that were measured, got none.", where=user_frame(),
+                             help='give a target that runs here: nm.explain(f, *specs, target="cpu").')  # fmt: skip
+        axes = axes_or_new(axes)
+        intensity = [max(k["flops"], 1) / max(k["bytes"], 1) for k in kernels]
+        at = np.geomspace(min(intensity) / 4, max(*intensity, machine["peak"] / machine["bandwidth"]) * 4, 100)
+        axes.loglog(at, np.minimum(at * machine["bandwidth"], machine["peak"]), color="black")
+        speed, longest = [max(k["flops"], 1) / k["seconds"] for k in kernels], max(k["seconds"] for k in kernels)
+        axes.scatter(intensity, speed, s=[10 + 190 * k["seconds"] / longest for k in kernels], alpha=0.6)
+        for kernel, *place in zip(kernels, intensity, speed, strict=True):
+            axes.annotate(kernel["name"].rpartition("dispatch_")[2], place, fontsize=7)
+        axes.set(xlabel="operations for each byte moved", ylabel="operations a second")
+        axes.grid(visible=True, alpha=0.3)
+        return axes
 
     def save(self, path: str | Path) -> Path:
         """Writes the page; the document itself for a name that ends in .json, .trace.json or .graph.json for other tools.

@@ -63,18 +63,18 @@ def reads_of_lines(texts: Sequence[str], depths: Sequence[int]) -> list[list[int
 
 def model_explorer(document: dict[str, Any], state: int = -1) -> dict[str, Any]:
     """A state of the module as a graph: a node for each operation, in the namespace of the user's function."""
-    chosen = document["states"][state]
-    texts = [document["texts"][t] for t in chosen["text"]]
-    reads = reads_of_lines(texts, chosen["depth"])
+    content = document["states"][state]
+    texts = [document["texts"][t] for t in content["text"]]
+    reads = reads_of_lines(texts, content["depth"])
     nodes = []
     for i, text in enumerate(texts):
-        number = chosen["operation"][i]
+        number = content["operation"][i]
         if number < 0 or text.startswith(("}", "^")):
             continue
-        origin = document["origins"][chosen["origin"][number]]
+        origin = document["origins"][content["origin"][number]]
         frames = origin["frames"]
         attributes = {
-            "text": text, "flops": str(chosen["flops"][number]), "bytes": str(chosen["bytes"][number]),
+            "text": text, "flops": str(content["flops"][number]), "bytes": str(content["bytes"][number]),
             "made by": " of ".join(f"{s['name']}({s['of']})" for s in origin["steps"]),
             "line": f"{document['files'][frames[0]['file']]['path']}:{frames[0]['line']}" if frames else "",
         }  # fmt: skip

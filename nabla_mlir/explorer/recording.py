@@ -89,7 +89,7 @@ class Recorder:
         self._first = 0  # the number of the first operation of the last state
         self._text = ""
         self._costs: dict[str, tuple[int, int]] = {}
-        self._kept = 0.0  # seconds that were spent on keeping states
+        self._overhead = 0.0  # seconds that were spent on keeping states
         self.keep()
 
     def run(self, item: NamedPipeline | Pass | str, why: str = "", verify_each: bool = True) -> None:
@@ -133,13 +133,13 @@ class Recorder:
         row = Row(name, why, doc, self._parents[-1], len(self.states) - 1)
         self._parents.append(len(self.rows))
         self.rows.append(row)
-        start, kept = time.perf_counter(), self._kept
+        start, overhead = time.perf_counter(), self._overhead
         yield
         now = time.perf_counter()
-        row.seconds = now - start - (self._kept - kept)
+        row.seconds = now - start - (self._overhead - overhead)
         self._parents.pop()
         self.keep()
-        self._kept += time.perf_counter() - now
+        self._overhead += time.perf_counter() - now
         row.after = len(self.states) - 1
 
     def keep(self) -> None:

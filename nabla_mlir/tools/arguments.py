@@ -29,8 +29,8 @@ def parser() -> argparse.ArgumentParser:
     """The parser; `action` is the function that does the work."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--traceback", action="store_true", help="show where in the program an error came from")
-    listed = argparse.ArgumentParser(add_help=False)
-    listed.add_argument("--json", action="store_true", help="print what programs read, as JSON")
+    printing = argparse.ArgumentParser(add_help=False)
+    printing.add_argument("--json", action="store_true", help="print what programs read, as JSON")
     whole = argparse.ArgumentParser(
         prog="nabla-mlir", parents=[common], formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Compiles derivatives to files, explains them, shows what a file offers, runs it, and looks after the "
@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     versions = f"nabla-mlir {_version('nabla-mlir')} (IREE {_version('iree-base-compiler')})"
     whole.add_argument("--version", action="version", version=versions)
     names = whole.add_subparsers(required=True, metavar="COMMAND")
-    both = [common, listed]
+    both = [common, printing]
     _add_compile(names.add_parser("compile", parents=both, help="a function, maybe transformed, to a file", epilog=_EXAMPLES,
                                   formatter_class=argparse.RawDescriptionHelpFormatter))  # fmt: skip
     _add_explain(names.add_parser("explain", parents=both, help="a page of what the passes make of a function, and what it costs"))

@@ -25,8 +25,8 @@ def run(as_json: bool = False) -> int:
     result = self_test()
     seconds = time.perf_counter() - start
     if as_json:
-        kept = {"folder": str(cache.cache_dir()), "files": files, "bytes": size, "limit": cache.cache_size()}
-        content = {"versions": versions, "targets": targets, "cache": kept, "self_test": {"result": result, "seconds": seconds}}
+        storage = {"folder": str(cache.cache_dir()), "files": files, "bytes": size, "limit": cache.cache_size()}
+        content = {"versions": versions, "targets": targets, "cache": storage, "self_test": {"result": result, "seconds": seconds}}
         print(json.dumps(content, indent=1))
         return int(result != "passed")
     print_table("Versions", ["package", "version"], [[name, version] for name, version in versions.items()])

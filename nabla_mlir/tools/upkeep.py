@@ -18,10 +18,10 @@ def list_command(options: argparse.Namespace) -> int:
         rows = [{"key": e.key, "bytes": e.nbytes, "used": e.used} for e in entries]
         print(json.dumps({"folder": str(cache.cache_dir()), "limit": cache.cache_size(), "entries": rows}, indent=1))
         return 0
-    used = [datetime.datetime.fromtimestamp(e.used).isoformat(" ", "seconds") for e in entries]
+    times = [datetime.datetime.fromtimestamp(e.used).isoformat(" ", "seconds") for e in entries]
     total = sum(e.nbytes for e in entries)
     title = f"{cache.cache_dir()}: {len(entries)} entries, {total / 1e6:.1f} of {cache.cache_size() / 1e6:.0f} MB"
-    print_table(title, ["last used", "bytes", "key"], [[u, f"{e.nbytes:,}", e.key] for u, e in zip(used, entries, strict=True)])
+    print_table(title, ["last used", "bytes", "key"], [[t, f"{e.nbytes:,}", e.key] for t, e in zip(times, entries, strict=True)])
     return 0
 
 
@@ -33,8 +33,8 @@ def prune_command(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise DeployError(f"cache prune requires a size such as 500M, got {options.to!r}.") from error
     after = cache.entries()
-    removed, size = len(before) - len(after), sum(e.nbytes for e in before) - sum(e.nbytes for e in after)
-    print(json.dumps({"removed": removed, "bytes": size}) if options.json else f"{removed} entries removed, {size / 1e6:.1f} MB")
+    count, size = len(before) - len(after), sum(e.nbytes for e in before) - sum(e.nbytes for e in after)
+    print(json.dumps({"removed": count, "bytes": size}) if options.json else f"{count} entries removed, {size / 1e6:.1f} MB")
     return 0
 
 
