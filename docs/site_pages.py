@@ -62,7 +62,9 @@ def write_gallery() -> None:
             f"# {title}\n\n{words.strip()}\n\n![{title}]({program.stem}.png)\n\nIt prints:\n\n```text\n{output}```\n\n"
             f"The program, which the site ran when it was built:\n\n```python\n{code.strip()}\n```\n"
         )
-        cards.append(f":::{{grid-item-card}} {title}\n:link: gallery_{program.stem}\n:link-type: doc\n:img-top: {program.stem}.png\n:::\n")
+        cards.append(
+            f":::{{grid-item-card}} {title}\n:link: gallery_{program.stem}\n:link-type: doc\n:img-top: {program.stem}.png\n:::\n"
+        )
     toctree = "\n".join(f"gallery_{program.stem}" for program in programs)
     (OUT / "gallery.md").write_text(
         "# Gallery\n\nEach program computes something real, checks it, and draws it; all run when the site is built.\n\n"
@@ -76,7 +78,8 @@ def run_program(program: Path) -> str:
     Raises:
       RuntimeError: the program fails.
     """
-    done = subprocess.run([sys.executable, "-c", _RUN, str(program), str(OUT / f"{program.stem}.png")], capture_output=True, text=True)
+    command = [sys.executable, "-c", _RUN, str(program), str(OUT / f"{program.stem}.png")]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{program.name} failed:\n{done.stderr}")
     return done.stdout
@@ -102,7 +105,10 @@ def copied(source: Path) -> str:
 
     text = source.read_text()
     parts = re.split(r"(^```.*?^```$)", text, flags=re.M | re.S)
-    return "".join(part if part.startswith("```") else re.sub(r"\[([^\]\n]*)\]\(([^)#\s]*)(#[^)\s]*)?\)", link, part) for part in parts)
+    return "".join(part if part.startswith("```") else _LINK.sub(link, part) for part in parts)
+
+
+_LINK = re.compile(r"\[([^\]\n]*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 
 
 # ---------------------------------------------------------------- the reference
@@ -113,15 +119,16 @@ def reference() -> dict[str, str]:
     groups: dict[str, list[str]] = {}
     for name, home in nm._HOMES.items():
         groups.setdefault(_group(home), []).append(name)
-    pages = {"api": "# Names of `nm`\n\n" + "".join(
-        f"## {title}\n\n" + "".join(entry(f"nm.{n}", getattr(nm, n), 3) for n in sorted(names)) for title, names in sorted(groups.items()) if title
-    )}  # fmt: skip
+    parts = ["# Names of `nm`\n"]
+    for title, names in sorted(groups.items()):
+        if title:
+            parts += [f"## {title}\n", *(entry(f"nm.{name}", getattr(nm, name), 3) for name in sorted(names))]
+    pages = {"api": "\n".join(parts)}
     for module in ("numpy", "nn", "random", "lax", "sparse", "interop.scipy"):
         pages[f"api_{module.replace('.', '_')}"] = module_page(module)
     own = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, errors.NablaError)]
-    pages["errors"] = "# Errors\n\nA message says which operation requires what and what it got, then your line, then what to do.\n\n" + "".join(
-        entry(f"nm.errors.{cls.__name__}", cls) for cls in own
-    )
+    words = "A message says which operation requires what and what it got, then your line, then what to do."
+    pages["errors"] = f"# Errors\n\n{words}\n\n" + "".join(entry(f"nm.errors.{cls.__name__}", cls) for cls in own)
     pages["commands"] = commands_page()
     return pages
 

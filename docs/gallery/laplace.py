@@ -1,7 +1,7 @@
 """A Laplace approximation
 
-Around the best parameters the loss is a bowl; its curvature says how sure each prediction is. The Hessian comes as a matrix here, and
-the error bars widen where there are no data, as they must.
+Around the best parameters the loss is a bowl; its curvature says how sure each prediction is. The Hessian comes as a matrix here,
+and the error bars widen where there are no data, as they must.
 """
 
 import matplotlib.pyplot as plt

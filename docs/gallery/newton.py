@@ -58,7 +58,8 @@ for _ in range(10):  # Newton, each step solved by conjugate gradients
 curves["Newton, products alone"] = (costs, values)
 
 lowest = min(min(values) for _, values in curves.values())
-print(f"Newton: |gradient| {np.linalg.norm(hessian.gradient):.1e} after {costs[-1]} passes; Adam ends {curves['Adam'][1][-1] - lowest:.1e} above")
+print(f"Newton: |gradient| {np.linalg.norm(hessian.gradient):.1e} after {costs[-1]} passes")
+print(f"Adam ends {curves['Adam'][1][-1] - lowest:.1e} above")
 assert np.linalg.norm(hessian.gradient) < 1e-8
 assert lowest == values[-1], "Newton is the lowest"
 assert costs[-1] < 300, "with fewer passes than the others had"

@@ -4,7 +4,6 @@ A network's loss has a few steep directions and many flat ones. Stochastic Lancz
 from Hessian-vector products, which one artifact computes; here the matrix is small enough to compare with all its eigenvalues.
 """
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 import nabla_mlir as nm

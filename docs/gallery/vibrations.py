@@ -1,7 +1,7 @@
 """The vibrations of a molecule from its energy
 
-Write the energy of water as a function of positions, and its frequencies are eigenvalues of the mass-weighted Hessian. Six of nine are
-zero: moving and turning the molecule costs nothing, which the derivative knows to rounding.
+Write the energy of water as a function of positions, and its frequencies are eigenvalues of the mass-weighted Hessian. Six of nine
+are zero: moving and turning the molecule costs nothing, which the derivative knows to rounding.
 """
 
 import matplotlib.pyplot as plt
@@ -46,6 +46,7 @@ for axes, mode, frequency in zip(panels, modes.T[6:], frequencies[6:], strict=Tr
     axes.plot(*flat[[1, 0, 2]].T, color="grey", linewidth=3, zorder=0)
     axes.scatter(*flat.T, s=[420, 180, 180], c=["tab:red", "lightgrey", "lightgrey"], edgecolors="k")
     axes.quiver(*flat.T, *motion.T, color="tab:blue", angles="xy", scale_units="xy", scale=1.6, width=0.012)
+    axes.spines[:].set_visible(False)
     axes.set(title=f"{frequency:.0f} cm⁻¹", xlim=(-1.5, 1.5), ylim=(-1.2, 1.2), aspect="equal", xticks=[], yticks=[])
 figure.suptitle("Normal modes of water")
 figure.tight_layout()
