@@ -27,6 +27,7 @@ from nabla_mlir.interop.portable import parse
 from nabla_mlir.passes.pipeline import IreePipeline, LowerPipeline
 from nabla_mlir.staging.compiled import Compiled
 from nabla_mlir.staging.entry import Stage
+from nabla_mlir.staging.interpreted import Interpreted
 from nabla_mlir.staging.stages import Lowered, Traced, trace
 from nabla_mlir.targets import Target
 from nabla_mlir.targets import target as as_target
@@ -141,14 +142,15 @@ def explain(
         raise TraceError("explain requires either a stage or a function with specs, got a stage with specs.", where=user_frame(),
                          help="a stage knows its arguments: nm.explain(stage).")  # fmt: skip
     stage = f if isinstance(f, Stage) else trace(f, *specs, name=name, **kw_specs)
-    compiled = stage if isinstance(stage, Compiled) else None
+    compiled = stage if isinstance(stage, Compiled) and not isinstance(stage, Interpreted) else None
     machine = as_target(compiled.target if compiled is not None else "cpu" if target is None else target)
     recorder = Recorder(clone_module(stage.module))
-    if isinstance(stage, Traced):
+    is_traced = compiled is None and not isinstance(stage, Lowered)  # or interpreted as it stands
+    if is_traced:
         recorder.run(LowerPipeline())
     halves = halves_of(recorder)
     recorder.run(IreePipeline(target=machine.name, vector_bytes=machine.kernel_bytes()), verify_each=False)
-    first = "as traced" if isinstance(stage, Traced) else "as lowered"
+    first = "as traced" if is_traced else "as lowered"
     document = Document(", ".join(e.name for e in stage.entries), [e.describe() for e in stage.entries], recorder, first).json
     document["halves"] = halves
     document["pattern"] = pattern_of(f, specs, sparsity) if sparsity else None
@@ -161,7 +163,7 @@ def explain(
 
 
 def _lowered(stage: Stage) -> ir.Module:
-    return stage.lower().module if isinstance(stage, Traced) else stage.module
+    return stage.module if isinstance(stage, Lowered) else Traced(stage.module, stage.entries).lower().module
 
 
 def compare(a: str | Path, b: str | Path) -> Explanation:

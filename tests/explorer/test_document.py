@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from importlib import resources
@@ -201,6 +202,27 @@ def test_a_program_of_jax():
     data = explain(nm.grad(f), nm.spec(3), name="slope").data
     jsonschema.validate(data, SCHEMA)
     assert any("stablehlo.cosine" in text for text in texts(data, lowered_state(data)))
+
+
+@pytest.mark.parametrize("name", ["logistic", "conv", "rnn", "attention", "mixture", "process"])
+def test_workloads_of_the_benchmark(name, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "bench"))
+    frameworks, workloads = importlib.import_module("frameworks"), importlib.import_module("workloads")
+    workload = next(w for w in workloads.WORKLOADS if w.name == name)
+    x, *data = workload.inputs()
+    document = explain(nm.hvp(workload.function(frameworks.nabla())), x, x, *data, name="hvp").data
+    jsonschema.validate(document, SCHEMA)
+    lines = {frame["line"] for _, origin in operations(document, -1) for frame in origin["frames"]}
+    assert len(lines) > 5, "operations know the user's lines to the end"
+    patterns = {s["of"] for _, o in operations(document, -1) for s in o["steps"] if s["name"] == "legalize"}
+    assert patterns or name != "process", "a Cholesky factorisation is not IREE's"
+
+
+def test_what_is_interpreted_as_it_stands():
+    stage = nm.trace(nm.grad(programs.chain), nm.spec(6), name="slope").compile(nm.Interpreter())
+    data = explain(stage).data
+    assert data["first"] == "as traced"
+    assert not any('"ad.' in text for text in texts(data, lowered_state(data)))
 
 
 def test_a_file_without_source(tmp_path):
