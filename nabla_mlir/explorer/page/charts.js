@@ -81,8 +81,8 @@ class Kernels {
       const block = svg("rect", { class: `block${number === picked ? " picked" : ""}`, x: left, y: i * 24 + 2, width: size, height: 18, rx: 3 },
         Object.assign(svg("title"), { textContent: `${kernel.name}: ${duration(kernel.seconds)}` }));
       block.addEventListener("click", () => this.app.pickKernel(number));
-      const right = left > width / 2;
-      image.append(block, Object.assign(svg("text", { x: right ? left - 5 : left + size + 5, y: i * 24 + 15, "text-anchor": right ? "end" : "start" }),
+      const isWide = size > width * 0.4, right = !isWide && left > width / 2;
+      image.append(block, Object.assign(svg("text", { class: isWide ? "inside" : "", x: isWide ? left + 6 : right ? left - 5 : left + size + 5, y: i * 24 + 15, "text-anchor": right ? "end" : "start" }),
         { textContent: kernel.name.replace(/^.*_dispatch_\d+_/, "") + ` · ${duration(kernel.seconds)}` }));
       start += kernel.seconds;
     });
