@@ -1,12 +1,12 @@
 # Each command does its own set-up: a virtual environment with this package in it, made once.
-#   make demo | test | bench | fuzz        PYTHON=python3.12 chooses the interpreter, ARGS="..." goes to the command
+#   make demo | test | bench | fuzz | docs        PYTHON=python3.12 chooses the interpreter, ARGS="..." goes to the command
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test bench fuzz clean
+.PHONY: demo test bench fuzz docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python demo/digits.py $(ARGS)
@@ -24,6 +24,12 @@ else
 	$(BIN)/python bench/prepared.py $(ARGS)
 	$(if $(filter --only,$(ARGS)),,$(BIN)/python bench/sparse.py $(filter --quick,$(ARGS)))
 endif
+
+# The site, in build/docs: a warning is an error, and so is a program of the gallery that fails.
+docs: $(VENV)/.docs
+	rm -rf docs/generated build/docs
+	$(BIN)/python -m sphinx -q -W --keep-going -n -j 2 -b html docs build/docs $(ARGS)
+	@echo "The site is in build/docs/index.html"
 
 fuzz: $(VENV)/.test
 	$(BIN)/python -m nabla_mlir.testing.fuzz $(ARGS)

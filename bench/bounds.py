@@ -15,8 +15,9 @@ from measuring import console, drawing
 from rich.table import Table
 
 from nabla_mlir import runtime
+from nabla_mlir.runtime.profile import Machine
 from nabla_mlir.runtime.storage import Artifact
-from nabla_mlir.tools.bench import Machine, timing_of
+from nabla_mlir.tools.bench import timing_of
 
 _NO_KERNEL = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
 

@@ -25,7 +25,8 @@ from rich.table import Table
 from sizes import Size
 from workload import Workload
 
-from nabla_mlir.tools.bench import Machine
+from nabla_mlir.runtime.profile import Machine
+from nabla_mlir.tools.bench import measured_machine
 
 
 @dataclass
@@ -58,7 +59,7 @@ class Result:
 def main() -> int:
     """Runs the workloads; 1 if a result is wrong."""
     options, chosen = parse(__doc__.partition("\n")[0], "fewer repetitions, no cold starts")
-    results, wrong, machine = [], [], Machine.measured()
+    results, wrong, machine = [], [], measured_machine()
     for workload in chosen:
         with console.status(f"{workload.title} ..."):
             result = run(workload, options.out, options.quick, machine)

@@ -93,7 +93,7 @@ class Server:
 
         import nabla_mlir as nm
         from nabla_mlir import pytree, runtime
-        from nabla_mlir.tools.bench import dispatches_of
+        from nabla_mlir.runtime.profile import dispatches_of
 
         f = nabla_functions(self.workload, self.workload.function(nabla()))[self.name]
         start = time.perf_counter()

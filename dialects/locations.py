@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 from iree.compiler import ir
@@ -12,29 +13,32 @@ from nabla_mlir.errors import NablaError, SourceRange, is_internal
 
 def source_of(location: ir.Location) -> SourceRange | None:
     """The user's line that a location stands for: its innermost frame outside nabla_mlir."""
-    for place in _places(location, ""):
+    for place in places_of(location):
         if not is_internal(place.filename):
             return place
     return None
 
 
-def _places(location: ir.Location, function: str) -> Iterator[SourceRange]:
+def places_of(location: ir.Location, function: str = "") -> Iterator[SourceRange]:
+    """The places that a location is made of, the innermost frame first.
+
+    Args:
+      location: of an operation.
+      function: the name of the function around it. Places in functions are frames of Python, whose columns count from zero.
+    """
     if isinstance(location, ir.FileLineColLoc):
-        yield SourceRange(
-            location.filename.value if hasattr(location.filename, "value") else str(location.filename),
-            location.start_line,
-            location.start_col,
-            location.end_col,
-            function,
-        )
+        name = location.filename.value if hasattr(location.filename, "value") else str(location.filename)
+        column, end = (c + 1 if function else c for c in (location.start_col, location.end_col))
+        yield SourceRange(name, location.start_line, column, end, function)
     elif isinstance(location, ir.NameLoc):
-        yield from _places(location.child_loc, location.name_str)
+        is_function = step_of(location.name_str) is None and not location.name_str.startswith("@")  # the explorer's numbers
+        yield from places_of(location.child_loc, location.name_str if is_function else function)
     elif isinstance(location, ir.CallSiteLoc):
-        yield from _places(location.callee, function)
-        yield from _places(location.caller, function)
+        yield from places_of(location.callee, function)
+        yield from places_of(location.caller, function)
     elif isinstance(location, ir.FusedLoc):
         for part in location.locations:
-            yield from _places(part, function)
+            yield from places_of(part, function)
 
 
 @contextlib.contextmanager
@@ -51,6 +55,26 @@ def blaming(op: ir.Operation) -> Iterator[None]:
         raise blame from None
 
 
-def named(name: str, location: ir.Location) -> ir.Location:
-    """The location of an operation that the transform `name` made for the operation at `location`."""
-    return ir.Location.name(name, childLoc=location)
+def named(step: str, location: ir.Location, of: str = "") -> ir.Location:
+    """The location of an operation that a transform or a pass made for the operation at `location`.
+
+    Args:
+      step: jvp, vjp, vmap, simplify, split, factor or legalize.
+      location: of the operation it was made for.
+      of: the name of that operation, or of the pattern that made it.
+    """
+    return ir.Location.name(f"{step}({of})" if of else step, childLoc=location)
+
+
+def step_of(name: str) -> tuple[str, str] | None:
+    """The step and what it was done to, where the name of a location says one; None for the name of a function.
+
+    Example:
+      >>> step_of("vjp(stablehlo.sine)"), step_of("loss.<locals>.<lambda>")
+      (('vjp', 'stablehlo.sine'), None)
+    """
+    match = _STEP.fullmatch(name)
+    return None if match is None else (match[1], match[2] or "")
+
+
+_STEP = re.compile(r"(jvp|vjp|vmap|simplify|split|factor|legalize)(?:\((.*)\))?")

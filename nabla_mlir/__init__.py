@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from nabla_mlir.environment import process_count as process_count
     from nabla_mlir.environment import process_index as process_index
     from nabla_mlir.environment import typeof as typeof
+    from nabla_mlir.explorer import explain as explain
     from nabla_mlir.interop.jax import from_jax as from_jax
     from nabla_mlir.interop.scipy import minimize as minimize
     from nabla_mlir.interop.stablehlo import from_stablehlo as from_stablehlo
@@ -147,6 +148,7 @@ _HOMES: dict[str, str | None] = {
     "distributed": None, "errors": None, "flatten_util": None, "interop": None, "lax": None, "nn": None, "numpy": None,
     "ops": None, "random": None,
     "scipy": None, "sparse": None, "targets": None, "tree": None, "tree_util": None,
+    "explain": "explorer",
     "from_jax": "interop.jax",
     "from_stablehlo": "interop.stablehlo",
     "minimize": "interop.scipy",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
@@ -89,19 +90,23 @@ class NamedPipeline:
 
     def passes(self) -> tuple[Pass | str, ...]:
         """The passes, those of inner pipelines in their places."""
-        options = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         parts: list[Pass | str] = []
+        for _, item in self.items():
+            parts += item.passes() if isinstance(item, NamedPipeline) else [item]
+        return tuple(parts)
+
+    def items(self) -> Iterator[tuple[Step, Pass | NamedPipeline | str]]:
+        """The steps that are there with these options, and what each stands for with its options."""
+        options = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         for step in self.steps:
             if step.unless and getattr(TARGETS[options["target"]].codegen, step.unless):
                 continue
             if step.needs and not options[step.needs]:
                 continue
             if isinstance(step.item, str):
-                parts.append(step.item)
+                yield step, step.item
                 continue
-            item = step.item(**{f.name: options[f.name] for f in dataclasses.fields(step.item) if f.name in options})
-            parts += [item] if isinstance(item, Pass) else item.passes()
-        return tuple(parts)
+            yield step, step.item(**{f.name: options[f.name] for f in dataclasses.fields(step.item) if f.name in options})
 
 
 PIPELINES: dict[str, type[NamedPipeline]] = {}

@@ -57,6 +57,7 @@ COMPILER = {f"nabla_mlir.compiling.{name}" for name in ("compiler", "cache", "di
 # Imports that wait until a function is called, and why; those of the command line wait so that it starts at once.
 LATE = {
     ("nabla_mlir.prepared.sources", "nabla_mlir.prepared"): "operators run where the compiler is not installed",
+    ("nabla_mlir.staging.entry", "nabla_mlir.explorer"): "a stage shows itself in a notebook by what is built on stages",
     ("nabla_mlir.runtime.module", "nabla_mlir.staging.stages"): "artifacts run where the compiler is not installed",
 }
 
@@ -404,7 +405,8 @@ def test_wheel_holds_the_tree(tmp_path: Path) -> None:
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     wanted = {f"nabla_mlir/{relative(p)}".replace("nabla_mlir/nabla_mlir/", "nabla_mlir/") for p in SOURCES}
     wanted |= {f"nabla_mlir/dialects/{p.name}" for p in (ROOT / "dialects").glob("*.irdl.mlir")}
-    assert held == wanted | {"nabla_mlir/py.typed", "nabla_mlir/runtime/manifest.schema.json"}
+    page = {relative(p) for p in (ROOT / "nabla_mlir" / "explorer").rglob("*") if p.suffix in (".json", ".js", ".css", ".html")}
+    assert held == wanted | {"nabla_mlir/py.typed", "nabla_mlir/runtime/manifest.schema.json"} | page
 
 
 # ---------------------------------------------------------------- tools of the trade

@@ -15,7 +15,11 @@ import contextlib
 import hashlib
 import os
 import secrets
+import zipfile
+from dataclasses import dataclass
 from pathlib import Path
+
+from nabla_mlir.errors import writing
 
 _DIGEST = hashlib.sha256().digest_size
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -32,11 +36,62 @@ def cache_size() -> int:
     Raises:
       ValueError: NABLA_MLIR_CACHE_SIZE is not a size.
     """
-    text = os.environ.get("NABLA_MLIR_CACHE_SIZE", "2G").strip().upper().removesuffix("B")
+    return size_of(os.environ.get("NABLA_MLIR_CACHE_SIZE", "2G"), "NABLA_MLIR_CACHE_SIZE")
+
+
+def size_of(text: str, what: str = "a size") -> int:
+    """The bytes that a text such as 500M, 2G or 1000 says.
+
+    Raises:
+      ValueError: it is not a size.
+
+    Example:
+      >>> size_of("500M")
+      524288000
+    """
+    text = text.strip().upper().removesuffix("B")
     try:
-        return int(float(text[:-1]) * _UNITS[text[-1]]) if text[-1:] in _UNITS else int(text)
+        size = int(float(text[:-1]) * _UNITS[text[-1]]) if text[-1:] in _UNITS else int(text)
     except ValueError:
-        raise ValueError(f"NABLA_MLIR_CACHE_SIZE requires a size such as 500M, got {text!r}.") from None
+        raise ValueError(f"{what} requires a size such as 500M, got {text!r}.") from None
+    return size
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    """A module that was compiled: its key, its bytes, and when it was used last, in seconds since 1970."""
+
+    key: str
+    nbytes: int
+    used: float
+
+
+def entries() -> list[CacheEntry]:
+    """What is in the cache, those used last first."""
+    found = []
+    for path in (cache_dir() / "vmfb").glob("*/*"):
+        with contextlib.suppress(OSError):
+            if not path.name.startswith(".tmp-"):
+                stat = path.stat()
+                found.append(CacheEntry(path.name, stat.st_size, stat.st_mtime))
+    return sorted(found, key=lambda entry: -entry.used)
+
+
+def prune(bound: int) -> None:
+    """Removes the entries that were not used for longest until the rest fits into so many bytes."""
+    _evict(bound)
+
+
+def export(path: str | Path) -> int:
+    """Writes all entries to a .zip, as they lie in the folder, and returns their number.
+
+    Raises:
+      SaveError: the file cannot be written.
+    """
+    with writing(path), zipfile.ZipFile(path, "w") as archive:
+        for entry in entries():
+            archive.write(_path(entry.key), f"vmfb/{entry.key[:2]}/{entry.key}")
+    return len(entries())
 
 
 def read(key: str) -> bytes | None:

@@ -20,10 +20,12 @@ from nabla_mlir import thresholds
 from nabla_mlir.compiling import cache as disk
 from nabla_mlir.compiling.references import lost_buffers
 from nabla_mlir.errors import CompileError, SourceRange
+from nabla_mlir.log import logger
 from nabla_mlir.targets import Target, merge_flags
 from nabla_mlir.targets import target as as_target
 from nabla_mlir.targets.toolchain import Finished, compiler_version, disassembled, iree_compile, run_compiler
 
+_LOG = logger("cache")
 _KEY_VERSION = 1  # of what the key and the entry consist of
 _MEMORY_ENTRIES = 64
 # The names of values in debug output, which nobody sees, would ask the verifier again.
@@ -63,8 +65,10 @@ def compile_module(
         return _compile(source, arguments, timeout)
     key = cache_key(source, arguments)
     if (artifact := _remembered(key)) is not None:
+        _LOG.info("%s: compiled before in this process", key[:12])
         return artifact
     artifact = disk.read(key)
+    _LOG.info("%s: %s", key[:12], "not there, it is compiled" if artifact is None else f"read from {disk.cache_dir()}")
     if artifact is None:
         artifact = _compile(source, arguments, timeout)
         disk.write(key, artifact)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import warnings
 from collections.abc import Sequence
 
@@ -13,11 +14,13 @@ from nabla_mlir.compiling.progress import watch
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.errors import CompileError
+from nabla_mlir.log import logger
 from nabla_mlir.passes.iree.faults.table import remedies_for
 from nabla_mlir.passes.iree.scheduling.split_convolutions import is_wide
 from nabla_mlir.passes.pipeline import ExpandTransformsPipeline, IreePipeline, LowerPipeline, Pipeline
 from nabla_mlir.targets import Target
 
+_LOG = logger("compile")
 _LOWER, _EXPAND = (Pipeline(steps().passes()) for steps in (LowerPipeline, ExpandTransformsPipeline))
 
 # At this optimisation level IREE drops assertions: reads of state that was never written would not fail.
@@ -60,8 +63,11 @@ def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Mod
 
 def compile_lowered(module: ir.Module, target: Target, *, flags: Sequence[str] = (), cache: bool = True) -> bytes:
     """Legalises a lowered module for the target and compiles it."""
-    with watch(f"compiling {_name_of(module)} for {target.name}"):
-        return _compile_lowered(module, target, flags, cache)
+    name, start = _name_of(module), time.perf_counter()
+    with watch(f"compiling {name} for {target.name}"):
+        vmfb = _compile_lowered(module, target, flags, cache)
+    _LOG.info("%s for %s: %d bytes in %.2f s", name, target.name, len(vmfb), time.perf_counter() - start)
+    return vmfb
 
 
 def _name_of(module: ir.Module) -> str:

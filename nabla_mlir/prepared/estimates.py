@@ -15,6 +15,7 @@ import numpy as np
 
 from nabla_mlir import thresholds
 from nabla_mlir.errors import ShapeError
+from nabla_mlir.figures import axes_or_new
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,30 @@ class Spectrum:
         distances = (np.asarray(at)[..., None] - self.nodes.reshape(-1)) / width
         bells = np.exp(-0.5 * distances**2) / (width * math.sqrt(2 * math.pi))
         return bells @ self.weights.reshape(-1) / len(self.nodes)
+
+    def plot(self, axes: Any = None, width: float | None = None) -> Any:
+        """Draws the density of the eigenvalues, on a logarithmic scale, as outliers have little weight.
+
+        Args:
+          axes: of Matplotlib, to draw on; new ones if not given.
+          width: of the bells; a hundredth of the range if not given.
+
+        Returns:
+          The axes.
+
+        Raises:
+          DeployError: Matplotlib is not installed.
+        """
+        axes = axes_or_new(axes)
+        low, high = float(self.nodes.min()), float(self.nodes.max())
+        width = width or max((high - low) / 100, 1e-12 * max(abs(low), abs(high)), 1e-300)
+        at = np.linspace(low - 5 * width, high + 5 * width, 1000)
+        density = self.density(at, width)
+        axes.semilogy(at, np.maximum(density, density.max() * 1e-8))
+        axes.set_xlabel("eigenvalue")
+        axes.set_ylabel(f"density of {self.size} eigenvalues")
+        axes.grid(visible=True, alpha=0.3)
+        return axes
 
     def trace(self, function: Callable[[np.ndarray], np.ndarray]) -> Estimate:
         """The trace of a function of the matrix, such as `np.log` for the logarithm of its determinant."""

@@ -78,6 +78,18 @@ class PointOperator(LinearOperator):
         """The matrix with its damping."""
         return self.to_dense()
 
+    def __repr__(self) -> str:
+        """What it is, where it stands and what it did."""
+        parts = [f"{self.shape[0]}x{self.shape[1]}, {self.dtype}"]
+        value = getattr(self, "value", None)
+        if value is not None and np.ndim(value) == 0:
+            parts.append(f"value {float(value):.6g}")
+        gradient = getattr(self, "gradient", None)
+        if gradient is not None:
+            parts.append(f"|gradient| {np.linalg.norm(gradient):.3g}")
+        parts.append(f"{self.products} products, {self.updates} updates in {self.seconds:.3g} s")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
     def _standing(self, x: np.ndarray) -> PointOperator:
         self._move(x)
         return self

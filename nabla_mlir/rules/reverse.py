@@ -73,7 +73,7 @@ def pull_back(ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Co
             continue
         if debug.wanted("ops"):
             debug.say("ops", f"vjp {op.name} {debug.types(operands, active)}, * is active", op.location)
-        with blaming(op), named("vjp", op.location):
+        with blaming(op), named("vjp", op.location, op.name):
             record = record_of(op, "vjp")
             if record.kind == "control":
                 by_operand = record.vjp(op, active, cts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -144,9 +144,15 @@ class EntryPoint:
         for argument in self.arguments:
             paths = argument.tree.paths(argument.name)
             one = len(paths) == 1 and paths[0] == argument.name
-            parts.append(f"{argument.name}: {argument.leaves[0]}" if one else f"{argument.name}: {argument.tree}")
-        results = str(self.result_leaves[0]) if self.result.kind == "leaf" else str(self.result)
+            parts.append(f"{argument.name}: {argument.leaves[0] if one else _in_words(argument.tree, argument.leaves)}")
+        results = str(self.result_leaves[0]) if self.result.kind == "leaf" else _in_words(self.result, self.result_leaves)
         return f"{self.name}({', '.join(parts)}) -> {results}"
+
+
+def _in_words(tree: TreeSpec, leaves: Sequence[Leaf]) -> str:
+    """A tree as text, short where it is large."""
+    text = str(tree)
+    return text if len(text) <= 100 else f"{tree.kind} of {len(leaves)} arrays"
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from nabla_mlir.runtime.executable import Executable, Recipe, Runnable
 from nabla_mlir.runtime.fitting import check_fit, choose
 from nabla_mlir.runtime.interrupts import Interrupts
 from nabla_mlir.runtime.manifest import Code, EntryPoint, Manifest
+from nabla_mlir.runtime.outline import outline
 from nabla_mlir.runtime.storage import Artifact
 from nabla_mlir.runtime.transfer import DeployDtypeError, DeployShapeError, DeployTreeError, as_array, mismatch
 from nabla_mlir.targets import TARGETS
@@ -151,9 +152,9 @@ class Module:
                 lines.append(f"      {entry.doc.strip().splitlines()[0]}")
             for argument in entry.arguments:
                 if argument.tree.kind != "leaf":
-                    lines += [f"      {leaf.name}: {leaf}" for leaf in argument.leaves]
+                    lines += outline([leaf.name for leaf in argument.leaves], argument.leaves, "      ")
             if entry.result.kind != "leaf":
-                lines += [f"      -> {leaf.name}: {leaf}" for leaf in entry.result_leaves]
+                lines += outline([leaf.name for leaf in entry.result_leaves], entry.result_leaves, "      -> ")
         return "\n".join(lines)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -84,6 +85,14 @@ class Coloring:
             where = (int(self.pattern.row_of_entry[entry]), int(self.pattern.indices[entry]))
             raise PatternError(f"a {self.kind} coloring requires that every entry can be read, got none for {where}.",
                                where=user_frame())  # fmt: skip
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draws the pattern, each entry in the color of the product that computes it; see `Pattern.plot`."""
+        of_column, of_row = self.columns[self.pattern.indices], self.rows[self.pattern.row_of_entry]
+        color = np.where(of_column >= 0, of_column, self.num_column_colors + of_row)
+        axes = self.pattern.plot(axes, color % 20)
+        axes.set_title(f"{self.num_colors} {self.kind} colors")
+        return axes
 
     def __repr__(self) -> str:
         return f"Coloring({self.kind}, {self.num_colors} colors, {self.order}, of {self.pattern!r})"

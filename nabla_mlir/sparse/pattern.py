@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.errors import PatternError, user_frame
+from nabla_mlir.figures import axes_or_new
 from nabla_mlir.sparsity.rows import Rows
 
 Shape = tuple[int, ...]
@@ -178,6 +179,26 @@ class Pattern:
             dots = np.array(_DOTS)[row % 4, column % 2]
             np.bitwise_or.at(cells, (row // 4, column // 2), dots)
         return "\n".join("".join(chr(0x2800 + int(c)) for c in line) for line in cells)
+
+    def plot(self, axes: Any = None, color: Any = None) -> Any:
+        """Draws the entries as points, the first row on top.
+
+        Args:
+          axes: of Matplotlib, to draw on; new ones if not given.
+          color: of the points: one, or a number for each entry.
+
+        Returns:
+          The axes.
+
+        Raises:
+          DeployError: Matplotlib is not installed.
+        """
+        axes = axes_or_new(axes)
+        size = float(np.clip(2e4 / max(1, *self.shape) ** 1.4, 0.2, 40))
+        colors = {} if color is None else {"c": color, "cmap": "tab20"}
+        axes.scatter(self.indices, self.row_of_entry, s=size, marker="s", linewidths=0, **colors)
+        axes.set(xlim=(-0.5, self.shape[1] - 0.5), ylim=(self.shape[0] - 0.5, -0.5), aspect="equal", title=repr(self))
+        return axes
 
     def __repr__(self) -> str:
         return f"Pattern({self.shape[0]}x{self.shape[1]}, nnz={self.nnz})"

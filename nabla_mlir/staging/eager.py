@@ -18,16 +18,20 @@ from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, last_of
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.log import logger
 from nabla_mlir.passes.split.split import split_function
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.execution import Code, Execution, OnDevice
 from nabla_mlir.staging.positions import parameters_of, positions
+from nabla_mlir.staging.reasons import reason
 from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.tracing import is_tracing, trace_function
 from nabla_mlir.table.promotion import as_tensor, is_scalar, scalar_array, scalar_dtype
 from nabla_mlir.table.regions import emit_call
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.vectorized import with_axes
+
+_LOG = logger("jit")
 
 
 class Program:
@@ -240,7 +244,9 @@ def jit(
             def flat(*dynamic: Any, **keywords: Any) -> Any:
                 return fun(*(constants.get(i, a) for i, a in enumerate(dynamic)), **keywords, **fixed_names)
 
-            program = programs[key] = Program(flat, in_spec, _signature(leaves), is_jitted=True)
+            signature = _signature(leaves)
+            _LOG.info("%s", reason(getattr(fun, "__name__", "function"), key, programs, parameters_of(fun)))
+            program = programs[key] = Program(flat, in_spec, signature, is_jitted=True)
         if kinds is not None:
             of_arrays[kinds, key[2]] = program
         return program(leaves)

@@ -16,6 +16,7 @@ from nabla_mlir import pytree
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame, writing
 from nabla_mlir.runtime.manifest import Sparsity
+from nabla_mlir.runtime.outline import outline
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table.promotion import is_scalar, scalar_array
 
@@ -49,10 +50,10 @@ class Entry:
         return tuple("result" + path for path in pytree.paths(self.out_spec))
 
     def describe(self) -> str:
-        """The inputs and outputs, a line each."""
+        """The inputs and outputs, a line each; where there are many, what looks the same is written once."""
         lines = [f"{self.name}("]
-        lines += [f"  {n}: {s}" for n, s in zip(self.input_names, self.inputs, strict=True)]
-        lines += [")"] + [f"  -> {n}: {s}" for n, s in zip(self.output_names, self.outputs, strict=True)]
+        lines += outline(self.input_names, self.inputs, "  ")
+        lines += [")", *outline(self.output_names, self.outputs, "  -> ")]
         return "\n".join(lines)
 
     def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -149,6 +150,12 @@ class Stage:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), bytecode_of(self.module), self.entries, *self._rest())
+
+    def _repr_html_(self) -> str:
+        """What the passes make of the stage, as a page: `nm.explain(stage)`."""
+        from nabla_mlir.explorer import explain
+
+        return explain(self)._repr_html_()
 
     def __str__(self) -> str:
         return self.mlir()

@@ -44,12 +44,12 @@ def batch_ops(ops: Iterable[ir.Operation], mapped: Mapped, size: int, *, unmappe
         if isinstance(record.batch, UNSUPPORTED):
             raise missing_rule(op, "vmap", record.batch.reason)
         if record.kind in ("control", "collective"):
-            with blaming(op), named("vmap", op.location):
+            with blaming(op), named("vmap", op.location, op.name):
                 record.batch(op, mapped, size, unmapped)
             continue
         if captures_any(op, mapped):
             raise missing_rule(op, "vmap", "its region uses a value from outside that varies over the mapped axis")
-        with blaming(op), named("vmap", op.location):
+        with blaming(op), named("vmap", op.location, op.name):
             xs = [mapped[v] if v in mapped else wrap(unmapped.get(v, v)) for v in operands]
             params = record.read(op)
             for name in record.regions:

@@ -39,7 +39,7 @@ def push_forward(ops: Iterable[ir.Operation], tangents: Tangents) -> None:
         if debug.wanted("ops"):
             debug.say("ops", f"jvp {op.name} {debug.types(operands, tangents)}, * has a tangent", op.location)
         if record.kind == "control":
-            with blaming(op), named("jvp", op.location):
+            with blaming(op), named("jvp", op.location, op.name):
                 record.jvp(op, tangents)
             continue
         operands = list(op.operands)
@@ -47,7 +47,7 @@ def push_forward(ops: Iterable[ir.Operation], tangents: Tangents) -> None:
             continue
         if isinstance(record.jvp, UNSUPPORTED):
             raise missing_rule(op, "jvp", record.jvp.reason)
-        with blaming(op), named("jvp", op.location), ir.InsertionPoint.after(op):
+        with blaming(op), named("jvp", op.location, op.name), ir.InsertionPoint.after(op):
             outs = tangents_of(op, [tangents_get(tangents, v) for v in operands])
         for value, tangent in outs:
             if not isinstance(tangent, Zero) and carries_tangent(value):

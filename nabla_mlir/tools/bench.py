@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,37 +12,20 @@ import numpy as np
 from nabla_mlir.errors import DeployError, NablaError
 from nabla_mlir.runtime import Executable, Module, load
 from nabla_mlir.runtime.array import Array, dtype_named
-from nabla_mlir.runtime.manifest import EntryPoint, Leaf
+from nabla_mlir.runtime.manifest import EntryPoint
+from nabla_mlir.runtime.profile import Dispatch, Machine, dispatches_of
 from nabla_mlir.runtime.storage import Artifact
-from nabla_mlir.runtime.timing import durations, median
-from nabla_mlir.tools.terminal import print_table
+from nabla_mlir.runtime.timing import median
+from nabla_mlir.tools.terminal import Progress, print_table
 
 _SECONDS = 0.2  # that an entry point is called for
 _PROFILED = 30  # calls whose dispatches are looked at,
 _PROFILED_SECONDS = 1.0  # or as many as take so long
-_COPY = 1 << 26  # bytes that are copied to measure the bandwidth
-_MATRIX = 512
 
 
-@dataclass(frozen=True)
-class Machine:
-    """What this machine does at best, measured: bytes (read and written) and operations (f32) a second."""
-
-    bandwidth: float
-    peak: float
-
-    @staticmethod
-    def measured() -> Machine:
-        """Copies a large array and multiplies two matrices, as NumPy and as we do it, whichever is faster."""
-        source, target = np.ones(_COPY, np.uint8), np.empty(_COPY, np.uint8)
-        copying = min(durations(lambda: np.copyto(target, source), least=5))
-        a = np.ones((_MATRIX, _MATRIX), np.float32)
-        multiplying = min(min(durations(product, least=5)) for product in (lambda: a @ a, *_compiled_product(a)))
-        return Machine(2 * _COPY / copying, 2 * _MATRIX**3 / multiplying)
-
-    def bound(self, bytes: int, flops: int) -> float:
-        """The seconds below which nothing that moves and computes so much can come."""
-        return max(bytes / self.bandwidth, flops / self.peak)
+def measured_machine() -> Machine:
+    """What the machine does at best, with the product of matrices as NumPy and as we do it, whichever is faster."""
+    return Machine.measured(_compiled_product)
 
 
 def _compiled_product(a: np.ndarray) -> list[Callable[[], Any]]:
@@ -60,21 +39,6 @@ def _compiled_product(a: np.ndarray) -> list[Callable[[], Any]]:
     product = Executable.load(compiled.vmfb, "local-task").function("product")
     on_device = Array.from_numpy(a, product.device)
     return [lambda: product([on_device])]
-
-
-@dataclass(frozen=True)
-class Dispatch:
-    """A kernel of a call: its name, how often a call runs it, on how many workgroups, and seconds in one call."""
-
-    name: str
-    count: float
-    workgroups: tuple[int, ...]
-    seconds: float
-
-    @property
-    def is_copy(self) -> bool:
-        """True if it only moves bytes."""
-        return self.name.endswith("memcpy")
 
 
 @dataclass(frozen=True)
@@ -110,9 +74,13 @@ def run(file: str, entry: str | None, driver: str | None, as_json: bool) -> int:
     artifact = Artifact(file)
     module = load(file, driver)
     names = [entry] if entry else list(module.entry_points)
-    machine = Machine.measured()
-    flops = _flops(module)
-    timings = [timing_of(module, artifact, name, flops.get(name)) for name in names]
+    progress = Progress()
+    with progress.status("measuring what this machine does at best"):
+        machine = measured_machine()
+    flops, timings = _flops(module), []
+    for name in names:
+        with progress.status(f"measuring {name}"):
+            timings.append(timing_of(module, artifact, name, flops.get(name)))
     if as_json:
         content = {"driver": module.driver, "bandwidth": machine.bandwidth, "peak": machine.peak,
                    "entry_points": [t.to_json(machine) for t in timings]}  # fmt: skip
@@ -187,59 +155,3 @@ def _flops(module: Module) -> dict[str, int]:
         return {name: cost.flops for name, cost in module.lower().cost().items()}
     except (DeployError, ImportError):
         return {}
-
-
-def dispatches_of(vmfb: bytes, entry: EntryPoint, calls: int = 1) -> tuple[Dispatch, ...]:
-    """What IREE's own profile of so many calls on one core says; nothing for an entry point that needs state.
-
-    Calls are of arrays of ones. Each dispatch is timed wherever it runs, so that those in a loop count each time.
-
-    Args:
-      vmfb: the code.
-      entry: the entry point.
-      calls: over how many calls to take the mean.
-    """
-    leaves = [leaf for argument in entry.arguments for leaf in argument.leaves]
-    with tempfile.TemporaryDirectory() as folder:
-        code, profile = Path(folder, "module.vmfb"), Path(folder, "calls.ireeprof")
-        code.write_bytes(vmfb)
-        command = [
-            _tool("iree-benchmark-module"), f"--module={code}", "--device=local-sync", "--device_allocator=caching",
-            f"--function={entry.function or entry.name}", *map(_input, leaves), f"--benchmark_min_time={calls}x",
-            "--device_profiling_mode=host-execution", f"--device_profiling_output={profile}",
-            "--device_profiling_flush_interval_ms=1",  # what is not written in time is dropped, some 4000 events later
-        ]  # fmt: skip
-        if subprocess.run(command, capture_output=True).returncode or not profile.exists():
-            return ()
-        command = [_tool("iree-profile"), "dispatch", "--dispatch_events", "--format=jsonl", str(profile)]
-        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    events: dict[str, list[dict[str, Any]]] = {}
-    for event in map(json.loads, lines):
-        if event["type"] == "host_dispatch_event":
-            events.setdefault(event["key"], []).append(event)
-    dispatches = [
-        Dispatch(name, len(group) / calls, tuple(group[0]["workgroup_count"]), sum(e["duration_ns"] for e in group) / calls / 1e9)
-        for name, group in events.items()
-    ]  # fmt: skip
-    return tuple(sorted(dispatches, key=lambda d: -d.seconds))
-
-
-_WORDS = {"bool": "i8", "float": "f", "int": "i", "uint": "ui", "bfloat": "bf", "complex": "complex"}
-
-
-def _input(leaf: Leaf) -> str:
-    """An argument of ones in the words of IREE's tools."""
-    letters = leaf.dtype.rstrip("0123456789")
-    if letters == "complex":
-        element = f"complex<f{int(leaf.dtype[len(letters) :]) // 2}>"
-    else:
-        element = "i8" if letters == "bool" else _WORDS[letters] + leaf.dtype[len(letters) :]
-    return f"--input={''.join(f'{n}x' for n in leaf.shape)}{element}=1"
-
-
-def _tool(name: str) -> str:
-    spec = importlib.util.find_spec("iree._runtime_libs")
-    for folder in spec.submodule_search_locations or () if spec else ():
-        if (path := Path(folder, name)).exists():
-            return str(path)
-    raise DeployError(f"bench requires IREE's {name}, got a runtime without it.", help="pip install iree-base-runtime")

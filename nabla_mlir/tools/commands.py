@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import TYPE_CHECKING, Any
 
 from nabla_mlir.errors import DeployError, writing
@@ -18,30 +19,32 @@ def compile_command(options: argparse.Namespace) -> int:
     """Traces, lowers and compiles; writes what `--emit` asks for."""
     progress = Progress()
     with progress.step("loading"):
-        from nabla_mlir.tools.requests import (
-            apply_transforms,
-            imported_specs,
-            load_function,
-            parse_spec,
-            parse_target,
-        )
+        from nabla_mlir.tools.requests import parse_target
 
         targets = [parse_target(text) for text in options.target or ["cpu"]]
-        specs = [parse_spec(text) for text in options.spec]
-        original = load_function(options.model)
-        function = apply_transforms(original, options.transform)
-    if not specs:
-        specs = [("", s) for s in imported_specs(original, options.transform)]
-    positional, keywords = [s for name, s in specs if not name], {name: s for name, s in specs if name}
-    _check_arguments(function, positional, keywords)
+        function, positional, keywords = requested(options)
     with progress.step("tracing"):
-        stage: Any = _traced(function, positional, keywords, options)
+        stage: Any = traced_by(function, positional, keywords, options)
     if options.emit != "mlir" and options.hvp_module is None and options.sparse is None:
         with progress.step("differentiating and simplifying" if options.transform else "simplifying"):
             stage = stage.lower()
     if options.emit in ("mlir", "stablehlo"):
         return _write_text(stage, options.output)
     return _write_code(stage, targets, options, progress)
+
+
+def requested(options: argparse.Namespace) -> tuple[Any, list[Any], dict[str, Any]]:
+    """The function that a command line names, transformed, and the specs of its arguments by position and by name."""
+    from nabla_mlir.tools.requests import apply_transforms, imported_specs, load_function, parse_spec
+
+    specs = [parse_spec(text) for text in options.spec]
+    original = load_function(options.model)
+    function = apply_transforms(original, options.transform)
+    if not specs:
+        specs = [("", s) for s in imported_specs(original, options.transform)]
+    positional, keywords = [s for name, s in specs if not name], {name: s for name, s in specs if name}
+    _check_arguments(function, positional, keywords)
+    return function, positional, keywords
 
 
 def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, progress: Progress) -> int:
@@ -63,25 +66,34 @@ def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, pro
             else:
                 parts.append(stage.compile(target, flags=options.flag, cache=not options.no_cache, tune=options.tune))
     path = path if static else Bundle(tuple(parts)).save(output)
+    if options.json:
+        entries = [{"name": e.name, "describe": e.describe()} for e in stage.entries]
+        print(json.dumps({"file": str(path), "bytes": path.stat().st_size, "entry_points": entries}))
     progress.say(f"{path} ({path.stat().st_size} bytes)\n{stage.describe()}")
     return 0
 
 
-def _traced(function: Any, positional: list[Any], keywords: dict[str, Any], options: argparse.Namespace) -> Any:
+def traced_by(function: Any, positional: list[Any], keywords: dict[str, Any], options: argparse.Namespace) -> Any:
     """The traced function, or its prepared Hessian or a sparse derivative, which are plain StableHLO at once."""
     import inspect
 
     from nabla_mlir.prepared.modules import hvp_module
     from nabla_mlir.staging.stages import trace
-    from nabla_mlir.tools.requests import parse_options, sparse_module
+    from nabla_mlir.tools.requests import sparse_module
 
     if options.hvp_module is None and options.sparse is None:
-        transforms = "_".join(parse_options(text, "--transform")[0] for text in options.transform)
-        return trace(function, *positional, name=options.name or transforms or None, **keywords)
+        return trace(function, *positional, name=options.name or transforms_of(options) or None, **keywords)
     arguments = inspect.signature(function).bind(*positional, **keywords).args
     if options.sparse is not None:
         return sparse_module(function, arguments, options.sparse)
     return hvp_module(function, *arguments, block=options.hvp_module)
+
+
+def transforms_of(options: argparse.Namespace) -> str:
+    """The name of an entry point after the transforms that are asked for."""
+    from nabla_mlir.tools.requests import parse_options
+
+    return "_".join(parse_options(text, "--transform")[0] for text in options.transform)
 
 
 def _check_arguments(function: Any, positional: list[Any], keywords: dict[str, Any]) -> None:
@@ -179,13 +191,25 @@ def run_command(options: argparse.Namespace) -> int:
     results = entry.result.flatten(call(*arguments), "result")
     if len(options.outputs) > len(results):
         raise DeployError(f"{name} requires at most {len(results)} --output, got {len(options.outputs)}.")
+    if options.json:
+        leaves = [{"name": leaf.name, "dtype": leaf.dtype, "shape": list(leaf.shape)} for leaf in entry.result_leaves]
+        values = [{"value": _json_value(np.asarray(value))} for value in results[len(options.outputs) :]]
+        values = [{"file": path} for path in options.outputs] + values
+        print(json.dumps([leaf | value for leaf, value in zip(leaves, values, strict=True)]))
     for i, (leaf, value) in enumerate(zip(entry.result_leaves, results, strict=True)):
         if i < len(options.outputs):
             with writing(options.outputs[i]):
                 np.save(options.outputs[i], np.asarray(value))
-        else:
+        elif not options.json:
             print(f"{leaf.name}: {leaf} =\n{np.asarray(value)}")
     return 0
+
+
+def _json_value(array: Any) -> Any:
+    """Numbers as JSON has them: complex ones as pairs, and what is not finite by its name."""
+    if array.dtype.kind == "c":
+        return _json_value(array.view(array.real.dtype).reshape(*array.shape, 2))
+    return json.loads(json.dumps(array.tolist()), parse_constant=str)
 
 
 def _inputs(entry: EntryPoint) -> list[Leaf]:
@@ -196,9 +220,19 @@ def verify_command(options: argparse.Namespace) -> int:
     """Checks an artifact; 1 if anything is wrong."""
     from nabla_mlir.tools.verify import verify
 
-    with Progress().step("verifying"):
-        rows = list(verify(options.file, options.target))
-    print_table(str(options.file), ["what", "result", "details"], rows)
+    progress = Progress()
+    rows: list[tuple[str, str, str]] = []
+    checks = verify(options.file, options.target)
+    while True:
+        with progress.status(f"verifying: {rows[-1][0] if rows else options.file}"):
+            row = next(checks, None)
+        if row is None:
+            break
+        rows.append(row)
+    if options.json:
+        print(json.dumps([{"what": what, "result": result, "details": details} for what, result, details in rows], indent=1))
+    else:
+        print_table(str(options.file), ["what", "result", "details"], rows)
     return int(any(result == "failed" for _, result, _ in rows))
 
 
@@ -213,4 +247,4 @@ def doctor_command(options: argparse.Namespace) -> int:
     """Prints versions, devices and the cache, and tests the installation."""
     from nabla_mlir.tools import doctor
 
-    return doctor.run()
+    return doctor.run(options.json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import time
 from importlib import metadata
@@ -14,22 +15,29 @@ from nabla_mlir.tools.terminal import print_table
 PACKAGES = ("nabla-mlir", "iree-base-compiler", "iree-base-runtime", "numpy", "optree", "ml_dtypes", "rich")
 
 
-def run() -> int:
-    """Prints the tables; returns 0 if the self test passes."""
-    rows = [["python", platform.python_version()], ["system", f"{platform.system()} {platform.machine()}"]]
-    print_table("Versions", ["package", "version"], rows + [[name, _version(name)] for name in PACKAGES])
-    targets = [[a.name, "yes" if a.runs else "no", a.detail] for a in available()]
-    print_table("Targets", ["target", "runs here", "device, or why not"], targets)
+def run(as_json: bool = False) -> int:
+    """Prints the tables, or JSON; returns 0 if the self test passes."""
+    versions = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    versions |= {name: _version(name) for name in PACKAGES}
+    targets = [{"target": a.name, "runs": a.runs, "detail": a.detail} for a in available()]
     files, size = _cache_content()
+    start = time.perf_counter()
+    result = self_test()
+    seconds = time.perf_counter() - start
+    if as_json:
+        storage = {"folder": str(cache.cache_dir()), "files": files, "bytes": size, "limit": cache.cache_size()}
+        content = {"versions": versions, "targets": targets, "cache": storage, "self_test": {"result": result, "seconds": seconds}}
+        print(json.dumps(content, indent=1))
+        return int(result != "passed")
+    print_table("Versions", ["package", "version"], [[name, version] for name, version in versions.items()])
+    rows = [[a.name, "yes" if a.runs else "no", a.detail] for a in available()]
+    print_table("Targets", ["target", "runs here", "device, or why not"], rows)
     print_table(
         "Cache",
         ["folder", "files", "MB", "limit MB"],
         [[str(cache.cache_dir()), str(files), f"{size / 1e6:.1f}", f"{cache.cache_size() / 1e6:.0f}"]],
     )
-    start = time.perf_counter()
-    result = self_test()
-    seconds = f"{time.perf_counter() - start:.2f}"
-    print_table("Self test", ["what", "seconds", "result"], [["gradient of sum(x^3) on the CPU", seconds, result]])
+    print_table("Self test", ["what", "seconds", "result"], [["gradient of sum(x^3) on the CPU", f"{seconds:.2f}", result]])
     return int(result != "passed")
 
 

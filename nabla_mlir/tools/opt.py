@@ -83,6 +83,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--pass-pipeline", metavar="TEXT", help="such as 'builtin.module(nabla-expand,cse)'")
     parser.add_argument("--mlir-elide-elementsattrs-if-larger", type=int, metavar="N", dest="elide",
                         help="leave out constants of more than N elements")  # fmt: skip
+    parser.add_argument("--mlir-print-ir-tree-dir", metavar="DIR", dest="tree",
+                        help="write the IR after each pass to a file of its own, in a tree of folders")  # fmt: skip
     parser.add_argument("--load", action="append", default=[], metavar="FILE.py",
                         help="run a file first, which registers passes, operations or custom calls")  # fmt: skip
     parser.add_argument("--input", action="append", default=[], metavar="VALUE", dest="inputs",
@@ -211,11 +213,14 @@ def process(text: str | bytes, pipeline: Pipeline, options: argparse.Namespace) 
         manager.enable_verifier(options.verify_each)
         before, change = options.mlir_print_ir_before_all, options.mlir_print_ir_after_change
         after = options.mlir_print_ir_after_all or change
+        if options.tree is not None and not before:
+            after = True
         if before or after:
             manager.enable_ir_printing(
                 print_before_all=before, print_after_all=after, print_after_change=change,
                 print_module_scope=options.mlir_print_ir_module_scope, large_elements_limit=options.elide,
                 enable_debug_info=options.mlir_print_debuginfo, print_generic_op_form=options.mlir_print_op_generic,
+                tree_printing_dir_path=options.tree,
             )  # fmt: skip
         if options.mlir_timing:
             manager.enable_timing()

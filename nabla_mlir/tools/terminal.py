@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from typing import TextIO
 
-from nabla_mlir.compiling.progress import own_line
+from nabla_mlir.compiling.progress import own_line, watch
 
 
 def _console(stream: object) -> object | None:
@@ -19,6 +21,11 @@ def _console(stream: object) -> object | None:
     except ImportError:
         return None
     return Console(file=stream)  # type: ignore[arg-type]
+
+
+def colored(stream: TextIO) -> bool:
+    """Whether to write in colors: on a terminal, unless NO_COLOR says otherwise."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -60,6 +67,16 @@ class Progress:
                 yield
         if self._shown:
             self.say(f"{what:40} {time.perf_counter() - start:6.2f} s")
+
+    @contextlib.contextmanager
+    def status(self, what: str) -> Iterator[None]:
+        """Shows what is going on while it does, and leaves nothing behind."""
+        if self._console is None:
+            with watch(what):
+                yield
+        else:
+            with self._console.status(f"{what} ..."), own_line():  # type: ignore[attr-defined]
+                yield
 
     def say(self, text: str) -> None:
         """A line, if anybody watches."""

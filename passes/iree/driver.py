@@ -9,6 +9,7 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects.builder import FINAL, Recording, Val, recording
+from nabla_mlir.dialects.locations import named
 from nabla_mlir.dialects.regions import nested_in_functions
 from nabla_mlir.errors import PassError
 from nabla_mlir.passes.base import Pass, require_target
@@ -63,6 +64,9 @@ def _legalize(op: ir.Operation, table: dict[str, list[Pattern]], target: Target,
             with ir.InsertionPoint(op), op.location:
                 new = pattern(op, target)
             if new is not None:
+                location = named("legalize", op.location, pattern.__name__)
+                for _, part in record.created:
+                    part.location = location
                 _replace(op, new)
                 # The last one made is looked at first: bodies before the operations that own them.
                 worklist += [entry for entry in record.created if entry[0] in table]

@@ -75,15 +75,16 @@ class _Sweep:
     def _rewrite(self, op: ir.Operation) -> None:
         xs = [wrap(v) for v in op.operands]
         params = REGISTRY[op.name].read(op)
-        with named("simplify", op.location):
+        with op.location:
             for rule in PATTERNS[op.name]:
                 new = rule(*xs, **params)
                 if new is not None:
-                    self._replace(op, new.value)
+                    self._replace(op, new.value, named("simplify", op.location, rule.__name__))
                     return
 
-    def _replace(self, op: ir.Operation, value: ir.Value) -> None:
+    def _replace(self, op: ir.Operation, value: ir.Value, location: ir.Location) -> None:
         for new in [o.operation for o in self.scratch.operations]:
+            new.location = location
             new.move_before(op)
             self._touch(new)
         op.results[0].replace_all_uses_with(value)

@@ -20,8 +20,8 @@ from nabla_mlir.compiling.lowering import legalize
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.ops.gamma import digamma
 from nabla_mlir.passes.iree.kernels.fuse_chains import FuseChainsPass
+from nabla_mlir.runtime.profile import dispatches_of
 from nabla_mlir.targets import CPU, CUDA
-from nabla_mlir.tools.bench import dispatches_of
 
 rng = np.random.default_rng(0)
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from nabla_mlir.compiling import cache
 from nabla_mlir.runtime import load
 from nabla_mlir.tools import main as tool
 from nabla_mlir.tools.requests import parse_options, parse_spec
@@ -304,3 +308,96 @@ def test_specs_and_options_are_read_as_written() -> None:
         "cpu", {"cpu": "generic", "link_embedded": False}
     )  # fmt: skip
     assert parse_options("hvp", "t") == ("hvp", {})
+
+
+# ---------------------------------------------------------------- explain, diff, cache, and what programs read
+
+
+def test_explain_writes_a_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["explain", "model.py:cube", "--spec", "f32[8]", "--spec", "f32[8]", "--transform", "hvp"]
+    assert tool.main([*command, "-o", "page.html"]) == 0
+    assert "model.py" in (folder / "page.html").read_text()
+    assert tool.main([*command, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["title"] == "hvp"
+    assert "model.py" in [file["name"] for file in document["files"]]
+    assert tool.main([*command[:2], "--spec", "f32[8]", "--hvp-module", "-o", "halves.json"]) == 0
+    assert json.loads((folder / "halves.json").read_text())["halves"]["residuals"]
+    assert tool.main([*command[:2], "--spec", "f32[8]", "--sparsity", "hessian"]) == 0
+    assert (folder / "cube.html").exists()
+
+
+def test_diff_prints_the_lines_that_differ(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for transform in ("grad", "hvp"):
+        specs = ["--spec", "f32[8]"] * (2 if transform == "hvp" else 1)
+        command = ["compile", "model.py:cube", *specs, "--transform", transform, "--name", "f", "--emit", "stablehlo"]
+        assert tool.main([*command, "-o", f"{transform}.mlir"]) == 0
+    capsys.readouterr()
+    assert tool.main(["diff", "grad.mlir", "grad.mlir"]) == 0
+    assert capsys.readouterr().out == ""
+    assert tool.main(["diff", "grad.mlir", "hvp.mlir"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    for signs, file in ((" +", "hvp.mlir"), (" -", "grad.mlir")):  # names of values may be those of the other one
+        own = [re.sub(r"%\w+", "%", line[2:]) for line in lines if line[0] in signs]
+        assert own[2:] == re.sub(r"%\w+", "%", (folder / file).read_text()).splitlines()[2:]
+    assert tool.main(["diff", "grad.mlir", "hvp.mlir", "-o", "diff.html"]) == 1
+    assert "hvp.mlir" in (folder / "diff.html").read_text()
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        tool.main(["--version"])
+    assert end.value.code == 0
+    assert re.fullmatch(r"nabla-mlir \d+\.\d+\S* \(IREE \d+\.\d+\S*\)\n", capsys.readouterr().out)
+
+
+def test_a_wrong_command_line_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        tool.main(["compile"])
+    assert end.value.code == 2
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("shtab")
+    assert tool.main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert "nabla-mlir" in script
+    assert "--hvp-module" in script or shell == "tcsh"  # which knows the commands alone
+
+
+def test_the_cache_is_listed_exported_and_pruned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NABLA_MLIR_CACHE_DIR", str(tmp_path / "cache"))
+    for i, key in enumerate(("aa1", "bb2")):
+        cache.write(key, bytes(100))
+        os.utime(tmp_path / "cache" / "vmfb" / key[:2] / key, (1e9 + i, 1e9 + i))
+    assert tool.main(["cache", "list", "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)["entries"]
+    assert [(e["key"], e["bytes"], e["used"]) for e in entries] == [("bb2", 132, 1e9 + 1), ("aa1", 132, 1e9)]
+    assert tool.main(["cache", "list"]) == 0
+    assert "2 entries" in capsys.readouterr().out
+    assert tool.main(["cache", "export", str(tmp_path / "cache.zip")]) == 0
+    with zipfile.ZipFile(tmp_path / "cache.zip") as archive:
+        archive.extractall(tmp_path / "other")
+    assert tool.main(["cache", "prune", "--to", "200", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == {"removed": 1, "bytes": 132}
+    assert cache.read("aa1") is None
+    assert cache.read("bb2") == bytes(100)
+    monkeypatch.setenv("NABLA_MLIR_CACHE_DIR", str(tmp_path / "other"))
+    assert cache.read("aa1") == bytes(100)
+    assert "requires a size such as 500M, got 'much'" in fails(capsys, "cache", "prune", "--to", "much")
+
+
+def test_every_command_has_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tool.main(["compile", "model.py:cube", "--spec", "f32[2]", "--json", "-o", "cube.vmfb"]) == 0
+    assert json.loads(capsys.readouterr().out)["entry_points"][0]["name"] == "cube"
+    assert tool.main(["run", "cube.vmfb", "--input", "[1, 2]", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"name": "result", "dtype": "float32", "shape": [], "value": 9.0}]
+    assert tool.main(["verify", "cube.vmfb", "--json"]) == 0
+    assert {row["result"] for row in json.loads(capsys.readouterr().out)} == {"ok"}
+    assert tool.main(["doctor", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["self_test"]["result"] == "passed"
+    assert tool.main(["run", "cube.vmfb", "--input", "[1e30, 0]", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["value"] == "Infinity"

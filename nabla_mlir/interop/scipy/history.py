@@ -12,6 +12,7 @@ import numpy as np
 
 from nabla_mlir.compiling.progress import own_line
 from nabla_mlir.errors import DeployError, user_frame
+from nabla_mlir.figures import axes_or_new
 
 _COLUMNS = ("value", "gradient", "step", "seconds", "fun", "jac", "hess")
 
@@ -83,13 +84,7 @@ class History:
         Raises:
           DeployError: Matplotlib is not installed.
         """
-        if axes is None:
-            try:
-                import matplotlib.pyplot as plt
-            except ImportError:
-                raise DeployError("plot requires Matplotlib, got an environment without it.", where=user_frame(),
-                                  help="pip install 'nabla-mlir[solvers]'") from None  # fmt: skip
-            axes = plt.subplots()[1]
+        axes = axes_or_new(axes)
         iterations, excess = np.arange(1, len(self) + 1), self.value - self.value.min(initial=np.inf)
         for numbers, label in ((excess, "value above the lowest"), (self.gradient, "largest entry of the gradient")):
             if np.any(numbers > 0):

@@ -11,7 +11,7 @@
 // What a pass makes keeps the place of what it was made for.
 // LOC-LABEL: func.func @sine
 // LOC: stablehlo.sine {{.*}} loc("[[FILE:.*]]":[[LINE:.*]]:10)
-// LOC-NEXT: stablehlo.cosine {{.*}} loc("jvp"("[[FILE]]":[[LINE]]:10))
+// LOC-NEXT: stablehlo.cosine {{.*}} loc("jvp(stablehlo.sine)"("[[FILE]]":[[LINE]]:10))
 func.func @sine(%x: tensor<3xf32>, %t: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
   %y, %dy = "ad.jvp"(%x, %t) ({
   ^bb0(%a: tensor<3xf32>):

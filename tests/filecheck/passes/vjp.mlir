@@ -10,7 +10,7 @@
 // CHECK-NEXT: return %[[Y]], %[[DX]]
 // LOC-LABEL: func.func @sine
 // LOC: stablehlo.sine {{.*}} loc("[[FILE:.*]]":[[LINE:.*]]:10)
-// LOC-NEXT: stablehlo.cosine {{.*}} loc("vjp"("[[FILE]]":[[LINE]]:10))
+// LOC-NEXT: stablehlo.cosine {{.*}} loc("vjp(stablehlo.sine)"("[[FILE]]":[[LINE]]:10))
 func.func @sine(%x: tensor<3xf32>, %ct: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
   %y, %dx = "ad.vjp"(%x, %ct) ({
   ^bb0(%a: tensor<3xf32>):

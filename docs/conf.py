@@ -1,0 +1,56 @@
+"""Sphinx: `make docs` builds the site into build/docs; a warning is an error."""
+
+import re
+import sys
+from pathlib import Path
+
+from pygments import token
+from pygments.lexer import RegexLexer
+
+sys.path.insert(0, str(Path(__file__).parent))
+import site_pages
+
+project = "nabla_mlir"
+author = "nabla_mlir"
+extensions = ["myst_parser", "sphinx_copybutton", "sphinx_design"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 4
+exclude_patterns = ["gallery"]
+nitpicky = True
+html_theme = "pydata_sphinx_theme"
+html_title = "nabla_mlir"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "navbar_align": "left", "show_toc_level": 2, "navigation_with_keys": False, "header_links_before_dropdown": 7,
+    "footer_start": ["copyright"], "footer_end": [], "secondary_sidebar_items": ["page-toc"],
+}  # fmt: skip
+html_sidebars = {"index": []}
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+highlight_language = "text"
+
+
+class MlirLexer(RegexLexer):
+    """The text of MLIR."""
+
+    name, aliases, flags = "MLIR", ["mlir"], re.M
+    tokens = {  # noqa: RUF012
+        "root": [
+            (r"//.*$", token.Comment.Single),
+            (r'"[^"\n]*"', token.String),
+            (r"[%@#^][\w$.#-]+", token.Name.Variable),
+            (r"!?\b(?:tensor|vector|memref)<[^>]*>|![\w.]+", token.Keyword.Type),
+            (r"\b[a-z_]+(?:\.[a-z_0-9]+)+\b", token.Name.Function),
+            (r"\b(?:module|return|dense|array|true|false)\b", token.Keyword),
+            (r"-?\b\d[\w.+-]*", token.Number),
+            (r"\s+|.", token.Text),
+        ]
+    }
+
+
+def setup(app):
+    """The pages that are made are there before Sphinx looks for pages."""
+    site_pages.write_all()
+    app.add_lexer("mlir", MlirLexer)

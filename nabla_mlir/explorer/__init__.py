@@ -1,0 +1,5 @@
+"""The explorer: what passes make of a program, where each operation comes from and what it costs, as JSON and as one page."""
+
+from nabla_mlir.explorer.explanation import Explanation as Explanation
+from nabla_mlir.explorer.explanation import compare as compare
+from nabla_mlir.explorer.explanation import explain as explain

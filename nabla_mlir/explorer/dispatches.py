@@ -1,0 +1,126 @@
+"""The kernels that IREE makes of a module: which operations ended in each, and what it costs."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.types import dtype_in_mlir
+from nabla_mlir.errors import CompileError, DtypeError, NablaError
+from nabla_mlir.explorer.recording import Recorder
+from nabla_mlir.runtime.manifest import EntryPoint
+from nabla_mlir.runtime.profile import Dispatch, Machine, dispatches_of
+from nabla_mlir.staging.compiled import Compiled
+from nabla_mlir.table.traits import runs_regions
+from nabla_mlir.targets import Target
+from nabla_mlir.targets.base import merge_flags
+from nabla_mlir.targets.toolchain import run_compiler
+
+# As far as the kernels are told apart, and no further.
+_TO_KERNELS = (
+    "--compile-to=flow", "--mlir-print-debuginfo", "--mlir-elide-elementsattrs-if-larger=8",
+    "--mlir-elide-resource-strings-if-larger=64",
+)  # fmt: skip
+_EXECUTABLE = re.compile(r"^  flow\.executable \S+ @(\S+) \{")
+_FUNCTION = re.compile(r"func\.func(?: \w+)? @(\w+)\(")
+_CALL = re.compile(r"flow\.dispatch(?:\[[^\]]*\])? @(\S+?)::@(\S+?)\(.*?\) : (.*?)(?: loc\(|$)")
+_CALLER = re.compile(r"^  (?:util|func)\.func (?:\w+ )?@(\w+)")
+_PLACE = re.compile(r'loc\((?:callsite\()?"@(\d+)"')
+_OF_OTHERS = ("func.func", "^bb", "dispatch.tensor.load", "dispatch.tensor.store", "flow.")  # lines of what a kernel reads
+_TENSOR = re.compile(r"tensor<((?:\d+x)*)(\w+(?:<\w+>)?)>")
+
+
+def dispatches_in(recorder: Recorder, target: Target) -> list[dict[str, Any]]:
+    """The kernels of the module as it stands, in the order of their calls.
+
+    Raises:
+      CompileError: IREE refuses the module.
+    """
+    text = recorder.module.operation.get_asm(enable_debug_info=True)
+    result = run_compiler(["-", *merge_flags(target.flags(), _TO_KERNELS)], text.encode(), timeout=600.0)
+    if result.returncode:
+        raise CompileError(f"explain requires a module that IREE compiles, got: {result.stderr.splitlines()[:1]}")
+    return read_kernels(result.stdout.decode(), recorder)
+
+
+def read_kernels(text: str, recorder: Recorder) -> list[dict[str, Any]]:
+    """Reads IREE's own text, in which each line of a kernel says what it was made of."""
+    operations: dict[str, set[int]] = {}
+    names: dict[str, str] = {}
+    calls: list[dict[str, Any]] = []
+    executable, caller = "", ""
+    for line in text.splitlines():
+        if match := _EXECUTABLE.match(line):
+            executable = match[1]
+        elif line.startswith("  }"):
+            executable = ""
+        elif match := _CALLER.match(line):
+            caller = match[1]
+        if executable:
+            if match := _FUNCTION.search(line):
+                names[executable] = match[1]
+            if not any(word in line for word in _OF_OTHERS):
+                operations.setdefault(executable, set()).update(map(int, _PLACE.findall(line)))
+        elif match := _CALL.search(line):
+            calls.append({"executable": match[1], "name": match[2], "caller": caller, "bytes": _bytes(match[3])})
+    state = recorder.states[-1]
+    whole = _whole(recorder)
+    kernels: dict[tuple[str, str], dict[str, Any]] = {}
+    for call in calls:
+        numbers = sorted({n for n in map(recorder.place_of, operations.get(call["executable"], ())) if n >= 0})
+        numbers = [n for n in numbers if n in whole]
+        kernel = kernels.setdefault((call["caller"], call["name"]), {
+            "name": call["name"], "entry": call["caller"], "operations": numbers, "calls": 0, "bytes": 0,
+            "flops": sum(state.operations[n].flops for n in numbers), "seconds": None, "workgroups": [],
+        })  # fmt: skip
+        kernel["calls"] += 1
+        kernel["bytes"] += call["bytes"]
+    return list(kernels.values())
+
+
+def _whole(recorder: Recorder) -> set[int]:
+    """The operations that are not a part of another one that is no control flow."""
+    inside: set[int] = set()
+    for op in nested(recorder.module.operation):
+        if op.name != "func.func" and not runs_regions(op):
+            inside.update(recorder.number_of(part) for part in nested(op))
+    functions = {i for i, op in enumerate(recorder.states[-1].operations) if op.name.startswith("func.")}
+    return set(range(len(recorder.states[-1].operations))) - inside - functions
+
+
+def _bytes(types: str) -> int:
+    """Of all arrays that a signature names; those whose lengths are not known count nothing."""
+    total = 0
+    for lengths, element in _TENSOR.findall(types):
+        try:
+            size = dtype_in_mlir(element).itemsize
+        except DtypeError:
+            continue
+        total += math.prod(map(int, lengths.split("x")[:-1])) * size
+    return total
+
+
+def measure(kernels: Sequence[dict[str, Any]], compiled: Compiled) -> dict[str, Any] | None:
+    """Adds the seconds that each kernel takes here, in a call with arrays of ones, and returns the machine.
+
+    Nothing is added where the target does not run here, or an entry point needs a state.
+    """
+    try:
+        entries: Mapping[str, EntryPoint] = compiled.loaded.entry_points
+    except NablaError:
+        return None
+    times: dict[tuple[str, str], Dispatch] = {}
+    for name, entry in entries.items():
+        times.update(((name, d.name), d) for d in dispatches_of(compiled.vmfb, entry, calls=10))
+    for kernel in kernels:
+        dispatch = times.get((kernel["entry"], kernel["name"]))
+        if dispatch is not None:
+            kernel["seconds"], kernel["workgroups"] = dispatch.seconds, list(dispatch.workgroups)
+            kernel["calls"] = dispatch.count
+    machine = Machine.measured()
+    fastest = max((k["flops"] / k["seconds"] for k in kernels if k["seconds"]), default=0.0)
+    # A roof is what was reached: on a busy machine a kernel may do better than the product that measures it.
+    return {"bandwidth": machine.bandwidth, "peak": max(machine.peak, fastest)}

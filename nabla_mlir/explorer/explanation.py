@@ -1,0 +1,199 @@
+"""What explains a program: the data, the page, and what other tools read."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.compiling.lowering import clone_module
+from nabla_mlir.dialects.context import context
+from nabla_mlir.errors import ImportIRError, TraceError, user_frame, writing
+from nabla_mlir.explorer.dispatches import dispatches_in, measure
+from nabla_mlir.explorer.document import Document
+from nabla_mlir.explorer.exports import chrome_trace, model_explorer
+from nabla_mlir.explorer.halves import halves_of
+from nabla_mlir.explorer.page import page_of
+from nabla_mlir.explorer.patterns import pattern_of
+from nabla_mlir.explorer.recording import Recorder
+from nabla_mlir.figures import axes_or_new
+from nabla_mlir.interop.portable import parse
+from nabla_mlir.passes.pipeline import IreePipeline, LowerPipeline
+from nabla_mlir.staging.compiled import Compiled
+from nabla_mlir.staging.entry import Stage
+from nabla_mlir.staging.interpreted import Interpreted
+from nabla_mlir.staging.stages import Lowered, Traced, trace
+from nabla_mlir.targets import Target
+from nabla_mlir.targets import target as as_target
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What was made of a program, as data (`docs/explorer.md` says what is in it). In a notebook it is the page itself.
+
+    Attributes:
+      data: the document, of JSON values.
+    """
+
+    data: dict[str, Any]
+
+    def to_json(self) -> str:
+        """The document as text."""
+        return json.dumps(self.data, separators=(",", ":"))
+
+    def html(self) -> str:
+        """The page: one file, which asks the network for nothing."""
+        return page_of(self.data)
+
+    def chrome_trace(self) -> dict[str, Any]:
+        """The times of the passes and of the kernels, for chrome://tracing and ui.perfetto.dev."""
+        return chrome_trace(self.data)
+
+    def model_explorer(self, state: int = -1) -> dict[str, Any]:
+        """The graph of one state of the module, the last one if not given, for Google's Model Explorer."""
+        return model_explorer(self.data, state)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draws the roofline: operations a second of each kernel by operations for each byte, under what the machine can.
+
+        Args:
+          axes: of Matplotlib, to draw on; new ones if not given.
+
+        Returns:
+          The axes.
+
+        Raises:
+          TraceError: nothing was measured; give a target that runs here.
+          DeployError: Matplotlib is not installed.
+        """
+        machine, kernels = self.data["machine"], [k for k in self.data["kernels"] if k["seconds"]]
+        if machine is None or not kernels:
+            raise TraceError("plot requires kernels that were measured, got none.", where=user_frame(),
+                             help='give a target that runs here: nm.explain(f, *specs, target="cpu").')  # fmt: skip
+        axes = axes_or_new(axes)
+        intensity = [max(k["flops"], 1) / max(k["bytes"], 1) for k in kernels]
+        at = np.geomspace(min(intensity) / 4, max(*intensity, machine["peak"] / machine["bandwidth"]) * 4, 100)
+        axes.loglog(at, np.minimum(at * machine["bandwidth"], machine["peak"]), color="black")
+        speed, longest = [max(k["flops"], 1) / k["seconds"] for k in kernels], max(k["seconds"] for k in kernels)
+        axes.scatter(intensity, speed, s=[10 + 190 * k["seconds"] / longest for k in kernels], alpha=0.6)
+        for kernel, *place in zip(kernels, intensity, speed, strict=True):
+            axes.annotate(kernel["name"].rpartition("dispatch_")[2], place, fontsize=7)
+        axes.set(xlabel="operations for each byte moved", ylabel="operations a second")
+        axes.grid(visible=True, alpha=0.3)
+        return axes
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the page; the document itself for a name that ends in .json, .trace.json or .graph.json for other tools.
+
+        Raises:
+          SaveError: there is no such folder, or it cannot be written to.
+        """
+        path = Path(path)
+        writers: dict[str, Callable[[], Any]] = {".trace.json": self.chrome_trace, ".graph.json": self.model_explorer}
+        writer = next((w for ending, w in writers.items() if path.name.endswith(ending)), None)
+        with writing(path):
+            if writer is not None:
+                path.write_text(json.dumps(writer()))
+            else:
+                path.write_text(self.to_json() if path.suffix == ".json" else self.html())
+        return path
+
+    def _repr_html_(self) -> str:
+        title, page = html.escape(self.data["title"]), html.escape(self.html())
+        return f'<iframe title="{title}" srcdoc="{page}" width="100%" height="720" style="border:0"></iframe>'
+
+    def __repr__(self) -> str:
+        rows, operations = self.data["rows"], self.data["states"][-1]["operations"]
+        changes = sum(1 for row in rows if row["before"] != row["after"])
+        return f"<Explanation of {self.data['title']}: {operations} operations, changed by {changes} of {len(rows)} passes>"
+
+
+def explain(
+    f: Any, *specs: Any, target: str | Target | None = None, sparsity: str = "", name: str | None = None, **kw_specs: Any
+) -> Explanation:
+    """What the passes make of a function: each operation back to the user's line, with what it costs.
+
+    Args:
+      f: a function of pytrees of arrays, maybe transformed; or a stage (what `nm.trace`, `lower`, `compile` and
+        `nm.hvp_module` give).
+      specs: for each argument a pytree of `nm.spec(...)` or arrays; none for a stage.
+      target: also compile for it, and say which kernel each operation ends in; where it runs here, measure them.
+      sparsity: "jacobian" or "hessian": also show its pattern by the first argument, with a coloring.
+      name: of the entry point.
+      kw_specs: specs of arguments by keyword.
+
+    Raises:
+      TraceError: a stage is given together with specs, or the function does something that cannot be recorded.
+      CompileError: IREE refuses the module.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> page = nm.explain(nm.grad(lambda x: (x ** 3).sum()), nm.spec(4), name="cubes")
+      >>> [row["name"] for row in page.data["rows"] if row["before"] != row["after"]][:3]
+      ['nabla-lower', 'nabla-expand', 'ad.vjp']
+    """
+    if isinstance(f, Stage) and (specs or kw_specs):
+        raise TraceError("explain requires either a stage or a function with specs, got a stage with specs.", where=user_frame(),
+                         help="a stage knows its arguments: nm.explain(stage).")  # fmt: skip
+    stage = f if isinstance(f, Stage) else trace(f, *specs, name=name, **kw_specs)
+    compiled = stage if isinstance(stage, Compiled) and not isinstance(stage, Interpreted) else None
+    machine = as_target(compiled.target if compiled is not None else "cpu" if target is None else target)
+    recorder = Recorder(clone_module(stage.module))
+    is_traced = compiled is None and not isinstance(stage, Lowered)  # or interpreted as it stands
+    if is_traced:
+        recorder.run(LowerPipeline())
+    halves = halves_of(recorder)
+    recorder.run(IreePipeline(target=machine.name, vector_bytes=machine.kernel_bytes()), verify_each=False)
+    first = "as traced" if is_traced else "as lowered"
+    document = Document(", ".join(e.name for e in stage.entries), [e.describe() for e in stage.entries], recorder, first).json
+    document["halves"] = halves
+    document["pattern"] = pattern_of(f, specs, sparsity) if sparsity else None
+    document["target"], document["kernels"], document["machine"] = machine.name, [], None
+    if target is not None or compiled is not None:
+        document["kernels"] = dispatches_in(recorder, machine)
+        compiled = compiled or Lowered(_lowered(stage), stage.entries).compile(machine)
+        document["machine"] = measure(document["kernels"], compiled)
+    return Explanation(document)
+
+
+def _lowered(stage: Stage) -> ir.Module:
+    return stage.module if isinstance(stage, Lowered) else Traced(stage.module, stage.entries).lower().module
+
+
+def compare(a: str | Path, b: str | Path) -> Explanation:
+    """How one file of IR differs from another, operation by operation.
+
+    Args:
+      a: a file of MLIR, as text or bytecode.
+      b: the other one.
+
+    Raises:
+      ImportIRError: a file cannot be read, or holds no valid IR.
+    """
+    modules = []
+    for file in map(Path, (a, b)):
+        try:
+            source = file.read_bytes()
+        except OSError as error:
+            raise ImportIRError(f"diff requires a file of MLIR, got {str(file)!r}: {error.strerror}.") from None
+        modules.append(_read(source, file))
+    recorder = Recorder(modules[0])
+    with context():
+        recorder.replace(modules[1], f"{Path(a).name} to {Path(b).name}")
+    document = Document(f"{a} → {b}", [], recorder, str(a)).json
+    document |= {"halves": None, "pattern": None, "target": "", "kernels": [], "machine": None}
+    return Explanation(document)
+
+
+def _read(source: bytes, file: Path) -> ir.Module:
+    with context():
+        try:
+            return ir.Module.parseFile(str(file)) if not source.startswith(b"ML\xefR") else parse(source)
+        except ir.MLIRError as error:
+            raise ImportIRError(f"diff requires valid IR, got {str(file)!r}: {str(error).splitlines()[0]}") from None

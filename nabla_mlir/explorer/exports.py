@@ -1,0 +1,90 @@
+"""What other tools read: Chrome's trace of events, and the graphs of Model Explorer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+_RESULT = re.compile(r"^(%[\w$.#-]+)(?::(\d+))? = ")
+_NAME = re.compile(r"%[\w$.-]+(?:#\d+)?")
+_OPERATION = re.compile(r'^(?:%.*? = )?"?([\w.]+)"?')
+
+
+def chrome_trace(document: dict[str, Any]) -> dict[str, Any]:
+    """The passes behind each other, parts within their pass, and the kernels of a call: microseconds."""
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
+        for pid, name in ((1, "passes"), (2, "kernels of a call"))
+    ]
+    ends: dict[int, float] = {-1: 0.0}  # of what stands within each row so far
+    states = document["states"]
+    for number, row in enumerate(document["rows"]):
+        start = ends[row["parent"]]
+        ends[row["parent"]], ends[number] = start + row["seconds"], start
+        operations = {"operations": states[row["after"]]["operations"], "changed": row["before"] != row["after"]}
+        events.append(_event(row["name"], 1, start, row["seconds"], operations))
+    start = 0.0
+    for kernel in document["kernels"]:
+        if kernel["seconds"] is not None:
+            events.append(_event(kernel["name"], 2, start, kernel["seconds"], {"flops": kernel["flops"], "bytes": kernel["bytes"]}))
+            start += kernel["seconds"]
+    return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def _event(name: str, pid: int, start: float, seconds: float, args: dict[str, Any]) -> dict[str, Any]:
+    return {"ph": "X", "name": name, "pid": pid, "tid": 1, "ts": start * 1e6, "dur": seconds * 1e6, "args": args}
+
+
+def reads_of_lines(texts: Sequence[str], depths: Sequence[int]) -> list[list[int]]:
+    """For each line those that define the values it reads; names are those of the innermost region that has them."""
+    scopes: list[tuple[int, dict[str, int]]] = [(0, {})]
+    reads = []
+    for i, (text, depth) in enumerate(zip(texts, depths, strict=True)):
+        while depth < scopes[-1][0]:
+            scopes.pop()
+        if depth > scopes[-1][0]:
+            scopes.append((depth, {}))
+        result = _RESULT.match(text)
+        body = text[result.end() :] if result else text
+        is_header = text.startswith(("^", "func.func", "util.func")) or text.endswith("{")
+        names = [name.partition("#")[0] for name in _NAME.findall(body)]
+        lines = [next((scope[name] for _, scope in reversed(scopes) if name in scope), -1) for name in names]
+        reads.append(sorted({line for line in lines if line >= 0}))
+        if result:
+            scopes[-1][1][result[1]] = i
+        arguments = {name: i for name, line in zip(names, lines, strict=True) if line < 0}
+        if is_header:  # what it names is defined within
+            scopes.append((depth + 1, arguments))
+        else:  # the arguments of regions that begin behind it
+            scopes[-1][1].update(arguments)
+    return reads
+
+
+def model_explorer(document: dict[str, Any], state: int = -1) -> dict[str, Any]:
+    """A state of the module as a graph: a node for each operation, in the namespace of the user's function."""
+    content = document["states"][state]
+    texts = [document["texts"][t] for t in content["text"]]
+    reads = reads_of_lines(texts, content["depth"])
+    nodes = []
+    for i, text in enumerate(texts):
+        number = content["operation"][i]
+        if number < 0 or text.startswith(("}", "^")):
+            continue
+        origin = document["origins"][content["origin"][number]]
+        frames = origin["frames"]
+        attributes = {
+            "text": text, "flops": str(content["flops"][number]), "bytes": str(content["bytes"][number]),
+            "made by": " of ".join(f"{s['name']}({s['of']})" for s in origin["steps"]),
+            "line": f"{document['files'][frames[0]['file']]['path']}:{frames[0]['line']}" if frames else "",
+        }  # fmt: skip
+        nodes.append({
+            "id": str(i),
+            "label": _OPERATION.match(text)[1],  # type: ignore[index]  # every line of an operation has one
+            "namespace": "/".join(f["function"] for f in reversed(frames[:3])),
+            "incomingEdges": [
+                {"sourceNodeId": str(r), "sourceNodeOutputId": "0", "targetNodeInputId": str(k)} for k, r in enumerate(reads[i])
+            ],
+            "attrs": [{"key": key, "value": value} for key, value in attributes.items() if value],
+        })  # fmt: skip
+    return {"label": document["title"], "graphs": [{"id": document["title"], "nodes": nodes}]}

@@ -1,0 +1,80 @@
+"""Prepared products: what is known of a point, what is left for each product, and what is kept in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import functions_of, made_by, nested
+from nabla_mlir.explorer.recording import Recorder
+from nabla_mlir.rules.cost import cost_of, cost_of_function
+from nabla_mlir.table.regions import reads_of
+from nabla_mlir.table.registry import REGISTRY
+from nabla_mlir.table.traits import bytes_of
+
+_LOAD, _STORE = "util.global.load", "util.global.store"
+
+
+def halves_of(recorder: Recorder) -> dict[str, Any] | None:
+    """The functions of a module that shares a state, and its residuals; None for a module without one.
+
+    A residual is kept for what it would cost to make it again in each product: `flops` and `bytes` are those of all that it
+    is made of.
+    """
+    functions = functions_of(recorder.module.operation)
+    accesses = [(name, op) for name, f in functions.items() for op in nested(f) if op.name in (_LOAD, _STORE)]
+    if not accesses:
+        return None
+    stores = {_symbol(op): op for _, op in accesses if op.name == _STORE}
+    residuals = []
+    for symbol, op in stores.items():
+        loads = [(name, load) for name, load in accesses if load.name == _LOAD and _symbol(load) == symbol]
+        if isinstance(op.operands[0].type, ir.RankedTensorType):  # others count the points
+            residuals.append(_residual(symbol, op.operands[0], loads, recorder))
+    return {
+        "state": len(recorder.states) - 1,
+        "functions": [_function(name, f, {op.name for n, op in accesses if n == name}) for name, f in functions.items()],
+        "residuals": sorted(residuals, key=lambda r: -r["nbytes"]),
+    }
+
+
+def _function(name: str, func: ir.Operation, accesses: set[str]) -> dict[str, Any]:
+    half = "known" if _STORE in accesses else "rest" if _LOAD in accesses else ""
+    cost = cost_of_function(func)
+    return {"name": name, "half": half, "flops": cost.flops, "bytes": cost.bytes}
+
+
+def _residual(symbol: str, value: ir.Value, loads: list[tuple[str, ir.Operation]], recorder: Recorder) -> dict[str, Any]:
+    maker = made_by(value)
+    cost = [cost_of(op) for op in _made_of(value) if op.name in REGISTRY]
+    return {
+        "name": symbol,
+        "type": str(value.type),
+        "nbytes": bytes_of(value),
+        "made_by": -1 if maker is None else recorder.number_of(maker),
+        "read_by": sorted({number for _, load in loads for number in _readers(load, recorder)}),
+        "readers": sorted({name for name, _ in loads}),
+        "flops": sum(c.flops for c in cost),
+        "bytes": sum(c.bytes for c in cost),
+    }
+
+
+def _readers(load: ir.Operation, recorder: Recorder) -> list[int]:
+    return [recorder.number_of(use.owner.operation) for use in load.results[0].uses]
+
+
+def _made_of(value: ir.Value) -> list[ir.Operation]:
+    """The operations that a value is computed by, each once."""
+    seen: dict[ir.Value, ir.Operation] = {}
+    work = [value]
+    while work:
+        op = made_by(work.pop())
+        if op is not None and op.results[0] not in seen:
+            seen[op.results[0]] = op
+            work += reads_of(op)
+    return list(seen.values())
+
+
+def _symbol(op: ir.Operation) -> str:
+    return str(op.attributes["global"].value)

@@ -1,0 +1,122 @@
+"""The text of a module, line by line, with the operation that each line is of."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from iree.compiler import ir
+
+from nabla_mlir.explorer.marks import MARK_IN_TEXT
+
+ELIDED = 8  # elements of a constant that are printed
+_LOCATION = re.compile(r" loc\((?:#loc\d*|unknown)\)")
+_ALIAS = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
+_LAST = re.compile(r" loc\((#loc\d*|unknown)\)$")
+_NAMES = re.compile(r"%[\w$.#-]+(?::\d+)?")
+NO_OPERATION = -1
+
+
+@dataclass
+class Line:
+    """A line of IR.
+
+    Attributes:
+      text: without locations and without what it is indented by.
+      depth: how far it is indented.
+      operation: the number of its operation, or NO_OPERATION.
+      is_first: the line with which its operation begins.
+    """
+
+    text: str
+    depth: int
+    operation: int = NO_OPERATION
+    is_first: bool = True
+
+    @property
+    def shape(self) -> str:
+        """The text without the names of values: equal for equal operations."""
+        return _NAMES.sub("%", self.text)
+
+
+@dataclass
+class _Open:
+    """An operation whose regions are being read."""
+
+    lines: list[Line] = field(default_factory=list)
+    is_open: bool = False
+
+
+def listing_of(module: ir.Operation) -> list[Line]:
+    """The lines of a module whose operations are numbered by `marks.mark`."""
+    text = module.get_asm(enable_debug_info=True, large_elements_limit=ELIDED)
+    return lines_of(text)
+
+
+def lines_of(text: str) -> list[Line]:
+    """The lines of a text in which each operation has a location; numbers are read where there are some."""
+    body, aliases = _parted(text)
+    numbers = {name: int(match[1]) for name, rest in aliases.items() if (match := MARK_IN_TEXT.match(rest))}
+    lines: list[Line] = []
+    stack: list[_Open] = []
+    for raw in body:
+        place = _LAST.search(raw)
+        plain = without_locations(raw)
+        line = Line(plain.strip(), (len(plain) - len(plain.lstrip())) // 2)
+        if not line.text or line.text.startswith("//"):
+            continue
+        lines.append(line)
+        opens = line.text.endswith("{")
+        number = numbers.get(place[1], NO_OPERATION) if place is not None and not opens else NO_OPERATION
+        if line.text.startswith(("^", "}")) or (stack and not stack[-1].is_open):  # of an operation that has begun
+            if not stack:
+                continue
+            line.is_first = False
+            stack[-1].lines.append(line)
+            if opens:
+                stack[-1].is_open = True
+            elif place is not None and not line.text.startswith("^"):
+                for part in stack.pop().lines:
+                    part.operation = number
+        elif place is not None and not opens:
+            line.operation = number
+        else:
+            stack.append(_Open([line], opens))
+    return lines
+
+
+def without_locations(line: str) -> str:
+    """A line of IR without its locations, aliases and those that are written out.
+
+    Example:
+      >>> without_locations('^bb0(%arg0: tensor<2xf32> loc("a.mlir":2:16), %arg1: i1 loc(#loc3)): loc(callsite("f"(#l) at #l1))')
+      '^bb0(%arg0: tensor<2xf32>, %arg1: i1):'
+    """
+    line = _LOCATION.sub("", line)
+    while (start := line.find(" loc(")) >= 0:
+        end, depth, in_string = start + 4, 0, False
+        for end in range(start + 4, len(line)):
+            in_string ^= line[end] == '"'
+            depth += 0 if in_string else (line[end] == "(") - (line[end] == ")")
+            if depth == 0:
+                break
+        line = line[:start] + line[end + 1 :]
+    return line
+
+
+def _parted(text: str) -> tuple[list[str], dict[str, str]]:
+    """The lines of the IR, and what each alias of a location stands for."""
+    body, aliases = [], {}
+    for line in text.splitlines():
+        if line.startswith("{-#"):  # the numbers of constants
+            break
+        alias = _ALIAS.match(line)
+        if alias is None:
+            body.append(line)
+        else:
+            aliases[alias[1]] = alias[2]
+    # Aliases of locations stand at both ends.
+    for line in text.splitlines()[len(body) :]:
+        if alias := _ALIAS.match(line):
+            aliases[alias[1]] = alias[2]
+    return body, aliases

@@ -1,0 +1,106 @@
+"""Which operation became which: each has a number in its location, which whatever is made for it carries on.
+
+A pass keeps an operation, moves it, or makes others at its location. So an operation is numbered before a pass, and behind
+the pass the outermost number in a location is that of the forerunner.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.locations import places_of, step_of
+from nabla_mlir.errors import SourceRange, is_internal
+
+_MARK = re.compile(r"@(\d+)")
+_NO_FILES = ("-", "nabla-mlir")  # text that a pass of ours parsed, and the command
+MARK_IN_TEXT = re.compile(r'"@(\d+)"')
+
+
+@dataclass(frozen=True)
+class Step:
+    """A transform or a pass that made an operation, and what for: the name of an operation, or of a pattern."""
+
+    name: str
+    of: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where an operation comes from: what was done to the user's line, the last first, and the frames of that line."""
+
+    steps: tuple[Step, ...]
+    frames: tuple[SourceRange, ...]
+
+
+def mark(ops: Sequence[ir.Operation], first: int) -> None:
+    """Numbers operations from `first` on; a number that is outermost is replaced."""
+    for i, op in enumerate(ops, first):
+        location = op.location
+        inner = location.child_loc if _number(location) is not None else location
+        op.location = ir.Location.name(f"@{i}", childLoc=inner)
+
+
+def unmark(ops: Sequence[ir.Operation]) -> None:
+    """Takes the numbers out of the locations."""
+    for op in ops:
+        op.location = _bare(op.location)
+
+
+def forerunners(location: ir.Location) -> tuple[int, ...]:
+    """The outermost numbers in a location: one, or several where it is fused."""
+    return tuple(dict.fromkeys(_outermost(location)))
+
+
+def is_same_place(location: ir.Location) -> bool:
+    """True if a location is a number with nothing around it: nothing has been done to the operation since."""
+    return _number(location) is not None
+
+
+def origin_of(location: ir.Location) -> Origin:
+    """The steps and the user's lines of a location."""
+    frames = [p for p in places_of(location) if os.path.basename(p.filename) not in _NO_FILES and not is_internal(p.filename)]
+    return Origin(tuple(dict.fromkeys(_steps(location))), tuple(dict.fromkeys(frames)))
+
+
+def _number(location: ir.Location) -> int | None:
+    match = _MARK.fullmatch(location.name_str) if isinstance(location, ir.NameLoc) else None
+    return None if match is None else int(match[1])
+
+
+def _outermost(location: ir.Location) -> Iterator[int]:
+    number = _number(location)
+    if number is not None:
+        yield number
+    else:
+        for part in _parts(location):
+            yield from _outermost(part)
+
+
+def _parts(location: ir.Location) -> list[ir.Location]:
+    if isinstance(location, ir.NameLoc):
+        return [location.child_loc]
+    if isinstance(location, ir.CallSiteLoc):
+        return [location.callee, location.caller]
+    return list(location.locations) if isinstance(location, ir.FusedLoc) else []
+
+
+def _bare(location: ir.Location) -> ir.Location:
+    if isinstance(location, ir.NameLoc):
+        child = _bare(location.child_loc)
+        return child if _number(location) is not None else ir.Location.name(location.name_str, childLoc=child)
+    if isinstance(location, ir.FusedLoc):
+        return ir.Location.fused([_bare(part) for part in location.locations])
+    return location
+
+
+def _steps(location: ir.Location) -> Iterator[Step]:
+    step = step_of(location.name_str) if isinstance(location, ir.NameLoc) else None
+    if step is not None:
+        yield Step(*step)
+    for part in _parts(location):
+        yield from _steps(part)

@@ -1,0 +1,309 @@
+// What is picked, and how the panes follow.
+
+class App {
+  constructor(data) {
+    this.model = new Model(data);
+    const last = data.rows.findIndex((row) => row.name === "nabla-lower");
+    Object.assign(this, { row: last >= 0 ? last : data.rows.length ? 0 : -1, mode: "after", picked: null, line: null, kernel: -1, tab: "program", folds: new Set() });
+    const at = (id) => document.getElementById(id);
+    this.at = at;
+    at("title").textContent = data.title;
+    document.documentElement.dataset.theme = "";
+    this.lines = new Lines(at("ir"), (i) => this.drawLine(i), (i) => this.pickRow(i));
+    this.passes = new Passes(at("passes"), this.model, (row) => this.pickPass(row));
+    this.source = new Source(at("source"), this.model, (file, line) => this.pickLine(file, line));
+    this.origins = new Origins(at("origin"), this);
+    this.kernels = new Kernels(at("kernels"), this);
+    this.wire();
+    this.summary();
+    this.tabs();
+    this.origins.empty();
+    this.draw();
+  }
+
+  // ------------------------------------------------------------ what is shown
+
+  get states() { return this.row < 0 ? [0, 0] : [this.model.data.rows[this.row].before, this.model.data.rows[this.row].after]; }
+  get state() { return this.mode === "before" ? this.states[0] : this.states[1]; }
+
+  summary() {
+    const { data } = this.model, last = data.states.length - 1;
+    const changes = data.rows.filter((row) => row.before !== row.after).length;
+    const kernels = data.kernels.length ? ` · ${data.kernels.length} kernels for ${data.target}` : "";
+    this.at("summary").textContent = data.entries.length
+      ? `${data.states[last].operations} operations · ${quantity(this.model.total(last, "flops"), "flop")} · ${quantity(this.model.total(last, "bytes"), "B")} moved before fusion · changed by ${changes} of ${data.rows.length} passes${kernels}`
+      : `${data.states[0].operations} operations, then ${data.states[last].operations}`;
+  }
+
+  tabs() {
+    const { data } = this.model;
+    const tabs = [["program", "Program"]];
+    if (data.kernels.length) tabs.push(["kernels", "Kernels"]);
+    if (data.halves) tabs.push(["halves", "Halves"]);
+    if (data.pattern) tabs.push(["pattern", "Pattern"]);
+    this.shownTabs = tabs.map(([id]) => id);
+    this.at("tabs").replaceChildren(...tabs.map(([id, words]) => element("button", { type: "button", role: "tab", id: `tab-${id}`, "aria-controls": id,
+      on: { click: () => this.pickTab(id), keydown: (event) => this.tabKey(event) } }, words)));
+    for (const id of ["kernels", "halves", "pattern"]) {
+      const box = this.at(id);
+      box.classList.add("sheet-view");
+      box.tabIndex = 0;
+      if (!this.shownTabs.includes(id)) box.removeAttribute("aria-labelledby");
+    }
+    if (tabs.length === 1) { this.at("tabs").hidden = true; this.at("program").removeAttribute("role"); this.at("program").removeAttribute("aria-labelledby"); }
+    if (data.halves) drawHalves(this.at("halves"), this);
+    if (data.pattern) drawPattern(this.at("pattern"), this);
+    this.kernels.draw(-1);
+  }
+
+  draw() {
+    for (const id of ["program", "kernels", "halves", "pattern"]) this.at(id).hidden = id !== this.tab;
+    for (const tab of this.at("tabs").children) { tab.setAttribute("aria-selected", String(tab.id === `tab-${this.tab}`)); tab.tabIndex = tab.id === `tab-${this.tab}` ? 0 : -1; }
+    this.passes.draw(this.row, this.at("changed").checked);
+    this.drawAbout();
+    this.drawIr();
+    this.drawSource();
+    this.prepare(this.states[1]);
+  }
+
+  // What a click asks for, computed while nobody waits.
+  prepare(state) {
+    requestIdleCallback(() => { this.model.starts(state); this.model.reads(state); this.model.ends(state); });
+  }
+
+  drawAbout() {
+    const row = this.model.data.rows[this.row];
+    this.at("ir-title").textContent = row ? row.name : this.model.data.first;
+    this.at("about").replaceChildren(...(row ? [element("b", {}, row.doc.split("\n\n")[0].replace(/\n/g, " ")), row.why && row.why !== row.doc ? ` ${row.why}` : ""]
+      : [element("b", {}, "The program before any pass: transforms are regions around the code they differentiate or map.")]));
+    const [before, after] = this.states;
+    for (const button of this.at("modes").children) { button.setAttribute("aria-pressed", String(button.dataset.mode === this.mode)); button.disabled = before === after && button.dataset.mode !== "after"; }
+  }
+
+  drawIr() {
+    const [before, after] = this.states;
+    let rows;
+    if (this.mode === "difference" && before !== after) rows = this.model.difference(before, after);
+    else {
+      const state = this.state, ends = this.model.ends(state);
+      rows = [];
+      for (let line = 0; line < this.model.lines(state); line++) {
+        rows.push([" ", state, line]);
+        if (this.folds.has(`${state}:${line}`) && ends.has(line)) line = ends.get(line) - 1;
+      }
+    }
+    this.rows = rows;
+    const key = `width ${this.mode} ${before} ${after}`;
+    const width = this.model.once(key, () => rows.reduce((most, [, state, line]) => Math.max(most, this.model.text(state, line).length + 2 * this.model.data.states[state].depth[line]), 0));
+    this.mark();
+    this.lines.show(rows.length, width);
+  }
+
+  // What is picked, and its neighbours, in the state that is shown.
+  mark() {
+    this.near = { light: new Set(), defs: new Set(), uses: new Set() };
+    const state = this.states[1];
+    if (this.line) this.near.light = new Set(this.model.made(state, ...this.line));
+    if (this.picked && this.picked[0] === this.state) {
+      const start = this.model.starts(this.state).get(this.picked[1]);
+      if (start !== undefined) {
+        const { reads, readers } = this.model.reads(this.state);
+        this.near.defs = new Set(reads[start]);
+        this.near.uses = new Set(readers[start]);
+      }
+    }
+  }
+
+  drawLine(i) {
+    const [sign, state, line] = this.rows[i];
+    const data = this.model.data.states[state], operation = data.operation[line], text = this.model.text(state, line);
+    const ends = this.model.ends(state), isFolded = this.folds.has(`${state}:${line}`), isCurrent = state === this.state;
+    const order = operation < 0 ? -1 : this.model.order(state, operation);
+    const classes = ["row"];
+    if (sign === "+") classes.push("added");
+    if (sign === "−") classes.push("removed");
+    if (operation >= 0 && this.near.light.has(operation) && state === this.states[1]) classes.push("light");
+    const isPicked = operation >= 0 && this.picked && this.picked[0] === state && this.picked[1] === operation;
+    if (isPicked) classes.push("picked");
+    if (isCurrent && this.near.defs.has(line)) classes.push("def");
+    if (isCurrent && this.near.uses.has(line)) classes.push("use");
+    if (this.query && text.toLowerCase().includes(this.query)) classes.push("hit");
+    const axes = data.axes && operation >= 0 ? data.axes[operation] : null;
+    if (axes && !axes.length) classes.push("grey");
+    const hasCost = operation >= 0 && this.model.starts(state).get(operation) === line && this.model.origin(state, operation).frames.length;
+    const row = element("div", { class: classes.join(" "), "aria-selected": String(Boolean(isPicked)) },
+      element("span", { class: `edge${hasCost ? ` order${order}` : ""}` }), element("span", { class: "sign" }, sign === " " ? "" : sign));
+    const canFold = this.mode !== "difference" && ends.has(line);
+    const fold = element("span", { class: "fold", "aria-hidden": "true" }, canFold ? (isFolded ? "▸" : "▾") : "");
+    if (canFold) fold.addEventListener("click", (event) => { event.stopPropagation(); this.fold(state, line); });
+    const indent = element("span", { class: "indent" });
+    indent.style.width = `${2 * data.depth[line]}ch`;
+    row.append(fold, indent, highlighted(isFolded ? `${text} … ${ends.get(line) - line - 1} lines` : text, "mlir"));
+    if (axes && this.model.starts(state).get(operation) === line)
+      for (const axis of axes) row.append(element("span", { class: `axis axis${this.axis(axis) % 4}`, title: "a mapped axis that its result carries" }, axis));
+    return row;
+  }
+
+  axis(name) {
+    const names = this.model.once("axes", () => []);
+    if (!names.includes(name)) names.push(name);
+    return names.indexOf(name);
+  }
+
+  drawSource() {
+    const light = new Set();
+    if (this.picked) this.model.origin(...this.picked).frames.forEach((frame) => light.add(`${frame.file}:${frame.line}`));
+    this.source.draw(this.states[1], this.at("measure").value, this.line && this.line.join(":"), light);
+  }
+
+  // ------------------------------------------------------------ what is picked
+
+  pickPass(row) {
+    this.row = row;
+    const [before, after] = this.states;
+    if (this.mode === "before" || before === after) this.mode = "after";
+    this.picked = null;
+    if (this.line) this.origins.line(after, ...this.line); else this.origins.empty();
+    this.at("ir").scrollTop = 0;
+    this.draw();
+  }
+
+  pickRow(i) {
+    const [, state, line] = this.rows[i];
+    const operation = this.model.data.states[state].operation[line];
+    if (operation >= 0) this.pick(state, operation);
+  }
+
+  pick(state, operation) {
+    this.picked = [state, operation];
+    this.line = null;
+    this.origins.operation(state, operation);
+    this.mark();
+    this.lines.refresh();
+    this.drawSource();
+  }
+
+  // Shows an operation of any state: at the pass that made the state.
+  pickOperation(state, operation) {
+    this.tab = "program";
+    if (!this.states.includes(state) || this.state !== state) {
+      const { rows } = this.model.data;
+      const isLeaf = (i) => !rows.some((row) => row.parent === i);
+      const place = rows.findIndex((row, i) => row.after === state && row.before !== state && isLeaf(i));
+      this.row = place;
+      this.mode = "after";
+    }
+    const start = this.model.starts(state).get(operation);
+    for (const key of [...this.folds]) if (key.startsWith(`${state}:`)) this.folds.delete(key);
+    this.picked = [state, operation];
+    this.line = null;
+    this.draw();
+    this.pick(state, operation);
+    const i = this.rows.findIndex(([, s, line]) => s === state && line === start);
+    if (i >= 0) this.lines.reveal(i);
+  }
+
+  pickLine(file, line) {
+    this.tab = "program";
+    this.picked = null;
+    this.line = [file, line];
+    const state = this.states[1];
+    if (this.mode === "before") this.mode = "after";
+    this.origins.line(state, file, line);
+    this.draw();
+    const light = this.near.light;
+    const i = this.rows.findIndex(([, s, l]) => s === state && light.has(this.model.data.states[s].operation[l]));
+    if (i >= 0) this.lines.reveal(i);
+  }
+
+  pickKernel(i) {
+    this.kernel = i;
+    this.tab = "kernels";
+    this.kernels.draw(i);
+    this.draw();
+    document.getElementById(`kernel-${i}`)?.scrollIntoView({ block: "nearest" });
+  }
+
+  pickTab(id) { this.tab = id; this.draw(); this.at(`tab-${id}`).focus(); }
+
+  tabKey(event) {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step === undefined) return;
+    const count = this.shownTabs.length;
+    this.pickTab(this.shownTabs[(this.shownTabs.indexOf(this.tab) + step + count) % count]);
+  }
+
+  pickMode(mode) { this.mode = mode; this.drawAbout(); this.drawIr(); }
+
+  fold(state, line) {
+    const key = `${state}:${line}`;
+    if (!this.folds.delete(key)) this.folds.add(key);
+    this.drawIr();
+  }
+
+  foldAll() {
+    const state = this.state, own = [...this.model.ends(state).keys()].filter((line) => this.model.data.states[state].depth[line] > 0);
+    const isFolded = own.some((line) => this.folds.has(`${state}:${line}`));
+    for (const line of own) { const key = `${state}:${line}`; if (isFolded) this.folds.delete(key); else this.folds.add(key); }
+    this.at("fold").textContent = isFolded ? "Fold all" : "Unfold all";
+    this.drawIr();
+  }
+
+  search(step) {
+    this.query = this.at("search").value.trim().toLowerCase();
+    const hits = [];
+    if (this.query) this.rows.forEach(([, state, line], i) => { if (this.model.text(state, line).toLowerCase().includes(this.query)) hits.push(i); });
+    this.at("hits").textContent = this.query ? `${hits.length ? 1 : 0}/${hits.length}` : "";
+    this.lines.refresh();
+    if (!hits.length) return;
+    const now = hits.findIndex((i) => (step > 0 ? i > this.lines.active : i >= this.lines.active));
+    const place = step < 0 ? ((now < 0 ? hits.length : now) - 1 + hits.length) % hits.length : now < 0 ? 0 : now;
+    this.at("hits").textContent = `${place + 1}/${hits.length}`;
+    this.lines.reveal(hits[place]);
+  }
+
+  // ------------------------------------------------------------ keys
+
+  wire() {
+    for (const [mode, words] of [["before", "Before"], ["difference", "Difference"], ["after", "After"]])
+      this.at("modes").append(element("button", { type: "button", "data-mode": mode, on: { click: () => this.pickMode(mode) } }, words));
+    this.at("fold").addEventListener("click", () => this.foldAll());
+    this.at("changed").addEventListener("change", () => this.draw());
+    this.at("measure").addEventListener("change", () => this.drawSource());
+    if (!this.model.data.machine) this.at("measure").querySelector("[value=seconds]").remove();
+    this.at("search").addEventListener("input", () => { this.lines.active = 0; this.search(0); });
+    this.at("search").addEventListener("keydown", (event) => { if (event.key === "Enter") this.search(event.shiftKey ? -1 : 1); if (event.key === "Escape") { event.target.value = ""; this.search(0); this.at("ir").focus(); } });
+    this.at("theme").addEventListener("click", () => this.theme());
+    this.at("help").addEventListener("click", () => this.at("keys").showModal());
+    const keys = [["1 2 3 4", "to the passes, the IR, the source, the origin"], ["↑ ↓", "move within a pane"], ["[ ]", "the pass before, the next one"],
+      ["b d a", "before, difference, after"], ["f", "fold or unfold all regions"], ["/", "search; Enter and Shift+Enter move"], ["t", "dark or light"], ["Esc", "pick nothing"]];
+    this.at("keys").querySelector("dl").append(...keys.flatMap(([key, words]) => [element("dt", {}, key), element("dd", {}, words)]));
+    document.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  theme() {
+    const root = document.documentElement, now = root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    root.dataset.theme = now === "dark" ? "light" : "dark";
+  }
+
+  key(event) {
+    if (event.target.matches("input:not([type=checkbox]), select") || event.ctrlKey || event.metaKey || event.altKey || this.at("keys").open) return;
+    const panes = ["passes", "ir", "source", "origin"];
+    const actions = {
+      "/": () => this.at("search").focus(), t: () => this.theme(), "?": () => this.at("keys").showModal(), f: () => this.foldAll(),
+      b: () => this.pickMode("before"), d: () => this.pickMode("difference"), a: () => this.pickMode("after"), "[": () => this.step(-1), "]": () => this.step(1),
+      Escape: () => { this.picked = this.line = null; this.origins.empty(); this.draw(); },
+    };
+    panes.forEach((id, i) => { actions[String(i + 1)] = () => { this.tab = "program"; this.draw(); this.at(id).focus(); }; });
+    if (!(event.key in actions)) return;
+    event.preventDefault();
+    actions[event.key]();
+  }
+
+  step(by) {
+    const place = Math.max(0, Math.min(this.passes.shown.length - 1, this.passes.shown.indexOf(this.row) + by));
+    this.pickPass(this.passes.shown[place]);
+  }
+}
+
+window.app = new App(JSON.parse(document.getElementById("data").textContent));

@@ -1,0 +1,61 @@
+"""What the table says of the operations of a program, with the source of each record."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from nabla_mlir.explorer.recording import State
+from nabla_mlir.table.registry import REGISTRY, UNSUPPORTED, OpDef, Zero
+
+_ROOMS = ("nabla_mlir.ops.", "nabla_mlir.rules.")
+
+
+def records_of(states: Iterable[State]) -> dict[str, Any]:
+    """Of every operation that occurs, or was differentiated or mapped: its documentation, its rules, its record."""
+    ops = {(op.name, op.origin) for state in states for op in state.operations}
+    names = {name for name, _ in ops} | {step.of for _, origin in ops for step in origin.steps}
+    return {name: _record(REGISTRY[name]) for name in sorted(names & set(REGISTRY))}
+
+
+def _record(record: OpDef) -> dict[str, Any]:
+    place = _places().get(record.name, ("", 0, ""))
+    return {
+        "doc": record.doc, "kind": record.kind, "jvp": _jvp(record), "batch": _rule(record.batch),
+        "module": place[0], "line": place[1], "source": place[2],
+    }  # fmt: skip
+
+
+def _jvp(record: OpDef) -> str:
+    if record.partials is not None:
+        return "partials: a derivative for each operand"
+    if record.linear and isinstance(record.jvp, (Zero, UNSUPPORTED)) is False:
+        return "linear: the operation itself on tangents, its transpose in reverse mode"
+    return _rule(record.jvp)
+
+
+def _rule(rule: Any) -> str:
+    if isinstance(rule, Zero):
+        return "zero"
+    return f"none: {rule.reason}" if isinstance(rule, UNSUPPORTED) else "a rule"
+
+
+@functools.cache
+def _places() -> dict[str, tuple[str, int, str]]:
+    """The module, the line and the text of each record that is written out."""
+    places = {}
+    for name, module in sorted(sys.modules.items()):
+        if not name.startswith(_ROOMS):
+            continue
+        text = inspect.getsource(module)
+        for node in ast.parse(text).body:
+            value = getattr(node, "value", None)
+            arguments = value.args if isinstance(value, ast.Call) else []
+            if arguments and isinstance(arguments[0], ast.Constant) and arguments[0].value in REGISTRY:
+                source = "\n".join(text.splitlines()[node.lineno - 1 : node.end_lineno])
+                places[arguments[0].value] = (name, node.lineno, source)
+    return places

@@ -1,0 +1,26 @@
+"""What is done and why, by Python's `logging`: each compilation with its reason, and what the cache had.
+
+Loggers: `nabla_mlir.jit` (why a function is traced again), `nabla_mlir.compile` (what is compiled, for what, in how many seconds),
+`nabla_mlir.cache` (what was found). They are silent until a program or NABLA_MLIR_LOG, such as ``NABLA_MLIR_LOG=jit,compile``, asks
+for them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+
+VARIABLE = "NABLA_MLIR_LOG"
+_ROOT = logging.getLogger("nabla_mlir")
+_ROOT.addHandler(logging.NullHandler())
+
+
+def logger(topic: str) -> logging.Logger:
+    """The logger of a topic: jit, compile or cache."""
+    one = _ROOT.getChild(topic)
+    if topic in os.environ.get(VARIABLE, "").split(",") and not one.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("[%(name)s] %(message)s"))
+        one.addHandler(handler)
+        one.setLevel(logging.INFO)
+    return one

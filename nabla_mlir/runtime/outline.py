@@ -1,0 +1,53 @@
+"""Long lists of named arrays on one screen: what stands in a row and looks the same is one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+MOST = 24  # lines of a screen
+_STEP = re.compile(r"^\w+|\[[^\]]*\]|\.\w+|.")
+
+
+def outline(names: Sequence[str], types: Sequence[Any], indent: str = "") -> list[str]:
+    r"""A line for each array, or fewer: parts of a tree that look the same are written once.
+
+    Args:
+      names: as Python would write them, ``params['w'][0]``.
+      types: what to write behind each.
+      indent: of each line.
+
+    Example:
+      >>> names = [f"p[{i}]['{k}']" for i in range(20) for k in "bw"]
+      >>> print("\n".join(outline(names, ["f32[3]", "f32[3,3]"] * 20)))
+      p[0] ... p[19]: 20 of ['b']: f32[3], ['w']: f32[3,3]
+    """
+    lines = [f"{indent}{name}: {kind}" for name, kind in zip(names, types, strict=True)]
+    if len(lines) <= MOST:
+        return lines
+    tree: dict[str, Any] = {}
+    for name, kind in zip(names, types, strict=True):
+        *steps, last = _STEP.findall(name)
+        node = tree
+        for step in steps:
+            node = node.setdefault(step, {})
+        node[last] = str(kind)
+    lines = [f"{indent}{line}" for line in _written(tree, "")]
+    if len(lines) > MOST:
+        lines = [*lines[: MOST - 1], f"{indent}... and {len(lines) - MOST + 1} lines more ({len(names)} arrays)"]
+    return lines
+
+
+def _written(node: dict[str, Any], path: str) -> list[str]:
+    lines = []
+    for _, group in groupby(node.items(), key=lambda item: repr(item[1])):
+        (first, child), *others = group
+        rest = child if isinstance(child, str) else ", ".join(_written(child, ""))
+        if len(others) > 1 and len(rest) < 100:
+            lines.append(f"{path}{first} ... {path}{others[-1][0]}: {len(others) + 1} of {rest}")
+            continue
+        for key, each in [(first, child), *others]:
+            lines += [f"{path}{key}: {each}"] if isinstance(each, str) else _written(each, path + key)
+    return lines

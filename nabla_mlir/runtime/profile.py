@@ -1,0 +1,117 @@
+"""What a call costs here: the dispatches of IREE's own profile, and what the machine could do at best."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.errors import DeployError
+from nabla_mlir.runtime.manifest import EntryPoint, Leaf
+from nabla_mlir.runtime.timing import durations
+
+_COPY = 1 << 26  # bytes that are copied to measure the bandwidth
+_MATRIX = 512
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What this machine does at best, measured: bytes (read and written) and operations (f32) a second."""
+
+    bandwidth: float
+    peak: float
+
+    @staticmethod
+    def measured(products: Callable[[np.ndarray], Sequence[Callable[[], Any]]] = lambda a: ()) -> Machine:
+        """Copies a large array and multiplies a matrix with itself, as NumPy does and in other ways, whichever is the fastest.
+
+        Args:
+          products: of a matrix with itself, in other ways.
+        """
+        source, target = np.ones(_COPY, np.uint8), np.empty(_COPY, np.uint8)
+        copying = min(durations(lambda: np.copyto(target, source), least=5))
+        a = np.ones((_MATRIX, _MATRIX), np.float32)
+        multiplying = min(min(durations(product, least=5)) for product in (lambda: a @ a, *products(a)))
+        return Machine(2 * _COPY / copying, 2 * _MATRIX**3 / multiplying)
+
+    def bound(self, bytes: int, flops: int) -> float:
+        """The seconds below which nothing that moves and computes so much can come."""
+        return max(bytes / self.bandwidth, flops / self.peak)
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """A kernel of a call: its name, how often a call runs it, on how many workgroups, and seconds in one call."""
+
+    name: str
+    count: float
+    workgroups: tuple[int, ...]
+    seconds: float
+
+    @property
+    def is_copy(self) -> bool:
+        """True if it only moves bytes."""
+        return self.name.endswith("memcpy")
+
+
+def dispatches_of(vmfb: bytes, entry: EntryPoint, calls: int = 1) -> tuple[Dispatch, ...]:
+    """What IREE's own profile of so many calls on one core says; nothing for an entry point that needs state.
+
+    Calls are of arrays of ones. Each dispatch is timed wherever it runs, so that those in a loop count each time.
+
+    Args:
+      vmfb: the code.
+      entry: the entry point.
+      calls: over how many calls to take the mean.
+    """
+    leaves = [leaf for argument in entry.arguments for leaf in argument.leaves]
+    with tempfile.TemporaryDirectory() as folder:
+        code, profile = Path(folder, "module.vmfb"), Path(folder, "calls.ireeprof")
+        code.write_bytes(vmfb)
+        command = [
+            _tool("iree-benchmark-module"), f"--module={code}", "--device=local-sync", "--device_allocator=caching",
+            f"--function={entry.function or entry.name}", *map(_input, leaves), f"--benchmark_min_time={calls}x",
+            "--device_profiling_mode=host-execution", f"--device_profiling_output={profile}",
+            "--device_profiling_flush_interval_ms=1",  # what is not written in time is dropped, some 4000 events later
+        ]  # fmt: skip
+        if subprocess.run(command, capture_output=True).returncode or not profile.exists():
+            return ()
+        command = [_tool("iree-profile"), "dispatch", "--dispatch_events", "--format=jsonl", str(profile)]
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    events: dict[str, list[dict[str, Any]]] = {}
+    for event in map(json.loads, lines):
+        if event["type"] == "host_dispatch_event":
+            events.setdefault(event["key"], []).append(event)
+    dispatches = [
+        Dispatch(name, len(group) / calls, tuple(group[0]["workgroup_count"]), sum(e["duration_ns"] for e in group) / calls / 1e9)
+        for name, group in events.items()
+    ]  # fmt: skip
+    return tuple(sorted(dispatches, key=lambda d: -d.seconds))
+
+
+_WORDS = {"bool": "i8", "float": "f", "int": "i", "uint": "ui", "bfloat": "bf", "complex": "complex"}
+
+
+def _input(leaf: Leaf) -> str:
+    """An argument of ones in the words of IREE's tools."""
+    letters = leaf.dtype.rstrip("0123456789")
+    if letters == "complex":
+        element = f"complex<f{int(leaf.dtype[len(letters) :]) // 2}>"
+    else:
+        element = "i8" if letters == "bool" else _WORDS[letters] + leaf.dtype[len(letters) :]
+    return f"--input={''.join(f'{n}x' for n in leaf.shape)}{element}=1"
+
+
+def _tool(name: str) -> str:
+    spec = importlib.util.find_spec("iree._runtime_libs")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        if (path := Path(folder, name)).exists():
+            return str(path)
+    raise DeployError(f"bench requires IREE's {name}, got a runtime without it.", help="pip install iree-base-runtime")

@@ -1,0 +1,64 @@
+"""Why a function is traced and compiled again: what its new arguments have that those before did not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from nabla_mlir import pytree
+
+Key = tuple[Any, ...]  # the structure, the kinds of the leaves, the mode, and the static values by position and by name
+
+
+def reason(name: str, key: Key, before: Iterable[Key], parameters: Sequence[str] | None) -> str:
+    """A sentence that says what is new about a call, beside the most similar one before.
+
+    Args:
+      name: of the function.
+      key: of the call.
+      before: of those that were compiled.
+      parameters: the names of the function's parameters, where they are known.
+    """
+    nearest = min(before, key=lambda other: len(_changes(key, other, parameters)), default=None)
+    if nearest is None:
+        return f"{name} is compiled: its first call"
+    changes = dict.fromkeys(_changes(key, nearest, parameters))
+    return f"{name} is compiled again: {'; '.join(list(changes)[:4])}"
+
+
+def _changes(key: Key, other: Key, parameters: Sequence[str] | None) -> list[str]:
+    if key[0] != other[0]:
+        return [f"new structure {key[0]} where {other[0]} was compiled"] * 99  # there is no other one so far away
+    changes = []
+    names = [_named(path, parameters) for path in pytree.paths(key[0])]
+    for leaf, new, old in zip(names, key[1], other[1], strict=True):
+        (shape, dtype), (old_shape, old_dtype) = _kind(new), _kind(old)
+        if shape != old_shape:
+            changes.append(f"new shape {shape} where {old_shape} was compiled, in {leaf}")
+        if dtype != old_dtype:
+            changes.append(f"new dtype {dtype} where {old_dtype} was compiled, in {leaf}")
+        elif shape == old_shape and new != old:
+            changes.append(f"a Python scalar where an array was compiled, or the other way, in {leaf}")
+    if key[2] != other[2]:
+        changes.append(f"set_execution({key[2]!r}) where it was {other[2]!r}")
+    if key[3:] != other[3:]:
+        changes.append(f"new static arguments {_static(key)} where {_static(other)} were compiled")
+    return changes
+
+
+def _kind(leaf: Any) -> tuple[Any, Any]:
+    return leaf if isinstance(leaf, tuple) else (leaf.shape, leaf.dtype)
+
+
+def _static(key: Key) -> str:
+    return ", ".join(f"{name}={value!r}" for part in key[3:] for name, value in part) or "none"
+
+
+def _named(path: str, parameters: Sequence[str] | None) -> str:
+    """The name of a leaf of ``(args, kwargs)``: ``x``, ``x['w']``, ``argument 2``."""
+    which, _, rest = path.removeprefix("[").partition("]")
+    index, _, inside = rest.removeprefix("[").partition("]")
+    if which == "1":
+        return index.strip("'\"") + inside
+    position = int(index)
+    return (parameters[position] if parameters is not None and position < len(parameters) else f"argument {position}") + inside

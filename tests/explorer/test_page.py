@@ -1,0 +1,253 @@
+"""The explorer's page in a browser: it asks for nothing, its panes follow each other, and keys and readers reach all of it.
+
+Needs Debian's chromium, and `pip install 'nabla-mlir[browser]'`; runs in a stage of CI of its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from explorer import programs
+
+import nabla_mlir as nm
+
+sync_api = pytest.importorskip("playwright.sync_api")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+CHROMIUM = shutil.which("chromium")
+if CHROMIUM is None:
+    pytest.skip("no chromium", allow_module_level=True)
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    params, data = programs.PARAMS, programs.DATA
+    nm.explain(nm.hvp(programs.loss), params, params, *data, target="cpu", name="hvp").save(folder / "hvp.html")
+    nm.explain(nm.hvp_module(programs.loss, params, *data, entry_points=("update", "apply"))).save(folder / "halves.html")
+    nm.explain(nm.grad(programs.distances), nm.spec((5, 3)), nm.spec(5)).save(folder / "axes.html")
+    nm.explain(programs.chain, nm.spec(20), sparsity="hessian").save(folder / "pattern.html")
+    lowered = [nm.trace(f, *specs, name="f").lower() for f, specs in
+               ((nm.grad(programs.chain), [nm.spec(6)]), (nm.hvp(programs.chain), [nm.spec(6)] * 2))]  # fmt: skip
+    for name, stage in zip("ab", lowered, strict=True):
+        stage.save_mlir(folder / f"{name}.mlir")
+    nm.explorer.compare(folder / "a.mlir", folder / "b.mlir").save(folder / "diff.html")
+    nm.explain(nm.trace(nm.grad(programs.long), nm.spec(8), name="long").lower()).save(folder / "long.html")
+    return folder
+
+
+class Opened:
+    """A page, and what it asked for and complained about."""
+
+    def __init__(self, browser, path, **options):
+        self.page = browser.new_page(**{"viewport": {"width": 1400, "height": 900}, **options})
+        self.requests, self.complaints = [], []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.goto(path.as_uri())
+
+    def text(self, selector):
+        return self.page.inner_text(selector)
+
+
+@pytest.fixture
+def opened(browser, pages):
+    all_pages = []
+
+    def open_page(name, **options):
+        all_pages.append(Opened(browser, pages / f"{name}.html", **options))
+        return all_pages[-1]
+
+    yield open_page
+    for one in all_pages:
+        assert one.complaints == []
+        assert [url for url in one.requests if not url.startswith("file:")] == []
+        one.page.close()
+
+
+def test_a_line_of_the_source_leads_to_its_derivatives(opened):
+    one = opened("hvp")
+    one.page.click("#source .code-line.live:has-text('tanh')")
+    words = one.text("#origin")
+    assert "what you wrote" in words
+    assert "first derivative" in words
+    assert "second derivative" in words
+    assert one.page.locator("#ir .row.light").count() > 5
+    second = one.page.locator("#origin .steps > li.is2 .link").first
+    name = second.inner_text()
+    second.click()
+    assert one.page.locator("#ir .row.picked").first.inner_text().strip().startswith(name[:20])
+    words = one.text("#origin")
+    assert words.index("You wrote") < words.index("reverse mode (vjp)") < words.index("forward mode (jvp)") < words.index("This operation")
+    assert "nnp.tanh" in words
+    assert "Ends in the kernel" in words
+    assert one.page.locator("#source .code-line.light").count() >= 1
+
+
+def test_a_rule_is_shown_as_it_is_written(opened):
+    one = opened("hvp")
+    one.page.click("#ir .row:has-text('stablehlo.cosine'), #ir .row:has-text('subtract %cst')")
+    one.page.click("#origin summary:has-text('rule: partials')")
+    assert '"stablehlo.tanh"' in one.text("#origin details[open] pre")
+
+
+def test_a_pass_shows_what_it_changed(opened):
+    one = opened("hvp")
+    one.page.click("#passes .pass:has-text('simplify')")
+    one.page.keyboard.press("d")
+    assert one.page.locator("#ir .row.removed").count() > 0
+    assert one.page.locator("#ir .row.added").count() > 0
+    assert "nabla-simplify" in one.text("#ir-title")
+    assert "Derivatives leave zeros" in one.text("#about")
+    before = one.page.locator("#passes .pass").count()
+    one.page.uncheck("#changed")
+    assert one.page.locator("#passes .pass").count() > before + 20
+
+
+def test_operands_and_uses_are_marked(opened):
+    one = opened("hvp")
+    one.page.click("#ir .row:has-text('stablehlo.tanh')")
+    assert one.page.locator("#ir .row.def").count() == 1
+    assert one.page.locator("#ir .row.use").count() >= 1
+    reader = one.page.locator("#origin h3:has-text('Read by') + ul .link").first
+    words = reader.inner_text()
+    reader.click()
+    assert one.page.locator("#ir .row.picked").first.inner_text().strip().startswith(words[:15])
+
+
+def test_kernels_and_back(opened):
+    one = opened("hvp")
+    one.page.click("#tab-kernels")
+    assert "Roofline" in one.text("#kernels")
+    assert one.page.locator("#kernels circle.dot").count() > 0
+    one.page.locator("#kernels rect.block").first.click()
+    assert one.page.locator("#kernels tr.picked").count() == 1
+    one.page.locator("#kernels tr.picked td:last-child .link").first.click()
+    assert one.page.locator("#program").is_visible()
+    assert one.page.locator("#ir .row.picked").count() >= 1
+    one.page.locator("#origin h3:has-text('Ends in the kernel') + ul .link").first.click()
+    assert one.page.locator("#kernels").is_visible()
+    one.page.click("#tab-program")
+    one.page.select_option("#measure", "seconds")
+    assert one.page.locator("#source .heat i").count() > 0
+
+
+def test_halves(opened):
+    one = opened("halves")
+    one.page.click("#tab-halves")
+    assert "Known half" in one.text("#halves")
+    assert "to make it again" in one.text("#halves")
+    one.page.locator("#halves td .link").first.click()
+    assert one.page.locator("#ir .row.picked").count() == 1
+
+
+def test_axes_are_colored_and_the_rest_is_grey(opened):
+    one = opened("axes")
+    one.page.click("#pass--1")
+    assert one.page.locator("#ir .axis").first.inner_text() == "i"
+    assert one.page.locator("#ir .row.grey:has-text('constant')").count() > 0
+
+
+def test_a_pattern_is_drawn(opened):
+    one = opened("pattern")
+    one.page.click("#tab-pattern")
+    assert "3 products instead of 20" in one.text("#pattern")
+    red = one.page.evaluate("""() => { const c = document.querySelector('canvas'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+        let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n / (c.width * c.height) }""")
+    assert red == pytest.approx((20 + 2 * 19) / 400)
+
+
+def test_two_files(opened):
+    one = opened("diff")
+    one.page.keyboard.press("d")
+    assert one.page.locator("#ir .row.added").count() > 0
+    one.page.locator("#ir .row.added").nth(1).click()
+    assert "b.mlir" in one.text("#origin")
+
+
+def test_search_and_folds(opened):
+    one = opened("hvp")
+    one.page.keyboard.press("/")
+    one.page.keyboard.type("dot_general")
+    count = int(one.text("#hits").split("/")[1])
+    assert one.text("#hits").startswith("1/")
+    assert count > 5
+    one.page.keyboard.press("Enter")
+    assert one.text("#hits") == f"2/{count}"
+    one.page.keyboard.press("Escape")
+    one.page.click("#pass--1")
+    rows = one.page.locator("#ir .row").count()
+    one.page.keyboard.press("f")
+    assert one.page.locator("#ir .row").count() < rows
+    assert "lines" in one.text("#ir")
+
+
+def test_keys_alone(opened):
+    one = opened("hvp")
+    press = one.page.keyboard.press
+    press("1")
+    press("ArrowDown")
+    assert one.page.locator("#passes [aria-selected=true]").inner_text().startswith("expand")
+    press("2")
+    for _ in range(4):
+        press("ArrowDown")
+    assert "This operation" in one.text("#origin")
+    assert one.page.get_attribute("#ir", "aria-activedescendant") == "ir-4"
+    press("3")
+    press("ArrowDown")
+    assert "became" in one.text("#origin")
+    press("4")
+    press("Tab")
+    press("Enter")  # the first link of the story
+    assert "This operation" in one.text("#origin")
+    press("?")
+    assert one.page.locator("#keys").is_visible()
+    press("Escape")
+    press("]")
+    press("t")
+    assert one.page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+@pytest.mark.parametrize(("name", "scheme"), [("hvp", "light"), ("hvp", "dark"), ("halves", "light"), ("axes", "dark"),
+                                              ("pattern", "light"), ("diff", "dark")])  # fmt: skip
+def test_axe_has_nothing_to_say(opened, name, scheme):
+    one = opened(name, color_scheme=scheme, bypass_csp=True)  # axe is a script of its own
+    one.page.locator("#ir .row").nth(5).click()
+    for tab in [None, *one.page.locator("#tabs button").all()]:
+        if tab is not None and tab.is_visible():
+            tab.click()
+        found = axe.Axe().run(one.page).response["violations"]
+        assert [(v["id"], [n["html"][:120] for n in v["nodes"][:2]]) for v in found] == []
+
+
+def test_a_narrow_screen(opened):
+    one = opened("hvp", viewport={"width": 390, "height": 800})
+    assert one.page.evaluate("document.documentElement.scrollWidth") <= 390
+    one.page.click("#source .code-line.live:has-text('tanh')")
+    assert "became" in one.text("#origin")
+
+
+def test_ten_thousand_operations_are_drawn_as_far_as_they_are_seen(opened):
+    one = opened("long")
+    assert one.page.evaluate("Math.max(...app.model.data.states.map(s => s.operations))") > 10_000
+    one.page.evaluate("app.pickPass(app.passes.shown[1])")
+    one.page.evaluate("document.getElementById('ir').scrollTop = 60000")
+    one.page.wait_for_selector("#ir-3000")
+    assert one.page.locator("#ir .row").count() < 120
+    one.page.click("#ir-3005")
+    assert "This operation" in one.text("#origin")
+    measured = one.page.evaluate("""() => { const time = (f) => { const t = performance.now(); f(); document.body.offsetHeight; return performance.now() - t };
+        return { load: performance.timing.loadEventEnd - performance.timing.navigationStart, operation: time(() => app.pickRow(4000)),
+                 line: time(() => app.pickLine(0, app.model.data.files[0].first + 3)), difference: time(() => app.pickMode('difference')) } }""")
+    print({key: f"{value:.0f} ms" for key, value in measured.items()})
