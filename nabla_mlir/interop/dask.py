@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import os
 import pickle
 from collections import deque
@@ -47,8 +48,8 @@ class DaskEngine:
     def __init__(self, work: Work, source: Any, shards: Sequence[Any], client: Any, residual_bytes: int | None):
         self.work, self.shards, self.client = work, list(shards), client
         self._content = client.submit(_same, pickle.dumps((_portable(source, work), work.mean, work.mask)), pure=False)
-        size = 2 * work.state_bytes
-        self.kept = len(shards) if residual_bytes is None or not size else min(len(shards), residual_bytes // size)
+        size = math.inf if work.state_bytes is None else 2 * work.state_bytes
+        self.kept = len(shards) if residual_bytes is None or not size else min(len(shards), int(residual_bytes // size))
         count = min(sum(client.nthreads().values()), len(shards))
         ends = [i * len(shards) // count for i in range(count + 1)]
         self._groups = [range(start, end) for start, end in itertools.pairwise(ends)]
