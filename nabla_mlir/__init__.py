@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from nabla_mlir.numpy.segments import segment_sum as segment_sum
     from nabla_mlir.ops.custom_call import register_custom_call as register_custom_call
     from nabla_mlir.prepared.checks import check_hvp as check_hvp
+    from nabla_mlir.prepared.estimates import hutch_plus_plus as hutch_plus_plus
     from nabla_mlir.prepared.estimates import hutchinson as hutchinson
     from nabla_mlir.prepared.estimates import stochastic_lanczos as stochastic_lanczos
     from nabla_mlir.prepared.modules import empirical_fisher_module as empirical_fisher_module
@@ -154,7 +155,7 @@ _HOMES: dict[str, str | None] = {
     "Interpreter": "interpreter.target",
     "register_custom_call": "ops.custom_call",
     "check_hvp": "prepared.checks",
-    "hutchinson": "prepared.estimates", "stochastic_lanczos": "prepared.estimates",
+    "hutch_plus_plus": "prepared.estimates", "hutchinson": "prepared.estimates", "stochastic_lanczos": "prepared.estimates",
     "empirical_fisher_module": "prepared.modules", "fisher_module": "prepared.modules",
     "ggnvp_module": "prepared.modules", "hvp_module": "prepared.modules", "jacobian_module": "prepared.modules",
     "HessianOperator": "prepared.operators", "JacobianOperator": "prepared.operators",
