@@ -216,12 +216,18 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'nabla_mlir' has no attribute {name!r}")
     home = _HOMES[name]
-    if home not in _LIGHT and name not in ("errors", "targets"):
-        importlib.import_module("nabla_mlir.numpy")  # gives tensors and arrays their methods
+    try:
+        if home not in _LIGHT and name not in ("errors", "targets"):
+            importlib.import_module("nabla_mlir.numpy")  # gives tensors and arrays their methods
+        module = importlib.import_module(f"nabla_mlir.{home or name}")
+    except ModuleNotFoundError as error:
+        if error.name not in ("iree.compiler", "optree"):
+            raise
+        message = f"nm.{name} requires the compiler, got an installation of the runtime alone ({error}): pip install nabla-mlir."
+        raise ModuleNotFoundError(message, name=error.name) from None
     if home is None:
-        return importlib.import_module(f"nabla_mlir.{name}")
-    value = getattr(importlib.import_module(f"nabla_mlir.{home}"), name)
-    globals()[name] = value
+        return module
+    globals()[name] = value = getattr(module, name)
     return value
 
 

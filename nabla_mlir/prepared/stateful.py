@@ -54,8 +54,8 @@ def assemble(state: State, methods: Sequence[Method]) -> tuple[ir.Module, tuple[
 
     What no method reads is not kept.
     """
-    read = {name for method in methods for name in method.reads}
-    state = {name: spec for name, spec in state.items() if name in read}
+    names = {name for method in methods for name in method.reads}
+    state = {name: spec for name, spec in state.items() if name in names}
     is_stateful = any(method.reads or method.writes for method in methods)
     lines = [f"util.global private mutable @{VERSION} = 0 : i64"] if is_stateful else []
     for name, spec in state.items():
