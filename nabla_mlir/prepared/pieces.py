@@ -82,6 +82,11 @@ class Work:
         return entry.arguments[0].leaves[0].shape[0] if entry else 1
 
     @property
+    def data_bytes(self) -> int:
+        """What the arrays of a full batch take."""
+        return sum(leaf.nbytes for argument in self.arguments for leaf in argument.leaves)
+
+    @property
     def state_bytes(self) -> int | None:
         """What the residuals of a batch take; None where an artifact does not say it."""
         return self.module.manifest.state_bytes
