@@ -35,9 +35,9 @@ _WINDOW = 4  # matrices that are under way at the same time
 class DaskEngine:
     """Computes a sum over shards on the workers of a cluster.
 
-    Neighbours are multiplied by one task, in as many groups as the cluster had threads when the operator was made, or in more so that
-    the shards of a group fit into a worker's memory: a task has all that it takes there at once. The order of sums, and thereby the
-    bits of results, stays the same whatever becomes of the workers.
+    Neighbours are multiplied by one task, in as many groups as the cluster had threads when the operator was made, or in more so
+    that the shards of a group fit into a worker's memory: a task has all that it takes there at once. The order of sums, and
+    thereby the bits of results, stays the same whatever becomes of the workers.
 
     Args:
       work: what is done with each shard.
@@ -53,9 +53,10 @@ class DaskEngine:
         size = math.inf if work.state_bytes is None else 2 * work.state_bytes
         self.kept = len(shards) if residual_bytes is None or not size else min(len(shards), int(residual_bytes // size))
         threads = client.nthreads()
-        rooms = [limit / threads[worker] for worker, limit in client.run(_memory_limit).items() if limit]
-        needed = len(shards) * (work.data_bytes + (work.state_bytes or 0)) / (_SHARE * min(rooms, default=math.inf))
-        count = min(max(sum(threads.values()), math.ceil(needed)), len(shards))
+        limits = client.run(_memory_limit, on_error="ignore")  # of workers that are there
+        room = _SHARE * min((limit / threads.get(worker, 1) for worker, limit in limits.items() if limit), default=math.inf)
+        count = max(sum(threads.values()), math.ceil(len(shards) * (work.data_bytes + (work.state_bytes or 0)) / room))
+        count = min(count, len(shards))
         ends = [i * len(shards) // count for i in range(count + 1)]
         self._groups = [range(start, end) for start, end in itertools.pairwise(ends)]
         self._sources: list[Any] = []  # of products: a future of a piece for each shard that is kept, or what makes one

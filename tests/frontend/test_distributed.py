@@ -198,7 +198,8 @@ def test_data_that_are_made_again_otherwise_are_refused(client: Any, compiled: A
 
     H = nm.distributed.HessianOperator(compiled, W, [random() for _ in range(6)], client=client)
     H @ W
-    for pid in client.run(os.getpid).values():  # whichever has a shard, and whichever its residuals
+    holders = client.who_has([H.engine.shards[0], H.engine._sources[0]]).values()
+    for pid in client.run(os.getpid, workers=list({worker for workers in holders for worker in workers})).values():
         os.kill(pid, signal.SIGKILL)
     with pytest.raises(DataChangedError, match=r"shard \d requires the data of the first pass, got other data"):
         H @ W
