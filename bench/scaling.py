@@ -97,8 +97,11 @@ def best(function: Any, times: int) -> float:
     return min(seconds)
 
 
-def measured(workers: int, rows: int, source: Any) -> tuple[float, float, float]:
-    """Seconds of a product over shards of so many rows, of a task that does nothing, and of each of many of them."""
+def measured(workers: int, rows: int, source: Any, one: Any = None) -> tuple[float, float, float]:
+    """Seconds of a product over shards of so many rows, of a task that does nothing, and of each of many of them.
+
+    Beside the same product in one process, in turn, it prints what is added to that.
+    """
     from dask.distributed import Client, LocalCluster
 
     w = np.full(WIDTH, 0.1, np.float32)
@@ -106,6 +109,9 @@ def measured(workers: int, rows: int, source: Any) -> tuple[float, float, float]
         H = nm.distributed.HessianOperator(source, w, data(rows), client=client)
         nothing = best(lambda: client.submit(abs, 1, pure=False).result(), 50)
         many = best(lambda: client.gather([client.submit(abs, i, pure=False) for i in range(500)]), 5) / 500
+        if one is not None:
+            ratios = [best(lambda: H @ w, 1) / best(lambda: one @ w, 1) for _ in range(15)]
+            print(f"{workers} of Dask beside one process, in turn: {np.median(ratios) - 1:+.1%}")
         return best(lambda: H @ w, 12), nothing, many
 
 
@@ -142,7 +148,7 @@ def main(counts: list[int], rows: int = 7000) -> None:
     costs = Costs(plain / SHARDS)
     cores = len(os.sched_getaffinity(0))
     for count in counts:
-        seconds, nothing, many = measured(count, rows, source)
+        seconds, nothing, many = measured(count, rows, source, one)
         empty, *_ = measured(count, 8, small)
         if not costs.latency:
             costs = replace(costs, latency=empty, hop=nothing, task=many)

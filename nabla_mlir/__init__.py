@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from nabla_mlir.numpy.segments import segment_sum as segment_sum
     from nabla_mlir.ops.custom_call import register_custom_call as register_custom_call
     from nabla_mlir.prepared.checks import check_hvp as check_hvp
+    from nabla_mlir.prepared.estimates import hutch_plus_plus as hutch_plus_plus
     from nabla_mlir.prepared.estimates import hutchinson as hutchinson
     from nabla_mlir.prepared.estimates import stochastic_lanczos as stochastic_lanczos
     from nabla_mlir.prepared.modules import empirical_fisher_module as empirical_fisher_module
@@ -156,7 +157,7 @@ _HOMES: dict[str, str | None] = {
     "Interpreter": "interpreter.target",
     "register_custom_call": "ops.custom_call",
     "check_hvp": "prepared.checks",
-    "hutchinson": "prepared.estimates", "stochastic_lanczos": "prepared.estimates",
+    "hutch_plus_plus": "prepared.estimates", "hutchinson": "prepared.estimates", "stochastic_lanczos": "prepared.estimates",
     "empirical_fisher_module": "prepared.modules", "fisher_module": "prepared.modules",
     "ggnvp_module": "prepared.modules", "hvp_module": "prepared.modules", "jacobian_module": "prepared.modules",
     "HessianOperator": "prepared.operators", "JacobianOperator": "prepared.operators",
@@ -217,12 +218,18 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'nabla_mlir' has no attribute {name!r}")
     home = _HOMES[name]
-    if home not in _LIGHT and name not in ("errors", "targets"):
-        importlib.import_module("nabla_mlir.numpy")  # gives tensors and arrays their methods
+    try:
+        if home not in _LIGHT and name not in ("errors", "targets"):
+            importlib.import_module("nabla_mlir.numpy")  # gives tensors and arrays their methods
+        module = importlib.import_module(f"nabla_mlir.{home or name}")
+    except ModuleNotFoundError as error:
+        if error.name not in ("iree.compiler", "optree"):
+            raise
+        message = f"nm.{name} requires the compiler, got an installation of the runtime alone ({error}): pip install nabla-mlir."
+        raise ModuleNotFoundError(message, name=error.name) from None
     if home is None:
-        return importlib.import_module(f"nabla_mlir.{name}")
-    value = getattr(importlib.import_module(f"nabla_mlir.{home}"), name)
-    globals()[name] = value
+        return module
+    globals()[name] = value = getattr(module, name)
     return value
 
 

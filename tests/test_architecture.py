@@ -12,8 +12,11 @@ import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Iterator
+from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
 from types import ModuleType
 
@@ -23,7 +26,7 @@ import nabla_mlir
 from nabla_mlir.passes.base import PASSES, PIPELINES, NamedPipeline, Pass
 from nabla_mlir.passes.pipeline import ALONE, Pipeline
 from nabla_mlir.passes.simplify.pattern import PATTERNS
-from nabla_mlir.tools import reference
+from nabla_mlir.tools import reference, wheels
 from nabla_mlir.tools.house import DEPLOYED, ROOMS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -389,24 +392,28 @@ def test_modules_are_all_found() -> None:
 
 def test_wheel_holds_the_tree(tmp_path: Path) -> None:
     pytest.importorskip("setuptools")
-    # Built from a copy: setuptools leaves a build folder in the tree, and takes what an older one holds.
-    tracked = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
-    if tracked.returncode:
-        pytest.skip("needs git")
-    for name in tracked.stdout.split():
-        if (ROOT / name).is_file():
-            target = tmp_path / "source" / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes((ROOT / name).read_bytes())
-    build = f"from setuptools import build_meta; build_meta.build_wheel({str(tmp_path)!r})"
-    done = subprocess.run([sys.executable, "-c", build], cwd=tmp_path / "source", capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    (wheel,) = tmp_path.glob("*.whl")
-    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    runtime, whole = wheels.build(tmp_path)
+    held = {name for name in zipfile.ZipFile(runtime).namelist() if ".dist-info/" not in name}
     wanted = {f"nabla_mlir/{relative(p)}".replace("nabla_mlir/nabla_mlir/", "nabla_mlir/") for p in SOURCES}
     wanted |= {f"nabla_mlir/dialects/{p.name}" for p in (ROOT / "dialects").glob("*.irdl.mlir")}
     page = {relative(p) for p in (ROOT / "nabla_mlir" / "explorer").rglob("*") if p.suffix in (".json", ".js", ".css", ".html")}
     assert held == wanted | {"nabla_mlir/py.typed", "nabla_mlir/runtime/manifest.schema.json"} | page
+    assert all(".dist-info/" in name for name in zipfile.ZipFile(whole).namelist())
+    first, second = (parsed(wheel) for wheel in (runtime, whole))
+    assert (first["Name"], second["Name"]) == ("nabla-mlir-runtime", "nabla-mlir")
+    assert {re.split("[<>=]", line)[0] for line in first.get_all("Requires-Dist")} == set(wheels.RUNTIME)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    required = [line for line in second.get_all("Requires-Dist") if "extra" not in line]
+    assert required[0] == f"nabla-mlir-runtime=={project['version']}"
+    both = {re.split("[<>=]", line)[0] for line in [*required[1:], *first.get_all("Requires-Dist")]}
+    assert both == {re.split("[<>=]", line)[0] for line in project["dependencies"]}
+    assert set(second.get_all("Provides-Extra")) == set(project["optional-dependencies"])
+
+
+def parsed(wheel: Path) -> Message:
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+    return message_from_bytes(archive.read(name))
 
 
 # ---------------------------------------------------------------- tools of the trade

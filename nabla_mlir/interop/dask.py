@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import os
 import pickle
 from collections import deque
@@ -27,14 +28,16 @@ from nabla_mlir.runtime import load
 
 _GROUP = 8  # sums that one task adds up
 _SMALL = 1 << 20  # bytes that may travel with tasks, through the scheduler
+_SHARE = 0.2  # of a worker's memory that the shards of one task may take; Dask moves data to disk from 0.6 on
 _WINDOW = 4  # matrices that are under way at the same time
 
 
 class DaskEngine:
     """Computes a sum over shards on the workers of a cluster.
 
-    Neighbours are multiplied by one task, in as many groups as the cluster had threads when the operator was made: the order of
-    sums, and thereby the bits of results, stays the same whatever becomes of the workers.
+    Neighbours are multiplied by one task, in as many groups as the cluster had threads when the operator was made, or in more so
+    that the shards of a group fit into a worker's memory: a task has all that it takes there at once. The order of sums, and
+    thereby the bits of results, stays the same whatever becomes of the workers.
 
     Args:
       work: what is done with each shard.
@@ -47,9 +50,13 @@ class DaskEngine:
     def __init__(self, work: Work, source: Any, shards: Sequence[Any], client: Any, residual_bytes: int | None):
         self.work, self.shards, self.client = work, list(shards), client
         self._content = client.submit(_same, pickle.dumps((_portable(source, work), work.mean, work.mask)), pure=False)
-        size = 2 * work.state_bytes
-        self.kept = len(shards) if residual_bytes is None or not size else min(len(shards), residual_bytes // size)
-        count = min(sum(client.nthreads().values()), len(shards))
+        size = math.inf if work.state_bytes is None else 2 * work.state_bytes
+        self.kept = len(shards) if residual_bytes is None or not size else min(len(shards), int(residual_bytes // size))
+        threads = client.nthreads()
+        limits = client.run(_memory_limit, on_error="ignore")  # of workers that are there
+        room = _SHARE * min((limit / threads.get(worker, 1) for worker, limit in limits.items() if limit), default=math.inf)
+        count = max(sum(threads.values()), math.ceil(len(shards) * (work.data_bytes + (work.state_bytes or 0)) / room))
+        count = min(count, len(shards))
         ends = [i * len(shards) // count for i in range(count + 1)]
         self._groups = [range(start, end) for start, end in itertools.pairwise(ends)]
         self._sources: list[Any] = []  # of products: a future of a piece for each shard that is kept, or what makes one
@@ -124,6 +131,10 @@ def raise_numbered(error: Exception, *futures: Sequence[Any]) -> None:
 
 
 # ---------------------------------------------------------------- what workers run
+
+
+def _memory_limit(dask_worker: Any) -> int | None:
+    return dask_worker.memory_manager.memory_limit
 
 
 def _same(value: Any) -> Any:

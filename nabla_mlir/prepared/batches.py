@@ -118,7 +118,6 @@ class LocalEngine:
         self._spare: dict[Work, LifoQueue[Piece]] = {}
         self._digests: tuple[str, ...] = ()
         self._bytes, self._x, self._all = 0, np.empty(0), False
-        self._state_bytes = {self.work: self.work.state_bytes}
         self._lock = threading.Lock()
 
     @property
@@ -178,9 +177,7 @@ class LocalEngine:
         if piece is None and self._fits(work):
             piece = self._pieces[number] = Piece(work)
         if piece is not None:
-            part = piece.move(number, self._x, data, check)
-            self._state_bytes[work] = max(self._state_bytes[work], piece.interpreted_bytes)
-            return part
+            return piece.move(number, self._x, data, check)
         with self._borrowed(work) as piece:
             return piece.move(number, self._x, data, check)
 
@@ -221,8 +218,8 @@ class LocalEngine:
     def _fits(self, work: Work) -> bool:
         """Whether the residuals of one more batch may be kept; those of a short one may be twice as many."""
         with self._lock:
-            size = self._state_bytes.setdefault(work, work.state_bytes)
-            if not self.limits.residual_bytes or self._bytes + 2 * size > self.limits.residual_bytes:
+            size, limit = work.state_bytes, self.limits.residual_bytes
+            if size is None or not limit or self._bytes + 2 * size > limit:
                 return False
             self._bytes += size
             return True

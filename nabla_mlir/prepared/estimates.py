@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,53 @@ def hutchinson(
     for vectors, products in _multiplied(operator, blocks):
         samples += np.einsum("ij,ij->j", vectors, products).tolist()
         estimate = Estimate.of(samples)
+        yield estimate
+        if tolerance and estimate.error <= tolerance * abs(estimate.value):
+            return
+
+
+def hutch_plus_plus(
+    operator: Any, probes: int = 100, *, tolerance: float = 0.0, seed: int = 0, block: int | None = None
+) -> Iterator[Estimate]:
+    """Running estimates of the trace by Hutch++ (Meyer, Musco, Musco, Woodruff, 2021): ``tr(Qᵀ A Q)`` and the mean of ``wᵀ A w``.
+
+    The columns of Q span A times a third of the probes, and take another third; w are the other probes without their part in
+    that space. For a relative error of ε it takes products like 1/ε where the eigenvalues have one sign, `hutchinson` like 1/ε²:
+    the better, the faster they fall. It holds ``probes / 3`` vectors.
+
+    Args:
+      operator: a square `LinearOperator` of real numbers.
+      probes: how many products at most.
+      tolerance: it ends when the error is at most this part of the value; 0 takes all probes.
+      seed: of the vectors.
+      block: how many are multiplied at once; None takes what the operator multiplies at once.
+
+    Yields:
+      Estimates, whose `error` is that of the mean and whose `probes` counts all products; an exact one if Q is the whole space.
+
+    Raises:
+      ShapeError: the operator is not square.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> H = nm.HessianOperator(lambda x: (x[:2] ** 3).sum() + 0.5 * x[2] ** 2, np.array([10.0, 20.0, 0.0]))
+      >>> *_, estimate = nm.hutch_plus_plus(H, 9)
+      >>> round(estimate.value, 9), estimate.error, estimate.probes
+      (181.0, 0.0, 6)
+    """
+    count = min(probes // 3, operator.shape[0])
+    images = [products for _, products in _multiplied(operator, _blocks(operator, count, seed, block))]
+    basis = np.linalg.qr(np.concatenate([np.empty((operator.shape[0], 0)), *images], axis=1))[0]
+    columns = (basis[:, i : i + _width(operator, block)] for i in range(0, count, _width(operator, block)))
+    known = sum(float(np.einsum("ij,ij->", vectors, products)) for vectors, products in _multiplied(operator, columns))
+    if count == operator.shape[0]:
+        yield Estimate(known, 0.0, 2 * count)
+        return
+    others = (v - basis @ (basis.T @ v) for v in _blocks(operator, probes - count, seed, block, start=count))
+    samples: list[float] = []
+    for vectors, products in _multiplied(operator, others):
+        samples += (known + np.einsum("ij,ij->j", vectors, products, dtype=float)).tolist()
+        estimate = replace(Estimate.of(samples), probes=2 * count + len(samples))
         yield estimate
         if tolerance and estimate.error <= tolerance * abs(estimate.value):
             return
@@ -175,14 +222,19 @@ def _lanczos(operator: Any, start: np.ndarray, steps: int) -> tuple[np.ndarray, 
         basis.append(np.where(is_over, 0.0, image / np.where(is_over, 1.0, length)))
 
 
-def _blocks(operator: Any, probes: int, seed: int, block: int | None) -> Iterator[np.ndarray]:
-    """Vectors of random signs as columns, some at a time."""
+def _width(operator: Any, block: int | None) -> int:
+    """How many columns are multiplied at once."""
+    return block or int(getattr(operator, "block", thresholds.BLOCK))
+
+
+def _blocks(operator: Any, end: int, seed: int, block: int | None, start: int = 0) -> Iterator[np.ndarray]:
+    """The vectors of random signs with the numbers from `start` to before `end`, as columns, some at a time."""
     rows, columns = operator.shape
     if rows != columns:
         raise ShapeError(f"an estimate requires a square operator, got one of shape {operator.shape}.")
-    width = block or int(getattr(operator, "block", thresholds.BLOCK))
-    for start in range(0, probes, width):
-        numbers = range(start, min(start + width, probes))
+    width = _width(operator, block)
+    for first in range(start, end, width):
+        numbers = range(first, min(first + width, end))
         yield np.stack([2.0 * np.random.default_rng([seed, i]).integers(0, 2, rows) - 1.0 for i in numbers], axis=1)
 
 

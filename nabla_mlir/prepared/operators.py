@@ -115,6 +115,10 @@ class PreparedOperator(PointOperator):
             self._check_finite()
         return self.value, self.gradient
 
+    def forget_data(self) -> None:
+        """Lets go of the data, which the state does not need; the next update requires them again."""
+        self.data, self._data_leaves = (), None
+
     def _check_finite(self) -> None:
         parts = {"value": self.value, "gradient": self.gradient, "point": self.x}
         bad = [n for n, a in parts.items() if a is not None and not is_finite(a)]

@@ -22,8 +22,6 @@ from nabla_mlir.exchange import readable
 from nabla_mlir.prepared.flat import Flat
 from nabla_mlir.prepared.operators import HessianOperator
 from nabla_mlir.runtime import Module
-from nabla_mlir.runtime.device import pooled
-from nabla_mlir.runtime.executable import Executable
 from nabla_mlir.runtime.manifest import Argument
 
 _COLUMNS = 1024  # of the words of an array that are added up for its digest
@@ -83,19 +81,15 @@ class Work:
         entry = self.module.entry_points.get("apply_block")
         return entry.arguments[0].leaves[0].shape[0] if entry else 1
 
-    @functools.cached_property
-    def state_bytes(self) -> int:
-        """What a clone of the module allocates for its state; 0 where it is interpreted."""
-        executable = self.module.executable
-        if not isinstance(executable, Executable):
-            return 0
-        # On a device of its own, which has no memory left over; what is counted is that of all devices of the driver.
-        alone = pooled(executable.driver, executable.device.threads)
-        before = alone.hal.allocator.statistics
-        clone = executable.on(alone)
-        after = alone.hal.allocator.statistics
-        del clone
-        return sum(after[name] - before[name] for name in ("host_bytes_allocated", "device_bytes_allocated"))
+    @property
+    def data_bytes(self) -> int:
+        """What the arrays of a full batch take."""
+        return sum(leaf.nbytes for argument in self.arguments for leaf in argument.leaves)
+
+    @property
+    def state_bytes(self) -> int | None:
+        """What the residuals of a batch take; None where an artifact does not say it."""
+        return self.module.manifest.state_bytes
 
     @functools.cached_property
     def has_value(self) -> bool:
@@ -219,7 +213,7 @@ class Piece:
 
     def __sizeof__(self) -> int:
         data = 0 if self._data is None else sum(leaf.nbytes for leaf in self.work.leaves(self._data))
-        return object.__sizeof__(self) + data + self.work.state_bytes * len(self._operators) + self.interpreted_bytes
+        return object.__sizeof__(self) + data + (self.work.state_bytes or 0) * len(self._operators)
 
     def _run(self, i: int, x: np.ndarray, data: tuple[Any, ...]) -> np.ndarray:
         if i == len(self._operators):
@@ -227,7 +221,7 @@ class Piece:
         else:
             self._operators[i].update(x, *data)
         operator = self._operators[i]
-        operator.data = ()  # which is in the state, or is to be let go
+        operator.forget_data()  # what is needed of it is in the state
         parts: list[Any] = [[operator.value]] if self.work.has_value else []
         parts += [operator.gradient] if operator.gradient is not None else []
         return np.concatenate([np.empty(0), *parts]).astype(self.work.x.dtype)
@@ -269,12 +263,6 @@ class Piece:
         where = f"its data ({', '.join(names)})" if names else "its value or gradient, of data that are finite"
         message = f"batch {self.number} requires finite numbers, got NaN or infinity in {where}."
         raise NotFiniteBatchError(message, number=self.number, help="look at the batch with that number, and at the point.")
-
-    @property
-    def interpreted_bytes(self) -> int:
-        """The state of a module that is interpreted; 0 of another."""
-        states = [getattr(operator.module.executable, "state", {}) for operator in self._operators]
-        return sum(np.asarray(value).nbytes for state in states for value in state.values())
 
     def product(self, matrix: np.ndarray) -> np.ndarray:
         """The share of the batch in the product with the columns of a matrix.

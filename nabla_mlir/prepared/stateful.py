@@ -50,7 +50,12 @@ class Method:
 
 
 def assemble(state: State, methods: Sequence[Method]) -> tuple[ir.Module, tuple[Entry, ...]]:
-    """One module with the state as global variables and the methods as its functions, in plain StableHLO."""
+    """One module with the state as global variables and the methods as its functions, in plain StableHLO.
+
+    What no method reads is not kept.
+    """
+    names = {name for method in methods for name in method.reads}
+    state = {name: spec for name, spec in state.items() if name in names}
     is_stateful = any(method.reads or method.writes for method in methods)
     lines = [f"util.global private mutable @{VERSION} = 0 : i64"] if is_stateful else []
     for name, spec in state.items():
@@ -68,7 +73,7 @@ def assemble(state: State, methods: Sequence[Method]) -> tuple[ir.Module, tuple[
         with context(), ir.Location.unknown(), ir.InsertionPoint(module.body):
             func = traced.body.operations[0].operation.clone().operation
             func.attributes["sym_name"] = ir.StringAttr.get(method.name)
-            _connect(func, method)
+            _connect(func, method, state)
             if method.into:
                 _add_storage(func, entry)
     with context():
@@ -77,7 +82,7 @@ def assemble(state: State, methods: Sequence[Method]) -> tuple[ir.Module, tuple[
 
 
 def traced_method(method: Method, state: State) -> tuple[ir.Module, Entry]:
-    """The lowered function of a method, whose first arguments are what it reads and last results what it writes."""
+    """The lowered function of a method, whose first arguments are what it reads and last results what it writes of the state."""
     leaves, in_spec = pytree.flatten(tuple(method.args.values()))
     inputs = [as_spec(leaf) for leaf in leaves]
     count = len(method.reads)
@@ -90,7 +95,7 @@ def traced_method(method: Method, state: State) -> tuple[ir.Module, Entry]:
         outs, box["spec"] = pytree.flatten(result)
         outs = [checked_output(out) for out in outs]
         box["outputs"] = tuple(Spec(out.shape, out.dtype) for out in outs)
-        return [*outs, *(new[name] for name in method.writes)]
+        return [*outs, *(new[name] for name in method.writes if name in state)]
 
     specs = [*(state[name] for name in method.reads), *inputs]
     module, captures = trace_function(flat, specs, method.name)
@@ -100,7 +105,7 @@ def traced_method(method: Method, state: State) -> tuple[ir.Module, Entry]:
     return module, entry
 
 
-def _connect(func: ir.Operation, method: Method) -> None:
+def _connect(func: ir.Operation, method: Method, state: State) -> None:
     """Puts loads for the arguments that are state, and stores for the results that are."""
     block = func.regions[0].blocks[0]
     with ir.InsertionPoint.at_block_begin(block):
@@ -111,9 +116,10 @@ def _connect(func: ir.Operation, method: Method) -> None:
         block.erase_argument(i)
     terminator = list(block.operations)[-1].operation
     outs = list(terminator.operands)
-    count = len(outs) - len(method.writes)
+    writes = [name for name in method.writes if name in state]
+    count = len(outs) - len(writes)
     with ir.InsertionPoint(terminator):
-        for name, value in zip(method.writes, outs[count:], strict=True):
+        for name, value in zip(writes, outs[count:], strict=True):
             _store(name, value)
         if method.writes:
             versions = [_next_version()]

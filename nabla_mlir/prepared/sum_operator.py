@@ -37,7 +37,7 @@ class SumOperator(SummedOperator):
         a short batch weigh zero.
       short: what is done with a batch of fewer rows than the first: "pad" runs the same code on it (see `prepared/pieces.py`;
         without a mask f must be a sum over rows or a mean of them, which is checked), "compile" compiles for its shape.
-      max_residual_bytes: what the residuals may take together.
+      max_residual_bytes: what the residuals may take together; those of an artifact that does not state their size are not kept.
       threads: how many batches are computed at the same time; None: as many as there are cores, each on one of them, if there are
         as many batches. The result is the same for any number.
       block: how many columns of a matrix are multiplied at once.

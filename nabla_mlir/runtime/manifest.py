@@ -213,6 +213,7 @@ class Manifest:
       stablehlo: the SHA-256 of the .mlirbc; "" if there is none.
       iree_range: versions of the runtime that can run it, the second excluded.
       state: whether its functions may share a state, so that they must run in one context.
+      state_bytes: what the state holds once it is written; None if that is not known, as of artifacts of older releases.
       schema: the version of this file's form.
     """
 
@@ -223,6 +224,7 @@ class Manifest:
     stablehlo: str = ""
     iree_range: tuple[str, str] = IREE_RANGE
     state: bool = True
+    state_bytes: int | None = None
     schema: int = field(default=SCHEMA)
 
     def best_driver(self, code: Code) -> str:
@@ -260,6 +262,7 @@ class Manifest:
         ]
         head = {"schema": self.schema, "nabla_mlir": self.nabla_mlir, "iree": self.iree}
         head |= {"iree_range": list(self.iree_range), "stablehlo": self.stablehlo, "state": self.state}
+        head |= {} if self.state_bytes is None else {"state_bytes": self.state_bytes}
         return _dumps(head | {"code": [asdict(c) for c in self.code], "entry_points": entries}) + "\n"
 
     @staticmethod
@@ -290,6 +293,7 @@ class Manifest:
                 stablehlo=data["stablehlo"],
                 iree_range=(data["iree_range"][0], data["iree_range"][1]),
                 state=data.get("state", True),
+                state_bytes=data.get("state_bytes"),
                 schema=schema,
             )
         except (KeyError, TypeError, IndexError, NablaError) as error:

@@ -12,6 +12,7 @@ from iree.compiler import ir
 
 from nabla_mlir.compiling.estimates import estimate
 from nabla_mlir.dialects.regions import functions_of
+from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.pytree import TreeSpec as OptreeSpec
 from nabla_mlir.pytree import flatten, flatten_like, unflatten
 from nabla_mlir.runtime.array import dtype_named
@@ -98,12 +99,16 @@ def _leaves(names: Any, specs: Any) -> tuple[Leaf, ...]:
 def manifest_of(module: ir.Module, entries: Sequence[Entry], codes: Sequence[Code], live: bool = False) -> Manifest:
     """The manifest of a module that was compiled for one or more targets; `live` if it is for this process."""
     functions = functions_of(module.operation)
+    state = [op.operation for op in module.body.operations if op.operation.name == "util.global"]
+    types = [ir.TypeAttr(op.attributes["type"]).value for op in state]
+    tensors = [shape_and_dtype(type) for type in types if isinstance(type, ir.RankedTensorType)]
     return Manifest(
         tuple(entry_point(entry, functions[entry.name], live) for entry in entries),
         tuple(codes),
         iree=compiler_version(),
         nabla_mlir=metadata.version("nabla-mlir"),
-        state=any(op.operation.name == "util.global" for op in module.body.operations),
+        state=bool(state),
+        state_bytes=sum(Leaf("", shape, dtype.name).nbytes for shape, dtype in tensors),
     )
 
 

@@ -12,7 +12,7 @@ from nabla_mlir.errors import NablaError
 from nabla_mlir.targets import available
 from nabla_mlir.tools.terminal import print_table
 
-PACKAGES = ("nabla-mlir", "iree-base-compiler", "iree-base-runtime", "numpy", "optree", "ml_dtypes", "rich")
+PACKAGES = ("nabla-mlir", "nabla-mlir-runtime", "iree-base-compiler", "iree-base-runtime", "numpy", "optree", "ml_dtypes", "rich")
 
 
 def run(as_json: bool = False) -> int:

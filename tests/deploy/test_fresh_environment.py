@@ -1,6 +1,7 @@
-"""Where an artifact is deployed: an environment with NumPy, IREE's runtime and this package, and nothing else."""
+"""Where an artifact is deployed: an environment with NumPy, IREE's runtime and the wheel that requires them, and nothing else."""
 
 import subprocess
+import sys
 import sysconfig
 import venv
 from pathlib import Path
@@ -11,8 +12,7 @@ import pytest
 
 import nabla_mlir as nm
 from nabla_mlir.targets import CPU
-
-ROOT = Path(__file__).resolve().parents[2]
+from nabla_mlir.tools import wheels
 
 
 @pytest.fixture(scope="module")
@@ -22,17 +22,19 @@ def python(tmp_path_factory):
     venv.create(folder, with_pip=False, symlinks=True)
     site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)}))
     here = Path(np.__file__).parent.parent
-    for pattern in ("numpy*", "ml_dtypes*"):  # IREE's runtime requires both
+    for pattern in ("numpy*", "ml_dtypes*", "iree_base_runtime*"):  # IREE's runtime requires the others
         for package in here.glob(pattern):
             (site / package.name).symlink_to(package)
     (site / "iree").mkdir()
     for name in ("runtime", "_runtime", "_runtime_libs"):
         home = next(Path(p, name) for p in iree.__path__ if Path(p, name).exists())
         (site / "iree" / name).symlink_to(home)
-    (site / "nabla_mlir").mkdir()
-    for source in [*(ROOT / "nabla_mlir").iterdir(), ROOT / "dialects", ROOT / "passes"]:
-        (site / "nabla_mlir" / source.name).symlink_to(source)
-    return folder / "bin" / "python"
+    wheel, _ = wheels.build(folder / "dist")
+    python = folder / "bin" / "python"
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-compile", wheel]
+    done = subprocess.run(install, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return python
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +58,10 @@ try:
     module.lower()
 except ImportError as error:
     print(error)
+try:
+    nm.grad
+except ImportError as error:
+    print(error)
 """
 
 
@@ -64,6 +70,7 @@ def test_an_artifact_runs(python, artifact):
     assert code == 0, error
     assert out.splitlines()[0].startswith("36.0 [3.0, 12.0, 27.0] cpu-generic-")
     assert "iree.compiler" in out.splitlines()[1] or "optree" in out.splitlines()[1]
+    assert "nm.grad requires the compiler, got an installation of the runtime alone" in out.splitlines()[2]
 
 
 def test_the_command_works_too(python, artifact, tmp_path):

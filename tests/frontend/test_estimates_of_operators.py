@@ -16,6 +16,12 @@ RNG = np.random.default_rng(8)
 A = RNG.normal(size=(40, 40))
 A = A @ A.T / 40 + np.eye(40)
 A.setflags(write=False)
+METHODS = (nm.hutchinson, nm.hutch_plus_plus)
+
+
+def last(estimates: Any) -> Any:
+    *_, estimate = estimates
+    return estimate
 
 
 def test_the_trace_is_within_its_error_and_ends_early() -> None:
@@ -37,6 +43,23 @@ def test_probes_are_the_same_in_blocks_of_any_size() -> None:
     assert abs(one.value - other.value) > 1e-6
 
 
+def test_what_few_vectors_span_is_taken_exactly() -> None:
+    values = 1.0 / np.arange(1, 201) ** 2
+    Q = np.linalg.qr(RNG.normal(size=(200, 200)))[0]
+    B = (Q * values) @ Q.T
+    errors = {f: [abs(last(f(aslinearoperator(B), 48, seed=i)).value - values.sum()) for i in range(20)] for f in METHODS}
+    assert np.mean(errors[nm.hutch_plus_plus]) < 0.2 * np.mean(errors[nm.hutchinson])
+    estimates = list(nm.hutch_plus_plus(aslinearoperator(B), 60, seed=1, block=7))
+    assert [e.probes for e in estimates] == [47, 54, 60]
+    assert abs(estimates[-1].value - values.sum()) < 4 * estimates[-1].error
+    other = last(nm.hutch_plus_plus(aslinearoperator(B), 60, seed=1, block=16))
+    np.testing.assert_allclose([other.value, other.error], [estimates[-1].value, estimates[-1].error], rtol=1e-9)
+    assert list(nm.hutch_plus_plus(aslinearoperator(B), 60, seed=1, block=7, tolerance=0.1)) == estimates[:1]
+    assert last(nm.hutch_plus_plus(aslinearoperator(B), 2)).value == pytest.approx(last(nm.hutchinson(aslinearoperator(B), 2)).value)
+    whole = last(nm.hutch_plus_plus(aslinearoperator(A.astype(np.float32)), 150))
+    assert (whole.value, whole.error, whole.probes) == (pytest.approx(np.trace(A), rel=1e-5), 0.0, 80)
+
+
 def test_the_spectrum_of_a_sum_over_batches() -> None:
     rows = RNG.normal(size=(60, 12))
     f: Any = lambda x, rows: nnp.sum((rows @ x) ** 2) / 2  # noqa: E731
@@ -52,6 +75,7 @@ def test_the_spectrum_of_a_sum_over_batches() -> None:
     assert abs(np.sum(density) * (at[1] - at[0]) - 1) < 0.1
     *_, few = nm.hutchinson(H, 64)
     assert abs(few.value - values.sum()) < 4 * few.error
+    assert last(nm.hutch_plus_plus(H, 36)).value == pytest.approx(values.sum())
 
 
 def test_a_space_that_is_exhausted_ends_the_steps() -> None:
@@ -62,6 +86,6 @@ def test_a_space_that_is_exhausted_ends_the_steps() -> None:
 
 
 def test_a_square_is_required() -> None:
-    for estimates in (nm.hutchinson, nm.stochastic_lanczos):
+    for estimates in (*METHODS, nm.stochastic_lanczos):
         with pytest.raises(ShapeError, match=r"requires a square operator, got one of shape \(2, 3\)"):
             next(estimates(aslinearoperator(np.ones((2, 3)))))

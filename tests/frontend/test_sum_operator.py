@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import os
 import pickle
+import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -112,7 +115,6 @@ def test_compiled_in_threads_as_in_one_to_the_bit() -> None:
         assert np.array_equal(H.gradient, operators[0].gradient)
         assert np.array_equal(H @ V, operators[0] @ V)
     state = operators[0].engine.work.state_bytes
-    assert state >= X[:BATCH].nbytes, "a clone of a compiled module says what its state takes"
     assert nm.SumOperator(compiled, W, BATCHES, threads=1, max_residual_bytes=3 * state).kept == 2
 
 
@@ -355,3 +357,50 @@ def test_digests_see_every_word() -> None:
         assert digest_of([a]) != digest_of([b])
     assert digest_of([a]) != digest_of([a.reshape(100, 64)])
     assert digest_of([a[::2]]) == digest_of([a[::2].copy()])
+
+
+@pytest.mark.parametrize("where", ["local-sync", "local-task", "interpreted"])
+def test_residuals_that_are_arguments_count_and_data_are_let_go(where: str) -> None:
+    module = stage().compile(TINY).loaded if where == "interpreted" else stage().compile().loaded.on(where)
+    size = 8 * (BATCH * WIDTH + BATCH)  # the rows, as they are given, and a weight for each
+    seen: list[weakref.ref[Any]] = []
+
+    def read() -> Iterator[Any]:
+        for rows, labels in BATCHES[:5]:
+            batch = rows.copy(), labels.copy()
+            seen.extend(map(weakref.ref, batch))
+            yield batch
+
+    for bound, kept in ((10**9, 5), (2 * size, 1), (2 * size - 1, 0)):
+        H = nm.SumOperator(module, W, read, max_residual_bytes=bound, threads=1)
+        assert (H.engine.work.state_bytes, H.kept) == (size, kept)
+        H @ W
+        assert not any(reference() is not None for reference in seen)
+        seen.clear()
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+import nabla_mlir as nm
+resource.setrlimit(resource.RLIMIT_DATA, (250 << 20, 250 << 20))
+rows = np.memmap(sys.argv[1], np.float32, "r").reshape(-1, 100)
+batches = [rows[i : i + 20000] for i in range(0, len(rows), 20000)]
+H = nm.SumOperator(lambda x, rows: ((rows @ x) ** 2).sum() / 2, np.ones(100, np.float32), batches, target=nm.Interpreter(),
+                   max_residual_bytes=30 << 20, threads=1)
+np.save(sys.argv[2], H @ np.arange(100, dtype=np.float32))
+print(rows.nbytes, H.kept, len(batches))
+"""
+
+
+def test_data_larger_than_what_a_process_may_allocate(tmp_path: Path) -> None:
+    block = RNG.integers(-2, 3, (1000, 100)).astype(np.float32)
+    with open(tmp_path / "rows", "wb") as file:
+        for _ in range(800):
+            file.write(block.data)
+    command = [sys.executable, "-c", LIMITED, str(tmp_path / "rows"), str(tmp_path / "product.npy")]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["320000000", "2", "40"]
+    gram = block.astype(float).T @ block.astype(float)
+    np.testing.assert_allclose(np.load(tmp_path / "product.npy"), 800 * gram @ np.arange(100), rtol=1e-5)

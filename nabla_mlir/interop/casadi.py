@@ -1,0 +1,308 @@
+"""Functions of ours as external functions of CasADi: C symbols that `casadi.external` loads, with sparse derivatives.
+
+CasADi takes from a shared library NAME, and beside it, by their names, its Jacobian, its products with one seed forwards and
+backwards, and the Jacobian of the latter, of which it makes the Hessians of Lagrangians. Matrices lie there by columns.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import pytree
+from nabla_mlir.errors import DeployError, DtypeError, ShapeError, user_frame
+from nabla_mlir.prepared.sparse_modules import form_of
+from nabla_mlir.sparse import Pattern, cheapest, color, hessian, hessian_pattern, jacobian, jacobian_pattern
+from nabla_mlir.sparse.matrix import read
+from nabla_mlir.staging.specs import Spec, as_spec, spec
+from nabla_mlir.staging.stages import module, trace
+from nabla_mlir.staging.static_library import save_static_library
+from nabla_mlir.transforms import grad, jvp, vjp
+
+Shape = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Output:
+    """A matrix that a symbol gives: its shape, and its places; None where it is dense. One without entries is not computed."""
+
+    name: str
+    shape: Shape
+    pattern: Pattern | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all entries are zero."""
+        return self.pattern is not None and not self.pattern.nnz
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A function of CasADi.
+
+    Attributes:
+      inputs: names and shapes of what CasADi gives.
+      read: the numbers of those that `function` takes, as vectors.
+      outputs: what CasADi asks for.
+      function: gives the entries of the outputs that have any.
+    """
+
+    name: str
+    inputs: Sequence[tuple[str, Shape]]
+    read: Sequence[int]
+    outputs: Sequence[Output]
+    function: Callable[..., Any]
+
+
+def save_external(f: Callable[..., Any], *specs: Any, path: str | Path, target: Any = "cpu") -> Path:
+    """Writes the machine code and the C of an external function of CasADi; returns the path of the C with its symbols.
+
+    NAME.o, NAME.c and NAME.h are a static library as of `nm.save_static_library`; NAME_casadi.c has the symbols NAME, jac_NAME,
+    fwd1_NAME, adj1_NAME and jac_adj1_NAME. `cc -shared -fPIC NAME.c NAME_casadi.c NAME.o -lm -o NAME.so` makes what
+    `casadi.external("NAME", "NAME.so")` loads, and acados and other code that CasADi generates link to.
+
+    Args:
+      f: a function of arrays, of one or two axes or none; it gives such an array, or several.
+      specs: of its arguments, of float64; a shape stands for one.
+      path: where the files go, of which the last part is NAME.
+      target: a `CPU`, for another machine too.
+
+    Raises:
+      DtypeError: an argument or a result is not float64.
+      ShapeError: one has more than two axes.
+
+    Example:
+      >>> import nabla_mlir as nm, tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     path = save_external(lambda x: (x ** 2).sum(), nm.spec(3, "f64"), path=folder + "/energy")
+      ...     "int jac_energy(const double **arg" in path.read_text(), path.name
+      (True, 'energy_casadi.c')
+    """
+    path = Path(path)
+    name = re.sub(r"\W", "_", path.name)
+    symbols = _symbols(name, f, [as_spec(s) if hasattr(s, "dtype") else spec(s, "f64") for s in specs])
+    stages = {s.name: trace(s.function, *(spec(_size(s.inputs[i][1]), "f64") for i in s.read)) for s in symbols if _has_entries(s)}
+    header = save_static_library(module(**stages).lower(), path.with_name(name), target)
+    text = path.with_name(f"{name}_casadi.c")
+    text.write_text("\n".join([_HEAD.replace("HEADER", header.name), *(_source(name, s) for s in symbols)]))
+    return text
+
+
+def external(f: Callable[..., Any], *specs: Any, name: str = "f", folder: str | Path | None = None) -> Any:
+    """A `casadi.Function` of a function of ours, compiled for this CPU: in NLPs, integrators and graphs as any other.
+
+    Its derivatives are ours: the Jacobian and the Hessians of Lagrangians are sparse where f is. One thread at a time may call it.
+
+    Args:
+      f, specs: as of `save_external`.
+      name: of the function in CasADi.
+      folder: where the library and its sources go; None takes a new folder among the temporary files.
+
+    Raises:
+      DeployError: CasADi or a C compiler is not installed, or the latter fails.
+
+    Example:
+      >>> F = nm.interop.casadi.external(lambda x: x[1:] - x[:-1] ** 2, nm.spec(5, "f64"))  # doctest: +SKIP
+      >>> x = casadi.MX.sym("x", 5)  # doctest: +SKIP
+      >>> solver = casadi.nlpsol("s", "ipopt", {"x": x, "f": casadi.sumsqr(F(x)) + casadi.sumsqr(1 - x)})  # doctest: +SKIP
+    """
+    try:
+        import casadi
+    except ImportError:
+        raise DeployError("an external function requires casadi, got none.", help='pip install "nabla-mlir[casadi]"') from None
+    cc = shutil.which(os.environ.get("CC", "cc"))
+    if cc is None:
+        raise DeployError("an external function requires a C compiler, got none.", help="install gcc or clang, or set CC.")
+    place = Path(tempfile.mkdtemp(prefix="nabla_mlir_casadi_")) if folder is None else Path(folder)
+    source = save_external(f, *specs, path=place / name)
+    library = place / f"{name}.so"
+    stems = [place / f"{name}.c", source, place / f"{name}.o"]
+    run = subprocess.run([cc, "-O2", "-shared", "-fPIC", *stems, "-lm", "-o", library], capture_output=True, text=True)
+    if run.returncode:
+        raise DeployError(f"an external function requires a library, got an error of {cc}: {run.stderr.strip()[-400:]}")
+    return casadi.external(name, str(library))
+
+
+# ---------------------------------------------------------------- what the symbols compute
+
+
+def _symbols(name: str, f: Callable[..., Any], specs: Sequence[Spec]) -> list[Symbol]:
+    """The function and its derivatives, on vectors that hold matrices by columns."""
+    outs = trace(f, *specs).entries[0].outputs
+    for s in (*specs, *outs):
+        if s.dtype != np.float64:
+            raise DtypeError(f"an external function requires float64, got {s}.", where=user_frame(), help="CasADi has no other.")
+        if len(s.shape) > 2:
+            raise ShapeError(f"an external function requires arrays with at most two axes, got {s}.", where=user_frame())
+    m, k = len(specs), len(outs)
+    inputs = [(n, _shape(s)) for n, s in zip(_names(f, m), specs, strict=True)]
+    results = [(f"o{i}", _shape(s)) for i, s in enumerate(outs)]
+
+    def flat(*vectors: Any) -> list[Any]:
+        leaves = pytree.flatten(f(*(_matrix(v, s) for v, s in zip(vectors, specs, strict=True))))[0]
+        return [_vector(leaf, s) for leaf, s in zip(leaves, outs, strict=True)]
+
+    def forward(*vectors: Any) -> Any:
+        return jvp(lambda *xs: flat(*xs), vectors[:m], vectors[m:])[1]
+
+    def backward(*vectors: Any) -> Any:
+        return list(vjp(lambda *xs: flat(*xs), *vectors[:m])[1](list(vectors[m:])))
+
+    def weighed(*vectors: Any) -> Any:
+        return sum((y * u).sum() for y, u in zip(flat(*vectors[:m]), vectors[m:], strict=True))
+
+    xs = [spec(_size(shape), "f64") for _, shape in inputs]
+    us = [spec(_size(shape), "f64") for _, shape in results]
+    blocks = [_block(f"jac_{o}_{i}", lambda *v, o=o: flat(*v)[o], xs, i) for o in range(k) for i in range(m)]
+    second = []
+    for i in range(m):
+        slope = grad(weighed, argnums=i)
+        second += [_block(f"jac_adj_{i}_{j}", slope if i != j else weighed, [*xs, *us], j, is_hessian=i == j) for j in range(m)]
+        second += [(_nothing(f"jac_adj_{i}_o{o}", _size(inputs[i][1]), _size(results[o][1])), None) for o in range(k)]
+        second += [_block(f"jac_adj_{i}_u{o}", slope, [*xs, *us], m + o) for o in range(k)]
+    seeds = [(f"fwd_{n}", shape) for n, shape in inputs], [(f"adj_{n}", shape) for n, shape in results]
+    values = [(f"out_{n}", shape) for n, shape in results]
+    ends = [*range(m), *range(m + k, m + k + m)], [*range(m), *range(m + k, m + k + k)]
+    sensitivities = [Output(f"adj_{n}", shape) for n, shape in inputs]
+    known = [*inputs, *values, *seeds[1], *((f"out_{s.name}", s.shape) for s in sensitivities)]
+    return [
+        Symbol(name, inputs, range(m), [Output(*r) for r in results], flat),
+        Symbol(f"jac_{name}", [*inputs, *values], range(m), *_joined(blocks)),
+        Symbol(f"fwd1_{name}", [*inputs, *values, *seeds[0]], ends[0], [Output(f"fwd_{n}", s) for n, s in results], forward),
+        Symbol(f"adj1_{name}", [*inputs, *values, *seeds[1]], ends[1], sensitivities, backward),
+        Symbol(f"jac_adj1_{name}", known, ends[1], *_joined(second)),
+    ]
+
+
+Block = tuple[Output, Callable[..., Any] | None]
+
+
+def _block(name: str, g: Callable[..., Any], specs: Sequence[Spec], i: int, is_hessian: bool = False) -> Block:
+    """The Jacobian of g by its i-th argument, or its Hessian, by its entries in the order of columns."""
+    find = hessian_pattern if is_hessian else jacobian_pattern
+    pattern = find(g, *specs, argnums=i)
+    output = Output(name, pattern.shape, pattern)
+    if not pattern.nnz:
+        return output, None
+    order = form_of(pattern, "csc").order
+    coloring = color(pattern, "star") if is_hessian else cheapest(pattern)
+    matrix = (hessian if is_hessian else jacobian)(g, argnums=i, coloring=coloring)
+    return output, lambda *vectors: read(matrix(*vectors).data, order)
+
+
+def _nothing(name: str, rows: int, columns: int) -> Output:
+    return Output(name, (rows, columns), Pattern.of(np.zeros((rows, columns), bool)))
+
+
+def _joined(blocks: Sequence[Block]) -> tuple[list[Output], Callable[..., Any]]:
+    """The outputs of blocks, and one function of the entries of all that have any."""
+    functions = [function for _, function in blocks if function is not None]
+    return [output for output, _ in blocks], lambda *vectors: [function(*vectors) for function in functions]
+
+
+def _names(f: Callable[..., Any], count: int) -> list[str]:
+    names = list(inspect.signature(f).parameters)[:count]
+    return names if len(names) == count and not any(n.startswith("_") for n in names) else [f"i{i}" for i in range(count)]
+
+
+def _shape(s: Spec) -> Shape:
+    """Of the matrix that an array is in CasADi, where vectors are columns."""
+    rows, columns = (*s.shape, 1, 1)[:2]
+    return rows, columns
+
+
+def _size(shape: Shape) -> int:
+    return shape[0] * shape[1]
+
+
+def _matrix(vector: Any, s: Spec) -> Any:
+    return vector.reshape(s.shape[::-1]).T if len(s.shape) == 2 else vector.reshape(s.shape)
+
+
+def _vector(array: Any, s: Spec) -> Any:
+    return (array.T if len(s.shape) == 2 else array).reshape(-1)
+
+
+# ---------------------------------------------------------------- C
+
+
+def _has_entries(symbol: Symbol) -> bool:
+    return any(not output.is_empty for output in symbol.outputs)
+
+
+def _source(library: str, symbol: Symbol) -> str:
+    name, n, k = symbol.name, len(symbol.inputs), len(symbol.outputs)
+    tables = {f"{name}_in_{i}": _dense(shape) for i, (_, shape) in enumerate(symbol.inputs)}
+    tables |= {f"{name}_out_{i}": _places(output) for i, output in enumerate(symbol.outputs)}
+    lines = [f"static const casadi_int {table}[] = {{{', '.join(map(str, numbers))}}};" for table, numbers in tables.items()]
+    zeros = max((_size(symbol.inputs[i][1]) for i in symbol.read), default=1)
+    arguments = [f"arg[{i}] ? arg[{i}] : zeros" for i in symbol.read]
+    arguments += [f"res[{i}]" for i, output in enumerate(symbol.outputs) if not output.is_empty]
+    call = f"{library}_{name}({', '.join(arguments)})" if _has_entries(symbol) else "0"
+    names = [", ".join(f'"{x}"' for x in xs) for xs in ([i[0] for i in symbol.inputs], [o.name for o in symbol.outputs])]
+    parts = {
+        "NAME": name, "ZEROS": str(zeros), "CALL": call, "COUNT_IN": str(n), "COUNT_OUT": str(k), "NAMES_IN": names[0],
+        "NAMES_OUT": names[1], "TABLES_IN": ", ".join(list(tables)[:n]), "TABLES_OUT": ", ".join(list(tables)[n:]),
+    }  # fmt: skip
+    return "\n".join(lines) + re.sub(r"\b(" + "|".join(parts) + r")\b|NAME(?=_)", lambda match: parts.get(match[0], name), _SYMBOL)
+
+
+def _dense(shape: Shape) -> list[int]:
+    return [*shape, 1]
+
+
+def _places(output: Output) -> list[int]:
+    if output.pattern is None:
+        return _dense(output.shape)
+    starts, rows = form_of(output.pattern, "csc").places
+    return [*output.shape, *starts.tolist(), *rows.tolist()]
+
+
+_HEAD = """/* What CasADi calls; made by nabla_mlir. */
+#include "HEADER"
+
+typedef long long int casadi_int;
+"""
+
+_SYMBOL = """
+casadi_int NAME_n_in(void) { return COUNT_IN; }
+casadi_int NAME_n_out(void) { return COUNT_OUT; }
+const char *NAME_name_in(casadi_int i) {
+  static const char *const names[] = {NAMES_IN};
+  return i >= 0 && i < COUNT_IN ? names[i] : 0;
+}
+const char *NAME_name_out(casadi_int i) {
+  static const char *const names[] = {NAMES_OUT};
+  return i >= 0 && i < COUNT_OUT ? names[i] : 0;
+}
+const casadi_int *NAME_sparsity_in(casadi_int i) {
+  static const casadi_int *const tables[] = {TABLES_IN};
+  return i >= 0 && i < COUNT_IN ? tables[i] : 0;
+}
+const casadi_int *NAME_sparsity_out(casadi_int i) {
+  static const casadi_int *const tables[] = {TABLES_OUT};
+  return i >= 0 && i < COUNT_OUT ? tables[i] : 0;
+}
+int NAME_work(casadi_int *sz_arg, casadi_int *sz_res, casadi_int *sz_iw, casadi_int *sz_w) {
+  if (sz_arg) *sz_arg = COUNT_IN;
+  if (sz_res) *sz_res = COUNT_OUT;
+  if (sz_iw) *sz_iw = 0;
+  if (sz_w) *sz_w = 0;
+  return 0;
+}
+int NAME(const double **arg, double **res, casadi_int *iw, double *w, int mem) {
+  static const double zeros[ZEROS];
+  (void)arg; (void)res; (void)iw; (void)w; (void)mem; (void)zeros;
+  return CALL;
+}
+"""
