@@ -8,7 +8,8 @@ from typing import Any
 from nabla_mlir.errors import ImportIRError
 from nabla_mlir.exchange import readable
 from nabla_mlir.interop.jax_function import function as function
-from nabla_mlir.interop.stablehlo import from_stablehlo
+from nabla_mlir.interop.jax_rules import Importer, Part
+from nabla_mlir.interop.stablehlo import imported
 
 
 def from_jax(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
@@ -35,11 +36,4 @@ def from_jax(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
     except ImportError:
         raise ImportIRError("from_jax requires JAX, got an environment without it.", help="pip install jax") from None
     abstract = [jax.tree.map(lambda x: jax.ShapeDtypeStruct(readable(x).shape, readable(x).dtype), spec) for spec in specs]
-    shardy = jax.config.values["jax_use_shardy_partitioner"]
-    jax.config.update("jax_use_shardy_partitioner", False)  # whose dialect the compiler does not read
-    try:
-        # Unused arguments are kept: the function takes what its specs say.
-        lowered = jax.jit(function, keep_unused=True).lower(*abstract)
-    finally:
-        jax.config.update("jax_use_shardy_partitioner", shardy)
-    return from_stablehlo(lowered.as_text(), "main")
+    return imported(Importer().module(Part(function, lambda: abstract)), "main")
