@@ -262,9 +262,11 @@ def _without_tangent(aval: Any) -> np.ndarray:
 def _dense(values: Sequence[Any], avals: Sequence[Any], places: Sequence[int]) -> list[Any]:
     """The tangents at `places` as arrays: JAX stands for a zero by an object that has no numbers."""
     import jax.numpy as jnp
+    from jax.custom_derivatives import SymbolicZero
+    from jax.interpreters.ad import Zero
 
-    is_array = lambda x: hasattr(x, "ndim") and hasattr(x, "__array__") or hasattr(x, "at")  # noqa: E731
-    return [values[i] if is_array(values[i]) else jnp.zeros(avals[i].shape, avals[i].dtype) for i in places]
+    is_zero = [isinstance(value, (Zero, SymbolicZero)) for value in values]
+    return [jnp.zeros(avals[i].shape, avals[i].dtype) if is_zero[i] else values[i] for i in places]
 
 
 def _jvp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:

@@ -279,7 +279,7 @@ def test_what_has_no_rule_that_can_be_imported_is_refused_when_it_is_differentia
     g = nm.from_jax(wrong, X)
     np.testing.assert_allclose(nm.vmap(g)(np.stack([x, x])), [2 * x, 2 * x])
     for mode in (lambda: nm.jvp(g, (x,), (x,)), lambda: nm.grad(lambda x: g(x).sum())(x)):
-        with pytest.raises(RuleMissingError, match="the rule of .*lambda.*cannot be imported: not this one"):
+        with pytest.raises(RuleMissingError, match=r"the rule of .*lambda.*cannot be imported: not this one"):
             mode()
 
 
@@ -294,3 +294,42 @@ def test_a_value_from_outside_is_no_argument_of_the_rule() -> None:
     np.testing.assert_allclose(ours(X), theirs(X), rtol=1e-12)
     with pytest.raises(RuleMissingError, match="requires every value that is differentiated as an argument"):
         nm.grad(ours)(X)
+
+
+def test_a_loop_in_a_reverse_rule_in_forward_mode() -> None:
+    """Its transpose replaces the loop by one with tapes, which the rule is made of from then on."""
+    f = jax.custom_vjp(lambda x: jnp.sin(x))
+    kept = lambda x, ct: (lax.fori_loop(0, 3, lambda _, c: c * jnp.cos(x), ct),)  # noqa: E731
+    f.defvjp(lambda x: (jnp.sin(x), x), kept)
+    ours = nm.from_jax(lambda x: (f(x) ** 2).sum(), X)
+    slope = np.cos(X) ** 3
+    np.testing.assert_allclose(nm.jvp(ours, (X,), (V,))[1], 2 * np.sin(X) * slope @ V, rtol=1e-12)
+    curvature = 2 * np.cos(X) ** 4 - 6 * np.cos(X) ** 2 * np.sin(X) ** 2  # of 2 sin cos³: the value is differentiated as fwd says
+    np.testing.assert_allclose(nm.hvp(ours)(X, V), curvature * V, rtol=1e-10)
+
+
+SPECIAL: dict[str, Callable[..., Any]] = {
+    "gammainc": lambda x: jax.scipy.special.gammainc(x, 1.2).sum() * jax.scipy.special.gammaincc(1.7, x)[0],
+    "cumlogsumexp": lambda x: (lax.cumlogsumexp(x) * V).sum(),
+}  # fmt: skip
+SAMPLES: dict[str, Callable[..., Any]] = {
+    "gamma": lambda x: (jax.random.gamma(jax.random.key(0), x, dtype="float64") * V).sum(),
+    "dirichlet": lambda x: (jax.random.dirichlet(jax.random.key(2), x, dtype="float64") * V).sum(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*SPECIAL, *(pytest.param(name, marks=pytest.mark.slow) for name in SAMPLES)])
+def test_primitives_that_are_differentiated_by_a_formula(name: str) -> None:
+    """A sample that was accepted does not say how it depends on the shape of its distribution."""
+    theirs, x = (SPECIAL | SAMPLES)[name], np.abs(X)
+    value, gradient = nm.jit(nm.value_and_grad(nm.from_jax(theirs, x)))(x)
+    np.testing.assert_allclose(value, theirs(x), rtol=1e-12)
+    np.testing.assert_allclose(gradient, jax.jit(jax.grad(theirs))(x), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_second_derivatives_of_a_formula(name: str) -> None:
+    theirs, x = SPECIAL[name], np.abs(X)
+    got = nm.jvp(nm.grad(nm.from_jax(theirs, x)), (x,), (V,))[1]
+    h = 1e-5
+    np.testing.assert_allclose(got, (jax.grad(theirs)(x + h * V) - jax.grad(theirs)(x - h * V)) / (2 * h), rtol=1e-6)
