@@ -118,9 +118,9 @@ class Importer:
         import jax
         from jax._src.custom_derivatives import linear_call_p
         from jax.extend.core import primitives
-        def marked(described: Callable[..., Call]) -> Callable[..., Any]:
+        def marked(description: Callable[..., Call]) -> Callable[..., Any]:
             def lowering(ctx: Any, *operands: Any, **params: Any) -> Any:
-                self.calls.append(described(params, ctx.avals_in, ctx.avals_out))
+                self.calls.append(description(params, ctx.avals_in, ctx.avals_out))
                 return jax.ffi.ffi_lowering(_MARKER)(ctx, *operands, call=np.int64(len(self.calls) - 1))
 
             return lowering
@@ -129,14 +129,14 @@ class Importer:
             raise ImportIRError("from_jax requires functions without a rule for transposition, got one.",
                                 help="write the rule with jax.custom_vjp, or jax.lax.custom_linear_solve.")  # fmt: skip
 
-        described = {
+        descriptions = {
             primitives.stop_gradient_p: lambda *_: Call("ad.stop_gradient"), primitives.custom_jvp_call_p: _jvp_call,
             primitives.custom_vjp_call_p: _vjp_call, primitives.linear_solve_p: _linear_solve, linear_call_p: refused,
         }  # fmt: skip
         for name in _WITH_RULES:
             primitive = getattr(primitives, name)
-            described[primitive] = functools.partial(_primitive_call, primitive)
-        return tuple((primitive, marked(f)) for primitive, f in described.items() if primitive is not plain)
+            descriptions[primitive] = functools.partial(_primitive_call, primitive)
+        return tuple((primitive, marked(f)) for primitive, f in descriptions.items() if primitive is not plain)
 
     # ------------------------------------------------------------ from a marker to an operation
 
@@ -180,10 +180,10 @@ class Importer:
         matvec, solve = bodies[0], bodies[len(bodies) // 2]  # and behind each the one for the transposed system, if any
         attributes = {"transposable": Bool.encode(len(bodies) == 4)}
         types = [x.value.type for x in b]
-        made = stablehlo.emit(call.name, [x.value for x in b], results=types, attributes=attributes, regions=3)
-        for region, body in zip(made.regions, [matvec, solve, bodies[-1]], strict=True):
+        solution = stablehlo.emit(call.name, [x.value for x in b], results=types, attributes=attributes, regions=3)
+        for region, body in zip(solution.regions, [matvec, solve, bodies[-1]], strict=True):
             fill(region, types, lambda xs, body=body: body(xs)[: len(b)])  # type: ignore[misc]
-        results = [wrap(r) for r in made.results]
+        results = [wrap(r) for r in solution.results]
         if len(op.results) > len(b):  # what the solver says beside the solution has no derivative
             results += [_stopped(x) for x in solve(b)[len(b) :]]
         return results
@@ -280,8 +280,8 @@ def _jvp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call
     _, jvp = custom_jvp_call_p.get_bind_params(params)["subfuns"]
 
     def rule(*values: Any) -> list[Any]:
-        primals, given = values[: len(avals)], dict(zip(wrt, values[len(avals) :], strict=True))
-        tangents = [given.get(i, _without_tangent(aval)) for i, aval in enumerate(arguments)]
+        primals, by_place = values[: len(avals)], dict(zip(wrt, values[len(avals) :], strict=True))
+        tangents = [by_place.get(i, _without_tangent(aval)) for i, aval in enumerate(arguments)]
         outs = jvp.call_wrapped(*primals, *(jnp.zeros(aval.shape, aval.dtype) for aval in avals[:consts]), *tangents)
         n = len(outputs)
         return [*outs[:n], *_dense(outs[n:], outputs, of)]
@@ -303,10 +303,10 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call
     def forward(*values: Any) -> list[Any]:
         flags = [i - consts in wrt for i in range(len(avals))]
         outs = fwd.call_wrapped(*(x for pair in zip(values, flags, strict=True) for x in pair))
-        _, tree, forwarded = bound["out_trees"]()
-        own = tree.num_leaves - sum(f is not None for f in forwarded)
+        _, tree, sources = bound["out_trees"]()
+        own = tree.num_leaves - sum(f is not None for f in sources)
         rest = iter(outs[:own])
-        return [*outs[own:], *(next(rest) if f is None else values[f] for f in forwarded)]
+        return [*outs[own:], *(next(rest) if f is None else values[f] for f in sources)]
 
     def backward_avals() -> list[Any]:
         import jax
@@ -315,9 +315,9 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call
 
     def backward(*values: Any) -> list[Any]:
         n = len(values) - len(of)
-        kept, given = values[:n], dict(zip(of, values[n:], strict=True))
-        cotangents = [given.get(i, _without_tangent(aval)) for i, aval in enumerate(outputs)]
-        return _dense(bwd.call_wrapped(*kept, *cotangents)[consts:], arguments, wrt)
+        residuals, by_place = values[:n], dict(zip(of, values[n:], strict=True))
+        cotangents = [by_place.get(i, _without_tangent(aval)) for i, aval in enumerate(outputs)]
+        return _dense(bwd.call_wrapped(*residuals, *cotangents)[consts:], arguments, wrt)
 
     parts = [Part(_evaluated(params["call_jaxpr"]), lambda: avals), Part(forward, lambda: avals), Part(backward, backward_avals)]
     return Call("ad.custom_vjp", _label(params), parts, root, (consts, consts, 0), wrt, of)

@@ -213,10 +213,10 @@ def pulled(
 
     # Pulling back through a loop replaces it by one with tapes; its results are followed.
     marks = {i: Kept(list(op.results)) for i, op in enumerate(new_ops) if len(op.regions) and len(op.results)}
-    results, pulling = recorded(pull)
-    as_pulled = {i: made_by(mark.release()[0]) for i, mark in marks.items()}
-    emitted = [op for i, old in enumerate(new_ops) if (op := as_pulled.get(i, old)) is not None]
-    varying = dependents([*emitted, *pulling], roots)
+    results, pullback = recorded(pull)
+    makers = {i: made_by(mark.release()[0]) for i, mark in marks.items()}
+    whole_map = [op for i, old in enumerate(new_ops) if (op := makers.get(i, old)) is not None]
+    varying = dependents([*whole_map, *pullback], roots)
     if any(isinstance(r, Tensor) and r.value in varying for r in results):
         raise RuleMissingError(
             f"{what} requires a rule that is linear in its tangents (or cotangents), got one that is not.",

@@ -51,7 +51,7 @@ def power(n: int, x: Any) -> Any:
 
 
 @power.defjvp
-def _(n: int, primals: Any, tangents: Any) -> Any:
+def power_jvp(n: int, primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
     return power(n, x), n * t * (power(n - 1, x) if n else x)
 
@@ -71,7 +71,7 @@ def mixed(p: Any, n: Any) -> Any:
 
 
 @mixed.defjvp
-def _(primals: Any, tangents: Any) -> Any:
+def mixed_jvp(primals: Any, tangents: Any) -> Any:
     out = mixed(*primals)
     return out, {"y": 7.0 * tangents[0]["x"] * primals[1], "n": tangents[1]}
 

@@ -49,7 +49,7 @@ class SeparateUpdatesPass(Pass):
 def _reads(update: ir.Value, targets: set[ir.Value], write: ir.Operation) -> bool:
     """Whether an update is computed from one of the targets, other than each element from the one it replaces."""
     seen: set[tuple[ir.Value, bool]] = set()
-    replaced: list[ir.Operation] = []  # slices of the target where it will be written
+    parts: list[ir.Operation] = []  # slices of the target where it will be written
     work = [(update, write.name == "stablehlo.dynamic_update_slice")]  # whether elements are where they will be written
     while work:
         value, in_place = work.pop()
@@ -62,15 +62,15 @@ def _reads(update: ir.Value, targets: set[ir.Value], write: ir.Operation) -> boo
         if maker is None or maker.name in (OPTIMIZATION_BARRIER, "stablehlo.constant"):
             continue
         if in_place and _is_replaced_part(maker, write):
-            replaced.append(maker)
+            parts.append(maker)
             continue
         in_place = in_place and _keeps_places(maker)
         work += [(v, in_place) for v in maker.operands]
         work += [(v, False) for inner in nested(maker) for v in inner.operands]
-    return any(not _serves_only(part, write, {v for v, _ in seen}) for part in replaced)
+    return any(not _serves_only(part, write, {v for v, _ in seen}) for part in parts)
 
 
-def _serves_only(part: ir.Operation, write: ir.Operation, used: set[ir.Value]) -> bool:
+def _serves_only(part: ir.Operation, write: ir.Operation, sources: set[ir.Value]) -> bool:
     """Whether a replaced part, and what is computed from it, are for this update alone: others may read it too late."""
     work = [part]
     while work:
@@ -78,7 +78,7 @@ def _serves_only(part: ir.Operation, write: ir.Operation, used: set[ir.Value]) -
             user = use.owner.operation
             if user == write:
                 continue
-            if len(user.results) != 1 or user.results[0] not in used:
+            if len(user.results) != 1 or user.results[0] not in sources:
                 return False
             work.append(user)
     return True
