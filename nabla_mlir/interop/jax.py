@@ -8,14 +8,17 @@ from typing import Any
 from nabla_mlir.errors import ImportIRError
 from nabla_mlir.exchange import readable
 from nabla_mlir.interop.jax_function import function as function
-from nabla_mlir.interop.stablehlo import from_stablehlo
+from nabla_mlir.interop.jax_rules import Importer, Part
+from nabla_mlir.interop.stablehlo import imported
 
 
 def from_jax(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
     """A JAX function, for arguments of given shapes and dtypes, as a function that every transform here accepts.
 
-    The lowered program is imported: custom derivative rules of JAX do not survive that, and are derived again. The
-    results come flat, as JAX's tree flattens them: one bare, several as a tuple.
+    The lowered program is imported, and with it what JAX differentiates by a rule: `jax.custom_jvp`, `jax.custom_vjp`,
+    `jax.lax.stop_gradient`, `jax.lax.custom_linear_solve` and what is made of them, such as `jax.nn.relu` and
+    `jnp.linalg.solve`. A program that JAX lowered elsewhere (`from_stablehlo` of `jax.export`'s) holds no rules: it is
+    differentiated as it stands. The results come flat, as JAX's tree flattens them: one bare, several as a tuple.
 
     Args:
       function: any function that `jax.jit` accepts.
@@ -23,6 +26,8 @@ def from_jax(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
 
     Raises:
       ImportIRError: JAX is not installed, or the program holds something that cannot be imported; it is named.
+      RuleMissingError: when it is differentiated, and a rule could not be imported: one that uses arguments of a function
+        around it, that fails, or that makes rules within each other more than six deep.
 
     Example:
       >>> import nabla_mlir as nm, jax.numpy as jnp  # doctest: +SKIP
@@ -35,11 +40,4 @@ def from_jax(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
     except ImportError:
         raise ImportIRError("from_jax requires JAX, got an environment without it.", help="pip install jax") from None
     abstract = [jax.tree.map(lambda x: jax.ShapeDtypeStruct(readable(x).shape, readable(x).dtype), spec) for spec in specs]
-    shardy = jax.config.values["jax_use_shardy_partitioner"]
-    jax.config.update("jax_use_shardy_partitioner", False)  # whose dialect the compiler does not read
-    try:
-        # Unused arguments are kept: the function takes what its specs say.
-        lowered = jax.jit(function, keep_unused=True).lower(*abstract)
-    finally:
-        jax.config.update("jax_use_shardy_partitioner", shardy)
-    return from_stablehlo(lowered.as_text(), "main")
+    return imported(Importer().module(Part(function, lambda: abstract)), "main")

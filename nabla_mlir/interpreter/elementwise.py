@@ -16,18 +16,10 @@ def divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x / y; of integers its whole part, all bits set where y is 0."""
     if x.dtype.kind not in "iu":
         return np.divide(x, y)
-    safe = np.where(y == 0, y.dtype.type(1), y)
-    quotient = np.where((x < 0) != (y < 0), -(np.abs(x) // np.abs(safe)), np.abs(x) // np.abs(safe)).astype(x.dtype)
-    if x.dtype.kind == "i":
-        quotient = np.where(safe == -1, np.negative(x), quotient)  # the absolute value of the least number is no number
-        quotient = np.where((x == np.iinfo(x.dtype).min) & (safe != -1), _least_by(x, safe), quotient)
+    is_minus = y == -1 if x.dtype.kind == "i" else np.zeros_like(y, bool)  # by which the least number has no quotient
+    safe = np.where((y == 0) | is_minus, y.dtype.type(1), y)
+    quotient = np.where(is_minus, np.negative(x), (x - np.fmod(x, safe)) // safe)
     return np.where(y == 0, ~np.zeros_like(x), quotient)
-
-
-def _least_by(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x / y of the least number: floor division, with one more where the quotient is negative and not whole."""
-    quotient = x // y
-    return np.where((quotient < 0) & (quotient * y != x), quotient + 1, quotient)
 
 
 @evaluation("stablehlo.remainder")

@@ -19,6 +19,7 @@ def where_zero(condition: Tensor, t: Tensor) -> Tensor:
     """t where the condition holds, else 0."""
     return select(condition, t, full_like(t, 0))
 
+
 # ---------------------------------------------------------------- truth values and bits: the derivative is zero
 def _flat(name: str, doc: str, numpy: Any, sample: Any, **facts: Any) -> Any:
     return elementwise(name, doc=doc, partials=ZERO, numpy=numpy, sample=sample, **facts)
@@ -34,13 +35,27 @@ shift_left: OpDef = _flat("stablehlo.shift_left", "x * 2**n.", np.left_shift, (i
 shift_right_arithmetic: OpDef = _flat(
     "stablehlo.shift_right_arithmetic", "x / 2**n, the sign kept.", np.right_shift, (integers(), integers(0, 5))
 )
+
+
+def _shifted_logically(x: np.ndarray, n: np.ndarray) -> np.ndarray:
+    unsigned = np.dtype(f"u{x.dtype.itemsize}")
+    return np.right_shift(x.view(unsigned), n.astype(unsigned)).view(x.dtype)
+
+
 shift_right_logical: OpDef = _flat(
-    "stablehlo.shift_right_logical", "x / 2**n, zeros shifted in.", np.right_shift, (integers(0, 9), integers(0, 5))
+    "stablehlo.shift_right_logical", "x / 2**n, zeros shifted in.", _shifted_logically, (integers(), integers(0, 5))
 )
-popcnt: OpDef = _flat("stablehlo.popcnt", "The number of one bits.", np.bitwise_count, (integers(0, 9),))
+
+
+def _ones(x: np.ndarray) -> np.ndarray:
+    """NumPy counts those of the absolute value."""
+    return np.bitwise_count(np.asarray(x).view(np.dtype(f"u{x.dtype.itemsize}"))).astype(x.dtype)
+
+
+popcnt: OpDef = _flat("stablehlo.popcnt", "The number of one bits.", _ones, (integers(),))
 count_leading_zeros: OpDef = _flat(
     "stablehlo.count_leading_zeros", "The number of leading zero bits.",
-    lambda x: _leading_zeros(np.asarray(x)), (integers(0, 9),),
+    lambda x: _leading_zeros(np.asarray(x)), (integers(),),
 )  # fmt: skip
 
 

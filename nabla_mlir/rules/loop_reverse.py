@@ -52,8 +52,7 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
         backward.holder.erase()
         masks = [mask if stays else None for mask, stays in zip(masks, proven, strict=True)]
         backward = trace_backward(op, carries, sums, invariant, masks, rows, residuals)
-    for rule in rules:
-        replace(rule.op, [wrap(v) for v in rule.outs])
+    _settle(rules, backward)
     results = _counted(op, backward, counter, seeds) if counter is not None else _uncounted(op, backward, seeds)
     results = [masked(ct, mask) for ct, mask in zip(results, masks, strict=True)]
     contributions += [(inits[i], ct) for i, ct in zip(carries, results[: len(carries)], strict=True)]
@@ -71,6 +70,17 @@ def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
     varying = active_values(ops, roots)
     custom = [o for o in ops if o.name == "ad.custom_vjp" and any(v in varying for v in o.operands)]
     return [rule for o in custom if (rule := exposed_rule(o)) is not None]
+
+
+def _settle(rules: Sequence[Exposed], backward: Backward) -> None:
+    """Puts what `fwd` computed in place of each custom rule, also where a tape is going to store its result."""
+    becomes: dict[ir.Value, ir.Value] = {}
+    for rule in rules:
+        outs = [becomes.get(v, v) for v in rule.outs]  # one that only hands on the result of another
+        becomes.update(zip(rule.op.results, outs, strict=True))
+    backward.stored = {holder: becomes.get(v, v) for holder, v in backward.stored.items()}
+    for rule in rules:
+        replace(rule.op, [wrap(becomes[r]) for r in rule.op.results])
 
 
 def _masks(

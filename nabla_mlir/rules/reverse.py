@@ -13,11 +13,12 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.locations import blaming, named
+from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.ops.logic import where_zero
 from nabla_mlir.rules.masks import Known, taken
 from nabla_mlir.table.forward import carries_tangent, recorded
-from nabla_mlir.table.regions import dependents, reads_of
+from nabla_mlir.table.regions import Kept, dependents, reads_of
 from nabla_mlir.table.registry import (
     UNSUPPORTED,
     ZERO,
@@ -210,8 +211,12 @@ def pulled(
         pull_back(new_ops, active, cotangents)
         return [cotangents.get(root, ZERO) for root in roots]
 
-    results, pulling = recorded(pull)
-    varying = dependents([*new_ops, *pulling], roots)
+    # Pulling back through a loop replaces it by one with tapes; its results are followed.
+    marks = {i: Kept(list(op.results)) for i, op in enumerate(new_ops) if len(op.regions) and len(op.results)}
+    results, pullback = recorded(pull)
+    makers = {i: made_by(mark.release()[0]) for i, mark in marks.items()}
+    whole_map = [op for i, old in enumerate(new_ops) if (op := makers.get(i, old)) is not None]
+    varying = dependents([*whole_map, *pullback], roots)
     if any(isinstance(r, Tensor) and r.value in varying for r in results):
         raise RuleMissingError(
             f"{what} requires a rule that is linear in its tangents (or cotangents), got one that is not.",

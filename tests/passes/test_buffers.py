@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from legalize_support import legalized
 from unchanged import call_again, compiled
 
+import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.errors import DeployError
@@ -153,6 +155,22 @@ SELF_UPDATES: dict[str, Callable[[Any, Any], Any]] = {
     "one after the other": lambda x, xp: x.at[0].set(x[1]).at[1].set(x[0]),
     "running sums": lambda x, xp: x.at[1].set(xp.cumsum(x[1])),
 }
+
+
+def test_what_else_reads_a_part_that_replaces_itself() -> None:
+    """Without a copy it is read again after it has been overwritten."""
+
+    def program(xp: Any, u: Any) -> Any:
+        v = xp.sin(u)
+        y, part = v.at[1:2].multiply(v[1:2]), v[1:2]
+        return xp.tanh(y) * u, y @ y.T, 2.0 * part, xp.cos(part) * u[1:2]
+
+    x = np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)
+    pushed = lambda u: nm.jvp(lambda u: program(nnp, u), (u,), (u * 0.5,))  # noqa: E731
+    got = nm.jit(lambda u: (program(nnp, u), pushed(u)))(x)
+    want = program(jnp, x), jax.jvp(lambda u: program(jnp, u), (x,), (x * np.float32(0.5),))
+    for mine, theirs in zip(nm.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -23,7 +23,8 @@ class SeparateUpdatesPass(Pass):
     IREE 3.13 lets the operation that computes an update write it where it belongs, also while it reads the same buffer:
     `x.at[:, 1].set(x[0])` reads elements that it has changed (a wrong number, silently), `x.at[1:].set(x[:-1])` is a copy
     onto itself that the runtime refuses, and a scatter of gathered rows is computed on the stack, which may be too small.
-    A new value of each element from its old one is right in place.
+    A new value of each element from its old one is right in place, unless something else reads the old ones too: it may do so
+    when they are overwritten (`y = x.at[1].multiply(x[1])` beside `2 * x[1]`).
     Example: tests/filecheck/passes/separate_updates.mlir
     """
 
@@ -48,6 +49,7 @@ class SeparateUpdatesPass(Pass):
 def _reads(update: ir.Value, targets: set[ir.Value], write: ir.Operation) -> bool:
     """Whether an update is computed from one of the targets, other than each element from the one it replaces."""
     seen: set[tuple[ir.Value, bool]] = set()
+    parts: list[ir.Operation] = []  # slices of the target where it will be written
     work = [(update, write.name == "stablehlo.dynamic_update_slice")]  # whether elements are where they will be written
     while work:
         value, in_place = work.pop()
@@ -60,11 +62,26 @@ def _reads(update: ir.Value, targets: set[ir.Value], write: ir.Operation) -> boo
         if maker is None or maker.name in (OPTIMIZATION_BARRIER, "stablehlo.constant"):
             continue
         if in_place and _is_replaced_part(maker, write):
+            parts.append(maker)
             continue
         in_place = in_place and _keeps_places(maker)
         work += [(v, in_place) for v in maker.operands]
         work += [(v, False) for inner in nested(maker) for v in inner.operands]
-    return False
+    return any(not _serves_only(part, write, {v for v, _ in seen}) for part in parts)
+
+
+def _serves_only(part: ir.Operation, write: ir.Operation, sources: set[ir.Value]) -> bool:
+    """Whether a replaced part, and what is computed from it, are for this update alone: others may read it too late."""
+    work = [part]
+    while work:
+        for use in work.pop().results[0].uses:
+            user = use.owner.operation
+            if user == write:
+                continue
+            if len(user.results) != 1 or user.results[0] not in sources:
+                return False
+            work.append(user)
+    return True
 
 
 def _is_replaced_part(maker: ir.Operation, write: ir.Operation) -> bool:

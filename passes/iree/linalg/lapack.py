@@ -41,6 +41,7 @@ from nabla_mlir.passes.iree.linalg.stacks import (
     spread,
     squared,
     take_rows,
+    within_range,
 )
 from nabla_mlir.passes.iree.linalg.tridiagonal import tridiagonal_solve
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
@@ -247,8 +248,9 @@ def _syevd(op: ir.Operation, a: Val) -> list[Val]:
     triangle = np.tril(np.ones((n, n), bool), -1) if lower else np.triu(np.ones((n, n), bool), 1)
     half = select(mask(triangle, a), a, 0)
     diagonal = select(mask(np.eye(n, dtype=bool), a), as_like(real(a), a), 0)
-    values, vectors = _eigh(half + adjoint(half) + diagonal)
-    return [vectors, values, _no_info(a)]
+    whole, size = within_range(half + adjoint(half) + diagonal)
+    values, vectors = _eigh(whole)
+    return [vectors, values * spread(size, values.shape, 0), _no_info(a)]
 
 
 def _svd(a: Val) -> tuple[Val, Val, Val]:
@@ -305,7 +307,8 @@ def _gesdd(op: ir.Operation, a: Val) -> list[Val]:
     m, n = a.shape[1:]
     mode = _letter(op, "mode")
     wide = m < n
-    tall = adjoint(a) if wide else a
+    inside, size = within_range(a)
+    tall = adjoint(inside) if wide else inside
     rows, columns = tall.shape[1:]
     if rows == columns and has_kernel(a, 1):
         u, s, v = svd_kernel(a)
@@ -314,6 +317,7 @@ def _gesdd(op: ir.Operation, a: Val) -> list[Val]:
     square = b.cut(packed, 1, 0, columns)
     upper = select(mask(np.triu(np.ones((columns, columns), bool)), square), square, 0)
     u, s, v = _svd(upper)
+    s = s * spread(size, s.shape, 0)
     if mode == "N":
         others = [b.full(0, Val(r).shape, Val(r).dtype) for r in list(op.results)[2:4]]
         return [a, s, *others, _no_info(a)]

@@ -17,6 +17,21 @@ def scaled(x: Val, factor: Val) -> Val:
     return x * factor if x.dtype.kind != "c" else b.complex_(real(x) * factor, imag(x) * factor)
 
 
+def within_range(a: Val) -> tuple[Val, Val]:
+    """A stack of matrices whose squares neither vanish nor overflow, and by what each matrix was divided for that.
+
+    That is 1 where they do not anyway, and for complex ones, whose rotations IREE 3.13 does not compile behind a division.
+    """
+    if a.dtype.kind == "c":
+        return a, b.full(1.0, a.shape[:1], real(a).dtype)
+    limits = np.finfo(a.dtype)
+    largest = b.reduce_with("stablehlo.maximum", b.maximum(a, -a), 0.0, [1, 2])
+    low, high = float(limits.tiny) ** 0.25, float(limits.max) ** 0.25
+    outside = ((largest < low) | (largest > high)) & (largest > 0.0) & (largest <= float(limits.max))
+    size = select(outside, b.maximum(largest, 4.0 * float(limits.tiny)), 1.0)
+    return scaled(a, spread(1.0 / size, a.shape, 0)), size
+
+
 def squared(x: Val) -> Val:
     """|x|^2."""
     return x * x if x.dtype.kind != "c" else real(x) * real(x) + imag(x) * imag(x)

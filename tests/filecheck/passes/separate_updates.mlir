@@ -18,3 +18,18 @@ func.func @turned(%x: tensor<3x3xf32>, %v: tensor<1x3xf32>) -> tensor<3x3xf32> {
   %w = stablehlo.dynamic_update_slice %z, %a, %c, %c : (tensor<3x3xf32>, tensor<1x3xf32>, tensor<i32>, tensor<i32>) -> tensor<3x3xf32>
   return %w : tensor<3x3xf32>
 }
+
+// A row that replaces itself, and is read by something else as well: that may come after it has been overwritten.
+// CHECK-LABEL: func.func @read_twice
+// CHECK: %[[SQUARE:.*]] = stablehlo.multiply
+// CHECK: %[[MADE:.*]] = stablehlo.optimization_barrier %[[SQUARE]]
+// CHECK-NEXT: stablehlo.dynamic_update_slice %{{.*}}, %[[MADE]]
+func.func @read_twice(%x: tensor<3x3xf32>) -> (tensor<3x3xf32>, tensor<1x3xf32>) {
+  %c = stablehlo.constant dense<0> : tensor<i32>
+  %y = stablehlo.sine %x : tensor<3x3xf32>
+  %r = stablehlo.slice %y [0:1, 0:3] : (tensor<3x3xf32>) -> tensor<1x3xf32>
+  %s = stablehlo.multiply %r, %r : tensor<1x3xf32>
+  %t = stablehlo.add %r, %r : tensor<1x3xf32>
+  %z = stablehlo.dynamic_update_slice %y, %s, %c, %c : (tensor<3x3xf32>, tensor<1x3xf32>, tensor<i32>, tensor<i32>) -> tensor<3x3xf32>
+  return %z, %t : tensor<3x3xf32>, tensor<1x3xf32>
+}

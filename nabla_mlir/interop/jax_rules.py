@@ -1,0 +1,380 @@
+"""What JAX differentiates by a rule, imported with that rule.
+
+JAX lowers a function that has one to what it computes: its program alone would be differentiated as it stands. Here such a call
+is lowered to a marker, and the function and its rule to modules of their own, whose code becomes the regions of `ad.custom_jvp`,
+`ad.custom_vjp` or `ad.linear_solve`. A rule that calls its own function gets an `ad.recur` there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects import stablehlo
+from nabla_mlir.dialects.ad_rules import RECUR
+from nabla_mlir.dialects.context import context, parse_module
+from nabla_mlir.dialects.regions import functions_of, nested
+from nabla_mlir.dialects.stablehlo import Bool
+from nabla_mlir.dialects.types import is_differentiable
+from nabla_mlir.errors import ImportIRError
+from nabla_mlir.ops.custom_call import call as custom_call
+from nabla_mlir.ops.custom_call import register_custom_call
+from nabla_mlir.passes.pipeline import Pipeline
+from nabla_mlir.table.regions import Fill, emit_call, fill, replace
+from nabla_mlir.table.tensor import Tensor, wrap
+
+# Primitives of JAX that are lowered to a series, a rejection or a scan, and differentiated by a formula.
+_WITH_RULES = ("cumlogsumexp_p", "igamma_p", "igammac_p", "random_gamma_p")
+_MARKER = "nabla_mlir.rule"
+_TRACER = "jax._src.interpreters.partial_eval"
+_DEPTH = 6  # of rules within each other: some make a new function each time, such as the sinc function's, without end
+
+
+@dataclass
+class Part:
+    """A region: what JAX is to lower for it, with what is known of its arguments when it is asked for."""
+
+    function: Callable[..., Any]
+    arguments: Callable[[], Sequence[Any]]
+    plain: Any = None  # a primitive that is lowered as JAX lowers it
+
+    @functools.cached_property
+    def avals(self) -> Sequence[Any]:
+        """Shapes and dtypes of the arguments."""
+        return self.arguments()
+
+    @functools.cached_property
+    def code(self) -> str:
+        """As JAX prints it."""
+        import jax
+
+        return str(jax.make_jaxpr(self.function)(*self.avals))
+
+
+@dataclass
+class Call:
+    """A call that JAX differentiates by a rule.
+
+    Attributes:
+      root: what the user wrote as the rule; two calls with the same one and the same code are of one function.
+      consts: for each part, how many of the operands it has from outside, which have no part in the rule.
+    """
+
+    name: str  # of the operation
+    label: str = ""
+    parts: Sequence[Part] = ()
+    root: Any = None
+    consts: Sequence[int] = ()
+    wrt: Sequence[int] = ()
+    of: Sequence[int] = ()
+
+    def is_again(self, other: Call) -> bool:
+        """True if the other call, in whose rule this one stands, is of the same function."""
+        return self.root is other.root and all(a.code == b.code for a, b in zip(self.parts, other.parts, strict=True))
+
+
+@dataclass
+class Importer:
+    """The import of one function of JAX; `around` are the calls whose rules are being imported."""
+
+    calls: list[Call] = field(default_factory=list)
+    around: tuple[Call, ...] = ()
+
+    def module(self, part: Part) -> ir.Module:
+        """The function as a module in which every rule is a region, with the entry `main`."""
+        module = parse_module(self._lowered(part))
+        Pipeline.parse("nabla-inline-calls").run(module)
+        import jax
+
+        if len(_types(module)) != len(jax.tree.leaves(part.avals)):
+            raise ImportIRError("it uses an argument of a function around it, which is not one of its own")
+        with context():
+            for op in nested(module.operation):
+                if op.name == "stablehlo.custom_call" and op.attributes["call_target_name"].value == _MARKER:
+                    with op.location, ir.InsertionPoint(op):
+                        replace(op, self._emitted(self.calls[op.attributes["mhlo.backend_config"]["call"].value], op))
+        return module
+
+    def _lowered(self, part: Part) -> str:
+        import jax
+        from jax._src.interpreters.mlir import LoweringParameters
+
+        shardy = jax.config.values["jax_use_shardy_partitioner"]
+        jax.config.update("jax_use_shardy_partitioner", False)  # whose dialect the compiler does not read
+        try:
+            # Unused arguments are kept: the function takes what its specs say.
+            traced = jax.jit(part.function, keep_unused=True).trace(*part.avals)
+            parameters = LoweringParameters(override_lowering_rules=self._lowering_rules(part.plain))
+            return str(traced.lower(_private_parameters=parameters).as_text())
+        finally:
+            jax.config.update("jax_use_shardy_partitioner", shardy)
+
+    def _lowering_rules(self, plain: Any) -> tuple[Any, ...]:
+        import jax
+        from jax._src.custom_derivatives import linear_call_p
+        from jax.extend.core import primitives
+        def marked(description: Callable[..., Call]) -> Callable[..., Any]:
+            def lowering(ctx: Any, *operands: Any, **params: Any) -> Any:
+                self.calls.append(description(params, ctx.avals_in, ctx.avals_out))
+                return jax.ffi.ffi_lowering(_MARKER)(ctx, *operands, call=np.int64(len(self.calls) - 1))
+
+            return lowering
+
+        def refused(params: Any, inputs: Any, outputs: Any) -> Call:
+            raise ImportIRError("from_jax requires functions without a rule for transposition, got one.",
+                                help="write the rule with jax.custom_vjp, or jax.lax.custom_linear_solve.")  # fmt: skip
+
+        descriptions = {
+            primitives.stop_gradient_p: lambda *_: Call("ad.stop_gradient"), primitives.custom_jvp_call_p: _jvp_call,
+            primitives.custom_vjp_call_p: _vjp_call, primitives.linear_solve_p: _linear_solve, linear_call_p: refused,
+        }  # fmt: skip
+        for name in _WITH_RULES:
+            primitive = getattr(primitives, name)
+            descriptions[primitive] = functools.partial(_primitive_call, primitive)
+        return tuple((primitive, marked(f)) for primitive, f in descriptions.items() if primitive is not plain)
+
+    # ------------------------------------------------------------ from a marker to an operation
+
+    def _emitted(self, call: Call, op: ir.Operation) -> list[Tensor]:
+        operands = [wrap(v) for v in op.operands]
+        if call.name == "ad.stop_gradient":
+            return [_stopped(x) for x in operands]
+        if call.name == "ad.linear_solve":
+            return self._emitted_solve(call, op, operands)
+        consts, arguments = operands[: call.consts[0]], operands[call.consts[0] :]
+        same = next((other for other in reversed(self.around) if call.is_again(other)), None)
+        if same is not None:
+            again = stablehlo.emit(
+                RECUR, [x.value for x in arguments], results=[r.type for r in op.results],
+                attributes={"name": ir.StringAttr.get(same.label)},
+            )  # fmt: skip
+            return [wrap(r) for r in again.results]
+        call.label = _unused(call.label, [other.label for other in self.around])
+        inner = Importer(around=(*self.around, call))
+        modules = [inner.module(call.parts[0])]
+        try:
+            if len(self.around) == _DEPTH:
+                raise ImportIRError(f"it stands within {_DEPTH} others")
+            modules += [inner.module(part) for part in call.parts[1:]]
+        except Exception as error:  # whatever the user's rule raises
+            return _without_rule(call, modules[0], consts, arguments, [r.type for r in op.results], _first_line(error))
+        results = [r.type for r in op.results]
+        bodies = [functools.partial(_copy, m, consts[:count]) for m, count in zip(modules, call.consts, strict=True)]
+        types = [_types(m)[count:] for m, count in zip(modules, call.consts, strict=True)]
+        return _custom(call.name, call, arguments, results, types, bodies)
+
+    def _emitted_solve(self, call: Call, op: ir.Operation, operands: list[Tensor]) -> list[Tensor]:
+        """The constants of each region, which come first, are what it uses from outside."""
+        inner = Importer(around=self.around)
+        total = sum(call.consts)
+        b, outside = operands[total:], list(operands[:total])
+        bodies = []
+        for part, count in zip(call.parts, call.consts, strict=True):
+            own, outside = outside[:count], outside[count:]
+            bodies.append(functools.partial(_copy, inner.module(part), own))
+        matvec, solve = bodies[0], bodies[len(bodies) // 2]  # and behind each the one for the transposed system, if any
+        attributes = {"transposable": Bool.encode(len(bodies) == 4)}
+        types = [x.value.type for x in b]
+        solution = stablehlo.emit(call.name, [x.value for x in b], results=types, attributes=attributes, regions=3)
+        for region, body in zip(solution.regions, [matvec, solve, bodies[-1]], strict=True):
+            fill(region, types, lambda xs, body=body: body(xs)[: len(b)])  # type: ignore[misc]
+        results = [wrap(r) for r in solution.results]
+        if len(op.results) > len(b):  # what the solver says beside the solution has no derivative
+            results += [_stopped(x) for x in solve(b)[len(b) :]]
+        return results
+
+
+def _stopped(x: Tensor) -> Tensor:
+    return wrap(stablehlo.emit("ad.stop_gradient", [x.value], results=[x.value.type]).results[0])
+
+
+def _custom(
+    name: str, call: Call, arguments: Sequence[Tensor], results: Sequence[ir.Type], types: Sequence[Sequence[ir.Type]],
+    bodies: Sequence[Fill],
+) -> list[Tensor]:  # fmt: skip
+    """Emits an operation with a custom rule, of which regions take `types` and hold `bodies`."""
+    attributes = {
+        "name": ir.StringAttr.get(call.label), "wrt": ir.DenseI64ArrayAttr.get(list(call.wrt)),
+        "of": ir.DenseI64ArrayAttr.get(list(call.of)),
+    }  # fmt: skip
+    op = stablehlo.emit(name, [x.value for x in arguments], results=results, attributes=attributes, regions=len(bodies))
+    for region, own, body in zip(op.regions, types, bodies, strict=True):
+        fill(region, own, body)
+    return [wrap(r) for r in op.results]
+
+
+def _without_rule(
+    call: Call, primal: ir.Module, consts: Sequence[Tensor], arguments: Sequence[Tensor], results: Sequence[ir.Type], why: str
+) -> list[Tensor]:
+    """The function with a rule that calls what does not exist: its values are right, its derivative is refused by name."""
+    target = f"the rule of {call.label}, which cannot be imported: {why}"
+    register_custom_call(target, batch="leading")
+    body, n = functools.partial(_copy, primal, consts), len(arguments)
+
+    def rule(xs: list[Tensor]) -> list[Tensor]:
+        outs = body(xs[:n])
+        return [*outs, *custom_call(target, xs, [(outs[i].shape, outs[i].dtype) for i in call.of])]
+
+    types = _types(primal)[len(consts) :]
+    return _custom("ad.custom_jvp", call, arguments, results, [types, [*types, *(types[i] for i in call.wrt)]], [body, rule])
+
+
+def _copy(module: ir.Module, outside: Sequence[Tensor], xs: list[Tensor]) -> list[Tensor]:
+    return emit_call(_main(module), [*outside, *xs])
+
+
+def _types(module: ir.Module) -> list[ir.Type]:
+    return [argument.type for argument in _main(module).regions[0].blocks[0].arguments]
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def _main(module: ir.Module) -> ir.Operation:
+    return functions_of(module.operation)["main"]
+
+
+def _unused(label: str, labels: Sequence[str]) -> str:
+    names = (label, *(f"{label}_{i}" for i in range(1, len(labels) + 1)))
+    return next(name for name in names if name not in labels)
+
+
+# ---------------------------------------------------------------- what JAX knows of a call
+
+
+def _places(avals: Sequence[Any]) -> list[int]:
+    """Those that have tangents: no integers, no keys of random numbers, whose dtype is none of NumPy's."""
+    return [i for i, x in enumerate(avals) if isinstance(x.dtype, np.dtype) and is_differentiable(x.dtype)]
+
+
+def _without_tangent(aval: Any) -> np.ndarray:
+    import jax
+
+    return np.zeros(aval.shape, jax.dtypes.float0)
+
+
+def _dense(values: Sequence[Any], avals: Sequence[Any], places: Sequence[int]) -> list[Any]:
+    """The tangents at `places` as arrays: JAX stands for a zero by an object that has no numbers."""
+    import jax.numpy as jnp
+    from jax.custom_derivatives import SymbolicZero
+    from jax.interpreters.ad import Zero
+
+    is_zero = [isinstance(value, (Zero, SymbolicZero)) for value in values]
+    return [jnp.zeros(avals[i].shape, avals[i].dtype) if is_zero[i] else values[i] for i in places]
+
+
+def _jvp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
+    import jax.numpy as jnp
+    from jax.extend.core.primitives import custom_jvp_call_p
+
+    root, inner = _root(params["jvp_jaxpr_fun"])
+    consts = params["num_consts"] + inner
+    arguments = avals[consts:]
+    wrt, of = _places(arguments), _places(outputs)
+    _, jvp = custom_jvp_call_p.get_bind_params(params)["subfuns"]
+
+    def rule(*values: Any) -> list[Any]:
+        primals, by_place = values[: len(avals)], dict(zip(wrt, values[len(avals) :], strict=True))
+        tangents = [by_place.get(i, _without_tangent(aval)) for i, aval in enumerate(arguments)]
+        outs = jvp.call_wrapped(*primals, *(jnp.zeros(aval.shape, aval.dtype) for aval in avals[:consts]), *tangents)
+        n = len(outputs)
+        return [*outs[:n], *_dense(outs[n:], outputs, of)]
+
+    parts = [Part(_evaluated(params["call_jaxpr"]), lambda: avals), Part(rule, lambda: [*avals, *(arguments[i] for i in wrt)])]
+    return Call("ad.custom_jvp", _label(params), parts, root, (consts, consts), wrt, of)
+
+
+def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
+    from jax.extend.core.primitives import custom_vjp_call_p
+
+    root, inner = _root(params["fwd_jaxpr_thunk"])
+    consts = params["num_consts"] + inner
+    arguments = avals[consts:]
+    wrt, of = _places(arguments), _places(outputs)
+    bound = custom_vjp_call_p.get_bind_params(params)
+    _, fwd, bwd = bound["subfuns"]
+
+    def forward(*values: Any) -> list[Any]:
+        flags = [i - consts in wrt for i in range(len(avals))]
+        outs = fwd.call_wrapped(*(x for pair in zip(values, flags, strict=True) for x in pair))
+        _, tree, sources = bound["out_trees"]()
+        own = tree.num_leaves - sum(f is not None for f in sources)
+        rest = iter(outs[:own])
+        return [*outs[own:], *(next(rest) if f is None else values[f] for f in sources)]
+
+    def backward_avals() -> list[Any]:
+        import jax
+
+        return [*jax.eval_shape(forward, *avals)[len(outputs) :], *(outputs[i] for i in of)]
+
+    def backward(*values: Any) -> list[Any]:
+        n = len(values) - len(of)
+        residuals, by_place = values[:n], dict(zip(of, values[n:], strict=True))
+        cotangents = [by_place.get(i, _without_tangent(aval)) for i, aval in enumerate(outputs)]
+        return _dense(bwd.call_wrapped(*residuals, *cotangents)[consts:], arguments, wrt)
+
+    parts = [Part(_evaluated(params["call_jaxpr"]), lambda: avals), Part(forward, lambda: avals), Part(backward, backward_avals)]
+    return Call("ad.custom_vjp", _label(params), parts, root, (consts, consts, 0), wrt, of)
+
+
+def _primitive_call(primitive: Any, params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
+    """A primitive whose rule is another formula than the derivative of what it is lowered to."""
+    import jax
+
+    wrt = _places(avals)
+    f = functools.partial(primitive.bind, **params)
+
+    def rule(*values: Any) -> list[Any]:
+        primals = list(values[: len(avals)])
+
+        def of_active(*active: Any) -> Any:
+            return f(*(active[wrt.index(i)] if i in wrt else x for i, x in enumerate(primals)))
+
+        return list(jax.jvp(of_active, [primals[i] for i in wrt], list(values[len(avals) :])))
+
+    parts = [Part(f, lambda: avals, primitive), Part(rule, lambda: [*avals, *(avals[i] for i in wrt)])]
+    return Call("ad.custom_jvp", primitive.name, parts, primitive, (0, 0), wrt, (0,))
+
+
+def _linear_solve(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
+    jaxprs, lengths = params["jaxprs"], params["const_lengths"]
+    known = [(jaxpr, count) for jaxpr, count in zip(jaxprs, lengths, strict=True) if jaxpr is not None]
+    parts = [Part(_evaluated(jaxpr), functools.partial(getattr, jaxpr, "in_avals")) for jaxpr, _ in known]
+    return Call("ad.linear_solve", parts=parts, consts=[count for _, count in known])
+
+
+def _evaluated(jaxpr: Any) -> Callable[..., Any]:
+    from jax.extend.core import jaxpr_as_fun
+
+    return lambda *values: jaxpr_as_fun(jaxpr)(*values)
+
+
+def _label(params: Any) -> str:
+    return str(params["call_jaxpr"].jaxpr.debug_info.func_name)
+
+
+def _root(function: Any) -> tuple[Any, int]:
+    """The rule as the user wrote it, within what JAX has put around it, and how many arguments are not the user's.
+
+    Where JAX traces a call again, what the function has from outside becomes arguments without derivatives.
+    """
+    from jax._src.linear_util import WrappedFun
+
+    consts = 0
+    while True:
+        if isinstance(function, WrappedFun):
+            function = function.f
+            continue
+        names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+        known = {name: cell.cell_contents for name, cell in zip(names, function.__closure__ or (), strict=True)} if names else {}
+        inner = [x for x in known.values() if isinstance(x, WrappedFun) or getattr(x, "__module__", "") == _TRACER]
+        if not inner or not function.__module__.startswith("jax._src."):
+            return function, consts
+        consts += known.get("num_consts", 0) if function.__qualname__.startswith("lift_") else 0
+        function = inner[0]
