@@ -200,8 +200,6 @@ def _sweeps(is_done: Callable[..., Val], carry: list[Val], one_round: Callable[.
 
 def _eigh(a: Val) -> tuple[Val, Val]:
     """Eigenvalues in ascending order and eigenvectors of stacked Hermitian matrices."""
-    if has_kernel(a, 1):
-        return eigh_kernel(a)
     batch, size = a.shape[0], a.shape[2]
     n = size + size % 2 if size > 1 else size  # one column alone is done
     a = b.pad(a, [0, 0, 0], [0, n - size, n - size])
@@ -248,8 +246,12 @@ def _syevd(op: ir.Operation, a: Val) -> list[Val]:
     triangle = np.tril(np.ones((n, n), bool), -1) if lower else np.triu(np.ones((n, n), bool), 1)
     half = select(mask(triangle, a), a, 0)
     diagonal = select(mask(np.eye(n, dtype=bool), a), as_like(real(a), a), 0)
-    whole, size = within_range(half + adjoint(half) + diagonal)
-    values, vectors = _eigh(whole)
+    whole = half + adjoint(half) + diagonal
+    if has_kernel(whole, 1):
+        values, vectors = eigh_kernel(whole)
+        return [vectors, values, _no_info(a)]
+    inside, size = within_range(whole)
+    values, vectors = _eigh(inside)
     return [vectors, values * spread(size, values.shape, 0), _no_info(a)]
 
 
