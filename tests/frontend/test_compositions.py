@@ -8,7 +8,7 @@ transform; layers stack to any depth, and close over what is outside of them.
 import jax
 import numpy as np
 import pytest
-from frameworks import JAX, NABLA, assert_same
+from both_frameworks import JAX, NABLA, assert_same
 from xla import run_traced
 
 import nabla_mlir as nm

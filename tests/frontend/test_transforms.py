@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from frameworks import JAX, NABLA, assert_same
+from both_frameworks import JAX, NABLA, assert_same
 
 import nabla_mlir as nm
 
