@@ -20,6 +20,7 @@ for _dialect in ("stablehlo", "chlo", "ad", "batch"):
 def _made() -> Context:
     ctx = Context()
     ctx.allow_unregistered_dialects = True
+    ctx.enable_multithreading(False)  # a fork of the process would wait for threads that it has not
     return ctx
 
 

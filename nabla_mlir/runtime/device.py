@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import threading
 
@@ -63,7 +64,7 @@ def device(driver: str | Device = "local-sync", threads: int | None = None) -> D
         return driver
     count = checked(threads) if driver == POOL else 1
     with _device_lock:
-        return _open(driver, count)
+        return _open(driver, count, os.getpid())
 
 
 def pooled(driver: str | Device, threads: int | None = None) -> Device:
@@ -80,7 +81,8 @@ def pooled(driver: str | Device, threads: int | None = None) -> Device:
 
 
 @functools.cache
-def _open(driver: str, threads: int) -> Device:
+def _open(driver: str, threads: int, process: int) -> Device:
+    """A fork has devices of its own; those of before are held, since IREE would wait for their threads to end."""
     names = [name for cls in TARGETS.values() for name in cls.drivers]
     if driver.partition(":")[0] not in names:
         raise DeployError(f"a device requires a known driver, got {driver!r}.", help=f"use one of {', '.join(names)}.")

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import os
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -36,7 +37,8 @@ class Function:
     One that was compiled for asynchronous calls returns before they are done; the calls have a timeline then.
     """
 
-    __slots__ = ("_invoke", "_lock", "_timeline", "_vm", "device", "name")
+    __slots__ = ("__weakref__", "_invoke", "_lock", "_timeline", "_vm", "device", "name")
+    _invoke: Callable[..., object]
 
     def __init__(
         self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock, device: Device,
@@ -44,6 +46,8 @@ class Function:
     ):  # fmt: skip
         self.name, self._vm, self._invoke, self._lock, self.device = name, vm, context.invoke, lock, device
         self._timeline = timeline
+        if device.driver != "local-sync":
+            _with_threads.add(self)
 
     def __call__(
         self, arguments: Sequence[Array | np.ndarray], storage: int = 0, types: Types | None = None
@@ -125,7 +129,19 @@ class Function:
             return Array.from_numpy(argument, self.device)
         return argument if argument.device.memory == self.device.memory else argument.to(self.device)
 
+    def lose_threads(self) -> None:
+        """A child of the process has none of the threads that would compute; waiting for them, a call would not end."""
+        message = f"{self.name} requires the process that loaded it, got a fork of it, which has none of its threads."
+        error = DeployError(message, help="load or compile it after the fork, or start processes by multiprocessing's 'spawn'.")
+
+        def refuse(*_: object) -> None:
+            raise error
+
+        self._invoke, self._lock = refuse, threading.Lock()
+
     def _refusal(self, error: Exception) -> NablaError:
+        if isinstance(error, NablaError):
+            return error
         if "RESOURCE_EXHAUSTED" in str(error):
             return OutOfMemoryError(self.name, reason(error))
         return DeployError(f"{self.name} requires the arguments it was compiled for, got: {reason(error)}.")
@@ -147,6 +163,17 @@ class Function:
 
     def __repr__(self) -> str:
         return f"<function {self.declaration} on {self.device.driver}>"
+
+
+_with_threads: weakref.WeakSet[Function] = weakref.WeakSet()
+
+
+def _lose_threads() -> None:
+    for function in list(_with_threads):
+        function.lose_threads()
+
+
+os.register_at_fork(after_in_child=_lose_threads)
 
 
 class Runnable(Protocol):
@@ -292,11 +319,11 @@ class Executable:
 
 
 def _reopened(content: bytes, driver: str, threads: int) -> Executable:
-    return Executable(*_kept(content, driver, threads))
+    return Executable(*_kept(content, driver, threads, os.getpid()))
 
 
 @functools.lru_cache(maxsize=_OPEN)
-def _kept(content: bytes, driver: str, threads: int) -> tuple[VmModule, Device]:
-    """The module and the device of some content: it is opened once, and all that is made of it shares them."""
+def _kept(content: bytes, driver: str, threads: int, process: int) -> tuple[VmModule, Device]:
+    """The module and the device of some content: a process opens it once, and all that is made of it shares them."""
     executable = Executable.load(content, pooled(driver, threads))
     return executable._module, executable.device

@@ -18,6 +18,7 @@ from nabla_mlir.errors import DeployError
 POOL = "local-task"  # the driver that has threads of its own
 _flags_lock = threading.Lock()
 _limit: int | None = None
+_FIRST_PROCESS = os.getpid()  # whose pool IREE keeps
 
 
 def cores() -> int:
@@ -86,11 +87,15 @@ def checked(threads: int | None) -> int:
     return threads
 
 
-@functools.cache
 def driver_with(name: str, threads: int) -> HalDriver:
-    """A driver; that of pools makes all of its devices share so many threads."""
+    """A driver; that of pools makes all of its devices share so many threads, which a fork of the process has not."""
+    return _driver(name, threads, os.getpid())
+
+
+@functools.cache
+def _driver(name: str, threads: int, process: int) -> HalDriver:
     # A pool as large as IREE makes it by itself has a thread on each core; others run where the system puts them.
-    if name != POOL or (threads == _affinity() <= granted()):
+    if name != POOL or (threads == _affinity() <= granted() and process == _FIRST_PROCESS):
         return get_driver(name)
     with _flags_lock:
         try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -261,7 +262,7 @@ def compiled_function(code: Code, device: Device | None = None) -> Runner:
         return load() if cost.is_bounded else Endless(load)
 
     code.lower()
-    return _runners.get(f"compile {device} {code.digest()}", compile_)
+    return _runners.get(f"compile {os.getpid()} {device} {code.digest()}", compile_)  # a fork has threads of its own
 
 
 def _needs_passes(op: ir.Operation) -> bool:

@@ -145,3 +145,34 @@ def test_a_limit_is_a_number(monkeypatch):
     monkeypatch.setitem(sys.modules, "threadpoolctl", None)
     with pytest.raises(DeployError, match="register requires threadpoolctl, got none"):
         register.__wrapped__()
+
+
+FORK = """
+import os, sys
+import numpy as np
+import nabla_mlir as nm
+
+x, alone, pool = np.ones((400, 400), np.float32), *(nm.load(sys.argv[1], driver) for driver in ("local-sync", "local-task"))
+square = nm.jit(lambda x: x @ x)
+print(float(alone.f(x).sum() - pool.f(x).sum()), float(square(x)[0, 0]), flush=True)
+if not os.fork():
+    print(float(alone.f(x)[0, 0]) > 0)
+    try:
+        pool.f(x)
+    except nm.errors.DeployError as error:
+        print(error.message)
+    anew = nm.load(sys.argv[1], "local-task")
+    print(float(alone.f(x).sum() - anew.f(x).sum()), float(nm.jit(lambda x: x @ x)(x)[0, 0]), flush=True)
+    os._exit(0)
+os.wait()
+print(float(alone.f(x).sum() - pool.f(x).sum()), float(square(x)[0, 0]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork_of_the_process_has_no_threads(artifact):
+    """A call that waited for them would not end; what is loaded in the fork, and the process that was forked, go on."""
+    done = subprocess.run([sys.executable, "-c", FORK, str(artifact)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    refusal = "f requires the process that loaded it, got a fork of it, which has none of its threads."
+    assert done.stdout.splitlines() == ["0.0 400.0", "True", refusal, "0.0 400.0", "0.0 400.0"]
