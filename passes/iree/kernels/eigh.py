@@ -14,7 +14,7 @@ from nabla_mlir.passes.iree.kernels.numbers import Number, Numbers
 from nabla_mlir.passes.iree.kernels.reflections import Reflections, reflection_step
 from nabla_mlir.passes.iree.kernels.rotations import Rotations
 from nabla_mlir.passes.iree.kernels.spectrum import (
-    MOST_SWEEPS,
+    Sweeps,
     accuracy,
     divide_by_largest,
     fill_unless,
@@ -174,34 +174,11 @@ class _Iteration:
 
     def run(self) -> str:
         """Whether all eigenvalues are found, as i1."""
-        t, zero = self.t, self.t.index(0)
+        t = self.t
         size = size_of(t, self.diagonal, self.beside, self.n)
         bound = size * (0.5 * accuracy(t))
-        inits, kinds = [is_finite(size), zero, zero, zero], ["i1", "index", "index", "index"]
-        found, _, sweeps, _ = t.carried(0, self.n, inits, kinds, lambda i, state: self._eigenvalue(i, state, bound))
-        self.rotations.apply(self.q, sweeps)
-        return found
-
-    def _eigenvalue(self, first: str, state: list[str], bound: Number) -> list[str]:
-        t = self.t
-
-        def goes_on(values: list[str]) -> str:
-            found, _, _, count, last = values
-            is_open = t.op(f"arith.andi {found}, {t.compare('ne', last, first)} : i1")
-            return t.op(f"arith.andi {is_open}, {t.compare('slt', count, MOST_SWEEPS * self.n)} : i1")
-
-        def sweep(values: list[str]) -> list[str]:
-            found, end, sweeps, count, last = values
-            end, sweeps = self.rotations.make_room(self.q, end, sweeps, self.n)
-            self._sweep(first, last, end)
-            self.rotations.end_sweep(sweeps, first, last)
-            more = t.of_indices("subi", last, first)
-            last = self._end_of_block(first, bound)
-            return [found, str(t.add(end, more)), str(t.add(sweeps, 1)), str(t.add(count, 1)), last]
-
-        inits = [*state, self._end_of_block(first, bound)]
-        found, end, sweeps, count, last = t.repeated(inits, ["i1", *["index"] * 4], goes_on, sweep)
-        return [t.op(f"arith.andi {found}, {t.compare('eq', last, first)} : i1"), end, sweeps, count]
+        block = lambda first: (first, self._end_of_block(first, bound))  # noqa: E731
+        return Sweeps(t, [(self.rotations, self.q)], self.n, block, self._sweep).run(is_finite(size))
 
     def _end_of_block(self, first: str, bound: Number) -> str:
         """The last row that is tied to a row by numbers beside the diagonal that count."""

@@ -1,12 +1,14 @@
-"""What kernels for eigenvalues and for singular values have in common: size, order, and what is returned of failures."""
+"""What kernels for eigenvalues and for singular values have in common: size, iteration, order, and failures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from nabla_mlir.passes.iree.kernels.numbers import Number, Numbers, larger, where
+from nabla_mlir.passes.iree.kernels.rotations import Rotations
 from nabla_mlir.passes.iree.kernels.text import Memory, Text
 
 MOST_SWEEPS = 50  # of an iteration, for each value; convergence takes two
@@ -82,6 +84,55 @@ def place_in_order(t: Text, values: Numbers, i: str, n: int, descending: bool) -
         return [str(t.add(places[0], t.op(f"arith.index_castui {either} : i1 to index")))]
 
     return t.carried(0, n, [t.index(0)], ["index"], count)[0]
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """An iteration that finds one value after the other, by sweeps over the block of rows that it is tied to.
+
+    Args:
+      t: the kernel.
+      sides: where the rotations are kept, and the matrices whose rows they rotate.
+      n: values.
+      block: the first row and the last one of the block of the value that is looked for in a step.
+      sweep: makes a sweep between two rows; its rotations are kept from a place on.
+    """
+
+    t: Text
+    sides: Sequence[tuple[Rotations, Memory]]
+    n: int
+    block: Callable[[str], tuple[str, str]]
+    sweep: Callable[[str, str, str], None]
+
+    def run(self, is_possible: str) -> str:
+        """Whether all values are found, as i1; none is looked for if that is not possible."""
+        t, zero = self.t, self.t.index(0)
+        kinds = ["i1", "index", "index", "index"]
+        found, _, sweeps, _ = t.carried(0, self.n, [is_possible, zero, zero, zero], kinds, self._find)
+        for rotations, rows in self.sides:
+            rotations.apply(rows, sweeps)
+        return found
+
+    def _find(self, step: str, state: list[str]) -> list[str]:
+        t = self.t
+        inits = [*state, *self.block(step)]
+        results = t.repeated(inits, ["i1", *["index"] * 5], self._goes_on, lambda values: self._next(step, values))
+        found, end, sweeps, count, first, last = results
+        return [t.op(f"arith.andi {found}, {t.compare('eq', first, last)} : i1"), end, sweeps, count]
+
+    def _goes_on(self, values: list[str]) -> str:
+        t, (found, _, _, count, first, last) = self.t, values
+        is_open = t.op(f"arith.andi {found}, {t.compare('ne', first, last)} : i1")
+        return t.op(f"arith.andi {is_open}, {t.compare('slt', count, MOST_SWEEPS * self.n)} : i1")
+
+    def _next(self, step: str, values: list[str]) -> list[str]:
+        t, (found, end, sweeps, count, first, last) = self.t, values
+        (end, sweeps), *_ = [rotations.make_room(rows, end, sweeps, self.n) for rotations, rows in self.sides]
+        self.sweep(first, last, end)
+        for rotations, _ in self.sides:
+            rotations.end_sweep(sweeps, first, last)
+        end = str(t.add(end, t.of_indices("subi", last, first)))
+        return [found, end, str(t.add(sweeps, 1)), str(t.add(count, 1)), *self.block(step)]
 
 
 def fill_unless(t: Text, found: str, group: str, memories: Sequence[Memory]) -> None:

@@ -14,7 +14,7 @@ from nabla_mlir.passes.iree.kernels.numbers import Number, Numbers, where
 from nabla_mlir.passes.iree.kernels.reflections import Reflections, reflection_step
 from nabla_mlir.passes.iree.kernels.rotations import Rotations
 from nabla_mlir.passes.iree.kernels.spectrum import (
-    MOST_SWEEPS,
+    Sweeps,
     accuracy,
     divide_by_largest,
     fill_unless,
@@ -204,39 +204,16 @@ class _Iteration:
 
     def run(self) -> str:
         """Whether all singular values are found, as i1."""
-        t, zero = self.t, self.t.index(0)
-        size = size_of(t, self.diagonal, self.above, self.n)
-        inits = [is_finite(size), zero, zero, zero]
-        bound = size * accuracy(t)
-        kinds = ["i1", "index", "index", "index"]
-        found, _, sweeps, _ = t.carried(0, self.n, inits, kinds, lambda i, state: self._value(i, state, bound))
-        for rotations, rows in self.sides:
-            rotations.apply(rows, sweeps)
-        return found
-
-    def _value(self, step: str, state: list[str], bound: Number) -> list[str]:
         t = self.t
-        last = t.of_indices("subi", self.n - 1, step)
+        size = size_of(t, self.diagonal, self.above, self.n)
+        bound = size * accuracy(t)
 
-        def goes_on(values: list[str]) -> str:
-            found, _, _, count, first = values
-            is_open = t.op(f"arith.andi {found}, {t.compare('ne', last, first)} : i1")
-            return t.op(f"arith.andi {is_open}, {t.compare('slt', count, MOST_SWEEPS * self.n)} : i1")
+        def block(step: str) -> tuple[str, str]:
+            last = t.of_indices("subi", self.n - 1, step)
+            return self._start_of_block(last, bound), last
 
-        def sweep(values: list[str]) -> list[str]:
-            found, end, sweeps, count, first = values
-            room = [rotations.make_room(rows, end, sweeps, self.n) for rotations, rows in self.sides]
-            end, sweeps = room[0]
-            self._sweep(first, last, end, bound)
-            for rotations, _ in self.sides:
-                rotations.end_sweep(sweeps, first, last)
-            more = t.of_indices("subi", last, first)
-            first = self._start_of_block(last, bound)
-            return [found, str(t.add(end, more)), str(t.add(sweeps, 1)), str(t.add(count, 1)), first]
-
-        inits = [*state, self._start_of_block(last, bound)]
-        found, end, sweeps, count, first = t.repeated(inits, ["i1", *["index"] * 4], goes_on, sweep)
-        return [t.op(f"arith.andi {found}, {t.compare('eq', last, first)} : i1"), end, sweeps, count]
+        sweep = lambda first, last, end: self._sweep(first, last, end, bound)  # noqa: E731
+        return Sweeps(t, self.sides, self.n, block, sweep).run(is_finite(size))
 
     def _start_of_block(self, last: str, bound: Number) -> str:
         """The first row that is tied to a row by numbers above the diagonal that count."""
