@@ -74,6 +74,8 @@ KEPT_FUNCTIONS: Annotated[int, Chosen("functions", "a compiled one takes about a
 LOOP_CHUNK: Annotated[int, Chosen("iterations", "memory against work: the length that is kept without being asked")] = (
     512
 )
+# No more of them are kept than fit into so much, unless the user says how much: each loop around another multiplies them.
+LOOP_MEMORY: Annotated[int, Chosen("bytes", "a small part of any machine's memory")] = 1 << 30
 
 # ---------------------------------------------------------------- prepared products
 

@@ -250,15 +250,18 @@ def _uncounted(op: ir.Operation, backward: Backward, seeds: list[Tensor]) -> lis
     """The number of trips is found by running the loop; iterations are then kept LOOP_CHUNK at a time.
 
     A loop of up to LOOP_CHUNK trips runs forward twice. A longer one runs from the start again for each chunk: memory
-    stays bounded, and the extra work grows with (trips / LOOP_CHUNK) ** 2.
+    stays bounded, and the extra work grows with (trips / LOOP_CHUNK) ** 2. Fewer are kept where so many do not fit into
+    LOOP_MEMORY, or into the bound of the user's.
     """
     sums = [zeros(wrap(v)) for v in backward.sums]
     zero, one = full((), 0, INDEX), full((), 1, INDEX)
     with ir.InsertionPoint(op):
         inits = [wrap(v) for v in op.operands]
         state, trips, _ = _forward(op, inits, full((), 0, INDEX), None, None, [], [])
-    length, bound, row = thresholds.LOOP_CHUNK, residual_bound(op), _row_bytes(backward, set())
-    if bound is not None and length * row > bound:
+    length, row = thresholds.LOOP_CHUNK, _row_bytes(backward, set())
+    stated = residual_bound(op)
+    bound = thresholds.LOOP_MEMORY if stated is None else stated
+    if length * row > bound:
         length = max(1, bound // row)
     chunk = full((), length, INDEX)
     stored, empty = _tapes(backward, length, set())

@@ -174,7 +174,7 @@ def while_loop(
         again: from states that are kept (periodic or binomial checkpointing) if their number is known.
 
     Forward and reverse mode both work, also where the number of iterations depends on data: it is then found by
-    running the loop, and iterations are kept in chunks.
+    running the loop, and iterations are kept in chunks: of 512 at most, and within a gibibyte unless the bound says more.
 
     Raises:
       TreeError: the body changes the carry's type; both trees are shown.

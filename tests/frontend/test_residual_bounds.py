@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -109,6 +110,23 @@ def test_loops_of_unknown_length() -> None:
     text = str(nm.trace(nm.grad(loop(nm, max_residual_bytes=160)), nm.spec((), "f64")).lower())
     assert "tensor<20xf64>" in text
     assert "tensor<512xf64>" not in text
+
+
+def test_what_is_kept_without_a_bound() -> None:
+    """Iterations of large arrays, and of loops in loops, are kept within a gibibyte, or within more if the user says so."""
+    def halved(f: Any, **options: Any) -> Any:
+        body = lambda c: (c[0] * 0.5, nnp.sin(f(c[1])))  # noqa: E731
+        return lambda x: nm.while_loop(lambda c: c[0] > 0.1, body, (nnp.abs(x).max(), x), **options)[1]
+
+    def largest(f: Any, size: int) -> int:
+        text = str(nm.trace(nm.grad(lambda x: f(x).sum()), nm.spec(size, "f64")).lower())
+        return max(8 * math.prod(map(int, shape.split("x"))) for shape in re.findall(r"tensor<((?:\d+x)*\d+)xf64>", text))
+
+    one = halved(lambda x: x)
+    assert largest(one, 1000) == 512 * 8 * 1000
+    assert 2**29 < largest(one, 1_000_000) <= 2**30
+    assert largest(halved(lambda x: x, max_residual_bytes=2**33), 1_000_000) == 512 * 8 * 1_000_000
+    assert largest(halved(halved(one)), 10_000) <= 2**30
 
 
 def test_for_every_loop_of_a_gradient() -> None:
