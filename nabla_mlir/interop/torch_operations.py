@@ -96,6 +96,16 @@ def _scatter_reduce(x: Any, dim: int, index: Tensor, values: Any, reduce: str, i
     return getattr(x.at[tuple(places)], combiners[reduce])(updates)
 
 
+def _embedding(rows: Tensor, places: Tensor, padding: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
+    """The row `padding` has no gradient, which torch-mlir does not know."""
+    if scale_grad_by_freq:
+        raise ImportIRError("from_torch requires an embedding whose gradient is not scaled, got scale_grad_by_freq=True.")
+    found = nnp.take(rows, places, 0)
+    if padding < 0:
+        return found
+    return nnp.where((places == padding)[..., None], stop_gradient(found), found)
+
+
 # ---------------------------------------------------------------- windows
 
 
@@ -232,6 +242,7 @@ _ATEN: dict[str, Callable[..., Any]] = {
     "median": lambda x: _median(nnp.reshape(x, (-1,)), 0, False)[0], "searchsorted.Tensor": _searchsorted,
     "diagonal": nnp.diagonal, "diagonal_scatter": _diagonal_scatter, "unfold": _unfold,
     "scatter_reduce.two": _scatter_reduce, "cdist": _distances,
+    "embedding": _embedding,
     **{f"max_pool{rank}d": _max_pool(rank) for rank in (1, 2, 3)},
     **{f"max_pool{rank}d_with_indices": _max_pool(rank, with_places=True) for rank in (1, 2, 3)},
     **{f"avg_pool{rank}d": _avg_pool(rank) for rank in (1, 2, 3)},

@@ -56,6 +56,28 @@ def test_gradients_as_in_torch(name: str) -> None:
 
 
 @pytest.mark.slow
+def test_the_row_of_the_padding_has_no_gradient() -> None:
+    """Nor a second derivative; a gradient that is scaled by counts is refused."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_mlir")
+    places = np.array([[0, 2, 1, 2], [4, 2, 0, 0]])
+    module = torch.nn.Embedding(5, 3, padding_idx=2).double()
+    f = nm.from_torch(module, nm.spec(places.shape, "i64"), parameters=True)
+    w = {"weight": RNG.normal(size=(5, 3))}
+    scale = RNG.normal(size=(2, 4, 3))
+    loss = lambda w: (f(w, places) ** 3 * scale).sum()  # noqa: E731
+    gradient, product = nm.grad(loss)(w)["weight"], nm.hvp(loss)(w, w)["weight"]
+    given = torch.tensor(w["weight"], requires_grad=True)
+    rows = torch.nn.functional.embedding(torch.tensor(places), given, padding_idx=2)
+    (wanted,) = torch.autograd.grad((rows**3 * torch.tensor(scale)).sum(), given)
+    np.testing.assert_allclose(gradient, wanted.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(product, 2 * wanted.numpy(), rtol=1e-12)  # of third powers, at the point itself
+    assert not np.asarray(gradient)[2].any()
+    with pytest.raises(ImportIRError, match=r"gradient is not scaled, got scale_grad_by_freq=True"):
+        nm.from_torch(torch.nn.Embedding(5, 3, scale_grad_by_freq=True), nm.spec(places.shape, "i64"))
+
+
+@pytest.mark.slow
 def test_parameters_as_constants() -> None:
     module, shape = _modules()["mlp"]
     import torch
