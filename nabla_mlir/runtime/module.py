@@ -295,8 +295,9 @@ class _Entry:
 
 
 def load(
-    path: str | os.PathLike[str] | bytes, driver: str | None = None, *, target: str | None = None, threads: int | None = None
-) -> Module:
+    path: str | os.PathLike[str] | bytes, driver: str | None = None, *, target: str | None = None,
+    threads: int | None = None, sha256: str | None = None,
+) -> Module:  # fmt: skip
     """Loads an artifact: of several targets, the first that fits this machine, in the order they were compiled in.
 
     Args:
@@ -308,12 +309,14 @@ def load(
       threads: how many a CPU is to use; None takes what the target states, or the cores that the process may use, by its
         affinity and its control group. All modules of so many threads share one pool of them, so that they do not
         fight for cores.
+      sha256: what the .zip must have, or else the manifest, which names those of the other files; None takes any. An
+        artifact is machine code: it can do whatever the process can, as a shared library.
 
     Raises:
-      DeployError: a file is missing or damaged, or needs another runtime or another machine. The message says what
-        to do.
+      DeployError: the SHA-256 is another; or a file is missing or damaged, or needs another runtime or another machine.
+        The message says what to do.
     """
-    artifact = Artifact(path)
+    artifact = Artifact(path, sha256)
     manifest = artifact.manifest
     _check_version(manifest)
     code = choose(manifest, target, driver)

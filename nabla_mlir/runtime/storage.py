@@ -92,22 +92,29 @@ def store_artifact(folder: str | os.PathLike[str], content: bytes) -> Path:
     return place
 
 
+_LARGE = 1 << 30  # bytes of an entry of an archive, up to which it may be compressed by any factor
+_MOST_COMPRESSED = 100
+
+
 class Artifact:
     """A saved artifact that can be read; its files are checked against the manifest as they are.
 
     Args:
       path: the .zip, the folder, the manifest, the .vmfb of the only target, or their common stem; or the content of a .zip.
+      sha256: of the .zip, or else of the manifest, which names those of the other files; None takes any.
 
     Raises:
-      DeployError: there is no artifact, or its manifest is missing, damaged or of a newer release.
+      DeployError: there is no artifact, or its manifest is missing, damaged or of a newer release; or the SHA-256 is another.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | bytes):
+    def __init__(self, path: str | os.PathLike[str] | bytes, sha256: str | None = None):
         self._content = path if isinstance(path, bytes) else None
         path = f"<{len(path)} bytes>.zip" if isinstance(path, bytes) else path
         self._place, self._stem = _place(path)
         if Path(path).is_dir() or self._place.suffix == ".zip":
             self._stem = self._only_stem()
+        if sha256 is not None:
+            self._check_content(sha256)
         self.manifest = self._manifest()
 
     def vmfb(self, code: Code) -> bytes:
@@ -121,6 +128,19 @@ class Artifact:
                 f"lower requires the StableHLO of an artifact, got {self._stem}, which was saved without."
             )
         return self._checked(f"{self._stem}.mlirbc", self.manifest.stablehlo, "lower")
+
+    def _check_content(self, sha256: str) -> None:
+        is_archive = self._place.suffix == ".zip"
+        if not is_archive:
+            data = self._read(f"{self._stem}.json")
+        else:
+            data = self._content if self._content is not None else self._place.read_bytes()
+        if data is not None and _sha256(data) != sha256.lower():
+            name = self._place if is_archive else self._place / f"{self._stem}.json"
+            raise DeployError(
+                f"load requires {name} to have the SHA-256 {sha256}, got {_sha256(data)}.",
+                help="it is another artifact, or was changed since: its code can do what the process can.",
+            )
 
     def _manifest(self) -> Manifest:
         name = f"{self._stem}.json"
@@ -167,13 +187,24 @@ class Artifact:
             if self._place.suffix != ".zip":
                 return (self._place / name).read_bytes()
             with zipfile.ZipFile(self._archive()) as archive:
+                self._check_size(archive.getinfo(name))
                 return archive.read(name)
         except (FileNotFoundError, NotADirectoryError, KeyError):
             return None
         except zipfile.BadZipFile as error:
             raise DeployError(f"{self._place} requires a whole archive, got: {error}.", help=SAVE_AGAIN) from None
 
+    def _check_size(self, entry: zipfile.ZipInfo) -> None:
+        """An entry that is small in the archive may be larger than memory outside."""
+        if entry.file_size > max(_LARGE, _MOST_COMPRESSED * entry.compress_size):
+            raise DeployError(
+                f"{self._place} requires entries of plausible sizes, got {entry.filename} of {entry.file_size} bytes in "
+                f"{entry.compress_size}.", help="unpack it, if you trust it, and load the folder.",
+            )  # fmt: skip
+
     def _checked(self, name: str, sha256: str, who: str) -> bytes:
+        if Path(name).name != name:
+            raise DeployError(f"{who} requires files beside the manifest, got {name!r}.", help=SAVE_AGAIN)
         data = self._read(name)
         if data is None:
             raise DeployError(f"{who} requires the file {self._place / name}, which does not exist.", help=SAVE_AGAIN)

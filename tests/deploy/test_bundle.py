@@ -1,11 +1,14 @@
 """One artifact for several targets: how it is written, and which code a machine takes."""
 
 import contextlib
+import hashlib
 import json
 import re
 import shutil
 import subprocess
 import zipfile
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -91,6 +94,35 @@ def test_every_target_is_there_and_checked(saved):
     again = nm.load(saved, target="cpu-generic-x86_64").lower()
     twice = nm.jit(nm.grad(lambda x: again.function()(x).sum()))
     assert twice(x).tolist() == (6 * x).tolist()
+
+
+def test_what_is_known_by_its_hash(saved, monkeypatch):
+    """Of the archive, or else of the manifest, which names the hashes of all other files."""
+    monkeypatch.setattr(targets.cpu.platform, "machine", lambda: "x86_64")
+    place = Path(saved)
+    file = place if place.suffix == ".zip" else place / "slope.json" if place.is_dir() else place.with_suffix(".json")
+    known = hashlib.sha256(file.read_bytes()).hexdigest()
+    for content in [saved, file.read_bytes()] if file.suffix == ".zip" else [saved]:
+        assert nm.load(content, sha256=known.upper()).slope(np.ones(4, np.float32)).tolist() == [3.0] * 4
+        with pytest.raises(DeployError, match=f"to have the SHA-256 {'0' * 64}, got {known}"):
+            nm.load(content, sha256="0" * 64)
+
+
+def test_entries_that_are_too_large_to_be_true(bundle, tmp_path, monkeypatch):
+    path = bundle.save(f"{tmp_path}/slope.zip")
+    monkeypatch.setattr("nabla_mlir.runtime.storage._LARGE", 1 << 20)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("slope.json", b" " * (1 << 24))
+    with pytest.raises(DeployError, match=r"requires entries of plausible sizes, got slope.json of 16777216 bytes in \d+"):
+        nm.load(path)
+
+
+@pytest.mark.parametrize("name", ["../slope.vmfb", "/etc/passwd"])
+def test_files_elsewhere_are_not_read(bundle, tmp_path, name):
+    path = bundle.save(f"{tmp_path}/slope/")
+    artifact = Artifact(path)
+    with pytest.raises(DeployError, match="load requires files beside the manifest, got"):
+        artifact.vmfb(replace(artifact.manifest.code[0], file=name))
 
 
 def test_the_one_asked_for_or_a_reason(saved, monkeypatch):
