@@ -259,8 +259,9 @@ def _uncounted(op: ir.Operation, backward: Backward, seeds: list[Tensor]) -> lis
         inits = [wrap(v) for v in op.operands]
         state, trips, _ = _forward(op, inits, full((), 0, INDEX), None, None, [], [])
     length, row = thresholds.LOOP_CHUNK, _row_bytes(backward, set())
-    stated = residual_bound(op)
-    bound = thresholds.LOOP_MEMORY if stated is None else stated
+    bound = residual_bound(op)
+    if bound is None:
+        bound = thresholds.LOOP_MEMORY
     if length * row > bound:
         length = max(1, bound // row)
     chunk = full((), length, INDEX)
