@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, round_up
+
+
+LEAST_VECTORS, MOST_GROUPS = 4, 8  # of a workgroup, and of a kernel
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,6 @@ def _row(t: Text, sums: RowSums, indices: Memory, n: Index) -> tuple[Index, str]
     return row, is_inside
 
 
-def groups_for(width: int, form: Form, columns: Sequence[int] = (4, 8)) -> int:
+def groups_for(width: int, form: Form) -> int:
     """Workgroups for rows of so many elements: each has some vectors, and there are not many."""
-    vectors, most = columns
-    return max(1, min(most, width // (vectors * form.lanes)))
+    return max(1, min(MOST_GROUPS, width // (LEAST_VECTORS * form.lanes)))
