@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, round_up
 
-
 LEAST_VECTORS, MOST_GROUPS = 4, 8  # of a workgroup, and of a kernel
 
 
