@@ -58,7 +58,7 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
     dims = hlo.ScatterDims.decode(op.attributes["scatter_dimension_numbers"])
     x, indices, updates = values[0], values[n], values[n + 1]
     inserted_dims = {*dims["inserted_window_dims"], *dims["input_batching_dims"]}
-    window = window_of(op, values)
+    window = window_of(dims, values)
     vector_dim = dims["index_vector_dim"]
     inside = all(
         _inside(component_range(indices.value, vector_dim, k), x.shape[d] - window[d])
@@ -85,9 +85,8 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
     return [_masked(form, i, valid) for i in range(n)]
 
 
-def window_of(op: ir.Operation, values: Sequence[Val]) -> tuple[int, ...]:
+def window_of(dims: dict, values: Sequence[Val]) -> tuple[int, ...]:
     """The sizes of what an index vector stands for, in all dimensions of the operand."""
-    dims = hlo.ScatterDims.decode(op.attributes["scatter_dimension_numbers"])
     inserted_dims = {*dims["inserted_window_dims"], *dims["input_batching_dims"]}
     updates = values[len(values) // 2 + 1]
     sizes = iter([updates.shape[d] for d in dims["update_window_dims"]])

@@ -45,13 +45,14 @@ def sort(op: ir.Operation, target: Target) -> Replacement:
         # An operand that counts already serves as the last key: the same one twice does not compile. The buffer of the
         # counter is sorted too. Where another sort reads the same one IREE copies it first, as it does all constants, but
         # not with --iree-opt-const-expr-hoisting=false.
-        counters = [v for v in values if _counts(v.value, dim)]
+        counters = [v for v in values if counts(v.value, dim)]
         position = counters[0] if counters else b.iota(x.shape, dim, np.int32)
         return _sort(values, [position], dim, region)
     return _sort(values, [], dim, region)
 
 
-def _counts(value: ir.Value, dim: int) -> bool:
+def counts(value: ir.Value, dim: int) -> bool:
+    """Whether it is the place of each element along the dimension, in a type that holds every place."""
     op = value.owner
     if isinstance(op, ir.Block) or op.name != "stablehlo.iota":
         return False

@@ -44,6 +44,10 @@ class Number:
         """Whether it is not: true of what is not a number."""
         return self._compared("ugt", other)
 
+    def equals(self, other: Number | float) -> str:
+        """Whether it is equal; false of what is not a number."""
+        return self._compared("oeq", other)
+
     def is_less(self, other: Number | float) -> str:
         """Whether it is; false of what is not a number."""
         return self._compared("olt", other)

@@ -56,8 +56,9 @@ def sums_of_rows(op: ir.Operation, target: Target) -> Replacement:
     is_onto_zeros = _is_zero(x)
     if not is_onto_zeros and size < math.prod(x.shape):
         return None
-    window = window_of(op, values)
-    form = normal_form(op, values, hlo.ScatterDims.decode(op.attributes["scatter_dimension_numbers"]), window)
+    dims = hlo.ScatterDims.decode(op.attributes["scatter_dimension_numbers"])
+    window = window_of(dims, values)
+    form = normal_form(op, values, dims, window)
     places = len(form.index_map)
     if sorted(form.index_map) != list(range(places)) or window != (*[1] * places, *x.shape[places:]):
         return None

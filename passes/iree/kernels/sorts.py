@@ -11,7 +11,7 @@ from nabla_mlir import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
-from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.passes.iree.faults.sort import counts
 from nabla_mlir.passes.iree.kernels.call import call
 from nabla_mlir.passes.iree.kernels.sort import sort_text
 from nabla_mlir.passes.iree.linalg.stacks import take_rows
@@ -49,7 +49,7 @@ def sort_by_a_key(op: ir.Operation, target: Target) -> Replacement:
     for value, row in zip(values, rows[1:], strict=True):
         if value.value == key.value:
             result = from_key(keys if direction == "LT" else ~keys, value.dtype)
-        elif _counts(value, dim):
+        elif counts(value.value, dim):
             result = places if value.dtype == np.int32 else b.convert(places, value.dtype)
         else:
             result = b.reshape(take_rows(b.reshape(row, (*row.shape, 1)), places), row.shape)
@@ -64,9 +64,3 @@ def _sorted(keys: Val) -> tuple[Val, Val]:
     text, results = sort_text(name, rows, n, element)
     found, places, *_ = call(name, text, [keys], results)
     return found, places
-
-
-def _counts(value: Val, dim: int) -> bool:
-    """Whether it is the place of each element along the dimension."""
-    maker = made_by(value.value)
-    return maker is not None and maker.name == "stablehlo.iota" and hlo.I64.decode(maker.attributes["iota_dimension"]) == dim

@@ -78,8 +78,7 @@ def place_in_order(t: Text, values: Numbers, i: str, n: int, descending: bool) -
     def count(j: str, places: list[str]) -> list[str]:
         other = values[j]
         is_before = mine.is_less(other) if descending else other.is_less(mine)
-        is_equal = t.op(f"arith.andi {mine.is_at_most(other)}, {other.is_at_most(mine)} : i1")
-        is_equal_before = t.op(f"arith.andi {is_equal}, {t.compare('slt', j, i)} : i1")
+        is_equal_before = t.op(f"arith.andi {mine.equals(other)}, {t.compare('slt', j, i)} : i1")
         either = t.op(f"arith.ori {is_before}, {is_equal_before} : i1")
         return [str(t.add(places[0], t.op(f"arith.index_castui {either} : i1 to index")))]
 
