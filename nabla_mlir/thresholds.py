@@ -164,6 +164,9 @@ SCATTER_AS_KERNEL: Annotated[int, Chosen("numbers", "a dispatch takes microsecon
 # Rows of so many elements, and so many elements in all, are sorted by a kernel.
 SORT_AS_KERNEL: Annotated[int, Chosen("elements", "a digit has 256 values to count, shorter rows are compared faster")] = 64
 SORTED_BY_KERNEL: Annotated[int, Chosen("elements", "a dispatch takes microseconds; small ones may be part of a loop")] = 1 << 12
+# Fourier transforms of so many elements in all are made by a kernel, in one step where a vector of them is not larger.
+TRANSFORM_AS_KERNEL: Annotated[int, Chosen("elements", "a dispatch takes microseconds, small transforms share one")] = 1 << 11
+TRANSFORM_MEMORY: Annotated[int, Chosen("bytes", "a core's own cache holds two, what is read and what is written")] = 1 << 17
 # Rows that are factored before the matrix below them is changed.
 CHOLESKY_PANEL: Annotated[int, Measured("rows")] = 64
 # Columns that are factored before the matrix to their right is changed: a multiple of any tile's width.

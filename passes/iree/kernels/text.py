@@ -222,16 +222,24 @@ class Text:
         products = [self.op(f"arith.mulf {factors}, {y} {kind}") for y in other]
         return [self.op(f"{operation} {x}, {p} {kind}") for x, p in zip(row, products, strict=True)]
 
+    def shuffled(self, x: str, y: str, lanes: Sequence[int]) -> str:
+        """Lanes of two vectors as one: those of the second are counted on."""
+        return self.op(f"vector.shuffle {x}, {y} {list(lanes)} : {self.form.vector}, {self.form.vector}")
+
+    def lane(self, x: str, lane: int) -> str:
+        """The scalar in a lane of a vector."""
+        return self.op(f"vector.extract {x}[{lane}] : {self.form.element} from {self.form.vector}")
+
     def transposed(self, vectors: Sequence[str]) -> list[str]:
         """As many vectors as they have lanes, transposed: bit by bit of the place, it changes sides."""
         lanes, rows = self.form.lanes, list(vectors)
-        types, bit = f"{self.form.vector}, {self.form.vector}", 1
+        bit = 1
         while bit < lanes:
             for i in (i for i in range(lanes) if not i & bit):
-                pair = f"vector.shuffle {rows[i]}, {rows[i + bit]}"
+                x, y = rows[i], rows[i + bit]
                 low = [lanes + lane - bit if lane & bit else lane for lane in range(lanes)]
                 high = [lanes + lane if lane & bit else lane + bit for lane in range(lanes)]
-                rows[i], rows[i + bit] = self.op(f"{pair} {low} : {types}"), self.op(f"{pair} {high} : {types}")
+                rows[i], rows[i + bit] = self.shuffled(x, y, low), self.shuffled(x, y, high)
             bit *= 2
         return rows
 

@@ -19,6 +19,7 @@ from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import PatternPass
+from nabla_mlir.passes.iree.kernels.transforms import transform
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
 
 PATTERNS = Patterns()
@@ -34,11 +35,14 @@ def fft(op: ir.Operation, target: Target) -> Replacement:
     lengths = hlo.I64Array.decode(op.attributes["fft_length"])
     kind = hlo.enum("fft_type").decode(op.attributes["fft_type"])
     result = Val(op.results[0])
+    if 0 in x.shape or 0 in lengths:
+        return b.full(0, result.shape, result.dtype)
+    kernels = transform(x, kind, lengths)
+    if kernels is not None:
+        return kernels
     single = result.dtype.name in ("complex64", "float32")
     if len(lengths) == 1 and single and lengths[0] > 1 and lengths[0] & (lengths[0] - 1) == 0:
         return None
-    if 0 in x.shape or 0 in lengths:
-        return b.full(0, result.shape, result.dtype)
     inverse = kind in ("IFFT", "IRFFT")
     others = range(x.rank - len(lengths), x.rank - 1)
     parts: Parts = (b.real(x), b.imag(x) if x.dtype.kind == "c" else None)
@@ -173,10 +177,15 @@ def _bluestein(re: Val, im: Val | None) -> tuple[Val, Val]:
     re, im = _both((re, im))
     re, im = times(re, im, chirp)
     re, im = (b.pad(p, [0, 0], [0, m - n]) for p in (re, im))
-    re, im = times(*_transform(re, im), spectrum)
-    im, re = _transform(im, re)  # the inverse, up to 1/m
+    re, im = times(*_power_of_two(re, im), spectrum)
+    im, re = _power_of_two(im, re)  # the inverse, up to 1/m
     re, im = (b.cut(p, -1, 0, n) * (1.0 / m) for p in (re, im))
     return times(re, im, chirp)
+
+
+def _power_of_two(re: Val, im: Val) -> tuple[Val, Val]:
+    kernels = transform(b.complex_(re, im), "FFT", re.shape[1:])
+    return _transform(re, im) if kernels is None else (b.real(kernels), b.imag(kernels))
 
 
 @register
@@ -184,9 +193,12 @@ def _bluestein(re: Val, im: Val | None) -> tuple[Val, Val]:
 class LegalizeFftPass(PatternPass):
     """Write Fourier transforms as products with matrices of roots of unity.
 
-    IREE compiles those in single precision along the last axis whose lengths are powers of two, which stay.
+    IREE compiles those in single precision along the last axis whose lengths are powers of two, which stay. With
+    `vector-bytes`, large ones on a CPU are kernels of our own code.
+
     Example: tests/filecheck/passes/legalize_fft.mlir
     """
 
     name: ClassVar = "nabla-legalize-fft"
     patterns: ClassVar = PATTERNS
+    vector_bytes: int = 0  # width of a CPU's vector registers, for which large ones are kernels; 0: products

@@ -1,0 +1,382 @@
+"""Fourier transforms of many rows or columns as a kernel: a vector holds the same element of several of them.
+
+Stockham's order (Van Loan, Computational Frameworks for the Fast Fourier Transform, section 1.7): each step of a radix reads
+one buffer and writes another, and no element is moved to the place of its reversed digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from nabla_mlir.passes.iree.kernels.butterflies import Complex, dft, plus, times
+from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
+
+MOST_GROUPS = 8
+
+
+class Strides(NamedTuple):
+    """How far apart groups of columns, columns, and elements of a column lie, in complex numbers; one of the last two is 1."""
+
+    group: int
+    column: int
+    element: int
+
+
+@dataclass(frozen=True)
+class Transforms:
+    """What is transformed.
+
+    Args:
+      n: elements of a column, complex ones.
+      groups: of columns.
+      columns: of a group; a vector holds some of them.
+      source: where they lie.
+      target: where the results lie.
+      inverse: whether the sign of the exponent is positive.
+      scale: of all results.
+      whole: if it is not 0, the length of a transform of which this is the first of two: element k of column c is multiplied by
+        exp(-2 pi i k c / whole).
+      in_place: whether the results are written where the source lies: columns, strides of which are the same.
+      real: whether the columns are rows of 2 n real numbers, and the spectrum n + 1 complex ones: results of a forward transform,
+        operands of an inverse one.
+    """
+
+    n: int
+    groups: int
+    columns: int
+    source: Strides
+    target: Strides
+    inverse: bool = False
+    scale: float = 1.0
+    whole: int = 0
+    in_place: bool = False
+    real: bool = False
+
+
+def radices(n: int, form: Form) -> list[int] | None:
+    """The steps of a transform of length n; None if a prime of it is too large."""
+    largest = 8 if form.rows == 8 else 4  # what stays in 32 registers, or in 16
+    steps = []
+    for radix in (largest, 4, 2, 3, 5, 7, 11, 13):
+        while n % radix == 0:
+            steps.append(radix)
+            n //= radix
+    return steps if n == 1 else None
+
+
+def roots(what: Transforms, form: Form) -> list[np.ndarray]:
+    """The tables that a kernel reads after its source, in f64: pairs of a cosine and a sine, each in a row or a vector."""
+    tables = [_step_roots(what.n, form)]
+    if what.real:
+        tables.append(cosines_and_sines(np.arange(what.n + 1), 2 * what.n))
+    if what.whole:
+        share = _share(what.n)
+        k = np.concatenate([np.arange(share), share * np.arange(-(-what.n // share))])
+        tables.append(cosines_and_sines(k[:, None] * np.arange(what.columns), what.whole))
+    return tables
+
+
+def fourier_text(name: str, what: Transforms, form: Form) -> tuple[str, list[Memory]]:
+    """A kernel for the transforms of all columns.
+
+    Args:
+      name: of the kernel.
+      what: the transforms; a group has at least as many columns as a vector has lanes.
+      form: of vectors.
+
+    Returns:
+      The text, and the buffers of the results: the transforms, as pairs of numbers, and memory that the kernel needs. Operands
+      are the source, if the results do not take its place, and the tables of `roots`.
+    """
+    return _Writer(what, form).write(name)
+
+
+def cosines_and_sines(k: np.ndarray, n: int) -> np.ndarray:
+    """Cosines and sines of -2 pi k / n, in a second dimension; rounded once where the machine has longer numbers."""
+    angles = 8 * np.arctan(np.longdouble(1)) * (k % n) / n
+    return np.stack([np.cos(angles), -np.sin(angles)], 1).astype(np.float64)
+
+
+def _step_roots(n: int, form: Form) -> np.ndarray:
+    """By which roots the results of each step but the last are multiplied, after one row that nothing reads."""
+    tables, rest = [cosines_and_sines(np.zeros(1, int), 1)], n
+    for radix in radices(n, form) or ():
+        if rest > radix:
+            tables.append(cosines_and_sines(np.outer(np.arange(rest // radix), np.arange(1, radix)).ravel(), rest))
+        rest //= radix
+    return np.concatenate(tables)
+
+
+def _share(n: int) -> int:
+    """A root of a column is a product of two: this many elements have the second one in common."""
+    return 1 << (n.bit_length() + 1) // 2
+
+
+Read = Callable[[Index], Complex]
+Write = Callable[[Index, Complex], None]
+
+
+class _Writer:
+    def __init__(self, what: Transforms, form: Form):
+        self.t, self.what, self.steps, self.lanes = Text(form), what, radices(what.n, form) or [], form.lanes
+        self.panels = -(-what.columns // form.lanes)
+        self.workgroups = min(what.groups * self.panels, MOST_GROUPS)
+        spectrum = what.n + what.real
+        self.sizes = (spectrum, what.n) if what.inverse else (what.n, spectrum)  # elements of a source and a target
+        self.source, self.target = (
+            Memory(name, (2 * _extent(what, strides, size),), form.element, name == "%source")
+            for name, strides, size in zip(("%source", "%target"), (what.source, what.target), self.sizes, strict=True)
+        )
+        self.tables = [
+            Memory(f"%roots{i}", table.shape, form.element, read_only=True) for i, table in enumerate(roots(what, form))
+        ]
+        self.count = ""  # of the columns of a vector that are written; all if nothing is said
+        self.memory = Memory("%memory", (self.workgroups, 2, spectrum, 2, self.lanes), form.element)
+        if what.in_place:
+            self.source = self.target
+        self.workgroup = self.t.op("hal.interface.workgroup.id[0] : index")
+
+    def write(self, name: str) -> tuple[str, list[Memory]]:
+        t, what, lanes = self.t, self.what, self.lanes
+        with t.loop(self.workgroup, what.groups * self.panels, self.workgroups) as unit:
+            group, panel = t.of_indices("divui", unit, self.panels), t.of_indices("remui", unit, self.panels)
+            # The second vector of a group begins within the first one, if that is not a whole one.
+            surplus = -what.columns % lanes
+            column = t.of_indices("maxsi", t.of_indices("subi", t.mul(panel, lanes), surplus), 0)
+            if what.in_place and surplus:
+                is_first = t.compare("eq", panel, 0)
+                self.count = t.op(f"arith.select {is_first}, {t.index(lanes - surplus)}, {t.index(lanes)} : index")
+            self._vector(group, column)
+        results = [self.target, self.memory]
+        operands = [*([] if what.in_place else [self.source]), *self.tables]
+        return t.kernel(name, [*operands, *results], (self.workgroups, 1, 1)), results
+
+    def _vector(self, group: Index, column: Index) -> None:
+        """The transforms of one vector of columns, from one half of the memory to the other."""
+        what, side = self.what, 0
+        if what.source.column == 1:
+            read = self._columns(group, column)
+        else:
+            self._read_rows(group, column)
+            read, side = self._reader(0), 1
+        if what.inverse and what.real:
+            self._join_halves(read, self._put(side))
+            read, side = self._reader(side), 1 - side
+        if what.inverse:
+            read = _swapped(read)
+        done = 1
+        for radix in self.steps[:-1]:
+            self._step(radix, done, read, self._put(side))
+            read, side, done = self._reader(side), 1 - side, done * radix
+        if what.target.column == 1:
+            self._step(self.steps[-1], done, read, self._final(self._put_columns(group, column), column))
+            return
+        self._step(self.steps[-1], done, read, self._final(self._put(side), column))
+        if what.real and not what.inverse:
+            self._part_halves(self._reader(side), self._put(1 - side))
+            side = 1 - side
+        self._write_rows(group, column, self._reader(side))
+
+    def _step(self, radix: int, done: int, read: Read, write: Write) -> None:
+        """One step, after those whose radices have the product `done`."""
+        t, rest = self.t, self.what.n // done
+        terms, first = rest // radix, self._first_root(done)
+
+        def at(p: Index, q: Index, factors: list[Complex]) -> None:
+            values = [read(t.add(q, t.mul(done, t.add(p, terms * k)))) for k in range(radix)]
+            for j, x in enumerate(dft(t, values)):
+                turned = times(t, x, factors[j - 1]) if j and factors else x
+                write(t.add(q, t.mul(done, t.add(t.mul(p, radix), j))), turned)
+
+        if terms == 1:
+            with t.loop(0, done) as q:
+                at(0, q, [])
+            return
+        with t.loop(0, terms) as p:
+            row = t.add(t.mul(p, radix - 1), first)
+            factors = [self._root(self.tables[0], t.add(row, j)) for j in range(radix - 1)]
+            if done == 1:
+                at(p, 0, factors)
+                return
+            with t.loop(0, done) as q:
+                at(p, q, factors)
+
+    def _first_root(self, done: int) -> int:
+        """Where the roots of a step begin in the table."""
+        row, rest = 1, self.what.n
+        for radix in self.steps:
+            if self.what.n // rest == done:
+                break
+            row += rest // radix * (radix - 1)
+            rest //= radix
+        return row
+
+    # ---------------------------------------------------------------- what is read and written
+
+    def _reader(self, side: int) -> Read:
+        """The elements in one half of the memory."""
+
+        def read(i: Index) -> Complex:
+            return Complex(*(self.t.vector(self.memory, self.workgroup, side, i, part, 0) for part in (0, 1)))
+
+        return read
+
+    def _put(self, side: int) -> Write:
+        """Writes them."""
+
+        def put(i: Index, x: Complex) -> None:
+            for part, value in enumerate(x):
+                self.t.put(value, self.memory, self.workgroup, side, i, part, 0)
+
+        return put
+
+    def _final(self, write: Write, column: Index) -> Write:
+        """Writes results: scaled, and turned if this is the first of two transforms."""
+        t, what = self.t, self.what
+
+        def put(i: Index, x: Complex) -> None:
+            if what.whole:
+                for root in self._column_roots(i, column):
+                    x = times(t, x, root)
+            if what.scale != 1.0:
+                scale = t.constant(f"dense<{what.scale:.17e}>", t.form.vector)
+                x = Complex(t.multiplied(x.re, scale), t.multiplied(x.im, scale))
+            write(i, Complex(x.im, x.re) if what.inverse else x)
+
+        return put
+
+    def _columns(self, group: Index, column: Index) -> Read:
+        """The elements of columns of which real and imaginary parts lie side by side."""
+        t, lanes = self.t, self.lanes
+
+        def read(i: Index) -> Complex:
+            start = self._start(self.what.source, group, column, i)
+            low, high = t.vector(self.source, start), t.vector(self.source, t.add(start, lanes))
+            return Complex(*(t.shuffled(low, high, [2 * lane + part for lane in range(lanes)]) for part in (0, 1)))
+
+        return read
+
+    def _put_columns(self, group: Index, column: Index) -> Write:
+        t, lanes = self.t, self.lanes
+
+        def put(i: Index, x: Complex) -> None:
+            start = self._start(self.what.target, group, column, i)
+            for half in (0, 1):
+                pairs = [lane // 2 + lanes * (lane % 2) for lane in range(half * lanes, (half + 1) * lanes)]
+                vector, place = t.shuffled(*x, pairs), t.add(start, half * lanes)
+                if self.count:
+                    mask = t.mask(t.of_indices("subi", t.mul(self.count, 2), half * lanes))
+                    t.masked_put(mask, vector, self.target, place)
+                else:
+                    t.put(vector, self.target, place)
+
+        return put
+
+    def _read_rows(self, group: Index, column: Index) -> None:
+        """Copies rows into the memory: whole vectors of each, transposed, and the numbers that are left one by one."""
+        t, put, pairs = self.t, self._put(0), self.lanes // 2
+        whole = self.sizes[0] // pairs * pairs
+        with t.loop(0, whole, pairs) as i:
+            rows = [t.vector(self.source, self._row(self.what.source, group, column, lane, i)) for lane in range(self.lanes)]
+            parts = t.transposed(rows)
+            for k in range(pairs):
+                put(t.add(i, k), Complex(parts[2 * k], parts[2 * k + 1]))
+        with t.loop(whole, self.sizes[0]) as i:
+            for lane in range(self.lanes):
+                start = self._row(self.what.source, group, column, lane, i)
+                for part in (0, 1):
+                    t.store(t.load(self.source, t.add(start, part)), self.memory, self.workgroup, 0, i, part, lane)
+
+    def _write_rows(self, group: Index, column: Index, read: Read) -> None:
+        t, pairs = self.t, self.lanes // 2
+        whole = self.sizes[1] // pairs * pairs
+        with t.loop(0, whole, pairs) as i:
+            parts = [part for k in range(pairs) for part in read(t.add(i, k))]
+            for lane, row in enumerate(t.transposed(parts)):
+                t.put(row, self.target, self._row(self.what.target, group, column, lane, i))
+        with t.loop(whole, self.sizes[1]) as i:
+            for part, x in enumerate(read(i)):
+                for lane in range(self.lanes):
+                    start = self._row(self.what.target, group, column, lane, i)
+                    t.store(t.lane(x, lane), self.target, t.add(start, part))
+
+    def _row(self, strides: Strides, group: Index, column: Index, lane: int, i: Index) -> Index:
+        return self._start(strides, group, self.t.add(column, lane), i)
+
+    def _start(self, strides: Strides, group: Index, column: Index, i: Index) -> Index:
+        t = self.t
+        terms = [t.mul(2 * n, x) for n, x in zip(strides, (group, column, i), strict=True)]
+        return t.add(t.add(terms[0], terms[1]), terms[2])
+
+    # ---------------------------------------------------------------- roots
+
+    def _root(self, table: Memory, row: Index) -> Complex:
+        """A root of a table in every lane."""
+        t = self.t
+        return Complex(*(t.splat(t.load(table, row, part)) for part in (0, 1)))
+
+    def _column_roots(self, i: Index, column: Index) -> list[Complex]:
+        """The two factors of the roots of element i of some columns."""
+        t, share = self.t, _share(self.what.n)
+        rows = t.of_indices("remui", i, share), t.add(t.of_indices("divui", i, share), share)
+        return [Complex(*(t.vector(self.tables[-1], row, part, column) for part in (0, 1))) for row in rows]
+
+    # ---------------------------------------------------------------- real rows
+
+    def _part_halves(self, read: Read, write: Write) -> None:
+        """The spectrum of real rows, from that of the numbers that two neighbours make.
+
+        With E and O the spectra of the elements at even and odd places, Z = E + i O is what there is, and E + w O what is
+        wanted; E and O are spectra of real numbers: E(k) = (Z(k) + conj Z(h - k)) / 2.
+        """
+        t, h = self.t, self.what.n
+        half, zero = t.constant("dense<0.5>", t.form.vector), t.zeros()
+        first = read(0)
+        write(0, Complex(t.plus(first.re, first.im), zero))
+        write(h, Complex(t.minus(first.re, first.im), zero))
+        with t.loop(1, h) as k:
+            x, y = read(k), read(t.of_indices("subi", h, k))
+            even = Complex(t.plus(x.re, y.re), t.minus(x.im, y.im))
+            odd = Complex(t.plus(x.im, y.im), t.minus(y.re, x.re))
+            both = plus(t, even, times(t, odd, self._root(self.tables[1], k)))
+            write(k, Complex(t.multiplied(both.re, half), t.multiplied(both.im, half)))
+
+    def _join_halves(self, read: Read, write: Write) -> None:
+        """Twice the numbers whose inverse transform is the real rows of a spectrum, two neighbours in one number.
+
+        As in `_part_halves`: 2 E(k) = X(k) + conj X(h - k), and 2 O(k) = conj(w) (X(k) - conj X(h - k)). The imaginary parts of
+        the first and the last number of a spectrum do not count.
+        """
+        t, h = self.t, self.what.n
+        first, last = read(0), read(h)
+        write(0, Complex(t.plus(first.re, last.re), t.minus(first.re, last.re)))
+        with t.loop(1, h) as k:
+            x, y = read(k), read(t.of_indices("subi", h, k))
+            even = Complex(t.plus(x.re, y.re), t.minus(x.im, y.im))
+            difference = Complex(t.minus(x.re, y.re), t.plus(x.im, y.im))
+            cos, sin = self._root(self.tables[1], k)
+            odd = Complex(
+                t.plus(t.multiplied(difference.re, cos), t.multiplied(difference.im, sin)),
+                t.minus(t.multiplied(difference.im, cos), t.multiplied(difference.re, sin)),
+            )
+            write(k, Complex(t.minus(even.re, odd.im), t.plus(even.im, odd.re)))
+
+
+def _extent(what: Transforms, strides: Strides, n: int) -> int:
+    """Up to where a source or a target reaches, in complex numbers."""
+    sizes = (what.groups, what.columns, n)
+    return 1 + sum(stride * (size - 1) for stride, size in zip(strides, sizes, strict=True))
+
+
+def _swapped(read: Read) -> Read:
+    """Real parts as imaginary ones: a transform between two such exchanges is the inverse one."""
+
+    def swapped(i: Index) -> Complex:
+        re, im = read(i)
+        return Complex(im, re)
+
+    return swapped
