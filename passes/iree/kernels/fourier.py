@@ -159,57 +159,57 @@ class _Writer:
         """The transforms of one vector of columns, from one half of the memory to the other."""
         what, side = self.what, 0
         if what.source.column == 1:
-            read = self._columns(group, column)
+            elements = self._columns(group, column)
         else:
             self._read_rows(group, column)
-            read, side = self._reader(0), 1
+            elements, side = self._reader(0), 1
         if what.inverse and what.real:
-            self._join_halves(read, self._put(side))
-            read, side = self._reader(side), 1 - side
+            self._join_halves(elements, self._put(side))
+            elements, side = self._reader(side), 1 - side
         if what.inverse:
-            read = _swapped(read)
-        done = 1
+            elements = _swapped(elements)
+        before = 1
         for radix in self.steps[:-1]:
-            self._step(radix, done, read, self._put(side))
-            read, side, done = self._reader(side), 1 - side, done * radix
+            self._step(radix, before, elements, self._put(side))
+            elements, side, before = self._reader(side), 1 - side, before * radix
         if what.target.column == 1:
-            self._step(self.steps[-1], done, read, self._final(self._put_columns(group, column), column))
+            self._step(self.steps[-1], before, elements, self._final(self._put_columns(group, column), column))
             return
-        self._step(self.steps[-1], done, read, self._final(self._put(side), column))
+        self._step(self.steps[-1], before, elements, self._final(self._put(side), column))
         if what.real and not what.inverse:
             self._part_halves(self._reader(side), self._put(1 - side))
             side = 1 - side
         self._write_rows(group, column, self._reader(side))
 
-    def _step(self, radix: int, done: int, read: Read, write: Write) -> None:
-        """One step, after those whose radices have the product `done`."""
-        t, rest = self.t, self.what.n // done
-        terms, first = rest // radix, self._first_root(done)
+    def _step(self, radix: int, before: int, elements: Read, write: Write) -> None:
+        """One step, after those whose radices have the product `before`."""
+        t, rest = self.t, self.what.n // before
+        terms, first = rest // radix, self._first_root(before)
 
         def at(p: Index, q: Index, factors: list[Complex]) -> None:
-            values = [read(t.add(q, t.mul(done, t.add(p, terms * k)))) for k in range(radix)]
+            values = [elements(t.add(q, t.mul(before, t.add(p, terms * k)))) for k in range(radix)]
             for j, x in enumerate(dft(t, values)):
-                turned = times(t, x, factors[j - 1]) if j and factors else x
-                write(t.add(q, t.mul(done, t.add(t.mul(p, radix), j))), turned)
+                product = times(t, x, factors[j - 1]) if j and factors else x
+                write(t.add(q, t.mul(before, t.add(t.mul(p, radix), j))), product)
 
         if terms == 1:
-            with t.loop(0, done) as q:
+            with t.loop(0, before) as q:
                 at(0, q, [])
             return
         with t.loop(0, terms) as p:
             row = t.add(t.mul(p, radix - 1), first)
             factors = [self._root(self.tables[0], t.add(row, j)) for j in range(radix - 1)]
-            if done == 1:
+            if before == 1:
                 at(p, 0, factors)
                 return
-            with t.loop(0, done) as q:
+            with t.loop(0, before) as q:
                 at(p, q, factors)
 
-    def _first_root(self, done: int) -> int:
+    def _first_root(self, before: int) -> int:
         """Where the roots of a step begin in the table."""
         row, rest = 1, self.what.n
         for radix in self.steps:
-            if self.what.n // rest == done:
+            if self.what.n // rest == before:
                 break
             row += rest // radix * (radix - 1)
             rest //= radix
@@ -220,10 +220,10 @@ class _Writer:
     def _reader(self, side: int) -> Read:
         """The elements in one half of the memory."""
 
-        def read(i: Index) -> Complex:
+        def elements(i: Index) -> Complex:
             return Complex(*(self.t.vector(self.memory, self.workgroup, side, i, part, 0) for part in (0, 1)))
 
-        return read
+        return elements
 
     def _put(self, side: int) -> Write:
         """Writes them."""
@@ -253,12 +253,12 @@ class _Writer:
         """The elements of columns of which real and imaginary parts lie side by side."""
         t, lanes = self.t, self.lanes
 
-        def read(i: Index) -> Complex:
+        def elements(i: Index) -> Complex:
             start = self._start(self.what.source, group, column, i)
             low, high = t.vector(self.source, start), t.vector(self.source, t.add(start, lanes))
             return Complex(*(t.shuffled(low, high, [2 * lane + part for lane in range(lanes)]) for part in (0, 1)))
 
-        return read
+        return elements
 
     def _put_columns(self, group: Index, column: Index) -> Write:
         t, lanes = self.t, self.lanes
@@ -291,15 +291,15 @@ class _Writer:
                 for part in (0, 1):
                     t.store(t.load(self.source, t.add(start, part)), self.memory, self.workgroup, 0, i, part, lane)
 
-    def _write_rows(self, group: Index, column: Index, read: Read) -> None:
+    def _write_rows(self, group: Index, column: Index, elements: Read) -> None:
         t, pairs = self.t, self.lanes // 2
         whole = self.sizes[1] // pairs * pairs
         with t.loop(0, whole, pairs) as i:
-            parts = [part for k in range(pairs) for part in read(t.add(i, k))]
+            parts = [part for k in range(pairs) for part in elements(t.add(i, k))]
             for lane, row in enumerate(t.transposed(parts)):
                 t.put(row, self.target, self._row(self.what.target, group, column, lane, i))
         with t.loop(whole, self.sizes[1]) as i:
-            for part, x in enumerate(read(i)):
+            for part, x in enumerate(elements(i)):
                 for lane in range(self.lanes):
                     start = self._row(self.what.target, group, column, lane, i)
                     t.store(t.lane(x, lane), self.target, t.add(start, part))
@@ -327,7 +327,7 @@ class _Writer:
 
     # ---------------------------------------------------------------- real rows
 
-    def _part_halves(self, read: Read, write: Write) -> None:
+    def _part_halves(self, elements: Read, write: Write) -> None:
         """The spectrum of real rows, from that of the numbers that two neighbours make.
 
         With E and O the spectra of the elements at even and odd places, Z = E + i O is what there is, and E + w O what is
@@ -335,27 +335,27 @@ class _Writer:
         """
         t, h = self.t, self.what.n
         half, zero = t.constant("dense<0.5>", t.form.vector), t.zeros()
-        first = read(0)
+        first = elements(0)
         write(0, Complex(t.plus(first.re, first.im), zero))
         write(h, Complex(t.minus(first.re, first.im), zero))
         with t.loop(1, h) as k:
-            x, y = read(k), read(t.of_indices("subi", h, k))
+            x, y = elements(k), elements(t.of_indices("subi", h, k))
             even = Complex(t.plus(x.re, y.re), t.minus(x.im, y.im))
             odd = Complex(t.plus(x.im, y.im), t.minus(y.re, x.re))
             both = plus(t, even, times(t, odd, self._root(self.tables[1], k)))
             write(k, Complex(t.multiplied(both.re, half), t.multiplied(both.im, half)))
 
-    def _join_halves(self, read: Read, write: Write) -> None:
+    def _join_halves(self, elements: Read, write: Write) -> None:
         """Twice the numbers whose inverse transform is the real rows of a spectrum, two neighbours in one number.
 
         As in `_part_halves`: 2 E(k) = X(k) + conj X(h - k), and 2 O(k) = conj(w) (X(k) - conj X(h - k)). The imaginary parts of
         the first and the last number of a spectrum do not count.
         """
         t, h = self.t, self.what.n
-        first, last = read(0), read(h)
+        first, last = elements(0), elements(h)
         write(0, Complex(t.plus(first.re, last.re), t.minus(first.re, last.re)))
         with t.loop(1, h) as k:
-            x, y = read(k), read(t.of_indices("subi", h, k))
+            x, y = elements(k), elements(t.of_indices("subi", h, k))
             even = Complex(t.plus(x.re, y.re), t.minus(x.im, y.im))
             difference = Complex(t.minus(x.re, y.re), t.plus(x.im, y.im))
             cos, sin = self._root(self.tables[1], k)
@@ -372,11 +372,11 @@ def _extent(what: Transforms, strides: Strides, n: int) -> int:
     return 1 + sum(stride * (size - 1) for stride, size in zip(strides, sizes, strict=True))
 
 
-def _swapped(read: Read) -> Read:
+def _swapped(elements: Read) -> Read:
     """Real parts as imaginary ones: a transform between two such exchanges is the inverse one."""
 
     def swapped(i: Index) -> Complex:
-        re, im = read(i)
+        re, im = elements(i)
         return Complex(im, re)
 
     return swapped

@@ -92,8 +92,8 @@ def _of_real_rows(x: Val) -> Val | None:
     if pairs is None:
         return None
     first = b.concat([pairs, b.cut(pairs, -1, 0, 1)], x.rank - 1)
-    mirrored = b.reverse(first, [x.rank - 1])
-    re, im, other_re, other_im = b.real(first), b.imag(first), b.real(mirrored), -b.imag(mirrored)
+    mirror = b.reverse(first, [x.rank - 1])
+    re, im, other_re, other_im = b.real(first), b.imag(first), b.real(mirror), -b.imag(mirror)
     cos, sin = _turns(h + 1, n, re)
     odd_re, odd_im = im - other_im, other_re - re
     parts = re + other_re + odd_re * cos - odd_im * sin, im + other_im + odd_re * sin + odd_im * cos
@@ -106,17 +106,17 @@ def _to_real_rows(x: Val, n: int) -> Val | None:
     shape = (*x.shape[:-1], n)
     x = b.cut(x, -1, 0, h + 1)
     if n % 2 or n == 2:
-        mirror = b.reverse(b.cut(x, -1, 1, (n + 1) // 2), [x.rank - 1])
-        mirror = b.complex_(b.real(mirror), -b.imag(mirror))
+        rest = b.reverse(b.cut(x, -1, 1, (n + 1) // 2), [x.rank - 1])
+        rest = b.complex_(b.real(rest), -b.imag(rest))
         first = b.cut(x, -1, 0, 1)  # whose imaginary part does not count
-        whole = [b.complex_(b.real(first), 0.0), b.cut(x, -1, 1, h + 1), mirror]
+        whole = [b.complex_(b.real(first), 0.0), b.cut(x, -1, 1, h + 1), rest]
         rows_of = _along(b.concat(whole, x.rank - 1), x.rank - 1, True)
         return None if rows_of is None else b.real(rows_of)
     if rows >= form.lanes and _is_one_step(h, form):
         what = Transforms(h, 1, rows, Strides(0, h + 1, 1), Strides(0, h, 1), True, 1 / n, real=True)
         return _call(x, what, shape, dtype)
-    first, mirrored = b.cut(x, -1, 0, h), b.reverse(b.cut(x, -1, 1, h + 1), [x.rank - 1])
-    re, im, other_re, other_im = b.real(first), b.imag(first), b.real(mirrored), -b.imag(mirrored)
+    first, mirror = b.cut(x, -1, 0, h), b.reverse(b.cut(x, -1, 1, h + 1), [x.rank - 1])
+    re, im, other_re, other_im = b.real(first), b.imag(first), b.real(mirror), -b.imag(mirror)
     ends = b.compare("EQ", b.iota(re.shape, x.rank - 1, np.int32), 0)
     im, other_im = (b.select(ends, b.splat(0.0, part), part) for part in (im, other_im))
     cos, sin = _turns(h, n, re)
