@@ -64,7 +64,9 @@ log1p = _inexact_unary("log1p", ew.log_plus_one, "log(1 + x), accurate near 0.")
 sqrt = _inexact_unary("sqrt", ew.sqrt, "The square root; NaN for negative numbers.")
 rsqrt = _inexact_unary("rsqrt", ew.rsqrt, "1 / sqrt(x).")
 cbrt = _inexact_unary("cbrt", ew.cbrt, "The real cube root.")
-exp2 = library(described("exp2", "2 to the power x.")(lambda x: ew.exponential(inexact(x) * math.log(2))))
+exp2 = _inexact_unary(
+    "exp2", lambda x: ew.exponential(x * math.log(2)) if is_complex(x.dtype) else ew.power(full_like(x, 2), x), "2 to the power x."
+)
 log2 = library(described("log2", "The logarithm to base 2.")(lambda x: ew.log(inexact(x)) * (1 / math.log(2))))
 log10 = library(described("log10", "The logarithm to base 10.")(lambda x: ew.log(inexact(x)) * (1 / math.log(10))))
 deg2rad = radians = library(described("deg2rad", "Degrees to radians.")(lambda x: inexact(x) * (math.pi / 180)))
@@ -271,11 +273,21 @@ def hypot(x: Any, y: Any) -> Tensor:
 @library
 def sinc(x: Any) -> Tensor:
     """sin(pi x) / (pi x), and 1 at 0, smoothly."""
-    x = inexact(x) * math.pi
+    x = inexact(x)
     at_zero = lg.compare(x, full_like(x, 0), comparison_direction="EQ")
     safe = lg.select(at_zero, full_like(x, 1), x)
-    # At 0 the series 1 - x**2 / 6 has the value and the first two derivatives.
-    return lg.select(at_zero, 1.0 - ew.square(x) * (1 / 6), ew.sine(safe) / safe)
+    # At 0 the series 1 - (pi x)**2 / 6 has the value and the first two derivatives.
+    return lg.select(at_zero, 1.0 - ew.square(x * math.pi) * (1 / 6), _sine_of_turns(safe) / safe)
+
+
+def _sine_of_turns(x: Tensor) -> Tensor:
+    """sin(pi x) / pi: of real numbers by what is left of the nearest integer, which is exact."""
+    if is_complex(x.dtype):
+        return ew.sine(x * math.pi) * (1 / math.pi)
+    whole = ew.round_nearest_even(x)
+    is_odd = lg.compare(whole, ew.floor(whole * 0.5) * 2.0, comparison_direction="NE")
+    sine = ew.sine((x - whole) * math.pi) * (1 / math.pi)
+    return lg.select(is_odd, -sine, sine)
 
 
 @library

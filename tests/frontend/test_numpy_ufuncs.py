@@ -1,8 +1,12 @@
 """Elementwise functions against NumPy: values, shapes and dtypes."""
 
+import mpmath
 import numpy as np
 import pytest
 from support import Group
+
+import nabla_mlir as nm
+from nabla_mlir import numpy as nnp
 
 rng = np.random.default_rng(0)
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.5, 2.5, 3.5, np.inf, -np.inf, np.nan, 1e-3, -0.5, 7.25])
@@ -130,3 +134,19 @@ GROUPS = [Group(INPUTS, cases, 1e-9) for cases in GROUPS.values()]
 )
 def test_against_numpy(group, name):
     group.check(name)
+
+
+def test_sinc_and_exp2_are_exact_where_products_with_constants_are_not() -> None:
+    """Large numbers, whose multiples of pi have no digits behind the point, or overflow; powers of two."""
+    x = np.array([0.25, 1.5, 7.0, 1e5 + 0.25, 2.0**51 + 0.5, 1e300, -3.3, 1e-9, 1.7e308])
+    with mpmath.workdps(60):
+        true = np.array([float(mpmath.sincpi(mpmath.mpf(v))) for v in x.tolist()])
+    np.testing.assert_allclose(np.asarray(nnp.sinc(x)), true, rtol=1e-15, atol=0)
+    slope = nm.grad(lambda x: nnp.sinc(x).sum())(x[:4])
+    with mpmath.workdps(60):
+        true = np.array([float(mpmath.diff(mpmath.sincpi, mpmath.mpf(v))) for v in x[:4].tolist()])
+    np.testing.assert_allclose(np.asarray(slope), true, rtol=1e-13)
+    whole = np.arange(-1020.0, 1020.0)
+    np.testing.assert_array_equal(np.asarray(nnp.exp2(whole)), np.exp2(whole))
+    assert nnp.exp2(np.array([3], np.int32)).tolist() == [8.0]
+    np.testing.assert_allclose(np.asarray(nnp.exp2(np.array([1 + 1j]))), [2 * np.exp(1j * np.log(2))])

@@ -57,6 +57,7 @@ FAULTS = (
           "nabla-legalize-indexing"),
     Fault("gather_out_of_range", "A gather reads outside of its operand.", "nabla-legalize-indexing", f"{_ISSUE}24881"),
     Fault("scatter_out_of_range", "A scatter writes outside of its operand.", "nabla-legalize-indexing"),
+    Fault("erf_of_small_numbers", "The error function of numbers below 2^-120 is 0 in f32.", "nabla-legalize-math", since=""),
     Fault("broadcast_of_a_cycle", "A broadcast along a cycle of dimensions sorts them in the wrong sense.",
           "nabla-legalize-indexing"),
     Fault("pad_of_complex_numbers", "Padding complex values with a constant kills the compiler.", "nabla-legalize-complex",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 from iree.compiler import ir, passmanager  # type: ignore[attr-defined]  # not in the stubs
@@ -14,6 +17,8 @@ from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attrib
 from nabla_mlir.table.traits import names_with
 
 PATTERNS = Patterns()
+
+_LINEAR = 2.0**-100  # below, erf(x) is 2 x / sqrt(pi)
 
 _BROADCASTING = names_with(lambda record: record.name.startswith("chlo.broadcast_") and record.name != "chlo.broadcast_select")
 
@@ -35,6 +40,25 @@ def broadcast_select(op: ir.Operation, target: Target) -> Replacement:
     return [b.select(*(b.broadcast(v, shape, range(len(shape))) for v in wide))]
 
 
+@PATTERNS.of("chlo.erf")
+def erf(op: ir.Operation, target: Target) -> Replacement:
+    """IREE's own formula vanishes below 2^-120 in f32."""
+    (x,) = operands(op)
+    if x.dtype != np.float32 or not target.chlo_functions or not x.static:
+        return None
+    return b.select(abs(x) < _LINEAR, x * (2 / math.sqrt(math.pi)), b.op("chlo.erf", x, type=x.type, final=True))
+
+
+@PATTERNS.of("chlo.erf_inv")
+def erf_inv(op: ir.Operation, target: Target) -> Replacement:
+    """In f64 the expansion loses 1 - x^2 close to 1: 1 - x is exact there."""
+    (x,) = operands(op)
+    if x.dtype != np.float64 or not x.static:
+        return None
+    size = abs(x)
+    return stock_expansion(op, {"stablehlo.log_plus_one": lambda: b.log((1.0 - size) * (size + 1.0))})
+
+
 @PATTERNS.of("chlo.erf", "chlo.erf_inv", "chlo.bessel_i1e", "chlo.next_after")
 def expand_double(op: ir.Operation, target: Target) -> Replacement:
     """The exponential in their expansion is slow in f64 on CPU, and does not compile on Vulkan."""
@@ -51,8 +75,11 @@ def expand_complex(op: ir.Operation, target: Target) -> Replacement:
     return expand(op, target) if operands(op)[0].dtype.kind == "c" else None
 
 
-def stock_expansion(op: ir.Operation) -> list[Val]:
-    """The results of an operation of static shapes by what MLIR's own pass makes of it."""
+def stock_expansion(op: ir.Operation, others: Mapping[str, Callable[[], Val]] = MappingProxyType({})) -> list[Val]:
+    """The results of an operation of static shapes by what MLIR's own pass makes of it.
+
+    `others` make what stands for operations of some names in it.
+    """
     attributes = ", ".join(f"{name} = {value}" for name, value in attributes_of(op).items())
     types = tuple(str(v.type) for v in op.operands)
     module = _expansion(op.name, attributes, types, tuple(str(r.type) for r in op.results))
@@ -63,6 +90,9 @@ def stock_expansion(op: ir.Operation) -> list[Val]:
         arguments = [values[v] for v in inner.operands]
         if inner.name == "func.return":
             return arguments
+        if inner.name in others:
+            values[inner.results[0]] = others[inner.name]()
+            continue
         clone = b.copy(inner, arguments)
         values.update(zip(inner.results, map(Val, clone.results), strict=True))
     raise AssertionError("a function ends in func.return")

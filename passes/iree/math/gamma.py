@@ -47,7 +47,7 @@ _DIGAMMA_F64 = (
 _ROOT, _ROOT_LOW = 1.4616321449683622, 9.549995429965697e-17
 
 
-@PATTERNS.of("chlo.lgamma", "chlo.digamma", "chlo.erfc")
+@PATTERNS.of("chlo.lgamma", "chlo.digamma", "chlo.erf", "chlo.erfc")
 def narrow(op: ir.Operation, target: Target) -> Replacement:
     """Formats of 16 bits are computed in f32."""
     (x,) = operands(op)
