@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.errors import BatchError, DataChangedError, DeployError, ShapeError, TreeError
+from nabla_mlir.interop.dask_waiting import gathered
 from nabla_mlir.prepared.batches import as_arguments, on_one_thread
 from nabla_mlir.prepared.pieces import Part, Piece, Work
 from nabla_mlir.prepared.shapes import shapes_of
@@ -45,10 +46,13 @@ class DaskEngine:
       shards: futures of the arguments of each.
       client: of the cluster.
       residual_bytes: what the residuals of all shards may take together; None keeps all.
+      patience: for how many seconds no worker may run a task while results are waited for.
     """
 
-    def __init__(self, work: Work, source: Any, shards: Sequence[Any], client: Any, residual_bytes: int | None):
-        self.work, self.shards, self.client = work, list(shards), client
+    def __init__(
+        self, work: Work, source: Any, shards: Sequence[Any], client: Any, residual_bytes: int | None, patience: float
+    ):
+        self.work, self.shards, self.client, self._patience = work, list(shards), client, patience
         self._content = client.submit(_same, pickle.dumps((_portable(source, work), work.mean, work.mask)), pure=False)
         size = math.inf if work.state_bytes is None else 2 * work.state_bytes
         self.kept = len(shards) if residual_bytes is None or not size else min(len(shards), int(residual_bytes // size))
@@ -107,8 +111,8 @@ class DaskEngine:
             starts = range(0, len(parts), _GROUP)
             parts = [self.client.submit(tree_sum, parts[i : i + _GROUP], pure=False) for i in starts]
         try:
-            return tree_sum(self.client.gather(parts))
-        except BatchError:
+            return tree_sum(gathered(self.client, parts, self._patience))
+        except (BatchError, DeployError):
             raise
         except Exception as error:
             self._check_client()
@@ -224,11 +228,13 @@ def placed(shards: Any, client: Any) -> list[Any]:
     return futures
 
 
-def shapes(shards: Sequence[Any], client: Any) -> list[Any]:
-    """The shapes of each shard. Raises BatchError, with its number, if one cannot be made."""
+def shapes(shards: Sequence[Any], client: Any, patience: float) -> list[Any]:
+    """The shapes of each shard. Raises BatchError, with its number, if one cannot be made; DeployError if no worker runs."""
     tasks = [client.submit(shapes_of, shard, pure=False) for shard in shards]
     try:
-        return list(client.gather(tasks))
+        return gathered(client, tasks, patience)
+    except DeployError:
+        raise
     except Exception as error:
         raise_numbered(error, shards, tasks)
         raise
