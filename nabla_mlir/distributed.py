@@ -33,7 +33,7 @@ class HessianOperator(SummedOperator):
       comm: a communicator of mpi4py, such as ``MPI.COMM_WORLD``.
       reduction, mask, block, damping, target: as of `nm.SumOperator`.
       max_residual_bytes: what the residuals of all shards may take together, or those of this rank; those of other shards are made
-        again in each product. None keeps all.
+        again in each product. None: on Dask as much as the workers' memory has room for beside the data, on ranks all.
       patience: for how many seconds no worker of Dask may run a task while results are waited for: as long as workers may take to
         come back after they died.
 

@@ -29,7 +29,8 @@ from nabla_mlir.runtime import load
 
 _GROUP = 8  # sums that one task adds up
 _SMALL = 1 << 20  # bytes that may travel with tasks, through the scheduler
-_SHARE = 0.2  # of a worker's memory that the shards of one task may take; Dask moves data to disk from 0.6 on
+_SHARE = 0.2  # of a worker's memory that the shards of one task may take
+_FULL = 0.6  # of the memory of workers: from there on Dask moves data to disk
 _WINDOW = 4  # matrices that are under way at the same time
 
 
@@ -45,7 +46,8 @@ class DaskEngine:
       source: what a user gave; a bundle, or an archive of several targets, travels whole, and each worker takes what fits it.
       shards: futures of the arguments of each.
       client: of the cluster.
-      residual_bytes: what the residuals of all shards may take together; None keeps all.
+      residual_bytes: what the residuals of all shards may take together; None: as much as the workers' memory has room for
+        beside the data.
       patience: for how many seconds no worker may run a task while results are waited for.
     """
 
@@ -54,11 +56,14 @@ class DaskEngine:
     ):
         self.work, self.shards, self.client, self._patience = work, list(shards), client, patience
         self._content = client.submit(_same, pickle.dumps((_portable(source, work), work.mean, work.mask)), pure=False)
+        threads = client.nthreads()
+        limits = {worker: limit for worker, limit in client.run(_memory_limit, on_error="ignore").items() if limit}
+        if residual_bytes is None and limits:
+            total = sum(limits.values())
+            residual_bytes = int(max(_FULL * total - len(shards) * work.data_bytes, _SHARE * total))
         size = math.inf if work.state_bytes is None else 2 * work.state_bytes
         self.kept = len(shards) if residual_bytes is None or not size else min(len(shards), int(residual_bytes // size))
-        threads = client.nthreads()
-        limits = client.run(_memory_limit, on_error="ignore")  # of workers that are there
-        room = _SHARE * min((limit / threads.get(worker, 1) for worker, limit in limits.items() if limit), default=math.inf)
+        room = _SHARE * min((limit / threads.get(worker, 1) for worker, limit in limits.items()), default=math.inf)
         count = max(sum(threads.values()), math.ceil(len(shards) * (work.data_bytes + (work.state_bytes or 0)) / room))
         count = min(count, len(shards))
         ends = [i * len(shards) // count for i in range(count + 1)]
