@@ -1,4 +1,4 @@
-"""Results of a Dask cluster, waited for while somebody can compute them: what would be waited for without end is mended, or raises."""
+"""Results of a Dask cluster, waited for while a worker can compute them: what would not end is mended, or raises."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _named(workers: Sequence[tuple[str, str, int, int]]) -> str:
     """Up to three workers, with what they do and the memory that they hold."""
     if not workers:
         return "there is no worker"
-    texts = [f"{address} is {status} with {memory / 1e6:.0f} of {limit / 1e6:.0f} MB" for address, status, memory, limit in workers[:3]]
+    texts = [f"{name} is {status} with {memory / 1e6:.0f} of {limit / 1e6:.0f} MB" for name, status, memory, limit in workers[:3]]
     return ", ".join(texts) + (f", and {len(workers) - 3} more" if len(workers) > 3 else "")
 
 
