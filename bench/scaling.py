@@ -162,9 +162,9 @@ def main(counts: list[int], rows: int = 7000) -> None:
         if not costs.latency:
             costs = Costs(plain / SHARDS, latency=empty, hop=nothing, task=many)
         expected = simulated(replace(costs, shard=plain / SHARDS), count, SHARDS, 4 * WIDTH, slowness)
-        print(f"{count} of Dask: {1e3 * seconds:.1f} ms, simulated {1e3 * expected:.1f}; one process {1e3 * plain:.1f}: an efficiency of "
-              f"{plain / seconds / count:.0%}; work that all do at once takes {slowness:.2f} times as long here, and of what is left "
-              f"it is {plain * slowness / seconds / count:.0%}; shards without work {1e3 * empty:.2f} ms; "
+        print(f"{count} of Dask: {1e3 * seconds:.1f} ms, simulated {1e3 * expected:.1f}; one process {1e3 * plain:.1f}: "
+              f"an efficiency of {plain / seconds / count:.0%}; work that all do at once takes {slowness:.2f} times as long, and "
+              f"of what is left it is {plain * slowness / seconds / count:.0%}; shards without work {1e3 * empty:.2f} ms; "
               f"a task that does nothing {1e3 * nothing:.2f} ms, of many {1e3 * many:.2f}; "
               f"{count} of MPI: {1e3 * ranks(count, rows):.1f} ms")  # fmt: skip
     print(costs)
