@@ -1,13 +1,12 @@
 """What a product of a sum over shards costs on processes of Dask and on ranks of MPI: measured here, and simulated for more.
 
 ``python bench/scaling.py 1 2`` measures with so many processes, fits the constants of the model in docs/scaling.md to the first,
-and prints what the simulation says of all of them, and of 10, 100 and 1000 workers. On a machine with fewer cores than processes
-these share the cores, which the simulation knows.
+and prints what the simulation says of all of them, and of 10, 100 and 1000 workers. Where processes share cores, with each other or
+with other jobs, work slows down: by how much is measured in turn with the products, and is what the simulation is told.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -43,7 +42,7 @@ class Costs:
     exchange: float = 5e-6
 
 
-def simulated(costs: Costs, workers: int, shards: int, size: int, cores: int | None = None) -> float:
+def simulated(costs: Costs, workers: int, shards: int, size: int, slowness: float = 1.0) -> float:
     """Seconds of a product on Dask: tasks leave one by one, run side by side, and their sums are added up in groups of eight.
 
     Args:
@@ -51,10 +50,9 @@ def simulated(costs: Costs, workers: int, shards: int, size: int, cores: int | N
       workers: how many there are.
       shards: how many; each worker has as many as the others, or one less.
       size: bytes of a vector; small ones travel with the tasks, others from worker to worker.
-      cores: that the workers share; None is one for each.
+      slowness: how much longer the same work takes where all workers do it at once, since they share cores.
     """
     groups = min(workers, shards)
-    slowness = max(1.0, groups / cores) if cores else 1.0
     copy = size / costs.bandwidth
     is_small = size * groups <= 1 << 20
     ends = []
@@ -87,6 +85,14 @@ def data(rows: int) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(a.astype(np.float32), b.astype(np.float32)) for a, b in parts]
 
 
+def spin() -> float:
+    """Seconds of work that needs a core and nothing else."""
+    array, start = np.full(1 << 17, 0.1, np.float32), time.perf_counter()
+    for _ in range(1000):
+        np.tanh(array, out=array)
+    return time.perf_counter() - start
+
+
 def best(function: Any, times: int) -> float:
     """The shortest of some calls."""
     seconds = []
@@ -97,10 +103,11 @@ def best(function: Any, times: int) -> float:
     return min(seconds)
 
 
-def measured(workers: int, rows: int, source: Any, one: Any = None) -> tuple[float, float, float]:
+def measured(workers: int, rows: int, source: Any, one: Any = None) -> tuple[float, float, float, float, float]:
     """Seconds of a product over shards of so many rows, of a task that does nothing, and of each of many of them.
 
-    Beside the same product in one process, in turn, it prints what is added to that.
+    Also, where one process makes the same product in turn, the median time of that, and how much slower work is that all workers do
+    at once: what the machine takes from them, whatever is done.
     """
     from dask.distributed import Client, LocalCluster
 
@@ -109,10 +116,15 @@ def measured(workers: int, rows: int, source: Any, one: Any = None) -> tuple[flo
         H = nm.distributed.HessianOperator(source, w, data(rows), client=client)
         nothing = best(lambda: client.submit(abs, 1, pure=False).result(), 50)
         many = best(lambda: client.gather([client.submit(abs, i, pure=False) for i in range(500)]), 5) / 500
-        if one is not None:
-            ratios = [best(lambda: H @ w, 1) / best(lambda: one @ w, 1) for _ in range(15)]
-            print(f"{workers} of Dask beside one process, in turn: {np.median(ratios) - 1:+.1%}")
-        return best(lambda: H @ w, 12), nothing, many
+        if one is None:
+            return best(lambda: H @ w, 12), nothing, many, 0.0, 1.0
+        first = sorted(client.nthreads())[:1]
+        rounds = []
+        for _ in range(9):
+            spins = [max(client.run(spin, workers=names).values()) for names in (None, first)]
+            rounds.append((best(lambda: H @ w, 1), best(lambda: one @ w, 1), *spins))
+        seconds, plain, together, alone = np.median(rounds, axis=0)
+        return seconds, nothing, many, plain, together / alone
 
 
 def ranks(count: int, rows: int) -> float:
@@ -143,18 +155,16 @@ def main(counts: list[int], rows: int = 7000) -> None:
     source = nm.hvp_module(loss, w, *shards[0], entry_points=("update", "apply", "apply_block")).compile(nm.CPU(threads=1))
     small = nm.hvp_module(loss, w, *data(8)[0], entry_points=("update", "apply", "apply_block")).compile(nm.CPU(threads=1))
     one = nm.SumOperator(source, w, shards, threads=1, max_residual_bytes=1 << 34)
-    plain = best(lambda: one @ w, 12)
-    print(f"{SHARDS} shards in one process: {1e3 * plain:.1f} ms, {1e3 * plain / SHARDS:.1f} ms each")
-    costs = Costs(plain / SHARDS)
-    cores = len(os.sched_getaffinity(0))
+    costs = Costs(0.0)
     for count in counts:
-        seconds, nothing, many = measured(count, rows, source, one)
+        seconds, nothing, many, plain, slowness = measured(count, rows, source, one)
         empty, *_ = measured(count, 8, small)
         if not costs.latency:
-            costs = replace(costs, latency=empty, hop=nothing, task=many)
-        expected = simulated(costs, count, SHARDS, 4 * WIDTH, cores)
-        print(f"{count} of Dask: {1e3 * seconds:.1f} ms, simulated {1e3 * expected:.1f}; "
-              f"of shards without work {1e3 * empty:.2f} ms; "
+            costs = Costs(plain / SHARDS, latency=empty, hop=nothing, task=many)
+        expected = simulated(replace(costs, shard=plain / SHARDS), count, SHARDS, 4 * WIDTH, slowness)
+        print(f"{count} of Dask: {1e3 * seconds:.1f} ms, simulated {1e3 * expected:.1f}; one process {1e3 * plain:.1f}: "
+              f"an efficiency of {plain / seconds / count:.0%}; work that all do at once takes {slowness:.2f} times as long, and "
+              f"of what is left it is {plain * slowness / seconds / count:.0%}; shards without work {1e3 * empty:.2f} ms; "
               f"a task that does nothing {1e3 * nothing:.2f} ms, of many {1e3 * many:.2f}; "
               f"{count} of MPI: {1e3 * ranks(count, rows):.1f} ms")  # fmt: skip
     print(costs)

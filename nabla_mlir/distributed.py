@@ -33,12 +33,15 @@ class HessianOperator(SummedOperator):
       comm: a communicator of mpi4py, such as ``MPI.COMM_WORLD``.
       reduction, mask, block, damping, target: as of `nm.SumOperator`.
       max_residual_bytes: what the residuals of all shards may take together, or those of this rank; those of other shards are made
-        again in each product. None keeps all.
+        again in each product. None: on Dask as much as the workers' memory has room for beside the data, on ranks all.
+      patience: for how many seconds no worker of Dask may run a task while results are waited for: as long as workers may take to
+        come back after they died.
 
     Raises:
       BatchError: a shard raises, or does not fit the function; `number` says which. Cluster and operator stay as they were.
       DataChangedError: a shard that was made again is another one.
-      DeployError: dask or mpi4py is not installed, or the cluster has gone.
+      DeployError: dask or mpi4py is not installed, the cluster has gone, or none of its workers runs a task: all have died, or are
+        paused for their memory.
       TraceError: neither a client nor a communicator is given, or both.
 
     Example:
@@ -52,6 +55,7 @@ class HessianOperator(SummedOperator):
     def __init__(
         self, source: Any, x: Any, shards: Any, *, client: Any = None, comm: Any = None, reduction: str = "sum", mask: str = "",
         max_residual_bytes: int | None = None, block: int = thresholds.BLOCK, damping: float = 0.0, target: Any = None,
+        patience: float = 60.0,
     ):  # fmt: skip
         if (client is None) == (comm is None):
             raise TraceError(f"a distributed operator requires client= or comm=, got {'none' if client is None else 'both'}.",
@@ -59,8 +63,8 @@ class HessianOperator(SummedOperator):
         make = lambda data: work_of(source, x, data, reduction, mask, block=block, target=target)  # noqa: E731
         if client is not None:
             futures = placed(shards, client)
-            work = make(longest(shapes(futures, client)))
-            engine: Engine = DaskEngine(work, source, futures, client, max_residual_bytes)
+            work = make(longest(shapes(futures, client, patience)))
+            engine: Engine = DaskEngine(work, source, futures, client, max_residual_bytes, patience)
         else:
             batches = Batches(shards)
             firsts = comm.allgather(agreed(comm, lambda: [shapes_of(reading()) for reading in itertools.islice(batches, 1)]))

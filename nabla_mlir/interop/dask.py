@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.errors import BatchError, DataChangedError, DeployError, ShapeError, TreeError
+from nabla_mlir.interop.dask_waiting import gathered
 from nabla_mlir.prepared.batches import as_arguments, on_one_thread
 from nabla_mlir.prepared.pieces import Part, Piece, Work
 from nabla_mlir.prepared.shapes import shapes_of
@@ -28,7 +29,8 @@ from nabla_mlir.runtime import load
 
 _GROUP = 8  # sums that one task adds up
 _SMALL = 1 << 20  # bytes that may travel with tasks, through the scheduler
-_SHARE = 0.2  # of a worker's memory that the shards of one task may take; Dask moves data to disk from 0.6 on
+_SHARE = 0.2  # of a worker's memory that the shards of one task may take
+_FULL = 0.6  # of the memory of workers: from there on Dask moves data to disk
 _WINDOW = 4  # matrices that are under way at the same time
 
 
@@ -44,17 +46,24 @@ class DaskEngine:
       source: what a user gave; a bundle, or an archive of several targets, travels whole, and each worker takes what fits it.
       shards: futures of the arguments of each.
       client: of the cluster.
-      residual_bytes: what the residuals of all shards may take together; None keeps all.
+      residual_bytes: what the residuals of all shards may take together; None: as much as the workers' memory has room for
+        beside the data.
+      patience: for how many seconds no worker may run a task while results are waited for.
     """
 
-    def __init__(self, work: Work, source: Any, shards: Sequence[Any], client: Any, residual_bytes: int | None):
-        self.work, self.shards, self.client = work, list(shards), client
+    def __init__(
+        self, work: Work, source: Any, shards: Sequence[Any], client: Any, residual_bytes: int | None, patience: float
+    ):
+        self.work, self.shards, self.client, self._patience = work, list(shards), client, patience
         self._content = client.submit(_same, pickle.dumps((_portable(source, work), work.mean, work.mask)), pure=False)
+        threads = client.nthreads()
+        limits = {worker: limit for worker, limit in client.run(_memory_limit, on_error="ignore").items() if limit}
+        if residual_bytes is None and limits:
+            total = sum(limits.values())
+            residual_bytes = int(max(_FULL * total - len(shards) * work.data_bytes, _SHARE * total))
         size = math.inf if work.state_bytes is None else 2 * work.state_bytes
         self.kept = len(shards) if residual_bytes is None or not size else min(len(shards), int(residual_bytes // size))
-        threads = client.nthreads()
-        limits = client.run(_memory_limit, on_error="ignore")  # of workers that are there
-        room = _SHARE * min((limit / threads.get(worker, 1) for worker, limit in limits.items() if limit), default=math.inf)
+        room = _SHARE * min((limit / threads.get(worker, 1) for worker, limit in limits.items()), default=math.inf)
         count = max(sum(threads.values()), math.ceil(len(shards) * (work.data_bytes + (work.state_bytes or 0)) / room))
         count = min(count, len(shards))
         ends = [i * len(shards) // count for i in range(count + 1)]
@@ -107,8 +116,8 @@ class DaskEngine:
             starts = range(0, len(parts), _GROUP)
             parts = [self.client.submit(tree_sum, parts[i : i + _GROUP], pure=False) for i in starts]
         try:
-            return tree_sum(self.client.gather(parts))
-        except BatchError:
+            return tree_sum(gathered(self.client, parts, self._patience))
+        except (BatchError, DeployError):
             raise
         except Exception as error:
             self._check_client()
@@ -224,11 +233,13 @@ def placed(shards: Any, client: Any) -> list[Any]:
     return futures
 
 
-def shapes(shards: Sequence[Any], client: Any) -> list[Any]:
-    """The shapes of each shard. Raises BatchError, with its number, if one cannot be made."""
+def shapes(shards: Sequence[Any], client: Any, patience: float) -> list[Any]:
+    """The shapes of each shard. Raises BatchError, with its number, if one cannot be made; DeployError if no worker runs."""
     tasks = [client.submit(shapes_of, shard, pure=False) for shard in shards]
     try:
-        return list(client.gather(tasks))
+        return gathered(client, tasks, patience)
+    except DeployError:
+        raise
     except Exception as error:
         raise_numbered(error, shards, tasks)
         raise

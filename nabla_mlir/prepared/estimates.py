@@ -62,14 +62,7 @@ def hutchinson(
       >>> estimate
       Estimate(value=18.0, error=0.0, probes=20)
     """
-    blocks = _blocks(operator, probes, seed, block)
-    samples: list[float] = []
-    for vectors, products in _multiplied(operator, blocks):
-        samples += np.einsum("ij,ij->j", vectors, products).tolist()
-        estimate = Estimate.of(samples)
-        yield estimate
-        if tolerance and estimate.error <= tolerance * abs(estimate.value):
-            return
+    yield from _running(operator, _blocks(operator, probes, seed, block), tolerance)
 
 
 def hutch_plus_plus(
@@ -110,10 +103,16 @@ def hutch_plus_plus(
         yield Estimate(known, 0.0, 2 * count)
         return
     others = (v - basis @ (basis.T @ v) for v in _blocks(operator, probes - count, seed, block, start=count))
+    for estimate in _running(operator, others, tolerance, known):
+        yield replace(estimate, probes=2 * count + estimate.probes)
+
+
+def _running(operator: Any, blocks: Iterator[np.ndarray], tolerance: float, known: float = 0.0) -> Iterator[Estimate]:
+    """Estimates of a number and the mean of ``vᵀ A v``, one more for each block, until the error is small enough."""
     samples: list[float] = []
-    for vectors, products in _multiplied(operator, others):
+    for vectors, products in _multiplied(operator, blocks):
         samples += (known + np.einsum("ij,ij->j", vectors, products, dtype=float)).tolist()
-        estimate = replace(Estimate.of(samples), probes=2 * count + len(samples))
+        estimate = Estimate.of(samples)
         yield estimate
         if tolerance and estimate.error <= tolerance * abs(estimate.value):
             return

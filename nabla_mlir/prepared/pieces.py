@@ -209,6 +209,9 @@ class Piece:
         return self.part
 
     def __reduce__(self) -> Any:
+        device = getattr(self.work.module.executable, "device", None)  # the interpreter has none
+        if device is not None:
+            device.hal.allocator.trim()  # a worker moves pieces to disk for want of memory: that of those before goes back
         return _moved, (self.work, self.number, self._point, self._data)
 
     def __sizeof__(self) -> int:

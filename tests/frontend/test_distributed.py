@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,48 @@ def test_a_worker_dies_and_the_solve_has_the_same_answer(client: Any, compiled: 
     assert np.array_equal(H @ V, before), "after an error products are those at the point before"
 
 
+@pytest.mark.parametrize("is_loading", [False, True])
+def test_all_workers_die_at_once(client: Any, compiled: Any, is_loading: bool) -> None:
+    import dask
+
+    def kill() -> None:
+        for pid in client.run(os.getpid).values():
+            os.kill(pid, signal.SIGKILL)
+
+    def load(i: int) -> Any:
+        time.sleep(0.3)
+        return SHARDS[i]
+
+    killer = threading.Timer(0.3, kill)
+    if is_loading:
+        killer.start()
+    H = nm.distributed.HessianOperator(compiled, W, [dask.delayed(load)(i) for i in range(len(SHARDS))], client=client)
+    before = H @ V
+    if not is_loading:
+        kill()
+    assert np.array_equal(H @ V, before)
+    H.update(2 * W)
+    H.update(W)
+    assert np.array_equal(H @ V, before)
+    killer.cancel()
+
+
+def test_workers_that_do_not_come_back(compiled: Any) -> None:
+    distributed = pytest.importorskip("distributed")
+    options: Any = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "processes": False}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        H = nm.distributed.HessianOperator(compiled, W, SHARDS[:3], client=client, patience=0.5)
+        client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.handle_worker_status_change("paused", *dask_scheduler.workers, "test"))
+        with pytest.raises(DeployError, match=r"requires workers that run tasks, got none in 0.5 s: inproc://\S+ is paused with \d+ of") as error:
+            H @ W
+        assert "max_residual_bytes" in error.value.help
+        cluster.scale(0)
+        with pytest.raises(DeployError, match=r"got none in 0.5 s: there is no worker"):
+            H @ W
+        cluster.scale(1)
+        np.testing.assert_allclose(H @ W, nm.SumOperator(compiled, W, SHARDS[:3]) @ W, rtol=1e-11)
+
+
 def test_a_shard_that_raises_is_named_and_the_cluster_lives(client: Any, compiled: Any, local: Any) -> None:
     import dask
 
@@ -237,6 +280,13 @@ def test_shards_of_one_task_fit_into_the_memory_of_a_worker(
         monkeypatch.setattr("nabla_mlir.interop.dask._SHARE", shards * size / room)
         H = nm.distributed.HessianOperator(compiled, W, SHARDS, client=client)
         assert len(H.engine._groups) == groups
+        check(H, local)
+    total, state = room * 3, local.engine.work.state_bytes
+    for full, share, kept in ((0.6, 0.2, 11), (0.0, 2 * 3.5 * state / total, 3), ((11 * size + 3.5 * state) / total, 0.0, 7)):
+        monkeypatch.setattr("nabla_mlir.interop.dask._FULL", full)
+        monkeypatch.setattr("nabla_mlir.interop.dask._SHARE", share or 1e-6)
+        H = nm.distributed.HessianOperator(compiled, W, SHARDS, client=client)
+        assert H.kept == kept, "residuals that have room beside the data"
         check(H, local)
 
 

@@ -1,0 +1,76 @@
+"""Results of a Dask cluster, waited for while a worker can compute them: what would not end is mended, or raises."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from nabla_mlir.errors import DeployError
+
+_LOOK = 2.0  # seconds between two looks at the cluster
+
+
+def gathered(client: Any, futures: Sequence[Any], patience: float) -> list[Any]:
+    """What futures give.
+
+    Args:
+      client: of the cluster.
+      futures: of tasks of any kind.
+      patience: for how many seconds no worker may run a task meanwhile.
+
+    Raises:
+      DeployError: no worker ran a task for so long; the message says what became of them.
+    """
+
+    async def results() -> list[Any]:
+        gathering = asyncio.ensure_future(client.gather(futures))
+        since = time.monotonic()  # when a task was last seen to run
+        try:
+            while not (await asyncio.wait([gathering], timeout=min(_LOOK, patience)))[0]:
+                if client.status != "running":
+                    break  # gather says why
+                is_active, workers = await client.run_on_scheduler(_look())
+                since = time.monotonic() if is_active else since
+                if time.monotonic() - since > patience:
+                    message = f"a sum over shards requires workers that run tasks, got none in {patience:g} s: {_named(workers)}."
+                    raise DeployError(message, help=_HELP)
+            return list(await gathering)
+        finally:
+            gathering.cancel()
+
+    return list(client.sync(results))
+
+
+def _look() -> Any:
+    """What the scheduler runs: a function in a function, which travels as code, since nabla_mlir need not be there."""
+
+    def look(dask_scheduler: Any) -> tuple[bool, list[tuple[str, str, int, int]]]:
+        # Dask hands tasks that had preferred a worker, and found none at all, to no other one but that, which may never come back
+        # (`bulk_schedule_unrunnable_after_adding_worker` of 2026.8 does not read `loose_restrictions`).
+        there = dask_scheduler.workers
+        orphans = [ts for ts in dask_scheduler.unrunnable
+                    if ts.loose_restrictions and ts.worker_restrictions and not ts.worker_restrictions & there.keys()]  # fmt: skip
+        for ts in orphans:
+            ts.worker_restrictions = None
+        dask_scheduler.transitions({ts.key: "processing" for ts in orphans}, stimulus_id="nabla_mlir-orphans")
+        is_active = any(ws.executing or (ws.status.name == "running" and ws.processing) for ws in there.values())
+        states = [(ws.address, ws.status.name, ws.metrics.get("memory", 0), ws.memory_limit or 0) for ws in there.values()]
+        return is_active, states
+
+    return look
+
+
+def _named(workers: Sequence[tuple[str, str, int, int]]) -> str:
+    """Up to three workers, with what they do and the memory that they hold."""
+    if not workers:
+        return "there is no worker"
+    texts = [f"{name} is {status} with {memory / 1e6:.0f} of {limit / 1e6:.0f} MB" for name, status, memory, limit in workers[:3]]
+    return ", ".join(texts) + (f", and {len(workers) - 3} more" if len(workers) > 3 else "")
+
+
+_HELP = (
+    "Dask pauses a worker at 80 % of its memory: give it more, or smaller shards, or max_residual_bytes=0, which makes residuals "
+    "again in each product; where workers take longer to come back, patience=."
+)
