@@ -111,7 +111,7 @@ def array_of(attribute: ir.Attribute) -> np.ndarray:
     shape, dtype = shape_and_dtype(attribute.type)
     if 0 in shape:
         return np.zeros(shape, dtype)
-    if dtype.kind in "biuf" and dtype.name not in ("int4", "uint4", "int2", "uint2") and dtype.name in np.sctypeDict:
+    if dtype.kind in "biuf" and dtype.isbuiltin == 1:
         if attribute.is_splat and shape:
             return _repeated(np.asarray(splat_value(attribute), dtype), shape)
         return np.array(attribute).astype(dtype, copy=False).reshape(shape)

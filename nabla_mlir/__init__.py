@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from nabla_mlir.environment import typeof as typeof
     from nabla_mlir.explorer import explain as explain
     from nabla_mlir.interop.jax import from_jax as from_jax
+    from nabla_mlir.interop.onnx import from_onnx as from_onnx
     from nabla_mlir.interop.scipy import minimize as minimize
     from nabla_mlir.interop.stablehlo import from_stablehlo as from_stablehlo
     from nabla_mlir.interop.torch import from_torch as from_torch
@@ -153,6 +154,7 @@ _HOMES: dict[str, str | None] = {
     "from_jax": "interop.jax",
     "from_stablehlo": "interop.stablehlo",
     "minimize": "interop.scipy",
+    "from_onnx": "interop.onnx",
     "from_torch": "interop.torch",
     "Interpreter": "interpreter.target",
     "register_custom_call": "ops.custom_call",

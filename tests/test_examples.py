@@ -51,6 +51,18 @@ def test_spectrum(recipe: Any) -> None:
     np.testing.assert_allclose(spectrum.blocked(H), values[::-1][:3], rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_onnx_surrogate(recipe: Any) -> None:
+    pytest.importorskip("skl2onnx")
+    example = recipe("onnx_surrogate")
+    process, file = example.surrogate()
+    found = example.minimum(file, np.array([3.0, 3.0]))
+    np.testing.assert_allclose(found.fun, process.predict(found.x[None])[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.x, [np.pi, 2.275], atol=0.05)  # the minimum of the function that it was fitted to
+    around = found.x + 1e-3 * np.array([[1, 0], [-1, 0], [0, 1], [0, -1]])
+    assert (process.predict(around) > process.predict(found.x[None])).all()
+
+
 def test_bundle_adjustment(recipe: Any) -> None:
     bundle = recipe("bundle_adjustment")
     data = bundle.scene(cameras=4, points=60)

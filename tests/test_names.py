@@ -34,6 +34,7 @@ TERMS = {
     "padded": "an array with its padding",
     "ordered": "a truth value", "signed": "a truth value", "unsigned": "a truth value", "transposed": "a truth value",
     "excluded": "a parameter of NumPy's vectorize", "returned": "a parameter of NumPy's average",
+    "onesided": "an attribute of Fourier transforms in ONNX",
     "tiled": "a parameter of JAX's collectives", "unused": "a parameter of JAX's jit: keep_unused",
     "abandoned": "a truth value", "detached": "a truth value", "lent": "a truth value", "wanted": "truth values",
     "seen": "walks of graphs: what has been visited",

@@ -1,11 +1,11 @@
-"""Programs of other systems, and solvers and frameworks that take ours: StableHLO, JAX, PyTorch, SciPy, Ipopt, CasADi."""
+"""Programs of other systems, and solvers and frameworks that take ours: StableHLO, JAX, PyTorch, ONNX, SciPy, Ipopt, CasADi."""
 
 from __future__ import annotations
 
 import importlib
 from types import ModuleType
 
-_MODULES = ("casadi", "ipopt", "jax", "scipy", "threadpools", "torch")  # each is imported when it is first asked for
+_MODULES = ("casadi", "ipopt", "jax", "onnx", "scipy", "threadpools", "torch")  # each is imported when it is first asked for
 
 
 def __getattr__(name: str) -> ModuleType:

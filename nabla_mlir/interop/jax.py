@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.regions import nested
 from nabla_mlir.errors import ImportIRError
 from nabla_mlir.exchange import readable
 from nabla_mlir.interop.jax_function import function as function
@@ -40,4 +42,10 @@ def from_jax(function: Callable[..., Any], *specs: Any) -> Callable[..., Any]:
     except ImportError:
         raise ImportIRError("from_jax requires JAX, got an environment without it.", help="pip install jax") from None
     abstract = [jax.tree.map(lambda x: jax.ShapeDtypeStruct(readable(x).shape, readable(x).dtype), spec) for spec in specs]
-    return imported(Importer().module(Part(function, lambda: abstract)), "main")
+    module = Importer().module(Part(function, lambda: abstract))
+    calls = [op for op in nested(module.operation) if op.name == "stablehlo.custom_call"]
+    callbacks = {name for op in calls if "callback" in (name := hlo.String.decode(op.attributes["call_target_name"]))}
+    if callbacks:
+        raise ImportIRError(f"from_jax requires a program without callbacks to Python, got {', '.join(sorted(callbacks))}.",
+                            help="leave out what prints or checks; EQX_ON_ERROR=nan does so for Equinox and Diffrax.")  # fmt: skip
+    return imported(module, "main")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from nabla_mlir.errors import ImportIRError
 from nabla_mlir.interop.stablehlo import imported
 from nabla_mlir.interop.torch_function import function as function
 from nabla_mlir.interop.torch_program import stablehlo_of
+from nabla_mlir.staging.specs import as_spec
 
 
 def from_torch(module: Any, *specs: Any, parameters: bool = False) -> Callable[..., Any]:
@@ -26,7 +27,8 @@ def from_torch(module: Any, *specs: Any, parameters: bool = False) -> Callable[.
 
     Args:
       module: a `torch.nn.Module`, or a function of tensors.
-      specs: for each argument of its `forward` an array, or anything with a shape and a dtype, or a pytree of them.
+      specs: for each argument of its `forward` an array, or anything with a shape and a dtype, or a pytree of them; without any
+        the module is captured for the shapes and dtypes of each call, once for each.
       parameters: whether the function takes the parameters, a dict of arrays by their names, as its first argument;
         otherwise they are constants.
 
@@ -51,7 +53,27 @@ def from_torch(module: Any, *specs: Any, parameters: bool = False) -> Callable[.
     if parameters and not isinstance(module, torch.nn.Module):
         raise ImportIRError(f"from_torch requires a torch.nn.Module where parameters=True, got {type(module).__name__}.",
                             help="leave out parameters, and give the function what it needs as arguments.")  # fmt: skip
-    leaves, tree = pytree.flatten(specs)
+    return _captured(module, specs, parameters) if specs else _of_any_shape(module, parameters)
+
+
+def _of_any_shape(module: Any, parameters: bool) -> Callable[..., Any]:
+    programs: dict[Any, Callable[..., Any]] = {}
+
+    def applied(*arguments: Any) -> Any:
+        leaves, tree = pytree.flatten(arguments[parameters:])
+        specs = [as_spec(leaf) for leaf in leaves]
+        key = tree, tuple(specs)
+        if key not in programs:
+            programs[key] = _captured(module, pytree.unflatten(tree, specs), parameters)
+        return programs[key](*arguments)
+
+    return applied
+
+
+def _captured(module: Any, specs: Sequence[Any], parameters: bool) -> Callable[..., Any]:
+    import torch
+
+    leaves, tree = pytree.flatten(tuple(specs))
     weights = dict(module.named_parameters()) if parameters else {}
 
     class Flat(torch.nn.Module):

@@ -5,6 +5,7 @@ Each takes what the schema of the operation in ATen says, in that order: tensors
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import nabla_mlir.numpy as nnp
+from nabla_mlir import nn, random
 from nabla_mlir.errors import ImportIRError
 from nabla_mlir.numpy import fft, linalg
 from nabla_mlir.ops import chlo, elementwise
@@ -182,6 +184,36 @@ def _avg_pool(rank: int) -> Callable[..., Tensor]:
     return pool
 
 
+def _adaptive(n: int, count: int) -> list[tuple[int, int]]:
+    """Where windows begin and end that cover an axis."""
+    return [(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
+
+
+def _adaptive_avg_pool(x: Tensor, sizes: Sequence[int]) -> Tensor:
+    for i, count in enumerate(sizes):
+        axis = x.ndim - len(sizes) + i
+        parts = [nnp.mean(_between(x, axis, *ends), axis) for ends in _adaptive(x.shape[axis], count)]
+        x = nnp.stack(parts, axis)
+    return x
+
+
+def _adaptive_max_pool(x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The largest elements, and where they stand among those of the spatial axes."""
+    spatial = x.shape[-len(sizes) :]
+    flat, numbers = x.reshape(*x.shape[: -len(sizes)], -1), np.arange(int(np.prod(spatial))).reshape(spatial)
+    places = []
+    for ends in itertools.product(*(_adaptive(n, count) for n, count in zip(spatial, sizes, strict=True))):
+        inside = numbers[tuple(slice(*pair) for pair in ends)].ravel()
+        places.append(nnp.take(inside, nnp.argmax(nnp.take(flat, inside, -1), -1)))
+    where = nnp.stack(places, -1)
+    shape = (*x.shape[: -len(sizes)], *sizes)
+    return nnp.take_along_axis(flat, where, -1).reshape(shape), where.reshape(shape)
+
+
+def _between(x: Tensor, axis: int, start: int, end: int) -> Tensor:
+    return x[tuple(slice(start, end) if i == axis else slice(None) for i in range(x.ndim))]
+
+
 def _nearest(rank: int) -> Callable[..., Tensor]:
     def upsample(x: Tensor, sizes: Any, scales: Any) -> Tensor:
         for i, n in enumerate(x.shape[-rank:]):
@@ -193,6 +225,41 @@ def _nearest(rank: int) -> Callable[..., Tensor]:
 
     return upsample
 
+
+# ---------------------------------------------------------------- losses
+
+
+def _multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+    """PyTorch's own decomposition also counts what stands behind the first -1 of a row."""
+    n = x.shape[-1]
+    rows, places, labels = x.reshape(-1, n), np.arange(n), target.reshape(-1, n)
+    is_label = places < nnp.min(nnp.where(labels == -1, places, n), -1, keepdims=True)
+    labels = nnp.where(is_label, labels, 0)
+    is_target = nnp.any(is_label[:, :, None] & (labels[:, :, None] == places), 1)
+    margins = nn.relu(1 - (nnp.take_along_axis(rows, labels, -1)[:, :, None] - rows[:, None]))
+    losses = nnp.sum(margins * (is_label[:, :, None] & ~is_target[:, None]), (1, 2)) / n
+    total = [losses.reshape(x.shape[:-1]), nnp.mean(losses), nnp.sum(losses)][reduction]
+    return total, is_target.astype(x.dtype).reshape(x.shape)
+
+
+# ---------------------------------------------------------------- draws: each has a key of its own, the same at each call
+
+
+def _dropout(key: Any, x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    if train is False:
+        return x, nnp.ones_like(x, dtype=bool)
+    mask = random.bernoulli(key, 1 - p, x.shape)
+    return nnp.where(mask, x / (1 - p if p < 1 else 1), nnp.zeros_like(x)), mask
+
+
+DRAWS: dict[str, Callable[..., Any]] = {
+    "torch.aten.native_dropout": _dropout,
+    "torch.aten.bernoulli.p": lambda key, x, p, generator=None: random.bernoulli(key, p, x.shape).astype(x.dtype),
+    "torch.aten.rand_like": lambda key, x, *_: random.uniform(key, x.shape, x.dtype),
+    "torch.aten.randn_like": lambda key, x, *_: random.normal(key, x.shape, x.dtype),
+    "torch.aten.rand": lambda key, shape, *_: random.uniform(key, shape),
+    "torch.aten.randn": lambda key, shape, *_: random.normal(key, shape),
+}
 
 # ---------------------------------------------------------------- linear algebra
 
@@ -242,10 +309,11 @@ _ATEN: dict[str, Callable[..., Any]] = {
     "median": lambda x: _median(nnp.reshape(x, (-1,)), 0, False)[0], "searchsorted.Tensor": _searchsorted,
     "diagonal": nnp.diagonal, "diagonal_scatter": _diagonal_scatter, "unfold": _unfold,
     "scatter_reduce.two": _scatter_reduce, "cdist": _distances,
-    "embedding": _embedding,
+    "embedding": _embedding, "multilabel_margin_loss_forward": _multilabel_margin_loss,
     **{f"max_pool{rank}d": _max_pool(rank) for rank in (1, 2, 3)},
     **{f"max_pool{rank}d_with_indices": _max_pool(rank, with_places=True) for rank in (1, 2, 3)},
     **{f"avg_pool{rank}d": _avg_pool(rank) for rank in (1, 2, 3)},
+    "_adaptive_avg_pool3d": _adaptive_avg_pool, "adaptive_max_pool3d": _adaptive_max_pool,
     **{f"upsample_nearest{rank}d.vec": _nearest(rank) for rank in (1, 2, 3)},
     "linalg_inv": linalg.inv, "linalg_det": linalg.det, "linalg_slogdet": linalg.slogdet, "linalg_solve": _solve,
     "linalg_solve_triangular": _solve_triangular, "cholesky_solve": _cholesky_solve,

@@ -9,12 +9,13 @@ from typing import Any
 
 from iree.compiler import ir
 
+from nabla_mlir import random
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import ImportIRError, SourceRange, is_internal
 from nabla_mlir.interop.portable import parse
-from nabla_mlir.interop.torch_operations import COMPLEX, OPERATIONS
+from nabla_mlir.interop.torch_operations import COMPLEX, DRAWS, OPERATIONS
 from nabla_mlir.numpy.operands import convert
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import bake_captures, trace_function
@@ -41,6 +42,7 @@ def stablehlo_of(module: Any, inputs: Sequence[Any]) -> ir.Module:
                             ) from error  # fmt: skip
     try:
         _mark_ends_of_differentiation(program.graph_module)
+        _give_scalars_an_axis(program.graph_module)
         raw = _imported(_decomposed(program))
     except Exception as error:
         raise _refused(_first(error)) from error
@@ -97,11 +99,29 @@ def _mark_ends_of_differentiation(graph_module: Any) -> None:
     graph_module.recompile()
 
 
+def _give_scalars_an_axis(graph_module: Any) -> None:
+    """Operations along an axis of a tensor that has none: of a row of one, since torch-mlir does not come back from them."""
+    import torch
+
+    aten, graph = torch.ops.aten, graph_module.graph
+    along = {aten.log_softmax.int, aten.softmax.int, aten._log_softmax.default, aten._softmax.default, aten.logsumexp.default}
+    for node in list(graph.nodes):
+        if node.target not in along or node.args[0].meta["val"].ndim:
+            continue
+        with graph.inserting_before(node):
+            row = graph.call_function(aten.reshape.default, (node.args[0], [1]))
+            result = graph.call_function(node.target, (row, *node.args[1:]), node.kwargs)
+        row.meta = {**node.args[0].meta, "val": node.args[0].meta["val"].reshape(1)}
+        result.meta = {**node.meta, "val": node.meta["val"].reshape(1)}
+        node.target, node.args, node.kwargs = aten.reshape.default, (result, []), {}  # under its name, by which it may be a result
+    graph_module.recompile()
+
+
 def _decomposed(program: Any) -> Any:
     """In the operations that torch-mlir asks for, but for those that we lower."""
     from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
-    table = {op: f for op, f in get_decomposition_table().items() if _named(op) not in OPERATIONS}
+    table = {op: f for op, f in get_decomposition_table().items() if _named(op) not in OPERATIONS and _named(op) not in DRAWS}
     program = program.run_decompositions(table)
     (output,) = (node for node in program.graph.nodes if node.op == "output")
     outputs = set(program.graph_signature.user_outputs)  # not what it writes to buffers
@@ -140,6 +160,8 @@ def _as_calls(module: Any) -> dict[str, Callable[..., Any]]:
         function = _function_for(op)
         if function is None:
             continue
+        if _name_of(op) in DRAWS:
+            function = functools.partial(_drawn, function, len(calls))
         name, arguments = f"torch_operation_{len(calls)}", [_static(v) for v in op.operands]
         calls[name] = functools.partial(_called, function, arguments)
         operands = [v for v, kind in zip(op.operands, arguments, strict=True) if kind is _TENSOR]
@@ -159,10 +181,18 @@ def _as_calls(module: Any) -> dict[str, Callable[..., Any]]:
     return calls
 
 
+def _drawn(function: Callable[..., Any], number: int, *arguments: Any) -> Any:
+    return function(random.key(number), *arguments)
+
+
+def _name_of(op: Any) -> str:
+    return str(op.attributes["name"].value if op.name == "torch.operator" else op.name)
+
+
 def _function_for(op: Any) -> Callable[..., Any] | None:
-    name = op.attributes["name"].value if op.name == "torch.operator" else op.name
+    name = _name_of(op)
     is_complex = any("complex" in str(v.type) for v in [*op.operands, *op.results])
-    return OPERATIONS.get(name) or (COMPLEX.get(name) if is_complex else None)
+    return OPERATIONS.get(name) or DRAWS.get(name) or (COMPLEX.get(name) if is_complex else None)
 
 
 _TENSOR = object()  # stands for an operand that is a tensor

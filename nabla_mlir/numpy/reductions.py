@@ -327,7 +327,7 @@ def logsumexp(
     axes = axes_of("logsumexp", axis, x.ndim)
     x = masked(x, where, -np.inf)
     if not count(x.shape, axes):
-        out = full(tuple(n for d, n in enumerate(x.shape) if d not in axes or keepdims), -np.inf, x.dtype)
+        out = full(tuple(1 if d in axes else n for d, n in enumerate(x.shape) if d not in axes or keepdims), -np.inf, x.dtype)
         return (out, full_like(out, 0)) if return_sign else out
     largest = finite_max(x, axes)
     terms = ew.exponential(x - spread(largest, x.shape, axes))

@@ -185,3 +185,10 @@ def test_errors(f, error, message):
     with pytest.raises(error, match=message) as caught:
         f()
     assert caught.value.where.filename == __file__
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_logsumexp_of_nothing(keepdims):
+    x = np.zeros((2, 0, 4))
+    found = nm.jit(lambda x: nm.nn.logsumexp(x, 1, keepdims=keepdims))(x)
+    np.testing.assert_array_equal(found, np.full((2, 1, 4) if keepdims else (2, 4), -np.inf))

@@ -138,3 +138,12 @@ def test_errors_name_the_user_line(f, error, message):
     with pytest.raises(error, match=message) as caught:
         nm.trace(f, MATRIX, CUBE)
     assert caught.value.where.filename == __file__
+
+
+@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz", "bfloat16"])
+def test_constants_of_narrow_floats_are_interpreted(name):
+    """The bindings of MLIR read none of them."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    numbers = np.array([1, 2, -0.5], np.float32).astype(getattr(ml_dtypes, name))
+    f = nm.trace(lambda x: x * jnp.asarray(numbers).astype(np.float32), nm.spec(3, "f4")).lower()
+    np.testing.assert_array_equal(f.compile(nm.Interpreter())(np.ones(3, np.float32)), [1, 2, -0.5])

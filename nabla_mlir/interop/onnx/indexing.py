@@ -1,0 +1,67 @@
+"""Operators of ONNX that read and write at places which are computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import nabla_mlir.numpy as nnp
+from nabla_mlir.interop.onnx.table import Refusal, operator
+from nabla_mlir.table.tensor import Tensor
+
+_WRITES = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}
+
+
+@operator("Gather")
+def _gather(x: Tensor, places: Tensor, axis: int = 0) -> Tensor:
+    return nnp.take(x, places, axis)
+
+
+@operator("GatherElements")
+def _gather_elements(x: Tensor, places: Tensor, axis: int = 0) -> Tensor:
+    return x[_grid(places, axis % x.ndim)]
+
+
+@operator("GatherND")
+def _gather_nd(x: Tensor, places: Tensor, batch_dims: int = 0) -> Tensor:
+    return x[_coordinates(x, places, batch_dims)]
+
+
+@operator("Scatter", "ScatterElements")
+def _scatter_elements(x: Tensor, places: Tensor, updates: Tensor, axis: int = 0, reduction: str = "none") -> Tensor:
+    return _written(x, _grid(places, axis % x.ndim), updates, reduction)
+
+
+@operator("ScatterND")
+def _scatter_nd(x: Tensor, places: Tensor, updates: Tensor, reduction: str = "none") -> Tensor:
+    return _written(x, _coordinates(x, places, 0), updates, reduction)
+
+
+@operator("TensorScatter")
+def _tensor_scatter(cache: Tensor, update: Tensor, starts: Any = None, axis: int = -2, mode: str = "linear") -> Tensor:
+    """Writes along an axis, from a place on that each entry of the batch has."""
+    axis %= cache.ndim
+    index = list(np.ogrid[tuple(slice(n) for n in update.shape)])
+    first = 0 if starts is None else starts.reshape(-1, *(1,) * (cache.ndim - 1))
+    index[axis] = (index[axis] + first) % cache.shape[axis] if mode == "circular" else index[axis] + first
+    return cache.at[tuple(index)].set(update)
+
+
+def _grid(places: Tensor, axis: int) -> tuple[Any, ...]:
+    index: list[Any] = list(np.ogrid[tuple(slice(n) for n in places.shape)])
+    index[axis] = places
+    return tuple(index)
+
+
+def _coordinates(x: Tensor, places: Tensor, batch_dims: int) -> tuple[Any, ...]:
+    """The last axis of `places` holds one place for each of as many axes of x, behind those of the batch."""
+    rank = places.ndim - 1
+    batch = [np.arange(x.shape[i]).reshape([-1 if j == i else 1 for j in range(rank)]) for i in range(batch_dims)]
+    return (*batch, *(places[..., i] for i in range(places.shape[-1])))
+
+
+def _written(x: Tensor, index: tuple[Any, ...], updates: Tensor, reduction: str) -> Tensor:
+    if reduction not in _WRITES:
+        raise Refusal(f"a reduction of {', '.join(_WRITES)}", reduction)
+    return getattr(x.at[index], _WRITES[reduction])(updates)

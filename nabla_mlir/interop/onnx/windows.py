@@ -1,0 +1,234 @@
+"""Operators of ONNX on windows: convolutions and pools. Images are (batch, channels, *spatial)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import nabla_mlir.numpy as nnp
+from nabla_mlir import lax
+from nabla_mlir.interop.onnx.reductions import numbers
+from nabla_mlir.interop.onnx.table import operator
+from nabla_mlir.ops.reduction import identity_of
+from nabla_mlir.ops.windows import reduce_window, window_params
+from nabla_mlir.table.tensor import Tensor, full
+
+Ends = list[tuple[int, int]]
+
+
+def ends_of(sizes: Sequence[int], spans: Sequence[int], strides: Sequence[int], pads: Any, auto_pad: str) -> Ends:
+    """The padding on both sides of each spatial axis."""
+    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        totals = [max((-(-n // s) - 1) * s + w - n, 0) for n, w, s in zip(sizes, spans, strides, strict=True)]
+        halves = [(p // 2, p - p // 2) for p in totals]
+        return halves if auto_pad == "SAME_UPPER" else [(high, low) for low, high in halves]
+    if auto_pad == "VALID" or not pads:
+        return [(0, 0)] * len(sizes)
+    return list(zip(pads[: len(sizes)], pads[len(sizes) :], strict=True))
+
+
+def _dimensions(rank: int) -> tuple[str, str, str]:
+    axes = "DHW"[3 - rank :] if rank <= 3 else ""
+    return f"NC{axes}", f"OI{axes}", f"NC{axes}"
+
+
+def convolve(
+    x: Tensor,
+    w: Tensor,
+    bias: Any = None,
+    *,
+    strides: Any = None,
+    pads: Any = None,
+    dilations: Any = None,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+) -> Tensor:
+    """y[b, o, p] = bias[o] + sum over channels i and offsets q of x[b, i, s*p + d*q] * w[o, i, q]."""
+    rank = x.ndim - 2
+    strides, dilations = strides or [1] * rank, dilations or [1] * rank
+    spans = [d * (k - 1) + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
+    y = lax.conv_general_dilated(
+        x, w, strides, ends_of(x.shape[2:], spans, strides, pads, auto_pad), rhs_dilation=dilations,
+        dimension_numbers=_dimensions(rank), feature_group_count=group,
+    )  # fmt: skip
+    return y if bias is None else y + bias.reshape(-1, *(1,) * rank)
+
+
+@operator("Conv")
+def _conv(x: Tensor, w: Tensor, bias: Any = None, kernel_shape: Any = None, **attributes: Any) -> Tensor:
+    return convolve(x, w, bias, **attributes)
+
+
+@operator("ConvTranspose")
+def _conv_transpose(x: Tensor, w: Tensor, bias: Any = None, kernel_shape: Any = None, strides: Any = None, pads: Any = None,
+                    dilations: Any = None, group: int = 1, auto_pad: str = "NOTSET", output_padding: Any = None,
+                    output_shape: Any = None) -> Tensor:  # fmt: skip
+    rank = x.ndim - 2
+    strides, dilations, extra = strides or [1] * rank, dilations or [1] * rank, output_padding or [0] * rank
+    spans = [d * (k - 1) + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
+    sizes = [s * (n - 1) + e + span for n, s, e, span in zip(x.shape[2:], strides, extra, spans, strict=True)]
+    if output_shape is not None or auto_pad.startswith("SAME"):
+        wanted = output_shape or [n * s for n, s in zip(x.shape[2:], strides, strict=True)]
+        totals = [size - n for size, n in zip(sizes, wanted[-rank:], strict=True)]
+        ends = [(t // 2, t - t // 2) if auto_pad == "SAME_UPPER" else (t - t // 2, t // 2) for t in totals]
+    else:
+        ends = ends_of(x.shape[2:], spans, strides, pads, auto_pad)
+    features = w.shape[1]
+    groups = w.reshape(group, w.shape[0] // group, *w.shape[1:])
+    kernel = nnp.flip(nnp.swapaxes(groups, 1, 2), tuple(range(3, 3 + rank)))
+    y = lax.conv_general_dilated(
+        x, kernel.reshape(group * features, w.shape[0] // group, *w.shape[2:]), [1] * rank,
+        [(span - 1 - low, span - 1 - high + e) for span, (low, high), e in zip(spans, ends, extra, strict=True)],
+        lhs_dilation=strides, rhs_dilation=dilations, dimension_numbers=_dimensions(rank), feature_group_count=group,
+    )  # fmt: skip
+    return y if bias is None else y + bias.reshape(-1, *(1,) * rank)
+
+
+# ---------------------------------------------------------------- pools
+
+
+class _Pool:
+    """Windows of a pool: their lengths, strides and dilations, and the padding, also of a last window that is not whole."""
+
+    def __init__(self, x: Tensor, window: Any, strides: Any, pads: Any, dilations: Any, auto_pad: str, ceil_mode: int):
+        self.rank = rank = x.ndim - 2
+        self.sizes, self.window = x.shape[2:], tuple(window)
+        self.strides, self.dilations = tuple(strides or [1] * rank), tuple(dilations or [1] * rank)
+        self.spans = [d * (k - 1) + 1 for k, d in zip(self.window, self.dilations, strict=True)]
+        self.pads = ends_of(self.sizes, self.spans, self.strides, pads, auto_pad)
+        self.ends = [
+            (low, high + (self._missing(i, low, high) if ceil_mode else 0)) for i, (low, high) in enumerate(self.pads)
+        ]
+
+    def _missing(self, axis: int, low: int, high: int) -> int:
+        """What a last window needs; one that starts in the padding behind is left out."""
+        n, span, stride = self.sizes[axis], self.spans[axis], self.strides[axis]
+        steps = -(-(n + low + high - span) // stride)
+        if steps * stride >= n + low:
+            steps -= 1
+        return steps * stride + span - n - low - high
+
+    def reduced(self, x: Tensor, body: str) -> Tensor:
+        params = window_params(
+            x.ndim, window_dimensions=(1, 1, *self.window), window_strides=(1, 1, *self.strides),
+            window_dilations=(1, 1, *self.dilations), padding=((0, 0), (0, 0), *self.ends),
+        )  # fmt: skip
+        return reduce_window(x, full((), identity_of(body, x.dtype), x.dtype), body=body, **params)
+
+    def counts(self, with_pads: int) -> np.ndarray:
+        """How many elements each window has, of the array and, if asked for, of its padding."""
+        result = np.ones(())
+        for n, span, s, d, (low, high), (_, end) in zip(
+            self.sizes, self.spans, self.strides, self.dilations, self.pads, self.ends, strict=True
+        ):
+            starts = np.arange(-low, n + end - span + 1, s)
+            places = starts[:, None] + np.arange(0, span, d)
+            first, last = (-low, n + high) if with_pads else (0, n)
+            result = result[..., None] * ((places >= first) & (places < last)).sum(1)
+        return result
+
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """For each window and each of its elements the place among the spatial ones, and whether it is in the array."""
+        axes = [np.arange(-low, n + end - span + 1, s)[:, None] + np.arange(0, span, d) for n, span, s, d, (low, end) in zip(
+            self.sizes, self.spans, self.strides, self.dilations, self.ends, strict=True)]  # fmt: skip
+        starts = np.stack(np.meshgrid(*(a[:, 0] for a in axes), indexing="ij")).reshape(self.rank, -1, 1)
+        inside = np.stack(np.meshgrid(*(a[0] - a[0, 0] for a in axes), indexing="ij")).reshape(self.rank, 1, -1)
+        where = starts + inside
+        is_inside = np.all((where >= 0) & (where < np.reshape(self.sizes, (-1, 1, 1))), 0)
+        return np.where(is_inside, np.ravel_multi_index(tuple(where), self.sizes, mode="clip"), 0), is_inside
+
+
+@operator("MaxPool")
+def _max_pool(x: Tensor, kernel_shape: Any = None, strides: Any = None, pads: Any = None, dilations: Any = None,
+              auto_pad: str = "NOTSET", ceil_mode: int = 0, storage_order: int = 0, *, outputs: int) -> Any:  # fmt: skip
+    pool = _Pool(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
+    best = pool.reduced(x, "max")
+    if outputs == 1:
+        return best
+    places, is_inside = pool.places()
+    rows = x.reshape(*x.shape[:2], -1)
+    patches = nnp.where(is_inside, nnp.take(rows, places, 2), nnp.full((), identity_of("max", x.dtype), x.dtype))
+    first = nnp.argmax(patches, -1, keepdims=True)
+    found = nnp.take_along_axis(nnp.broadcast_to(places, patches.shape), first, -1)[..., 0].reshape(best.shape)
+    if storage_order:
+        found = nnp.asarray(_by_columns(pool.sizes))[found]
+    images = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * pool.rank) * int(np.prod(pool.sizes))
+    return best, (found + images).astype(np.int64)
+
+
+def _by_columns(sizes: Sequence[int]) -> np.ndarray:
+    """The place in column order of each place in row order."""
+    return np.arange(int(np.prod(sizes))).reshape(sizes, order="F").ravel()
+
+
+@operator("AveragePool")
+def _average_pool(x: Tensor, kernel_shape: Any = None, strides: Any = None, pads: Any = None, dilations: Any = None,
+                  auto_pad: str = "NOTSET", ceil_mode: int = 0, count_include_pad: int = 0) -> Tensor:  # fmt: skip
+    pool = _Pool(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
+    return pool.reduced(x, "add") / pool.counts(count_include_pad).astype(x.dtype)
+
+
+@operator("LpPool")
+def _lp_pool(x: Tensor, kernel_shape: Any = None, p: Any = 2, strides: Any = None, pads: Any = None, dilations: Any = None,
+             auto_pad: str = "NOTSET", ceil_mode: int = 0) -> Tensor:  # fmt: skip
+    pool = _Pool(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
+    return pool.reduced(nnp.abs(x) ** p, "add") ** (1 / p)
+
+
+def _spatial(x: Tensor) -> tuple[int, ...]:
+    return tuple(range(2, x.ndim))
+
+
+@operator("GlobalAveragePool")
+def _global_average_pool(x: Tensor) -> Tensor:
+    return nnp.mean(x, _spatial(x), keepdims=True)
+
+
+@operator("GlobalMaxPool")
+def _global_max_pool(x: Tensor) -> Tensor:
+    return nnp.max(x, _spatial(x), keepdims=True)
+
+
+@operator("GlobalLpPool")
+def _global_lp_pool(x: Tensor, p: Any = 2) -> Tensor:
+    return nnp.sum(nnp.abs(x) ** p, _spatial(x), keepdims=True) ** (1 / p)
+
+
+@operator("MaxUnpool", static=("output_shape",))
+def _max_unpool(x: Tensor, places: Tensor, output_shape: Any = None, kernel_shape: Any = None, strides: Any = None,
+                pads: Any = None) -> Tensor:  # fmt: skip
+    rank = x.ndim - 2
+    strides, pads = strides or [1] * rank, pads or [0] * (2 * rank)
+    sizes = [s * (n - 1) + k - pads[i] - pads[i + rank] for i, (n, s, k) in enumerate(
+        zip(x.shape[2:], strides, kernel_shape, strict=True))]  # fmt: skip
+    shape = (*x.shape[:2], *sizes)
+    flat = nnp.zeros(int(np.prod(shape)), dtype=x.dtype).at[places.reshape(-1)].set(x.reshape(-1)).reshape(shape)
+    if output_shape is None:
+        return flat
+    return nnp.pad(flat, [(0, m - n) for n, m in zip(shape, numbers(output_shape), strict=True)])
+
+
+@operator("LRN")
+def _lrn(x: Tensor, size: int = 1, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Tensor:
+    """Each element over a power of the sum of squares of channels beside it."""
+    low = (size - 1) // 2
+    padded = nnp.pad(x * x, [(0, 0), (low, size - 1 - low), *((0, 0) for _ in x.shape[2:])])
+    total = sum(padded[:, i : i + x.shape[1]] for i in range(size))
+    return x / (bias + alpha / size * total) ** beta
+
+
+@operator("Col2Im", static=("image_shape", "block_shape"))
+def _col2im(
+    x: Tensor, image_shape: Any, block_shape: Any, strides: Any = None, pads: Any = None, dilations: Any = None
+) -> Tensor:
+    sizes, block = numbers(image_shape), numbers(block_shape)
+    channels = x.shape[1] // int(np.prod(block))
+    image = nnp.zeros((1, 1, *sizes), dtype=x.dtype)
+    pool = _Pool(image, block, strides, pads, dilations, "NOTSET", 0)
+    places, is_inside = pool.places()
+    parts = nnp.swapaxes(x.reshape(x.shape[0], channels, -1, x.shape[2]), 2, 3)  # (batch, channels, window, element)
+    parts = nnp.where(is_inside, parts, nnp.zeros_like(parts)).reshape(*x.shape[:1], channels, -1)
+    flat = nnp.zeros((x.shape[0], channels, int(np.prod(sizes))), dtype=x.dtype)
+    return flat.at[:, :, places.ravel()].add(parts).reshape(x.shape[0], channels, *sizes)
