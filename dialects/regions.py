@@ -128,6 +128,34 @@ def functions_of(module: ir.Operation) -> dict[str, ir.Operation]:
     return {f.attributes["sym_name"].value: f for f in operations if f.name == "func.func"}
 
 
+def check_order(module: ir.Operation) -> None:
+    """Checks that values in regions of `ad` and `batch` are made before they are read; elsewhere MLIR does.
+
+    MLIR takes the region of an operation that it does not know for a graph, in which there is no order.
+
+    Raises:
+      VerifyError: one is read before; with its type and its reader.
+    """
+    for op in nested(module):
+        if op.name.startswith(("ad.", "batch.")):
+            for region in op.regions:
+                for block in region.blocks:
+                    _check_order(block)
+
+
+def _check_order(block: ir.Block) -> None:
+    operations = [op.operation for op in block.operations]
+    late = {op: i for i, op in enumerate(operations)}
+    for i, op in enumerate(operations):
+        for reader in (op, *nested(op)):
+            for operand in reader.operands:
+                if (maker := made_by(operand)) is not None and late.get(maker, -1) >= i:
+                    raise VerifyError(
+                        f"{reader.name} requires operands that are made before it, got a {operand.type} of {maker.name} below it.",
+                        where=source_of(reader.location),
+                    )  # fmt: skip
+
+
 def is_private(function: ir.Operation) -> bool:
     """True for a function that nothing outside its module can call."""
     return "sym_visibility" in function.attributes and function.attributes["sym_visibility"].value == "private"

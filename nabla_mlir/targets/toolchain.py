@@ -76,13 +76,15 @@ def disassembled(artifact: bytes) -> str:
     return process.stdout
 
 
-def run_compiler(arguments: list[str], stdin: bytes, *, timeout: float | None = None) -> Finished:
-    """Runs `iree-compile` to its end; whatever happens to it happens to it alone.
+def run_compiler(
+    arguments: list[str], stdin: bytes, *, timeout: float | None = None, program: str = "iree-compile"
+) -> Finished:
+    """Runs `iree-compile`, or a program beside it, to its end; whatever happens to it happens to it alone.
 
     The process has its own session, so that a timeout or an interrupt also ends the linker it may have started.
     """
     process = subprocess.Popen(
-        [iree_compile(), *arguments],
+        [iree_compile().with_name(f"{program}{_SUFFIX}"), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -97,6 +99,23 @@ def run_compiler(arguments: list[str], stdin: bytes, *, timeout: float | None = 
         _kill(process)
         raise
     return Finished(process.returncode, stdout, stderr.decode(errors="replace"))
+
+
+_PARSING = 600  # seconds for bytecode, which takes one for each 100 MB
+
+
+def bytecode_fault(content: bytes) -> str:
+    """Why MLIR bytecode cannot be read in this process: its reader trusts lengths, and would end the process; "" if it can."""
+    process = run_compiler(
+        ["--allow-unregistered-dialect", "--mlir-disable-threading", "-", "-o", os.devnull], content, timeout=_PARSING,
+        program="iree-opt",
+    )  # fmt: skip
+    if process.timed_out:
+        return f"a reader that does not end in {_PARSING} seconds"
+    if process.returncode >= 0:
+        return ""  # whatever is wrong is an error, which has a message
+    first = next((line for line in process.stderr.splitlines() if "ERROR" in line), "")
+    return first or f"a reader that ended by the signal {-process.returncode}"
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
