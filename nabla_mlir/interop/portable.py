@@ -15,9 +15,9 @@ from nabla_mlir.targets.toolchain import bytecode_fault, run_compiler
 
 def parse(source: str | bytes) -> ir.Module:
     """A module of StableHLO from text, bytecode or a portable artifact."""
-    if isinstance(source, bytes) and source.startswith(BYTECODE) and (fault := bytecode_fault(source)):
-        raise ImportIRError(f"importing requires whole bytecode of MLIR, got {fault}.", help="the file is damaged: write it again.")
     try:
+        if isinstance(source, bytes) and source.startswith(BYTECODE) and (fault := bytecode_fault(source)):
+            raise ImportIRError(f"importing requires bytecode that MLIR reads, got {fault}.")
         module = parse_module(source)
         with context():
             check_order(module.operation)

@@ -112,9 +112,9 @@ def bytecode_fault(content: bytes) -> str:
     )  # fmt: skip
     if process.timed_out:
         return f"a reader that does not end in {_PARSING} seconds"
-    if process.returncode >= 0:
-        return ""  # whatever is wrong is an error, which has a message
-    first = next((line for line in process.stderr.splitlines() if "ERROR" in line), "")
+    if process.returncode == 0:
+        return ""
+    first = next((line for line in process.stderr.splitlines() if "error:" in line.lower()), "")
     return first or f"a reader that ended by the signal {-process.returncode}"
 
 

@@ -146,7 +146,8 @@ def _read_text(rng: Numbers, _folder: Path) -> None:
 
 def _read_import(rng: Numbers, _folder: Path) -> None:
     f = nm.from_stablehlo(_text(rng))
-    nm.trace(lambda *xs: f(*xs), *[nm.spec(s.shape, s.dtype) for s in f.specs] if hasattr(f, "specs") else ()).lower()
+    specs = [nm.spec(shape, dtype) for shape, dtype in f.inputs]
+    nm.trace(lambda *xs: nm.jvp(f, xs, xs), *specs).lower()
 
 
 def _read_bytecode(rng: Numbers, _folder: Path) -> None:
