@@ -107,15 +107,22 @@ _PARSING = 600  # seconds for bytecode, which takes one for each 100 MB
 def bytecode_fault(content: bytes) -> str:
     """Why MLIR bytecode cannot be read in this process: its reader trusts lengths, and would end the process; "" if it can."""
     process = run_compiler(
-        ["--allow-unregistered-dialect", "--mlir-disable-threading", "-", "-o", os.devnull], content, timeout=_PARSING,
-        program="iree-opt",
+        ["--allow-unregistered-dialect", "--mlir-disable-threading", "--mlir-elide-elementsattrs-if-larger=8", "-", "-o", "-"],
+        content, timeout=_PARSING, program="iree-opt",
     )  # fmt: skip
     if process.timed_out:
         return f"a reader that does not end in {_PARSING} seconds"
     if process.returncode == 0:
-        return ""
+        return "" if _is_text(process.stdout) else "names that are not UTF-8, which Python's bindings of MLIR cannot hand over"
     first = next((line for line in process.stderr.splitlines() if "error:" in line.lower()), "")
     return first or f"a reader that ended by the signal {-process.returncode}"
+
+
+def _is_text(content: bytes) -> bool:
+    try:
+        return bool(content.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
