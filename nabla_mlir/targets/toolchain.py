@@ -118,11 +118,15 @@ def bytecode_fault(content: bytes) -> str:
     return first or f"a reader that ended by the signal {-process.returncode}"
 
 
-def _is_text(content: bytes) -> bool:
+def _is_text(module: bytes) -> bool:
+    """Whether the names of operations are text: MLIR prints those that it does not know between quotes, with bytes as \\FF."""
+    names = {name for name in re.findall(rb'"((?:[^"\\\n]|\\.)*)"\(', module) if b"\\" in name}
     try:
-        return bool(content.decode())
+        for name in names:
+            re.sub(rb"\\([0-9A-F]{2})", lambda match: bytes([int(match[1], 16)]), name).decode()
     except UnicodeDecodeError:
         return False
+    return True
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -155,7 +155,9 @@ def _read_bytecode(rng: Numbers, _folder: Path) -> None:
     from nabla_mlir.runtime.storage import Artifact
 
     stablehlo = Artifact(content).stablehlo()
-    _run_passes(parse(damaged(stablehlo, rng)), rng)
+    content = damaged(stablehlo, rng)
+    Path("/tmp/last.mlirbc").write_bytes(content)
+    _run_passes(parse(content), rng)
 
 
 @functools.cache
