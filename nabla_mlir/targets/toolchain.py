@@ -101,17 +101,18 @@ def run_compiler(
     return Finished(process.returncode, stdout, stderr.decode(errors="replace"))
 
 
-_PARSING = 600  # seconds for bytecode, which takes one for each 100 MB
+_PARSING = 20.0  # seconds for bytecode, and one for each megabyte: it takes a hundredth of that
 
 
 def bytecode_fault(content: bytes) -> str:
     """Why MLIR bytecode cannot be read in this process: its reader trusts lengths, and would end the process; "" if it can."""
+    seconds = _PARSING + len(content) / 1e6
     process = run_compiler(
         ["--allow-unregistered-dialect", "--mlir-disable-threading", "--mlir-elide-elementsattrs-if-larger=8", "-", "-o", "-"],
-        content, timeout=_PARSING, program="iree-opt",
+        content, timeout=seconds, program="iree-opt",
     )  # fmt: skip
     if process.timed_out:
-        return f"a reader that does not end in {_PARSING} seconds"
+        return f"a reader that does not end in {seconds:.0f} seconds"
     if process.returncode == 0:
         return "" if _is_text(process.stdout) else "names that are not UTF-8, which Python's bindings of MLIR cannot hand over"
     first = next((line for line in process.stderr.splitlines() if "error:" in line.lower()), "")
@@ -119,7 +120,7 @@ def bytecode_fault(content: bytes) -> str:
 
 
 def _is_text(module: bytes) -> bool:
-    """Whether the names of operations are text: MLIR prints those that it does not know between quotes, with bytes as \\FF."""
+    """Whether the names of operations are text: unknown ones stand between quotes, with odd bytes in hexadecimal digits."""
     names = {name for name in re.findall(rb'"((?:[^"\\\n]|\\.)*)"\(', module) if b"\\" in name}
     try:
         for name in names:

@@ -1,23 +1,24 @@
 """Damaged files: bytes and lines changed at random, read in a process of their own, which may crash or hang.
 
-    python -m nabla_mlir.testing.damage --kind zip --minutes 5 --seed 1
+    python -m nabla_mlir.testing.fuzz --of zip --minutes 5 --seed 1
 
 A file is read as before, or refused by an error of ours: nothing else, no crash and no hang. The kinds are in `KINDS`.
 """
 
 from __future__ import annotations
 
-import argparse
 import collections
 import functools
-import os
+import io
 import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+import traceback
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +32,11 @@ from nabla_mlir.interop.portable import parse
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.passes.base import PASSES
 from nabla_mlir.passes.pipeline import Pipeline
+from nabla_mlir.runtime.manifest import Leaf
+from nabla_mlir.runtime.storage import Artifact
 from nabla_mlir.testing.checks import LawError
 from nabla_mlir.testing.programs import random_module
+from nabla_mlir.tools.inputs import bind
 from nabla_mlir.tools.values import check_equal, inputs_of
 
 SECONDS = 60  # that one file may take
@@ -152,17 +156,14 @@ def _read_import(rng: Numbers, _folder: Path) -> None:
 
 def _read_bytecode(rng: Numbers, _folder: Path) -> None:
     content, _ = _artifact()
-    from nabla_mlir.runtime.storage import Artifact
-
     stablehlo = Artifact(content).stablehlo()
-    content = damaged(stablehlo, rng)
-    Path("/tmp/last.mlirbc").write_bytes(content)
-    _run_passes(parse(content), rng)
+    _run_passes(parse(damaged(stablehlo, rng)), rng)
 
 
 @functools.cache
 def _artifact() -> tuple[bytes, np.ndarray]:
-    compiled = nm.trace(lambda x: {"y": nnp.sin(x) * 2, "z": (x.sum(), x > 0)}, nm.spec(3, np.float32), name="main").lower().compile()
+    traced = nm.trace(lambda x: {"y": nnp.sin(x) * 2, "z": (x.sum(), x > 0)}, nm.spec(3, np.float32), name="main")
+    compiled = traced.lower().compile()
     x = np.float32([0.1, -0.2, 0.3])
     return compiled.to_bytes(), x
 
@@ -176,9 +177,6 @@ def _read_zip(rng: Numbers, _folder: Path) -> None:
 
 def _read_files(rng: Numbers, folder: Path, kind: str) -> None:
     """The artifact as files, one of which is damaged; the manifest as text."""
-    import io
-    import zipfile
-
     content, x = _artifact()
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for name in archive.namelist():
@@ -197,9 +195,6 @@ def _read_npy(rng: Numbers, folder: Path) -> None:
     path = folder / "x.npy"
     np.save(path, rng.uniform(size=(2, 3)).astype(rng.choice(["f4", "f8", "i4", "c8", "?"])))
     path.write_bytes(damaged(path.read_bytes()[:140], rng) if rng.integers(2) else damaged(path.read_bytes(), rng))
-    from nabla_mlir.runtime.manifest import Leaf
-    from nabla_mlir.tools.inputs import bind
-
     bind([str(path)], [Leaf("x", (2, 3), "float32")], "main")
 
 
@@ -218,8 +213,6 @@ def read(kind: str, seed: int) -> str:
         except NablaError as error:
             return f"refused ({type(error).__name__})"
         except (Exception, RecursionError) as error:
-            import traceback
-
             frames = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)[-3:]]
             return f"FAULT {type(error).__name__} {' '.join(frames)}: {str(error)[:200]!r}"
     return "read"
@@ -234,46 +227,30 @@ def _child(kind: str, first: int) -> None:
         seed += 1
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m nabla_mlir.testing.damage", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--kind", choices=KINDS)
-    parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--child", action="store_true")
-    parser.add_argument("--only", type=int)
-    options = parser.parse_args(argv)
-    if options.only is not None:
-        print(read(options.kind, options.only))
-        return 0
-    if options.child:
-        _child(options.kind, options.seed)
-    seed, end, counts, faults = options.seed, time.monotonic() + 60 * options.minutes, collections.Counter(), 0
+def survey(kind: str, seed: int, minutes: float) -> collections.Counter[str]:
+    """How often each fate befell the files of a time, from a seed on; faults are printed as they are found."""
+    end, counts = time.monotonic() + 60 * minutes, collections.Counter[str]()
     while time.monotonic() < end:
-        command = [sys.executable, "-m", "nabla_mlir.testing.damage", "--kind", options.kind, "--seed", str(seed), "--child"]
+        command = [sys.executable, "-m", "nabla_mlir.testing.damage", kind, str(seed)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-            last = ""
+            assert process.stdout is not None
             for line in process.stdout:
-                last = line
                 number, _, fate = line.strip().partition(" ")
+                if not fate:
+                    break  # it ended before there was one
                 seed = int(number) + 1
-                counts[fate.split(":")[0] if fate.startswith("FAULT") else fate] += 1
+                counts[fate.partition(":")[0]] += 1
                 if fate.startswith("FAULT"):
-                    faults += 1
-                    print(number, fate, flush=True)
+                    print(kind, number, fate, flush=True)
                 if time.monotonic() > end:
                     process.kill()
-                    break
-            else:
-                code = process.wait()
-                if not last.endswith("\n"):
-                    seed = int(last) + 1 if last.strip() else seed + 1
-                print(seed, f"CRASH {code} after {last!r}", flush=True)
-                counts[f"CRASH {code}"] += 1
-                seed += 1
-    for fate, count in counts.most_common():
-        print(count, fate)
-    return int(bool(faults))
+                    return counts
+            fate = f"FAULT: the process ends with {process.wait()}"
+            print(kind, seed, fate, flush=True)
+            counts[fate.partition(":")[0]] += 1
+            seed += 1
+    return counts
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    _child(sys.argv[1], int(sys.argv[2]))

@@ -14,7 +14,6 @@ from nabla_mlir.errors import DeployError
 from nabla_mlir.runtime.array import dtype_named
 from nabla_mlir.runtime.manifest import Leaf
 
-
 # What `numpy.load` raises for a damaged file: the header is Python, and may name more elements than there is memory for.
 _UNREADABLE = (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError, MemoryError, OverflowError, TypeError)
 

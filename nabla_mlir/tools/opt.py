@@ -353,7 +353,7 @@ def _read(file: str) -> str | bytes:
         raise UsageError(f"cannot open input file '{file}': {error.strerror}") from None
     if data.startswith(BYTECODE):
         if fault := bytecode_fault(data):
-            raise ImportIRError(f"nabla-opt requires bytecode that MLIR reads, got {fault}.", help="the file is damaged: write it again.")
+            raise ImportIRError(f"nabla-opt requires bytecode that MLIR reads, got {fault}.")
         return data
     try:
         return data.decode()
