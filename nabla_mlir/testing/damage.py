@@ -20,8 +20,10 @@ import traceback
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from iree.compiler import ir
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
@@ -104,12 +106,12 @@ def _text(rng: Numbers) -> str:
     return text if rng.integers(8) == 0 else altered(text, rng)
 
 
-def _run_passes(module: object, rng: Numbers) -> None:
+def _run_passes(module: ir.Module, rng: Numbers) -> None:
     """Each result must stay what it is, if there is one to begin with."""
-    operation = module.operation  # type: ignore[attr-defined]
-    Pipeline.parse("nabla-verify").run(module)  # type: ignore[arg-type]
+    operation = module.operation
+    Pipeline.parse("nabla-verify").run(module)
     names = [n for n, f in functions_of(operation).items() if not is_private(f)]
-    arguments = {name: inputs_of(module, name, ()) for name in names}  # type: ignore[arg-type]
+    arguments = {name: inputs_of(module, name, ()) for name in names}
 
     def results() -> dict[str, list[np.ndarray]]:
         count = iter(range(100_000))
@@ -125,17 +127,17 @@ def _run_passes(module: object, rng: Numbers) -> None:
         if any(not np.isfinite(y).all() for ys in before.values() for y in ys if y.dtype.kind in "fc"):
             return
         if rng.integers(2):
-            lower_module(module)  # type: ignore[arg-type]
-        chosen = [str(p) for p in rng.choice(_SAFE, int(rng.integers(1, 6)))]
-        for name in chosen:
+            lower_module(module)
+        sequence = [str(p) for p in rng.choice(_SAFE, int(rng.integers(1, 6)))]
+        for name in sequence:
             try:
-                Pipeline.parse(name).run(module)  # type: ignore[arg-type]
+                Pipeline.parse(name).run(module)
             except NablaError:
                 continue
         after = results()
     for name in names:
         try:
-            check_equal(before[name], after[name], " ".join(chosen))
+            check_equal(before[name], after[name], " ".join(sequence))
         except NablaError as error:
             raise AssertionError(error.message) from error
 
@@ -149,7 +151,7 @@ def _read_text(rng: Numbers, _folder: Path) -> None:
 
 
 def _read_import(rng: Numbers, _folder: Path) -> None:
-    f = nm.from_stablehlo(_text(rng))
+    f: Any = nm.from_stablehlo(_text(rng))
     specs = [nm.spec(shape, dtype) for shape, dtype in f.inputs]
     nm.trace(lambda *xs: nm.jvp(f, xs, xs), *specs).lower()
 
@@ -164,7 +166,7 @@ def _read_bytecode(rng: Numbers, _folder: Path) -> None:
 def _artifact() -> tuple[bytes, np.ndarray]:
     traced = nm.trace(lambda x: {"y": nnp.sin(x) * 2, "z": (x.sum(), x > 0)}, nm.spec(3, np.float32), name="main")
     compiled = traced.lower().compile()
-    x = np.float32([0.1, -0.2, 0.3])
+    x = np.array([0.1, -0.2, 0.3], np.float32)
     return compiled.to_bytes(), x
 
 

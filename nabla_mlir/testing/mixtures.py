@@ -37,7 +37,7 @@ def _arguments(rng: Numbers, dtypes: Sequence[str]) -> list[np.ndarray]:
             xs.append(rng.integers(0, 2, shape).astype(bool))
         elif dtype.kind in "iu":
             low = 0 if dtype.kind == "u" else -5
-            x = rng.integers(low, 6, shape)
+            x: Any = rng.integers(low, 6, shape)
             if rng.integers(4) == 0:  # at the ends of what it holds
                 x = rng.choice([np.iinfo(dtype).min, np.iinfo(dtype).max, 0, 1], shape) if dtype.itemsize < 8 else x
             xs.append(np.asarray(x).astype(dtype))
@@ -172,7 +172,7 @@ def check_derivatives(program: Program) -> str:
             return f"DERIVATIVE {a} is not {b}"
     for a, b in (("grad", "vjp"), ("map of vjp", "vjp"), ("checkpoint", "vjp"), ("vjp of jvp", "hvp")):
         if all(np.isfinite(p).all() for p in got[b]) and not all(
-            same(p, q) for p, q in zip(got[a], got[b], strict=True)
+            _same(p, q) for p, q in zip(got[a], got[b], strict=True)
         ):
             return f"DERIVATIVE {a} is not {b}"
     if not all(np.isfinite(p).all() for p in (got["jvp"], *got["vjp"])):
@@ -183,16 +183,16 @@ def check_derivatives(program: Program) -> str:
     h = 1e-5
     steps = [[x + s * h * d for x, d in zip(xs, t, strict=True)] for s in (-2, -1, 1, 2)]
     try:
-        a, b, c, d = (np.asarray(program(np, *s)[i]) for s in steps)
+        p, q, r, s = (np.asarray(program(np, *moved)[i]) for moved in steps)
     except Exception:
         return ""
-    wanted, coarse = (a - 8 * b + 8 * c - d) / (12 * h), (c - b) / (2 * h)
+    wanted, coarse = (p - 8 * q + 8 * r - s) / (12 * h), (r - q) / (2 * h)
     if not np.allclose(wanted, coarse, rtol=1e-4, atol=1e-4):  # a kink, or a step
         return ""
     if not np.allclose(wanted, got["jvp"], rtol=1e-4, atol=1e-4):
         place = tuple(int(k) for k in np.argwhere(~np.isclose(wanted, got["jvp"], rtol=1e-4, atol=1e-4))[0])
-        one_sided = (c - np.asarray(program.values[i])) / h
-        if np.isclose(one_sided[place], wanted[place], rtol=1e-3, atol=1e-3):
+        forward = (r - np.asarray(program.values[i])) / h
+        if np.isclose(forward[place], wanted[place], rtol=1e-3, atol=1e-3):
             return f"DERIVATIVE differences: {got['jvp'][place]} instead of {wanted[place]} at {list(place)}"
     return ""
 

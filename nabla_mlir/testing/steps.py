@@ -36,7 +36,7 @@ def with_axis(name: str, kinds: str, *, full: bool = False, choices: Sequence[di
     """A function of an array along one of its axes."""
 
     def step(xp: Any, rng: Numbers, x: Any) -> Any:
-        options = choices[rng.integers(len(choices))]
+        options = choices[int(rng.integers(len(choices)))]
         return getattr(xp, name)(x, axis=_axis(rng, x), **options)
 
     return name, lambda x: x.ndim > 0 and x.dtype.kind in kinds and (not full or x.size > 0), step
@@ -147,7 +147,7 @@ def step(kinds: str = ALL, *, ndim: int = 0, full: bool = False) -> Any:
     def register(function: Any) -> Any:
         STEPS.append(
             (
-                function.__name__,
+                function.__name__.strip("_"),
                 lambda x: x.dtype.kind in kinds and x.ndim >= ndim and (not full or x.size > 0),
                 function,
             )
@@ -158,7 +158,7 @@ def step(kinds: str = ALL, *, ndim: int = 0, full: bool = False) -> Any:
 
 
 @step()
-def astype(xp: Any, rng: Numbers, x: Any) -> Any:
+def _astype(xp: Any, rng: Numbers, x: Any) -> Any:
     target = np.dtype(str(rng.choice(DTYPES)))
     if x.dtype.kind == "c" and target.kind != "c":
         x = xp.real(x)
@@ -168,40 +168,40 @@ def astype(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step(ndim=1)
-def roll(xp: Any, rng: Numbers, x: Any) -> Any:
+def _roll(xp: Any, rng: Numbers, x: Any) -> Any:
     return xp.roll(x, int(rng.integers(-9, 9)), _axis(rng, x) if rng.integers(3) else None)
 
 
 @step(ndim=1)
-def concatenate(xp: Any, rng: Numbers, x: Any) -> Any:
+def _concatenate(xp: Any, rng: Numbers, x: Any) -> Any:
     return xp.concatenate([x, xp.flip(x), x], _axis(rng, x))
 
 
 @step()
-def stack(xp: Any, rng: Numbers, x: Any) -> Any:
+def _stack(xp: Any, rng: Numbers, x: Any) -> Any:
     return xp.stack([x, x], int(rng.integers(-x.ndim - 1, x.ndim + 1)))
 
 
 @step()
-def tile(xp: Any, rng: Numbers, x: Any) -> Any:
+def _tile(xp: Any, rng: Numbers, x: Any) -> Any:
     return xp.tile(x, tuple(int(n) for n in rng.integers(0, 3, rng.integers(1, 3))))
 
 
 @step(ndim=1)
-def repeat(xp: Any, rng: Numbers, x: Any) -> Any:
+def _repeat(xp: Any, rng: Numbers, x: Any) -> Any:
     axis = _axis(rng, x)
     return xp.repeat(x, int(rng.integers(3)) if rng.integers(2) else rng.integers(0, 3, x.shape[axis]), axis)
 
 
 @step()
-def pad(xp: Any, rng: Numbers, x: Any) -> Any:
+def _pad(xp: Any, rng: Numbers, x: Any) -> Any:
     widths = [(int(a), int(b)) for a, b in rng.integers(0, 3, (x.ndim, 2))]
     modes = ["constant", "edge", "reflect", "symmetric", "wrap"] if x.size else ["constant"]
     return xp.pad(x, widths, mode=str(rng.choice(modes)))
 
 
 @step(ndim=1)
-def basic_index(xp: Any, rng: Numbers, x: Any) -> Any:
+def _basic_index(xp: Any, rng: Numbers, x: Any) -> Any:
     index: list[Any] = []
     for n in x.shape:
         way = rng.integers(6)
@@ -218,7 +218,7 @@ def basic_index(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step(ndim=1, full=True)
-def array_index(xp: Any, rng: Numbers, x: Any) -> Any:
+def _array_index(xp: Any, rng: Numbers, x: Any) -> Any:
     index: list[Any] = [slice(None)] * x.ndim
     shape = tuple(int(n) for n in rng.integers(0, 4, rng.integers(1, 3)))
     for axis in rng.choice(x.ndim, min(x.ndim, int(rng.integers(1, 3))), replace=False):
@@ -228,7 +228,7 @@ def array_index(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step(ndim=1, full=True)
-def take_along_axis(xp: Any, rng: Numbers, x: Any) -> Any:
+def _take_along_axis(xp: Any, rng: Numbers, x: Any) -> Any:
     axis = _axis(rng, x)
     shape = list(x.shape)
     shape[axis] = int(rng.integers(0, 4))
@@ -236,24 +236,24 @@ def take_along_axis(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step(ndim=1, full=True)
-def take(xp: Any, rng: Numbers, x: Any) -> Any:
+def _take(xp: Any, rng: Numbers, x: Any) -> Any:
     axis = _axis(rng, x)
     return xp.take(x, rng.integers(0, x.shape[axis], 3), axis)
 
 
 @step()
-def where(xp: Any, rng: Numbers, x: Any) -> Any:
+def _where(xp: Any, rng: Numbers, x: Any) -> Any:
     mask = rng.integers(0, 2, x.shape).astype(bool)
     return xp.where(mask, x, xp.zeros_like(x))
 
 
 @step(NUMBER, ndim=1)
-def matmul(xp: Any, rng: Numbers, x: Any) -> Any:
+def _matmul(xp: Any, rng: Numbers, x: Any) -> Any:
     return xp.matmul(x, x) if x.ndim == 1 else xp.matmul(x, xp.swapaxes(x, -1, -2))
 
 
 @step(NUMBER, ndim=1)
-def contraction(xp: Any, rng: Numbers, x: Any) -> Any:
+def _contraction(xp: Any, rng: Numbers, x: Any) -> Any:
     ways = [
         lambda: xp.outer(x, x[:1]),
         lambda: xp.tensordot(x, x, axes=x.ndim),
@@ -267,7 +267,7 @@ def contraction(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step(ndim=2)
-def matrix(xp: Any, rng: Numbers, x: Any) -> Any:
+def _matrix(xp: Any, rng: Numbers, x: Any) -> Any:
     k = int(rng.integers(-2, 3))
     ways = [
         lambda: xp.triu(x, k),
@@ -287,7 +287,7 @@ def matrix(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step(ndim=1)
-def delete(xp: Any, rng: Numbers, x: Any) -> Any:
+def _delete(xp: Any, rng: Numbers, x: Any) -> Any:
     axis = _axis(rng, x)
     n = x.shape[axis]
     ways = [
@@ -302,7 +302,7 @@ def delete(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step(REAL, ndim=1, full=True)
-def order(xp: Any, rng: Numbers, x: Any) -> Any:
+def _order(xp: Any, rng: Numbers, x: Any) -> Any:
     flat = xp.ravel(x)
     q = float(rng.choice([0, 25, 50, 90, 100]))
     ways = [
@@ -326,18 +326,18 @@ def order(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step("iu")
-def shift(xp: Any, rng: Numbers, x: Any) -> Any:
+def _shift(xp: Any, rng: Numbers, x: Any) -> Any:
     k = x.dtype.type(rng.integers(0, x.dtype.itemsize * 8 - 1))
     return xp.left_shift(x, k) if rng.integers(2) else xp.right_shift(x, k)
 
 
 @step("iu")
-def power(xp: Any, rng: Numbers, x: Any) -> Any:
+def _power(xp: Any, rng: Numbers, x: Any) -> Any:
     return xp.power(x, x.dtype.type(rng.integers(0, 5)))
 
 
 @step(NUMBER)
-def scalar(xp: Any, rng: Numbers, x: Any) -> Any:
+def _scalar(xp: Any, rng: Numbers, x: Any) -> Any:
     c: Any = [2, 0.5, 1j, True, np.float32(0.5), np.int8(3), np.float64(0.25)][rng.integers(7)]
     ways = [
         lambda: x + c,
@@ -351,7 +351,7 @@ def scalar(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step()
-def update(xp: Any, rng: Numbers, x: Any) -> Any:
+def _update(xp: Any, rng: Numbers, x: Any) -> Any:
     index: Any = [..., slice(0, 2), slice(None, None, 2), slice(None, None, -1)][rng.integers(4)] if x.ndim else ...
     if xp is np:
         y = np.array(x)
@@ -361,7 +361,7 @@ def update(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step(NUMBER)
-def loop(xp: Any, rng: Numbers, x: Any) -> Any:
+def _loop(xp: Any, rng: Numbers, x: Any) -> Any:
     count = int(rng.integers(0, 4))
     if xp is np:
         for i in range(count):
@@ -371,7 +371,7 @@ def loop(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step(NUMBER, ndim=1)
-def scanned(xp: Any, rng: Numbers, x: Any) -> Any:
+def _scanned(xp: Any, rng: Numbers, x: Any) -> Any:
     if xp is np:
         carry, rows = np.zeros(x.shape[1:], x.dtype), []
         for row in x:
@@ -382,7 +382,7 @@ def scanned(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step()
-def branch(xp: Any, rng: Numbers, x: Any) -> Any:
+def _branch(xp: Any, rng: Numbers, x: Any) -> Any:
     k = int(rng.integers(0, 3))
     if xp is np:
         return [x, np.zeros_like(x), np.logical_not(x).astype(x.dtype)][k]
@@ -391,7 +391,7 @@ def branch(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step(ndim=1)
-def mapped(xp: Any, rng: Numbers, x: Any) -> Any:
+def _mapped(xp: Any, rng: Numbers, x: Any) -> Any:
     _, holds, f = (UNARY + AXIS + STEPS)[rng.integers(len(UNARY + AXIS + STEPS))]
     own = int(rng.integers(2**31))
     if not x.shape[0] or not holds(x[0]):
