@@ -18,8 +18,9 @@ def test_programs_that_were_wrong() -> None:
 
 
 def test_programs_of_a_new_seed() -> None:
+    """The seed of one that is wrong is in what a failure says."""
     seed = int(np.random.default_rng().integers(2**30))
-    faults = [(n, fault) for n in range(seed, seed + 250) if (fault := mixtures.fault_of(mixtures.Program(n)))]
+    faults = [(n, fault) for n in range(seed, seed + 150) if (fault := mixtures.fault_of(mixtures.Program(n)))]
     assert faults == []
 
 
