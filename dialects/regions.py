@@ -73,7 +73,10 @@ class RegionOp:
         """A required `array<i64: ...>` attribute."""
         attributes = self.op.attributes
         self.require(attribute in attributes, f"the attribute '{attribute}'")
-        value = attributes[attribute]
+        try:
+            value = attributes[attribute]
+        except TypeError as error:  # an array of a type that the bindings do not know
+            raise self.error(f"'{attribute}' as array<i64: ...>, got one where {error}") from None
         if not isinstance(value, ir.DenseI64ArrayAttr):
             raise self.error(f"'{attribute}' as array<i64: ...>, got {value}")
         return tuple(value)

@@ -319,7 +319,7 @@ def _order(xp: Any, rng: Numbers, x: Any) -> Any:
         lambda: xp.select([x > 1, x > 0], [x, -x], 1),
         lambda: xp.average(x.astype(np.float64), axis=_axis(rng, x)),
         lambda: xp.isin(x, flat[:2]),
-        lambda: xp.cov(x[:3, ..., 0] if x.ndim == 2 else flat) if flat.size > 1 else flat,
+        lambda: xp.cov(flat.astype(np.float64)) if flat.size > 1 else flat,
         lambda: xp.cross(flat[:3], flat[-3:]) if flat.size >= 3 else flat,
     ]
     return ways[rng.integers(len(ways))]()

@@ -77,6 +77,12 @@ def test_a_value_that_is_read_before_it_is_made(tmp_path: Path, capsys: pytest.C
     assert "requires operands that are made before it" in capsys.readouterr().err
 
 
+def test_an_attribute_that_the_bindings_cannot_hand_over() -> None:
+    text = DERIVATIVE.format(body="stablehlo.return %a : tensor<f32>").replace("wrt = array<i64: 0>", "wrt = array<i0: 0>")
+    with pytest.raises(VerifyError, match=r"ad.jvp requires 'wrt' as array<i64: ...>, got one where "):
+        nm.grad(nm.from_stablehlo(text))
+
+
 def test_formulas_that_stand_for_functions_have_no_derivatives() -> None:
     """They take numbers apart into bits: their derivative would be another number."""
     module = parse(DERIVATIVE.format(body="%b = stablehlo.tanh %a : tensor<f32> stablehlo.return %b : tensor<f32>"))
