@@ -184,7 +184,7 @@ def check_derivatives(program: Program) -> str:
     h = 1e-5
     steps = [[x + s * h * d for x, d in zip(xs, t, strict=True)] for s in (-2, -1, 1, 2)]
     try:
-        p, q, r, s = (np.asarray(program(np, *moved)[i]) for moved in steps)
+        p, q, r, s = (np.asarray(program(np, *point)[i]) for point in steps)
     except Exception:
         return ""
     wanted, coarse = (p - 8 * q + 8 * r - s) / (12 * h), (r - q) / (2 * h)
