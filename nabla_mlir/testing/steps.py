@@ -116,7 +116,7 @@ AXIS = [
     *(with_axis(n, NUMBER) for n in ("diff", "nansum", "nanprod", "expand_dims")),
     with_axis("diff", NUMBER, choices=({"n": 2}, {"n": 0})),
     with_axis("mean", NUMBER, full=True, choices=({"dtype": "float32"}, {"dtype": "complex64"})),
-    with_axis("sum", REAL + "b", choices=({"dtype": "int64"}, {"dtype": "float32"}, {"dtype": "uint8"})),
+    with_axis("sum", "iub", choices=({"dtype": "int64"}, {"dtype": "float32"}, {"dtype": "uint8"})),
     with_axis("var", NUMBER, full=True, choices=({"ddof": 1},)),
 ]
 BINARY = [
