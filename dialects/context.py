@@ -17,6 +17,9 @@ for _dialect in ("stablehlo", "chlo", "ad", "batch"):
     sys.modules.setdefault(f"iree.compiler.dialects.{_dialect}", types.ModuleType(_dialect))
 
 
+BYTECODE = b"ML\xefR"  # what it starts with
+
+
 def _made() -> Context:
     ctx = Context()
     ctx.allow_unregistered_dialects = True

@@ -73,7 +73,10 @@ class RegionOp:
         """A required `array<i64: ...>` attribute."""
         attributes = self.op.attributes
         self.require(attribute in attributes, f"the attribute '{attribute}'")
-        value = attributes[attribute]
+        try:
+            value = attributes[attribute]
+        except TypeError as error:  # an array of a type that the bindings do not know
+            raise self.error(f"'{attribute}' as array<i64: ...>, got one where {error}") from None
         if not isinstance(value, ir.DenseI64ArrayAttr):
             raise self.error(f"'{attribute}' as array<i64: ...>, got {value}")
         return tuple(value)
@@ -126,6 +129,34 @@ def functions_of(module: ir.Operation) -> dict[str, ir.Operation]:
     """The functions of a module by name, as they stand in it."""
     operations = [op.operation for op in module.regions[0].blocks[0].operations]
     return {f.attributes["sym_name"].value: f for f in operations if f.name == "func.func"}
+
+
+def check_order(module: ir.Operation) -> None:
+    """Checks that values in regions of `ad` and `batch` are made before they are read; elsewhere MLIR does.
+
+    MLIR takes the region of an operation that it does not know for a graph, in which there is no order.
+
+    Raises:
+      VerifyError: one is read before; with its type and its reader.
+    """
+    for op in nested(module):
+        if op.name.startswith(("ad.", "batch.")):
+            for region in op.regions:
+                for block in region.blocks:
+                    _check_order(block)
+
+
+def _check_order(block: ir.Block) -> None:
+    operations = [op.operation for op in block.operations]
+    late = {op: i for i, op in enumerate(operations)}
+    for i, op in enumerate(operations):
+        for reader in (op, *nested(op)):
+            for operand in reader.operands:
+                if (maker := made_by(operand)) is not None and late.get(maker, -1) >= i:
+                    raise VerifyError(
+                        f"{reader.name} requires operands that are made before it, got a {operand.type} of {maker.name} below it.",
+                        where=source_of(reader.location),
+                    )  # fmt: skip
 
 
 def is_private(function: ir.Operation) -> bool:

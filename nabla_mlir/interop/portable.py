@@ -6,17 +6,22 @@ import re
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.context import context, parse_module
-from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.context import BYTECODE, context, parse_module
+from nabla_mlir.dialects.regions import check_order, nested
 from nabla_mlir.errors import ImportIRError
 from nabla_mlir.passes.inline_calls import remade
-from nabla_mlir.targets.toolchain import run_compiler
+from nabla_mlir.targets.toolchain import bytecode_fault, run_compiler
 
 
 def parse(source: str | bytes) -> ir.Module:
     """A module of StableHLO from text, bytecode or a portable artifact."""
     try:
-        return from_portable(parse_module(source))
+        if isinstance(source, bytes) and source.startswith(BYTECODE) and (fault := bytecode_fault(source)):
+            raise ImportIRError(f"importing requires bytecode that MLIR reads, got {fault}.")
+        module = parse_module(source)
+        with context():
+            check_order(module.operation)
+        return from_portable(module)
     except ImportIRError as error:
         if isinstance(source, bytes) and "'sdy'" in error.message:
             raise ImportIRError(

@@ -35,7 +35,7 @@ def stateful(op: ir.Operation, state: State) -> Callable[[Arrays], Arrays] | Non
         case "util.global.store":
             name = ir.FlatSymbolRefAttr(op.attributes["global"]).value
             return lambda xs: state.update({name: np.array(xs[0])}) or []  # a copy: it may be memory of an argument
-        case "arith.constant":
+        case "arith.constant" if isinstance(op.attributes["value"], ir.IntegerAttr):
             number = np.int64(ir.IntegerAttr(op.attributes["value"]).value)
             return lambda _: [number]  # type: ignore[list-item]
         case "arith.addi":

@@ -17,6 +17,7 @@ from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmMod
 from nabla_mlir.errors import DeployError, NablaError, OutOfMemoryError
 from nabla_mlir.runtime.array import Array, Shape
 from nabla_mlir.runtime.device import Device, device, pooled, reason
+from nabla_mlir.runtime.manifest import SAVE_AGAIN
 from nabla_mlir.runtime.timeline import Timeline, Timepoint, wait_for_others
 from nabla_mlir.runtime.transfer import check_storage, fill, memory_of
 from nabla_mlir.targets import TARGETS
@@ -150,11 +151,12 @@ class Function:
     def _count(outputs: VmVariantList, types: Types | None) -> tuple[int, int | None]:
         """The number of results, and the version, which a function of state says behind them: how often it was written."""
         count = len(outputs)
-        if types is None or count > len(types):
-            last = outputs.get_variant(count - 1) if count else None
-            if type(last) is int:
-                return count - 1, last
-        return count, None
+        last = outputs.get_variant(count - 1) if count and (types is None or count > len(types)) else None
+        if type(last) is int:
+            count -= 1
+        if types is not None and count != len(types):
+            raise DeployError(f"a manifest requires code with {len(types)} results, got {count}.", help=SAVE_AGAIN)
+        return count, last if type(last) is int else None
 
     @property
     def declaration(self) -> str:

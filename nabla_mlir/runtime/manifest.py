@@ -279,7 +279,7 @@ class Manifest:
             raise DeployError(
                 f"{where} requires the JSON of a manifest, got something else.", help=SAVE_AGAIN
             ) from None
-        if schema > SCHEMA:
+        if not isinstance(schema, int) or schema > SCHEMA:
             raise DeployError(
                 f"{where} requires schema {SCHEMA} or older, got {schema}.",
                 help=f"upgrade nabla_mlir (it was written by {data.get('nabla_mlir') or 'a newer release'}).",
@@ -291,12 +291,12 @@ class Manifest:
                 iree=data["iree"],
                 nabla_mlir=data["nabla_mlir"],
                 stablehlo=data["stablehlo"],
-                iree_range=(data["iree_range"][0], data["iree_range"][1]),
+                iree_range=_range(data["iree_range"]),
                 state=data.get("state", True),
                 state_bytes=data.get("state_bytes"),
                 schema=schema,
             )
-        except (KeyError, TypeError, IndexError, NablaError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, NablaError) as error:
             message = f"{where} requires the fields of schema {SCHEMA}, got {type(error).__name__}: {error}."
             raise DeployError(message, help=SAVE_AGAIN) from None
 
@@ -330,7 +330,16 @@ def _leaf(data: dict[str, Any]) -> Leaf:
     return Leaf(data["name"], tuple(data["shape"]), data["dtype"])
 
 
+def _range(versions: Sequence[str]) -> tuple[str, str]:
+    first, last = versions
+    if not all(re.match(r"\d+\.\d+", version) for version in (first, last)):
+        raise ValueError(f"'iree_range' as two versions, not {first!r} and {last!r}")
+    return first, last
+
+
 def _code(data: dict[str, Any]) -> Code:
+    if not isinstance(data["file"], str) or not isinstance(data["target"], dict):
+        raise TypeError("'code' as the name of a file and a target")
     memory = {name: Memory(**sizes) for name, sizes in data.get("memory", {}).items()}
     return Code(**data | {"memory": memory})
 

@@ -16,12 +16,13 @@ import io
 import os
 import secrets
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from nabla_mlir.errors import DeployError, writing
+from nabla_mlir.errors import DeployError, NablaError, writing
 from nabla_mlir.runtime.manifest import SAVE_AGAIN, Code, Manifest
 
 _ENDINGS = (".vmfb", ".json")
@@ -94,6 +95,8 @@ def store_artifact(folder: str | os.PathLike[str], content: bytes) -> Path:
 
 _LARGE = 1 << 30  # bytes of an entry of an archive, up to which it may be compressed by any factor
 _MOST_COMPRESSED = 100
+# What `zipfile` raises for a damaged archive: its headers are not checked, and an entry may be encrypted or packed in any way.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OverflowError, NotImplementedError, RuntimeError)
 
 
 class Artifact:
@@ -166,7 +169,7 @@ class Artifact:
             raise DeployError(
                 f"load requires an artifact, got {self._place}, which does not exist.", help="check the path."
             ) from None
-        except zipfile.BadZipFile as error:
+        except _DAMAGE as error:
             raise DeployError(f"load requires an archive, got {self._place}: {error}.", help=SAVE_AGAIN) from None
         if len(stems) != 1:
             names = ", ".join(f"{name}.json" for name in sorted(stems)) or "none"
@@ -189,9 +192,11 @@ class Artifact:
             with zipfile.ZipFile(self._archive()) as archive:
                 self._check_size(archive.getinfo(name))
                 return archive.read(name)
-        except (FileNotFoundError, NotADirectoryError, KeyError):
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, KeyError):
             return None
-        except zipfile.BadZipFile as error:
+        except NablaError:
+            raise
+        except _DAMAGE as error:
             raise DeployError(f"{self._place} requires a whole archive, got: {error}.", help=SAVE_AGAIN) from None
 
     def _check_size(self, entry: zipfile.ZipInfo) -> None:

@@ -76,13 +76,15 @@ def disassembled(artifact: bytes) -> str:
     return process.stdout
 
 
-def run_compiler(arguments: list[str], stdin: bytes, *, timeout: float | None = None) -> Finished:
-    """Runs `iree-compile` to its end; whatever happens to it happens to it alone.
+def run_compiler(
+    arguments: list[str], stdin: bytes, *, timeout: float | None = None, program: str = "iree-compile"
+) -> Finished:
+    """Runs `iree-compile`, or a program beside it, to its end; whatever happens to it happens to it alone.
 
     The process has its own session, so that a timeout or an interrupt also ends the linker it may have started.
     """
     process = subprocess.Popen(
-        [iree_compile(), *arguments],
+        [iree_compile().with_name(f"{program}{_SUFFIX}"), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -97,6 +99,35 @@ def run_compiler(arguments: list[str], stdin: bytes, *, timeout: float | None = 
         _kill(process)
         raise
     return Finished(process.returncode, stdout, stderr.decode(errors="replace"))
+
+
+_PARSING = 20.0  # seconds for bytecode, and one for each megabyte: it takes a hundredth of that
+
+
+def bytecode_fault(content: bytes) -> str:
+    """Why MLIR bytecode cannot be read in this process: its reader trusts lengths, and would end the process; "" if it can."""
+    seconds = _PARSING + len(content) / 1e6
+    process = run_compiler(
+        ["--allow-unregistered-dialect", "--mlir-disable-threading", "--mlir-elide-elementsattrs-if-larger=8", "-", "-o", "-"],
+        content, timeout=seconds, program="iree-opt",
+    )  # fmt: skip
+    if process.timed_out:
+        return f"a reader that does not end in {seconds:.0f} seconds"
+    if process.returncode == 0:
+        return "" if _is_text(process.stdout) else "names that are not UTF-8, which Python's bindings of MLIR cannot hand over"
+    first = next((line for line in process.stderr.splitlines() if "error:" in line.lower()), "")
+    return first or f"a reader that ended by the signal {-process.returncode}"
+
+
+def _is_text(module: bytes) -> bool:
+    """Whether the names of operations are text: unknown ones stand between quotes, with odd bytes in hexadecimal digits."""
+    names = {name for name in re.findall(rb'"((?:[^"\\\n]|\\.)*)"\(', module) if b"\\" in name}
+    try:
+        for name in names:
+            re.sub(rb"\\([0-9A-F]{2})", lambda match: bytes([int(match[1], 16)]), name).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

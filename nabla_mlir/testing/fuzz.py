@@ -2,6 +2,7 @@
 
     python -m nabla_mlir.testing.fuzz --minutes 10 --seed 1
     python -m nabla_mlir.testing.fuzz --only 4217        # one program again, with what differs
+    python -m nabla_mlir.testing.fuzz --of mixtures      # programs of all dtypes beside NumPy; or damaged files: text, zip ...
 
 Each program is drawn with one of the transforms below and run three ways: the interpreter runs what was traced, with maps as
 they stand, and what was lowered; IREE compiles that, many programs in one module, and each is called twice, with arguments
@@ -11,6 +12,8 @@ that must not change. A program that differs, fails or crashes is made shorter a
 from __future__ import annotations
 
 import argparse
+import collections
+import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +27,7 @@ from nabla_mlir import numpy as nnp
 from nabla_mlir.errors import NablaError
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.staging.stages import Lowered, Traced, module, trace
+from nabla_mlir.testing import damage, mixtures
 from nabla_mlir.testing.programs import random_function
 from nabla_mlir.transforms import grad, jvp, vjp, vmap
 
@@ -180,7 +184,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", type=int, action="append", help="the seed of a program; may be given several times")
     parser.add_argument("--target", default="cpu", help="what is compiled for (cpu); interpreter: nothing is")
     parser.add_argument("--out", type=Path, default=Path("out/fuzz"), help="where faults are saved (out/fuzz)")
+    subjects = ("programs", "mixtures", *damage.KINDS)
+    parser.add_argument("--of", choices=subjects, default="programs", help="what is tried (programs)")
     options = parser.parse_args(argv)
+    if options.of == "mixtures":
+        return _mixtures(options.only, options.seed, options.minutes)
+    if options.of != "programs":
+        counts = damage.survey(options.of, options.seed, options.minutes)
+        return _told(counts, sum(count for fate, count in counts.items() if fate.startswith("FAULT")))
     end, seed, count, faults = time.monotonic() + 60 * options.minutes, options.seed, 0, []
     while options.only or time.monotonic() < end:
         samples = [Sample(s) for s in options.only or range(seed, seed + BATCH)]
@@ -196,6 +207,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.only:
             break
     print(f"{count} programs, {len(faults)} faults")
+    return int(bool(faults))
+
+
+def _mixtures(only: Sequence[int] | None, seed: int, minutes: float) -> int:
+    end, counts = time.monotonic() + 60 * minutes, collections.Counter[str]()
+    for number in only or itertools.count(seed):
+        program, fault = mixtures.shortest(number)
+        counts[fault.partition(":")[0] or "right"] += 1
+        if fault:
+            print(number, fault, program, sep="; ", file=sys.stderr)
+        if time.monotonic() > end:
+            break
+    return _told(counts, sum(counts.values()) - counts["right"])
+
+
+def _told(counts: collections.Counter[str], faults: int) -> int:
+    """Prints how many there were of each cause; 1 if there was a fault."""
+    for cause, count in counts.most_common():
+        print(f"{count:8} {cause}")
+    print(f"{sum(counts.values())} tried, {faults} faults")
     return int(bool(faults))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tokenize
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,9 @@ from nabla_mlir.conversion import rounded
 from nabla_mlir.errors import DeployError
 from nabla_mlir.runtime.array import dtype_named
 from nabla_mlir.runtime.manifest import Leaf
+
+# What `numpy.load` raises for a damaged file: the header is Python, and may name more elements than there is memory for.
+_UNREADABLE = (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError, MemoryError, OverflowError, TypeError)
 
 
 class InputError(DeployError):
@@ -56,7 +60,7 @@ def read_value(text: str, leaf: Leaf) -> Any:
     if text.endswith(".npy"):
         try:
             return np.load(text)
-        except (OSError, ValueError) as error:
+        except _UNREADABLE as error:
             raise InputError(f"--input requires a NumPy file for {leaf.name}, got {text}: {error}.") from None
     try:
         array = np.asarray(ast.literal_eval(text))

@@ -19,19 +19,19 @@ from typing import Any, NoReturn
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.context import BYTECODE, context
 from nabla_mlir.dialects.locations import source_of
-from nabla_mlir.dialects.regions import nested
+from nabla_mlir.dialects.regions import check_order, nested
 from nabla_mlir.errors import ImportIRError, NablaError, PassError
 from nabla_mlir.passes.base import PASSES, PIPELINES, NamedPipeline, Pass, Step
 from nabla_mlir.passes.explain_batch import ExplainBatchPass
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.passes.verify import OWN_DIALECTS, VerifyPass
+from nabla_mlir.targets.toolchain import bytecode_fault
 from nabla_mlir.tools import values
 from nabla_mlir.tools.diagnostics import PARSED, Diagnostic, collected, compare, from_error
 
 _MARKER = "// -----"
-_BYTECODE = b"ML\xefR"
 # Flags that are true or false: `--flag`, `--flag=false`.
 _SWITCHES = {
     "split-input-file": "process each part of the input between lines '// -----' on its own",
@@ -208,6 +208,7 @@ def process(text: str | bytes, pipeline: Pipeline, options: argparse.Namespace) 
         if not options.allow_unregistered_dialect:
             _check_registered(module, ctx)
         if not options.no_verify:
+            check_order(module.operation)
             VerifyPass().run(module.operation)
         manager = pipeline.manager(_checked if options.verify_each else None)
         manager.enable_verifier(options.verify_each)
@@ -350,7 +351,9 @@ def _read(file: str) -> str | bytes:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise UsageError(f"cannot open input file '{file}': {error.strerror}") from None
-    if data.startswith(_BYTECODE):
+    if data.startswith(BYTECODE):
+        if fault := bytecode_fault(data):
+            raise ImportIRError(f"nabla-opt requires bytecode that MLIR reads, got {fault}.")
         return data
     try:
         return data.decode()

@@ -142,7 +142,8 @@ def slice_noop(x: Tensor, start_indices: Shape, limit_indices: Shape, strides: S
     if inner is None:
         return None
     (source,), p = inner
-    starts = tuple(a + b * k for a, b, k in zip(p["start_indices"], start_indices, p["strides"], strict=True))
+    # An empty one may start behind the end of the source.
+    starts = tuple(a + b * k if n else 0 for a, b, k, n in zip(p["start_indices"], start_indices, p["strides"], shape, strict=True))
     steps = tuple(a * b for a, b in zip(p["strides"], strides, strict=True))
     limits = tuple(a + (n - 1) * k + 1 if n else a for a, n, k in zip(starts, shape, steps, strict=True))
     return sh.slice_(source, start_indices=starts, limit_indices=limits, strides=steps)

@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from iree.compiler import ir
+
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.errors import VerifyError
 from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import PatternPass
 from nabla_mlir.passes.iree.math import arithmetic, chlo, complex, gamma
@@ -23,3 +28,13 @@ class LegalizeMathPass(PatternPass):
 
     name: ClassVar = "nabla-legalize-math"
     patterns: ClassVar = Patterns(arithmetic.PATTERNS, chlo.PATTERNS, complex.PATTERNS, gamma.PATTERNS)
+
+    def run(self, module: ir.Operation) -> None:
+        """The formulas take numbers apart into bits: their derivative is not that of the function."""
+        for op in nested(module):
+            if op.name.startswith("ad."):
+                raise VerifyError(
+                    f"{self.name} requires that no derivative is left, got {op.name}.", where=source_of(op.location),
+                    help="run nabla-expand and nabla-remove-stop-gradient first.",
+                )  # fmt: skip
+        super().run(module)

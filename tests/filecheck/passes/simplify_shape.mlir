@@ -286,3 +286,14 @@ func.func @reduce_of_transpose(%x: tensor<4x3x2xf32>) -> tensor<2x4xf32> {
   %1 = stablehlo.reduce(%0 init: %low) applies stablehlo.maximum across dimensions = [1] : (tensor<2x3x4xf32>, tensor<f32>) -> tensor<2x4xf32>
   return %1 : tensor<2x4xf32>
 }
+
+// Without elements it may start behind the end of the source, where no slice can.
+// CHECK-LABEL: func.func @slice_of_slice_without_elements
+// CHECK-SAME: (%[[X:.*]]: tensor<4xf32>)
+// CHECK-NEXT: stablehlo.slice %[[X]] [0:0
+// CHECK-NEXT: return
+func.func @slice_of_slice_without_elements(%x: tensor<4xf32>) -> tensor<0xf32> {
+  %0 = stablehlo.slice %x [0:4:5] : (tensor<4xf32>) -> tensor<1xf32>
+  %1 = stablehlo.slice %0 [1:1] : (tensor<1xf32>) -> tensor<0xf32>
+  return %1 : tensor<0xf32>
+}

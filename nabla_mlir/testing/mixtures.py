@@ -1,0 +1,232 @@
+"""Random programs of all dtypes, whose values NumPy gives, and derivatives that agree with each other and with differences.
+
+    python -m nabla_mlir.testing.fuzz --of mixtures --minutes 10 --seed 1
+
+Each is traced, lowered and interpreted, and must give NumPy's values, shapes and dtypes in each of its steps. Of those in f64
+the derivatives are compared: jvp with central differences, vjp with jvp by the adjoint identity, and nestings of transforms
+with each other.
+"""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import nabla_mlir as nm
+from nabla_mlir import numpy as nnp
+from nabla_mlir.environment import enable_x64
+from nabla_mlir.errors import NablaError
+from nabla_mlir.testing.checks import interpret
+from nabla_mlir.testing.steps import AXIS, BINARY, DTYPES, STEPS, UNARY, Numbers
+
+_SIZES = (0, 1, 1, 2, 3, 3, 4, 5, 7)
+_DIGITS = {"float16": 1e-2, "float32": 2e-4, "float64": 1e-9, "complex64": 2e-4, "complex128": 1e-9}
+
+
+def _arguments(rng: Numbers, dtypes: Sequence[str]) -> list[np.ndarray]:
+    xs = []
+    for _ in range(3):
+        shape = tuple(int(n) for n in rng.choice(_SIZES, rng.integers(4)))
+        dtype = np.dtype(str(rng.choice(dtypes)))
+        if dtype.kind == "b":
+            xs.append(rng.integers(0, 2, shape).astype(bool))
+        elif dtype.kind in "iu":
+            low = 0 if dtype.kind == "u" else -5
+            x: Any = rng.integers(low, 6, shape)
+            if rng.integers(4) == 0:  # at the ends of what it holds
+                x = rng.choice([np.iinfo(dtype).min, np.iinfo(dtype).max, 0, 1], shape) if dtype.itemsize < 8 else x
+            xs.append(np.asarray(x).astype(dtype))
+        else:
+            x = rng.uniform(-1, 1, shape)
+            xs.append(np.asarray(x + 1j * rng.uniform(-1, 1, shape) if dtype.kind == "c" else x).astype(dtype))
+    return xs
+
+
+class Program:
+    """A program of some steps, chosen as NumPy runs it."""
+
+    def __init__(self, seed: int, steps: int = 4):
+        rng = np.random.default_rng([seed, 77])
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._choose(rng, seed, steps)
+
+    def _choose(self, rng: Numbers, seed: int, steps: int) -> None:
+        self.seed = seed
+        self.dtypes = ("float64",) if seed % 3 == 0 else DTYPES
+        self.arguments = _arguments(rng, self.dtypes)
+        self.plan: list[tuple[str, Any, list[int], int]] = []
+        values: list[Any] = list(self.arguments)
+        tables = [UNARY, AXIS, BINARY, STEPS, STEPS]
+        for _ in range(20 * steps):
+            if len(self.plan) == steps:
+                break
+            table = tables[rng.integers(len(tables))]
+            name, holds, f = table[rng.integers(len(table))]
+            operands = [int(rng.integers(len(values)))]
+            if table is BINARY:
+                first = values[operands[0]]
+                others = [i for i, v in enumerate(values) if holds(v) and v.shape in (first.shape, ())]
+                operands.append(int(rng.choice(others)) if others else operands[0])
+            if not all(holds(values[i]) for i in operands):
+                continue
+            own = int(rng.integers(2**31))
+            try:
+                value = np.asarray(f(np, np.random.default_rng(own), *(values[i] for i in operands)))
+            except Exception:
+                continue  # NumPy refuses it
+            if value.size > 3000 or value.dtype.kind not in "biufc" or value.dtype.name not in DTYPES:
+                continue
+            if value.dtype.kind in "fc" and not (np.isfinite(value).all() and np.abs(value).max(initial=0) < 1e3):
+                continue
+            self.plan.append((name, f, operands, own))
+            values.append(value)
+        self.values = values[3:]
+
+    def __call__(self, xp: Any, *inputs: Any) -> list[Any]:
+        """The value of each step, by NumPy or by ours."""
+        values = [xp.asarray(x) for x in inputs]
+        for _name, f, operands, own in self.plan:
+            values.append(f(xp, np.random.default_rng(own), *(values[i] for i in operands)))
+        return values[3:]
+
+    def __str__(self) -> str:
+        head = ", ".join(f"{x.dtype}{list(x.shape)}" for x in self.arguments)
+        return f"{head} | " + "; ".join(
+            f"v{i + 3}={n}({', '.join(f'v{k}' for k in o)}):{v.dtype}{list(v.shape)}"
+            for i, ((n, _, o, _), v) in enumerate(zip(self.plan, self.values, strict=True))
+        )
+
+
+def _worst(values: Sequence[Any]) -> float:
+    return max((_DIGITS.get(np.asarray(v).dtype.name, 0.0) for v in values), default=0.0)
+
+
+def check_values(program: Program) -> str:
+    """What differs from NumPy; "" if nothing."""
+    got = interpret(lambda *xs: program(nnp, *xs), program.arguments)
+    digits = max(_worst(program.arguments), _worst(program.values))
+    for i, (a, b) in enumerate(zip(got, program.values, strict=True)):
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            return f"TYPE {program.plan[i][0]}: {a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
+        if b.dtype.kind in "biu" and not digits:
+            wrong = a != b
+        else:
+            wide = np.complex128 if b.dtype.kind == "c" else np.float64
+            scale = max(1.0, float(np.abs(b.astype(wide)).max(initial=0.0)))
+            wrong = ~np.isclose(a.astype(wide), b.astype(wide), rtol=digits, atol=digits * scale, equal_nan=True)
+        if wrong.any():
+            place = tuple(int(k) for k in np.argwhere(wrong)[0])
+            return f"VALUE {program.plan[i][0]}: {a[place]} instead of {b[place]} at {list(place)} of {b.dtype}"
+    return ""
+
+
+def _same(a: Any, b: Any) -> bool:
+    scale = max(1.0, float(np.abs(b).max(initial=0.0)))
+    return a.shape == b.shape and np.allclose(a, b, rtol=1e-8, atol=1e-8 * scale, equal_nan=True)
+
+
+def check_derivatives(program: Program) -> str:
+    """Of the last result in f64, for programs of f64."""
+    rng = np.random.default_rng(program.seed)
+    if any(v.dtype.kind in "fc" and v.dtype != np.float64 for v in program.values):
+        return ""
+    last = [i for i, v in enumerate(program.values) if v.dtype == np.float64]
+    if not last:
+        return ""
+    i, xs = last[-1], program.arguments
+    t = [rng.uniform(-1, 1, x.shape) for x in xs]
+    ct = rng.uniform(-1, 1, program.values[i].shape)
+    f = lambda *a: program(nnp, *a)[i]  # noqa: E731
+
+    def everything(*a: Any) -> Any:
+        xs, t = a[:3], a[3:6]
+        jv = nm.jvp(f, xs, t)[1]
+        pull = lambda *x: nm.vjp(f, *x)[1](ct)  # noqa: E731
+        lin = nm.linearize(f, *xs)[1](*t)
+        total = lambda *x: (f(*x) * ct).sum()  # noqa: E731
+        out = {
+            "jvp": jv,
+            "vjp": pull(*xs),
+            "linearize": lin,
+            "grad": nm.grad(total, (0, 1, 2))(*xs),
+            "hvp": nm.jvp(pull, xs, t)[1],
+            "vjp of jvp": nm.vjp(lambda *x: nm.jvp(f, x, t)[1], *xs)[1](ct),
+            "map": nm.vmap(lambda *x: nm.jvp(f, x, t)[1])(*(nnp.stack([x, x]) for x in xs))[1],
+            "map of vjp": [y[1] for y in nm.vmap(pull)(*(nnp.stack([x, x]) for x in xs))],
+            "checkpoint": nm.grad(nm.checkpoint(total), (0, 1, 2))(*xs),
+        }
+        size = int(np.prod(xs[0].shape))
+        if 0 < size * ct.size < 300:
+            out["jacfwd"], out["jacrev"] = nm.jacfwd(f)(*xs), nm.jacrev(f)(*xs)
+        return out
+
+    got = interpret(everything, [*xs, *t])
+    for a, b in (("linearize", "jvp"), ("map", "jvp"), ("jacrev", "jacfwd")):
+        if a in got and np.isfinite(got[a]).all() and not _same(got[a], got[b]):
+            return f"DERIVATIVE {a} is not {b}"
+    for a, b in (("grad", "vjp"), ("map of vjp", "vjp"), ("checkpoint", "vjp"), ("vjp of jvp", "hvp")):
+        if all(np.isfinite(p).all() for p in got[b]) and not all(
+            _same(p, q) for p, q in zip(got[a], got[b], strict=True)
+        ):
+            return f"DERIVATIVE {a} is not {b}"
+    if not all(np.isfinite(p).all() for p in (got["jvp"], *got["vjp"])):
+        return ""  # a kink of infinite slope
+    left, right = float((ct * got["jvp"]).sum()), float(sum((p * q).sum() for p, q in zip(got["vjp"], t, strict=True)))
+    scale = max(1.0, *(float(np.abs(p * q).sum()) for p, q in zip([ct, *got["vjp"]], [got["jvp"], *t], strict=True)))
+    if not np.isclose(left, right, rtol=1e-8, atol=1e-8 * scale):
+        return f"DERIVATIVE adjoint: {left} and {right}"
+    h = 1e-5
+    steps = [[x + s * h * d for x, d in zip(xs, t, strict=True)] for s in (-2, -1, 1, 2)]
+    try:
+        p, q, r, s = (np.asarray(program(np, *point)[i]) for point in steps)
+    except Exception:
+        return ""
+    wanted, coarse = (p - 8 * q + 8 * r - s) / (12 * h), (r - q) / (2 * h)
+    if not np.allclose(wanted, coarse, rtol=1e-4, atol=1e-4):  # a kink, or a step
+        return ""
+    if not np.allclose(wanted, got["jvp"], rtol=1e-4, atol=1e-4):
+        place = tuple(int(k) for k in np.argwhere(~np.isclose(wanted, got["jvp"], rtol=1e-4, atol=1e-4))[0])
+        forward = (r - np.asarray(program.values[i])) / h
+        if np.isclose(forward[place], wanted[place], rtol=1e-3, atol=1e-3):
+            return f"DERIVATIVE differences: {got['jvp'][place]} instead of {wanted[place]} at {list(place)}"
+    return ""
+
+
+def fault_of(program: Program) -> str:
+    """What is wrong with a program, its cause before a colon; "" if nothing."""
+    with np.errstate(all="ignore"), warnings.catch_warnings(), enable_x64():
+        warnings.simplefilter("ignore")
+        return _fault_of(program)
+
+
+def shortest(seed: int) -> tuple[Program, str]:
+    """The program of a seed and what is wrong with it: with the fewest steps with which something is."""
+    program = Program(seed)
+    fault = fault_of(program)
+    for steps in range(1, len(program.plan)) if fault else ():
+        shorter = Program(seed, steps)
+        if other := fault_of(shorter):
+            return shorter, other
+    return program, fault
+
+
+def _fault_of(program: Program) -> str:
+    before = [x.copy() for x in program.arguments]
+    try:
+        what = check_values(program)
+        if not what and program.seed % 3 == 0:
+            what = check_derivatives(program)
+    except NablaError as error:
+        return f"REFUSED {type(error).__name__}: {error.message[:160]}"
+    except Exception as error:
+        frames = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)[-2:]]
+        return f"ERROR {type(error).__name__} {' '.join(frames)}: {str(error)[:140]}"
+    if any(x.tobytes() != y.tobytes() for x, y in zip(program.arguments, before, strict=True)):
+        return "WRITTEN argument"
+    return what
