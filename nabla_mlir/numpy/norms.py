@@ -14,6 +14,7 @@ from nabla_mlir.numpy import reductions as red
 from nabla_mlir.numpy.axes import Axis, axes_of
 from nabla_mlir.numpy.factorizations import matrices, svdvals
 from nabla_mlir.numpy.operands import convert, inexact
+from nabla_mlir.numpy.special_values import root
 from nabla_mlir.numpy.systems import inv, significant
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
@@ -45,7 +46,7 @@ def norm(x: Any, ord: Any = None, axis: Static[Axis] = None, keepdims: bool = Fa
     x = inexact(x)
     axes = axes_of("norm", axis, x.ndim)
     if axis is None and ord is None:
-        out = _root(red.sum(_squares(x), axes))
+        out = root(red.sum(_squares(x), axes))
     elif len(axes) == 1:
         out = _vector_norm(x, ord, axes[0])
     elif len(axes) == 2:
@@ -59,16 +60,9 @@ def _squares(x: Tensor) -> Tensor:
     return ew.real(x) * ew.real(x) + ew.imag(x) * ew.imag(x) if is_complex(x.dtype) else x * x
 
 
-def _root(x: Tensor, p: float = 2) -> Tensor:
-    """The p-th root, whose derivative at 0 is taken to be 0."""
-    at_zero = lg.compare(x, full_like(x, 0), comparison_direction="EQ")
-    safe = lg.select(at_zero, full_like(x, 1), x)
-    return lg.select(at_zero, full_like(x, 0), ew.sqrt(safe) if p == 2 else ew.power(safe, full_like(x, 1 / p)))
-
-
 def _vector_norm(x: Tensor, ord: Any, axis: int) -> Tensor:
     if ord is None or ord == 2:
-        return _root(red.sum(_squares(x), axis))
+        return root(red.sum(_squares(x), axis))
     if isinstance(ord, str):
         raise ShapeError(f"norm requires a number as the order of a vector norm, got {ord!r}.", where=user_frame())
     size = ew.absolute(x)
@@ -78,13 +72,13 @@ def _vector_norm(x: Tensor, ord: Any, axis: int) -> Tensor:
         return convert(red.count_nonzero(x, axis), size.dtype)
     if ord == 1:
         return red.sum(size, axis)
-    return _root(red.sum(ew.power(size, full_like(size, ord)), axis), ord)
+    return root(red.sum(ew.power(size, full_like(size, ord)), axis), ord)
 
 
 def _matrix_norm(x: Tensor, ord: Any, axes: Sequence[int]) -> Tensor:
     rows, columns = axes
     if ord in (None, "fro"):
-        return _root(red.sum(_squares(x), (rows, columns)))
+        return root(red.sum(_squares(x), (rows, columns)))
     x = transposed(x, (*(d for d in range(x.ndim) if d not in axes), rows, columns))
     if ord in (1, -1, math.inf, -math.inf):
         return (red.max if ord > 0 else red.min)(red.sum(ew.absolute(x), -2 if abs(ord) == 1 else -1), -1)

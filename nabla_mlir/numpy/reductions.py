@@ -12,6 +12,7 @@ from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import Axis, Shape, axes_of, axis_of
 from nabla_mlir.numpy.logic import isclose
 from nabla_mlir.numpy.operands import convert, inexact, inexact_dtype, meet, require_real, tensor
+from nabla_mlir.numpy.special_values import root
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
@@ -182,8 +183,8 @@ def std(
     a: Any, axis: Static[Axis] = None, dtype: Any = None, ddof: Static[float] = 0, keepdims: bool = False, where: Any = None,
     *, correction: Static[float | None] = None,
 ) -> Tensor:  # fmt: skip
-    """The standard deviation over `axis`: the root of the variance."""
-    return ew.sqrt(var(a, axis, dtype, ddof, keepdims, where, correction=correction))
+    """The standard deviation over `axis`: the root of the variance; its derivative is 0 where all elements are equal."""
+    return root(var(a, axis, dtype, ddof, keepdims, where, correction=correction))
 
 
 # ---------------------------------------------------------------- extrema

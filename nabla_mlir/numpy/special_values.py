@@ -39,6 +39,13 @@ def is_infinite(x: Tensor) -> Tensor:
     return lg.compare(ew.absolute(x), full_like(x, np.inf), comparison_direction="EQ")
 
 
+def root(x: Tensor, p: float = 2) -> Tensor:
+    """The p-th root, whose derivative at 0 is taken to be 0."""
+    at_zero = lg.compare(x, full_like(x, 0), comparison_direction="EQ")
+    safe = lg.select(at_zero, full_like(x, 1), x)
+    return lg.select(at_zero, full_like(x, 0), ew.sqrt(safe) if p == 2 else ew.power(safe, full_like(x, 1 / p)))
+
+
 def _parts(x: Tensor) -> tuple[Tensor, ...]:
     return (ew.real(x), ew.imag(x)) if is_complex(x.dtype) else (x,)
 
