@@ -7,10 +7,11 @@ import math
 import numpy as np
 from iree.compiler import ir
 
+from nabla_mlir import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
-from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.dialects.types import is_float, tensor_type
 from nabla_mlir.passes.iree.faults.sums_in_parts import in_parts, long_axis
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attributes_of, operands
@@ -41,6 +42,27 @@ def narrow_sum(op: ir.Operation, target: Target) -> Replacement:
     total = b.make(op.name, values, [type], attributes, regions=1, final=True)
     b.fill_region(total.regions[0], [tensor_type((), F32)] * 2, lambda x, y: b.binary(body, x, y))
     return b.convert(Val(total.results[0]), Val(op.results[0]).dtype)
+
+
+@PATTERNS.of("stablehlo.reduce")
+def complex_sum(op: ir.Operation, target: Target) -> Replacement:
+    """Long complex sums are those of their parts, which are taken in two levels; beside loops all are.
+
+    There some do not compile: what they begin with is a dispatch outside of all regions that are executed.
+    """
+    if len(op.operands) != 2 or Val(op.results[0]).dtype.kind != "c" or single_operation(op.regions[0]) != "stablehlo.add":
+        return None
+    dims, (x, initial) = list(op.attributes["dimensions"]), operands(op)
+    is_long = max((x.shape[d] for d in dims), default=0) >= thresholds.SUM_IN_PARTS
+    if not is_long and not _is_beside_loops(op):
+        return None
+    return b.complex_(*(b.reduce([part(x)], [part(initial)], dims, lambda y, z: y + z)[0] for part in (b.real, b.imag)))
+
+
+def _is_beside_loops(op: ir.Operation) -> bool:
+    while op.name != "func.func":
+        op = op.parent.operation
+    return any(inner.name == "stablehlo.while" for inner in nested(op))
 
 
 @PATTERNS.of("stablehlo.reduce")

@@ -6,6 +6,8 @@ the eigenvalues on its diagonal. The eigenvectors of T come from back substituti
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from iree.compiler import ir
 
@@ -20,6 +22,7 @@ from nabla_mlir.passes.iree.linalg.stacks import (
     scaled,
     spread,
     squared,
+    within_range,
 )
 
 MOST_STEPS = 30  # of the QR iteration for each eigenvalue; convergence takes two or three
@@ -27,10 +30,13 @@ EXCEPTIONAL = 10  # steps without an eigenvalue, after which a shift of another 
 
 
 def geev(op: ir.Operation, a: Val) -> list[Val]:
-    """The results of LAPACK's routine; vectors have length one and a largest entry that is real."""
-    wide = a if a.dtype.kind == "c" else b.complex_(a, 0.0)
-    triangular, basis = _schur(wide)
-    values = diagonal_of(triangular)
+    """The results of LAPACK's routine; vectors have length one and a largest entry that is real.
+
+    Eigenvalues are NaN where the iteration has not come to its end.
+    """
+    inside, size = within_range(a)
+    triangular, basis, is_done = _schur(inside if a.dtype.kind == "c" else b.complex_(inside, 0.0))
+    values = scaled(diagonal_of(triangular), spread(select(is_done, size, math.nan), triangular.shape[:2], 0))
     right = _normalised(b.matmul(basis, _eigenvectors(triangular)))
     vectors = b.reverse(_eigenvectors(b.reverse(adjoint(triangular), [1, 2])), [1, 2])
     left_vectors = _normalised(b.matmul(basis, vectors))
@@ -38,12 +44,12 @@ def geev(op: ir.Operation, a: Val) -> list[Val]:
     return [*parts, left_vectors, right, b.full(0, a.shape[:1], np.int32)]
 
 
-def _schur(a: Val) -> tuple[Val, Val]:
-    """(T, Z); `a` is complex."""
+def _schur(a: Val) -> tuple[Val, Val, Val]:
+    """(T, Z), and of which matrices of the stack T is triangular; `a` is complex."""
     batch, n = a.shape[:2]
     identity = b.broadcast(b.constant(np.eye(n).astype(a.dtype)), a.shape, [1, 2])
     if n == 1:
-        return a, identity
+        return a, identity, b.full(True, (batch,), np.bool_)
     row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
     eps = float(np.finfo(a.dtype).eps)
 
@@ -76,8 +82,8 @@ def _schur(a: Val) -> tuple[Val, Val]:
 
     ends, zeros = b.full(n - 1, (batch,), np.int32), b.full(0, (batch,), np.int32)
     t, z = _hessenberg(a)
-    _, t, z, _, _ = b.while_loop([b.full(0, (), np.int32), t, z, ends, zeros], go_on, step)
-    return t, z
+    _, t, z, last, _ = b.while_loop([b.full(0, (), np.int32), t, z, ends, zeros], go_on, step)
+    return t, z, last < 1
 
 
 def _shift(p: Val, q: Val, r: Val, s: Val) -> Val:

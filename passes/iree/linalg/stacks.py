@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -20,12 +21,12 @@ def scaled(x: Val, factor: Val) -> Val:
 def within_range(a: Val) -> tuple[Val, Val]:
     """A stack of matrices whose squares neither vanish nor overflow, and by what each matrix was divided for that.
 
-    That is 1 where they do not anyway, and for complex ones, whose rotations IREE 3.13 does not compile behind a division.
+    That is 1 where they do not anyway.
     """
-    if a.dtype.kind == "c":
-        return a, b.full(1.0, a.shape[:1], real(a).dtype)
     limits = np.finfo(a.dtype)
-    largest = b.reduce_with("stablehlo.maximum", b.maximum(a, -a), 0.0, [1, 2])
+    parts = [a] if a.dtype.kind != "c" else [real(a), imag(a)]
+    sizes = functools.reduce(b.maximum, [b.maximum(p, -p) for p in parts])
+    largest = b.reduce_with("stablehlo.maximum", sizes, 0.0, [1, 2])
     low, high = float(limits.tiny) ** 0.25, float(limits.max) ** 0.25
     outside = ((largest < low) | (largest > high)) & (largest > 0.0) & (largest <= float(limits.max))
     size = select(outside, b.maximum(largest, 4.0 * float(limits.tiny)), 1.0)

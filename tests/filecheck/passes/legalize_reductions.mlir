@@ -27,6 +27,24 @@ func.func @long_sum(%x: tensor<1000000xf32>, %z: tensor<f32>) -> tensor<f32> {
   return %0 : tensor<f32>
 }
 
+// A complex sum is that of its parts beside a loop, where IREE may not compile it, and stays one elsewhere.
+// CHECK-LABEL: func.func @complex_sum
+// CHECK: stablehlo.reduce({{.*}}xcomplex<f32>
+// CHECK-LABEL: func.func @complex_sum_beside_a_loop
+// CHECK-COUNT-2: stablehlo.reduce({{.*}} -> tensor<f32>
+// CHECK: stablehlo.complex
+func.func @complex_sum(%x: tensor<5xcomplex<f32>>, %z: tensor<complex<f32>>) -> tensor<complex<f32>> {
+  %0 = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [0] : (tensor<5xcomplex<f32>>, tensor<complex<f32>>) -> tensor<complex<f32>>
+  return %0 : tensor<complex<f32>>
+}
+func.func @complex_sum_beside_a_loop(%x: tensor<5xcomplex<f32>>, %z: tensor<complex<f32>>, %b: tensor<i1>) -> tensor<complex<f32>> {
+  %1 = stablehlo.while(%i = %x) : tensor<5xcomplex<f32>>
+    cond { stablehlo.return %b : tensor<i1> }
+    do { stablehlo.return %i : tensor<5xcomplex<f32>> }
+  %0 = stablehlo.reduce(%1 init: %z) applies stablehlo.add across dimensions = [0] : (tensor<5xcomplex<f32>>, tensor<complex<f32>>) -> tensor<complex<f32>>
+  return %0 : tensor<complex<f32>>
+}
+
 // Windows side by side are a reduction; sums that see one element each repeat it.
 // CHECK-LABEL: func.func @pooled
 // CHECK: stablehlo.reshape {{.*}} -> tensor<2x2x3x5xf32>
