@@ -19,6 +19,8 @@ test: $(VENV)/.test
 bench: $(VENV)/.bench
 ifneq ($(filter --large,$(ARGS)),)
 	$(BIN)/python bench/large.py $(ARGS)
+else ifneq ($(filter --operations,$(ARGS)),)
+	$(BIN)/python bench/operations.py $(filter-out --operations,$(ARGS))
 else
 	$(BIN)/python bench/run.py $(ARGS)
 	$(BIN)/python bench/prepared.py $(ARGS)

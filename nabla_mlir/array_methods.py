@@ -329,7 +329,7 @@ class ArrayMethods:
         self, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, where: Any = None,
         *, correction: float | None = None, out: None = None,
     ) -> Self:  # fmt: skip
-        """The standard deviation over `axis`: the root of the variance."""
+        """The standard deviation over `axis`: the root of the variance; its derivative is 0 where all elements are equal."""
         return self._call(
             "std", axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, correction=correction, out=out
         )

@@ -1,0 +1,136 @@
+"""Single operations on large arrays beside `jax.jit`: where one of them is far off, a program that needs it is, too.
+
+usage: python bench/operations.py [--only WORD ...] [--quick] [--out FOLDER]
+Writes operations.json and operations.png. Times are those of a call on arrays of the device, in f32; `taskset -c 1` before it
+gives those of one core.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from measuring import console, cores, draw, geometric_mean, interleaved, parse_words, save
+from rich.table import Table
+
+import nabla_mlir as nm
+import nabla_mlir.numpy as nnp
+
+rng = np.random.default_rng(0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operation in a namespace, and the shapes of its arguments."""
+
+    title: str
+    operation: Callable[..., Any]
+    shapes: Sequence[tuple[int, ...]]
+    prepare: Callable[[np.ndarray], np.ndarray] | None = None  # of the first argument
+
+
+@dataclass(frozen=True)
+class Result:
+    """Seconds of a call and of compiling, ours and JAX's, and how far apart the values are."""
+
+    title: str
+    ours: float
+    jax: float
+    our_compilation: float
+    jax_compilation: float
+    difference: float
+
+
+def _symmetric(a: np.ndarray) -> np.ndarray:
+    return a + np.swapaxes(a, -1, -2)
+
+
+def _definite(a: np.ndarray) -> np.ndarray:
+    return a @ np.swapaxes(a, -1, -2) + a.shape[-1] * np.eye(a.shape[-1], dtype=a.dtype)
+
+
+PLACES, ROWS = rng.integers(0, 10**6, 10**6).astype(np.int32), rng.integers(0, 10_000, 100_000).astype(np.int32)
+CASES = (
+    Case("eigenvalues 200", lambda xp, a: xp.linalg.eigvalsh(a), [(200, 200)], _symmetric),
+    Case("eigenvalues 500", lambda xp, a: xp.linalg.eigvalsh(a), [(500, 500)], _symmetric),
+    Case("eigenvalues 200x30", lambda xp, a: xp.linalg.eigvalsh(a), [(200, 30, 30)], _symmetric),
+    Case("singular values 200", lambda xp, a: xp.linalg.svd(a, compute_uv=False), [(200, 200)]),
+    Case("R of 500", lambda xp, a: xp.abs(xp.linalg.qr(a)[1]), [(500, 500)]),
+    Case("inverse 500", lambda xp, a: xp.linalg.inv(a), [(500, 500)], _definite),
+    Case("Cholesky 64x100", lambda xp, a: xp.linalg.cholesky(a), [(64, 100, 100)], _definite),
+    Case("real FFT 8x512x512", lambda xp, a: xp.abs(xp.fft.rfftn(a)), [(8, 512, 512)]),
+    Case("FFT 1000x1000", lambda xp, a: xp.abs(xp.fft.fft(a)), [(1000, 1000)]),
+    Case("FFT 1,048,576", lambda xp, a: xp.abs(xp.fft.fft(a)), [(1 << 20,)]),
+    Case("FFT 64x64x64", lambda xp, a: xp.abs(xp.fft.fftn(a)), [(64, 64, 64)]),
+    Case("running sum 10^6", lambda xp, a: xp.cumsum(a), [(10**6,)]),
+    Case("running sums of rows", lambda xp, a: xp.cumsum(a, axis=1), [(1000, 1000)]),
+    Case("sort 10^6", lambda xp, a: xp.sort(a), [(10**6,)]),
+    Case("order of rows", lambda xp, a: xp.argsort(a, axis=-1), [(1000, 1000)]),
+    Case("median of rows", lambda xp, a: xp.median(a, axis=-1), [(1000, 1001)]),
+    Case("gather 10^6", lambda xp, a: a[PLACES], [(10**6,)]),
+    Case("gather of rows", lambda xp, a: a[ROWS], [(10_000, 64)]),
+    Case("sums at indices", lambda xp, a: xp.zeros((10**6,), np.float32).at[PLACES].add(a), [(10**6,)]),
+    Case("sums of rows at indices", lambda xp, a: xp.zeros((10_000, 64), np.float32).at[ROWS].add(a), [(100_000, 64)]),
+    Case("squares over columns", lambda xp, a: (a * a).sum(0), [(10_000, 1000)]),
+    Case("squares over rows", lambda xp, a: (a * a).sum(1), [(10_000, 1000)]),
+    Case("largest of columns", lambda xp, a: a.max(0), [(10_000, 1000)]),
+    Case("norm of 10^7", lambda xp, a: xp.linalg.norm(a), [(10**7,)]),
+    Case("layer norm", lambda xp, a: (a - a.mean(-1, keepdims=True)) / a.std(-1, keepdims=True), [(10_000, 1000)]),
+    Case("softmax", lambda xp, a: xp.exp(a - a.max(-1, keepdims=True)), [(2000, 2000)]),
+    Case("roll", lambda xp, a: xp.roll(a, 17, axis=1), [(2000, 2000)]),
+    Case("lower triangle", lambda xp, a: xp.tril(a), [(2000, 2000)]),
+    Case("transpose", lambda xp, a: a.T + 1, [(2000, 2000)]),
+    Case("vector times matrix", lambda xp, v, a: v @ a, [(3000,), (3000, 3000)]),
+    Case("matrix times vector", lambda xp, v, a: a @ v, [(3000,), (3000, 3000)]),
+    Case("matrix times matrix", lambda xp, a, b: a @ b, [(1000, 1000), (1000, 1000)]),
+)
+
+
+def measure(case: Case, quick: bool) -> Result:
+    """One operation, on both sides."""
+    arguments = [rng.normal(size=shape).astype(np.float32) for shape in case.shapes]
+    if case.prepare is not None:
+        arguments[0] = case.prepare(arguments[0])
+    ours, theirs = nm.jit(lambda *xs: case.operation(nnp, *xs)), jax.jit(lambda *xs: case.operation(jnp, *xs))
+    put, there = [nnp.asarray(x) for x in arguments], [jnp.asarray(x) for x in arguments]
+    start = time.perf_counter()
+    value = np.asarray(ours(*put), np.float64)
+    middle = time.perf_counter()
+    true = np.asarray(jax.block_until_ready(theirs(*there)), np.float64)
+    end = time.perf_counter()
+    calls = {"ours": lambda: ours(*put), "jax": lambda: jax.block_until_ready(theirs(*there))}
+    seconds = interleaved(calls, quick)
+    difference = float(np.abs(value - true).max() / np.abs(true).max())
+    return Result(case.title, seconds["ours"], seconds["jax"], middle - start, end - middle, difference)
+
+
+def main() -> int:
+    """Measures the operations; 1 if values are far from JAX's."""
+    options, chosen = parse_words(__doc__.partition("\n")[0], "operations", "fewer repetitions", CASES)
+    results = []
+    for case in chosen:
+        with console.status(f"{case.title} ..."):
+            results.append(measure(case, options.quick))
+    title = f"milliseconds on {cores()} cores: ours / JAX's"
+    table = Table("", "ms", "ratio", "compiling, s", "difference", title=title, title_justify="left")
+    for r in results:
+        compiling = f"{r.our_compilation:.2f} / {r.jax_compilation:.2f}"
+        table.add_row(r.title, f"{r.ours * 1e3:.3g} / {r.jax * 1e3:.3g}", f"{r.ours / r.jax:.2f}", compiling, f"{r.difference:.0e}")
+    console.print(table)
+    console.print(f"Geometric mean of the ratios: {geometric_mean([r.ours / r.jax for r in results]):.2f}")
+    save(options.out / "operations.json", {"operations": [asdict(r) for r in results]})
+    draw([r.title for r in results], {"our time": [r.ours / r.jax for r in results]}, "times JAX's", options.out / "operations.png")
+    wrong = [r for r in results if not r.difference < 1e-3]
+    for r in wrong:
+        console.print(f"[bold red]FAILED[/bold red] {r.title}: a difference of {r.difference:.1e}")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
