@@ -6,7 +6,7 @@ one buffer and writes another, and no element is moved to the place of its rever
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -74,25 +74,26 @@ def roots(what: Transforms, form: Form) -> list[np.ndarray]:
     if what.real:
         tables.append(cosines_and_sines(np.arange(what.n + 1), 2 * what.n))
     if what.whole:
-        share = _share(what.n)
-        k = np.concatenate([np.arange(share), share * np.arange(-(-what.n // share))])
+        step = share(what.n)
+        k = np.concatenate([np.arange(step), step * np.arange(-(-what.n // step))])
         tables.append(cosines_and_sines(k[:, None] * np.arange(what.columns), what.whole))
     return tables
 
 
-def fourier_text(name: str, what: Transforms, form: Form) -> tuple[str, list[Memory]]:
+def fourier_text(name: str, what: Transforms, form: Form, tables: Sequence[np.ndarray]) -> tuple[str, list[Memory]]:
     """A kernel for the transforms of all columns.
 
     Args:
       name: of the kernel.
       what: the transforms; a group has at least as many columns as a vector has lanes.
       form: of vectors.
+      tables: those of `roots`.
 
     Returns:
       The text, and the buffers of the results: the transforms, as pairs of numbers, and memory that the kernel needs. Operands
-      are the source, if the results do not take its place, and the tables of `roots`.
+      are the source, if the results do not take its place, and the tables.
     """
-    return _Writer(what, form).write(name)
+    return _Writer(what, form, tables).write(name)
 
 
 def cosines_and_sines(k: np.ndarray, n: int) -> np.ndarray:
@@ -111,7 +112,7 @@ def _step_roots(n: int, form: Form) -> np.ndarray:
     return np.concatenate(tables)
 
 
-def _share(n: int) -> int:
+def share(n: int) -> int:
     """A root of a column is a product of two: this many elements have the second one in common."""
     return 1 << (n.bit_length() + 1) // 2
 
@@ -121,7 +122,7 @@ Write = Callable[[Index, Complex], None]
 
 
 class _Writer:
-    def __init__(self, what: Transforms, form: Form):
+    def __init__(self, what: Transforms, form: Form, tables: Sequence[np.ndarray]):
         self.t, self.what, self.steps, self.lanes = Text(form), what, radices(what.n, form) or [], form.lanes
         self.panels = -(-what.columns // form.lanes)
         self.workgroups = min(what.groups * self.panels, MOST_GROUPS)
@@ -131,9 +132,7 @@ class _Writer:
             Memory(name, (2 * _extent(what, strides, size),), form.element, name == "%source")
             for name, strides, size in zip(("%source", "%target"), (what.source, what.target), self.sizes, strict=True)
         )
-        self.tables = [
-            Memory(f"%roots{i}", table.shape, form.element, read_only=True) for i, table in enumerate(roots(what, form))
-        ]
+        self.tables = [Memory(f"%roots{i}", table.shape, form.element, read_only=True) for i, table in enumerate(tables)]
         self.count = ""  # of the columns of a vector that are written; all if nothing is said
         self.memory = Memory("%memory", (self.workgroups, 2, spectrum, 2, self.lanes), form.element)
         if what.in_place:
@@ -168,23 +167,23 @@ class _Writer:
             elements, side = self._reader(side), 1 - side
         if what.inverse:
             elements = _swapped(elements)
-        before = 1
+        before, row = 1, 1
         for radix in self.steps[:-1]:
-            self._step(radix, before, elements, self._put(side))
+            self._step(radix, before, row, elements, self._put(side))
             elements, side, before = self._reader(side), 1 - side, before * radix
+            row += what.n // before * (radix - 1)
         if what.target.column == 1:
-            self._step(self.steps[-1], before, elements, self._final(self._put_columns(group, column), column))
+            self._step(self.steps[-1], before, row, elements, self._final(self._put_columns(group, column), column))
             return
-        self._step(self.steps[-1], before, elements, self._final(self._put(side), column))
+        self._step(self.steps[-1], before, row, elements, self._final(self._put(side), column))
         if what.real and not what.inverse:
             self._part_halves(self._reader(side), self._put(1 - side))
             side = 1 - side
         self._write_rows(group, column, self._reader(side))
 
-    def _step(self, radix: int, before: int, elements: Read, write: Write) -> None:
-        """One step, after those whose radices have the product `before`."""
-        t, rest = self.t, self.what.n // before
-        terms, first = rest // radix, self._first_root(before)
+    def _step(self, radix: int, before: int, first: int, elements: Read, write: Write) -> None:
+        """One step, after those whose radices have the product `before`; its roots begin in row `first` of the table."""
+        t, terms = self.t, self.what.n // (before * radix)
 
         def at(p: Index, q: Index, factors: list[Complex]) -> None:
             values = [elements(t.add(q, t.mul(before, t.add(p, terms * k)))) for k in range(radix)]
@@ -204,16 +203,6 @@ class _Writer:
                 return
             with t.loop(0, before) as q:
                 at(p, q, factors)
-
-    def _first_root(self, before: int) -> int:
-        """Where the roots of a step begin in the table."""
-        row, rest = 1, self.what.n
-        for radix in self.steps:
-            if self.what.n // rest == before:
-                break
-            row += rest // radix * (radix - 1)
-            rest //= radix
-        return row
 
     # ---------------------------------------------------------------- what is read and written
 
@@ -321,8 +310,8 @@ class _Writer:
 
     def _column_roots(self, i: Index, column: Index) -> list[Complex]:
         """The two factors of the roots of element i of some columns."""
-        t, share = self.t, _share(self.what.n)
-        rows = t.of_indices("remui", i, share), t.add(t.of_indices("divui", i, share), share)
+        t, step = self.t, share(self.what.n)
+        rows = t.of_indices("remui", i, step), t.add(t.of_indices("divui", i, step), step)
         return [Complex(*(t.vector(self.tables[-1], row, part, column) for part in (0, 1))) for row in rows]
 
     # ---------------------------------------------------------------- real rows

@@ -13,7 +13,15 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.passes.iree.kernels.call import call_kernel
-from nabla_mlir.passes.iree.kernels.fourier import Strides, Transforms, cosines_and_sines, fourier_text, radices, roots
+from nabla_mlir.passes.iree.kernels.fourier import (
+    Strides,
+    Transforms,
+    cosines_and_sines,
+    fourier_text,
+    radices,
+    roots,
+    share,
+)
 from nabla_mlir.passes.iree.kernels.scalars import BYTES
 from nabla_mlir.passes.iree.kernels.text import Form
 from nabla_mlir.passes.iree.target import machine
@@ -127,9 +135,8 @@ def _to_real_rows(x: Val, n: int) -> Val | None:
 
 def _turns(count: int, n: int, like: Val) -> tuple[Val, Val]:
     """Cosines and sines of -2 pi k / n along the last axis, from two tables of about the root of that many."""
-    share = 1 << (count.bit_length() + 1) // 2
-    tables = []
-    for k in (share * np.arange(-(-count // share)), np.arange(share)):
+    step, tables = share(count), []
+    for k in (step * np.arange(-(-count // step)), np.arange(step)):
         tables.append([b.constant(part) for part in cosines_and_sines(k, n).T.astype(like.dtype)])
     shape = tuple(t[0].shape[0] for t in tables)
     (cos, sin), (low_cos, low_sin) = ([b.broadcast(p, shape, [d]) for p in parts] for d, parts in enumerate(tables))
@@ -147,11 +154,11 @@ def _call(x: Val, what: Transforms, shape: Sequence[int], dtype: np.dtype) -> Va
         what.n, what.groups, what.columns, *what.source, *what.target, what.whole, round(1 / what.scale), int(what.in_place),
         form.element,
     )))  # fmt: skip
-    text, (_, memory) = fourier_text(name, what, form)
-    tables = [b.constant(table.astype(_FLOATS[form.element])) for table in roots(what, form)]
+    tables = roots(what, form)
+    text, (_, memory) = fourier_text(name, what, form, tables)
     types = [tensor_type(tuple(shape), dtype), ir.Type.parse(memory.type.replace("memref", "tensor"))]
     at = ir.InsertionPoint.current.block.owner.operation
-    operands = [*([] if what.in_place else [x.value]), *(table.value for table in tables)]
+    operands = [*([] if what.in_place else [x.value]), *(b.constant(table.astype(_FLOATS[form.element])).value for table in tables)]
     result, _ = call_kernel(name, text, operands, types, at, onto=x.value if what.in_place else None)
     return Val(result)
 

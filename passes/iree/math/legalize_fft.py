@@ -19,6 +19,7 @@ from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import PatternPass
+from nabla_mlir.passes.iree.kernels.fourier import cosines_and_sines
 from nabla_mlir.passes.iree.kernels.transforms import transform
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operands
 
@@ -94,9 +95,9 @@ def _along(parts: Parts, axis: int, inverse: bool) -> Parts:
 
 
 def _roots(n: int, exponents: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Cos and sin of -2 pi k / n, with k reduced exactly."""
-    angle = -2.0 * np.pi * (exponents % n) / n
-    return np.cos(angle).astype(dtype), np.sin(angle).astype(dtype)
+    """Cos and sin of -2 pi k / n."""
+    both = cosines_and_sines(exponents, n).astype(dtype)
+    return both[:, 0], both[:, 1]
 
 
 def _radix(n: int) -> int:
