@@ -131,6 +131,13 @@ def functions_of(module: ir.Operation) -> dict[str, ir.Operation]:
     return {f.attributes["sym_name"].value: f for f in operations if f.name == "func.func"}
 
 
+def function_around(op: ir.Operation) -> ir.Operation:
+    """The function that an operation stands in, however deep, or that it is."""
+    while op.name != "func.func":
+        op = op.parent.operation
+    return op
+
+
 def check_order(module: ir.Operation) -> None:
     """Checks that values in regions of `ad` and `batch` are made before they are read; elsewhere MLIR does.
 

@@ -11,7 +11,7 @@ from nabla_mlir import thresholds
 from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val
-from nabla_mlir.dialects.regions import made_by, nested
+from nabla_mlir.dialects.regions import function_around, made_by, nested
 from nabla_mlir.dialects.types import is_float, tensor_type
 from nabla_mlir.passes.iree.faults.sums_in_parts import in_parts, long_axis
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, attributes_of, operands
@@ -54,15 +54,9 @@ def complex_sum(op: ir.Operation, target: Target) -> Replacement:
         return None
     dims, (x, initial) = list(op.attributes["dimensions"]), operands(op)
     is_long = max((x.shape[d] for d in dims), default=0) >= thresholds.SUM_IN_PARTS
-    if not is_long and not _is_beside_loops(op):
+    if not is_long and all(inner.name != "stablehlo.while" for inner in nested(function_around(op))):
         return None
     return b.complex_(*(b.reduce([part(x)], [part(initial)], dims, lambda y, z: y + z)[0] for part in (b.real, b.imag)))
-
-
-def _is_beside_loops(op: ir.Operation) -> bool:
-    while op.name != "func.func":
-        op = op.parent.operation
-    return any(inner.name == "stablehlo.while" for inner in nested(op))
 
 
 @PATTERNS.of("stablehlo.reduce")

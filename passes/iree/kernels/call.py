@@ -9,7 +9,7 @@ from iree.compiler import ir
 from iree.compiler.dialects import arith
 
 from nabla_mlir.dialects.builder import Val
-from nabla_mlir.dialects.regions import functions_of
+from nabla_mlir.dialects.regions import function_around, functions_of
 from nabla_mlir.passes.iree.kernels.text import Form, Memory
 from nabla_mlir.passes.iree.target import machine
 
@@ -55,10 +55,7 @@ def call_kernel(
       workload: that its number of workgroups is computed from.
       onto: what the first result is added to, in its memory; nothing else may use it.
     """
-    function = at
-    while function.name != "func.func":
-        function = function.parent.operation
-    module = function.parent.operation
+    module = function_around(at).parent.operation
     there = (op.operation for op in module.regions[0].blocks[0].operations if op.operation.name == _EXECUTABLE)
     if not any(op.attributes["sym_name"].value == name for op in there):
         first = next(iter(functions_of(module).values()))
