@@ -99,6 +99,8 @@ class Dependence:
     def _is_known(self, value: ir.Value) -> bool:
         if value in self._fixed:
             return True
+        if value in self.relations:
+            return False
         maker = made_by(value)  # a constant that was not visited stands outside
         return maker is not None and maker.name == CONSTANT
 
@@ -122,10 +124,10 @@ class Dependence:
 
     def run(self, block: ir.Block) -> list[ir.Value]:
         """Visits the operations of a block in order; returns what its terminator has."""
-        operations = [op.operation for op in block.operations]
-        for op in operations[:-1]:
-            self.visit(op)
-        return list(operations[-1].operands)
+        *body, end = block.operations
+        for op in body:
+            self.visit(op.operation)
+        return list(end.operands)
 
     def visit(self, op: ir.Operation) -> None:
         """Gives the results of an operation their patterns."""
@@ -179,8 +181,11 @@ class Dependence:
             self.causes.append(cause)
 
     def _is_dense(self, values: Sequence[ir.Value]) -> bool:
-        relations = (self.relations.get(v) for v in values)
-        return any(r is not None and r.has_full_row for r in relations)
+        for value in values:
+            relation = self.relations.get(value)
+            if relation is not None and relation.widest >= self.columns and relation.has_full_row:
+                return True
+        return False
 
     # ---------------------------------------------------------------- control flow
 
@@ -346,7 +351,9 @@ def _as_in_tangent(op: ir.Operation, record: OpDef | None, xs: list[Operand], pa
         raise DerivativeNeeded(op.name)
     if record.elementwise and record.partials is not None:
         return [x.constant() if isinstance(d, Zero) else x for x, d in zip(xs, record.partials, strict=True)]
-    tensors = [wrap(v) for v in op.operands] if callable(record.linear) or record.linear == "all" else []
+    if record.linear == "all":
+        return xs
+    tensors = [wrap(v) for v in op.operands] if callable(record.linear) else []
     linear = record.linear_operands(tensors, params)
     if any(i not in linear and not x.relation.is_empty for i, x in enumerate(xs)):
         raise DerivativeNeeded(op.name)

@@ -82,7 +82,7 @@ class Box(NamedTuple):
         """The box with axis axes[k] at place k; where that is None, repeated sizes[k] times."""
 
         def picked(own: Numbers, other: Sequence[int]) -> Numbers:
-            return tuple(o if a is None else own[a] for a, o in zip(axes, other, strict=True))
+            return tuple([o if a is None else own[a] for a, o in zip(axes, other, strict=True)])
 
         zeros, ones = (0,) * len(sizes), (1,) * len(sizes)
         return Box(
@@ -102,7 +102,7 @@ class Box(NamedTuple):
         base, free = normal_free(self.base, [*self.free, *more])
 
         def left(own: Numbers) -> Numbers:
-            return tuple(own[a] for a in rest)
+            return tuple([own[a] for a in rest])
 
         return Box(left(self.starts), left(self.counts), left(self.steps), left(self.strides), base, free)
 

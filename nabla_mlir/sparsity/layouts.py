@@ -26,6 +26,16 @@ def factors(old: Shape, new: Shape) -> list[tuple[tuple[int, ...], tuple[int, ..
     return groups
 
 
+@functools.lru_cache(maxsize=1024)
+def kept_axes(old: Shape, new: Shape) -> list[int | None] | None:
+    """Which axis of `old` each of `new` is, None for those of one element; None if they differ in more than those."""
+    long = [a for a, n in enumerate(old) if n != 1]
+    if [old[a] for a in long] != [n for n in new if n != 1]:
+        return None
+    places = iter(long)
+    return [None if n == 1 else next(places) for n in new]
+
+
 def reshaped(box: Box, old: Shape, new: Shape) -> list[Box] | None:
     """The boxes of a box under another shape of as many elements, or None where a stride does not fit."""
     if old == new:

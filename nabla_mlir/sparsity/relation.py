@@ -11,7 +11,7 @@ import numpy as np
 from nabla_mlir import thresholds
 from nabla_mlir.errors import PatternError, user_frame
 from nabla_mlir.sparsity.boxes import Box, coalesced
-from nabla_mlir.sparsity.layouts import Shape, reshaped
+from nabla_mlir.sparsity.layouts import Shape, kept_axes, reshaped
 from nabla_mlir.sparsity.rows import Rows, rows_of
 
 
@@ -219,13 +219,15 @@ class Relation:
             return Relation.of_rows(shape, self.rows)
         if not all(shape):
             return Relation.none(shape, self.columns)
-        return Relation(shape, self.columns, self._boxes, self.layout, self._is_loose)
+        kept = kept_axes(self.layout, tuple(shape))
+        if kept is None:
+            return Relation(shape, self.columns, self._boxes, self.layout, self._is_loose)
+        return Relation(shape, self.columns, [b.arranged(kept, shape) for b in self._boxes], is_loose=self._is_loose)
 
     def sliced(self, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int]) -> Relation:
         """The elements between starts and limits."""
-        shape = [max(0, -(-(e - s) // t)) for s, e, t in zip(starts, limits, strides, strict=True)]
-
-        bounds = list(zip(range(len(shape)), starts, limits, strides, self.shape, strict=True))
+        bounds = list(zip(range(len(self.shape)), starts, limits, strides, self.shape, strict=True))
+        shape = [max(0, -(-(limit - start) // stride)) for _, start, limit, stride, _ in bounds]
         cut = [(axis, start, limit, stride) for axis, start, limit, stride, n in bounds if start or stride != 1 or limit < n]
 
         def clip(box: Box | None) -> Box | None:
@@ -261,6 +263,16 @@ class Relation:
             return np.pad(cut, [(max(0, a), max(0, b)) for a, b in zip(low, high, strict=True)], constant_values=-1)
 
         return self.moved(shape, place, numbers)
+
+    def placed(self, axis: int, at: int, shape: Sequence[int]) -> Relation:
+        """Behind `at` new elements along an axis of a larger array, in which nothing else depends on anything."""
+
+        def numbers(x: np.ndarray) -> np.ndarray:
+            wide = np.full(shape, -1)
+            wide[(slice(None),) * axis + (slice(at, at + self.shape[axis]),)] = x
+            return wide
+
+        return self.moved(shape, (lambda b: b.shifted(axis, at)) if at else _same, numbers)
 
     def transposed(self, permutation: Sequence[int]) -> Relation:
         """Axis permutation[k] at place k."""
@@ -319,15 +331,20 @@ class Relation:
 
     def restricted(self, where: np.ndarray) -> Relation:
         """Only the elements where that is true depend on anything."""
-        where = np.broadcast_to(where, self.shape)
-        if self.is_empty or where.all():
+        if self.is_empty or (where if where.ndim == 0 else where.all()):
             return self
+        where = np.broadcast_to(where, self.shape)
         return self.taken(np.where(where, np.arange(where.size).reshape(where.shape), -1), self.shape)
+
+
+def _same(box: Box) -> Box:
+    return box
 
 
 def union(relations: Iterable[Relation], shape: Sequence[int], columns: int) -> Relation:
     """The pairs of any of several arrays of one shape."""
-    found = Relation.none(shape, columns)
+    found: Relation | None = None
     for relation in relations:
-        found = found.union(relation)
-    return found
+        if not relation.is_empty:
+            found = relation if found is None else found.union(relation)
+    return Relation.none(shape, columns) if found is None else found

@@ -95,7 +95,8 @@ def rows_of(boxes: Sequence[Box], layout: Sequence[int], columns: int) -> Rows:
     indices = np.empty(offsets[-1], np.int64)
     for k in sorted(range(len(boxes)), key=lambda k: _diagonal(boxes[k], layout)):
         box, window = boxes[k], windows[k]
-        indices[places[window][..., None] + np.arange(box.width)] = _columns(box)
+        here = places[window]
+        indices[here[..., None] + np.arange(box.width) if box.free else here] = _columns(box)
         places[window] += box.width
     return _in_order(Rows(offsets, indices, columns))
 
@@ -109,10 +110,12 @@ def _diagonal(box: Box, layout: Sequence[int]) -> int:
 
 
 def _columns(box: Box) -> np.ndarray:
-    """Of the entries, those of a row along the last axis."""
+    """Of the entries, those of a row along a last axis if there are several."""
     columns = np.array(box.base, np.int64)
     for count, stride in zip(box.counts, box.strides, strict=True):
-        columns = columns[..., None] + np.arange(count) * stride
+        columns = columns[..., None] + np.arange(count) * stride if count > 1 else columns[..., None]
+    if not box.free:
+        return columns
     free = np.zeros(1, np.int64)
     for count, stride in box.free[::-1]:
         free = (free[:, None] + np.arange(count) * stride).reshape(-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -47,13 +48,8 @@ def pad(
 
 def joined(pieces: Sequence[Relation], axis: int, shape: Shape, columns: int) -> Relation:
     """Pieces behind each other along an axis."""
-    found, at = [], 0
-    for piece in pieces:
-        low, high = [0] * len(shape), [0] * len(shape)
-        low[axis], high[axis] = at, shape[axis] - at - piece.shape[axis]
-        found.append(piece.padded(low, high))
-        at += piece.shape[axis]
-    return union(found, shape, columns)
+    starts = itertools.accumulate((piece.shape[axis] for piece in pieces[:-1]), initial=0)
+    return union([piece.placed(axis, at, shape) for piece, at in zip(pieces, starts, strict=True)], shape, columns)
 
 
 def concatenate(xs: Sequence[Operand], outs: Sequence[Shape], dimension: int) -> list[Relation]:
