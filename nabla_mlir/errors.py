@@ -85,6 +85,10 @@ class CopyError(NablaError, ValueError):
     """A copy was refused that has to be made."""
 
 
+class DeletedArrayError(NablaError, RuntimeError):
+    """An array was used whose memory was given to a call, or set free."""
+
+
 class ExchangeError(NablaError, BufferError, TypeError):
     """The memory of another system's array cannot be read."""
 

@@ -181,11 +181,8 @@ class Dependence:
             self.causes.append(cause)
 
     def _is_dense(self, values: Sequence[ir.Value]) -> bool:
-        for value in values:
-            relation = self.relations.get(value)
-            if relation is not None and relation.widest >= self.columns and relation.has_full_row:
-                return True
-        return False
+        relations = [r for v in values if (r := self.relations.get(v)) is not None and r.widest >= self.columns]
+        return any(r.has_full_row for r in relations)
 
     # ---------------------------------------------------------------- control flow
 

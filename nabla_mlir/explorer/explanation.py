@@ -14,6 +14,7 @@ from iree.compiler import ir
 
 from nabla_mlir.compiling.lowering import clone_module
 from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.errors import ImportIRError, TraceError, user_frame, writing
 from nabla_mlir.explorer.dispatches import dispatches_in, measure
 from nabla_mlir.explorer.document import Document
@@ -25,6 +26,7 @@ from nabla_mlir.explorer.recording import Recorder
 from nabla_mlir.figures import axes_or_new
 from nabla_mlir.interop.portable import parse
 from nabla_mlir.passes.pipeline import IreePipeline, LowerPipeline
+from nabla_mlir.rules.copies import copies_of
 from nabla_mlir.staging.compiled import Compiled
 from nabla_mlir.staging.entry import Stage
 from nabla_mlir.staging.interpreted import Interpreted
@@ -149,10 +151,13 @@ def explain(
     if is_traced:
         recorder.run(LowerPipeline())
     halves = halves_of(recorder)
+    functions = functions_of(recorder.module.operation)
+    copies = [{"function": name, "argument": c.argument, "bytes": c.bytes, "written": c.written, "text": str(c)}
+              for name, f in functions.items() for c in copies_of(f)]  # fmt: skip
     recorder.run(IreePipeline(target=machine.name, vector_bytes=machine.kernel_bytes()), verify_each=False)
     first = "as traced" if is_traced else "as lowered"
     document = Document(", ".join(e.name for e in stage.entries), [e.describe() for e in stage.entries], recorder, first).json
-    document["halves"] = halves
+    document["halves"], document["copies"] = halves, copies
     document["pattern"] = pattern_of(f, specs, sparsity) if sparsity else None
     document["target"], document["kernels"], document["machine"] = machine.name, [], None
     if target is not None or compiled is not None:
@@ -187,7 +192,7 @@ def compare(a: str | Path, b: str | Path) -> Explanation:
     with context():
         recorder.replace(modules[1], f"{Path(a).name} to {Path(b).name}")
     document = Document(f"{a} → {b}", [], recorder, str(a)).json
-    document |= {"halves": None, "pattern": None, "target": "", "kernels": [], "machine": None}
+    document |= {"halves": None, "copies": [], "pattern": None, "target": "", "kernels": [], "machine": None}
     return Explanation(document)
 
 

@@ -14,6 +14,7 @@ from iree.compiler import ir
 
 from nabla_mlir import pytree
 from nabla_mlir.compiling.lowering import lower_module
+from nabla_mlir.dialects.arguments import OUTPUT
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.runtime.manifest import Sparsity
@@ -145,7 +146,7 @@ def _add_storage(func: ir.Operation, entry: Entry) -> None:
         func.regions[0].blocks[0].add_argument(t, ir.Location.unknown())
     plain = [ir.DictAttr.get({})] * len(type.inputs)
     index = ir.IndexType.get()
-    outputs = [ir.DictAttr.get({"iree.abi.output": ir.IntegerAttr.get(index, i)}) for i in range(len(types))]
+    outputs = [ir.DictAttr.get({OUTPUT: ir.IntegerAttr.get(index, i)}) for i in range(len(types))]
     func.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*type.inputs, *types], type.results))
     func.attributes["arg_attrs"] = ir.ArrayAttr.get([*plain, *outputs])
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import threading
 from typing import Any
 
 import numpy as np
-from iree.runtime import BufferUsage, HalBuffer, HalBufferView, HalElementType, HalFence, MemoryType
+from iree.runtime import BufferUsage, HalBufferView, HalElementType, MemoryType
 
 from nabla_mlir import thresholds
 from nabla_mlir.array_methods import ArrayMethods
 from nabla_mlir.conversion import rank_of
-from nabla_mlir.errors import DtypeError, OutOfMemoryError, TraceError, user_frame
+from nabla_mlir.errors import DeletedArrayError, DtypeError, OutOfMemoryError, TraceError, user_frame
 from nabla_mlir.runtime.device import Device, reason
 from nabla_mlir.runtime.device import device as _device  # for functions with a parameter of that name
+from nabla_mlir.runtime.memory import Mapped, aligned_copy, copied, is_mappable, lend, staged
 from nabla_mlir.runtime.timeline import Timepoint
 
 Shape = tuple[int, ...]
-_ALIGNMENT = 64  # of buffers in host memory: generated code relies on it
 
 _ELEMENT_TYPES = {
     "bool": HalElementType.BOOL_8,
@@ -71,6 +72,9 @@ def _dtype_of(element_type: int) -> np.dtype:
     return dtype_named(_DTYPE_NAMES[element_type])
 
 
+_deletion = threading.Lock()  # of two threads that give an array away one is refused
+
+
 class Array(ArrayMethods):
     """An array in the memory of a device.
 
@@ -84,10 +88,11 @@ class Array(ArrayMethods):
       Array([0., 1., 2.], dtype=float32, device='local-sync')
     """
 
-    __slots__ = ("__weakref__", "_host", "_target", "_view", "device", "dtype", "pending", "shape", "version")
+    __slots__ = ("__weakref__", "_host", "_target", "_view", "device", "dtype", "is_alone", "pending", "shape", "version")
     device: Device
     pending: Timepoint | None
     version: int | None
+    _view: HalBufferView | None
 
     def __init__(
         self, view: HalBufferView, device: Device, version: int | None = None, lent: bool = False,
@@ -96,6 +101,7 @@ class Array(ArrayMethods):
         self._view, self.device = view, device
         self.pending = pending  # the end of the call that writes it, until somebody has waited for that
         self._target = None if lent else view  # for a call to write to
+        self.is_alone = False  # whether nothing else can have come by this memory: then it may be given away as it is
         # Of the state that it was computed from: the number of the `update` before; None if there is no state.
         self.version = version
         self.shape: Shape
@@ -124,12 +130,14 @@ class Array(ArrayMethods):
             array, copy = np.array(array, array.dtype.newbyteorder("="), order="C"), True
         size = array.nbytes
         if where.is_host and size and (not copy or size >= thresholds.DIRECT_COPY):
-            view = None if copy else _lend(array, where, element)
+            view = None if copy else lend(array, where, element)
             if view is None and size >= thresholds.DIRECT_COPY:
-                view = _lend(_aligned_copy(array), where, element)
+                view = lend(aligned_copy(array), where, element)
             if view is not None:
                 return cls(view, where, lent=True)
-        return cls(_copied(array, where, element), where, type=(array.shape, array.dtype))
+        own = cls(copied(array, where, element), where, type=(array.shape, array.dtype))
+        own.is_alone = True
+        return own
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: Any, device: str | Device = "local-sync") -> Array:
@@ -145,8 +153,50 @@ class Array(ArrayMethods):
     @classmethod
     def lent(cls, array: np.ndarray, device: Device) -> Array | None:
         """The memory of a NumPy array itself; None if it is not aligned to 64 bytes, or not on the device."""
-        view = _lend(array, device, _element_type(array.dtype)) if device.is_host and array.nbytes else None
+        view = lend(array, device, _element_type(array.dtype)) if device.is_host and array.nbytes else None
         return None if view is None else cls(view, device, lent=True)
+
+    def given_away(self, device: Device) -> Array:
+        """Its values for one receiver on a device of the host, in memory that IREE may write to: its own, if nothing else
+        can have come by that, else a copy. The array cannot be read any more; of two threads that give it away one is refused.
+        """
+        self.block_until_ready()
+        memory, is_native = self.memory(), self._target is not None
+        self.delete()
+        if is_native and self.is_alone:  # looked at when nobody can take hold of the memory any more
+            mine = Array(memory, device, type=(self.shape, self.dtype))
+        else:
+            mine = Array.empty(self.shape, self.dtype, device)
+            if self.size:
+                source, target = (np.asarray(Mapped(x, self.nbytes, device)) for x in (memory, mine.memory()))
+                np.copyto(target, source)
+        mine.is_alone = True
+        return mine
+
+    def delete(self) -> None:
+        """Sets its memory free as far as nothing else holds it; the array cannot be read any more.
+
+        Raises:
+          DeletedArrayError: it is deleted already.
+        """
+        with _deletion:
+            self.memory()
+            self._view = self._target = self._host = None
+
+    def is_deleted(self) -> bool:
+        """Whether its memory was given away (`jit(f, donate_argnums=...)`) or set free."""
+        return self._view is None
+
+    def memory(self) -> HalBufferView:
+        """The buffer of its values. Raises DeletedArrayError if it has none any more."""
+        view = self._view
+        if view is None:
+            raise DeletedArrayError(
+                f"an array requires its memory, got {self.dtype}{list(self.shape)} whose memory was given to a call, or deleted.",
+                where=user_frame(),
+                help="donate_argnums gives arguments away: read what the call returns, or pass a copy, x.copy().",
+            )  # fmt: skip
+        return view
 
     def to_write(self) -> HalBufferView:
         """Its memory for a call to write its result to, during which the array must live."""
@@ -197,6 +247,7 @@ class Array(ArrayMethods):
         """The values as a read-only NumPy array; a view of the device's memory where the host can see it."""
         self.block_until_ready()
         if self._host is None:
+            self.is_alone = False
             host = self._read()
             host.flags.writeable = False
             self._host = host
@@ -212,7 +263,8 @@ class Array(ArrayMethods):
         if where is self.device:
             return self
         if where.is_host and self.device.is_host:
-            return Array(self._view, where, pending=self.pending)  # both drivers of a CPU work on the same memory
+            self.is_alone = False
+            return Array(self.memory(), where, pending=self.pending)  # both drivers of a CPU work on the same memory
         return Array.from_numpy(self.numpy(), where)
 
     def to_device(self, device: str | Device, /, *, stream: None = None) -> Array:
@@ -252,7 +304,7 @@ class Array(ArrayMethods):
         host = np.array(self.numpy())
         host[_host_index(index)] = np.asarray(value)
         new = Array.from_numpy(host, self.device)
-        for slot in ("_view", "_target", "_host", "pending", "version"):
+        for slot in ("_view", "_target", "_host", "is_alone", "pending", "version"):
             setattr(self, slot, getattr(new, slot))
 
     def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None) -> Any:
@@ -291,6 +343,8 @@ class Array(ArrayMethods):
         return str(self) if not form else format(self.item() if not self.shape else self.numpy(), form)
 
     def __repr__(self) -> str:
+        if self.is_deleted():
+            return f"Array({self.dtype}{list(self.shape)}, deleted)"
         values = np.array2string(self.numpy(), separator=", ", prefix="Array(", threshold=64)
         return f"Array({values}, dtype={self.dtype}, device={self.device.driver!r})"
 
@@ -298,11 +352,12 @@ class Array(ArrayMethods):
         return Array.from_numpy, (np.array(self.numpy()), self.device.driver)
 
     def _read(self) -> np.ndarray:
+        memory = self.memory()
         if not self.size:
             return np.empty(self.shape, self.dtype)
-        buffer = self._view.get_buffer()
-        view = self._view if _is_mappable(buffer) else _staged(buffer, self.device)
-        return np.asarray(_Mapped(view, self.nbytes, self.device)).view(self.dtype).reshape(self.shape)
+        buffer = memory.get_buffer()
+        view = memory if is_mappable(buffer) else staged(buffer, self.device)
+        return np.asarray(Mapped(view, self.nbytes, self.device)).view(self.dtype).reshape(self.shape)
 
 
 def _host_index(index: Any) -> Any:
@@ -318,66 +373,3 @@ class _Shared:
     def __init__(self, host: np.ndarray):
         self._host = host
         self.__array_interface__ = {**host.__array_interface__, "data": (host.ctypes.data, False)}
-
-
-class _Mapped:
-    """The bytes of a buffer that the host sees, for NumPy, whose arrays then all keep it alive.
-
-    What IREE 3.13 makes of a mapping is tied to one array object, which NumPy leaves out of the chain from a view to its
-    base: the view then outlives its memory. The device lives as long, which the memory goes back to.
-    """
-
-    def __init__(self, source: HalBufferView | HalBuffer, size: int, device: Device):
-        self._device = device
-        self._memory = source.map()
-        raw = self._memory.asarray((size,), np.dtype(np.uint8))
-        self.__array_interface__ = raw.__array_interface__
-
-    def __del__(self) -> None:
-        self.__dict__.pop("_memory", None)  # before the device
-
-
-def _copied(array: np.ndarray, where: Device, element: HalElementType) -> HalBufferView:
-    allocate = where.hal.allocator.allocate_buffer_copy
-    if array.nbytes and array.dtype.kind != "V":
-        return allocate(MemoryType.DEVICE_LOCAL, where.usage, where.hal, array, element)
-    # As bytes, since ml_dtypes' types have no buffer protocol; never empty, since a device may have no empty buffer.
-    raw = array.reshape(-1).view(np.uint8) if array.nbytes else np.zeros(1, np.uint8)
-    return HalBufferView(allocate(MemoryType.DEVICE_LOCAL, where.usage, where.hal, raw), array.shape, element)
-
-
-def _aligned_copy(array: np.ndarray) -> np.ndarray:
-    raw = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
-    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    np.copyto(copy, array)
-    return copy
-
-
-def _lend(array: np.ndarray, where: Device, element: HalElementType) -> HalBufferView | None:
-    """The memory itself as a buffer, kept alive by it; None if the runtime cannot take it."""
-    if not array.flags.writeable or array.ctypes.data % _ALIGNMENT:
-        return None
-    # DLPack, because `import_host_allocation` forgets its owner once the buffer is wrapped in a view.
-    view = where.hal.from_dlpack_capsule(array.reshape(-1).view(np.uint8).__dlpack__())
-    return HalBufferView(view.get_buffer(), array.shape, element)
-
-
-def _is_mappable(buffer: HalBuffer) -> bool:
-    memory, usage = int(MemoryType.HOST_VISIBLE), int(BufferUsage.MAPPING_SCOPED)
-    return buffer.memory_type() & memory == memory and buffer.allowed_usage() & usage == usage
-
-
-def _staged(source: HalBuffer, where: Device) -> HalBuffer:
-    """A copy of a buffer in memory that the host can map."""
-    target = where.hal.allocator.allocate_buffer(
-        memory_type=MemoryType.HOST_LOCAL | MemoryType.DEVICE_VISIBLE,
-        allowed_usage=BufferUsage.TRANSFER_TARGET | BufferUsage.MAPPING_SCOPED,
-        allocation_size=source.byte_length(),
-    )
-    signal = where.hal.create_semaphore(0)
-    where.hal.queue_copy(
-        source, target, wait_semaphores=HalFence.create_at(signal, 0), signal_semaphores=HalFence.create_at(signal, 1)
-    )
-    signal.wait(1)  # not through a fence: that takes 8 ms after a call
-    return target

@@ -75,7 +75,8 @@ class Function:
                 argument = self._there(argument)
                 if argument.pending is not None:
                     argument.block_until_ready()
-            push(argument._view)
+            argument.is_alone = False
+            push(argument.memory())
         try:
             with self._lock:
                 self._invoke(self._vm, inputs, outputs)
@@ -100,7 +101,8 @@ class Function:
         for argument in map(self._there, arguments):
             if argument.pending is not None and argument.pending.timeline is not timeline:
                 argument.block_until_ready()
-            inputs.push_ref(argument._view)
+            argument.is_alone = False
+            inputs.push_ref(argument.memory())
         for array in memory:
             inputs.push_ref(array.to_write())
         try:

@@ -219,10 +219,10 @@ class Relation:
             return Relation.of_rows(shape, self.rows)
         if not all(shape):
             return Relation.none(shape, self.columns)
-        kept = kept_axes(self.layout, tuple(shape))
-        if kept is None:
+        axes = kept_axes(self.layout, tuple(shape))
+        if axes is None:
             return Relation(shape, self.columns, self._boxes, self.layout, self._is_loose)
-        return Relation(shape, self.columns, [b.arranged(kept, shape) for b in self._boxes], is_loose=self._is_loose)
+        return Relation(shape, self.columns, [b.arranged(axes, shape) for b in self._boxes], is_loose=self._is_loose)
 
     def sliced(self, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int]) -> Relation:
         """The elements between starts and limits."""

@@ -21,6 +21,7 @@ from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.log import logger
 from nabla_mlir.passes.split.split import split_function
 from nabla_mlir.runtime.array import Array
+from nabla_mlir.staging.donation import Donating, Donation
 from nabla_mlir.staging.execution import Code, Execution, OnDevice
 from nabla_mlir.staging.positions import parameters_of, positions
 from nabla_mlir.staging.reasons import reason
@@ -40,11 +41,12 @@ class Program:
     Args:
       is_jitted: it is compiled at once.
       is_ours: one of our own, of which a value is asked: the rules that it would hand to derivatives are not traced.
+      donation: the leaves of the arguments whose memory a call may write to.
     """
 
     def __init__(
         self, f: Callable[..., Any], in_spec: pytree.TreeSpec, specs: Sequence[Spec], is_jitted: bool = False,
-        is_ours: bool = False,
+        is_ours: bool = False, donation: Sequence[int] = (),
     ):  # fmt: skip
         def flat(*tensors: Any) -> list[Any]:
             args, kwargs = pytree.unflatten(in_spec, tensors)
@@ -54,7 +56,8 @@ class Program:
         module, self.captured = trace_function(flat, specs, "main", is_ours)
         block = functions_of(module.operation)["main"].regions[0].blocks[0]
         self._types = [shape_and_dtype(v.type) for v in last_of(block).operands]
-        self.run = OnDevice(Code(module, "main"), is_jitted)
+        code = Code(module, "main")
+        self.run = Donating(code, donation) if donation else OnDevice(code, is_jitted)
         self.dtypes = [s.dtype for s in specs]
         self._has_scalars = any(s.weak for s in specs)
         self._is_single = self.out_spec.is_leaf()
@@ -190,7 +193,9 @@ def jit(
       static_argnums: positions of arguments that are not arrays; the function is compiled anew for each value,
         which must be hashable; given by name they are as static.
       static_argnames: the same for keyword arguments, which may be given by position too.
-      donate_argnums, donate_argnames: arguments that the caller will not use again; their memory is not used here.
+      donate_argnums, donate_argnames: arguments that the caller will not use again: on a CPU the call writes its results
+        where they lie if it can, so that ``jit(lambda a: a.at[0].set(1.0), donate_argnums=0)`` copies nothing. Such arrays
+        cannot be read afterwards. What something else may hold (a view by `numpy()`, another call) is copied first.
       keep_unused, inline: accepted for programs that say them; an argument that is not used costs nothing here, and the call
         becomes part of a traced function in any case.
 
@@ -203,7 +208,7 @@ def jit(
       [1.0, 4.0]
     """
     if fun is None:
-        return lambda f: jit(f, static_argnums, static_argnames)
+        return lambda f: jit(f, static_argnums, static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames)
     static_argnums = () if static_argnums is None else static_argnums
     static_argnames = () if static_argnames is None else static_argnames
     names = parameters_of(fun)
@@ -211,6 +216,7 @@ def jit(
     static_names = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
     static_names |= {names[i] for i in static_nums} if names is not None else set()
     static_nums = tuple(sorted({*static_nums, *(i for i, n in enumerate(names or ()) if n in static_names)}))
+    donation = Donation.of(names, donate_argnums, donate_argnames, static_nums, static_names)
     programs: dict[Any, Program] = {}
     of_arrays: dict[Any, Program] = {}  # by the kinds of arguments that are arrays by position: found without flattening
 
@@ -246,7 +252,8 @@ def jit(
 
             signature = _signature(leaves)
             _LOG.info("%s", reason(getattr(fun, "__name__", "function"), key, programs, parameters_of(fun)))
-            program = programs[key] = Program(flat, in_spec, signature, is_jitted=True)
+            given_leaves = donation.leaves(in_spec, len(leaves)) if donation else ()
+            program = programs[key] = Program(flat, in_spec, signature, is_jitted=True, donation=given_leaves)
         if kinds is not None:
             of_arrays[kinds, key[2]] = program
         return program(leaves)

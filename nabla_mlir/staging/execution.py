@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import logging
 import os
 import threading
 from collections import OrderedDict
@@ -28,7 +29,9 @@ from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.errors import DeployError, OutOfMemoryError, RuleMissingError, TraceError, user_frame
 from nabla_mlir.interpreter import Budget, OutOfStepsError, interpreted
 from nabla_mlir.interpreter.finite import is_finite, stop_at_infinity
+from nabla_mlir.log import logger
 from nabla_mlir.passes.inline import TRANSFORMS
+from nabla_mlir.rules.copies import copies_of
 from nabla_mlir.runtime import Executable
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import Device
@@ -37,6 +40,7 @@ from nabla_mlir.runtime.interrupts import Interrupts
 from nabla_mlir.runtime.threads import cores
 from nabla_mlir.targets import CPU, target_of
 
+_LOG = logger("jit")
 Mode = Literal["auto", "interpret", "compile"]
 _FINITE = "finite"  # the mode within `debug_nans`
 Runner = Callable[..., list[Array]]  # as `Function`: of arrays, the number of those that are memory, and the results' types
@@ -178,6 +182,11 @@ class Endless:
     def __init__(self, load: Callable[[], Function]):
         self._load, self._function, self._interrupts = load, load(), Interrupts("call it again.")
 
+    @property
+    def device(self) -> Device:
+        """Where it runs."""
+        return self._function.device
+
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
         """The results."""
         if self._interrupts.is_given_up:
@@ -250,11 +259,13 @@ def _interpreted(code: Code, mode: str) -> Runner:
         return compiled_function(code)
 
 
-def compiled_function(code: Code, device: Device | None = None) -> Runner:
+def compiled_function(code: Code, device: Device | None = None) -> Function | Endless:
     """Compiles a function for this CPU, or for another device; equal code is compiled once per process."""
 
-    def compile_() -> Runner:
+    def compile_() -> Function | Endless:
         cost = estimate(code.function)
+        for copy in copies_of(code.function) if _LOG.isEnabledFor(logging.INFO) else ():
+            _LOG.info("%s %s", code.name, copy)
         # Arrays cross between the two drivers of a CPU without a copy, so each program has the one that suits it.
         where = device or ("local-task" if cost.gain(cores()) > 0 else "local-sync")
         vmfb = compile_lowered(code.module, CPU() if device is None else target_of(device.driver))

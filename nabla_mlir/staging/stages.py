@@ -15,6 +15,7 @@ from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.errors import TargetError, TraceError, user_frame
 from nabla_mlir.interpreter.target import Interpreter
+from nabla_mlir.rules.copies import Copy, copies_of
 from nabla_mlir.rules.cost import FunctionCost, cost_of_function
 from nabla_mlir.runtime.manifest import Manifest
 from nabla_mlir.staging import tuning
@@ -104,6 +105,17 @@ class Lowered(Stage):
           60
         """
         return {name: cost_of_function(f) for name, f in functions_of(self.module.operation).items()}
+
+    def copies(self) -> dict[str, list[Copy]]:
+        """The copies of whole arguments that each entry point makes to write to parts of them; print one to read it.
+
+        Example:
+          >>> import nabla_mlir as nm
+          >>> stage = nm.trace(lambda a: a.at[0].set(1.0), nm.spec(1000), name="f").lower()
+          >>> [(copy.argument, copy.bytes, copy.written) for copy in stage.copies()["f"]]
+          [(0, 4000, 4)]
+        """
+        return {name: list(copies_of(f)) for name, f in functions_of(self.module.operation).items()}
 
     @overload
     def compile(

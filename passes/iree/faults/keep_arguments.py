@@ -7,13 +7,12 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
+from nabla_mlir.dialects.arguments import is_writable
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import functions_of, nested_in_functions
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.buffers import one_buffer, use_at_the_end
 from nabla_mlir.table.traits import updated
-
-DONATED, OUTPUT = "iree.abi.consume", "iree.abi.output"  # attributes of arguments: given away, or memory for a result
 
 
 @register
@@ -37,12 +36,5 @@ class KeepArgumentsPass(Pass):
         for function in functions_of(module).values():
             blocks = function.regions[0].blocks
             for i, argument in enumerate(blocks[0].arguments if len(blocks) else ()):
-                if argument in targets and not _is_given_away(function, i):
+                if argument in targets and not is_writable(function, i):
                     use_at_the_end(Val(argument))
-
-
-def _is_given_away(function: ir.Operation, i: int) -> bool:
-    if "arg_attrs" not in function.attributes:
-        return False
-    attributes = function.attributes["arg_attrs"][i]
-    return DONATED in attributes or OUTPUT in attributes

@@ -10,11 +10,13 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir import thresholds
+from nabla_mlir.dialects.arguments import OUTPUT, attribute_of, is_writable
 from nabla_mlir.dialects.builder import Val, bitcast, signless
 from nabla_mlir.dialects.regions import last_of, made_by, nested
 from nabla_mlir.dialects.stablehlo import emit
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.kernels.call import added_to
+from nabla_mlir.rules.copies import overwritten
 
 # What the heaps of the host have, and no more: a caching allocator keeps nothing that is asked for with other bits.
 _MEMORY = 0x30  # device-visible, device-local
@@ -33,7 +35,8 @@ class PlaceResultsPass(Pass):
     they give, and `runtime.pooled` has one that gives it again. All memory is allocated before anything runs, or else
     each allocation would cut the program. Arguments that are returned, and constants, stay where they are, and so do
     small results of small programs: a held one keeps a slab that much else would find no room in. What dispatches add to
-    until it is a result is in its memory from the beginning: behind them it would be copied there.
+    until it is a result is in its memory from the beginning: behind them it would be copied there. What is written into an
+    argument that is given away (`iree.abi.consume`) stays there, uncopied.
     Example: tests/filecheck/passes/place_results.mlir
     """
 
@@ -50,7 +53,8 @@ def _place(func: ir.Operation) -> None:
     end = last_of(block)
     outputs = _given(func)
     least = 1 if _computed(func) >= thresholds.PLACED_PROGRAM else thresholds.PLACED_RESULT
-    places = [i for i, value in enumerate(end.operands) if i not in outputs and _is_placed(value, least)]
+    places = [i for i, value in enumerate(end.operands) if i not in outputs and _is_placed(value, least)
+              and not _is_in_donated(func, value)]  # fmt: skip
     if not places:
         return
     with func.location:
@@ -82,10 +86,14 @@ def _added_to(result: ir.Value) -> ir.Value | None:
 
 def _given(func: ir.Operation) -> set[int]:
     """The results for which an argument is the memory."""
-    if "arg_attrs" not in func.attributes:
-        return set()
-    attributes = [ir.DictAttr(a) for a in ir.ArrayAttr(func.attributes["arg_attrs"])]
-    return {ir.IntegerAttr(a["iree.abi.output"]).value for a in attributes if "iree.abi.output" in a}
+    marks = [attribute_of(func, i, OUTPUT) for i in range(len(func.regions[0].blocks[0].arguments))]
+    return {ir.IntegerAttr(mark).value for mark in marks if mark is not None}
+
+
+def _is_in_donated(func: ir.Operation, value: ir.Value) -> bool:
+    """Whether a result is what operations make of an argument that is given away by writing to parts of it."""
+    argument = overwritten(value)
+    return argument is not None and is_writable(func, argument.arg_number)
 
 
 def _is_placed(value: ir.Value, least: int) -> bool:

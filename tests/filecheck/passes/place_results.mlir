@@ -67,3 +67,18 @@ func.func @added(%x: tensor<1024xf32>) -> (tensor<1024xf32>, tensor<1024xf32>) {
   %2 = stablehlo.reshape %1 : (tensor<1x1024xf32>) -> tensor<1024xf32>
   return %2, %2 : tensor<1024xf32>, tensor<1024xf32>
 }
+
+// What is written into an argument that is given away stays there.
+// CHECK-LABEL: func.func @donated
+// CHECK-NOT: hal.tensor.alias
+// CHECK: return
+func.func @donated(%x: tensor<1024xf32> {iree.abi.consume}, %v: tensor<1xf32>, %i: tensor<i32>) -> tensor<1024xf32> {
+  %0 = stablehlo.dynamic_update_slice %x, %v, %i : (tensor<1024xf32>, tensor<1xf32>, tensor<i32>) -> tensor<1024xf32>
+  return %0 : tensor<1024xf32>
+}
+// CHECK-LABEL: func.func @kept
+// CHECK: hal.tensor.alias
+func.func @kept(%x: tensor<1024xf32>, %v: tensor<1xf32>, %i: tensor<i32>) -> tensor<1024xf32> {
+  %0 = stablehlo.dynamic_update_slice %x, %v, %i : (tensor<1024xf32>, tensor<1xf32>, tensor<i32>) -> tensor<1024xf32>
+  return %0 : tensor<1024xf32>
+}

@@ -1,0 +1,77 @@
+"""Copies of whole arguments that a function makes to write to a part of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.arguments import is_writable
+from nabla_mlir.dialects.locations import source_of
+from nabla_mlir.dialects.regions import made_by, nested
+from nabla_mlir.errors import SourceRange
+from nabla_mlir.table.traits import bytes_of, updated
+
+_WRITTEN = {"stablehlo.dynamic_update_slice": 1, "stablehlo.scatter": -1}  # the operand that says what is written
+_MANY = 4  # copied bytes for each that is written: less is no matter
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy of an argument, which the caller keeps, in order to write to a part of it.
+
+    Attributes:
+      argument: its number among the arguments of the function.
+      bytes: that are copied.
+      written: bytes that are written, once.
+      where: the user's line that writes.
+    """
+
+    argument: int
+    bytes: int
+    written: int
+    where: SourceRange | None
+
+    def __str__(self) -> str:
+        line = "" if self.where is None else f" ({self.where.filename}:{self.where.line})"
+        what = f"copies {self.bytes:,} bytes of argument {self.argument} to write {self.written:,}"
+        return f"{what}{line}; jit's donate_argnums saves that"
+
+
+def overwritten(value: ir.Value) -> ir.BlockArgument | None:
+    """The argument of a block of which operations make a value by writing to parts of it, or by nothing at all."""
+    maker = made_by(value)
+    while maker is not None:
+        place = list(maker.results).index(value)
+        if maker.name not in ("stablehlo.reshape", "stablehlo.while") and place not in updated(maker):
+            return None
+        value = maker.operands[place]
+        maker = made_by(value)
+    return ir.BlockArgument(value)
+
+
+def copies_of(func: ir.Operation) -> Iterator[Copy]:
+    """Of a `func.func` of plain StableHLO: the copies that would not be made if the caller gave the argument away."""
+    for op in nested(func):
+        if op.name not in _WRITTEN:
+            continue
+        argument = overwritten(op.operands[0])
+        if argument is None or argument.owner.owner.operation != func or is_writable(func, argument.arg_number):
+            continue
+        size, part = bytes_of(op.operands[0]), bytes_of(op.operands[_WRITTEN[op.name]])
+        if size >= _MANY * part and _is_read_last(op):
+            yield Copy(argument.arg_number, size, part, source_of(op.location))
+
+
+def _is_read_last(op: ir.Operation) -> bool:
+    """Whether nothing reads behind `op` what it writes to, or what that is made of: else there is a copy in any case."""
+    value = op.operands[0]
+    while True:
+        readers = [use.owner.operation for use in value.uses]
+        if any(r != op and (r.block != op.block or op.is_before_in_block(r)) for r in readers):
+            return False
+        maker = made_by(value)
+        if maker is None:
+            return True
+        op, value = maker, maker.operands[list(maker.results).index(value)]

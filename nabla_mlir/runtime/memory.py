@@ -1,0 +1,76 @@
+"""Buffers of devices, and the memory of the host: copies, views, loans. Needs only NumPy and IREE's runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+from iree.runtime import BufferUsage, HalBuffer, HalBufferView, HalElementType, HalFence, MemoryType
+
+from nabla_mlir.runtime.device import Device
+
+_ALIGNMENT = 64  # of buffers in host memory: generated code relies on it
+
+
+class Mapped:
+    """The bytes of a buffer that the host sees, for NumPy, whose arrays then all keep it alive.
+
+    What IREE 3.13 makes of a mapping is tied to one array object, which NumPy leaves out of the chain from a view to its
+    base: the view then outlives its memory. The device lives as long, which the memory goes back to.
+    """
+
+    def __init__(self, source: HalBufferView | HalBuffer, size: int, device: Device):
+        self._device = device
+        self._memory = source.map()
+        raw = self._memory.asarray((size,), np.dtype(np.uint8))
+        self.__array_interface__ = raw.__array_interface__
+
+    def __del__(self) -> None:
+        self.__dict__.pop("_memory", None)  # before the device
+
+
+def copied(array: np.ndarray, where: Device, element: HalElementType) -> HalBufferView:
+    """A buffer of the device with the values of an array."""
+    allocate = where.hal.allocator.allocate_buffer_copy
+    if array.nbytes and array.dtype.kind != "V":
+        return allocate(MemoryType.DEVICE_LOCAL, where.usage, where.hal, array, element)
+    # As bytes, since ml_dtypes' types have no buffer protocol; never empty, since a device may have no empty buffer.
+    raw = array.reshape(-1).view(np.uint8) if array.nbytes else np.zeros(1, np.uint8)
+    return HalBufferView(allocate(MemoryType.DEVICE_LOCAL, where.usage, where.hal, raw), array.shape, element)
+
+
+def aligned_copy(array: np.ndarray) -> np.ndarray:
+    """The same values in memory that is aligned as buffers are."""
+    raw = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT
+    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    np.copyto(copy, array)
+    return copy
+
+
+def lend(array: np.ndarray, where: Device, element: HalElementType) -> HalBufferView | None:
+    """The memory itself as a buffer, kept alive by it; None if the runtime cannot take it."""
+    if not array.flags.writeable or array.ctypes.data % _ALIGNMENT:
+        return None
+    # DLPack, because `import_host_allocation` forgets its owner once the buffer is wrapped in a view.
+    view = where.hal.from_dlpack_capsule(array.reshape(-1).view(np.uint8).__dlpack__())
+    return HalBufferView(view.get_buffer(), array.shape, element)
+
+
+def is_mappable(buffer: HalBuffer) -> bool:
+    """Whether the host can see a buffer."""
+    memory, usage = int(MemoryType.HOST_VISIBLE), int(BufferUsage.MAPPING_SCOPED)
+    return buffer.memory_type() & memory == memory and buffer.allowed_usage() & usage == usage
+
+
+def staged(source: HalBuffer, where: Device) -> HalBuffer:
+    """A copy of a buffer in memory that the host can map."""
+    target = where.hal.allocator.allocate_buffer(
+        memory_type=MemoryType.HOST_LOCAL | MemoryType.DEVICE_VISIBLE,
+        allowed_usage=BufferUsage.TRANSFER_TARGET | BufferUsage.MAPPING_SCOPED,
+        allocation_size=source.byte_length(),
+    )
+    signal = where.hal.create_semaphore(0)
+    where.hal.queue_copy(
+        source, target, wait_semaphores=HalFence.create_at(signal, 0), signal_semaphores=HalFence.create_at(signal, 1)
+    )
+    signal.wait(1)  # not through a fence: that takes 8 ms after a call
+    return target

@@ -1,0 +1,80 @@
+"""Arguments of `jit` that are given away: which leaves they are, and the function that writes where they lie."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from nabla_mlir import pytree
+from nabla_mlir.compiling.lowering import clone_module
+from nabla_mlir.dialects.arguments import give_away
+from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.donation import call, check_given_once
+from nabla_mlir.runtime.executable import Function
+from nabla_mlir.staging.execution import Code, Endless, Execution, OnDevice, compiled_function, device_of
+from nabla_mlir.staging.positions import positions
+
+
+class Donation(NamedTuple):
+    """The arguments that are given away, by position and by name."""
+
+    places: tuple[int, ...]
+    names: frozenset[str]
+
+    @staticmethod
+    def of(
+        parameters: list[str] | None, argnums: Any, argnames: Any, static: Sequence[int], static_names: set[str]
+    ) -> Donation | None:
+        """Of the arguments of `jit`; None if nothing is given away.
+
+        Raises:
+          TraceError: there is no such argument, or it is static.
+        """
+        places = positions("jit", () if argnums is None else argnums, len(parameters) if parameters else None, "donate_argnums")
+        names = {argnames} if isinstance(argnames, str) else set(argnames or ())
+        names |= {parameters[i] for i in places} if parameters else set()
+        both = [*sorted({*places} & {*static}), *sorted(names & static_names)]
+        if both:
+            raise TraceError(f"jit requires that donated arguments are arrays, got {both[-1]!r}, which is static as well.",
+                             where=user_frame())  # fmt: skip
+        everywhere = {*places, *(i for i, name in enumerate(parameters or ()) if name in names)}
+        return Donation(tuple(sorted(everywhere)), frozenset(names)) if everywhere or names else None
+
+    def leaves(self, in_spec: pytree.TreeSpec, count: int) -> tuple[int, ...]:
+        """Which leaves of a call with arguments of this structure they are."""
+        args, kwargs = pytree.unflatten(in_spec, list(range(count)))
+        trees = [args[i] for i in self.places if -len(args) <= i < len(args)]
+        trees += [tree for name, tree in kwargs.items() if name in self.names]
+        return tuple(sorted(pytree.flatten(trees)[0]))
+
+
+class Donating:
+    """A function that is given the memory of some of its arguments.
+
+    On a CPU it is compiled to write its results there where it can; on other devices, and where NumPy runs it, the arrays
+    are only deleted.
+    """
+
+    def __init__(self, code: Code, donation: Sequence[int]):
+        self._plain, self._code, self._donation = OnDevice(code, is_jitted=True), code, donation
+
+    def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
+        """The results; the arrays that are given away are deleted."""
+        check_given_once(inputs, self._donation)
+        if Execution.mode in ("auto", "compile") and device_of(inputs) is None:
+            return call(self._writing, inputs, self._donation, types)
+        results = self._plain(inputs, storage, types)
+        for i in self._donation:
+            if isinstance(inputs[i], Array):
+                inputs[i].delete()
+        return results
+
+    @functools.cached_property
+    def _writing(self) -> Function | Endless:
+        """The compiled function, whose arguments say that they are given away."""
+        self._code.lower()
+        code = Code(clone_module(self._code.module), self._code.name, is_lowered=True)
+        give_away(code.function, self._donation)
+        return compiled_function(code)
