@@ -6,6 +6,7 @@ Needs only NumPy.
 from __future__ import annotations
 
 import cmath
+import functools
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,23 @@ def rank_of(dtype: np.dtype) -> int:
     return _RANKS.get(dtype.kind, -1) if dtype.fields is None else -1
 
 
+@functools.cache
+def _range(dtype: np.dtype) -> tuple[Any, Any]:
+    """The least and the largest number of a real dtype of NumPy's; nothing is between those of others."""
+    if dtype.kind not in "iuf":
+        return 1, 0
+    if dtype.kind == "f":
+        return float(np.finfo(dtype).min), float(np.finfo(dtype).max)
+    return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+
+
 def scalar_misfit(value: Any, dtype: np.dtype) -> str | None:
     """Why a Python scalar is no number of a dtype: its kind is higher, or it is out of range; None if it is one."""
+    kind = type(value)
+    if kind is float or kind is int:  # most are in range
+        low, high = _range(dtype)
+        if low <= value <= high and _SCALARS[kind] <= rank_of(dtype):
+            return None
     kind = next(t for t in _SCALARS if isinstance(value, t))
     if _SCALARS[kind] > rank_of(dtype):
         return f"a Python {kind.__name__}, {value!r}"

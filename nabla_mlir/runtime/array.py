@@ -60,7 +60,8 @@ def dtype_named(name: str) -> np.dtype:
 
 
 @functools.cache
-def _element_type(dtype: np.dtype) -> HalElementType:
+def element_type(dtype: np.dtype) -> HalElementType:
+    """IREE's name of a dtype. Raises DtypeError if it has none."""
     dtype_named(dtype.name)
     return _ELEMENT_TYPES[dtype.name]
 
@@ -125,7 +126,7 @@ class Array(ArrayMethods):
         """
         where = device if type(device) is Device else _device(device)
         array = np.asarray(array)
-        element = _element_type(array.dtype)
+        element = element_type(array.dtype)
         if not array.flags.c_contiguous or not array.dtype.isnative:
             array, copy = np.array(array, array.dtype.newbyteorder("="), order="C"), True
         size = array.nbytes
@@ -148,12 +149,12 @@ class Array(ArrayMethods):
             buffer = where.hal.allocator.allocate_buffer(MemoryType.DEVICE_LOCAL, where.usage, size)
         except RuntimeError as error:
             raise OutOfMemoryError("Array.empty", f"{size} bytes, {reason(error)}") from None
-        return cls(HalBufferView(buffer, shape, _element_type(dtype)), where)
+        return cls(HalBufferView(buffer, shape, element_type(dtype)), where)
 
     @classmethod
     def lent(cls, array: np.ndarray, device: Device) -> Array | None:
         """The memory of a NumPy array itself; None if it is not aligned to 64 bytes, or not on the device."""
-        view = lend(array, device, _element_type(array.dtype)) if device.is_host and array.nbytes else None
+        view = lend(array, device, element_type(array.dtype)) if device.is_host and array.nbytes else None
         return None if view is None else cls(view, device, lent=True)
 
     def given_away(self, device: Device) -> Array:
@@ -204,7 +205,7 @@ class Array(ArrayMethods):
             raw = (ctypes.c_ubyte * self.nbytes).from_address(self.numpy().ctypes.data)
             memory, usage = MemoryType.DEVICE_LOCAL | MemoryType.HOST_VISIBLE, BufferUsage.DEFAULT | BufferUsage.MAPPING
             buffer = self.device.hal.allocator.import_host_allocation(raw, int(memory), int(usage))
-            self._target = HalBufferView(buffer, self.shape, _element_type(self.dtype))
+            self._target = HalBufferView(buffer, self.shape, element_type(self.dtype))
         return self._target
 
     def written(self, version: int | None, pending: Timepoint | None = None) -> None:
@@ -275,7 +276,10 @@ class Array(ArrayMethods):
         """The value of an array of size 1 as a Python scalar. Raises ValueError for other sizes."""
         if self.size != 1:
             raise ValueError(f"item requires an array of size 1, got shape {self.shape}.")
-        return self.numpy().item()
+        self.block_until_ready()
+        if self._host is not None or not self.device.is_host or self.dtype.kind == "V":
+            return self.numpy().item()
+        return self.memory().map().asarray((1,), self.dtype).item()  # nobody keeps a view
 
     def tolist(self) -> Any:
         """The values as nested lists of Python scalars, or one scalar if the array has no dimension."""
@@ -355,9 +359,9 @@ class Array(ArrayMethods):
         memory = self.memory()
         if not self.size:
             return np.empty(self.shape, self.dtype)
-        buffer = memory.get_buffer()
-        view = memory if is_mappable(buffer) else staged(buffer, self.device)
-        return np.asarray(Mapped(view, self.nbytes, self.device)).view(self.dtype).reshape(self.shape)
+        if not self.device.is_host and not is_mappable(buffer := memory.get_buffer()):
+            memory = staged(buffer, self.device)
+        return np.asarray(Mapped(memory, self.nbytes, self.device)).view(self.dtype).reshape(self.shape)
 
 
 def _host_index(index: Any) -> Any:

@@ -19,7 +19,7 @@ from nabla_mlir.runtime.array import Array, Shape
 from nabla_mlir.runtime.device import Device, device, pooled, reason
 from nabla_mlir.runtime.manifest import SAVE_AGAIN
 from nabla_mlir.runtime.timeline import Timeline, Timepoint, wait_for_others
-from nabla_mlir.runtime.transfer import check_storage, fill, memory_of
+from nabla_mlir.runtime.transfer import Kind, check_storage, entered, fill, memory_of
 from nabla_mlir.targets import TARGETS
 
 Types = Sequence[tuple[Shape, np.dtype]]
@@ -86,6 +86,44 @@ class Function:
         if types is not None and len(types) == len(outputs):
             return [Array(get(i, HalBufferView), where, None, False, type) for i, type in enumerate(types)]
         return self._arrays(outputs, types, None)
+
+    def again(self, leaves: Sequence[Any], kinds: Sequence[Kind], types: Types) -> list[Array] | None:
+        """As a call, with arguments that are looked at while they are handed over; None if one is of another kind.
+
+        Args:
+          leaves: as many as there are kinds; anything.
+          kinds: of the arguments of a call before.
+          types: the shape and the dtype of each result.
+        """
+        where, memory = self.device, self.device.memory
+        inputs, outputs = VmVariantList(len(kinds)), VmVariantList(1)
+        push, get, results = inputs.push_ref, outputs.get_as_object, []
+        for leaf, (shape, dtype, scalar) in zip(leaves, kinds, strict=True):
+            if type(leaf) is not Array:
+                view = entered(leaf, shape, dtype, scalar, where)
+                if view is None:
+                    return None
+            elif scalar is not None or leaf.shape != shape or leaf.dtype != dtype or leaf.device.memory is not memory:
+                return None
+            else:
+                if leaf.pending is not None:
+                    leaf.block_until_ready()
+                leaf.is_alone = False
+                view = leaf._view or leaf.memory()
+            push(view)
+        try:
+            with self._lock:
+                self._invoke(self._vm, inputs, outputs)
+        except (ValueError, RuntimeError, IndexError) as error:
+            raise self._refusal(error) from None
+        for i, type_ in enumerate(types):
+            results.append(Array(get(i, HalBufferView), where, None, False, type_))
+        return results
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether its calls have places on a timeline."""
+        return self._timeline is not None
 
     def _call_in_order(self, arguments: Sequence[Array | np.ndarray], storage: int, types: Types | None) -> list[Array]:
         """A call that writes to memory of the caller's, or has a place on a timeline: after what it reads is written."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from iree.runtime import BufferUsage, HalBuffer, HalBufferView, HalElementType, HalFence, MemoryType
+from iree.runtime import BufferUsage, HalBuffer, HalBufferView, HalElementType, HalFence, MappedMemory, MemoryType
 
 from nabla_mlir.runtime.device import Device
 
 _ALIGNMENT = 64  # of buffers in host memory: generated code relies on it
+_BYTE = np.dtype(np.uint8)
 
 
 class Mapped:
@@ -17,14 +18,16 @@ class Mapped:
     base: the view then outlives its memory. The device lives as long, which the memory goes back to.
     """
 
+    __slots__ = ("__array_interface__", "_device", "_memory")
+    _memory: MappedMemory | None
+
     def __init__(self, source: HalBufferView | HalBuffer, size: int, device: Device):
-        self._device = device
+        self._device, self._memory = device, None
         self._memory = source.map()
-        raw = self._memory.asarray((size,), np.dtype(np.uint8))
-        self.__array_interface__ = raw.__array_interface__
+        self.__array_interface__ = self._memory.asarray((size,), _BYTE).__array_interface__
 
     def __del__(self) -> None:
-        self.__dict__.pop("_memory", None)  # before the device
+        self._memory = None  # before the device
 
 
 def copied(array: np.ndarray, where: Device, element: HalElementType) -> HalBufferView:

@@ -6,17 +6,19 @@ Needs only NumPy and IREE's runtime.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from iree.runtime import HalBufferView
 
 from nabla_mlir import thresholds
 from nabla_mlir.conversion import scalar_misfit
 from nabla_mlir.errors import DeployError, DtypeError, ExchangeError, LeakedTracerError, ShapeError, TreeError
 from nabla_mlir.exchange import readable
-from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.array import Array, element_type
 from nabla_mlir.runtime.device import Device
 from nabla_mlir.runtime.manifest import Leaf
+from nabla_mlir.runtime.memory import copied
 from nabla_mlir.runtime.timeline import Timepoint
 
 # ---------------------------------------------------------------- values
@@ -32,6 +34,29 @@ class DeployTreeError(DeployError, TreeError):
 
 class DeployDtypeError(DeployError, DtypeError):
     """An array passed to an artifact has another dtype than it was compiled for."""
+
+
+class Kind(NamedTuple):
+    """What a call was made with: an array of a shape and a dtype, or a Python scalar of a type, as an array."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    scalar: type | None = None
+
+
+def entered(
+    leaf: Any, shape: tuple[int, ...], dtype: np.dtype, scalar: type | None, device: Device
+) -> HalBufferView | None:  # fmt: skip
+    """The memory of an argument that is no array of a device, if it is of this kind; None if it is not."""
+    if scalar is not None:
+        if type(leaf) is not scalar or scalar_misfit(leaf, dtype) is not None:
+            return None
+        leaf = np.array(leaf, dtype)
+    elif type(leaf) is not np.ndarray or leaf.shape != shape or leaf.dtype != dtype:
+        return None
+    if leaf.nbytes < thresholds.DIRECT_COPY and leaf.flags.c_contiguous and dtype.isnative:
+        return copied(leaf, device, element_type(dtype))  # as below, without an array around it
+    return Array.from_numpy(leaf, device).memory()
 
 
 def as_array(value: Any, spec: Leaf, dtype: np.dtype, problems: list[tuple[type[Exception], str]]) -> Any:

@@ -57,6 +57,8 @@ class Donating:
     are only deleted.
     """
 
+    function = None  # each call gives away other arrays
+
     def __init__(self, code: Code, donation: Sequence[int]):
         self._plain, self._code, self._donation = OnDevice(code, is_jitted=True), code, donation
 

@@ -21,13 +21,15 @@ from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.log import logger
 from nabla_mlir.passes.split.split import split_function
 from nabla_mlir.runtime.array import Array
+from nabla_mlir.runtime.executable import Function
+from nabla_mlir.runtime.transfer import Kind
 from nabla_mlir.staging.donation import Donating, Donation
 from nabla_mlir.staging.execution import Code, Execution, OnDevice
 from nabla_mlir.staging.positions import parameters_of, positions
 from nabla_mlir.staging.reasons import reason
 from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.tracing import is_tracing, trace_function
-from nabla_mlir.table.promotion import as_tensor, is_scalar, scalar_array, scalar_dtype
+from nabla_mlir.table.promotion import Defaults, as_tensor, is_scalar, scalar_array, scalar_dtype
 from nabla_mlir.table.regions import emit_call
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.vectorized import with_axes
@@ -61,12 +63,46 @@ class Program:
         self.dtypes = [s.dtype for s in specs]
         self._has_scalars = any(s.weak for s in specs)
         self._is_single = self.out_spec.is_leaf()
+        self._in_spec, self._kinds, self._mode = in_spec, [_kind(s) for s in specs], Execution.mode
+        self._defaults = Defaults.float, Defaults.int
+        self._function: Function | None = None  # compiled code that may be called without more ado
+        children = in_spec.children()
+        self._is_plain = not children[1].num_leaves and all(child.is_leaf() for child in children[0].children())
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Runs it on the leaves of its arguments."""
         inputs = as_inputs(leaves, self.dtypes) if self._has_scalars else leaves
         results = self.run([*inputs, *self.captured], 0, self._types)
+        self._function = None if self.captured else self.run.function
         return results[0] if self._is_single else pytree.unflatten(self.out_spec, results)
+
+    def again(self, args: Any, kwargs: Any) -> Any:
+        """What a call gives whose arguments are like those of the first one, and OTHER if they are not."""
+        if self._function is None or Execution.mode is not self._mode:
+            return OTHER
+        if self._has_scalars and self._defaults != (Defaults.float, Defaults.int):
+            return OTHER
+        if self._is_plain and not kwargs:
+            leaves: Sequence[Any] = args
+        else:
+            try:
+                leaves = self._in_spec.flatten_up_to((args, kwargs))
+            except (ValueError, TypeError):
+                return OTHER
+        if len(leaves) != len(self._kinds):
+            return OTHER
+        results = self._function.again(leaves, self._kinds, self._types)
+        if results is None:
+            return OTHER
+        return results[0] if self._is_single else pytree.unflatten(self.out_spec, results)
+
+
+OTHER = object()  # no result
+
+
+def _kind(spec: Spec) -> Kind:
+    scalars = {"b": bool, "i": int, "f": float, "c": complex}
+    return Kind(spec.shape, spec.dtype, scalars.get(spec.dtype.kind) if spec.weak else None)
 
 
 def as_inputs(leaves: Sequence[Any], dtypes: Sequence[np.dtype]) -> list[Any]:
@@ -134,11 +170,6 @@ def _signature(leaves: Sequence[Any]) -> tuple[Spec, ...]:
 def _kinds(leaves: Sequence[Any]) -> tuple[Any, ...]:
     """What a program is compiled for, as a key: as `_signature`, and found sooner."""
     return tuple([(leaf.shape, leaf.dtype) if type(leaf) in _ARRAYS else as_spec(leaf) for leaf in leaves])
-
-def _kinds_of_arrays(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """The kinds of arguments that are arrays, each a leaf; None if one is anything else."""
-    kinds = tuple([(x.shape, x.dtype) for x in args if type(x) in _ARRAYS])
-    return kinds if len(kinds) == len(args) else None
 
 _ARRAYS = (np.ndarray, Array)
 
@@ -218,15 +249,15 @@ def jit(
     static_nums = tuple(sorted({*static_nums, *(i for i, n in enumerate(names or ()) if n in static_names)}))
     donation = Donation.of(names, donate_argnums, donate_argnames, static_nums, static_names)
     programs: dict[Any, Program] = {}
-    of_arrays: dict[Any, Program] = {}  # by the kinds of arguments that are arrays by position: found without flattening
+    recent: Program | None = None  # of the last call: most calls are like the one before
 
     @functools.wraps(fun)
     def jit_f(*args: Any, **kwargs: Any) -> Any:
+        nonlocal recent
         if is_tracing() or _switch.is_off:
             return fun(*args, **kwargs)
-        kinds = None if kwargs or static_nums else _kinds_of_arrays(args)
-        if kinds is not None and (found := of_arrays.get((kinds, Execution.mode))) is not None:
-            return found(args)
+        if recent is not None and (found := recent.again(args, kwargs)) is not OTHER:
+            return found
         if static_nums or static_names:
             static = {i % len(args) for i in static_nums if -len(args) <= i < len(args)}
             constants = {i: args[i] for i in static}
@@ -254,8 +285,8 @@ def jit(
             _LOG.info("%s", reason(getattr(fun, "__name__", "function"), key, programs, parameters_of(fun)))
             given_leaves = donation.leaves(in_spec, len(leaves)) if donation else ()
             program = programs[key] = Program(flat, in_spec, signature, is_jitted=True, donation=given_leaves)
-        if kinds is not None:
-            of_arrays[kinds, key[2]] = program
+        if not constants and not fixed_names:
+            recent = program
         return program(leaves)
 
     return jit_f

@@ -209,6 +209,12 @@ class OnDevice:
     def _here(self) -> Runner:
         return function_of(self._code, self._is_jitted)
 
+    @property
+    def function(self) -> Function | None:
+        """What runs it on the host if that is compiled code alone; None if it is something else, or has not run yet."""
+        here = self.__dict__.get("_here")
+        return here if type(here) is Function and not here.is_in_order else None
+
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
         """The results, where the arrays are."""
         device = device_of(inputs)
