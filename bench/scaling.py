@@ -1,12 +1,15 @@
 """What a product of a sum over shards costs on processes of Dask and on ranks of MPI: measured here, and simulated for more.
 
-``python bench/scaling.py 1 2`` measures with so many processes, fits the constants of the model in docs/scaling.md to the first,
-and prints what the simulation says of all of them, and of 10, 100 and 1000 workers. Where processes share cores, with each other or
-with other jobs, work slows down: by how much is measured in turn with the products, and is what the simulation is told.
+``python bench/scaling.py 1 2 4`` measures with so many processes, in turn with the plain parts: the same products of the same
+shards in the same processes at the same time, without tasks or messages. The constants of the model in docs/scaling.md come from
+shards without work on one worker; what the simulation says is printed beside what was measured, and for 10, 100 and 1000 workers.
+`--rows` says how large a shard is, and `--lean` leaves out what Dask does beside tasks. The machine must have nothing else to do.
 """
 
 from __future__ import annotations
 
+import argparse
+import math
 import subprocess
 import sys
 import time
@@ -17,6 +20,7 @@ import numpy as np
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
+from nabla_mlir.runtime.threads import cores
 
 SHARDS, WIDTH = 8, 64
 
@@ -28,21 +32,23 @@ class Costs:
     Attributes:
       shard: the product of one shard.
       latency: a product without work on one worker, from the call to its result.
-      hop: a task that does nothing, from the call to its result.
-      task: each of many tasks, in the client and the scheduler.
+      task: what client and scheduler compute for each task of a product.
+      worker: what a worker computes for its task, besides shards.
+      background: the part of a core that each process of Dask takes without any work.
       bandwidth: of arrays between processes.
       exchange: of two ranks of MPI.
     """
 
     shard: float
     latency: float = 0.0
-    hop: float = 0.0
     task: float = 0.0
+    worker: float = 0.0
+    background: float = 0.0
     bandwidth: float = 1e9
     exchange: float = 5e-6
 
 
-def simulated(costs: Costs, workers: int, shards: int, size: int, slowness: float = 1.0) -> float:
+def simulated(costs: Costs, workers: int, shards: int, size: int, cores: float = math.inf) -> float:
     """Seconds of a product on Dask: tasks leave one by one, run side by side, and their sums are added up in groups of eight.
 
     Args:
@@ -50,25 +56,45 @@ def simulated(costs: Costs, workers: int, shards: int, size: int, slowness: floa
       workers: how many there are.
       shards: how many; each worker has as many as the others, or one less.
       size: bytes of a vector; small ones travel with the tasks, others from worker to worker.
-      slowness: how much longer the same work takes where all workers do it at once, since they share cores.
+      cores: which all processes share, client and scheduler among them: each that runs has the same part of them, at most one.
     """
     groups = min(workers, shards)
     copy = size / costs.bandwidth
     is_small = size * groups <= 1 << 20
-    ends = []
-    for i in range(groups):
-        count = (i + 1) * shards // groups - i * shards // groups
-        start = costs.latency / 2 + i * (costs.task + is_small * copy) + (0 if is_small else costs.hop + copy * np.log2(2 * groups))
-        ends.append(start + count * costs.shard * slowness)
+    counts = [(i + 1) * shards // groups - i * shards // groups for i in range(groups)]
+    work = [count * costs.shard + costs.worker for count in counts]
+    ends = on_cores(costs.task + is_small * copy, work, cores - costs.background * (workers + 1))
+    wait = 0.0 if is_small else costs.latency + copy * np.log2(2 * groups)  # for the vector
     while len(ends) > 8:
         rows = [ends[i : i + 8] for i in range(0, len(ends), 8)]
-        ends = [max(row) + costs.hop / 2 + (len(row) - 1) * copy + i * costs.task for i, row in enumerate(rows)]
-    return max(ends) + len(ends) * copy + costs.latency / 2
+        ends = [max(row) + costs.latency / 2 + (len(row) - 1) * copy + i * costs.task for i, row in enumerate(rows)]
+    return wait + max(ends) + len(ends) * copy + max(costs.latency - costs.task - costs.worker, 0.0)
 
 
-def simulated_ranks(costs: Costs, ranks: int, shards: int, size: int) -> float:
+def on_cores(task: float, work: list[float], cores: float) -> list[float]:
+    """When workers have done their work, each of which starts when client and scheduler have sent it: `task` seconds for each."""
+    ends, now, sent, left = [0.0] * len(work), 0.0, 0, task
+    running: dict[int, float] = {}
+    while sent < len(work) or running:
+        active = len(running) + (sent < len(work))
+        rate = min(1.0, cores / active)
+        step = min([*running.values(), *([left] if sent < len(work) else [])])
+        now += step / rate
+        running = {i: seconds - step for i, seconds in running.items()}
+        for i in [i for i, seconds in running.items() if seconds <= 0]:
+            del running[i]
+            ends[i] = now
+        left -= step
+        if sent < len(work) and left <= 0:
+            running[sent] = work[sent]
+            sent, left = sent + 1, task
+    return ends
+
+
+def simulated_ranks(costs: Costs, ranks: int, shards: int, size: int, cores: float = math.inf) -> float:
     """Seconds of a product on MPI: all compute, and then exchange their sums by halves and doubles."""
-    return -(-shards // ranks) * costs.shard + 2 * costs.exchange * np.log2(ranks) + 2 * size / costs.bandwidth * (1 - 1 / ranks)
+    work = -(-shards // ranks) * costs.shard * max(1.0, ranks / cores)
+    return work + 2 * costs.exchange * np.log2(ranks) + 2 * size / costs.bandwidth * (1 - 1 / ranks)
 
 
 def loss(w: Any, rows: Any, signs: Any) -> Any:
@@ -85,88 +111,116 @@ def data(rows: int) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(a.astype(np.float32), b.astype(np.float32)) for a, b in parts]
 
 
-def spin() -> float:
-    """Seconds of work that needs a core and nothing else."""
-    array, start = np.full(1 << 17, 0.1, np.float32), time.perf_counter()
-    for _ in range(1000):
-        np.tanh(array, out=array)
+def timed(function: Any) -> float:
+    """Seconds of a call."""
+    start = time.perf_counter()
+    function()
     return time.perf_counter() - start
 
 
-def best(function: Any, times: int) -> float:
-    """The shortest of some calls."""
-    seconds = []
-    for _ in range(times):
-        start = time.perf_counter()
-        function()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
+@dataclass(frozen=True)
+class Measured:
+    """Seconds of a product, medians of rounds in which each was made once.
 
-
-def measured(workers: int, rows: int, source: Any, one: Any = None) -> tuple[float, float, float, float, float]:
-    """Seconds of a product over shards of so many rows, of a task that does nothing, and of each of many of them.
-
-    Also, where one process makes the same product in turn, the median time of that, and how much slower work is that all workers do
-    at once: what the machine takes from them, whatever is done.
+    Attributes:
+      product: on processes of Dask or MPI.
+      parts: of the slowest process, where all compute their shards' products at the same time, and nothing else.
+      task, worker: what client and scheduler, and a worker, compute for a task of it, shards included.
+      background: the part of a core that each process of Dask takes while there is nothing to do.
     """
+
+    product: float
+    parts: float
+    task: float = 0.0
+    worker: float = 0.0
+    background: float = 0.0
+
+
+def on_dask(workers: int, source: Any, shards: list[Any], rounds: int = 15) -> Measured:
+    """A product over shards on so many processes of Dask."""
     from dask.distributed import Client, LocalCluster
 
     w = np.full(WIDTH, 0.1, np.float32)
     with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
-        H = nm.distributed.HessianOperator(source, w, data(rows), client=client)
-        nothing = best(lambda: client.submit(abs, 1, pure=False).result(), 50)
-        many = best(lambda: client.gather([client.submit(abs, i, pure=False) for i in range(500)]), 5) / 500
-        if one is None:
-            return best(lambda: H @ w, 12), nothing, many, 0.0, 1.0
-        first = sorted(client.nthreads())[:1]
-        rounds = []
-        for _ in range(9):
-            spins = [max(client.run(spin, workers=names).values()) for names in (None, first)]
-            rounds.append((best(lambda: H @ w, 1), best(lambda: one @ w, 1), *spins))
-        seconds, plain, together, alone = np.median(rounds, axis=0)
-        return seconds, nothing, many, plain, together / alone
+        H = nm.distributed.HessianOperator(source, w, shards, client=client)
+        keys = [piece.key for piece in H.engine._sources]
+
+        def parts() -> float:
+            return max(client.run(parts_of, keys, w[:, None]).values())
+
+        H @ w
+        both = np.median([(timed(lambda: H @ w), parts()) for _ in range(rounds)], axis=0)
+
+        def processors(function: Any) -> np.ndarray:
+            before = np.array([time.process_time(), sum(client.run(time.process_time).values())])
+            function()
+            return np.array([time.process_time(), sum(client.run(time.process_time).values())]) - before
+
+        here, there = processors(lambda: [H @ w for _ in range(rounds)]) / rounds / workers
+        idle = processors(lambda: time.sleep(2)).sum() / 2 / (workers + 1)
+    return Measured(*both, here, there, idle)
 
 
-def ranks(count: int, rows: int) -> float:
-    """Seconds of a product on ranks of MPI, as the first of them sees it; NaN where there is no MPI."""
+def ms(seconds: float) -> str:
+    """Seconds as text."""
+    return f"{1e3 * seconds:.1f} ms"
+
+
+def parts_of(keys: list[str], matrix: np.ndarray, dask_worker: Any) -> float:
+    """Seconds of the products of those pieces that a worker has."""
+    pieces = [dask_worker.data[key] for key in keys if key in dask_worker.data]
+    return timed(lambda: [piece.product(matrix) for piece in pieces])
+
+
+def on_ranks(count: int, rows: int) -> Measured:
+    """A product over shards on ranks of MPI; NaN where there is no MPI."""
     command = ["mpiexec", "-n", str(count), "--oversubscribe", "--allow-run-as-root", sys.executable, __file__, "--rank", str(rows)]
     try:
-        return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
-        return float("nan")
+        return Measured(math.nan, math.nan)
+    return Measured(*map(float, text.split()))
 
 
-def rank(rows: int) -> None:
+def rank(rows: int, rounds: int = 15) -> None:
     """One of them."""
     from mpi4py import MPI
 
     comm, w = MPI.COMM_WORLD, np.full(WIDTH, 0.1, np.float32)
-    shards = data(rows)
-    H = nm.distributed.HessianOperator(loss, w, shards[comm.rank :: comm.size], comm=comm)
-    comm.Barrier()
-    seconds = best(lambda: H @ w, 12)
+    shards = data(rows)[comm.rank :: comm.size]
+    H = nm.distributed.HessianOperator(loss, w, shards, comm=comm)
+    local = nm.SumOperator(loss, w, shards, threads=1)
+    seconds = []
+    for _ in range(rounds):
+        for function in (lambda: H @ w, lambda: local @ w):
+            comm.Barrier()
+            seconds.append(comm.allreduce(timed(function), MPI.MAX))
     if comm.rank == 0:
-        print(seconds)
+        print(*np.median(np.reshape(seconds, (rounds, 2)), axis=0))
 
 
-def main(counts: list[int], rows: int = 7000) -> None:
-    """Measures, fits and prints."""
+def main(counts: list[int], rows: int) -> None:
+    """Measures, and prints what the simulation says."""
     w, shards = np.full(WIDTH, 0.1, np.float32), data(rows)
-    source = nm.hvp_module(loss, w, *shards[0], entry_points=("update", "apply", "apply_block")).compile(nm.CPU(threads=1))
-    small = nm.hvp_module(loss, w, *data(8)[0], entry_points=("update", "apply", "apply_block")).compile(nm.CPU(threads=1))
+    entries = ("update", "apply", "apply_block")
+    compiled = lambda parts: nm.hvp_module(loss, w, *parts[0], entry_points=entries).compile(nm.CPU(threads=1))  # noqa: E731
+    source, small = compiled(shards), data(8)
     one = nm.SumOperator(source, w, shards, threads=1, max_residual_bytes=1 << 34)
-    costs = Costs(0.0)
+    empty = on_dask(1, compiled(small), small, rounds=50)
+    costs = Costs(0.0, empty.product, empty.task, empty.worker, empty.background)
+    print(f"a product without work on one worker: {ms(empty.product)}, of which client and scheduler compute {ms(empty.task)} and "
+          f"the worker {ms(empty.worker)}; each process takes {empty.background:.1%} of a core")  # fmt: skip
     for count in counts:
-        seconds, nothing, many, plain, slowness = measured(count, rows, source, one)
-        empty, *_ = measured(count, 8, small)
-        if not costs.latency:
-            costs = Costs(plain / SHARDS, latency=empty, hop=nothing, task=many)
-        expected = simulated(replace(costs, shard=plain / SHARDS), count, SHARDS, 4 * WIDTH, slowness)
-        print(f"{count} of Dask: {1e3 * seconds:.1f} ms, simulated {1e3 * expected:.1f}; one process {1e3 * plain:.1f}: "
-              f"an efficiency of {plain / seconds / count:.0%}; work that all do at once takes {slowness:.2f} times as long, and "
-              f"of what is left it is {plain * slowness / seconds / count:.0%}; shards without work {1e3 * empty:.2f} ms; "
-              f"a task that does nothing {1e3 * nothing:.2f} ms, of many {1e3 * many:.2f}; "
-              f"{count} of MPI: {1e3 * ranks(count, rows):.1f} ms")  # fmt: skip
+        share = min(count, cores())
+        single = float(np.median([timed(lambda: one @ w) for _ in range(9)]))
+        for name, found, simulation in (
+            ("Dask", on_dask(count, source, shards), simulated), ("MPI", on_ranks(count, rows), simulated_ranks),
+        ):  # fmt: skip
+            costs = replace(costs, shard=found.parts * share / SHARDS)
+            print(f"{count} of {name}: {ms(found.product)}, simulated {ms(simulation(costs, count, SHARDS, 4 * WIDTH, cores()))}; "
+                  f"the parts {ms(found.parts)}, over them {found.product / found.parts - 1:.1%}; one process {ms(single)}, "
+                  f"efficiency {single / found.product / share:.0%}")  # fmt: skip
+    costs = replace(costs, shard=single / SHARDS)
     print(costs)
     for workers in (10, 100, 1000):
         for size in (1 << 10, 1 << 20, 1 << 26):
@@ -180,4 +234,13 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--rank"]:
         rank(int(sys.argv[2]))
     else:
-        main([int(text) for text in sys.argv[1:]] or [1, 2])
+        parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+        parser.add_argument("processes", nargs="*", type=int, default=[1, 2])
+        parser.add_argument("--rows", type=int, default=18000, help="of a shard: 18000 take about 50 ms")
+        parser.add_argument("--lean", action="store_true", help="without Dask's profiler, and with fewer ticks of its clocks")
+        options = parser.parse_args()
+        if options.lean:
+            import dask
+
+            dask.config.set({"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms"})
+        main(options.processes, options.rows)

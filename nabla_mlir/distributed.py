@@ -36,6 +36,7 @@ class HessianOperator(SummedOperator):
         again in each product. None: on Dask as much as the workers' memory has room for beside the data, on ranks all.
       patience: for how many seconds no worker of Dask may run a task while results are waited for: as long as workers may take to
         come back after they died.
+      progress: show a bar on a terminal, of tasks on Dask, and of the batches of the first rank on MPI; needs rich.
 
     Raises:
       BatchError: a shard raises, or does not fit the function; `number` says which. Cluster and operator stay as they were.
@@ -55,7 +56,7 @@ class HessianOperator(SummedOperator):
     def __init__(
         self, source: Any, x: Any, shards: Any, *, client: Any = None, comm: Any = None, reduction: str = "sum", mask: str = "",
         max_residual_bytes: int | None = None, block: int = thresholds.BLOCK, damping: float = 0.0, target: Any = None,
-        patience: float = 60.0,
+        patience: float = 60.0, progress: bool = False,
     ):  # fmt: skip
         if (client is None) == (comm is None):
             raise TraceError(f"a distributed operator requires client= or comm=, got {'none' if client is None else 'both'}.",
@@ -64,11 +65,12 @@ class HessianOperator(SummedOperator):
         if client is not None:
             futures = placed(shards, client)
             work = make(longest(shapes(futures, client, patience)))
-            engine: Engine = DaskEngine(work, source, futures, client, max_residual_bytes, patience)
+            engine: Engine = DaskEngine(work, source, futures, client, max_residual_bytes, patience, progress)
         else:
             batches = Batches(shards)
             firsts = comm.allgather(agreed(comm, lambda: [shapes_of(reading()) for reading in itertools.islice(batches, 1)]))
             work = agreed(comm, lambda: make(longest([shape for rank in firsts for shape in rank])))
-            limits = Limits(residual_bytes=2**62 if max_residual_bytes is None else max_residual_bytes)
+            residual_bytes = 2**62 if max_residual_bytes is None else max_residual_bytes
+            limits = Limits(residual_bytes=residual_bytes, progress=progress and comm.rank == 0)
             engine = MPIEngine(LocalEngine(work, batches, limits), comm)
         super().__init__(work, engine, x, damping)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,9 @@ def test_out_of_core(recipe: Any, tmp_path: Path) -> None:
     data, signs = example.generate(tmp_path, 3001, 6)
     result, H = example.solve(data, signs, size=512, max_residual_bytes=40_000)
     assert 0 < H.kept < 6, "some residuals fit, and others are made again"
+    seconds, slopes = zip(*result.path, strict=True)
+    assert list(seconds) == sorted(seconds)
+    assert slopes[-1] == pytest.approx(np.linalg.norm(result.jac), rel=1e-3)
     model = LogisticRegression(C=1 / (example.L2 * len(data)), fit_intercept=False, tol=1e-8).fit(data.astype(float), signs)
     np.testing.assert_allclose(result.x, model.coef_[0], rtol=2e-3, atol=1e-3)
     assert H.rows == 3001
@@ -155,10 +159,20 @@ def test_distributed_spectrum(recipe: Any, capsys: pytest.CaptureFixture[str]) -
     parts = example.shards(3, 40)
     H = example.operator(parts, target=nm.Interpreter())
     values = np.linalg.eigvalsh(H.to_dense())
-    result, _ = example.report("here", H)
+    result, _ = example.timed_spectrum("here", H)
     np.testing.assert_allclose([result.nodes.min(), result.nodes.max()], values[[0, -1]], rtol=1e-6)
     assert abs(result.trace(lambda x: x).value - values.sum()) < 4 * result.trace(lambda x: x).error
     rows, targets = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     whole = nm.HessianOperator(recipe("problems").network_loss, recipe("problems").network_data()[0], rows, targets)
     np.testing.assert_allclose(np.linalg.eigvalsh(whole.to_dense()), values, rtol=1e-9, atol=1e-12)
-    assert "largest" in capsys.readouterr().out
+    lines = capsys.readouterr().out
+    assert "MB held" in lines
+    assert "largest" in lines
+
+
+def test_a_run_says_what_it_held(recipe: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    ones = np.ones(1 << 22)
+    held, most = recipe("processes").memory()
+    assert ones.nbytes < held <= most
+    assert recipe("processes").report("adding", lambda: ones.sum())[0] == 1 << 22
+    assert re.fullmatch(r"adding: \d+\.\d\d s, \d+ MB held; \d+ MB at most, with pages of files\n", capsys.readouterr().out)

@@ -23,6 +23,7 @@ TERMS = {
     "mapped": "operands that carry the axis of a map, and",
     "unmapped": "those that do not",
     "vectorized": "an argument of public functions",
+    "completed": "as_completed, as in Dask and concurrent.futures",
     "fixed": "arguments that are not differentiated",
     "computed": "indices that are known when the program runs, beside plain ones",
     "dropped": "axes that an index takes away",

@@ -12,17 +12,19 @@ import itertools
 import math
 import os
 import pickle
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from queue import Empty, LifoQueue
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import BatchError, DataChangedError, DeployError, ShapeError, TreeError
-from nabla_mlir.interop.dask_waiting import gathered
+from nabla_mlir.errors import BatchError, DataChangedError, DeployError, ShapeError, TraceError, TreeError
+from nabla_mlir.interop.dask_waiting import first_done, gathered
 from nabla_mlir.prepared.batches import as_arguments, on_one_thread
 from nabla_mlir.prepared.pieces import Part, Piece, Work
+from nabla_mlir.prepared.progress import bar
 from nabla_mlir.prepared.shapes import shapes_of
 from nabla_mlir.prepared.sums import tree_sum
 from nabla_mlir.runtime import load
@@ -31,7 +33,6 @@ _GROUP = 8  # sums that one task adds up
 _SMALL = 1 << 20  # bytes that may travel with tasks, through the scheduler
 _SHARE = 0.2  # of a worker's memory that the shards of one task may take
 _FULL = 0.6  # of the memory of workers: from there on Dask moves data to disk
-_WINDOW = 4  # matrices that are under way at the same time
 
 
 class DaskEngine:
@@ -49,12 +50,16 @@ class DaskEngine:
       residual_bytes: what the residuals of all shards may take together; None: as much as the workers' memory has room for
         beside the data.
       patience: for how many seconds no worker may run a task while results are waited for.
+      progress: whether a terminal shows how many tasks are done.
     """
 
+    window = 4
+
     def __init__(
-        self, work: Work, source: Any, shards: Sequence[Any], client: Any, residual_bytes: int | None, patience: float
-    ):
-        self.work, self.shards, self.client, self._patience = work, list(shards), client, patience
+        self, work: Work, source: Any, shards: Sequence[Any], client: Any, residual_bytes: int | None = None,
+        patience: float = 60.0, progress: bool = False,
+    ):  # fmt: skip
+        self.work, self.shards, self.client, self._patience, self._progress = work, list(shards), client, patience, progress
         self._content = client.submit(_same, pickle.dumps((_portable(source, work), work.mean, work.mask)), pure=False)
         threads = client.nthreads()
         limits = {worker: limit for worker, limit in client.run(_memory_limit, on_error="ignore").items() if limit}
@@ -71,30 +76,37 @@ class DaskEngine:
         self._sources: list[Any] = []  # of products: a future of a piece for each shard that is kept, or what makes one
         self._recipes: list[Any] = []  # what makes all of them
         self._digests: tuple[str, ...] = ()
+        self._former: list[Any] = []  # futures of the last product
 
     def update(self, x: np.ndarray, check: bool) -> Part:
         """Moves all shards to a point; the sum of their parts. After an error products are those at the point before."""
         self._check_client()
         point = self._sent(x)
-        digests = self._digests or ("",) * len(self.shards)
+        count = len(self.shards)
+        digests = self._digests or ("",) * count
         recipes = [(self._content, i, point, shard, check, digests[i]) for i, shard in enumerate(self.shards)]
         self._sources = self._recipes  # the residuals of before are let go; should this fail, products make them again
-        pieces = [self.client.submit(_piece, *recipe, pure=False) for recipe in recipes[: self.kept]]
-        sources = [*pieces, *recipes[self.kept :]]
-        part = self._result(self._submitted(_part, sources), pieces)
+        numbers = [i for i in range(count) if (i + 1) * self.kept // count > i * self.kept // count]  # as many on each worker
+        pieces = dict(zip(numbers, _mapped(self.client, _piece, [recipes[i] for i in numbers]), strict=True))
+        sources = [pieces.get(i, recipe) for i, recipe in enumerate(recipes)]
+        part = self._result("update", self._submitted(_part, sources), pieces)
         self._sources, self._recipes, self._digests = sources, recipes, part.digests
         return part
 
-    def products(self, matrices: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """The sums of the shards' products with matrices, in their order; the next ones are under way meanwhile."""
-        queue: deque[list[Any]] = deque()
-        for matrix in matrices:
-            self._check_client()
-            queue.append(self._submitted(_product, self._sources, self._sent(matrix)))
-            if len(queue) >= _WINDOW:
-                yield self._result(queue.popleft(), ())
-        while queue:
-            yield self._result(queue.popleft(), ())
+    def start(self, matrix: np.ndarray) -> list[Any]:
+        """Futures whose results add up to the product with a matrix."""
+        self._check_client()
+        return self._submitted(_product, self._sources, self._sent(matrix))
+
+    def first(self, products: Sequence[list[Any]]) -> int:
+        """Which of several products is done first."""
+        return first_done(self.client, products, self._patience)
+
+    def finish(self, product: list[Any]) -> np.ndarray:
+        """The sum of the shards' products with the matrix."""
+        result: np.ndarray = self._result("product", product)
+        self._former = product
+        return result
 
     def _sent(self, array: np.ndarray) -> Any:
         """An array as an argument of a task for each group: with the tasks, or if it is large once, from worker to worker."""
@@ -103,25 +115,26 @@ class DaskEngine:
         return self.client.submit(_same, array, pure=False)
 
     def _submitted(self, function: Any, sources: list[Any], *columns: Any) -> list[Any]:
-        """Futures of the sums of each group."""
-        return [
-            self.client.submit(function, [sources[i] for i in group], [self._digests[i] for i in group if self._digests], *columns,
-                               pure=False)
-            for group in self._groups
-        ]  # fmt: skip
-
-    def _result(self, parts: list[Any], pieces: Sequence[Any]) -> Any:
-        """The sum of what futures give; an error says which shard it comes from."""
+        """Futures of the sums of each group, or of several; up to eight of them."""
+        digests = self._digests
+        rows = [([sources[i] for i in group], [digests[i] for i in group if digests], *columns) for group in self._groups]
+        parts = _mapped(self.client, function, rows)
         while len(parts) > _GROUP:
-            starts = range(0, len(parts), _GROUP)
-            parts = [self.client.submit(tree_sum, parts[i : i + _GROUP], pure=False) for i in starts]
+            parts = _mapped(self.client, tree_sum, [(parts[i : i + _GROUP],) for i in range(0, len(parts), _GROUP)])
+        self._former = []  # let go now, not when its result came: the message would hold up the next one for 10 ms
+        return parts
+
+    def _result(self, title: str, parts: list[Any], pieces: Mapping[int, Any] = MappingProxyType({})) -> Any:
+        """The sum of what futures give; an error says which shard it comes from."""
         try:
-            return tree_sum(gathered(self.client, parts, self._patience))
+            futures = [*pieces.values(), *parts]
+            with bar(title, len(futures), self._progress) as watch:
+                return tree_sum(gathered(self.client, parts, self._patience, lambda: watch(sum(f.done() for f in futures))))
         except (BatchError, DeployError):
             raise
         except Exception as error:
             self._check_client()
-            raise_numbered(error, self.shards, pieces)
+            raise_numbered(error, dict(enumerate(self.shards)), pieces)
             raise
 
     def _check_client(self) -> None:
@@ -130,10 +143,15 @@ class DaskEngine:
                               help="start a cluster and make the operator again.")  # fmt: skip
 
 
-def raise_numbered(error: Exception, *futures: Sequence[Any]) -> None:
-    """Raises BatchError if one of the futures, which are in the order of the shards, failed."""
+def _mapped(client: Any, function: Any, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Futures of a function of each row of arguments, as one message: of several the scheduler gets the second after 10 ms."""
+    return list(client.map(function, *zip(*rows, strict=True), pure=False)) if rows else []
+
+
+def raise_numbered(error: Exception, *futures: Mapping[int, Any]) -> None:
+    """Raises BatchError if one of the futures, which have the numbers of their shards, failed."""
     for row in futures:
-        for number, future in enumerate(row):
+        for number, future in row.items():
             if future.status == "error":
                 message = f"shard {number} requires tasks that end well, got {type(error).__name__}: {error}."
                 raise BatchError(message, number=number, help="the cluster goes on; see the logs of its workers.") from error
@@ -168,18 +186,36 @@ def _piece(content: bytes, number: int, x: np.ndarray, data: tuple[Any, ...], ch
 
 
 def _part(sources: Sequence[Any], digests: Sequence[str]) -> Part:
-    return tree_sum(_taken(source).part for source in sources)
+    return tree_sum(_taken(source, "", lambda piece: piece.part) for source in sources)
 
 
 def _product(sources: Sequence[Any], digests: Sequence[str], matrix: np.ndarray) -> np.ndarray:
-    return tree_sum(_taken(*pair).product(matrix) for pair in zip(sources, digests, strict=True))
+    return tree_sum(_taken(*pair, lambda piece: piece.product(matrix)) for pair in zip(sources, digests, strict=True))
 
 
-def _taken(source: Any, digest: str = "") -> Piece:
-    """A piece that is kept, or a new one."""
-    piece = source if isinstance(source, Piece) else _piece(*source)
-    _compare(piece, digest)
-    return piece
+def _taken(source: Any, digest: str, function: Callable[[Piece], Any]) -> Any:
+    """What a function gives for a piece that is kept, or for one that is made in the place of another."""
+    if isinstance(source, Piece):
+        _compare(source, digest)
+        return function(source)
+    content, number, x, data, check, known = source
+    spare = _spare(content)
+    try:
+        piece = spare.get_nowait()
+    except Empty:
+        piece = Piece(_opened(content))
+    try:
+        piece.move(number, x, data, check)
+        _compare(piece, digest or known)
+        return function(piece)
+    finally:
+        spare.put(piece)
+
+
+@functools.lru_cache(maxsize=4)
+def _spare(content: bytes) -> LifoQueue[Piece]:
+    """Pieces whose residuals are of no use any more: memory that need not be asked for again."""
+    return LifoQueue()
 
 
 def _compare(piece: Piece, digest: str) -> None:
@@ -209,11 +245,15 @@ def placed(shards: Any, client: Any) -> list[Any]:
     Raises:
       DeployError: dask is not installed, or the cluster has no workers.
       ShapeError: chunks of arrays do not match, or other axes than the first are divided.
+      TraceError: that is no client.
     """
     try:
         import dask
     except ImportError:
         raise DeployError("a sum over shards requires dask, got none.", help='pip install "nabla-mlir[dask]"') from None
+    if not hasattr(client, "submit"):
+        raise TraceError(f"a sum over shards requires a client of Dask, got a {type(client).__name__}.",
+                         help="dask.distributed.Client(...) of a cluster, or of the address of a scheduler.")  # fmt: skip
     if hasattr(shards, "chunks"):
         shards = (shards,)
     if isinstance(shards, tuple) and shards and all(hasattr(array, "chunks") for array in shards):
@@ -235,13 +275,13 @@ def placed(shards: Any, client: Any) -> list[Any]:
 
 def shapes(shards: Sequence[Any], client: Any, patience: float) -> list[Any]:
     """The shapes of each shard. Raises BatchError, with its number, if one cannot be made; DeployError if no worker runs."""
-    tasks = [client.submit(shapes_of, shard, pure=False) for shard in shards]
+    tasks = _mapped(client, shapes_of, [(shard,) for shard in shards])
     try:
         return gathered(client, tasks, patience)
     except DeployError:
         raise
     except Exception as error:
-        raise_numbered(error, shards, tasks)
+        raise_numbered(error, dict(enumerate(shards)), dict(enumerate(tasks)))
         raise
 
 

@@ -4,43 +4,80 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nabla_mlir.errors import DeployError
 
 _LOOK = 2.0  # seconds between two looks at the cluster
+_TICK = 0.2  # and between two looks at what is done here
 
 
-def gathered(client: Any, futures: Sequence[Any], patience: float) -> list[Any]:
+def gathered(client: Any, futures: Sequence[Any], patience: float, watch: Callable[[], None] = lambda: None) -> list[Any]:
     """What futures give.
 
     Args:
       client: of the cluster.
       futures: of tasks of any kind.
       patience: for how many seconds no worker may run a task meanwhile.
+      watch: is called while they are waited for.
 
     Raises:
       DeployError: no worker ran a task for so long; the message says what became of them.
     """
+    return list(_waited(client, lambda: client.gather(futures), patience, watch))
 
-    async def results() -> list[Any]:
-        gathering = asyncio.ensure_future(client.gather(futures))
-        since = time.monotonic()  # when a task was last seen to run
+
+def first_done(client: Any, groups: Sequence[Sequence[Any]], patience: float) -> int:
+    """The number of the first group whose futures are all done, well or not.
+
+    Args:
+      client: of the cluster.
+      groups: of futures.
+      patience: as of `gathered`.
+
+    Raises:
+      DeployError: as of `gathered`.
+    """
+    from dask.distributed import as_completed
+
+    numbers = {future.key: number for number, group in enumerate(groups) for future in group}
+    left = [len(group) for group in groups]
+
+    async def first() -> int:
+        stream = as_completed([future for group in groups for future in group], loop=client.loop)
+        while all(left):
+            number = numbers[(await anext(stream)).key]
+            left[number] -= 1
+        return left.index(0)
+
+    return int(_waited(client, first, patience))
+
+
+def _waited(client: Any, make: Callable[[], Any], patience: float, watch: Callable[[], None] = lambda: None) -> Any:
+    """What a coroutine gives, while a worker runs tasks."""
+
+    async def result() -> Any:
+        task = asyncio.ensure_future(make())
+        since = look = time.monotonic()  # when a task was last seen to run, and when that was looked at
         try:
-            while not (await asyncio.wait([gathering], timeout=min(_LOOK, patience)))[0]:
+            while not (await asyncio.wait([task], timeout=min(_TICK, patience)))[0]:
+                watch()
+                if time.monotonic() - look < min(_LOOK, patience):
+                    continue
                 if client.status != "running":
-                    break  # gather says why
+                    break  # the task says why
                 is_active, workers = await client.run_on_scheduler(_look())
-                since = time.monotonic() if is_active else since
-                if time.monotonic() - since > patience:
+                look = time.monotonic()
+                since = look if is_active else since
+                if look - since > patience:
                     message = f"a sum over shards requires workers that run tasks, got none in {patience:g} s: {_named(workers)}."
                     raise DeployError(message, help=_HELP)
-            return list(await gathering)
+            return await task
         finally:
-            gathering.cancel()
+            task.cancel()
 
-    return list(client.sync(results))
+    return client.sync(result)
 
 
 def _look() -> Any:

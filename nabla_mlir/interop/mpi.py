@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +24,8 @@ class MPIEngine:
       comm: the communicator, of mpi4py.
     """
 
+    window = 1
+
     def __init__(self, local: LocalEngine, comm: Any):
         self.local, self.comm = local, comm
 
@@ -38,10 +40,17 @@ class MPIEngine:
         rows = self.comm.allreduce(part.rows)
         return Part(self._summed(part.vector), rows)
 
-    def products(self, matrices: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """The sums of the batches' products with matrices, one after the other."""
-        for matrix in matrices:
-            yield self._summed(agreed(self.comm, lambda matrix=matrix: next(self.local.products([matrix]))))  # type: ignore[misc]
+    def start(self, matrix: np.ndarray) -> np.ndarray:
+        """A product that waits for `finish`."""
+        return matrix
+
+    def first(self, products: Sequence[np.ndarray]) -> int:
+        """The one that waits longest: all ranks take the same."""
+        return 0
+
+    def finish(self, product: np.ndarray) -> np.ndarray:
+        """The sum of the batches' products with a matrix."""
+        return self._summed(agreed(self.comm, lambda: self.local.finish(product)))
 
     def _summed(self, array: np.ndarray) -> np.ndarray:
         total = np.ascontiguousarray(array)

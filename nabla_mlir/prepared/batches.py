@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,12 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import DataChangedError, DeployError, TraceError, TreeError
+from nabla_mlir.errors import DataChangedError, TraceError, TreeError
 from nabla_mlir.prepared.pieces import Part, Piece, Work, naming
-from nabla_mlir.prepared.sums import PairwiseSum
+from nabla_mlir.prepared.progress import bar
+from nabla_mlir.prepared.shapes import rows_of, shapes_of
+from nabla_mlir.prepared.sums import PairwiseSum, tree_sum
 from nabla_mlir.runtime import Module
 from nabla_mlir.runtime.executable import Executable
 from nabla_mlir.runtime.threads import POOL, cores
+
+_TASKS = 8  # of a product for each thread, where there are as many batches: small ones are multiplied several at a time
+_SMALL = 1 << 20  # bytes of a vector of which many may wait to be added up
 
 
 class Batches:
@@ -64,10 +68,15 @@ class Batches:
             yield lambda batch=batch: as_arguments(batch)  # type: ignore[misc]
 
     def first(self) -> tuple[Any, ...]:
-        """The first batch. Raises TreeError if there is none."""
+        """The first batch that has rows, or else the last. Raises TreeError if there is none."""
+        batch = None
         for reading in self:
-            return reading()
-        raise TreeError("a sum over batches requires at least one, got an iterable that is empty.")
+            batch = reading()
+            if rows_of(shapes_of(batch)):
+                return batch
+        if batch is None:
+            raise TreeError("a sum over batches requires at least one, got an iterable that is empty.")
+        return batch
 
 
 def as_arguments(batch: Any) -> tuple[Any, ...]:
@@ -103,7 +112,10 @@ class LocalEngine:
 
     Attributes:
       kept: how many batches have their residuals in memory; those of the others are made again in each product.
+      window: how many products may be under way at the same time; one takes all threads.
     """
+
+    window = 1
 
     def __init__(
         self, work: Work, batches: Batches, limits: Limits, work_for: Callable[[tuple[Any, ...]], Work] | None = None
@@ -113,7 +125,7 @@ class LocalEngine:
         threads = limits.threads or (cores() if count is None or count >= cores() else 1)
         self.work = replace(work, module=on_one_thread(work.module)) if threads > 1 else work
         self._pool = ThreadPoolExecutor(threads, "nabla_mlir batch") if threads > 1 else None
-        self._window = 2 * threads
+        self._threads = threads
         self._pieces: dict[int, Piece] = {}
         self._spare: dict[Work, LifoQueue[Piece]] = {}
         self._digests: tuple[str, ...] = ()
@@ -144,7 +156,7 @@ class LocalEngine:
             for number, reading in enumerate(self._watched("update")):
                 yield lambda number=number, reading=reading: self._moved(number, reading, check)  # type: ignore[misc]
 
-        for part in self._in_order(moves()):
+        for part in self._in_order(moves(), self._x.nbytes):
             if not is_first and self.limits.check_data:
                 self._compare(count, part.digests[0])
             count += 1
@@ -156,16 +168,24 @@ class LocalEngine:
         self._digests = result.digests
         return result
 
-    def products(self, matrices: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """The sums of the batches' products with matrices, one after the other."""
-        for matrix in matrices:
-            total, count = PairwiseSum(), 0
-            for part in self._in_order(self._multiplications(matrix)):
-                total.add(part)
-                count += 1
+    def start(self, matrix: np.ndarray) -> np.ndarray:
+        """A product that waits for `finish`."""
+        return matrix
+
+    def first(self, products: Sequence[np.ndarray]) -> int:
+        """The one that waits longest."""
+        return 0
+
+    def finish(self, product: np.ndarray) -> np.ndarray:
+        """The sum of the batches' products with a matrix."""
+        total, count = PairwiseSum(), 0
+        for part in self._in_order(self._multiplications(product), product.nbytes):
+            total.add(part)
+            count += 1
+        if not self._all:
             self._check_count(count)
-            result = total.result()
-            yield np.zeros(matrix.shape, matrix.dtype) if result is None else result
+        result = total.result()
+        return np.zeros(product.shape, product.dtype) if result is None else result
 
     # ------------------------------------------------------------ one batch
 
@@ -183,7 +203,10 @@ class LocalEngine:
 
     def _multiplications(self, matrix: np.ndarray) -> Iterator[Callable[[], np.ndarray]]:
         if self._all:
-            yield from (lambda piece=piece: piece.product(matrix) for _, piece in sorted(self._pieces.items()))
+            pieces = [piece for _, piece in sorted(self._pieces.items())]
+            size = 1 << max(0, (len(pieces) // (_TASKS * self._threads)).bit_length() - 1)  # a complete tree: the same bits
+            for i in range(0, len(pieces), size):
+                yield lambda group=pieces[i : i + size]: tree_sum(piece.product(matrix) for piece in group)  # type: ignore[misc]
             return
         for number, reading in enumerate(self._watched("product")):
             piece = self._pieces.get(number)
@@ -239,17 +262,21 @@ class LocalEngine:
 
     # ------------------------------------------------------------ passes
 
-    def _in_order(self, calls: Iterable[Callable[[], Any]]) -> Iterator[Any]:
-        """The results of calls in their order; some are made at the same time, and few are ahead of what is read."""
+    def _in_order(self, calls: Iterable[Callable[[], Any]], size: int) -> Iterator[Any]:
+        """The results of calls, of so many bytes, in their order; some are made at the same time.
+
+        Few are ahead of what is read; more where neither their results nor their batches take memory meanwhile.
+        """
         if self._pool is None:
             for call in calls:
                 yield call()
             return
         futures: deque[Future[Any]] = deque()
+        ahead = _TASKS if size <= _SMALL and (self._all or self.batches.is_sequence) else 2
         try:
             for call in calls:
                 futures.append(self._pool.submit(call))
-                if len(futures) >= self._window:
+                if len(futures) >= ahead * self._threads:
                     yield futures.popleft().result()
             while futures:
                 yield futures.popleft().result()
@@ -262,19 +289,10 @@ class LocalEngine:
 
     def _watched(self, title: str) -> Iterator[Callable[[], tuple[Any, ...]]]:
         """The batches, with a bar on a terminal if that is asked for."""
-        if not self.limits.progress or not sys.stderr.isatty():
-            yield from self.batches
-            return
-        try:
-            from rich.console import Console
-            from rich.progress import Progress
-        except ImportError:
-            raise DeployError("progress requires rich, got none.", help="pip install rich") from None
-        with Progress(console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(title, total=self.batches.count or len(self._digests) or None)
-            for reading in self.batches:
+        with bar(title, self.batches.count or len(self._digests) or None, self.limits.progress) as watch:
+            for count, reading in enumerate(self.batches, 1):
                 yield reading
-                bar.advance(task)
+                watch(count)
 
 
 _CHANGED = "give batches that are the same in each pass: a DataLoader without shuffling, a generator with a seed of its own."

@@ -1,21 +1,27 @@
 """Traces and spectra of operators from random probes: running estimates with their errors, which end when you have enough.
 
 Each probe has a seed of its own, made of `seed` and its number: it is the same whoever computes it, however often, and in blocks of
-any size. Blocks of probes are multiplied at once; of an operator on a cluster several blocks are under way at the same time.
+any size. Blocks of probes are multiplied at once; of an operator on a cluster several blocks are under way at the same time, each
+a task for each group of shards.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from nabla_mlir import thresholds
 from nabla_mlir.errors import ShapeError
 from nabla_mlir.figures import axes_or_new
+from nabla_mlir.prepared.sums import SummedOperator
+
+T = TypeVar("T")
+Run = Generator[np.ndarray, Any, T]  # yields matrices, and is sent their products
 
 
 @dataclass(frozen=True)
@@ -41,8 +47,9 @@ class Estimate:
 
 
 def hutchinson(
-    operator: Any, probes: int = 100, *, tolerance: float = 0.0, seed: int = 0, block: int | None = None
-) -> Iterator[Estimate]:
+    operator: Any, probes: int = 100, *, tolerance: float = 0.0, seed: int = 0, block: int | None = None,
+    as_completed: bool = False,
+) -> Iterator[Estimate]:  # fmt: skip
     """Running estimates of the trace, the mean of ``vᵀ A v`` over vectors v of random signs: Hutchinson's.
 
     Args:
@@ -51,6 +58,8 @@ def hutchinson(
       tolerance: it ends when the error is at most this part of the value; 0 takes all probes.
       seed: of the vectors.
       block: how many are multiplied at once; None takes what the operator multiplies at once.
+      as_completed: take blocks of probes as they are done, whose number a cluster decides; an early end then depends on who was
+        faster, and does not wait for a slow worker.
 
     Raises:
       ShapeError: the operator is not square.
@@ -62,12 +71,13 @@ def hutchinson(
       >>> estimate
       Estimate(value=18.0, error=0.0, probes=20)
     """
-    yield from _running(operator, _blocks(operator, probes, seed, block), tolerance)
+    yield from _running(operator, _blocks(operator, probes, seed, block), tolerance, as_completed)
 
 
 def hutch_plus_plus(
-    operator: Any, probes: int = 100, *, tolerance: float = 0.0, seed: int = 0, block: int | None = None
-) -> Iterator[Estimate]:
+    operator: Any, probes: int = 100, *, tolerance: float = 0.0, seed: int = 0, block: int | None = None,
+    as_completed: bool = False,
+) -> Iterator[Estimate]:  # fmt: skip
     """Running estimates of the trace by Hutch++ (Meyer, Musco, Musco, Woodruff, 2021): ``tr(Qᵀ A Q)`` and the mean of ``wᵀ A w``.
 
     The columns of Q span A times a third of the probes, and take another third; w are the other probes without their part in
@@ -80,6 +90,8 @@ def hutch_plus_plus(
       tolerance: it ends when the error is at most this part of the value; 0 takes all probes.
       seed: of the vectors.
       block: how many are multiplied at once; None takes what the operator multiplies at once.
+      as_completed: take blocks of probes as they are done, whose number a cluster decides; an early end then depends on who was
+        faster, and does not wait for a slow worker.
 
     Yields:
       Estimates, whose `error` is that of the mean and whose `probes` counts all products; an exact one if Q is the whole space.
@@ -103,14 +115,16 @@ def hutch_plus_plus(
         yield Estimate(known, 0.0, 2 * count)
         return
     others = (v - basis @ (basis.T @ v) for v in _blocks(operator, probes - count, seed, block, start=count))
-    for estimate in _running(operator, others, tolerance, known):
+    for estimate in _running(operator, others, tolerance, as_completed, known):
         yield replace(estimate, probes=2 * count + estimate.probes)
 
 
-def _running(operator: Any, blocks: Iterator[np.ndarray], tolerance: float, known: float = 0.0) -> Iterator[Estimate]:
+def _running(
+    operator: Any, blocks: Iterator[np.ndarray], tolerance: float, as_completed: bool, known: float = 0.0
+) -> Iterator[Estimate]:
     """Estimates of a number and the mean of ``vᵀ A v``, one more for each block, until the error is small enough."""
     samples: list[float] = []
-    for vectors, products in _multiplied(operator, blocks):
+    for vectors, products in _multiplied(operator, blocks, as_completed):
         samples += (known + np.einsum("ij,ij->j", vectors, products, dtype=float)).tolist()
         estimate = Estimate.of(samples)
         yield estimate
@@ -167,12 +181,14 @@ class Spectrum:
 
 
 def stochastic_lanczos(
-    operator: Any, steps: int = 30, probes: int = 16, *, seed: int = 0, block: int | None = None
-) -> Iterator[Spectrum]:
+    operator: Any, steps: int = 30, probes: int = 16, *, seed: int = 0, block: int | None = None, as_completed: bool = False,
+    tolerance: float = 0.0, function: Callable[[np.ndarray], np.ndarray] = np.asarray,
+) -> Iterator[Spectrum]:  # fmt: skip
     """Running estimates of the spectrum of a symmetric matrix, by stochastic Lanczos quadrature.
 
     Each probe runs Lanczos' method, with all vectors kept orthogonal; the probes of a block go side by side, so that a step is one
-    product with a matrix. It holds ``steps * block`` vectors.
+    product with a matrix. It holds ``steps * block`` vectors; for an operator on a cluster, where several blocks are under way at
+    the same time, those of each.
 
     Args:
       operator: a symmetric `LinearOperator` of real numbers.
@@ -180,6 +196,9 @@ def stochastic_lanczos(
       probes: how many.
       seed: of the vectors.
       block: how many go side by side; None takes what the operator multiplies at once.
+      as_completed: as of `hutchinson`.
+      tolerance: it ends when the error of the trace of a function of the matrix is at most this part of it; 0 takes all probes.
+      function: that one, such as `np.log`; the trace of the matrix itself if not given.
 
     Raises:
       ShapeError: the operator is not square.
@@ -193,21 +212,27 @@ def stochastic_lanczos(
     """
     size = operator.shape[0]
     nodes, weights = [], []
-    for vectors in _blocks(operator, probes, seed, block):
-        for diagonal, off in zip(*_lanczos(operator, vectors / math.sqrt(size), min(steps, size)), strict=True):
+    blocks = _blocks(operator, probes, seed, block)
+    runs = (_lanczos(vectors / math.sqrt(size), min(steps, size), operator.dtype) for vectors in blocks)
+    for lines in _side_by_side(operator, runs, as_completed):
+        for diagonal, off in zip(*lines, strict=True):
             values, directions = np.linalg.eigh(np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1))
             nodes.append(values)
             weights.append(directions[0] ** 2)
-        yield Spectrum(np.array(nodes), np.array(weights), size)
+        spectrum = Spectrum(np.array(nodes), np.array(weights), size)
+        yield spectrum
+        trace = spectrum.trace(function)
+        if tolerance and trace.error <= tolerance * abs(trace.value):
+            return
 
 
-def _lanczos(operator: Any, start: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
+def _lanczos(start: np.ndarray, steps: int, dtype: np.dtype) -> Run[tuple[np.ndarray, np.ndarray]]:
     """For each column the diagonal of the tridiagonal matrix and the line beside it."""
     basis = [start]
     diagonal: list[np.ndarray] = []
     off: list[np.ndarray] = []
     while True:
-        image = np.asarray(operator.matmat(basis[-1].astype(operator.dtype)), start.dtype)
+        image = np.asarray((yield basis[-1].astype(dtype)), start.dtype)
         diagonal.append(np.einsum("ij,ij->j", basis[-1], image))
         if len(diagonal) == steps:
             return np.array(diagonal).T, np.array(off).reshape(steps - 1, -1).T
@@ -216,7 +241,7 @@ def _lanczos(operator: Any, start: np.ndarray, steps: int) -> tuple[np.ndarray, 
             for vectors in basis:
                 image = image - vectors * np.einsum("ij,ij->j", vectors, image)
         length = np.linalg.norm(image, axis=0)
-        is_over = length <= 1e3 * np.finfo(operator.dtype).eps * scale  # nothing new: the rest of the matrix stands apart
+        is_over = length <= 1e3 * np.finfo(dtype).eps * scale  # nothing new: the rest of the matrix stands apart
         off.append(np.where(is_over, 0.0, length))
         basis.append(np.where(is_over, 0.0, image / np.where(is_over, 1.0, length)))
 
@@ -237,9 +262,38 @@ def _blocks(operator: Any, end: int, seed: int, block: int | None, start: int = 
         yield np.stack([2.0 * np.random.default_rng([seed, i]).integers(0, 2, rows) - 1.0 for i in numbers], axis=1)
 
 
-def _multiplied(operator: Any, blocks: Iterator[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Blocks with their products; of an operator that works ahead several are asked for."""
-    arrays = (vectors.astype(operator.dtype) for vectors in blocks)
-    if hasattr(operator, "multiplied"):
-        return operator.multiplied(arrays)
-    return ((vectors, operator.matmat(vectors)) for vectors in arrays)
+def _multiplied(
+    operator: Any, blocks: Iterator[np.ndarray], as_completed: bool = False
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Blocks with their products."""
+
+    def product(vectors: np.ndarray) -> Run[tuple[np.ndarray, np.ndarray]]:
+        products = yield vectors
+        return vectors, products
+
+    return _side_by_side(operator, (product(vectors.astype(operator.dtype)) for vectors in blocks), as_completed)
+
+
+def _side_by_side(operator: Any, runs: Iterator[Run[T]], as_completed: bool) -> Iterator[T]:
+    """What runs give, each of which yields matrices and is sent their products: several on a cluster, others one by one.
+
+    In their order; or, where `as_completed`, the one goes on whose product is done first.
+    """
+    under_way: list[tuple[Run[T], Any]] = []
+    window, start, finish = 1, lambda matrix: matrix, operator.matmat
+    if isinstance(operator, SummedOperator):
+        window, start, finish = operator.window, operator.start, operator.finish
+
+    def advance(run: Run[T], image: np.ndarray | None) -> Iterator[T]:
+        try:
+            under_way.append((run, start(run.send(image))))
+        except StopIteration as end:
+            yield end.value
+
+    while True:
+        for run in itertools.islice(runs, window - len(under_way)):
+            yield from advance(run, None)
+        if not under_way:
+            return
+        run, product = under_way.pop(operator.first([product for _, product in under_way]) if as_completed and window > 1 else 0)
+        yield from advance(run, finish(product))

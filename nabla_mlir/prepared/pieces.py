@@ -131,10 +131,11 @@ class Work:
             if not is_by_rows or not array.ndim or array.shape[0] > self.length:
                 shape = ",".join(map(str, array.shape))
                 raise ShapeError(f"a batch requires {spec} for {spec.name}, or fewer rows of them, got {array.dtype}[{shape}].")
-        lengths = {leaves[i].shape[0] for i in shorter}
+        by_rows = [i for i, spec in enumerate(specs) if spec.shape and spec.shape[0] == self.length]
+        lengths = {leaves[i].shape[0] for i in by_rows}
         if len(lengths) > 1:
             raise ShapeError(f"a batch requires arrays with the same number of rows, got {', '.join(map(str, sorted(lengths)))}.")
-        rows = lengths.pop() if shorter else self.length or 1
+        rows = lengths.pop() if lengths else 1
         if not rows:
             return 0, []
         weight = float(self.length or 1) if self.mean else 1.0

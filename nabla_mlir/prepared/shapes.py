@@ -50,10 +50,11 @@ def longest(batches: Sequence[Any]) -> Any:
     """Of batches that are given by their shapes, one with the most rows, as arrays. Raises TreeError if there is none."""
     if not batches:
         raise TreeError("a sum over batches requires at least one, got none.")
-    return arrays_like(max(batches, key=_rows))
+    return arrays_like(max(batches, key=rows_of))
 
 
-def _rows(tree: Any) -> int:
+def rows_of(tree: Any) -> int:
+    """The rows of a batch that is given by its shapes: of its first array that is no scalar; 0 if there is none."""
     return next((leaf.shape[0] for leaf in _leaves(tree) if leaf.shape), 0)
 
 

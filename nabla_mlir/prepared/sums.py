@@ -7,13 +7,13 @@ and the result is the same bits whether they come one after the other or in grou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from nabla_mlir.conversion import rounded
-from nabla_mlir.errors import DeployError, NotFiniteError, TraceError
+from nabla_mlir.errors import DeployError, NotFiniteError, ShapeError, TraceError
 from nabla_mlir.prepared.flat import joined
 from nabla_mlir.prepared.pieces import Part, Work
 from nabla_mlir.prepared.points import PointOperator
@@ -70,8 +70,18 @@ class Engine(Protocol):
     def update(self, x: np.ndarray, check: bool) -> Part:
         """Moves all batches to a point; the sum of their parts."""
 
-    def products(self, matrices: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """The sums of the batches' products with matrices, in their order; several may be under way at the same time."""
+    @property
+    def window(self) -> int:
+        """How many products may be under way at the same time."""
+
+    def start(self, matrix: np.ndarray) -> Any:
+        """A product with a matrix that is under way."""
+
+    def first(self, products: Sequence[Any]) -> int:
+        """Which of several that are under way is done first."""
+
+    def finish(self, product: Any) -> np.ndarray:
+        """The sum of the batches' products with the matrix."""
 
 
 class SummedOperator(PointOperator):
@@ -115,6 +125,8 @@ class SummedOperator(PointOperator):
                              help="make another operator for other data.")  # fmt: skip
         is_vector = isinstance(x, np.ndarray) and x.shape == (self._x.size,)
         point = rounded(x, self._x.dtype, "x") if is_vector else self._x.vector(self._x.spec.flatten(x, "x"))
+        if point.shape != (self._x.size,):
+            raise ShapeError(f"update requires a point of {self._x.size} numbers, got an array of shape {np.shape(x)}.")
         part = self._timed(self.engine.update, point.copy(), check)
         if not part.rows:
             raise NotFiniteError("a sum over data requires rows, got batches that are all empty.")
@@ -125,13 +137,27 @@ class SummedOperator(PointOperator):
         self.gradient = vector[int(self._work.has_value) :] if self._work.has_gradient else None
         return self.value, self.gradient
 
-    def multiplied(self, matrices: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Real matrices of the operator's dtype with their products, in their order; several may be under way at once."""
-        for matrix, total in _beside(matrices, self.engine.products):
-            self.products += matrix.shape[1]
-            result = total / self.rows if self._work.mean else total
-            result = result + self.damping * matrix if self.damping else result
-            yield matrix, result.astype(self.dtype, copy=False)
+    @property
+    def window(self) -> int:
+        """How many products may be under way at the same time: on a cluster several, so that workers need not wait for us."""
+        return self.engine.window
+
+    def start(self, matrix: np.ndarray) -> tuple[np.ndarray, Any]:
+        """A product with a real matrix that is under way: what `finish` takes."""
+        matrix = rounded(matrix, self._x.dtype, "the matrix")
+        return matrix, self.engine.start(matrix)
+
+    def first(self, products: Sequence[tuple[np.ndarray, Any]]) -> int:
+        """Which of several products that are under way is done first."""
+        return self.engine.first([product for _, product in products])
+
+    def finish(self, product: tuple[np.ndarray, Any]) -> np.ndarray:
+        """What a product that is under way gives."""
+        matrix, total = product[0], self._timed(self.engine.finish, product[1])
+        self.products += matrix.shape[1]
+        result = total / self.rows if self._work.mean else total
+        result = result + self.damping * matrix if self.damping else result
+        return result.astype(self.dtype, copy=False)
 
     def __reduce__(self) -> Any:
         raise DeployError(f"pickle and copy require what can travel, got a {type(self).__name__} with its threads or cluster.",
@@ -143,23 +169,9 @@ class SummedOperator(PointOperator):
     def _matmat(self, vs: np.ndarray) -> np.ndarray:
         if vs.dtype.kind == "c":
             return joined(self._matmat(vs.real), self._matmat(vs.imag))
-        matrix = rounded(vs, self._x.dtype, "the matrix")
-        return self._timed(lambda: next(self.multiplied([matrix])))[1]
+        return self.finish(self.start(vs))
 
     def _adjoint(self) -> SummedOperator:
         return self
 
     _transpose = _adjoint
-
-
-def _beside(matrices: Iterable[np.ndarray], products: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Each matrix with its product; they are taken from the iterable as the engine asks for them."""
-    asked: list[np.ndarray] = []
-
-    def noted() -> Iterator[np.ndarray]:
-        for matrix in matrices:
-            asked.append(matrix)
-            yield matrix
-
-    for total in products(noted()):
-        yield asked.pop(0), total

@@ -126,6 +126,12 @@ class Pattern:
     def __hash__(self) -> int:
         return hash(self._digest)
 
+    def __dask_tokenize__(self) -> tuple[str, str]:
+        return "nabla_mlir.Pattern", self._digest.hex()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Pattern, (self.rows, self.grids, self.causes)  # what follows from them is made again
+
     def symmetric_part(self) -> Pattern:
         """The entries whose mirror images are entries, too: the pattern of a Hessian lies in it."""
         if self.is_symmetric:

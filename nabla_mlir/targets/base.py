@@ -142,6 +142,9 @@ class Target:
             flags.append("--iree-execution-model=async-external")
         return merge_flags(flags, self.options)
 
+    def __dask_tokenize__(self) -> tuple[str, str]:
+        return f"nabla_mlir.{type(self).__name__}", repr(self)
+
     def to_json(self) -> dict[str, Any]:
         """The target as JSON values, resolved, as the manifest keeps it."""
         return {"name": self.name} | asdict(self.resolve())

@@ -22,6 +22,7 @@ import nabla_mlir.numpy as nnp
 from nabla_mlir.errors import CompileError, DeployError, OutOfMemoryError, SaveError, ShapeError, TreeError
 from nabla_mlir.runtime import executable
 from nabla_mlir.runtime.storage import store_artifact
+from nabla_mlir.sparse.pattern import Pattern
 
 X = np.array([1.0, 2.0, 3.0])
 Pair = collections.namedtuple("Pair", "first second")
@@ -60,6 +61,9 @@ THINGS = {
     "interpreted module": lambda: lowered().compile(nm.Interpreter()).loaded,
     "prepared": prepared,
     "operator": lambda: nm.HessianOperator(cubes, X, damping=0.5),
+    "target": lambda: nm.CPU("generic", threads=1),
+    "interpreter": nm.Interpreter,
+    "pattern": lambda: Pattern.of(np.eye(3)),
 }
 
 
@@ -72,6 +76,8 @@ def test_copies_are_equal(name: str, way: Any) -> None:
     assert other.__dask_tokenize__() == thing.__dask_tokenize__()
     if hasattr(thing, "mlir"):
         assert other.mlir() == thing.mlir()
+    if name in ("target", "interpreter", "pattern"):
+        assert other == thing
 
 
 @pytest.mark.parametrize("name", ["compiled", "bundle", "interpreted", "module", "interpreted module"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,6 +26,7 @@ from nabla_mlir.errors import (
     DataChangedError,
     DeployError,
     NotFiniteBatchError,
+    NotFiniteError,
     ShapeError,
     TraceError,
     TreeError,
@@ -45,7 +48,11 @@ def total(w: Any, rows: Any, labels: Any) -> Any:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=None) as cluster:
+    import dask
+
+    # A worker that has gone at this time after its death, since it was killed once more, is given up by the cluster.
+    patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
+    with patient, distributed.LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=None) as cluster:
         yield cluster
 
 
@@ -79,6 +86,7 @@ def check(H: Any, local: Any) -> None:
 def test_a_cluster_gives_what_one_process_gives(client: Any, compiled: Any, local: Any, bound: int | None) -> None:
     H = nm.distributed.HessianOperator(compiled, W, SHARDS, client=client, max_residual_bytes=bound)
     assert H.kept == {None: 11, 20000: 2, 0: 0}[bound]
+    assert [hasattr(source, "key") for source in H.engine._sources].count(True) == H.kept
     check(H, local)
     first = H @ V
     H.update(2 * W)
@@ -106,6 +114,10 @@ def test_shards_of_every_kind(client: Any, compiled: Any, local: Any, monkeypatc
         nm.distributed.HessianOperator(compiled, W, (rows, labels.rechunk(50)), client=client)
     with pytest.raises(TreeError, match="requires at least one, got none"):
         nm.distributed.HessianOperator(compiled, W, [], client=client)
+    with pytest.raises(NotFiniteError, match="requires rows, got batches that are all empty"):
+        nm.distributed.HessianOperator(total, W, [(X[:0], Y[:0])] * 3, client=client, target=nm.Interpreter())
+    with pytest.raises(TraceError, match="requires a client of Dask, got a str"):
+        nm.distributed.HessianOperator(compiled, W, SHARDS, client="tcp://127.0.0.1:8786")
 
 
 def test_a_function_a_mean_and_one_array(client: Any) -> None:
@@ -349,6 +361,83 @@ def test_ranks_give_the_same_bits_each_time(tmp_path: Path) -> None:
 def test_products_under_way_at_the_same_time(client: Any, compiled: Any, local: Any) -> None:
     H = nm.distributed.HessianOperator(compiled, W, SHARDS, client=client)
     matrices = [V[:, i : i + 1].copy() for i in range(9)]
-    for (matrix, product), expected in zip(H.multiplied(iter(matrices)), matrices, strict=True):
-        assert matrix is expected
-        np.testing.assert_allclose(product, local @ expected, rtol=1e-11, atol=1e-11)
+    products = [H.start(matrix) for matrix in matrices]
+    while products:
+        i = H.first(products)
+        np.testing.assert_allclose(H.finish(products.pop(i)), local @ matrices.pop(i), rtol=1e-11, atol=1e-11)
+
+
+def test_blocks_are_taken_as_they_are_done(client: Any, compiled: Any, local: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    H = nm.distributed.HessianOperator(compiled, W, SHARDS, client=client, block=4)
+    for method, probes in ((nm.hutchinson, 30), (nm.hutch_plus_plus, 12)):
+        (*_, there), (*_, here) = (method(operator, probes, seed=3, block=4, as_completed=True) for operator in (H, local))
+        np.testing.assert_allclose([there.value, there.error], [here.value, here.error], rtol=1e-9)
+        assert there.probes == here.probes == probes
+    spectra = [list(nm.stochastic_lanczos(H, steps=WIDTH, probes=22, block=4, as_completed=value)) for value in (True, False)]
+    assert [len(spectrum.nodes) for spectrum in spectra[1]] == [4, 8, 12, 16, 20, 22]
+    np.testing.assert_allclose(*(np.sort(run[-1].weights[:, 0]) for run in spectra), rtol=1e-6)
+    *_, here = nm.stochastic_lanczos(local, steps=WIDTH, probes=22, block=4)
+    np.testing.assert_allclose(spectra[1][-1].weights, here.weights, rtol=1e-6, err_msg="those of one process, in their order")
+    before = H.products
+    *_, early = nm.stochastic_lanczos(H, steps=WIDTH, probes=1000, block=4, as_completed=True, tolerance=0.3, function=np.log)
+    assert early.trace(np.log).error <= 0.3 * abs(early.trace(np.log).value)
+    assert H.products - before < 1000
+    monkeypatch.setattr(H.engine, "first", lambda products: len(products) - 1)  # the last of them is done first
+    *_, other = nm.hutchinson(H, 30, seed=3, block=4, as_completed=True)
+    *_, ordered = nm.hutchinson(H, 30, seed=3, block=4)
+    np.testing.assert_allclose([other.value, other.error], [ordered.value, ordered.error], rtol=1e-12)
+
+
+def test_large_vectors_travel_once(client: Any, compiled: Any, local: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nabla_mlir.interop.dask._SMALL", 0)
+    H = nm.distributed.HessianOperator(compiled, W, SHARDS, client=client)
+    assert hasattr(H.engine._sent(V), "key")
+    check(H, local)
+
+
+@pytest.mark.parametrize("kind", ["ggnvp_module", "fisher_module"])
+def test_other_matrices_on_a_cluster(client: Any, kind: str) -> None:
+    model = lambda w, rows, labels: rows @ w  # noqa: E731
+    logistic = lambda z, rows, labels: nnp.sum(nnp.log1p(nnp.exp(z)) - labels * z)  # noqa: E731
+    specs = nm.spec(WIDTH, "f64"), nm.spec((SHARD, WIDTH), "f64"), nm.spec(SHARD, "f64")
+    losses = {"ggnvp_module": (logistic,), "fisher_module": ("bernoulli",)}[kind]
+    module = getattr(nm, kind)(model, *losses, *specs, entry_points=("update", "apply", "apply_block"))
+    H = nm.distributed.HessianOperator(module, W, SHARDS, client=client, target=nm.Interpreter())
+    p = 1 / (1 + np.exp(-(X @ W)))
+    np.testing.assert_allclose(H @ V, X.T @ ((p * (1 - p))[:, None] * (X @ V)), rtol=1e-9)
+
+
+def test_workers_with_several_threads(compiled: Any, local: Any) -> None:
+    distributed = pytest.importorskip("distributed")
+    options: Any = {"n_workers": 1, "threads_per_worker": 3, "dashboard_address": None, "processes": False}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        H = nm.distributed.HessianOperator(compiled, W, SHARDS, client=client)
+        assert len(H.engine._groups) == 3
+        check(H, local)
+
+
+def test_progress_shows_tasks_on_a_terminal(
+    client: Any, compiled: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    H = nm.distributed.HessianOperator(compiled, W, SHARDS, client=client, progress=True)
+    assert "update" in capsys.readouterr().err
+    H @ W
+    assert "product" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [("out_of_core", "40000", "5"), ("distributed_spectrum", "--rows", "50")])
+def test_recipes_on_processes(command: tuple[str, ...], tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    name, *numbers = command
+    plot = ["--plot", str(tmp_path / "plot.png")] if importlib.util.find_spec("matplotlib") else []
+    script = Path(__file__).parents[2] / "examples" / f"{name}.py"
+    done = subprocess.run([sys.executable, str(script), *numbers, "--processes", "1", "2", *plot], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"^(?:threads of this process|\d of Dask): .* s, [\d, ]+ MB held", done.stdout, re.MULTILINE)) == 3
+    assert re.findall(r"efficiency on (\d) of 1: \d+%", done.stdout) == ["1", "2"]
+    answers = re.findall(r"loss (\d\.\d{5})|largest eigenvalue (\d\.\d{4})", done.stdout)
+    assert len(answers) == 3
+    assert len(set(answers)) == 1, "the same on each"
+    assert not plot or (tmp_path / "plot.png").stat().st_size > 1000

@@ -27,6 +27,7 @@ from nabla_mlir.errors import (
     DtypeError,
     NotFiniteBatchError,
     NotFiniteError,
+    ShapeError,
     TraceError,
     TreeError,
 )
@@ -267,8 +268,24 @@ def test_nan_is_named_and_where_it_stands() -> None:
 def test_empty_batches_count_nothing() -> None:
     empty = (X[:0], Y[:0])
     check(nm.SumOperator(stage(), W, [BATCHES[0], empty, *BATCHES[1:], empty], target=TINY))
-    with pytest.raises(NotFiniteError, match="requires rows, got batches that are all empty"):
-        nm.SumOperator(stage(), W, [empty], target=TINY)
+    check(nm.SumOperator(total, W, [empty, *BATCHES], target=TINY))
+    for source, batches in ((stage(), [empty]), (total, [empty, empty])):
+        with pytest.raises(NotFiniteError, match="requires rows, got batches that are all empty"):
+            nm.SumOperator(source, W, batches, target=TINY)
+
+
+@pytest.mark.parametrize("lengths", [(BATCH - 1, BATCH), (BATCH, BATCH - 1), (2, 3)])
+def test_arrays_of_a_batch_have_as_many_rows_as_each_other(lengths: tuple[int, int]) -> None:
+    batch = (X[: lengths[0]], Y[: lengths[1]])
+    with pytest.raises(BatchError, match=r"batch 1 .* ShapeError: a batch requires arrays with the same number of rows, got \d+, \d+"):
+        nm.SumOperator(stage(), W, [BATCHES[0], batch], target=TINY)
+
+
+def test_a_point_of_another_shape_is_refused() -> None:
+    H = nm.SumOperator(stage(), W, BATCHES, target=TINY)
+    with pytest.raises(ShapeError, match=rf"update requires a point of {WIDTH} numbers, got an array of shape \({WIDTH + 1},\)"):
+        H.update(np.ones(WIDTH + 1))
+    check(H)
 
 
 def test_vectors_as_solvers_give_them() -> None:
@@ -282,8 +299,9 @@ def test_vectors_as_solvers_give_them() -> None:
     assert (small.dtype, (small @ V).dtype) == (np.float32, np.float32)
     with pytest.raises(DtypeError):
         small @ np.full(WIDTH, 2**40)
-    result = minimize(H.objective, np.zeros(WIDTH), jac=True, hessp=H.hessp, method="trust-ncg")
-    assert np.linalg.norm(result.jac) < 1e-4
+    for method in ("trust-ncg", "trust-krylov", "Newton-CG"):
+        result = minimize(H.objective, np.zeros(WIDTH), jac=True, hessp=H.hessp, method=method)
+        assert np.linalg.norm(result.jac) < 1e-4
 
 
 @pytest.mark.parametrize(("options", "message"), [

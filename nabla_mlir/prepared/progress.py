@@ -1,0 +1,34 @@
+"""How far a pass over data is, on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+
+from nabla_mlir.errors import DeployError
+
+
+@contextlib.contextmanager
+def bar(title: str, total: int | None, is_wanted: bool) -> Iterator[Callable[[int], None]]:
+    """A function that shows how many parts are done, on standard error; it does nothing where that is no terminal.
+
+    Args:
+      title: what runs.
+      total: how many parts there are, if that is known.
+      is_wanted: whether anything is to be shown.
+
+    Raises:
+      DeployError: rich is not installed.
+    """
+    if not is_wanted or not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import Progress
+    except ImportError:
+        raise DeployError("progress requires rich, got none.", help="pip install rich") from None
+    with Progress(console=Console(stderr=True), transient=True) as display:
+        task = display.add_task(title, total=total)
+        yield lambda count: display.update(task, completed=count)
