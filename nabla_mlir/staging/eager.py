@@ -76,7 +76,7 @@ class Program:
         self._function = None if self.captured else self.run.function
         return results[0] if self._is_single else pytree.unflatten(self.out_spec, results)
 
-    def again(self, args: Any, kwargs: Any) -> Any:
+    def again(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a call gives whose arguments are like those of the first one, and OTHER if they are not."""
         if self._function is None or Execution.mode is not self._mode:
             return OTHER
@@ -85,8 +85,9 @@ class Program:
         if self._is_plain and not kwargs:
             leaves: Sequence[Any] = args
         else:
+            tree: Any = (args, kwargs)
             try:
-                leaves = self._in_spec.flatten_up_to((args, kwargs))
+                leaves = self._in_spec.flatten_up_to(tree)
             except (ValueError, TypeError):
                 return OTHER
         if len(leaves) != len(self._kinds):
