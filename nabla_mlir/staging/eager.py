@@ -55,7 +55,9 @@ class Program:
             leaves, self.out_spec = pytree.flatten(f(*args, **kwargs))
             return leaves
 
-        module, self.captured = trace_function(flat, specs, "main", is_ours)
+        module, captured = trace_function(flat, specs, "main", is_ours)
+        # What jit captures has the values of its trace, whatever becomes of the array, and lies where the code reads it.
+        self.captured = [Array.from_numpy(x) for x in captured] if is_jitted else captured
         block = functions_of(module.operation)["main"].regions[0].blocks[0]
         self._types = [shape_and_dtype(v.type) for v in last_of(block).operands]
         code = Code(module, "main")
@@ -64,6 +66,7 @@ class Program:
         self._has_scalars = any(s.weak for s in specs)
         self._is_single = self.out_spec.is_leaf()
         self._in_spec, self._kinds, self._mode = in_spec, [_kind(s) for s in specs], Execution.mode
+        self._kinds += [Kind(x.shape, x.dtype) for x in self.captured]
         self._defaults = Defaults.float, Defaults.int
         self._function: Function | None = None  # compiled code that may be called without more ado
         children = in_spec.children()
@@ -73,7 +76,7 @@ class Program:
         """Runs it on the leaves of its arguments."""
         inputs = as_inputs(leaves, self.dtypes) if self._has_scalars else leaves
         results = self.run([*inputs, *self.captured], 0, self._types)
-        self._function = None if self.captured else self.run.function
+        self._function = self.run.function
         return results[0] if self._is_single else pytree.unflatten(self.out_spec, results)
 
     def again(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -90,6 +93,8 @@ class Program:
                 leaves = self._in_spec.flatten_up_to(tree)
             except (ValueError, TypeError):
                 return OTHER
+        if self.captured:
+            leaves = [*leaves, *self.captured]
         if len(leaves) != len(self._kinds):
             return OTHER
         results = self._function.again(leaves, self._kinds, self._types)

@@ -105,6 +105,22 @@ def test_arguments_are_not_written_and_results_stay(scaled: Callable[..., Any]) 
     assert [z.tolist() for z in (first, second, third, x)] == [[0, 2, 4], [0, 3, 6], [7, 7, 7], [0, 1, 2]]
 
 
+@pytest.mark.parametrize("mode", ["interpret", "compile"])
+@pytest.mark.parametrize("kind", [np.array, device])
+def test_what_is_captured_has_the_values_of_the_trace(kind: Callable[[Any], Any], mode: Any) -> None:
+    before = nm.set_execution(mode)
+    try:
+        small, large = kind(ROW), kind(np.ones(3000, F32))
+        f = nm.jit(lambda x: x + small.sum() + large.sum())
+        wanted = f(ROW).tolist()
+        small[0] = 100.0
+        large[:] = 0.0
+        assert [f(ROW).tolist() for _ in range(2)] == [wanted] * 2
+        assert f(ROW.astype(F64)).tolist() == (ROW + 103.0).tolist()
+    finally:
+        nm.set_execution(before)
+
+
 def test_wrong_numbers_of_arguments(scaled: Callable[..., Any]) -> None:
     for args in ((), (ROW,), (ROW, 2.0, 3.0)):
         with pytest.raises(TypeError):
