@@ -12,6 +12,7 @@ from nabla_mlir.dialects.regions import RegionOp
 from nabla_mlir.errors import VerifyError
 
 RECUR = "ad.recur"
+WITHOUT_RULE = "without_rule"  # on a custom function in a rule of its own, beyond the derivatives that were asked for
 Types = list[ir.Type]
 
 

@@ -10,8 +10,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nabla_mlir import debug as debug
     from nabla_mlir import distributed as distributed
     from nabla_mlir import errors as errors
+    from nabla_mlir import experimental as experimental
     from nabla_mlir import flatten_util as flatten_util
     from nabla_mlir import interop as interop
     from nabla_mlir import lax as lax
@@ -104,6 +106,7 @@ if TYPE_CHECKING:
     from nabla_mlir.transforms import value_and_grad as value_and_grad
     from nabla_mlir.transforms import vjp as vjp
     from nabla_mlir.transforms import vmap as vmap
+    from nabla_mlir.transforms.callbacks import pure_callback as pure_callback
     from nabla_mlir.transforms.calls import custom_call as custom_call
     from nabla_mlir.transforms.checkpointing import checkpoint as checkpoint
     from nabla_mlir.transforms.checkpointing import checkpoint_name as checkpoint_name
@@ -147,7 +150,8 @@ if TYPE_CHECKING:
 
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
-    "distributed": None, "errors": None, "flatten_util": None, "interop": None, "lax": None, "nn": None, "numpy": None,
+    "debug": None, "distributed": None, "errors": None, "experimental": None,
+    "flatten_util": None, "interop": None, "lax": None, "nn": None, "numpy": None,
     "ops": None, "random": None,
     "scipy": None, "sparse": None, "targets": None, "tree": None, "tree_util": None,
     "explain": "explorer",
@@ -180,7 +184,7 @@ _HOMES: dict[str, str | None] = {
     "hessian": "transforms", "hvp": "transforms", "jacfwd": "transforms", "jacrev": "transforms", "jvp": "transforms",
     "linearize": "transforms", "physical": "transforms", "stop_gradient": "transforms", "value_and_grad": "transforms",
     "vjp": "transforms", "vmap": "transforms",
-    "custom_call": "transforms.calls",
+    "custom_call": "transforms.calls", "pure_callback": "transforms.callbacks",
     "checkpoint": "transforms.checkpointing", "checkpoint_name": "transforms.checkpointing",
     "checkpoint_policies": "transforms.checkpointing", "remat": "transforms.checkpointing",
     "all_gather": "transforms.collectives", "axis_index": "transforms.collectives",

@@ -109,6 +109,12 @@ class ConcretizationError(TraceError):
     """A concrete value of a traced tensor was asked for (`if`, `while`, `float()`, `np.asarray` ...)."""
 
 
+# The names of jax.errors for it, and for tensors that outlive their trace.
+ConcretizationTypeError = TracerBoolConversionError = ConcretizationError
+TracerArrayConversionError = TracerIntegerConversionError = ConcretizationError
+UnexpectedTracerError = LeakedTracerError
+
+
 class UnboundAxisError(TraceError, NameError):
     """A collective names an axis that no map around it has."""
 

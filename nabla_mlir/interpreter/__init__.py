@@ -4,12 +4,22 @@ A program is read once, block by block, and then run on host memory: what stands
 what it does with arrays; elementwise ones that need no more have NumPy's function in their record.
 """
 
-from nabla_mlir.interpreter import contractions, elementwise, indexing, lapack, linalg, reductions, shape, windows
+from nabla_mlir.interpreter import (
+    callbacks,
+    contractions,
+    elementwise,
+    indexing,
+    lapack,
+    linalg,
+    reductions,
+    shape,
+    windows,
+)
 from nabla_mlir.interpreter.blocks import Function, Watch, functions, interpreted
 from nabla_mlir.interpreter.evaluations import EVALUATIONS
 from nabla_mlir.interpreter.frames import Budget, OutOfStepsError
 
 __all__ = [
-    "EVALUATIONS", "Budget", "Function", "OutOfStepsError", "Watch", "contractions", "elementwise", "functions", "indexing",
-    "interpreted", "lapack", "linalg", "reductions", "shape", "windows",
+    "EVALUATIONS", "Budget", "Function", "OutOfStepsError", "Watch", "callbacks", "contractions", "elementwise", "functions",
+    "indexing", "interpreted", "lapack", "linalg", "reductions", "shape", "windows",
 ]  # fmt: skip

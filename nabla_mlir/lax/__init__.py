@@ -9,6 +9,7 @@ from nabla_mlir.lax import linalg as linalg
 from nabla_mlir.lax.convolution import (
     ConvDimensionNumbers as ConvDimensionNumbers, batch_matmul as batch_matmul, conv as conv,
     conv_dimension_numbers as conv_dimension_numbers, conv_general_dilated as conv_general_dilated,
+    conv_general_dilated_patches as conv_general_dilated_patches,
     conv_transpose as conv_transpose, conv_with_general_padding as conv_with_general_padding, dot as dot,
     dot_general as dot_general, padtype_to_pads as padtype_to_pads,
 )

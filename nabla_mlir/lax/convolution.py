@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -181,6 +182,33 @@ def conv_general_dilated(
         x, w, dimension_numbers=cv.numbers(*numbers), window_strides=strides, lhs_dilation=spread, rhs_dilation=holes,
         padding=tuple(padtype_to_pads(sizes, window, strides, padding)), window_reversal=(False,) * rank,
         feature_group_count=feature_group_count, batch_group_count=batch_group_count, precision_config=None, dtype=dtype,
+    )  # fmt: skip
+
+
+@library
+def conv_general_dilated_patches(
+    lhs: Any, filter_shape: Static[Any], window_strides: Static[Any], padding: Static[Any], lhs_dilation: Static[Any] = None,
+    rhs_dilation: Static[Any] = None, dimension_numbers: Static[Any] = None, precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Tensor:  # fmt: skip
+    """The windows over which a convolution sums, each as features: those of the input, and within each the places of the window.
+
+    Args:
+      filter_shape: the lengths of the window along the spatial axes; the others are those of `conv_general_dilated`.
+
+    Example:
+      >>> conv_general_dilated_patches(np.arange(4.0).reshape(1, 1, 4), (2,), (1,), "VALID")[0].tolist()
+      [[0.0, 1.0, 2.0], [1.0, 2.0, 3.0]]
+    """
+    x = tensor(lhs)
+    window = tuple(filter_shape)
+    size = math.prod(window)
+    numbers = conv_dimension_numbers(x.shape, (1,) * x.ndim, dimension_numbers)
+    features = x.shape[numbers.lhs_spec[1]]
+    one = np.tile(np.eye(size).reshape(size, 1, *window), (features, 1, *(1 for _ in window)))
+    kernel = np.transpose(one, np.argsort(numbers.rhs_spec)).astype(x.dtype)
+    return conv_general_dilated(
+        x, kernel, window_strides, padding, lhs_dilation, rhs_dilation, numbers, features, 1, precision, preferred_element_type
     )  # fmt: skip
 
 

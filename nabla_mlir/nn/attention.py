@@ -13,7 +13,7 @@ from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, tensor
 from nabla_mlir.numpy.products import einsum
 from nabla_mlir.numpy.reductions import logsumexp
-from nabla_mlir.numpy.shapes import repeat
+from nabla_mlir.numpy.repeats import repeat
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor

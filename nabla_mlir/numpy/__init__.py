@@ -120,11 +120,12 @@ from nabla_mlir.numpy.segments import (
 from nabla_mlir.numpy.sets import (
     intersect1d as intersect1d, setdiff1d as setdiff1d, setxor1d as setxor1d, union1d as union1d,
 )
+from nabla_mlir.numpy.repeats import repeat as repeat
 from nabla_mlir.numpy.shapes import (
     astype as astype, atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d,
     broadcast_arrays as broadcast_arrays, broadcast_shapes as broadcast_shapes, broadcast_to as broadcast_to,
     expand_dims as expand_dims, flip as flip, fliplr as fliplr, flipud as flipud, matrix_transpose as matrix_transpose,
-    moveaxis as moveaxis, pad as pad, permute_dims as permute_dims, ravel as ravel, repeat as repeat, reshape as reshape,
+    moveaxis as moveaxis, pad as pad, permute_dims as permute_dims, ravel as ravel, reshape as reshape,
     roll as roll, rot90 as rot90, squeeze as squeeze, swapaxes as swapaxes, tile as tile, transpose as transpose,
 )
 from nabla_mlir.numpy.sorting import (

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy.axes import (
     Axis,
     Shape,
     axes_of,
     axis_of,
-    dynamic_shape,
     joined,
     padded,
     reversed_along,
@@ -23,7 +22,6 @@ from nabla_mlir.numpy.axes import (
     sliced,
 )
 from nabla_mlir.numpy.division import remainder
-from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.inspection import placed
 from nabla_mlir.numpy.operands import convert, tensor
 from nabla_mlir.ops import shape as sh
@@ -286,30 +284,6 @@ def tile(A: Any, reps: Static[Any]) -> Tensor:
         broadcast_dimensions=tuple(2 * d + 1 for d in range(ndim - x.ndim, ndim)),
     )  # fmt: skip
     return reshaped(spread, tuple(k * n for k, n in zip(counts, shape, strict=True)))
-
-
-def repeat(a: Any, repeats: Any, axis: int | None = None) -> Tensor:
-    """Each element repeated, `repeats` times or, with several, repeats[i] times for the i-th; known numbers."""
-    if isinstance(repeats, Tensor):
-        dynamic_shape("repeat", "pass the repeats as Python integers.")
-    counts = np.asarray(repeats)
-    if counts.dtype.kind not in "iub" and counts.size:
-        raise DtypeError(f"repeat requires integers as repeats, got {counts.dtype}.", where=user_frame())
-    return _repeat(a, counts.tolist(), axis)
-
-
-@library
-def _repeat(x: Any, repeats: Static[Any], axis: Static[int | None]) -> Tensor:
-    x = tensor(x)
-    if axis is None:
-        x, axis = reshaped(x, (x.size,)), 0
-    axis = axis_of("repeat", axis, x.ndim)
-    if isinstance(repeats, list) and len(repeats) != 1:
-        return take(x, np.repeat(np.arange(x.shape[axis]), np.array(repeats, np.int64)), axis)
-    k = repeats[0] if isinstance(repeats, list) else repeats
-    shape = (*x.shape[: axis + 1], k, *x.shape[axis + 1 :])
-    spread = sh.broadcast_in_dim(x, shape=shape, broadcast_dimensions=tuple(d + (d > axis) for d in range(x.ndim)))
-    return reshaped(spread, (*x.shape[:axis], x.shape[axis] * k, *x.shape[axis + 1 :]))
 
 
 # ---------------------------------------------------------------- padding

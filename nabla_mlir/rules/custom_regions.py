@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo
-from nabla_mlir.dialects.ad_rules import CUSTOM, RECUR
+from nabla_mlir.dialects.ad_rules import CUSTOM, RECUR, WITHOUT_RULE
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.errors import RuleMissingError
@@ -17,7 +17,17 @@ from nabla_mlir.table.tensor import Tensor, wrap
 
 
 def emit_rule(op: ir.Operation, region: int, arguments: Sequence[ir.Value]) -> list[Tensor]:
-    """Emits the code of a region of a custom rule on these arguments; returns what it returns."""
+    """Emits the code of a region of a custom rule on these arguments; returns what it returns.
+
+    Raises:
+      RuleMissingError: the rule was not traced.
+    """
+    if region and WITHOUT_RULE in op.attributes:
+        label = CUSTOM[op.name](op).label
+        raise RuleMissingError(
+            f"the derivative requires the rule of {label} within its own rules, got a trace that was made for fewer derivatives.",
+            where=source_of(op.location), help="differentiate the Python function as often, and trace that.",
+        )  # fmt: skip
     parameters, ops, outputs = body_of(op.regions[region])
     mapping = dict(zip(parameters, arguments, strict=True))
     for clone in clone_body(ops, mapping):

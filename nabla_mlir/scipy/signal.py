@@ -1,4 +1,4 @@
-"""Convolutions under the names of `scipy.signal`."""
+"""Convolutions and spectra under the names of `scipy.signal`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.axes import axis_of
 from nabla_mlir.numpy.filtering import convolved
-from nabla_mlir.numpy.operands import inexact, tensor
-from nabla_mlir.numpy.products import matmul
-from nabla_mlir.numpy.reductions import mean
-from nabla_mlir.numpy.shapes import flip, moveaxis
+from nabla_mlir.numpy.operands import inexact
+from nabla_mlir.numpy.shapes import flip
 from nabla_mlir.numpy.ufuncs import conj
-from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.scipy.detrending import detrend as detrend
+from nabla_mlir.scipy.spectral import csd as csd
+from nabla_mlir.scipy.spectral import istft as istft
+from nabla_mlir.scipy.spectral import stft as stft
+from nabla_mlir.scipy.spectral import welch as welch
+from nabla_mlir.staging.eager import library
 from nabla_mlir.table.tensor import Tensor
 
 
@@ -81,22 +83,3 @@ def correlate2d(
 ) -> Any:  # fmt: skip
     """The correlation of matrices; arguments as for `convolve`."""
     return _two_axes("correlate2d", correlate, in1, in2, mode, boundary, fillvalue)
-
-
-@library
-def detrend(data: Any, axis: Static[int] = -1, type: str = "linear", bp: Static[Any] = 0, overwrite_data: None = None) -> Tensor:
-    """The samples less their mean ("constant") or the line that fits them best ("linear") along an axis.
-
-    Raises:
-      ShapeError: there is no such type, or there are break points.
-    """
-    x = inexact(data)
-    if type not in ("linear", "constant") or bp != 0:
-        raise ShapeError(f"detrend requires type linear or constant and bp=0, got {type!r} and {bp}.", where=user_frame())
-    at = axis_of("detrend", axis, x.ndim)
-    if type == "constant":
-        return x - mean(x, at, keepdims=True)
-    rows, n = moveaxis(x, at, -1), x.shape[at]
-    basis, _ = np.linalg.qr(np.stack([np.ones(n), np.arange(n)], 1))
-    basis = basis.astype(x.dtype)
-    return moveaxis(rows - matmul(matmul(rows, tensor(basis)), tensor(basis.T)), -1, at)

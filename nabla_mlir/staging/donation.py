@@ -65,7 +65,8 @@ class Donating:
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
         """The results; the arrays that are given away are deleted."""
         check_given_once(inputs, self._donation)
-        if Execution.mode in ("auto", "compile") and device_of(inputs) is None:
+        is_compiled = Execution.mode in ("auto", "compile") and not self._code.calls_python
+        if is_compiled and device_of(inputs) is None:
             return call(self._writing, inputs, self._donation, types)
         results = self._plain(inputs, storage, types)
         for i in self._donation:

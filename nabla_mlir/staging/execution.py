@@ -30,6 +30,7 @@ from nabla_mlir.errors import DeployError, OutOfMemoryError, RuleMissingError, T
 from nabla_mlir.interpreter import Budget, OutOfStepsError, interpreted
 from nabla_mlir.interpreter.finite import is_finite, stop_at_infinity
 from nabla_mlir.log import logger
+from nabla_mlir.ops.callbacks import calls_python
 from nabla_mlir.passes.inline import TRANSFORMS
 from nabla_mlir.rules.copies import copies_of
 from nabla_mlir.runtime import Executable
@@ -126,6 +127,11 @@ class Code:
             lower_module(self.module)
             self._is_lowered = True
 
+    @functools.cached_property
+    def calls_python(self) -> bool:
+        """Whether it calls functions of Python, which compiled code cannot."""
+        return any(map(calls_python, nested(self.module.operation)))
+
     @property
     def function(self) -> ir.Operation:
         """Its operation."""
@@ -158,7 +164,7 @@ class Interpreted:
     def __init__(self, code: Code):
         self.function = interpreted(code.module.operation, code.name)
         function = code.function
-        self.budget, self.work = allowance([function]), steps_of(function)
+        self.budget, self.work = None if code.calls_python else allowance([function]), steps_of(function)
         self._code = code
         self._compiled: Runner | None = None
 
@@ -249,7 +255,7 @@ def function_of(code: Code, is_jitted: bool = False) -> Runner:
       RuleMissingError: it is to be interpreted, and has an operation that the interpreter does not know.
     """
     mode = Execution.mode
-    if mode == "compile" or (is_jitted and mode == "auto"):
+    if (mode == "compile" or (is_jitted and mode == "auto")) and not code.calls_python:
         return compiled_function(code)
     return _runners.get(f"{mode} {code.digest()}", lambda: _interpreted(code, mode))
 
@@ -257,7 +263,7 @@ def function_of(code: Code, is_jitted: bool = False) -> Runner:
 def _interpreted(code: Code, mode: str) -> Runner:
     if mode == _FINITE:
         return Finite(code)
-    if mode == "interpret":
+    if mode == "interpret" or code.calls_python:
         return Interpreted(code)
     try:
         return Interpreted(code)

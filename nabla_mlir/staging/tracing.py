@@ -45,10 +45,12 @@ class Trace:
 
     Attributes:
       is_value: it is run as it stands, and nothing that is traced now is differentiated: no rules are asked for.
+      order: how many derivatives are asked for of what is traced now.
     """
 
     block: ir.Block
     is_value: bool = False
+    order: int = 0
     captures: dict[int, Capture] = field(default_factory=dict)
     holders: list[ir.Operation] = field(default_factory=list)
 
@@ -172,6 +174,7 @@ def trace_region(
     block = block_aside([tensor_type(s.shape, s.dtype) for s in specs])
     holder = block.owner.operation
     is_value, trace.is_value = trace.is_value, trace.is_value and not is_differentiated
+    trace.order += is_differentiated
     try:
         with ir.InsertionPoint(block), _scope(what) as scope:
             arguments = [Tensor(a, scope) for a in block.arguments]
@@ -184,6 +187,7 @@ def trace_region(
         raise
     finally:
         trace.is_value = is_value
+        trace.order -= is_differentiated
     return block, holder, outs
 
 

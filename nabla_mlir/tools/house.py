@@ -9,7 +9,8 @@ from pathlib import Path
 ROOMS = (
     "errors", "log", "figures", "thresholds", "array_methods", "exchange", "conversion", "targets", "runtime", "sparsity",
     "dialects", "pytree", "table", "ops", "rules", "passes", "interpreter", "compiling", "staging", "transforms", "numpy",
-    "random", "nn", "scipy", "lax", "tree_util", "tree", "flatten_util", "environment", "sparse", "prepared", "interop",
+    "random", "nn", "tree_util", "tree", "flatten_util", "scipy", "lax", "debug", "experimental",
+    "environment", "sparse", "prepared", "interop",
     "distributed", "explorer", "", "tools", "testing",
 )  # fmt: skip
 # What runs where neither the compiler nor optree is installed.

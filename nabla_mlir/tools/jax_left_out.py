@@ -24,11 +24,11 @@ _DEVICES = "about several devices or processes, of which there is one"
 _SETTINGS = "settings of JAX's own compiler, tracer and caches"
 _INNER = "parts of how JAX is built"
 _REFS = "references to memory that change"
-_RANDOM = "names of `nm.random`, which another change brings"
+_SEEDS = "parts of how random numbers are made: `nm.random` has the numbers, and their derivatives"
 _TYPES = "dtypes that IREE does not have"
 _NUMBERS = "enumerations of how an operation is computed, where there is one way"
 _RARE = "rarely used, and not there yet"
-_EFFECTS = "effects of functions that are compiled: they have no way to call Python"
+_EFFECTS = "parts of how JAX calls Python, or of its debugger (within `nm.disable_jit` Python's own stops anywhere)"
 
 LEFT_OUT: dict[str, dict[str, str]] = {
     _DEVICES: {
@@ -49,7 +49,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "jax.lax": "AccuracyMode DotAlgorithm DotAlgorithmPreset Tolerance",
     },
     _INNER: {
-        "jax": "ad api_util core custom_batching custom_derivatives dtypes experimental interpreters lib typing float0 "
+        "jax": "ad api_util core custom_batching custom_derivatives dtypes interpreters lib typing float0 "
         "fwd_and_bwd closure_convert ds image",
         "jax.lax": "ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike RaggedDotDimensionNumbers "
         "conv_general_permutations conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple "
@@ -58,34 +58,21 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "jax.tree": "static", "jax.tree_util": "default_registry flatten_one_level flatten_one_level_with_keys is_tree_node",
     },
     _REFS: {"jax": "Ref empty_ref free_ref freeze new_ref ref"},
-    _RANDOM: {
-        "jax": "random", "jax.nn": "initializers",
-        "jax.nn.initializers": "Initializer constant delta_orthogonal glorot_normal glorot_uniform he_normal he_uniform "
-        "kaiming_normal kaiming_uniform lecun_normal lecun_uniform normal ones orthogonal truncated_normal uniform "
-        "variance_scaling xavier_normal xavier_uniform zeros",
-        "jax.random": "PRNGKey ball bernoulli beta binomial bits categorical cauchy chisquare choice clone dirichlet "
-        "double_sided_maxwell exponential f fold_in gamma generalized_normal geometric gumbel key key_data key_dtype key_impl "
-        "laplace loggamma logistic lognormal maxwell multinomial multivariate_normal normal orthogonal pareto permutation "
-        "poisson rademacher randint rayleigh split t triangular truncated_normal uniform wald weibull_min wrap_key_data",
-        "jax.lax": "random_gamma_grad igamma_grad_a RandomAlgorithm",
-    },
+    _SEEDS: {"jax.lax": "random_gamma_grad igamma_grad_a RandomAlgorithm"},
     _TYPES: {"jax.numpy": "float4_e2m1fn float6_e2m3fn float6_e3m2fn int1 int2 int4 uint1 uint2 uint4"},
     _NUMBERS: {"jax.lax": "FftType", "jax.lax.linalg": "EigImplementation EighImplementation SvdAlgorithm"},
     _EFFECTS: {
-        "jax": "pure_callback debug", "jax.debug": "DebugEffect OrderedDebugEffect breakpoint callback log print",
+        "jax.debug": "DebugEffect OrderedDebugEffect breakpoint",
     },
     _RARE: {
-        "jax.lax": "conv_general_dilated_local conv_general_dilated_patches ragged_dot ragged_dot_general scaled_dot",
+        "jax.lax": "conv_general_dilated_local ragged_dot ragged_dot_general scaled_dot",
         "jax.lax.linalg": "hessenberg ormqr qdwh schur tridiagonal",
         "jax.nn": "scaled_dot_general scaled_matmul",
         "jax.scipy.linalg": "dft fiedler fiedler_companion funm helmert hessenberg invhilbert invpascal pascal qr_multiply rsf2csf "
         "schur solve_sylvester sqrtm",
         "jax.scipy.special": "bernoulli bessel_jn dawsn erfcx exp1 expi expn fresnel hyp1f1 hyp2f1 owens_t sici spence "
         "sph_harm_y wofz",
-        "jax.scipy.stats": "gaussian_kde", "jax.scipy.ndimage": "map_coordinates",
-        "jax.scipy.signal": "csd istft stft welch", "jax.scipy.optimize": "OptimizeResults minimize",
-        "jax.scipy.interpolate": "RegularGridInterpolator", "jax.scipy.fft": "dct dctn idct idctn",
-        "jax.scipy.sparse.linalg": "bicgstab cg gmres",
+        "jax.scipy.stats": "gaussian_kde",
     },
 }  # fmt: skip
 
@@ -99,10 +86,11 @@ PARAMETERS = {
     "jax.vmap": "spmd_axis_name sum_match", "jax.numpy.argsort": "dtype", "jax.numpy.digitize": "method",
     "jax.numpy.einsum": "_dot_general", "jax.numpy.isin": "method", "jax.numpy.mask_indices": "size",
     "jax.numpy.nanpercentile": "weights", "jax.numpy.nanquantile": "weights", "jax.numpy.percentile": "weights",
-    "jax.numpy.quantile": "weights", "jax.numpy.ravel_multi_index": "dtype", "jax.numpy.repeat": "total_repeat_length",
+    "jax.numpy.quantile": "weights", "jax.numpy.ravel_multi_index": "dtype", 
     "jax.numpy.searchsorted": "method", "jax.numpy.trim_zeros": "axis", "jax.numpy.unique": "axis sorted",
     "jax.numpy.fmax": "x1 x2", "jax.numpy.fmin": "x1 x2", "jax.numpy.linalg.slogdet": "method", "jax.lax.all_gather": "to",
     "jax.lax.atan2": "x y", "jax.lax.custom_linear_solve": "has_aux", "jax.lax.custom_root": "has_aux",
+    "jax.debug.print": "partitioned _use_logging", "jax.debug.callback": "partitioned", "jax.debug.log": "partitioned",
     "jax.lax.mul": "out_dtype", "jax.lax.polygamma": "m", "jax.lax.scan": "_split_transpose",
     "jax.lax.linalg.qr": "use_magma", "jax.lax.linalg.tridiagonal_solve": "perturb_singular",
     "jax.scipy.linalg.eigh_tridiagonal": "select_range tol key", "jax.scipy.linalg.polar": "eps max_iterations",

@@ -17,16 +17,16 @@ from iree.compiler import ir
 
 from nabla_mlir import pytree
 from nabla_mlir.dialects import stablehlo
-from nabla_mlir.dialects.ad_rules import RECUR
+from nabla_mlir.dialects.ad_rules import RECUR, WITHOUT_RULE
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import TraceError, TreeError, user_frame
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.positions import parameters_of, positions
 from nabla_mlir.staging.specs import Spec
-from nabla_mlir.staging.tracing import results_of, trace_region
+from nabla_mlir.staging.tracing import current_trace, results_of, trace_region
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.registry import ZERO, materialize
-from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import seed_of, specs_of
 from nabla_mlir.transforms.vectorized import per_entry
 
@@ -150,23 +150,46 @@ class _Custom:
         block, holder, call.outs = trace_region(primal, call.specs, self._name())
         call.label = _label(self._name(), [c.label for c in _tracing.calls])
         before = _tracing.calls
+        has_end = self._ends_here()
         _tracing.calls = (*before, call)
         try:
-            rules = self._rules(call, tensors, call_all)
+            rules = self._ends(call) if has_end else self._rules(call, tensors, call_all)
         finally:
             _tracing.calls = before
+        attributes = {
+            "name": ir.StringAttr.get(call.label), "wrt": ir.DenseI64ArrayAttr.get(call.wrt),
+            "of": ir.DenseI64ArrayAttr.get(call.of),
+        }  # fmt: skip
         op = stablehlo.emit(
             self.operation, [t.value for t in tensors], results=[o.value.type for o in call.outs],
-            attributes={
-                "name": ir.StringAttr.get(call.label), "wrt": ir.DenseI64ArrayAttr.get(call.wrt),
-                "of": ir.DenseI64ArrayAttr.get(call.of),
-            },
+            attributes=attributes | ({WITHOUT_RULE: ir.UnitAttr.get()} if has_end else {}),
             regions=1 + len(rules),
         )  # fmt: skip
         for region, (body, parent) in zip(op.regions, [(block, holder), *rules], strict=True):
             body.append_to(region)
             parent.erase()
         return pytree.unflatten(call.out_spec, results_of(op))
+
+    def _ends_here(self) -> bool:
+        """True inside rules of this function, as deep as derivatives are asked for: each level may be of a new function
+        (JAX's fixed point solves its adjoint by itself), so that tracing all of them would not end.
+        """
+        trace = current_trace()
+        assert trace is not None
+        depth = sum(c.function is self for c in _tracing.calls)
+        return depth > 0 and depth >= trace.order
+
+    def _ends(self, call: _Call) -> list[tuple[ir.Block, ir.Operation]]:
+        """Regions in the place of rules that nobody asks for."""
+        ends = []
+        for arguments, results in self._ports(call):
+            zeros = lambda *_, results=results: [full(s.shape, 0, s.dtype) for s in results]  # noqa: E731
+            ends.append(trace_region(zeros, arguments, f"the rule of {self._name()}")[:2])
+        return ends
+
+    def _ports(self, call: _Call) -> list[tuple[list[Spec], list[Spec]]]:
+        """The arguments and results of each region of the rule, if nothing is kept between them."""
+        raise NotImplementedError
 
     def _recur(self, call: _Call, tensors: list[Tensor]) -> Any:
         """A call from inside the rule: it stands for the whole operation around it."""
@@ -264,6 +287,10 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
             raise TraceError(f"custom_jvp requires a rule for {self._name()}, got none.", where=user_frame(),
                              help=f"define it with {self._name()}.defjvp.")  # fmt: skip
 
+    def _ports(self, call: _Call) -> list[tuple[list[Spec], list[Spec]]]:
+        outs = specs_of(call.outs)
+        return [([*call.specs, *(call.specs[i] for i in call.wrt)], [*outs, *(outs[i] for i in call.of)])]
+
     def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[tuple[ir.Block, ir.Operation]]:
         what = f"the rule of {self._name()}"
 
@@ -324,6 +351,10 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
         if self.rules is None:
             raise TraceError(f"custom_vjp requires a rule for {self._name()}, got none.", where=user_frame(),
                              help=f"define it with {self._name()}.defvjp.")  # fmt: skip
+
+    def _ports(self, call: _Call) -> list[tuple[list[Spec], list[Spec]]]:
+        outs = specs_of(call.outs)
+        return [(call.specs, outs), ([outs[i] for i in call.of], [call.specs[i] for i in call.wrt])]
 
     def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[tuple[ir.Block, ir.Operation]]:
         assert self.rules is not None

@@ -14,7 +14,7 @@ from nabla_mlir.errors import ShapeError, TreeError, user_frame
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import results_of, trace_region
-from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.table.promotion import as_tensor, is_scalar
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms.collectives import bound_axis
 from nabla_mlir.transforms.vectorized import per_entry
@@ -50,10 +50,13 @@ def vmap(
 
     @functools.wraps(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            return _vmap(fun, in_axes, out_axes, axis_size, axis_name, args, kwargs)
+        numbers = _shared_integers(in_axes, args)
 
-        return staged(per_entry(run))(*args, **kwargs)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            whole = tuple(numbers.get(i, x) for i, x in enumerate(args))
+            return _vmap(fun, in_axes, out_axes, axis_size, axis_name, whole, kwargs)
+
+        return staged(per_entry(run))(*(None if i in numbers else x for i, x in enumerate(args)), **kwargs)
 
     return vmap_f
 
@@ -79,7 +82,7 @@ def _vmap(
     box: dict[str, Any] = {}
 
     def body(*inner: Tensor) -> list[Any]:
-        values: list[Any] = list(tensors)
+        values: list[Any] = [x if is_scalar(x) else t for x, t in zip(leaves, tensors, strict=True)]
         for i, value in zip(leaders, inner, strict=True):
             values[i] = value
         inner_args, inner_kwargs = pytree.unflatten(spec, values)
@@ -97,6 +100,14 @@ def _vmap(
     ).op
     holder.erase()
     return pytree.unflatten(box["spec"], results_of(op))
+
+
+def _shared_integers(in_axes: Any, args: tuple[Any, ...]) -> dict[int, Any]:
+    """The arguments by position that no entry has for itself and that are Python integers, which stay such: sizes, settings."""
+    if not isinstance(in_axes, (tuple, list)) or len(in_axes) != len(args):
+        return {}
+    shared = {i: x for i, (axis, x) in enumerate(zip(in_axes, args, strict=True)) if axis is None}
+    return {i: x for i, x in shared.items() if (leaves := pytree.flatten(x)[0]) and all(isinstance(y, int) for y in leaves)}
 
 
 def _argument_name(f: Callable[..., Any], path: str) -> str:

@@ -19,6 +19,7 @@ from nabla_mlir.passes.iree.faults.legalize_reductions import LegalizeReductions
 from nabla_mlir.passes.iree.faults.legalize_sorts import LegalizeSortsPass
 from nabla_mlir.passes.iree.faults.legalize_types import LegalizeTypesPass
 from nabla_mlir.passes.iree.faults.one_device import OneDevicePass
+from nabla_mlir.passes.iree.faults.read_carries import ReadCarriesPass
 from nabla_mlir.passes.iree.faults.separate_constants import SeparateConstantsPass
 from nabla_mlir.passes.iree.faults.separate_parts import SeparatePartsPass
 from nabla_mlir.passes.iree.faults.separate_updates import SeparateUpdatesPass
@@ -84,6 +85,7 @@ class LegalizeForIreePipeline(NamedPipeline):
         Step(SeparateConstantsPass, "Likewise for constants that several operations update."),
         Step(ForgetUniqueIndicesPass, "The last scatter has been made.", unless="unique_indices"),
         Step(HoldLoopResultsPass, "The last loop has been made.", unless="loop_results"),
+        Step(ReadCarriesPass, "Likewise, and nothing takes carries out of loops any more."),
     )  # fmt: skip
 
     def __post_init__(self) -> None:

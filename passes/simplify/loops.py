@@ -5,6 +5,7 @@ from __future__ import annotations
 from iree.compiler import ir
 
 from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.stablehlo import constant_attribute
 from nabla_mlir.passes.dce import is_unused
 from nabla_mlir.passes.simplify.loop_tapes import read_from_outside, shift_tapes
 from nabla_mlir.rules.loops import carries_behind
@@ -71,12 +72,19 @@ def _same(a: ir.Value, b: ir.Value, pairs: set[tuple[ir.Value, ir.Value]], answe
         and not len(right.regions)
         and left.results[0].type == right.results[0].type
         and list(left.results).index(a) == list(right.results).index(b)
-        and {n: left.attributes[n] for n in left.attributes} == {n: right.attributes[n] for n in right.attributes}
+        and _has_equal_attributes(left, right)
         and len(left.operands) == len(right.operands)
         and all(_same(x, y, pairs, answers) for x, y in zip(left.operands, right.operands, strict=True))
     )
     answers[a, b] = equal
     return equal
+
+
+def _has_equal_attributes(left: ir.Operation, right: ir.Operation) -> bool:
+    """The attribute of a complex constant is none that the bindings hand over."""
+    if left.name == "stablehlo.constant":
+        return constant_attribute(left) == constant_attribute(right)
+    return {n: left.attributes[n] for n in left.attributes} == {n: right.attributes[n] for n in right.attributes}
 
 
 def _dead(op: ir.Operation, dead: set[int]) -> set[int]:

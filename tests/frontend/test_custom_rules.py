@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -251,6 +252,42 @@ def test_a_rule_that_has_no_end() -> None:
     f.defjvp(lambda p, t: (f(p[0]), nm.vmap(f)(nnp.stack([t[0], t[0]]))[0]))
     with pytest.raises(errors.RuleMissingError, match=r"call f on one entry at a time, got a call under vmap"):
         traced(nm.grad(lambda x: f(x).sum()))
+
+
+def fixed_point_root(lib: Any, while_loop: Any, xp: Any) -> Callable[..., Any]:
+    """JAX's fixed point: its adjoint is solved by the function itself, for a new function at each level."""
+
+    @functools.partial(lib.custom_vjp, nondiff_argnums=(0,))
+    def fixed_point(f: Any, a: Any, x: Any) -> Any:
+        return while_loop(lambda c: abs(c[0] - c[1]) > 1e-12, lambda c: (c[1], f(a, c[1])), (x, f(a, x)))[1]
+
+    def forward(f: Any, a: Any, x: Any) -> Any:
+        x = fixed_point(f, a, x)
+        return x, (a, x)
+
+    def step(f: Any, packed: Any, u: Any) -> Any:
+        a, x, ct = packed
+        return ct + lib.vjp(lambda x: f(a, x), x)[1](u)[0]
+
+    def backward(f: Any, kept: Any, ct: Any) -> Any:
+        a, x = kept
+        adjoint = fixed_point(functools.partial(step, f), (a, x, ct), ct)
+        return lib.vjp(lambda a: f(a, x), a)[1](adjoint)[0], xp.zeros_like(x)
+
+    fixed_point.defvjp(forward, backward)
+    return lambda a: fixed_point(lambda a, x: 0.5 * (x + a / x), a, a)
+
+
+def test_a_rule_that_calls_its_function_on_functions_of_its_own() -> None:
+    ours = fixed_point_root(nm, nm.while_loop, nnp)
+    theirs = fixed_point_root(jax, jax.lax.while_loop, jnp)
+    check(ours, theirs(2.0), np.float64(2.0))
+    check(nm.grad(ours), jax.grad(theirs)(2.0), np.float64(2.0))
+    check(nm.grad(nm.grad(ours)), jax.grad(jax.grad(theirs))(2.0), np.float64(2.0))
+    once = nm.trace(ours, nm.spec((), "f64"))
+    assert "without_rule" in str(once)
+    with pytest.raises(errors.RuleMissingError, match=r"rule of fixed_point_1 within its own rules, got a trace .* fewer"):
+        nm.trace(nm.grad(nm.grad(nm.from_stablehlo(once.mlir()))), nm.spec((), "f64")).lower()
 
 
 def test_a_loop_stores_what_a_reverse_rule_keeps() -> None:

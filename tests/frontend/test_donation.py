@@ -137,6 +137,17 @@ def test_every_mode_deletes(mode: Any) -> None:
         nm.set_execution(before)
 
 
+def test_functions_that_print_delete(capsys: pytest.CaptureFixture[str]) -> None:
+    def write(a: Any) -> Any:
+        nm.debug.print("first {}", a[0, 0])
+        return start(a)
+
+    x = Array.from_numpy(NUMBERS)
+    np.testing.assert_array_equal(np.asarray(nm.jit(write, donate_argnums=0)(x)), expected())
+    assert x.is_deleted()
+    assert capsys.readouterr().out == "first 0.0\n"
+
+
 def test_inside_a_trace_nothing_is_given_away(start_in_place: Callable[[Any], Array]) -> None:
     f = nm.jit(lambda a: start_in_place(a) + a)
     np.testing.assert_array_equal(np.asarray(f(NUMBERS)), expected() + NUMBERS)

@@ -104,6 +104,8 @@ FAULTS = (
     Fault("scatter_of_gathered_rows", "Updates of a scatter that a gather or a reversal makes are all of them on the stack.",
           "nabla-separate-parts", since=""),
     Fault("collective_of_one_device", "Collective operations compile, but do not run.", "nabla-one-device"),
+    Fault("carry_that_the_test_reads", "A loop from which constant work is moved, with a carry that only its test reads, does not "
+          "compile.", "nabla-read-carries", since=""),
     Fault("counter_as_f64", "The counter of a loop is converted to f64 on the host, which cannot.", "nabla-legalize-types"),
     Fault("counter_as_unsigned_number", "The counter of a loop is converted to unsigned numbers on the host, which has none.",
           "nabla-legalize-types"),

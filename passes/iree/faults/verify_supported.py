@@ -12,6 +12,7 @@ from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.errors import RuleMissingError
+from nabla_mlir.ops.callbacks import TARGET as PYTHON
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.one_device import SHARDINGS
 
@@ -45,6 +46,12 @@ class VerifySupportedPass(Pass):
 def _custom_call(op: ir.Operation) -> None:
     """Calls of LAPACK and shardings have passes of their own; IREE itself knows ApproxTopK alone."""
     name = hlo.String.decode(op.attributes["call_target_name"])
+    if name == PYTHON:
+        raise RuleMissingError(
+            "compiling requires a program without calls of Python (debug.print, debug.callback, pure_callback), got one: "
+            "compiled code runs without Python.", where=source_of(op.location),
+            help="return the values, compile it for nm.Interpreter(), or call the function, which is interpreted.",
+        )  # fmt: skip
     if name != "ApproxTopK" and name not in SHARDINGS and not name.startswith("lapack_"):
         raise RuleMissingError(
             f"stablehlo.custom_call requires a known target, got {name!r}.", where=source_of(op.location)

@@ -130,3 +130,25 @@ func.func @read(%tape: tensor<4x2xf32>) -> tensor<2xf32> {
   }) : (tensor<i32>, tensor<2xf32>, tensor<4x2xf32>) -> (tensor<i32>, tensor<2xf32>, tensor<4x2xf32>)
   return %r#1 : tensor<2xf32>
 }
+
+// Complex constants are compared as others are.
+// CHECK-LABEL: func.func @complex_carries
+// CHECK: %[[R:.*]]:2 = stablehlo.while(
+// CHECK: return %[[R]]#1, %[[R]]#1
+func.func @complex_carries(%n: tensor<f32>, %z: tensor<2xcomplex<f32>>) -> (tensor<2xcomplex<f32>>, tensor<2xcomplex<f32>>) {
+  %r:3 = stablehlo.while(%i = %n, %a = %z, %b = %z) : tensor<f32>, tensor<2xcomplex<f32>>, tensor<2xcomplex<f32>>
+  cond {
+    %t = stablehlo.constant dense<1.0> : tensor<f32>
+    %p = stablehlo.compare GT, %i, %t : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %one = stablehlo.constant dense<1.0> : tensor<f32>
+    %j = stablehlo.subtract %i, %one : tensor<f32>
+    %u = stablehlo.constant dense<(0.5, 1.0)> : tensor<2xcomplex<f32>>
+    %v = stablehlo.constant dense<(0.5, 1.0)> : tensor<2xcomplex<f32>>
+    %c = stablehlo.multiply %a, %u : tensor<2xcomplex<f32>>
+    %d = stablehlo.multiply %b, %v : tensor<2xcomplex<f32>>
+    stablehlo.return %j, %c, %d : tensor<f32>, tensor<2xcomplex<f32>>, tensor<2xcomplex<f32>>
+  }
+  return %r#1, %r#2 : tensor<2xcomplex<f32>>, tensor<2xcomplex<f32>>
+}

@@ -1,0 +1,3 @@
+"""The name of `jax.experimental.jet`."""
+
+from nabla_mlir.transforms.jets import jet as jet

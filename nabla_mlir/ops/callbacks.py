@@ -1,0 +1,86 @@
+"""Calls of Python functions from within programs: custom calls, which the interpreter alone can run.
+
+A call holds the number of its function in this process. Compiled code has no way to call Python: what IREE's HAL runs is
+machine code of executables and commands of devices. Programs with such calls are interpreted, and refused by `compile`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from iree.compiler import ir
+
+from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.stablehlo import String
+from nabla_mlir.errors import RuleMissingError, user_frame
+from nabla_mlir.ops.custom_call import call, register_custom_call
+from nabla_mlir.table.registry import ZERO
+from nabla_mlir.table.tensor import Tensor
+
+TARGET = "nabla_python"
+Callback = Callable[..., Sequence[Any]]  # arrays of NumPy to arrays
+
+_callbacks: dict[str, Callback] = {}
+_numbers: dict[Hashable, str] = {}
+_count = itertools.count()
+
+
+def calls_python(op: ir.Operation) -> bool:
+    """Whether an operation is such a call."""
+    return op.name == "stablehlo.custom_call" and String.decode(op.attributes["call_target_name"]) == TARGET
+
+
+def number_of(callback: Callback, key: Hashable = None) -> str:
+    """The number of a function; that of an equal key, if one is given, is used again."""
+    if key is not None and key in _numbers:
+        return _numbers[key]
+    number = str(next(_count))
+    _callbacks[number] = callback
+    if key is not None:
+        _numbers[key] = number
+    return number
+
+
+def callback_of(number: str) -> Callback:
+    """The function of a number. Raises RuleMissingError if it belongs to another process."""
+    if number not in _callbacks:
+        raise RuleMissingError("a call of Python requires the process that traced it, got another one.", where=user_frame(),
+                               help="trace the function here.")  # fmt: skip
+    return _callbacks[number]
+
+
+def emit_callback(
+    number: str, xs: Sequence[Tensor], results: Sequence[tuple[tuple[int, ...], np.dtype]], has_effect: bool
+) -> list[Tensor]:  # fmt: skip
+    """Emits the call; one with an effect is run also if nobody needs its results."""
+    config = ir.StringAttr.get(number, context())
+    return call(TARGET, xs, results, backend_config=config, has_side_effect=ir.BoolAttr.get(has_effect, context()))
+
+
+def _jvp(outs: Any, xs: Any, tangents: Any, **params: Any) -> list[Any]:
+    if outs:
+        raise RuleMissingError("the derivative requires a rule for pure_callback, got none.", where=user_frame(),
+                               help="wrap it in nm.custom_jvp or nm.custom_vjp, or in nm.stop_gradient.")  # fmt: skip
+    return [ZERO] * len(outs)
+
+
+def _batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, *, results: Any, **params: Any) -> list[Tensor]:
+    """One call with the axis in front, for a function that calls the other for each entry."""
+    one = callback_of(String.decode(params["backend_config"]))
+    wide = getattr(one, "batched", _one_by_one)(one, tuple(mapped), size)
+    has_effect = bool(params["has_side_effect"].value)
+    return emit_callback(number_of(wide), xs, [((size, *shape), dtype) for shape, dtype in results], has_effect)
+
+
+def _one_by_one(callback: Callback, mapped: tuple[bool, ...], size: int) -> Callback:
+    def each(*arrays: np.ndarray) -> list[np.ndarray]:
+        rows = [callback(*(x[i] if m else x for x, m in zip(arrays, mapped, strict=True))) for i in range(size)]
+        return [np.stack(parts) for parts in zip(*rows, strict=True)]
+
+    return each
+
+
+register_custom_call(TARGET, jvp=_jvp, batch=_batch)

@@ -1,0 +1,276 @@
+"""Taylor mode: truncated power series pushed through operations, by the forward rules of their records.
+
+A series computes its coefficients when they are asked for. Where an operation is linear, they are those of its operands; of a
+product they are Cauchy's; and any other operation y = f(x) follows from its forward rule y' = jvp(f, x, y, x'), whose
+operations are pushed through as well: coefficient k + 1 of y needs those of the rule up to k. Equal operations on equal series
+are one series, so that the sine's rule, which needs the cosine, whose rule needs the sine, ends. Order k costs k² products,
+where k nested forward modes cost 2^k.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.ad_rules import CUSTOM, CheckpointOp, LinearSolveOp
+from nabla_mlir.dialects.regions import block_aside
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.rules.loops import find_counter
+from nabla_mlir.table.regions import body_of, reads_of
+from nabla_mlir.table.registry import UNSUPPORTED, OpDef, Zero, clone_op, missing_rule, record_of
+from nabla_mlir.table.tensor import Tensor, full, wrap
+
+_INLINED = (*CUSTOM, CheckpointOp.name)
+
+
+class Series:
+    """The coefficients of x(t) = x0 + x1 t + x2 t² + ..., made by `rule` in order; None is zero."""
+
+    def __init__(self, rule: Callable[[int], Tensor | None]):
+        self._rule = rule
+        self._known: list[Tensor | None] = []
+
+    def at(self, k: int) -> Tensor | None:
+        """Coefficient k."""
+        while len(self._known) <= k:
+            self._known.append(self._rule(len(self._known)))
+        return self._known[k]
+
+    @property
+    def head(self) -> Tensor:
+        """Its value at 0."""
+        value = self.at(0)
+        assert value is not None
+        return value
+
+
+def polynomial(coefficients: Sequence[Tensor | None]) -> Series:
+    """The series with these coefficients, and zeros behind them."""
+    return Series(lambda k: coefficients[k] if k < len(coefficients) else None)
+
+
+def _derivative(x: Series) -> Series:
+    return Series(lambda k: _scaled(x.at(k + 1), k + 1))
+
+
+def _scaled(x: Tensor | None, factor: float) -> Tensor | None:
+    return x if x is None or factor == 1 else x * full(x.shape, factor, x.dtype)
+
+
+def _added(parts: Iterable[Tensor | None]) -> Tensor | None:
+    total: Tensor | None = None
+    for part in parts:
+        total = part if total is None else total if part is None else total + part
+    return total
+
+
+class Expansion:
+    """Operations pushed through: values that vary have a series, for others a value at the insertion point stands."""
+
+    def __init__(self) -> None:
+        self._found: dict[Any, list[Series]] = {}  # by operation, parameters and operands
+        self.holders: list[ir.Operation] = []  # of the rules, to be erased at the end
+
+    def push(
+        self, ops: Iterable[ir.Operation], series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]
+    ) -> None:  # fmt: skip
+        """Extends `series` and `constants` over the results of operations."""
+        for op in ops:
+            if op.name in _INLINED and any(v in series for v in op.operands):
+                self._inline(op, 0, list(op.operands), series, constants)
+            elif not any(v in series for v in reads_of(op)):
+                clone_op(op, constants)
+            elif op.name == "stablehlo.while":
+                self._unroll(op, series, constants)
+            elif op.name == LinearSolveOp.name:
+                self._solve(op, series, constants)
+            else:
+                self._push(op, series, constants)
+
+    def _push(self, op: ir.Operation, series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]) -> None:
+        record = record_of(op, "jet")
+        if record.kind == "control" or isinstance(record.jvp, UNSUPPORTED):
+            raise missing_rule(op, "jet", "it has no Taylor rule; loops need a constant number of steps")
+        params = record.read(op)
+        operands: list[Series | Tensor] = [series[v] if v in series else wrap(constants.get(v, v)) for v in op.operands]
+        values = [x.head if isinstance(x, Series) else x for x in operands]
+        if isinstance(record.jvp, Zero):
+            constants.update((r, y.value) for r, y in zip(op.results, record.apply(values, params), strict=True))
+            return
+        key = (op.name, str(op.attributes), tuple(str(r.type) for r in op.results),
+               tuple(id(x) if isinstance(x, Series) else x.value for x in operands))  # fmt: skip
+        found = None if len(op.regions) else self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._series(record, params, operands, values, len(op.results))
+        series.update(zip(op.results, found, strict=True))
+
+    def _series(
+        self, record: OpDef, params: Any, operands: list[Series | Tensor], values: list[Tensor], count: int
+    ) -> list[Series]:  # fmt: skip
+        varying = [i for i, x in enumerate(operands) if isinstance(x, Series)]
+        linear = record.linear_operands(values, params)
+        if set(varying) <= set(linear):
+            if len(varying) == 1 or record.joint:
+                return self._linear(record, params, operands, linear, count)
+            if len(varying) == 2 and count == 1:
+                return [self._product(record, params, operands, varying)]
+        return self._by_rule(record, params, operands, values, varying, count)
+
+    def _linear(
+        self, record: OpDef, params: Any, operands: list[Series | Tensor], linear: Sequence[int], count: int
+    ) -> list[Series]:  # fmt: skip
+        def all_of(k: int) -> list[Tensor | None]:
+            xs: list[Tensor | None] = [
+                x.at(k) if isinstance(x, Series) else x if k == 0 or i not in linear or not record.joint else None
+                for i, x in enumerate(operands)
+            ]
+            if all(xs[i] is None for i, x in enumerate(operands) if isinstance(x, Series)):
+                return [None] * count
+            likes = [x.head if isinstance(x, Series) else x for x in operands]
+            terms = [full(like.shape, 0, like.dtype) if x is None else x for x, like in zip(xs, likes, strict=True)]
+            return list(record.apply(terms, params))
+
+        return _jointly(all_of, count)
+
+    def _product(self, record: OpDef, params: Any, operands: list[Series | Tensor], varying: Sequence[int]) -> Series:
+        i, j = varying
+        x, y = operands[i], operands[j]
+        assert isinstance(x, Series)
+        assert isinstance(y, Series)
+
+        def term(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+            if a is None or b is None:
+                return None
+            whole: Any = list(operands)
+            whole[i], whole[j] = a, b
+            return record.apply(whole, params)[0]
+
+        return Series(lambda k: _added(term(x.at(n), y.at(k - n)) for n in range(k + 1)))
+
+    def _by_rule(
+        self, record: OpDef, params: Any, operands: list[Series | Tensor], values: list[Tensor], varying: Sequence[int], count: int
+    ) -> list[Series]:  # fmt: skip
+        heads = record.apply(values, params)
+        slopes: list[Series | None] = []
+
+        def coefficient(n: int, k: int) -> Tensor | None:
+            if k == 0:
+                return heads[n]
+            if not slopes:
+                slopes.extend(self._slopes(record, params, operands, heads, outs, varying))
+            slope = slopes[n]
+            return None if slope is None else _scaled(slope.at(k - 1), 1 / k)
+
+        outs = [Series(functools.partial(coefficient, n)) for n in range(count)]
+        return outs
+
+    def _slopes(
+        self, record: OpDef, params: Any, operands: list[Series | Tensor], heads: list[Tensor], outs: list[Series],
+        varying: Sequence[int],
+    ) -> list[Series | None]:  # fmt: skip
+        """The derivative of each result: the forward rule, on the derivatives of the operands."""
+        xs = [x for x in operands if isinstance(x, Series)]
+        types = [y.value.type for y in heads] + 2 * [x.head.value.type for x in xs]
+        block = block_aside(types)
+        self.holders.append(block.owner.operation)
+        arguments = list(block.arguments)
+        ys, ins, tangents = arguments[: len(heads)], arguments[len(heads) : len(heads) + len(xs)], arguments[len(heads) + len(xs) :]
+        series = dict(zip(arguments, [*outs, *xs, *(_derivative(x) for x in xs)], strict=True))
+        with ir.InsertionPoint(block):
+            inner: Any = list(operands)
+            seeds: list[Any] = [Zero()] * len(operands)
+            for i, x, t in zip(varying, ins, tangents, strict=True):
+                inner[i], seeds[i] = wrap(x), wrap(t)
+            results = record.jvp([wrap(y) for y in ys], inner, seeds, **params)
+        constants: dict[ir.Value, ir.Value] = {}
+        self.push([op.operation for op in block.operations], series, constants)
+
+        def slope(result: Any) -> Series | None:
+            if isinstance(result, Zero):
+                return None
+            return series.get(result.value) or polynomial([wrap(constants.get(result.value, result.value))])
+
+        return [slope(result) for result in results]
+
+    def _inline(
+        self, op: ir.Operation, region: int, operands: Sequence[ir.Value], series: dict[ir.Value, Series],
+        constants: dict[ir.Value, ir.Value],
+    ) -> None:  # fmt: skip
+        """The value of a function with a rule of its own, whose series is that of its code."""
+        arguments, ops, outputs = body_of(op.regions[region])
+        self._bind(arguments, operands, series, constants)
+        self.push(ops, series, constants)
+        self._bind(list(op.results), outputs, series, constants)
+
+    def _unroll(self, op: ir.Operation, series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]) -> None:
+        counter = find_counter(op)
+        if counter is None:
+            raise missing_rule(op, "jet", "the number of its steps is not known")
+        arguments, ops, outputs = body_of(op.regions[1])
+        carry: Sequence[ir.Value] = list(op.operands)
+        for _ in range(counter.trips):
+            inner, same = dict(series), dict(constants)
+            self._bind(arguments, carry, inner, same)
+            self.push(ops, inner, same)
+            # What the step returns is known outside by its own results, anew at each step.
+            self._bind(list(op.results), outputs, inner, same)
+            series.update((r, inner[r]) for r in op.results if r in inner)
+            for r in op.results:
+                if r not in inner:
+                    series.pop(r, None)
+                    constants[r] = same[r]
+            carry = list(op.results)
+        if not counter.trips:
+            self._bind(list(op.results), carry, series, constants)
+
+    def _solve(self, op: ir.Operation, series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]) -> None:
+        """Of A(t) x(t) = b(t): A0 x_k = b_k - (A(t) (x0 + ... + x_(k-1) t^(k-1)))_k, solved as it is for x0."""
+        count = len(op.results)
+        parameters, ops, outputs = body_of(op.regions[LinearSolveOp.region_names.index("matvec")])
+        reads = {v: series[v].head.value for v in reads_of(op) if v in series}
+        outer, series, constants = series, dict(series), {**constants, **reads}
+        known: list[list[Tensor | None]] = []
+
+        def all_of(k: int) -> list[Tensor | None]:
+            right = [series[v].at(k) if v in series else wrap(constants.get(v, v)) if k == 0 else None for v in op.operands]
+            if k:
+                inner, same = dict(series), dict(constants)
+                inner.update((p, polynomial([row[i] for row in known])) for i, p in enumerate(parameters))
+                self.push(ops, inner, same)
+                before = [inner[v].at(k) if v in inner else None for v in outputs]
+                right = [_added([b, _scaled(a, -1)]) for b, a in zip(right, before, strict=True)]
+            mapping = dict(constants)
+            for v, b, r in zip(op.operands, right, op.results, strict=True):
+                shape, dtype = shape_and_dtype(r.type)
+                mapping[v] = (full(shape, 0, dtype) if b is None else b).value
+            known.append([wrap(r) for r in clone_op(op, mapping).results])
+            return known[k]
+
+        outer.update(zip(op.results, _jointly(all_of, count), strict=True))
+
+    @staticmethod
+    def _bind(
+        names: Sequence[ir.Value], values: Sequence[ir.Value], series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]
+    ) -> None:  # fmt: skip
+        found = [(series.get(v), constants.get(v, v)) for v in values]
+        for name, (varying, value) in zip(names, found, strict=True):
+            if varying is None:
+                series.pop(name, None)
+                constants[name] = value
+            else:
+                series[name] = varying
+
+
+def _jointly(all_of: Callable[[int], list[Tensor | None]], count: int) -> list[Series]:
+    """A series for each result of what gives all of them at once."""
+    rows: dict[int, list[Tensor | None]] = {}
+
+    def part(n: int, k: int) -> Tensor | None:
+        if k not in rows:
+            rows[k] = all_of(k)
+        return rows[k][n]
+
+    return [Series(functools.partial(part, n)) for n in range(count)]

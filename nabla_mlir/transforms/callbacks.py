@@ -1,0 +1,125 @@
+"""Python functions that are called from within programs, at each run: `pure_callback`, and what `nabla_mlir.debug` has."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import pytree
+from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.ops.callbacks import Callback, emit_callback, number_of
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.staging.specs import as_spec
+from nabla_mlir.staging.tracing import is_tracing
+from nabla_mlir.table.promotion import as_tensor, is_scalar
+from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.transforms.vectorized import per_entry
+
+_METHODS = (None, "sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
+
+
+def pure_callback(
+    callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: None = None, vmap_method: str | None = None,
+    **kwargs: Any,
+) -> Any:  # fmt: skip
+    """The results of a function of NumPy arrays, called whenever the program runs; the program is interpreted then.
+
+    Args:
+      callback: a function without effects: it may be called more often than it stands there, or not at all.
+      result_shape_dtypes: a pytree of what has the shape and dtype of each result, such as `nm.ShapeDtypeStruct`.
+      *args, **kwargs: pytrees of arrays.
+      sharding: must be None.
+      vmap_method: what `vmap` does: "sequential" calls it for each entry, "expand_dims" and "broadcast_all" once, with a
+        leading axis for all arguments (of size 1, or of the full size, where they do not vary). None refuses.
+
+    Raises:
+      TraceError: there is no such method.
+      TreeError: it returns something else than it promises.
+      RuleMissingError: it is differentiated without a custom rule around it, or compiled for IREE, which cannot call Python.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> f = nm.jit(lambda x: 2 * nm.pure_callback(np.sort, x, x))
+      >>> f(np.array([3.0, 1.0])).tolist()
+      [2.0, 6.0]
+    """
+    return _called(callback, result_shape_dtypes, args, kwargs, vmap_method, has_effect=False)
+
+
+def io_callback(
+    callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: None = None, ordered: bool = False, **kwargs: Any
+) -> Any:  # fmt: skip
+    """As `pure_callback`, for a function with effects: it is called once wherever it stands, always in order."""
+    return _called(callback, result_shape_dtypes, args, kwargs, "sequential", has_effect=True)
+
+
+def _called(
+    callback: Callable[..., Any], shapes: Any, args: Any, kwargs: Any, vmap_method: str | None, has_effect: bool
+) -> Any:  # fmt: skip
+    if vmap_method not in _METHODS:
+        raise TraceError(f"pure_callback requires vmap_method among {', '.join(map(repr, _METHODS))}, got {vmap_method!r}.",
+                         where=user_frame())  # fmt: skip
+    likes, out_spec = pytree.flatten(shapes)
+    specs = [as_spec(s) for s in likes]
+
+    def run(*leaves: Any) -> list[np.ndarray]:
+        inner_args, inner_kwargs = pytree.unflatten(in_spec, leaves)
+        out = callback(*inner_args, **inner_kwargs)
+        return pytree.flatten_like(out_spec, out, "the result of pure_callback", "what it promises")
+
+    def emit(*leaves: Any) -> Any:
+        tensors = [as_tensor(x) for x in leaves]
+        outs = emit_callback(number_of(_with_method(run, vmap_method)), tensors, [(s.shape, s.dtype) for s in specs], has_effect)
+        return pytree.unflatten(out_spec, outs)
+
+    leaves, in_spec = pytree.flatten((args, kwargs))
+    return staged(per_entry(emit))(*leaves)
+
+
+def _with_method(run: Callback, vmap_method: str | None) -> Callback:
+    """The function with what `vmap` makes of it as its attribute `batched`."""
+    call = functools.wraps(run)(lambda *arrays: run(*arrays))
+    if vmap_method is None:
+        call.batched = _refuse  # type: ignore[attr-defined]
+    elif not vmap_method.startswith("sequential"):
+        call.batched = functools.partial(_at_once, vmap_method == "broadcast_all")  # type: ignore[attr-defined]
+    return call
+
+
+def _refuse(callback: Callback, mapped: Any, size: int) -> Callback:
+    raise TraceError("vmap of pure_callback requires vmap_method, got None.", where=user_frame(),
+                     help='give vmap_method="sequential", or "expand_dims" if the function takes leading axes.')  # fmt: skip
+
+
+def _at_once(is_full: bool, callback: Callback, mapped: tuple[bool, ...], size: int) -> Callback:
+    def all_entries(*arrays: np.ndarray) -> Sequence[Any]:
+        wide = [x if m else np.broadcast_to(x, (size if is_full else 1, *x.shape)) for x, m in zip(arrays, mapped, strict=True)]
+        return callback(*wide)
+
+    return _with_method(all_entries, "broadcast_all" if is_full else "expand_dims")
+
+
+def effect(callback: Callable[..., Any], args: Any, kwargs: Any, key: Hashable = None) -> None:
+    """Calls a function for its effect, now or, in a trace, whenever the program runs; leaves that are no arrays stay."""
+    leaves, spec = pytree.flatten((args, kwargs))
+    is_array = [isinstance(x, Tensor) or pytree.is_array(x) or is_scalar(x) for x in leaves]
+
+    def run(*arrays: Any) -> list[Any]:
+        rest = iter(arrays)
+        values = [next(rest) if a else x for a, x in zip(is_array, leaves, strict=True)]
+        inner_args, inner_kwargs = pytree.unflatten(spec, values)
+        callback(*inner_args, **inner_kwargs)
+        return []
+
+    def emit(*arrays: Any) -> tuple[()]:
+        whole = key if key is None or not all(is_array) else (key, spec)
+        emit_callback(number_of(run, whole), [as_tensor(x) for x in arrays], [], has_effect=True)
+        return ()
+
+    if not is_tracing():
+        run(*(np.asarray(x) for x, a in zip(leaves, is_array, strict=True) if a))
+        return
+    staged(per_entry(emit))(*(x for x, a in zip(leaves, is_array, strict=True) if a))

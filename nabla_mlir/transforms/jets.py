@@ -1,0 +1,157 @@
+"""Taylor mode: derivatives of any order along a curve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from iree.compiler import ir
+
+from nabla_mlir import pytree
+from nabla_mlir.compiling.lowering import expand_module
+from nabla_mlir.dialects.regions import functions_of, last_of
+from nabla_mlir.dialects.types import is_differentiable
+from nabla_mlir.errors import TreeError, user_frame
+from nabla_mlir.rules.taylor import Expansion, Series, polynomial
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.staging.tracing import current_trace, trace_region
+from nabla_mlir.table.promotion import adopted, as_tensor
+from nabla_mlir.table.regions import body_of, captures_of, clone_body
+from nabla_mlir.table.tensor import Tensor, full, wrap
+from nabla_mlir.transforms.arguments import specs_of
+
+
+def jet(fun: Callable[..., Any], primals: Sequence[Any], series: Sequence[Sequence[Any]], **_: Any) -> tuple[Any, Any]:
+    """The derivatives of t -> fun(x(t)) at t = 0, from those of x: ``x(t) = x0 + x1 t + x2 t²/2! + ...``.
+
+    The work grows with the square of the order, where that of nested `nm.jvp` doubles with each. Loops of constant length are
+    unrolled; functions with rules of their own are taken as they are written.
+
+    Args:
+      fun: a function of pytrees of arrays.
+      primals: its arguments at t = 0.
+      series: for each argument its derivatives by t, the first, the second, ..., each like the argument; 0 where they vanish.
+
+    Returns:
+      The value, and the list of its derivatives by t, as many as the longest series has (each a pytree like the value).
+
+    Raises:
+      TreeError: there is not one series for each argument.
+      RuleMissingError: an operation has no Taylor rule, such as a loop of unknown length.
+
+    Example:
+      >>> import nabla_mlir as nm, nabla_mlir.numpy as nnp, numpy as np
+      >>> y, (y1, y2, y3) = nm.experimental.jet.jet(nnp.exp, (0.0,), ((1.0, 0.0, 0.0),))
+      >>> [float(y), float(y1), float(y2), float(y3)]
+      [1.0, 1.0, 1.0, 1.0]
+    """
+    if len(primals) != len(series):
+        raise TreeError(f"jet requires one series for each argument, got {len(series)} for {len(primals)}.", where=user_frame())
+    order = max((len(s) for s in series), default=0)
+
+    def run(primals: Any, series: Any) -> Any:
+        leaves, spec = pytree.flatten(tuple(primals))
+        tensors = [as_tensor(x) for x in leaves]
+        terms = [[_like(term, tensors[i], j, spec) for term in rows] for i, (rows, j) in enumerate(_rows(series, primals))]
+        box: dict[str, Any] = {}
+
+        def body(*inner: Tensor) -> list[Any]:
+            outs, box["spec"] = pytree.flatten(fun(*pytree.unflatten(spec, inner)))
+            return outs
+
+        outs = _pushed(body, tensors, terms)
+        value = pytree.unflatten(box["spec"], [y.head if isinstance(y, Series) else y for y in outs])
+        rows = [pytree.unflatten(box["spec"], [_derivative(y, k) for y in outs]) for k in range(1, order + 1)]
+        if box["spec"].is_leaf():
+            return value, rows
+        return value, pytree.unflatten(box["spec"], [[_derivative(y, k) for k in range(1, order + 1)] for y in outs])
+
+    return staged(run)(tuple(primals), [list(s) for s in series])
+
+
+def _rows(series: Any, primals: Any) -> list[tuple[list[Any], int]]:
+    """For each leaf of the arguments its derivatives, and the argument that it belongs to."""
+    rows = []
+    for j, (terms, primal) in enumerate(zip(series, primals, strict=True)):
+        count = pytree.flatten(primal)[1].num_leaves
+        parts = [[term] * count if _is_zero(term) else pytree.flatten(term)[0] for term in terms]
+        rows += [([part[i] for part in parts], j) for i in range(count)]
+    return rows
+
+
+def _is_zero(term: Any) -> bool:
+    return isinstance(term, (int, float)) and term == 0
+
+
+def _like(term: Any, primal: Tensor, argument: int, spec: Any) -> Tensor | None:
+    if _is_zero(term):
+        return None
+    tensor = adopted(term, primal.dtype)
+    if tensor.shape != primal.shape or tensor.dtype != primal.dtype:
+        raise TreeError(f"jet requires derivatives like their argument, got {tensor.dtype}{list(tensor.shape)} for "
+                        f"{primal.dtype}{list(primal.shape)} of argument {argument}.", where=user_frame())  # fmt: skip
+    return tensor
+
+
+def _pushed(body: Callable[..., Any], tensors: list[Tensor], terms: list[list[Tensor | None]]) -> list[Series | Tensor]:
+    """The results of a function as series, with its maps and derivatives expanded before."""
+    block, holder, _ = trace_region(body, specs_of(tensors), "the function given to jet")
+    trace = current_trace()
+    assert trace is not None
+    captures = captures_of(holder)
+    module = _module(block, captures)
+    trace.keep(holder)
+    expand_module(module)
+    func = functions_of(module.operation)["main"]
+    entry = func.regions[0].blocks[0]
+    series: dict[ir.Value, Series] = {}
+    constants: dict[ir.Value, ir.Value] = {}
+    for argument, x, rows in zip(entry.arguments, tensors, terms, strict=False):
+        if is_differentiable(x.dtype) and any(row is not None for row in rows):
+            coefficients = [_over(row, math.factorial(k)) for k, row in enumerate(rows, 1)]
+            series[argument] = polynomial([x, *coefficients])
+        else:
+            constants[argument] = x.value
+    constants.update(zip(list(entry.arguments)[len(tensors) :], captures, strict=True))
+    expansion = Expansion()
+    *ops, _ = (op.operation for op in entry.operations)
+    expansion.push(ops, series, constants)
+    outs: list[Series | Tensor] = [series[v] if v in series else wrap(constants.get(v, v)) for v in last_of(entry).operands]
+    longest = max((len(rows) for rows in terms), default=0)
+    for out in outs:
+        if isinstance(out, Series):
+            out.at(longest)  # rules are read now, since their holders go
+    for rule in expansion.holders:
+        rule.erase()
+    return outs
+
+
+def _module(block: ir.Block, captures: Sequence[ir.Value]) -> ir.Module:
+    """A module with a block as its function `main`, of its arguments and of what it uses from outside."""
+    arguments, ops, outputs = body_of(block.region)
+    inputs = [*arguments, *captures]
+    types = [v.type for v in inputs]
+    signature = ir.TypeAttr.get(ir.FunctionType.get(types, [v.type for v in outputs]))
+    module = ir.Module.create(ir.Location.unknown())
+    with ir.InsertionPoint(module.body):
+        attributes = {"sym_name": ir.StringAttr.get("main"), "function_type": signature}
+        func = ir.Operation.create("func.func", attributes=attributes, regions=1)
+    entry = ir.Block.create_at_start(func.regions[0], types, [ir.Location.unknown()] * len(types))
+    with ir.InsertionPoint(entry):
+        mapping = dict(zip(inputs, entry.arguments, strict=True))
+        clone_body(ops, mapping)
+        ir.Operation.create("func.return", operands=[mapping.get(v, v) for v in outputs])
+    return module
+
+
+def _over(x: Tensor | None, divisor: int) -> Tensor | None:
+    return None if x is None else x / full(x.shape, divisor, x.dtype)
+
+
+def _derivative(y: Series | Tensor, k: int) -> Tensor:
+    coefficient = y.at(k) if isinstance(y, Series) else None
+    like = y.head if isinstance(y, Series) else y
+    if coefficient is None:
+        return full(like.shape, 0, like.dtype)
+    return coefficient * full(like.shape, math.factorial(k), like.dtype)
