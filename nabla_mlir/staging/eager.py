@@ -55,9 +55,9 @@ class Program:
             leaves, self.out_spec = pytree.flatten(f(*args, **kwargs))
             return leaves
 
-        module, captured = trace_function(flat, specs, "main", is_ours)
+        module, captures = trace_function(flat, specs, "main", is_ours)
         # What jit captures has the values of its trace, whatever becomes of the array, and lies where the code reads it.
-        self.captured = [Array.from_numpy(x) for x in captured] if is_jitted else captured
+        self.captured = [Array.from_numpy(x) for x in captures] if is_jitted else captures
         block = functions_of(module.operation)["main"].regions[0].blocks[0]
         self._types = [shape_and_dtype(v.type) for v in last_of(block).operands]
         code = Code(module, "main")
