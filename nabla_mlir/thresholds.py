@@ -161,6 +161,8 @@ KERNEL_ROWS: Annotated[int, Measured("rows")] = 32
 REFLECTED_ROWS: Annotated[int, Chosen("rows", "8x8 took 0.7 of the kernel's time in that form, 30x30 in stacks of 200 2.4")] = 16
 # So many numbers that are added at places of indices are worth a kernel.
 SCATTER_AS_KERNEL: Annotated[int, Chosen("numbers", "a dispatch takes microseconds; small ones may be part of a loop")] = 1 << 14
+RUNNING_AS_KERNEL: Annotated[int, Chosen("numbers", "a dispatch takes microseconds; small ones fuse with what is around")] = 1 << 12
+RUNNING_AXIS: Annotated[int, Chosen("elements of an axis", "of fewer the shifts are few, and fuse")] = 16
 # Rows of so many elements, and so many elements in all, are sorted by a kernel.
 SORT_AS_KERNEL: Annotated[int, Chosen("elements", "a digit has 256 values to count, shorter rows are compared faster")] = 64
 SORTED_BY_KERNEL: Annotated[int, Chosen("elements", "a dispatch takes microseconds; small ones may be part of a loop")] = 1 << 12

@@ -31,6 +31,7 @@ from nabla_mlir.passes.iree.forget_final import ForgetFinalPass
 from nabla_mlir.passes.iree.kernels.fuse_chains import FuseChainsPass
 from nabla_mlir.passes.iree.kernels.fuse_sums import FuseSumsPass
 from nabla_mlir.passes.iree.kernels.loops_as_kernels import LoopsAsKernelsPass
+from nabla_mlir.passes.iree.kernels.running_as_kernels import RunningAsKernelsPass
 from nabla_mlir.passes.iree.kernels.scatters_as_kernels import ScattersAsKernelsPass
 from nabla_mlir.passes.iree.kernels.sums_as_kernels import SumsAsKernelsPass
 from nabla_mlir.passes.iree.linalg.legalize_linalg import LegalizeLinalgPass
@@ -69,6 +70,7 @@ class LegalizeForIreePipeline(NamedPipeline):
         Step(CountLoopsPass, "It makes conversions of counters, rewritten below; loops that are made below count upwards."),
         Step(LegalizeLinalgPass, "Decompositions are made of everything that follows: roots, products, gathers, sorts."),
         Step(ScattersAsKernelsPass, "Sums of rows, before they are made of choices.", needs="vector_bytes"),
+        Step(RunningAsKernelsPass, "Running sums, before anything is done to their shifts.", needs="vector_bytes"),
         Step(LegalizeFftPass, "Transforms are made of products, and of sines and cosines if they are long."),
         Step(LegalizeMathPass, "Formulas are made of conversions, choices and loops, and no pass below makes a function."),
         Step(LegalizeSortsPass, "Sorts are made of loops, choices, conversions, and of gathers that stay in range."),

@@ -1,0 +1,119 @@
+"""Running sums, products and extrema along an axis as a kernel: blocks of blocks, so that few roundings follow each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
+
+_BLOCK = 128  # elements that are combined one after the other; as many blocks are a block of the next level
+_CHAINS = 4  # vectors, or rows, that are combined side by side: one waits for the last result
+_GROUP = 1 << 14  # elements of a workgroup at least
+
+
+@dataclass(frozen=True)
+class Running:
+    """What is combined.
+
+    Args:
+      operation: of `arith`: addf, mulf, maximumf, minimumf.
+      neutral: what changes nothing, as MLIR writes it.
+      outer, count, inner: all axes before, the axis, and all axes behind it.
+      is_reversed: from the end.
+    """
+
+    operation: str
+    neutral: str
+    outer: int
+    count: int
+    inner: int
+    is_reversed: bool
+
+    @property
+    def rows(self) -> int:
+        """How many of the outer ones a workgroup has: some at a time, where nothing lies behind the axis."""
+        rows = min(self.outer, -(-_GROUP // (self.count * self.inner)))
+        return rows if self.inner > 1 or self.outer < _CHAINS else min(-(-rows // _CHAINS) * _CHAINS, self.outer)
+
+
+def running_text(name: str, running: Running, form: Form) -> tuple[str, list[Memory]]:
+    """A kernel for y[o, i, j] = x[o, 0, j] * ... * x[o, i, j] with an operation for the product.
+
+    Args:
+      name: of the kernel.
+      running: what is combined.
+      form: of vectors.
+
+    Returns:
+      The text, and the buffer of the result.
+    """
+    t, shape = Text(form), (running.outer, running.count, running.inner)
+    x, y = Memory("%x", shape, form.element, read_only=True), Memory("%y", shape, form.element)
+    groups, rows = -(-running.outer // running.rows), running.rows
+    line = partial(_line, t, running, x, y)
+    first = t.of_indices("muli", t.op("hal.interface.workgroup.id[0] : index"), rows)
+    last = t.of_indices("minsi", t.add(first, rows), running.outer)
+    if running.inner > 1:
+        with t.loop(first, last) as o:
+            _over_columns(t, running, line, o)
+    else:
+        whole = t.add(first, t.multiple(t.of_indices("subi", last, first), _CHAINS))
+        with t.loop(first, whole, _CHAINS) as o:
+            line([(t.add(o, k), 0) for k in range(_CHAINS)], False)
+        with t.loop(whole, last) as o:
+            line([(o, 0)], False)
+    return t.kernel(name, [x, y], (groups, 1, 1)), [y]
+
+
+def _over_columns(t: Text, running: Running, line: partial[None], o: str) -> None:
+    """Some vectors at a time, then those that are left, then elements."""
+    lanes = t.form.lanes
+    step, inner = _CHAINS * lanes, running.inner
+    whole = inner // step * step
+    if whole:
+        with t.loop(0, whole, step) as j:
+            line([(o, t.add(j, k * lanes)) for k in range(_CHAINS)], True)
+    vectors = range(whole, inner - lanes + 1, lanes)
+    if vectors:
+        line([(o, j) for j in vectors], True)
+    elements = range(whole + len(vectors) * lanes, inner)
+    if elements:
+        line([(o, j) for j in elements], False)
+
+
+def _line(t: Text, running: Running, x: Memory, y: Memory, places: Sequence[tuple[Index, Index]], is_vector: bool) -> None:
+    """Everything along the axis, at several places beside it."""
+    kind = t.form.vector if is_vector else t.form.element
+    neutral = t.constant(f"dense<{running.neutral}>" if is_vector else running.neutral, kind)
+    kinds, nothing = [kind] * len(places), [neutral] * len(places)
+    levels = max(1, math.ceil(math.log(running.count, _BLOCK) - 1e-9)) - 1 if running.count > 1 else 0
+
+    def combined(values: Sequence[str], others: Sequence[str]) -> list[str]:
+        return [t.op(f"arith.{running.operation} {a}, {b} : {kind}") for a, b in zip(values, others, strict=True)]
+
+    def element(base: Sequence[str] | None, i: str, values: list[str]) -> list[str]:
+        at = t.of_indices("subi", running.count - 1, i) if running.is_reversed else i
+        source, target = (t.vector, t.put) if is_vector else (t.load, t.store)
+        new = combined(values, [source(x, o, at, j) for o, j in places])
+        for value, (o, j) in zip(new if base is None else combined(base, new), places, strict=True):
+            target(value, y, o, at, j)
+        return new
+
+    def block(level: int, base: Sequence[str] | None, start: Index, values: list[str]) -> list[str]:
+        """What is combined of a block of this level, behind `base` and after `values`."""
+        before = values if base is None else combined(base, values)
+        size = _BLOCK ** (level + 1)
+        stop = t.of_indices("minsi", t.add(start, size), running.count)
+        if level == 0:
+            body = partial(element, before)
+            return combined(values, t.carried(start, stop, nothing, kinds, body))
+        inner = t.carried(start, stop, nothing, kinds, partial(block, level - 1, before), _BLOCK**level)
+        return combined(values, inner)
+
+    if levels == 0:
+        t.carried(0, running.count, nothing, kinds, partial(element, None))
+    else:
+        t.carried(0, running.count, nothing, kinds, partial(block, levels - 1, None), _BLOCK**levels)
