@@ -8,11 +8,13 @@ from pygments import token
 from pygments.lexer import RegexLexer
 
 sys.path.insert(0, str(Path(__file__).parent))
+import inventories
 import site_pages
 
 project = "nabla_mlir"
 author = "nabla_mlir"
-extensions = ["myst_parser", "sphinx_copybutton", "sphinx_design"]
+extensions = ["myst_parser", "sphinx.ext.intersphinx", "sphinx_copybutton", "sphinx_design"]
+intersphinx_mapping = inventories.write_all(Path(__file__).parent / "generated")  # of files: a build asks no network
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 exclude_patterns = ["gallery"]
@@ -26,7 +28,7 @@ html_theme_options = {
     "navbar_align": "left", "show_toc_level": 2, "navigation_with_keys": False, "header_links_before_dropdown": 7,
     "footer_start": ["copyright"], "footer_end": [], "secondary_sidebar_items": ["page-toc"],
 }  # fmt: skip
-html_sidebars = {"index": []}
+html_sidebars = {"index": [], "compared": [], "sharp_edges": []}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 highlight_language = "text"
@@ -50,7 +52,13 @@ class MlirLexer(RegexLexer):
     }
 
 
+def link_names(app, page, source):
+    """Names of NumPy, SciPy, JAX and Python lead to their documentation."""
+    source[0] = inventories.linked(source[0])
+
+
 def setup(app):
     """The pages that are made are there before Sphinx looks for pages."""
     site_pages.write_all()
     app.add_lexer("mlir", MlirLexer)
+    app.connect("source-read", link_names)

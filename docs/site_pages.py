@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import error_pages
+
 import nabla_mlir as nm
 from nabla_mlir import errors
 from nabla_mlir.tools.arguments import parser
@@ -127,8 +129,14 @@ def reference() -> dict[str, str]:
     for module in ("numpy", "nn", "random", "lax", "sparse", "interop.scipy"):
         pages[f"api_{module.replace('.', '_')}"] = module_page(module)
     own = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, errors.NablaError)]
-    words = "A message says which operation requires what and what it got, then your line, then what to do."
-    pages["errors"] = f"# Errors\n\n{words}\n\n" + "".join(entry(f"nm.errors.{cls.__name__}", cls) for cls in own)
+    words = (
+        "A message says which operation requires what and what it got, then your line, then what to do. All of them stand "
+        "below, by their classes, with dots for names and values: search the page (Ctrl-F) for words of yours."
+    )
+    found = error_pages.messages()
+    pages["errors"] = f"# Errors\n\n{words}\n\n" + "".join(
+        entry(f"nm.errors.{cls.__name__}", cls) + error_pages.table(found.get(cls.__name__, [])) for cls in own
+    )
     pages["commands"] = commands_page()
     return pages
 

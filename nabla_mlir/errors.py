@@ -106,7 +106,11 @@ class LeakedTracerError(TraceError):
 
 
 class ConcretizationError(TraceError):
-    """A concrete value of a traced tensor was asked for (`if`, `while`, `float()`, `np.asarray` ...)."""
+    """A concrete value of a traced tensor was asked for (`if`, `while`, `float()`, `np.asarray` ...).
+
+    A traced function runs once, on tensors without numbers. Instead of `if` use `nm.numpy.where` or `nm.cond`, of `while`
+    `nm.while_loop`, of NumPy's functions those of `nm.numpy`; what is part of the code is a static argument.
+    """
 
 
 # The names of jax.errors for it, and for tensors that outlive their trace.

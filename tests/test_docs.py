@@ -31,3 +31,32 @@ def test_what_is_named_exists(page: Path) -> None:
         assert (page.parent / link).exists(), link
     for path in re.findall(r"`((?:nabla_mlir|passes|dialects|tests|bench|docs)/[\w/.]+)`", text):
         assert (ROOT / path).exists(), path
+
+
+def test_every_environment_variable_is_on_its_page() -> None:
+    sources = [path.read_text() for folder in ("nabla_mlir", "passes", "dialects") for path in (ROOT / folder).rglob("*.py")]
+    names = {name for text in sources for name in re.findall(r"\bNABLA_MLIR_[A-Z_]*[A-Z]\b", text)}
+    page = (ROOT / "docs" / "environment.md").read_text()
+    assert names
+    assert [name for name in sorted(names) if f"`{name}`" not in page] == []
+
+
+def test_messages_of_errors_are_read_with_their_repairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    import error_pages
+
+    found = error_pages.messages()
+    assert ("explain requires a pattern of at most … entries, got ….", "explain a smaller problem of the same form.") in found["PatternError"]
+    assert sum(map(len, found.values())) > 500
+    assert error_pages.table([("f requires a|b, got …", "write `a`")]) == (
+        "| message | what to do |\n|---|---|\n| f requires a\\|b, got … | write \\`a\\` |\n\n"
+    )
+
+
+def test_names_of_others_are_links_but_for_code_headings_and_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    import inventories
+
+    page = "# `jax.jit`\n\n`np.asarray` and `jnp.linalg.solve()`, [`jax.jit`](x.md), `mine`.\n\n```python\n`np.asarray`\n```\n"
+    assert inventories.linked(page) == page.replace("`np.asarray` and `jnp.linalg.solve()`", (
+        "[`np.asarray`](inv:numpy:py:obj#numpy.asarray) and [`jnp.linalg.solve()`](inv:jax:py:obj#jax.numpy.linalg.solve)"))

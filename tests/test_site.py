@@ -18,13 +18,13 @@ if not (SITE / "index.html").exists():
 QUESTIONS = {
     "Hessian of my network": "HessianOperator",
     "recompile": "is compiled again: new shape",
-    "error mean": "ConcretizationError",
+    "error mean": "Instead of if use nm.numpy.where",
     "from C": "save_static_library",
     "fast": "make bench",
     "exact": "What is promised",
     "unsupported": "shapes that depend on values",
     "add an operation": "One record",
-    "see the IR": "Pick a line",
+    "see the IR": "--mlir-print-ir-tree-dir",
     "my GPU": "nm.CUDA",
 }
 
@@ -84,6 +84,15 @@ def test_every_link_within_the_site_leads_somewhere():
             if target not in anchors or (parts.fragment and unquote(parts.fragment) not in anchors[target]):
                 broken.append((path.relative_to(SITE).as_posix(), link))
     assert broken == []
+
+
+def test_names_of_others_lead_to_their_pages_without_a_network():
+    text = (SITE / "howto" / "linear_algebra.html").read_text()
+    assert "https://docs.scipy.org/doc/scipy/reference/generated/scipy.sparse.linalg.LinearOperator.html#" in text
+    assert "https://numpy.org/doc/stable/reference/generated/numpy.asarray.html#numpy.asarray" in (SITE / "howto" / "arrays.html").read_text()
+    assert "https://docs.python.org/3/library/logging.html#module-logging" in (SITE / "howto" / "recompiling.html").read_text()
+    for project in ("python", "numpy", "scipy", "jax"):  # what intersphinx reads lies beside the pages
+        assert (SITE.parent.parent / "docs" / "generated" / f"{project}.inv").read_bytes().startswith(b"# Sphinx inventory version 2")
 
 
 def test_every_program_of_the_gallery_has_a_picture():

@@ -55,4 +55,4 @@ plt.text(120, (curves["Newton"][-1] - lowest) * 1.3, "the saddle", ha="right", c
 plt.xlabel("iteration")
 plt.ylabel("loss above the lowest")
 plt.title("Where the origin is a saddle")
-plt.legend()
+plt.legend(loc="center right")

@@ -17,7 +17,7 @@ VERSION = 1
 _AROUND = 3  # lines of a file that are shown before the first and behind the last that an operation came from
 
 
-class _Numbers:
+class Numbers:
     """Values that occur often, and the number of each."""
 
     def __init__(self) -> None:
@@ -25,6 +25,7 @@ class _Numbers:
         self._numbers: dict[Any, int] = {}
 
     def of(self, value: Any) -> int:
+        """The number of a value, a new one if it has none yet."""
         if value not in self._numbers:
             self._numbers[value] = len(self.values)
             self.values.append(value)
@@ -36,7 +37,7 @@ class Document:
 
     def __init__(self, title: str, entries: Sequence[str], recorder: Recorder, first: str):
         """Args: the title, the signatures of the entry points, the module through its passes, the name of the first state."""
-        self._texts, self._origins, self._files = _Numbers(), _Numbers(), _Numbers()
+        self.texts, self._origins, self._files = Numbers(), Numbers(), Numbers()
         states = [self._state(state, last) for last, state in zip([None, *recorder.states], recorder.states, strict=False)]
         rows = [_row(row) for row in recorder.rows]
         origins = [self._origin(origin) for origin in self._origins.values]
@@ -47,7 +48,7 @@ class Document:
             "title": title,
             "entries": list(entries),
             "first": first,
-            "texts": self._texts.values,
+            "texts": self.texts.values,
             "origins": origins,
             "files": [_file(name, origins, i) for i, name in enumerate(self._files.values)],
             "records": records_of(recorder.states),
@@ -61,7 +62,7 @@ class Document:
         is_mapped = any(op.axes is not None for op in ops)
         axes = {"axes": [None if op.axes is None else list(op.axes) for op in ops]} if is_mapped else {}
         return {
-            "text": [self._texts.of(line.text) for line in state.lines],
+            "text": [self.texts.of(line.text) for line in state.lines],
             "depth": [line.depth for line in state.lines],
             "operation": [line.operation for line in state.lines],
             "same": same,

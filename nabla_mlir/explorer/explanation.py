@@ -22,6 +22,7 @@ from nabla_mlir.explorer.exports import chrome_trace, model_explorer
 from nabla_mlir.explorer.halves import halves_of
 from nabla_mlir.explorer.page import page_of
 from nabla_mlir.explorer.patterns import pattern_of
+from nabla_mlir.explorer.phases import document_of, phases_in
 from nabla_mlir.explorer.recording import Recorder
 from nabla_mlir.figures import axes_or_new
 from nabla_mlir.interop.portable import parse
@@ -125,7 +126,8 @@ def explain(
       f: a function of pytrees of arrays, maybe transformed; or a stage (what `nm.trace`, `lower`, `compile` and
         `nm.hvp_module` give).
       specs: for each argument a pytree of `nm.spec(...)` or arrays; none for a stage.
-      target: also compile for it, and say which kernel each operation ends in; where it runs here, measure them.
+      target: also compile for it, and say what IREE's phases make of it and which kernel each operation ends in; where it
+        runs here, measure them.
       sparsity: "jacobian" or "hessian": also show its pattern by the first argument, with a coloring.
       name: of the entry point.
       kw_specs: specs of arguments by keyword.
@@ -156,12 +158,14 @@ def explain(
               for name, f in functions.items() for c in copies_of(f)]  # fmt: skip
     recorder.run(IreePipeline(target=machine.name, vector_bytes=machine.kernel_bytes()), verify_each=False)
     first = "as traced" if is_traced else "as lowered"
-    document = Document(", ".join(e.name for e in stage.entries), [e.describe() for e in stage.entries], recorder, first).json
+    builder = Document(", ".join(e.name for e in stage.entries), [e.describe() for e in stage.entries], recorder, first)
+    document = builder.json
     document["halves"], document["copies"] = halves, copies
     document["pattern"] = pattern_of(f, specs, sparsity) if sparsity else None
-    document["target"], document["kernels"], document["machine"] = machine.name, [], None
+    document["target"], document["kernels"], document["machine"], document["compiler"] = machine.name, [], None, None
     if target is not None or compiled is not None:
         document["kernels"] = dispatches_in(recorder, machine)
+        document["compiler"] = document_of(phases_in(recorder, machine), builder.texts, recorder)
         compiled = compiled or Lowered(_lowered(stage), stage.entries).compile(machine)
         document["machine"] = measure(document["kernels"], compiled)
     return Explanation(document)
@@ -192,7 +196,7 @@ def compare(a: str | Path, b: str | Path) -> Explanation:
     with context():
         recorder.replace(modules[1], f"{Path(a).name} to {Path(b).name}")
     document = Document(f"{a} → {b}", [], recorder, str(a)).json
-    document |= {"halves": None, "copies": [], "pattern": None, "target": "", "kernels": [], "machine": None}
+    document |= {"halves": None, "copies": [], "pattern": None, "target": "", "kernels": [], "machine": None, "compiler": None}
     return Explanation(document)
 
 

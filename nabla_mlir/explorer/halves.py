@@ -36,6 +36,7 @@ def halves_of(recorder: Recorder) -> dict[str, Any] | None:
         "state": len(recorder.states) - 1,
         "functions": [_function(name, f, {op.name for n, op in accesses if n == name}) for name, f in functions.items()],
         "residuals": sorted(residuals, key=lambda r: -r["nbytes"]),
+        "again": [part for name, f in functions.items() for part in _again(name, f, recorder)],
     }
 
 
@@ -58,6 +59,25 @@ def _residual(symbol: str, value: ir.Value, loads: list[tuple[str, ir.Operation]
         "flops": sum(c.flops for c in cost),
         "bytes": sum(c.bytes for c in cost),
     }
+
+
+def _again(name: str, func: ir.Operation, recorder: Recorder) -> list[dict[str, Any]]:
+    """What each product makes again from residuals: values that the point decides, as far as the rest of the product reads them."""
+    block = func.regions[0].blocks[0]
+    asked, known = set(block.arguments), set[ir.Value]()  # what depends on the vectors, and on the residuals alone
+    own: list[ir.Operation] = []
+    for op in (o.operation for o in block.operations):
+        reads = reads_of(op)
+        if any(value in asked for value in reads):
+            asked.update(op.results)
+        elif op.name == _LOAD or any(value in known for value in reads):
+            known.update(op.results)
+            own += [op] if op.name in REGISTRY else []
+    last = [op for op in own if any(result in asked for use in op.results[0].uses for result in use.owner.operation.results)]
+    return [
+        {"function": name, "made_by": recorder.number_of(op), "type": str(op.results[0].type), "nbytes": bytes_of(op.results[0]),
+         "flops": sum(cost_of(part).flops for part in _made_of(op.results[0]) if part.name in REGISTRY)} for op in last
+    ]  # fmt: skip
 
 
 def _readers(load: ir.Operation, recorder: Recorder) -> list[int]:

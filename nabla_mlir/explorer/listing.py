@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from iree.compiler import ir
 
-from nabla_mlir.explorer.marks import MARK_IN_TEXT
+from nabla_mlir.explorer.marks import MARK_OR_ALIAS
 
 ELIDED = 8  # elements of a constant that are printed
 _LOCATION = re.compile(r" loc\((?:#loc\d*|unknown)\)")
@@ -56,7 +56,7 @@ def listing_of(module: ir.Operation) -> list[Line]:
 def lines_of(text: str) -> list[Line]:
     """The lines of a text in which each operation has a location; numbers are read where there are some."""
     body, aliases = _parted(text)
-    numbers = {name: int(match[1]) for name, rest in aliases.items() if (match := MARK_IN_TEXT.match(rest))}
+    numbers = {name: _number(rest, aliases) for name, rest in aliases.items()}
     lines: list[Line] = []
     stack: list[_Open] = []
     for raw in body:
@@ -83,6 +83,15 @@ def lines_of(text: str) -> list[Line]:
         else:
             stack.append(_Open([line], opens))
     return lines
+
+
+def _number(location: str, aliases: dict[str, str]) -> int:
+    """The outermost number in a location: where it is of several parts, that of the first that has one."""
+    for match in MARK_OR_ALIAS.finditer(location):
+        number = int(match[1]) if match[1] else _number(aliases.get(match[0], ""), aliases)
+        if number != NO_OPERATION:
+            return number
+    return NO_OPERATION
 
 
 def without_locations(line: str) -> str:

@@ -18,7 +18,7 @@ from nabla_mlir.errors import SourceRange, is_internal
 
 _MARK = re.compile(r"@(\d+)")
 _NO_FILES = ("-", "nabla-mlir")  # text that a pass of ours parsed, and the command
-MARK_IN_TEXT = re.compile(r'"@(\d+)"')
+MARK_OR_ALIAS = re.compile(r'"@(\d+)"|#loc\d*')  # in the text of a location
 
 
 @dataclass(frozen=True)

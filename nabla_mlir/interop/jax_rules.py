@@ -110,7 +110,7 @@ class Importer:
             # Unused arguments are kept: the function takes what its specs say.
             traced = jax.jit(part.function, keep_unused=True).trace(*part.avals)
             parameters = LoweringParameters(override_lowering_rules=self._lowering_rules(part.plain))
-            return str(traced.lower(_private_parameters=parameters).as_text())
+            return str(traced.lower(_private_parameters=parameters).as_text(debug_info=True))
         finally:
             jax.config.update("jax_use_shardy_partitioner", shardy)
 

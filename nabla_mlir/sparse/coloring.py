@@ -87,9 +87,11 @@ class Coloring:
                                where=user_frame())  # fmt: skip
 
     def plot(self, axes: Any = None) -> Any:
-        """Draws the pattern, each entry in the color of the product that computes it; see `Pattern.plot`."""
+        """Draws the pattern, each entry in the color of the product that it is read from; see `Pattern.plot`."""
         of_column, of_row = self.columns[self.pattern.indices], self.rows[self.pattern.row_of_entry]
-        color = np.where(of_column >= 0, of_column, self.num_column_colors + of_row)
+        mirror_images = self.columns[self.pattern.row_of_entry]  # by symmetry, in the column of its row
+        other = mirror_images if self.kind in ("star", "acyclic") else self.num_column_colors + of_row
+        color = np.where(self.by_column, of_column, other)
         axes = self.pattern.plot(axes, color % 20)
         axes.set_title(f"{self.num_colors} {self.kind} colors")
         return axes

@@ -108,7 +108,7 @@ def _check_arguments(function: Any, positional: list[Any], keywords: dict[str, A
         return
     except TypeError as error:
         raise RequestError(
-            f"compile requires one --spec for each argument of {signature}, "
+            f"{getattr(function, '__name__', 'the function')} requires one --spec for each argument of {signature}, "
             f"got {len(positional) + len(keywords)}: {error}."
         ) from None
 

@@ -30,6 +30,10 @@ def chain(x):
     return nnp.sum((x[1:] - x[:-1] ** 2) ** 2)
 
 
+def arrow(x):
+    return nnp.concatenate([(nnp.sum(x) * x[0])[None], x[0] * x[1:] + x[1:] ** 2])
+
+
 def long(x, steps=900):
     for _ in range(steps):
         x = x * x + 0.5 * nnp.maximum(x, 0.25)

@@ -178,6 +178,55 @@ def test_halves_say_what_is_kept_and_why(halves):
     assert state["state_bytes"] >= sum(by_size)
 
 
+def test_what_is_made_again_is_what_the_point_decides():
+    def again(**options):
+        stage = nm.hvp_module(programs.loss, programs.PARAMS, *programs.DATA, entry_points=("update", "apply"), **options)
+        return explain(stage).data
+
+    assert again()["halves"]["again"] == []
+    data = again(max_residual_bytes=2600)
+    (one,) = data["halves"]["again"]
+    assert (one["function"], one["nbytes"], one["flops"]) == ("apply", 30 * 8 * 4, 2 * 30 * 8)  # 1 - h * h of what is kept, h
+    state = data["states"][data["halves"]["state"]]
+    assert "stablehlo.subtract" in texts(data, data["halves"]["state"])[state["operation"].index(one["made_by"])]
+    assert sum(r["nbytes"] for r in data["halves"]["residuals"]) <= 2600
+
+
+def test_phases_of_iree_know_the_operations_they_got(hvp):
+    phases = {phase["name"]: phase for phase in hvp["compiler"]["phases"]}
+    assert list(phases)[:5] == ["input", "abi", "preprocessing", "global-optimization", "dispatch-creation"]
+    assert list(phases)[-1] == "vm"
+    assert all(phase["seconds"] >= 0 and phase["length"] > 0 and phase["doc"] for phase in phases.values())
+    last = texts(hvp, -1)
+    first_line = dict(reversed(list(zip(hvp["states"][-1]["operation"], last, strict=True))))
+    for name in ("input", "dispatch-creation"):
+        phase = phases[name]
+        products = [n for n, t in zip(phase["operation"], phase["text"], strict=True) if "linalg.matmul" in hvp["texts"][t]]
+        assert products
+        assert all("stablehlo.dot_general" in first_line[n] for n in products)
+    shown = [phase for phase in phases.values() if "text" in phase]
+    for before, after in pairwise(shown):
+        kept = [line for line in after["same"] if line >= 0]
+        assert kept == sorted(kept)
+        assert all(line < len(before["text"]) for line in kept)
+    assert sum(phase["seconds"] for phase in phases.values()) > 0.05
+    assert any(one["name"] == "CanonicalizerPass" for one in hvp["compiler"]["passes"])
+
+
+def test_numbers_are_found_through_aliases():
+    text = """#loc1 = loc("a.mlir":1:2)
+#loc2 = loc("@7"(#loc1))
+func.func @f() {
+  %0 = tensor.empty() : tensor<2xf32> loc(#loc3)
+  %1 = tensor.empty() : tensor<2xf32> loc(#loc4)
+  %2 = tensor.empty() : tensor<2xf32> loc(#loc1)
+} loc(#loc1)
+#loc3 = loc(callsite(#loc2 at #loc1))
+#loc4 = loc(fused[#loc1, #loc2])
+"""
+    assert [line.operation for line in lines_of(text)] == [-1, 7, 7, -1, -1]
+
+
 def test_mapped_axes():
     data = explain(nm.grad(programs.distances), nm.spec((5, 3)), nm.spec(5)).data
     state = data["states"][0]
@@ -198,10 +247,18 @@ def test_a_pattern_and_its_coloring():
 
 def test_a_program_of_jax():
     jax = pytest.importorskip("jax")
-    f = nm.from_jax(lambda x: jax.numpy.sum(jax.numpy.sin(x) ** 2), np.ones(3, np.float32))
+
+    def squares(x):
+        y = jax.numpy.sin(x)
+        return jax.numpy.sum(y**2)
+
+    f = nm.from_jax(squares, np.ones(3, np.float32))
     data = explain(nm.grad(f), nm.spec(3), name="slope").data
     jsonschema.validate(data, SCHEMA)
-    assert any("stablehlo.cosine" in text for text in texts(data, lowered_state(data)))
+    frames = {text: o["frames"][0] for text, o in operations(data, lowered_state(data)) if o["frames"]}
+    (cosine,) = [frame for text, frame in frames.items() if "stablehlo.cosine" in text]  # knows the line of JAX's function
+    assert (cosine["line"], cosine["function"]) == (squares.__code__.co_firstlineno + 1, "test_a_program_of_jax.<locals>.squares")
+    assert data["files"][cosine["file"]]["path"] == __file__
 
 
 @pytest.mark.parametrize("name", ["logistic", "conv", "rnn", "attention", "mixture", "process"])

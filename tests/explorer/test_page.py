@@ -17,14 +17,16 @@ def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     params, data = programs.PARAMS, programs.DATA
     nm.explain(nm.hvp(programs.loss), params, params, *data, target="cpu", name="hvp").save(folder / "hvp.html")
-    nm.explain(nm.hvp_module(programs.loss, params, *data, entry_points=("update", "apply"))).save(folder / "halves.html")
+    nm.explain(nm.hvp_module(programs.loss, params, *data, entry_points=("update", "apply"), max_residual_bytes=2600)).save(folder / "halves.html")
     nm.explain(nm.grad(programs.distances), nm.spec((5, 3)), nm.spec(5)).save(folder / "axes.html")
     nm.explain(programs.chain, nm.spec(20), sparsity="hessian").save(folder / "pattern.html")
+    nm.explain(programs.arrow, nm.spec(8), sparsity="jacobian").save(folder / "arrow.html")
     lowered = [nm.trace(f, *specs, name="f").lower() for f, specs in
                ((nm.grad(programs.chain), [nm.spec(6)]), (nm.hvp(programs.chain), [nm.spec(6)] * 2))]  # fmt: skip
     for name, stage in zip("ab", lowered, strict=True):
         stage.save_mlir(folder / f"{name}.mlir")
     nm.explorer.compare(folder / "a.mlir", folder / "b.mlir").save(folder / "diff.html")
+    nm.explain(nm.from_stablehlo((folder / "a.mlir").read_text()), nm.spec(6)).save(folder / "bare.html")
     nm.explain(nm.trace(nm.grad(programs.long), nm.spec(8), name="long").lower()).save(folder / "long.html")
     return folder
 
@@ -131,6 +133,7 @@ def test_halves(opened):
     one.page.click("#tab-halves")
     assert "Known half" in one.text("#halves")
     assert "to make it again" in one.text("#halves")
+    assert "480 flop from what is kept; keeping it would take 960 B more" in one.text("#halves")
     one.page.locator("#halves td .link").first.click()
     assert one.page.locator("#ir .row.picked").count() == 1
 
@@ -146,9 +149,39 @@ def test_a_pattern_is_drawn(opened):
     one = opened("pattern")
     one.page.click("#tab-pattern")
     assert "3 products instead of 20" in one.text("#pattern")
-    red = one.page.evaluate("""() => { const c = document.querySelector('canvas'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+    red = one.page.evaluate("""() => { const c = document.querySelector('#pattern canvas'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
         let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n / (c.width * c.height) }""")
     assert red == pytest.approx((20 + 2 * 19) / 400)
+
+
+def test_the_products_of_a_coloring_are_drawn(opened):
+    one = opened("arrow")
+    one.page.click("#tab-pattern")
+    assert "3 products instead of 8" in one.text("#pattern")
+    pictures = one.page.locator("#pattern figure")
+    assert [words.split("\n")[0] for words in pictures.all_inner_texts()] == [
+        "The entries, each in the color of its product", "What 2 products with sums of columns give", "What the product with a sum of rows gives"]  # fmt: skip
+    # The first row is full: what stands there is read from the product with rows, as its own picture is.
+    colors = one.page.evaluate("""() => [...document.querySelectorAll('#pattern canvas')].map(c => { const s = c.height > c.width / 8 ? c.height / 8 : c.height;
+        const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, at = (x, y) => [...d.slice(4 * ((y * s + 2) * c.width + x * s + 2), 4 * ((y * s + 2) * c.width + x * s + 3))].join();
+        return [at(1, 0), at(1, 1)] })""")
+    assert colors[0][0] == colors[2][0] != colors[0][1]
+
+
+def test_phases_of_iree_lead_back_to_the_program(opened):
+    one = opened("hvp")
+    one.page.click("#passes .pass:has-text('iree-compile')")
+    assert "CSEPass" in one.text("#about") or "CanonicalizerPass" in one.text("#about")
+    one.page.click("#passes .pass:has-text('dispatch-creation')")
+    one.page.locator("#ir .row:has-text('linalg.matmul')").first.click()
+    words = one.text("#origin")
+    assert "programs.py:8" in words
+    assert "Ends in the kernel" in words
+    one.page.locator("#origin h3:has-text('In the program that IREE got') + ul .link").first.click()
+    assert "stablehlo.dot_general" in one.page.locator("#ir .row.picked").first.inner_text()
+    one.page.click("#passes .pass:has-text('abi')")
+    one.page.keyboard.press("d")
+    assert one.page.locator("#ir .row.added").count() < one.page.locator("#ir .row").count() / 2
 
 
 def test_two_files(opened):
@@ -157,6 +190,13 @@ def test_two_files(opened):
     assert one.page.locator("#ir .row.added").count() > 0
     one.page.locator("#ir .row.added").nth(1).click()
     assert "b.mlir" in one.text("#origin")
+
+
+def test_ir_without_source_says_so(opened):
+    one = opened("bare")
+    assert "came as IR, without the lines" in one.text("#source")
+    one.page.click("#ir .row:has-text('stablehlo.slice') >> nth=0")
+    assert "No line of yours" in one.text("#origin")
 
 
 def test_search_and_folds(opened):
@@ -203,7 +243,7 @@ def test_keys_alone(opened):
 
 
 @pytest.mark.parametrize(("name", "scheme"), [("hvp", "light"), ("hvp", "dark"), ("halves", "light"), ("axes", "dark"),
-                                              ("pattern", "light"), ("diff", "dark")])  # fmt: skip
+                                              ("pattern", "light"), ("diff", "dark"), ("bare", "light")])  # fmt: skip
 def test_axe_has_nothing_to_say(opened, name, scheme):
     one = opened(name, color_scheme=scheme, bypass_csp=True)  # axe is a script of its own
     one.page.locator("#ir .row").nth(5).click()
@@ -229,6 +269,12 @@ def test_ten_thousand_operations_are_drawn_as_far_as_they_are_seen(opened):
     assert one.page.locator("#ir .row").count() < 120
     one.page.click("#ir-3005")
     assert "This operation" in one.text("#origin")
+    # A click marks lines where they are, and makes links for those alone that a reader sees.
+    is_in_place = one.page.evaluate("""() => { const rows = [...document.querySelectorAll('#ir .row')], lines = [...document.querySelectorAll('#source .code-line')];
+        app.pickRow(3010); app.pickRow(3007); return [...rows, ...lines].every(node => node.isConnected) }""")
+    assert is_in_place
+    one.page.locator("#source .code-line.live").first.click()
+    assert one.page.locator("#origin .link").count() <= 4 * 40
     measured = one.page.evaluate("""() => { const time = (f) => { const t = performance.now(); f(); document.body.offsetHeight; return performance.now() - t };
         return { load: performance.timing.loadEventEnd - performance.timing.navigationStart, operation: time(() => app.pickRow(4000)),
                  line: time(() => app.pickLine(0, app.model.data.files[0].first + 3)), difference: time(() => app.pickMode('difference')) } }""")

@@ -161,6 +161,16 @@ def test_patterns_and_colorings(pyplot):
     coloring = nm.sparse.color(pattern)
     axes = coloring.plot()
     assert len(set(axes.collections[0].get_array().tolist())) == coloring.num_colors
+    arrow = np.eye(6, dtype=bool)
+    arrow[0], arrow[:, 0] = True, True
+    both = nm.sparse.color(nm.sparse.Pattern.of(arrow), "bidirectional")
+    colors = np.asarray(both.plot().collections[0].get_array())
+    rows, columns = np.nonzero(arrow)
+    # What the columns' products have alone is read there, the rest from those with rows.
+    from_rows = [both.num_column_colors + both.rows[r] for r in rows]
+    expected = [both.columns[c] if alone else other for c, alone, other in zip(columns, both.by_column, from_rows, strict=True)]
+    np.testing.assert_array_equal(colors, expected)
+    assert len(set(colors.tolist())) == both.num_colors
 
 
 def test_rooflines(pyplot):

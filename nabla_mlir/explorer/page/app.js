@@ -9,7 +9,7 @@ class App {
     this.at = at;
     at("title").textContent = data.title;
     document.documentElement.dataset.theme = "";
-    this.lines = new Lines(at("ir"), (i) => this.drawLine(i), (i) => this.pickRow(i));
+    this.lines = new Lines(at("ir"), { draw: (i) => this.drawLine(i), mark: (row, i) => this.markLine(row, i), pick: (i) => this.pickRow(i) });
     this.passes = new Passes(at("passes"), this.model, (row) => this.pickPass(row));
     this.source = new Source(at("source"), this.model, (file, line) => this.pickLine(file, line));
     this.origins = new Origins(at("origin"), this);
@@ -27,11 +27,11 @@ class App {
   get state() { return this.mode === "before" ? this.states[0] : this.states[1]; }
 
   summary() {
-    const { data } = this.model, last = data.states.length - 1;
-    const changes = data.rows.filter((row) => row.before !== row.after).length;
+    const { data, last, own } = this.model;
+    const changes = data.rows.slice(0, own).filter((row) => row.before !== row.after).length;
     const kernels = data.kernels.length ? ` · ${data.kernels.length} kernels for ${data.target}` : "";
     this.at("summary").textContent = data.entries.length
-      ? `${data.states[last].operations} operations · ${quantity(this.model.total(last, "flops"), "flop")} · ${quantity(this.model.total(last, "bytes"), "B")} moved before fusion · changed by ${changes} of ${data.rows.length} passes${kernels}`
+      ? `${data.states[last].operations} operations · ${quantity(this.model.total(last, "flops"), "flop")} · ${quantity(this.model.total(last, "bytes"), "B")} moved before fusion · changed by ${changes} of ${own} passes${kernels}`
       : `${data.states[0].operations} operations, then ${data.states[last].operations}`;
   }
 
@@ -63,27 +63,44 @@ class App {
     this.drawAbout();
     this.drawIr();
     this.drawSource();
-    this.prepare(this.states[1]);
+    this.passes.reveal();
+    this.source.reveal();
+    this.prepare([this.states[1], ...this.model.data.states.keys()]);
   }
 
-  // What a click asks for, computed while nobody waits.
-  prepare(state) {
-    requestIdleCallback(() => { this.model.starts(state); this.model.reads(state); this.model.ends(state); });
+  // What a click asks for, computed while nobody waits: of the state that is shown, then of the others.
+  prepare(states) {
+    const measure = this.at("measure").value, work = [...new Set(states)].flatMap((state) =>
+      ["starts", "reads", "ends", "whole", "widest"].map((name) => () => this.model[name](state)).concat(() => this.model.heat(state, measure)));
+    const go = (deadline) => {
+      do work.shift()(); while (work.length && deadline.timeRemaining() > 5);
+      if (work.length) this.idle = requestIdleCallback(go);
+    };
+    cancelIdleCallback(this.idle || 0);
+    this.idle = requestIdleCallback(go);
   }
 
   drawAbout() {
     const row = this.model.data.rows[this.row];
     this.at("ir-title").textContent = row ? row.name : this.model.data.first;
-    this.at("about").replaceChildren(...(row ? [element("b", {}, row.doc.split("\n\n")[0].replace(/\n/g, " ")), row.why && row.why !== row.doc ? ` ${row.why}` : ""]
+    this.at("about").replaceChildren(...(row ? [element("b", {}, ...coded(row.doc.split("\n\n")[0].replace(/\n/g, " "))), row.why && row.why !== row.doc ? ` ${row.why}` : "", this.namedPasses(row)].filter(Boolean)
       : [element("b", {}, "The program before any pass: transforms are regions around the code they differentiate or map.")]));
     const [before, after] = this.states;
     for (const button of this.at("modes").children) { button.setAttribute("aria-pressed", String(button.dataset.mode === this.mode)); button.disabled = before === after && button.dataset.mode !== "after"; }
+  }
+
+  // IREE's own passes, beneath the row of its compiler.
+  namedPasses(row) {
+    if (row.name !== "iree-compile" || row.parent >= 0) return null;
+    return element("details", { open: true }, element("summary", {}, "its slowest passes, those that run others included"),
+      table([["pass"], ["time", 1]], this.model.data.compiler.passes.map((pass) => ({ cells: [element("code", {}, pass.name), duration(pass.seconds)] }))));
   }
 
   drawIr() {
     const [before, after] = this.states;
     let rows;
     if (this.mode === "difference" && before !== after) rows = this.model.difference(before, after);
+    else if (![...this.folds].some((key) => key.startsWith(`${this.state}:`))) rows = this.model.whole(this.state);
     else {
       const state = this.state, ends = this.model.ends(state);
       rows = [];
@@ -93,10 +110,8 @@ class App {
       }
     }
     this.rows = rows;
-    const key = `width ${this.mode} ${before} ${after}`;
-    const width = this.model.once(key, () => rows.reduce((most, [, state, line]) => Math.max(most, this.model.text(state, line).length + 2 * this.model.data.states[state].depth[line]), 0));
     this.mark();
-    this.lines.show(rows.length, width);
+    this.lines.show(rows, Math.max(this.model.widest(before), this.model.widest(after)));
   }
 
   // What is picked, and its neighbours, in the state that is shown.
@@ -105,8 +120,8 @@ class App {
     const state = this.states[1];
     if (this.line) this.near.light = new Set(this.model.made(state, ...this.line));
     if (this.picked && this.picked[0] === this.state) {
-      const start = this.model.starts(this.state).get(this.picked[1]);
-      if (start !== undefined) {
+      const start = this.model.starts(this.state)[this.picked[1]];
+      if (start >= 0) {
         const { reads, readers } = this.model.reads(this.state);
         this.near.defs = new Set(reads[start]);
         this.near.uses = new Set(readers[start]);
@@ -114,11 +129,10 @@ class App {
     }
   }
 
-  drawLine(i) {
+  // What a pick and a search change of a line that is drawn.
+  markLine(row, i) {
     const [sign, state, line] = this.rows[i];
-    const data = this.model.data.states[state], operation = data.operation[line], text = this.model.text(state, line);
-    const ends = this.model.ends(state), isFolded = this.folds.has(`${state}:${line}`), isCurrent = state === this.state;
-    const order = operation < 0 ? -1 : this.model.order(state, operation);
+    const data = this.model.data.states[state], operation = data.operation[line], isCurrent = state === this.state;
     const classes = ["row"];
     if (sign === "+") classes.push("added");
     if (sign === "−") classes.push("removed");
@@ -127,11 +141,23 @@ class App {
     if (isPicked) classes.push("picked");
     if (isCurrent && this.near.defs.has(line)) classes.push("def");
     if (isCurrent && this.near.uses.has(line)) classes.push("use");
-    if (this.query && text.toLowerCase().includes(this.query)) classes.push("hit");
+    if (this.query && this.found[data.text[line]]) classes.push("hit");
     const axes = data.axes && operation >= 0 ? data.axes[operation] : null;
     if (axes && !axes.length) classes.push("grey");
-    const hasCost = operation >= 0 && this.model.starts(state).get(operation) === line && this.model.origin(state, operation).frames.length;
-    const row = element("div", { class: classes.join(" "), "aria-selected": String(Boolean(isPicked)) },
+    const words = classes.join(" ");
+    if (row.className === words) return;
+    row.className = words;
+    row.setAttribute("aria-selected", String(Boolean(isPicked)));
+  }
+
+  drawLine(i) {
+    const [sign, state, line] = this.rows[i];
+    const data = this.model.data.states[state], operation = data.operation[line], text = this.model.text(state, line);
+    const ends = this.model.ends(state), isFolded = this.folds.has(`${state}:${line}`);
+    const axes = data.axes && operation >= 0 ? data.axes[operation] : null;
+    const order = operation < 0 ? -1 : this.model.order(state, operation);
+    const hasCost = operation >= 0 && this.model.starts(state)[operation] === line && this.model.origin(state, operation).frames.length;
+    const row = element("div", {},
       element("span", { class: `edge${hasCost ? ` order${order}` : ""}` }), element("span", { class: "sign" }, sign === " " ? "" : sign));
     const canFold = this.mode !== "difference" && ends.has(line);
     const fold = element("span", { class: "fold", "aria-hidden": "true" }, canFold ? (isFolded ? "▸" : "▾") : "");
@@ -139,7 +165,7 @@ class App {
     const indent = element("span", { class: "indent" });
     indent.style.width = `${2 * data.depth[line]}ch`;
     row.append(fold, indent, highlighted(isFolded ? `${text} … ${ends.get(line) - line - 1} lines` : text, "mlir"));
-    if (axes && this.model.starts(state).get(operation) === line)
+    if (axes && this.model.starts(state)[operation] === line)
       for (const axis of axes) row.append(element("span", { class: `axis axis${this.axis(axis) % 4}`, title: "a mapped axis that its result carries" }, axis));
     return row;
   }
@@ -164,7 +190,7 @@ class App {
     if (this.mode === "before" || before === after) this.mode = "after";
     this.picked = null;
     if (this.line) this.origins.line(after, ...this.line); else this.origins.empty();
-    this.at("ir").scrollTop = 0;
+    this.lines.scroll(0);
     this.draw();
   }
 
@@ -181,6 +207,7 @@ class App {
     this.mark();
     this.lines.refresh();
     this.drawSource();
+    this.source.reveal();
   }
 
   // Shows an operation of any state: at the pass that made the state.
@@ -193,7 +220,7 @@ class App {
       this.row = place;
       this.mode = "after";
     }
-    const start = this.model.starts(state).get(operation);
+    const start = this.model.starts(state)[operation];
     for (const key of [...this.folds]) if (key.startsWith(`${state}:`)) this.folds.delete(key);
     this.picked = [state, operation];
     this.line = null;
@@ -252,7 +279,10 @@ class App {
   search(step) {
     this.query = this.at("search").value.trim().toLowerCase();
     const hits = [];
-    if (this.query) this.rows.forEach(([, state, line], i) => { if (this.model.text(state, line).toLowerCase().includes(this.query)) hits.push(i); });
+    if (this.query) {
+      this.found = this.model.found(this.query);
+      this.rows.forEach(([, state, line], i) => { if (this.found[this.model.data.states[state].text[line]]) hits.push(i); });
+    }
     this.at("hits").textContent = this.query ? `${hits.length ? 1 : 0}/${hits.length}` : "";
     this.lines.refresh();
     if (!hits.length) return;

@@ -41,7 +41,7 @@ class Kernels {
   }
 
   operations(kernel, all) {
-    const state = this.app.model.data.states.length - 1;
+    const state = this.app.model.last;
     const shown = all ? kernel.operations : kernel.operations.slice(0, 2);
     return element("div", {}, ...shown.map((one) => element("div", {}, this.app.origins.link(state, one))),
       shown.length < kernel.operations.length ? element("span", { class: "dim" }, `and ${kernel.operations.length - shown.length} more`) : null);
@@ -108,27 +108,49 @@ function drawHalves(box, app) {
         one.flops ? `each product would compute ${quantity(one.flops, "flop")} and move ${quantity(one.bytes, "B")} to make it again`
           : one.made_by < 0 ? "it is an argument: there is nothing to make it from" : "it costs nothing to make, and is not large",
         one.readers.join(", ") || element("span", { class: "dim" }, "only the checks"),
-      ] }))));
+      ] }))),
+    element("h3", {}, "What is made again in each product"),
+    halves.again.length ? table([["value"], ["type"], ["by"], ["why it is not kept"]], halves.again.map((one) => ({ cells: [
+      app.origins.link(halves.state, one.made_by), element("code", {}, one.type), element("code", {}, one.function),
+      `${quantity(one.flops, "flop")} from what is kept; keeping it would take ${quantity(one.nbytes, "B")} more`] })))
+      : element("p", {}, "Nothing: whatever the point decides, and a product reads, is kept."));
 }
 
 const COLORS = ["#2f7de1", "#d97a06", "#b8329f", "#2b8a3e", "#c92a2a", "#0b7285", "#7048e8", "#5c940d", "#a61e4d", "#495057"];
 
-function drawPattern(box, app) {
-  const pattern = app.model.data.pattern;
-  const scale = Math.max(1, Math.min(12, Math.floor(640 / Math.max(pattern.rows, pattern.columns))));
-  const step = Math.max(1, Math.ceil(Math.max(pattern.rows, pattern.columns) / 1200));
-  const canvas = element("canvas", { width: Math.ceil(pattern.columns / step) * scale, height: Math.ceil(pattern.rows / step) * scale, role: "img",
-    "aria-label": `${pattern.rows} by ${pattern.columns} pattern with ${pattern.row.length} entries` });
-  const paint = canvas.getContext("2d");
-  pattern.row.forEach((row, i) => {
-    const column = pattern.column[i];
-    const color = pattern.color_of_column[column] >= 0 ? pattern.color_of_column[column] : pattern.color_of_row[row];
-    paint.fillStyle = COLORS[Math.max(0, color) % COLORS.length];
-    paint.fillRect(Math.floor(column / step) * scale, Math.floor(row / step) * scale, scale, scale);
+// A matrix as points: `paint` calls its argument with the row, the column and the product of each entry.
+function picture(rows, columns, paint, label) {
+  const largest = Math.max(rows, columns, 1), scale = Math.max(1, Math.min(24, Math.floor(480 / largest))), step = Math.ceil(largest / 1000);
+  const canvas = element("canvas", { width: Math.ceil(columns / step) * scale, height: Math.ceil(rows / step) * scale, role: "img", "aria-label": label });
+  const context = canvas.getContext("2d");
+  paint((row, column, product) => {
+    context.fillStyle = COLORS[product % COLORS.length];
+    context.fillRect(Math.floor(column / step) * scale, Math.floor(row / step) * scale, scale, scale);
   });
-  const density = (100 * pattern.row.length) / Math.max(1, pattern.rows * pattern.columns);
-  box.replaceChildren(element("h2", {}, `The pattern of the ${pattern.kind === "hessian" ? "Hessian" : "Jacobian"}`),
-    element("p", {}, `${pattern.rows} × ${pattern.columns}, ${pattern.row.length} entries that can be other than zero (${density.toPrecision(2)} %). `
-      + `Columns of one color are computed by one product: ${pattern.colors} products instead of ${pattern.columns} (${pattern.coloring}).`),
-    canvas, ...pattern.causes.map((cause) => element("pre", {}, cause)));
+  return canvas;
+}
+
+function drawPattern(box, app) {
+  const pattern = app.model.data.pattern, { rows, columns } = pattern, count = pattern.row.length;
+  // Products with columns are numbered first, those with rows behind them.
+  const ofColumns = Math.max(0, ...pattern.color_of_column.map((color) => color + 1)), ofRows = Math.max(0, ...pattern.color_of_row.map((color) => color + 1));
+  // An entry is read where it is alone in its row of a product; else from a product with rows, or, by symmetry, in the column of its row.
+  const cell = (row, column) => row * ofColumns + pattern.color_of_column[column], shares = new Map();
+  pattern.row.forEach((row, i) => shares.set(cell(row, pattern.column[i]), (shares.get(cell(row, pattern.column[i])) || 0) + 1));
+  const product = (row, column) => {
+    if (pattern.color_of_column[column] >= 0 && shares.get(cell(row, column)) === 1) return pattern.color_of_column[column];
+    return pattern.color_of_row[row] >= 0 ? ofColumns + pattern.color_of_row[row] : Math.max(0, pattern.color_of_column[row] ?? 0);
+  };
+  const each = (draw) => pattern.row.forEach((row, i) => draw(row, pattern.column[i]));
+  const figures = [element("figure", {}, element("h3", {}, "The entries, each in the color of its product"), picture(rows, columns,
+    (dot) => each((row, column) => dot(row, column, product(row, column))), `${rows} by ${columns} pattern with ${count} entries`))];
+  if (ofColumns) figures.push(element("figure", {}, element("h3", {}, ofColumns === 1 ? "What the product with a sum of columns gives" : `What ${ofColumns} products with sums of columns give`),
+    picture(rows, ofColumns, (dot) => each((row, column) => { const color = pattern.color_of_column[column]; if (color >= 0) dot(row, color, color); }), `${ofColumns} columns`)));
+  if (ofRows) figures.push(element("figure", {}, element("h3", {}, ofRows === 1 ? "What the product with a sum of rows gives" : `What ${ofRows} products with sums of rows give`),
+    picture(ofRows, columns, (dot) => each((row, column) => { const color = pattern.color_of_row[row]; if (color >= 0) dot(color, column, ofColumns + color); }), `${ofRows} rows`)));
+  const density = (100 * count) / Math.max(1, rows * columns), kind = pattern.kind === "hessian" ? "Hessian" : "Jacobian";
+  box.replaceChildren(element("h2", {}, `The pattern of the ${kind}`),
+    element("p", {}, `${rows} × ${columns}, ${count} entries that can be other than zero (${density.toPrecision(2)} %). `
+      + `Columns that share no row are summed, and one product computes them all: ${pattern.colors} products instead of ${columns} (${pattern.coloring} coloring).`),
+    element("div", { class: "pictures" }, ...figures), ...pattern.causes.map((cause) => element("pre", {}, cause)));
 }

@@ -15,6 +15,9 @@ function element(tag, options = {}, ...children) {
   return node;
 }
 
+// Words in which code stands between backticks.
+function coded(words) { return words.split("`").map((part, i) => (i % 2 ? element("code", {}, part) : part)); }
+
 function quantity(value, unit) {
   for (const [size, prefix] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]])
     if (value >= size) return `${(value / size).toPrecision(3)} ${prefix}${unit}`;
@@ -31,7 +34,35 @@ class Model {
   constructor(data) {
     this.data = data;
     this.caches = new Map();
+    this.last = data.states.length - 1; // the state that IREE gets, and how many passes are ours
+    this.own = data.rows.length;
+    if (data.compiler) this.addPhases(data.compiler);
   }
+
+  // IREE's phases are rows behind ours, and what they left are states, in which each line counts as an operation.
+  addPhases({ phases }) {
+    const { states, rows } = this.data, given = states[this.last];
+    const parent = rows.push({ name: "iree-compile", doc: "IREE's compiler, by its own phases.", why: "Its passes that took the longest stand below.", parent: -1,
+      before: this.last, after: this.last, seconds: phases.reduce((sum, phase) => sum + phase.seconds, 0), phase: { changed: true } }) - 1;
+    for (const phase of phases) {
+      const before = states.length - 1;
+      if (phase.text) {
+        const number = phase.text.map((_, line) => line), origin = phase.operation.map((one) => (one < 0 ? this.nowhere() : given.origin[one]));
+        const none = number.map(() => 0);
+        states.push({ ...phase, operation: number, origin, forerunners: phase.operation.map((one) => (one < 0 ? [] : one)), flops: none, bytes: none,
+          state_bytes: 0, operations: phase.length, base: this.last });
+      }
+      const why = phase.text || !phase.changed ? "" : `Its ${phase.length} lines are not shown.`;
+      rows.push({ name: phase.name, doc: phase.doc, why, parent, before, after: states.length - 1, seconds: phase.seconds, phase });
+    }
+    rows[parent].after = states.length - 1;
+  }
+
+  // The origin of what came from no operation.
+  nowhere() { return this.once("nowhere", () => this.data.origins.push({ steps: [], frames: [] }) - 1); }
+
+  // The state that the forerunners of a state's operations are of.
+  base(state) { return this.data.states[state].base ?? state - 1; }
 
   // A value that is computed once.
   once(key, make) {
@@ -47,21 +78,42 @@ class Model {
     return label.length > 90 ? `${label.slice(0, 88)}…` : label;
   }
 
-  // How often an operation was differentiated on its way.
+  // How often the operations of each origin were differentiated on their way.
+  orders() {
+    return this.once("orders", () => this.data.origins.map(({ steps }) =>
+      Math.min(3, steps.filter((step) => step.name === "jvp" || step.name === "vjp").length)));
+  }
+
   order(state, operation) {
-    return this.once(`order ${this.data.states[state].origin[operation]}`, () => {
-      const steps = this.origin(state, operation).steps;
-      return Math.min(3, steps.filter((step) => step.name === "jvp" || step.name === "vjp").length);
+    return this.orders()[this.data.states[state].origin[operation]];
+  }
+
+  // The line with which each operation begins; -1 for one that is a part of another one's line.
+  starts(state) {
+    return this.once(`starts ${state}`, () => {
+      const { operation, origin } = this.data.states[state], starts = new Int32Array(origin.length).fill(-1);
+      for (let line = operation.length - 1; line >= 0; line--) if (operation[line] >= 0) starts[operation[line]] = line;
+      return starts;
     });
   }
 
-  // The line with which each operation begins.
-  starts(state) {
-    return this.once(`starts ${state}`, () => {
-      const starts = new Map();
-      this.data.states[state].operation.forEach((operation, line) => { if (operation >= 0 && !starts.has(operation)) starts.set(operation, line); });
-      return starts;
+  // All lines of a state, as the list of lines takes them: [sign, state, line].
+  whole(state) { return this.once(`whole ${state}`, () => this.data.states[state].text.map((_, line) => [" ", state, line])); }
+
+  // The characters of the widest line.
+  widest(state) {
+    return this.once(`widest ${state}`, () => {
+      const { text, depth } = this.data.states[state];
+      let most = 0;
+      for (let line = 0; line < text.length; line++) most = Math.max(most, this.data.texts[text[line]].length + 2 * depth[line]);
+      return most;
     });
+  }
+
+  // For each text whether a search, in small letters, finds it.
+  found(query) {
+    const small = this.once("small texts", () => this.data.texts.map((text) => text.toLowerCase()));
+    return small.map((text) => text.includes(query));
   }
 
   // Behind each line that begins a region, the line that ends the operation.
@@ -146,7 +198,7 @@ class Model {
   // Seconds of each operation of the last state: those of its kernel, by the shares of what it computes and moves.
   seconds() {
     return this.once("seconds", () => {
-      const state = this.data.states[this.data.states.length - 1];
+      const state = this.data.states[this.last];
       const seconds = state.flops.map(() => 0);
       for (const kernel of this.data.kernels) {
         const weight = (operation) => state.flops[operation] + state.bytes[operation] + 1;
@@ -160,31 +212,35 @@ class Model {
   // What each line of the source costs in a state, by the order of the derivative: "file:line" to four numbers.
   heat(state, measure) {
     return this.once(`heat ${state} ${measure}`, () => {
-      const last = this.data.states.length - 1;
-      const costs = measure === "seconds" ? this.seconds() : this.data.states[state][measure];
-      const heat = new Map();
-      costs.forEach((cost, operation) => {
-        const where = measure === "seconds" ? last : state;
-        const frame = this.origin(where, operation).frames[0];
-        if (!frame) return;
+      const costs = measure === "seconds" ? this.seconds() : this.data.states[Math.min(state, this.last)][measure];
+      const where = measure === "seconds" ? this.last : Math.min(state, this.last), { origin } = this.data.states[where];
+      const sums = new Map(), heat = new Map(); // an origin, which many operations share, is looked at once
+      costs.forEach((cost, operation) => sums.set(origin[operation], (sums.get(origin[operation]) || 0) + cost));
+      for (const [number, cost] of sums) {
+        const frame = this.data.origins[number].frames[0];
+        if (!frame) continue;
         const key = `${frame.file}:${frame.line}`;
         if (!heat.has(key)) heat.set(key, [0, 0, 0, 0]);
-        heat.get(key)[this.order(where, operation)] += cost;
-      });
+        heat.get(key)[this.orders()[number]] += cost;
+      }
       return heat;
     });
   }
 
   // The operations of a state that came from a line, those that the line calls included.
   made(state, file, line) {
-    return [...this.starts(state).keys()].filter((operation) =>
-      this.origin(state, operation).frames.some((frame) => frame.file === file && frame.line === line));
+    const from = this.once(`from ${file}:${line}`, () =>
+      this.data.origins.map(({ frames }) => frames.some((frame) => frame.file === file && frame.line === line)));
+    const { origin } = this.data.states[state], starts = this.starts(state), made = [];
+    origin.forEach((number, operation) => { if (from[number] && starts[operation] >= 0) made.push(operation); });
+    return made.sort((a, b) => starts[a] - starts[b]);
   }
 
   // What an operation of one state has become in the last one.
   followers(state, operation) {
+    if (state > this.last) return new Set([this.data.states[state].forerunners[operation]].flat());
     let now = new Set([operation]);
-    for (let next = state + 1; next < this.data.states.length; next++) {
+    for (let next = state + 1; next <= this.last; next++) {
       const forward = this.once(`forward ${next}`, () => {
         const map = new Map();
         this.data.states[next].forerunners.forEach((given, later) => {

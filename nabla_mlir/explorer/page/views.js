@@ -7,9 +7,12 @@ Prism.languages.mlir = {
   number: /\b\d[\w.+-]*/,
 };
 
+const markup = new Map(); // of texts that were highlighted before
+
 function highlighted(text, language) {
-  const node = element("span", { class: "code" });
-  node.innerHTML = Prism.highlight(text, Prism.languages[language], language);
+  const node = element("span", { class: "code" }), key = `${language} ${text}`;
+  if (!markup.has(key)) markup.set(key, Prism.highlight(text, Prism.languages[language], language));
+  node.innerHTML = markup.get(key);
   return node;
 }
 
@@ -17,61 +20,76 @@ const ROW = 20; // the height of a line in pixels, as in the style
 const SPARE = 12; // lines that are drawn beyond the edges
 
 class Lines {
-  // A list of which only the lines in view are drawn.
-  constructor(box, draw, pick) {
-    Object.assign(this, { box, draw, pick, count: 0, active: 0, rows: new Map() });
+  // A list of which only the lines in view are drawn; what is picked changes classes alone. It asks the browser for no sizes
+  // in between, which would have it lay out the page twice: it knows the height and the place from their events.
+  constructor(box, { draw, mark, pick }) {
+    Object.assign(this, { box, draw, mark, pick, list: [], count: 0, active: 0, top: 0, height: 0, rows: new Map() });
     this.sheet = element("div", { class: "sheet", role: "presentation" });
     box.append(this.sheet);
-    box.addEventListener("scroll", () => this.render());
+    box.addEventListener("scroll", () => { this.top = box.scrollTop; this.render(); });
     box.addEventListener("keydown", (event) => this.key(event));
-    new ResizeObserver(() => this.render()).observe(box);
+    box.addEventListener("click", (event) => {
+      const row = event.target.closest(".row");
+      if (row) this.choose(Number(row.dataset.line));
+    });
+    new ResizeObserver(() => { this.height = box.clientHeight; this.top = box.scrollTop; this.render(); }).observe(box);
   }
 
-  show(count, width) {
-    this.count = count;
-    this.sheet.style.height = `${count * ROW}px`;
+  show(list, width) {
+    if (this.list === list) { this.refresh(); return; }
+    Object.assign(this, { list, count: list.length });
+    this.sheet.style.height = `${this.count * ROW}px`;
     this.sheet.style.minWidth = `calc(${width}ch + 60px)`;
-    this.active = Math.min(this.active, Math.max(0, count - 1));
-    this.refresh();
-  }
-
-  refresh() {
-    for (const row of this.rows.values()) row.remove();
+    this.active = Math.min(this.active, Math.max(0, this.count - 1));
+    this.top = Math.max(0, Math.min(this.top, this.count * ROW - this.height));
+    this.sheet.replaceChildren();
     this.rows.clear();
     this.render();
   }
 
+  refresh() { for (const [i, row] of this.rows) this.mark(row, i); }
+
+  choose(i) { this.active = i; this.pick(i); this.point(); }
+
   render() {
-    const first = Math.max(0, Math.floor(this.box.scrollTop / ROW) - SPARE);
-    const last = Math.min(this.count, Math.ceil((this.box.scrollTop + this.box.clientHeight) / ROW) + SPARE);
+    const first = Math.max(0, Math.floor(this.top / ROW) - SPARE);
+    const last = Math.min(this.count, Math.ceil((this.top + this.height) / ROW) + SPARE);
     for (const [i, row] of this.rows) if (i < first || i >= last) { row.remove(); this.rows.delete(i); }
     for (let i = first; i < last; i++) {
       if (this.rows.has(i)) continue;
       const row = this.draw(i);
       row.id = `${this.box.id}-${i}`;
+      row.dataset.line = i;
       row.setAttribute("role", "option");
       row.setAttribute("aria-posinset", i + 1);
       row.setAttribute("aria-setsize", this.count);
-      if (!row.hasAttribute("aria-selected")) row.setAttribute("aria-selected", "false");
       row.style.transform = `translateY(${i * ROW}px)`;
-      row.addEventListener("click", () => { this.active = i; this.pick(i); });
+      this.mark(row, i);
       this.sheet.append(row);
       this.rows.set(i, row);
     }
-    if (this.count) this.box.setAttribute("aria-activedescendant", `${this.box.id}-${this.active}`);
+    this.point();
+  }
+
+  point() {
+    if (this.rows.has(this.active)) this.box.setAttribute("aria-activedescendant", `${this.box.id}-${this.active}`);
     else this.box.removeAttribute("aria-activedescendant");
-    if (this.count && !this.rows.has(this.active)) this.box.removeAttribute("aria-activedescendant");
   }
 
   reveal(i) {
     this.active = i;
-    const top = i * ROW, height = this.box.clientHeight;
-    if (top < this.box.scrollTop + ROW || top > this.box.scrollTop + height - 3 * ROW) this.box.scrollTop = top - height / 3;
+    const top = i * ROW;
+    if (top < this.top + ROW || top > this.top + this.height - 3 * ROW) this.scroll(top - this.height / 3);
     this.render();
   }
 
+  scroll(top) {
+    this.top = Math.max(0, Math.min(top, this.count * ROW - this.height));
+    this.box.scrollTop = this.top;
+  }
+
   key(event) {
-    const page = Math.max(1, Math.floor(this.box.clientHeight / ROW) - 1);
+    const page = Math.max(1, Math.floor(this.height / ROW) - 1);
     const step = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -this.count, End: this.count }[event.key];
     if (step === undefined) {
       if (event.key === "Enter" || event.key === " ") { event.preventDefault(); this.pick(this.active); }
@@ -93,8 +111,17 @@ class Passes {
     const { rows, states } = this.model.data;
     const total = Math.max(...rows.filter((r) => r.parent < 0).map((r) => r.seconds), 1e-9);
     const depth = (i) => (rows[i].parent < 0 ? 0 : depth(rows[i].parent) + 1);
-    const changed = (r) => r.before !== r.after;
-    this.shown = [-1, ...rows.keys()].filter((i) => i < 0 || !onlyChanges || changed(rows[i]) || i === row);
+    const changed = (r) => (r.phase ? r.phase.changed : r.before !== r.after);
+    const shown = [-1, ...rows.keys()].filter((i) => i < 0 || !onlyChanges || changed(rows[i]) || i === row);
+    const last = this.row;
+    this.row = row;
+    this.box.setAttribute("aria-activedescendant", `pass-${row}`);
+    if (shown.join() === this.shown.join()) {
+      document.getElementById(`pass-${last}`).setAttribute("aria-selected", "false");
+      document.getElementById(`pass-${row}`).setAttribute("aria-selected", "true");
+      return;
+    }
+    this.shown = shown;
     this.box.replaceChildren(...this.shown.map((i) => {
       const item = element("div", { class: "pass", role: "treeitem", id: `pass-${i}`, "aria-selected": String(i === row), on: { click: () => this.pick(i) } });
       if (i < 0) {
@@ -106,11 +133,11 @@ class Passes {
       item.setAttribute("aria-level", depth(i) + 1);
       item.style.paddingLeft = `${12 + 14 * depth(i)}px`;
       if (!changed(r)) item.classList.add("same");
-      const delta = after.operations - before.operations;
-      const flops = this.model.total(r.after, "flops") - this.model.total(r.before, "flops");
+      const delta = r.phase ? 0 : after.operations - before.operations;
+      const flops = r.phase ? 0 : this.model.total(r.after, "flops") - this.model.total(r.before, "flops");
       item.append(
         element("span", { class: "name", title: r.name }, r.name.replace(/^nabla-/, "")),
-        element("span", { class: "delta" }, changed(r) ? `${before.operations} → ${after.operations}` : "no change"),
+        element("span", { class: "delta" }, !changed(r) ? "no change" : !r.phase ? `${before.operations} → ${after.operations}` : r.phase.length ? `${r.phase.length} lines` : ""),
       );
       const meter = element("span", { class: "meter" });
       meter.style.width = `${Math.max(2, (60 * r.seconds) / total)}px`;
@@ -119,10 +146,9 @@ class Passes {
         after.state_bytes ? `${quantity(after.state_bytes, "B")} kept` : ""].filter(Boolean).map((words) => element("span", {}, words))));
       return item;
     }));
-    this.box.setAttribute("aria-activedescendant", `pass-${row}`);
-    this.row = row;
-    document.getElementById(`pass-${row}`)?.scrollIntoView({ block: "nearest" });
   }
+
+  reveal() { document.getElementById(`pass-${this.row}`)?.scrollIntoView({ block: "nearest" }); }
 
   key(event) {
     const step = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
@@ -135,7 +161,7 @@ class Passes {
 
 class Source {
   constructor(box, model, pick) {
-    Object.assign(this, { box, model, pick, lines: [] });
+    Object.assign(this, { box, model, pick, lines: [], files: "" });
     box.addEventListener("keydown", (event) => this.key(event));
     // A file of Python is highlighted as a whole: strings may span lines.
     this.code = model.data.files.map((file) => {
@@ -144,48 +170,70 @@ class Source {
     });
     this.live = new Set();
     for (const origin of model.data.origins) for (const frame of origin.frames) this.live.add(`${frame.file}:${frame.line}`);
+    this.build();
+  }
+
+  // Each line once; what costs and picks change is its bar and its state.
+  build() {
+    this.nodes = new Map();
+    this.heads = this.model.data.files.map((file, number) => {
+      const head = element("div", { class: "file", title: file.path, role: "presentation" }, file.name);
+      if (!file.lines.length) return [head, element("div", { class: "file", role: "presentation" }, "the file is not there any more")];
+      return [head, ...file.lines.map((_, i) => {
+        const line = file.first + i, key = `${number}:${line}`, live = this.live.has(key);
+        const node = element("div", { class: `code-line${live ? " live" : ""}`, role: "option", id: `line-${number}-${line}`,
+          "aria-selected": "false", "aria-disabled": live ? false : "true", on: live ? { click: () => this.pick(number, line) } : {} },
+          element("span", { class: "heat" }), element("span", { class: "place" }, String(line)), this.code[number][i]);
+        if (live) this.nodes.set(key, node);
+        return node;
+      })];
+    });
   }
 
   draw(state, measure, picked, light) {
     const heat = this.model.heat(state, measure);
+    if (heat !== this.heat) this.weigh(heat, measure);
+    for (const [key, node] of this.nodes) {
+      node.classList.toggle("light", light.has(key));
+      node.setAttribute("aria-selected", String(key === picked));
+    }
+    this.picked = picked;
+    if (picked) this.box.setAttribute("aria-activedescendant", `line-${picked.replace(":", "-")}`);
+    else this.box.removeAttribute("aria-activedescendant");
+  }
+
+  // The bars; the file whose lines cost the most stands first.
+  weigh(heat, measure) {
+    this.heat = heat;
     const most = Math.max(1e-12, ...[...heat.values()].map((orders) => orders.reduce((a, b) => a + b, 0)));
-    this.lines = [];
     const unit = measure === "bytes" ? (v) => quantity(v, "B") : measure === "seconds" ? duration : (v) => quantity(v, "flop");
-    // The file whose lines cost the most stands first.
+    for (const [key, node] of this.nodes) {
+      const orders = heat.get(key) || [0, 0, 0, 0];
+      node.firstChild.replaceChildren(...orders.flatMap((cost, order) => {
+        if (!cost) return [];
+        const bar = element("i", { class: `order${order}` });
+        bar.style.width = `${Math.max(2, (44 * cost) / most)}px`;
+        return [bar];
+      }));
+      const words = orders.map((cost, order) => (cost ? `${ORDERS[order]}: ${unit(cost)}` : "")).filter(Boolean).join(", ");
+      node.title = words;
+      if (words) node.setAttribute("aria-label", `${key.split(":")[1]}: ${node.lastChild.textContent.trim()} (${words})`);
+      else node.removeAttribute("aria-label");
+    }
     const weight = (file) => [...heat].reduce((sum, [key, orders]) => sum + (key.startsWith(`${file}:`) ? orders.reduce((a, b) => a + b, 0) + 1 : 0), 0);
     const files = [...this.model.data.files.keys()].sort((a, b) => weight(b) - weight(a));
-    this.box.replaceChildren(...files.flatMap((number) => {
-      const file = this.model.data.files[number];
-      const head = element("div", { class: "file", title: file.path, role: "presentation" }, file.name);
-      if (!file.lines.length) return [head, element("div", { class: "file", role: "presentation" }, "the file is not there any more")];
-      return [head, ...file.lines.map((_, i) => {
-        const line = file.first + i, key = `${number}:${line}`, orders = heat.get(key) || [0, 0, 0, 0];
-        const bars = element("span", { class: "heat" });
-        orders.forEach((cost, order) => {
-          if (!cost) return;
-          const bar = element("i", { class: `order${order}` });
-          bar.style.width = `${Math.max(2, (44 * cost) / most)}px`;
-          bars.append(bar);
-        });
-        const words = orders.map((cost, order) => (cost ? `${ORDERS[order]}: ${unit(cost)}` : "")).filter(Boolean).join(", ");
-        const live = this.live.has(key);
-        const isPicked = picked === key;
-        const node = element("div", { class: `code-line${live ? " live" : ""}${light.has(key) ? " light" : ""}`, role: "option", id: `line-${number}-${line}`,
-          "aria-selected": String(isPicked), "aria-disabled": live ? false : "true", title: words || false,
-          on: live ? { click: () => this.pick(number, line) } : {} },
-          bars, element("span", { class: "place" }, String(line)), this.code[number][i].cloneNode(true));
-        if (words) node.setAttribute("aria-label", `${line}: ${file.lines[i].trim()} (${words})`);
-        if (live) this.lines.push([number, line]);
-        return node;
-      })];
-    }));
-    this.picked = picked;
-    const chosen = picked && document.getElementById(`line-${picked.replace(":", "-")}`);
-    if (chosen) { chosen.scrollIntoView({ block: "nearest" }); this.box.setAttribute("aria-activedescendant", chosen.id); }
-    else {
-      this.box.removeAttribute("aria-activedescendant");
-      this.box.querySelector(".light")?.scrollIntoView({ block: "nearest" });
-    }
+    if (files.length && files.join() === this.files) return;
+    this.files = files.join();
+    this.lines = files.flatMap((number) => this.model.data.files[number].lines.map((_, i) => [number, this.model.data.files[number].first + i]))
+      .filter(([number, line]) => this.live.has(`${number}:${line}`));
+    const words = "This program came as IR, without the lines that it was written in: click an operation to see what reads it, and what became of it.";
+    if (!files.length) this.box.setAttribute("role", "region"); // of words, not of lines to choose from
+    this.box.replaceChildren(...(files.length ? files.flatMap((number) => this.heads[number]) : [element("p", { class: "file", role: "presentation" }, words)]));
+  }
+
+  reveal() {
+    const chosen = this.picked ? document.getElementById(`line-${this.picked.replace(":", "-")}`) : this.box.querySelector(".light");
+    chosen?.scrollIntoView({ block: "nearest" });
   }
 
   key(event) {
@@ -208,8 +256,8 @@ class Origins {
   constructor(box, app) { Object.assign(this, { box, app, model: app.model }); }
 
   link(state, operation) {
-    const line = this.model.starts(state).get(operation);
-    if (line === undefined) return element("span", { class: "dim" }, "a part of another operation");
+    const line = this.model.starts(state)[operation];
+    if (line === undefined || line < 0) return element("span", { class: "dim" }, "a part of another operation");
     return element("button", { type: "button", class: "link", title: this.model.text(state, line),
       on: { click: () => this.app.pickOperation(state, operation) } }, this.model.label(state, line));
   }
@@ -226,7 +274,7 @@ class Origins {
   }
 
   operation(state, operation) {
-    const origin = this.model.origin(state, operation), start = this.model.starts(state).get(operation);
+    const origin = this.model.origin(state, operation), start = this.model.starts(state)[operation];
     const list = element("ol", { class: "steps" });
     let order = 0;
     const frames = origin.frames;
@@ -238,16 +286,18 @@ class Origins {
       if (step.name === "jvp" || step.name === "vjp") order = Math.min(3, order + 1);
       list.append(element("li", { class: `is${order}` }, element("b", {}, STEP_WORDS[step.name] || step.name), " ", this.rule(step)));
     }
-    list.append(element("li", { class: `is${order}` }, element("b", {}, "This operation"), element("span", { class: "dim" }, ` · ${this.cost(state, operation)}`),
+    list.append(element("li", { class: `is${order}` }, element("b", {}, "This operation"), element("span", { class: "dim" }, state > this.model.last ? "" : ` · ${this.cost(state, operation)}`),
       element("pre", {}, highlighted(this.model.text(state, start), "mlir"))));
     const parts = [list];
     const before = [this.model.data.states[state].forerunners[operation]].flat();
-    if (state > 0) parts.push(element("h3", {}, "In the state before"), this.list(before.map((one) => this.link(state - 1, one)), "it is new: a pass made it"));
+    const isPhase = state > this.model.last;
+    if (state > 0) parts.push(element("h3", {}, isPhase ? "In the program that IREE got" : "In the state before"),
+      this.list(before, (one) => this.link(this.model.base(state), one), "it is new: a pass made it"));
     const { reads, readers } = this.model.reads(state);
     const operationOf = (line) => this.model.data.states[state].operation[line];
     const unique = (lines) => [...new Set(lines.map(operationOf))].filter((one) => one >= 0 && one !== operation);
-    parts.push(element("h3", {}, "Reads"), this.list(unique(reads[start]).map((one) => this.link(state, one)), "nothing but arguments"));
-    parts.push(element("h3", {}, "Read by"), this.list(unique(readers[start]).map((one) => this.link(state, one)), "nothing"));
+    parts.push(element("h3", {}, "Reads"), this.list(unique(reads[start]), (one) => this.link(state, one), "nothing but arguments"));
+    parts.push(element("h3", {}, "Read by"), this.list(unique(readers[start]), (one) => this.link(state, one), "nothing"));
     parts.push(...this.kernels(state, operation));
     this.box.replaceChildren(...parts);
     this.box.scrollTop = 0;
@@ -258,15 +308,16 @@ class Origins {
     if (!kernels.length) return [];
     const followers = this.model.followers(state, operation);
     const own = kernels.map((kernel, i) => [kernel, i]).filter(([kernel]) => kernel.operations.some((one) => followers.has(one)));
-    return [element("h3", {}, "Ends in the kernel"), this.list(own.map(([kernel, i]) => element("button", { type: "button", class: "link",
-      on: { click: () => this.app.pickKernel(i) } }, `${kernel.name}${kernel.seconds == null ? "" : ` · ${duration(kernel.seconds)}`}`)),
+    return [element("h3", {}, "Ends in the kernel"), this.list(own, ([kernel, i]) => element("button", { type: "button", class: "link",
+      on: { click: () => this.app.pickKernel(i) } }, `${kernel.name}${kernel.seconds == null ? "" : ` · ${duration(kernel.seconds)}`}`),
     followers.size ? "none: it is a constant, a view, or part of the plan of the call" : "none: it is not there at the end")];
   }
 
-  list(items, otherwise) {
+  // Of many the first ones: what nobody scrolls to is not made.
+  list(items, draw, otherwise) {
     if (!items.length) return element("p", { class: "dim" }, otherwise);
     const most = 40;
-    return element("ul", { class: "list" }, ...items.slice(0, most).map((item) => element("li", {}, item)),
+    return element("ul", { class: "list" }, ...items.slice(0, most).map((item) => element("li", {}, draw(item))),
       items.length > most ? element("li", { class: "dim" }, `and ${items.length - most} more`) : null);
   }
 
@@ -304,7 +355,7 @@ class Origins {
       const { flops } = this.model.data.states[state];
       const sum = own.reduce((total, one) => total + flops[one], 0);
       list.append(element("li", { class: `is${order}` }, element("b", {}, words), element("span", { class: "dim" }, ` · ${own.length} operations, ${quantity(sum, "flop")}`),
-        this.list(own.map((one) => this.link(state, one)), "")));
+        this.list(own, (one) => this.link(state, one), "")));
     });
     this.box.replaceChildren(...parts, list);
     this.box.scrollTop = 0;

@@ -1,0 +1,122 @@
+"""What IREE's own phases make of a module, and how long its named passes take: as far as `iree-compile` says it."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from nabla_mlir.errors import CompileError
+from nabla_mlir.explorer.document import Numbers, longest_increasing
+from nabla_mlir.explorer.listing import Line, lines_of
+from nabla_mlir.explorer.recording import Recorder
+from nabla_mlir.targets import Target
+from nabla_mlir.targets.base import merge_flags
+from nabla_mlir.targets.toolchain import run_compiler
+
+_DOCS = {
+    "input": "StableHLO becomes loops over elements: linalg, arith and math.",
+    "abi": "Each entry point is wrapped in a function that takes and gives buffers.",
+    "preprocessing": "The devices of the target are named; nothing else on our targets.",
+    "global-optimization": "Layouts, transposes and constants, for the whole program.",
+    "dispatch-creation": "Operations are fused; each group becomes a region that is one kernel.",
+    "flow": "Regions become executables, and the program calls them with tensors.",
+    "stream": "Tensors become ranges of buffers, in the order and the places in which they live.",
+    "executable-sources": "Each kernel is a module of its own, which reads bindings.",
+    "executable-configurations": "For each kernel a way to generate code, with the sizes of its tiles, is chosen.",
+    "executable-targets": "Code generation: tiles, vectors, buffers, LLVM, and machine code.",
+    "hal": "Commands to a device: buffers, kernels, barriers.",
+    "vm": "Instructions of IREE's virtual machine, which the file holds.",
+}
+_FLAGS = ("--mlir-timing", "--mlir-timing-display=list", "--mlir-print-debuginfo", "--mlir-elide-elementsattrs-if-larger=8",
+          "--mlir-elide-resource-strings-if-larger=64")  # fmt: skip
+_MOST_LINES = 1500  # of a phase that is shown: code generation prints a hundred lines for each operation
+_WIDEST = 300  # characters of a line: devices are described in thousands
+_PASSES = 30  # those that take the longest
+_TIME = re.compile(r"^ *[\d.]+ \( *[\d.]+%\) +([\d.]+) \( *[\d.]+%\)  (\S.*)$")  # user time, wall time, name
+
+
+_NO_PASS = re.compile(r"Pipeline|::|^root$|^Rest$|^Total$|^\(A\)|^DumpModulePass$")  # what holds passes, analyses, what is ours
+_MAPS = re.compile(r"#map\d*")  # numbered anew in each text
+
+
+@dataclass(frozen=True)
+class Phases:
+    """IREE's way with a module: each phase with its seconds and its text, and the passes that took longest, with theirs."""
+
+    names: list[str]
+    seconds: list[float]
+    texts: list[str]
+    passes: list[tuple[str, float]]
+
+
+def phases_in(recorder: Recorder, target: Target) -> Phases:
+    """Compiles the module as it stands, for what the compiler says on its way.
+
+    Raises:
+      CompileError: IREE refuses the module.
+    """
+    text = recorder.module.operation.get_asm(enable_debug_info=True)
+    with tempfile.TemporaryDirectory() as folder:
+        flags = merge_flags(target.flags(), (*_FLAGS, f"--dump-compilation-phases-to={folder}"))
+        start = time.time()  # the clock of files
+        result = run_compiler(["-", *flags], text.encode(), timeout=600.0)
+        if result.returncode:
+            raise CompileError(f"explain requires a module that IREE compiles, got: {result.stderr.splitlines()[:1]}")
+        files = sorted(Path(folder).glob("*.mlir"), key=lambda file: int(file.name.split(".")[-3]))
+        times = [start, *(file.stat().st_mtime for file in files)]
+        return Phases(
+            [file.name.split(".")[-2] for file in files],
+            [max(0.0, after - before) for before, after in pairwise(times)],
+            [file.read_text() for file in files],
+            passes_in(result.stderr)[:_PASSES],
+        )
+
+
+def passes_in(report: str) -> list[tuple[str, float]]:
+    r"""The passes of a list of `--mlir-timing` with their seconds on the wall, the longest first.
+
+    Example:
+      >>> passes_in("    1.2 ( 9.0%)    0.5 ( 8.0%)  CSEPass\n    1.2 ( 9.0%)    0.7 ( 9.0%)  'func.func' Pipeline")
+      [('CSEPass', 0.5)]
+    """
+    found = [match for line in report.splitlines() if (match := _TIME.match(line))]
+    return [(match[2], float(match[1])) for match in found if not _NO_PASS.search(match[2])]
+
+
+def document_of(phases: Phases, texts: Numbers, recorder: Recorder) -> dict[str, Any]:
+    """The phases as the document has them; operations are those of the last state of `recorder`."""
+    last: list[Line] = []
+    plain = ""
+    items = []
+    for name, seconds, text in zip(phases.names, phases.seconds, phases.texts, strict=True):
+        lines = lines_of("\n".join(line for line in text.splitlines() if not line.startswith("#") or line.startswith("#loc")))
+        now = "\n".join(line.shape for line in lines)
+        item: dict[str, Any] = {"name": name, "doc": _DOCS.get(name, ""), "seconds": round(seconds, 4), "changed": now != plain,
+                                "length": len(lines)}  # fmt: skip
+        if now != plain and len(lines) <= _MOST_LINES:
+            item |= {
+                "text": [texts.of(line.text if len(line.text) <= _WIDEST else f"{line.text[:_WIDEST]} …") for line in lines],
+                "depth": [line.depth for line in lines],
+                "operation": [recorder.place_of(line.operation) if line.operation >= 0 else -1 for line in lines],
+                "same": same_lines(last, lines),
+            }
+            last = lines
+        plain = now
+        items.append(item)
+    return {"phases": items, "passes": [{"name": name, "seconds": seconds} for name, seconds in phases.passes]}
+
+
+def same_lines(before: Sequence[Line], after: Sequence[Line]) -> list[int]:
+    """For each line the one of the phase before that says the same but for names, in the same order; -1 for a new one."""
+    places: dict[str, list[int]] = {}
+    for i, line in reversed(list(enumerate(before))):
+        places.setdefault(_MAPS.sub("#map", line.shape), []).append(i)
+    pairs = [own.pop() if (own := places.get(_MAPS.sub("#map", line.shape))) else -1 for line in after]
+    ordered = set(longest_increasing(pairs))
+    return [pair if i in ordered else -1 for i, pair in enumerate(pairs)]
