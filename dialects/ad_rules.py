@@ -67,7 +67,7 @@ class CustomJvpOp(_CustomOp):
     """``ad.custom_jvp``: arguments -> results, with a rule (arguments, tangents) -> (results, tangents)."""
 
     name = "ad.custom_jvp"
-    region_names = ("primal", "rule")
+    region_names: tuple[str, ...] = ("primal", "rule")
 
     def verify(self) -> None:
         """Raises VerifyError unless the regions fit operands and results."""
@@ -81,7 +81,7 @@ class CustomVjpOp(_CustomOp):
     """
 
     name = "ad.custom_vjp"
-    region_names = ("primal", "fwd", "bwd")
+    region_names: tuple[str, ...] = ("primal", "fwd", "bwd")
 
     def verify(self) -> None:
         """Raises VerifyError unless the regions fit operands, results and each other."""
@@ -99,7 +99,7 @@ class LinearSolveOp(RuleOp):
     """
 
     name = "ad.linear_solve"
-    region_names = ("matvec", "solve", "transpose_solve")
+    region_names: tuple[str, ...] = ("matvec", "solve", "transpose_solve")
 
     def verify(self) -> None:
         """Raises VerifyError unless every region maps the type of the operands to itself."""
@@ -125,7 +125,7 @@ class CheckpointOp(RuleOp):
     """
 
     name = "ad.checkpoint"
-    region_names = ("body",)
+    region_names: tuple[str, ...] = ("body",)
 
     @property
     def policies(self) -> list[list[str]]:

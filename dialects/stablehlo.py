@@ -234,16 +234,16 @@ def _integer_type(width: int) -> ir.Type:
     return ir.IntegerType.get_signless(width, context())
 
 
-I64Array = Codec(_i64_array, lambda a: tuple(a))
-BoolArray = Codec(
+I64Array: Codec = Codec(_i64_array, lambda a: tuple(a))
+BoolArray: Codec = Codec(
     lambda v: ir.DenseBoolArrayAttr.get([bool(x) for x in v], context()), lambda a: tuple(bool(x) for x in a)
 )
 I64 = Codec(lambda v: ir.IntegerAttr.get(_integer_type(64), int(v)), lambda a: a.value)
 I32 = Codec(lambda v: ir.IntegerAttr.get(_integer_type(32), int(v)), lambda a: a.value)
-Bool = Codec(lambda v: ir.BoolAttr.get(bool(v), context()), lambda a: bool(a.value))
-String = Codec(lambda v: ir.StringAttr.get(v, context()), lambda a: a.value)
-Raw = Codec(lambda v: v, lambda a: a)
-Padding = Codec(
+Bool: Codec = Codec(lambda v: ir.BoolAttr.get(bool(v), context()), lambda a: bool(a.value))
+String: Codec = Codec(lambda v: ir.StringAttr.get(v, context()), lambda a: a.value)
+Raw: Codec = Codec(lambda v: v, lambda a: a)
+Padding: Codec = Codec(
     lambda v: elements(np.asarray(v, np.int64).reshape(len(v), 2)),
     lambda a: tuple((int(lo), int(hi)) for lo, hi in array_of(a).reshape(-1, 2)),
 )
@@ -286,16 +286,16 @@ def _struct_fields(text: str, lists: tuple[str, ...], scalars: tuple[str, ...]) 
     return tuple(fields.items())
 
 
-DotDims = DimensionNumbers(
+DotDims: DimensionNumbers = DimensionNumbers(
     "dot",
     ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions", "rhs_contracting_dimensions"),
 )
-GatherDims = DimensionNumbers(
+GatherDims: DimensionNumbers = DimensionNumbers(
     "gather",
     ("offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims", "start_index_map"),
     ("index_vector_dim",),
 )
-ScatterDims = DimensionNumbers(
+ScatterDims: DimensionNumbers = DimensionNumbers(
     "scatter",
     ("update_window_dims", "inserted_window_dims", "input_batching_dims", "scatter_indices_batching_dims",
      "scatter_dims_to_operand_dims"),
@@ -315,4 +315,4 @@ def _conv_decode(text: str) -> tuple[tuple[Any, ...], ...]:
 
 
 # ("b", 0, 1, "f"), ("0", 1, "i", "o"), ("b", 0, 1, "f"): what each dimension of lhs, rhs and result is.
-ConvDims = Codec(_conv_encode, lambda a: _conv_decode(str(a)))
+ConvDims: Codec = Codec(_conv_encode, lambda a: _conv_decode(str(a)))

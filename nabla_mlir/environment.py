@@ -192,7 +192,7 @@ class Config:
             self._finite = None
 
 
-config = Config()
+config: Config = Config()
 
 
 @contextlib.contextmanager

@@ -302,7 +302,7 @@ def register_static(cls: T) -> T:
     return cls
 
 
-class Partial(functools.partial):
+class Partial(functools.partial[Any]):
     """`functools.partial` as a pytree: its arguments are the children, the function is part of the structure.
 
     Example:

@@ -53,8 +53,8 @@ _SIMPLIFY = Step(SimplifyPass, "Derivatives leave zeros, ones, and shapes that c
 class ExpandTransformsPipeline(NamedPipeline):
     """Everything but what ends differentiation: for modules that are called from others."""
 
-    name: ClassVar = "nabla-expand-transforms"
-    steps: ClassVar = (*_EXPAND, _SIMPLIFY)
+    name: ClassVar[str] = "nabla-expand-transforms"
+    steps: ClassVar[tuple[Step, ...]] = (*_EXPAND, _SIMPLIFY)
 
 
 @register_pipeline
@@ -62,8 +62,8 @@ class ExpandTransformsPipeline(NamedPipeline):
 class LowerPipeline(NamedPipeline):
     """From a module as it is traced or imported to plain StableHLO: what `lower()` runs."""
 
-    name: ClassVar = "nabla-lower"
-    steps: ClassVar = (
+    name: ClassVar[str] = "nabla-lower"
+    steps: ClassVar[tuple[Step, ...]] = (
         *_EXPAND,
         Step(InlineRulesPass, "No derivative is left that would ask for the rules of a function."),
         Step(RemoveStopGradientPass, "Likewise."),

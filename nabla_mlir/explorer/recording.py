@@ -82,7 +82,7 @@ class Recorder:
     """Runs passes on a module, and keeps what it is behind each that changes it."""
 
     def __init__(self, module: ir.Module):
-        self.module = module
+        self.module: ir.Module = module
         self.rows: list[Row] = []
         self.states: list[State] = []
         self._parents = [-1]

@@ -54,6 +54,10 @@ class DaskEngine:
     """
 
     window = 4
+    work: Work
+    shards: list[Any]
+    client: Any
+    kept: int
 
     def __init__(
         self, work: Work, source: Any, shards: Sequence[Any], client: Any, residual_bytes: int | None = None,

@@ -32,6 +32,9 @@ class Program:
       inputs, outputs: their specs.
     """
 
+    inputs: tuple[Spec, ...]
+    outputs: tuple[Spec, ...]
+
     def __init__(self, f: Callable[..., Any], inputs: Sequence[Spec], target: Any):
         stage = trace(f, *inputs, name="main")
         entry = stage.entries[0]
@@ -76,6 +79,9 @@ class Family:
       count: of arguments.
       target: where it runs; None interprets it until compiling it pays.
     """
+
+    count: int
+    target: Any
 
     def __init__(self, f: Callable[..., Any], count: int, target: Any = None):
         self.count, self.target = count, target

@@ -13,6 +13,8 @@ from nabla_mlir.errors import DeployError, DtypeError, user_frame
 from nabla_mlir.interop.vectors import Vectors
 from nabla_mlir.sparse import cheapest, color, hessian, hessian_pattern, jacobian, jacobian_pattern, lagrangian
 from nabla_mlir.sparse.matrix import read
+from nabla_mlir.sparse.pattern import Pattern
+from nabla_mlir.staging.compiled import Compiled
 from nabla_mlir.staging.specs import Spec, spec
 from nabla_mlir.staging.stages import module, trace
 from nabla_mlir.transforms import grad
@@ -93,19 +95,19 @@ class Problem:
             entry = functions["constraints"].entries[0]
             self._rows = Vectors(pytree.unflatten(entry.out_spec, entry.outputs))
             _check_wide("the constraints", self._rows.specs)
-            self.jacobian_pattern = jacobian_pattern(constraints, *specs)
+            self.jacobian_pattern: Pattern = jacobian_pattern(constraints, *specs)
             entries = jacobian(constraints, coloring=cheapest(self.jacobian_pattern))
             functions["jacobian"] = trace(lambda *args: entries(*args).data, *specs)
             whole = lagrangian(f, constraints)
         specs = (self._x.like, spec((), "f64"), self._rows.like, *data)
-        self.hessian_pattern = hessian_pattern(whole, *specs)
+        self.hessian_pattern: Pattern = hessian_pattern(whole, *specs)
         rows = self.hessian_pattern.row_of_entry
         self._lower = np.nonzero(rows >= self.hessian_pattern.indices)[0]
         second = hessian(whole, coloring=color(self.hessian_pattern, "star"))
         functions["hessian"] = trace(lambda *args: read(second(*args).data, self._lower), *specs)
-        self.compiled = module(**functions).lower().compile()
-        self.calls = dict.fromkeys(functions, 0)
-        self.iterations = 0
+        self.compiled: Compiled = module(**functions).lower().compile()
+        self.calls: dict[str, int] = dict.fromkeys(functions, 0)
+        self.iterations: int = 0
 
     @property
     def n(self) -> int:

@@ -25,6 +25,8 @@ class MPIEngine:
     """
 
     window = 1
+    local: LocalEngine
+    comm: Any
 
     def __init__(self, local: LocalEngine, comm: Any):
         self.local, self.comm = local, comm

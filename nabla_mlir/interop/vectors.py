@@ -34,10 +34,12 @@ class Vectors:
       [1.0, 2.0, 3.0, 4.0]
     """
 
+    spec: pytree.TreeSpec
+
     def __init__(self, tree: Any):
         leaves, self.spec = pytree.flatten(tree)
-        self.specs = [Spec(s.shape, s.dtype) for s in map(as_spec, map(readable, leaves))]
-        self.like = pytree.unflatten(self.spec, self.specs)
+        self.specs: list[Spec] = [Spec(s.shape, s.dtype) for s in map(as_spec, map(readable, leaves))]
+        self.like: Any = pytree.unflatten(self.spec, self.specs)
         self._ends = np.cumsum([0, *(math.prod(s.shape) for s in self.specs)]).tolist()
         self.size: int = self._ends[-1]
 

@@ -41,7 +41,7 @@ class Function:
 
     def __init__(self, func: ir.Operation, module: _Module):
         self.module = module  # which watchers see the operations of
-        self.run_block = _Reader(module).block(func.regions[0].blocks[0])
+        self.run_block: Block = _Reader(module).block(func.regions[0].blocks[0])
 
     def __call__(self, arguments: Sequence[np.ndarray], budget: Budget | None = None) -> Arrays:
         """The results for arguments of the function's types. They may share memory with each other and the arguments.
@@ -55,6 +55,11 @@ class Function:
 
 class _Module:
     """The functions of a module, each read once, and its state."""
+
+    operation: ir.Operation
+    operations: dict[str, ir.Operation]
+    state: dict[str, Any]
+    watch: Watch | None
 
     def __init__(self, module: ir.Operation, watch: Watch | None):
         self.operation, self.watch = module, watch

@@ -17,13 +17,16 @@ from nabla_mlir.errors import DeployError, OutOfMemoryError
 from nabla_mlir.interpreter.blocks import Watch, functions
 from nabla_mlir.interpreter.frames import Budget
 from nabla_mlir.runtime.array import Array
-from nabla_mlir.runtime.device import device
+from nabla_mlir.runtime.device import Device, device
 from nabla_mlir.runtime.executable import Recipe
 from nabla_mlir.runtime.transfer import check_storage, fill
 
 
 class InterpretedFunction:
     """A function that takes arrays, and memory for its results, as `nabla_mlir.runtime.executable.Function` does."""
+
+    name: str
+    device: Device
 
     def __init__(self, executable: InterpretedExecutable, name: str):
         self._executable, self.name, self.device = executable, name, executable.device
@@ -73,7 +76,7 @@ class InterpretedExecutable:
     ):  # fmt: skip
         self._module, self._watch, self._budget, self._work = module, watch, budget, work or {}
         self._functions, self._lock = functions(module, watch), threading.Lock()
-        self.device = device("local-sync")
+        self.device: Device = device("local-sync")
 
     @property
     def state(self) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ class Budget:
     __slots__ = ("steps",)
 
     def __init__(self, steps: float):
-        self.steps = steps
+        self.steps: float = steps
 
     def spend(self, steps: float) -> None:
         """Raises OutOfStepsError if there are not so many left."""
@@ -33,6 +33,8 @@ class Frame(dict[int, np.ndarray]):
     """The values of a call, by number, and what it may spend; inside a map one for each entry, with its place."""
 
     __slots__ = ("budget", "place")
+    budget: Budget | None
+    place: dict[str, int]
 
     def __init__(self, budget: Budget | None, values: dict[int, np.ndarray] | None = None, place: dict[str, int] | None = None):
         super().__init__(values or {})
@@ -66,6 +68,10 @@ class Collective:
 
 class Block:
     """A block that has been read: a function of the values around it and its arguments."""
+
+    arguments: list[int]
+    steps: list[Step | Collective]
+    results: list[int]
 
     def __init__(self, arguments: list[int], steps: list[Step | Collective], results: list[int]):
         self.arguments, self.steps, self.results = arguments, steps, results

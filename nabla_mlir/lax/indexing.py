@@ -174,12 +174,12 @@ def _places(name: str, x: Tensor, indices: Any, new: Tensor, numbers: Any, mode:
 
 
 _DOC = """The operand with updates {} at computed places; those outside are dropped, or moved inside with mode "clip"."""
-scatter = _scattering("scatter", "set", _DOC.format("written"))
-scatter_add = _scattering("scatter_add", "add", _DOC.format("added"))
-scatter_sub = _scattering("scatter_sub", "add", _DOC.format("subtracted"))
-scatter_mul = _scattering("scatter_mul", "mul", _DOC.format("multiplied"))
-scatter_min = _scattering("scatter_min", "min", _DOC.format("that are smaller written"))
-scatter_max = _scattering("scatter_max", "max", _DOC.format("that are larger written"))
+scatter: Callable[..., Any] = _scattering("scatter", "set", _DOC.format("written"))
+scatter_add: Callable[..., Any] = _scattering("scatter_add", "add", _DOC.format("added"))
+scatter_sub: Callable[..., Any] = _scattering("scatter_sub", "add", _DOC.format("subtracted"))
+scatter_mul: Callable[..., Any] = _scattering("scatter_mul", "mul", _DOC.format("multiplied"))
+scatter_min: Callable[..., Any] = _scattering("scatter_min", "min", _DOC.format("that are smaller written"))
+scatter_max: Callable[..., Any] = _scattering("scatter_max", "max", _DOC.format("that are larger written"))
 
 
 def scatter_apply(

@@ -39,13 +39,13 @@ def _by_word(name: str, word: str, doc: str) -> Callable[..., Any]:
     return library(f)
 
 
-reduce_sum = _by_word("reduce_sum", "add", "The sum over these axes.")
-reduce_prod = _by_word("reduce_prod", "mul", "The product over these axes.")
-reduce_max = _by_word("reduce_max", "max", "The largest element over these axes; ties share the derivative.")
-reduce_min = _by_word("reduce_min", "min", "The smallest element over these axes; ties share the derivative.")
-reduce_and = _by_word("reduce_and", "and", "The bits that all elements over these axes have.")
-reduce_or = _by_word("reduce_or", "or", "The bits that an element over these axes has.")
-reduce_xor = _by_word("reduce_xor", "xor", "The exclusive or of the bits over these axes.")
+reduce_sum: Callable[..., Any] = _by_word("reduce_sum", "add", "The sum over these axes.")
+reduce_prod: Callable[..., Any] = _by_word("reduce_prod", "mul", "The product over these axes.")
+reduce_max: Callable[..., Any] = _by_word("reduce_max", "max", "The largest element over these axes; ties share the derivative.")
+reduce_min: Callable[..., Any] = _by_word("reduce_min", "min", "The smallest element over these axes; ties share the derivative.")
+reduce_and: Callable[..., Any] = _by_word("reduce_and", "and", "The bits that all elements over these axes have.")
+reduce_or: Callable[..., Any] = _by_word("reduce_or", "or", "The bits that an element over these axes has.")
+reduce_xor: Callable[..., Any] = _by_word("reduce_xor", "xor", "The exclusive or of the bits over these axes.")
 
 
 def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dimensions: Sequence[int]) -> Any:
@@ -134,11 +134,11 @@ def _along(name: str, doc: str) -> Callable[..., Any]:
     return f
 
 
-cumsum = _along("cumsum", "The running sum along an axis, or from its end if `reverse`.")
-cumprod = _along("cumprod", "The running product along an axis, or from its end if `reverse`.")
-cummax = _along("cummax", "The largest element so far along an axis, or from its end if `reverse`.")
-cummin = _along("cummin", "The smallest element so far along an axis, or from its end if `reverse`.")
-cumlogsumexp = _along("cumlogsumexp", "The logarithm of the running sum of exponentials along an axis.")
+cumsum: Callable[..., Any] = _along("cumsum", "The running sum along an axis, or from its end if `reverse`.")
+cumprod: Callable[..., Any] = _along("cumprod", "The running product along an axis, or from its end if `reverse`.")
+cummax: Callable[..., Any] = _along("cummax", "The largest element so far along an axis, or from its end if `reverse`.")
+cummin: Callable[..., Any] = _along("cummin", "The smallest element so far along an axis, or from its end if `reverse`.")
+cumlogsumexp: Callable[..., Any] = _along("cumlogsumexp", "The logarithm of the running sum of exponentials along an axis.")
 
 
 # ---------------------------------------------------------------- windows

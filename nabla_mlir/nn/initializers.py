@@ -188,12 +188,16 @@ def _named(name: str, scale: float, mode: str, distribution: str) -> Initializer
     return make
 
 
-glorot_uniform = xavier_uniform = _named("glorot_uniform", 1.0, "fan_avg", "uniform")
-glorot_normal = xavier_normal = _named("glorot_normal", 1.0, "fan_avg", "truncated_normal")
-lecun_uniform = _named("lecun_uniform", 1.0, "fan_in", "uniform")
-lecun_normal = _named("lecun_normal", 1.0, "fan_in", "truncated_normal")
-he_uniform = kaiming_uniform = _named("he_uniform", 2.0, "fan_in", "uniform")
-he_normal = kaiming_normal = _named("he_normal", 2.0, "fan_in", "truncated_normal")
+glorot_uniform: Initializer = _named("glorot_uniform", 1.0, "fan_avg", "uniform")
+xavier_uniform = glorot_uniform
+glorot_normal: Initializer = _named("glorot_normal", 1.0, "fan_avg", "truncated_normal")
+xavier_normal = glorot_normal
+lecun_uniform: Initializer = _named("lecun_uniform", 1.0, "fan_in", "uniform")
+lecun_normal: Initializer = _named("lecun_normal", 1.0, "fan_in", "truncated_normal")
+he_uniform: Initializer = _named("he_uniform", 2.0, "fan_in", "uniform")
+kaiming_uniform = he_uniform
+he_normal: Initializer = _named("he_normal", 2.0, "fan_in", "truncated_normal")
+kaiming_normal = he_normal
 
 
 def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:

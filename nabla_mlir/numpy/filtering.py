@@ -99,10 +99,10 @@ def _window(name: str, doc: str) -> Callable[..., Any]:
     return library(f)
 
 
-bartlett = _window("bartlett", "Bartlett's window of M samples: a triangle.")
-blackman = _window("blackman", "Blackman's window of M samples.")
-hamming = _window("hamming", "Hamming's window of M samples.")
-hanning = _window("hanning", "Hann's window of M samples.")
+bartlett: Callable[..., Any] = _window("bartlett", "Bartlett's window of M samples: a triangle.")
+blackman: Callable[..., Any] = _window("blackman", "Blackman's window of M samples.")
+hamming: Callable[..., Any] = _window("hamming", "Hamming's window of M samples.")
+hanning: Callable[..., Any] = _window("hanning", "Hann's window of M samples.")
 
 
 @library

@@ -19,7 +19,8 @@ from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults
 from nabla_mlir.table.tensor import Tensor
 
-s_ = index_exp = np.s_
+s_: Any = np.s_
+index_exp: Any = np.index_exp
 
 
 # ---------------------------------------------------------------- places that are known
@@ -178,7 +179,8 @@ def _spread(x: Any, shape: Static[Any]) -> Tensor:
     return tensor(x) + np.zeros(shape, x.dtype)
 
 
-mgrid, ogrid = _Grid(dense=True), _Grid(dense=False)
+mgrid: _Grid = _Grid(dense=True)
+ogrid: _Grid = _Grid(dense=False)
 
 
 class _Joined:
@@ -204,4 +206,5 @@ def _column(x: Any) -> Tensor:
     return reshaped(x, (x.size, 1)) if x.ndim == 1 else x
 
 
-r_, c_ = _Joined(columns=False), _Joined(columns=True)
+r_: _Joined = _Joined(columns=False)
+c_: _Joined = _Joined(columns=True)

@@ -33,12 +33,12 @@ def _comparison(name: str, direction: str, symbol: str) -> Function:
     return library(f)
 
 
-equal = _comparison("equal", "EQ", "==")
-not_equal = _comparison("not_equal", "NE", "!=")
-less = _comparison("less", "LT", "<")
-less_equal = _comparison("less_equal", "LE", "<=")
-greater = _comparison("greater", "GT", ">")
-greater_equal = _comparison("greater_equal", "GE", ">=")
+equal: Function = _comparison("equal", "EQ", "==")
+not_equal: Function = _comparison("not_equal", "NE", "!=")
+less: Function = _comparison("less", "LT", "<")
+less_equal: Function = _comparison("less_equal", "LE", "<=")
+greater: Function = _comparison("greater", "GT", ">")
+greater_equal: Function = _comparison("greater_equal", "GE", ">=")
 
 
 def _logical(name: str, record: Any, word: str) -> Function:
@@ -49,9 +49,9 @@ def _logical(name: str, record: Any, word: str) -> Function:
     return library(f)
 
 
-logical_and = _logical("logical_and", lg.logical_and, "and")
-logical_or = _logical("logical_or", lg.logical_or, "or")
-logical_xor = _logical("logical_xor", lg.logical_xor, "exclusive or")
+logical_and: Function = _logical("logical_and", lg.logical_and, "and")
+logical_or: Function = _logical("logical_or", lg.logical_or, "or")
+logical_xor: Function = _logical("logical_xor", lg.logical_xor, "exclusive or")
 
 
 @library
@@ -70,9 +70,9 @@ def _bitwise(name: str, record: Any, word: str) -> Function:
     return library(f)
 
 
-bitwise_and = _bitwise("bitwise_and", lg.logical_and, "and")
-bitwise_or = _bitwise("bitwise_or", lg.logical_or, "or")
-bitwise_xor = _bitwise("bitwise_xor", lg.logical_xor, "exclusive or")
+bitwise_and: Function = _bitwise("bitwise_and", lg.logical_and, "and")
+bitwise_or: Function = _bitwise("bitwise_or", lg.logical_or, "or")
+bitwise_xor: Function = _bitwise("bitwise_xor", lg.logical_xor, "exclusive or")
 
 
 @library
@@ -81,7 +81,8 @@ def bitwise_invert(x: Any) -> Tensor:
     return lg.logical_not(require_integer("bitwise_invert", tensor(x), bools=True))
 
 
-invert = bitwise_not = bitwise_invert
+invert = bitwise_invert
+bitwise_not = bitwise_invert
 
 
 @library
@@ -99,7 +100,8 @@ def bitwise_right_shift(x: Any, y: Static[Any]) -> Tensor:
     return (lg.shift_right_logical if unsigned else lg.shift_right_arithmetic)(x, n)
 
 
-left_shift, right_shift = bitwise_left_shift, bitwise_right_shift
+left_shift = bitwise_left_shift
+right_shift = bitwise_right_shift
 
 
 @library

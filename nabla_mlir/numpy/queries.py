@@ -9,6 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy import get_printoptions as get_printoptions
+from numpy import printoptions as printoptions
+from numpy import save as save
+from numpy import savez as savez
+from numpy import set_printoptions as set_printoptions
 
 from nabla_mlir.dialects.types import as_dtype, is_complex
 from nabla_mlir.numpy import logic
@@ -20,15 +25,27 @@ from nabla_mlir.staging.eager import library
 from nabla_mlir.table.promotion import is_scalar
 from nabla_mlir.table.tensor import Tensor, full
 
-number, inexact, floating, complexfloating = np.number, np.inexact, np.floating, np.complexfloating
-integer, signedinteger, unsignedinteger = np.integer, np.signedinteger, np.unsignedinteger
-generic, flexible, character, object_ = np.generic, np.flexible, np.character, np.object_
-single, double, csingle, cdouble = np.float32, np.float64, np.complex64, np.complex128
-float_, int_, uint, complex_ = np.float64, np.int64, np.uint64, np.complex128
+number = np.number
+inexact = np.inexact
+floating = np.floating
+complexfloating = np.complexfloating
+integer = np.integer
+signedinteger = np.signedinteger
+unsignedinteger = np.unsignedinteger
+generic = np.generic
+flexible = np.flexible
+character = np.character
+object_ = np.object_
+single = np.float32
+double = np.float64
+csingle = np.complex64
+cdouble = np.complex128
+float_ = np.float64
+int_ = np.int64
+uint = np.uint64
+complex_ = np.complex128
 ndarray = Array
 ComplexWarning = np.exceptions.ComplexWarning
-set_printoptions, get_printoptions, printoptions = np.set_printoptions, np.get_printoptions, np.printoptions
-save, savez = np.save, np.savez
 
 
 def ndim(a: Any) -> int:
@@ -159,7 +176,10 @@ def _from_host(name: str) -> Callable[..., Any]:
     return f
 
 
-frombuffer, fromfile, fromiter, fromstring = map(_from_host, ("frombuffer", "fromfile", "fromiter", "fromstring"))
+frombuffer: Callable[..., Any] = _from_host("frombuffer")
+fromfile: Callable[..., Any] = _from_host("fromfile")
+fromiter: Callable[..., Any] = _from_host("fromiter")
+fromstring: Callable[..., Any] = _from_host("fromstring")
 
 
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:

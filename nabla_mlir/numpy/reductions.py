@@ -222,7 +222,8 @@ def min(a: Any, axis: Static[Axis] = None, keepdims: bool = False, initial: Any 
     return extremum("min", "min", a, axis, keepdims, initial, where)
 
 
-amax, amin = max, min
+amax = max
+amin = min
 
 
 @library

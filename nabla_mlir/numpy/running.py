@@ -93,4 +93,5 @@ def cumlogsumexp(a: Any, axis: Static[int | None] = None, *, reverse: bool = Fal
     return _doubled("cumlogsumexp", logaddexp, -np.inf, inexact(a), axis, reverse)
 
 
-cumulative_sum, cumulative_prod = cumsum, cumprod
+cumulative_sum = cumsum
+cumulative_prod = cumprod

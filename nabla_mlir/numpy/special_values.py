@@ -62,9 +62,9 @@ def _special(name: str, test: Any, combine: Any, otherwise: bool, doc: str) -> C
     return library(f)
 
 
-isnan = _special("isnan", is_nan, lg.logical_or, False, "True where x is NaN.")
-isfinite = _special("isfinite", lg.is_finite, lg.logical_and, True, "True where x is neither infinite nor NaN.")
-isinf = _special("isinf", is_infinite, lg.logical_or, False, "True where x is infinite.")
+isnan: Callable[..., Any] = _special("isnan", is_nan, lg.logical_or, False, "True where x is NaN.")
+isfinite: Callable[..., Any] = _special("isfinite", lg.is_finite, lg.logical_and, True, "True where x is neither infinite nor NaN.")
+isinf: Callable[..., Any] = _special("isinf", is_infinite, lg.logical_or, False, "True where x is infinite.")
 
 
 @library

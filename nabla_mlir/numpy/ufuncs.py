@@ -42,43 +42,51 @@ def _numeric_binary(name: str, record: Any, doc: str, *, ordered: bool = False, 
     return library(f)
 
 
-sin = _inexact_unary("sin", ew.sine, "The sine.")
-cos = _inexact_unary("cos", ew.cosine, "The cosine.")
-tan = _inexact_unary("tan", ew.tan, "The tangent.")
-arcsin = asin = _inexact_unary("arcsin", ew.asin, "The inverse sine.")
-arccos = acos = _inexact_unary("arccos", ew.acos, "The inverse cosine.")
-arctan = atan = _inexact_unary("arctan", ew.atan, "The inverse tangent.")
-sinh = _inexact_unary("sinh", ew.sinh, "The hyperbolic sine.")
-cosh = _inexact_unary("cosh", ew.cosh, "The hyperbolic cosine.")
-tanh = _inexact_unary("tanh", lambda x: complex_tanh(x) if is_complex(x.dtype) else ew.tanh(x), "The hyperbolic tangent.")
-arcsinh = asinh = _inexact_unary("arcsinh", ew.asinh, "The inverse hyperbolic sine.")
-arccosh = acosh = _inexact_unary("arccosh", ew.acosh, "The inverse hyperbolic cosine.")
-arctanh = atanh = _inexact_unary("arctanh", ew.atanh, "The inverse hyperbolic tangent.")
-exp = _inexact_unary("exp", ew.exponential, "e to the power x.")
-expm1 = _inexact_unary(
+sin: Function = _inexact_unary("sin", ew.sine, "The sine.")
+cos: Function = _inexact_unary("cos", ew.cosine, "The cosine.")
+tan: Function = _inexact_unary("tan", ew.tan, "The tangent.")
+arcsin: Function = _inexact_unary("arcsin", ew.asin, "The inverse sine.")
+asin = arcsin
+arccos: Function = _inexact_unary("arccos", ew.acos, "The inverse cosine.")
+acos = arccos
+arctan: Function = _inexact_unary("arctan", ew.atan, "The inverse tangent.")
+atan = arctan
+sinh: Function = _inexact_unary("sinh", ew.sinh, "The hyperbolic sine.")
+cosh: Function = _inexact_unary("cosh", ew.cosh, "The hyperbolic cosine.")
+tanh: Function = _inexact_unary("tanh", lambda x: complex_tanh(x) if is_complex(x.dtype) else ew.tanh(x), "The hyperbolic tangent.")
+arcsinh: Function = _inexact_unary("arcsinh", ew.asinh, "The inverse hyperbolic sine.")
+asinh = arcsinh
+arccosh: Function = _inexact_unary("arccosh", ew.acosh, "The inverse hyperbolic cosine.")
+acosh = arccosh
+arctanh: Function = _inexact_unary("arctanh", ew.atanh, "The inverse hyperbolic tangent.")
+atanh = arctanh
+exp: Function = _inexact_unary("exp", ew.exponential, "e to the power x.")
+expm1: Function = _inexact_unary(
     "expm1", lambda x: complex_expm1(x) if is_complex(x.dtype) else ew.exponential_minus_one(x),
     "exp(x) - 1, accurate near 0.",
 )  # fmt: skip
-log = _inexact_unary("log", ew.log, "The natural logarithm.")
-log1p = _inexact_unary("log1p", ew.log_plus_one, "log(1 + x), accurate near 0.")
-sqrt = _inexact_unary("sqrt", ew.sqrt, "The square root; NaN for negative numbers.")
-rsqrt = _inexact_unary("rsqrt", ew.rsqrt, "1 / sqrt(x).")
-cbrt = _inexact_unary("cbrt", ew.cbrt, "The real cube root.")
-exp2 = _inexact_unary(
+log: Function = _inexact_unary("log", ew.log, "The natural logarithm.")
+log1p: Function = _inexact_unary("log1p", ew.log_plus_one, "log(1 + x), accurate near 0.")
+sqrt: Function = _inexact_unary("sqrt", ew.sqrt, "The square root; NaN for negative numbers.")
+rsqrt: Function = _inexact_unary("rsqrt", ew.rsqrt, "1 / sqrt(x).")
+cbrt: Function = _inexact_unary("cbrt", ew.cbrt, "The real cube root.")
+exp2: Function = _inexact_unary(
     "exp2", lambda x: ew.exponential(x * math.log(2)) if is_complex(x.dtype) else ew.power(full_like(x, 2), x), "2 to the power x."
 )
-log2 = library(described("log2", "The logarithm to base 2.")(lambda x: ew.log(inexact(x)) * (1 / math.log(2))))
-log10 = library(described("log10", "The logarithm to base 10.")(lambda x: ew.log(inexact(x)) * (1 / math.log(10))))
-deg2rad = radians = library(described("deg2rad", "Degrees to radians.")(lambda x: inexact(x) * (math.pi / 180)))
-rad2deg = degrees = library(described("rad2deg", "Radians to degrees.")(lambda x: inexact(x) * (180 / math.pi)))
+log2: Function = library(described("log2", "The logarithm to base 2.")(lambda x: ew.log(inexact(x)) * (1 / math.log(2))))
+log10: Function = library(described("log10", "The logarithm to base 10.")(lambda x: ew.log(inexact(x)) * (1 / math.log(10))))
+deg2rad: Function = library(described("deg2rad", "Degrees to radians.")(lambda x: inexact(x) * (math.pi / 180)))
+radians = deg2rad
+rad2deg: Function = library(described("rad2deg", "Radians to degrees.")(lambda x: inexact(x) * (180 / math.pi)))
+degrees = rad2deg
 
-add = _numeric_binary("add", ew.add, "x + y; of truth values: or.")
-subtract = _numeric_binary("subtract", ew.subtract, "x - y.", bools=False)
-multiply = _numeric_binary("multiply", ew.multiply, "x * y; of truth values: and.")
-maximum = _numeric_binary(
+add: Function = _numeric_binary("add", ew.add, "x + y; of truth values: or.")
+subtract: Function = _numeric_binary("subtract", ew.subtract, "x - y.", bools=False)
+multiply: Function = _numeric_binary("multiply", ew.multiply, "x * y; of truth values: and.")
+maximum: Function = _numeric_binary(
     "maximum", ew.maximum, "The larger of x and y; NaN if either is. Ties share the derivative.", ordered=True
 )
-minimum = _numeric_binary(
+minimum: Function = _numeric_binary(
     "minimum", ew.minimum, "The smaller of x and y; NaN if either is. Ties share the derivative.", ordered=True
 )
 
@@ -224,8 +232,8 @@ def _other_number(name: str, record: Any, direction: str) -> Function:
     return library(f)
 
 
-fmax = _other_number("fmax", ew.maximum, "GE")
-fmin = _other_number("fmin", ew.minimum, "LE")
+fmax: Function = _other_number("fmax", ew.maximum, "GE")
+fmin: Function = _other_number("fmin", ew.minimum, "LE")
 
 
 def log1p_exp(low: Tensor, high: Tensor) -> Tensor:
@@ -313,12 +321,13 @@ def _rounding(name: str, record: Any, doc: str) -> Function:
     return library(f)
 
 
-floor = _rounding("floor", ew.floor, "The largest integer not above x.")
-ceil = _rounding("ceil", ew.ceil, "The smallest integer not below x.")
-rint = _rounding("rint", ew.round_nearest_even, "The nearest integer, ties to even.")
-trunc = fix = _rounding(
+floor: Function = _rounding("floor", ew.floor, "The largest integer not above x.")
+ceil: Function = _rounding("ceil", ew.ceil, "The smallest integer not below x.")
+rint: Function = _rounding("rint", ew.round_nearest_even, "The nearest integer, ties to even.")
+trunc: Function = _rounding(
     "trunc", lambda x: lg.select(_less(x, full_like(x, 0)), ew.ceil(x), ew.floor(x)), "The integer part of x."
 )
+fix = trunc
 
 
 @library

@@ -7,7 +7,7 @@ from typing import Any
 from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.registry import ZERO, MaybeZero, Zero
+from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor
 
@@ -22,7 +22,7 @@ def _barrier_batch(xs: Any, mapped: Any, size: int) -> list[Tensor]:
     return all_prefixed(optimization_barrier(*xs), mapped, size)
 
 
-optimization_barrier = general(
+optimization_barrier: OpDef = general(
     "stablehlo.optimization_barrier", pattern=patterns.identity,
     doc="The operands themselves; nothing is moved across.", multi=True, linear="all",
     result=lambda *xs: [(x.shape, x.dtype) for x in xs],

@@ -119,7 +119,7 @@ top_k: OpDef = general(
 
 # ---------------------------------------------------------------- ragged_dot
 
-RaggedDims = DimensionNumbers(
+RaggedDims: DimensionNumbers = DimensionNumbers(
     "ragged_dot",
     ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions", "rhs_contracting_dimensions",
      "lhs_ragged_dimensions", "rhs_group_dimensions"),

@@ -104,8 +104,8 @@ def _extreme(name: str, doc: str, body: str) -> OpDef:
     return _collective(name, doc=doc, result=_same_type, jvp=jvp, entries=entries)
 
 
-pmax = _extreme(PMAX, "The largest of the entries of a mapped axis; ties share the tangent.", "max")
-pmin = _extreme(PMIN, "The smallest of the entries of a mapped axis; ties share the tangent.", "min")
+pmax: OpDef = _extreme(PMAX, "The largest of the entries of a mapped axis; ties share the tangent.", "max")
+pmin: OpDef = _extreme(PMIN, "The smallest of the entries of a mapped axis; ties share the tangent.", "min")
 
 
 # ---------------------------------------------------------------- all entries, and one's own

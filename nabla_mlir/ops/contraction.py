@@ -14,6 +14,7 @@ from nabla_mlir.ops.shape import move_axis, transpose
 from nabla_mlir.sparsity import products as patterns
 from nabla_mlir.table.batching import shifted
 from nabla_mlir.table.kinds import contraction
+from nabla_mlir.table.registry import OpDef
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor
 
@@ -112,7 +113,7 @@ def _flops(outs: Any, xs: Any, dot_dimension_numbers: Dims, **_: Any) -> int:
     return 2 * outs[0].size * math.prod(xs[0].shape[d] for d in axes)
 
 
-dot_general = contraction(
+dot_general: OpDef = contraction(
     "stablehlo.dot_general", pattern=patterns.dot_general,
     doc="Sum of products over the contracting axes; batching axes are paired.",
     flops=_flops,

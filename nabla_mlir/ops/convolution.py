@@ -19,6 +19,7 @@ from nabla_mlir.ops.shape import move_axis, reshape, reverse
 from nabla_mlir.ops.windows import spread
 from nabla_mlir.sparsity import windows as patterns
 from nabla_mlir.table.kinds import contraction
+from nabla_mlir.table.registry import OpDef
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor, full_like
 
@@ -252,7 +253,7 @@ def _flops(outs: Any, xs: Any, dimension_numbers: Any, **_: Any) -> int:
     return 2 * outs[0].size * math.prod(kernel) // max(kernel[features], 1)
 
 
-convolution = contraction(
+convolution: OpDef = contraction(
     "stablehlo.convolution", pattern=patterns.convolution,
     doc="Sums of products of the windows of lhs with the kernel rhs.", flops=_flops,
     attributes={"dimension_numbers": ConvDims, "window_strides": I64Array, "padding": Padding,

@@ -18,7 +18,7 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import RuleMissingError, user_frame
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.registry import ZERO, MaybeZero, Zero
+from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.traits import ONE_BY_ONE
 
@@ -125,7 +125,7 @@ def call(
     return custom_call.apply(xs, {**absent, **attributes, "call_target_name": target, "results": list(results)})
 
 
-custom_call = general(
+custom_call: OpDef = general(
     "stablehlo.custom_call", doc="A call of something outside; its rules are looked up by the name of its target.",
     sequential=True, instructions=ONE_BY_ONE, flops=_flops,
     attributes={"call_target_name": String} | dict.fromkeys((*_LAYOUTS, *_FIXED, *_OTHERS), Raw),

@@ -12,7 +12,7 @@ from nabla_mlir.table.registry import OpDef
 from nabla_mlir.table.samples import reals, whole
 from nabla_mlir.table.tensor import Tensor, full_like
 
-lgamma = elementwise(
+lgamma: OpDef = elementwise(
     "chlo.lgamma", doc="log |gamma(x)|.", partials=[lambda t, y, x: t * digamma(x)], numpy="scipy.special:gammaln",
     sample=(reals(0.5, 4),), instructions=100,
 )  # fmt: skip

@@ -13,7 +13,7 @@ from nabla_mlir.ops.shape import broadcast_in_dim, reshape
 from nabla_mlir.sparsity import indexing as patterns
 from nabla_mlir.table.batching import shifted
 from nabla_mlir.table.kinds import structural
-from nabla_mlir.table.registry import operation
+from nabla_mlir.table.registry import OpDef, operation
 from nabla_mlir.table.samples import Case, integers
 from nabla_mlir.table.tensor import Tensor, array_of, constant, full, full_like
 from nabla_mlir.table.traits import LONG
@@ -128,7 +128,7 @@ _PAIRED = gather_dims(collapsed_slice_dims=(1,), operand_batching_dims=(0,), sta
                       start_index_map=(1,), index_vector_dim=2)  # fmt: skip
 _WINDOW = gather_dims(offset_dims=(0, 1), start_index_map=(1, 0), index_vector_dim=0)
 
-gather = structural(
+gather: OpDef = structural(
     "stablehlo.gather", pattern=patterns.gather,
     doc="Slices of the operand at computed places; places outside are moved inside.",
     moves=True, part=True, instructions=LONG,

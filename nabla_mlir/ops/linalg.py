@@ -165,7 +165,7 @@ def _solve_sample(shapes: Any, left_side: bool, lower: bool, unit_diagonal: bool
     return Case(shapes, params, (reals(0.5, 2),), numpy=_solve_numpy(**params))
 
 
-triangular_solve = general(
+triangular_solve: OpDef = general(
     "stablehlo.triangular_solve", pattern=structure.triangular_solve,
     doc="X with op(a) X = b or X op(a) = b, of a triangular matrix a.",
     sequential=True, flops=lambda outs, xs, **_: xs[0].shape[-1] * outs[0].size,

@@ -13,7 +13,7 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.elementwise import convert
 from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.table.kinds import general, nondifferentiable
-from nabla_mlir.table.registry import ZERO, MaybeZero, Zero, add_any
+from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, add_any
 from nabla_mlir.table.tensor import Tensor, constant, full, wrap
 from nabla_mlir.table.traits import LONG
 
@@ -54,7 +54,7 @@ def _rng_result(a: Tensor, b: Tensor, shape: Tensor, **_: Any) -> list[Any]:
     return [(tuple(int(n) for n in constant_array(shape.value.owner)), a.dtype)]
 
 
-rng = general(
+rng: OpDef = general(
     "stablehlo.rng", doc="Random numbers between two bounds, or of a mean and a deviation; the draw is held fixed.",
     attributes={"rng_distribution": enum("rng_distribution")}, result=_rng_result, jvp=_rng_jvp, batch=_rng_batch,
     sample=[],  # random: tested by what holds for every draw
@@ -86,7 +86,7 @@ def _bits_batch(xs: Sequence[Tensor], mapped: Any, size: int, **params: Any) -> 
     return [wrap(v.value) for v in builder.for_loop(size, values, draw)]
 
 
-rng_bit_generator = nondifferentiable(
+rng_bit_generator: OpDef = nondifferentiable(
     "stablehlo.rng_bit_generator", doc="Random bits and the next state of the generator.", multi=True,
     attributes={"rng_algorithm": enum("rng_algorithm")}, result=_bits_result,
     result_params=lambda op: dict(zip(("shape", "dtype"), shape_and_dtype(op.results[1].type), strict=True)),

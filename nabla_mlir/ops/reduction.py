@@ -19,7 +19,7 @@ from nabla_mlir.sparsity import structure as patterns
 from nabla_mlir.table.batching import all_prefixed, batch_ops, prefixed, shifted
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, Region, Zero, add_any
+from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Region, Zero, add_any
 from nabla_mlir.table.samples import Case, booleans, integers
 from nabla_mlir.table.tensor import Tensor, full, wrap
 
@@ -201,7 +201,7 @@ def _batch_mapped_init(xs: Any, mapped: Any, size: int, dimensions: tuple[int, .
     return [REGISTRY[COMBINERS[body]](init, total)]
 
 
-reduce = general(
+reduce: OpDef = general(
     "stablehlo.reduce", pattern=patterns.reduce,
     doc="The elements along `dimensions` combined into one, starting from init.", reduces=True,
     attributes={"dimensions": I64Array}, regions=("body",), emit_region=emit_combiner, read_region=read_combiner,

@@ -18,7 +18,7 @@ from nabla_mlir.sparsity import indexing as patterns
 from nabla_mlir.table.batching import all_prefixed, shifted
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.registry import ZERO, MaybeZero, Zero, add_any, materialize
+from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Zero, add_any, materialize
 from nabla_mlir.table.samples import Case, integers
 from nabla_mlir.table.tensor import Tensor, constant, full, full_like, wrap
 from nabla_mlir.table.traits import ONE_BY_ONE
@@ -246,7 +246,7 @@ _ROWS = scatter_dims(
 )
 _SCATTER = {"scatter_dimension_numbers": _ROWS, "indices_are_sorted": False, "unique_indices": False}
 _SHAPES = ((4, 3), (5, 1), (5, 3))
-scatter = general(
+scatter: OpDef = general(
     "stablehlo.scatter",
     pattern=patterns.scatter,
     doc="The operand with updates combined into computed places; those outside are dropped, the last of several wins.",

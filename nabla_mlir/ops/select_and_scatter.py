@@ -30,7 +30,7 @@ from nabla_mlir.ops.windows import (
 from nabla_mlir.sparsity import windows as patterns
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, Zero, materialize
+from nabla_mlir.table.registry import REGISTRY, ZERO, MaybeZero, OpDef, Zero, materialize
 from nabla_mlir.table.samples import Case, reals
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.table.traits import ONE_BY_ONE
@@ -139,7 +139,7 @@ def _sample(shape: Shape, source: Shape, **changes: Any) -> Case:
                 numpy=_numpy(**params))  # fmt: skip
 
 
-select_and_scatter = general(
+select_and_scatter: OpDef = general(
     "stablehlo.select_and_scatter",
     pattern=patterns.select_and_scatter,
     doc="Elements of source combined into the element of their window of the operand that `select` prefers.",

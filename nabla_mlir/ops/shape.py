@@ -164,7 +164,7 @@ def _pad_numpy(low: Shape, high: Shape) -> Any:
     return lambda x, v: np.pad(x, list(zip(low, high, strict=True)), constant_values=v)
 
 
-pad = structural(
+pad: OpDef = structural(
     "stablehlo.pad", pattern=patterns.pad,
     doc="The operand with `value` around and between its elements; negative edges cut elements off.",
     linear=(0, 1),
@@ -253,7 +253,7 @@ def _start_rows(starts: Sequence[Tensor], mapped: Sequence[bool], size: int, sha
 
 
 _PLACES = (None, integers(0, 3), integers(0, 3))
-dynamic_slice = structural(
+dynamic_slice: OpDef = structural(
     "stablehlo.dynamic_slice", pattern=patterns.dynamic_slice,
     doc="A slice of slice_sizes at a computed start, moved inside the operand if needed.",
     attributes={"slice_sizes": I64Array}, transpose=_dynamic_slice_transpose, batch=_dynamic_slice_batch,
@@ -295,7 +295,7 @@ def _update_numpy(x: Any, update: Any, i: int, j: int) -> Any:
     return x
 
 
-dynamic_update_slice = structural(
+dynamic_update_slice: OpDef = structural(
     "stablehlo.dynamic_update_slice", pattern=patterns.dynamic_update_slice,
     doc="The operand with `update` written at a computed start.", linear=(0, 1),
     transpose=_update_transpose, batch=_update_batch,

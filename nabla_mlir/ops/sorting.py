@@ -18,7 +18,7 @@ from nabla_mlir.sparsity import structure as patterns
 from nabla_mlir.table.batching import all_prefixed
 from nabla_mlir.table.kinds import general
 from nabla_mlir.table.regions import body_of
-from nabla_mlir.table.registry import MaybeZero, Region, Zero, clone_op
+from nabla_mlir.table.registry import MaybeZero, OpDef, Region, Zero, clone_op
 from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.traits import ONE_BY_ONE
@@ -86,7 +86,7 @@ def _sort_batch(xs: Any, mapped: Any, size: int, dimension: int, **params: Any) 
     return sort.apply(all_prefixed(xs, mapped, size), {"dimension": dimension, **params})
 
 
-sort = general(
+sort: OpDef = general(
     "stablehlo.sort", pattern=patterns.along("dimension"),
     doc="The operands reordered together along `dimension` by a comparator.",
     instructions=ONE_BY_ONE, updates=lambda op: range(len(op.operands)),

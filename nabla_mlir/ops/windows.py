@@ -29,7 +29,7 @@ from nabla_mlir.sparsity import windows as patterns
 from nabla_mlir.table.batching import all_prefixed, batch_by_decomposition
 from nabla_mlir.table.forward import jvp_by_decomposition
 from nabla_mlir.table.kinds import general
-from nabla_mlir.table.registry import ZERO, MaybeZero, Params, Zero, add_any
+from nabla_mlir.table.registry import ZERO, MaybeZero, OpDef, Params, Zero, add_any
 from nabla_mlir.table.samples import Case, booleans
 from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of
 
@@ -300,7 +300,7 @@ def _sample(shape: Shape, body: str, domain: Any = None, init: Any = "neutral", 
     return Case((shape, ()), {**params, "body": body}, (domain,), (None, start), numpy=_numpy(_UFUNCS[body], **params))
 
 
-reduce_window = general(
+reduce_window: OpDef = general(
     "stablehlo.reduce_window", pattern=patterns.reduce_window,
     doc="The elements of each sliding window combined into one, starting from init.",
     reduces=True, flops=lambda outs, xs, window_dimensions, **_: sum(y.size for y in outs) * math.prod(window_dimensions),

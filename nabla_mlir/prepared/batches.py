@@ -116,6 +116,9 @@ class LocalEngine:
     """
 
     window = 1
+    work: Work
+    batches: Batches
+    limits: Limits
 
     def __init__(
         self, work: Work, batches: Batches, limits: Limits, work_for: Callable[[tuple[Any, ...]], Work] | None = None

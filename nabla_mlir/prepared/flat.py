@@ -16,14 +16,17 @@ from nabla_mlir.runtime.treespec import TreeSpec
 class Flat:
     """Trees of one structure as vectors, leaf after leaf."""
 
+    spec: TreeSpec
+    shapes: list[tuple[int, ...]]
+
     def __init__(self, spec: TreeSpec, leaves: Sequence[Leaf]):
         self.spec, self.shapes = spec, [leaf.shape for leaf in leaves]
         dtypes = {leaf.dtype for leaf in leaves}
         if len(dtypes) != 1:
             raise DtypeError(f"an operator requires leaves of one dtype, got {', '.join(sorted(dtypes))}.")
-        self.dtype = dtype_named(dtypes.pop())
-        self.sizes = [int(np.prod(shape, dtype=int)) for shape in self.shapes]
-        self.size = sum(self.sizes)
+        self.dtype: np.dtype = dtype_named(dtypes.pop())
+        self.sizes: list[int] = [int(np.prod(shape, dtype=int)) for shape in self.shapes]
+        self.size: int = sum(self.sizes)
 
     def leaves(self, vector: np.ndarray, batch: tuple[int, ...] = ()) -> list[np.ndarray]:
         """The arrays of a vector of this dtype, or of several along a leading axis."""

@@ -20,7 +20,7 @@ from nabla_mlir import pytree, thresholds
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.errors import TraceError, user_frame
-from nabla_mlir.passes.split.split import split_function
+from nabla_mlir.passes.split.split import Split, split_function
 from nabla_mlir.prepared.blocks import Form, form_of_block, in_a_row
 from nabla_mlir.prepared.checks import check_entry_points, check_linear_map
 from nabla_mlir.prepared.stateful import Method, assemble
@@ -216,12 +216,19 @@ def _module(
 class Methods:
     """The entry points of a prepared product, from its two halves."""
 
+    family: Family
+    block: int
+    x: Any
+    data: tuple[Any, ...]
+    byproducts_spec: pytree.TreeSpec
+    products_spec: pytree.TreeSpec
+
     def __init__(self, family: Family, names: list[str], x: Any, data: tuple[Any, ...], block: int, limit: int | None):
         self.family, self.block = family, block
         self.x, self.data = _specs(x), tuple(_specs(d) for d in data)
-        self.args = dict(zip(names, [self.x, *self.data], strict=True))
+        self.args: dict[str, Any] = dict(zip(names, [self.x, *self.data], strict=True))
         two = family.transposed is not None
-        self.likes = [self.x, _specs(family.transposed)] if two else [self.x]
+        self.likes: list[Any] = [self.x, _specs(family.transposed)] if two else [self.x]
         v = tuple(self.likes) if two else self.x
 
         def whole(x: Any, v: Any, *data: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -235,9 +242,9 @@ class Methods:
         known = [i for i in range(len(entry.inputs)) if not counts[0] <= i < sum(counts)]
         func = stage.module.body.operations[0].operation
         with context(), ir.Location.unknown():
-            self.split = split_function(func, known, limit)
+            self.split: Split = split_function(func, known, limit)
         self.stage = stage  # owns the halves
-        self.state = self._state(entry.outputs)
+        self.state: dict[str, Spec] = self._state(entry.outputs)
 
     def _state(self, outputs: Sequence[Spec]) -> dict[str, Spec]:
         """What `update` keeps: residuals, products that do not depend on v at all, and the point itself."""

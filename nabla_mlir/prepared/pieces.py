@@ -175,6 +175,9 @@ class Piece:
     part: Part
     _point: np.ndarray | None
     _data: Sequence[Any] | None
+    work: Work
+    number: int
+    travels: bool
 
     def __init__(self, work: Work, travels: bool = False):
         self.work, self.number, self.travels = work, -1, travels

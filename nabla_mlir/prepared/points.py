@@ -121,6 +121,8 @@ class OperatorAt(LinearOperator):
       x: the point, a flat vector.
     """
 
+    x: np.ndarray
+
     def __init__(self, standing: Callable[[np.ndarray], PointOperator], x: np.ndarray):
         self.x, self._standing = np.array(x), standing
         operator = standing(self.x)

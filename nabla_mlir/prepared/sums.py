@@ -100,6 +100,7 @@ class SummedOperator(PointOperator):
     """
 
     rows: int
+    engine: Engine
 
     def __init__(self, work: Work, engine: Engine, x: Any, damping: float):
         self.engine, self.damping, self._work = engine, float(damping), work

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -62,6 +62,8 @@ class KeyArray:
 
     __slots__ = ("high", "low")
     __array_ufunc__ = None
+    high: Any
+    low: Any
 
     def __init__(self, high: Any, low: Any):
         self.high, self.low = high, low
@@ -115,7 +117,7 @@ class KeyArray:
     def __ne__(self, other: Any) -> Any:
         return (self.high != other.high) | (self.low != other.low) if isinstance(other, KeyArray) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]  # == compares key by key
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # == compares key by key
 
     def __bool__(self) -> bool:
         raise TypeError("a truth value requires numbers, got keys.")

@@ -332,8 +332,8 @@ def control(name: str, doc: str, jvp: Any, vjp: Any, batch: Any, runs: str = "")
     return register(record)
 
 
-while_ = control(
+while_: OpDef = control(
     "stablehlo.while", "The body repeated while the condition holds.", _while_jvp, while_vjp, _while_batch, "loop"
 )
-if_ = control("stablehlo.if", "One of two branches, by a truth value.", _case_jvp, _case_vjp, _case_batch, "choice")
-case = control("stablehlo.case", "One of several branches, by an integer.", _case_jvp, _case_vjp, _case_batch, "choice")
+if_: OpDef = control("stablehlo.if", "One of two branches, by a truth value.", _case_jvp, _case_vjp, _case_batch, "choice")
+case: OpDef = control("stablehlo.case", "One of several branches, by an integer.", _case_jvp, _case_vjp, _case_batch, "choice")

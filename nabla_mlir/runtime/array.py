@@ -94,6 +94,7 @@ class Array(ArrayMethods):
     pending: Timepoint | None
     version: int | None
     _view: HalBufferView | None
+    is_alone: bool
 
     def __init__(
         self, view: HalBufferView, device: Device, version: int | None = None, lent: bool = False,

@@ -40,6 +40,8 @@ class Function:
 
     __slots__ = ("__weakref__", "_invoke", "_lock", "_timeline", "_vm", "device", "name")
     _invoke: Callable[..., object]
+    name: str
+    device: Device
 
     def __init__(
         self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock, device: Device,
@@ -258,7 +260,7 @@ class Executable:
     """
 
     def __init__(self, module: VmModule, driver: str | Device):
-        self.device = device(driver)
+        self.device: Device = device(driver)
         self._module = module
         self._lock = threading.Lock()
         self._timeline: Timeline | None = None

@@ -104,6 +104,7 @@ class Interrupts:
     """
 
     _worker: _Worker | None = None  # of all executables: the main thread makes one call at a time
+    is_given_up: bool
 
     def __init__(self, help: str):
         self._help, self.is_given_up = help, False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from iree.runtime import BufferUsage, HalBuffer, HalBufferView, HalElementType, HalFence, MappedMemory, MemoryType
 
@@ -20,6 +22,7 @@ class Mapped:
 
     __slots__ = ("__array_interface__", "_device", "_memory")
     _memory: MappedMemory | None
+    __array_interface__: dict[str, Any]
 
     def __init__(self, source: HalBufferView | HalBuffer, size: int, device: Device):
         self._device, self._memory = device, None

@@ -118,7 +118,7 @@ class Artifact:
             self._stem = self._only_stem()
         if sha256 is not None:
             self._check_content(sha256)
-        self.manifest = self._manifest()
+        self.manifest: Manifest = self._manifest()
 
     def vmfb(self, code: Code) -> bytes:
         """The code for one target. Raises DeployError if it is missing or damaged."""

@@ -33,6 +33,11 @@ class RegularGridInterpolator:
       [1.5]
     """
 
+    grid: tuple[Any, ...]
+    values: Any
+    method: str
+    fill_value: Any
+
     def __init__(
         self, points: Sequence[Any], values: Any, method: str = "linear", bounds_error: bool = False, fill_value: Any = np.nan
     ) -> None:  # fmt: skip

@@ -5,6 +5,7 @@ Parameters such as `check_finite` and `overwrite_a`, which programs give, change
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -330,7 +331,7 @@ def convolution_matrix(a: Any, n: Static[int], mode: str = "full") -> Tensor:
     return vmap(lambda unit: convolve(a, unit, mode), out_axes=1)(np.eye(n))
 
 
-def _known(name: str, doc: str, make: Any) -> Any:
+def _known(name: str, doc: str, make: Any) -> Callable[..., Any]:
     """A function of numbers that are known, whose matrix is a constant."""
     return described(name, doc)(lambda *args, **kwargs: asarray(make(*args, **kwargs)))
 
@@ -348,5 +349,7 @@ def _hadamard(n: int, dtype: Any = int) -> np.ndarray:
     return out
 
 
-hilbert = _known("hilbert", "The n by n matrix with 1 / (i + j + 1).", _hilbert)
-hadamard = _known("hadamard", "The n by n matrix of signs with orthogonal columns, for n a power of two.", _hadamard)
+hilbert: Callable[..., Any] = _known("hilbert", "The n by n matrix with 1 / (i + j + 1).", _hilbert)
+hadamard: Callable[..., Any] = _known(
+    "hadamard", "The n by n matrix of signs with orthogonal columns, for n a power of two.", _hadamard
+)

@@ -50,74 +50,74 @@ def _kept(value: Any, inside: Any, other: float) -> Any:
 
 
 # ---------------------------------------------------------------- of real numbers
-norm = Distribution(
+norm: Distribution = Distribution(
     "norm", log=lambda z: z * z * -0.5 - _HALF_LOG_2_PI, cdf=sp.ndtr, sf=lambda z: sp.ndtr(-z), logcdf=sp.log_ndtr,
     logsf=lambda z: sp.log_ndtr(-z), ppf=sp.ndtri, isf=lambda q: -sp.ndtri(q),
 )  # fmt: skip
-expon = Distribution(
+expon: Distribution = Distribution(
     "expon", log=lambda z: -z, support=lambda z: z >= 0, cdf=lambda z: _kept(-expm1(-_kept(z, z >= 0, 0.0)), z >= 0, 0.0),
     sf=lambda z: _kept(exp(-_kept(z, z >= 0, 0.0)), z >= 0, 1.0), logsf=lambda z: _kept(-z, z >= 0, 0.0),
     ppf=lambda q: -log1p(-q), isf=lambda q: -log(q),
 )  # fmt: skip
-uniform = Distribution(
+uniform: Distribution = Distribution(
     "uniform", log=lambda z: z * 0.0, support=lambda z: (z >= 0) & (z <= 1),
     cdf=lambda z: where(z < 0, 0.0, where(z > 1, 1.0, z)), ppf=lambda q: _kept(q, (q >= 0) & (q <= 1), np.nan),
 )  # fmt: skip
-laplace = Distribution(
+laplace: Distribution = Distribution(
     "laplace", log=lambda z: -absolute(z) - math.log(2.0),
     cdf=lambda z: where(z < 0, 0.5 * exp(-absolute(z)), 1.0 - 0.5 * exp(-absolute(z))),
     ppf=lambda q: sign(q - 0.5) * -log1p(-2.0 * absolute(q - 0.5)),
 )  # fmt: skip
-logistic = Distribution(
+logistic: Distribution = Distribution(
     "logistic", log=lambda z: -z - 2.0 * _softplus(-z), cdf=sp.expit, sf=lambda z: sp.expit(-z), ppf=sp.logit,
     isf=lambda q: -sp.logit(q),
 )  # fmt: skip
-cauchy = Distribution(
+cauchy: Distribution = Distribution(
     "cauchy", log=lambda z: -log1p(z * z) - math.log(math.pi), cdf=lambda z: arctan(z) / math.pi + 0.5,
     sf=lambda z: arctan(-z) / math.pi + 0.5, ppf=lambda q: tan(math.pi * (q - 0.5)), isf=lambda q: tan(math.pi * (0.5 - q)),
 )  # fmt: skip
-gumbel_r = Distribution(
+gumbel_r: Distribution = Distribution(
     "gumbel_r", log=lambda z: -z - exp(-z), cdf=lambda z: exp(-exp(-z)), logcdf=lambda z: -exp(-z),
     sf=lambda z: -expm1(-exp(-z)), ppf=lambda q: -log(-log(q)),
 )  # fmt: skip
-gumbel_l = Distribution(
+gumbel_l: Distribution = Distribution(
     "gumbel_l", log=lambda z: z - exp(z), cdf=lambda z: -expm1(-exp(z)), sf=lambda z: exp(-exp(z)), logsf=lambda z: -exp(z),
     ppf=lambda q: log(-log1p(-q)),
 )  # fmt: skip
-t = Distribution(
+t: Distribution = Distribution(
     "t", "df", log=lambda z, n: sp.gammaln((n + 1.0) * 0.5) - sp.gammaln(n * 0.5) - 0.5 * log(n * math.pi)
     - (n + 1.0) * 0.5 * log1p(z * z / n),
 )  # fmt: skip
-gamma = Distribution(
+gamma: Distribution = Distribution(
     "gamma", "a", log=lambda z, a: sp.xlogy(a - 1.0, _kept(z, z >= 0, 1.0)) - z - sp.gammaln(a), support=lambda z, a: z >= 0,
     cdf=lambda z, a: sp.gammainc(a, _kept(z, z > 0, 0.0)), sf=lambda z, a: sp.gammaincc(a, _kept(z, z > 0, 0.0)),
 )  # fmt: skip
-chi2 = Distribution(
+chi2: Distribution = Distribution(
     "chi2", "df", support=lambda z, n: z >= 0, cdf=lambda z, n: sp.gammainc(n * 0.5, _kept(z, z > 0, 0.0) * 0.5),
     log=lambda z, n: sp.xlogy(n * 0.5 - 1.0, _kept(z, z >= 0, 1.0)) - z * 0.5 - sp.gammaln(n * 0.5) - n * (0.5 * math.log(2.0)),
     sf=lambda z, n: sp.gammaincc(n * 0.5, _kept(z, z > 0, 0.0) * 0.5),
 )  # fmt: skip
-beta = Distribution(
+beta: Distribution = Distribution(
     "beta", "a b", support=lambda z, a, b: (z >= 0) & (z <= 1),
     log=lambda z, a, b: sp.xlogy(a - 1.0, _inside(z)) + sp.xlog1py(b - 1.0, -_inside(z)) - sp.betaln(a, b),
     cdf=lambda z, a, b: sp.betainc(a, b, where(z < 0, 0.0, where(z > 1, 1.0, z))),
     sf=lambda z, a, b: sp.betainc(b, a, where(z < 0, 1.0, where(z > 1, 0.0, 1.0 - z))),
 )  # fmt: skip
-pareto = Distribution(
+pareto: Distribution = Distribution(
     "pareto", "b", support=lambda z, b: z >= 1, log=lambda z, b: log(b) - (b + 1.0) * log(_kept(z, z >= 1, 1.0)),
     cdf=lambda z, b: -expm1(-b * log(_kept(z, z >= 1, 1.0))), sf=lambda z, b: exp(-b * log(_kept(z, z >= 1, 1.0))),
     logsf=lambda z, b: -b * log(_kept(z, z >= 1, 1.0)), ppf=lambda q, b: exp(-log1p(-q) / b),
 )  # fmt: skip
-gennorm = Distribution(
+gennorm: Distribution = Distribution(
     "gennorm", "beta", has_place=False, has_scale=False,
     log=lambda z, b: log(b * 0.5) - sp.gammaln(1.0 / b) - power(absolute(z), b),
     cdf=lambda z, b: 0.5 * (1.0 + sign(z) * sp.gammainc(1.0 / b, power(absolute(z), b))),
 )  # fmt: skip
-vonmises = Distribution(
+vonmises: Distribution = Distribution(
     "vonmises", "kappa", has_place=False, has_scale=False,
     log=lambda z, k: k * (cos(z) - 1.0) - math.log(2 * math.pi) - log(sp.i0e(k)),
 )  # fmt: skip
-wrapcauchy = Distribution(
+wrapcauchy: Distribution = Distribution(
     "wrapcauchy", "c", has_place=False, has_scale=False, support=lambda z, c: (z >= 0) & (z <= 2 * math.pi),
     log=lambda z, c: log1p(-c * c) - math.log(2 * math.pi) - log(1.0 + c * c - 2.0 * c * cos(z)),
 )  # fmt: skip
@@ -145,7 +145,7 @@ def _truncated_log_sf(z: Any, a: Any, b: Any) -> Any:
     return where(z <= a, 0.0, where(z >= b, -np.inf, _log_mass(inner, b) - _log_mass(a, b)))
 
 
-truncnorm = Distribution(
+truncnorm: Distribution = Distribution(
     "truncnorm", "a b", support=lambda z, a, b: (z >= a) & (z <= b),
     log=lambda z, a, b: z * z * -0.5 - _HALF_LOG_2_PI - _log_mass(a, b),
     cdf=lambda z, a, b: exp(_truncated_log_cdf(z, a, b)), logcdf=_truncated_log_cdf,
@@ -162,32 +162,32 @@ def _count(k: Any) -> Any:
     return _kept(k, k >= 0, 0.0)
 
 
-bernoulli = Distribution(
+bernoulli: Distribution = Distribution(
     "bernoulli", "p", is_discrete=True, support=lambda k, p: (k == 0) | (k == 1),
     log=lambda k, p: sp.xlogy(_kept(k, (k == 0) | (k == 1), 0.0), p) + sp.xlog1py(1.0 - _kept(k, (k == 0) | (k == 1), 0.0), -p),
     cdf=lambda k, p: where(k < 0, 0.0, where(k < 1, 1.0 - p, 1.0)),
     ppf=lambda q, p: where((q < 0) | (q > 1), np.nan, where(q <= 1.0 - p, 0.0, 1.0)),
 )  # fmt: skip
-binom = Distribution(
+binom: Distribution = Distribution(
     "binom", "n p", is_discrete=True, support=lambda k, n, p: _is_whole(k) & (k <= n),
     log=lambda k, n, p: _log_comb(n, _kept(k, (k >= 0) & (k <= n), 0.0)) + sp.xlogy(_kept(k, (k >= 0) & (k <= n), 0.0), p)
     + sp.xlog1py(n - _kept(k, (k >= 0) & (k <= n), 0.0), -p),
 )  # fmt: skip
-geom = Distribution(
+geom: Distribution = Distribution(
     "geom", "p", is_discrete=True, support=lambda k, p: (k >= 1) & (floor(k) == k),
     log=lambda k, p: sp.xlog1py(_kept(k, k >= 1, 1.0) - 1.0, -p) + log(p),
 )  # fmt: skip
-poisson = Distribution(
+poisson: Distribution = Distribution(
     "poisson", "mu", is_discrete=True, support=lambda k, mu: _is_whole(k),
     log=lambda k, mu: sp.xlogy(_count(k), mu) - sp.gammaln(_count(k) + 1.0) - mu,
     cdf=lambda k, mu: where(k >= 0, sp.gammaincc(floor(_count(k)) + 1.0, mu), 0.0),
 )  # fmt: skip
-nbinom = Distribution(
+nbinom: Distribution = Distribution(
     "nbinom", "n p", is_discrete=True, support=lambda k, n, p: _is_whole(k),
     log=lambda k, n, p: sp.gammaln(_count(k) + n) - sp.gammaln(_count(k) + 1.0) - sp.gammaln(n) + n * log(p)
     + sp.xlog1py(_count(k), -p),
 )  # fmt: skip
-betabinom = Distribution(
+betabinom: Distribution = Distribution(
     "betabinom", "n a b", is_discrete=True, support=lambda k, n, a, b: _is_whole(k) & (k <= n),
     log=lambda k, n, a, b: _log_comb(n, _kept(k, (k >= 0) & (k <= n), 0.0)) - sp.betaln(a, b)
     + sp.betaln(_kept(k, (k >= 0) & (k <= n), 0.0) + a, n - _kept(k, (k >= 0) & (k <= n), 0.0) + b),
@@ -248,7 +248,7 @@ def _diagonal(x: Tensor) -> Tensor:
     return sum(x * np.eye(x.shape[-1], dtype=x.dtype), -1)
 
 
-multivariate_normal = _MultivariateNormal()
+multivariate_normal: _MultivariateNormal = _MultivariateNormal()
 
 
 class _Dirichlet:
@@ -274,7 +274,7 @@ class _Dirichlet:
         return exp(dirichlet.logpdf(x, alpha))
 
 
-dirichlet = _Dirichlet()
+dirichlet: _Dirichlet = _Dirichlet()
 
 
 class _Multinomial:
@@ -294,7 +294,7 @@ class _Multinomial:
         return exp(multinomial.logpmf(x, n, p))
 
 
-multinomial = _Multinomial()
+multinomial: _Multinomial = _Multinomial()
 
 
 # ---------------------------------------------------------------- statistics

@@ -55,12 +55,14 @@ class FlatCall:
       tensors: the leaves of the arguments that are differentiated.
     """
 
+    what: str
+
     def __init__(self, what: str, f: Callable[..., Any], argnums: Argnums, args: tuple[Any, ...], kwargs: Any):
         self.what, self._f, self._args, self._kwargs = what, f, args, kwargs
         self._active, leaves, self._spec = active_arguments(what, args, argnums)
         paths = pytree.paths(self._spec)
-        self.tensors = [differentiable(what, x, p, False) for x, p in zip(leaves, paths, strict=True)]
-        self.sizes = [t.size for t in self.tensors]
+        self.tensors: list[Tensor] = [differentiable(what, x, p, False) for x, p in zip(leaves, paths, strict=True)]
+        self.sizes: list[int] = [t.size for t in self.tensors]
 
     def __call__(self, *leaves: Tensor) -> Tensor:
         """The results as one vector."""

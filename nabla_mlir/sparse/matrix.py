@@ -38,6 +38,9 @@ class SparseMatrix:
       [[2.0, 1.0, 0.0], [0.0, 3.0, 2.0]]
     """
 
+    data: Any
+    pattern: Pattern
+
     def __init__(self, data: Any, pattern: Pattern):
         self.data, self.pattern = data, pattern
 

@@ -28,6 +28,10 @@ class Relation:
     Boxes are loose where some of them may be one: they are joined when they are many, or are looked at.
     """
 
+    shape: Shape
+    columns: int
+    layout: Shape
+
     def __init__(
         self, shape: Sequence[int], columns: int, boxes: Iterable[Box] | None, layout: Shape | None = None, is_loose: bool = False
     ):

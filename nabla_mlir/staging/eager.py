@@ -19,7 +19,7 @@ from nabla_mlir.dialects.regions import functions_of, last_of
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.log import logger
-from nabla_mlir.passes.split.split import split_function
+from nabla_mlir.passes.split.split import Split, split_function
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.executable import Function
 from nabla_mlir.runtime.transfer import Kind
@@ -57,12 +57,12 @@ class Program:
 
         module, captures = trace_function(flat, specs, "main", is_ours)
         # What jit captures has the values of its trace, whatever becomes of the array, and lies where the code reads it.
-        self.captured = [Array.from_numpy(x) for x in captures] if is_jitted else captures
+        self.captured: list[Any] = [Array.from_numpy(x) for x in captures] if is_jitted else captures
         block = functions_of(module.operation)["main"].regions[0].blocks[0]
         self._types = [shape_and_dtype(v.type) for v in last_of(block).operands]
         code = Code(module, "main")
-        self.run = Donating(code, donation) if donation else OnDevice(code, is_jitted)
-        self.dtypes = [s.dtype for s in specs]
+        self.run: OnDevice | Donating = Donating(code, donation) if donation else OnDevice(code, is_jitted)
+        self.dtypes: list[np.dtype] = [s.dtype for s in specs]
         self._has_scalars = any(s.weak for s in specs)
         self._is_single = self.out_spec.is_leaf()
         self._in_spec, self._kinds, self._mode = in_spec, [_kind(s) for s in specs], Execution.mode
@@ -126,7 +126,7 @@ class Halves:
 
     def __init__(self, module: ir.Module, known: Sequence[int]):
         with context(), ir.Location.unknown():
-            self.split = split_function(module.body.operations[0].operation, known)
+            self.split: Split = split_function(module.body.operations[0].operation, known)
         self._module = module  # owns the functions of the split
         self._first = OnDevice(Code(_alone(self.split.known), "main", is_lowered=True))
 

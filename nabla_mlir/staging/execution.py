@@ -27,7 +27,7 @@ from nabla_mlir.compiling.estimates import estimate
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered, lower_module
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.errors import DeployError, OutOfMemoryError, RuleMissingError, TraceError, user_frame
-from nabla_mlir.interpreter import Budget, OutOfStepsError, interpreted
+from nabla_mlir.interpreter import Budget, OutOfStepsError, blocks, interpreted
 from nabla_mlir.interpreter.finite import is_finite, stop_at_infinity
 from nabla_mlir.log import logger
 from nabla_mlir.ops.callbacks import calls_python
@@ -114,6 +114,9 @@ class Code:
       is_lowered: the module holds plain StableHLO that has been simplified.
     """
 
+    module: ir.Module
+    name: str
+
     def __init__(self, module: ir.Module, name: str, is_lowered: bool = False):
         self.module, self.name, self._is_lowered = module, name, is_lowered
         if not is_lowered and any(map(_needs_passes, nested(module.operation))):
@@ -146,8 +149,8 @@ class Finite:
     """A function that NumPy runs, and once more if its results are not finite, to see where that comes from."""
 
     def __init__(self, code: Code):
-        self.function = interpreted(code.module.operation, code.name)
-        self.watched = interpreted(code.module.operation, code.name, stop_at_infinity)
+        self.function: blocks.Function = interpreted(code.module.operation, code.name)
+        self.watched: blocks.Function = interpreted(code.module.operation, code.name, stop_at_infinity)
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
         """The results; raises NotFiniteError if they are not finite while the arguments are."""
@@ -161,8 +164,11 @@ class Finite:
 class Interpreted:
     """A function that NumPy runs until that has taken as long as compiling it."""
 
+    budget: Budget | None
+    work: float
+
     def __init__(self, code: Code):
-        self.function = interpreted(code.module.operation, code.name)
+        self.function: blocks.Function = interpreted(code.module.operation, code.name)
         function = code.function
         self.budget, self.work = None if code.calls_python else allowance([function]), steps_of(function)
         self._code = code

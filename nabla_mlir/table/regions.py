@@ -135,7 +135,7 @@ class Kept:
     """Values that are followed through replacements: what stands for them is read at the end."""
 
     def __init__(self, values: Sequence[ir.Value]):
-        self.mark = ir.Operation.create("ad.mark", operands=list(values))
+        self.mark: ir.Operation = ir.Operation.create("ad.mark", operands=list(values))
 
     def release(self) -> list[ir.Value]:
         """What the values have become."""

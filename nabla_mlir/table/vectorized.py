@@ -33,6 +33,8 @@ class VectorizedTensor(Tensor):
     """
 
     __slots__ = ("axes",)
+    axes: NamedAxes
+    shape: tuple[int, ...]
 
     def __init__(self, value: ir.Value, axes: NamedAxes, scope: Scope | None = None):
         super().__init__(value, scope)
@@ -141,6 +143,9 @@ class Entries:
       operands: the vectorised tensors it has met, each an argument of the block.
       inside: axes made inside; a name cannot mean two axes.
     """
+
+    scope: Scope | None
+    block: ir.Block
 
     def __init__(self, scope: Scope | None, block: ir.Block):
         self.scope, self.block = scope, block

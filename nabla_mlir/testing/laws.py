@@ -24,11 +24,11 @@ class Laws:
 
     def __init__(self, law: LawCase):
         self.law = law
-        self.xs = law.draw()
-        self.active = active_operands(law, self.xs)
+        self.xs: list[np.ndarray] = law.draw()
+        self.active: list[int] = active_operands(law, self.xs)
         rng = np.random.default_rng([7, *law.name.encode()])
-        self.t = [rng.uniform(-1, 1, self.xs[i].shape) for i in self.active]
-        self.u = [rng.uniform(-1, 1, self.xs[i].shape) for i in self.active]
+        self.t: list[np.ndarray] = [rng.uniform(-1, 1, self.xs[i].shape) for i in self.active]
+        self.u: list[np.ndarray] = [rng.uniform(-1, 1, self.xs[i].shape) for i in self.active]
         self.ct_seed = rng
 
     def inputs(self) -> list[np.ndarray]:

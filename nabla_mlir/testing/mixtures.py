@@ -58,8 +58,8 @@ class Program:
 
     def _choose(self, rng: Numbers, seed: int, steps: int) -> None:
         self.seed = seed
-        self.dtypes = ("float64",) if seed % 3 == 0 else DTYPES
-        self.arguments = _arguments(rng, self.dtypes)
+        self.dtypes: tuple[str, ...] = ("float64",) if seed % 3 == 0 else DTYPES
+        self.arguments: list[np.ndarray] = _arguments(rng, self.dtypes)
         self.plan: list[tuple[str, Any, list[int], int]] = []
         values: list[Any] = list(self.arguments)
         tables = [UNARY, AXIS, BINARY, STEPS, STEPS]
@@ -86,7 +86,7 @@ class Program:
                 continue
             self.plan.append((name, f, operands, own))
             values.append(value)
-        self.values = values[3:]
+        self.values: list[Any] = values[3:]
 
     def __call__(self, xp: Any, *inputs: Any) -> list[Any]:
         """The value of each step, by NumPy or by ours."""

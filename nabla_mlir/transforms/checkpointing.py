@@ -60,7 +60,7 @@ class CheckpointPolicies:
         return first + second
 
 
-checkpoint_policies = CheckpointPolicies()
+checkpoint_policies: CheckpointPolicies = CheckpointPolicies()
 
 
 def checkpoint(

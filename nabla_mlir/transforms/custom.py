@@ -105,7 +105,7 @@ class _Custom:
         functools.update_wrapper(self, fun)
         self.fun = fun
         names = parameters_of(fun)
-        self.nondiff_argnums = positions(
+        self.nondiff_argnums: tuple[int, ...] = positions(
             type(self).__name__, nondiff_argnums, None if names is None else len(names), "nondiff_argnums"
         )
 

@@ -21,7 +21,7 @@ class ForgetFinalPass(Pass):
     Example: tests/filecheck/passes/forget_final.mlir
     """
 
-    name: ClassVar = "nabla-forget-final"
+    name: ClassVar[str] = "nabla-forget-final"
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""

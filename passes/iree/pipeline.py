@@ -61,10 +61,10 @@ class LegalizeForIreePipeline(NamedPipeline):
     tests/passes/test_iree_pipeline.py holds that for samples of every operation.
     """
 
-    name: ClassVar = "nabla-legalize-for-iree"
+    name: ClassVar[str] = "nabla-legalize-for-iree"
     target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
     vector_bytes: int = 0  # width of a CPU's vector registers, for which large factorisations are kernels; 0: products
-    steps: ClassVar = (
+    steps: ClassVar[tuple[Step, ...]] = (
         Step(VerifySupportedPass, "What no pass can help with is refused first, at the line of the user's."),
         Step(OneDevicePass, "Collective operations become nothing, or a constant: less to look at."),
         Step(CountLoopsPass, "It makes conversions of counters, rewritten below; loops that are made below count upwards."),
@@ -103,9 +103,9 @@ class SchedulePipeline(NamedPipeline):
     barrier, which is gone once there are dispatches.
     """
 
-    name: ClassVar = "nabla-schedule"
+    name: ClassVar[str] = "nabla-schedule"
     vector_bytes: int = 64  # width of the CPU's vector registers
-    steps: ClassVar = (
+    steps: ClassVar[tuple[Step, ...]] = (
         Step(FuseSumsPass, "Sums are read as they are, over one space: below they are moved, and become products."),
         Step(SplitDilatedConvolutionsPass, "Convolutions without zeros in between are what is looked at below."),
         Step(SplitConvolutionsPass, "Of what has a wide window and few positions the product for each is best."),
@@ -131,9 +131,9 @@ class OwnBuffersPipeline(NamedPipeline):
     From here on no pass may make another use of a value that is updated in place.
     """
 
-    name: ClassVar = "nabla-own-buffers"
+    name: ClassVar[str] = "nabla-own-buffers"
     target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
-    steps: ClassVar = (
+    steps: ClassVar[tuple[Step, ...]] = (
         Step(UpdateInPlacePass, "It counts the uses of what is updated, so that all other rewrites come before."),
         Step(SeparateUpdatesPass, "An update computed from its own target: the copies made above are other targets."),
         Step(KeepArgumentsPass, "Which arguments an update may reach is known once each has its own buffer."),
@@ -147,10 +147,10 @@ class OwnBuffersPipeline(NamedPipeline):
 class IreePipeline(NamedPipeline):
     """From plain StableHLO to what IREE compiles to right and fast code: what `compile()` runs."""
 
-    name: ClassVar = "nabla-iree"
+    name: ClassVar[str] = "nabla-iree"
     target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
     vector_bytes: int = 0  # width of a CPU's vector registers; 0: nothing is rewritten for speed
-    steps: ClassVar = (
+    steps: ClassVar[tuple[Step, ...]] = (
         Step("cse", "Equal operations are rewritten once."),
         Step(LegalizeForIreePipeline, "What is fast must be right first; its formulas are scheduled like the rest."),
         Step(SchedulePipeline, "Needs the forms that legalisation leaves, and all of them.", needs="vector_bytes"),

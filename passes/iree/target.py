@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from nabla_mlir.targets import Codegen
@@ -18,7 +18,7 @@ class Machine(NamedTuple):
 
 
 _machine: contextvars.ContextVar[Machine] = contextvars.ContextVar("machine")
-machine = _machine.get
+machine: Callable[[], Machine] = _machine.get
 
 
 @contextlib.contextmanager

@@ -128,7 +128,7 @@ WHOLE: dict[str, Callable[[Any], Any]] = {
     "unravel_index": lambda m: [m.unravel_index(IDS, (2, 3)), m.ravel_multi_index((IDS[:2] % 2, IDS[:2]), (2, 3))],
     "ravel_multi_index": lambda m: m.ravel_multi_index((IDS, IDS), (2, 3), mode="wrap", order="F"),
     "grids": lambda m: [m.mgrid[0:3, 1:3], *m.ogrid[0:3, 1:3], m.mgrid[0:1:4j], m.r_[1:4, 7, [5, 6]], m.c_[IDS, IDS]],
-    "index_exp": lambda m: X[m.s_[1:, ::2]] + X[m.index_exp[1:, ::2]],
+    "index_exp": lambda m: [X[m.s_[1:, ::2]] + X[m.index_exp[1:, ::2]], X[(*m.index_exp[1], m.s_[2])]],
     "sets": lambda m: [m.union1d(IDS, [5, 2]), m.intersect1d(IDS, [5, 2]), m.setdiff1d(IDS, [0]), m.setxor1d(IDS, [0, 9])],
     "intersect1d": lambda m: m.intersect1d([3, 1, 2], [2, 3], return_indices=True),
     "gcd": lambda m: [m.gcd([12, -18, 0], 8), m.lcm([12, -18, 0], 8)],

@@ -72,6 +72,9 @@ class UnknownValue(Exception):  # noqa: N818  (it becomes an ImportIRError that 
       names: the values, of the graph that it passes through, from which it is computed.
     """
 
+    operator: str
+    names: Sequence[str]
+
     def __init__(self, operator: str, names: Sequence[str]):
         super().__init__(operator, names)
         self.operator, self.names = operator, names

@@ -49,6 +49,9 @@ class Operator:
 class Refusal(Exception):  # noqa: N818  (it becomes an ImportIRError with the name of the node)
     """What an operator requires, and what it got."""
 
+    condition: str
+    got: Any
+
     def __init__(self, condition: str, got: Any):
         super().__init__(condition, got)
         self.condition, self.got = condition, got

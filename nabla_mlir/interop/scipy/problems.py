@@ -132,6 +132,11 @@ class Objective:
       [1.0, 1.0, 0.0]
     """
 
+    vectors: Vectors
+    x0: np.ndarray
+    form: str
+    evaluations: dict[str, int]
+
     def __init__(self, f: Any, x0: Any, *data: Any, order: int = 2, form: str = "auto", target: Any = None):
         tree = start_of("an objective", x0)
         self.vectors, self._data = Vectors(tree), data
@@ -249,6 +254,13 @@ class Residuals:
       >>> r.fun(r.x0).tolist(), r.jac(r.x0).tolist()
       ([10.0, -2.0, -2.0], [[10.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
     """
+
+    vectors: Vectors
+    rows: Vectors
+    x0: np.ndarray
+    form: str
+    pattern: Pattern | None
+    evaluations: dict[str, int]
 
     def __init__(self, f: Callable[..., Any], x0: Any, *data: Any, form: str = "auto", target: Any = None):
         tree = start_of("a problem", x0)

@@ -29,7 +29,7 @@ class CountLoopsPass(Pass):
     Example: tests/filecheck/passes/count_loops.mlir
     """
 
-    name: ClassVar = "nabla-count-loops"
+    name: ClassVar[str] = "nabla-count-loops"
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""

@@ -22,7 +22,7 @@ class ForgetUniqueIndicesPass(Pass):
     Example: tests/filecheck/passes/forget_unique_indices.mlir
     """
 
-    name: ClassVar = "nabla-forget-unique-indices"
+    name: ClassVar[str] = "nabla-forget-unique-indices"
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""

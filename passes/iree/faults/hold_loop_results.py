@@ -23,7 +23,7 @@ class HoldLoopResultsPass(Pass):
     Example: tests/filecheck/passes/hold_loop_results.mlir
     """
 
-    name: ClassVar = "nabla-hold-loop-results"
+    name: ClassVar[str] = "nabla-hold-loop-results"
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""

@@ -28,7 +28,7 @@ class KeepArgumentsPass(Pass):
     Example: tests/filecheck/passes/keep_arguments.mlir
     """
 
-    name: ClassVar = "nabla-keep-arguments"
+    name: ClassVar[str] = "nabla-keep-arguments"
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""

@@ -23,7 +23,7 @@ class KeepSortedPass(Pass):
     Example: tests/filecheck/passes/keep_sorted.mlir
     """
 
-    name: ClassVar = "nabla-keep-sorted"
+    name: ClassVar[str] = "nabla-keep-sorted"
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""

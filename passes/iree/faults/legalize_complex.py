@@ -76,5 +76,5 @@ class LegalizeComplexPass(PatternPass):
     Example: tests/filecheck/passes/legalize_complex.mlir
     """
 
-    name: ClassVar = "nabla-legalize-complex"
-    patterns: ClassVar = PATTERNS
+    name: ClassVar[str] = "nabla-legalize-complex"
+    patterns: ClassVar[Patterns] = PATTERNS

@@ -112,5 +112,5 @@ class LegalizeConvolutionsPass(PatternPass):
     Example: tests/filecheck/passes/legalize_convolutions.mlir
     """
 
-    name: ClassVar = "nabla-legalize-convolutions"
-    patterns: ClassVar = PATTERNS
+    name: ClassVar[str] = "nabla-legalize-convolutions"
+    patterns: ClassVar[Patterns] = PATTERNS

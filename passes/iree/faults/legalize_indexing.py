@@ -19,5 +19,5 @@ class LegalizeIndexingPass(PatternPass):
     Example: tests/filecheck/passes/legalize_indexing.mlir
     """
 
-    name: ClassVar = "nabla-legalize-indexing"
-    patterns: ClassVar = Patterns(indexing.PATTERNS, scatter.PATTERNS)
+    name: ClassVar[str] = "nabla-legalize-indexing"
+    patterns: ClassVar[Patterns] = Patterns(indexing.PATTERNS, scatter.PATTERNS)

@@ -82,5 +82,5 @@ class LegalizeProductsPass(PatternPass):
     Example: tests/filecheck/passes/legalize_products.mlir
     """
 
-    name: ClassVar = "nabla-legalize-products"
-    patterns: ClassVar = PATTERNS
+    name: ClassVar[str] = "nabla-legalize-products"
+    patterns: ClassVar[Patterns] = PATTERNS

@@ -19,5 +19,5 @@ class LegalizeReductionsPass(PatternPass):
     Example: tests/filecheck/passes/legalize_reductions.mlir
     """
 
-    name: ClassVar = "nabla-legalize-reductions"
-    patterns: ClassVar = Patterns(reductions.PATTERNS, windows.PATTERNS)
+    name: ClassVar[str] = "nabla-legalize-reductions"
+    patterns: ClassVar[Patterns] = Patterns(reductions.PATTERNS, windows.PATTERNS)

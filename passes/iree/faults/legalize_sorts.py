@@ -21,6 +21,6 @@ class LegalizeSortsPass(PatternPass):
     Example: tests/filecheck/passes/legalize_sorts.mlir
     """
 
-    name: ClassVar = "nabla-legalize-sorts"
-    patterns: ClassVar = Patterns(sorts.PATTERNS, sort.PATTERNS, top_k.PATTERNS)
+    name: ClassVar[str] = "nabla-legalize-sorts"
+    patterns: ClassVar[Patterns] = Patterns(sorts.PATTERNS, sort.PATTERNS, top_k.PATTERNS)
     vector_bytes: int = 0  # width of a CPU's vector registers, for which large ones are kernels; 0: comparisons

@@ -148,5 +148,5 @@ class LegalizeTypesPass(PatternPass):
     Example: tests/filecheck/passes/legalize_types.mlir
     """
 
-    name: ClassVar = "nabla-legalize-types"
-    patterns: ClassVar = PATTERNS
+    name: ClassVar[str] = "nabla-legalize-types"
+    patterns: ClassVar[Patterns] = PATTERNS

@@ -63,5 +63,5 @@ class OneDevicePass(PatternPass):
     Example: tests/filecheck/passes/one_device.mlir
     """
 
-    name: ClassVar = "nabla-one-device"
-    patterns: ClassVar = PATTERNS
+    name: ClassVar[str] = "nabla-one-device"
+    patterns: ClassVar[Patterns] = PATTERNS

@@ -25,7 +25,7 @@ class ReadCarriesPass(Pass):
     Example: tests/filecheck/passes/read_carries.mlir
     """
 
-    name: ClassVar = "nabla-read-carries"
+    name: ClassVar[str] = "nabla-read-carries"
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""

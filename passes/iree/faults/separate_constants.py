@@ -29,7 +29,7 @@ class SeparateConstantsPass(Pass):
     Example: tests/filecheck/passes/separate_constants.mlir
     """
 
-    name: ClassVar = "nabla-separate-constants"
+    name: ClassVar[str] = "nabla-separate-constants"
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""

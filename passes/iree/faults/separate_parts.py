@@ -32,7 +32,7 @@ class SeparatePartsPass(Pass):
     Example: tests/filecheck/passes/separate_parts.mlir
     """
 
-    name: ClassVar = "nabla-separate-parts"
+    name: ClassVar[str] = "nabla-separate-parts"
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""

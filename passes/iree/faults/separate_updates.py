@@ -28,7 +28,7 @@ class SeparateUpdatesPass(Pass):
     Example: tests/filecheck/passes/separate_updates.mlir
     """
 
-    name: ClassVar = "nabla-separate-updates"
+    name: ClassVar[str] = "nabla-separate-updates"
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""

@@ -27,7 +27,7 @@ class SeparateUsesPass(Pass):
     Example: tests/filecheck/passes/separate_uses.mlir
     """
 
-    name: ClassVar = "nabla-separate-uses"
+    name: ClassVar[str] = "nabla-separate-uses"
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""

@@ -28,7 +28,7 @@ class SumsInPartsPass(Pass):
     Example: tests/filecheck/passes/sums_in_parts.mlir
     """
 
-    name: ClassVar = "nabla-sums-in-parts"
+    name: ClassVar[str] = "nabla-sums-in-parts"
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""

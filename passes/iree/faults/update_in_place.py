@@ -45,7 +45,7 @@ class UpdateInPlacePass(TargetPass):
     Example: tests/filecheck/passes/update_in_place.mlir
     """
 
-    name: ClassVar = "nabla-update-in-place"
+    name: ClassVar[str] = "nabla-update-in-place"
 
     def run(self, module: ir.Operation) -> None:
         work: list[Edge] = [(op, i) for op in nested_in_functions(module) for i in updated(op)]

@@ -29,7 +29,7 @@ class VerifySupportedPass(Pass):
     Example: tests/filecheck/passes/verify_supported.mlir
     """
 
-    name: ClassVar = "nabla-verify-supported"
+    name: ClassVar[str] = "nabla-verify-supported"
 
     def run(self, module: ir.Operation) -> None:
         """Raises RuleMissingError for the first operation that is not supported."""

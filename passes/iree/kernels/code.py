@@ -32,7 +32,7 @@ class NestWriter:
     """Writes expressions and nests. `spare` are buffers too large for the stack."""
 
     def __init__(self, vector_bytes: int):
-        self.writer = Writer()
+        self.writer: Writer = Writer()
         self.values: dict[Node, Buffer | Code] = {}
         self.buffers: dict[Node, Buffer] = {}  # of values that have a place before they are computed
         self.spare: list[Buffer] = []

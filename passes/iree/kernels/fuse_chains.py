@@ -35,7 +35,7 @@ class FuseChainsPass(Pass):
     Example: tests/filecheck/passes/fuse_chains.mlir
     """
 
-    name: ClassVar = "nabla-fuse-chains"
+    name: ClassVar[str] = "nabla-fuse-chains"
     max_copies: int = thresholds.CHAIN_COPIES  # operations that IREE may write for a chain
     max_operations: int = thresholds.CHAIN_OPERATIONS  # in one dispatch
     least_operations: int = thresholds.LONG_CHAIN  # of a chain whose values IREE would write to memory

@@ -31,7 +31,7 @@ class FuseSumsPass(Pass):
     Example: tests/filecheck/passes/fuse_sums.mlir
     """
 
-    name: ClassVar = "nabla-fuse-sums"
+    name: ClassVar[str] = "nabla-fuse-sums"
     vector_bytes: int = 64  # width of the CPU's vector registers
     least_size: int = thresholds.FUSED_SUMS  # elements of the space
 

@@ -41,14 +41,14 @@ class Node:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.size = math.prod(self.shape)
+        self.size: int = math.prod(self.shape)
         # Whether it changes while a loop runs, and whether its elements come from memory.
         self.fixed: bool = self.name not in ("argument", "result") and all(n.fixed for n in self.operands)
         self.from_memory: bool = self.name in ("input", "argument", "result") or any(
             n.from_memory for n in self.operands
         )
         is_computed = self.name in ELEMENTWISE or self.name in ("convert", "bitcast_convert", "reduce")
-        self.is_work = self.size > 1 and self.from_memory and is_computed
+        self.is_work: bool = self.size > 1 and self.from_memory and is_computed
         self.is_costly: bool = is_computed and (
             (self.name in ELEMENTWISE and instructions(self.name) >= FUNCTION)
             or (self.name != "reduce" and any(n.is_costly for n in self.operands))

@@ -107,6 +107,11 @@ class View:
       rows: how many rows there are, or columns.
     """
 
+    t: Text
+    rows: str
+    unit: str
+    start: str
+
     def __init__(self, text: Text, name: str, kind: Kind, batches: int, rows: str):
         self.t, self.rows, self.unit = text, rows, kind.unit
         number = lambda what: text.number_argument(f"{name}_{what}")  # noqa: E731
@@ -119,7 +124,7 @@ class View:
         # That a stride is 1 is written in the kernel; loads are of vectors then.
         self._free: list[Index] = [*free[:-1], 1 if self.unit == "f" else free[-1]]
         self._terms: list[Index] = [*terms[:-1], 1 if self.unit == "k" else terms[-1]]
-        self.memory = Memory(f"%{name}", (-1,), text.form.element, read_only=True, given=(elements,))
+        self.memory: Memory = Memory(f"%{name}", (-1,), text.form.element, read_only=True, given=(elements,))
 
     @property
     def run(self) -> str | None:

@@ -30,7 +30,7 @@ class LoopsAsKernelsPass(Pass):
     Example: tests/filecheck/passes/loops_as_kernels.mlir
     """
 
-    name: ClassVar = "nabla-loops-as-kernels"
+    name: ClassVar[str] = "nabla-loops-as-kernels"
     vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:

@@ -38,8 +38,8 @@ class RunningAsKernelsPass(PatternPass):
     Example: tests/filecheck/passes/running_as_kernels.mlir
     """
 
-    name: ClassVar = "nabla-running-as-kernels"
-    patterns: ClassVar = PATTERNS
+    name: ClassVar[str] = "nabla-running-as-kernels"
+    patterns: ClassVar[Patterns] = PATTERNS
     vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:

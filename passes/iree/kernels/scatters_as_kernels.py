@@ -36,8 +36,8 @@ class ScattersAsKernelsPass(PatternPass):
     Example: tests/filecheck/passes/scatters_as_kernels.mlir
     """
 
-    name: ClassVar = "nabla-scatters-as-kernels"
-    patterns: ClassVar = PATTERNS
+    name: ClassVar[str] = "nabla-scatters-as-kernels"
+    patterns: ClassVar[Patterns] = PATTERNS
     vector_bytes: int = 64  # width of the CPU's vector registers
 
 

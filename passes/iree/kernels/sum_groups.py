@@ -35,7 +35,7 @@ class Names:
       prefix: what the names begin with.
     """
 
-    PLACE: ClassVar = "kernel_without_name"
+    PLACE: ClassVar[str] = "kernel_without_name"
 
     def __init__(self, prefix: str):
         self._prefix = prefix

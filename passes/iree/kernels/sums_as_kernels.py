@@ -29,7 +29,7 @@ class SumsAsKernelsPass(Pass):
     Example: tests/filecheck/passes/sums_as_kernels.mlir
     """
 
-    name: ClassVar = "nabla-sums-as-kernels"
+    name: ClassVar[str] = "nabla-sums-as-kernels"
     vector_bytes: int = 64  # width of the CPU's vector registers
     least_size: int = thresholds.SUM_AS_KERNEL  # elements of the space
 

@@ -60,7 +60,7 @@ class Writer:
     """Writes operations. The level of a value is the number of the block that it stands in, from the outermost."""
 
     def __init__(self) -> None:
-        self.blocks = [_Block()]
+        self.blocks: list[_Block] = [_Block()]
         self.levels: dict[str, int] = {}
         self.ranges: dict[str, Range] = {}
         self._count = 0

@@ -20,6 +20,6 @@ class LegalizeLinalgPass(PatternPass):
     Example: tests/filecheck/passes/legalize_linalg.mlir
     """
 
-    name: ClassVar = "nabla-legalize-linalg"
-    patterns: ClassVar = Patterns(factorizations.PATTERNS, lapack.PATTERNS)
+    name: ClassVar[str] = "nabla-legalize-linalg"
+    patterns: ClassVar[Patterns] = Patterns(factorizations.PATTERNS, lapack.PATTERNS)
     vector_bytes: int = 0  # width of a CPU's vector registers, for which large ones are kernels; 0: products

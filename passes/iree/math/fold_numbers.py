@@ -33,7 +33,7 @@ class FoldNumbersPass(Pass):
     Example: tests/filecheck/passes/fold_numbers.mlir
     """
 
-    name: ClassVar = "nabla-fold-numbers"
+    name: ClassVar[str] = "nabla-fold-numbers"
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""

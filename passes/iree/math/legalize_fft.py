@@ -200,6 +200,6 @@ class LegalizeFftPass(PatternPass):
     Example: tests/filecheck/passes/legalize_fft.mlir
     """
 
-    name: ClassVar = "nabla-legalize-fft"
-    patterns: ClassVar = PATTERNS
+    name: ClassVar[str] = "nabla-legalize-fft"
+    patterns: ClassVar[Patterns] = PATTERNS
     vector_bytes: int = 0  # width of a CPU's vector registers, for which large ones are kernels; 0: products

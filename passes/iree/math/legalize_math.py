@@ -26,8 +26,8 @@ class LegalizeMathPass(PatternPass):
     Example: tests/filecheck/passes/legalize_math.mlir
     """
 
-    name: ClassVar = "nabla-legalize-math"
-    patterns: ClassVar = Patterns(arithmetic.PATTERNS, chlo.PATTERNS, complex.PATTERNS, gamma.PATTERNS)
+    name: ClassVar[str] = "nabla-legalize-math"
+    patterns: ClassVar[Patterns] = Patterns(arithmetic.PATTERNS, chlo.PATTERNS, complex.PATTERNS, gamma.PATTERNS)
 
     def run(self, module: ir.Operation) -> None:
         """The formulas take numbers apart into bits: their derivative is not that of the function."""

@@ -20,7 +20,7 @@ class FoldReshapesPass(Pass):
     Example: tests/filecheck/passes/fold_reshapes.mlir
     """
 
-    name: ClassVar = "nabla-fold-reshapes"
+    name: ClassVar[str] = "nabla-fold-reshapes"
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""

@@ -33,7 +33,7 @@ class GatherPatchesPass(Pass):
     Example: tests/filecheck/passes/gather_patches.mlir
     """
 
-    name: ClassVar = "nabla-gather-patches"
+    name: ClassVar[str] = "nabla-gather-patches"
     vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:

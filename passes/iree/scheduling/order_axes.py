@@ -41,7 +41,7 @@ class OrderAxesPass(Pass):
     Example: tests/filecheck/passes/order_axes.mlir
     """
 
-    name: ClassVar = "nabla-order-axes"
+    name: ClassVar[str] = "nabla-order-axes"
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""

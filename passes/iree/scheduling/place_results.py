@@ -40,7 +40,7 @@ class PlaceResultsPass(Pass):
     Example: tests/filecheck/passes/place_results.mlir
     """
 
-    name: ClassVar = "nabla-place-results"
+    name: ClassVar[str] = "nabla-place-results"
 
     def run(self, module: ir.Operation) -> None:
         for func in [op.operation for op in module.regions[0].blocks[0].operations]:

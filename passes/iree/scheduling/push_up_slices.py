@@ -55,7 +55,7 @@ class PushUpSlicesPass(Pass):
     Example: tests/filecheck/passes/push_up_slices.mlir
     """
 
-    name: ClassVar = "nabla-push-up-slices"
+    name: ClassVar[str] = "nabla-push-up-slices"
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""

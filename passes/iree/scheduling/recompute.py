@@ -35,7 +35,7 @@ class RecomputePass(Pass):
     Example: tests/filecheck/passes/recompute.mlir
     """
 
-    name: ClassVar = "nabla-recompute"
+    name: ClassVar[str] = "nabla-recompute"
     least_bytes: int = thresholds.RECOMPUTED  # of a value that is worth it
 
     def run(self, module: ir.Operation) -> None:

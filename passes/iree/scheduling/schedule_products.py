@@ -50,7 +50,7 @@ class ScheduleProductsPass(Pass):
     Example: tests/filecheck/passes/schedule_products.mlir
     """
 
-    name: ClassVar = "nabla-schedule-products"
+    name: ClassVar[str] = "nabla-schedule-products"
     vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:

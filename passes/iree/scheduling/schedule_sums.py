@@ -30,7 +30,7 @@ class ScheduleSumsPass(Pass):
     Example: tests/filecheck/passes/schedule_sums.mlir
     """
 
-    name: ClassVar = "nabla-schedule-sums"
+    name: ClassVar[str] = "nabla-schedule-sums"
     vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:

@@ -33,7 +33,7 @@ class SeparateBlocksPass(Pass):
     Example: tests/filecheck/passes/separate_blocks.mlir
     """
 
-    name: ClassVar = "nabla-separate-blocks"
+    name: ClassVar[str] = "nabla-separate-blocks"
     vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:

@@ -48,7 +48,7 @@ class SplitConvolutionsPass(Pass):
     Example: tests/filecheck/passes/split_convolutions.mlir
     """
 
-    name: ClassVar = "nabla-split-convolutions"
+    name: ClassVar[str] = "nabla-split-convolutions"
     vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:

@@ -35,7 +35,7 @@ class SplitDilatedConvolutionsPass(Pass):
     Example: tests/filecheck/passes/split_dilated_convolutions.mlir
     """
 
-    name: ClassVar = "nabla-split-dilated-convolutions"
+    name: ClassVar[str] = "nabla-split-dilated-convolutions"
     vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:

@@ -28,7 +28,7 @@ class StacksAsChoicesPass(Pass):
     Example: tests/filecheck/passes/stacks_as_choices.mlir
     """
 
-    name: ClassVar = "nabla-stacks-as-choices"
+    name: ClassVar[str] = "nabla-stacks-as-choices"
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
