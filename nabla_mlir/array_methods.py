@@ -228,9 +228,9 @@ class ArrayMethods:
         """Two axes exchanged."""
         return self._call("swapaxes", axis1=axis1, axis2=axis2)
 
-    def repeat(self, repeats: Any, axis: int | None = None) -> Self:
+    def repeat(self, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Self:
         """Each element repeated, `repeats` times or, with several, repeats[i] times for the i-th; known numbers."""
-        return self._call("repeat", repeats=repeats, axis=axis)
+        return self._call("repeat", repeats=repeats, axis=axis, total_repeat_length=total_repeat_length)
 
     def take(
         self, indices: Any, axis: int | None = None, mode: Any = None, unique_indices: bool = False,
