@@ -69,25 +69,16 @@ class Function:
         """
         if storage or self._timeline is not None:
             return self._call_in_order(arguments, storage, types)
-        where, memory = self.device, self.device.memory
-        inputs, outputs = VmVariantList(len(arguments)), VmVariantList(1)
-        push = inputs.push_ref
+        memory = self.device.memory
+        inputs = VmVariantList(len(arguments))
         for argument in arguments:
             if type(argument) is not Array or argument.device.memory is not memory or argument.pending is not None:
                 argument = self._there(argument)
                 if argument.pending is not None:
                     argument.block_until_ready()
             argument.is_alone = False
-            push(argument.memory())
-        try:
-            with self._lock:
-                self._invoke(self._vm, inputs, outputs)
-        except (ValueError, RuntimeError, IndexError) as error:
-            raise self._refusal(error) from None
-        get = outputs.get_as_object
-        if types is not None and len(types) == len(outputs):
-            return [Array(get(i, HalBufferView), where, None, False, type) for i, type in enumerate(types)]
-        return self._arrays(outputs, types, None)
+            inputs.push_ref(argument.memory())
+        return self._results(inputs, types)
 
     def again(self, leaves: Sequence[Any], kinds: Sequence[Kind], types: Types) -> list[Array] | None:
         """As a call, with arguments that are looked at while they are handed over; None if one is of another kind.
@@ -98,8 +89,8 @@ class Function:
           types: the shape and the dtype of each result.
         """
         where, memory = self.device, self.device.memory
-        inputs, outputs = VmVariantList(len(kinds)), VmVariantList(1)
-        push, get, results = inputs.push_ref, outputs.get_as_object, []
+        inputs = VmVariantList(len(kinds))
+        push = inputs.push_ref
         for leaf, (shape, dtype, scalar) in zip(leaves, kinds, strict=True):
             if type(leaf) is not Array:
                 view = entered(leaf, shape, dtype, scalar, where)
@@ -113,12 +104,20 @@ class Function:
                 leaf.is_alone = False
                 view = leaf._view or leaf.memory()
             push(view)
+        return self._results(inputs, types)
+
+    def _results(self, inputs: VmVariantList, types: Types | None) -> list[Array]:
+        """The results of a call that no timeline has a place for."""
+        outputs = VmVariantList(1)
         try:
             with self._lock:
                 self._invoke(self._vm, inputs, outputs)
         except (ValueError, RuntimeError, IndexError) as error:
             raise self._refusal(error) from None
-        for i, type_ in enumerate(types):
+        if types is None or len(types) != len(outputs):
+            return self._arrays(outputs, types, None)
+        get, where, results = outputs.get_as_object, self.device, []
+        for i, type_ in enumerate(types):  # a comprehension takes longer, and most calls have one result
             results.append(Array(get(i, HalBufferView), where, None, False, type_))
         return results
 

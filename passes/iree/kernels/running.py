@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -89,7 +88,9 @@ def _line(t: Text, running: Running, x: Memory, y: Memory, places: Sequence[tupl
     kind = t.form.vector if is_vector else t.form.element
     neutral = t.constant(f"dense<{running.neutral}>" if is_vector else running.neutral, kind)
     kinds, nothing = [kind] * len(places), [neutral] * len(places)
-    levels = max(1, math.ceil(math.log(running.count, _BLOCK) - 1e-9)) - 1 if running.count > 1 else 0
+    levels = 0  # of blocks within the axis
+    while _BLOCK ** (levels + 1) < running.count:
+        levels += 1
 
     def combined(values: Sequence[str], others: Sequence[str]) -> list[str]:
         return [t.op(f"arith.{running.operation} {a}, {b} : {kind}") for a, b in zip(values, others, strict=True)]

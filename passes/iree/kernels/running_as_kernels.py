@@ -19,6 +19,7 @@ from nabla_mlir.passes.iree.driver import PatternPass
 from nabla_mlir.passes.iree.kernels.call import call, form_of, has_form
 from nabla_mlir.passes.iree.kernels.running import Running, running_text
 from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target
+from nabla_mlir.table.registry import REGISTRY
 
 PATTERNS = Patterns()
 _INFINITY = {"f32": ("0xFF800000", "0x7F800000"), "f64": ("0xFFF0000000000000", "0x7FF0000000000000")}
@@ -62,22 +63,18 @@ def combined_with_shifts(op: ir.Operation, target: Target) -> Replacement:
     shift = _shift(op)
     if shift is None:
         return None
-    axis, sign = shift[1], 1 if shift[2] > 0 else -1
-    count = result.shape[axis]
-    missing = {1 << k for k in range((count - 1).bit_length())}
-    x: ir.Value | None = op.results[0]
-    while missing and x is not None:
-        maker = made_by(x)
-        is_last = x == op.results[0]
-        shift = None if maker is None or maker.name != op.name or maker.block != op.block else _shift(maker)
-        if shift is None or shift[1] != axis or shift[2] * sign not in missing:
-            return None
-        if not is_last and sum(1 for _ in x.uses) != 2:  # as itself and shifted
-            return None
-        missing.remove(shift[2] * sign)
-        x = shift[0]
-    if missing or x is None or count < thresholds.RUNNING_AXIS:
+    x, axis, distance = shift
+    count, sign = result.shape[axis], 1 if distance > 0 else -1
+    missing = {sign << k for k in range((count - 1).bit_length())} - {distance}
+    if count < thresholds.RUNNING_AXIS or abs(distance) >= count or abs(distance).bit_count() != 1:
         return None
+    while missing:
+        maker = made_by(x)
+        shift = None if maker is None or maker.name != op.name or maker.block != op.block else _shift(maker)
+        if shift is None or shift[1] != axis or shift[2] not in missing or sum(1 for _ in x.uses) != 2:  # as itself and shifted
+            return None
+        missing.remove(shift[2])
+        x = shift[0]
     return _call(op.name, Val(x), axis, sign < 0)
 
 
@@ -87,16 +84,14 @@ def _shift(op: ir.Operation) -> tuple[ir.Value, int, int] | None:
         maker = made_by(other)
         if maker is None or maker.name != "stablehlo.pad" or maker.operands[0] != x or sum(1 for _ in other.uses) != 1:
             continue
-        low, high, inner = (hlo.I64Array.decode(maker.attributes[f"{n}_padding{e}"]) for n, e in _WORDS)
+        params = REGISTRY[maker.name].read(maker)
+        low, high, inner = params["edge_padding_low"], params["edge_padding_high"], params["interior_padding"]
         axes = [a for a, n in enumerate(low) if n]
         number = made_by(maker.operands[1])
         value = hlo.constant_splat(number) if number is not None and number.name == "stablehlo.constant" else None
         if len(axes) == 1 and value == _COMBINERS[op.name][1] and not any(inner) and [-n for n in low] == list(high):
             return x, axes[0], low[axes[0]]
     return None
-
-
-_WORDS = (("edge", "_low"), ("edge", "_high"), ("interior", ""))
 
 
 def _call(name: str, x: Val, axis: int, is_reversed: bool) -> Val:
