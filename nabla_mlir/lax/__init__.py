@@ -11,7 +11,7 @@ from nabla_mlir.lax.convolution import (
     conv_dimension_numbers as conv_dimension_numbers, conv_general_dilated as conv_general_dilated,
     conv_general_dilated_patches as conv_general_dilated_patches,
     conv_transpose as conv_transpose, conv_with_general_padding as conv_with_general_padding, dot as dot,
-    dot_general as dot_general, padtype_to_pads as padtype_to_pads,
+    dot_general as dot_general, padtype_to_pads as padtype_to_pads, ragged_dot as ragged_dot,
 )
 from nabla_mlir.lax.elementwise import (
     Precision as Precision, RoundingMethod as RoundingMethod, bitcast_convert_type as bitcast_convert_type, clamp as clamp,

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir import pytree
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.errors import DtypeError, user_frame
-from nabla_mlir.numpy.operands import convert, inexact
+from nabla_mlir.numpy.operands import convert, inexacts
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import library
@@ -108,25 +109,28 @@ def _i1e_jvp(primals: Any, tangents: Any) -> Any:
     return y, t * (_i0e(x) - ratio - ew.sign(x) * y)
 
 
-def _of_real(name: str, f: Callable[[Tensor], Tensor], x: Any) -> Tensor:
+def of_real(name: str, f: Callable[..., Any], *xs: Any) -> Any:
     """The function of real numbers; those of 16 bits are computed in f32."""
-    x = inexact(x)
-    if is_complex(x.dtype):
-        raise DtypeError(f"{name} requires real numbers, got {x.dtype}.", where=user_frame())
-    wide = convert(x, np.float32) if x.dtype.itemsize < 4 else x
-    return convert(f(wide), x.dtype)
+    xs = tuple(inexacts(name, *xs))
+    dtype = xs[0].dtype
+    if is_complex(dtype):
+        raise DtypeError(f"{name} requires real numbers, got {dtype}.", where=user_frame())
+    if dtype.itemsize >= 4:
+        return f(*xs)
+    leaves, spec = pytree.flatten(f(*(convert(x, np.float32) for x in xs)))
+    return pytree.unflatten(spec, [convert(y, dtype) for y in leaves])
 
 
 @library
 def i0e(x: Any) -> Tensor:
     """exp(-abs(x)) I0(x)."""
-    return _of_real("i0e", _i0e, x)
+    return of_real("i0e", _i0e, x)
 
 
 @library
 def i1e(x: Any) -> Tensor:
     """exp(-abs(x)) I1(x)."""
-    return _of_real("i1e", _i1e, x)
+    return of_real("i1e", _i1e, x)
 
 
 @library
@@ -137,10 +141,10 @@ def i0(x: Any) -> Tensor:
       >>> round(float(i0(1.0)), 5)
       1.26607
     """
-    return _of_real("i0", lambda x: _i0e(x) * ew.exponential(ew.absolute(x)), x)
+    return of_real("i0", lambda x: _i0e(x) * ew.exponential(ew.absolute(x)), x)
 
 
 @library
 def i1(x: Any) -> Tensor:
     """The modified Bessel function of the first kind of order 1."""
-    return _of_real("i1", lambda x: _i1e(x) * ew.exponential(ew.absolute(x)), x)
+    return of_real("i1", lambda x: _i1e(x) * ew.exponential(ew.absolute(x)), x)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.numpy.logic import where
-from nabla_mlir.numpy.operands import inexacts, require_real
+from nabla_mlir.numpy.operands import inexact, inexacts, require_real
 from nabla_mlir.numpy.reductions import any
-from nabla_mlir.numpy.ufuncs import absolute, exp, log, log1p
+from nabla_mlir.numpy.ufuncs import absolute, exp, floor, log, log1p
 from nabla_mlir.ops import gamma
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.staging.eager import library
@@ -26,7 +26,7 @@ from nabla_mlir.transforms.linear import jvp
 _MOST = 2000  # iterations; large parameters take some hundreds
 
 
-def _until_still(step: Callable[[Any, Any], Any], start: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def until_still(step: Callable[[Any, Any], Any], start: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Repeats ``step(k, state)`` for k = 1, 2, ... until the last of the state is no longer changed by more than a digit.
 
     A few more iterations follow, since derivatives settle later than values.
@@ -43,11 +43,11 @@ def _until_still(step: Callable[[Any, Any], Any], start: tuple[Tensor, ...]) -> 
         change = any(absolute(stop_gradient(new[-1] - state[-1])) > eps * absolute(stop_gradient(new[-1])))
         return (k + 1.0, where(change, 0.0, still + 1.0), *new)
 
-    one = full_like(start[-1], 0).sum() + 1.0
+    one = absolute(full_like(start[-1], 0)).sum() + 1.0
     return tuple(while_loop(goes_on, body, (one, one - 1.0, *start))[2:])
 
 
-def _ratio(numerator: Callable[[Any], Any], denominator: Callable[[Any], Any], first: Tensor) -> Tensor:
+def ratio(numerator: Callable[[Any], Any], denominator: Callable[[Any], Any], first: Tensor) -> Tensor:
     """The continued fraction first + n(1) / (d(1) + n(2) / (d(2) + ...)), by Lentz's algorithm, changed by Thompson and Barnett."""
     tiny = float(np.finfo(first.dtype).tiny) * 1e10
     away = lambda v: where(absolute(v) < tiny, tiny, v)  # noqa: E731
@@ -60,10 +60,20 @@ def _ratio(numerator: Callable[[Any], Any], denominator: Callable[[Any], Any], f
         return c, d, value * c * d
 
     start = away(first)
-    return _until_still(step, (start, full_like(first, 0), start))[-1]
+    return until_still(step, (start, full_like(first, 0), start))[-1]
 
 
 # ---------------------------------------------------------------- gamma
+@library
+def gammasgn(x: Any) -> Tensor:
+    """The sign of the gamma function; NaN at the negative whole numbers."""
+    x = inexact(x)
+    whole = floor(stop_gradient(x))
+    odd = whole - 2.0 * floor(whole * 0.5) != 0.0
+    one = full_like(x, 1)
+    return where(x >= 0.0, one, where(whole == x, np.nan, where(odd, -one, one)))
+
+
 def _parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Whether the series is the better way, and both: the lower function by it, the upper one by the fraction."""
     low = x < a + 1.0
@@ -76,9 +86,9 @@ def _parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         part = part * near / (a + k)
         return part, total + part
 
-    series = _until_still(term, (full_like(a, 1), full_like(a, 1)))[-1]
+    series = until_still(term, (full_like(a, 1), full_like(a, 1)))[-1]
     lower = exp(a * log(near) - near - gamma.lgamma(a + 1.0)) * series
-    fraction = _ratio(lambda k: k * (a - k), lambda k: far + 2.0 * k + 1.0 - a, far + 1.0 - a)
+    fraction = ratio(lambda k: k * (a - k), lambda k: far + 2.0 * k + 1.0 - a, far + 1.0 - a)
     upper = exp(a * log(far) - far - gamma.lgamma(a)) / fraction
     return low, lower, upper
 
@@ -119,7 +129,7 @@ def _gamma_density(a: Tensor, x: Tensor) -> Tensor:
     return where(inside, exp((a - 1.0) * log(y) - y - gamma.lgamma(a)), 0.0)
 
 
-def _with_slopes(f: Callable[..., Tensor], density: Callable[..., Tensor]) -> Any:
+def with_slopes(f: Callable[..., Tensor], density: Callable[..., Tensor]) -> Any:
     """The function of parameters and an argument, the last one, with derivatives: by that `density`, by the others the loops'."""
     whole = custom_jvp(f)
 
@@ -135,8 +145,8 @@ def _with_slopes(f: Callable[..., Tensor], density: Callable[..., Tensor]) -> An
     return whole
 
 
-_gammainc = _with_slopes(_lower, _gamma_density)
-_gammaincc = _with_slopes(_upper, lambda a, x: -_gamma_density(a, x))
+_gammainc = with_slopes(_lower, _gamma_density)
+_gammaincc = with_slopes(_upper, lambda a, x: -_gamma_density(a, x))
 
 
 @library
@@ -175,7 +185,7 @@ def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
         even = n * (q - n) * z / ((p + 2.0 * n - 1.0) * (p + 2.0 * n))
         return where(k - 2.0 * m == 1.0, odd, even)
 
-    fraction = _ratio(numerator, lambda k: 1.0, full_like(p, 1))
+    fraction = ratio(numerator, lambda k: 1.0, full_like(p, 1))
     size = gamma.lgamma(p + q) - gamma.lgamma(p) - gamma.lgamma(q)
     value = exp(p * log(z) + q * log1p(-z) + size) / (p * fraction)
     value = where(swap, 1.0 - value, value)
@@ -190,4 +200,4 @@ def _beta_density(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     return where(inside, exp((a - 1.0) * log(y) + (b - 1.0) * log1p(-y) + size), 0.0)
 
 
-_betainc = _with_slopes(_beta, _beta_density)
+_betainc = with_slopes(_beta, _beta_density)

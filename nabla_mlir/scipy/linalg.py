@@ -5,7 +5,6 @@ Parameters such as `check_finite` and `overwrite_a`, which programs give, change
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,21 +13,33 @@ from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy import factorizations as fa
 from nabla_mlir.numpy import matrix_functions, systems
 from nabla_mlir.numpy.creation import zeros
-from nabla_mlir.numpy.filtering import convolve
-from nabla_mlir.numpy.indexing import take, take_along_axis
+from nabla_mlir.numpy.indexing import take_along_axis
 from nabla_mlir.numpy.joining import concatenate
 from nabla_mlir.numpy.logic import where
-from nabla_mlir.numpy.operands import asarray, convert, inexact, tensor
+from nabla_mlir.numpy.operands import convert, inexact, tensor
 from nabla_mlir.numpy.products import matmul
-from nabla_mlir.numpy.shapes import atleast_1d, atleast_2d, matrix_transpose, ravel
-from nabla_mlir.numpy.special_values import described
-from nabla_mlir.numpy.ufuncs import conj
+from nabla_mlir.numpy.shapes import matrix_transpose
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops.shape import reshaped
-from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.scipy.matrices import block_diag as block_diag
+from nabla_mlir.scipy.matrices import circulant as circulant
+from nabla_mlir.scipy.matrices import companion as companion
+from nabla_mlir.scipy.matrices import convolution_matrix as convolution_matrix
+from nabla_mlir.scipy.matrices import dft as dft
+from nabla_mlir.scipy.matrices import fiedler as fiedler
+from nabla_mlir.scipy.matrices import fiedler_companion as fiedler_companion
+from nabla_mlir.scipy.matrices import hadamard as hadamard
+from nabla_mlir.scipy.matrices import hankel as hankel
+from nabla_mlir.scipy.matrices import helmert as helmert
+from nabla_mlir.scipy.matrices import hilbert as hilbert
+from nabla_mlir.scipy.matrices import invhilbert as invhilbert
+from nabla_mlir.scipy.matrices import invpascal as invpascal
+from nabla_mlir.scipy.matrices import leslie as leslie
+from nabla_mlir.scipy.matrices import pascal as pascal
+from nabla_mlir.scipy.matrices import toeplitz as toeplitz
+from nabla_mlir.staging.eager import library
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms.linear import jvp
-from nabla_mlir.transforms.vectorize import vmap
 
 
 # ---------------------------------------------------------------- systems
@@ -256,100 +267,3 @@ def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: boo
     """The exponential of a matrix and its derivative in a direction, or that alone."""
     value, tangent = jvp(matrix_functions.expm, (A,), (E,))
     return (value, tangent) if compute_expm else tangent
-
-
-# ---------------------------------------------------------------- matrices of a form
-@library
-def block_diag(*arrs: Any) -> Tensor:
-    """A matrix with these on its diagonal.
-
-    Example:
-      >>> block_diag(np.ones((1, 2)), 3.0).tolist()
-      [[1.0, 1.0, 0.0], [0.0, 0.0, 3.0]]
-    """
-    blocks = [atleast_2d(a) for a in arrs]
-    dtype = np.result_type(*(b.dtype for b in blocks))
-    columns, rows, before = int(np.sum([b.shape[1] for b in blocks])), [], 0
-    for b in blocks:
-        if b.ndim != 2:
-            raise ShapeError(f"block_diag requires matrices, vectors and numbers, got shape {b.shape}.", where=user_frame())
-        m, n = b.shape
-        rows.append(concatenate([zeros((m, before), dtype), convert(tensor(b), dtype), zeros((m, columns - before - n), dtype)], 1))
-        before += n
-    return concatenate(rows)
-
-
-@library
-def toeplitz(c: Any, r: Any = None) -> Tensor:
-    """The matrix with `c` as first column and `r` as first row (the conjugate of `c` if None), constant along diagonals.
-
-    Example:
-      >>> toeplitz(np.array([1.0, 2.0]), np.array([1.0, 3.0])).tolist()
-      [[1.0, 3.0], [2.0, 1.0]]
-    """
-    column = ravel(c)
-    row = conj(column) if r is None else ravel(r)
-    m, n = column.size, row.size
-    return take(concatenate([column[::-1], row[1:]]), np.arange(m)[::-1, None] + np.arange(n))
-
-
-@library
-def hankel(c: Any, r: Any = None) -> Tensor:
-    """The matrix with `c` as first column and `r` as last row (zeros if None), constant along antidiagonals."""
-    column = ravel(c)
-    row = column * 0 if r is None else ravel(r)
-    return take(concatenate([column, row[1:]]), np.arange(column.size)[:, None] + np.arange(row.size))
-
-
-@library
-def circulant(c: Any) -> Tensor:
-    """The matrix whose columns are `c` turned round, by one more from each to the next."""
-    column = ravel(c)
-    n = column.size
-    return take(column, (np.arange(n)[:, None] - np.arange(n)) % n)
-
-
-@library
-def companion(a: Any) -> Tensor:
-    """The matrix whose eigenvalues are the zeros of a polynomial."""
-    p = inexact(atleast_1d(a))
-    n = p.shape[0] - 1
-    return concatenate([reshaped(-p[1:] / p[0], (1, n)), tensor(np.eye(n - 1, n, dtype=p.dtype))])
-
-
-@library
-def leslie(f: Any, s: Any) -> Tensor:
-    """The matrix of a population: fecundities in the first row, survival below the diagonal."""
-    top, below = inexact(f), inexact(s)
-    n = top.shape[0]
-    return concatenate([reshaped(top, (1, n)), reshaped(below, (n - 1, 1)) * np.eye(n - 1, n, dtype=below.dtype)])
-
-
-@library
-def convolution_matrix(a: Any, n: Static[int], mode: str = "full") -> Tensor:
-    """The matrix whose product with a vector of length n is its convolution with `a`."""
-    return vmap(lambda unit: convolve(a, unit, mode), out_axes=1)(np.eye(n))
-
-
-def _known(name: str, doc: str, make: Any) -> Callable[..., Any]:
-    """A function of numbers that are known, whose matrix is a constant."""
-    return described(name, doc)(lambda *args, **kwargs: asarray(make(*args, **kwargs)))
-
-
-def _hilbert(n: int) -> np.ndarray:
-    return 1.0 / (np.arange(1, n + 1)[:, None] + np.arange(n))
-
-
-def _hadamard(n: int, dtype: Any = int) -> np.ndarray:
-    out = np.ones((1, 1), dtype)
-    while out.shape[0] < n:
-        out = np.block([[out, out], [out, -out]])
-    if out.shape[0] != n:
-        raise ShapeError(f"hadamard requires a power of two, got {n}.", where=user_frame())
-    return out
-
-
-hilbert: Callable[..., Any] = _known("hilbert", "The n by n matrix with 1 / (i + j + 1).", _hilbert)
-hadamard: Callable[..., Any] = _known(
-    "hadamard", "The n by n matrix of signs with orthogonal columns, for n a power of two.", _hadamard
-)

@@ -17,14 +17,28 @@ from nabla_mlir.numpy.bessel import i1e as i1e
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, inexacts
 from nabla_mlir.numpy.reductions import logsumexp as logsumexp
-from nabla_mlir.numpy.ufuncs import exp, expm1, floor, log, log1p, sqrt
+from nabla_mlir.numpy.ufuncs import exp, expm1, log, log1p, sqrt
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import gamma as gamma_functions
 from nabla_mlir.ops import logic as lg
-from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.scipy.error_integrals import dawsn as dawsn
+from nabla_mlir.scipy.error_integrals import erfcx as erfcx
+from nabla_mlir.scipy.error_integrals import fresnel as fresnel
+from nabla_mlir.scipy.error_integrals import owens_t as owens_t
+from nabla_mlir.scipy.error_integrals import wofz as wofz
+from nabla_mlir.scipy.harmonics import bessel_jn as bessel_jn
+from nabla_mlir.scipy.harmonics import sph_harm_y as sph_harm_y
+from nabla_mlir.scipy.hypergeometric import hyp1f1 as hyp1f1
 from nabla_mlir.scipy.incomplete import betainc as betainc
 from nabla_mlir.scipy.incomplete import gammainc as gammainc
 from nabla_mlir.scipy.incomplete import gammaincc as gammaincc
+from nabla_mlir.scipy.incomplete import gammasgn as gammasgn
+from nabla_mlir.scipy.integrals import bernoulli as bernoulli
+from nabla_mlir.scipy.integrals import exp1 as exp1
+from nabla_mlir.scipy.integrals import expi as expi
+from nabla_mlir.scipy.integrals import expn as expn
+from nabla_mlir.scipy.integrals import sici as sici
+from nabla_mlir.scipy.integrals import spence as spence
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor, full_like
 from nabla_mlir.transforms.custom import custom_jvp
@@ -115,15 +129,6 @@ def gamma(x: Any) -> Tensor:
       24.0
     """
     return gammasgn(x) * exp(gammaln(x))
-
-
-@library
-def gammasgn(x: Any) -> Tensor:
-    """The sign of the gamma function; NaN at the negative whole numbers."""
-    x = inexact(x)
-    whole = floor(stop_gradient(x))
-    odd = whole - 2.0 * floor(whole * 0.5) != 0.0
-    return where(x >= 0.0, 1.0, where(whole == x, np.nan, where(odd, -1.0, 1.0)))
 
 
 @library

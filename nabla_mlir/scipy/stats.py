@@ -34,6 +34,7 @@ from nabla_mlir.numpy.ufuncs import (
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.scipy import special as sp
 from nabla_mlir.scipy.distributions import Distribution
+from nabla_mlir.scipy.kde import gaussian_kde as gaussian_kde
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
 

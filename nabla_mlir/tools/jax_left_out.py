@@ -28,6 +28,11 @@ _SEEDS = "parts of how random numbers are made: `nm.random` has the numbers, and
 _TYPES = "dtypes that IREE does not have"
 _NUMBERS = "enumerations of how an operation is computed, where there is one way"
 _RARE = "rarely used, and not there yet"
+_SCHUR = (
+    "of Schur's form and the steps to it, which compiled code has inside of `eig` alone; for a matrix A that `eigh` takes, "
+    "f(A) is `(v * f(w)) @ v.conj().T`, and AX + XB = C is `solve` of the sum of two `kron`"
+)
+_ROTATIONS = "classes of rotations: `nm.numpy` has what they compute, `linalg.cross`, `matmul` and `expm` of a skew matrix"
 _EFFECTS = "parts of how JAX calls Python, or of its debugger (within `nm.disable_jit` Python's own stops anywhere)"
 
 LEFT_OUT: dict[str, dict[str, str]] = {
@@ -64,15 +69,17 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     _EFFECTS: {
         "jax.debug": "DebugEffect OrderedDebugEffect breakpoint",
     },
+    _SCHUR: {
+        "jax.lax.linalg": "hessenberg schur tridiagonal",
+        "jax.scipy.linalg": "funm hessenberg rsf2csf schur solve_sylvester sqrtm",
+    },
+    _ROTATIONS: {"jax.scipy.spatial.transform": "Rotation Slerp"},
     _RARE: {
-        "jax.lax": "conv_general_dilated_local ragged_dot ragged_dot_general scaled_dot",
-        "jax.lax.linalg": "hessenberg ormqr qdwh schur tridiagonal",
+        "jax.lax": "conv_general_dilated_local ragged_dot_general scaled_dot",
+        "jax.lax.linalg": "ormqr qdwh",
         "jax.nn": "scaled_dot_general scaled_matmul",
-        "jax.scipy.linalg": "dft fiedler fiedler_companion funm helmert hessenberg invhilbert invpascal pascal qr_multiply rsf2csf "
-        "schur solve_sylvester sqrtm",
-        "jax.scipy.special": "bernoulli bessel_jn dawsn erfcx exp1 expi expn fresnel hyp1f1 hyp2f1 owens_t sici spence "
-        "sph_harm_y wofz",
-        "jax.scipy.stats": "gaussian_kde",
+        "jax.scipy.linalg": "qr_multiply",
+        "jax.scipy.special": "hyp2f1",
     },
 }  # fmt: skip
 

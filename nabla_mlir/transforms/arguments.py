@@ -33,19 +33,18 @@ def with_arguments(args: tuple[Any, ...], wrt: Sequence[int], values: Sequence[A
     return result
 
 
-def differentiable(what: str, leaf: Any, path: str, holomorphic: bool = False) -> Tensor:
-    """A leaf as a tensor that can be differentiated. Raises DtypeError, naming the place of the leaf."""
+def differentiable(what: str, leaf: Any, path: str, holomorphic: bool = False, real: bool = True) -> Tensor:
+    """A leaf as a tensor that can be differentiated, `real` or holomorphic. Raises DtypeError, naming the place of the leaf."""
     tensor = as_tensor(leaf)
     if not is_differentiable(tensor.dtype):
         raise DtypeError(
             f"{what} requires arguments of floating point, got {tensor.dtype} at argument {path}.", where=user_frame(),
             help="convert it with astype, or leave it out of argnums.",
         )  # fmt: skip
-    if is_complex(tensor.dtype) and not holomorphic:
+    if real and is_complex(tensor.dtype) and not holomorphic:
         raise DtypeError(
             f"{what} requires real arguments, got {tensor.dtype} at argument {path}.", where=user_frame(),
-            help="pass holomorphic=True for a complex-differentiable function; for others differentiate with respect "
-            "to the real and imaginary parts.",
+            help="pass holomorphic=True for a complex-differentiable function; grad and jacrev take others whose result is real.",
         )  # fmt: skip
     if holomorphic and not is_complex(tensor.dtype):
         raise DtypeError(

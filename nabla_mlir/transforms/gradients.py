@@ -36,7 +36,9 @@ def value_and_grad(
       fun: a function whose result is a scalar of floating point (with `has_aux`: a pair of that and anything).
       argnums: the positional argument(s) to differentiate; a sequence gives a tuple of gradients.
       has_aux: whether `fun` returns ``(value, aux)``; the new function then returns ``((value, aux), gradient)``.
-      holomorphic: whether `fun` is complex-differentiable; needed for complex arguments and results.
+      holomorphic: whether `fun` is complex-differentiable; needed for a complex result, and then arguments are complex too.
+        The gradient of a real result by a complex argument x + iy is df/dx - i df/dy, as in JAX: the conjugate of the
+        direction of steepest ascent.
       max_residual_bytes: how much may be stored for each loop of `fun` that does not say so itself (`while_loop`).
       vectorized: what the gradient of a function of vectorised tensors is (see `nm.vectorize`). "union": each entry
         of the result is differentiated by itself; every gradient carries all axes of the result, in its order, and
@@ -45,7 +47,7 @@ def value_and_grad(
 
     Raises:
       ShapeError: the result is not a scalar.
-      DtypeError: an argument or the result is not of floating point.
+      DtypeError: an argument or the result is not of floating point, or the result is complex without `holomorphic`.
 
     Example:
       >>> import nabla_mlir as nm
@@ -95,9 +97,8 @@ def _value_and_grad(
     kwargs: dict[str, Any],
 ) -> Any:
     wrt, leaves, spec = active_arguments("grad", args, argnums)
-    tensors = [
-        differentiable("grad", leaf, path, holomorphic) for leaf, path in zip(leaves, pytree.paths(spec), strict=True)
-    ]
+    paths = pytree.paths(spec)
+    tensors = [differentiable("grad", x, path, holomorphic, real=False) for x, path in zip(leaves, paths, strict=True)]
     box: dict[str, Any] = {}
 
     def body(*inner: Tensor) -> list[Any]:
@@ -146,10 +147,10 @@ def _scalar(out: Any, holomorphic: bool) -> Tensor:
         raise DtypeError(f"grad requires a result of floating point, got {tensor.dtype}.", where=user_frame())
     if is_complex(tensor.dtype) and not holomorphic:
         raise DtypeError(f"grad requires a real result, got {tensor.dtype}.", where=user_frame(),
-                         help="take the real part or the modulus, or pass holomorphic=True.")  # fmt: skip
+                         help="take the real part or the modulus, or pass holomorphic=True, or use vjp.")  # fmt: skip
     if holomorphic and not is_complex(tensor.dtype):
         raise DtypeError(f"grad with holomorphic=True requires a complex result, got {tensor.dtype}.",
-                         where=user_frame(), help="a real function of complex numbers is not holomorphic: use vjp.")  # fmt: skip
+                         where=user_frame(), help="leave holomorphic out: the result is real.")  # fmt: skip
     return tensor
 
 

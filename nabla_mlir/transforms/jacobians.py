@@ -36,7 +36,7 @@ def jacfwd(
       fun: a function whose results are of floating point.
       argnums: the positional argument(s) to differentiate; a sequence gives a tuple for each result leaf.
       has_aux: whether `fun` returns ``(out, aux)``; the new function then returns ``(jacobian, aux)``.
-      holomorphic: whether `fun` is complex-differentiable; needed for complex arguments, and only for them.
+      holomorphic: whether `fun` is complex-differentiable; needed for complex arguments (by `jacrev` for complex results).
       vectorized: for vectorised tensors, as in `value_and_grad`. "union": the Jacobian of each entry. "parameter":
         that of the sums over all entries of the results; it has the axes of its argument.
 
@@ -78,7 +78,8 @@ def jacrev(
 ) -> Callable[..., Any]:  # fmt: skip
     """The Jacobian of `fun` in reverse mode: one vmap of the pullback over the unit vectors of each result leaf.
 
-    The arguments are those of `jacfwd`, and the result is laid out as there. Real arguments require real results.
+    The arguments are those of `jacfwd`, and the result is laid out as there. Without `holomorphic` results are real; arguments
+    may be complex, and each row is a gradient as `grad` gives it.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -113,7 +114,8 @@ class _Call:
     def __init__(self, what: str, f: Any, argnums: Argnums, has_aux: bool, holomorphic: bool, args: Any, kwargs: Any):
         wrt, leaves, self.spec = active_arguments(what, args, argnums)
         paths = pytree.paths(self.spec)
-        self.tensors = [differentiable(what, x, p, holomorphic) for x, p in zip(leaves, paths, strict=True)]
+        real = what != "jacrev"  # reverse mode starts from real results, whatever the arguments are
+        self.tensors = [differentiable(what, x, p, holomorphic, real) for x, p in zip(leaves, paths, strict=True)]
         self.counts = [len(axes) for axes in axes_of_leaves([args[i] for i in wrt])]
         self.one, self.sums = is_one(argnums), False
 

@@ -193,7 +193,8 @@ def test_a_complex_function_of_real_arguments_has_a_forward_jacobian_only() -> N
 @pytest.mark.parametrize("transform", [nm.jacfwd, nm.jacrev, nm.grad])
 def test_what_is_not_holomorphic_is_refused(transform: Any) -> None:
     square = lambda z: nnp.sum(z * z)  # noqa: E731
-    with pytest.raises(DtypeError, match="requires real arguments, got complex128 at argument"):
+    without = "requires real arguments, got complex128 at argument" if transform is nm.jacfwd else "requires (a )?real results?"
+    with pytest.raises(DtypeError, match=without):
         transform(square)(COMPLEX)
     with pytest.raises(DtypeError, match="with holomorphic=True requires complex arguments, got float64 at argument"):
         transform(square, holomorphic=True)(X)

@@ -148,6 +148,7 @@ def test_models_of_scikit_learn(name: str) -> None:
 def _exported() -> dict[str, tuple[Any, Any]]:
     torch = pytest.importorskip("torch")
     pytest.importorskip("onnxscript")
+    torch.manual_seed(0)
     nn = torch.nn
 
     class Recurrent(nn.Module):
@@ -173,13 +174,14 @@ def test_models_that_torch_exports(name: str, tmp_path: Path) -> None:
     module, shape = _exported()[name]
     import torch
 
-    module, rtol = module.double().eval(), 1e-5 if name == "attention" else 1e-8  # ONNX normalizes layers in 32 bits
+    module, rtol = module.double().eval(), 1e-5 if name == "attention" else 1e-8
+    atol = 1e-6 if name == "attention" else 0  # ONNX normalizes layers in 32 bits: numbers of size 1 have an error of 1e-7, small ones too
     batch = torch.export.Dim("batch", min=2)
     torch.onnx.export(module, (torch.ones(shape, dtype=torch.float64),), tmp_path / "model.onnx", dynamo=True, optimize=False, verbose=False,
                       dynamic_shapes=({0: batch},), opset_version=20)  # fmt: skip
     f = nm.from_onnx(tmp_path / "model.onnx", parameters=True)
     x = torch.tensor(RNG.normal(size=(3, *shape[1:])), requires_grad=True)
-    np.testing.assert_allclose(f(f.parameters, x.detach().numpy()), module(x).detach().numpy(), rtol=rtol)
+    np.testing.assert_allclose(f(f.parameters, x.detach().numpy()), module(x).detach().numpy(), rtol=rtol, atol=atol)
 
     loss = lambda x: (module(x) ** 3).sum()  # noqa: E731
     v = torch.tensor(RNG.normal(size=x.shape))

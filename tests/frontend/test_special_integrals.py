@@ -1,0 +1,158 @@
+"""Exponential, error and other integrals of scipy.special beside SciPy in f64, with differences of it, derivatives and maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.special
+
+import nabla_mlir as nm
+from nabla_mlir import numpy as nnp
+from nabla_mlir.errors import DtypeError, ShapeError, TraceError
+from nabla_mlir.scipy import special
+
+INF, NAN = np.inf, np.nan
+
+
+@pytest.fixture(autouse=True, scope="module")
+def interpreted() -> Iterator[None]:
+    before = nm.set_execution("interpret")
+    with nm.enable_x64():
+        yield
+    nm.set_execution(before)
+
+
+POSITIVE = np.array([1e-9, 0.03, 0.4, 0.5, 0.97, 1.0, 1.03, 1.9, 2.5, 3.99, 4.3, 7.0, 20.0, 39.0, 41.0, 120.0])
+BOTH = np.concatenate([-POSITIVE[::-1], POSITIVE])
+PLANE = (np.linspace(-6, 6, 7)[:, None] + 1j * np.array([-2.0, -0.5, 0.1, 1.5, 9.0])).ravel()
+AT_ENDS = np.array([0.0, INF, NAN])
+# The functions: where SciPy's values are known and finite, where there are ends, and the tolerance.
+FUNCTIONS: dict[str, tuple[Callable[[Any, Any], Any], np.ndarray, np.ndarray, float]] = {
+    "exp1": (lambda s, x: s.exp1(x), POSITIVE, AT_ENDS, 1e-13),
+    "expi": (lambda s, x: s.expi(x), BOTH, np.array([0.0, INF, -INF, NAN]), 1e-13),
+    **{f"expn {n}": (lambda s, x, n=n: s.expn(n, x), POSITIVE, AT_ENDS, 1e-13) for n in (0, 3, 60)},
+    "sici": (lambda s, x: s.sici(x), POSITIVE, AT_ENDS, 3e-13),
+    "spence": (lambda s, x: s.spence(x), POSITIVE, np.array([0.0, NAN]), 1e-14),
+    "dawsn": (lambda s, x: s.dawsn(x), BOTH, np.array([0.0, INF, -INF, NAN]), 1e-13),
+    "erfcx": (lambda s, x: s.erfcx(x), BOTH[9:], np.array([0.0, INF]), 1e-13),
+    "fresnel": (lambda s, x: s.fresnel(x), BOTH[3:-3], np.array([0.0, INF, -INF, NAN]), 1e-13),
+    "owens_t by h": (lambda s, x: s.owens_t(x, np.array([[0.3], [1.0], [-2.5], [40.0]])), BOTH[4:-4], np.array([0.0, INF]), 1e-12),
+    "owens_t by a": (lambda s, x: s.owens_t(np.array([[0.0], [0.3], [-2.5], [9.0]]), x), BOTH[abs(BOTH) > 0.01], np.array([0.0]), 1e-12),
+}  # fmt: skip
+
+
+def total(xp: Any, value: Any) -> Any:
+    return sum(xp.sum(xp.sin(v)) for v in (value if isinstance(value, tuple) else (value,)))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values_and_derivatives(name: str) -> None:
+    f, places, ends, tolerance = FUNCTIONS[name]
+    for x in (places, ends):
+        np.testing.assert_allclose(f(special, x), f(scipy.special, x), rtol=tolerance, atol=1e-300)
+    middle = places[(abs(places) > 0.05) & (abs(places) < 5)]
+    ours = lambda x: total(nnp, f(special, x))  # noqa: E731
+    gradient, step = nm.jit(nm.grad(ours)), 1e-5
+    moved = [f(scipy.special, middle + s) for s in (step, -step)]
+    slope = lambda v, w: np.sum((np.sin(v) - np.sin(w)).reshape(-1, middle.size), 0) / (2 * step)  # noqa: E731
+    wanted = sum(slope(v, w) for v, w in (zip(*moved, strict=True) if isinstance(moved[0], tuple) else [moved]))
+    np.testing.assert_allclose(gradient(middle), wanted, rtol=1e-6, atol=1e-7)
+    second = nm.jvp(gradient, (middle,), (np.ones_like(middle),))[1]
+    difference = (gradient(middle + step) - gradient(middle - step)) / (2 * step)
+    np.testing.assert_allclose(second, difference, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(nm.hvp(ours)(middle, np.ones_like(middle)), second, rtol=1e-9)
+
+
+def test_the_function_of_faddeeva() -> None:
+    np.testing.assert_allclose(special.wofz(PLANE), scipy.special.wofz(PLANE), rtol=1e-12)
+    np.testing.assert_allclose(special.wofz(BOTH), scipy.special.wofz(BOTH), rtol=1e-12)
+    slope = nm.grad(lambda z: special.wofz(z).sum(), holomorphic=True)(PLANE)
+    np.testing.assert_allclose(slope, -2 * PLANE * scipy.special.wofz(PLANE) + 2j / np.sqrt(np.pi), rtol=1e-9)
+
+
+def test_maps_and_small_dtypes() -> None:
+    x = np.array([[0.5, 3.0], [6.0, 1.2]])
+    for name in ("exp1", "expi", "dawsn", "erfcx", "spence"):
+        f = getattr(special, name)
+        np.testing.assert_allclose(nm.vmap(f)(x), getattr(scipy.special, name)(x), rtol=1e-12)
+        np.testing.assert_allclose(f(x.astype("float32")), getattr(scipy.special, name)(x), rtol=2e-6)
+        assert f(x.astype("float32")).dtype == np.float32
+        assert f(x.astype("float16")).dtype == np.float16
+        with pytest.raises(DtypeError, match=f"{name} requires real numbers, got complex128"):
+            f(x * 1j)
+    single = x.astype("float32")
+    for value in (special.hyp1f1(single, 2, single), special.bessel_jn(single, v=2), special.owens_t(single, 1), special.gamma(single)):
+        assert value.dtype == np.float32
+    np.testing.assert_allclose(special.expn(np.arange(9)[:, None], POSITIVE), scipy.special.expn(np.arange(9)[:, None], POSITIVE), 3e-13)
+
+
+def test_outside_of_their_domains() -> None:
+    assert np.isnan(special.expn(np.array([-1.0, 1.5, 2.0]), np.array([1.0, 1.0, -1.0]))).all()
+    assert np.isnan(special.spence(-1.0))
+    assert np.isnan(special.sici(-1.0)[1])
+    np.testing.assert_allclose(special.sici(-1.0)[0], scipy.special.sici(-1.0)[0], rtol=1e-14)
+
+
+def test_the_slopes_of_spence_near_one() -> None:
+    np.testing.assert_allclose(nm.grad(special.spence)(1.0), -1.0)
+    np.testing.assert_allclose(nm.grad(nm.grad(special.spence))(1.0), 0.5)
+    np.testing.assert_allclose(nm.grad(lambda x: special.sici(x)[0])(0.0), 1.0)
+
+
+def test_numbers_of_bernoulli() -> None:
+    np.testing.assert_allclose(special.bernoulli(20), scipy.special.bernoulli(20), rtol=1e-11)
+
+
+KUMMER = [(1.0, 2.0), (0.3, 1.7), (2.5, 0.7), (-0.4, 1.5), (3.0, 7.0), (-2.0, 1.5), (4.0, 2.0)]
+
+
+def test_the_function_of_kummer() -> None:
+    x = np.array([-400.0, -130.0, -40.0, -9.0, -1.0, 0.0, 0.5, 3.0, 25.0, 90.0, 300.0])
+    for a, b in KUMMER:
+        wanted = [float(mpmath.hyp1f1(a, b, y)) for y in x]
+        np.testing.assert_allclose(special.hyp1f1(a, b, x), wanted, rtol=1e-12, err_msg=f"{a} {b}")
+    assert np.isnan(special.hyp1f1(1.0, -1.0, 0.5))
+    a, b, x = np.array([0.3, 2.5]), np.array([1.7, 0.7]), np.array([1.2, -2.0])
+    step = 1e-5
+    for k, slope in enumerate(nm.grad(lambda *v: special.hyp1f1(*v).sum(), (0, 1, 2))(a, b, x)):
+        moved = [[v + (s if i == k else 0) for i, v in enumerate((a, b, x))] for s in (step, -step)]
+        np.testing.assert_allclose(slope, -np.diff([scipy.special.hyp1f1(*v) for v in moved], axis=0)[0] / (2 * step), rtol=1e-7)
+    second = nm.hvp(lambda x: special.hyp1f1(a, b, x).sum())(x, np.ones(2))
+    np.testing.assert_allclose(second, a * (a + 1) / (b * (b + 1)) * scipy.special.hyp1f1(a + 2, b + 2, x), rtol=1e-10)
+
+
+def test_bessel_functions_of_whole_orders() -> None:
+    z = np.array([[0.0, 1e-6, 0.3, -2.0], [2.404825557695773, 11.0, 70.0, -300.0]])
+    wanted = np.array([scipy.special.jv(k, z) for k in range(6)])
+    np.testing.assert_allclose(special.bessel_jn(z, v=5), wanted, rtol=1e-10, atol=1e-15)
+    slopes = nm.jvp(lambda z: special.bessel_jn(z, v=5), (z,), (np.ones_like(z),))[1]
+    np.testing.assert_allclose(slopes, [scipy.special.jvp(k, z) for k in range(6)], rtol=1e-10, atol=1e-14)
+    second = nm.hvp(lambda z: special.bessel_jn(z, v=3)[3].sum())(z, np.ones_like(z))
+    np.testing.assert_allclose(second, scipy.special.jvp(3, z, 2), rtol=1e-9, atol=1e-14)
+    np.testing.assert_allclose(nm.vmap(lambda y: special.bessel_jn(y, v=1), out_axes=1)(z), wanted[:2], rtol=1e-10, atol=1e-15)
+    with pytest.raises(ShapeError, match="bessel_jn requires v of at least 0"):
+        special.bessel_jn(z, v=-1)
+
+
+def test_spherical_harmonics() -> None:
+    n, m = (np.array(v) for v in zip(*((n, m) for n in range(7) for m in range(-n, n + 1)), strict=True))
+    theta, phi = np.linspace(0, np.pi, n.size), np.linspace(0, 6, n.size)
+    np.testing.assert_allclose(special.sph_harm_y(n, m, theta, phi), scipy.special.sph_harm_y(n, m, theta, phi), rtol=1e-12, atol=1e-14)
+    ones = np.ones(n.size)
+    _, slopes = nm.jvp(lambda t, p: special.sph_harm_y(n, m, t, p), (theta, phi), (ones, 0.5 * ones))
+    wanted = scipy.special.sph_harm_y(n, m, theta, phi, diff_n=1)[1] @ [1.0, 0.5]
+    np.testing.assert_allclose(slopes[1:-1], wanted[1:-1], rtol=1e-10, atol=1e-12)
+    assert np.isfinite(slopes).all()
+    second = nm.hvp(lambda t: special.sph_harm_y(n, m, t, phi).real.sum())(theta, ones)
+    wanted = scipy.special.sph_harm_y(n, m, theta, phi, diff_n=2)[2][:, 0, 0].real
+    np.testing.assert_allclose(second[1:-1], wanted[1:-1], rtol=1e-9, atol=1e-11)
+    traced = nm.vmap(lambda n, m: special.sph_harm_y(n, m, theta, phi, n_max=2))(n[:9], m[:9])
+    np.testing.assert_allclose(traced[5], scipy.special.sph_harm_y(n[5], m[5], theta, phi), atol=1e-14)
+    with pytest.raises(TraceError, match="sph_harm_y requires n_max where n is traced"):
+        nm.vmap(lambda n: special.sph_harm_y(n, 0, 0.1, 0.2))(n)
+    with pytest.raises(ShapeError, match="sph_harm_y requires diff_n=None"):
+        special.sph_harm_y(1, 0, 0.1, 0.2, diff_n=1)
