@@ -49,13 +49,13 @@ class Costs:
 
 
 def simulated(costs: Costs, workers: int, shards: int, size: int, cores: float = math.inf) -> float:
-    """Seconds of a product on Dask: tasks leave one by one, run side by side, and their sums are added up in groups of eight.
+    """Seconds of a product on Dask: messages or tasks leave one by one, run side by side, and sums of tasks are added up by eights.
 
     Args:
       costs: of the parts.
       workers: how many there are.
       shards: how many; each worker has as many as the others, or one less.
-      size: bytes of a vector; small ones travel with the tasks, others from worker to worker.
+      size: bytes of a vector; small ones travel with messages, others from worker to worker for tasks.
       cores: which all processes share, client and scheduler among them: each that runs has the same part of them, at most one.
     """
     groups = min(workers, shards)
@@ -65,7 +65,7 @@ def simulated(costs: Costs, workers: int, shards: int, size: int, cores: float =
     work = [count * costs.shard + costs.worker for count in counts]
     ends = on_cores(costs.task + is_small * copy, work, cores - costs.background * (workers + 1))
     wait = 0.0 if is_small else costs.latency + copy * np.log2(2 * groups)  # for the vector
-    while len(ends) > 8:
+    while len(ends) > 8 and not is_small:
         rows = [ends[i : i + 8] for i in range(0, len(ends), 8)]
         ends = [max(row) + costs.latency / 2 + (len(row) - 1) * copy + i * costs.task for i, row in enumerate(rows)]
     return wait + max(ends) + len(ends) * copy + max(costs.latency - costs.task - costs.worker, 0.0)
@@ -136,10 +136,13 @@ class Measured:
     background: float = 0.0
 
 
-def on_dask(workers: int, source: Any, shards: list[Any], rounds: int = 15) -> Measured:
-    """A product over shards on so many processes of Dask."""
+def on_dask(workers: int, source: Any, shards: list[Any], rounds: int = 15, is_quick: bool = True) -> Measured:
+    """A product over shards on so many processes of Dask: by messages, or by tasks as one that takes long."""
     from dask.distributed import Client, LocalCluster
 
+    import nabla_mlir.interop.dask as engine
+
+    engine._QUICK = 1.0 if is_quick else 0.0
     w = np.full(WIDTH, 0.1, np.float32)
     with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
         H = nm.distributed.HessianOperator(source, w, shards, client=client)
@@ -206,25 +209,26 @@ def main(counts: list[int], rows: int) -> None:
     compiled = lambda parts: nm.hvp_module(loss, w, *parts[0], entry_points=entries).compile(nm.CPU(threads=1))  # noqa: E731
     source, small = compiled(shards), data(8)
     one = nm.SumOperator(source, w, shards, threads=1, max_residual_bytes=1 << 34)
-    empty = on_dask(1, compiled(small), small, rounds=50)
-    costs = Costs(0.0, empty.product, empty.task, empty.worker, empty.background)
-    print(f"a product without work on one worker: {ms(empty.product)}, of which client and scheduler compute {ms(empty.task)} and "
-          f"the worker {ms(empty.worker)}; each process takes {empty.background:.1%} of a core")  # fmt: skip
+    found = [on_dask(1, compiled(small), small, rounds=50, is_quick=is_quick) for is_quick in (True, False)]
+    messages, tasks = (Costs(0.0, empty.product, empty.task, empty.worker, empty.background) for empty in found)
+    for name, each in (("messages", messages), ("tasks", tasks)):
+        print(f"a product without work on one worker, by {name}: {ms(each.latency)}, of which client and scheduler compute "
+              f"{ms(each.task)} and the worker {ms(each.worker)}; each process takes {each.background:.1%} of a core")  # fmt: skip
     for count in counts:
         share = min(count, cores())
         single = float(np.median([timed(lambda: one @ w) for _ in range(9)]))
-        for name, found, simulation in (
+        for name, here, simulation in (
             ("Dask", on_dask(count, source, shards), simulated), ("MPI", on_ranks(count, rows), simulated_ranks),
         ):  # fmt: skip
-            costs = replace(costs, shard=found.parts * share / SHARDS)
-            print(f"{count} of {name}: {ms(found.product)}, simulated {ms(simulation(costs, count, SHARDS, 4 * WIDTH, cores()))}; "
-                  f"the parts {ms(found.parts)}, over them {found.product / found.parts - 1:.1%}; one process {ms(single)}, "
-                  f"efficiency {single / found.product / share:.0%}")  # fmt: skip
-    costs = replace(costs, shard=single / SHARDS)
-    print(costs)
+            costs = replace(messages, shard=here.parts * share / SHARDS)
+            print(f"{count} of {name}: {ms(here.product)}, simulated {ms(simulation(costs, count, SHARDS, 4 * WIDTH, cores()))}; "
+                  f"the parts {ms(here.parts)}, over them {here.product / here.parts - 1:.1%}; one process {ms(single)}, "
+                  f"efficiency {single / here.product / share:.0%}")  # fmt: skip
+    messages, tasks = (replace(each, shard=single / SHARDS) for each in (messages, tasks))
     for workers in (10, 100, 1000):
         for size in (1 << 10, 1 << 20, 1 << 26):
             n = 8 * workers
+            costs = messages if size * workers <= 1 << 20 else tasks
             times = simulated(costs, workers, n, size), simulated_ranks(costs, workers, n, size)
             dask, mpi = (f"{1e3 * t:.0f} ms ({n * costs.shard / workers / t:.0%})" for t in times)
             print(f"{workers} workers, {n} shards, vectors of {size >> 10} KiB: Dask {dask}, MPI {mpi}")

@@ -76,10 +76,10 @@ if TYPE_CHECKING:
     from nabla_mlir.staging.abstract import eval_shape as eval_shape
     from nabla_mlir.staging.abstract import make_jaxpr as make_jaxpr
     from nabla_mlir.staging.compiled import Compiled as Compiled
-    from nabla_mlir.staging.eager import disable_jit as disable_jit
-    from nabla_mlir.staging.eager import jit as jit
     from nabla_mlir.staging.execution import debug_nans as debug_nans
     from nabla_mlir.staging.execution import set_execution as set_execution
+    from nabla_mlir.staging.jit import disable_jit as disable_jit
+    from nabla_mlir.staging.jit import jit as jit
     from nabla_mlir.staging.specs import spec as spec
     from nabla_mlir.staging.stages import Lowered as Lowered
     from nabla_mlir.staging.stages import Traced as Traced
@@ -172,7 +172,7 @@ _HOMES: dict[str, str | None] = {
     "register_dataclass": "pytree",
     "Array": "runtime", "load": "runtime", "time_limit": "runtime",
     "Compiled": "staging.compiled",
-    "jit": "staging.eager",
+    "jit": "staging.jit",
     "spec": "staging.specs",
     "Lowered": "staging.stages", "Traced": "staging.stages", "module": "staging.stages", "trace": "staging.stages",
     "save_static_library": "staging.static_library",
@@ -206,7 +206,7 @@ _HOMES: dict[str, str | None] = {
     "segment_max": "numpy.segments", "segment_min": "numpy.segments", "segment_prod": "numpy.segments",
     "segment_sum": "numpy.segments",
     "ShapeDtypeStruct": "staging.abstract", "eval_shape": "staging.abstract", "make_jaxpr": "staging.abstract",
-    "disable_jit": "staging.eager",
+    "disable_jit": "staging.jit",
     "all_to_all": "transforms.collectives", "pbroadcast": "transforms.collectives", "ppermute": "transforms.collectives",
     "pshuffle": "transforms.collectives", "psum_scatter": "transforms.collectives", "pswapaxes": "transforms.collectives",
     "jacobian": "transforms.jacobians",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import nabla_mlir.numpy as jnp
-from nabla_mlir.staging.eager import jit
+from nabla_mlir.staging.jit import jit
 from nabla_mlir.table.promotion import Defaults, set_default_dtypes
 
 Case = Callable[[Any, Any], Any]

@@ -12,6 +12,8 @@ import itertools
 import math
 import os
 import pickle
+import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, LifoQueue
@@ -21,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.errors import BatchError, DataChangedError, DeployError, ShapeError, TraceError, TreeError
+from nabla_mlir.interop.dask_messages import answers
 from nabla_mlir.interop.dask_waiting import first_done, gathered
 from nabla_mlir.prepared.batches import as_arguments, on_one_thread
 from nabla_mlir.prepared.pieces import Part, Piece, Work
@@ -32,6 +35,7 @@ from nabla_mlir.runtime import load
 _GROUP = 8  # sums that one task adds up
 _SMALL = 1 << 20  # bytes that may travel with tasks, through the scheduler
 _SHARE = 0.2  # of a worker's memory that the shards of one task may take
+_QUICK = 1.0  # seconds: products below are asked for by messages, those above are tasks, which Dask shows and keeps watch over
 _FULL = 0.6  # of the memory of workers: from there on Dask moves data to disk
 
 
@@ -81,6 +85,7 @@ class DaskEngine:
         self._recipes: list[Any] = []  # what makes all of them
         self._digests: tuple[str, ...] = ()
         self._former: list[Any] = []  # futures of the last product
+        self._name, self._is_quick = "", False  # of the pieces at this point; whether the last product was
 
     def update(self, x: np.ndarray, check: bool) -> Part:
         """Moves all shards to a point; the sum of their parts. After an error products are those at the point before."""
@@ -91,11 +96,26 @@ class DaskEngine:
         recipes = [(self._content, i, point, shard, check, digests[i]) for i, shard in enumerate(self.shards)]
         self._sources = self._recipes  # the residuals of before are let go; should this fail, products make them again
         numbers = [i for i in range(count) if (i + 1) * self.kept // count > i * self.kept // count]  # as many on each worker
-        pieces = dict(zip(numbers, _mapped(self.client, _piece, [recipes[i] for i in numbers]), strict=True))
+        name = f"_piece-{uuid.uuid4().hex}"
+        futures = _mapped(self.client, _piece, [recipes[i] for i in numbers], key=[f"{name}-{i}" for i in numbers])
+        pieces = dict(zip(numbers, futures, strict=True))
         sources = [pieces.get(i, recipe) for i, recipe in enumerate(recipes)]
         part = self._result("update", self._submitted(_part, sources), pieces)
-        self._sources, self._recipes, self._digests = sources, recipes, part.digests
+        self._sources, self._recipes, self._digests, self._name = sources, recipes, part.digests, name
         return part
+
+    def product(self, matrix: np.ndarray) -> np.ndarray:
+        """The sum of the shards' products with a matrix: by messages where that is quick and workers hold all, or else by tasks."""
+        self._check_client()
+        if self._is_quick and self.kept == len(self.shards) and self._is_small(matrix):
+            rows = answers(self.client, f"{self._name}-{{}}".format, self._groups, matrix, self._patience)
+            wanted = [tuple(self._digests[i] for i in group if self._digests) for group in self._groups]
+            if rows is not None and [digests for _, digests in rows] == wanted:
+                return np.asarray(tree_sum(total for total, _ in rows))
+        start = time.perf_counter()
+        result = self.finish(self.start(matrix))
+        self._is_quick = time.perf_counter() - start < _QUICK
+        return result
 
     def start(self, matrix: np.ndarray) -> list[Any]:
         """Futures whose results add up to the product with a matrix."""
@@ -114,9 +134,10 @@ class DaskEngine:
 
     def _sent(self, array: np.ndarray) -> Any:
         """An array as an argument of a task for each group: with the tasks, or if it is large once, from worker to worker."""
-        if array.nbytes * len(self._groups) <= _SMALL:
-            return array
-        return self.client.submit(_same, array, pure=False)
+        return array if self._is_small(array) else self.client.submit(_same, array, pure=False)
+
+    def _is_small(self, array: np.ndarray) -> bool:
+        return array.nbytes * len(self._groups) <= _SMALL
 
     def _submitted(self, function: Any, sources: list[Any], *columns: Any) -> list[Any]:
         """Futures of the sums of each group, or of several; up to eight of them."""
@@ -147,9 +168,9 @@ class DaskEngine:
                               help="start a cluster and make the operator again.")  # fmt: skip
 
 
-def _mapped(client: Any, function: Any, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+def _mapped(client: Any, function: Any, rows: Sequence[tuple[Any, ...]], key: list[str] | None = None) -> list[Any]:
     """Futures of a function of each row of arguments, as one message: of several the scheduler gets the second after 10 ms."""
-    return list(client.map(function, *zip(*rows, strict=True), pure=False)) if rows else []
+    return list(client.map(function, *zip(*rows, strict=True), pure=False, key=key)) if rows else []
 
 
 def raise_numbered(error: Exception, *futures: Mapping[int, Any]) -> None:

@@ -42,6 +42,10 @@ class MPIEngine:
         rows = self.comm.allreduce(part.rows)
         return Part(self._summed(part.vector), rows)
 
+    def product(self, matrix: np.ndarray) -> np.ndarray:
+        """The sum of the batches' products with a matrix."""
+        return self._summed(agreed(self.comm, lambda: self.local.product(matrix)))
+
     def start(self, matrix: np.ndarray) -> np.ndarray:
         """A product that waits for `finish`."""
         return matrix
@@ -51,8 +55,8 @@ class MPIEngine:
         return 0
 
     def finish(self, product: np.ndarray) -> np.ndarray:
-        """The sum of the batches' products with a matrix."""
-        return self._summed(agreed(self.comm, lambda: self.local.finish(product)))
+        """That product."""
+        return self.product(product)
 
     def _summed(self, array: np.ndarray) -> np.ndarray:
         total = np.ascontiguousarray(array)

@@ -171,6 +171,17 @@ class LocalEngine:
         self._digests = result.digests
         return result
 
+    def product(self, matrix: np.ndarray) -> np.ndarray:
+        """The sum of the batches' products with a matrix."""
+        total, count = PairwiseSum(), 0
+        for part in self._in_order(self._multiplications(matrix), matrix.nbytes):
+            total.add(part)
+            count += 1
+        if not self._all:
+            self._check_count(count)
+        result = total.result()
+        return np.zeros(matrix.shape, matrix.dtype) if result is None else result
+
     def start(self, matrix: np.ndarray) -> np.ndarray:
         """A product that waits for `finish`."""
         return matrix
@@ -180,15 +191,8 @@ class LocalEngine:
         return 0
 
     def finish(self, product: np.ndarray) -> np.ndarray:
-        """The sum of the batches' products with a matrix."""
-        total, count = PairwiseSum(), 0
-        for part in self._in_order(self._multiplications(product), product.nbytes):
-            total.add(part)
-            count += 1
-        if not self._all:
-            self._check_count(count)
-        result = total.result()
-        return np.zeros(product.shape, product.dtype) if result is None else result
+        """That product."""
+        return self.product(product)
 
     # ------------------------------------------------------------ one batch
 

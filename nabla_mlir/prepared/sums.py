@@ -70,6 +70,9 @@ class Engine(Protocol):
     def update(self, x: np.ndarray, check: bool) -> Part:
         """Moves all batches to a point; the sum of their parts."""
 
+    def product(self, matrix: np.ndarray) -> np.ndarray:
+        """The sum of the batches' products with a matrix."""
+
     @property
     def window(self) -> int:
         """How many products may be under way at the same time."""
@@ -154,7 +157,9 @@ class SummedOperator(PointOperator):
 
     def finish(self, product: tuple[np.ndarray, Any]) -> np.ndarray:
         """What a product that is under way gives."""
-        matrix, total = product[0], self._timed(self.engine.finish, product[1])
+        return self._scaled(product[0], self._timed(self.engine.finish, product[1]))
+
+    def _scaled(self, matrix: np.ndarray, total: np.ndarray) -> np.ndarray:
         self.products += matrix.shape[1]
         result = total / self.rows if self._work.mean else total
         result = result + self.damping * matrix if self.damping else result
@@ -170,7 +175,8 @@ class SummedOperator(PointOperator):
     def _matmat(self, vs: np.ndarray) -> np.ndarray:
         if vs.dtype.kind == "c":
             return joined(self._matmat(vs.real), self._matmat(vs.imag))
-        return self.finish(self.start(vs))
+        matrix = rounded(vs, self._x.dtype, "the matrix")
+        return self._scaled(matrix, self._timed(self.engine.product, matrix))
 
     def _adjoint(self) -> SummedOperator:
         return self

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -17,24 +15,18 @@ from nabla_mlir import pytree, thresholds
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, last_of
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.errors import TraceError, user_frame
-from nabla_mlir.log import logger
 from nabla_mlir.passes.split.split import Split, split_function
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.executable import Function
 from nabla_mlir.runtime.transfer import Kind
-from nabla_mlir.staging.donation import Donating, Donation
+from nabla_mlir.staging.donation import Donating
 from nabla_mlir.staging.execution import Code, Execution, OnDevice
-from nabla_mlir.staging.positions import parameters_of, positions
-from nabla_mlir.staging.reasons import reason
 from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.tracing import is_tracing, trace_function
 from nabla_mlir.table.promotion import Defaults, as_tensor, is_scalar, scalar_array, scalar_dtype
 from nabla_mlir.table.regions import emit_call
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.vectorized import with_axes
-
-_LOG = logger("jit")
 
 
 class Program:
@@ -170,11 +162,11 @@ def _alone(func: ir.Operation) -> ir.Module:
         copy.attributes["sym_name"] = ir.StringAttr.get("main")
     return module
 
-def _signature(leaves: Sequence[Any]) -> tuple[Spec, ...]:
+def signature_of(leaves: Sequence[Any]) -> tuple[Spec, ...]:
     return tuple(as_spec(leaf) for leaf in leaves)
 
-def _kinds(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """What a program is compiled for, as a key: as `_signature`, and found sooner."""
+def kinds_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """What a program is compiled for, as a key: as `signature_of`, and found sooner."""
     return tuple([(leaf.shape, leaf.dtype) if type(leaf) in _ARRAYS else as_spec(leaf) for leaf in leaves])
 
 _ARRAYS = (np.ndarray, Array)
@@ -189,113 +181,9 @@ def staged(f: Callable[..., Any]) -> Callable[..., Any]:
         if is_tracing():
             return f(*args, **kwargs)
         leaves, in_spec = pytree.flatten((args, kwargs))
-        return Program(f, in_spec, _signature(leaves))(leaves)
+        return Program(f, in_spec, signature_of(leaves))(leaves)
 
     return call
-
-class _Switch(threading.local):
-    is_off = False  # within `disable_jit`
-
-
-@contextlib.contextmanager
-def disable_jit(disable: bool = True) -> Iterator[None]:
-    """Within it `jit` runs functions as they stand, operation by operation, so that Python's debuggers see values.
-
-    Example:
-      >>> import nabla_mlir as nm
-      >>> with nm.disable_jit():
-      ...     float(nm.jit(lambda x: x + 1.0 if x > 0 else x)(2.0))
-      3.0
-    """
-    before, _switch.is_off = _switch.is_off, disable
-    try:
-        yield
-    finally:
-        _switch.is_off = before
-
-
-_switch = _Switch()
-
-
-def jit(
-    fun: Callable[..., Any] | None = None, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = (),
-    *, donate_argnums: int | Sequence[int] = (), donate_argnames: str | Sequence[str] = (), keep_unused: bool = False,
-    inline: bool = False,
-) -> Callable[..., Any]:  # fmt: skip
-    """The same function, compiled once for each structure, shape and dtype of its arguments.
-
-    Args:
-      fun: a function of pytrees of arrays; it is run only to trace it, so it must not depend on anything else that
-        changes. Without it the result is a decorator with the other arguments.
-      static_argnums: positions of arguments that are not arrays; the function is compiled anew for each value,
-        which must be hashable; given by name they are as static.
-      static_argnames: the same for keyword arguments, which may be given by position too.
-      donate_argnums, donate_argnames: arguments that the caller will not use again: on a CPU the call writes its results
-        where they lie if it can, so that ``jit(lambda a: a.at[0].set(1.0), donate_argnums=0)`` copies nothing. Such arrays
-        cannot be read afterwards. What something else may hold (a view by `numpy()`, another call) is copied first.
-      keep_unused, inline: accepted for programs that say them; an argument that is not used costs nothing here, and the call
-        becomes part of a traced function in any case.
-
-    Inside another traced function the call becomes part of that one.
-
-    Example:
-      >>> import nabla_mlir as nm, numpy as np
-      >>> square = nm.jit(lambda x: x * x)
-      >>> square(np.array([1.0, 2.0])).tolist()
-      [1.0, 4.0]
-    """
-    if fun is None:
-        return lambda f: jit(f, static_argnums, static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames)
-    static_argnums = () if static_argnums is None else static_argnums
-    static_argnames = () if static_argnames is None else static_argnames
-    names = parameters_of(fun)
-    static_nums = positions("jit", static_argnums, None if names is None else len(names), "static_argnums")
-    static_names = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
-    static_names |= {names[i] for i in static_nums} if names is not None else set()
-    static_nums = tuple(sorted({*static_nums, *(i for i, n in enumerate(names or ()) if n in static_names)}))
-    donation = Donation.of(names, donate_argnums, donate_argnames, static_nums, static_names)
-    programs: dict[Any, Program] = {}
-    recent: Program | None = None  # of the last call: most calls are like the one before
-
-    @functools.wraps(fun)
-    def jit_f(*args: Any, **kwargs: Any) -> Any:
-        nonlocal recent
-        if is_tracing() or _switch.is_off:
-            return fun(*args, **kwargs)
-        if recent is not None and (found := recent.again(args, kwargs)) is not OTHER:
-            return found
-        if static_nums or static_names:
-            static = {i % len(args) for i in static_nums if -len(args) <= i < len(args)}
-            constants = {i: args[i] for i in static}
-            fixed_names = {n: kwargs[n] for n in static_names if n in kwargs}
-            args = tuple(None if i in static else a for i, a in enumerate(args))
-            kwargs = {n: v for n, v in kwargs.items() if n not in fixed_names}
-        else:
-            constants, fixed_names = {}, {}
-        leaves, in_spec = pytree.flatten((args, kwargs))
-        key: tuple[Any, ...] = (in_spec, _kinds(leaves), Execution.mode)
-        if constants or fixed_names:
-            key = (*key, tuple(sorted(constants.items())), tuple(sorted(fixed_names.items())))
-        try:
-            program = programs.get(key)
-        except TypeError as error:
-            raise TraceError(
-                f"jit requires static arguments that can be hashed, got {error}.", where=user_frame()
-            ) from None
-        if program is None:
-
-            def flat(*dynamic: Any, **keywords: Any) -> Any:
-                return fun(*(constants.get(i, a) for i, a in enumerate(dynamic)), **keywords, **fixed_names)
-
-            signature = _signature(leaves)
-            _LOG.info("%s", reason(getattr(fun, "__name__", "function"), key, programs, parameters_of(fun)))
-            given_leaves = donation.leaves(in_spec, len(leaves)) if donation else ()
-            program = programs[key] = Program(flat, in_spec, signature, is_jitted=True, donation=given_leaves)
-        if not constants and not fixed_names:
-            recent = program
-        return program(leaves)
-
-    return jit_f
 
 T = TypeVar("T")
 Static = Annotated[T, "static"]  # a parameter that decides shapes: an integer of NumPy, or an array of one, is a number there
@@ -323,7 +211,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
         dynamic = [i for i, x in enumerate(leaves) if pytree.is_array(x)]
         static = {i: x for i, x in enumerate(leaves) if i not in set(dynamic)}
         arrays = [leaves[i] for i in dynamic]
-        key = (in_spec, tuple(dynamic), _signature(arrays), repr(static), _defaults(), Execution.mode)
+        key = (in_spec, tuple(dynamic), signature_of(arrays), repr(static), _defaults(), Execution.mode)
         program = programs.get(key)
         if program is None:
 

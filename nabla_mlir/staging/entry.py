@@ -116,6 +116,10 @@ class Stage:
         """The IR as text."""
         return str(self.module)
 
+    def as_text(self) -> str:
+        """The same, under JAX's name for it."""
+        return self.mlir()
+
     def save_mlir(self, path: str | Path) -> Path:
         """Writes the IR; a name that ends in .mlirbc gets bytecode, any other one text.
 

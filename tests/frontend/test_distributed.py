@@ -388,6 +388,47 @@ def test_blocks_are_taken_as_they_are_done(client: Any, compiled: Any, local: An
     np.testing.assert_allclose([other.value, other.error], [ordered.value, ordered.error], rtol=1e-12)
 
 
+def test_quick_products_are_messages(client: Any, compiled: Any, local: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their bits are those of tasks, which do what messages cannot: where a worker died, holds too little, or does not answer."""
+    H = nm.distributed.HessianOperator(compiled, W, SHARDS, client=client)
+    tasks: list[Any] = []
+    start = H.engine.start
+    monkeypatch.setattr(H.engine, "start", lambda matrix: (tasks.append(matrix), start(matrix))[1])
+    before = H @ V
+    for _ in range(3):
+        np.testing.assert_array_equal(H @ V, before)
+    column = V[:, :1]
+    np.testing.assert_array_equal(H @ column, H.finish((column, start(column))))
+    assert len(tasks) == 1, "the first product, which says how long one takes"
+    kill_one(client, H)
+    np.testing.assert_array_equal(H @ V, before)
+    assert len(tasks) == 2, "its pieces are made again"
+    for _ in range(100):  # until all of a group's pieces are on one worker, which is not promised: tasks go on otherwise
+        np.testing.assert_array_equal(H @ V, before)
+    monkeypatch.setattr(H.engine, "_digests", ("other",) * len(SHARDS))
+    with pytest.raises(DataChangedError, match=r"shard \d+ requires the data of the first pass"):
+        H @ V
+    monkeypatch.undo()
+    H.update(2 * W)
+    np.testing.assert_allclose(H @ V, nm.SumOperator(compiled, 2 * W, SHARDS) @ V, rtol=1e-11)
+    monkeypatch.setattr("nabla_mlir.interop.dask._QUICK", 0.0)
+    H = nm.distributed.HessianOperator(compiled, W, SHARDS, client=client)
+    monkeypatch.setattr("nabla_mlir.interop.dask.answers", None)  # products that take long are never messages
+    np.testing.assert_array_equal([H @ V, H @ V], [before, before])
+
+
+def test_a_worker_that_does_not_answer_a_message(client: Any, compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    H = nm.distributed.HessianOperator(compiled, W, SHARDS, client=client, patience=2.0)
+    before = H @ V
+    np.testing.assert_array_equal(H @ V, before)
+    (pid, *_) = client.run(os.getpid).values()
+    os.kill(pid, signal.SIGSTOP)
+    timer = threading.Timer(3.0, os.kill, [pid, signal.SIGCONT])
+    timer.start()
+    np.testing.assert_array_equal(H @ V, before)
+    timer.join()
+
+
 def test_large_vectors_travel_once(client: Any, compiled: Any, local: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nabla_mlir.interop.dask._SMALL", 0)
     H = nm.distributed.HessianOperator(compiled, W, SHARDS, client=client)

@@ -1,0 +1,202 @@
+"""`jit`: a function that is compiled once for each structure, shapes and dtypes of its arguments, and static values."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from nabla_mlir import pytree
+from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.log import logger
+from nabla_mlir.staging.abstract import eval_shape
+from nabla_mlir.staging.donation import Donation
+from nabla_mlir.staging.eager import OTHER, Program, kinds_of, signature_of
+from nabla_mlir.staging.execution import Execution
+from nabla_mlir.staging.positions import parameters_of, positions
+from nabla_mlir.staging.reasons import reason
+from nabla_mlir.staging.stages import Lowered, Traced, trace
+from nabla_mlir.staging.tracing import is_tracing
+
+_LOG = logger("jit")
+
+
+class Jitted(Protocol):
+    """A function that `jit` gives."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs it, compiled for arguments like these."""
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """Its first stage, for arrays or `nm.spec` in the place of arguments, and the values of static ones."""
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """The stage after that, with all transforms expanded."""
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shapes and dtypes of its results."""
+
+    def clear_cache(self) -> None:
+        """Lets go of all that was compiled for it in this process."""
+
+
+class Static(NamedTuple):
+    """The arguments that are part of the code: by position and by name."""
+
+    places: tuple[int, ...]
+    names: frozenset[str]
+
+    @staticmethod
+    def of(parameters: list[str] | None, argnums: Any, argnames: Any) -> Static:
+        """Of the arguments of `jit`; given by position they are so by name. Raises TraceError if there is none such."""
+        count = None if parameters is None else len(parameters)
+        places = positions("jit", () if argnums is None else argnums, count, "static_argnums")
+        names = {argnames} if isinstance(argnames, str) else set(argnames or ())
+        names |= {parameters[i] for i in places} if parameters is not None else set()
+        everywhere = {*places, *(i for i, name in enumerate(parameters or ()) if name in names)}
+        return Static(tuple(sorted(everywhere)), frozenset(names))
+
+    def divided(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[int, Any], dict[str, Any], dict[str, Any]]:
+        """Static arguments by position and by name, and the keywords of all others."""
+        constants = {i % len(args): args[i % len(args)] for i in self.places if -len(args) <= i < len(args)}
+        fixed = {name: kwargs[name] for name in self.names if name in kwargs}
+        return constants, fixed, {name: value for name, value in kwargs.items() if name not in fixed}
+
+
+class _Switch(threading.local):
+    is_off = False  # within `disable_jit`
+
+
+@contextlib.contextmanager
+def disable_jit(disable: bool = True) -> Iterator[None]:
+    """Within it `jit` runs functions as they stand, operation by operation, so that Python's debuggers see values.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> with nm.disable_jit():
+      ...     float(nm.jit(lambda x: x + 1.0 if x > 0 else x)(2.0))
+      3.0
+    """
+    before, _switch.is_off = _switch.is_off, disable
+    try:
+        yield
+    finally:
+        _switch.is_off = before
+
+
+_switch = _Switch()
+
+
+def jit(
+    fun: Callable[..., Any] | None = None, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = (),
+    *, donate_argnums: int | Sequence[int] = (), donate_argnames: str | Sequence[str] = (), keep_unused: bool = False,
+    inline: bool = False,
+) -> Any:  # fmt: skip
+    """The same function, compiled once for each structure, shape and dtype of its arguments.
+
+    Args:
+      fun: a function of pytrees of arrays; it is run only to trace it, so it must not depend on anything else that
+        changes. Without it the result is a decorator with the other arguments.
+      static_argnums: positions of arguments that are not arrays; the function is compiled anew for each value,
+        which must be hashable; given by name they are as static.
+      static_argnames: the same for keyword arguments, which may be given by position too.
+      donate_argnums, donate_argnames: arguments that the caller will not use again: on a CPU the call writes its results
+        where they lie if it can, so that ``jit(lambda a: a.at[0].set(1.0), donate_argnums=0)`` copies nothing. Such arrays
+        cannot be read afterwards. What something else may hold (a view by `numpy()`, another call) is copied first.
+      keep_unused, inline: accepted for programs that say them; an argument that is not used costs nothing here, and the call
+        becomes part of a traced function in any case.
+
+    Inside another traced function the call becomes part of that one.
+
+    Returns:
+      The function, with JAX's stages: ``square.trace(x)``, ``square.lower(x)`` and ``square.lower(x).compile()``, which is called
+      without the static arguments, ``square.eval_shape(x)``, and ``square.clear_cache()``, which lets its programs go.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> square = nm.jit(lambda x: x * x)
+      >>> square(np.array([1.0, 2.0])).tolist()
+      [1.0, 4.0]
+      >>> square.lower(nm.spec(2, "f64")).compile(nm.Interpreter())(np.array([3.0, 4.0])).tolist()
+      [9.0, 16.0]
+    """
+    if fun is None:
+        return lambda f: jit(f, static_argnums, static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames)
+    parameters = parameters_of(fun)
+    static = Static.of(parameters, static_argnums, static_argnames)
+    donation = Donation.of(parameters, donate_argnums, donate_argnames, static.places, set(static.names))
+    programs: dict[Any, Program] = {}
+    recent: Program | None = None  # of the last call: most calls are like the one before
+
+    @functools.wraps(fun)
+    def jit_f(*args: Any, **kwargs: Any) -> Any:
+        nonlocal recent
+        if is_tracing() or _switch.is_off:
+            return fun(*args, **kwargs)
+        if recent is not None and (found := recent.again(args, kwargs)) is not OTHER:
+            return found
+        constants: dict[int, Any] = {}
+        fixed: dict[str, Any] = {}
+        if static.names or static.places:
+            constants, fixed, kwargs = static.divided(args, kwargs)
+            args = tuple(None if i in constants else a for i, a in enumerate(args))
+        leaves, in_spec = pytree.flatten((args, kwargs))
+        key: tuple[Any, ...] = (in_spec, kinds_of(leaves), Execution.mode)
+        if constants or fixed:
+            key = (*key, tuple(sorted(constants.items())), tuple(sorted(fixed.items())))
+        try:
+            program = programs.get(key)
+        except TypeError as error:
+            raise TraceError(f"jit requires static arguments that can be hashed, got {error}.", where=user_frame()) from None
+        if program is None:
+
+            def flat(*dynamic: Any, **keywords: Any) -> Any:
+                return fun(*(constants.get(i, a) for i, a in enumerate(dynamic)), **keywords, **fixed)
+
+            signature = signature_of(leaves)
+            _LOG.info("%s", reason(getattr(fun, "__name__", "function"), key, programs, parameters))
+            gifts = donation.leaves(in_spec, len(leaves)) if donation else ()
+            program = programs[key] = Program(flat, in_spec, signature, is_jitted=True, donation=gifts)
+        if not constants and not fixed:
+            recent = program
+        return program(leaves)
+
+    def bound(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
+        constants, fixed, others = static.divided(args, kwargs)
+        dynamic = [a for i, a in enumerate(args) if i not in constants]
+        return _without(fun, constants, fixed) if constants or fixed else fun, dynamic, others
+
+    def traced(*args: Any, **kwargs: Any) -> Traced:
+        f, dynamic, others = bound(args, kwargs)
+        return trace(f, *dynamic, **others)
+
+    def shapes(*args: Any, **kwargs: Any) -> Any:
+        f, dynamic, others = bound(args, kwargs)
+        return eval_shape(f, *dynamic, **others)
+
+    def clear_cache() -> None:
+        nonlocal recent
+        programs.clear()
+        recent = None
+
+    stages = {"trace": traced, "lower": lambda *args, **kwargs: traced(*args, **kwargs).lower(), "eval_shape": shapes}
+    jit_f.__dict__.update(stages, clear_cache=clear_cache)
+    return jit_f
+
+
+def _without(fun: Callable[..., Any], constants: Mapping[int, Any], fixed: Mapping[str, Any]) -> Callable[..., Any]:
+    """A function whose static arguments are bound, with the names of the others."""
+
+    @functools.wraps(fun)
+    def f(*dynamic: Any, **keywords: Any) -> Any:
+        rest = iter(dynamic)
+        args = [constants[i] if i in constants else next(rest) for i in range(len(constants) + len(dynamic))]
+        return fun(*args, **keywords, **fixed)
+
+    with contextlib.suppress(TypeError, ValueError):  # of a builtin
+        parameters = enumerate(inspect.signature(fun).parameters.values())
+        f.__signature__ = inspect.Signature([p for i, p in parameters if i not in constants and p.name not in fixed])  # type: ignore[attr-defined]
+    return f
