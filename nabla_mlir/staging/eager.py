@@ -163,6 +163,7 @@ def _alone(func: ir.Operation) -> ir.Module:
     return module
 
 def signature_of(leaves: Sequence[Any]) -> tuple[Spec, ...]:
+    """The shapes and dtypes of leaves."""
     return tuple(as_spec(leaf) for leaf in leaves)
 
 def kinds_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
