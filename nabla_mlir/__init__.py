@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from nabla_mlir import errors as errors
     from nabla_mlir import experimental as experimental
     from nabla_mlir import flatten_util as flatten_util
+    from nabla_mlir import image as image
     from nabla_mlir import interop as interop
     from nabla_mlir import lax as lax
     from nabla_mlir import nn as nn
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from nabla_mlir.environment import block_until_ready as block_until_ready
     from nabla_mlir.environment import config as config
     from nabla_mlir.environment import default_backend as default_backend
+    from nabla_mlir.environment import default_matmul_precision as default_matmul_precision
     from nabla_mlir.environment import device_count as device_count
     from nabla_mlir.environment import device_get as device_get
     from nabla_mlir.environment import device_put as device_put
@@ -151,7 +153,7 @@ if TYPE_CHECKING:
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
     "debug": None, "distributed": None, "errors": None, "experimental": None,
-    "flatten_util": None, "interop": None, "lax": None, "nn": None, "numpy": None,
+    "flatten_util": None, "image": None, "interop": None, "lax": None, "nn": None, "numpy": None,
     "ops": None, "random": None,
     "scipy": None, "sparse": None, "targets": None, "tree": None, "tree_util": None,
     "explain": "explorer",
@@ -200,6 +202,7 @@ _HOMES: dict[str, str | None] = {
     "vectorize": "transforms.vectorized", "broadcast_vectors": "transforms.vectorized",
     "block_until_ready": "environment", "config": "environment", "default_backend": "environment",
     "device_count": "environment", "device_get": "environment", "device_put": "environment", "devices": "environment",
+    "default_matmul_precision": "environment",
     "effects_barrier": "environment", "enable_x64": "environment", "local_device_count": "environment",
     "local_devices": "environment", "named_call": "environment", "named_scope": "environment", "process_count": "environment",
     "process_index": "environment", "typeof": "environment",

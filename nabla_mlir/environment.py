@@ -109,6 +109,18 @@ def effects_barrier() -> None:
     """Waits for what functions print: it is printed when they return, so there is nothing to wait for."""
 
 
+@contextlib.contextmanager
+def default_matmul_precision(new_val: Any) -> Iterator[None]:
+    """Accepted for programs that say it: products are computed in the dtype of their operands, which is the highest precision.
+
+    Example:
+      >>> with default_matmul_precision("highest"):
+      ...     float(asarray([3.0]) @ asarray([2.0]))
+      6.0
+    """
+    yield
+
+
 # ---------------------------------------------------------------- names
 @contextlib.contextmanager
 def named_scope(name: str) -> Iterator[None]:

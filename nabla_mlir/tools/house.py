@@ -9,7 +9,7 @@ from pathlib import Path
 ROOMS = (
     "errors", "log", "figures", "thresholds", "array_methods", "exchange", "conversion", "targets", "runtime", "sparsity",
     "dialects", "pytree", "table", "ops", "rules", "passes", "interpreter", "compiling", "staging", "transforms", "numpy",
-    "random", "nn", "tree_util", "tree", "flatten_util", "scipy", "lax", "debug", "experimental",
+    "random", "nn", "tree_util", "tree", "flatten_util", "image", "scipy", "lax", "debug", "experimental",
     "environment", "sparse", "prepared", "interop",
     "distributed", "explorer", "", "tools", "testing",
 )  # fmt: skip

@@ -46,7 +46,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     },
     _SETTINGS: {
         "jax": "allow_f16_reductions array_garbage_collection_guard check_tracer_leaks checking_leaks debug_infs debug_key_reuse "
-        "default_matmul_precision default_prng_impl enable_checks enable_custom_prng explain_cache_misses "
+        "default_prng_impl enable_checks enable_custom_prng explain_cache_misses "
         "jax2tf_associative_scan_reductions legacy_prng_key live_arrays log_compiles make_user_context monitoring no_execution "
         "no_tracing numpy_dtype_promotion numpy_rank_promotion print_environment_info profiler softmax_custom_jvp thread_guard "
         "threefry_partitionable transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host "
@@ -55,7 +55,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     },
     _INNER: {
         "jax": "ad api_util core custom_batching custom_derivatives dtypes interpreters lib typing float0 "
-        "fwd_and_bwd closure_convert ds image",
+        "fwd_and_bwd closure_convert ds",
         "jax.lax": "ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike RaggedDotDimensionNumbers "
         "conv_general_permutations conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple "
         "reduce_window_shape_tuple shape_as_value composite",

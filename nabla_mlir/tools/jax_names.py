@@ -22,7 +22,7 @@ MODULES = (
     "jax", "jax.numpy", "jax.numpy.linalg", "jax.numpy.fft", "jax.lax", "jax.lax.linalg", "jax.nn", "jax.nn.initializers",
     "jax.random", "jax.scipy.linalg", "jax.scipy.special", "jax.scipy.stats", "jax.scipy.ndimage", "jax.scipy.signal",
     "jax.scipy.optimize", "jax.scipy.interpolate", "jax.scipy.integrate", "jax.scipy.fft", "jax.scipy.sparse.linalg",
-    "jax.scipy.spatial.transform", "jax.tree", "jax.tree_util", "jax.flatten_util", "jax.ops", "jax.debug",
+    "jax.scipy.spatial.transform", "jax.tree", "jax.tree_util", "jax.flatten_util", "jax.image", "jax.ops", "jax.debug",
 )  # fmt: skip
 _MARKS: dict[Any, str] = {
     inspect.Parameter.POSITIONAL_ONLY: "/", inspect.Parameter.KEYWORD_ONLY: "=", inspect.Parameter.VAR_POSITIONAL: "*",
