@@ -1,4 +1,4 @@
-"""Further peers, where they are installed: PyTorch, one operation after the other and compiled, and CasADi.
+"""Further peers, where they are installed: PyTorch, one operation after the other and compiled, CasADi, and Enzyme-JAX.
 
 Each runs in a process of its own, which can be ended: torch.compile may take minutes for what is unrolled.
 usage: python bench/peers.py PEER WORKLOAD TRUTH.npz [--quick]
@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 from casadi_peer import casadi_calls
+from enzyme_peer import enzyme_calls
 from measuring import HERE, KNOWN, console, direction, flat, geometric_mean, interleaved, relative_error
 from rich.table import Table
 from torch_peer import compiled_calls, torch_calls
@@ -50,6 +51,7 @@ PEERS = {
     "torch": Peer("torch", torch_calls),
     "torch.compile": Peer("torch", compiled_calls),
     "casadi": Peer("casadi", casadi_calls, CASADI_FLOPS),
+    "enzyme": Peer("enzyme_ad", enzyme_calls),
 }
 
 

@@ -13,10 +13,15 @@ import site_pages
 
 project = "nabla_mlir"
 author = "nabla_mlir"
-extensions = ["myst_parser", "sphinx.ext.intersphinx", "sphinx_copybutton", "sphinx_design"]
+extensions = ["myst_nb", "sphinx.ext.intersphinx", "sphinx_copybutton", "sphinx_design"]
 intersphinx_mapping = inventories.write_all(Path(__file__).parent / "generated")  # of files: a build asks no network
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
+nb_execution_mode = "force"  # the pages of Learn are notebooks: what they show is what this very code gave
+nb_execution_raise_on_error = True
+nb_execution_in_temp = True
+nb_execution_timeout = 120
+nb_merge_streams = True
 exclude_patterns = ["gallery"]
 nitpicky = True
 html_theme = "pydata_sphinx_theme"

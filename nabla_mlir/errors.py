@@ -226,7 +226,7 @@ def user_frame() -> SourceRange | None:
 
 @functools.cache
 def is_internal(filename: str) -> bool:
-    """True for files of nabla_mlir, of libraries that stand between it and a user, and of the standard library."""
+    """True for files of nabla_mlir, of libraries between it and a user or around both, and of the standard library."""
     path = os.path.realpath(filename)
     ours = path.startswith(INTERNAL_FOLDERS) and path.endswith(".py")  # a file of IR in our folders is the user's
     package = path.partition(f"-packages{os.sep}")[2]
@@ -234,7 +234,8 @@ def is_internal(filename: str) -> bool:
     return ours or standard or package.startswith(_BETWEEN) or filename.startswith("<frozen")
 
 
-_BETWEEN = tuple(name + os.sep for name in ("optree", "numpy", "scipy"))
+_AROUND = ("IPython", "ipykernel", "pluggy", "_pytest", "tornado", "traitlets", "xdist")  # what runs the user's program
+_BETWEEN = tuple(name + os.sep for name in ("optree", "numpy", "scipy", *_AROUND))
 _STANDARD_LIBRARY = os.path.join(os.path.dirname(os.path.realpath(os.__file__)), "")
 
 

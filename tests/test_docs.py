@@ -3,13 +3,45 @@
 from __future__ import annotations
 
 import doctest
+import importlib.util
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from nabla_mlir.passes.base import PASSES
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(p for p in (ROOT / "docs").rglob("*.md") if "generated" not in p.parts)
+NOTEBOOKS = [p for p in PAGES if "file_format: mystnb" in p.read_text()]
+_CELL = re.compile(r"^```\{code-cell\} python\n(?::tags: \[([\w, -]*)\]\n)?(.*?)^```$", re.M | re.S)
+
+
+@pytest.fixture
+def own_passes_go() -> Iterator[None]:
+    yield
+    for name in [name for name in PASSES if name.startswith("demo-")]:
+        del PASSES[name]
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS, ids=lambda page: page.stem)
+def test_cells_of_notebooks(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_passes_go: None) -> None:
+    """What they compute is asserted in them, some of it in cells that the site does not show."""
+    monkeypatch.chdir(tmp_path)
+    text, names = page.read_text(), {"__name__": "__main__"}
+    cells = list(_CELL.finditer(text))
+    assert len(cells) == text.count("```{code-cell}")
+    assert sum(cell[2].count("assert ") for cell in cells) >= 1
+    for cell in cells:
+        if cell[1] == "plot" and importlib.util.find_spec("matplotlib") is None:
+            continue  # nothing depends on a picture; the build of the site draws it in any case
+        line = text.count("\n", 0, cell.start(2))
+        exec(compile("\n" * line + cell[2], str(page), "exec"), names)
+
+
+def test_the_pages_of_learn_are_notebooks() -> None:
+    assert [p for p in PAGES if p.parent.name == "learn" and p.stem != "index"] == NOTEBOOKS
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

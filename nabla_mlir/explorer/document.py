@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from importlib import metadata
 from typing import Any
@@ -148,7 +149,14 @@ def _file(name: str, origins: Sequence[dict[str, Any]], number: int) -> dict[str
     while first > 1 and text[first - 1 : first] and not text[first - 1].startswith(("def ", "class ", "@", "import ", "from ")):
         first -= 1
     lines = [line.rstrip("\n") for line in text[first - 1 : last]]
-    return {"path": name, "name": os.path.basename(name), "first": first, "lines": lines}
+    return {"path": name, "name": _title(name), "first": first, "lines": lines}
+
+
+def _title(name: str) -> str:
+    """The name of a file; of a notebook's cell what the notebook calls it, such as In[3]."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    cell = None if shell is None else shell.compile.format_code_name(name)
+    return cell[1] if cell else os.path.basename(name)
 
 
 def _version(package: str) -> str:

@@ -158,7 +158,7 @@ def explain(
               for name, f in functions.items() for c in copies_of(f)]  # fmt: skip
     recorder.run(IreePipeline(target=machine.name, vector_bytes=machine.kernel_bytes()), verify_each=False)
     first = "as traced" if is_traced else "as lowered"
-    builder = Document(", ".join(e.name for e in stage.entries), [e.describe() for e in stage.entries], recorder, first)
+    builder = Document(_title([e.name for e in stage.entries]), [e.describe() for e in stage.entries], recorder, first)
     document = builder.json
     document["halves"], document["copies"] = halves, copies
     document["pattern"] = pattern_of(f, specs, sparsity) if sparsity else None
@@ -169,6 +169,10 @@ def explain(
         compiled = compiled or Lowered(_lowered(stage), stage.entries).compile(machine)
         document["machine"] = measure(document["kernels"], compiled)
     return Explanation(document)
+
+
+def _title(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
 
 
 def _lowered(stage: Stage) -> ir.Module:

@@ -25,7 +25,7 @@ def records_of(states: Iterable[State]) -> dict[str, Any]:
 def _record(record: OpDef) -> dict[str, Any]:
     place = _places().get(record.name, ("", 0, ""))
     return {
-        "doc": record.doc, "kind": record.kind, "jvp": _jvp(record), "batch": _rule(record.batch),
+        "doc": record.doc, "kind": record.kind, "jvp": _jvp(record), "batch": _batch(record),
         "module": place[0], "line": place[1], "source": place[2],
     }  # fmt: skip
 
@@ -38,10 +38,15 @@ def _jvp(record: OpDef) -> str:
     return _rule(record.jvp)
 
 
+def _batch(record: OpDef) -> str:
+    is_derived = record.kind == "elementwise" and not isinstance(record.batch, (Zero, UNSUPPORTED))
+    return "elementwise: the same operation on all examples at once" if is_derived else _rule(record.batch)
+
+
 def _rule(rule: Any) -> str:
     if isinstance(rule, Zero):
         return "zero"
-    return f"none: {rule.reason}" if isinstance(rule, UNSUPPORTED) else "a rule"
+    return f"none: {rule.reason}" if isinstance(rule, UNSUPPORTED) else "one of its own, in the record"
 
 
 @functools.cache

@@ -132,7 +132,7 @@ def _running(
             return
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Spectrum:
     """The distribution of eigenvalues, as a few points with weights for each probe.
 
@@ -144,6 +144,11 @@ class Spectrum:
     nodes: np.ndarray
     weights: np.ndarray
     size: int
+
+    def __repr__(self) -> str:
+        probes, steps = self.nodes.shape
+        low, high = self.nodes.min(), self.nodes.max()
+        return f"Spectrum({self.size} eigenvalues from {low:.4g} to {high:.4g}, {probes} probes of {steps} steps)"
 
     def density(self, at: np.ndarray, width: float) -> np.ndarray:
         """How many eigenvalues there are, as a part of all, near some values and per unit: with bells of a standard deviation."""

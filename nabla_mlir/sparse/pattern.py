@@ -203,6 +203,8 @@ class Pattern:
         size = float(np.clip(2e4 / max(1, *self.shape) ** 1.4, 0.2, 40))
         colors = {} if color is None else {"c": color, "cmap": "tab20"}
         axes.scatter(self.indices, self.row_of_entry, s=size, marker="s", linewidths=0, **colors)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.get_major_locator().set_params(integer=True)
         axes.set(xlim=(-0.5, self.shape[1] - 0.5), ylim=(self.shape[0] - 0.5, -0.5), aspect="equal", title=repr(self))
         return axes
 

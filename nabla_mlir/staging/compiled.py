@@ -45,6 +45,9 @@ class Compiled(Stage):
         """With what "host" was where it was compiled."""
         return self.vmfb, self.target.resolve(), self.tuned_driver, self.trials
 
+    def _title(self) -> str:
+        return f"Compiled module for {self.code.label}, {len(self.vmfb):,} bytes"
+
     @property
     def code(self) -> Code:
         """What a manifest says of the code."""

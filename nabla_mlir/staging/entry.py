@@ -16,9 +16,11 @@ from nabla_mlir import pytree
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame, writing
 from nabla_mlir.runtime.manifest import Sparsity
-from nabla_mlir.runtime.outline import outline
+from nabla_mlir.runtime.outline import MOST, outline
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table.promotion import is_scalar, scalar_array
+
+_LINE = 100  # characters of a signature that is a line
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,12 @@ class Entry:
         lines += outline(self.input_names, self.inputs, "  ")
         lines += [")", *outline(self.output_names, self.outputs, "  -> ")]
         return "\n".join(lines)
+
+    def __str__(self) -> str:
+        """As a line of Python, or as `describe` has it where that is too long."""
+        inputs = ", ".join(map("{}: {}".format, self.input_names, self.inputs))
+        line = f"{self.name}({inputs}) -> {', '.join(map(str, self.outputs))}"
+        return line if len(line) <= _LINE else self.describe()
 
     def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The leaves of a call in a trace, tensors or arrays, checked against the specs.
@@ -165,7 +173,14 @@ class Stage:
         return self.mlir()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {', '.join(e.name for e in self.entries)}>"
+        lines = [f"  {line}" for entry in self.entries for line in str(entry).splitlines()]
+        if len(lines) > MOST:
+            lines = [*lines[: MOST - 1], f"  ... and {len(lines) - MOST + 1} lines more ({len(self.entries)} entry points)"]
+        return "\n".join([self._title(), *lines])
+
+    def _title(self) -> str:
+        """What the stage is, as the first line of its repr."""
+        return f"{type(self).__name__} module"
 
 
 def bytecode_of(module: ir.Module) -> bytes:

@@ -27,6 +27,9 @@ class Interpreted(Compiled):
       [1.0, 4.0]
     """
 
+    def _title(self) -> str:
+        return "Module that NumPy interprets"
+
     @functools.cached_property
     def memory(self) -> dict[str, Memory]:
         """Nothing is known of it."""

@@ -235,7 +235,9 @@ def module(**traced: Traced) -> Traced:
       >>> f = lambda x: (x * x).sum()
       >>> both = nm.module(value=nm.trace(f, nm.spec(3)), gradient=nm.trace(nm.grad(f), nm.spec(3)))
       >>> both
-      <Traced value, gradient>
+      Traced module
+        value(x: float32[3]) -> float32[]
+        gradient(x: float32[3]) -> float32[3]
     """
     with context(), ir.Location.unknown():
         whole = ir.Module.create()

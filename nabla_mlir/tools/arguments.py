@@ -19,7 +19,7 @@ _EXAMPLES = """examples:
   nabla-mlir verify loss.zip
 """
 _EXIT_CODES = """exit codes: 0 done; 1 an error, a check that failed, or files that differ; 2 a wrong command line; 130 interrupted.
-NO_COLOR in the environment keeps colors out; --json prints what programs read.
+NO_COLOR in the environment keeps colors out; --json prints what programs read, an error as {"error", "message", "help"}.
 """
 _FILE = "the .zip, the folder, the .json or the .vmfb"
 _DRIVERS = ", ".join(dict.fromkeys(driver for target in TARGETS.values() for driver in target.drivers))
@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     doctor = names.add_parser("doctor", parents=both, help="versions, devices, cache, a self test")
     doctor.set_defaults(action=commands.doctor_command)
     _add_cache(names.add_parser("cache", help="what is kept of earlier compilations"), both)
-    completion = names.add_parser("completion", parents=[common], help="a script by which a shell completes this command")
+    completion = names.add_parser("completion", parents=both, help="a script by which a shell completes this command")
     completion.add_argument("shell", choices=["bash", "zsh", "tcsh"])
     completion.set_defaults(action=lambda options: upkeep.completion_command(options, parser()))
     return whole

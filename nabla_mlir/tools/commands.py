@@ -29,7 +29,7 @@ def compile_command(options: argparse.Namespace) -> int:
         with progress.step("differentiating and simplifying" if options.transform else "simplifying"):
             stage = stage.lower()
     if options.emit in ("mlir", "stablehlo"):
-        return _write_text(stage, options.output)
+        return _write_text(stage, options)
     return _write_code(stage, targets, options, progress)
 
 
@@ -67,8 +67,7 @@ def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, pro
                 parts.append(stage.compile(target, flags=options.flag, cache=not options.no_cache, tune=options.tune))
     path = path if static else Bundle(tuple(parts)).save(output)
     if options.json:
-        entries = [{"name": e.name, "describe": e.describe()} for e in stage.entries]
-        print(json.dumps({"file": str(path), "bytes": path.stat().st_size, "entry_points": entries}))
+        print(json.dumps({"file": str(path), "bytes": path.stat().st_size, "entry_points": _described(stage)}))
     progress.say(f"{path} ({path.stat().st_size} bytes)\n{stage.describe()}")
     return 0
 
@@ -113,12 +112,19 @@ def _check_arguments(function: Any, positional: list[Any], keywords: dict[str, A
         ) from None
 
 
-def _write_text(stage: Any, output: str | None) -> int:
-    if output is None or output == "-":
+def _write_text(stage: Any, options: argparse.Namespace) -> int:
+    is_printed = options.output in (None, "-")
+    path = None if is_printed else stage.save_mlir(options.output)
+    if options.json:
+        content = {"mlir": stage.mlir()} if path is None else {"file": str(path), "bytes": path.stat().st_size}
+        print(json.dumps(content | {"entry_points": _described(stage)}))
+    elif is_printed:
         print(stage.mlir(), end="")
-    else:
-        stage.save_mlir(output)
     return 0
+
+
+def _described(stage: Any) -> list[dict[str, str]]:
+    return [{"name": e.name, "describe": e.describe()} for e in stage.entries]
 
 
 def info_command(options: argparse.Namespace) -> int:

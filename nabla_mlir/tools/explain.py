@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from typing import Any
 
@@ -26,7 +27,8 @@ def explain_command(options: argparse.Namespace) -> int:
             function, positional, keywords = traced_by(function, positional, keywords, options), [], {}
     with progress.step("running the passes" if target is None else "running the passes, compiling, measuring"):
         explanation = explain(function, *positional, target=target, sparsity=options.sparsity or "", name=name, **keywords)
-    return _write(explanation, options.output or f"{explanation.data['title'].split(',')[0]}.html", options.json, progress)
+    default = None if options.json else f"{explanation.data['title'].split(',')[0]}.html"
+    return _write(explanation, options.output or default, options.json, progress)
 
 
 def diff_command(options: argparse.Namespace) -> int:
@@ -59,9 +61,11 @@ def _difference(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str
 
 
 def _write(explanation: Any, output: str | None, as_json: bool, progress: Progress) -> int:
-    if as_json:
+    if output is None:
         print(explanation.to_json())
         return 0
     path = explanation.save(output)
+    if as_json:
+        print(json.dumps({"file": str(path), "bytes": path.stat().st_size}))
     progress.say(f"{path} ({path.stat().st_size} bytes): open it in a browser")
     return 0

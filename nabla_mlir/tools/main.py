@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import traceback
 from collections.abc import Sequence
@@ -23,6 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if options.traceback:
             raise
+        if getattr(options, "json", False):
+            kind, message = type(error).__name__, getattr(error, "message", str(error))
+            print(json.dumps({"error": kind, "message": message, "help": getattr(error, "help", "")}))
         print(f"nabla-mlir: {_describe(error)}", file=sys.stderr)
         return 1
 

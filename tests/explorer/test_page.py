@@ -5,6 +5,8 @@ Needs Debian's chromium, and `pip install 'nabla-mlir[browser]'`; runs in a stag
 
 from __future__ import annotations
 
+import html
+
 import pytest
 from chromium import complaints
 from explorer import programs
@@ -186,7 +188,7 @@ def test_phases_of_iree_lead_back_to_the_program(opened):
 
 def test_two_files(opened):
     one = opened("diff")
-    one.page.keyboard.press("d")
+    assert one.page.locator("#modes [aria-pressed=true]").inner_text() == "Difference"
     assert one.page.locator("#ir .row.added").count() > 0
     one.page.locator("#ir .row.added").nth(1).click()
     assert "b.mlir" in one.text("#origin")
@@ -279,3 +281,23 @@ def test_ten_thousand_operations_are_drawn_as_far_as_they_are_seen(opened):
         return { load: performance.timing.loadEventEnd - performance.timing.navigationStart, operation: time(() => app.pickRow(4000)),
                  line: time(() => app.pickLine(0, app.model.data.files[0].first + 3)), difference: time(() => app.pickMode('difference')) } }""")
     print({key: f"{value:.0f} ms" for key, value in measured.items()})
+
+
+def test_a_page_in_a_notebook_leaves_the_notebook_where_it_is(browser, pages):
+    text = html.escape((pages / "hvp.html").read_text())
+    page = browser.new_page(viewport={"width": 800, "height": 600})
+    page.set_content(f'<div style="height: 3000px">cells</div><iframe srcdoc="{text}" width="100%" height="720"></iframe>')
+    inside = page.frame_locator("iframe")
+    inside.locator("#passes .pass[aria-selected=true]").wait_for(state="attached")
+    assert page.evaluate("scrollY") == 0
+    inside.locator("#passes .pass[aria-selected=true]").evaluate("node => node.click()")
+    assert page.evaluate("scrollY") == 0
+    page.close()
+
+
+def test_tables_on_a_narrow_screen_have_rows_that_one_can_read(opened):
+    one = opened("hvp", viewport={"width": 400, "height": 900})
+    one.page.click("#tab-kernels")
+    heights = one.page.locator("#kernels > table tbody tr").evaluate_all("rows => rows.map((row) => row.clientHeight)")
+    assert len(heights) >= 5
+    assert max(heights) < 120

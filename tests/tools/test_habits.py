@@ -100,6 +100,24 @@ def test_many_parameters_are_a_screen():
     assert len(repr(module).splitlines()) < 8
 
 
+def test_stages_say_what_they_offer():
+    traced = nm.trace(lambda x, y: {"sum": x + y, "product": x * y}, nm.spec(3), nm.spec(3), name="both")
+    compiled = traced.lower().compile(nm.CPU("generic"))
+    signature = "  both(x: float32[3], y: float32[3]) -> float32[3], float32[3]"
+    assert repr(traced) == f"Traced module\n{signature}"
+    assert repr(traced.compile(nm.Interpreter())) == f"Module that NumPy interprets\n{signature}"
+    title, *rest = repr(compiled).splitlines()
+    assert title == f"Compiled module for {compiled.code.label}, {len(compiled.vmfb):,} bytes"
+    assert rest == [signature]
+
+
+def test_a_stage_of_many_entry_points_is_a_screen():
+    each = nm.trace(lambda x: x, nm.spec(3))
+    lines = repr(nm.module(**{f"f{i}": each for i in range(40)})).splitlines()
+    assert len(lines) == 1 + MOST
+    assert lines[-1] == "  ... and 17 lines more (40 entry points)"
+
+
 def test_few_parameters_are_a_line_each():
     assert outline(["p['a']", "p['b']"], ["f32[1]", "f32[2]"], "> ") == ["> p['a']: f32[1]", "> p['b']: f32[2]"]
 
@@ -148,6 +166,7 @@ def pyplot():
 def test_spectra(pyplot):
     hessian = nm.HessianOperator(lambda x: (x**3).sum(), np.array([1.0, 2.0]))
     *_, spectrum = nm.stochastic_lanczos(hessian, steps=2, probes=4)
+    assert repr(spectrum) == "Spectrum(2 eigenvalues from 6 to 12, 4 probes of 2 steps)"
     (line,) = spectrum.plot(width=0.1).lines
     at, density = line.get_data()
     assert np.trapezoid(density, at) == pytest.approx(1.0, abs=1e-3)

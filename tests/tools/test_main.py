@@ -401,3 +401,11 @@ def test_every_command_has_json(folder: Path, capsys: pytest.CaptureFixture[str]
     assert json.loads(capsys.readouterr().out)["self_test"]["result"] == "passed"
     assert tool.main(["run", "cube.vmfb", "--input", "[1e30, 0]", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["value"] == "Infinity"
+    assert tool.main(["compile", "model.py:cube", "--spec", "f32[2]", "--emit", "stablehlo", "--json"]) == 0
+    assert "stablehlo.add" in json.loads(capsys.readouterr().out)["mlir"]
+    assert tool.main(["explain", "model.py:cube", "--spec", "f32[2]", "--json", "-o", "cube.html"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"file": "cube.html", "bytes": Path("cube.html").stat().st_size}
+    assert tool.main(["completion", "bash", "--json"]) == 0
+    assert "nabla" in json.loads(capsys.readouterr().out)["script"]
+    assert tool.main(["info", "absent.vmfb", "--json"]) == 1
+    assert set(json.loads(capsys.readouterr().out)) == {"error", "message", "help"}

@@ -3,8 +3,9 @@
 class App {
   constructor(data) {
     this.model = new Model(data);
-    const last = data.rows.findIndex((row) => row.name === "nabla-lower");
-    Object.assign(this, { row: last >= 0 ? last : data.rows.length ? 0 : -1, mode: "after", picked: null, line: null, kernel: -1, tab: "program", folds: new Set() });
+    const changed = data.rows.map((row, i) => (row.before === row.after ? -1 : i)).filter((i) => i >= 0), lower = changed.find((i) => data.rows[i].name === "nabla-lower");
+    const isComparison = !data.entries.length; // of two files
+    Object.assign(this, { row: lower ?? changed[0] ?? (data.rows.length ? 0 : -1), mode: isComparison && changed.length ? "difference" : "after", picked: null, line: null, kernel: -1, tab: "program", folds: new Set() });
     const at = (id) => document.getElementById(id);
     this.at = at;
     at("title").textContent = data.title;
@@ -248,7 +249,7 @@ class App {
     this.tab = "kernels";
     this.kernels.draw(i);
     this.draw();
-    document.getElementById(`kernel-${i}`)?.scrollIntoView({ block: "nearest" });
+    reveal(document.getElementById(`kernel-${i}`));
   }
 
   pickTab(id) { this.tab = id; this.draw(); this.at(`tab-${id}`).focus(); }

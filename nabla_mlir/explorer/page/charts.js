@@ -37,7 +37,7 @@ class Kernels {
         ],
       }))));
     this.box.replaceChildren(...parts);
-    if (picked >= 0) document.getElementById(`kernel-${picked}`)?.scrollIntoView({ block: "nearest" });
+    if (picked >= 0) reveal(document.getElementById(`kernel-${picked}`));
   }
 
   operations(kernel, all) {

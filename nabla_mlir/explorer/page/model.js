@@ -15,6 +15,16 @@ function element(tag, options = {}, ...children) {
   return node;
 }
 
+// Scrolls what a node lies in until it is seen. scrollIntoView would also scroll the notebook around the page.
+function reveal(node) {
+  if (!node) return;
+  const box = node.closest(".scroll") ?? document.scrollingElement;
+  const { top, bottom } = node.getBoundingClientRect();
+  const seen = box === document.scrollingElement ? { top: 0, bottom: innerHeight } : box.getBoundingClientRect();
+  if (top < seen.top) box.scrollTop -= seen.top - top;
+  else if (bottom > seen.bottom) box.scrollTop += Math.min(bottom - seen.bottom, top - seen.top);
+}
+
 // Words in which code stands between backticks.
 function coded(words) { return words.split("`").map((part, i) => (i % 2 ? element("code", {}, part) : part)); }
 

@@ -148,7 +148,7 @@ class Passes {
     }));
   }
 
-  reveal() { document.getElementById(`pass-${this.row}`)?.scrollIntoView({ block: "nearest" }); }
+  reveal() { reveal(document.getElementById(`pass-${this.row}`)); }
 
   key(event) {
     const step = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
@@ -233,7 +233,7 @@ class Source {
 
   reveal() {
     const chosen = this.picked ? document.getElementById(`line-${this.picked.replace(":", "-")}`) : this.box.querySelector(".light");
-    chosen?.scrollIntoView({ block: "nearest" });
+    reveal(chosen);
   }
 
   key(event) {

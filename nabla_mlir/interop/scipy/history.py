@@ -98,7 +98,7 @@ class History:
 
 @contextlib.contextmanager
 def watched(title: str, is_wanted: bool) -> Iterator[Any]:
-    """A function of a history that shows its last iteration on standard error, on a terminal alone.
+    """A function of a history that shows its last iteration on standard error, on a terminal or in a notebook.
 
     Args:
       title: what runs.
@@ -118,7 +118,7 @@ def watched(title: str, is_wanted: bool) -> Iterator[Any]:
         raise DeployError("progress requires rich, got an environment without it.", where=user_frame(),
                           help="pip install 'nabla-mlir[solvers]'") from None  # fmt: skip
     console = Console(file=sys.stderr)
-    if not console.is_terminal:
+    if not (console.is_terminal or console.is_jupyter):
         yield lambda history: None
         return
     with own_line(), Live(console=console, refresh_per_second=8) as live:

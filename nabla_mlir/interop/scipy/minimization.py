@@ -43,7 +43,7 @@ def minimize(
         that approximates it; "auto" is the best that the method takes.
       tol, options: as SciPy's.
       callback: as SciPy's, with pytrees: of a parameter `intermediate_result`, or of x; of (x, state) for trust-constr.
-      progress: show the iterations on a terminal; nothing where standard error is piped.
+      progress: show the iterations on a terminal or in a notebook; nothing where standard error is piped.
       target: where it runs, such as ``nm.CPU()``; None interprets it until compiling it pays.
 
     Returns:

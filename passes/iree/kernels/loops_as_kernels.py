@@ -11,7 +11,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir import thresholds
-from nabla_mlir.dialects.regions import blocks_of, made_by
+from nabla_mlir.dialects.regions import blocks_of, made_by, nested
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import is_unused
@@ -55,7 +55,7 @@ def _replace(op: ir.Operation, name: str, vector_bytes: int) -> None:
     types = [op.results[i].type for i in wanted]
     shared = len(reader.inputs) + len(types) >= MAX_BINDINGS
     bound, result_places = share_results(types) if shared else (types, [Place(i) for i in range(len(types))])
-    with ir.InsertionPoint(op), op.location:
+    with ir.InsertionPoint(op), ir.Location.fused([op.location, *(inner.location for inner in nested(op))]):
         values = [_before(value) for value in reader.inputs]
         operands, input_places = bind_reads(values, MAX_BINDINGS - 1 - len(bound))  # one is for the kernel's own memory
         places = dict(zip(reader.inputs.values(), input_places, strict=True)), dict(zip(wanted, result_places, strict=True))
