@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 
 from iree.compiler import ir
@@ -197,5 +198,15 @@ def nested(op: ir.Operation) -> list[ir.Operation]:
         inside.append(inner)
         return ir.WalkResult.ADVANCE
 
-    op.walk(visit, ir.WalkOrder.POST_ORDER)
+    try:
+        op.walk(visit, ir.WalkOrder.POST_ORDER)
+    except RuntimeError as error:
+        raise _interruption(error) from None
     return inside[:-1]  # the last one is `op` itself
+
+
+def _interruption(error: RuntimeError) -> BaseException:
+    """What a signal raised while MLIR called a function of Python, as KeyboardInterrupt; MLIR hands over its text alone."""
+    name, _, message = str(error).rstrip().rpartition("\n")[2].partition(":")
+    kind = getattr(builtins, name, None)
+    return kind(message.strip()) if isinstance(kind, type) and issubclass(kind, BaseException) else error

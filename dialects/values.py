@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo as hlo
+from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.types import dtype_of, element_type
 
 Number = bool | int | float | complex
@@ -171,13 +171,8 @@ def copy(source: ir.Operation, operands: Sequence[Val]) -> ir.Operation:
         clone.operands[i] = v.value
     record = _recording.get()
     if record is not None:
-        clone.walk(functools.partial(_record_walked, record))
+        record.created.extend((inner.name, inner) for inner in (*nested(clone), clone.operation))
     return clone
-
-
-def _record_walked(record: Recording, op: ir.Operation) -> ir.WalkResult:
-    record.created.append((op.name, op.operation))
-    return ir.WalkResult.ADVANCE
 
 
 def op(

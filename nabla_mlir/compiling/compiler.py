@@ -11,7 +11,7 @@ import json
 import re
 import shlex
 import signal
-import threading
+import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ from nabla_mlir import thresholds
 from nabla_mlir.compiling import cache as disk
 from nabla_mlir.compiling.references import lost_buffers
 from nabla_mlir.errors import CompileError, SourceRange
+from nabla_mlir.locks import new_lock
 from nabla_mlir.log import logger
 from nabla_mlir.targets import Target, merge_flags
 from nabla_mlir.targets import target as as_target
@@ -32,8 +33,11 @@ _MEMORY_ENTRIES = 64
 _NO_NAMES = "--mlir-print-assume-verified"
 _TO_DISPATCHES = ("--compile-to=flow", "--emit-mlir-bytecode", "--verify=false", _NO_NAMES)
 _FROM_DISPATCHES = ("--compile-from=flow", _NO_NAMES)
+# What the compiler, its linker and the loader of programs say without memory or disk: an object file is then cut off.
+_NO_MEMORY = r"bad_alloc|[Oo]ut of memory|Cannot allocate memory|failed to map segment|pthread_create failed"
+_NO_ROOM = r"No space left on device|[Dd]isk quota exceeded|File too large|iree-lld: error: \S+\.o: "
 _memory: OrderedDict[str, bytes] = OrderedDict()
-_lock = threading.Lock()
+_lock = new_lock()
 
 
 def compile_module(
@@ -151,6 +155,8 @@ def _error(result: Finished, source: bytes, arguments: list[str], timeout: float
     where = None
     if result.timed_out:
         message = f"compiling requires that the compiler ends within {timeout:g} s, got no result in that time."
+    elif lack := _lack(result):
+        message = f"compiling requires {lack[0]}, got an end of the compiler ({_signal(result)})."
     elif result.returncode < 0:
         message = f"compiling requires a module that IREE can handle, got a crash of the compiler ({_signal(result)})."
         message += _indented(_frames(result.stderr))
@@ -164,7 +170,24 @@ def _error(result: Finished, source: bytes, arguments: list[str], timeout: float
     return CompileError(message, where=where, help=_help(result, reproducer), reproducer=reproducer)
 
 
+def _lack(result: Finished) -> tuple[str, str] | None:
+    """What the machine did not give the compiler, and what to do; None if its end is the fault of the module."""
+    if result.timed_out or result.returncode == 0:
+        return None
+    if _signal(result) in ("SIGKILL", "SIGTERM"):
+        return ("a compiler that nobody ends", "the system does so where memory is short, and batch systems after a time limit: "
+                "free memory, or compile less at once; then call it again.")  # fmt: skip
+    folder = tempfile.gettempdir()
+    if _signal(result) == "SIGXFSZ" or re.search(_NO_ROOM, result.stderr):
+        return f"room for its files in {folder}", "free some there, or set TMPDIR to a folder that has more."
+    if re.search(_NO_MEMORY, result.stderr):
+        return "memory and threads", "free some, raise the limits of the process (ulimit -v, ulimit -u), or compile less at once."
+    return None
+
+
 def _help(result: Finished, reproducer: str) -> str:
+    if lack := _lack(result):
+        return lack[1]
     if symbols := sorted(set(re.findall(r"undefined symbol: (\w+)", result.stderr))):
         return (
             f"the embedded format has no {', '.join(symbols)}: compute in f32, or where a C library is at hand use "
@@ -179,7 +202,7 @@ def _signal(result: Finished) -> str:
     try:
         return signal.Signals(-result.returncode).name
     except ValueError:
-        return f"signal {-result.returncode}"
+        return f"signal {-result.returncode}" if result.returncode < 0 else f"exit code {result.returncode}"
 
 
 def _errors(stderr: str) -> list[str]:

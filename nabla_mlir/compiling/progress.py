@@ -9,8 +9,10 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
+from nabla_mlir.locks import new_lock
+
 _AFTER = 1.0  # seconds that nobody minds
-_line = threading.Lock()  # held by who writes on the line
+_line = new_lock()  # held by who writes on the line
 
 
 @contextlib.contextmanager

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import os
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +11,7 @@ import numpy as np
 from nabla_mlir import pytree, thresholds
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.locks import cached_property, new_lock
 from nabla_mlir.prepared.instant import load_prepared
 from nabla_mlir.runtime import Module, load
 from nabla_mlir.runtime.array import Array
@@ -39,7 +38,7 @@ class Program:
         stage = trace(f, *inputs, name="main")
         entry = stage.entries[0]
         self.inputs, self.outputs, self._tree = tuple(inputs), tuple(entry.outputs), entry.out_spec
-        self._stage, self._target, self._lock = stage, target, threading.Lock()
+        self._stage, self._target, self._lock = stage, target, new_lock()
 
     def unflatten(self, results: Sequence[Any]) -> Any:
         """The results as the function's pytree."""
@@ -60,7 +59,7 @@ class Program:
             memory.append(host)
         return results
 
-    @functools.cached_property
+    @cached_property
     def _run(self) -> Callable[[list[Any]], list[Array]]:
         with self._lock:
             return load_prepared(self._stage.lower(), "", (), self._target).executable.function("main")

@@ -22,6 +22,7 @@ from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.dialects.stablehlo import Bool
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import ImportIRError
+from nabla_mlir.locks import cached_property
 from nabla_mlir.ops.custom_call import call as custom_call
 from nabla_mlir.ops.custom_call import register_custom_call
 from nabla_mlir.passes.pipeline import Pipeline
@@ -43,12 +44,12 @@ class Part:
     arguments: Callable[[], Sequence[Any]]
     plain: Any = None  # a primitive that is lowered as JAX lowers it
 
-    @functools.cached_property
+    @cached_property
     def avals(self) -> Sequence[Any]:
         """Shapes and dtypes of the arguments."""
         return self.arguments()
 
-    @functools.cached_property
+    @cached_property
     def code(self) -> str:
         """As JAX prints it."""
         import jax

@@ -14,6 +14,7 @@ from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import DtypeError, ImportIRError, ShapeError, TraceError, user_frame
 from nabla_mlir.interop.portable import parse
+from nabla_mlir.interop.trial import try_import
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.table.promotion import adopted
@@ -75,16 +76,22 @@ class ImportedFunction:
         return results[0] if len(results) == 1 else results
 
 
-def from_stablehlo(source: str | bytes, entry: str | None = None) -> Callable[..., Any]:
+def from_stablehlo(
+    source: str | bytes, entry: str | None = None, *, max_bytes: int | None = None, time_limit: float | None = None
+) -> Callable[..., Any]:
     """A function from a StableHLO module.
 
     Args:
       source: MLIR text, bytecode, or a portable artifact as `jax.export` writes it; it may hold `ad` and `batch`
         regions, calls to private functions, tuples and composites.
       entry: the name of the function; may be left out if only one is public.
+      max_bytes: the most that the source may have; None takes any.
+      time_limit: for a module of somebody whom you do not know: it is imported in a process of its own first (about a second
+        more), which may take so many seconds; whatever it does to the importer it does to that process.
 
     Raises:
-      ImportIRError: the module does not parse, has no such function, or uses an operation, a type or a dynamic shape
+      ImportIRError: the source is too large, or takes too long; the module does not parse, has no such function, or uses
+        an operation, a type or a dynamic shape
         that is not supported; it is named.
 
     Example:
@@ -94,6 +101,10 @@ def from_stablehlo(source: str | bytes, entry: str | None = None) -> Callable[..
       >>> float(nm.grad(f)(0.0))
       1.0
     """
+    if max_bytes is not None and len(source) > max_bytes:
+        raise ImportIRError(f"importing requires at most {max_bytes} bytes, as max_bytes says, got {len(source)}.")
+    if time_limit is not None:
+        try_import(source, entry, time_limit)
     return imported(parse(source), entry)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import io
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import DeployError, OutOfMemoryError
 from nabla_mlir.interpreter.blocks import Watch, functions
 from nabla_mlir.interpreter.frames import Budget
+from nabla_mlir.locks import new_lock
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import Device, device
 from nabla_mlir.runtime.executable import Recipe
@@ -75,7 +75,7 @@ class InterpretedExecutable:
         work: Mapping[str, float] | None = None,
     ):  # fmt: skip
         self._module, self._watch, self._budget, self._work = module, watch, budget, work or {}
-        self._functions, self._lock = functions(module, watch), threading.Lock()
+        self._functions, self._lock = functions(module, watch), new_lock()
         self.device: Device = device("local-sync")
 
     @property

@@ -238,8 +238,8 @@ fmin: Function = _other_number("fmin", ew.minimum, "LE")
 
 def log1p_exp(low: Tensor, high: Tensor) -> Tensor:
     """high + log1p(exp(low - high)) for low <= high, also where both are infinite."""
-    finite = lg.is_finite(high)
-    return high + ew.log_plus_one(ew.exponential(low - lg.select(finite, high, full_like(high, 0))))
+    difference = low - high
+    return high + ew.log_plus_one(ew.exponential(lg.select(is_infinite(high), full_like(high, 0), difference)))
 
 
 @library

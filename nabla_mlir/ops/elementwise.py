@@ -48,9 +48,10 @@ multiply: OpDef = elementwise(
 
 
 def _divide_second(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    # A constant over y is a power of y, each derivative of which is one term.
+    # A constant over y is a power of y, each derivative of which is one term; one far from 1 has its range where 1 / y^2 has none.
     constant = splat_of(x) if x.dtype.kind == "f" else None
-    return -(t * (z / y)) if constant is None else t * (full_like(y, -constant) * power(y, full_like(y, -2)))
+    is_near = constant is not None and 1 / 64 <= abs(constant) <= 64
+    return -(t * (z / y)) if constant is None or not is_near else t * (full_like(y, -constant) * power(y, full_like(y, -2)))
 
 
 divide: OpDef = elementwise(
@@ -65,6 +66,15 @@ remainder: OpDef = elementwise(
     partials=[lambda t, z, x, y: t, lambda t, z, x, y: -(t * _truncate(x / y))], numpy=np.fmod,
     sample=(reals(0.1, 0.9), reals(1, 2)), instructions=10,
 )  # fmt: skip
+
+
+def _angle_slopes(y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """x / (x^2 + y^2) and -y / (x^2 + y^2), whose squares neither overflow nor vanish."""
+    first = compare(absolute(x), absolute(y), comparison_direction="GE")
+    large = select(first, x, y)
+    quotient = select(first, y, x) / large
+    shorter = (1.0 / large) / (quotient * quotient + 1.0)
+    return select(first, shorter, quotient * shorter), select(first, -(quotient * shorter), -shorter)
 
 
 def _truncate(x: Tensor) -> Tensor:
@@ -120,7 +130,7 @@ minimum: OpDef = elementwise(
 )  # fmt: skip
 atan2: OpDef = elementwise(
     "stablehlo.atan2", doc="The angle of the point (y, x).",
-    partials=[lambda t, z, y, x: t * (x / (x * x + y * y)), lambda t, z, y, x: t * (-y / (x * x + y * y))],
+    partials=[lambda t, z, y, x: t * _angle_slopes(y, x)[0], lambda t, z, y, x: t * _angle_slopes(y, x)[1]],
     numpy=np.arctan2, sample=(reals(avoid=[0]), reals(avoid=[0])), instructions=40,
 )  # fmt: skip
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.errors import DataChangedError, TraceError, TreeError
+from nabla_mlir.locks import new_lock
 from nabla_mlir.prepared.pieces import Part, Piece, Work, naming
 from nabla_mlir.prepared.progress import bar
 from nabla_mlir.prepared.shapes import rows_of, shapes_of
@@ -133,7 +133,7 @@ class LocalEngine:
         self._spare: dict[Work, LifoQueue[Piece]] = {}
         self._digests: tuple[str, ...] = ()
         self._bytes, self._x, self._all = 0, np.empty(0), False
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @property
     def kept(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ from nabla_mlir.errors import RuleMissingError
 from nabla_mlir.interpreter import OutOfStepsError
 from nabla_mlir.interpreter.executable import InterpretedExecutable
 from nabla_mlir.interpreter.target import Interpreter
+from nabla_mlir.locks import new_lock
 from nabla_mlir.prepared import modules
 from nabla_mlir.runtime import Module
 from nabla_mlir.runtime.array import Array
@@ -38,7 +38,7 @@ class InstantExecutable:
         self._stage = stage
         operations = functions_of(stage.module.operation)
         work = {name: steps_of(operation) for name, operation in operations.items()}
-        self._budget, self._moving = allowance(operations.values()), threading.Lock()
+        self._budget, self._moving = allowance(operations.values()), new_lock()
         self._executable: Runnable = InterpretedExecutable(stage.module.operation, budget=self._budget, work=work)
         self._updates = 0  # what the version of the compiled state is behind
 

@@ -9,7 +9,6 @@ weigh zero instead, and f may be anything.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import numpy as np
 
 from nabla_mlir.errors import BatchError, NablaError, NotFiniteBatchError, ShapeError, TraceError, TreeError
 from nabla_mlir.exchange import readable
+from nabla_mlir.locks import cached_property
 from nabla_mlir.prepared.flat import Flat
 from nabla_mlir.prepared.operators import HessianOperator
 from nabla_mlir.runtime import Module
@@ -59,23 +59,23 @@ class Work:
         if self.mask and self.mask not in names:
             raise TraceError(f"mask requires the name of an argument with data, {', '.join(names)}, got {self.mask!r}.")
 
-    @functools.cached_property
+    @cached_property
     def x(self) -> Flat:
         """The point."""
         argument = self.module.entry_points["update"].arguments[0]
         return Flat(argument.tree, argument.leaves)
 
-    @functools.cached_property
+    @cached_property
     def arguments(self) -> tuple[Argument, ...]:
         """Those that a batch has."""
         return tuple(a for a in self.module.entry_points["update"].arguments[1:] if a.name != self.mask)
 
-    @functools.cached_property
+    @cached_property
     def length(self) -> int:
         """The rows of a full batch: of its first array that is no scalar; 0 if there is none."""
         return next((leaf.shape[0] for a in self.arguments for leaf in a.leaves if leaf.shape), 0)
 
-    @functools.cached_property
+    @cached_property
     def block(self) -> int:
         """How many columns are multiplied at once."""
         entry = self.module.entry_points.get("apply_block")
@@ -91,14 +91,14 @@ class Work:
         """What the residuals of a batch take; None where an artifact does not say it."""
         return self.module.manifest.state_bytes
 
-    @functools.cached_property
+    @cached_property
     def has_value(self) -> bool:
         """Whether there is a number that can be added up; the value of a Fisher matrix is the model's result."""
         update = self.module.entry_points["update"]
         places = [leaf for leaf in update.result_leaves if leaf.name.startswith("result['value']")]
         return len(places) == 1 and places[0].shape == ()
 
-    @functools.cached_property
+    @cached_property
     def has_gradient(self) -> bool:
         """Whether the update gives one."""
         leaves = self.module.entry_points["update"].result_leaves

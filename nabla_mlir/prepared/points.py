@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from nabla_mlir.conversion import rounded
 from nabla_mlir.errors import ShapeError, TraceError
+from nabla_mlir.locks import new_lock
 from nabla_mlir.prepared.flat import Flat, is_same
 
 try:
@@ -34,7 +34,7 @@ class PointOperator(LinearOperator):
 
     def __init__(self, dtype: np.dtype, shape: tuple[int, int]):
         self.products, self.updates, self.seconds = 0, 0, 0.0
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         super().__init__(dtype, shape)
 
     def update(self, x: Any, *data: Any, check: bool = False) -> tuple[Any, np.ndarray | None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import threading
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from nabla_mlir import thresholds
 from nabla_mlir.array_methods import ArrayMethods
 from nabla_mlir.conversion import rank_of
 from nabla_mlir.errors import DeletedArrayError, DtypeError, OutOfMemoryError, TraceError, user_frame
+from nabla_mlir.locks import new_lock
 from nabla_mlir.runtime.device import Device, reason
 from nabla_mlir.runtime.device import device as _device  # for functions with a parameter of that name
 from nabla_mlir.runtime.memory import Mapped, aligned_copy, copied, is_mappable, lend, staged
@@ -73,7 +73,7 @@ def _dtype_of(element_type: int) -> np.dtype:
     return dtype_named(_DTYPE_NAMES[element_type])
 
 
-_deletion = threading.Lock()  # of two threads that give an array away one is refused
+_deletion = new_lock()  # of two threads that give an array away one is refused
 
 
 class Array(ArrayMethods):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import os
 import re
-import threading
 
 from iree.runtime import BufferUsage, HalDevice
 
 from nabla_mlir.errors import DeployError
+from nabla_mlir.locks import new_lock
 from nabla_mlir.runtime.threads import POOL, checked, driver_with
 from nabla_mlir.targets import TARGETS
 
@@ -47,7 +47,7 @@ class Device:
         return f"Device({self.driver!r})"
 
 
-_device_lock = threading.Lock()
+_device_lock = new_lock()
 
 
 def device(driver: str | Device = "local-sync", threads: int | None = None) -> Device:
@@ -89,10 +89,12 @@ def _open(driver: str, threads: int, process: int) -> Device:
     try:
         return Device(driver, driver_with(driver, threads).create_device_by_uri(driver), threads)
     except (RuntimeError, ValueError, OSError) as error:
+        has_no_room = "thread creation failed" in str(error)
         raise DeployError(
             f"driver {driver} requires a device of its kind, got none: {reason(error)}.",
-            help="install the device's driver, or compile for the CPU.",
-        ) from None
+            help="free memory, or raise the limits of the process (ulimit -v, ulimit -u)." if has_no_room
+            else "install the device's driver, or compile for the CPU.",
+        ) from None  # fmt: skip
 
 
 def reason(error: Exception) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmModule, VmVariantList, create_hal_module
 
 from nabla_mlir.errors import DeployError, NablaError, OutOfMemoryError
+from nabla_mlir.locks import cached_property
 from nabla_mlir.runtime.array import Array, Shape
 from nabla_mlir.runtime.device import Device, device, pooled, reason
 from nabla_mlir.runtime.manifest import SAVE_AGAIN
@@ -38,19 +39,20 @@ class Function:
     One that was compiled for asynchronous calls returns before they are done; the calls have a timeline then.
     """
 
-    __slots__ = ("__weakref__", "_invoke", "_lock", "_timeline", "_vm", "device", "name")
+    __slots__ = ("__weakref__", "_invoke", "_lock", "_timeline", "_vm", "anew", "device", "name")
     _invoke: Callable[..., object]
     name: str
     device: Device
+    anew: Callable[[], Function] | None  # loads it again, where it has no state: in a fork of the process
+
 
     def __init__(
         self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock, device: Device,
         timeline: Timeline | None,
     ):  # fmt: skip
         self.name, self._vm, self._invoke, self._lock, self.device = name, vm, context.invoke, lock, device
-        self._timeline = timeline
-        if device.driver != "local-sync":
-            _with_threads.add(self)
+        self._timeline, self.anew = timeline, None
+        _functions.add(self)
 
     def __call__(
         self, arguments: Sequence[Array | np.ndarray], storage: int = 0, types: Types | None = None
@@ -176,10 +178,19 @@ class Function:
         message = f"{self.name} requires the process that loaded it, got a fork of it, which has none of its threads."
         error = DeployError(message, help="load or compile it after the fork, or start processes by multiprocessing's 'spawn'.")
 
-        def refuse(*_: object) -> None:
-            raise error
+        def refuse(*call: Any) -> None:
+            if self.anew is None:
+                raise error
+            new = self.anew()
+            self._vm, self._invoke, self._lock, self.device = new._vm, new._invoke, new._lock, new.device
+            self._invoke(self._vm, *call[1:])
 
         self._invoke, self._lock = refuse, threading.Lock()
+
+    @property
+    def is_called(self) -> bool:
+        """Whether a call has not returned."""
+        return self._lock.locked()
 
     def _refusal(self, error: Exception) -> NablaError:
         if isinstance(error, NablaError):
@@ -208,12 +219,16 @@ class Function:
         return f"<function {self.declaration} on {self.device.driver}>"
 
 
-_with_threads: weakref.WeakSet[Function] = weakref.WeakSet()
+_functions: weakref.WeakSet[Function] = weakref.WeakSet()
 
 
 def _lose_threads() -> None:
-    for function in list(_with_threads):
-        function.lose_threads()
+    """In a fork: functions on a pool; and all, if another thread was in a call of IREE, which may hold what they need."""
+    functions = list(_functions)
+    is_called = any(function.is_called for function in functions)
+    for function in functions:
+        if is_called or function.device.driver != "local-sync":
+            function.lose_threads()
 
 
 os.register_at_fork(after_in_child=_lose_threads)
@@ -345,7 +360,7 @@ class Executable:
         """The same code with fresh state on another device that can run it."""
         return Executable(self._module, driver)
 
-    @functools.cached_property
+    @cached_property
     def digest(self) -> str:
         """The SHA-256 of the .vmfb that it was loaded from."""
         return hashlib.sha256(self._module.stashed_flatbuffer_blob).hexdigest()

@@ -296,7 +296,7 @@ class _Entry:
 
 def load(
     path: str | os.PathLike[str] | bytes, driver: str | None = None, *, target: str | None = None,
-    threads: int | None = None, sha256: str | None = None,
+    threads: int | None = None, sha256: str | None = None, max_bytes: int | None = None,
 ) -> Module:  # fmt: skip
     """Loads an artifact: of several targets, the first that fits this machine, in the order they were compiled in.
 
@@ -311,12 +311,14 @@ def load(
         fight for cores.
       sha256: what the .zip must have, or else the manifest, which names those of the other files; None takes any. An
         artifact is machine code: it can do whatever the process can, as a shared library.
+      max_bytes: the most that each of its files may have, unpacked; None takes any that is plausible.
 
     Raises:
-      DeployError: the SHA-256 is another; or a file is missing or damaged, or needs another runtime or another machine.
+      DeployError: the SHA-256 is another, or a file is too large; or a file is missing or damaged, or needs another
+        runtime or another machine.
         The message says what to do.
     """
-    artifact = Artifact(path, sha256)
+    artifact = Artifact(path, sha256, max_bytes)
     manifest = artifact.manifest
     _check_version(manifest)
     code = choose(manifest, target, driver)

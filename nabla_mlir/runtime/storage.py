@@ -105,12 +105,15 @@ class Artifact:
     Args:
       path: the .zip, the folder, the manifest, the .vmfb of the only target, or their common stem; or the content of a .zip.
       sha256: of the .zip, or else of the manifest, which names those of the other files; None takes any.
+      max_bytes: the most that each file may have, unpacked; None takes what a file has, or what an archive plausibly says.
 
     Raises:
-      DeployError: there is no artifact, or its manifest is missing, damaged or of a newer release; or the SHA-256 is another.
+      DeployError: there is no artifact, or its manifest is missing, damaged or of a newer release; or the SHA-256 is another,
+        or a file is too large.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | bytes, sha256: str | None = None):
+    def __init__(self, path: str | os.PathLike[str] | bytes, sha256: str | None = None, max_bytes: int | None = None):
+        self._max_bytes = max_bytes
         self._content = path if isinstance(path, bytes) else None
         path = f"<{len(path)} bytes>.zip" if isinstance(path, bytes) else path
         self._place, self._stem = _place(path)
@@ -137,7 +140,7 @@ class Artifact:
         if not is_archive:
             data = self._read(f"{self._stem}.json")
         else:
-            data = self._content if self._content is not None else self._place.read_bytes()
+            data = self._content if self._content is not None else self._read_file(self._place)
         if data is not None and _sha256(data) != sha256.lower():
             name = self._place if is_archive else self._place / f"{self._stem}.json"
             raise DeployError(
@@ -188,7 +191,7 @@ class Artifact:
     def _read(self, name: str) -> bytes | None:
         try:
             if self._place.suffix != ".zip":
-                return (self._place / name).read_bytes()
+                return self._read_file(self._place / name)
             with zipfile.ZipFile(self._archive()) as archive:
                 self._check_size(archive.getinfo(name))
                 return archive.read(name)
@@ -199,8 +202,21 @@ class Artifact:
         except _DAMAGE as error:
             raise DeployError(f"{self._place} requires a whole archive, got: {error}.", help=SAVE_AGAIN) from None
 
+    def _read_file(self, path: Path) -> bytes:
+        """A pipe or a device would never end."""
+        if path.exists() and not path.is_file():
+            message = f"load requires files, got {path}, which is something else."
+            raise DeployError(message, help="check the path, and where links lead.")
+        self._check_bytes(path, path.stat().st_size)
+        return path.read_bytes()
+
+    def _check_bytes(self, name: object, size: int) -> None:
+        if self._max_bytes is not None and size > self._max_bytes:
+            raise DeployError(f"load requires files of at most {self._max_bytes} bytes, as max_bytes says, got {size} in {name}.")
+
     def _check_size(self, entry: zipfile.ZipInfo) -> None:
         """An entry that is small in the archive may be larger than memory outside."""
+        self._check_bytes(entry.filename, entry.file_size)
         if entry.file_size > max(_LARGE, _MOST_COMPRESSED * entry.compress_size):
             raise DeployError(
                 f"{self._place} requires entries of plausible sizes, got {entry.filename} of {entry.file_size} bytes in "

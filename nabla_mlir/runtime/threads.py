@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +13,10 @@ from iree.runtime._binding import create_hal_driver  # IREE has no other that ma
 from iree.runtime.flags import parse_flags
 
 from nabla_mlir.errors import DeployError
+from nabla_mlir.locks import new_lock
 
 POOL = "local-task"  # the driver that has threads of its own
-_flags_lock = threading.Lock()
+_flags_lock = new_lock()
 _limit: int | None = None
 _FIRST_PROCESS = os.getpid()  # whose pool IREE keeps
 

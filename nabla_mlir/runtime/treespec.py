@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nabla_mlir.errors import TreeError, user_frame
+from nabla_mlir.locks import cached_property
 from nabla_mlir.runtime.named import VectorizedArray
 
 _SEQUENCES = {"tuple": tuple, "list": list}
@@ -56,7 +57,7 @@ class TreeSpec:
     type_name: str = ""
     axes: tuple[tuple[str, int], ...] = ()
 
-    @functools.cached_property
+    @cached_property
     def num_leaves(self) -> int:
         """How many leaves the tree has."""
         return 1 if self.kind == "leaf" else sum(child.num_leaves for child in self.children)

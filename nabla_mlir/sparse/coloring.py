@@ -11,6 +11,7 @@ import numpy as np
 
 from nabla_mlir import thresholds
 from nabla_mlir.errors import PatternError, user_frame
+from nabla_mlir.locks import cached_property
 from nabla_mlir.sparse import greedy, lattice
 from nabla_mlir.sparse.bounds import check_kind, lower_bound
 from nabla_mlir.sparse.orders import ORDERS
@@ -52,17 +53,17 @@ class Coloring:
         """How many products there are."""
         return self.num_column_colors + self.num_row_colors
 
-    @functools.cached_property
+    @cached_property
     def depth(self) -> int:
         """How many entries follow from each other at most, by substitution; 1 where each is read."""
         return depth_of(self.pattern, self.columns) if self.kind == "acyclic" else min(1, self.num_colors)
 
-    @functools.cached_property
+    @cached_property
     def by_column(self) -> np.ndarray:
         """For each entry, whether the product of its column's color has it alone in its row."""
         return _alone(self.pattern.row_of_entry, self.columns[self.pattern.indices], self.num_column_colors)
 
-    @functools.cached_property
+    @cached_property
     def by_row(self) -> np.ndarray:
         """For each entry, whether the product of its row's color has it alone in its column."""
         return _alone(self.pattern.indices, self.rows[self.pattern.row_of_entry], self.num_row_colors)

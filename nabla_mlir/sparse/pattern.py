@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import math
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ import numpy as np
 
 from nabla_mlir.errors import PatternError, user_frame
 from nabla_mlir.figures import axes_or_new
+from nabla_mlir.locks import cached_property
 from nabla_mlir.sparsity.rows import Rows
 
 Shape = tuple[int, ...]
@@ -98,24 +98,24 @@ class Pattern:
         """The column of each entry, row by row."""
         return self.rows.indices
 
-    @functools.cached_property
+    @cached_property
     def row_of_entry(self) -> np.ndarray:
         """The row of each entry."""
         return self.rows.row_of_entry()
 
-    @functools.cached_property
+    @cached_property
     def T(self) -> Pattern:  # noqa: N802  # its name everywhere
         """Rows and columns exchanged."""
         return Pattern(self.rows.transposed())
 
-    @functools.cached_property
+    @cached_property
     def is_symmetric(self) -> bool:
         """Whether rows and columns may be exchanged."""
         if self.shape[0] != self.shape[1]:
             return False
         return np.array_equal(self.indptr, self.T.indptr) and np.array_equal(self.indices, self.T.indices)
 
-    @functools.cached_property
+    @cached_property
     def _digest(self) -> bytes:
         parts = (str(self.shape).encode(), self.indptr.tobytes(), self.indices.tobytes(), str(self.grids).encode())
         return hashlib.sha256(b" ".join(parts)).digest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import math
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Any
 from nabla_mlir.compiling.memory import allocated_at_once
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.locks import cached_property
 from nabla_mlir.rules.cost import FunctionCost, cost_of_function
 from nabla_mlir.runtime import Executable, Module, pooled
 from nabla_mlir.runtime.fitting import check_fit, choose
@@ -53,7 +53,7 @@ class Compiled(Stage):
         """What a manifest says of the code."""
         return Code(self.target.to_json(), self.tuned_driver, trials=tuple(map(asdict, self.trials)))
 
-    @functools.cached_property
+    @cached_property
     def memory(self) -> dict[str, Memory]:
         """The bytes of a call of each entry point, as its program allocates and frees them.
 
@@ -74,12 +74,12 @@ class Compiled(Stage):
         peaks = {name: memory.peak + costs[name].state_bytes for name, memory in self.memory.items()}
         return {name: replace(cost, peak_bytes=peaks.get(name, cost.peak_bytes)) for name, cost in costs.items()}
 
-    @functools.cached_property
+    @cached_property
     def manifest(self) -> Manifest:
         """What the file says of the artifact."""
         return manifest_of(self.module, self.entries, [replace(self.code, memory=self.memory)])
 
-    @functools.cached_property
+    @cached_property
     def loaded(self) -> Module:
         """The artifact as `nm.load` gives it, in this process, whose trees know the types of their custom nodes.
 
@@ -93,7 +93,7 @@ class Compiled(Stage):
         others = split_by_driver(manifest, code, executable)
         return Module(executable, manifest, code, lambda: bytecode_of(self.module), others)
 
-    @functools.cached_property
+    @cached_property
     def driver(self) -> str:
         """The runtime driver that suits the module: the synchronous one for little work, threads for much.
 
@@ -118,7 +118,7 @@ class Compiled(Stage):
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *(e.name for e in self.entries)]
 
-    @functools.cached_property
+    @cached_property
     def _only(self) -> Callable[..., Any]:
         if len(self.entries) != 1:
             names = ", ".join(e.name for e in self.entries)
@@ -162,7 +162,7 @@ class Bundle:
 
     parts: tuple[Compiled, ...]
 
-    @functools.cached_property
+    @cached_property
     def here(self) -> Compiled:
         """The part that this machine takes.
 
@@ -171,7 +171,7 @@ class Bundle:
         """
         return self.parts[self.manifest.code.index(choose(self.manifest))]
 
-    @functools.cached_property
+    @cached_property
     def manifest(self) -> Manifest:
         """What the file says of the artifact."""
         first = self.parts[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ from nabla_mlir import pytree
 from nabla_mlir.compiling.lowering import clone_module
 from nabla_mlir.dialects.arguments import give_away
 from nabla_mlir.errors import TraceError, user_frame
+from nabla_mlir.locks import cached_property
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.donation import call, check_given_once
 from nabla_mlir.runtime.executable import Function
@@ -74,7 +74,7 @@ class Donating:
                 inputs[i].delete()
         return results
 
-    @functools.cached_property
+    @cached_property
     def _writing(self) -> Function | Endless:
         """The compiled function, whose arguments say that they are given away."""
         self._code.lower()

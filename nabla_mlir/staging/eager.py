@@ -15,6 +15,7 @@ from nabla_mlir import pytree, thresholds
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, last_of
 from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.locks import cached_property
 from nabla_mlir.passes.split.split import Split, split_function
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.executable import Function
@@ -122,7 +123,7 @@ class Halves:
         self._module = module  # owns the functions of the split
         self._first = OnDevice(Code(_alone(self.split.known), "main", is_lowered=True))
 
-    @functools.cached_property
+    @cached_property
     def second(self) -> OnDevice:
         """The second half: from residuals and the other arguments to the late results."""
         return OnDevice(Code(_alone(self.split.rest), "main", is_lowered=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import io
 from dataclasses import dataclass, fields
@@ -15,6 +14,7 @@ from iree.compiler import ir
 from nabla_mlir import pytree
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.errors import DtypeError, ShapeError, TreeError, user_frame, writing
+from nabla_mlir.locks import cached_property
 from nabla_mlir.runtime.manifest import Sparsity
 from nabla_mlir.runtime.outline import MOST, outline
 from nabla_mlir.staging.specs import Spec
@@ -41,12 +41,12 @@ class Entry:
     storage: int = 0
     sparsity: Sparsity | None = None
 
-    @functools.cached_property
+    @cached_property
     def input_names(self) -> tuple[str, ...]:
         """The name of each input leaf as Python would write it, ``params['w']`` for instance."""
         return tuple(_named(self.arguments, path) for path in pytree.paths(self.in_spec))
 
-    @functools.cached_property
+    @cached_property
     def output_names(self) -> tuple[str, ...]:
         """The name of each result leaf."""
         return tuple("result" + path for path in pytree.paths(self.out_spec))

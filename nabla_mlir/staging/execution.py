@@ -10,11 +10,9 @@ decorates is compiled at its first call, and so is what is called on arrays of a
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import logging
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, get_args
@@ -29,6 +27,7 @@ from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.errors import DeployError, OutOfMemoryError, RuleMissingError, TraceError, user_frame
 from nabla_mlir.interpreter import Budget, OutOfStepsError, blocks, interpreted
 from nabla_mlir.interpreter.finite import is_finite, stop_at_infinity
+from nabla_mlir.locks import cached_property, new_lock
 from nabla_mlir.log import logger
 from nabla_mlir.ops.callbacks import calls_python
 from nabla_mlir.passes.inline import TRANSFORMS
@@ -130,7 +129,7 @@ class Code:
             lower_module(self.module)
             self._is_lowered = True
 
-    @functools.cached_property
+    @cached_property
     def calls_python(self) -> bool:
         """Whether it calls functions of Python, which compiled code cannot."""
         return any(map(calls_python, nested(self.module.operation)))
@@ -217,7 +216,7 @@ class OnDevice:
         self._code, self._is_jitted = code, is_jitted
         self._elsewhere: dict[str, Runner] = {}  # by the driver of the device
 
-    @functools.cached_property
+    @cached_property
     def _here(self) -> Runner:
         return function_of(self._code, self._is_jitted)
 
@@ -287,7 +286,11 @@ def compiled_function(code: Code, device: Device | None = None) -> Function | En
         # Arrays cross between the two drivers of a CPU without a copy, so each program has the one that suits it.
         where = device or ("local-task" if cost.gain(cores()) > 0 else "local-sync")
         vmfb = compile_lowered(code.module, CPU() if device is None else target_of(device.driver))
-        load = lambda: Executable.load(vmfb, where).function(code.name)  # noqa: E731
+        def load() -> Function:
+            function = Executable.load(vmfb, where).function(code.name)
+            function.anew = load if device is None else None
+            return function
+
         return load() if cost.is_bounded else Endless(load)
 
     code.lower()
@@ -317,7 +320,7 @@ class _Runners:
     """Functions by their code: those used last, since each holds memory. A program that is kept keeps its own."""
 
     def __init__(self, most: int):
-        self.most, self._lock = most, threading.Lock()
+        self.most, self._lock = most, new_lock()
         self._found: OrderedDict[str, Any] = OrderedDict()
 
     def get(self, key: str, make: Callable[[], Any]) -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from pathlib import Path
 
 from nabla_mlir.errors import TargetError, user_frame
 from nabla_mlir.interpreter.executable import InterpretedExecutable
 from nabla_mlir.interpreter.target import Interpreter
+from nabla_mlir.locks import cached_property
 from nabla_mlir.runtime import Module
 from nabla_mlir.runtime.manifest import Manifest, Memory
 from nabla_mlir.staging.artifact import manifest_of
@@ -30,24 +30,24 @@ class Interpreted(Compiled):
     def _title(self) -> str:
         return "Module that NumPy interprets"
 
-    @functools.cached_property
+    @cached_property
     def memory(self) -> dict[str, Memory]:
         """Nothing is known of it."""
         return {}
 
-    @functools.cached_property
+    @cached_property
     def manifest(self) -> Manifest:
         """What is said of the entry points."""
         return manifest_of(self.module, self.entries, [self.code], live=True)
 
-    @functools.cached_property
+    @cached_property
     def loaded(self) -> Module:
         """The stage in the form of a loaded artifact, with a state of its own."""
         assert isinstance(self.target, Interpreter)
         executable = InterpretedExecutable(self.module.operation, self.target.watch)
         return Module(executable, self.manifest, self.code, lambda: bytecode_of(self.module))
 
-    @functools.cached_property
+    @cached_property
     def driver(self) -> str:
         """The interpreter."""
         return InterpretedExecutable.driver

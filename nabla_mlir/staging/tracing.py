@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +20,7 @@ from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import block_aside
 from nabla_mlir.dialects.types import tensor_type
-from nabla_mlir.errors import INTERNAL_FOLDERS
+from nabla_mlir.errors import INTERNAL_FOLDERS, TraceError
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table import promotion
 from nabla_mlir.table.tensor import Scope, Tensor, constant, current_scope, set_scope, wrap
@@ -135,7 +137,7 @@ def trace_function(
                 arguments = [Tensor(a, scope) for a in block.arguments]
                 for argument, spec in zip(arguments, specs, strict=True):
                     argument.weak = spec.weak
-                with ir.loc_tracebacks(max_depth=_FRAMES):
+                with _places():
                     outs = [checked_output(out) for out in function(*arguments)]
                 ir.Operation.create("func.return", operands=[out.value for out in outs])
         finally:
@@ -145,6 +147,29 @@ def trace_function(
         inputs = [a.type for a in block.arguments]
         func.attributes["function_type"] = _function_type(inputs, [out.value.type for out in outs])
     return module, [c.array for c in trace.captures.values()]
+
+
+@contextlib.contextmanager
+def _places() -> Iterator[None]:
+    """Within it operations know their lines: MLIR reads them from the stack, and takes names of files that are UTF-8 alone."""
+    try:
+        with ir.loc_tracebacks(max_depth=_FRAMES):
+            yield
+    except RuntimeError as error:
+        frames = itertools.chain(traceback.walk_tb(error.__traceback__), traceback.walk_stack(None))
+        names = [frame.f_code.co_filename for frame, _ in frames if not _is_utf8(frame.f_code.co_filename)]
+        if "bad_cast" not in str(error) or not names:
+            raise
+        raise TraceError(f"tracing requires files whose names are UTF-8, got {names[0]!a}.",
+                         help="run Python with -X utf8 (or PYTHONUTF8=1), or rename the file or its folder.") from None  # fmt: skip
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _function_type(inputs: Sequence[ir.Type], results: Sequence[ir.Type]) -> ir.Attribute:

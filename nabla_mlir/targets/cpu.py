@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import platform
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -169,6 +170,7 @@ def cpu_features() -> dict[str, bool]:
 # ---------------------------------------------------------------- what the compiler knows
 
 _LOCAL = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu")
+_NOT_LOADED = 127  # the exit code of a program whose libraries do not fit in memory
 _DESCRIBE = ("--compile-to=preprocessing", "-", "-o", "-")  # it then says what a target is, of an empty module
 
 
@@ -217,6 +219,11 @@ def _described(cpu: str, triple: str) -> tuple[str | None, str]:
     """What the compiler says of a CPU: its name, if it has one, and its features."""
     iree_compile()
     flags = [*_LOCAL, f"--iree-llvmcpu-target-cpu={cpu}", *([f"--iree-llvmcpu-target-triple={triple}"] if triple else [])]
-    text = run_compiler([*flags, *_DESCRIBE], b"module {}", timeout=60).stdout.decode(errors="replace")
+    process = run_compiler([*flags, *_DESCRIBE], b"module {}", timeout=60)
+    if process.timed_out or process.returncode in (-signal.SIGKILL, -signal.SIGTERM, _NOT_LOADED):
+        reason = "".join(process.stderr.splitlines()[:1]) or f"an end of the compiler ({process.returncode})"
+        raise TargetError(f"target cpu requires a compiler that describes it, got {reason}.", where=user_frame(),
+                          help="free memory, or raise the limits of the process (ulimit -v, ulimit -u).")  # fmt: skip
+    text = process.stdout.decode(errors="replace")
     name, features = re.search(r'\bcpu = "([^"]*)"', text), re.search(r'cpu_features = "([^"]*)"', text)
     return name and name[1], features[1] if features else ""

@@ -4,7 +4,7 @@
 
 Each is traced, lowered and interpreted, and must give NumPy's values, shapes and dtypes in each of its steps. Of those in f64
 the derivatives are compared: jvp with central differences, vjp with jvp by the adjoint identity, and nestings of transforms
-with each other.
+with each other. Some are called again, and by two threads at once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import traceback
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,23 @@ def check_derivatives(program: Program) -> str:
     return ""
 
 
+def check_again(program: Program) -> str:
+    """Calls of one traced program, the first, a second and two at once in threads, give the same bits."""
+    f = nm.jit(lambda *xs: program(nnp, *xs))
+    before: Any = nm.set_execution("interpret")
+    try:
+        first = [np.array(y) for y in f(*program.arguments)]
+        with ThreadPoolExecutor(2) as pool:
+            others = [f(*program.arguments), *pool.map(lambda _: f(*program.arguments), range(2))]
+    finally:
+        nm.set_execution(before)
+    for other in others:
+        for i, (a, b) in enumerate(zip(first, other, strict=True)):
+            if a.tobytes() != np.asarray(b).tobytes():
+                return f"AGAIN {program.plan[i][0]}: another call gives other bits"
+    return ""
+
+
 def fault_of(program: Program) -> str:
     """What is wrong with a program, its cause before a colon; "" if nothing."""
     with np.errstate(all="ignore"), warnings.catch_warnings(), enable_x64():
@@ -222,6 +240,8 @@ def _fault_of(program: Program) -> str:
         what = check_values(program)
         if not what and program.seed % 3 == 0:
             what = check_derivatives(program)
+        if not what and program.seed % 5 == 0:
+            what = check_again(program)
     except NablaError as error:
         return f"REFUSED {type(error).__name__}: {error.message[:160]}"
     except Exception as error:

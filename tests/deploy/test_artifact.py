@@ -284,7 +284,7 @@ def test_a_process_with_the_runtime_alone(artifact):
     took, *ours = done.stdout.split()
     print(f"importing nabla_mlir.runtime took {float(took) * 1e3:.0f} ms")
     others = {name for name in ours if name.split(".")[1:2] not in (["runtime"], ["targets"])}
-    assert others == {f"nabla_mlir{name}" for name in ("", ".errors", ".array_methods", ".conversion", ".exchange", ".thresholds")}
+    assert others == {f"nabla_mlir{name}" for name in ("", ".errors", ".array_methods", ".conversion", ".exchange", ".locks", ".thresholds")}
 
 
 def test_asynchronous_calls_of_an_artifact(tmp_path, asynchronous_vmfb):

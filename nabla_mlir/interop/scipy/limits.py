@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from scipy.optimize import NonlinearConstraint as OfSciPy
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.interop.scipy.problems import Residuals, hessian_stage
 from nabla_mlir.interop.vectors import Vectors
+from nabla_mlir.locks import cached_property
 from nabla_mlir.prepared.operators import HessianOperator
 from nabla_mlir.prepared.points import OperatorAt
 from nabla_mlir.pytree import flatten
@@ -118,7 +118,7 @@ class _WeightedHessian:
         operator = self._at(np.asarray(x), weights)
         return operator.matrix() if self._form == "sparse" else OperatorAt(lambda y: self._at(y, weights), x)
 
-    @functools.cached_property
+    @cached_property
     def _operator(self) -> HessianOperator:
         f, points, weights = self._f, self._vectors.tree(np.zeros(self._vectors.size)), self._rows.tree(np.zeros(self._rows.size))
 

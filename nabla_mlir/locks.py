@@ -1,0 +1,61 @@
+"""What threads share: locks that a fork of the process finds free, and attributes that are computed at first use without one."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
+
+T = TypeVar("T")
+_locks: weakref.WeakSet[threading.Lock] = weakref.WeakSet()
+
+
+def new_lock() -> threading.Lock:
+    """A lock that is free in a fork of the process: the thread that held it is not there, and would never release it."""
+    lock = threading.Lock()
+    _locks.add(lock)
+    return lock
+
+
+def _free_all() -> None:
+    for lock in list(_locks):
+        lock._at_fork_reinit()  # type: ignore[attr-defined]  # as `logging` and `threading` do
+
+
+os.register_at_fork(after_in_child=_free_all)
+
+
+class cached_property(Generic[T]):  # noqa: N801  # as functools names it
+    """An attribute that is computed at first use; of two threads that do so at once, the first one's value counts.
+
+    That of functools holds one lock for all instances of a class until Python 3.12: one thread that compiles kept all others
+    from their first call, and those of a fork for ever.
+
+    Example:
+      >>> class Circle:
+      ...     @cached_property
+      ...     def area(self):
+      ...         print("computed")
+      ...         return 3.0
+      >>> circle = Circle()
+      >>> circle.area + circle.area
+      computed
+      6.0
+    """
+
+    def __init__(self, function: Callable[[Any], T]):
+        self._function, self.__doc__ = function, function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> cached_property[T]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        return vars(instance).setdefault(self._name, self._function(instance))
