@@ -42,6 +42,15 @@ def paths(spec: TreeSpec) -> list[str]:
     return ["".join(_step(entry) for entry in accessor) for accessor in spec.accessors()]
 
 
+def names(spec: TreeSpec) -> list[str]:
+    """The name of each leaf, such as ``w.0``: the keys on the way to it, with dots between; of a bare leaf it is empty."""
+    return [".".join(map(_key, accessor)) for accessor in spec.accessors()]
+
+
+def _key(entry: Any) -> str:
+    return str(entry.field if isinstance(entry, optree.NamedTupleEntry) else entry.entry)
+
+
 def _step(entry: Any) -> str:
     if isinstance(entry, (optree.GetAttrEntry, optree.DataclassEntry)):
         return f".{entry.entry}" if isinstance(entry.entry, (str, int)) else str(entry.entry)

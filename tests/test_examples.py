@@ -53,6 +53,14 @@ def test_spectrum(recipe: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_eight_schools(recipe: Any) -> None:
+    pytest.importorskip("pymc")
+    posterior = recipe("eight_schools").sample(200, chains=2)
+    assert float(posterior["mu"].mean()) == pytest.approx(4.4, abs=1.5)  # 4.4 by quadrature: tests/interop/test_samplers.py
+    assert float(posterior["tau"].mean()) == pytest.approx(3.6, abs=1.5)
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_onnx_surrogate(recipe: Any) -> None:
     pytest.importorskip("skl2onnx")
     example = recipe("onnx_surrogate")

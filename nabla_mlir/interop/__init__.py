@@ -1,11 +1,14 @@
-"""Programs of other systems, and solvers and frameworks that take ours: StableHLO, JAX, PyTorch, ONNX, SciPy, Ipopt, CasADi."""
+"""Programs of other systems, and solvers and frameworks that take ours: StableHLO, JAX, PyTorch, ONNX, SciPy, Ipopt, PyMC, ..."""
 
 from __future__ import annotations
 
 import importlib
 from types import ModuleType
 
-_MODULES = ("casadi", "ipopt", "jax", "onnx", "scipy", "threadpools", "torch")  # each is imported when it is first asked for
+# Each is imported when it is first asked for.
+_MODULES = (
+    "casadi", "ipopt", "jax", "keras", "numpyro", "onnx", "pytensor", "safetensors", "samplers", "scipy", "threadpools", "torch",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> ModuleType:

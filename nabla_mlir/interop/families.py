@@ -137,6 +137,9 @@ class Family:
         """
         return [as_tensor(leaf) for leaf in pytree.flatten(self._f(*args))[0]]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Family, (self._f, self.count, self.target)  # programs are made again where it arrives
+
     def _derived(self, key: Any, count: int, make: Callable[[], Callable[..., Any]]) -> Family:
         family = self._families.get(key)
         if family is None:
@@ -161,6 +164,23 @@ class Family:
     def _push(self, wrt: tuple[int, ...], args: Sequence[Any]) -> list[Any]:
         inputs, tangents = args[: self.count], args[self.count :]
         return jvp(self._active(wrt, inputs), tuple(inputs[i] for i in wrt), tuple(tangents))[1]
+
+
+def of_arrays(f: Callable[..., Any], tree: Any, numbers: Sequence[Any]) -> Callable[..., Any]:
+    """The function of the arrays among the leaves of its arguments; numbers are constants.
+
+    Args:
+      f: a function.
+      tree: the structure of its arguments and its keywords.
+      numbers: for each leaf None if it is an array, else its kind and the number.
+    """
+
+    def flat(*arrays: Any) -> Any:
+        parts = iter(arrays)
+        args, kwargs = pytree.unflatten(tree, [next(parts) if number is None else number[1] for number in numbers])
+        return f(*args, **kwargs)
+
+    return flat
 
 
 def callable_of(who: str, source: Any, entry: str | None) -> Callable[..., Any]:

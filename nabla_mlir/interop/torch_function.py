@@ -13,7 +13,7 @@ from nabla_mlir import pytree
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import DeployError, DtypeError, ExchangeError, user_frame
 from nabla_mlir.exchange import readable
-from nabla_mlir.interop.families import Family, Program, callable_of
+from nabla_mlir.interop.families import Family, Program, callable_of, of_arrays
 from nabla_mlir.runtime.array import Array, dtype_named
 from nabla_mlir.staging.specs import Spec
 
@@ -64,7 +64,7 @@ def function(source: Any, *, entry: str | None = None, target: Any = None) -> Ca
         numbers = tuple(None if is_one else _number(leaf) for leaf, is_one in zip(leaves, is_tensor, strict=True))
         key = keys.get((tree, numbers))
         if key is None:
-            key = keys[tree, numbers] = _new(Family(_of_tensors(f, tree, numbers), sum(is_tensor), target))
+            key = keys[tree, numbers] = _new(Family(of_arrays(f, tree, numbers), sum(is_tensor), target))
         tensors = [leaf for leaf, is_one in zip(leaves, is_tensor, strict=True) if is_one]
         results = operation(tensors, key)
         return _program(_FAMILIES[key], tensors).unflatten(results)
@@ -86,17 +86,6 @@ def _of_python(tree: Any) -> Any:
     if isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields"):
         return (list if isinstance(tree, list) else tuple)(map(_of_python, tree))
     return tree
-
-
-def _of_tensors(f: Callable[..., Any], tree: Any, numbers: tuple[Any, ...]) -> Callable[..., Any]:
-    """The function of the tensors among the leaves alone."""
-
-    def flat(*tensors: Any) -> Any:
-        parts = iter(tensors)
-        args, kwargs = pytree.unflatten(tree, [next(parts) if number is None else number[1] for number in numbers])
-        return f(*args, **kwargs)
-
-    return flat
 
 
 def _new(family: Family) -> str:

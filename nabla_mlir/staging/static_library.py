@@ -2,7 +2,8 @@
 
 hvp.o    the machine code, for the target's CPU
 hvp.c    what calls it in order: no threads, no files, memory from malloc
-hvp.h    one function for each entry point
+hvp.h    one function for each entry point, for C and C++
+hvp-config.cmake   the same for CMake: find_package(hvp), and the target hvp::hvp
 
 IREE calls its machine code through a small interface (tables of functions, and two structures that say which part of the
 work is meant), whose version 6 the C declares anew and checks.
@@ -47,7 +48,7 @@ def save_static_library(
 
     Args:
       lowered: the module.
-      path: where the three files go, with or without a suffix.
+      path: where the four files go, with or without a suffix.
       target: a `CPU`, for another machine too.
       flags: further flags of iree-compile.
 
@@ -90,7 +91,9 @@ def save_static_library(
     functions = functions_of(lowered.module.operation)
     entries = [entry_point(entry, functions[entry.name]) for entry in lowered.entries]
     header = stem.with_name(stem.name + ".h")
+    cmake = stem.with_name(f"{name}-config.cmake")
     with writing(stem):
+        cmake.write_text(_cmake(name, [f"{stem.name}.c", *([f"{stem.name}.o"] if machine_code else [])]))
         header.write_text(_header(name, entries, cpu))
         stem.with_name(stem.name + ".c").write_text(_source(name, header.name, entries, program, query and query[1]))
         stem.with_name(stem.name + ".o").write_bytes(machine_code)
@@ -113,7 +116,9 @@ def _parameters(entry: EntryPoint) -> list[tuple[str, Leaf, bool]]:
 # Keywords that are names in Python.
 _KEYWORDS = re.compile(
     "auto|case|char|const|default|do|double|enum|extern|float|goto|inline|int|long|register|restrict|short|signed|sizeof|"
-    "static|struct|switch|typedef|union|unsigned|void|volatile|delete|new|private|public|template|this|virtual"
+    "static|struct|switch|typedef|union|unsigned|void|volatile|delete|new|private|public|template|this|virtual|"
+    "alignas|alignof|asm|bitand|bitor|bool|catch|compl|concept|constexpr|decltype|explicit|export|false|friend|mutable|namespace|"
+    "noexcept|nullptr|operator|protected|requires|throw|true|typeid|typename|using|xor"
 )
 
 
@@ -142,6 +147,25 @@ def _header(name: str, entries: list[EntryPoint], cpu: CPU) -> str:
         lines.append(_declaration(name, entry) + ";")
         lines += _declared_indices(name, entry)
     return "\n".join([*lines, "", "#ifdef __cplusplus", "}", "#endif", "", "#endif", ""])
+
+
+def _cmake(name: str, files: list[str]) -> str:
+    """A package of CMake: a library that the project compiles with its own compiler."""
+    paths = " ".join(f'"${{CMAKE_CURRENT_LIST_DIR}}/{file}"' for file in files)
+    return (
+        f"# find_package({name}), with this folder as {name}_DIR or in CMAKE_PREFIX_PATH, or include() of this file.\n"
+        f"if(NOT TARGET {name}::{name})\n"
+        f"  enable_language(C)\n"
+        f"  add_library({name} STATIC {paths})\n"
+        f"  add_library({name}::{name} ALIAS {name})\n"
+        f'  target_include_directories({name} PUBLIC "${{CMAKE_CURRENT_LIST_DIR}}")\n'
+        f"  target_compile_features({name} PRIVATE c_std_99)\n"
+        f"  set_target_properties({name} PROPERTIES POSITION_INDEPENDENT_CODE ON LINKER_LANGUAGE C)\n"
+        f"  if(UNIX)\n"
+        f"    target_link_libraries({name} PUBLIC m)\n"
+        f"  endif()\n"
+        f"endif()\n"
+    )
 
 
 def _declared_indices(name: str, entry: EntryPoint) -> list[str]:

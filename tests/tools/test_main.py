@@ -232,7 +232,7 @@ def test_a_static_library(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     arguments = ["compile", "model.py:cube", "--spec=f32[3]", "--emit=static-library", "-o", "lib/cube"]
     assert tool.main([*arguments, "--target=cpu:generic"]) == 0
     assert "int cube_cube(const float *x, float *result);" in Path("lib/cube.h").read_text()
-    assert {p.name for p in Path("lib").iterdir()} == {"cube.h", "cube.c", "cube.o"}
+    assert {p.name for p in Path("lib").iterdir()} == {"cube.h", "cube.c", "cube.o", "cube-config.cmake"}
     error = fails(capsys, *arguments, "--target=cpu", "--target=cpu:generic")
     assert "--emit=static-library requires one --target, got 2." in error
 

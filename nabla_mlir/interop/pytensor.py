@@ -1,0 +1,221 @@
+"""Functions of ours as functions of PyTensor, which PyMC's models are made of: one Op, with its derivatives and maps."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import pytree
+from nabla_mlir.dialects.types import is_differentiable
+from nabla_mlir.errors import DeployError, DtypeError, ShapeError, user_frame
+from nabla_mlir.interop.families import Family, Program, callable_of, of_arrays
+from nabla_mlir.interop.jax_function import function as function_of_jax
+from nabla_mlir.staging.specs import Spec
+
+
+def function(source: Any, *, entry: str | None = None, target: Any = None) -> Callable[..., Any]:
+    """A function of ours as one of PyTensor: for likelihoods and densities in models of PyMC, and their gradients.
+
+    Each call is one Op, with derivatives of every order in forward and in reverse mode, a rule for `vectorize_graph`, and one for
+    the backend JAX, which nutpie asks for by `backend="jax"`.
+
+    Args:
+      source: a function of pytrees of arrays; or an artifact, loaded or as a path, or a stage, whose StableHLO is differentiated.
+      entry: the entry point of an artifact; not needed where there is one.
+      target: where it runs, such as ``nm.CPU()``; None interprets it until compiling it pays.
+
+    Returns:
+      A function of pytrees of PyTensor's variables and NumPy's arrays, and of Python's numbers, which are constants; its results
+      are variables. An array whose length may change has to be shared (`pm.Data`), with a value of the same kind.
+
+    Raises:
+      DeployError: PyTensor is not installed.
+      DtypeError: at a call, an argument is no tensor and no number.
+      ShapeError: at a call, the length of an axis is not known; or, when it runs, results have other ranks than they had then.
+
+    Example:
+      >>> import nabla_mlir as nm, nabla_mlir.numpy as nnp, pytensor, pytensor.tensor as pt  # doctest: +SKIP
+      >>> f = nm.interop.pytensor.function(lambda x: nnp.sum(nnp.sin(x["a"])))  # doctest: +SKIP
+      >>> x = pt.vector("x", shape=(2,))  # doctest: +SKIP
+      >>> pytensor.grad(f({"a": x}), x).eval({x: np.zeros(2)})  # doctest: +SKIP
+      array([1., 1.])
+    """
+    op = _op()
+    f = callable_of("function", source, entry)
+    families: dict[Any, Family] = {}
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        leaves, tree = pytree.flatten_any((args, kwargs))
+        is_number = [isinstance(leaf, (bool, int, float, complex)) for leaf in leaves]
+        numbers = tuple((type(leaf), leaf) if is_one else None for leaf, is_one in zip(leaves, is_number, strict=True))
+        variables = [_variable(leaf) for leaf, is_one in zip(leaves, is_number, strict=True) if not is_one]
+        key = tree, numbers
+        if key not in families:
+            families[key] = Family(of_arrays(f, tree, numbers), len(variables), target)
+        node = op(families[key], tuple(map(_spec, variables))).make_node(*variables)
+        return node.op.program.unflatten(node.outputs)
+
+    return functools.wraps(f)(call) if hasattr(f, "__name__") else call
+
+
+def _variable(leaf: Any) -> Any:
+    """A leaf as a variable of PyTensor."""
+    import pytensor.tensor as pt
+
+    try:
+        variable = pt.as_tensor_variable(leaf)
+    except (TypeError, NotImplementedError, ValueError):
+        variable = None
+    if variable is None or np.dtype(variable.dtype).kind not in "biuf":
+        kind = type(leaf).__name__ if variable is None else f"an array of {variable.dtype}"
+        raise DtypeError(f"function requires real variables of PyTensor, arrays and numbers, got {kind}.", where=user_frame(),
+                         help="functools.partial(f, ...) gives it what is no array.")  # fmt: skip
+    return variable
+
+
+def _spec(variable: Any) -> Spec:
+    """The lengths and the dtype of a variable; those of one that is shared now, where they may change."""
+    shape = variable.type.shape
+    if None in shape and hasattr(variable, "get_value"):
+        shape = variable.get_value(borrow=True).shape
+    if None in shape:
+        raise ShapeError(f"function requires arrays of known lengths, got {variable} of shape {shape}.", where=user_frame(),
+                         help="pt.specify_shape(x, (8,)), or pt.vector(shape=(8,)).")  # fmt: skip
+    return Spec(tuple(map(int, shape)), np.dtype(variable.dtype))
+
+
+# ---------------------------------------------------------------- the Op
+
+
+@functools.cache
+def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
+    """The class of the Op, made once: of a family, and of specs that its arguments may have."""
+    try:
+        from pytensor.gradient import DisconnectedType, disconnected_type
+        from pytensor.graph.basic import Apply
+        from pytensor.graph.op import Op
+        from pytensor.graph.replace import _vectorize_node
+        from pytensor.tensor import as_tensor_variable, tensor, zeros
+    except ImportError:
+        raise DeployError("function requires PyTensor, got an environment without it.", where=user_frame(),
+                          help="pip install 'nabla-mlir[pymc]'") from None  # fmt: skip
+
+    class Call(Op):
+        __props__ = ("family", "specs")
+
+        def __init__(self, family: Family, specs: tuple[Spec, ...]):
+            self.family, self.specs = family, specs
+
+        def __str__(self) -> str:
+            return "nabla_mlir"
+
+        @property
+        def program(self) -> Program:
+            """That of the specs."""
+            return self.family.at(self.specs, tuple)
+
+        def make_node(self, *inputs: Any) -> Any:
+            variables = [as_tensor_variable(x) for x in inputs]
+            is_open = any(None in x.type.shape for x in variables)
+            outputs = [
+                tensor(dtype=s.dtype.name, shape=(None,) * len(s.shape) if is_open else s.shape) for s in self.program.outputs
+            ]
+            return Apply(self, variables, outputs)
+
+        def perform(self, node: Any, inputs: Sequence[Any], output_storage: Any) -> None:
+            arrays = [np.asarray(x) for x in inputs]
+            program = _program(self.family, arrays)
+            results = [np.array(x.numpy()) for x in program(arrays)]  # other Ops may write to them
+            for cell, result, variable in zip(output_storage, results, node.outputs, strict=True):
+                if result.ndim != variable.type.ndim:
+                    raise ShapeError(f"function requires results of the ranks that they had when the graph was made, got "
+                                     f"{result.ndim} for {variable.type.ndim}.")  # fmt: skip
+                cell[0] = result
+
+        def connection_pattern(self, node: Any) -> list[list[bool]]:
+            program = self.program
+            return [[is_differentiable(x.dtype) and is_differentiable(y.dtype) for y in program.outputs] for x in program.inputs]
+
+        def pullback(self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+            program = self.program
+            wrt = tuple(i for i, s in enumerate(program.inputs) if is_differentiable(s.dtype))
+            results = zip(cotangents, outputs, program.outputs, strict=True)
+            active = [(ct, y, s) for ct, y, s in results if is_differentiable(s.dtype)]
+            seeds = [y.zeros_like() if isinstance(ct.type, DisconnectedType) else ct.astype(s.dtype.name) for ct, y, s in active]
+            specs = (*self.specs, *(s for _, _, s in active))
+            slopes = iter(Call(self.family.pulled(wrt, len(seeds)), specs).make_node(*inputs, *seeds).outputs)
+            return [next(slopes) if i in wrt else disconnected_type() for i in range(len(inputs))]
+
+        def pushforward(self, inputs: Sequence[Any], outputs: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+            program = self.program
+            is_given = [t is not None and not isinstance(t.type, DisconnectedType) for t in tangents]
+            wrt = tuple(i for i, s in enumerate(program.inputs) if is_given[i] and is_differentiable(s.dtype))
+            if not wrt:
+                return [disconnected_type() for _ in program.outputs]
+            specs = (*self.specs, *(self.specs[i] for i in wrt))
+            vectors = [tangents[i].astype(self.specs[i].dtype.name) for i in wrt]
+            results = iter(Call(self.family.pushed(wrt), specs).make_node(*inputs, *vectors).outputs)
+            return [next(results) if is_differentiable(s.dtype) else zeros(s.shape, s.dtype.name) for s in program.outputs]
+
+        # The names of both before PyTensor 3.1.
+
+        def L_op(self, inputs: Any, outputs: Any, output_grads: Any) -> list[Any]:  # noqa: N802
+            return self.pullback(inputs, outputs, output_grads)
+
+        def R_op(self, inputs: Any, eval_points: Any) -> list[Any]:  # noqa: N802
+            return self.pushforward(inputs, (), eval_points)
+
+    @_vectorize_node.register(Call)
+    def _(op: Any, node: Any, *inputs: Any) -> Any:
+        return _mapped(Call, op, node, inputs).outputs
+
+    _register_in_jax(Call)
+    return Call
+
+
+def _mapped(make: Callable[..., Any], op: Any, node: Any, inputs: Sequence[Any]) -> Any:
+    """The node over axes that stand in front of those of its inputs, the last of them mapped first."""
+    family, specs, variables = op.family, list(op.specs), list(inputs)
+    counts = [x.type.ndim - old.type.ndim for x, old in zip(inputs, node.inputs, strict=True)]
+    for level in range(1, max(counts) + 1):
+        lengths = {i: inputs[i].type.shape[count - level] for i, count in enumerate(counts) if count >= level}
+        axes: list[int | None] = [None] * len(inputs)
+        longer = [n for n in lengths.values() if n != 1]
+        example = next((n for n in longer if n is not None), 1)
+        for i, length in lengths.items():
+            if length == 1 and longer:  # the same for all
+                variables[i] = variables[i].squeeze(axis=counts[i] - level)
+                continue
+            axes[i], specs[i] = 0, Spec((example, *specs[i].shape), specs[i].dtype)
+        family = family.mapped(tuple(axes))
+    return make(family, tuple(specs)).make_node(*variables)
+
+
+def _register_in_jax(kind: Any) -> None:
+    """The rule of the backend JAX, where JAX is installed."""
+    try:
+        from pytensor.link.jax.dispatch import jax_funcify
+    except ImportError:
+        return
+
+    @jax_funcify.register(kind)
+    def _(op: Any, **_: Any) -> Callable[..., Any]:
+        family = op.family
+        call = function_of_jax(lambda *arrays: family.leaves(arrays), target=family.target)
+
+        def run(*arrays: Any) -> Any:
+            results = call(*arrays)
+            return results[0] if len(results) == 1 else results
+
+        return run
+
+
+def _program(family: Family, arrays: Sequence[np.ndarray]) -> Program:
+    return family.at(tuple([(x.shape, x.dtype) for x in arrays]), _specs)
+
+
+def _specs(kinds: tuple[Any, ...]) -> tuple[Spec, ...]:
+    return tuple(Spec(shape, dtype) for shape, dtype in kinds)

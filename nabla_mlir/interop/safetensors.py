@@ -1,0 +1,84 @@
+"""Weights in files of safetensors: pytrees of arrays, by names that are the keys on the way to them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir import pytree
+from nabla_mlir.errors import DeployError, ShapeError, TreeError, user_frame
+from nabla_mlir.exchange import readable
+from nabla_mlir.staging.specs import as_spec
+
+
+def save(tree: Any, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
+    """Writes the arrays of a pytree, each under the keys on the way to it: ``layers.0.kernel``.
+
+    Args:
+      tree: of arrays.
+      path: of the file.
+      metadata: further texts.
+
+    Raises:
+      DeployError: safetensors is not installed.
+      TreeError: two arrays have one name, since a key has dots; or there is a bare array, which has none.
+
+    Example:
+      >>> import nabla_mlir as nm  # doctest: +SKIP
+      >>> nm.interop.safetensors.save({"w": [x, y]}, "weights.safetensors")  # doctest: +SKIP
+      >>> nm.interop.safetensors.load("weights.safetensors", like={"w": [x, y]})  # doctest: +SKIP
+    """
+    package = _package()
+    leaves, spec = pytree.flatten(tree)
+    # Its writer takes memory as it lies: a transposed array would be another one in the file.
+    arrays = [np.array(np.asarray(readable(leaf)), order="C") for leaf in leaves]
+    package.save_file(dict(zip(_names(spec), arrays, strict=True)), path, metadata=dict(metadata or {}))
+
+
+def load(path: str | os.PathLike[str], like: Any = None) -> Any:
+    """The arrays of a file.
+
+    Args:
+      path: of the file.
+      like: a pytree of arrays or specs whose names are those in the file; without one they come as a dict by their names.
+
+    Raises:
+      DeployError: safetensors is not installed.
+      TreeError: the file has other names.
+      ShapeError: an array has another shape. Dtypes are those of the file.
+    """
+    arrays = _package().load_file(path)
+    if like is None:
+        return arrays
+    leaves, spec = pytree.flatten(like)
+    names = _names(spec)
+    if set(names) != set(arrays):
+        raise TreeError(f"load requires a file with the names of like, got one without {sorted(set(names) - set(arrays))} and with "
+                        f"{sorted(set(arrays) - set(names))}.", where=user_frame())  # fmt: skip
+    for name, leaf in zip(names, leaves, strict=True):
+        shape = as_spec(readable(leaf)).shape
+        if arrays[name].shape != shape:
+            raise ShapeError(f"load requires {name} of shape {shape}, got {arrays[name].shape}.", where=user_frame())
+    return pytree.unflatten(spec, [arrays[name] for name in names])
+
+
+def _names(spec: pytree.TreeSpec) -> list[str]:
+    names = pytree.names(spec)
+    if len(set(names)) < len(names) or "" in names:
+        twice = sorted({name for name in names if names.count(name) > 1 or not name})
+        raise TreeError(f"a file of safetensors requires a name for each array, got {twice}.", where=user_frame(),
+                        help="a dict around a bare array, and keys without dots.")  # fmt: skip
+    return names
+
+
+def _package() -> ModuleType:
+    try:
+        import safetensors.numpy
+    except ImportError:
+        raise DeployError("weights in files require safetensors, got an environment without it.", where=user_frame(),
+                          help="pip install 'nabla-mlir[safetensors]'") from None  # fmt: skip
+    return safetensors.numpy
