@@ -61,9 +61,11 @@ def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Mod
     return legal
 
 
-def compile_lowered(module: ir.Module, target: Target, *, flags: Sequence[str] = (), cache: bool = True) -> bytes:
-    """Legalises a lowered module for the target and compiles it."""
-    name, start = _name_of(module), time.perf_counter()
+def compile_lowered(
+    module: ir.Module, target: Target, *, flags: Sequence[str] = (), cache: bool = True, title: str = ""
+) -> bytes:
+    """Legalises a lowered module for the target and compiles it; `title` is what is said to be compiled."""
+    name, start = title or _name_of(module), time.perf_counter()
     with watch(f"compiling {name} for {target.name}"):
         vmfb = _compile_lowered(module, target, flags, cache)
     _LOG.info("%s for %s: %d bytes in %.2f s", name, target.name, len(vmfb), time.perf_counter() - start)

@@ -45,7 +45,6 @@ class Function:
     device: Device
     anew: Callable[[], Function] | None  # loads it again, where it has no state: in a fork of the process
 
-
     def __init__(
         self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock, device: Device,
         timeline: Timeline | None,

@@ -78,6 +78,6 @@ class Donating:
     def _writing(self) -> Function | Endless:
         """The compiled function, whose arguments say that they are given away."""
         self._code.lower()
-        code = Code(clone_module(self._code.module), self._code.name, is_lowered=True)
+        code = Code(clone_module(self._code.module), self._code.name, is_lowered=True, title=self._code.title)
         give_away(code.function, self._donation)
         return compiled_function(code)

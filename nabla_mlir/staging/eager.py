@@ -37,11 +37,12 @@ class Program:
       is_jitted: it is compiled at once.
       is_ours: one of our own, of which a value is asked: the rules that it would hand to derivatives are not traced.
       donation: the leaves of the arguments whose memory a call may write to.
+      title: what messages call it; the name of the function if not given.
     """
 
     def __init__(
         self, f: Callable[..., Any], in_spec: pytree.TreeSpec, specs: Sequence[Spec], is_jitted: bool = False,
-        is_ours: bool = False, donation: Sequence[int] = (),
+        is_ours: bool = False, donation: Sequence[int] = (), title: str = "",
     ):  # fmt: skip
         def flat(*tensors: Any) -> list[Any]:
             args, kwargs = pytree.unflatten(in_spec, tensors)
@@ -53,7 +54,7 @@ class Program:
         self.captured: list[Any] = [Array.from_numpy(x) for x in captures] if is_jitted else captures
         block = functions_of(module.operation)["main"].regions[0].blocks[0]
         self._types = [shape_and_dtype(v.type) for v in last_of(block).operands]
-        code = Code(module, "main")
+        code = Code(module, "main", title=title or getattr(f, "__name__", ""))
         self.run: OnDevice | Donating = Donating(code, donation) if donation else OnDevice(code, is_jitted)
         self.dtypes: list[np.dtype] = [s.dtype for s in specs]
         self._has_scalars = any(s.weak for s in specs)
@@ -227,7 +228,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
             _, flat_spec = pytree.flatten((tuple(arrays), {}))
             if len(programs) == thresholds.KEPT_FUNCTIONS:  # a loop over an index, or over a number, makes one for each
                 del programs[next(iter(programs))]
-            program = programs[key] = Program(flat, flat_spec, key[2], is_ours=True)
+            program = programs[key] = Program(flat, flat_spec, key[2], is_ours=True, title=f.__name__)
         return program(arrays)
 
     return call

@@ -110,14 +110,15 @@ class Code:
     Args:
       module: a traced one; its derivatives and maps are expanded here, since they would be by the interpreter too.
       name: the function's.
+      title: what users know it by, for messages.
       is_lowered: the module holds plain StableHLO that has been simplified.
     """
 
     module: ir.Module
     name: str
 
-    def __init__(self, module: ir.Module, name: str, is_lowered: bool = False):
-        self.module, self.name, self._is_lowered = module, name, is_lowered
+    def __init__(self, module: ir.Module, name: str, is_lowered: bool = False, title: str = ""):
+        self.module, self.name, self.title, self._is_lowered = module, name, title or name, is_lowered
         if not is_lowered and any(map(_needs_passes, nested(module.operation))):
             lower_module(module)
             self._is_lowered = True
@@ -282,10 +283,11 @@ def compiled_function(code: Code, device: Device | None = None) -> Function | En
     def compile_() -> Function | Endless:
         cost = estimate(code.function)
         for copy in copies_of(code.function) if _LOG.isEnabledFor(logging.INFO) else ():
-            _LOG.info("%s %s", code.name, copy)
+            _LOG.info("%s %s", code.title, copy)
         # Arrays cross between the two drivers of a CPU without a copy, so each program has the one that suits it.
         where = device or ("local-task" if cost.gain(cores()) > 0 else "local-sync")
-        vmfb = compile_lowered(code.module, CPU() if device is None else target_of(device.driver))
+        vmfb = compile_lowered(code.module, CPU() if device is None else target_of(device.driver), title=code.title)
+
         def load() -> Function:
             function = Executable.load(vmfb, where).function(code.name)
             function.anew = load if device is None else None

@@ -156,10 +156,12 @@ def jit(
             def flat(*dynamic: Any, **keywords: Any) -> Any:
                 return fun(*(constants.get(i, a) for i, a in enumerate(dynamic)), **keywords, **fixed)
 
-            signature = signature_of(leaves)
-            _LOG.info("%s", reason(getattr(fun, "__name__", "function"), key, programs, parameters))
+            title = getattr(fun, "__name__", "function")
+            _LOG.info("%s", reason(title, key, programs, parameters))
             gifts = donation.leaves(in_spec, len(leaves)) if donation else ()
-            program = programs[key] = Program(flat, in_spec, signature, is_jitted=True, donation=gifts)
+            program = programs[key] = Program(
+                flat, in_spec, signature_of(leaves), is_jitted=True, donation=gifts, title=title
+            )
         if not constants and not fixed:
             recent = program
         return program(leaves)

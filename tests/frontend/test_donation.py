@@ -249,7 +249,7 @@ def test_copies_of_whole_arguments_are_named(caplog: pytest.LogCaptureFixture) -
     assert [found["text"] for found in page.data["copies"]] == [str(copy)]
     with caplog.at_level(logging.INFO, "nabla_mlir.jit"):
         nm.jit(start)(NUMBERS)
-        assert "main copies 96 bytes of argument 0 to write 24" in caplog.text
+        assert "start copies 96 bytes of argument 0 to write 24" in caplog.text
         caplog.clear()
         nm.jit(start, donate_argnums=0)(NUMBERS)
         assert "copies" not in caplog.text

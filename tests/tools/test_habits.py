@@ -82,6 +82,15 @@ def test_what_is_compiled_and_what_the_cache_had_is_logged(caplog, tmp_path, mon
     assert messages[1][0] == "nabla_mlir.compile"
     assert messages[1][1].startswith("scaled for cpu: ")
     assert messages[2][1].endswith("compiled before in this process")
+    caplog.clear()
+
+    def scaled_twice(x, *, twice=2.0):
+        return x * 1.2345 * twice
+
+    for function in (nm.jit(scaled_twice), nm.jit(scaled_twice, donate_argnums=0)):
+        function(nm.numpy.ones(3))
+        assert any(record.getMessage().startswith("scaled_twice for cpu: ") for record in caplog.records)
+        caplog.clear()
 
 
 # ---------------------------------------------------------------- reprs
