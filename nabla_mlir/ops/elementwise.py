@@ -68,15 +68,6 @@ remainder: OpDef = elementwise(
 )  # fmt: skip
 
 
-def _angle_slopes(y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """x / (x^2 + y^2) and -y / (x^2 + y^2), whose squares neither overflow nor vanish."""
-    first = compare(absolute(x), absolute(y), comparison_direction="GE")
-    large = select(first, x, y)
-    quotient = select(first, y, x) / large
-    shorter = (1.0 / large) / (quotient * quotient + 1.0)
-    return select(first, shorter, quotient * shorter), select(first, -(quotient * shorter), -shorter)
-
-
 def _truncate(x: Tensor) -> Tensor:
     return sign(x) * floor(absolute(x))
 
@@ -130,7 +121,7 @@ minimum: OpDef = elementwise(
 )  # fmt: skip
 atan2: OpDef = elementwise(
     "stablehlo.atan2", doc="The angle of the point (y, x).",
-    partials=[lambda t, z, y, x: t * _angle_slopes(y, x)[0], lambda t, z, y, x: t * _angle_slopes(y, x)[1]],
+    partials=[lambda t, z, y, x: t * (x / (x * x + y * y)), lambda t, z, y, x: t * (-y / (x * x + y * y))],
     numpy=np.arctan2, sample=(reals(avoid=[0]), reals(avoid=[0])), instructions=40,
 )  # fmt: skip
 
