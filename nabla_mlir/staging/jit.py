@@ -43,21 +43,21 @@ class Jitted(Protocol):
         """Lets go of all that was compiled for it in this process."""
 
 
-class Static(NamedTuple):
+class StaticArguments(NamedTuple):
     """The arguments that are part of the code: by position and by name."""
 
     places: tuple[int, ...]
     names: frozenset[str]
 
     @staticmethod
-    def of(parameters: list[str] | None, argnums: Any, argnames: Any) -> Static:
+    def of(parameters: list[str] | None, argnums: Any, argnames: Any) -> StaticArguments:
         """Of the arguments of `jit`; given by position they are so by name. Raises TraceError if there is none such."""
         count = None if parameters is None else len(parameters)
         places = positions("jit", () if argnums is None else argnums, count, "static_argnums")
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
         names |= {parameters[i] for i in places} if parameters is not None else set()
         everywhere = {*places, *(i for i, name in enumerate(parameters or ()) if name in names)}
-        return Static(tuple(sorted(everywhere)), frozenset(names))
+        return StaticArguments(tuple(sorted(everywhere)), frozenset(names))
 
     def divided(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[int, Any], dict[str, Any], dict[str, Any]]:
         """Static arguments by position and by name, and the keywords of all others."""
@@ -126,7 +126,7 @@ def jit(
     if fun is None:
         return lambda f: jit(f, static_argnums, static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames)
     parameters = parameters_of(fun)
-    static = Static.of(parameters, static_argnums, static_argnames)
+    static = StaticArguments.of(parameters, static_argnums, static_argnames)
     donation = Donation.of(parameters, donate_argnums, donate_argnames, static.places, set(static.names))
     programs: dict[Any, Program] = {}
     recent: Program | None = None  # of the last call: most calls are like the one before
