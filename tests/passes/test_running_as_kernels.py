@@ -36,7 +36,7 @@ def numbers(shape: tuple[int, ...], name: str, dtype: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("vector_bytes", [64, pytest.param(16, marks=pytest.mark.slow), pytest.param(32, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("dtype", [pytest.param("f4", marks=pytest.mark.slow), "f8"])
 def test_values_are_numpys(dtype: str, vector_bytes: int) -> None:
     functions, arguments, wanted = {}, {}, {}
     for k, (where, (shape, axis)) in enumerate(SHAPES.items()):
