@@ -53,6 +53,7 @@ def test_integrals() -> None:
     same(ours.integrate_kde(OURS(POINTS)), theirs.integrate_kde(THEIRS(POINTS)))
 
 
+@pytest.mark.slow
 def test_derivatives() -> None:
     f = lambda xp, make: lambda data, weights, points: xp.sum(xp.sin(make(data, weights=weights)(points)))  # noqa: E731
     ours, theirs, args = f(nnp, OURS), f(jnp, THEIRS), (PLANE, WEIGHTS, POINTS)

@@ -49,7 +49,11 @@ def total(xp: Any, value: Any) -> Any:
     return sum(xp.sum(xp.sin(v)) for v in (value if isinstance(value, tuple) else (value,)))
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+LONG = ("expi", "expn 3")  # programs of some thousand operations
+NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in FUNCTIONS]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_values_and_derivatives(name: str) -> None:
     f, places, ends, tolerance = FUNCTIONS[name]
     for x in (places, ends):

@@ -64,6 +64,7 @@ def check_moments(mu: np.ndarray, tau: np.ndarray, scale: float = 1.0) -> None:
         assert draws.std() == pytest.approx(want[f"{name}_sd"], rel=0.25)
 
 
+@pytest.mark.slow
 def test_values_and_derivatives_are_jax_s() -> None:
     p = density()
     x = np.random.default_rng(0).normal(size=(4, p.size))

@@ -147,6 +147,7 @@ def test_views_are_read_where_they_lie() -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
+@pytest.mark.slow
 def test_derivatives_of_a_network_share_kernels() -> None:
     """Three kernels are enough for layers of all sizes: forwards, with regard to the image, and to the kernel."""
 

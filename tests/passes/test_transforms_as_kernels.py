@@ -49,6 +49,7 @@ def cases(dtype: str) -> dict[str, Case]:
 STAY = "large_prime_of_a_length"  # products with matrices
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "vector_bytes"), FORMS)
 def test_transforms_are_numpys(dtype: str, vector_bytes: int) -> None:
     made = cases(dtype)
