@@ -14,6 +14,8 @@ from nabla_mlir.numpy.operands import inexact
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
 
+Kernel = Callable[[Any, Any], Any]
+
 
 class ResizeMethod(enum.Enum):
     """How samples around a place are weighted; each has its usual names in lower case as well."""
@@ -32,23 +34,24 @@ _NAMES = {
 }  # fmt: skip
 
 
-def _linear(x: Tensor) -> Tensor:
-    return nnp.maximum(0, 1 - abs(x))
+# Each of a module of functions, NumPy's where the places are known, and of distances from a sample.
+def _linear(xp: Any, x: Any) -> Any:
+    return xp.maximum(0, 1 - abs(x))
 
 
-def _cubic(x: Tensor) -> Tensor:
+def _cubic(xp: Any, x: Any) -> Any:
     """R. G. Keys, Cubic convolution interpolation for digital image processing (1981), with a = -1/2."""
     distance = abs(x)
     near = (1.5 * distance - 2.5) * (x * x) + 1  # x and not its absolute value: the second derivative at 0 is -5
     far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
-    return nnp.where(distance < 1, near, nnp.where(distance < 2, far, 0))
+    return xp.where(distance < 1, near, xp.where(distance < 2, far, 0))
 
 
-def _lanczos(radius: int) -> Callable[[Tensor], Tensor]:
-    return lambda x: nnp.where(abs(x) > radius, 0, nnp.sinc(x) * nnp.sinc(x / radius))
+def _lanczos(radius: int) -> Kernel:
+    return lambda xp, x: xp.where(abs(x) > radius, 0, xp.sinc(x) * xp.sinc(x / radius))
 
 
-_KERNELS: dict[ResizeMethod, Callable[[Tensor], Tensor]] = {
+_KERNELS: dict[ResizeMethod, Kernel] = {
     ResizeMethod.LINEAR: _linear, ResizeMethod.CUBIC: _cubic,
     ResizeMethod.LANCZOS3: _lanczos(3), ResizeMethod.LANCZOS5: _lanczos(5),
 }  # fmt: skip
@@ -61,19 +64,19 @@ def _method(name: str, method: Any) -> ResizeMethod:
     return found
 
 
-def _weights(size: int, new_size: int, scale: Any, translation: Any, kernel: Callable[[Tensor], Tensor], antialias: bool) -> Tensor:
+def _weights(xp: Any, size: int, new_size: int, scale: Any, translation: Any, kernel: Kernel, antialias: bool) -> Any:
     """The matrix that gives new samples of old ones; those whose place lies outside are 0."""
     inverse = 1 / scale
-    width = nnp.maximum(inverse, 1) if antialias else 1.0
-    places = (nnp.arange(new_size, dtype=scale.dtype) + 0.5) * inverse - translation * inverse - 0.5
-    weights = kernel((places - np.arange(size, dtype=scale.dtype)[:, None]) / width)
-    total = nnp.sum(weights, 0, keepdims=True)
+    width = xp.maximum(inverse, 1) if antialias else 1.0
+    places = (xp.arange(new_size, dtype=scale.dtype) + 0.5) * inverse - translation * inverse - 0.5
+    weights = kernel(xp, (places - np.arange(size, dtype=scale.dtype)[:, None]) / width)
+    total = xp.sum(weights, 0, keepdims=True)
     is_some = abs(total) > 1000 * np.finfo(np.float32).eps
-    weights = nnp.where(is_some, weights / nnp.where(is_some, total, 1), 0)
-    return nnp.where((places >= -0.5) & (places <= size - 0.5), weights, 0)
+    weights = xp.where(is_some, weights / xp.where(is_some, total, 1), 0)
+    return xp.where((places >= -0.5) & (places <= size - 0.5), weights, 0)
 
 
-def _applied(x: Tensor, axes: Sequence[int], matrices: Sequence[Tensor]) -> Tensor:
+def _applied(x: Tensor, axes: Sequence[int], matrices: Sequence[Any]) -> Tensor:
     for axis, matrix in zip(axes, matrices, strict=True):
         x = nnp.moveaxis(nnp.tensordot(x, matrix.astype(x.dtype), (axis, 0)), -1, axis)
     return x
@@ -127,7 +130,7 @@ def scale_and_translate(
         raise ShapeError(f"scale_and_translate requires a scale and a translation for each of {len(axes)} axes, got shapes "
                          f"{scales.shape} and {translations.shape}.", where=user_frame())  # fmt: skip
     kernel = _KERNELS[found]
-    matrices = [_weights(x.shape[a], shape[a], scales[i], translations[i], kernel, antialias) for i, a in enumerate(axes)]
+    matrices = [_weights(nnp, x.shape[a], shape[a], scales[i], translations[i], kernel, antialias) for i, a in enumerate(axes)]
     return _applied(x, axes, matrices)
 
 
@@ -150,17 +153,15 @@ def resize(image: Any, shape: Static[Sequence[int]], method: Any, antialias: boo
       [[0.0, 0.5, 1.5, 2.0]]
     """
     found = _method("resize", method)
+    x = nnp.asarray(image) if found is ResizeMethod.NEAREST else inexact(image)
+    shape = _checked("resize", x, shape)
+    axes = [axis for axis, (old, new) in enumerate(zip(x.shape, shape, strict=True)) if old != new]
     if found is ResizeMethod.NEAREST:
-        x = nnp.asarray(image)
-        for axis, (old, new) in enumerate(zip(x.shape, _checked("resize", x, shape), strict=True)):
-            if old != new:
-                x = nnp.take(x, np.floor((np.arange(new) + 0.5) * old / new).astype(np.int32), axis)
+        for axis in axes:
+            x = nnp.take(x, np.floor((np.arange(shape[axis]) + 0.5) * x.shape[axis] / shape[axis]).astype(np.int32), axis)
         return x
-    x = inexact(image)
-    axes = [axis for axis, (old, new) in enumerate(zip(x.shape, _checked("resize", x, shape), strict=True)) if old != new]
     precise = np.float64 if x.dtype == np.float64 else np.float32
-    ratios = [nnp.asarray(precise(1.0 if not shape[a] or not x.shape[a] else shape[a] / x.shape[a])) for a in axes]
-    matrices = [
-        _weights(x.shape[a], shape[a], ratio, precise(0), _KERNELS[found], antialias) for a, ratio in zip(axes, ratios, strict=True)
-    ]
+    ratios = [precise(shape[a] / x.shape[a]) if shape[a] and x.shape[a] else precise(1) for a in axes]
+    zero, kernel = precise(0), _KERNELS[found]
+    matrices = [_weights(np, x.shape[a], shape[a], ratio, zero, kernel, antialias) for a, ratio in zip(axes, ratios, strict=True)]
     return _applied(x, axes, matrices)

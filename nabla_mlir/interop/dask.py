@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.errors import BatchError, DataChangedError, DeployError, ShapeError, TraceError, TreeError
-from nabla_mlir.interop.dask_messages import answers
+from nabla_mlir.interop.dask_messages import answers, key_of
 from nabla_mlir.interop.dask_waiting import first_done, gathered
 from nabla_mlir.prepared.batches import as_arguments, on_one_thread
 from nabla_mlir.prepared.pieces import Part, Piece, Work
@@ -97,7 +97,7 @@ class DaskEngine:
         self._sources = self._recipes  # the residuals of before are let go; should this fail, products make them again
         numbers = [i for i in range(count) if (i + 1) * self.kept // count > i * self.kept // count]  # as many on each worker
         name = f"_piece-{uuid.uuid4().hex}"
-        futures = _mapped(self.client, _piece, [recipes[i] for i in numbers], key=[f"{name}-{i}" for i in numbers])
+        futures = _mapped(self.client, _piece, [recipes[i] for i in numbers], key=[key_of(name, i) for i in numbers])
         pieces = dict(zip(numbers, futures, strict=True))
         sources = [pieces.get(i, recipe) for i, recipe in enumerate(recipes)]
         part = self._result("update", self._submitted(_part, sources), pieces)
@@ -108,7 +108,7 @@ class DaskEngine:
         """The sum of the shards' products with a matrix: by messages where that is quick and workers hold all, or else by tasks."""
         self._check_client()
         if self._is_quick and self.kept == len(self.shards) and self._is_small(matrix):
-            rows = answers(self.client, f"{self._name}-{{}}".format, self._groups, matrix, self._patience)
+            rows = answers(self.client, self._name, self._groups, matrix, self._patience)
             wanted = [tuple(self._digests[i] for i in group if self._digests) for group in self._groups]
             if rows is not None and [digests for _, digests in rows] == wanted:
                 return np.asarray(tree_sum(total for total, _ in rows))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,11 +10,12 @@ import numpy as np
 from nabla_mlir.errors import BatchError, DeployError
 from nabla_mlir.prepared.batches import LocalEngine
 from nabla_mlir.prepared.pieces import Part
+from nabla_mlir.prepared.sums import AtOnce
 
 T = TypeVar("T")
 
 
-class MPIEngine:
+class MPIEngine(AtOnce):
     """Computes a sum over the batches of all ranks; every rank calls it at the same time, with the same point and vectors.
 
     For the same number of ranks, with the same batches, the results are the same bits, on each rank.
@@ -24,7 +25,6 @@ class MPIEngine:
       comm: the communicator, of mpi4py.
     """
 
-    window = 1
     local: LocalEngine
     comm: Any
 
@@ -45,18 +45,6 @@ class MPIEngine:
     def product(self, matrix: np.ndarray) -> np.ndarray:
         """The sum of the batches' products with a matrix."""
         return self._summed(agreed(self.comm, lambda: self.local.product(matrix)))
-
-    def start(self, matrix: np.ndarray) -> np.ndarray:
-        """A product that waits for `finish`."""
-        return matrix
-
-    def first(self, products: Sequence[np.ndarray]) -> int:
-        """The one that waits longest: all ranks take the same."""
-        return 0
-
-    def finish(self, product: np.ndarray) -> np.ndarray:
-        """That product."""
-        return self.product(product)
 
     def _summed(self, array: np.ndarray) -> np.ndarray:
         total = np.ascontiguousarray(array)

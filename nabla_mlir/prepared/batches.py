@@ -17,7 +17,7 @@ from nabla_mlir.locks import new_lock
 from nabla_mlir.prepared.pieces import Part, Piece, Work, naming
 from nabla_mlir.prepared.progress import bar
 from nabla_mlir.prepared.shapes import rows_of, shapes_of
-from nabla_mlir.prepared.sums import PairwiseSum, tree_sum
+from nabla_mlir.prepared.sums import AtOnce, PairwiseSum, tree_sum
 from nabla_mlir.runtime import Module
 from nabla_mlir.runtime.executable import Executable
 from nabla_mlir.runtime.threads import POOL, cores
@@ -101,7 +101,7 @@ class Limits:
     check_data: bool = True
 
 
-class LocalEngine:
+class LocalEngine(AtOnce):
     """Computes a sum over batches in this process.
 
     Args:
@@ -115,7 +115,6 @@ class LocalEngine:
       window: how many products may be under way at the same time; one takes all threads.
     """
 
-    window = 1
     work: Work
     batches: Batches
     limits: Limits
@@ -181,18 +180,6 @@ class LocalEngine:
             self._check_count(count)
         result = total.result()
         return np.zeros(matrix.shape, matrix.dtype) if result is None else result
-
-    def start(self, matrix: np.ndarray) -> np.ndarray:
-        """A product that waits for `finish`."""
-        return matrix
-
-    def first(self, products: Sequence[np.ndarray]) -> int:
-        """The one that waits longest."""
-        return 0
-
-    def finish(self, product: np.ndarray) -> np.ndarray:
-        """That product."""
-        return self.product(product)
 
     # ------------------------------------------------------------ one batch
 

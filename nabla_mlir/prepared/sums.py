@@ -7,6 +7,7 @@ and the result is the same bits whether they come one after the other or in grou
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
@@ -85,6 +86,28 @@ class Engine(Protocol):
 
     def finish(self, product: Any) -> np.ndarray:
         """The sum of the batches' products with the matrix."""
+
+
+class AtOnce(ABC):
+    """An engine whose products are computed when they are asked for: at most one is under way."""
+
+    window = 1
+
+    @abstractmethod
+    def product(self, matrix: np.ndarray) -> np.ndarray:
+        """The sum of the batches' products with a matrix."""
+
+    def start(self, matrix: np.ndarray) -> np.ndarray:
+        """A product that waits for `finish`."""
+        return matrix
+
+    def first(self, products: Sequence[np.ndarray]) -> int:
+        """The one that waits longest: all ranks take the same."""
+        return 0
+
+    def finish(self, product: np.ndarray) -> np.ndarray:
+        """That product."""
+        return self.product(product)
 
 
 class SummedOperator(PointOperator):

@@ -183,7 +183,6 @@ def _owens_t(h: Tensor, a: Tensor) -> Tensor:
     bound = where(steep, 1.0 / where(steep, slope, 1.0), slope)
     end = where(outer * bound > _END, _END / where(outer * bound > _END, outer, 1.0), bound)
 
-
     def node(total: Tensor, at: Any) -> tuple[Tensor, None]:
         t = end * at[0]
         return total + exp(-0.5 * outer * outer * (1.0 + t * t)) / (1.0 + t * t) * at[1], None

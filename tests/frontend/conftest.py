@@ -15,3 +15,14 @@ def interpreted() -> Iterator[None]:
     before = nm.set_execution("interpret")
     yield
     nm.set_execution(before)
+
+
+@pytest.fixture(scope="module")
+def interpreted_in_f64() -> Iterator[None]:
+    """The same for all tests of a file, with the defaults of 64 bits here and in JAX."""
+    import jax
+
+    before = nm.set_execution("interpret")
+    with nm.enable_x64(), jax.enable_x64(True):
+        yield
+    nm.set_execution(before)

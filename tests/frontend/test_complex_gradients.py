@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,12 +20,7 @@ X = rng.normal(size=3)
 WEIGHTS = np.arange(1.0, 5.0)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def interpreted() -> Iterator[None]:
-    before = nm.set_execution("interpret")
-    with nm.enable_x64(), jax.enable_x64(True):
-        yield
-    nm.set_execution(before)
+pytestmark = pytest.mark.usefixtures("interpreted_in_f64")
 
 
 def same(got: Any, wanted: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -20,12 +19,7 @@ IMAGE = RNG.normal(size=(2, 5, 7, 1))
 METHODS = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def interpreted() -> Iterator[None]:
-    before = nm.set_execution("interpret")
-    with nm.enable_x64(), jax.enable_x64(True):
-        yield
-    nm.set_execution(before)
+pytestmark = pytest.mark.usefixtures("interpreted_in_f64")
 
 
 @pytest.mark.parametrize("method", METHODS)

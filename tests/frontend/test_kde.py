@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -22,12 +22,7 @@ POINTS = rng.normal(size=(2, 4))
 OURS, THEIRS = nm.scipy.stats.gaussian_kde, jax.scipy.stats.gaussian_kde
 
 
-@pytest.fixture(autouse=True, scope="module")
-def interpreted() -> Iterator[None]:
-    before = nm.set_execution("interpret")
-    with nm.enable_x64(), jax.enable_x64(True):
-        yield
-    nm.set_execution(before)
+pytestmark = pytest.mark.usefixtures("interpreted_in_f64")
 
 
 def same(got: Any, wanted: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -19,12 +18,7 @@ rng = np.random.default_rng(0)
 linalg = nm.scipy.linalg
 
 
-@pytest.fixture(autouse=True, scope="module")
-def interpreted() -> Iterator[None]:
-    before = nm.set_execution("interpret")
-    with nm.enable_x64(), jax.enable_x64(True):
-        yield
-    nm.set_execution(before)
+pytestmark = pytest.mark.usefixtures("interpreted_in_f64")
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -28,12 +28,7 @@ GRID = (np.arange(4.0), np.arange(5.0) ** 1.2)
 POINTS = np.array([[0.5, 0.3], [2.7, 3.1], [9.0, 1.1]])
 
 
-@pytest.fixture(autouse=True, scope="module")
-def interpreted() -> Iterator[None]:
-    before = nm.set_execution("interpret")
-    with nm.enable_x64(), jax.enable_x64(True):
-        yield
-    nm.set_execution(before)
+pytestmark = pytest.mark.usefixtures("interpreted_in_f64")
 
 
 def flat(value: Any) -> list[np.ndarray]:

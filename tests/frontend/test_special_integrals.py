@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import mpmath
@@ -18,12 +18,7 @@ from nabla_mlir.scipy import special
 INF, NAN = np.inf, np.nan
 
 
-@pytest.fixture(autouse=True, scope="module")
-def interpreted() -> Iterator[None]:
-    before = nm.set_execution("interpret")
-    with nm.enable_x64():
-        yield
-    nm.set_execution(before)
+pytestmark = pytest.mark.usefixtures("interpreted_in_f64")
 
 
 POSITIVE = np.array([1e-9, 0.03, 0.4, 0.5, 0.97, 1.0, 1.03, 1.9, 2.5, 3.99, 4.3, 7.0, 20.0, 39.0, 41.0, 120.0])

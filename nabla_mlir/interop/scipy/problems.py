@@ -145,7 +145,7 @@ class Objective:
         if isinstance(f, _ARTIFACTS):
             self.form, self._points = "products", Points(HessianOperator(f, tree, *data, target=target))
             return
-        check_scalar("an objective", f, self.vectors.like, data)
+        check_scalar("an objective", f, self.vectors.like, data, "for residuals there is nm.interop.scipy.least_squares.")
         if order < 2:
             self.form, self._first = "none", _FirstOrder(f, self.vectors, data, order, target)
             return
@@ -334,7 +334,7 @@ def is_sparse(pattern: Pattern) -> bool:
     return pattern.nnz <= thresholds.SPARSE_FRACTION * m * n
 
 
-def check_scalar(who: str, f: Callable[..., Any], like: Any, data: tuple[Any, ...]) -> None:
+def check_scalar(who: str, f: Callable[..., Any], like: Any, data: tuple[Any, ...], help: str = "") -> None:
     """Refuses a function without one scalar of floating point as its result.
 
     Args:
@@ -342,12 +342,12 @@ def check_scalar(who: str, f: Callable[..., Any], like: Any, data: tuple[Any, ..
       f: a function.
       like: the specs of its first argument.
       data: further arguments.
+      help: what to do instead.
 
     Raises:
       TraceError: it has another result.
     """
     outputs: list[Spec] = list(trace(f, like, *data).entries[0].outputs)
-    help = "for residuals there is nm.interop.scipy.least_squares." if who == "an objective" else ""
     if len(outputs) != 1 or outputs[0].shape or outputs[0].dtype.kind not in "fV":
         raise TraceError(f"{who} requires one scalar of floating point as its result, got {', '.join(map(str, outputs))}.",
                          where=user_frame(), help=help)  # fmt: skip
