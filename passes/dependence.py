@@ -134,12 +134,13 @@ class Dependence:
         self._steps += 1
         name, operands, results = op.name, list(op.operands), list(op.results)
         record = REGISTRY.get(name)
-        self._note_numbers(op, name, operands, results)
         reads = [*operands, *captures_of(op)] if len(op.regions) else operands
+        is_constant = self.relations.keys().isdisjoint(reads)
+        self._note_numbers(op, name, operands, results, is_constant)
         runs = "" if record is None else record.runs
         if runs == "loop":
             self._loop(op, operands, results)
-        elif not any(v in self.relations for v in reads) or (record is not None and isinstance(record.jvp, Zero)):
+        elif is_constant or (record is not None and isinstance(record.jvp, Zero)):
             for result in results:
                 self.relations.pop(result, None)
             return
@@ -160,9 +161,12 @@ class Dependence:
         for result, (_, dtype), relation in zip(results, types, _moved(record, xs, [t[0] for t in types], params), strict=True):
             self._keep(result, relation, dtype)
 
-    def _note_numbers(self, op: ir.Operation, name: str, operands: list[ir.Value], results: list[ir.Value]) -> None:
-        known = name in (CONSTANT, "stablehlo.iota") or (
-            bool(operands) and all(map(self._is_known, operands)) and len(results) == 1 and fold_of(op) is not None
+    def _note_numbers(
+        self, op: ir.Operation, name: str, operands: list[ir.Value], results: list[ir.Value], is_constant: bool
+    ) -> None:
+        known = is_constant and (
+            name in (CONSTANT, "stablehlo.iota")
+            or (bool(operands) and all(map(self._is_known, operands)) and len(results) == 1 and fold_of(op) is not None)
         )
         if known:
             self._fixed.update(results)
@@ -181,8 +185,7 @@ class Dependence:
             self.causes.append(cause)
 
     def _is_dense(self, values: Sequence[ir.Value]) -> bool:
-        relations = [r for v in values if (r := self.relations.get(v)) is not None and r.widest >= self.columns]
-        return any(r.has_full_row for r in relations)
+        return any(r.has_full_row for r in map(self.relations.get, values) if r is not None)
 
     # ---------------------------------------------------------------- control flow
 

@@ -80,15 +80,11 @@ class Box(NamedTuple):
 
     def arranged(self, axes: Sequence[int | None], sizes: Sequence[int]) -> Box:
         """The box with axis axes[k] at place k; where that is None, repeated sizes[k] times."""
-
-        def picked(own: Numbers, other: Sequence[int]) -> Numbers:
-            return tuple([o if a is None else own[a] for a, o in zip(axes, other, strict=True)])
-
-        zeros, ones = (0,) * len(sizes), (1,) * len(sizes)
-        return Box(
-            picked(self.starts, zeros), picked(self.counts, sizes), picked(self.steps, ones), picked(self.strides, zeros),
-            self.base, self.free,
-        )  # fmt: skip
+        if not sizes:
+            return Box((), (), (), (), self.base, self.free)
+        own = list(zip(self.starts, self.counts, self.steps, self.strides, strict=True))
+        lines = [(0, n, 1, 0) if a is None else own[a] for a, n in zip(axes, sizes, strict=True)]
+        return Box(*zip(*lines, strict=True), self.base, self.free)
 
     def repeated(self, axis: int, size: int) -> Box:
         """The box with an axis of one row repeated to `size`."""

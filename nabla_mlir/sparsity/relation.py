@@ -90,7 +90,7 @@ class Relation:
             if self._boxes is None:
                 self._widest = int(self.rows.lengths().max(initial=0))
             else:
-                self._widest = min(self.columns, sum(box.width for box in self._boxes))
+                self._widest = min(self.columns, sum([box.width for box in self._boxes]))
         return self._widest
 
     @property
