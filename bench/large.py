@@ -22,6 +22,7 @@ from rich.table import Table
 from side import Side
 from workload import Workload
 from workloads_large import LARGE
+from workloads_large_others import OTHERS
 
 FUNCTIONS = ("value", "gradient", "hvp")
 GROWN = 0.25e6  # bytes a call beyond which memory counts as growing: pages come and go
@@ -59,18 +60,21 @@ class Result:
 
 def main() -> int:
     """Runs the workloads; 1 if a result is wrong."""
-    known = {w.name: w for w in LARGE}
+    known = {w.name: w for w in (*LARGE, *OTHERS)}
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--large", action="store_true", help="this set")
+    parser.add_argument("--others", action="store_true", help="a second set of programs, instead of the first")
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"some of {', '.join(known)}")
     parser.add_argument("--quick", action="store_true", help="Hessian-vector products alone, and fewer calls")
-    parser.add_argument("--threads", type=int, default=0, metavar="N", help="both sides on so many cores; without it on all")
+    parser.add_argument(
+        "--threads", type=int, default=0, metavar="N", help="both sides on so many cores; without it on all"
+    )
     parser.add_argument("--out", type=Path, default=HERE / "results", help="the folder for the results")
     options = parser.parse_args()
     if unknown := set(options.only or ()) - set(known):
         parser.error(f"--only requires names among {', '.join(known)}, got {', '.join(sorted(unknown))}")
     options.out.mkdir(parents=True, exist_ok=True)
-    chosen = [known[name] for name in options.only or known]
+    chosen = [known[name] for name in options.only or [w.name for w in (OTHERS if options.others else LARGE)]]
     functions = FUNCTIONS[-1:] if options.quick else FUNCTIONS
     name = f"large-{options.threads}" if options.threads else "large"
     results = run_all(chosen, functions, options.quick, options.threads)
@@ -169,8 +173,12 @@ def report(results: Sequence[Result]) -> None:
         for r in rows:
             table.add_row(r.title, *(["[red]failed[/red]"] if r.failure else _cells(r)))
         found = means(rows)[function]
-        mean = {measure: f"{found[measure]:.2f}" if measure in found else "" for measure in ("times", "peak", "compile")}
-        table.add_row("[bold]geometric mean[/bold]", "", "", mean["times"], "", "", mean["peak"], "", "", "", "", mean["compile"])
+        mean = {
+            measure: f"{found[measure]:.2f}" if measure in found else "" for measure in ("times", "peak", "compile")
+        }
+        table.add_row(
+            "[bold]geometric mean[/bold]", "", "", mean["times"], "", "", mean["peak"], "", "", "", "", mean["compile"]
+        )
         console.print(table)
 
 
@@ -191,7 +199,8 @@ def _line(r: Result) -> str:
     if r.failure:
         return f"{r.title}, {r.function}: [red]{r.failure.splitlines()[0][:150]}[/red]"
     ours, theirs = (
-        f"{r.times[side] * 1e3:,.1f} ms, {r.peak[side] / 1e6:,.0f} MB, {r.compile[side]:.1f} s" for side in ("nabla", "jax")
+        f"{r.times[side] * 1e3:,.1f} ms, {r.peak[side] / 1e6:,.0f} MB, {r.compile[side]:.1f} s"
+        for side in ("nabla", "jax")
     )
     return f"{r.title}, {r.function}: {ours} ({r.driver}); JAX {theirs}; ratio {r.ratio('times') or 0:.2f}"
 

@@ -18,13 +18,14 @@ from rich.console import Console
 from workload import Workload
 from workloads import WORKLOADS
 from workloads_large import GROWTH, LARGE
+from workloads_large_others import OTHERS
 from workloads_sweep import SWEEP
 
 from nabla_mlir.runtime.timing import median
 
 HERE = Path(__file__).parent
 _GROWING = [w for series in GROWTH for w in series.workloads]
-KNOWN = {w.name: w for w in (*WORKLOADS, *SWEEP, *LARGE, *_GROWING)}
+KNOWN = {w.name: w for w in (*WORKLOADS, *SWEEP, *LARGE, *OTHERS, *_GROWING)}
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
 
 
@@ -44,7 +45,9 @@ def parse(description: str, quick: str) -> tuple[argparse.Namespace, list[Worklo
     return options, [w for w in (SWEEP if options.sweep else WORKLOADS) if w.quick or not options.quick]
 
 
-def parse_words(description: str, kinds: str, quick: str, choices: Sequence[Any]) -> tuple[argparse.Namespace, list[Any]]:
+def parse_words(
+    description: str, kinds: str, quick: str, choices: Sequence[Any]
+) -> tuple[argparse.Namespace, list[Any]]:
     """The options of a benchmark of its own kinds of cases, and those whose title has a word that is given, or all."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--only", nargs="+", metavar="WORD", help=f"{kinds} whose title has one of these words")
