@@ -25,7 +25,7 @@ from nabla_mlir.transforms.control import while_loop
 
 @library
 def gcd(x1: Any, x2: Any) -> Tensor:
-    """The greatest common divisor of integers, by Euclid's algorithm.
+    """The greatest common divisor of integers, by Euclid's algorithm; that of 0 and the least integer is negative, as NumPy's.
 
     Example:
       >>> gcd(np.array([12, 18]), 8).tolist()
@@ -36,7 +36,8 @@ def gcd(x1: Any, x2: Any) -> Tensor:
 
     def step(pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         a, b = pair
-        return where(b != 0, b, a), where(b != 0, a % where(b != 0, b, 1), 0)
+        rest = absolute(ew.remainder(a, where(b != 0, b, 1)))  # the least integer has no absolute value, and stays negative
+        return where(b != 0, b, a), where(b != 0, rest, 0)
 
     return while_loop(lambda pair: any(pair[1] != 0), step, (x, y))[0]
 

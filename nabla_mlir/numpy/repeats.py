@@ -22,7 +22,8 @@ from nabla_mlir.table.tensor import Tensor
 def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Tensor:
     """Each element repeated, `repeats` times or, with several, repeats[i] times for the i-th; known numbers.
 
-    With `total_repeat_length`, the length of the result, they need not be known: what lacks is filled with the last element.
+    With `total_repeat_length`, the length of the result, they need not be known: what lacks is filled with the last element;
+    an axis without elements stays as it is, as in JAX.
     """
     if total_repeat_length is not None:
         return _repeat_to(a, repeats, axis, total_repeat_length)
@@ -41,6 +42,8 @@ def _repeat_to(x: Any, repeats: Any, axis: Static[int | None], length: Static[in
         x, axis = reshaped(x, (x.size,)), 0
     axis = axis_of("repeat", axis, x.ndim)
     count = x.shape[axis]
+    if not count:
+        return x
     ends = cumsum(broadcast_to(tensor(repeats), (count,)))
     places = searchsorted(ends, np.arange(length).astype(ends.dtype), side="right")
     return take(x, places, axis, mode="clip")

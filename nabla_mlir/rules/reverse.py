@@ -15,7 +15,7 @@ from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.locations import blaming, named
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.errors import RuleMissingError
-from nabla_mlir.ops.logic import where_zero
+from nabla_mlir.ops.logic import compare, logical_and, logical_not, where_zero
 from nabla_mlir.rules.masks import Known, taken
 from nabla_mlir.table.forward import carries_tangent, recorded
 from nabla_mlir.table.regions import Kept, dependents, reads_of
@@ -31,7 +31,7 @@ from nabla_mlir.table.registry import (
     missing_rule,
     record_of,
 )
-from nabla_mlir.table.tensor import Tensor, wrap
+from nabla_mlir.table.tensor import Tensor, full_like, splat_of, wrap
 from nabla_mlir.table.traits import is_sum
 
 Cotangents = dict[ir.Value, Tensor]
@@ -57,11 +57,13 @@ def accumulate(cotangents: Cotangents, value: ir.Value, ct: MaybeZero, active: s
         cotangents[value] = total
 
 
-def pull_back(ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Cotangents) -> None:
+def pull_back(
+    ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Cotangents, guards: Guards | None = None
+) -> None:
     """Extends `cotangents` (keyed by primal value) from the results of `ops` to their active operands.
 
     Everything is emitted at the current insertion point, which must be behind `ops`. Cotangents of one value are
-    summed; a value that receives none has no entry.
+    summed; a value that receives none has no entry. `guards` are those of a linear map, see `_guards_of`.
     """
     masks: Known = {}
     for op in reversed(ops):
@@ -79,6 +81,8 @@ def pull_back(ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Co
             if record.kind == "control":
                 by_operand = record.vjp(op, active, cts)
                 operands, operand_cts = list(by_operand), list(by_operand.values())
+            elif guards and results[0] in guards:
+                operands, operand_cts = [op.operands[2]], [_guarded(cts[0], guards[results[0]])]
             else:
                 operands = list(op.operands)
                 operand_cts = _operand_cotangents(op, operands, active, cts, masks)
@@ -176,6 +180,38 @@ def _hoist(new_ops: Sequence[ir.Operation], op: ir.Operation) -> None:
         anchor = new
 
 
+Guards = dict[ir.Value, Tensor]
+
+
+def _guards_of(ops: Sequence[ir.Operation], roots: Iterable[ir.Value]) -> Guards:
+    """Products that are 0 where a tangent is, though their other factor is infinite: where that is, by the results.
+
+    The derivative of a square root is one. The map is linear, and its transpose a product that is 0 where the cotangent is.
+    """
+    varying, guards = dependents(ops, roots), {}
+    for op in ops:
+        if op.name != "stablehlo.select" or op.operands[0] not in varying or splat_of(wrap(op.operands[1])) != 0:
+            continue
+        both = made_by(op.operands[0])
+        if both is not None and both.name == "stablehlo.and":
+            others = [v for v in both.operands if v not in varying]
+            tests = [made_by(v) for v in both.operands if v in varying]
+            if len(others) == 1 and tests[0] is not None and _is_zero_test(tests[0]):
+                guards[op.results[0]] = wrap(others[0])
+    return guards
+
+
+def _is_zero_test(op: ir.Operation) -> bool:
+    is_equality = op.name == "stablehlo.compare" and "EQ" in str(op.attributes["comparison_direction"])
+    return is_equality and splat_of(wrap(op.operands[1])) == 0
+
+
+def _guarded(ct: MaybeZero, infinite: Tensor) -> MaybeZero:
+    if isinstance(ct, Zero):
+        return ct
+    return where_zero(logical_not(logical_and(compare(ct, full_like(ct, 0), comparison_direction="EQ"), infinite)), ct)
+
+
 PLACEHOLDER = "ad.placeholder"
 
 
@@ -208,7 +244,7 @@ def pulled(
         for out, ct in zip(outs, cts, strict=True):
             if not isinstance(out, Zero):
                 accumulate(cotangents, out.value, ct, active)
-        pull_back(new_ops, active, cotangents)
+        pull_back(new_ops, active, cotangents, _guards_of(new_ops, roots))
         return [cotangents.get(root, ZERO) for root in roots]
 
     # Pulling back through a loop replaces it by one with tapes; its results are followed.
@@ -223,6 +259,10 @@ def pulled(
             help="products of tangents, and decisions by them, have no transpose; use the other mode of "
             "differentiation, which runs the rule as it is.",
         )  # fmt: skip
+    for holder in holders:  # a loop whose values are needed carries tangents too, which nobody reads
+        with ir.InsertionPoint.after(holder.value.owner):
+            zero = full_like(holder, 0)
+        holder.value.replace_all_uses_with(zero.value)
     return results
 
 

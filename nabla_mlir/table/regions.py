@@ -56,12 +56,38 @@ def reads_of(op: ir.Operation) -> list[ir.Value]:
 
 
 def dependents(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
-    """The values that depend on `roots` in any way, the roots included."""
+    """The values that depend on `roots` in any way, the roots included; of loops and branches the results that do."""
     values = set(roots)
     for op in ops:
         if any(v in values for v in reads_of(op)):
-            values.update(op.results)
+            values.update(_dependent_results(op, values))
     return values
+
+
+def _dependent_results(op: ir.Operation, values: set[ir.Value]) -> Iterable[ir.Value]:
+    results = list(op.results)
+    if op.name == "stablehlo.while":
+        return _dependent_carries(op, values)
+    if op.name not in ("stablehlo.if", "stablehlo.case", "ad.checkpoint") or any(v in values for v in op.operands):
+        return results
+    regions = [body_of(region) for region in op.regions]
+    inside = [dependents(ops, values) for _, ops, _ in regions]
+    return [r for i, r in enumerate(results) if any(outs[i] in seen for (_, _, outs), seen in zip(regions, inside, strict=True))]
+
+
+def _dependent_carries(op: ir.Operation, values: set[ir.Value]) -> Iterable[ir.Value]:
+    state, test, (goes_on,) = body_of(op.regions[0])
+    carried, ops, outs = body_of(op.regions[1])
+    found = [v in values for v in op.operands]
+    while True:
+        of = lambda arguments: {*values, *(a for a, f in zip(arguments, found, strict=True) if f)}  # noqa: B023, E731
+        if goes_on in dependents(test, of(state)):
+            return list(op.results)
+        seen = dependents(ops, of(carried))
+        more = [f or out in seen for f, out in zip(found, outs, strict=True)]
+        if more == found:
+            return [r for r, f in zip(op.results, found, strict=True) if f]
+        found = more
 
 
 def fill(region: ir.Region, types: Sequence[ir.Type], make: Fill) -> list[Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from iree.compiler import ir
 
 from nabla_mlir.dialects.types import shape_and_dtype
@@ -29,6 +31,8 @@ def shift_tapes(op: ir.Operation) -> bool:
         if before.row not in arguments or is_unused(op.results[before.carry]):
             continue
         source = arguments.index(before.row)
+        if _comes_back(source, arguments, outputs):
+            continue
         after = next((t for t in tapes if t.row == outputs[source] and t.direction == before.direction), None)
         if after is None:
             continue
@@ -40,6 +44,18 @@ def shift_tapes(op: ir.Operation) -> bool:
         op.results[before.carry].replace_all_uses_with(tape.value)
         change = True
     return change
+
+
+def _comes_back(carry: int, arguments: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> bool:
+    """Whether carries that are handed on as they are lead back to this one: each tape would be made of the next, in a circle."""
+    at = carry
+    for _ in arguments:
+        if outputs[at] not in arguments:
+            return False
+        at = arguments.index(outputs[at])
+        if at == carry:
+            return True
+    return False
 
 
 def read_from_outside(op: ir.Operation) -> bool:

@@ -48,6 +48,15 @@ def test_scan_value_and_gradients() -> None:
     check(nm.grad(OURS, (0, 1, 2)), jax.grad(THEIRS, (0, 1, 2))(W, H, XS), W, H, XS)
 
 
+@pytest.mark.parametrize("step", [
+    lambda lib, c: (c[1], c[0]), lambda lib, c: c, lambda lib, c: (c[1], c[1]), lambda lib, c: (c[1], lib.numpy.sin(c[0])),
+])  # fmt: skip
+def test_scan_that_hands_its_carries_round(step: Any) -> None:
+    """Rows of what carries were before are rows of others after: in a circle none is."""
+    f = lambda lib, scan: lambda a, b: scan(lambda c, _: (step(lib, c), c), (a, b), None, length=5)[1]  # noqa: E731
+    check(f(nm, nm.scan), f(jax, jax.lax.scan)(H, 2 * H), H, 2 * H)
+
+
 def test_scan_second_order_in_every_mode() -> None:
     expected = jax.hessian(lambda h: THEIRS(W, h, XS))(H)
     for mode in ("fwd_rev", "rev_rev", "rev_fwd", "fwd_fwd"):

@@ -303,3 +303,34 @@ def test_a_loop_stores_what_a_reverse_rule_keeps() -> None:
     text = str(nm.trace(nm.grad(ours), X, Y).lower())
     assert text.count("floor") == 1  # cheap, and yet not computed again
     assert "floor" not in text[text.rindex("stablehlo.while") :]
+
+
+_LINEARIZED = {
+    "sqrt": lambda lib: lambda x: lib.numpy.sqrt(x * x + 1),
+    "hypot": lambda lib: lambda x: lib.numpy.hypot(x, x * x + 1),
+    "norm": lambda lib: lambda x: lib.numpy.linalg.norm(lib.numpy.stack([x, 2 * x])),
+    "scan": lambda lib: lambda x: lib.lax.scan(lambda c, _: (lib.numpy.sin(c) * x, None), x, None, length=3)[0],
+    "loop": lambda lib: lambda x: lib.lax.fori_loop(0, 3, lambda i, c: lib.numpy.sin(c) * x, x),
+    "branch": lambda lib: lambda x: lib.lax.cond(x > 0, lib.numpy.sin, lib.numpy.cos, x),
+    "checkpoint": lambda lib: lib.checkpoint(lib.numpy.sin),
+}
+
+
+@pytest.mark.parametrize("name", _LINEARIZED)
+def test_rules_made_of_jvp(name: str) -> None:
+    """Loops compute values beside tangents, and roots ask whether a tangent is zero: the rule is linear all the same."""
+
+    def all_orders(lib: Any) -> Callable[..., Any]:
+        f = _LINEARIZED[name](lib)
+        g = lib.custom_jvp(f)
+        g.defjvp(lambda xs, ts: (g(*xs), lib.jvp(f, xs, (2 * ts[0],))[1]))
+        return lambda x: (lib.grad(g)(x), lib.grad(lib.grad(g))(x), lib.jacfwd(lib.grad(g))(x))
+
+    check(all_orders(nm), all_orders(jax)(0.7), np.float64(0.7))
+
+
+def test_a_root_in_a_rule_is_zero_where_its_cotangent_is() -> None:
+    root = nm.custom_jvp(nnp.sqrt)
+    root.defjvp(lambda xs, ts: nm.jvp(nnp.sqrt, xs, ts))
+    for ct, slope in ((0.0, 0.0), (1.0, np.inf)):
+        assert float(run_traced(lambda x: nm.vjp(root, x)[1](ct)[0], [np.float64(0)])) == slope  # noqa: B023

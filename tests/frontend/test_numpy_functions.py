@@ -132,6 +132,7 @@ WHOLE: dict[str, Callable[[Any], Any]] = {
     "sets": lambda m: [m.union1d(IDS, [5, 2]), m.intersect1d(IDS, [5, 2]), m.setdiff1d(IDS, [0]), m.setxor1d(IDS, [0, 9])],
     "intersect1d": lambda m: m.intersect1d([3, 1, 2], [2, 3], return_indices=True),
     "gcd": lambda m: [m.gcd([12, -18, 0], 8), m.lcm([12, -18, 0], 8)],
+    "gcd_of_the_least": lambda m: [m.gcd(np.array([1, -128, 0, -6, 3], np.int8)[:, None], np.array([-128, 1, -1, 64], np.int8))],
     "bits": lambda m: [m.packbits([1, 0, 1, 1, 0, 0, 0, 0, 1]), m.packbits(X > 0, axis=1, bitorder="little")],
     "unpackbits": lambda m: [m.unpackbits(np.array([131, 7], np.uint8)), m.unpackbits(np.array([[131]], np.uint8), 1, 10)],
     "frexp": lambda m: m.frexp(np.array([6.0, -0.3, 0.0, np.inf, 1e-310])),

@@ -175,6 +175,7 @@ def test_repeats_and_patches_are_those_of_jax() -> None:
         for axis in (0, 1):
             ours = nm.jit(lambda x, c: nnp.repeat(x, c, axis, total_repeat_length=length))(SPD[:3, :3], counts)  # noqa: B023
             same(ours, jnp.repeat(SPD[:3, :3], counts, axis, total_repeat_length=length))
+    same(nnp.repeat(SPD[:0], 3, 0, total_repeat_length=4), jnp.repeat(SPD[:0], 3, 0, total_repeat_length=4))
     image = rng.normal(size=(2, 5, 6, 3))
     for window, padding, words in (((2, 3), "SAME", ("NHWC", "HWIO", "NHWC")), ((2, 2), "VALID", ("NHWC", "OIHW", "NCHW"))):
         patches = lambda lib, w=window, p=padding, d=words: lib.conv_general_dilated_patches(image, w, (1, 2), p, dimension_numbers=d)  # noqa: E731

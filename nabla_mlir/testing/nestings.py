@@ -1,0 +1,199 @@
+"""Random nestings of transforms: compositions, loops, branches, maps, custom rules and derivatives of random operations."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.testing.operations import Function, Numbers, axis_of, bounded, kind, operation, rng_of
+
+MOST = 400  # elements of a value
+
+
+def total(J: Any, y: Any) -> Any:
+    """A real number that every element of a result moves."""
+    y = J.numpy.real(y)
+    wide = np.dtype(y.dtype).name in ("float32", "float64")
+    return J.numpy.sum(y if wide else y.astype(np.float32))
+
+
+def _same(J: Any, y: Any, x: Any) -> Any:
+    """A value of the shape and dtype of `x` that depends on both."""
+    if kind(y) == "c" and kind(x) != "c":
+        y = J.numpy.real(y)
+    if kind(x) in "biu" and kind(y) in "fc":
+        y = J.numpy.isfinite(y)
+    if kind(y) == "b" or kind(x) == "b":
+        return x ^ J.numpy.any(y.astype(bool)) if kind(x) == "b" else x + J.numpy.any(y).astype(x.dtype)
+    return bounded(J, x + (y if y.shape == x.shape else J.numpy.sum(y)).astype(x.dtype))
+
+
+def _direction(J: Any, x: Any) -> Any:
+    return J.numpy.cos(x)
+
+
+def _composed(f: Function, g: Function, rng: Numbers) -> Function:
+    return lambda J, x: g(J, f(J, x))
+
+
+def _added(f: Function, g: Function, rng: Numbers) -> Function:
+    def apply(J: Any, x: Any) -> Any:
+        y, z = f(J, x), g(J, x)
+        return _same(J, z, y)
+
+    return apply
+
+
+def _jitted(f: Function, g: Function, rng: Numbers) -> Function:
+    way = rng.integers(2)
+    return lambda J, x: (J.jit if way else J.checkpoint)(lambda x: f(J, x))(x)
+
+
+def _mapped(f: Function, g: Function, rng: Numbers) -> Function:
+    seed = int(rng.integers(2**31))
+
+    def apply(J: Any, x: Any) -> Any:
+        if not x.ndim or not x.size:
+            return f(J, x)
+        own = rng_of(seed, x)
+        axis, way = axis_of(own, x), own.integers(4)
+        if way == 0:  # with a value that is not mapped
+            first = J.numpy.take(x, 0, axis=axis)
+            return J.vmap(lambda a, b: _same(J, f(J, a), b), (axis, None))(x, first)
+        if way == 1:
+            return J.lax.map(lambda row: f(J, row), x)
+        if way == 2:
+            return J.vmap(lambda tree: {"y": f(J, tree["x"][0])}, in_axes=({"x": (axis,)},))({"x": (x,)})["y"]
+        return J.vmap(lambda row: f(J, row), in_axes=axis)(x)
+
+    return apply
+
+
+def _looped(f: Function, g: Function, rng: Numbers) -> Function:
+    way, count = int(rng.integers(6)), int(rng.integers(0, 4))
+
+    def apply(J: Any, x: Any) -> Any:
+        if way == 0:
+            return J.lax.fori_loop(0, count, lambda i, c: _same(J, f(J, c), c), x)
+        if way == 1:
+            return J.lax.while_loop(lambda c: c[0] < count, lambda c: (c[0] + 1, _same(J, f(J, c[1]), c[1])), (0, x))[1]
+        if way == 2 and x.ndim and x.shape[0]:
+            last, rows = J.lax.scan(lambda c, row: (_same(J, f(J, row), c), g(J, c)), x[0], x, reverse=bool(count % 2))
+            return _same(J, rows, last)
+        if way == 3:
+            (a, _), rows = J.lax.scan(
+                lambda c, _: ((c[1], _same(J, f(J, c[0]), c[0])), c[0]), (x, x), None, length=count
+            )
+            return _same(J, rows, a)
+        if way == 4 and x.ndim and x.shape[0] and kind(x) != "b":
+            return J.lax.associative_scan(
+                lambda a, b: a * b if count % 2 else a + b, f(J, x)[:5] if f(J, x).ndim else x[:5]
+            )
+        if way == 5 and kind(x) in "f":
+            stop = lambda c: (c[0] < 4) & (J.numpy.sum(c[1]).astype(np.float32) < 100)  # noqa: E731
+            return J.lax.while_loop(stop, lambda c: (c[0] + 1, _same(J, f(J, c[1]), c[1])), (0, x))[1]
+        return f(J, x)
+
+    return apply
+
+
+def _branched(f: Function, g: Function, rng: Numbers) -> Function:
+    way, k = rng.integers(2), int(rng.integers(-1, 4))
+
+    def apply(J: Any, x: Any) -> Any:
+        index = J.numpy.sum(J.numpy.zeros_like(x)).real.astype(np.int32) + k
+        branches = [lambda x: _same(J, f(J, x), x), lambda x: _same(J, g(J, x), x), lambda x: x]
+        if way:
+            return J.lax.switch(index, branches, x)
+        return J.lax.cond(index > 1, branches[0], lambda y: _same(J, g(J, x), y), x)
+
+    return apply
+
+
+def _ruled(f: Function, g: Function, rng: Numbers) -> Function:
+    """Rules of its own: derivatives that differ from the true ones, so that one sees that they are taken."""
+    way = rng.integers(3)
+
+    def apply(J: Any, x: Any) -> Any:
+        if kind(x) not in "fc":
+            return f(J, x)
+        if way == 0:
+            h = J.custom_jvp(lambda x: f(J, x))
+            h.defjvp(lambda xs, ts: (h(*xs), J.jvp(lambda x: f(J, x), xs, (2 * ts[0],))[1]))
+        elif way == 1:
+            h = J.custom_vjp(lambda x: _same(J, f(J, x), x))
+            h.defvjp(
+                lambda x: (_same(J, f(J, x), x), {"x": x, "n": 3}), lambda residuals, ct: (ct * J.numpy.sin(residuals["x"]),)
+            )
+        else:
+            h = J.custom_jvp(lambda x, y: _same(J, x, y))
+            h.defjvps(lambda t, y, a, b: t * 3, None)
+            return h(x, _same(J, f(J, x), x))
+        return h(x)
+
+    return apply
+
+
+def _derived(f: Function, g: Function, rng: Numbers) -> Function:
+    way = int(rng.integers(9))
+
+    def apply(J: Any, x: Any) -> Any:
+        if kind(x) not in "fc":
+            return f(J, x)
+        h = lambda x: f(J, x)  # noqa: E731
+        number = lambda x: total(J, h(x))  # noqa: E731
+        if way == 0:
+            return J.grad(number)(x)
+        if way == 1:
+            y, t = J.jvp(h, (x,), (_direction(J, x),))
+            return t if kind(y) in "fc" else y
+        if way == 2:
+            y, pull = J.vjp(h, x)
+            return pull(_direction(J, y))[0] if kind(y) in "fc" else y
+        if way == 3:
+            y, push = J.linearize(h, x)
+            return push(_direction(J, x)) if kind(y) in "fc" else y
+        if way == 4:
+            return J.jvp(J.grad(number), (x,), (_direction(J, x),))[1]
+        if way == 5 and x.size < 12 and kind(x) == "f" and kind(h(x)) == "f":
+            return [J.jacfwd, J.jacrev][x.size % 2](h)(x)
+        if way == 6:
+            _, slope = J.value_and_grad(lambda x: (number(x["a"]), x["a"]), has_aux=True)({"a": x})
+            return slope["a"]
+        if way == 7 and x.size < 6 and kind(x) == "f":
+            return J.hessian(number)(x)
+        if way == 8 and x.ndim and x.shape[0]:
+            return J.vmap(J.grad(number))(x)
+        return J.grad(number)(x)
+
+    return apply
+
+
+_COMBINED = (_composed, _composed, _added, _jitted, _mapped, _looped, _branched, _ruled, _derived, _derived)
+
+
+def function(rng: Numbers, depth: int) -> tuple[Function, str]:
+    """A random function of one array, and how it is built."""
+    if not depth:
+        seed = int(rng.integers(2**31))
+        return operation(seed), str(seed)
+    f, first = function(rng, int(rng.integers(depth)))
+    g, second = function(rng, depth - 1)
+    way = _COMBINED[rng.integers(len(_COMBINED))]
+    name = way.__name__.strip("_")
+    if way in (_composed, _added, _looped, _branched):
+        return way(f, g, rng), f"{name}({first}, {second})"
+    return way(g, f, rng), f"{name}({second})"
+
+
+_NAMES = (
+    "jit", "checkpoint", "vmap", "grad", "jvp", "vjp", "linearize", "jacfwd", "jacrev", "hessian", "value_and_grad",
+    "custom_jvp", "custom_vjp", "numpy", "lax", "nn",
+)  # fmt: skip
+
+
+def namespace(jax: Any) -> Any:
+    """JAX as the module whose names programs call: ours is one already."""
+    return types.SimpleNamespace(**{name: getattr(jax, name) for name in _NAMES})

@@ -1,0 +1,178 @@
+"""Random nestings of transforms beside JAX, interpreted and compiled.
+
+    python -m nabla_mlir.testing.fuzz --of peers --minutes 10 --seed 1
+    python -m nabla_mlir.testing.fuzz --of peers --target cpu
+
+A program has three arguments, of all dtypes with bfloat16, two of which may be one array, and returns a tree of what random
+functions make of them (`nestings`). JAX says which programs there are, and what is right; where its number is not finite nothing
+is said. A fault is that of the least depth and the fewest results that has one.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import nabla_mlir as nm
+from nabla_mlir.environment import enable_x64
+from nabla_mlir.errors import NablaError
+from nabla_mlir.interpreter import interpreted
+from nabla_mlir.testing.nestings import MOST, function, namespace
+from nabla_mlir.testing.operations import Numbers
+
+_WHOLE = ("bool", "int8", "int32", "int64", "uint8", "uint32")
+_INEXACT = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+_DRAWN = (*_WHOLE, *_INEXACT, "float32", "float64", "float64", "bfloat16")
+NONE = "no program of JAX"
+_SIZES = (0, 1, 1, 2, 3, 3, 4, 5)
+_DIGITS = {"bfloat16": 0.1, "float16": 2e-2, "float32": 5e-4, "complex64": 5e-4, "float64": 1e-8, "complex128": 1e-8}
+
+
+def jax_namespace() -> Any:
+    """JAX in 64 bits, computing in the dtypes that a program states."""
+    os.environ.setdefault("XLA_FLAGS", "--xla_allow_excess_precision=false --xla_backend_optimization_level=0")
+    import jax
+    import jax.nn
+    import jax.numpy
+
+    jax.config.update("jax_enable_x64", True)
+    return jax, namespace(jax)
+
+
+class Program:
+    """The program of a seed: which functions, of which arguments."""
+
+    def __init__(self, seed: int, depth: int = 3, results: Sequence[int] = (0, 1, 2)):
+        self.seed, self.depth, self.results = seed, depth, tuple(results)
+        rng = np.random.default_rng([seed, 78])
+        self.arguments = [_argument(rng) for _ in range(3)]
+        if rng.integers(4) == 0:
+            self.arguments[2] = self.arguments[0]
+        functions = [function(np.random.default_rng([seed, i]), depth) for i in range(3)]
+        self.functions = [f for f, _ in functions]
+        self.text = [text for _, text in functions]
+        self.order = [int(i) for i in rng.integers(3, size=3)]
+
+    def __call__(self, J: Any, *xs: Any) -> Any:
+        """The results, as a tree."""
+        values = [self.functions[i](J, xs[self.order[i]]) for i in self.results]
+        return {"y": values[0], "z": tuple(values[1:])}
+
+    def __str__(self) -> str:
+        operands = [self.arguments[i] for i in self.order]
+        return "; ".join(f"{operands[i].dtype}{list(operands[i].shape)} {self.text[i]}" for i in self.results)
+
+
+def _argument(rng: Numbers) -> np.ndarray:
+    import ml_dtypes
+
+    shape = tuple(int(n) for n in rng.choice(_SIZES, rng.integers(4)))
+    name = str(rng.choice(_DRAWN))
+    dtype = np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+    if dtype.kind in "biu":
+        return np.asarray(rng.integers(0 if dtype.kind in "ub" else -4, 2 if dtype.kind == "b" else 5, shape)).astype(
+            dtype
+        )
+    x = rng.uniform(-1, 1, shape) + (1j * rng.uniform(-1, 1, shape) if dtype.kind == "c" else 0)
+    return np.asarray(x).astype(dtype)
+
+
+def wanted(program: Program) -> list[np.ndarray] | None:
+    """What JAX makes of it; None if it has no such program."""
+    jax, J = jax_namespace()
+    run = lambda *xs: program(J, *xs)  # noqa: E731
+    try:
+        types = jax.tree.leaves(jax.eval_shape(run, *program.arguments))
+        if any(t.size > MOST for t in types):
+            return None
+        return [np.asarray(y) for y in jax.tree.leaves(jax.jit(run)(*program.arguments))]
+    except Exception:
+        return None
+
+
+def difference(got: Sequence[Any], right: Sequence[np.ndarray], least: float) -> str:
+    """The first number that differs; "" if none does."""
+    for i, (a, b) in enumerate(zip(got, right, strict=True)):
+        a = np.asarray(a)
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            return f"TYPE result {i} is {a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
+        if b.dtype.kind in "biu":
+            wrong = a != b
+        else:
+            wide = np.complex128 if b.dtype.kind == "c" else np.float64
+            with np.errstate(all="ignore"):
+                p, q = a.astype(wide), b.astype(wide)
+                scale = max(1.0, float(np.abs(np.nan_to_num(q, posinf=0, neginf=0)).max(initial=0.0)))
+                digits = max(least, _DIGITS.get(b.dtype.name, 0.0))
+                wrong = ~np.isclose(p, q, rtol=digits, atol=digits * scale) & np.isfinite(q)
+        if np.any(wrong):
+            place = tuple(int(k) for k in np.argwhere(wrong)[0])
+            return f"VALUE result {i} is {a[place]} instead of {b[place]} at {list(place)} of {b.dtype}{list(b.shape)}"
+    return ""
+
+
+def precision(traced: str) -> float:
+    """The digits of the narrowest dtype in a program's text."""
+    for name, spelling in (("bfloat16", "bf16"), ("float16", "f16"), ("float32", "f32")):
+        if f"x{spelling}>" in traced.replace("bf16", "B") if name == "float16" else f"{spelling}>" in traced:
+            return _DIGITS[name]
+    return _DIGITS["float64"]
+
+
+def fault_of(program: Program, target: str = "interpreter") -> str:
+    """What is wrong with a program, its cause before a colon; "" if nothing, `NONE` if JAX has no such program."""
+    with np.errstate(all="ignore"), warnings.catch_warnings(), enable_x64():
+        warnings.simplefilter("ignore")
+        right = wanted(program)
+        if right is None:
+            return NONE
+        try:
+            return _fault_of(program, right, target)
+        except NablaError as error:
+            return f"REFUSED {type(error).__name__}: {error.message[:200]}"
+        except Exception as error:
+            frames = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)[-2:]]
+            return f"ERROR {type(error).__name__} {' '.join(frames)}: {str(error)[:140]}"
+
+
+def _fault_of(program: Program, right: list[np.ndarray], target: str) -> str:
+    arguments, before = program.arguments, [x.copy() for x in program.arguments]
+    traced = nm.trace(lambda *xs: program(nm, *xs), *arguments, name="f")
+    least = precision(str(traced))
+    f = _interpreted(traced.lower()) if target == "interpreter" else traced.lower().compile(target, cache=False)
+    results = [np.array(y) for y in nm.tree.leaves(f(*arguments))]
+    if what := difference(results, right, least):
+        return what
+    with ThreadPoolExecutor(2) as pool:
+        for other in [f(*arguments), *pool.map(lambda _: f(*arguments), range(2))]:
+            for a, b in zip(results, nm.tree.leaves(other), strict=True):
+                if a.tobytes() != np.asarray(b).tobytes():
+                    return "AGAIN: another call gives other bits"
+    if any(x.tobytes() != y.tobytes() for x, y in zip(arguments, before, strict=True)):
+        return "WRITTEN: a call changes an argument"
+    return ""
+
+
+def _interpreted(lowered: Any) -> Any:
+    run = interpreted(lowered.module.operation, "f")
+    return lambda *xs: run(list(xs))
+
+
+def shortest(seed: int, target: str = "interpreter") -> tuple[Program, str]:
+    """The program of a seed and what is wrong with it: a single result, if it is wrong alone."""
+    program = Program(seed, depth=1 + seed % 5)
+    fault = fault_of(program, target)
+    if not fault or fault == NONE:
+        return program, fault
+    for i in program.results:
+        alone = Program(seed, program.depth, [i])
+        if (other := fault_of(alone, target)) not in ("", NONE):
+            return alone, other
+    return program, fault
