@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nabla_mlir import ad_checkpoint as ad_checkpoint
     from nabla_mlir import debug as debug
     from nabla_mlir import distributed as distributed
     from nabla_mlir import errors as errors
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from nabla_mlir import scipy as scipy
     from nabla_mlir import sparse as sparse
     from nabla_mlir import targets as targets
+    from nabla_mlir import test_util as test_util
     from nabla_mlir import tree as tree
     from nabla_mlir import tree_util as tree_util
     from nabla_mlir.environment import block_until_ready as block_until_ready
@@ -152,10 +154,10 @@ if TYPE_CHECKING:
 
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
-    "debug": None, "distributed": None, "errors": None, "experimental": None,
+    "ad_checkpoint": None, "debug": None, "distributed": None, "errors": None, "experimental": None,
     "flatten_util": None, "image": None, "interop": None, "lax": None, "nn": None, "numpy": None,
     "ops": None, "random": None,
-    "scipy": None, "sparse": None, "targets": None, "tree": None, "tree_util": None,
+    "scipy": None, "sparse": None, "targets": None, "test_util": None, "tree": None, "tree_util": None,
     "explain": "explorer",
     "from_jax": "interop.jax",
     "from_stablehlo": "interop.stablehlo",

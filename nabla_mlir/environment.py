@@ -11,11 +11,12 @@ import numpy as np
 from nabla_mlir import pytree
 from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.numpy.operands import asarray
+from nabla_mlir.random.keys import KeyArray
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import Device
 from nabla_mlir.runtime.device import device as device_of
 from nabla_mlir.staging.execution import debug_nans
-from nabla_mlir.staging.specs import as_spec
+from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.table.promotion import Defaults, set_default_dtypes
 
 
@@ -61,7 +62,7 @@ def typeof(x: Any) -> Any:
       >>> print(typeof(np.ones((2, 3))))
       float64[2,3]
     """
-    return as_spec(x)
+    return Spec(x.shape, x.dtype) if isinstance(x, KeyArray) else as_spec(x)  # type: ignore[arg-type]  # a dtype of keys
 
 
 # ---------------------------------------------------------------- devices

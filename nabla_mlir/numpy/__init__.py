@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nabla_mlir.numpy import fft as fft, linalg as linalg, methods as methods
+from nabla_mlir.numpy import fft as fft, linalg as linalg, methods as methods, ufunc_methods as ufunc_methods
 from nabla_mlir.numpy.bessel import i0 as i0
 from nabla_mlir.numpy.calculus import (
     ediff1d as ediff1d, gradient as gradient, interp as interp, trapezoid as trapezoid, unwrap as unwrap,

@@ -21,6 +21,7 @@ from nabla_mlir.numpy.shapes import broadcast_arrays, broadcast_to, moveaxis, ra
 from nabla_mlir.numpy.sorting import argsort, sort
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults
 from nabla_mlir.table.tensor import Tensor
@@ -211,90 +212,93 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Tenso
 
 
 # ---------------------------------------------------------------- putting
-def _copies(name: str, inplace: bool) -> None:
-    if inplace:
-        raise CopyError(f"{name} requires inplace=False, got True.", where=user_frame(), help="the result is the new array.")
+def _put(name: str, x: Any, result: Any, inplace: bool) -> Any:
+    """The result, or None after it was assigned to `x`, as NumPy has it."""
+    if not inplace:
+        return result
+    if not isinstance(x, (Array, Tensor)):
+        raise CopyError(f"{name} requires inplace=False or an array of nabla_mlir, got {type(x).__name__}.",
+                        where=user_frame(), help="with inplace=False the result is the new array.")  # fmt: skip
+    x[...] = result
+    return None
 
 
 def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
-    """A copy of `a` with the elements at places of the flattened array replaced by `v`, which is repeated.
+    """`a` with the elements at places of the flattened array replaced by `v`, which is repeated.
 
     Args:
       a: an array.
       ind: integers.
       v: the new elements.
       mode: of places outside: "clip" or "wrap"; None drops them.
-      inplace: must be False: arrays do not change.
+      inplace: whether it is assigned to the array, as by ``x[...] = result``, and the result is None.
 
     Raises:
-      CopyError: `inplace` is True.
+      CopyError: `inplace` is True for an array of NumPy or another system.
     """
-    _copies("put", inplace)
     x, places, values = asarray(a), ravel(ind), ravel(v)
     if mode in ("clip", "wrap"):
         places = clip(places, 0, x.size - 1) if mode == "clip" else places % x.size
     if not places.size:
-        return x
+        return _put("put", a, x, inplace)
     values = resize(values, (places.size,))
-    return reshape(ravel(x).at[places].set(values.astype(x.dtype)), x.shape)
+    return _put("put", a, reshape(ravel(x).at[places].set(values.astype(x.dtype)), x.shape), inplace)
 
 
 def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
-    """A copy of `arr` with its elements at which `mask` holds replaced by those of `vals` in order, which are repeated.
+    """`arr` with its elements at which `mask` holds replaced by those of `vals` in order, which are repeated.
 
     Raises:
-      CopyError: `inplace` is True.
+      CopyError: `inplace` is True for an array of NumPy or another system.
     """
-    _copies("place", inplace)
     x, holds, values = asarray(arr), ravel(mask), ravel(vals)
     count = holds.astype(Defaults.int).cumsum() - 1
-    return reshape(where(holds, take(values, count % values.size).astype(x.dtype), ravel(x)), x.shape)
+    result = where(holds, take(values, count % values.size).astype(x.dtype), ravel(x))
+    return _put("place", arr, reshape(result, x.shape), inplace)
 
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = True, *, mode: Any = None) -> Any:
-    """A copy of `arr` with, for each place of `indices`, the element at that index along `axis` replaced.
+    """`arr` with, for each place of `indices`, the element at that index along `axis` replaced.
 
     Args:
       arr: an array.
       indices: integers with as many axes.
       values: the new elements; they are broadcast.
       axis: along which; None flattens.
-      inplace: must be False: arrays do not change.
+      inplace: whether it is assigned to the array, as by ``x[...] = result``, and the result is None.
       mode: of indices outside, which are dropped.
 
     Raises:
-      CopyError: `inplace` is True.
+      CopyError: `inplace` is True for an array of NumPy or another system.
     """
-    _copies("put_along_axis", inplace)
     x = asarray(arr)
     if axis is None:
         out = put_along_axis(ravel(x), ravel(indices), values, 0, inplace=False)
-        return reshape(out, x.shape)
+        return _put("put_along_axis", arr, reshape(out, x.shape), inplace)
     at = axis_of("put_along_axis", axis, x.ndim)
     own = asarray(indices)
     grid = [own if d == at else reshape(arange(n), tuple(n if i == d else 1 for i in range(x.ndim))) for d, n in enumerate(x.shape)]
-    return x.at[tuple(grid)].set(values)
+    return _put("put_along_axis", arr, x.at[tuple(grid)].set(values), inplace)
 
 
 def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Any:
-    """A copy of `a` with `val` on the diagonal, along all axes.
+    """`a` with `val` on the diagonal, along all axes.
 
     Args:
       a: an array whose axes have one length, or a matrix.
       val: the new elements, which are repeated.
       wrap: whether the diagonal of a high matrix begins again below its last column.
-      inplace: must be False: arrays do not change.
+      inplace: whether it is assigned to the array, as by ``x[...] = result``, and the result is None.
 
     Raises:
-      CopyError: `inplace` is True.
+      CopyError: `inplace` is True for an array of NumPy or another system.
     """
-    _copies("fill_diagonal", inplace)
     x = asarray(a)
     if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
         raise ShapeError(f"fill_diagonal requires a matrix or axes of one length, got shape {x.shape}.", where=user_frame())
     step = 1 + sum(math.prod(x.shape[d:]) for d in range(1, x.ndim)) if x.ndim > 2 else x.shape[1] + 1
     stop = x.size if wrap or x.ndim > 2 else min(x.size, x.shape[1] * x.shape[1])
-    return put(x, np.arange(0, stop, step), val, inplace=False)
+    return _put("fill_diagonal", a, put(x, np.arange(0, stop, step), val, inplace=False), inplace)
 
 
 # ---------------------------------------------------------------- order

@@ -234,6 +234,10 @@ class Array(ArrayMethods):
         """Whether the values are there, so that reading them does not wait."""
         return self.pending is None or self.pending.is_reached()
 
+    def devices(self) -> set[Device]:
+        """Where it lies: one device, as a set of JAX's."""
+        return {self.device}
+
     def block_until_ready(self) -> Array:
         """Returns the array when its values are there.
 

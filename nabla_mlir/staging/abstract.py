@@ -13,14 +13,26 @@ from nabla_mlir.staging.tracing import is_tracing, trace_function, trace_region
 from nabla_mlir.table.promotion import as_tensor
 
 
-def ShapeDtypeStruct(shape: Any, dtype: Any) -> Spec:  # noqa: N802  (JAX's name, of a class there)
+class _OfSpecs(type):
+    def __call__(cls, shape: Any, dtype: Any) -> Spec:
+        return spec(shape, dtype)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Spec)
+
+
+class ShapeDtypeStruct(metaclass=_OfSpecs):
     """The shape and the dtype of an array: `spec` under the name of JAX.
 
     Example:
-      >>> ShapeDtypeStruct((2,), "float32").shape
-      (2,)
+      >>> ShapeDtypeStruct((2,), "float32").shape, isinstance(spec(2), ShapeDtypeStruct)
+      ((2,), True)
     """
-    return spec(shape, dtype)
+
+    @staticmethod
+    def like(x: Any) -> Spec:
+        """That of an array."""
+        return as_spec(x)
 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

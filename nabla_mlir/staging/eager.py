@@ -38,18 +38,21 @@ class Program:
       is_ours: one of our own, of which a value is asked: the rules that it would hand to derivatives are not traced.
       donation: the leaves of the arguments whose memory a call may write to.
       title: what messages call it; the name of the function if not given.
+      arrays: the leaves, for a program that is run on them alone: Python may ask for numbers that they decide.
     """
 
     def __init__(
         self, f: Callable[..., Any], in_spec: pytree.TreeSpec, specs: Sequence[Spec], is_jitted: bool = False,
-        is_ours: bool = False, donation: Sequence[int] = (), title: str = "",
+        is_ours: bool = False, donation: Sequence[int] = (), title: str = "", arrays: Sequence[Any] | None = None,
     ):  # fmt: skip
         def flat(*tensors: Any) -> list[Any]:
             args, kwargs = pytree.unflatten(in_spec, tensors)
             leaves, self.out_spec = pytree.flatten(f(*args, **kwargs))
             return leaves
 
-        module, captures = trace_function(flat, specs, "main", is_ours)
+        if arrays is not None:
+            arrays = as_inputs(arrays, [s.dtype for s in specs])
+        module, captures = trace_function(flat, specs, "main", is_ours, arrays)
         # What jit captures has the values of its trace, whatever becomes of the array, and lies where the code reads it.
         self.captured: list[Any] = [Array.from_numpy(x) for x in captures] if is_jitted else captures
         block = functions_of(module.operation)["main"].regions[0].blocks[0]
@@ -177,16 +180,30 @@ _ARRAYS = (np.ndarray, Array)
 def staged(f: Callable[..., Any]) -> Callable[..., Any]:
     """The function itself inside a trace; outside, each call is traced anew and run as `execution` says.
 
-    Tracing anew makes it safe for functions that close over values which change.
+    Tracing anew makes it safe for functions that close over values which change, or that Python decides by values. What is
+    no number among the arguments, such as a function or a string, is part of the code.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if is_tracing():
             return f(*args, **kwargs)
         leaves, in_spec = pytree.flatten((args, kwargs))
-        return Program(f, in_spec, signature_of(leaves))(leaves)
+        others = {i: x for i, x in enumerate(leaves) if not (is_scalar(x) or pytree.is_array(x) or isinstance(x, Spec))}
+        if others:
+            return _with_constants(f, in_spec, leaves, others)
+        return Program(f, in_spec, signature_of(leaves), arrays=leaves)(leaves)
 
     return call
+
+def _with_constants(f: Callable[..., Any], spec: pytree.TreeSpec, leaves: Sequence[Any], others: dict[int, Any]) -> Any:
+    """A call of `f`, some of whose arguments are no inputs."""
+
+    def inner(*arrays: Any) -> Any:
+        rest = iter(arrays)
+        args, kwargs = pytree.unflatten(spec, [others[i] if i in others else next(rest) for i in range(len(leaves))])
+        return f(*args, **kwargs)
+
+    return staged(functools.wraps(f)(inner))(*(x for i, x in enumerate(leaves) if i not in others))
 
 T = TypeVar("T")
 Static = Annotated[T, "static"]  # a parameter that decides shapes: an integer of NumPy, or an array of one, is a number there

@@ -50,6 +50,7 @@ class Execution:
     """How functions run on concrete arrays; change it with `nm.set_execution`."""
 
     mode: str = "auto"
+    outside: str = "auto"  # the mode around `debug_nans`
 
 
 def set_execution(mode: Mode) -> str:
@@ -97,7 +98,9 @@ def debug_nans(new_val: bool = True) -> Iterator[None]:
       stablehlo.log requires operands with a finite result, got -inf at (1,) from 0.0.
     """
     before = Execution.mode
-    Execution.mode = _FINITE if new_val else before
+    if before != _FINITE:
+        Execution.outside = before
+    Execution.mode = _FINITE if new_val else Execution.outside
     try:
         yield
     finally:

@@ -35,6 +35,11 @@ from nabla_mlir.targets import target as as_target
 class Traced(Stage):
     """A function as StableHLO with `ad` and `batch` regions: what it says, before any pass has run."""
 
+    @property
+    def jaxpr(self) -> Traced:
+        """The stage itself, which prints as IR, for programs of JAX that ask for it."""
+        return self
+
     def lower(self) -> Lowered:
         """Expands all transforms. Raises RuleMissingError where an operation has no rule."""
         module = clone_module(self.module)

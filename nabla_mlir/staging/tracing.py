@@ -15,15 +15,16 @@ import numpy as np
 from iree.compiler import ir
 from iree.compiler._mlir_libs import _mlir
 
-from nabla_mlir import thresholds
+from nabla_mlir import pytree, thresholds
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import block_aside
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import INTERNAL_FOLDERS, TraceError
+from nabla_mlir.staging.known import Known
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table import promotion
-from nabla_mlir.table.tensor import Scope, Tensor, constant, current_scope, set_scope, wrap
+from nabla_mlir.table.tensor import Scope, Tensor, constant, current_scope, set_reader, set_scope, wrap
 
 _FRAMES = 32  # of the Python stack that are searched for the user's own lines
 
@@ -48,10 +49,12 @@ class Trace:
     Attributes:
       is_value: it is run as it stands, and nothing that is traced now is differentiated: no rules are asked for.
       order: how many derivatives are asked for of what is traced now.
+      known: the values that are decided by the arguments, if those are at hand.
     """
 
     block: ir.Block
     is_value: bool = False
+    known: Known | None = None
     order: int = 0
     captures: dict[int, Capture] = field(default_factory=dict)
     holders: list[ir.Operation] = field(default_factory=list)
@@ -70,6 +73,8 @@ class Trace:
         if place is None:
             argument = self.block.add_argument(tensor_type(shape, dtype), ir.Location.unknown())
             place = self.captures[id(array)] = Capture(array, argument)
+            if self.known is not None and pytree.is_array(array):
+                self.known.set([argument], [array])
         return Tensor(place.value)
 
 
@@ -100,6 +105,24 @@ def _capture_array(array: np.ndarray) -> Tensor:
 promotion.set_capture(_capture_array)
 
 
+def _number_of(tensor: Tensor) -> np.ndarray | None:
+    """The numbers of a tensor of the open trace, if the values of its arguments decide them."""
+    trace = _current.trace
+    if trace is None or trace.known is None or tensor.axes:
+        return None
+    scope = current_scope()
+    _current.trace = None  # what is computed now is no part of it
+    set_scope(None)
+    try:
+        return trace.known.read(tensor.value)
+    finally:
+        _current.trace = trace
+        set_scope(scope)
+
+
+set_reader(_number_of)
+
+
 @contextlib.contextmanager
 def _scope(what: str) -> Iterator[Scope]:
     outer = current_scope()
@@ -113,12 +136,15 @@ def _scope(what: str) -> Iterator[Scope]:
 
 
 def trace_function(
-    function: Callable[..., Sequence[Any]], specs: Sequence[Spec], name: str, is_value: bool = False
-) -> tuple[ir.Module, list[Any]]:
+    function: Callable[..., Sequence[Any]], specs: Sequence[Spec], name: str, is_value: bool = False,
+    arrays: Sequence[Any] | None = None,
+) -> tuple[ir.Module, list[Any]]:  # fmt: skip
     """Traces ``function(*tensors) -> tensors`` into a module with one public function.
 
     Args:
       is_value: the function is run as it stands, and never differentiated.
+      arrays: the arguments, where they are at hand: Python may ask for the numbers of what they decide (`if x > 0`), and
+        the module is one for these values.
 
     Returns:
       The module and the captured arrays, which are the last arguments of the function, in order.
@@ -130,7 +156,9 @@ def trace_function(
             attributes = {"sym_name": ir.StringAttr.get(name), "function_type": _function_type(types, [])}
             func = ir.Operation.create("func.func", attributes=attributes, regions=1)
         block = ir.Block.create_at_start(func.regions[0], types, [ir.Location.unknown()] * len(types))
-        trace, outer = Trace(block, is_value), _current.trace
+        trace, outer = Trace(block, is_value, Known() if arrays is not None else None), _current.trace
+        if trace.known is not None and arrays is not None:
+            trace.known.set(block.arguments, arrays)
         _current.trace = trace
         try:
             with ir.InsertionPoint(block), _scope(f"the trace of {name}") as scope:
@@ -184,12 +212,14 @@ def checked_output(out: Any) -> Tensor:
 
 
 def trace_region(
-    function: Callable[..., Sequence[Any]], specs: Sequence[Spec], what: str, is_differentiated: bool = False
-) -> tuple[ir.Block, ir.Operation, list[Tensor]]:
+    function: Callable[..., Sequence[Any]], specs: Sequence[Spec], what: str, is_differentiated: bool = False,
+    operands: Sequence[Tensor] = (),
+) -> tuple[ir.Block, ir.Operation, list[Tensor]]:  # fmt: skip
     """Traces a function into a block inside the current trace; values from outside are captured as they are.
 
     Args:
       is_differentiated: the block is for an operation that asks for derivatives.
+      operands: the tensors whose values the first arguments have.
 
     Returns:
       The block (ending in `stablehlo.return`), the operation that holds it until it is moved, and the results.
@@ -198,6 +228,8 @@ def trace_region(
     assert trace is not None, "regions are traced inside a trace"
     block = block_aside([tensor_type(s.shape, s.dtype) for s in specs])
     holder = block.owner.operation
+    if trace.known is not None:
+        trace.known.bind(list(block.arguments)[: len(operands)], [x.value for x in operands])
     is_value, trace.is_value = trace.is_value, trace.is_value and not is_differentiated
     trace.order += is_differentiated
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
@@ -45,6 +46,23 @@ def current_scope() -> Scope | None:
 def set_scope(scope: Scope | None) -> None:
     """Makes `scope` the innermost one of this thread."""
     _state.scope = scope
+
+
+_AS_STATIC = "pass the number as a static argument (jit(f, static_argnums=...))."
+_KEEP = "keep it a tensor, or return it from the function"
+
+
+def _unknown(_: Tensor) -> np.ndarray | None:
+    return None
+
+
+_reader: Callable[[Tensor], np.ndarray | None] = _unknown
+
+
+def set_reader(reader: Callable[[Tensor], np.ndarray | None]) -> None:
+    """Says what numbers a tensor has: None unless tracing knows them."""
+    global _reader
+    _reader = reader
 
 
 class Tensor(ArrayMethods):
@@ -113,20 +131,26 @@ class Tensor(ArrayMethods):
             f"{purpose} requires a concrete value, got the traced tensor {self!r}.", where=user_frame(), help=advice
         )
 
+    def _number(self, purpose: str, advice: str) -> np.ndarray:
+        """The numbers, where the arguments of the trace are at hand and decide them."""
+        self.check_open()
+        array = _reader(self)
+        return self._no_value(purpose, advice) if array is None else array
+
     def __bool__(self) -> bool:
-        self._no_value("bool()", "in `if` use nm.numpy.where or nm.cond; in `while` use nm.while_loop.")
+        return bool(self._number("bool()", "in `if` use nm.numpy.where or nm.cond; in `while` use nm.while_loop."))
 
     def __int__(self) -> int:
-        self._no_value("int()", "pass the number as a static argument (jit(f, static_argnums=...)).")
+        return int(self._number("int()", _AS_STATIC))
 
     def __index__(self) -> int:
-        self._no_value("an index or a shape", "pass the number as a static argument (jit(f, static_argnums=...)).")
+        return operator.index(self._number("an index or a shape", _AS_STATIC)[()])
 
     def __float__(self) -> float:
-        self._no_value("float()", "keep it a tensor, or return it from the function; for y[i] = x make y with nabla_mlir.numpy.")
+        return float(self._number("float()", f"{_KEEP}; for y[i] = x make y with nabla_mlir.numpy."))
 
     def __complex__(self) -> complex:
-        self._no_value("complex()", "keep it a tensor, or return it from the function.")
+        return complex(self._number("complex()", f"{_KEEP}."))
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         self._no_value("a NumPy function", "use the function of the same name in nabla_mlir.numpy, and y = y + x for y += x.")

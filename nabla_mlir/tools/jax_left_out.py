@@ -12,12 +12,13 @@ ELSEWHERE = {
     "jax.ffi": "`nm.custom_call` and `nm.register_custom_call`",
     "jax.pmap": "`nm.vmap(..., axis_name=...)`: there is one device",
     "jax.Device": "the class of `nm.devices()[0]`",
+    "jax.ad_checkpoint.print_saved_residuals": "the IR, which says what is kept: `print(nm.trace(nm.grad(f), x).lower())`",
     "jax.lax.fft": "`nm.numpy.fft.fft` and its like",
     "jax.lax.rng_uniform": "`nm.random.uniform`",
     "jax.lax.rng_bit_generator": "`nm.random.bits`",
     "jax.lax.linalg.eig": "`nm.numpy.linalg.eig`",
     "jax.numpy.frompyfunc": "`nm.numpy.vectorize`",
-    "jax.numpy.ufunc": "plain functions, without methods such as `reduce`",
+    "jax.numpy.ufunc": "plain functions; of two arrays with `outer`, associative ones with `reduce`, `accumulate`, `at`",
 }  # fmt: skip
 
 _DEVICES = "about several devices or processes, of which there is one"
@@ -60,6 +61,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "conv_general_permutations conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple "
         "reduce_window_shape_tuple shape_as_value composite",
         "jax.nn": "get_scaled_dot_general_config",
+        "jax.ad_checkpoint": "Offloadable Recompute Saveable",
         "jax.tree": "static", "jax.tree_util": "default_registry flatten_one_level flatten_one_level_with_keys is_tree_node",
     },
     _REFS: {"jax": "Ref empty_ref free_ref freeze new_ref ref"},

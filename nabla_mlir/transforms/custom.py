@@ -147,7 +147,7 @@ class _Custom:
             out, call.out_spec = pytree.flatten(self.fun(*call_all(pytree.unflatten(spec, inner))))
             return out
 
-        block, holder, call.outs = trace_region(primal, call.specs, self._name())
+        block, holder, call.outs = trace_region(primal, call.specs, self._name(), operands=tensors)
         call.label = _label(self._name(), [c.label for c in _tracing.calls])
         before = _tracing.calls
         has_end = self._ends_here()
@@ -309,7 +309,7 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
             return [*outs, *call.seeds("tangent", tangent, outs, call.of, names)]
 
         specs = [*call.specs, *(call.specs[i] for i in call.wrt)]
-        return [trace_region(rule, _strong(specs), what)[:2]]
+        return [trace_region(rule, _strong(specs), what, operands=tensors)[:2]]
 
 
 def _added(a: Any, b: Any) -> Any:
@@ -370,7 +370,7 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
             residuals, trees["spec"] = pytree.flatten(pair[1])
             return [*call.result(what, pair[0]), *(as_tensor(r) for r in residuals)]
 
-        forward_block, forward_holder, outs = trace_region(forward, _strong(call.specs), what)
+        forward_block, forward_holder, outs = trace_region(forward, _strong(call.specs), what, operands=tensors)
         residuals = [Spec(r.shape, r.dtype) for r in outs[len(call.outs) :]]
 
         def backward(*inner: Tensor) -> list[Any]:

@@ -113,7 +113,7 @@ def _value_and_grad(
             aux_leaves = []
         return [_scalar(out, holomorphic), *(as_tensor(a) for a in aux_leaves)]
 
-    block, holder, outs = trace_region(body, specs_of(tensors), "the function given to grad", is_differentiated=True)
+    block, holder, outs = trace_region(body, specs_of(tensors), "the function given to grad", True, tensors)
     if max_residual_bytes is not None:
         _bound_loops(holder, max_residual_bytes)
     seed = full(whole(outs[0]).shape, 1, outs[0].dtype)

@@ -96,7 +96,7 @@ def _like(term: Any, primal: Tensor, argument: int, spec: Any) -> Tensor | None:
 
 def _pushed(body: Callable[..., Any], tensors: list[Tensor], terms: list[list[Tensor | None]]) -> list[Series | Tensor]:
     """The results of a function as series, with its maps and derivatives expanded before."""
-    block, holder, _ = trace_region(body, specs_of(tensors), "the function given to jet")
+    block, holder, _ = trace_region(body, specs_of(tensors), "the function given to jet", operands=tensors)
     trace = current_trace()
     assert trace is not None
     captures = captures_of(holder)

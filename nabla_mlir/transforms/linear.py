@@ -111,9 +111,10 @@ class _AtPoint:
         def flat(*tensors: Tensor) -> list[Tensor]:
             return self._traced(_Body(f, pytree.unflatten(in_spec, tensors), has_aux, what))
 
-        module, captures = trace_function(flat, specs, "main")
+        arrays = as_inputs(leaves, [s.dtype for s in specs])
+        module, captures = trace_function(flat, specs, "main", arrays=arrays)
         lower_module(module)
-        inputs = [*as_inputs(leaves, [s.dtype for s in specs]), *captures]
+        inputs = [*arrays, *captures]
         points = [i for i, x in enumerate(inputs) if not isinstance(x, _Seed)]
         self._point = Halves(module, points).at([inputs[i] for i in points])
 
@@ -187,8 +188,8 @@ class _Body:
             self.count = len(leaves)
             return [*leaves, *aux]
 
-        specs = specs_of([self.tensors[i] for i in self.active])
-        self.block, holder, self.outs = trace_region(body, specs, f"the function given to {what}", is_differentiated=True)
+        active = [self.tensors[i] for i in self.active]
+        self.block, holder, self.outs = trace_region(body, specs_of(active), f"the function given to {what}", True, active)
         trace = current_trace()
         assert trace is not None
         trace.keep(holder)

@@ -231,6 +231,8 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: nm.vmap(lambda i: nnp.delete(V, i))(IDS[None]), errors.TraceError, "known numbers"),
     (lambda: nnp.choose(IDS, [X], mode="most"), errors.ShapeError, "mode raise"),
     (lambda: nnp.put(X, IDS, V), errors.CopyError, "inplace=False"),
+    (lambda: nnp.add.at(X, IDS, V), errors.ShapeError, "inplace=False"),
+    (lambda: nnp.subtract.outer(X), TypeError, "missing 1"),
     (lambda: nnp.fill_diagonal(V, 1.0, inplace=False), errors.ShapeError, "axes of one length"),
     (lambda: nnp.partition(V, 9), errors.ShapeError, "kth < 5"),
     (lambda: nm.vmap(lambda i: nnp.setdiff1d(i, i))(IDS[None]), errors.TraceError, "pass size="),

@@ -1,0 +1,6 @@
+"""What reverse mode keeps: the names of `jax.ad_checkpoint`."""
+
+from nabla_mlir.transforms.checkpointing import checkpoint as checkpoint
+from nabla_mlir.transforms.checkpointing import checkpoint_name as checkpoint_name
+from nabla_mlir.transforms.checkpointing import checkpoint_policies as checkpoint_policies
+from nabla_mlir.transforms.checkpointing import remat as remat
