@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 import nabla_mlir.numpy as nnp
-from nabla_mlir import nn, random
+from nabla_mlir import random
 from nabla_mlir.errors import ImportIRError
+from nabla_mlir.interop import torch_losses
 from nabla_mlir.numpy import fft, linalg
 from nabla_mlir.ops import chlo, elementwise
 from nabla_mlir.ops.windows import reduce_window, window_params
@@ -226,22 +227,6 @@ def _nearest(rank: int) -> Callable[..., Tensor]:
     return upsample
 
 
-# ---------------------------------------------------------------- losses
-
-
-def _multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
-    """PyTorch's own decomposition also counts what stands behind the first -1 of a row."""
-    n = x.shape[-1]
-    rows, places, labels = x.reshape(-1, n), np.arange(n), target.reshape(-1, n)
-    is_label = places < nnp.min(nnp.where(labels == -1, places, n), -1, keepdims=True)
-    labels = nnp.where(is_label, labels, 0)
-    is_target = nnp.any(is_label[:, :, None] & (labels[:, :, None] == places), 1)
-    margins = nn.relu(1 - (nnp.take_along_axis(rows, labels, -1)[:, :, None] - rows[:, None]))
-    losses = nnp.sum(margins * (is_label[:, :, None] & ~is_target[:, None]), (1, 2)) / n
-    total = [losses.reshape(x.shape[:-1]), nnp.mean(losses), nnp.sum(losses)][reduction]
-    return total, is_target.astype(x.dtype).reshape(x.shape)
-
-
 # ---------------------------------------------------------------- draws: each has a key of its own, the same at each call
 
 
@@ -309,7 +294,8 @@ _ATEN: dict[str, Callable[..., Any]] = {
     "median": lambda x: _median(nnp.reshape(x, (-1,)), 0, False)[0], "searchsorted.Tensor": _searchsorted,
     "diagonal": nnp.diagonal, "diagonal_scatter": _diagonal_scatter, "unfold": _unfold,
     "scatter_reduce.two": _scatter_reduce, "cdist": _distances,
-    "embedding": _embedding, "multilabel_margin_loss_forward": _multilabel_margin_loss,
+    "embedding": _embedding, "multilabel_margin_loss_forward": torch_losses.multilabel_margin_loss,
+    **{f"fractional_max_pool{rank}d": torch_losses.fractional_max_pool(rank) for rank in (2, 3)},
     **{f"max_pool{rank}d": _max_pool(rank) for rank in (1, 2, 3)},
     **{f"max_pool{rank}d_with_indices": _max_pool(rank, with_places=True) for rank in (1, 2, 3)},
     **{f"avg_pool{rank}d": _avg_pool(rank) for rank in (1, 2, 3)},
@@ -332,7 +318,8 @@ _ATEN: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    "torch.nabla_mlir.stop_gradient": stop_gradient, **{f"torch.aten.{name}": f for name, f in _ATEN.items()},
+    "torch.nabla_mlir.stop_gradient": stop_gradient, "torch.nabla_mlir.ctc_loss": torch_losses.ctc_loss,
+    **{f"torch.aten.{name}": f for name, f in _ATEN.items()},
 }  # fmt: skip
 # Those that torch-mlir lowers for real numbers alone.
 COMPLEX: dict[str, Callable[..., Any]] = {

@@ -16,6 +16,7 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.errors import ImportIRError, SourceRange, is_internal
 from nabla_mlir.interop.portable import parse
 from nabla_mlir.interop.torch_operations import COMPLEX, DRAWS, OPERATIONS
+from nabla_mlir.interop.torch_replacements import replaced
 from nabla_mlir.numpy.operands import convert
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import bake_captures, trace_function
@@ -35,7 +36,8 @@ def stablehlo_of(module: Any, inputs: Sequence[Any]) -> ir.Module:
     import torch
 
     try:
-        program = torch.export.export(module, tuple(inputs))
+        with replaced():
+            program = torch.export.export(module, tuple(inputs))
     except Exception as error:  # of many kinds, none of which is public
         raise ImportIRError(f"from_torch requires a module that torch.export captures, got {_first(error)}.",
                             help="a branch or a shape that depends on numbers has to become torch.where or a fixed one.",
@@ -43,6 +45,7 @@ def stablehlo_of(module: Any, inputs: Sequence[Any]) -> ir.Module:
     try:
         _mark_ends_of_differentiation(program.graph_module)
         _give_scalars_an_axis(program.graph_module)
+        _compare_floats_with_floats(program.graph_module)
         raw = _imported(_decomposed(program))
     except Exception as error:
         raise _refused(_first(error)) from error
@@ -114,6 +117,18 @@ def _give_scalars_an_axis(graph_module: Any) -> None:
         row.meta = {**node.args[0].meta, "val": node.args[0].meta["val"].reshape(1)}
         result.meta = {**node.meta, "val": node.meta["val"].reshape(1)}
         node.target, node.args, node.kwargs = aten.reshape.default, (result, []), {}  # under its name, by which it may be a result
+    graph_module.recompile()
+
+
+def _compare_floats_with_floats(graph_module: Any) -> None:
+    """Torch-mlir folds a comparison of a constant with an integer, and if the constant is of floats the process ends."""
+    import torch
+
+    aten = torch.ops.aten
+    comparisons = {aten.lt.Scalar, aten.le.Scalar, aten.gt.Scalar, aten.ge.Scalar, aten.eq.Scalar, aten.ne.Scalar}
+    for node in graph_module.graph.nodes:
+        if node.target in comparisons and type(node.args[1]) is int and node.args[0].meta["val"].is_floating_point():
+            node.update_arg(1, float(node.args[1]))
     graph_module.recompile()
 
 

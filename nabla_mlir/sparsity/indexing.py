@@ -36,7 +36,7 @@ def elements_read(shape: Shape, indices: np.ndarray, dims: Dims, sizes: Sequence
         if d in dims["start_index_map"]:
             first = starts[..., dims["start_index_map"].index(d)].astype(np.int64)
             first = np.clip(first, 0, size - sizes[d]) if clip else first
-            place = place + first.reshape(*batch, *(1,) * len(window))
+            place = place + first.reshape(batch + (1,) * len(window))
         if d in dims["operand_batching_dims"]:
             axis = dims["start_indices_batching_dims"][dims["operand_batching_dims"].index(d)]
             axis -= axis > vector

@@ -28,6 +28,13 @@ def _signs(*shape: int) -> Any:
     return torch.randint(0, 2, shape).double() * 2 - 1
 
 
+class CTCOfScores(nn.CTCLoss):
+    """PyTorch's slope by logarithms of probabilities is that by scores of which they are normalized; so scores are what is given here."""
+
+    def forward(self, scores: Any, *rest: Any) -> Any:
+        return super().forward(scores.log_softmax(-1), *rest)
+
+
 IMAGE, VOLUME, SIGNAL = (2, 4, 6, 6), (1, 4, 4, 4, 4), (2, 4, 8)
 _BY_RANK = {1: SIGNAL, 2: IMAGE, 3: VOLUME}
 
@@ -58,8 +65,8 @@ MODULES: dict[str, tuple[Make, Callable[[], tuple[Any, ...]]]] = {
     "MaxUnpool1d": (lambda: nn.MaxUnpool1d(2), lambda: (_x(2, 4, 3), torch.arange(0, 6, 2).expand(2, 4, 3).contiguous())),
     "MaxUnpool2d": (lambda: nn.MaxUnpool2d(2), lambda: (_x(1, 2, 2, 2), torch.tensor([[0, 3], [9, 14]]).expand(1, 2, 2, 2).contiguous())),
     "MaxUnpool3d": (lambda: nn.MaxUnpool3d(2), lambda: (_x(1, 1, 1, 2, 2), torch.tensor([[[0, 3], [9, 14]]]).expand(1, 1, 1, 2, 2).contiguous())),
-    "FractionalMaxPool2d": (lambda: nn.FractionalMaxPool2d(2, output_size=3), lambda: (_x(*IMAGE),)),
-    "FractionalMaxPool3d": (lambda: nn.FractionalMaxPool3d(2, output_size=2), lambda: (_x(*VOLUME),)),
+    "FractionalMaxPool2d": (lambda: nn.FractionalMaxPool2d(2, output_size=3, _random_samples=_u(2, 4, 2)), lambda: (_x(*IMAGE),)),
+    "FractionalMaxPool3d": (lambda: nn.FractionalMaxPool3d(2, output_size=2, _random_samples=_u(1, 4, 3)), lambda: (_x(*VOLUME),)),
     # pads
     **{f"{kind}Pad{r}d": (lambda k=kind, r=r: getattr(nn, f"{k}Pad{r}d")(1), lambda r=r: (_x(*_BY_RANK[r]),))
        for kind in ("Circular", "Reflection", "Replication", "Zero") for r in (1, 2, 3)},
@@ -105,7 +112,7 @@ MODULES: dict[str, tuple[Make, Callable[[], tuple[Any, ...]]]] = {
     "BCEWithLogitsLoss": (lambda: nn.BCEWithLogitsLoss(), lambda: (_x(4, 3), _u(4, 3))),
     "CosineEmbeddingLoss": (lambda: nn.CosineEmbeddingLoss(), lambda: (_x(4, 3), _x(4, 3), _signs(4))),
     "CrossEntropyLoss": (lambda: nn.CrossEntropyLoss(label_smoothing=0.1), lambda: (_x(4, 5), _i(5, 4))),
-    "CTCLoss": (lambda: nn.CTCLoss(), lambda: (_x(6, 2, 4).log_softmax(-1), _i(3, 2, 3) + 1, torch.tensor([6, 6]), torch.tensor([3, 3]))),
+    "CTCLoss": (lambda: CTCOfScores(), lambda: (_x(9, 2, 4), torch.tensor([[1, 2, 2], [3, 1, 0]]), torch.tensor([9, 7]), torch.tensor([3, 2]))),
     "GaussianNLLLoss": (lambda: nn.GaussianNLLLoss(), lambda: (_x(4, 3), _x(4, 3), _u(4, 3))),
     "HingeEmbeddingLoss": (lambda: nn.HingeEmbeddingLoss(), lambda: (_x(4, 3), _signs(4, 3))),
     "KLDivLoss": (lambda: nn.KLDivLoss(reduction="batchmean"), lambda: (_x(4, 3), _u(4, 3))),

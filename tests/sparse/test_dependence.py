@@ -69,6 +69,7 @@ EXACT = {
     "paired": lambda x: x[PLACES[:12]] * x[PLACES[12:]],
     "scattered": lambda x: nnp.zeros(10).at[PLACES[:10]].add(x),
     "written": lambda x: x.at[np.array([1, 4])].set(x[:2] * x[2:4]),
+    "one element written": lambda x: nm.lax.scatter(x, np.array([3]), x[0] * x[2], nm.lax.ScatterDimensionNumbers((), (0,), (0,))),
     "matrix": lambda x: MATRIX @ x,
     "from the left": lambda x: x @ MATRIX,
     "matrix of matrices": lambda x: (x.reshape(5, 2) @ MATRIX[:2, :3]).reshape(-1),
