@@ -43,7 +43,8 @@ def rotary(fw: Any) -> Function:
 def _rotary_inputs() -> tuple[Any, ...]:
     width, inner, tokens = 256, 683, 128
     layers = [
-        {"first": 1 + normal(width, scale=0.1), "second": 1 + normal(width, scale=0.1), "q": normal(width, width, scale=0.06, seed=i),
+        {"first": 1 + normal(width, scale=0.1), "second": 1 + normal(width, scale=0.1),
+         "q": normal(width, width, scale=0.06, seed=i),
          "k": normal(width, 128, scale=0.06, seed=i), "v": normal(width, 128, scale=0.06, seed=i + 9),
          "o": normal(width, width, scale=0.03, seed=i + 9), "gate": normal(width, inner, scale=0.06, seed=i),
          "up": normal(width, inner, scale=0.06, seed=i + 9), "down": normal(inner, width, scale=0.03, seed=i)}
@@ -233,8 +234,8 @@ def states(fw: Any) -> Function:
 
 
 def _states_inputs() -> tuple[Any, ...]:
-    params = [{"decay": normal(64) + np.float32(2), "in": normal(32, 64, scale=0.2, seed=i), "out": normal(64, 32, scale=0.1, seed=i)}
-              for i in range(3)]  # fmt: skip
+    layers = [(normal(32, 64, scale=0.2, seed=i), normal(64, 32, scale=0.1, seed=i)) for i in range(3)]
+    params = [{"decay": normal(64) + np.float32(2), "in": a, "out": b} for a, b in layers]
     return params, normal(16, 512, 32), normal(16, 512, 32, seed=1)
 
 

@@ -132,11 +132,10 @@ class Dependence:
     def visit(self, op: ir.Operation) -> None:
         """Gives the results of an operation their patterns."""
         self._steps += 1
-        name, operands, results = op.name, list(op.operands), list(op.results)
-        record = REGISTRY.get(name)
+        operands, results, record = list(op.operands), list(op.results), REGISTRY.get(op.name)
         reads = [*operands, *captures_of(op)] if len(op.regions) else operands
         is_constant = self.relations.keys().isdisjoint(reads)
-        self._note_numbers(op, name, operands, results, is_constant)
+        self._note_numbers(op, operands, results, is_constant)
         runs = "" if record is None else record.runs
         if runs == "loop":
             self._loop(op, operands, results)
@@ -144,7 +143,7 @@ class Dependence:
             for result in results:
                 self.relations.pop(result, None)
             return
-        elif name in ("func.call", "call"):
+        elif op.name in ("func.call", "call"):
             self._call(op, operands, results)
         elif runs in ("choice", "once"):
             self._branches(op, operands, results)
@@ -161,11 +160,9 @@ class Dependence:
         for result, (_, dtype), relation in zip(results, types, _moved(record, xs, [t[0] for t in types], params), strict=True):
             self._keep(result, relation, dtype)
 
-    def _note_numbers(
-        self, op: ir.Operation, name: str, operands: list[ir.Value], results: list[ir.Value], is_constant: bool
-    ) -> None:
+    def _note_numbers(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value], is_constant: bool) -> None:
         known = is_constant and (
-            name in (CONSTANT, "stablehlo.iota")
+            op.name in (CONSTANT, "stablehlo.iota")
             or (bool(operands) and all(map(self._is_known, operands)) and len(results) == 1 and fold_of(op) is not None)
         )
         if known:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -179,6 +180,7 @@ def _operation() -> Callable[..., Any]:
             results = Call.apply(_new(_FAMILIES[key].mapped(tuple(axes[1:]))), *inputs)
             return results, (0,) * len(results)
 
+    Call.forward.__signature__ = inspect.signature(Call.forward)  # type: ignore[attr-defined]  # else `apply` finds it at each call
     kinds = {torch.Tensor, torch.nn.Parameter}
 
     def is_plain(inputs: Sequence[Any]) -> bool:
@@ -186,8 +188,12 @@ def _operation() -> Callable[..., Any]:
         return all(type(x) in kinds for x in inputs) and not torch._C._len_torch_dispatch_stack()
 
     def call(inputs: Sequence[Any], key: str) -> Sequence[Any]:
-        is_called = torch._C._are_functorch_transforms_active() or is_plain(inputs)
-        return Call.apply(key, *inputs) if is_called else operation(list(inputs), key)
+        if torch._C._are_functorch_transforms_active():
+            return Call.apply(key, *inputs)
+        if not is_plain(inputs):
+            return operation(list(inputs), key)
+        is_recorded = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
+        return Call.apply(key, *inputs) if is_recorded or torch.autograd.forward_ad._current_level >= 0 else _results(inputs, key)
 
     return call
 

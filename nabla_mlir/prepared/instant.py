@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.errors import RuleMissingError
@@ -24,7 +26,7 @@ from nabla_mlir.staging.interpreted import Interpreted
 from nabla_mlir.staging.stages import Lowered
 from nabla_mlir.targets import Target
 
-_MOVE = "update"  # the function that sets the whole state, from the point that the state holds
+_MOVE = "update"  # the function that sets the whole state, from a point
 
 
 class InstantExecutable:
@@ -41,6 +43,7 @@ class InstantExecutable:
         self._budget, self._moving = allowance(operations.values()), new_lock()
         self._executable: Runnable = InterpretedExecutable(stage.module.operation, budget=self._budget, work=work)
         self._updates = 0  # what the version of the compiled state is behind
+        self._point: list[np.ndarray] = []  # that the interpreter's state is of: a module need not keep it
 
     @property
     def driver(self) -> str:
@@ -62,32 +65,35 @@ class InstantExecutable:
         return functools.partial(self._call, name)
 
     def _call(self, name: str, *call: Any) -> list[Array]:
-        if isinstance(self._executable, InterpretedExecutable):
-            try:
-                return self._executable.function(name)(*call)
-            except (OutOfStepsError, RuleMissingError):
-                if self._budget is None:
-                    raise
-                self._compile()
+        with self._moving:  # or the state could be of another thread's point
+            if isinstance(self._executable, InterpretedExecutable):
+                try:
+                    return self._interpreted(self._executable, name, *call)
+                except (OutOfStepsError, RuleMissingError):
+                    if self._budget is None:
+                        raise
+                    self._compile(self._executable)
         results = self._executable.function(name)(*call)
         for array in results:
             if array.version is not None:
                 array.version += self._updates
         return results
 
-    def _compile(self) -> None:
+    def _interpreted(
+        self, interpreter: InterpretedExecutable, name: str, arguments: Sequence[Any], storage: int = 0, types: Any = None
+    ) -> list[Array]:
+        results = interpreter.function(name)(arguments, storage, types)
+        if name in (_MOVE, f"{_MOVE}_into"):
+            self._point = [np.array(x) for x in arguments[: len(arguments) - storage]]
+        return results
+
+    def _compile(self, interpreter: InterpretedExecutable) -> None:
         """Puts compiled code with the same state in the place of the interpreter, which runs nothing any more."""
-        with self._moving:
-            interpreter = self._executable
-            if not isinstance(interpreter, InterpretedExecutable):
-                return  # another thread has done it
-            executable = self._stage.compile().loaded.executable
-            state = interpreter.state
-            if state.get("version"):
-                points = {int(name.removeprefix("point_")): x for name, x in state.items() if name.startswith("point_")}
-                executable.function(_MOVE)([points[i] for i in range(len(points))])
-                self._updates = int(state["version"]) - 1
-            self._executable = executable
+        executable = self._stage.compile().loaded.executable
+        if interpreter.state.get("version"):
+            executable.function(_MOVE)(self._point)
+            self._updates = int(interpreter.state["version"]) - 1
+        self._executable, self._point = executable, []
 
     def wait(self) -> None:
         """Returns when all calls so far have ended."""

@@ -84,7 +84,8 @@ class Box(NamedTuple):
             return Box((), (), (), (), self.base, self.free)
         own = list(zip(self.starts, self.counts, self.steps, self.strides, strict=True))
         lines = [(0, n, 1, 0) if a is None else own[a] for a, n in zip(axes, sizes, strict=True)]
-        return Box(*zip(*lines, strict=True), self.base, self.free)
+        starts, counts, steps, strides = zip(*lines, strict=True)
+        return Box(starts, counts, steps, strides, self.base, self.free)
 
     def repeated(self, axis: int, size: int) -> Box:
         """The box with an axis of one row repeated to `size`."""

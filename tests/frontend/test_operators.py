@@ -20,6 +20,7 @@ import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir import thresholds
 from nabla_mlir.errors import DtypeError, NotFiniteError, TraceError, TreeError
+from nabla_mlir.prepared.instant import load_prepared
 from nabla_mlir.prepared.operators import StalePointError
 
 jax.config.update("jax_enable_x64", True)
@@ -191,6 +192,22 @@ def test_it_is_compiled_when_that_pays(monkeypatch: pytest.MonkeyPatch) -> None:
         H @ v
     monkeypatch.setattr(thresholds, "COMPILED_MODULE", 0.0)  # before its first update
     np.testing.assert_allclose(nm.HessianOperator(lambda x: (x**4).sum(), np.ones(2)) @ np.ones(2), [12, 12])
+
+
+def test_a_module_that_does_not_keep_its_point_is_compiled_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its functions read the residuals alone; what was said to it last is what the compiled code is moved to."""
+    monkeypatch.setattr(thresholds, "COMPILED_MODULE", 100 * thresholds.STEP)
+    monkeypatch.setattr(thresholds, "COMPILED_OPERATION", 0.0)
+    stage = nm.hvp_module(lambda x: (nnp.sin(x) * x).sum(), nm.spec(3, "f64"), entry_points=("update", "apply"))
+    module, x, v = load_prepared(stage, "hvp_module", (), None), np.array([0.3, 0.5, 2.0]), np.ones(3)
+    module["update"](0 * x)
+    module["update"](x)
+    want, x[:] = 2 * np.cos(x) - np.sin(x) * x, np.nan
+    drivers = []
+    for _ in range(30):
+        np.testing.assert_allclose(module["apply"](v), want, rtol=1e-12)
+        drivers.append(module.driver)
+    assert (drivers[0], drivers[-1] in ("local-sync", "local-task")) == ("interpreter", True)
 
 
 def test_clones_move_alone(H: Any) -> None:

@@ -399,3 +399,15 @@ def test_least_squares_of_more_garbow_and_hillstrom(name: str) -> None:
     for method in ("trf", "lm"):
         found = nm.interop.scipy.least_squares(lambda x: residuals(x, nnp), start, method=method, xtol=1e-12, gtol=1e-12)
         assert 2 * found.cost == pytest.approx(least, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("method", [name for name, traits in METHODS.items() if traits.bounds])
+def test_bounds_may_fix_variables(method: str) -> None:
+    """SciPy leaves these out of some methods' points, and of what it calls after an iteration."""
+    seen: list[Any] = []
+    f = lambda x: ((x - nnp.asarray([1.0, 2.0, 3.0])) ** 2).sum()  # noqa: E731
+    bounds = Bounds([-5, 0.5, -5], [5, 0.5, 5])
+    result = nm.minimize(f, np.array([0.0, 0.5, 0.0]), method=method, bounds=bounds, callback=lambda x: seen.append(np.array(x)))
+    np.testing.assert_allclose(result.x, [1, 0.5, 3], atol=2e-3)
+    assert {x.shape for x in seen} == {(3,)}
+    assert seen[-1][1] == pytest.approx(0.5, abs=1e-3)

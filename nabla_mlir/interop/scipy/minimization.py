@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.optimize
-from scipy.optimize import HessianUpdateStrategy, OptimizeResult
+from scipy.optimize import Bounds, HessianUpdateStrategy, OptimizeResult
 
 from nabla_mlir.errors import TraceError, user_frame
 from nabla_mlir.interop.scipy.history import History, watched
@@ -92,10 +92,10 @@ def minimize(
         options.setdefault("sparse_jacobian", True)  # SciPy takes all of one kind
     history = History()
     with watched(f"minimize, {name}", progress) as show:
-        recorder = _Recorder(objective, history, show, callback, name.lower())
+        recorder = _Recorder(objective, history, show, callback, name.lower(), limits)
         result = scipy.optimize.minimize(
             objective.fun, objective.x0.copy(), method=method, bounds=limits, constraints=restrictions, tol=tol,
-            callback=recorder, options=options, **derivatives,
+            callback=recorder.at if name.lower() == "tnc" else recorder, options=options, **derivatives,
         )  # fmt: skip
     return _of_trees(result, objective, history)
 
@@ -122,7 +122,11 @@ def _of_objective(form: str) -> str:
 class _Recorder:
     """What SciPy calls after each iteration: keeps the history, shows it, and calls the user's function."""
 
-    def __init__(self, objective: Objective, history: History, show: Any, callback: Callable[..., Any] | None, method: str):
+    def __init__(
+        self, objective: Objective, history: History, show: Any, callback: Callable[..., Any] | None, method: str,
+        limits: Bounds | None,
+    ):  # fmt: skip
+        self._limits = limits
         self._objective, self._history, self._show, self._callback = objective, history, show, callback
         self._x = objective.x0
         names = [] if callback is None else list(inspect.signature(callback).parameters)
@@ -131,8 +135,9 @@ class _Recorder:
     def __call__(self, intermediate_result: Any) -> Any:
         """After an iteration."""
         state = intermediate_result
-        if not isinstance(state, OptimizeResult):  # TNC, and older versions of others, give the point alone
-            state = OptimizeResult(x=state, fun=self._objective.known(state)[0])
+        if not isinstance(state, OptimizeResult):  # older versions of SciPy give the point alone
+            return self.at(state)
+        state.x = self._whole(state.x)
         self._add(state.x, float(state.fun))
         if self._callback is None:
             return None
@@ -140,6 +145,18 @@ class _Recorder:
         if self._takes_result:
             return self._callback(intermediate_result=OptimizeResult({**state, "x": tree}))
         return self._callback(tree, state) if self._takes_state else self._callback(tree)
+
+    def at(self, x: Any) -> Any:
+        """After an iteration of a method that gives the point alone, as TNC: SciPy can add fixed variables to nothing else."""
+        return self(OptimizeResult(x=x, fun=self._objective.known(self._whole(x))[0]))
+
+    def _whole(self, x: np.ndarray) -> np.ndarray:
+        """The point with the variables that bounds fix, which SciPy leaves out for COBYLA."""
+        if self._limits is None or np.size(x) == self._x.size:
+            return x
+        whole, is_free = np.array(self._limits.lb, np.float64), self._limits.lb != self._limits.ub
+        whole[is_free] = x
+        return whole
 
     def _add(self, x: np.ndarray, value: float) -> None:
         gradient = self._objective.known(x)[1]
