@@ -10,7 +10,8 @@ from iree.compiler import ir
 from nabla_mlir import pytree
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects import ad
-from nabla_mlir.dialects.regions import aside
+from nabla_mlir.dialects.ad_rules import CUSTOM
+from nabla_mlir.dialects.regions import aside, nested
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import TreeError, user_frame
 from nabla_mlir.staging.eager import Halves, as_inputs, staged
@@ -158,7 +159,11 @@ def _seed(what: str, seed: Any, like: Spec, path: str) -> Any:
     if not is_tracing():
         return seed_array(what, seed, like, path)
     tensor = seed_of(what, seed, like, path)
-    return full(like.shape, 0, like.dtype) if tensor is None else tensor
+    return _zeros(like) if tensor is None else tensor
+
+
+def _zeros(like: Any) -> Tensor:
+    return full(like.shape, 0, like.dtype)
 
 
 class _Body:
@@ -207,11 +212,23 @@ class _Body:
         return [self.tensors[i].value for i in self.active]
 
     def value(self) -> Any:
-        """The result of the function: a copy of the block, inlined. Duplicates are merged by nabla-simplify."""
+        """The result of the function: a copy of the block, inlined. Duplicates are merged by nabla-simplify.
+
+        Where the function has rules of the user's, it is what these say, as in JAX: its own derivative is that of their code.
+        """
         block, holder = self.clone()
-        op = ad.JvpOp.build(self.primals(), [], block, [], []).op
+        op = self._ruled(block) if any(inner.name in CUSTOM for inner in nested(holder)) else None
+        op = op or ad.JvpOp.build(self.primals(), [], block, [], []).op
         holder.erase()
         return self.result(results_of(op))
+
+    def _ruled(self, block: ir.Block) -> ir.Operation:
+        """A derivative of the block for the sake of its first results."""
+        if self.what == "jvp":
+            tangents = [_zeros(self.tensors[i]).value for i in self.active]
+            return ad.JvpOp.build(self.primals(), tangents, block, range(len(self.active)), self.of).op
+        cotangents = [_zeros(self.outs[i]).value for i in self.of]
+        return ad.VjpOp.build(self.primals(), cotangents, block, range(len(self.active)), self.of).op
 
     def result(self, outs: Sequence[Tensor]) -> Any:
         """The result of the function, or (result, aux), from the leaves of both."""

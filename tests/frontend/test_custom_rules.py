@@ -334,3 +334,28 @@ def test_a_root_in_a_rule_is_zero_where_its_cotangent_is() -> None:
     root.defjvp(lambda xs, ts: nm.jvp(nnp.sqrt, xs, ts))
     for ct, slope in ((0.0, 0.0), (1.0, np.inf)):
         assert float(run_traced(lambda x: nm.vjp(root, x)[1](ct)[0], [np.float64(0)])) == slope  # noqa: B023
+
+
+@pytest.mark.parametrize("way", ["vjp", "linearize", "jit"])
+def test_the_value_of_a_pullback_is_that_of_the_rule(way: str) -> None:
+    """As in JAX: differentiated again, it is the code of `fwd`, whatever `bwd` says, and not the function with its rule."""
+
+    def program(lib: Any, xp: Any) -> Any:
+        f = lambda x: xp.sin(3 * x)  # noqa: E731
+        h = lib.custom_vjp(f)
+        h.defvjp(lambda x: (f(x), x), lambda x, ct: (ct * xp.sin(x),))
+        d = lib.custom_jvp(f)
+        d.defjvp(lambda xs, ts: (f(*xs), ts[0] * xp.sin(xs[0])))
+
+        def both(x: Any) -> Any:
+            if way == "linearize":
+                y, push = lib.linearize(d, x)
+                return xp.sum(xp.cos(y) * push(x))
+            y, pull = lib.vjp(lib.jit(h) if way == "jit" else h, x)
+            return xp.sum(pull(xp.cos(y))[0] * y)
+
+        return lib.grad(both), lib.grad(lambda x: xp.sum((lib.linearize if way == "linearize" else lib.vjp)(h if way == "vjp" else d, x)[0]))
+
+    x = np.array([0.3, 0.7, 1.1])
+    for ours, theirs in zip(program(nm, nnp), program(jax, jnp), strict=True):
+        np.testing.assert_allclose(nm.jit(ours)(x), theirs(x), rtol=1e-9)
