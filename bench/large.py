@@ -1,9 +1,10 @@
 """Programs of the size of real work against jax.jit: time, memory, growth over calls and compile time, in one run.
 
-usage: make bench ARGS=--large, or python bench/large.py [--only NAME ...] [--quick] [--threads N] [--out FOLDER]
-Writes large.json and large.png (with `--threads 1` large-1.json). Each side of each function has a process of its own;
-the two are called in turns. Compile times are cold and whole, from the Python function to code. Peaks are those of a
-call, results included, over what there was before it; growth is that of a call after some, with results held.
+usage: make bench ARGS=--large, or python bench/large.py [--others] [--only NAME ...] [--quick] [--threads N] [--out FOLDER]
+Writes large.json and large.png (with `--threads 1` large-1.json, with `--others` large-others.json). Each side of each
+function has a process of its own; the two are called in turns. Compile times are cold and whole, from the Python function
+to code. Peaks are those of a call, results included, over what there was before it; growth is that of a call after some,
+with results held.
 """
 
 from __future__ import annotations
@@ -66,17 +67,15 @@ def main() -> int:
     parser.add_argument("--others", action="store_true", help="a second set of programs, instead of the first")
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"some of {', '.join(known)}")
     parser.add_argument("--quick", action="store_true", help="Hessian-vector products alone, and fewer calls")
-    parser.add_argument(
-        "--threads", type=int, default=0, metavar="N", help="both sides on so many cores; without it on all"
-    )
+    parser.add_argument("--threads", type=int, default=0, metavar="N", help="both sides on so many cores; without it on all")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="the folder for the results")
     options = parser.parse_args()
     if unknown := set(options.only or ()) - set(known):
         parser.error(f"--only requires names among {', '.join(known)}, got {', '.join(sorted(unknown))}")
     options.out.mkdir(parents=True, exist_ok=True)
-    chosen = [known[name] for name in options.only or [w.name for w in (OTHERS if options.others else LARGE)]]
+    chosen = [known[name] for name in options.only] if options.only else list(OTHERS if options.others else LARGE)
     functions = FUNCTIONS[-1:] if options.quick else FUNCTIONS
-    name = f"large-{options.threads}" if options.threads else "large"
+    name = ("large-others" if options.others else "large") + (f"-{options.threads}" if options.threads else "")
     results = run_all(chosen, functions, options.quick, options.threads)
     report(results)
     content = {"threads": options.threads, "geometric_means": means(results), "results": [asdict(r) for r in results]}
@@ -173,12 +172,8 @@ def report(results: Sequence[Result]) -> None:
         for r in rows:
             table.add_row(r.title, *(["[red]failed[/red]"] if r.failure else _cells(r)))
         found = means(rows)[function]
-        mean = {
-            measure: f"{found[measure]:.2f}" if measure in found else "" for measure in ("times", "peak", "compile")
-        }
-        table.add_row(
-            "[bold]geometric mean[/bold]", "", "", mean["times"], "", "", mean["peak"], "", "", "", "", mean["compile"]
-        )
+        mean = {measure: f"{found[measure]:.2f}" if measure in found else "" for measure in ("times", "peak", "compile")}
+        table.add_row("[bold]geometric mean[/bold]", "", "", mean["times"], "", "", mean["peak"], "", "", "", "", mean["compile"])
         console.print(table)
 
 
@@ -199,8 +194,7 @@ def _line(r: Result) -> str:
     if r.failure:
         return f"{r.title}, {r.function}: [red]{r.failure.splitlines()[0][:150]}[/red]"
     ours, theirs = (
-        f"{r.times[side] * 1e3:,.1f} ms, {r.peak[side] / 1e6:,.0f} MB, {r.compile[side]:.1f} s"
-        for side in ("nabla", "jax")
+        f"{r.times[side] * 1e3:,.1f} ms, {r.peak[side] / 1e6:,.0f} MB, {r.compile[side]:.1f} s" for side in ("nabla", "jax")
     )
     return f"{r.title}, {r.function}: {ours} ({r.driver}); JAX {theirs}; ratio {r.ratio('times') or 0:.2f}"
 

@@ -45,9 +45,7 @@ def parse(description: str, quick: str) -> tuple[argparse.Namespace, list[Worklo
     return options, [w for w in (SWEEP if options.sweep else WORKLOADS) if w.quick or not options.quick]
 
 
-def parse_words(
-    description: str, kinds: str, quick: str, choices: Sequence[Any]
-) -> tuple[argparse.Namespace, list[Any]]:
+def parse_words(description: str, kinds: str, quick: str, choices: Sequence[Any]) -> tuple[argparse.Namespace, list[Any]]:
     """The options of a benchmark of its own kinds of cases, and those whose title has a word that is given, or all."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--only", nargs="+", metavar="WORD", help=f"{kinds} whose title has one of these words")

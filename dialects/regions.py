@@ -108,6 +108,14 @@ def block_aside(types: Sequence[ir.Type] = ()) -> ir.Block:
     return ir.Block.create_at_start(aside().regions[0], list(types), [ir.Location.unknown()] * len(types))
 
 
+def new_function(name: str, inputs: Sequence[ir.Type], results: Sequence[ir.Type] = ()) -> ir.Block:
+    """The empty body of a new function at the insertion point."""
+    kind = ir.TypeAttr.get(ir.FunctionType.get(list(inputs), list(results)))
+    attributes = {"sym_name": ir.StringAttr.get(name), "function_type": kind}
+    func = ir.Operation.create("func.func", attributes=attributes, regions=1)
+    return ir.Block.create_at_start(func.regions[0], list(inputs), [ir.Location.unknown()] * len(inputs))
+
+
 def last_of(block: ir.Block) -> ir.Operation:
     """The last operation of a block, its terminator."""
     return block.operations[len(block.operations) - 1].operation

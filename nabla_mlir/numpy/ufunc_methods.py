@@ -99,6 +99,4 @@ for _f, (_total, _running, _update) in _METHODS.items():
         _f.__dict__["at"] = _at(_f, _update)
 for _f in _PAIRS:
     _f.__dict__["outer"] = _outer(_f)
-ufuncs.subtract.__dict__["at"] = lambda a, indices, b, /, *, inplace=True: ufuncs.add.__dict__["at"](
-    a, indices, ufuncs.negative(np.asarray(b) if isinstance(b, (list, tuple)) else b), inplace=inplace
-)
+ufuncs.subtract.__dict__["at"] = _at(ufuncs.subtract, "subtract")

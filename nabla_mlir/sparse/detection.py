@@ -15,7 +15,7 @@ from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad import JvpOp
 from nabla_mlir.dialects.context import context
-from nabla_mlir.dialects.regions import functions_of, last_of, made_by
+from nabla_mlir.dialects.regions import functions_of, last_of, made_by, new_function
 from nabla_mlir.dialects.types import is_float
 from nabla_mlir.errors import DtypeError, PatternError, TraceError, user_frame
 from nabla_mlir.numpy import concatenate
@@ -193,7 +193,7 @@ def _apart(holder: ir.Operation, arrays: Mapping[ir.Value, np.ndarray]) -> ir.Mo
     with context(), ir.Location.unknown():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
-            body = _function([v.type for v in (*block.arguments, *others)], [v.type for v in operations[-1].operands])
+            body = new_function("main", [v.type for v in (*block.arguments, *others)], [v.type for v in operations[-1].operands])
         mapping = dict(zip((*block.arguments, *others), body.arguments, strict=True))
         with ir.InsertionPoint(body):
             for value in constants:
@@ -208,14 +208,6 @@ def _apart(holder: ir.Operation, arrays: Mapping[ir.Value, np.ndarray]) -> ir.Mo
     return module
 
 
-def _function(inputs: Sequence[ir.Type], results: Sequence[ir.Type]) -> ir.Block:
-    """The body of a new function at the insertion point."""
-    kind = ir.TypeAttr.get(ir.FunctionType.get(list(inputs), list(results)))
-    attributes = {"sym_name": ir.StringAttr.get("main"), "function_type": kind}
-    func = ir.Operation.create("func.func", attributes=attributes, regions=1)
-    return ir.Block.create_at_start(func.regions[0], list(inputs), [ir.Location.unknown()] * len(inputs))
-
-
 def _differentiated(func: ir.Operation, count: int) -> ir.Operation:
     """What takes the place of a function: its derivative for tangents of its first arguments, which come last."""
     block = func.regions[0].blocks[0]
@@ -226,7 +218,7 @@ def _differentiated(func: ir.Operation, count: int) -> ir.Operation:
             stablehlo.emit("stablehlo.return", list(end.operands), results=[])
         end.erase()
         with ir.InsertionPoint(func):
-            body = _function([*types, *types[:count]], [v.type for v in last_of(block).operands])
+            body = new_function("main", [*types, *types[:count]], [v.type for v in last_of(block).operands])
         with ir.InsertionPoint(body):
             values = list(body.arguments)
             derivative = JvpOp.build(values[: len(types)], values[len(types) :], block, range(count), [0]).op

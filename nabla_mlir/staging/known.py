@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.regions import made_by, new_function
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.table.regions import clone_body, reads_of
 
@@ -75,11 +75,8 @@ class Known:
         inputs = {self._root(v): None for op in steps for v in reads_of(op) if self._root(v) in self.arrays}
         results = [v for op in steps for v in op.results]
         module = ir.Module.create()
-        types = ir.TypeAttr.get(ir.FunctionType.get([v.type for v in inputs], [v.type for v in results]))
         with ir.InsertionPoint(module.body):
-            attributes = {"sym_name": ir.StringAttr.get(MAIN), "function_type": types}
-            func = ir.Operation.create("func.func", attributes=attributes, regions=1)
-        block = ir.Block.create_at_start(func.regions[0], [v.type for v in inputs], [ir.Location.unknown()] * len(inputs))
+            block = new_function(MAIN, [v.type for v in inputs], [v.type for v in results])
         mapping = dict(zip(inputs, block.arguments, strict=True))
         with ir.InsertionPoint(block):
             for op in steps:

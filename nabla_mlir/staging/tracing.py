@@ -18,7 +18,7 @@ from iree.compiler._mlir_libs import _mlir
 from nabla_mlir import pytree, thresholds
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
-from nabla_mlir.dialects.regions import block_aside
+from nabla_mlir.dialects.regions import block_aside, new_function
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.errors import INTERNAL_FOLDERS, TraceError
 from nabla_mlir.staging.known import Known
@@ -153,9 +153,7 @@ def trace_function(
         module = ir.Module.create()
         types = [tensor_type(s.shape, s.dtype) for s in specs]
         with ir.InsertionPoint(module.body):
-            attributes = {"sym_name": ir.StringAttr.get(name), "function_type": _function_type(types, [])}
-            func = ir.Operation.create("func.func", attributes=attributes, regions=1)
-        block = ir.Block.create_at_start(func.regions[0], types, [ir.Location.unknown()] * len(types))
+            block = new_function(name, types)
         trace, outer = Trace(block, is_value, Known() if arrays is not None else None), _current.trace
         if trace.known is not None and arrays is not None:
             trace.known.set(block.arguments, arrays)
@@ -173,7 +171,7 @@ def trace_function(
             for holder in trace.holders:  # inner ones, which use values of the outer ones, come first
                 holder.erase()
         inputs = [a.type for a in block.arguments]
-        func.attributes["function_type"] = _function_type(inputs, [out.value.type for out in outs])
+        block.owner.operation.attributes["function_type"] = _function_type(inputs, [out.value.type for out in outs])
     return module, [c.array for c in trace.captures.values()]
 
 

@@ -169,7 +169,7 @@ def check_derivatives(program: Program) -> str:
 
     got = interpret(everything, [*xs, *t])
     for a, b in (("linearize", "jvp"), ("map", "jvp"), ("jacrev", "jacfwd")):
-        if a in got and np.isfinite(got[a]).all() and np.isfinite(got[b]).all() and not _same(got[a], got[b]):
+        if a in got and np.isfinite(got[a]).all() and not _same(got[a], got[b]):
             return f"DERIVATIVE {a} is not {b}"
     for a, b in (("grad", "vjp"), ("map of vjp", "vjp"), ("checkpoint", "vjp"), ("vjp of jvp", "hvp")):
         if all(np.isfinite(p).all() for p in got[b]) and not all(

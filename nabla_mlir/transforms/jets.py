@@ -10,7 +10,7 @@ from iree.compiler import ir
 
 from nabla_mlir import pytree
 from nabla_mlir.compiling.lowering import expand_module
-from nabla_mlir.dialects.regions import functions_of, last_of
+from nabla_mlir.dialects.regions import functions_of, last_of, new_function
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import TreeError, user_frame
 from nabla_mlir.rules.taylor import Expansion, Series, polynomial
@@ -132,12 +132,9 @@ def _module(block: ir.Block, captures: Sequence[ir.Value]) -> ir.Module:
     arguments, ops, outputs = body_of(block.region)
     inputs = [*arguments, *captures]
     types = [v.type for v in inputs]
-    signature = ir.TypeAttr.get(ir.FunctionType.get(types, [v.type for v in outputs]))
     module = ir.Module.create(ir.Location.unknown())
     with ir.InsertionPoint(module.body):
-        attributes = {"sym_name": ir.StringAttr.get("main"), "function_type": signature}
-        func = ir.Operation.create("func.func", attributes=attributes, regions=1)
-    entry = ir.Block.create_at_start(func.regions[0], types, [ir.Location.unknown()] * len(types))
+        entry = new_function("main", types, [v.type for v in outputs])
     with ir.InsertionPoint(entry):
         mapping = dict(zip(inputs, entry.arguments, strict=True))
         clone_body(ops, mapping)

@@ -217,8 +217,8 @@ class _Body:
         Where the function has rules of the user's, it is what these say, as in JAX: its own derivative is that of their code.
         """
         block, holder = self.clone()
-        op = self._ruled(block) if any(inner.name in CUSTOM for inner in nested(holder)) else None
-        op = op or ad.JvpOp.build(self.primals(), [], block, [], []).op
+        is_ruled = any(inner.name in CUSTOM for inner in nested(holder))
+        op = self._ruled(block) if is_ruled else ad.JvpOp.build(self.primals(), [], block, [], []).op
         holder.erase()
         return self.result(results_of(op))
 

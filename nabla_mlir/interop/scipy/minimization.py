@@ -126,8 +126,8 @@ class _Recorder:
         self, objective: Objective, history: History, show: Any, callback: Callable[..., Any] | None, method: str,
         limits: Bounds | None,
     ):  # fmt: skip
-        self._limits = limits
         self._objective, self._history, self._show, self._callback = objective, history, show, callback
+        self._limits = limits
         self._x = objective.x0
         names = [] if callback is None else list(inspect.signature(callback).parameters)
         self._takes_result, self._takes_state = names == ["intermediate_result"], method == "trust-constr" and len(names) > 1
@@ -137,18 +137,19 @@ class _Recorder:
         state = intermediate_result
         if not isinstance(state, OptimizeResult):  # older versions of SciPy give the point alone
             return self.at(state)
-        state.x = self._whole(state.x)
-        self._add(state.x, float(state.fun))
+        x = self._whole(state.x)
+        self._add(x, float(state.fun))
         if self._callback is None:
             return None
-        tree = self._objective.vectors.tree(state.x)
+        tree = self._objective.vectors.tree(x)
         if self._takes_result:
             return self._callback(intermediate_result=OptimizeResult({**state, "x": tree}))
         return self._callback(tree, state) if self._takes_state else self._callback(tree)
 
     def at(self, x: Any) -> Any:
         """After an iteration of a method that gives the point alone, as TNC: SciPy can add fixed variables to nothing else."""
-        return self(OptimizeResult(x=x, fun=self._objective.known(self._whole(x))[0]))
+        x = self._whole(x)
+        return self(OptimizeResult(x=x, fun=self._objective.known(x)[0]))
 
     def _whole(self, x: np.ndarray) -> np.ndarray:
         """The point with the variables that bounds fix, which SciPy leaves out for COBYLA."""
