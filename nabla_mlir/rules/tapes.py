@@ -65,6 +65,18 @@ def direction(op: ir.Operation, index: ir.Value, counter: Counter) -> int:
 
 def tape_of(op: ir.Operation, carry: int, counter: Counter) -> Tape | None:
     """The tape that a carry is, if every row of it is written."""
+    update = row_update(op, carry, counter)
+    if update is None:
+        return None
+    rows, row, index = list(update.operands)[:3]
+    maker = made_by(row)
+    value = maker.operands[0] if maker is not None and maker.name == "stablehlo.reshape" else row
+    is_row = shape_and_dtype(value.type)[0] == shape_and_dtype(rows.type)[0][1:]
+    return Tape(carry, value, direction(op, index, counter)) if is_row else None
+
+
+def row_update(op: ir.Operation, carry: int, counter: Counter) -> ir.Operation | None:
+    """What writes one row of a carry in each iteration, every row once, if nothing else in the loop reads or writes it."""
     arguments, outputs = ends_of(op.regions[1])
     update = made_by(outputs[carry])
     if update is None or update.name != "stablehlo.dynamic_update_slice":
@@ -72,13 +84,10 @@ def tape_of(op: ir.Operation, carry: int, counter: Counter) -> Tape | None:
     rows, row, index, *rest = list(update.operands)
     shape = shape_and_dtype(rows.type)[0]
     whole_row = shape_and_dtype(row.type)[0] == (1, *shape[1:]) and all(splat_of(wrap(i)) == 0 for i in rest)
-    order = direction(op, index, counter)
-    if rows != arguments[carry] or not order or not whole_row or shape[0] != counter.trips:
+    if rows != arguments[carry] or not direction(op, index, counter) or not whole_row or shape[0] != counter.trips:
         return None
-    maker = made_by(row)
-    value = maker.operands[0] if maker is not None and maker.name == "stablehlo.reshape" else row
     used_once = len(list(rows.uses)) == 1 and len(list(outputs[carry].uses)) == 1
-    return Tape(carry, value, order) if used_once and shape_and_dtype(value.type)[0] == shape[1:] else None
+    return update if used_once else None
 
 
 def count_at(index: Tensor, counter: Counter, dtype: np.dtype) -> Tensor:

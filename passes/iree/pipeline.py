@@ -44,6 +44,7 @@ from nabla_mlir.passes.iree.scheduling.order_axes import OrderAxesPass
 from nabla_mlir.passes.iree.scheduling.place_results import PlaceResultsPass
 from nabla_mlir.passes.iree.scheduling.push_up_slices import PushUpSlicesPass
 from nabla_mlir.passes.iree.scheduling.recompute import RecomputePass
+from nabla_mlir.passes.iree.scheduling.reuse_tapes import ReuseTapesPass
 from nabla_mlir.passes.iree.scheduling.schedule_products import ScheduleProductsPass
 from nabla_mlir.passes.iree.scheduling.schedule_sums import ScheduleSumsPass
 from nabla_mlir.passes.iree.scheduling.separate_blocks import SeparateBlocksPass
@@ -156,5 +157,6 @@ class IreePipeline(NamedPipeline):
         Step(SchedulePipeline, "Needs the forms that legalisation leaves, and all of them.", needs="vector_bytes"),
         Step(SumsInPartsPass, "Kernels and products are sums that need no parts.", unless="long_sums"),
         Step(FuseChainsPass, "Chains are as long as they get: the formulas of functions are part of them."),
+        Step(ReuseTapesPass, "Nothing reads tapes anew from here on.", needs="vector_bytes"),
         Step(OwnBuffersPipeline, "Counts the uses of values, and so comes last."),
     )  # fmt: skip

@@ -61,6 +61,8 @@ def _reads(update: ir.Value, targets: set[ir.Value], write: ir.Operation) -> boo
         maker = made_by(value)
         if maker is None or maker.name in (OPTIMIZATION_BARRIER, "stablehlo.constant"):
             continue
+        if maker.name == "stablehlo.while" and maker.block != write.block:  # it has ended when this loop begins
+            continue
         if in_place and _is_replaced_part(maker, write):
             parts.append(maker)
             continue

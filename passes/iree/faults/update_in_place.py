@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import last_of, made_by, nested, nested_in_functions
-from nabla_mlir.dialects.stablehlo import BARRIERS
+from nabla_mlir.dialects.regions import last_of, made_by, nested_in_functions
 from nabla_mlir.dialects.types import is_scalar_integer
 from nabla_mlir.passes.base import register
 from nabla_mlir.passes.iree.driver import TargetPass
 from nabla_mlir.passes.iree.faults.aliasing import computed, copy_numbers, is_constant
 from nabla_mlir.passes.iree.faults.buffers import is_shared_behind_barrier
-from nabla_mlir.table.traits import is_choice, is_view, updated
+from nabla_mlir.passes.iree.faults.ownership import come_before, makers_behind, root_of, uses_of
+from nabla_mlir.table.traits import is_choice, updated
 
 TOPOLOGY = (
     "#hal.device.topology<links = [(@__device_0 -> @__device_0 = {unified_memory = true, transparent_access = true})]>"
@@ -71,35 +71,21 @@ class UpdateInPlacePass(TargetPass):
 
 def _is_owned(op: ir.Operation, i: int) -> bool:
     """Whether the buffer of an operand may be written to by `op`, or by what `op` hands it over to."""
-    root = _root(op.operands[i])
+    root = root_of(op.operands[i])
     maker = made_by(root)
     if (root.owner if maker is None else maker.block) != op.block:
         return False
     hands_over = op.name == "stablehlo.while" or op.name in _ENDS
     if maker is not None and (is_choice(maker) or (hands_over and is_constant(root))):
         return False
-    others = [u.owner.operation for u in _uses(root) if (u.owner.operation, u.operand_number) != (op, i)]
+    others = [u.owner.operation for u in uses_of(root) if (u.owner.operation, u.operand_number) != (op, i)]
     if op.name == "stablehlo.while":
-        return not others and (maker is not None or root.owner.owner.name == "stablehlo.while")
+        is_made = maker is not None or root.owner.owner.name == "stablehlo.while"
+        return is_made and op not in others and come_before(others, op, makers_behind(op))
     if hands_over:
         return all(user.block == op.block and _is_plain(user) for user in others)
-    return not is_shared_behind_barrier(op.operands[i]) and (not others or _come_before(others, op))
+    return not is_shared_behind_barrier(op.operands[i]) and (not others or come_before(others, op, makers_behind(op)))
 
-
-def _come_before(users: list[ir.Operation], op: ir.Operation) -> bool:
-    """Whether `op` is computed from all of them, so that they are done when it writes."""
-    rest = {user for user in users if user != op}
-    seen: set[ir.Operation] = set()
-    work = [op]
-    while work and rest:
-        now = work.pop()
-        if now in seen:
-            continue
-        seen.add(now)
-        rest.discard(now)
-        inside = [v for inner in nested(now) for v in inner.operands] if now != op else []
-        work += [maker for v in (*now.operands, *inside) if (maker := made_by(v)) is not None]
-    return not rest
 
 
 def _repeated(loop: ir.Operation) -> list[Edge]:
@@ -108,7 +94,7 @@ def _repeated(loop: ir.Operation) -> list[Edge]:
     for op in (loop, _end(loop)):
         seen: set[ir.Value] = set()
         for i, value in enumerate(op.operands):
-            root = _root(value)
+            root = root_of(value)
             if is_scalar_integer(value.type):  # perhaps no buffer, but a number of the host
                 continue
             if root in seen:
@@ -134,7 +120,7 @@ def _passed_on(owner: ir.Operation) -> list[Edge]:
     for end in ends:
         seen: set[ir.Value] = set()
         for i, value in enumerate(end.operands):
-            root = _root(value)
+            root = root_of(value)
             maker = made_by(root)
             if is_scalar_integer(value.type):  # perhaps no buffer, but a number of the host
                 continue
@@ -144,7 +130,7 @@ def _passed_on(owner: ir.Operation) -> list[Edge]:
                 continue
             else:
                 is_argument = maker is None and root.owner.owner.name == "func.func"
-                others = any(use.owner.operation not in ends for use in _uses(root))
+                others = any(use.owner.operation not in ends for use in uses_of(root))
                 is_shared = is_loop or is_argument or others or root in seen
             if is_shared:
                 edges.append((end, i))
@@ -156,35 +142,12 @@ def _is_plain(op: ir.Operation) -> bool:
     return op.name not in _ENDS and not len(op.regions)
 
 
-def _is_view(op: ir.Operation) -> bool:
-    return is_view(op) or op.name in BARRIERS
 
-
-def _root(value: ir.Value) -> ir.Value:
-    """What a value is a view of."""
-    maker = made_by(value)
-    while maker is not None and _is_view(maker):
-        value = maker.operands[list(maker.results).index(value)]
-        maker = made_by(value)
-    return value
-
-
-def _uses(root: ir.Value) -> list[ir.OpOperand]:
-    """The uses of a value and of its views."""
-    uses, work = [], [root]
-    while work:
-        for use in work.pop().uses:
-            user = use.owner.operation
-            if _is_view(user):
-                work.append(user.results[use.operand_number])
-            else:
-                uses.append(use)
-    return uses
 
 
 def _sources(value: ir.Value) -> list[Edge]:
     """What is handed over to be this value: at the start of a loop, and to each of its iterations."""
-    root = _root(value)
+    root = root_of(value)
     maker = made_by(root)
     if maker is None:
         loop, carries = root.owner.owner.operation, root.owner.arguments

@@ -1,0 +1,75 @@
+"""Who reads a buffer, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import made_by, nested
+from nabla_mlir.dialects.stablehlo import BARRIERS
+from nabla_mlir.table.traits import is_view
+
+
+def root_of(value: ir.Value) -> ir.Value:
+    """What a value is a view of."""
+    maker = made_by(value)
+    while maker is not None and _is_view(maker):
+        value = maker.operands[list(maker.results).index(value)]
+        maker = made_by(value)
+    return value
+
+
+def uses_of(root: ir.Value) -> list[ir.OpOperand]:
+    """The uses of a value and of its views."""
+    uses, work = [], [root]
+    while work:
+        for use in work.pop().uses:
+            user = use.owner.operation
+            if _is_view(user):
+                work.append(user.results[use.operand_number])
+            else:
+                uses.append(use)
+    return uses
+
+
+def come_before(users: Iterable[ir.Operation], op: ir.Operation, makers: Iterable[ir.Operation]) -> bool:
+    """Whether all users are, or are within, operations that `op` is computed from, so that they are done when it writes.
+
+    Args:
+      makers: what `op` is computed from: `makers_behind(op)`.
+    """
+    rest = {_beside(user, op) for user in users if user != op}
+    if None in rest or op in rest:
+        return False
+    for maker in makers if rest else ():
+        rest.discard(maker)
+        if not rest:
+            break
+    return not rest
+
+
+def makers_behind(op: ir.Operation) -> Iterator[ir.Operation]:
+    """The operations that the operands of `op` are computed from, each once."""
+    seen: set[ir.Operation] = set()
+    work = [maker for v in op.operands if (maker := made_by(v)) is not None]
+    while work:
+        now = work.pop()
+        if now in seen:
+            continue
+        seen.add(now)
+        yield now
+        inside = [v for inner in nested(now) for v in inner.operands]
+        work += [maker for v in (*now.operands, *inside) if (maker := made_by(v)) is not None and maker not in seen]
+
+
+def _beside(user: ir.Operation, op: ir.Operation) -> ir.Operation | None:
+    """The operation in the block of `op` that is or holds the user; None if there is none."""
+    outer: ir.Operation | None = user
+    while outer is not None and outer.block != op.block:
+        outer = outer.parent.operation if outer.parent is not None and outer.name != "func.func" else None
+    return outer
+
+
+def _is_view(op: ir.Operation) -> bool:
+    return is_view(op) or op.name in BARRIERS

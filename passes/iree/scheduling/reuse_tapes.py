@@ -1,0 +1,107 @@
+"""Tapes that are written where values lie that nothing needs any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import made_by, nested_in_functions
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.faults.aliasing import is_constant
+from nabla_mlir.passes.iree.faults.ownership import come_before, makers_behind, root_of, uses_of
+from nabla_mlir.rules.loops import find_counter
+from nabla_mlir.rules.tapes import row_update
+from nabla_mlir.table.regions import captures_of, ends_of
+from nabla_mlir.table.traits import is_choice, updated
+
+
+@register
+@dataclass(frozen=True)
+class ReuseTapesPass(Pass):
+    """Start a tape, all of whose rows a loop writes, as a value of its type that is no longer needed, and not as zeros.
+
+    Such a value is a tape of which each iteration reads the row that it then writes, or one that is only read before the
+    loop. The reverse loop of a recurrence so writes its cotangents over its residuals, which nothing reads again: a GRU of
+    200 steps needs 74 MB for a Hessian-vector product, and 104 with tapes of their own. It is also one fill less.
+    Example: tests/filecheck/passes/reuse_tapes.mlir
+    """
+
+    name: ClassVar[str] = "nabla-reuse-tapes"
+
+    def run(self, module: ir.Operation) -> None:
+        """Rewrites `module` in place."""
+        for loop in [op for op in nested_in_functions(module) if op.name == "stablehlo.while"]:
+            _Loop(loop).reuse()
+
+
+class _Loop:
+    """A loop whose tapes are to start as other values."""
+
+    def __init__(self, op: ir.Operation):
+        self._op = op
+
+    def reuse(self) -> None:
+        counter = find_counter(self._op)
+        if counter is None:
+            return
+        for carry, argument in enumerate(ends_of(self._op.regions[1])[0]):
+            update = row_update(self._op, carry, counter)
+            if update is None or not is_constant(self._op.operands[carry]):
+                continue
+            rows = next(self._consumed(update), None)
+            if rows is not None:
+                for use in list(rows.uses):
+                    use.owner.operation.operands[0] = argument
+            else:
+                rows = next(self._read_before(argument.type), None)
+            if rows is not None:
+                self._op.operands[carry] = rows
+
+    @cached_property
+    def _makers(self) -> set[ir.Operation]:
+        """What the loop is computed from. What it starts with instead is computed before it too."""
+        return set(makers_behind(self._op))
+
+    def _consumed(self, update: ir.Operation) -> Iterator[ir.Value]:
+        """Values of which each iteration reads the row that it writes, before it does so; nothing else reads any."""
+        candidates = [v for v in captures_of(self._op) if v.type == update.results[0].type and self._is_own(v)]
+        makers = set(makers_behind(update)) if candidates else set()
+        for rows in candidates:
+            reads = _users(rows)
+            if all(_reads_row(user, update) for user in reads) and come_before(reads, update, makers):
+                yield rows
+
+    def _read_before(self, type: ir.Type) -> Iterator[ir.Value]:
+        """Values of a type that are computed before the loop, and only read by what it is itself computed from."""
+        values = [v for op in self._op.block.operations for v in op.results if v.type == type]
+        for value in [v for v in values if self._is_own(v) and not _is_written(v)]:
+            if made_by(value) in self._makers and come_before(_users(value), self._op, self._makers):
+                yield value
+
+    def _is_own(self, value: ir.Value) -> bool:
+        """Whether the buffer of a value is made in the block of the loop, by something that is no constant and no choice."""
+        maker = made_by(root_of(value))
+        is_beside = maker is not None and maker.block == self._op.block
+        return is_beside and not is_constant(value) and not is_choice(maker)
+
+
+def _users(value: ir.Value) -> list[ir.Operation]:
+    """What reads the buffer of a value."""
+    return [use.owner.operation for use in uses_of(root_of(value))]
+
+
+def _is_written(value: ir.Value) -> bool:
+    """Whether the buffer of a value is updated already, or handed over to be."""
+    uses = [(use.owner.operation, use.operand_number) for use in uses_of(root_of(value))]
+    return any(user.name == "stablehlo.while" or i in updated(user) for user, i in uses)
+
+
+def _reads_row(user: ir.Operation, update: ir.Operation) -> bool:
+    """Whether a user in the body of the loop reads the row that is written."""
+    if user.name != "stablehlo.dynamic_slice" or user.block != update.block:
+        return False
+    return user.results[0].type == update.operands[1].type and list(user.operands)[1:] == list(update.operands)[2:]
