@@ -40,7 +40,9 @@ class _Array:
 class Kernel(NestWriter):
     """Writes a kernel that runs a loop."""
 
-    def write(self, name: str, loop: Loop, inputs: Mapping[Node, Place], wanted: Mapping[int, Place]) -> tuple[str, int]:
+    def write(
+        self, name: str, loop: Loop, inputs: Mapping[Node, Place], wanted: Mapping[int, Place]
+    ) -> tuple[str, int]:
         """The text of an executable with the function, and the bytes of memory that it needs as a last result.
 
         Args:
