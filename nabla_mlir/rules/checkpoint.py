@@ -16,6 +16,7 @@ from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import Bool, String
 from nabla_mlir.ops.barrier import optimization_barrier
 from nabla_mlir.rules.control import branch_batched, branch_pushed, control
+from nabla_mlir.rules.custom_values import settle_regions
 from nabla_mlir.rules.masks import remasked
 from nabla_mlir.rules.policies import SAVED, attributes_of, emit_checkpoint, exposed
 from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values, pull_back
@@ -79,6 +80,7 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> C
     if not captures:
         return {}
     results = remasked(emit_checkpoint(make, attributes_of(new, recompute=Bool.encode(True))), cts)
+    settle_regions(new, active)
     return dict(zip(captures, results, strict=True))
 
 

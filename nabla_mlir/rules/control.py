@@ -15,6 +15,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.ops.logic import clamp, compare, logical_and, logical_not, select
 from nabla_mlir.ops.reduction import reduce
+from nabla_mlir.rules.custom_values import settle_regions
 from nabla_mlir.rules.gates import batch_gated, choose, gated
 from nabla_mlir.rules.loop_body import active_carries
 from nabla_mlir.rules.loop_reverse import while_vjp
@@ -248,6 +249,7 @@ def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     if not captures:
         return {}
     results = remasked(emit_case(wrap(op.operands[0]), [branch(*b) for b in _branches(op)]), cts)
+    settle_regions(op, active)
     return dict(zip(captures, results, strict=True))
 
 

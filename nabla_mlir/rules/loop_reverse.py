@@ -14,6 +14,7 @@ from nabla_mlir import thresholds
 from nabla_mlir.ops.elementwise import add, divide, minimum, multiply, subtract
 from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.rules.custom_regions import Exposed, exposed_rule
+from nabla_mlir.rules.custom_values import settle_regions
 from nabla_mlir.rules.loop_body import Backward, active_carries, step_back, trace_backward
 from nabla_mlir.rules.loop_checkpoints import choose_plan, run_plan
 from nabla_mlir.rules.loops import Counter, carries_behind, find_counter, invariant_carries
@@ -21,7 +22,7 @@ from nabla_mlir.rules.masks import mask_of_rows, masked, repeated, shared_masks,
 from nabla_mlir.rules.policies import exposed
 from nabla_mlir.rules.reverse import Cotangents, accumulate, active_values
 from nabla_mlir.rules.tapes import INDEX, count_at, empty_tape, read_row, tape_of, write_row
-from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES, body_of, captures_of, clone_body, emit_while, replace
+from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES, Kept, body_of, captures_of, clone_body, emit_while, replace
 from nabla_mlir.table.registry import MaybeZero, Zero, materialize, zeros
 from nabla_mlir.table.tensor import Tensor, full, wrap
 
@@ -53,6 +54,10 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
         masks = [mask if stays else None for mask, stays in zip(masks, proven, strict=True)]
         backward = trace_backward(op, carries, sums, invariant, masks, rows, residuals)
     _settle(rules, backward)
+    with ir.InsertionPoint.at_block_terminator(op.regions[1].blocks[0]):
+        marks = Kept(list(backward.stored.values()))
+    settle_regions(op, active)
+    backward.stored = dict(zip(backward.stored, marks.release(), strict=True))
     results = _counted(op, backward, counter, seeds) if counter is not None else _uncounted(op, backward, seeds)
     results = [masked(ct, mask) for ct, mask in zip(results, masks, strict=True)]
     contributions += [(inits[i], ct) for i, ct in zip(carries, results[: len(carries)], strict=True)]

@@ -218,11 +218,11 @@ def _one_by_one(shortest: Function, only: Sequence[int] | None, seed: int, minut
     for number in only or itertools.count(seed):
         program, fault = shortest(number)
         counts[fault.partition(":")[0] or "right"] += 1
-        if fault not in ("", peers.NONE):
+        if fault not in peers.FINE:
             print(number, fault, program, sep="; ", file=sys.stderr)
         if time.monotonic() > end:
             break
-    return _told(counts, sum(counts.values()) - counts["right"] - counts[peers.NONE])
+    return _told(counts, sum(counts.values()) - counts["right"] - sum(counts[fate] for fate in peers.FINE))
 
 
 def _told(counts: collections.Counter[str], faults: int) -> int:

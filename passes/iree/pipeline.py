@@ -27,6 +27,7 @@ from nabla_mlir.passes.iree.faults.separate_uses import SeparateUsesPass
 from nabla_mlir.passes.iree.faults.sums_in_parts import SumsInPartsPass
 from nabla_mlir.passes.iree.faults.update_in_place import UpdateInPlacePass
 from nabla_mlir.passes.iree.faults.verify_supported import VerifySupportedPass
+from nabla_mlir.passes.iree.faults.wait_for_loops import WaitForLoopsPass
 from nabla_mlir.passes.iree.forget_final import ForgetFinalPass
 from nabla_mlir.passes.iree.kernels.fuse_chains import FuseChainsPass
 from nabla_mlir.passes.iree.kernels.fuse_sums import FuseSumsPass
@@ -135,6 +136,7 @@ class OwnBuffersPipeline(NamedPipeline):
     name: ClassVar[str] = "nabla-own-buffers"
     target: str = "cpu"  # kind of device that the module is compiled for: cpu, vulkan or cuda
     steps: ClassVar[tuple[Step, ...]] = (
+        Step(WaitForLoopsPass, "Which loops are kernels, not the host's, is known; updates are to see the barriers."),
         Step(UpdateInPlacePass, "It counts the uses of what is updated, so that all other rewrites come before."),
         Step(SeparateUpdatesPass, "An update computed from its own target: the copies made above are other targets."),
         Step(KeepArgumentsPass, "Which arguments an update may reach is known once each has its own buffer."),

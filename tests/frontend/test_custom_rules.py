@@ -359,3 +359,35 @@ def test_the_value_of_a_pullback_is_that_of_the_rule(way: str) -> None:
     x = np.array([0.3, 0.7, 1.1])
     for ours, theirs in zip(program(nm, nnp), program(jax, jnp), strict=True):
         check(ours, theirs(x), x)
+
+
+def _within(lib: Any, xp: Any, h: Any) -> dict[str, Any]:
+    """Ways to call a function in a region."""
+    lax = lib.lax
+    return {
+        "checkpoint": lib.checkpoint(lambda x: h(h(x)) * x),
+        "cond": lambda x: lax.cond(xp.sum(x) > 0, lambda x: h(x) * h(h(x)), lambda x: x, x),
+        "loop": lambda x: lax.fori_loop(0, 2, lambda i, c: h(c) * c + x, x),
+        "scan": lambda x: lax.scan(lambda c, r: (lax.cond(r > 0.5, lambda c: h(c) * c, lambda c: c, c), h(c + r)), x[0], x)[1],
+        "aux": lambda x: lib.grad(lambda x: (xp.sum(x**2), lib.checkpoint(h)(x)), has_aux=True)(x)[1],
+    }
+
+
+@pytest.mark.parametrize("way", ["checkpoint", "cond", "loop", "scan", "aux"])
+@pytest.mark.parametrize("rule", ["custom_jvp", "custom_vjp"])
+def test_the_value_in_a_region_is_that_of_the_rule(way: str, rule: str) -> None:
+    """As above: the derivative of the value that a derivative returns is that of the code of the rule, wherever it is called."""
+
+    def program(lib: Any, xp: Any) -> Any:
+        f = lambda x: xp.sin(3 * x)  # noqa: E731
+        h = getattr(lib, rule)(f)
+        if rule == "custom_vjp":
+            h.defvjp(lambda x: (f(x), x), lambda x, ct: (ct * xp.sin(x),))
+        else:
+            h.defjvp(lambda xs, ts: (f(*xs), ts[0] * xp.sin(xs[0])))
+        g = _within(lib, xp, h)[way]
+        number = lambda x: xp.sum(xp.cos(g(x)) * x)  # noqa: E731
+        return lib.grad(lambda x: xp.sum(lib.grad(number)(x) ** 2) + lib.value_and_grad(number)(x)[0])
+
+    x = np.array([0.3, 0.7, 1.1])
+    np.testing.assert_allclose(run_traced(program(nm, nnp), [x]), program(jax, jnp)(x), rtol=1e-9)

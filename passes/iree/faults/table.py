@@ -123,6 +123,8 @@ FAULTS = (
           targets=("vulkan",), since=""),
     Fault("loops_that_may_take_no_step", "The results of two loops that may take no step are one buffer, which is freed twice.",
           "nabla-hold-loop-results", targets=("vulkan",), since=""),
+    Fault("loop_beside_a_reader", "A loop that the host counts does not compile where what it starts with is read beside its "
+          "results.", "nabla-wait-for-loops", since=""),
     Fault("sort_of_1000", "More than 256 elements are sorted wrongly.", "nabla-legalize-sorts", targets=("vulkan",), since=""),
     Fault("convolution_in_groups", "Convolutions in groups are zero.", "nabla-legalize-convolutions",
           targets=("vulkan",), since=""),

@@ -10,7 +10,7 @@ from nabla_mlir.passes.iree.kernels.bindings import Place
 from nabla_mlir.passes.iree.kernels.code import NestWriter
 from nabla_mlir.passes.iree.kernels.graph import Loop, Node
 from nabla_mlir.passes.iree.kernels.index import ZERO, Affine
-from nabla_mlir.passes.iree.kernels.plan import Planner, Store, starts_of
+from nabla_mlir.passes.iree.kernels.plan import Nest, Planner, Store, starts_of
 from nabla_mlir.passes.iree.kernels.scalars import BYTES
 from nabla_mlir.passes.iree.kernels.text import binding, executable
 from nabla_mlir.passes.iree.kernels.writer import Buffer, Code
@@ -40,7 +40,9 @@ class _Array:
 class Kernel(NestWriter):
     """Writes a kernel that runs a loop."""
 
-    def write(self, name: str, loop: Loop, inputs: Mapping[Node, Place], wanted: Mapping[int, Place]) -> tuple[str, int]:
+    def write(
+        self, name: str, loop: Loop, inputs: Mapping[Node, Place], wanted: Mapping[int, Place]
+    ) -> tuple[str, int]:
         """The text of an executable with the function, and the bytes of memory that it needs as a last result.
 
         Args:
@@ -55,7 +57,7 @@ class Kernel(NestWriter):
         for i, node in enumerate(inputs):
             self.values[node] = self._binding(f"%in{i}", node)
         outputs = {i: self._binding(f"%out{i}", loop.results[i]) for i in wanted}
-        self._steps(Planner([loop], self.values.__contains__), [], [], [loop.results[0]], outputs)
+        self._steps(Planner([loop], self.values.__contains__), [], [loop.results[0]], outputs)
         values = self.values
         apart = [
             i for i, b in outputs.items() if not isinstance(v := values[loop.results[i]], Buffer) or v.name != b.name
@@ -134,20 +136,29 @@ class Kernel(NestWriter):
                 planner.keep(part)
                 wanted.append(part)
                 last.append(self._slot(part, array.memory, new))
-        self._steps(planner, stores, last, wanted)
+        starts = [s[0] for store in last for s in store.starts if not isinstance(s, int)]
+        before = [*scalars, *starts]
+        for step in planner.plan(stores, last, [*wanted, *starts]):
+            if isinstance(step, Nest) and any(item in last for item in step.items):
+                for node in before:  # read from what is written over now
+                    self.scalar(node)
+            self._step(step)
 
     def _run(self, loops: Sequence[Loop], stores: Sequence[Store], wanted: Sequence[Node] = ()) -> None:
-        self._steps(Planner(loops, self.values.__contains__), stores, [], wanted)
+        self._steps(Planner(loops, self.values.__contains__), stores, wanted)
 
     def _steps(
-        self, planner: Planner, stores: Sequence[Store], last: Sequence[Store], wanted: Sequence[Node],
+        self, planner: Planner, stores: Sequence[Store], wanted: Sequence[Node],
         outputs: Mapping[int, Buffer] = MappingProxyType({}),
     ) -> None:  # fmt: skip
-        for step in planner.plan(stores, last, wanted):
-            if isinstance(step, Loop):
-                self.loop(step, outputs)
-            else:
-                self.nest(step)
+        for step in planner.plan(stores, [], wanted):
+            self._step(step, outputs)
+
+    def _step(self, step: Nest | Loop, outputs: Mapping[int, Buffer] = MappingProxyType({})) -> None:
+        if isinstance(step, Loop):
+            self.loop(step, outputs)
+        else:
+            self.nest(step)
 
     def _slot(self, source: Node, buffer: Buffer, update: Node | None = None) -> Store:
         """The store of a value in memory that is there; for an update, only that of the new part."""

@@ -1,0 +1,63 @@
+"""What functions with rules of the user's return once they are differentiated: what the rules compute, also in regions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.ad_rules import CUSTOM, CustomJvpOp
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.rules.custom_regions import emit_rule
+from nabla_mlir.rules.loop_body import active_carries
+from nabla_mlir.rules.reverse import active_values
+from nabla_mlir.table.regions import body_of, captures_of, reads_of, replace
+from nabla_mlir.table.registry import zeros
+from nabla_mlir.table.tensor import Tensor, wrap
+from nabla_mlir.table.traits import runs_regions
+
+
+def settle(ops: Iterable[ir.Operation], active: set[ir.Value]) -> None:
+    """Puts the code of its rule in place of each such function that is differentiated, for its value.
+
+    The derivative is there already. That of the value is then that of this code, as in JAX: the function's own rule would be
+    taken a second time. What such a value is made of joins `active`.
+    """
+    for op in ops:
+        if not any(v in active for v in reads_of(op)):
+            continue
+        if op.name in CUSTOM:
+            values = _values(op)
+            active.update(x.value for x in values)
+            replace(op, values)
+        elif runs_regions(op):
+            settle_regions(op, active)
+
+
+def settle_others(body: Sequence[ir.Operation], roots: Sequence[ir.Value], outs: Sequence[ir.Value]) -> None:
+    """`settle` for those of a body that nothing of `outs` is made of: reverse mode does not come by."""
+    if not any(inner.name in CUSTOM for op in body for inner in [*nested(op), op]):
+        return
+    behind = set(outs)
+    for op in reversed(body):
+        if any(r in behind for r in op.results):
+            behind.update(reads_of(op))
+    settle([op for op in body if not any(r in behind for r in op.results)], active_values(body, roots))
+
+
+def settle_regions(op: ir.Operation, active: set[ir.Value]) -> None:
+    """`settle` for what a loop, a branch or a checkpoint holds; `active` are values outside of it."""
+    captures = [v for v in captures_of(op) if v in active]
+    is_loop = op.name == "stablehlo.while"
+    carries = active_carries(op, active) if is_loop else []
+    for region in list(op.regions)[is_loop:]:  # the test of a loop has no derivative
+        arguments, ops, _ = body_of(region)
+        settle(ops, active_values(ops, [*(arguments[i] for i in carries), *captures]))
+
+
+def _values(op: ir.Operation) -> list[Tensor]:
+    """The results of a custom function, by the code of its rule."""
+    operands = list(op.operands)
+    with ir.InsertionPoint(op), op.location:
+        seeds = [zeros(wrap(operands[i])).value for i in CustomJvpOp(op).wrt] if op.name == CustomJvpOp.name else []
+        return emit_rule(op, 1, [*operands, *seeds])[: len(op.results)]

@@ -1,0 +1,54 @@
+"""Loops of the host that IREE would take to be done at any time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import last_of, made_by, nested_in_functions
+from nabla_mlir.passes.base import Pass, register
+from nabla_mlir.passes.iree.faults.hold_loop_results import hold_results
+from nabla_mlir.table.regions import reads_of
+from nabla_mlir.table.traits import runs_regions
+
+
+@register
+@dataclass(frozen=True)
+class WaitForLoopsPass(Pass):
+    """Put a barrier behind a loop or a branch, if what it needs is read beside it too.
+
+    IREE 3.13 collects what the device does without the host in between. A loop or a branch whose test the host knows is
+    nothing in between for it, so that what both the loop and a reader of its result need (``loop(sin(x)) * sin(x)``) goes
+    with the latter: "circular dependency: input operation uses partition output".
+    Example: tests/filecheck/passes/wait_for_loops.mlir
+    """
+
+    name: ClassVar[str] = "nabla-wait-for-loops"
+
+    def run(self, module: ir.Operation) -> None:
+        """Rewrites `module` in place."""
+        for op in nested_in_functions(module):
+            if op.name != "func.func" and runs_regions(op) and _shares(op):
+                hold_results(op)
+
+
+def _shares(op: ir.Operation) -> bool:
+    """Whether something beside the operation reads what it depends on: arguments and constants are there anyway."""
+    values, before, work = set[ir.Value](), {op, last_of(op.block)}, reads_of(op)
+    while work:
+        value = work.pop()
+        maker = made_by(value)
+        if value not in values and maker is not None and maker.name != "stablehlo.constant" and maker.block == op.block:
+            values.add(value)
+            before.add(maker)
+            work += reads_of(maker)
+    return any(_in_block(use.owner.operation, op.block) not in before for value in values for use in value.uses)
+
+
+def _in_block(op: ir.Operation, block: ir.Block) -> ir.Operation:
+    """The operation of a block that an operation is, or stands in."""
+    while op.block != block:
+        op = op.parent.operation
+    return op
