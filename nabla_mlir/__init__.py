@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nabla_mlir import ad_checkpoint as ad_checkpoint
+    from nabla_mlir import custom_batching as custom_batching
     from nabla_mlir import debug as debug
     from nabla_mlir import distributed as distributed
     from nabla_mlir import errors as errors
@@ -116,6 +117,7 @@ if TYPE_CHECKING:
     from nabla_mlir.transforms.checkpointing import checkpoint_name as checkpoint_name
     from nabla_mlir.transforms.checkpointing import checkpoint_policies as checkpoint_policies
     from nabla_mlir.transforms.checkpointing import remat as remat
+    from nabla_mlir.transforms.closures import closure_convert as closure_convert
     from nabla_mlir.transforms.collectives import all_gather as all_gather
     from nabla_mlir.transforms.collectives import all_to_all as all_to_all
     from nabla_mlir.transforms.collectives import axis_index as axis_index
@@ -154,7 +156,7 @@ if TYPE_CHECKING:
 
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
-    "ad_checkpoint": None, "debug": None, "distributed": None, "errors": None, "experimental": None,
+    "ad_checkpoint": None, "custom_batching": None, "debug": None, "distributed": None, "errors": None, "experimental": None,
     "flatten_util": None, "image": None, "interop": None, "lax": None, "nn": None, "numpy": None,
     "ops": None, "random": None,
     "scipy": None, "sparse": None, "targets": None, "test_util": None, "tree": None, "tree_util": None,
@@ -191,6 +193,7 @@ _HOMES: dict[str, str | None] = {
     "custom_call": "transforms.calls", "pure_callback": "transforms.callbacks",
     "checkpoint": "transforms.checkpointing", "checkpoint_name": "transforms.checkpointing",
     "checkpoint_policies": "transforms.checkpointing", "remat": "transforms.checkpointing",
+    "closure_convert": "transforms.closures",
     "all_gather": "transforms.collectives", "axis_index": "transforms.collectives",
     "axis_size": "transforms.collectives", "pmax": "transforms.collectives", "pmean": "transforms.collectives",
     "pmin": "transforms.collectives", "psum": "transforms.collectives",

@@ -268,6 +268,14 @@ class ArrayMethods:
         """`x` in another dtype; from floating point to integers by cutting off the fraction."""
         return self._call("astype", dtype=dtype, copy=copy, device=device)
 
+    def view(self, dtype: Any = None) -> Self:
+        """The bits of the elements as elements of another dtype, a copy; the last axis is longer where they are narrower."""
+        return self._call("view", dtype)
+
+    def nonzero(self, *, size: int | None = None, fill_value: int = 0) -> tuple[Any, ...]:
+        """The places of the elements that are not 0: for each axis their indices along it, in row-major order."""
+        return self._call("nonzero", size=size, fill_value=fill_value)
+
     def clip(self, min: Any = None, max: Any = None, *, out: None = None) -> Self:
         """`x` moved into [min, max]; a bound that is None does not hold. Zero derivative outside and at the bounds."""
         return self._call("clip", min=min, max=max, out=out)

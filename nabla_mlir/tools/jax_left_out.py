@@ -29,11 +29,6 @@ _SEEDS = "parts of how random numbers are made: `nm.random` has the numbers, and
 _TYPES = "dtypes that IREE does not have"
 _NUMBERS = "enumerations of how an operation is computed, where there is one way"
 _RARE = "rarely used, and not there yet"
-_SCHUR = (
-    "of Schur's form and the steps to it, which compiled code has inside of `eig` alone; for a matrix A that `eigh` takes, "
-    "f(A) is `(v * f(w)) @ v.conj().T`, and AX + XB = C is `solve` of the sum of two `kron`"
-)
-_ROTATIONS = "classes of rotations: `nm.numpy` has what they compute, `linalg.cross`, `matmul` and `expm` of a skew matrix"
 _EFFECTS = "parts of how JAX calls Python, or of its debugger (within `nm.disable_jit` Python's own stops anywhere)"
 
 LEFT_OUT: dict[str, dict[str, str]] = {
@@ -55,8 +50,8 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "jax.lax": "AccuracyMode DotAlgorithm DotAlgorithmPreset Tolerance",
     },
     _INNER: {
-        "jax": "ad api_util core custom_batching custom_derivatives dtypes interpreters lib typing float0 "
-        "fwd_and_bwd closure_convert ds",
+        "jax": "ad api_util core custom_derivatives dtypes interpreters lib typing float0 "
+        "fwd_and_bwd ds",
         "jax.lax": "ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike RaggedDotDimensionNumbers "
         "conv_general_permutations conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple "
         "reduce_window_shape_tuple shape_as_value composite",
@@ -71,23 +66,17 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     _EFFECTS: {
         "jax.debug": "DebugEffect OrderedDebugEffect breakpoint",
     },
-    _SCHUR: {
-        "jax.lax.linalg": "hessenberg schur tridiagonal",
-        "jax.scipy.linalg": "funm hessenberg rsf2csf schur solve_sylvester sqrtm",
-    },
-    _ROTATIONS: {"jax.scipy.spatial.transform": "Rotation Slerp"},
     _RARE: {
         "jax.lax": "conv_general_dilated_local ragged_dot_general scaled_dot",
-        "jax.lax.linalg": "ormqr qdwh",
+        "jax.lax.linalg": "qdwh",
         "jax.nn": "scaled_dot_general scaled_matmul",
-        "jax.scipy.linalg": "qr_multiply",
         "jax.scipy.special": "hyp2f1",
     },
 }  # fmt: skip
 
 # Parameters that functions here do not take: everywhere ("*"), and by the path of a function.
 PARAMETERS = {
-    "*": "out out_sharding sharding accuracy preferred_element_type promote_integers overwrite_input kind order allow_int "
+    "*": "out out_sharding sharding accuracy promote_integers overwrite_input kind order allow_int "
     "reduce_axes mean wrap_negative_indices allow_negative_indices algorithm implementation axis_index_groups "
     "hermitian subset_by_index",
     "jax.checkpoint": "concrete static_argnames", "jax.remat": "concrete", "jax.device_put": "src donate may_alias",
