@@ -44,8 +44,8 @@ def convolved(name: str, a: Tensor, v: Tensor, mode: str) -> Tensor:
     return reshaped(out, out.shape[2:])
 
 
-def _vectors(name: str, a: Any, v: Any, preferred: Any) -> tuple[Tensor, Tensor]:
-    x, y = pair(name, a, v, preferred)
+def _vectors(name: str, a: Any, v: Any, preference: Any) -> tuple[Tensor, Tensor]:
+    x, y = pair(name, a, v, preference)
     if x.ndim != 1 or y.ndim != 1:
         raise ShapeError(f"{name} requires vectors, got shapes {x.shape} and {y.shape}.", where=user_frame())
     return x, y

@@ -40,20 +40,20 @@ def _without_units(x: Tensor, labels: str, lengths: dict[str, int]) -> tuple[Ten
     return reshaped(x, tuple(x.shape[d] for d in axes)), "".join(labels[d] for d in axes)
 
 
-def pair(name: str, a: Any, b: Any, preferred: Any = None) -> tuple[Tensor, Tensor]:
+def pair(name: str, a: Any, b: Any, preference: Any = None) -> tuple[Tensor, Tensor]:
     """Both factors in one dtype, that of the result if it shall be wider."""
-    dtype = _at_least(common_dtype([a, b]), preferred)
+    dtype = _at_least(common_dtype([a, b]), preference)
     return convert(tensor(a), dtype), convert(tensor(b), dtype)
 
 
-def _at_least(dtype: np.dtype, preferred: Any) -> np.dtype:
+def _at_least(dtype: np.dtype, preference: Any) -> np.dtype:
     """In what the products are added up whose result shall have a preferred dtype, if there is one."""
-    return dtype if preferred is None else common_type(dtype, as_dtype(preferred))
+    return dtype if preference is None else common_type(dtype, as_dtype(preference))
 
 
-def as_preferred(x: Tensor, preferred: Any) -> Tensor:
+def as_preferred(x: Tensor, preference: Any) -> Tensor:
     """A result in its preferred dtype, if there is one."""
-    return x if preferred is None else convert(x, as_dtype(preferred))
+    return x if preference is None else convert(x, as_dtype(preference))
 
 
 def _vectors(name: str, a: Any, b: Any, axis: int) -> list[Tensor]:

@@ -46,17 +46,18 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "jax2tf_associative_scan_reductions legacy_prng_key live_arrays log_compiles make_user_context monitoring no_execution "
         "no_tracing numpy_dtype_promotion numpy_rank_promotion print_environment_info profiler softmax_custom_jvp thread_guard "
         "threefry_partitionable transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host "
-        "transfer_guard_host_to_device ensure_compile_time_eval version clear_caches",
+        "transfer_guard_host_to_device version clear_caches",
         "jax.lax": "AccuracyMode DotAlgorithm DotAlgorithmPreset Tolerance",
     },
     _INNER: {
-        "jax": "ad api_util core custom_derivatives dtypes interpreters lib typing float0 "
+        "jax": "ad api_util core custom_derivatives interpreters lib float0 "
         "fwd_and_bwd ds",
         "jax.lax": "ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike RaggedDotDimensionNumbers "
         "conv_general_permutations conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple "
         "reduce_window_shape_tuple shape_as_value composite",
         "jax.nn": "get_scaled_dot_general_config",
         "jax.ad_checkpoint": "Offloadable Recompute Saveable",
+        "jax.dtypes": "TypePromotionError itemsize_bits prng_key scalar_type_of",
         "jax.tree": "static", "jax.tree_util": "default_registry flatten_one_level flatten_one_level_with_keys is_tree_node",
     },
     _REFS: {"jax": "Ref empty_ref free_ref freeze new_ref ref"},
@@ -88,6 +89,7 @@ PARAMETERS = {
     "jax.numpy.searchsorted": "method", "jax.numpy.trim_zeros": "axis", "jax.numpy.unique": "axis sorted",
     "jax.numpy.fmax": "x1 x2", "jax.numpy.fmin": "x1 x2", "jax.numpy.linalg.slogdet": "method", "jax.lax.all_gather": "to",
     "jax.lax.atan2": "x y", "jax.lax.custom_linear_solve": "has_aux", "jax.lax.custom_root": "has_aux",
+    "jax.dtypes.issubdtype": "a b",
     "jax.debug.print": "partitioned _use_logging", "jax.debug.callback": "partitioned", "jax.debug.log": "partitioned",
     "jax.lax.mul": "out_dtype", "jax.lax.polygamma": "m", "jax.lax.scan": "_split_transpose",
     "jax.lax.linalg.qr": "use_magma", "jax.lax.linalg.tridiagonal_solve": "perturb_singular",

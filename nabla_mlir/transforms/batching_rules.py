@@ -134,9 +134,9 @@ def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
     with_rule = custom_vmap(f)
 
     @with_rule.def_vmap
-    def rule(axis_size: int, in_batched: list[Any], *args: Any) -> tuple[Any, Any]:
+    def rule(axis_size: int, varying: list[Any], *args: Any) -> tuple[Any, Any]:
         leaves, spec = pytree.flatten(args)
-        marks = pytree.flatten(tuple(in_batched))[0]
+        marks = pytree.flatten(tuple(varying))[0]
 
         def one(entries: list[Any]) -> Any:
             own = iter(entries)
