@@ -386,9 +386,9 @@ class ArrayMethods:
         """The largest less the smallest element."""
         return self._call("ptp", axis=axis, keepdims=keepdims, out=out)
 
-    def dot(self, b: Any, *, precision: Any = None) -> Self:
+    def dot(self, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Self:
         """The sum of products over the last axis of a and the second but last (of a vector: the only) axis of b."""
-        return self._call("dot", b, precision=precision)
+        return self._call("dot", b, precision=precision, preferred_element_type=preferred_element_type)
 
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, *, out: None = None) -> Self:
         """The sum of a diagonal of two axes, which the result does not have; in a dtype if one is given."""

@@ -45,7 +45,7 @@ _COMPARISONS = {
     "ge": logic.greater_equal,
 }  # fmt: skip
 _UNARY = {"neg": ufuncs.negative, "pos": ufuncs.positive, "abs": ufuncs.absolute, "invert": logic.bitwise_invert}
-_METHODS = {
+_METHODS: dict[str, Callable[..., Any]] = {
     "sum": reductions.sum, "prod": reductions.prod, "mean": reductions.mean, "var": reductions.var,
     "std": reductions.std, "max": reductions.max, "min": reductions.min, "argmax": reductions.argmax,
     "argmin": reductions.argmin, "any": reductions.any, "all": reductions.all, "cumsum": running.cumsum,

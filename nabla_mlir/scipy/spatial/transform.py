@@ -91,7 +91,7 @@ class Rotation(NamedTuple):
         """Whether this is one rotation, without axes in front."""
         return self.quat.ndim == 1
 
-    def __getitem__(self, indexer: Any) -> Rotation:  # type: ignore[override]
+    def __getitem__(self, indexer: Any) -> Rotation:
         if self.single:
             raise TypeError("an index requires several rotations, got one.")
         return Rotation(self.quat[indexer])
