@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nabla_mlir import ad_checkpoint as ad_checkpoint
+    from nabla_mlir import custom_batching as custom_batching
     from nabla_mlir import debug as debug
     from nabla_mlir import distributed as distributed
+    from nabla_mlir import dtypes as dtypes
     from nabla_mlir import errors as errors
     from nabla_mlir import experimental as experimental
     from nabla_mlir import flatten_util as flatten_util
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from nabla_mlir import test_util as test_util
     from nabla_mlir import tree as tree
     from nabla_mlir import tree_util as tree_util
+    from nabla_mlir import typing as typing
     from nabla_mlir.environment import block_until_ready as block_until_ready
     from nabla_mlir.environment import config as config
     from nabla_mlir.environment import default_backend as default_backend
@@ -90,6 +93,7 @@ if TYPE_CHECKING:
     from nabla_mlir.staging.stages import module as module
     from nabla_mlir.staging.stages import trace as trace
     from nabla_mlir.staging.static_library import save_static_library as save_static_library
+    from nabla_mlir.staging.tracing import ensure_compile_time_eval as ensure_compile_time_eval
     from nabla_mlir.table.promotion import set_default_dtypes as set_default_dtypes
     from nabla_mlir.table.tensor import Tensor as Tensor
     from nabla_mlir.targets import CPU as CPU
@@ -116,6 +120,7 @@ if TYPE_CHECKING:
     from nabla_mlir.transforms.checkpointing import checkpoint_name as checkpoint_name
     from nabla_mlir.transforms.checkpointing import checkpoint_policies as checkpoint_policies
     from nabla_mlir.transforms.checkpointing import remat as remat
+    from nabla_mlir.transforms.closures import closure_convert as closure_convert
     from nabla_mlir.transforms.collectives import all_gather as all_gather
     from nabla_mlir.transforms.collectives import all_to_all as all_to_all
     from nabla_mlir.transforms.collectives import axis_index as axis_index
@@ -154,10 +159,11 @@ if TYPE_CHECKING:
 
 # Where each public name is defined; None for a module of that name. A test holds that the block above says the same.
 _HOMES: dict[str, str | None] = {
-    "ad_checkpoint": None, "debug": None, "distributed": None, "errors": None, "experimental": None,
+    "ad_checkpoint": None, "custom_batching": None, "debug": None, "distributed": None, "dtypes": None, "errors": None,
+    "experimental": None,
     "flatten_util": None, "image": None, "interop": None, "lax": None, "nn": None, "numpy": None,
     "ops": None, "random": None,
-    "scipy": None, "sparse": None, "targets": None, "test_util": None, "tree": None, "tree_util": None,
+    "scipy": None, "sparse": None, "targets": None, "test_util": None, "tree": None, "tree_util": None, "typing": None,
     "explain": "explorer",
     "from_jax": "interop.jax",
     "from_stablehlo": "interop.stablehlo",
@@ -191,6 +197,7 @@ _HOMES: dict[str, str | None] = {
     "custom_call": "transforms.calls", "pure_callback": "transforms.callbacks",
     "checkpoint": "transforms.checkpointing", "checkpoint_name": "transforms.checkpointing",
     "checkpoint_policies": "transforms.checkpointing", "remat": "transforms.checkpointing",
+    "closure_convert": "transforms.closures", "ensure_compile_time_eval": "staging.tracing",
     "all_gather": "transforms.collectives", "axis_index": "transforms.collectives",
     "axis_size": "transforms.collectives", "pmax": "transforms.collectives", "pmean": "transforms.collectives",
     "pmin": "transforms.collectives", "psum": "transforms.collectives",

@@ -268,6 +268,14 @@ class ArrayMethods:
         """`x` in another dtype; from floating point to integers by cutting off the fraction."""
         return self._call("astype", dtype=dtype, copy=copy, device=device)
 
+    def view(self, dtype: Any = None) -> Self:
+        """The bits of the elements as elements of another dtype, a copy; the last axis is longer where they are narrower."""
+        return self._call("view", dtype)
+
+    def nonzero(self, *, size: int | None = None, fill_value: int = 0) -> tuple[Any, ...]:
+        """The places of the elements that are not 0: for each axis their indices along it, in row-major order."""
+        return self._call("nonzero", size=size, fill_value=fill_value)
+
     def clip(self, min: Any = None, max: Any = None, *, out: None = None) -> Self:
         """`x` moved into [min, max]; a bound that is None does not hold. Zero derivative outside and at the bounds."""
         return self._call("clip", min=min, max=max, out=out)
@@ -378,9 +386,9 @@ class ArrayMethods:
         """The largest less the smallest element."""
         return self._call("ptp", axis=axis, keepdims=keepdims, out=out)
 
-    def dot(self, b: Any, *, precision: Any = None) -> Self:
+    def dot(self, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Self:
         """The sum of products over the last axis of a and the second but last (of a vector: the only) axis of b."""
-        return self._call("dot", b, precision=precision)
+        return self._call("dot", b, precision=precision, preferred_element_type=preferred_element_type)
 
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, *, out: None = None) -> Self:
         """The sum of a diagonal of two axes, which the result does not have; in a dtype if one is given."""

@@ -36,6 +36,8 @@ class Numbers:
 class Document:
     """Builds the JSON of an explanation from what a recorder has kept."""
 
+    texts: Numbers
+
     def __init__(self, title: str, entries: Sequence[str], recorder: Recorder, first: str):
         """Args: the title, the signatures of the entry points, the module through its passes, the name of the first state."""
         self.texts, self._origins, self._files = Numbers(), Numbers(), Numbers()

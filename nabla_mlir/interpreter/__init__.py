@@ -12,6 +12,7 @@ from nabla_mlir.interpreter import (
     lapack,
     linalg,
     reductions,
+    schur,
     shape,
     windows,
 )
@@ -21,5 +22,5 @@ from nabla_mlir.interpreter.frames import Budget, OutOfStepsError
 
 __all__ = [
     "EVALUATIONS", "Budget", "Function", "OutOfStepsError", "Watch", "callbacks", "contractions", "elementwise", "functions",
-    "indexing", "interpreted", "lapack", "linalg", "reductions", "shape", "windows",
+    "indexing", "interpreted", "lapack", "linalg", "reductions", "schur", "shape", "windows",
 ]  # fmt: skip

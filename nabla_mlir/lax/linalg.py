@@ -11,12 +11,17 @@ from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy import factorizations as fa
 from nabla_mlir.numpy import systems
 from nabla_mlir.numpy.creation import arange
+from nabla_mlir.numpy.forms import hessenberg as hessenberg
+from nabla_mlir.numpy.forms import householder_product as householder_product
+from nabla_mlir.numpy.forms import ormqr as ormqr
+from nabla_mlir.numpy.forms import qr as qr
+from nabla_mlir.numpy.forms import schur as schur
+from nabla_mlir.numpy.forms import tridiagonal as tridiagonal
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import convert, inexact, tensor
 from nabla_mlir.numpy.products import matmul
 from nabla_mlir.numpy.shapes import matrix_transpose
 from nabla_mlir.ops import lapack
-from nabla_mlir.ops import linalg as la
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import broadcast_to
 from nabla_mlir.table.tensor import Tensor
@@ -43,28 +48,6 @@ def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eige
 def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """The factors U, s and Vh of matrices, or s alone."""
     return tuple(fa.svd(x, full_matrices)) if compute_uv else fa.svd(x, compute_uv=False)
-
-
-@library
-def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True) -> tuple[Tensor, ...]:
-    """The factors Q and R; with `pivoting` also the columns of ``x[:, p] = Q R``, so that the diagonal of R descends.
-
-    Example:
-      >>> [f.shape for f in qr(np.ones((3, 2)), full_matrices=False)]
-      [(3, 2), (2, 2)]
-    """
-    if not pivoting:
-        return tuple(fa.qr(x, "complete" if full_matrices else "reduced"))
-    a = fa.matrices("qr", x)
-    (m, n), stack, kind = a.shape[-2:], a.shape[:-2], fa.letter(a.dtype)
-    k = min(m, n)
-    order = tensor(np.zeros((*stack, n), np.int32))
-    results = [(a.shape, a.dtype), ((*stack, n), np.dtype(np.int32)), ((*stack, k), a.dtype)]
-    packed, places, taus = lapack.routine(f"lapack_{kind}geqp3_ffi", [a, order], results)
-    rows = m if full_matrices else k
-    r = la.tril(lapack.block(packed, (0, rows), (0, n)), lower=False)
-    reflectors = lapack.padded(lapack.block(packed, (0, m), (0, k)), m, rows)
-    return householder_product(reflectors, taus), r, places - 1
 
 
 @library
@@ -103,15 +86,6 @@ def triangular_solve(
     return systems.triangular_solve(
         a, b, left_side=left_side, lower=lower, transpose_a=transpose_a, conjugate_a=conjugate_a, unit_diagonal=unit_diagonal
     )
-
-
-@library
-def householder_product(a: Any, taus: Any) -> Tensor:
-    """The orthonormal columns that reflections, the columns of `a` below its diagonal with factors `taus`, make of the unit's."""
-    x, factors = inexact(a), inexact(taus)
-    maker = f"lapack_{fa.letter(x.dtype)}{'ungqr' if is_complex(x.dtype) else 'orgqr'}_ffi"
-    (q,) = lapack.routine(maker, [x, factors], [(x.shape, x.dtype)])
-    return q
 
 
 @library

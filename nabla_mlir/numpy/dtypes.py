@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.types import as_dtype
-from nabla_mlir.table.promotion import promote_dtypes
+from nabla_mlir.table.promotion import common_type, promote_dtypes
 
 bool_ = np.bool_
 int8 = np.int8
@@ -97,7 +97,7 @@ def result_type(*xs: Any) -> np.dtype:
 
 def promote_types(a: Any, b: Any) -> np.dtype:
     """The dtype in which two dtypes meet: NumPy's table."""
-    return np.promote_types(as_dtype(a), as_dtype(b))
+    return common_type(as_dtype(a), as_dtype(b))
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.errors import ShapeError, user_frame
-from nabla_mlir.numpy.operands import convert, tensor
+from nabla_mlir.numpy.operands import convert
+from nabla_mlir.numpy.products import as_preferred, pair
 from nabla_mlir.numpy.shapes import flip
 from nabla_mlir.numpy.special_values import described
 from nabla_mlir.numpy.ufuncs import conj
@@ -43,21 +44,22 @@ def convolved(name: str, a: Tensor, v: Tensor, mode: str) -> Tensor:
     return reshaped(out, out.shape[2:])
 
 
-def _vectors(name: str, a: Any, v: Any) -> tuple[Tensor, Tensor]:
-    x, y = tensor(a), tensor(v)
+def _vectors(name: str, a: Any, v: Any, preference: Any) -> tuple[Tensor, Tensor]:
+    x, y = pair(name, a, v, preference)
     if x.ndim != 1 or y.ndim != 1:
         raise ShapeError(f"{name} requires vectors, got shapes {x.shape} and {y.shape}.", where=user_frame())
     return x, y
 
 
 @library
-def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None) -> Tensor:
+def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
     """The convolution of vectors, ``c[k] = sum_i a[i] v[k - i]``.
 
     Args:
       a, v: the vectors.
       mode: "full", "same" (as long as the longer one) or "valid" (where both overlap fully).
       precision: accepted for programs that say it; every product here has the precision of its dtype.
+      preferred_element_type: the dtype of the result.
 
     Raises:
       ShapeError: an argument is no vector or is empty, or there is no such mode.
@@ -66,26 +68,26 @@ def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None) -> Te
       >>> convolve(np.array([1.0, 2.0]), np.array([1.0, 10.0])).tolist()
       [1.0, 12.0, 20.0]
     """
-    x, y = _vectors("convolve", a, v)
+    x, y = _vectors("convolve", a, v, preferred_element_type)
     if x.size < y.size:
         x, y = y, x
-    return convolved("convolve", x, y, mode)
+    return as_preferred(convolved("convolve", x, y, mode), preferred_element_type)
 
 
 @library
-def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None) -> Tensor:
+def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
     """The correlation of vectors, ``c[k] = sum_i a[i + k] conj(v[i])``; arguments as for `convolve`.
 
     Example:
       >>> correlate(np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0])).tolist()
       [2.0, 3.0]
     """
-    x, y = _vectors("correlate", a, v)
+    x, y = _vectors("correlate", a, v, preferred_element_type)
     y = flip(conj(y))
     if x.size >= y.size:
-        return convolved("correlate", x, y, mode)
+        return as_preferred(convolved("correlate", x, y, mode), preferred_element_type)
     # As if the operands were the other way round, and the result reversed.
-    return flip(convolved("correlate", flip(y), flip(x), mode))
+    return as_preferred(flip(convolved("correlate", flip(y), flip(x), mode)), preferred_element_type)
 
 
 # ---------------------------------------------------------------- windows

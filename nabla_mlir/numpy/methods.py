@@ -11,6 +11,7 @@ import numpy as np
 from nabla_mlir.conversion import rank_of, scalar_misfit
 from nabla_mlir.numpy import (
     creation,
+    data_dependent,
     division,
     indexing,
     joining,
@@ -23,6 +24,7 @@ from nabla_mlir.numpy import (
     sorting,
     ufuncs,
     updates,
+    views,
 )
 from nabla_mlir.pytree import is_array
 from nabla_mlir.runtime.array import Array
@@ -43,7 +45,7 @@ _COMPARISONS = {
     "ge": logic.greater_equal,
 }  # fmt: skip
 _UNARY = {"neg": ufuncs.negative, "pos": ufuncs.positive, "abs": ufuncs.absolute, "invert": logic.bitwise_invert}
-_METHODS = {
+_METHODS: dict[str, Callable[..., Any]] = {
     "sum": reductions.sum, "prod": reductions.prod, "mean": reductions.mean, "var": reductions.var,
     "std": reductions.std, "max": reductions.max, "min": reductions.min, "argmax": reductions.argmax,
     "argmin": reductions.argmin, "any": reductions.any, "all": reductions.all, "cumsum": running.cumsum,
@@ -52,6 +54,7 @@ _METHODS = {
     "dot": products.dot, "trace": products.trace, "diagonal": creation.diagonal, "clip": logic.clip,
     "round": ufuncs.round, "conj": ufuncs.conj, "conjugate": ufuncs.conj, "sort": sorting.sort,
     "argsort": sorting.argsort, "take": indexing.take, "searchsorted": sorting.searchsorted,
+    "nonzero": data_dependent.nonzero, "view": views.view,
 }  # fmt: skip
 
 

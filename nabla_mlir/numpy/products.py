@@ -11,6 +11,7 @@ import numpy as np
 from nabla_mlir.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.numpy.axes import axes_of, axis_of
 from nabla_mlir.numpy.creation import diagonal
+from nabla_mlir.numpy.dtypes import as_dtype
 from nabla_mlir.numpy.operands import common_dtype, convert, meet, tensor
 from nabla_mlir.numpy.reductions import sum
 from nabla_mlir.numpy.shapes import moveaxis, roll
@@ -19,7 +20,7 @@ from nabla_mlir.ops.einsum import contract, lengths_of, ordered, parse, sum_out,
 from nabla_mlir.ops.einsum import outer as outer_product
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
-from nabla_mlir.table.promotion import broadcast_shapes
+from nabla_mlir.table.promotion import broadcast_shapes, common_type
 from nabla_mlir.table.tensor import Tensor
 
 
@@ -39,9 +40,20 @@ def _without_units(x: Tensor, labels: str, lengths: dict[str, int]) -> tuple[Ten
     return reshaped(x, tuple(x.shape[d] for d in axes)), "".join(labels[d] for d in axes)
 
 
-def _pair(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
-    dtype = common_dtype([a, b])
+def pair(name: str, a: Any, b: Any, preference: Any = None) -> tuple[Tensor, Tensor]:
+    """Both factors in one dtype, that of the result if it shall be wider."""
+    dtype = _at_least(common_dtype([a, b]), preference)
     return convert(tensor(a), dtype), convert(tensor(b), dtype)
+
+
+def _at_least(dtype: np.dtype, preference: Any) -> np.dtype:
+    """In what the products are added up whose result shall have a preferred dtype, if there is one."""
+    return dtype if preference is None else common_type(dtype, as_dtype(preference))
+
+
+def as_preferred(x: Tensor, preference: Any) -> Tensor:
+    """A result in its preferred dtype, if there is one."""
+    return x if preference is None else convert(x, as_dtype(preference))
 
 
 def _vectors(name: str, a: Any, b: Any, axis: int) -> list[Tensor]:
@@ -59,7 +71,7 @@ def _labels(n: int, start: int = 0) -> str:
 
 # ---------------------------------------------------------------- products
 @library
-def matmul(a: Any, b: Any, *, precision: Any = None) -> Tensor:
+def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
     """The matrix product of the last two axes; those before them broadcast.
 
     A vector on the left is a row, one on the right a column.
@@ -72,7 +84,7 @@ def matmul(a: Any, b: Any, *, precision: Any = None) -> Tensor:
       >>> matmul(np.eye(2), np.array([1.0, 2.0])).tolist()
       [1.0, 2.0]
     """
-    a, b = _pair("matmul", a, b)
+    a, b = pair("matmul", a, b, preferred_element_type)
     if not a.ndim or not b.ndim:
         raise ShapeError(
             f"matmul requires operands with axes, got {a.shape} and {b.shape}.", where=user_frame(), help="use *."
@@ -88,35 +100,35 @@ def matmul(a: Any, b: Any, *, precision: Any = None) -> Tensor:
     rows, columns = "X" if a.ndim > 1 else "", "Z" if b.ndim > 1 else ""
     la = letters[rank - len(batch_a) :] + rows + "Y"
     lb = letters[rank - len(batch_b) :] + "Y" + columns
-    return _product(a, la, b, lb, letters + rows + columns)
+    return as_preferred(_product(a, la, b, lb, letters + rows + columns), preferred_element_type)
 
 
 @library
-def dot(a: Any, b: Any, *, precision: Any = None) -> Tensor:
+def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
     """The sum of products over the last axis of a and the second but last (of a vector: the only) axis of b."""
-    a, b = _pair("dot", a, b)
+    a, b = pair("dot", a, b, preferred_element_type)
     if not a.ndim or not b.ndim:
-        return ew.multiply(*meet("dot", a, b))
-    return _tensordot("dot", a, b, (a.ndim - 1,), (max(b.ndim - 2, 0),))
+        return as_preferred(ew.multiply(*meet("dot", a, b)), preferred_element_type)
+    return as_preferred(_tensordot("dot", a, b, (a.ndim - 1,), (max(b.ndim - 2, 0),)), preferred_element_type)
 
 
 @library
-def inner(a: Any, b: Any, *, precision: Any = None) -> Tensor:
+def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
     """The sum of products over the last axes."""
-    a, b = _pair("inner", a, b)
+    a, b = pair("inner", a, b, preferred_element_type)
     if not a.ndim or not b.ndim:
-        return ew.multiply(*meet("inner", a, b))
-    return _tensordot("inner", a, b, (a.ndim - 1,), (b.ndim - 1,))
+        return as_preferred(ew.multiply(*meet("inner", a, b)), preferred_element_type)
+    return as_preferred(_tensordot("inner", a, b, (a.ndim - 1,), (b.ndim - 1,)), preferred_element_type)
 
 
 @library
-def tensordot(a: Any, b: Any, axes: Static[Any] = 2, *, precision: Any = None) -> Tensor:
+def tensordot(a: Any, b: Any, axes: Static[Any] = 2, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
     """The sum of products over pairs of axes: the last n of a with the first n of b, or two lists of axes.
 
     Raises:
       ShapeError: paired axes have different lengths.
     """
-    a, b = _pair("tensordot", a, b)
+    a, b = pair("tensordot", a, b, preferred_element_type)
     if isinstance(axes, (list, tuple)):
         left, right = (axes_of("tensordot", part if isinstance(part, (list, tuple)) else (part,), x.ndim)
                        for part, x in zip(axes, (a, b), strict=True))  # fmt: skip
@@ -126,7 +138,7 @@ def tensordot(a: Any, b: Any, axes: Static[Any] = 2, *, precision: Any = None) -
                 f"tensordot requires {axes} axes in both operands, got {a.shape} and {b.shape}.", where=user_frame()
             )
         left, right = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
-    return _tensordot("tensordot", a, b, left, right)
+    return as_preferred(_tensordot("tensordot", a, b, left, right), preferred_element_type)
 
 
 def _tensordot(name: str, a: Tensor, b: Tensor, left: Sequence[int], right: Sequence[int]) -> Tensor:
@@ -141,34 +153,37 @@ def _tensordot(name: str, a: Tensor, b: Tensor, left: Sequence[int], right: Sequ
 
 
 @library
-def vdot(a: Any, b: Any, *, precision: Any = None) -> Tensor:
+def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
     """The sum of conj(a) * b over all elements."""
-    a, b = _pair("vdot", a, b)
+    a, b = pair("vdot", a, b, preferred_element_type)
     a, b = reshaped(a, (a.size,)), reshaped(b, (b.size,))
-    return _tensordot("vdot", ew.conj(a) if a.dtype.kind == "c" else a, b, (0,), (0,))
+    a = ew.conj(a) if a.dtype.kind == "c" else a
+    return as_preferred(_tensordot("vdot", a, b, (0,), (0,)), preferred_element_type)
 
 
 @library
-def vecdot(a: Any, b: Any, /, *, axis: Static[int] = -1, precision: Any = None) -> Tensor:
+def vecdot(a: Any, b: Any, /, *, axis: Static[int] = -1, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
     """The sum of conj(a) * b along one axis; the others broadcast."""
     a, b = _vectors("vecdot", a, b, axis)
+    a, b = pair("vecdot", a, b, preferred_element_type)
     at = axis_of("vecdot", axis, a.ndim)
     labels = _labels(a.ndim)
     out = labels[:at] + labels[at + 1 :]
-    return ordered(*contract(ew.conj(a) if a.dtype.kind == "c" else a, labels, b, labels, out), out)
+    a = ew.conj(a) if a.dtype.kind == "c" else a
+    return as_preferred(ordered(*contract(a, labels, b, labels, out), out), preferred_element_type)
 
 
 @library
 def outer(a: Any, b: Any) -> Tensor:
     """All products of an element of a with one of b, as a matrix."""
-    a, b = _pair("outer", a, b)
+    a, b = pair("outer", a, b)
     return outer_product(reshaped(a, (a.size,)), "i", reshaped(b, (b.size,)), "j", "ij")
 
 
 @library
 def kron(a: Any, b: Any) -> Tensor:
     """The Kronecker product: a with every element replaced by its product with b."""
-    a, b = _pair("kron", a, b)
+    a, b = pair("kron", a, b)
     n = max(a.ndim, b.ndim)
     a, b = (reshaped(x, (1,) * (n - x.ndim) + x.shape) for x in (a, b))
     la, lb = _labels(n), _labels(n, n)
@@ -238,7 +253,9 @@ def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Tensor:
 
 # ---------------------------------------------------------------- einsum
 @library
-def einsum(subscripts: str, /, *operands: Any, optimize: Any = "auto", precision: Any = None) -> Tensor:
+def einsum(
+    subscripts: str, /, *operands: Any, optimize: Any = "auto", precision: Any = None, preferred_element_type: Any = None
+) -> Tensor:  # fmt: skip
     """A sum of products in Einstein's notation, such as ``"ij,jk->ik"``.
 
     Args:
@@ -248,13 +265,14 @@ def einsum(subscripts: str, /, *operands: Any, optimize: Any = "auto", precision
       *operands: the arrays.
       optimize: "auto" contracts more than two operands in the order that costs least, False from left to right.
       precision: accepted for programs that say it; every product here has the precision of its dtype.
+      preferred_element_type: the dtype of the result, in which sums are made if it is wider; of all products here.
 
     Raises:
       ShapeError: the subscripts do not fit the shapes.
     """
     shapes = [np.shape(x) for x in operands]
     inputs, output = parse(subscripts, shapes)
-    dtype = common_dtype(operands)
+    dtype = _at_least(common_dtype(operands), preferred_element_type)
     tensors = [convert(tensor(x), dtype) for x in operands]
     lengths = lengths_of(subscripts, inputs, shapes, units=True)
     parts = [without_repeats(*_without_units(x, own, lengths)) for x, own in zip(tensors, inputs, strict=True)]
@@ -271,7 +289,7 @@ def einsum(subscripts: str, /, *operands: Any, optimize: Any = "auto", precision
     x, labels = sum_out(x, labels, output)
     missing = [c for c in output if c not in labels]  # axes of size 1 that nothing has any more
     x = reshaped(x, (*(1 for _ in missing), *x.shape))
-    return ordered(x, "".join(missing) + labels, output)
+    return as_preferred(ordered(x, "".join(missing) + labels, output), preferred_element_type)
 
 
 def einsum_path(subscripts: str, /, *operands: Any, optimize: Any = "auto") -> Any:

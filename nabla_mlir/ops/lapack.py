@@ -41,7 +41,7 @@ Spec = tuple[tuple[int, ...], np.dtype]
 
 
 def routine(
-    target: str, xs: Sequence[Tensor], results: Sequence[Spec], stack: int | None = None, **options: str
+    target: str, xs: Sequence[Tensor], results: Sequence[Spec], stack: int | None = None, **options: str | int
 ) -> list[Tensor]:
     """Calls a routine of LAPACK: matrices stand in memory column after column, stacks of them one after the other.
 
@@ -61,8 +61,8 @@ def option(config: ir.Attribute, key: str) -> str:
     return chr(config[key].value & 0xFF)
 
 
-def _config(**options: str) -> ir.Attribute:
-    text = ", ".join(f"{k} = {ord(v)} : ui8" for k, v in options.items())
+def _config(**options: str | int) -> ir.Attribute:
+    text = ", ".join(f"{k} = {v} : i32" if isinstance(v, int) else f"{k} = {ord(v)} : ui8" for k, v in options.items())
     return ir.Attribute.parse(f"{{{text}}}", context())
 
 

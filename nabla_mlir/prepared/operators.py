@@ -65,6 +65,11 @@ class PreparedOperator(PointOperator):
     data: tuple[Any, ...]
     _data_leaves: Sequence[Any] | None  # as `update` takes them
     version: int | None
+    x: np.ndarray
+    value: Any
+    gradient: np.ndarray | None
+    damping: float
+    block: int
 
     def __init__(self, module: Module, x: Any, data: tuple[Any, ...], damping: float):
         if np.iscomplexobj(damping):

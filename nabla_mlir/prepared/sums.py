@@ -127,6 +127,11 @@ class SummedOperator(PointOperator):
 
     rows: int
     engine: Engine
+    x: np.ndarray
+    value: Any
+    gradient: np.ndarray | None
+    damping: float
+    block: int
 
     def __init__(self, work: Work, engine: Engine, x: Any, damping: float):
         self.engine, self.damping, self._work = engine, float(damping), work

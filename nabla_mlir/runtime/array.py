@@ -227,6 +227,11 @@ class Array(ArrayMethods):
         return size
 
     @property
+    def itemsize(self) -> int:
+        """The bytes of one element."""
+        return int(self.dtype.itemsize)
+
+    @property
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
 
@@ -277,8 +282,14 @@ class Array(ArrayMethods):
         """As `to`, under the name of the array API standard; there are no streams."""
         return self.to(device)
 
-    def item(self) -> Any:
-        """The value of an array of size 1 as a Python scalar. Raises ValueError for other sizes."""
+    def item(self, *index: int) -> Any:
+        """The element at an index as a Python scalar, one integer for the flat array; without it of an array of size 1.
+
+        Raises:
+          ValueError: the array has another size, and there is no index.
+        """
+        if index:
+            return self.numpy().item(*index)
         if self.size != 1:
             raise ValueError(f"item requires an array of size 1, got shape {self.shape}.")
         self.block_until_ready()

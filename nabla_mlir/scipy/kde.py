@@ -85,7 +85,11 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
         """The density at points of shape (d, m), or (m,) where d is 1."""
         return exp(self.logpdf(points))
 
-    __call__ = pdf = evaluate
+    def pdf(self, points: Any) -> Any:
+        """The same as `evaluate`."""
+        return self.evaluate(points)
+
+    __call__ = evaluate
 
     def logpdf(self, x: Any) -> Any:
         """The logarithm of the density, accurate where that vanishes."""

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.errors import ShapeError, user_frame
 from nabla_mlir.numpy import factorizations as fa
 from nabla_mlir.numpy import matrix_functions, systems
 from nabla_mlir.numpy.creation import zeros
+from nabla_mlir.numpy.forms import qr as factors
 from nabla_mlir.numpy.indexing import take_along_axis
 from nabla_mlir.numpy.joining import concatenate
 from nabla_mlir.numpy.logic import where
@@ -20,6 +22,7 @@ from nabla_mlir.numpy.operands import convert, inexact, tensor
 from nabla_mlir.numpy.products import matmul
 from nabla_mlir.numpy.shapes import matrix_transpose
 from nabla_mlir.ops import linalg as la
+from nabla_mlir.ops.elementwise import conj
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.scipy.matrices import block_diag as block_diag
 from nabla_mlir.scipy.matrices import circulant as circulant
@@ -37,6 +40,12 @@ from nabla_mlir.scipy.matrices import invpascal as invpascal
 from nabla_mlir.scipy.matrices import leslie as leslie
 from nabla_mlir.scipy.matrices import pascal as pascal
 from nabla_mlir.scipy.matrices import toeplitz as toeplitz
+from nabla_mlir.scipy.schur_forms import funm as funm
+from nabla_mlir.scipy.schur_forms import hessenberg as hessenberg
+from nabla_mlir.scipy.schur_forms import rsf2csf as rsf2csf
+from nabla_mlir.scipy.schur_forms import schur as schur
+from nabla_mlir.scipy.schur_forms import solve_sylvester as solve_sylvester
+from nabla_mlir.scipy.schur_forms import sqrtm as sqrtm
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms.linear import jvp
@@ -196,6 +205,38 @@ def qr(
                          where=user_frame(), help="lax.linalg.qr has pivoting.")  # fmt: skip
     out = fa.qr(a, words[mode])
     return (out,) if mode == "r" else tuple(out)
+
+
+@library
+def qr_multiply(
+    a: Any, c: Any, mode: str = "right", pivoting: bool = False, conjugate: bool = False, overwrite_a: bool = False,
+    overwrite_c: bool = False,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """``c Q`` ("right") or ``Q c`` ("left") of the economic ``a = Q R``, and R; with `pivoting` also the order of columns.
+
+    Args:
+      a: matrices of shape (..., m, n); k = min(m, n).
+      c: of shape (..., p, m) or (..., k, p), or a vector of m or k elements.
+      mode: "right" or "left".
+      pivoting: whether columns are in the order of ``a[:, p] = Q R``.
+      conjugate: whether Q is conjugated.
+      overwrite_a, overwrite_c: change nothing.
+
+    Raises:
+      ShapeError: there is no such mode, or `c` does not fit.
+
+    Example:
+      >>> np.asarray(qr_multiply(np.array([[3.0], [4.0]]), np.array([3.0, 4.0]))[0]).round(6).tolist()
+      [-5.0]
+    """
+    a, c = fa.matrices("qr_multiply", a), inexact(c)
+    q, r, *order = factors(a, pivoting=pivoting, full_matrices=False)
+    rows = q.shape[-2] if mode == "right" else q.shape[-1]
+    if mode not in ("right", "left") or (c.shape[-1] if mode == "right" or c.ndim == 1 else c.shape[-2]) != rows:
+        raise ShapeError(f"qr_multiply requires mode 'right' or 'left' and a length of {rows} there, got {mode!r} and {c.shape}.",
+                         where=user_frame())  # fmt: skip
+    q = conj(q) if conjugate and is_complex(q.dtype) else q
+    return (matmul(c, q) if mode == "right" else matmul(q, c)), r, *order
 
 
 @library

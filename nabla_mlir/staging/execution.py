@@ -119,6 +119,7 @@ class Code:
 
     module: ir.Module
     name: str
+    title: str
 
     def __init__(self, module: ir.Module, name: str, is_lowered: bool = False, title: str = ""):
         self.module, self.name, self.title, self._is_lowered = module, name, title or name, is_lowered

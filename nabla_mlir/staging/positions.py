@@ -55,3 +55,21 @@ def parameters_of(f: Callable[..., Any]) -> list[str] | None:
     if any(p.kind == p.VAR_POSITIONAL for p in parameters):
         return None
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """All arguments by position, defaults included, as rules take them."""
+    try:
+        bound = inspect.signature(fun).bind(*args, **kwargs)
+    except ValueError:  # a builtin without a signature
+        return args
+    except TypeError as error:
+        raise TraceError(f"{getattr(fun, '__name__', fun)} requires its own arguments, got others: {error}.",
+                         where=user_frame()) from None  # fmt: skip
+    bound.apply_defaults()
+    if bound.kwargs:
+        raise TraceError(
+            f"a custom rule requires arguments that can be given by position, got {', '.join(bound.kwargs)} by "
+            "keyword.", where=user_frame(), help="make them positional, or bind them with functools.partial.",
+        )  # fmt: skip
+    return bound.args

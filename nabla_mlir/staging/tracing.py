@@ -90,6 +90,29 @@ def current_trace() -> Trace | None:
     return _current.trace
 
 
+@contextlib.contextmanager
+def ensure_compile_time_eval() -> Iterator[None]:
+    """Within it functions of concrete arrays are computed at once, also in a trace, where they give numbers to decide by.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> def f(x):
+      ...     with nm.ensure_compile_time_eval():
+      ...         n = int(nm.numpy.sum(np.arange(3)))
+      ...     return x * n
+      >>> float(nm.jit(f)(2.0))
+      6.0
+    """
+    trace, scope = _current.trace, current_scope()
+    _current.trace = None
+    set_scope(None)
+    try:
+        yield
+    finally:
+        _current.trace = trace
+        set_scope(scope)
+
+
 def is_tracing() -> bool:
     """True inside a traced function."""
     return _current.trace is not None

@@ -22,6 +22,7 @@ from nabla_mlir.table.tensor import Tensor, constant, full
 from nabla_mlir.table.vectorized import enter
 
 _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+_FLOAT32, _HALVES = np.dtype(np.float32), {as_dtype("bfloat16"), np.dtype(np.float16)}
 
 
 def is_scalar(x: Any) -> bool:
@@ -97,12 +98,17 @@ def _kind(dtype: np.dtype) -> int:
     return _KINDS.get(dtype.kind, 2)  # bfloat16 and the like are of kind V
 
 
+def common_type(a: np.dtype, b: np.dtype) -> np.dtype:
+    """The dtype that two promote to: NumPy's; of the two floating-point formats of 16 bits float32, as in JAX."""
+    return _FLOAT32 if {a, b} == _HALVES else np.promote_types(a, b)
+
+
 def _promote(dtypes: Sequence[np.dtype]) -> np.dtype:
     result = dtypes[0]
     for dtype in dtypes[1:]:
         if dtype != result:
             try:
-                result = np.promote_types(result, dtype)
+                result = common_type(result, dtype)
             except TypeError:
                 raise DtypeError(
                     f"promotion requires dtypes that have a common one, got {result} and {dtype}.",

@@ -163,7 +163,7 @@ class Tensor(ArrayMethods):
     def __reduce__(self) -> NoReturn:
         self._no_value("a copy or a pickle", "return it from the function; x.copy() is another tensor of the same values.")
 
-    def item(self) -> Any:
+    def item(self, *index: int) -> Any:
         """Not available on a traced tensor."""
         self._no_value("item()", "keep it a tensor, or return it from the function.")
 

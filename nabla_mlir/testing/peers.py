@@ -15,7 +15,7 @@ import os
 import re
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,14 @@ def jax_namespace() -> Any:
 
 class Program:
     """The program of a seed: which functions, of which arguments."""
+
+    seed: int
+    depth: int
+    results: tuple[int, ...]
+    arguments: list[np.ndarray]
+    functions: list[Callable[..., Any]]
+    text: list[str]
+    order: list[int]
 
     def __init__(self, seed: int, depth: int = 3, results: Sequence[int] = (0, 1, 2)):
         self.seed, self.depth, self.results = seed, depth, tuple(results)

@@ -29,11 +29,6 @@ _SEEDS = "parts of how random numbers are made: `nm.random` has the numbers, and
 _TYPES = "dtypes that IREE does not have"
 _NUMBERS = "enumerations of how an operation is computed, where there is one way"
 _RARE = "rarely used, and not there yet"
-_SCHUR = (
-    "of Schur's form and the steps to it, which compiled code has inside of `eig` alone; for a matrix A that `eigh` takes, "
-    "f(A) is `(v * f(w)) @ v.conj().T`, and AX + XB = C is `solve` of the sum of two `kron`"
-)
-_ROTATIONS = "classes of rotations: `nm.numpy` has what they compute, `linalg.cross`, `matmul` and `expm` of a skew matrix"
 _EFFECTS = "parts of how JAX calls Python, or of its debugger (within `nm.disable_jit` Python's own stops anywhere)"
 
 LEFT_OUT: dict[str, dict[str, str]] = {
@@ -51,17 +46,18 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "jax2tf_associative_scan_reductions legacy_prng_key live_arrays log_compiles make_user_context monitoring no_execution "
         "no_tracing numpy_dtype_promotion numpy_rank_promotion print_environment_info profiler softmax_custom_jvp thread_guard "
         "threefry_partitionable transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host "
-        "transfer_guard_host_to_device ensure_compile_time_eval version clear_caches",
+        "transfer_guard_host_to_device version clear_caches",
         "jax.lax": "AccuracyMode DotAlgorithm DotAlgorithmPreset Tolerance",
     },
     _INNER: {
-        "jax": "ad api_util core custom_batching custom_derivatives dtypes interpreters lib typing float0 "
-        "fwd_and_bwd closure_convert ds",
+        "jax": "ad api_util core custom_derivatives interpreters lib float0 "
+        "fwd_and_bwd ds",
         "jax.lax": "ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike RaggedDotDimensionNumbers "
         "conv_general_permutations conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple "
         "reduce_window_shape_tuple shape_as_value composite",
         "jax.nn": "get_scaled_dot_general_config",
         "jax.ad_checkpoint": "Offloadable Recompute Saveable",
+        "jax.dtypes": "TypePromotionError itemsize_bits prng_key scalar_type_of",
         "jax.tree": "static", "jax.tree_util": "default_registry flatten_one_level flatten_one_level_with_keys is_tree_node",
     },
     _REFS: {"jax": "Ref empty_ref free_ref freeze new_ref ref"},
@@ -71,23 +67,17 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     _EFFECTS: {
         "jax.debug": "DebugEffect OrderedDebugEffect breakpoint",
     },
-    _SCHUR: {
-        "jax.lax.linalg": "hessenberg schur tridiagonal",
-        "jax.scipy.linalg": "funm hessenberg rsf2csf schur solve_sylvester sqrtm",
-    },
-    _ROTATIONS: {"jax.scipy.spatial.transform": "Rotation Slerp"},
     _RARE: {
         "jax.lax": "conv_general_dilated_local ragged_dot_general scaled_dot",
-        "jax.lax.linalg": "ormqr qdwh",
+        "jax.lax.linalg": "qdwh",
         "jax.nn": "scaled_dot_general scaled_matmul",
-        "jax.scipy.linalg": "qr_multiply",
         "jax.scipy.special": "hyp2f1",
     },
 }  # fmt: skip
 
 # Parameters that functions here do not take: everywhere ("*"), and by the path of a function.
 PARAMETERS = {
-    "*": "out out_sharding sharding accuracy preferred_element_type promote_integers overwrite_input kind order allow_int "
+    "*": "out out_sharding sharding accuracy promote_integers overwrite_input kind order allow_int "
     "reduce_axes mean wrap_negative_indices allow_negative_indices algorithm implementation axis_index_groups "
     "hermitian subset_by_index",
     "jax.checkpoint": "concrete static_argnames", "jax.remat": "concrete", "jax.device_put": "src donate may_alias",
@@ -99,6 +89,7 @@ PARAMETERS = {
     "jax.numpy.searchsorted": "method", "jax.numpy.trim_zeros": "axis", "jax.numpy.unique": "axis sorted",
     "jax.numpy.fmax": "x1 x2", "jax.numpy.fmin": "x1 x2", "jax.numpy.linalg.slogdet": "method", "jax.lax.all_gather": "to",
     "jax.lax.atan2": "x y", "jax.lax.custom_linear_solve": "has_aux", "jax.lax.custom_root": "has_aux",
+    "jax.dtypes.issubdtype": "a b",
     "jax.debug.print": "partitioned _use_logging", "jax.debug.callback": "partitioned", "jax.debug.log": "partitioned",
     "jax.lax.mul": "out_dtype", "jax.lax.polygamma": "m", "jax.lax.scan": "_split_transpose",
     "jax.lax.linalg.qr": "use_magma", "jax.lax.linalg.tridiagonal_solve": "perturb_singular",

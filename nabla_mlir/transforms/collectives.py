@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from iree.compiler import ir
 
 from nabla_mlir import pytree
 from nabla_mlir.errors import ShapeError, UnboundAxisError, user_frame
@@ -24,13 +25,14 @@ from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import Tensor, constant, full, full_like
 
 
-@dataclass(frozen=True)
+@dataclass
 class BoundAxis:
-    """An axis of a map that is being traced: the user's name for it, if any, its name in the IR, its size."""
+    """An axis of a map that is being traced: the user's name for it, if any, its name in the IR, its size, the map's block."""
 
     name: str | None
     symbol: str
     size: int
+    block: ir.Block | None = None
 
 
 class _Bound(threading.local):
@@ -41,22 +43,28 @@ _bound = _Bound()
 
 
 @contextlib.contextmanager
-def bound_axis(name: str | None, size: int) -> Iterator[str]:
+def bound_axis(name: str | None, size: int) -> Iterator[BoundAxis]:
     """Binds an axis while the function mapped over it is traced.
 
     Yields:
-      Its name in the IR. It differs from that of every axis around it, so that a collective traced for one of those
+      The axis. Its name in the IR differs from that of every axis around it, so that a collective traced for one of those
       cannot be taken for one over this axis.
     """
     outer, symbols = _bound.axes, {axis.symbol for axis in _bound.axes}
     stem = name or "i"
     candidates = itertools.chain([stem], (f"{stem}_{n}" for n in itertools.count(1)))
     symbol = next(candidate for candidate in candidates if candidate not in symbols)
-    _bound.axes = (*outer, BoundAxis(name, symbol, size))
+    axis = BoundAxis(name, symbol, size)
+    _bound.axes = (*outer, axis)
     try:
-        yield symbol
+        yield axis
     finally:
         _bound.axes = outer
+
+
+def innermost_axis() -> BoundAxis | None:
+    """The axis of the map that is being traced, of several the one furthest inside."""
+    return _bound.axes[-1] if is_tracing() and _bound.axes else None
 
 
 def _axis(what: str, name: Any) -> BoundAxis:
@@ -157,7 +165,7 @@ def all_gather(x: Any, axis_name: str, *, axis: int = 0, tiled: bool = False) ->
       [[1.0, 3.0], [1.0, 3.0]]
     """
     bound = _axis("all_gather", axis_name)
-    return _each(x, lambda t: _gathered("all_gather", t, bound, axis, tiled))
+    return _each(x, lambda t: gathered("all_gather", t, bound, axis, tiled))
 
 
 def _each(x: Any, f: Callable[[Tensor], Tensor]) -> Any:
@@ -171,13 +179,14 @@ def _place(what: str, axis: int, rank: int) -> int:
     return axis % rank
 
 
-def _gathered(what: str, x: Tensor, bound: BoundAxis, axis: int, tiled: bool = False) -> Tensor:
+def gathered(what: str, x: Tensor, bound: BoundAxis, axis: int, tiled: bool = False) -> Tensor:
+    """What all entries have, along a new axis, or one behind the other along an axis."""
     at = _place(what, axis, x.ndim + (not tiled))
     out = collectives.all_gather(x, axis=bound.symbol, dimension=at, extent=bound.size)
     return reshaped(out, (*x.shape[:at], bound.size * x.shape[at], *x.shape[at + 1 :])) if tiled else out
 
 
-def _own(x: Tensor, bound: BoundAxis, axis: int, length: int = 1) -> Tensor:
+def own_part(x: Tensor, bound: BoundAxis, axis: int, length: int = 1) -> Tensor:
     """The part of the entry itself of an array that all entries have: `length` elements along an axis."""
     place = collectives.axis_index(axis=bound.symbol) * length
     starts = [place if d == axis else full((), 0, place.dtype) for d in range(x.ndim)]
@@ -211,7 +220,7 @@ def psum_scatter(x: Any, axis_name: str, *, scatter_dimension: int = 0, tiled: b
                              where=user_frame())  # fmt: skip
         if not tiled:
             return collectives.psum_scatter(t, axis=bound.symbol, dimension=at)
-        return _own(collectives.psum(t, axis=bound.symbol), bound, at, parts)
+        return own_part(collectives.psum(t, axis=bound.symbol), bound, at, parts)
 
     return _each(x, one)
 
@@ -243,7 +252,7 @@ def all_to_all(x: Any, axis_name: str, split_axis: int, concat_axis: int, *, til
             raise ShapeError(f"all_to_all requires an axis divided among {bound.size} entries, got length {t.shape[at]}.",
                              where=user_frame())  # fmt: skip
         every = collectives.all_gather(t, axis=bound.symbol, dimension=0, extent=bound.size)
-        mine = _own(every, bound, at + 1, parts)  # (entries, ..., part, ...)
+        mine = own_part(every, bound, at + 1, parts)  # (entries, ..., part, ...)
         if not tiled:
             rest = reshaped(mine, (bound.size, *t.shape[:at], *t.shape[at + 1 :]))
             return move_axis(rest, 0, to)
@@ -281,7 +290,7 @@ def ppermute(x: Any, axis_name: str, perm: Sequence[tuple[int, int]]) -> Any:
 
     def one(t: Tensor) -> Tensor:
         every = collectives.all_gather(t, axis=bound.symbol, dimension=0, extent=bound.size)
-        mine = reshaped(_own(constant(order), bound, 0), ())
+        mine = reshaped(own_part(constant(order), bound, 0), ())
         place = lg.clamp(full((), 0, mine.dtype), mine, full((), bound.size - 1, mine.dtype))
         row = dynamic_slice(every, place, *[full((), 0, mine.dtype)] * t.ndim, slice_sizes=(1, *t.shape))
         is_target = lg.compare(mine, full((), 0, mine.dtype), comparison_direction="GE")

@@ -7,7 +7,6 @@ printed, saved or imported keep them.
 from __future__ import annotations
 
 import functools
-import inspect
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from nabla_mlir.dialects.ad_rules import RECUR, WITHOUT_RULE
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.errors import TraceError, TreeError, user_frame
 from nabla_mlir.staging.eager import staged
-from nabla_mlir.staging.positions import parameters_of, positions
+from nabla_mlir.staging.positions import parameters_of, positional, positions
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import current_trace, results_of, trace_region
 from nabla_mlir.table.promotion import as_tensor
@@ -112,7 +111,7 @@ class _Custom:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function; a derivative takes its rule."""
         self._check()
-        args = _positional(self.fun, args, kwargs)
+        args = positional(self.fun, args, kwargs)
         nondiff = sorted(positions(self._name(), self.nondiff_argnums, len(args), "nondiff_argnums"))
         fixed = [args[i] for i in nondiff]
         rest = [a for i, a in enumerate(args) if i not in nondiff]
@@ -124,6 +123,12 @@ class _Custom:
             return whole
 
         return staged(per_entry(lambda *values: self._emit(fixed, merged, values)))(*rest)
+
+    def __getattr__(self, name: str) -> Any:
+        """What the function has, such as `def_vmap` of one with a rule for maps."""
+        if name.startswith("__") or "fun" not in vars(self):
+            raise AttributeError(name)
+        return getattr(self.fun, name)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A method of an object: the object is its first argument."""
@@ -209,24 +214,6 @@ def _label(name: str, labels: list[str]) -> str:
         n += 1
         label = f"{name}_{n}"
     return label
-
-
-def _positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """All arguments by position, defaults included, as rules take them."""
-    try:
-        bound = inspect.signature(fun).bind(*args, **kwargs)
-    except ValueError:  # a builtin without a signature
-        return args
-    except TypeError as error:
-        raise TraceError(f"{getattr(fun, '__name__', fun)} requires its own arguments, got others: {error}.",
-                         where=user_frame()) from None  # fmt: skip
-    bound.apply_defaults()
-    if bound.kwargs:
-        raise TraceError(
-            f"a custom rule requires arguments that can be given by position, got {', '.join(bound.kwargs)} by "
-            "keyword.", where=user_frame(), help="make them positional, or bind them with functools.partial.",
-        )  # fmt: skip
-    return bound.args
 
 
 class custom_jvp(_Custom):  # noqa: N801  # a decorator

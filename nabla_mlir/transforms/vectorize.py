@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from iree.compiler import ir
+
 from nabla_mlir import pytree
 from nabla_mlir.dialects import batch
 from nabla_mlir.errors import ShapeError, TreeError, user_frame
@@ -82,6 +84,7 @@ def _vmap(
     box: dict[str, Any] = {}
 
     def body(*inner: Tensor) -> list[Any]:
+        bound.block = ir.InsertionPoint.current.block
         values: list[Any] = [x if is_scalar(x) else t for x, t in zip(leaves, tensors, strict=True)]
         for i, value in zip(leaders, inner, strict=True):
             values[i] = value
@@ -92,11 +95,11 @@ def _vmap(
         box["places"] = [_out_place(axis, out) for axis, out in zip(per_out, outs, strict=True)]
         return outs
 
-    with bound_axis(axis_name, size) as symbol:
+    with bound_axis(axis_name, size) as bound:
         block, holder, _ = trace_region(body, inner_specs, "the function given to vmap")
     in_places = [[place] for place in places if place is not None]
     op = batch.VmapOp.build(
-        [tensors[i].value for i in leaders], block, [symbol], [size], in_places, [[p] for p in box["places"]]
+        [tensors[i].value for i in leaders], block, [bound.symbol], [size], in_places, [[p] for p in box["places"]]
     ).op
     holder.erase()
     return pytree.unflatten(box["spec"], results_of(op))

@@ -29,6 +29,7 @@ from nabla_mlir.passes.iree.linalg.factorizations import (
     solve_triangular,
 )
 from nabla_mlir.passes.iree.linalg.qr import geqp3, geqrf, orgqr
+from nabla_mlir.passes.iree.linalg.real_schur import gees, gehrd, sytrd
 from nabla_mlir.passes.iree.linalg.schur import geev
 from nabla_mlir.passes.iree.linalg.stacks import (
     as_like,
@@ -350,6 +351,7 @@ def _trsm(op: ir.Operation, a: Val, right: Val) -> list[Val]:
 
 _ROUTINES: dict[str, Callable[..., list[Val]]] = {
     "potrf": _potrf, "trsm": _trsm, "getrf": _getrf, "geqrf": lambda op, a: geqrf(a),
-    "geqp3": lambda op, *xs: geqp3(*xs), "orgqr": _orgqr, "ungqr": _orgqr, "geev": geev,
+    "geqp3": lambda op, *xs: geqp3(*xs), "orgqr": _orgqr, "ungqr": _orgqr, "geev": geev, "gees": gees,
+    "gehrd": gehrd, "sytrd": sytrd, "hetrd": sytrd,
     "syevd": _syevd, "heevd": _syevd, "gesdd": _gesdd, "gtsv": lambda op, *xs: tridiagonal_solve(*xs),
 }  # fmt: skip

@@ -35,7 +35,7 @@ def geev(op: ir.Operation, a: Val) -> list[Val]:
     Eigenvalues are NaN where the iteration has not come to its end.
     """
     inside, size = within_range(a)
-    triangular, basis, is_done = _schur(inside if a.dtype.kind == "c" else b.complex_(inside, 0.0))
+    triangular, basis, is_done = triangularised(inside if a.dtype.kind == "c" else b.complex_(inside, 0.0))
     values = scaled(diagonal_of(triangular), spread(select(is_done, size, math.nan), triangular.shape[:2], 0))
     right = _normalised(b.matmul(basis, _eigenvectors(triangular)))
     vectors = b.reverse(_eigenvectors(b.reverse(adjoint(triangular), [1, 2])), [1, 2])
@@ -44,7 +44,7 @@ def geev(op: ir.Operation, a: Val) -> list[Val]:
     return [*parts, left_vectors, right, b.full(0, a.shape[:1], np.int32)]
 
 
-def _schur(a: Val) -> tuple[Val, Val, Val]:
+def triangularised(a: Val) -> tuple[Val, Val, Val]:
     """(T, Z), and of which matrices of the stack T is triangular; `a` is complex."""
     batch, n = a.shape[:2]
     identity = b.broadcast(b.constant(np.eye(n).astype(a.dtype)), a.shape, [1, 2])
@@ -81,7 +81,7 @@ def _schur(a: Val) -> tuple[Val, Val, Val]:
         return [i + 1, select(zeros, 0, t), z, last, select(converges, 0, b.maximum(age, 0) + 1)]
 
     ends, zeros = b.full(n - 1, (batch,), np.int32), b.full(0, (batch,), np.int32)
-    t, z = _hessenberg(a)
+    t, z = hessenberg(a)
     _, t, z, last, _ = b.while_loop([b.full(0, (), np.int32), t, z, ends, zeros], go_on, step)
     return t, z, last < 1
 
@@ -95,18 +95,24 @@ def _shift(p: Val, q: Val, r: Val, s: Val) -> Val:
     return s - select(trivial, 0, q * r / select(trivial, 1, larger))
 
 
-def _hessenberg(a: Val) -> tuple[Val, Val]:
-    """(H, Z) with A Z = Z H: H is zero below its first subdiagonal."""
+def hessenberg(a: Val, z: Val | None = None) -> tuple[Val, Val]:
+    """(H, Z) with A Z = Z H: H is zero below its first subdiagonal. With `z`, Z is z times that."""
     n = a.shape[2]
-    identity = b.broadcast(b.constant(np.eye(n).astype(a.dtype)), a.shape, [1, 2])
+    if z is None:
+        z = b.broadcast(b.constant(np.eye(n).astype(a.dtype)), a.shape, [1, 2])
 
     def step(j: Val, t: Val, z: Val) -> list[Val]:
         v, tau, _ = reflection(line_at(t, j, 2), j + 1)
-        t, z = (adjoint(reflect(adjoint(x), v, tau)) for x in (t, z))
-        return [reflect(t, v, tau), z]
+        return list(turned(t, z, v, tau))
 
-    t, z = b.for_loop(n - 2, [a, identity], step) if n > 2 else [a, identity]
+    t, z = b.for_loop(n - 2, [a, z], step) if n > 2 else [a, z]
     return select(mask(np.triu(np.ones((n, n), bool), -1), t), t, 0), z
+
+
+def turned(t: Val, z: Val, v: Val, tau: Val) -> tuple[Val, Val]:
+    """(H^H t H, z H), where H is the reflection 1 - tau v v^H."""
+    t, z = (adjoint(reflect(adjoint(x), v, tau)) for x in (t, z))
+    return reflect(t, v, tau), z
 
 
 def _eigenvectors(t: Val) -> Val:

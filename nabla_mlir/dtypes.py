@@ -1,0 +1,33 @@
+"""Dtypes: the names of `jax.dtypes`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.numpy import issubdtype as issubdtype
+from nabla_mlir.numpy.dtypes import extended
+from nabla_mlir.numpy.dtypes import finfo as finfo
+from nabla_mlir.numpy.dtypes import iinfo as iinfo
+from nabla_mlir.numpy.dtypes import result_type as result_type
+from nabla_mlir.table.promotion import Defaults
+
+# That of the cotangents of integers, which a rule may give instead of None: an element has no bytes.
+float0: np.dtype[Any] = np.dtype([("float0", np.void, 0)])
+
+
+def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> np.dtype:
+    """The dtype, for Python's types the default of their kind; nothing becomes narrower here.
+
+    Example:
+      >>> canonicalize_dtype(float), canonicalize_dtype("float64")
+      (dtype('float32'), dtype('float64'))
+    """
+    return {float: Defaults.float, int: Defaults.int}.get(dtype) or result_type(dtype)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "bfloat16":
+        return extended(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

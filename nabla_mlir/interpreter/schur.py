@@ -1,0 +1,172 @@
+"""Schur's form of matrices, and the reductions to Hessenberg's and to tridiagonal form, as LAPACK's calls have them.
+
+Golub and Van Loan, Matrix Computations, sections 7.4 and 7.5: real matrices by Francis' double shifts, complex ones by
+single shifts. Blocks of 2 x 2 are turned as LAPACK's lanv2 turns them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.interpreter.lapack import letter_of, routine
+
+MOST_STEPS = 30  # for each row; convergence takes two or three
+EXCEPTIONAL = 10  # steps without progress, after which a shift of another kind breaks a cycle
+
+
+@routine("gees")
+def gees(a: np.ndarray, **_: Any) -> list[np.ndarray]:
+    """T and Z with A = Z T Z^H, eigenvalues, in two parts if the matrix is real, and 1 where they are NaN: no end is in sight."""
+    stack = a.reshape(math.prod(a.shape[:-2]), *a.shape[-2:])
+    forms = [_schur(x) for x in stack]
+    t, z = (np.array([form[k] for form in forms], a.dtype).reshape(a.shape) for k in (0, 1))
+    info = np.isnan(t.real).any((-2, -1)).astype(np.int32)
+    values = np.diagonal(t, axis1=-2, axis2=-1).copy()
+    if a.dtype.kind == "c":
+        return [t, z, values, np.zeros_like(info), info]
+    below, above = (np.abs(np.diagonal(t, k, axis1=-2, axis2=-1)) for k in (-1, 1))
+    size, imaginary = np.sqrt(below) * np.sqrt(above), np.zeros_like(values)
+    imaginary[..., :-1] += size
+    imaginary[..., 1:] -= size
+    return [t, z, values, imaginary, np.zeros_like(info), info]
+
+
+@routine("gehrd")
+def gehrd(a: np.ndarray, **_: Any) -> list[np.ndarray]:
+    """Hessenberg's form, the reflections below it, and their factors."""
+    stack = a.reshape(math.prod(a.shape[:-2]), *a.shape[-2:]).copy()
+    taus = [_hessenberg(x)[1] for x in stack]
+    factors = np.array(taus, a.dtype).reshape(*a.shape[:-2], a.shape[-1] - 1)
+    return [stack.reshape(a.shape), factors, np.zeros(a.shape[:-2], np.int32)]
+
+
+@routine("sytrd")
+@routine("hetrd")
+def sytrd(a: np.ndarray, **parameters: Any) -> list[np.ndarray]:
+    """Tridiagonal form of Hermitian matrices, of which one triangle is read: the reflections, diagonals and factors."""
+    is_lower = letter_of(parameters, "uplo") == "L"
+    x = a if is_lower else a[..., ::-1, ::-1]
+    half = np.tril(x, -1)
+    diagonal = x.real * np.eye(x.shape[-1], dtype=x.real.dtype)
+    packed, taus, info = gehrd(half + np.conj(half.swapaxes(-1, -2)) + diagonal)
+    on, beside = (np.diagonal(packed, k, axis1=-2, axis2=-1).real.copy() for k in (0, -1))
+    packed = np.tril(packed) + np.triu(x, 1)
+    if is_lower:
+        return [packed, on, beside, taus, info]
+    return [packed[..., ::-1, ::-1].copy(), *(v[..., ::-1].copy() for v in (on, beside, taus)), info]
+
+
+def _schur(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    n, is_real = len(a), a.dtype.kind == "f"
+    largest = np.abs(a).max(initial=0)
+    scale = largest if 0 < largest < np.inf else 1  # squares neither vanish nor overflow
+    t, z = a / scale, np.eye(n, dtype=a.dtype)
+    _reduce(t, z)
+    age, before = 0, -1
+    for _ in range(MOST_STEPS * n):
+        sizes, eps = np.abs(np.diagonal(t)), np.finfo(a.dtype).eps
+        below = np.diagonal(t, -1)
+        is_joined = np.abs(below) > eps * (sizes[1:] + sizes[:-1])
+        t[range(1, n), range(n - 1)] = np.where(is_joined, below, 0)
+        ends = np.flatnonzero(is_joined[1:] & is_joined[:-1]) + 2 if is_real else np.flatnonzero(is_joined) + 1
+        if not len(ends):
+            t, z = _standardised(t, z) if is_real else (t, z)
+            return t * scale, z
+        last = int(ends[-1])
+        first = max((i for i in range(last) if i == 0 or not is_joined[i - 1]), default=0)
+        age, before = (age + 1 if last == before else 0), last
+        _shift(t, z, first, last, age == EXCEPTIONAL)
+        age = 0 if age == EXCEPTIONAL else age
+    return np.full_like(t, np.nan), np.full_like(z, np.nan)
+
+
+def _shift(t: np.ndarray, z: np.ndarray, first: int, last: int, is_stuck: bool) -> None:
+    """One step on the rows from the first to the last, in place."""
+    inner = t[first : last + 1, first : last + 1]
+    (p, q), (r, s) = t[last - 1 : last + 1, last - 1 : last + 1]
+    unit = np.eye(1, len(inner), dtype=t.dtype)[0]
+    if t.dtype.kind == "c":
+        half = (p - s) / 2
+        root = np.sqrt(half * half + q * r)
+        larger = half + root if abs(half + root) >= abs(half - root) else half - root
+        x = inner[:, 0] - (s + abs(r) if is_stuck else s - (q * r / larger if larger else 0)) * unit
+    else:
+        far = abs(r) + abs(t[last - 1, last - 2])
+        centre = s + 0.75 * far
+        total, product = (2 * centre, centre**2 + 0.4375 * far**2) if is_stuck else (p + s, p * s - q * r)
+        x = inner @ inner[:, 0] - total * inner[:, 0] + product * unit
+    v, tau, _ = _reflection(x)
+    _turn(t, z, v, tau, first)
+    _reduce(t, z)
+
+
+def _reduce(t: np.ndarray, z: np.ndarray) -> None:
+    """To Hessenberg's form, in place; Z is multiplied by what does it."""
+    for j in range(len(t) - 2):
+        if t[j + 2 :, j].any():
+            v, tau, beta = _reflection(t[j + 1 :, j])
+            _turn(t, z, v, tau, j + 1)
+            t[j + 1, j], t[j + 2 :, j] = beta, 0
+
+
+def _hessenberg(a: np.ndarray) -> tuple[np.ndarray, list[Any]]:
+    """`a` in place: its form, with the reflections below it; and their factors."""
+    taus = []
+    for j in range(len(a) - 1):
+        v, tau, beta = _reflection(a[j + 1 :, j])
+        a[:, j + 1 :] -= np.outer(a[:, j + 1 :] @ v, tau * np.conj(v))
+        a[j + 1 :, j + 1 :] -= np.outer(np.conj(tau) * v, np.conj(v) @ a[j + 1 :, j + 1 :])
+        a[j + 1, j], a[j + 2 :, j] = beta, v[1:]
+        taus.append(tau)
+    return a, taus
+
+
+def _turn(t: np.ndarray, z: np.ndarray, v: np.ndarray, tau: Any, first: int) -> None:
+    """t to H^H t H and z to z H in place, H = 1 - tau v v^H on the rows from the first."""
+    at = slice(first, first + len(v))
+    for x in (t, z):
+        x[:, at] -= np.outer(x[:, at] @ v, tau * np.conj(v))
+    t[at] -= np.outer(np.conj(tau) * v, np.conj(v) @ t[at])
+
+
+def _reflection(x: np.ndarray) -> tuple[np.ndarray, Any, Any]:
+    """(v, tau, beta): the adjoint of 1 - tau v v^H makes of x its first entry alone, beta; v_0 is 1."""
+    unit = np.eye(1, len(x), dtype=x.dtype)[0]
+    if not x[1:].any() and np.imag(x[0]) == 0:
+        return unit, x.dtype.type(0), x[0]
+    size = np.abs(x).max()
+    norm = size * np.linalg.norm(x / size)
+    beta = x.dtype.type(-norm if np.real(x[0]) > 0 else norm)
+    v = x / (x[0] - beta)
+    v[0] = 1
+    return v, (beta - x[0]) / beta, beta
+
+
+def _standardised(t: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Blocks of 2 x 2 with real eigenvalues made triangular; those of the others have equal elements on the diagonal."""
+    for i in np.flatnonzero(np.diagonal(t, -1)):
+        pair = slice(i, i + 2)
+        (a, b), (c, d) = t[pair, pair]
+        p = (a - d) / 2
+        product = p * p + b * c
+        if product >= 0:
+            x, y = p + math.copysign(math.sqrt(product), p), c
+        else:
+            total = b + c
+            length = math.hypot(total, 2 * p)
+            x = math.sqrt(0.5 + 0.5 * (abs(total) / length)) if length else 1.0
+            y = -math.copysign(p / (length * x), p * total) if length else 0.0
+        cosine, sine = x / math.hypot(x, y), y / math.hypot(x, y)
+        turn = np.array([[cosine, -sine], [sine, cosine]], t.dtype)
+        t[:, pair], z[:, pair] = t[:, pair] @ turn, z[:, pair] @ turn
+        t[pair] = turn.T @ t[pair]
+        t[i + 1, : i + (product >= 0)] = 0
+        t[i, :i] = 0
+        if product >= 0:
+            t[i + 1, i] = 0
+        else:
+            t[i, i] = t[i + 1, i + 1] = (t[i, i] + t[i + 1, i + 1]) / 2
+    return t, z

@@ -1,0 +1,128 @@
+"""QR with pivots, products of reflections, Schur's form, and the reductions to Hessenberg's and tridiagonal form.
+
+Schur's form and the reductions have no derivative: what they leave open has no convention.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy import factorizations as fa
+from nabla_mlir.numpy.operands import inexact, tensor
+from nabla_mlir.ops import lapack
+from nabla_mlir.ops import linalg as la
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.tensor import Tensor
+
+
+@library
+def householder_product(a: Any, taus: Any) -> Tensor:
+    """The orthonormal columns that reflections, the columns of `a` below its diagonal with factors `taus`, make of the unit's."""
+    x, factors = inexact(a), inexact(taus)
+    maker = f"lapack_{fa.letter(x.dtype)}{'ungqr' if is_complex(x.dtype) else 'orgqr'}_ffi"
+    (q,) = lapack.routine(maker, [x, factors], [(x.shape, x.dtype)])
+    return q
+
+
+@library
+def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True) -> tuple[Tensor, ...]:
+    """The factors Q and R; with `pivoting` also the columns of ``x[:, p] = Q R``, so that the diagonal of R descends.
+
+    Example:
+      >>> [f.shape for f in qr(np.ones((3, 2)), full_matrices=False)]
+      [(3, 2), (2, 2)]
+    """
+    if not pivoting:
+        return tuple(fa.qr(x, "complete" if full_matrices else "reduced"))
+    a = fa.matrices("qr", x)
+    (m, n), stack, kind = a.shape[-2:], a.shape[:-2], fa.letter(a.dtype)
+    k = min(m, n)
+    order = tensor(np.zeros((*stack, n), np.int32))
+    results = [(a.shape, a.dtype), ((*stack, n), np.dtype(np.int32)), ((*stack, k), a.dtype)]
+    packed, places, taus = lapack.routine(f"lapack_{kind}geqp3_ffi", [a, order], results)
+    rows = m if full_matrices else k
+    r = la.tril(lapack.block(packed, (0, rows), (0, n)), lower=False)
+    reflectors = lapack.padded(lapack.block(packed, (0, m), (0, k)), m, rows)
+    return householder_product(reflectors, taus), r, places - 1
+
+
+@library
+def schur(x: Any, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False, select_callable: None = None) -> Any:
+    """The factors T and Z of ``x = Z T Z^H``, or T alone; see `scipy.linalg.schur`. No derivative.
+
+    Raises:
+      ShapeError: the matrices are not square, or eigenvalues are to be sorted.
+
+    Example:
+      >>> abs(schur(np.array([[2.0, 1.0], [0.0, 1.0]]), compute_schur_vectors=False)).tolist()
+      [[2.0, 1.0], [0.0, 1.0]]
+    """
+    a = fa.square("schur", x)
+    if sort_eig_vals or select_callable is not None:
+        raise ShapeError("schur requires sort_eig_vals=False and select_callable=None, got others.", where=user_frame())
+    if not a.size:
+        return (a, a) if compute_schur_vectors else a
+    values = [(a.shape[:-1], a.dtype)] * (1 if is_complex(a.dtype) else 2)
+    info = [(a.shape[:-2], np.dtype(np.int32))] * 2
+    results = [(a.shape, a.dtype)] * 2 + values + info
+    t, z, *_ = lapack.routine(f"lapack_{fa.letter(a.dtype)}gees_ffi", [a], results, mode="V", sort="N")
+    return (t, z) if compute_schur_vectors else t
+
+
+@library
+def hessenberg(a: Any) -> tuple[Tensor, Tensor]:
+    """Hessenberg's form as LAPACK packs it, with the reflections that lead to it below, and their factors. No derivative.
+
+    Raises:
+      ShapeError: the matrices are not square.
+
+    Example:
+      >>> [x.shape for x in hessenberg(np.ones((3, 3)))]
+      [(3, 3), (2,)]
+    """
+    x = fa.square("hessenberg", a)
+    n = x.shape[-1]
+    results = [(x.shape, x.dtype), ((*x.shape[:-2], n - 1), x.dtype), (x.shape[:-2], np.dtype(np.int32))]
+    packed, taus, _ = lapack.routine(f"lapack_{fa.letter(x.dtype)}gehrd_ffi", [x], results, low=1, high=n)
+    return packed, taus
+
+
+@library
+def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Tridiagonal form of Hermitian matrices as LAPACK packs it, its diagonal, the one beside, and factors. No derivative.
+
+    Args:
+      a: Hermitian matrices of shape (..., n, n).
+      lower: which triangle is read, and written.
+
+    Raises:
+      ShapeError: the matrices are not square.
+
+    Example:
+      >>> [x.shape for x in tridiagonal(np.eye(3))]
+      [(3, 3), (3,), (2,), (2,)]
+    """
+    x = fa.square("tridiagonal", a)
+    stack, n, real = x.shape[:-2], x.shape[-1], fa.real_dtype(x.dtype)
+    results = [(x.shape, x.dtype), ((*stack, n), real), ((*stack, n - 1), real), ((*stack, n - 1), x.dtype)]
+    name = f"lapack_{fa.letter(x.dtype)}{'hetrd' if is_complex(x.dtype) else 'sytrd'}_ffi"
+    return tuple(lapack.routine(name, [x], [*results, (stack, np.dtype(np.int32))], uplo="L" if lower else "U")[:4])  # type: ignore[return-value]
+
+
+@library
+def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Tensor:
+    """Q times `c`, or `c` times Q if not `left`, of the Q whose reflections stand below the diagonal of `a`, or its adjoint.
+
+    Example:
+      >>> ormqr(np.zeros((2, 1)), np.zeros(1), np.array([[1.0], [2.0]])).tolist()
+      [[1.0], [2.0]]
+    """
+    x, factors, other = inexact(a), inexact(taus), inexact(c)
+    m = x.shape[-2]
+    q = householder_product(lapack.padded(lapack.block(x, (0, m), (0, factors.shape[-1])), m, m), factors)
+    q = la.adjoint(q) if transpose else q
+    return la.matmul(q, other) if left else la.matmul(other, q)

@@ -1,0 +1,63 @@
+"""Arrays under another dtype, their bits as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.errors import ShapeError, user_frame
+from nabla_mlir.numpy.dtypes import as_dtype
+from nabla_mlir.numpy.joining import stack
+from nabla_mlir.numpy.operands import convert, tensor
+from nabla_mlir.ops import elementwise as ew
+from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.staging.eager import library
+from nabla_mlir.table.tensor import Tensor
+
+
+@library
+def view(a: Any, dtype: Any = None) -> Tensor:
+    """The bits of the elements as elements of another dtype, a copy; the last axis is longer where they are narrower.
+
+    A complex number is two real ones beside each other.
+
+    Args:
+      a: an array.
+      dtype: of the result; None is its own.
+
+    Raises:
+      ShapeError: the last axis cannot be divided so.
+
+    Example:
+      >>> view(np.array([1 + 2j, 3j]), np.float64).tolist()
+      [1.0, 2.0, 0.0, 3.0]
+    """
+    x = tensor(a)
+    new = x.dtype if dtype is None else as_dtype(dtype)
+    if is_complex(x.dtype) and new != x.dtype:
+        parts = stack([ew.real(x), ew.imag(x)], -1)
+        return view(reshaped(parts, (*x.shape[:-1], 2 * x.shape[-1])), new) if x.ndim else view(parts, new)
+    if is_complex(new) and new != x.dtype:
+        half = np.dtype(f"f{new.itemsize // 2}")
+        parts = view(x, half)
+        _check(x, parts.ndim > 0 and parts.shape[-1] % 2 == 0, new)
+        return ew.make_complex(parts[..., ::2], parts[..., 1::2])
+    if "b" in (x.dtype.kind, new.kind) and x.dtype != new:
+        return view(x, np.uint8) != 0 if new.kind == "b" else view(convert(x, np.uint8), new)
+    if new.itemsize == x.dtype.itemsize:
+        return ew.bitcast_convert(x, shape=x.shape, dtype=new) if new != x.dtype else x
+    _check(x, x.ndim > 0, new)
+    ratio = max(new.itemsize, x.dtype.itemsize) // min(new.itemsize, x.dtype.itemsize)
+    *before, n = x.shape
+    if new.itemsize < x.dtype.itemsize:
+        return reshaped(ew.bitcast_convert(x, shape=(*x.shape, ratio), dtype=new), (*before, n * ratio))
+    _check(x, n % ratio == 0, new)
+    return ew.bitcast_convert(reshaped(x, (*before, n // ratio, ratio)), shape=(*before, n // ratio), dtype=new)
+
+
+def _check(x: Tensor, fits: bool, new: np.dtype) -> None:
+    if not fits:
+        raise ShapeError(f"view requires a last axis of whole elements of {new}, got {x.dtype} and shape {x.shape}.",
+                         where=user_frame())  # fmt: skip

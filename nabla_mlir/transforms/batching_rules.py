@@ -1,0 +1,149 @@
+"""Functions with a rule of the user's own for `vmap`: custom_vmap and sequential_vmap, with JAX's signatures.
+
+The rule is traced where the function is called in a map: it is given all entries, gathered along the axis of that map, and each
+entry takes its own from the result.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from iree.compiler import ir
+
+from nabla_mlir import pytree
+from nabla_mlir.dialects.batch import free_axes
+from nabla_mlir.errors import TraceError, TreeError, user_frame
+from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.staging.eager import staged
+from nabla_mlir.staging.positions import positional
+from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.table.regions import reads_of
+from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.transforms.collectives import BoundAxis, gathered, innermost_axis, own_part
+from nabla_mlir.transforms.scans import map as each_of
+
+
+class custom_vmap:  # noqa: N801  # a decorator
+    """Decorator: a function with a rule of its own for `vmap`, which is set by `def_vmap`.
+
+    The rule is for the map further inside where there are several; derivatives are those of what the rule computes.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> @nm.custom_batching.custom_vmap
+      ... def f(x, y):
+      ...     return x + y
+      >>> @f.def_vmap
+      ... def f_rule(axis_size, in_batched, xs, ys):
+      ...     return xs * ys, True
+      >>> nm.vmap(f)(np.arange(3.0), np.ones(3)).tolist(), float(f(2.0, 1.0))
+      ([0.0, 1.0, 2.0], 3.0)
+    """
+
+    def __init__(self, fun: Callable[..., Any]):
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        self.vmap_rule: Callable[..., tuple[Any, Any]] | None = None
+
+    def def_vmap(self, vmap_rule: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, Any]]:
+        """Sets ``vmap_rule(axis_size, in_batched, *args) -> (out, out_batched)``; usable as a decorator.
+
+        Arguments that vary have the axis of the map in front; `in_batched`, a list of trees like them, says which do, and
+        `out_batched`, a tree like the result, which results do.
+        """
+        self.vmap_rule = vmap_rule
+        return vmap_rule
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function; in a map it is the rule."""
+        name = getattr(self.fun, "__name__", type(self.fun).__name__)
+        if self.vmap_rule is None:
+            raise TraceError(f"custom_vmap requires a rule for {name}, got none.", where=user_frame(),
+                             help=f"define it with {name}.def_vmap.")  # fmt: skip
+        args = positional(self.fun, args, kwargs)
+        bound = innermost_axis()
+        return staged(self.fun)(*args) if bound is None else self._by_rule(name, bound, args)
+
+    def _by_rule(self, name: str, bound: BoundAxis, args: tuple[Any, ...]) -> Any:
+        assert self.vmap_rule is not None
+        leaves, spec = pytree.flatten(args)
+        tensors, varying = [as_tensor(leaf) for leaf in leaves], _Varying(bound)
+        marks = [varying(t.value) for t in tensors]
+        if not any(marks):
+            return self.fun(*args)
+        whole = [gathered("custom_vmap", t, bound, 0) if is_batched else t for t, is_batched in zip(tensors, marks, strict=True)]
+        pair = self.vmap_rule(bound.size, list(pytree.unflatten(spec, marks)), *pytree.unflatten(spec, whole))
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TreeError(f"the rule of {name} requires to return (out, out_batched), got {type(pair).__name__}.",
+                            where=user_frame())  # fmt: skip
+        outs, out_spec = pytree.flatten(pair[0])
+        marks = pytree.flatten_like(out_spec, pair[1], f"out_batched of the rule of {name}", "its result")
+        if not all(isinstance(mark, bool) for mark in marks):
+            raise TreeError(f"out_batched of the rule of {name} requires truth values, got {pair[1]!r}.", where=user_frame())
+        return pytree.unflatten(out_spec, [_own(as_tensor(x), bound) if m else x for x, m in zip(outs, marks, strict=True)])
+
+
+def _own(x: Tensor, bound: BoundAxis) -> Tensor:
+    """The entry of an array with one for each along its first axis."""
+    if x.ndim == 0 or x.shape[0] != bound.size:
+        raise TreeError(f"a result that varies requires {bound.size} entries along its first axis, got shape {x.shape}.",
+                        where=user_frame())  # fmt: skip
+    return reshaped(own_part(x, bound, 0), x.shape[1:])
+
+
+class _Varying:
+    """Says of a value in a map whether it may differ between entries: whether the arguments of the map are behind it."""
+
+    def __init__(self, bound: BoundAxis):
+        self._bound = bound
+        self._known: dict[ir.Value, bool] = {}
+
+    def __call__(self, value: ir.Value) -> bool:
+        if value not in self._known:
+            self._known[value] = self._of(value)
+        return self._known[value]
+
+    def _of(self, value: ir.Value) -> bool:
+        owner = value.owner
+        if isinstance(owner, ir.Block):
+            return self._is_inside(owner)
+        op = owner.operation
+        if not self._is_inside(op.block):
+            return False
+        return self._bound.symbol in free_axes(op) or any(self(v) for v in reads_of(op))
+
+    def _is_inside(self, block: ir.Block) -> bool:
+        while block != self._bound.block:
+            op = block.owner
+            if op is None or op.operation.parent is None:
+                return False
+            block = op.operation.block
+        return True
+
+
+def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
+    """A function that is called for one entry after the other in a map, in a loop.
+
+    Example:
+      >>> import nabla_mlir as nm, numpy as np
+      >>> nm.vmap(nm.custom_batching.sequential_vmap(lambda x: x + 1))(np.arange(3)).tolist()
+      [1, 2, 3]
+    """
+    with_rule = custom_vmap(f)
+
+    @with_rule.def_vmap
+    def rule(axis_size: int, varying: list[Any], *args: Any) -> tuple[Any, Any]:
+        leaves, spec = pytree.flatten(args)
+        marks = pytree.flatten(tuple(varying))[0]
+
+        def one(entries: list[Any]) -> Any:
+            own = iter(entries)
+            return f(*pytree.unflatten(spec, [next(own) if m else x for x, m in zip(leaves, marks, strict=True)]))
+
+        out = each_of(one, [x for x, m in zip(leaves, marks, strict=True) if m])
+        outs, out_spec = pytree.flatten(out)
+        return out, pytree.unflatten(out_spec, [True] * len(outs))
+
+    return with_rule

@@ -1,0 +1,67 @@
+"""What a function takes from a trace around it, made an argument: `closure_convert`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nabla_mlir import pytree
+from nabla_mlir.dialects import ad
+from nabla_mlir.dialects.regions import aside
+from nabla_mlir.dialects.types import is_differentiable
+from nabla_mlir.staging.tracing import current_trace, results_of, trace_region
+from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.table.regions import captures_of
+from nabla_mlir.table.registry import Region
+from nabla_mlir.table.tensor import Tensor, wrap
+from nabla_mlir.transforms.arguments import specs_of
+
+
+def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable[..., Any], list[Any]]:
+    """A function like `fun` that takes what `fun` reads of a trace around it as arguments, and these values.
+
+    So a custom rule, whose function may only differentiate its arguments, can be given a function of the caller's. Outside of
+    a trace there is nothing to take out. Integers, which have no derivative, stay where they are.
+
+    Args:
+      fun: any function of arrays.
+      example_args: arguments like those that the function will be called with: shapes and dtypes count.
+
+    Returns:
+      ``converted`` and the values, with ``converted(*args, *values) == fun(*args)``.
+
+    Example:
+      >>> import nabla_mlir as nm
+      >>> def f(a):
+      ...     scaled, values = nm.closure_convert(lambda x: a * x, 1.0)
+      ...     return scaled(2.0, *values)
+      >>> float(nm.grad(f)(3.0))
+      2.0
+    """
+    trace = current_trace()
+    if trace is None:
+        return fun, []
+    leaves, in_spec = pytree.flatten(example_args)
+    tensors = [as_tensor(leaf) for leaf in leaves]
+    out_spec: Any = None
+
+    def body(*inner: Tensor) -> list[Any]:
+        nonlocal out_spec
+        outs, out_spec = pytree.flatten(fun(*pytree.unflatten(in_spec, inner)))
+        return outs
+
+    _, holder, _ = trace_region(body, specs_of(tensors), "the function given to closure_convert", operands=tensors)
+    trace.keep(holder)
+    values = [v for v in captures_of(holder) if is_differentiable(wrap(v).dtype)]
+
+    def converted(*args: Any) -> Any:
+        own = pytree.flatten_like(in_spec, args[: len(example_args)], "arguments", "the examples")
+        inside = [as_tensor(x).value for x in (*own, *args[len(example_args) :])]
+        copy = aside()
+        captures = dict(zip(values, inside[len(own) :], strict=True))
+        Region(holder.regions[0], captures).clone_into(copy.regions[0])
+        op = ad.JvpOp.build(inside[: len(own)], [], copy.regions[0].blocks[0], [], []).op
+        copy.erase()
+        return pytree.unflatten(out_spec, results_of(op))
+
+    return converted, [wrap(v) for v in values]

@@ -1,0 +1,14 @@
+"""Types for annotations: the names of `jax.typing`, and what they stand for here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.runtime.array import Array
+from nabla_mlir.table.tensor import Tensor
+
+# What functions take for an array; lists are for `nabla_mlir.numpy.asarray`.
+ArrayLike = Array | Tensor | np.ndarray | np.bool_ | np.number | bool | int | float | complex
+DTypeLike = str | type[Any] | np.dtype
