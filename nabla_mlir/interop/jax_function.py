@@ -102,14 +102,13 @@ def _primitive() -> Any:
 def _run(*args: Any, family: Family, linear: int) -> list[Any]:
     import jax
 
-    return [jax.numpy.asarray(result) for result in _on_host(family, args)]
+    return jax.device_put(_on_host(family, args))
 
 
 def _on_host(family: Family, args: Sequence[Any]) -> list[np.ndarray]:
     arrays = [np.asarray(x) for x in args]
     program = _program(family, arrays)
-    results = [x.numpy() for x in program(arrays)]
-    return [x.astype(dtype, copy=False) for x, dtype in zip(results, _dtypes(program), strict=True)]
+    return [x.astype(dtype, copy=False) for x, dtype in zip(program(arrays), _dtypes(program), strict=True)]
 
 
 def _lowered(context: Any, *args: Any, family: Family, linear: int) -> Any:
