@@ -25,6 +25,7 @@ else
 	$(BIN)/python bench/run.py $(ARGS)
 	$(BIN)/python bench/prepared.py $(ARGS)
 	$(if $(filter --only,$(ARGS)),,$(BIN)/python bench/sparse.py $(filter --quick,$(ARGS)))
+	$(if $(filter --only,$(ARGS)),,$(BIN)/python bench/overheads.py $(filter --quick,$(ARGS)))
 endif
 
 # The site, in build/docs: a warning is an error, and so is a program of the gallery that fails.

@@ -38,29 +38,29 @@ class Program:
         stage = trace(f, *inputs, name="main")
         entry = stage.entries[0]
         self.inputs, self.outputs, self._tree = tuple(inputs), tuple(entry.outputs), entry.out_spec
+        self._types = [(spec.shape, spec.dtype) for spec in self.outputs]
         self._stage, self._target, self._lock = stage, target, new_lock()
 
     def unflatten(self, results: Sequence[Any]) -> Any:
         """The results as the function's pytree."""
         return pytree.unflatten(self._tree, results)
 
-    def __call__(self, arrays: Sequence[Any]) -> list[Array]:
-        """The results, in memory of their own.
+    def __call__(self, arrays: Sequence[Any]) -> list[np.ndarray]:
+        """The results as arrays of NumPy that the caller may write to.
 
         Args:
           arrays: of these specs, of NumPy; they are read where they lie, if they are large.
         """
-        results = self._run([_direct(x) for x in arrays])
-        memory = list(arrays)
-        for i, result in enumerate(results):
-            host = result.numpy()
-            if any(np.may_share_memory(host, other) for other in memory):
-                results[i] = result.copy()
-            memory.append(host)
+        results: list[np.ndarray] = []
+        for result in self._run([_direct(x) for x in arrays], 0, self._types):
+            is_large = result.nbytes >= thresholds.LENT_RESULT
+            host = result.own(copy=not is_large)
+            is_shared = is_large and any(np.may_share_memory(host, other) for other in (*arrays, *results))
+            results.append(host.copy() if is_shared else host)
         return results
 
     @cached_property
-    def _run(self) -> Callable[[list[Any]], list[Array]]:
+    def _run(self) -> Callable[..., list[Array]]:
         with self._lock:
             return load_prepared(self._stage.lower(), "", (), self._target).executable.function("main")
 

@@ -11,6 +11,7 @@ import numpy as np
 from nabla_mlir import pytree
 from nabla_mlir.errors import DeployError, DtypeError, user_frame
 from nabla_mlir.interop.vectors import Vectors
+from nabla_mlir.runtime.array import Array
 from nabla_mlir.sparse import cheapest, color, hessian, hessian_pattern, jacobian, jacobian_pattern, lagrangian
 from nabla_mlir.sparse.matrix import read
 from nabla_mlir.sparse.pattern import Pattern
@@ -85,7 +86,6 @@ class Problem:
     def __init__(self, f: Callable[..., Any], x: Any, *data: Any, constraints: Callable[..., Any] | None = None):
         self._x = Vectors(x)
         _check_wide("x", self._x.specs)
-        self.data = data
         specs = (self._x.like, *data)
         self._rows = Vectors(())
         whole = lambda x, sigma, weights, *data: sigma * f(x, *data)  # noqa: E731
@@ -106,6 +106,9 @@ class Problem:
         second = hessian(whole, coloring=color(self.hessian_pattern, "star"))
         functions["hessian"] = trace(lambda *args: read(second(*args).data, self._lower), *specs)
         self.compiled: Compiled = module(**functions).lower().compile()
+        self._entries: dict[str, Any] = {name: self.compiled.entry(name) for name in functions}
+        first = self._x.tree(np.zeros(self.n))
+        self._data: list[Any] = self._entries["value"].leaves(first, *data)[len(self._x.specs) :]  # they are checked once
         self.calls: dict[str, int] = dict.fromkeys(functions, 0)
         self.iterations: int = 0
 
@@ -123,15 +126,15 @@ class Problem:
 
     def objective(self, x: np.ndarray) -> float:
         """The value of f at a vector of all unknowns."""
-        return float(self._call("value", self._x.tree(x)))
+        return float(self._call("value", *self._x.leaves(x))[0])
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
         """∇f, shape (n,)."""
-        return self._x.vector(self._call("gradient", self._x.tree(x)))
+        return self._x.joined(self._call("gradient", *self._x.leaves(x)))
 
     def constraints(self, x: np.ndarray) -> np.ndarray:
         """The values of the constraints, shape (m,)."""
-        return self._rows.vector(self._call("constraints", self._x.tree(x))) if self.m else np.zeros(0)
+        return self._rows.joined(self._call("constraints", *self._x.leaves(x))) if self.m else np.zeros(0)
 
     def jacobianstructure(self) -> tuple[np.ndarray, np.ndarray]:
         """The rows and columns of the entries of the Jacobian, in their order."""
@@ -141,7 +144,7 @@ class Problem:
 
     def jacobian(self, x: np.ndarray) -> np.ndarray:
         """The entries of the constraints' Jacobian."""
-        return np.asarray(self._call("jacobian", self._x.tree(x))) if self.m else np.zeros(0)
+        return np.array(self._call("jacobian", *self._x.leaves(x))[0]) if self.m else np.zeros(0)
 
     def hessianstructure(self) -> tuple[np.ndarray, np.ndarray]:
         """The rows and columns of the entries of the Lagrangian's Hessian in its lower triangle."""
@@ -149,7 +152,8 @@ class Problem:
 
     def hessian(self, x: np.ndarray, lagrange: np.ndarray, obj_factor: float) -> np.ndarray:
         """The entries of ``obj_factor ∇²f + Σ lagrange · ∇²constraints`` in the lower triangle."""
-        return np.asarray(self._call("hessian", self._x.tree(x), np.float64(obj_factor), self._rows.tree(lagrange)))
+        sigma = np.array(obj_factor, np.float64)
+        return np.array(self._call("hessian", *self._x.leaves(x), sigma, *self._rows.leaves(lagrange))[0])
 
     def intermediate(self, alg_mod: int, iter_count: int, *_: Any) -> bool:
         """Counts the iterations; a solver goes on while it is true."""
@@ -196,9 +200,10 @@ class Problem:
             self.iterations, dict(self.calls),
         )  # fmt: skip
 
-    def _call(self, name: str, *args: Any) -> Any:
+    def _call(self, name: str, *leaves: Any) -> list[Array]:
+        """The leaves of the results, of leaves that need no checks: shapes and dtypes are those of the specs."""
         self.calls[name] += 1
-        return getattr(self.compiled, name)(*args, *self.data)
+        return self._entries[name].run([*leaves, *self._data])
 
 
 def _check_wide(what: str, specs: Sequence[Spec]) -> None:

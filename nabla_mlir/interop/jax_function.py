@@ -56,7 +56,10 @@ def function(source: Any, *, entry: str | None = None, target: Any = None) -> Ca
                 return f(*parts, **keywords)
 
             family = families[tree] = Family(of_leaves, len(leaves), target)
-        results = primitive.bind(*arrays, family=family, linear=0)
+        if any(isinstance(x, jax.core.Tracer) for x in arrays):
+            results = primitive.bind(*arrays, family=family, linear=0)
+        else:  # nothing is recorded, which is decided sooner here than by JAX
+            results = _run(*arrays, family=family, linear=0)
         return _program(family, arrays).unflatten(results)
 
     return functools.wraps(f)(call) if hasattr(f, "__name__") else call
@@ -102,14 +105,13 @@ def _primitive() -> Any:
 def _run(*args: Any, family: Family, linear: int) -> list[Any]:
     import jax
 
-    return [jax.numpy.asarray(result) for result in _on_host(family, args)]
+    return [jax.numpy.asarray(x) for x in _on_host(family, args)]
 
 
 def _on_host(family: Family, args: Sequence[Any]) -> list[np.ndarray]:
     arrays = [np.asarray(x) for x in args]
     program = _program(family, arrays)
-    results = [x.numpy() for x in program(arrays)]
-    return [x.astype(dtype, copy=False) for x, dtype in zip(results, _dtypes(program), strict=True)]
+    return [x.astype(dtype, copy=False) for x, dtype in zip(program(arrays), _dtypes(program), strict=True)]
 
 
 def _lowered(context: Any, *args: Any, family: Family, linear: int) -> Any:

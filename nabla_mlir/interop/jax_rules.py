@@ -8,6 +8,7 @@ is lowered to a marker, and the function and its rule to modules of their own, w
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,6 +44,7 @@ class Part:
     function: Callable[..., Any]
     arguments: Callable[[], Sequence[Any]]
     plain: Any = None  # a primitive that is lowered as JAX lowers it
+    name: str = ""  # what tells it from others, where its code has addresses in it
 
     @cached_property
     def avals(self) -> Sequence[Any]:
@@ -54,6 +56,8 @@ class Part:
         """As JAX prints it."""
         import jax
 
+        if self.name:
+            return self.name
         return str(jax.make_jaxpr(self.function)(*self.avals))
 
 
@@ -137,6 +141,9 @@ class Importer:
         for name in _WITH_RULES:
             primitive = getattr(primitives, name)
             descriptions[primitive] = functools.partial(_primitive_call, primitive)
+        if "lineax._solve" in sys.modules:
+            primitive = sys.modules["lineax._solve"].linear_solve_p
+            descriptions[primitive] = functools.partial(_solve_of_lineax, primitive)
         return tuple((primitive, marked(f)) for primitive, f in descriptions.items() if primitive is not plain)
 
     # ------------------------------------------------------------ from a marker to an operation
@@ -324,11 +331,24 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call
     return Call("ad.custom_vjp", _label(params), parts, root, (consts, consts, 0), wrt, of)
 
 
-def _primitive_call(primitive: Any, params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
+def _solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
+    """A linear solve of Lineax, whose factors have no derivatives: by the operator and the right-hand side there is a rule."""
+    operator, state, vector, *_ = (child.num_leaves for child in params["treedef"].children())
+    missing = sys.modules["equinox.internal._primitive"]._missing_dynamic
+    arrays = [i for i, x in enumerate(params["static"]) if x is missing]
+    places = {*range(operator), *range(operator + state, operator + state + vector)}
+    wrt = [i for i in _places(avals) if arrays[i] in places]
+    name = str(([str(a) for a in avals], params["treedef"], params["static"]))
+    return _primitive_call(primitive, params, avals, outputs, wrt, name)
+
+
+def _primitive_call(
+    primitive: Any, params: Any, avals: Sequence[Any], outputs: Sequence[Any], wrt: Sequence[int] | None = None, name: str = ""
+) -> Call:  # fmt: skip
     """A primitive whose rule is another formula than the derivative of what it is lowered to."""
     import jax
 
-    wrt = _places(avals)
+    wrt, of = _places(avals) if wrt is None else wrt, _places(outputs)
     f = functools.partial(primitive.bind, **params)
 
     def rule(*values: Any) -> list[Any]:
@@ -337,10 +357,11 @@ def _primitive_call(primitive: Any, params: Any, avals: Sequence[Any], outputs: 
         def of_active(*active: Any) -> Any:
             return f(*(active[wrt.index(i)] if i in wrt else x for i, x in enumerate(primals)))
 
-        return list(jax.jvp(of_active, [primals[i] for i in wrt], list(values[len(avals) :])))
+        outs, slopes = jax.jvp(of_active, [primals[i] for i in wrt], list(values[len(avals) :]))
+        return [*outs, *(slopes[i] for i in of)] if primitive.multiple_results else [outs, slopes]
 
-    parts = [Part(f, lambda: avals, primitive), Part(rule, lambda: [*avals, *(avals[i] for i in wrt)])]
-    return Call("ad.custom_jvp", primitive.name, parts, primitive, (0, 0), wrt, (0,))
+    parts = [Part(f, lambda: avals, primitive, name), Part(rule, lambda: [*avals, *(avals[i] for i in wrt)], name=name and f"rule of {name}")]
+    return Call("ad.custom_jvp", primitive.name, parts, primitive, (0, 0), wrt, of)
 
 
 def _linear_solve(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:

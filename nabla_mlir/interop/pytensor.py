@@ -128,8 +128,7 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
         def perform(self, node: Any, inputs: Sequence[Any], output_storage: Any) -> None:
             arrays = [np.asarray(x) for x in inputs]
             program = _program(self.family, arrays)
-            results = [np.array(x.numpy()) for x in program(arrays)]  # other Ops may write to them
-            for cell, result, variable in zip(output_storage, results, node.outputs, strict=True):
+            for cell, result, variable in zip(output_storage, program(arrays), node.outputs, strict=True):
                 if result.ndim != variable.type.ndim:
                     raise ShapeError(f"function requires results of the ranks that they had when the graph was made, got "
                                      f"{result.ndim} for {variable.type.ndim}.")  # fmt: skip

@@ -37,9 +37,10 @@ class Flat:
         return [np.ascontiguousarray(p).reshape(batch + s) for p, s in zip(parts, self.shapes, strict=True)]
 
     def vector(self, leaves: Sequence[Any], batch: tuple[int, ...] = ()) -> np.ndarray:
-        """The vector of arrays."""
-        parts = [np.asarray(leaf, self.dtype).reshape(*batch, -1) for leaf in leaves]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+        """The vector of arrays, in memory of its own."""
+        if len(leaves) == 1:
+            return np.array(leaves[0], self.dtype).reshape(*batch, -1)
+        return np.concatenate([np.asarray(leaf, self.dtype).reshape(*batch, -1) for leaf in leaves], axis=-1)
 
 
 def is_same(x: np.ndarray, y: np.ndarray) -> bool:

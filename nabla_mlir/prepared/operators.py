@@ -82,6 +82,7 @@ class PreparedOperator(PointOperator):
         self.block = blocks.arguments[0].leaves[0].shape[0] if blocks else 1
         self.version, self._data_leaves = 0, None
         self._places: tuple[np.ndarray, ...] = ()  # of the entries of `matrix`
+        self._cells: np.ndarray | None = None  # the same in a flat array of all
         super().__init__(self._rows.dtype, (self._rows.size, self._v.size))
         self.update(x, *data)
 
@@ -113,9 +114,9 @@ class PreparedOperator(PointOperator):
         with self._lock:
             self.data, self._data_leaves, self.updates = data, leaves[len(point) :], self.updates + 1
             self.version = results[0].version
-            self.x = self._x.vector(point).copy()
+            self.x = self._x.vector(point)
             self.value = plain(result["value"])
-            self.gradient = None if gradient is None else self._x.vector(self._x.spec.flatten(gradient)).copy()
+            self.gradient = None if gradient is None else self._x.vector(self._x.spec.flatten(gradient))
         if check:
             self._check_finite()
         return self.value, self.gradient
@@ -139,16 +140,38 @@ class PreparedOperator(PointOperator):
         """The matrix with its damping: of `scipy.sparse` if the module gives its entries by `matrix`, else dense."""
         if "matrix" not in self._specs:
             return self.to_dense()
+        form, (first, second) = self._form()
+        places = ((first, second),) if form == "coo" else (second, first)
+        matrix = _FORMATS[form][0]((self._matrix_entries(), *places), shape=self.shape)
+        return (matrix + self.damping * identity(len(self.x))).asformat(form) if self.damping else matrix
+
+    def to_dense(self) -> np.ndarray:
+        """The matrix as an array: from its entries where the module gives them, else from products."""
+        if "matrix" not in self._specs:
+            return super().to_dense()
+        if self._cells is None:
+            form, (first, second) = self._form()
+            outer = first if form == "coo" else np.repeat(np.arange(len(first) - 1), np.diff(first))
+            rows, columns = (second, outer) if form == "csc" else (outer, second)
+            self._cells = np.ravel_multi_index((rows, columns), self.shape)
+        out = np.zeros(self.shape, self.dtype)
+        out.reshape(-1)[self._cells] = self._matrix_entries()
+        if self.damping:
+            np.einsum("ii->i", out)[...] += self.damping
+        return out
+
+    def _form(self) -> tuple[str, tuple[np.ndarray, ...]]:
+        """The format of the entries, and their places in it."""
         sparsity = self._specs["matrix"].sparsity
         if sparsity is None or sparsity.format not in _FORMATS:
             raise PatternError(f"matrix requires entries in the order of {', '.join(_FORMATS)}, got those of "
                                f"{None if sparsity is None else sparsity.format}.")  # fmt: skip
-        make, names = _FORMATS[sparsity.format]
+        names = _FORMATS[sparsity.format][1]
         self._places = self._places or tuple(np.asarray(sparsity.indices[name], np.int32) for name in names)
-        entries, (first, second) = np.array(self._product("matrix", (), 0)[0]), self._places
-        places = ((first, second),) if sparsity.format == "coo" else (second, first)
-        matrix = make((entries, *places), shape=sparsity.shape)
-        return (matrix + self.damping * identity(len(self.x))).asformat(sparsity.format) if self.damping else matrix
+        return sparsity.format, self._places
+
+    def _matrix_entries(self) -> np.ndarray:
+        return np.array(self._product("matrix", (), 0)[0])
 
     # ------------------------------------------------------------ products
 
@@ -168,7 +191,7 @@ class PreparedOperator(PointOperator):
             return joined(*(self._vector(name, inner, outer, part) for part in (v.real, v.imag)))
         v = rounded(v, inner.dtype, "v")
         result = outer.vector(self._product(name, inner.leaves(v), 1))
-        return result + self.damping * v if self.damping else np.array(result)
+        return result + self.damping * v if self.damping else result
 
     def _columns(self, name: str, inner: Flat, outer: Flat, vs: np.ndarray) -> np.ndarray:
         """Blocks of columns; the last one is filled up with zeros, or taken one by one if it is nearly empty."""
@@ -195,7 +218,7 @@ class PreparedOperator(PointOperator):
 
     def _product(self, name: str, leaves: Sequence[Any], count: int) -> list[Array]:
         self._spec(name)
-        results = self._timed(self._module.executable.function(name), leaves)
+        results = self._timed(self._module[name].run, leaves)
         version = results[0].version
         with self._lock:
             self.products += count
@@ -297,7 +320,7 @@ class JacobianOperator(PreparedOperator):
     def fun(self, x: np.ndarray) -> np.ndarray:
         """The results at x, such as the residuals of a problem, as one vector, which the caller may write to."""
         self._move(x)
-        return np.array(self._rows.vector(self._rows.spec.flatten(self.value)))
+        return self._rows.vector(self._rows.spec.flatten(self.value))
 
     def jac(self, x: np.ndarray) -> Any:
         """The matrix at x, as `matrix` gives it."""
@@ -317,7 +340,7 @@ class JacobianOperator(PreparedOperator):
     def to_dense(self) -> np.ndarray:
         """The matrix, from products with its columns or with its rows, whichever takes less."""
         m, n = self.shape
-        if n <= thresholds.PULLBACK_COST * m:
+        if "matrix" in self._specs or n <= thresholds.PULLBACK_COST * m:
             return super().to_dense()
         return self.rmatmat(np.eye(m, dtype=self._rows.dtype)).T
 

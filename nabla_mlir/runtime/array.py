@@ -264,6 +264,19 @@ class Array(ArrayMethods):
             self._host = host
         return self._host
 
+    def own(self, *, copy: bool = True) -> np.ndarray:
+        """The values as a NumPy array that the caller may write to.
+
+        Args:
+          copy: False is the memory itself, as far as NumPy knows the dtype: whoever asks for it knows that nobody else reads it.
+        """
+        if not copy and self.dtype.kind != "V":  # of which the interface of arrays has no names
+            return np.asarray(_Shared(self.numpy()))
+        if self._host is not None or not self.device.is_host or self.dtype.kind == "V" or not self.size:
+            return self.numpy().copy()
+        self.block_until_ready()
+        return np.array(self.memory().map().asarray(self.shape, self.dtype))  # sooner than by a view, which nobody keeps here
+
     def known_memory(self) -> np.ndarray | None:
         """As `numpy`, but it does not wait: None if the values are not there and nobody has read this memory before."""
         return self.numpy() if self.pending is None else self._host
@@ -302,9 +315,9 @@ class Array(ArrayMethods):
         return self.numpy().tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        host = self.numpy()
         if dtype is None or np.dtype(dtype) == self.dtype:
-            return host.copy() if copy else host
+            return self.own() if copy else self.numpy()
+        host = self.numpy()
         if copy is False:
             raise ValueError(f"an array of another dtype requires a copy, got copy=False, {self.dtype} to {dtype}.")
         return host.astype(dtype)
@@ -331,8 +344,7 @@ class Array(ArrayMethods):
         # Only DLPack 1.0 can say "read-only"; who speaks an older one gets a copy to do with as he likes, unless he refuses it.
         if max_version is not None and tuple(max_version) >= (1, 0):
             return self.numpy().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
-        host = np.asarray(_Shared(self.numpy())) if copy is False else self.numpy().copy()
-        return host.__dlpack__(stream=stream, dl_device=dl_device)
+        return self.own(copy=copy is not False).__dlpack__(stream=stream, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # the host: other devices are read through it

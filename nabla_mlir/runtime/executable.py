@@ -20,7 +20,7 @@ from nabla_mlir.runtime.array import Array, Shape
 from nabla_mlir.runtime.device import Device, device, pooled, reason
 from nabla_mlir.runtime.manifest import SAVE_AGAIN
 from nabla_mlir.runtime.timeline import Timeline, Timepoint, wait_for_others
-from nabla_mlir.runtime.transfer import Kind, check_storage, entered, fill, memory_of
+from nabla_mlir.runtime.transfer import Kind, check_storage, entered, fill, handed, memory_of
 from nabla_mlir.targets import TARGETS
 
 Types = Sequence[tuple[Shape, np.dtype]]
@@ -73,6 +73,9 @@ class Function:
         memory = self.device.memory
         inputs = VmVariantList(len(arguments))
         for argument in arguments:
+            if type(argument) is np.ndarray:
+                inputs.push_ref(handed(argument, self.device))
+                continue
             if type(argument) is not Array or argument.device.memory is not memory or argument.pending is not None:
                 argument = self._there(argument)
                 if argument.pending is not None:

@@ -190,6 +190,9 @@ def _restored(
     return Module(executable, manifest, code, source, {name: by_driver[driver] for name, driver in names.items()})
 
 
+_ARRAYS = {Array, np.ndarray}
+
+
 class _Entry:
     """An entry point as a callable: binds, flattens and checks the arguments, and builds the result."""
 
@@ -230,7 +233,7 @@ class _Entry:
         return self._checked(args, kwargs) if leaves is None else leaves
 
     def _right(self, args: tuple[Any, ...]) -> Sequence[Any] | None:
-        """The leaves if they are device arrays of the right types in the right places, or None."""
+        """The leaves if they are arrays of a device, or of NumPy, of the right types in the right places, or None."""
         if len(args) != len(self._trees):
             return None
         leaves: Sequence[Any] = args
@@ -239,7 +242,7 @@ class _Entry:
             if not all(tree.collect(value, leaves) for tree, value in zip(self._trees, args, strict=True)):
                 return None
         for leaf, (shape, dtype) in zip(leaves, self._wanted):  # noqa: B905  (as many; saying so takes time)
-            if type(leaf) is not Array or leaf.shape != shape or (leaf.dtype is not dtype and leaf.dtype != dtype):
+            if type(leaf) not in _ARRAYS or leaf.shape != shape or (leaf.dtype is not dtype and leaf.dtype != dtype):
                 return None
         return leaves
 

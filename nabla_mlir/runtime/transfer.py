@@ -54,9 +54,14 @@ def entered(
         leaf = np.array(leaf, dtype)
     elif type(leaf) is not np.ndarray or leaf.shape != shape or leaf.dtype != dtype:
         return None
-    if leaf.nbytes < thresholds.DIRECT_COPY and leaf.flags.c_contiguous and dtype.isnative:
-        return copied(leaf, device, element_type(dtype))  # as below, without an array around it
-    return Array.from_numpy(leaf, device).memory()
+    return handed(leaf, device)
+
+
+def handed(array: np.ndarray, device: Device) -> HalBufferView:
+    """The values of an array of NumPy in memory of a device."""
+    if array.nbytes < thresholds.DIRECT_COPY and array.flags.c_contiguous and array.dtype.isnative:
+        return copied(array, device, element_type(array.dtype))  # as below, without an array around it
+    return Array.from_numpy(array, device).memory()
 
 
 def as_array(value: Any, spec: Leaf, dtype: np.dtype, problems: list[tuple[type[Exception], str]]) -> Any:

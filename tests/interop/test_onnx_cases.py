@@ -23,7 +23,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "onnx.md").read_text()
 REFUSED = {
     "Bernoulli": "random", "RandomUniformLike": "random", "Dropout": "random", "NonMaxSuppression": "knows", "ImageDecoder": "knows",
     "RegexFullMatch": "knows", "StringConcat": "knows", "StringNormalizer": "knows", "StringSplit": "knows",
-    "TfIdfVectorizer": "knows", "ai.onnx.ml.LabelEncoder": "knows", "ai.onnx.ml.TreeEnsemble": "knows",
+    "TfIdfVectorizer": "knows", "LabelEncoder": "strings",
     "ai.onnx.preview.training.Adagrad": "knows", "ai.onnx.preview.training.Adam": "knows",
     "ai.onnx.preview.training.Momentum": "knows", "ai.onnx.preview.training.Gradient": "knows",
     "Cast": "dtype", "CastLike": "dtype", "QuantizeLinear": "dtype", "DequantizeLinear": "dtype", "input or result": "dtype",

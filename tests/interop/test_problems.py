@@ -60,7 +60,7 @@ FUNCTIONS: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
 # Of each kind a few, by the names of their files.
 CUTEST = {
     "unconstrained": ("akiva", "allinitu", "bard", "brownden"),
-    "bounded": ("hs1", "hs4", "hs5", "hs45"),
+    "bounded": ("hs1", "hs2", "hs4", "hs5", "hs45", "camel6"),
     "constrained": ("hs6", "hs26", "hs35"),
     "equations": ("aircrfta", "bardne", "gottfr", "powellbs"),
 }

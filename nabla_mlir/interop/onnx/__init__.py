@@ -10,6 +10,7 @@ from nabla_mlir.interop.onnx import reductions as reductions
 from nabla_mlir.interop.onnx import sampling as sampling
 from nabla_mlir.interop.onnx import shapes as shapes
 from nabla_mlir.interop.onnx import signals as signals
+from nabla_mlir.interop.onnx import trees as trees
 from nabla_mlir.interop.onnx import windows as windows
 from nabla_mlir.interop.onnx.model import OnnxFunction as OnnxFunction
 from nabla_mlir.interop.onnx.model import from_onnx as from_onnx

@@ -12,11 +12,12 @@ from nabla_mlir import nn
 from nabla_mlir.interop.onnx.table import Refusal, operator
 from nabla_mlir.scipy import special
 from nabla_mlir.table.tensor import Tensor
+from nabla_mlir.transforms.scans import scan
 
 _ML = "ai.onnx.ml"
-_POST: dict[str, Callable[[Tensor], Tensor]] = {
+POST: dict[str, Callable[[Tensor], Tensor]] = {
     "NONE": lambda x: x, "LOGISTIC": lambda x: nn.sigmoid(x), "SOFTMAX": lambda x: nn.softmax(x),
-    "SOFTMAX_ZERO": lambda x: nnp.where(x == 0, x, nn.softmax(x)), "PROBIT": lambda x: special.ndtri(x),
+    "SOFTMAX_ZERO": lambda x: _softmax_zero(x), "PROBIT": lambda x: special.ndtri(x),
 }  # fmt: skip
 
 
@@ -24,7 +25,16 @@ def _floats(values: Any) -> np.ndarray:
     return np.array(values, np.float32)
 
 
-def _integers(labels: Any, strings: Any) -> np.ndarray:
+def _softmax_zero(x: Tensor) -> Tensor:
+    """The softmax of what is not zero; zeros stay."""
+    is_zero = nnp.abs(x) <= 1e-7
+    weights = nnp.where(is_zero, 0, nnp.exp(x - nnp.max(x, -1, keepdims=True)))
+    total = nnp.sum(weights, -1, keepdims=True)
+    return nnp.where(total == 0, 0.5, weights / nnp.where(total == 0, 1, total)).astype(x.dtype)
+
+
+def integers(labels: Any, strings: Any) -> np.ndarray:
+    """Labels of classes. Raises Refusal if they are strings."""
     if strings:
         raise Refusal("labels that are integers", "strings")
     return np.array(labels, np.int64)
@@ -61,7 +71,7 @@ def _linear_regressor(
     x: Tensor, coefficients: Any = (), intercepts: Any = (), targets: int = 1, post_transform: str = "NONE"
 ) -> Tensor:
     y = x.astype(np.float32) @ _floats(coefficients).reshape(targets, -1).T
-    return _POST[post_transform](y + _floats(intercepts) if intercepts else y)
+    return POST[post_transform](y + _floats(intercepts) if intercepts else y)
 
 
 @operator("LinearClassifier", domain=_ML)
@@ -74,12 +84,14 @@ def _linear_classifier(
     multi_class: int = 0,
     post_transform: str = "NONE",
 ) -> tuple[Tensor, Tensor]:
-    labels = _integers(classlabels_ints, classlabels_strings)
+    labels = integers(classlabels_ints, classlabels_strings)
     weights = _floats(coefficients).reshape(-1, x.shape[-1])
     scores = x.astype(np.float32) @ weights.T + (_floats(intercepts) if intercepts else 0)
     if len(weights) == 1 and len(labels) == 2:
         scores = nnp.concatenate([1 - scores if post_transform == "NONE" else -scores, scores], -1)
-    scores = _POST[post_transform](scores)
+    scores = POST[post_transform](scores)
+    if len(weights) == 1 and len(labels) == 1:
+        return nnp.where(scores[:, 0] >= (0 if post_transform == "NONE" else 0.5), labels[0], 0), scores
     return nnp.take(labels, nnp.argmax(scores, -1)), scores
 
 
@@ -90,7 +102,7 @@ def _kernel(name: str, x: Tensor, vectors: np.ndarray, params: Any) -> Tensor:
     products = x @ vectors.T
     if name == "LINEAR":
         return products
-    return (gamma * products + start) ** degree if name == "POLY" else nnp.tanh(gamma * products + start)
+    return (gamma * products + start) ** int(degree) if name == "POLY" else nnp.tanh(gamma * products + start)
 
 
 @operator("SVMRegressor", domain=_ML)
@@ -111,68 +123,120 @@ def _svm_regressor(
         y = _kernel(kernel_type, x, vectors, kernel_params) @ _floats(coefficients)[:, None] + _floats(rho)[0]
     else:
         y = x @ _floats(coefficients)[:, None] + _floats(rho)[0]
-    return nnp.where(y > 0, 1.0, -1.0).astype(np.float32) if one_class else _POST[post_transform](y)
+    return nnp.where(y > 0, 1.0, -1.0).astype(np.float32) if one_class else POST[post_transform](y)
 
 
-@operator("TreeEnsembleRegressor", domain=_ML)
-def _tree_ensemble_regressor(
-    x: Tensor,
-    nodes_treeids: Any = (),
-    nodes_nodeids: Any = (),
-    nodes_featureids: Any = (),
-    nodes_modes: Any = (),
-    nodes_values: Any = (),
-    nodes_truenodeids: Any = (),
-    nodes_falsenodeids: Any = (),
-    nodes_hitrates: Any = (),
-    nodes_missing_value_tracks_true: Any = (),
-    target_treeids: Any = (),
-    target_nodeids: Any = (),
-    target_ids: Any = (),
-    target_weights: Any = (),
-    n_targets: int = 1,
-    base_values: Any = (),
-    aggregate_function: str = "SUM",
-    post_transform: str = "NONE",
-) -> Tensor:
-    """Constant in each cell: its derivatives are zero."""
-    modes = [m.decode() if isinstance(m, bytes) else m for m in nodes_modes]
-    if (
-        aggregate_function not in ("SUM", "AVERAGE")
-        or not {"BRANCH_LEQ", "LEAF"} >= set(modes)
-        or any(nodes_missing_value_tracks_true)
-    ):
-        raise Refusal(
-            "branches BRANCH_LEQ, and SUM or AVERAGE of them", f"{aggregate_function} of {sorted(set(modes))}"
-        )
-    place = {pair: i for i, pair in enumerate(zip(nodes_treeids, nodes_nodeids, strict=True))}
-    trees = list(dict.fromkeys(nodes_treeids))
-    left, right = (
-        np.array(
-            [
-                i if m == "LEAF" else place[t, to]
-                for i, (t, m, to) in enumerate(zip(nodes_treeids, modes, ids, strict=True))
-            ]
-        )
-        for ids in (nodes_truenodeids, nodes_falsenodeids)
+@operator("SVMClassifier", domain=_ML)
+def _svm_classifier(
+    x: Tensor, coefficients: Any = (), support_vectors: Any = (), vectors_per_class: Any = (), rho: Any = (),
+    prob_a: Any = (), prob_b: Any = (), kernel_type: str = "LINEAR", kernel_params: Any = (), post_transform: str = "NONE",
+    classlabels_ints: Any = None, classlabels_strings: Any = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Each pair of classes is decided between, by the support vectors of both; each decision is a vote."""
+    labels, weights = integers(classlabels_ints, classlabels_strings), _floats(coefficients)
+    if not sum(vectors_per_class):
+        raise Refusal("support vectors", "weights alone")
+    count, ends = len(labels), np.cumsum(vectors_per_class)
+    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
+    owner, rows = np.repeat(np.arange(count), vectors_per_class), weights.reshape(-1, ends[-1])
+    columns = [np.where(owner == i, rows[j - 1], 0) + np.where(owner == j, rows[i], 0) for i, j in pairs]
+    kernel = _kernel(kernel_type, x.astype(np.float32), _floats(support_vectors).reshape(ends[-1], -1), kernel_params)
+    scores = kernel @ np.stack(columns, 1).astype(np.float32) + _floats(rho)
+    first, second = (np.eye(count, dtype=np.float32)[list(side)] for side in zip(*pairs, strict=True))
+    wins = (scores > 0).astype(np.float32)
+    winner = nnp.argmax(wins @ first + (1 - wins) @ second, -1)
+    if prob_a:
+        scores = _coupled(scores, pairs, _floats(prob_a), _floats(prob_b))
+    elif count == 2:
+        scores = scores if post_transform == "PROBIT" else nnp.concatenate([-scores, scores], -1)
+    return nnp.take(labels, winner), POST[post_transform](scores)
+
+
+def _coupled(scores: Tensor, pairs: Any, a: np.ndarray, b: np.ndarray) -> Tensor:
+    """Probabilities of classes from those of pairs: Wu, Lin and Weng, "Probability estimates for multi-class classification by
+    pairwise coupling", JMLR 5 (2004), algorithm 2, with the end and the starts of LIBSVM, which stops at errors of 0.005 / classes.
+    """
+    count = len(pairs) * 2 // max(j for _, j in pairs)
+    won = nnp.clip(1 - nn.sigmoid(scores * a + b), 1e-7, 1 - 1e-7)
+    zero = nnp.zeros_like(won[:, 0])
+    table = [[zero] * count for _ in range(count)]
+    for position, (i, j) in enumerate(pairs):
+        table[i][j], table[j][i] = won[:, position], 1 - won[:, position]
+    r = nnp.stack([nnp.stack(row, -1) for row in table], -2)
+    squares = nnp.sum(r * r, -2)
+    q = -r.swapaxes(-1, -2) * r + squares[..., None] * np.eye(count, dtype=np.float32)
+
+    def turn(p: Any, _: Any) -> Any:
+        qp = nnp.sum(q * p[:, None], -1)
+        whole = nnp.sum(p * qp, -1)
+        is_done = nnp.max(nnp.abs(qp - whole[:, None]), -1) < 0.005 / count
+        new = p
+        for t in range(count):
+            step = (whole - qp[:, t]) / q[:, t, t]
+            new = new + step[:, None] * np.eye(count, dtype=np.float32)[t]
+            whole = (whole + step * (step * q[:, t, t] + 2 * qp[:, t])) / (1 + step) ** 2
+            qp = (qp + step[:, None] * q[:, t]) / (1 + step)[:, None]
+            new = new / (1 + step)[:, None]
+        return nnp.where(is_done[:, None], p, new), None
+
+    even = nnp.zeros_like(r[..., 0]) + np.float32(1 / count)
+    return scan(turn, even, None, length=max(100, count))[0]
+
+
+@operator("FeatureVectorizer", domain=_ML)
+def _feature_vectorizer(*xs: Tensor, inputdimensions: Any = ()) -> Tensor:
+    """Columns behind each other; of each input so many, cut or filled up with zeros."""
+    parts = []
+    for x, count in zip(xs, inputdimensions, strict=True):
+        x = (x[:, None] if x.ndim == 1 else x)[:, :count].astype(np.float32)
+        parts.append(nnp.pad(x, ((0, 0), (0, count - x.shape[1]))))
+    return nnp.concatenate(parts, 1)
+
+
+@operator("Imputer", domain=_ML)
+def _imputer(x: Tensor, imputed_value_floats: Any = (), imputed_value_int64s: Any = (), replaced_value_float: float = 0.0,
+             replaced_value_int64: int = 0) -> Tensor:  # fmt: skip
+    values, missing = (
+        (imputed_value_floats, replaced_value_float) if imputed_value_floats else (imputed_value_int64s, replaced_value_int64)
     )
-    weights = np.zeros((len(modes), n_targets), np.float32)
-    for tree, node, target, weight in zip(target_treeids, target_nodeids, target_ids, target_weights, strict=True):
-        weights[place[tree, node], target] += weight
-    at: Any = np.broadcast_to(np.array([place[t, 0] for t in trees]), (x.shape[0], len(trees)))
-    features, thresholds = np.array(nodes_featureids), _floats(nodes_values)
-    rows = x.astype(np.float32)
-    for _ in range(_depth(left, right, [place[t, 0] for t in trees])):
-        value = nnp.take_along_axis(rows, nnp.take(features, at), 1)
-        at = nnp.where(value <= nnp.take(thresholds, at), nnp.take(left, at), nnp.take(right, at))
-    total = nnp.sum(nnp.take(weights, at, 0), 1)
-    total = total / len(trees) if aggregate_function == "AVERAGE" else total
-    return _POST[post_transform](total + _floats(base_values) if base_values else total)
+    is_missing = nnp.isnan(x) if np.isnan(missing) else x == missing
+    return nnp.where(is_missing, np.array(values, x.dtype), x)
 
 
-def _depth(left: np.ndarray, right: np.ndarray, roots: list[int]) -> int:
-    """How many branches lie one behind the other."""
-    front, count = set(roots), 0
-    while any(left[i] != i for i in front):
-        front, count = {int(j) for i in front for j in (left[i], right[i])}, count + 1
-    return count
+@operator("LabelEncoder", domain=_ML, since=2)
+def _label_encoder(
+    x: Tensor, keys_floats: Any = (), keys_int64s: Any = (), keys_strings: Any = (), keys_tensor: Any = None,
+    values_floats: Any = (), values_int64s: Any = (), values_strings: Any = (), values_tensor: Any = None,
+    default_float: float = -0.0, default_int64: int = -1, default_string: str = "", default_tensor: Any = None,
+) -> Tensor:  # fmt: skip
+    """Of a key that is there twice the last value holds."""
+    keys, values = _numbers(keys_tensor, keys_int64s, keys_floats), _numbers(values_tensor, values_int64s, values_floats)
+    default = np.array(default_int64 if values.dtype.kind == "i" else default_float, values.dtype)
+    if default_tensor is not None:
+        default = _numbers(default_tensor, (), ()).reshape(())
+    keys, values = keys[::-1], values[::-1]
+    is_equal = x[..., None] == keys
+    if keys.dtype.kind == "f":
+        is_equal = is_equal | (nnp.isnan(x)[..., None] & np.isnan(keys))
+    return nnp.where(nnp.any(is_equal, -1), nnp.take(values, nnp.argmax(is_equal, -1)), default)
+
+
+def _numbers(tensor: Any, whole: Any, floats: Any) -> np.ndarray:
+    if tensor is not None:
+        import onnx
+
+        found = onnx.numpy_helper.to_array(tensor)
+        if found.dtype.kind in "OUS":
+            raise Refusal("keys and values that are numbers", "strings")
+        return found
+    if not whole and not floats:
+        raise Refusal("keys and values that are numbers", "strings")
+    return np.array(whole, np.int64) if whole else _floats(floats)
+
+
+@operator("OneHotEncoder", domain=_ML)
+def _one_hot_encoder(x: Tensor, cats_int64s: Any = (), cats_strings: Any = (), zeros: int = 1) -> Tensor:
+    """Without `zeros` a category that is not known has NaN, where ONNX's own runtime raises."""
+    is_equal = x[..., None] == integers(cats_int64s, cats_strings)
+    found = is_equal.astype(np.float32)
+    return found if zeros else nnp.where(nnp.any(is_equal, -1, keepdims=True), found, np.nan)

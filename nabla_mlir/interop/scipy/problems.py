@@ -169,8 +169,8 @@ class Objective:
 
     def dense(self, x: np.ndarray) -> np.ndarray:
         """The Hessian at x as an array, shape (n, n)."""
-        matrix = self.hess(x)
-        return np.asarray(matrix if isinstance(matrix, np.ndarray) else matrix.toarray(), np.float64)
+        self.evaluations["hess"] += 1
+        return np.asarray(self._points.at(x).to_dense(), np.float64)
 
     def operator(self, x: np.ndarray) -> OperatorAt:
         """The Hessian at x as a `LinearOperator`, which keeps its point."""
@@ -295,8 +295,8 @@ class Residuals:
         self.evaluations["jac"] += 1
         if self.form == "operator":
             return OperatorAt(self._points.at, x)
-        matrix = self._points.at(x).jac(x)
-        return matrix if self.form == "sparse" else matrix.toarray()
+        operator = self._points.at(x)
+        return operator.matrix() if self.form == "sparse" else operator.to_dense()
 
 
 # ---------------------------------------------------------------- forms

@@ -1,0 +1,215 @@
+"""Ensembles of trees of ONNX's domain ai.onnx.ml: every row goes down all trees at once, a level by one gather.
+
+A tree is constant in each of its cells: its derivatives by the rows are zero.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import nabla_mlir.numpy as nnp
+from nabla_mlir.interop.onnx.learning import POST, integers
+from nabla_mlir.interop.onnx.table import Refusal, operator
+from nabla_mlir.table.tensor import Tensor
+
+_ML = "ai.onnx.ml"
+_TESTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "BRANCH_LEQ": lambda x, t: x <= t, "BRANCH_LT": lambda x, t: x < t, "BRANCH_GTE": lambda x, t: x >= t,
+    "BRANCH_GT": lambda x, t: x > t, "BRANCH_EQ": lambda x, t: x == t, "BRANCH_NEQ": lambda x, t: x != t,
+}  # fmt: skip
+_MODES = (*_TESTS, "BRANCH_MEMBER")  # in the order of their numbers
+_AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+_POSTS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+
+
+@dataclass(frozen=True)
+class Forest:
+    """The nodes of all trees in one list; a leaf is a node that leads to itself.
+
+    Attributes:
+      features, thresholds, modes: what each node looks at, and how.
+      is_true_of_nan: whether a missing value passes its test.
+      passed, failed: the nodes that it leads to.
+      members: a set for each node, filled up with NaN.
+      leaves: of each weight the node, the target and the weight.
+      roots: of the trees.
+      count: of the targets.
+    """
+
+    features: np.ndarray
+    thresholds: np.ndarray
+    modes: Sequence[str]
+    is_true_of_nan: np.ndarray
+    passed: np.ndarray
+    failed: np.ndarray
+    members: np.ndarray
+    leaves: tuple[np.ndarray, np.ndarray, np.ndarray]
+    roots: np.ndarray
+    count: int
+
+    def total(self, x: Tensor, how: str) -> Tensor:
+        """What the leaves of all trees give together, shape (rows, targets)."""
+        if how not in _AGGREGATES:
+            raise Refusal(f"an aggregate among {', '.join(_AGGREGATES)}", how)
+        nodes, targets, weights = self.leaves
+        limits = np.finfo(weights.dtype)
+        both, start = {"MIN": (np.minimum, limits.max), "MAX": (np.maximum, limits.min)}.get(how, (np.add, 0))
+        table = np.full((len(self.features), self.count), start, weights.dtype)
+        both.at(table, (nodes, targets), weights)
+        found = nnp.take(table, self._reached(x), 0)
+        if how in ("MIN", "MAX"):
+            return nnp.min(found, 1) if how == "MIN" else nnp.max(found, 1)
+        return nnp.sum(found, 1) / (len(self.roots) if how == "AVERAGE" else 1)
+
+    def _reached(self, x: Tensor) -> Tensor:
+        """The leaf of each row in each tree."""
+        at: Any = np.broadcast_to(self.roots, (x.shape[0], len(self.roots)))
+        for _ in range(self._depth()):
+            at = nnp.where(self._is_passed(x, at), nnp.take(self.passed, at), nnp.take(self.failed, at))
+        return at
+
+    def _is_passed(self, x: Tensor, at: Any) -> Tensor:
+        value = nnp.take_along_axis(x, nnp.take(self.features, at), 1)
+        numbers = np.array([_MODES.index(mode) for mode in self.modes])
+        branches = numbers[self.passed != np.arange(len(numbers))]
+        answers = {int(i): self._answer(_MODES[i], value, at) for i in np.unique(branches)}
+        choose = lambda one, i: nnp.where(nnp.take(numbers, at) == i, answers[i], one)  # noqa: E731
+        is_passed = functools.reduce(choose, list(answers)[1:], next(iter(answers.values())))
+        if not self.is_true_of_nan.any() and "BRANCH_NEQ" not in self.modes:
+            return is_passed  # since no other test holds of NaN
+        return nnp.where(nnp.isnan(value), nnp.take(self.is_true_of_nan, at), is_passed)
+
+    def _answer(self, mode: str, value: Tensor, at: Any) -> Tensor:
+        if mode == "BRANCH_MEMBER":
+            return nnp.any(value[..., None] == nnp.take(self.members, at, 0), -1)
+        return _TESTS[mode](value, nnp.take(self.thresholds, at))
+
+    def _depth(self) -> int:
+        """How many branches lie one behind the other."""
+        front, count = set(self.roots.tolist()), 0
+        while any(self.passed[i] != i for i in front):
+            front, count = {int(j) for i in front for j in (self.passed[i], self.failed[i])}, count + 1
+        return count
+
+
+def _rows(x: Tensor) -> Tensor:
+    """In the dtype in which they are compared."""
+    return x if x.dtype == np.float64 else x.astype(np.float32)
+
+
+def _listed(weights: tuple[Any, Any, Any, Any], count: int, nodes: dict[str, Any]) -> Forest:
+    """The forest of the operators before opset 5: nodes have the numbers of their trees, and numbers in these."""
+
+    def column(name: str, dtype: Any, default: Any = 0) -> np.ndarray:
+        tensor = nodes.pop(f"{name}_as_tensor", None)
+        numbers = nodes.pop(name, ())
+        if tensor is not None:
+            return _array(tensor)
+        return np.array(numbers, dtype) if len(numbers) else np.full(size, default, dtype)
+
+    trees, ids = nodes.pop("nodes_treeids"), nodes.pop("nodes_nodeids")
+    modes = [m.decode() if isinstance(m, bytes) else m for m in nodes.pop("nodes_modes")]
+    size, place = len(modes), {pair: i for i, pair in enumerate(zip(trees, ids, strict=True))}
+    if unknown := set(modes) - {*_TESTS, "LEAF"}:
+        raise Refusal(f"modes among {', '.join(_TESTS)}", ", ".join(sorted(unknown)))
+
+    def child(name: str) -> np.ndarray:
+        targets = zip(trees, modes, nodes.pop(name), strict=True)
+        return np.array([i if mode == "LEAF" else place[tree, to] for i, (tree, mode, to) in enumerate(targets)])
+
+    roots: dict[Any, int] = {}
+    for i, tree in enumerate(trees):
+        roots.setdefault(tree, i)
+    of_trees, of_nodes, targets, values = weights
+    leaves = np.array([place[pair] for pair in zip(of_trees, of_nodes, strict=True)], int), np.array(targets, int), values
+    return Forest(
+        column("nodes_featureids", int), column("nodes_values", np.float32), ["BRANCH_LEQ" if m == "LEAF" else m for m in modes],
+        column("nodes_missing_value_tracks_true", bool), child("nodes_truenodeids"), child("nodes_falsenodeids"),
+        np.zeros((size, 0), np.float32), leaves, np.array(list(roots.values())), count,
+    )  # fmt: skip
+
+
+def _array(tensor: Any) -> np.ndarray:
+    import onnx
+
+    return onnx.numpy_helper.to_array(tensor)
+
+
+def _floats(values: Any, tensor: Any) -> np.ndarray:
+    return np.array(values, np.float32) if tensor is None else _array(tensor)
+
+
+@operator("TreeEnsembleRegressor", domain=_ML)
+def _tree_ensemble_regressor(
+    x: Tensor, *, target_treeids: Any = (), target_nodeids: Any = (), target_ids: Any = (), target_weights: Any = (),
+    target_weights_as_tensor: Any = None, n_targets: int = 1, base_values: Any = (), base_values_as_tensor: Any = None,
+    aggregate_function: str = "SUM", post_transform: str = "NONE", **attributes: Any,
+) -> Tensor:  # fmt: skip
+    weights = target_treeids, target_nodeids, target_ids, _floats(target_weights, target_weights_as_tensor)
+    total = _listed(weights, n_targets, attributes).total(_rows(x), aggregate_function)
+    base = _floats(base_values, base_values_as_tensor)
+    return POST[post_transform](total + base if base.size else total).astype(np.float32)
+
+
+@operator("TreeEnsembleClassifier", domain=_ML)
+def _tree_ensemble_classifier(
+    x: Tensor, *, class_treeids: Any = (), class_nodeids: Any = (), class_ids: Any = (), class_weights: Any = (),
+    class_weights_as_tensor: Any = None, classlabels_int64s: Any = None, classlabels_strings: Any = None, base_values: Any = (),
+    base_values_as_tensor: Any = None, post_transform: str = "NONE", **attributes: Any,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Two classes may have the weights of one alone: the other one's score is its complement."""
+    labels = integers(classlabels_int64s, classlabels_strings)
+    weights = class_treeids, class_nodeids, class_ids, _floats(class_weights, class_weights_as_tensor)
+    scores = _listed(weights, max(len(labels), *(i + 1 for i in class_ids)), attributes).total(_rows(x), "SUM")
+    base = _floats(base_values, base_values_as_tensor)
+    scores = scores + base if base.size else scores
+    if len(set(class_ids)) == 1:
+        if len(labels) > 2 or labels.tolist() == [0]:
+            raise Refusal("weights of every class, or of one of two", f"{len(labels)} labels and weights of one")
+        one = scores[:, class_ids[0], None]
+        scores = nnp.concatenate([1 - one if post_transform in ("NONE", "PROBIT") else -one, one], -1)
+        labels = np.array([0, labels[0]]) if len(labels) == 1 else labels
+    scores = POST[post_transform](scores.astype(np.float32))
+    return nnp.take(labels, nnp.argmax(scores, -1)), scores
+
+
+@operator("TreeEnsemble", domain=_ML, since=5)
+def _tree_ensemble(
+    x: Tensor, nodes_splits: Any = None, nodes_featureids: Any = (), nodes_modes: Any = None, nodes_truenodeids: Any = (),
+    nodes_falsenodeids: Any = (), nodes_trueleafs: Any = (), nodes_falseleafs: Any = (), leaf_targetids: Any = (),
+    leaf_weights: Any = None, tree_roots: Any = (), post_transform: int = 0, aggregate_function: int = 1,
+    nodes_hitrates: Any = None, nodes_missing_value_tracks_true: Any = None, membership_values: Any = None, n_targets: int = 1,
+) -> Tensor:  # fmt: skip
+    """Branches are numbered, and leaves: here leaves stand behind the branches."""
+    splits, weights, modes = _array(nodes_splits), _array(leaf_weights), [_MODES[i] for i in _array(nodes_modes)]
+    count, size = len(splits), len(splits) + len(weights)
+    leaves = np.arange(count, size)
+    child = lambda ids, is_leaf: np.append(np.add(ids, np.multiply(is_leaf, count)), leaves)  # noqa: E731
+    padding = lambda numbers, dtype: np.append(np.asarray(numbers, dtype), np.zeros(len(weights), dtype))  # noqa: E731
+    is_true_of_nan = [0] * count if nodes_missing_value_tracks_true is None else nodes_missing_value_tracks_true
+    forest = Forest(
+        padding(nodes_featureids, int), padding(splits, splits.dtype), modes + ["BRANCH_LEQ"] * len(weights),
+        padding(is_true_of_nan, bool), child(nodes_truenodeids, nodes_trueleafs), child(nodes_falsenodeids, nodes_falseleafs),
+        _sets(modes, size, splits.dtype, membership_values), (leaves, np.array(leaf_targetids), weights),
+        np.array(tree_roots), n_targets,
+    )  # fmt: skip
+    return POST[_POSTS[post_transform]](forest.total(x, _AGGREGATES[aggregate_function])).astype(x.dtype)
+
+
+def _sets(modes: Sequence[str], size: int, dtype: np.dtype, tensor: Any) -> np.ndarray:
+    """The sets of the nodes that ask for membership, which NaN ends, filled up with NaN, which equals nothing."""
+    values = np.zeros(0) if tensor is None else _array(tensor)
+    ends = np.nonzero(np.isnan(values))[0]
+    nodes = [i for i, mode in enumerate(modes) if mode == "BRANCH_MEMBER"]
+    if len(ends) != len(nodes):
+        raise Refusal("membership values for each node that asks for them", f"{len(ends)} for {len(nodes)}")
+    sets = [part[~np.isnan(part)] for part in np.split(values, ends + 1)[: len(nodes)]]
+    members = np.full((size, max(map(len, sets), default=0)), np.nan, dtype)
+    for i, part in zip(nodes, sets, strict=True):
+        members[i, : len(part)] = part
+    return members
