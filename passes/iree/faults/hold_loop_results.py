@@ -31,14 +31,9 @@ class HoldLoopResultsPass(Pass):
             counter = find_counter(loop)
             if counter is not None and counter.trips > 0:
                 continue
-            hold_results(loop)
-
-
-def hold_results(op: ir.Operation) -> None:
-    """Puts what an operation returns, as far as it is read, behind a barrier."""
-    with ir.InsertionPoint.after(op), op.location:
-        for result in op.results:
-            uses = [(use.owner, use.operand_number) for use in result.uses]
-            value = held(Val(result)).value if uses else result
-            for user, i in uses:
-                user.operands[i] = value
+            with ir.InsertionPoint.after(loop), loop.location:
+                for result in loop.results:
+                    uses = [(use.owner, use.operand_number) for use in result.uses]
+                    value = held(Val(result)).value if uses else result
+                    for user, i in uses:
+                        user.operands[i] = value

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from iree.compiler import ir
+from iree.compiler.dialects import arith
 
 from nabla_mlir.dialects.regions import last_of, made_by, nested_in_functions
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.iree.faults.hold_loop_results import hold_results
 from nabla_mlir.table.regions import reads_of
 from nabla_mlir.table.traits import runs_regions
 
@@ -17,11 +17,12 @@ from nabla_mlir.table.traits import runs_regions
 @register
 @dataclass(frozen=True)
 class WaitForLoopsPass(Pass):
-    """Put a barrier behind a loop or a branch, if what it needs is read beside it too.
+    """Put a barrier of a number of the host behind a loop or a branch, if what it needs is read beside it too.
 
-    IREE 3.13 collects what the device does without the host in between. A loop or a branch whose test the host knows is
-    nothing in between for it, so that what both the loop and a reader of its result need (``loop(sin(x)) * sin(x)``) goes
-    with the latter: "circular dependency: input operation uses partition output".
+    IREE 3.13 collects what the device does without the host in between (ReferencePartitioning.cpp), and takes a loop or a
+    branch without effects for nothing in between: what both it and a reader of its result need (``loop(sin(x)) * sin(x)``)
+    goes with the latter: "circular dependency: input operation uses partition output". The barrier has an effect, and
+    is nothing that the device waits for.
     Example: tests/filecheck/passes/wait_for_loops.mlir
     """
 
@@ -31,7 +32,9 @@ class WaitForLoopsPass(Pass):
         """Rewrites `module` in place."""
         for op in nested_in_functions(module):
             if op.name != "func.func" and runs_regions(op) and _shares(op):
-                hold_results(op)
+                with ir.InsertionPoint.after(op), op.location:
+                    number = arith.ConstantOp(ir.IntegerType.get_signless(32), 0).result
+                    ir.Operation.create("util.optimization_barrier", operands=[number], results=[number.type])
 
 
 def _shares(op: ir.Operation) -> bool:

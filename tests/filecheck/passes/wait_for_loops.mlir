@@ -1,11 +1,12 @@
 // RUN: nabla-opt %s --split-input-file --nabla-wait-for-loops | filecheck %s
 
-// The sine is read by the loop, and beside what the loop returns, which stands behind a barrier.
+// The sine is read by the loop, and beside what the loop returns: a barrier stands behind the loop.
 // CHECK-LABEL: func.func @shared
 // CHECK: %[[S:.*]] = stablehlo.sine
 // CHECK: %[[R:.*]]:2 = stablehlo.while
-// CHECK: %[[HELD:.*]] = stablehlo.optimization_barrier %[[R]]#1
-// CHECK: stablehlo.multiply %[[HELD]], %[[S]]
+// CHECK: %[[NUMBER:.*]] = arith.constant 0 : i32
+// CHECK-NEXT: util.optimization_barrier %[[NUMBER]] : i32
+// CHECK-NEXT: stablehlo.multiply %[[R]]#1, %[[S]]
 func.func @shared(%x: tensor<4xf32>) -> tensor<4xf32> {
   %c = stablehlo.constant dense<0> : tensor<i32>
   %s = stablehlo.sine %x : tensor<4xf32>
@@ -29,7 +30,7 @@ func.func @shared(%x: tensor<4xf32>) -> tensor<4xf32> {
 // What one of the operands is made of is read beside the branch, which captures another.
 // CHECK-LABEL: func.func @before
 // CHECK: stablehlo.if
-// CHECK: stablehlo.optimization_barrier
+// CHECK: util.optimization_barrier
 func.func @before(%p: tensor<i1>, %x: tensor<4xf32>) -> tensor<4xf32> {
   %s = stablehlo.sine %x : tensor<4xf32>
   %t = stablehlo.tanh %s : tensor<4xf32>
@@ -46,7 +47,7 @@ func.func @before(%p: tensor<i1>, %x: tensor<4xf32>) -> tensor<4xf32> {
 
 // An argument, a constant, and what the loop alone needs are no reason to wait.
 // CHECK-LABEL: func.func @alone
-// CHECK-NOT: stablehlo.optimization_barrier
+// CHECK-NOT: util.optimization_barrier
 func.func @alone(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %c = stablehlo.constant dense<0> : tensor<i32>
   %s = stablehlo.sine %x : tensor<4xf32>
