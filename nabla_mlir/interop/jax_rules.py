@@ -68,6 +68,7 @@ class Call:
     Attributes:
       root: what the user wrote as the rule; two calls with the same one and the same code are of one function.
       consts: for each part, how many of the operands it has from outside, which have no part in the rule.
+      order: the places of the operands in JAX's call, where that has others.
     """
 
     name: str  # of the operation
@@ -77,6 +78,7 @@ class Call:
     consts: Sequence[int] = ()
     wrt: Sequence[int] = ()
     of: Sequence[int] = ()
+    order: Sequence[int] = ()
 
     def is_again(self, other: Call) -> bool:
         """True if the other call, in whose rule this one stands, is of the same function."""
@@ -140,16 +142,19 @@ class Importer:
         }  # fmt: skip
         for name in _WITH_RULES:
             primitive = getattr(primitives, name)
-            descriptions[primitive] = functools.partial(_primitive_call, primitive)
+            descriptions[primitive] = functools.partial(primitive_call, primitive)
         if "lineax._solve" in sys.modules:
+            from nabla_mlir.interop.jax_lineax import solve_of_lineax
+
             primitive = sys.modules["lineax._solve"].linear_solve_p
-            descriptions[primitive] = functools.partial(_solve_of_lineax, primitive)
+            descriptions[primitive] = functools.partial(solve_of_lineax, primitive)
         return tuple((primitive, marked(f)) for primitive, f in descriptions.items() if primitive is not plain)
 
     # ------------------------------------------------------------ from a marker to an operation
 
     def _emitted(self, call: Call, op: ir.Operation) -> list[Tensor]:
         operands = [wrap(v) for v in op.operands]
+        operands = [operands[i] for i in call.order] if call.order else operands
         if call.name == "ad.stop_gradient":
             return [_stopped(x) for x in operands]
         if call.name == "ad.linear_solve":
@@ -256,7 +261,7 @@ def _unused(label: str, labels: Sequence[str]) -> str:
 # ---------------------------------------------------------------- what JAX knows of a call
 
 
-def _places(avals: Sequence[Any]) -> list[int]:
+def places_of(avals: Sequence[Any]) -> list[int]:
     """Those that have tangents: no integers, no keys of random numbers, whose dtype is none of NumPy's."""
     return [i for i, x in enumerate(avals) if isinstance(x.dtype, np.dtype) and is_differentiable(x.dtype)]
 
@@ -284,7 +289,7 @@ def _jvp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call
     root, inner = _root(params["jvp_jaxpr_fun"])
     consts = params["num_consts"] + inner
     arguments = avals[consts:]
-    wrt, of = _places(arguments), _places(outputs)
+    wrt, of = places_of(arguments), places_of(outputs)
     _, jvp = custom_jvp_call_p.get_bind_params(params)["subfuns"]
 
     def rule(*values: Any) -> list[Any]:
@@ -304,7 +309,7 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call
     root, inner = _root(params["fwd_jaxpr_thunk"])
     consts = params["num_consts"] + inner
     arguments = avals[consts:]
-    wrt, of = _places(arguments), _places(outputs)
+    wrt, of = places_of(arguments), places_of(outputs)
     bound = custom_vjp_call_p.get_bind_params(params)
     _, fwd, bwd = bound["subfuns"]
 
@@ -331,24 +336,13 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call
     return Call("ad.custom_vjp", _label(params), parts, root, (consts, consts, 0), wrt, of)
 
 
-def _solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
-    """A linear solve of Lineax, whose factors have no derivatives: by the operator and the right-hand side there is a rule."""
-    operator, state, vector, *_ = (child.num_leaves for child in params["treedef"].children())
-    missing = sys.modules["equinox.internal._primitive"]._missing_dynamic
-    arrays = [i for i, x in enumerate(params["static"]) if x is missing]
-    places = {*range(operator), *range(operator + state, operator + state + vector)}
-    wrt = [i for i in _places(avals) if arrays[i] in places]
-    name = str(([str(a) for a in avals], params["treedef"], params["static"]))
-    return _primitive_call(primitive, params, avals, outputs, wrt, name)
-
-
-def _primitive_call(
+def primitive_call(
     primitive: Any, params: Any, avals: Sequence[Any], outputs: Sequence[Any], wrt: Sequence[int] | None = None, name: str = ""
 ) -> Call:  # fmt: skip
     """A primitive whose rule is another formula than the derivative of what it is lowered to."""
     import jax
 
-    wrt, of = _places(avals) if wrt is None else wrt, _places(outputs)
+    wrt, of = places_of(avals) if wrt is None else wrt, places_of(outputs)
     f = functools.partial(primitive.bind, **params)
 
     def rule(*values: Any) -> list[Any]:
@@ -360,7 +354,8 @@ def _primitive_call(
         outs, slopes = jax.jvp(of_active, [primals[i] for i in wrt], list(values[len(avals) :]))
         return [*outs, *(slopes[i] for i in of)] if primitive.multiple_results else [outs, slopes]
 
-    parts = [Part(f, lambda: avals, primitive, name), Part(rule, lambda: [*avals, *(avals[i] for i in wrt)], name=name and f"rule of {name}")]
+    of_rule = Part(rule, lambda: [*avals, *(avals[i] for i in wrt)], name=name and f"rule of {name}")
+    parts = [Part(f, lambda: avals, primitive, name), of_rule]
     return Call("ad.custom_jvp", primitive.name, parts, primitive, (0, 0), wrt, of)
 
 
