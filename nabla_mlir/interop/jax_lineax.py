@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nabla_mlir.interop.jax_rules import Call, Part, places_of, primitive_call
+from nabla_mlir.interop.jax_calls import Call, Part, places_of, primitive_call
 
 
 def solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
